@@ -1,0 +1,231 @@
+//! The command line, as it is typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Opens the weights of language models whatever file they come in.
+#[derive(Debug, Parser)]
+#[command(
+    name = "weighbridge",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true,
+    after_help = "Examples:
+  weighbridge load                        load the small model inside the program, and time it
+  weighbridge inspect model.gguf          what is in a file
+  weighbridge inspect ~/models/Qwen3-0.6B a directory as it comes from a hub
+  weighbridge dump model.gguf output_norm.weight
+
+Exit status: 0 fine; 1 a fault was found; 2 usage; 3 malformed or incomplete model;
+4 unsupported; 5 no such path, no permission, no space."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) color: colorchoice_clap::Color,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show what is in a model: its container, config and tensors
+    Inspect(Inspect),
+    /// Show the numbers an engine needs, each with where it was found
+    Config(Config),
+    /// Print the SHA-256 of every tensor
+    Hash(Hash),
+    /// Write one tensor's values or bytes to standard output
+    Dump(Dump),
+    /// Check a model's structure
+    Verify(Verify),
+    /// Load every tensor under its canonical name, and time it
+    Load(Load),
+    /// List what this program knows: containers, dtypes, architectures
+    List(List),
+    /// Print a script that completes this program's arguments in a shell
+    Completions(Completions),
+}
+
+/// How a model is opened.
+#[derive(Args, Debug)]
+pub(crate) struct Open {
+    /// Refuse what the strictest reader refuses: llama.cpp for GGUF, the format's document for
+    /// safetensors
+    #[arg(long, conflicts_with = "lenient")]
+    pub(crate) strict: bool,
+    /// Accept in safetensors what MLX accepts: holes, shared bytes, bytes left over
+    #[arg(long)]
+    pub(crate) lenient: bool,
+    /// Read tensor data instead of mapping it
+    #[arg(long)]
+    pub(crate) no_map: bool,
+    /// Take safetensors files that the index does not name as well
+    #[arg(long)]
+    pub(crate) all_files: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge inspect model.gguf
+  weighbridge inspect model-00001-of-00003.gguf --all --filter '*attn*'
+  weighbridge inspect ./Qwen3-0.6B --json | jq '.tensors[0]'")]
+pub(crate) struct Inspect {
+    /// A file, any shard of a set, or a directory
+    pub(crate) path: PathBuf,
+    /// One row a tensor: do not gather the layers that are alike
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Only tensors whose stored or canonical name matches; * stands for any text, ? for one
+    /// character
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) filter: Option<String>,
+    /// Also show metadata, tokenizer tables by their length
+    #[arg(long)]
+    pub(crate) metadata: bool,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) open: Open,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge config model.gguf
+  weighbridge config ./Qwen3-0.6B --json | jq '.config.head_dim.value'")]
+pub(crate) struct Config {
+    /// A file, any shard of a set, or a directory
+    pub(crate) path: PathBuf,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) open: Open,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge hash model.gguf
+  weighbridge hash model.gguf --values --json > model.hashes.json")]
+pub(crate) struct Hash {
+    /// A file, any shard of a set, or a directory
+    pub(crate) path: PathBuf,
+    /// Also hash the values as little-endian f32, in row-major order
+    #[arg(long)]
+    pub(crate) values: bool,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) open: Open,
+}
+
+/// The form in which `dump` writes a tensor.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum DumpForm {
+    /// Rows of numbers for people
+    Text,
+    /// Values as little-endian f32, row-major
+    F32,
+    /// The stored bytes
+    Raw,
+    /// Values as a NumPy array file of f32
+    Npy,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge dump model.gguf output_norm.weight
+  weighbridge dump model.gguf blk.0.attn_q.weight --rows 0..4 --all
+  weighbridge dump ./Qwen3-0.6B model.norm.weight --as npy > norm.npy
+  weighbridge dump model.gguf token_embd.weight --as raw | sha256sum")]
+pub(crate) struct Dump {
+    /// A file, any shard of a set, or a directory
+    pub(crate) path: PathBuf,
+    /// The tensor's name in the file, or its canonical name
+    pub(crate) name: String,
+    /// What to write
+    #[arg(long = "as", value_enum, default_value = "text", value_name = "FORM")]
+    pub(crate) form: DumpForm,
+    /// Only these rows, the last excluded; rows are counted over all dimensions but the last
+    #[arg(long, value_name = "A..B", value_parser = parse_rows)]
+    pub(crate) rows: Option<std::ops::Range<u64>>,
+    /// Text: every row and column, however many
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) open: Open,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge verify model.gguf
+  weighbridge verify model.gguf --strict      would llama.cpp accept it?")]
+pub(crate) struct Verify {
+    /// A file, any shard of a set, or a directory
+    pub(crate) path: PathBuf,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) open: Open,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge load                            the small model inside the program
+  weighbridge load model.gguf
+  weighbridge load ./Qwen3-0.6B --no-map --json")]
+pub(crate) struct Load {
+    /// A file, any shard of a set, or a directory; the model inside the program if left out
+    pub(crate) path: Option<PathBuf>,
+    /// Only tensors whose stored or canonical name matches
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) filter: Option<String>,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) open: Open,
+}
+
+/// A table that `list` prints.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Listing {
+    Containers,
+    Dtypes,
+    Architectures,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge list dtypes
+  weighbridge list architectures --json")]
+pub(crate) struct List {
+    #[arg(value_enum)]
+    pub(crate) what: Listing,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge completions bash > ~/.local/share/bash-completion/completions/weighbridge
+  weighbridge completions zsh > ~/.zfunc/_weighbridge")]
+pub(crate) struct Completions {
+    /// The shell that the script is for
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+fn parse_rows(text: &str) -> Result<std::ops::Range<u64>, String> {
+    let range = text.split_once("..").and_then(|(start, end)| {
+        let start = if start.is_empty() { 0 } else { start.parse().ok()? };
+        Some(start..end.parse().ok()?)
+    });
+    range
+        .filter(|range| range.start <= range.end)
+        .ok_or_else(|| "write the first row and the one after the last, as in 0..4".to_owned())
+}

@@ -1,0 +1,206 @@
+//! `dump`: one tensor's values or bytes.
+
+use std::io::{BufWriter, Write};
+use std::ops::Range;
+
+use weighbridge::arch::resolve;
+use weighbridge::{Part, Tensor, WeightStore};
+
+use super::Done;
+use crate::args::{Dump, DumpForm};
+use crate::print::shape;
+use crate::{Status, Stop};
+
+pub(crate) fn run(args: &Dump) -> Done {
+    let store = args.open.options().open(&args.path)?;
+    let tensor = find(&store, &args.name)?;
+    let columns = weighbridge::shape::columns(tensor.shape());
+    let count = tensor.elements().checked_div(columns).unwrap_or(0);
+    let rows = args.rows.clone().unwrap_or(0..count);
+    let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+    match args.form {
+        DumpForm::Raw if args.rows.is_none() => {
+            tensor
+                .for_each_piece(Part::Weight, |piece| out.write_all(piece).map_err(Stop::from))?;
+        }
+        DumpForm::Raw => write_raw_rows(&tensor, &rows, columns, &mut out)?,
+        DumpForm::F32 | DumpForm::Npy => {
+            tensor.check_decodable()?;
+            if args.form == DumpForm::Npy {
+                let mut dims = tensor.shape().to_vec();
+                if args.rows.is_some() {
+                    dims = vec![rows.end.saturating_sub(rows.start), columns];
+                }
+                out.write_all(&npy_header(&dims))?;
+            }
+            let mut write = |values: &[f32]| {
+                values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))
+            };
+            if args.rows.is_none() {
+                tensor.for_each_values(|values| write(values).map_err(Stop::from))?;
+            } else {
+                each_row(&tensor, rows, columns, |values| write(values).map_err(Stop::from))?;
+            }
+        }
+        DumpForm::Text => write_text(args, &tensor, rows, columns, &mut out)?,
+    }
+    out.flush()?;
+    Ok(Status::Fine)
+}
+
+/// By stored name first, then by canonical name.
+fn find<'a>(store: &'a WeightStore, name: &str) -> Result<Tensor<'a>, Stop> {
+    let error = match store.tensor(name) {
+        Ok(tensor) => return Ok(tensor),
+        Err(error) => error,
+    };
+    let resolution = resolve(store).ok();
+    let mapping = resolution.iter().flat_map(|r| &r.mapped).find(|m| m.canonical == name);
+    match mapping {
+        Some(mapping) => Ok(store.tensor(&mapping.stored)?),
+        None => Err(Stop::Library(error)),
+    }
+}
+
+/// Values decoded at a time.
+const CHUNK: u64 = 1 << 20;
+
+fn each_row(
+    tensor: &Tensor<'_>,
+    rows: Range<u64>,
+    columns: u64,
+    mut sink: impl FnMut(&[f32]) -> Result<(), Stop>,
+) -> Result<(), Stop> {
+    if rows.is_empty() {
+        // Still refuse rows that the tensor does not have.
+        tensor.dequantize_rows(rows, &mut [])?;
+        return Ok(());
+    }
+    let step = (CHUNK / columns.max(1)).max(1);
+    let mut start = rows.start;
+    let mut values = Vec::new();
+    while start < rows.end {
+        let end = rows.end.min(start.saturating_add(step));
+        let len = usize::try_from((end - start).saturating_mul(columns)).unwrap_or(usize::MAX);
+        // Rows beyond the last are refused before anything is set aside for them.
+        let known = tensor.elements() >= end.saturating_mul(columns);
+        values.resize(if known { len } else { 0 }, 0.0);
+        tensor.dequantize_rows(start..end, &mut values)?;
+        sink(&values)?;
+        start = end;
+    }
+    Ok(())
+}
+
+fn write_raw_rows(
+    tensor: &Tensor<'_>,
+    rows: &Range<u64>,
+    columns: u64,
+    out: &mut impl Write,
+) -> Result<(), Stop> {
+    // Refuses rows that are not there with the library's own words.
+    if rows.end > tensor.elements().checked_div(columns).unwrap_or(0) {
+        tensor.dequantize_rows(rows.clone(), &mut [])?;
+    }
+    let row = tensor.dtype()?.row_bytes(columns).unwrap_or(0);
+    let bytes = tensor.bytes(Part::Weight)?;
+    let place = |row_number: u64| usize::try_from(row_number.saturating_mul(row)).ok();
+    if let (Some(start), Some(end)) = (place(rows.start), place(rows.end)) {
+        out.write_all(bytes.get(start..end).unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+/// The head of a NumPy array file, version 1.0: padded so that the data start at a multiple of 64.
+fn npy_header(dims: &[u64]) -> Vec<u8> {
+    let list: Vec<String> = dims.iter().map(u64::to_string).collect();
+    let comma = if list.len() == 1 { "," } else { "" };
+    let mut text = format!(
+        "{{'descr': '<f4', 'fortran_order': False, 'shape': ({}{comma}), }}",
+        list.join(", ")
+    );
+    let padded = (10 + text.len() + 1).next_multiple_of(64) - 10;
+    text.push_str(&" ".repeat(padded - text.len() - 1));
+    text.push('\n');
+    let mut header = b"\x93NUMPY\x01\x00".to_vec();
+    // Even 2^16 dimensions could not be: tensors have a few.
+    header.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes());
+    header.extend_from_slice(text.as_bytes());
+    header
+}
+
+/// Rows and columns shown at each end where there are more.
+const EDGE: u64 = 4;
+
+fn write_text(
+    args: &Dump,
+    tensor: &Tensor<'_>,
+    rows: Range<u64>,
+    columns: u64,
+    out: &mut impl Write,
+) -> Result<(), Stop> {
+    tensor.check_decodable()?;
+    writeln!(out, "{}: {} {}", tensor.name(), tensor.dtype_label(), shape(tensor.shape()))?;
+    let all = args.all;
+    let shown = |range: Range<u64>| -> Vec<Range<u64>> {
+        if all || range.end.saturating_sub(range.start) <= 2 * EDGE {
+            return vec![range];
+        }
+        vec![range.start..range.start + EDGE, range.end - EDGE..range.end]
+    };
+    let across = shown(0..columns);
+    // One width for everything that is shown; with --all, one that any f32 fits.
+    let cell = |value: f32| format!("{:>14}", number(value));
+    for (place, part) in shown(rows).into_iter().enumerate() {
+        if place > 0 {
+            writeln!(out, "{:>14}", "...")?;
+        }
+        each_row(tensor, part, columns, |values| {
+            for row in values.chunks(usize::try_from(columns).unwrap_or(usize::MAX).max(1)) {
+                let mut line = String::new();
+                for (place, part) in across.iter().enumerate() {
+                    if place > 0 {
+                        line.push_str("  ...");
+                    }
+                    let part = usize::try_from(part.start).unwrap_or(0)
+                        ..usize::try_from(part.end).unwrap_or(0);
+                    line.extend(row.get(part).unwrap_or_default().iter().map(|&value| cell(value)));
+                }
+                writeln!(out, "{line}")?;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// The shortest digits that give the value back, with an exponent where that is shorter.
+fn number(value: f32) -> String {
+    let plain = value.to_string();
+    let scientific = format!("{value:e}");
+    if plain.len() <= scientific.len().max(10) { plain } else { scientific }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stay_exact_and_short() {
+        for value in [0.0, -0.0, 1.0, 0.1, 1e-38, f32::MIN_POSITIVE / 2.0, f32::MAX, -1.2345678e-9]
+        {
+            let text = number(value);
+            assert_eq!(text.parse::<f32>().unwrap().to_bits(), value.to_bits(), "{text}");
+            assert!(text.len() <= 14, "{text}");
+        }
+    }
+
+    #[test]
+    fn npy_headers_are_aligned() {
+        for dims in [&[][..], &[3], &[2, 3], &[1; 20]] {
+            let header = npy_header(dims);
+            assert_eq!(header.len() % 64, 0);
+            assert_eq!(usize::from(u16::from_le_bytes([header[8], header[9]])), header.len() - 10);
+        }
+    }
+}

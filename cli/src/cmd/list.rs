@@ -1,0 +1,108 @@
+//! `list`: the library's own tables; `completions`.
+
+use std::io::Write;
+
+use clap::CommandFactory;
+use serde_json::{Value, json};
+use weighbridge::arch::ARCHITECTURES;
+use weighbridge::container::CONTAINERS;
+use weighbridge::dtype::DTYPES;
+
+use super::Done;
+use crate::Status;
+use crate::args::{Cli, Completions, List, Listing};
+use crate::json::SCHEMA;
+use crate::print::{Align, Table};
+
+pub(crate) fn run(args: &List) -> Done {
+    let (head, rows): (&[(&'static str, Align)], Vec<Vec<(&str, Value)>>) = match args.what {
+        Listing::Containers => (
+            &[("NAME", Align::Left), ("WHAT", Align::Left)],
+            CONTAINERS
+                .iter()
+                .map(|row| vec![("name", json!(row.name)), ("summary", json!(row.summary))])
+                .collect(),
+        ),
+        Listing::Architectures => (
+            &[
+                ("NAME", Align::Left),
+                ("GGUF", Align::Left),
+                ("CONFIG.JSON", Align::Left),
+                ("WHAT", Align::Left),
+            ],
+            ARCHITECTURES
+                .iter()
+                .map(|row| {
+                    vec![
+                        ("name", json!(row.name)),
+                        ("gguf", json!(row.gguf)),
+                        ("hf", json!(row.hf)),
+                        ("summary", json!(row.summary)),
+                    ]
+                })
+                .collect(),
+        ),
+        Listing::Dtypes => (
+            &[
+                ("NAME", Align::Left),
+                ("PACKING", Align::Left),
+                ("LEN", Align::Right),
+                ("BYTES", Align::Right),
+                ("GGML", Align::Right),
+                ("SAFETENSORS", Align::Left),
+                ("VALUES", Align::Left),
+                ("WHAT", Align::Left),
+            ],
+            DTYPES
+                .iter()
+                .map(|row| {
+                    vec![
+                        ("name", json!(row.name)),
+                        ("packing", json!(format!("{:?}", row.packing).to_lowercase())),
+                        ("block_len", json!(row.block_len)),
+                        ("block_bytes", json!(row.block_bytes)),
+                        ("ggml", json!(row.ggml)),
+                        ("safetensors", json!(row.safetensors)),
+                        ("values", json!(row.codec.is_some())),
+                        ("summary", json!(row.summary)),
+                    ]
+                })
+                .collect(),
+        ),
+    };
+    if args.json {
+        let rows: Vec<Value> = rows
+            .into_iter()
+            .map(|row| Value::Object(row.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()))
+            .collect();
+        crate::json::write(&json!({"schema": SCHEMA, "rows": rows}))?;
+        return Ok(Status::Fine);
+    }
+    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    let mut table = Table::new(head);
+    for row in rows {
+        table.row(row.into_iter().map(|(_, value)| cell(&value)));
+    }
+    table.write(&mut out)?;
+    out.flush()?;
+    Ok(Status::Fine)
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "not yet".to_owned(),
+        Value::Array(list) => list.iter().map(cell).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+pub(crate) fn completions(args: &Completions) -> Done {
+    // Written in one go, so that a closed pipe is met here and not inside the generator.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "weighbridge", &mut script);
+    std::io::stdout().lock().write_all(&script)?;
+    Ok(Status::Fine)
+}

@@ -1,0 +1,37 @@
+//! One file a verb.
+
+pub(crate) mod config;
+pub(crate) mod dump;
+pub(crate) mod hash;
+pub(crate) mod inspect;
+pub(crate) mod list;
+pub(crate) mod load;
+pub(crate) mod verify;
+
+use std::collections::HashMap;
+
+use weighbridge::arch::Resolution;
+
+use crate::Stop;
+
+/// What a command gives.
+pub(crate) type Done = Result<crate::Status, Stop>;
+
+/// Canonical names by stored names.
+pub(crate) fn canonical_names(resolution: &Resolution) -> HashMap<&str, &str> {
+    resolution.mapped.iter().map(|m| (m.stored.as_str(), m.canonical.as_str())).collect()
+}
+
+/// Which names a `--filter` lets through.
+pub(crate) struct Filter(Option<wildmatch::WildMatch>);
+
+impl Filter {
+    pub(crate) fn new(glob: Option<&str>) -> Self {
+        Self(glob.map(wildmatch::WildMatch::new))
+    }
+
+    pub(crate) fn passes(&self, stored: &str, canonical: Option<&str>) -> bool {
+        let Some(glob) = &self.0 else { return true };
+        glob.matches(stored) || canonical.is_some_and(|name| glob.matches(name))
+    }
+}

@@ -1,0 +1,120 @@
+//! The program `weighbridge`: arguments in, one library call, a report out.
+
+mod args;
+mod cmd;
+mod json;
+mod print;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use weighbridge::{Error, ErrorKind, OpenOptions, Strictness};
+
+use args::{Cli, Command};
+
+/// Why a command stopped.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// A fault that the library reports.
+    Library(Error),
+    /// The report could not be written.
+    Output(std::io::Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Library(error)
+    }
+}
+
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// How a command that ran to its end leaves: its exit status.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub(crate) enum Status {
+    Fine = 0,
+    Found = 1,
+    Unsupported = 4,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    cli.color.write_global();
+    let done = match cli.command {
+        Command::Inspect(args) => cmd::inspect::run(&args),
+        Command::Config(args) => cmd::config::run(&args),
+        Command::Hash(args) => cmd::hash::run(&args),
+        Command::Dump(args) => cmd::dump::run(&args),
+        Command::Verify(args) => cmd::verify::run(&args),
+        Command::Load(args) => cmd::load::run(&args),
+        Command::List(args) => cmd::list::run(&args),
+        Command::Completions(args) => cmd::list::completions(&args),
+    };
+    match done {
+        Ok(status) => ExitCode::from(status as u8),
+        // Whoever read the output has seen enough.
+        Err(Stop::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(Stop::Output(error)) => {
+            complain(&format!("cannot write the output: {error}"), None);
+            ExitCode::from(5)
+        }
+        Err(Stop::Library(error)) => {
+            complain(&error.to_string(), error.advice());
+            ExitCode::from(status_of(error.kind()))
+        }
+    }
+}
+
+/// The exit status of an error.
+fn status_of(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Malformed | ErrorKind::UnknownContainer | ErrorKind::LimitExceeded => 3,
+        ErrorKind::Unsupported => 4,
+        ErrorKind::Io => 5,
+        ErrorKind::NotFound => 5,
+        _ => 2,
+    }
+}
+
+pub(crate) fn complain(message: &str, advice: Option<&str>) {
+    let red = anstyle::AnsiColor::Red.on_default().bold();
+    let mut err = anstream::stderr().lock();
+    // If standard error is gone too, there is nobody left to tell.
+    let _ = writeln!(err, "{red}error{red:#}: {message}");
+    if let Some(advice) = advice {
+        let bold = anstyle::Style::new().bold();
+        let _ = writeln!(err, " {bold}help{bold:#}: {advice}");
+    }
+}
+
+/// Says on standard error what a reader should know although all went well.
+pub(crate) fn remark(store: &weighbridge::WeightStore) {
+    let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
+    let mut err = anstream::stderr().lock();
+    for note in store.notes() {
+        let path = weighbridge::Text::new(note.path.as_os_str().as_encoded_bytes());
+        let _ = writeln!(err, "{yellow}note{yellow:#}: {path}: {}", note.text);
+    }
+}
+
+impl args::Open {
+    pub(crate) fn options(&self) -> OpenOptions {
+        let strictness = match (self.strict, self.lenient) {
+            (true, _) => Strictness::Strict,
+            (false, true) => Strictness::Lenient,
+            (false, false) => Strictness::Default,
+        };
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let options = OpenOptions::new().strictness(strictness).threads(threads);
+        let options = options.all_files(self.all_files);
+        if self.no_map { options.read() } else { options }
+    }
+}

@@ -1,0 +1,110 @@
+//! Text for people: tables, sizes, counts.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+/// How a column is aligned.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// A table that is as wide as its content: a bold head, two spaces between columns.
+#[derive(Debug)]
+pub(crate) struct Table {
+    columns: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let widths: Vec<usize> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(place, (head, _))| {
+                let cells = self.rows.iter().filter_map(|row| row.get(place));
+                cells.map(|cell| cell.chars().count()).max().unwrap_or(0).max(head.len())
+            })
+            .collect();
+        let bold = anstyle::Style::new().bold();
+        let heads = self.columns.iter().map(|(head, _)| (*head).to_owned());
+        write!(out, "{bold}")?;
+        self.line(out, &widths, heads)?;
+        write!(out, "{bold:#}")?;
+        for row in &self.rows {
+            self.line(out, &widths, row.iter().cloned())?;
+        }
+        Ok(())
+    }
+
+    fn line(
+        &self,
+        out: &mut impl Write,
+        widths: &[usize],
+        cells: impl Iterator<Item = String>,
+    ) -> io::Result<()> {
+        let mut line = String::new();
+        for ((cell, &width), (_, align)) in cells.zip(widths).zip(&self.columns) {
+            if !line.is_empty() {
+                line.push_str("  ");
+            }
+            line.push_str(&match align {
+                Align::Left => format!("{cell:<width$}"),
+                Align::Right => format!("{cell:>width$}"),
+            });
+        }
+        writeln!(out, "{}", line.trim_end())
+    }
+}
+
+/// Bytes in powers of 1024: `1.3 MiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// A count in powers of 1000: `1.31 M`.
+pub(crate) fn count(count: u64) -> String {
+    const UNITS: [&str; 5] = ["", " k", " M", " B", " T"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 { count.to_string() } else { format!("{value:.2}{}", UNITS[unit]) }
+}
+
+/// Dimensions, outermost first: `512 x 256`.
+pub(crate) fn shape(shape: &[u64]) -> String {
+    if shape.is_empty() {
+        return "scalar".to_owned();
+    }
+    shape.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ")
+}
+
+/// A number and its noun: `1 tensor`, `23 tensors`.
+pub(crate) fn plural(number: impl Display + PartialEq<usize>, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// Bits a weight: `8.50`.
+pub(crate) fn bits(bits: Option<f64>) -> String {
+    bits.map_or("-".to_owned(), |bits| format!("{bits:.2}"))
+}

@@ -1,0 +1,206 @@
+//! Reads a header from its start, growing the part held in memory only as far as it goes.
+
+use std::ops::Range;
+
+use super::{Source, try_vec};
+use crate::error::{Error, Result};
+
+/// How many bytes are fetched at first, and at most at a time later: small headers cost one read,
+/// and what is fetched is still in the cache when it is walked.
+const FIRST: u64 = 64 << 10;
+const LATER: u64 = 1 << 20;
+
+/// A position in a file's header, and the bytes from the file's start up to some way past it.
+///
+/// The header is read, never mapped: a file that shrinks meanwhile gives an error, and what was
+/// parsed stays as it was parsed. Offsets are positions in the file.
+pub(crate) struct Cursor<'a> {
+    source: &'a Source,
+    held: Vec<u8>,
+    pos: usize,
+    limit: u64,
+    swap: bool,
+}
+
+impl<'a> Cursor<'a> {
+    /// Starts at byte 0. No more than `limit` bytes are ever held.
+    pub(crate) fn new(source: &'a Source, limit: u64) -> Self {
+        let limit = limit.min(u64::from(u32::MAX));
+        Self { source, held: Vec::new(), pos: 0, limit, swap: false }
+    }
+
+    /// From here on numbers are big-endian.
+    pub(crate) fn set_big_endian(&mut self) {
+        self.swap = true;
+    }
+
+    pub(crate) fn is_big_endian(&self) -> bool {
+        self.swap
+    }
+
+    pub(crate) fn position(&self) -> u64 {
+        self.pos as u64
+    }
+
+    /// Bytes from here to the end of the file.
+    pub(crate) fn remaining(&self) -> u64 {
+        self.source.len().saturating_sub(self.pos as u64)
+    }
+
+    /// The header, cut where the cursor stands.
+    pub(crate) fn into_header(mut self) -> Vec<u8> {
+        self.held.truncate(self.pos);
+        self.held.shrink_to_fit();
+        self.held
+    }
+
+    /// The bytes held so far, from the file's start.
+    pub(crate) fn held(&self) -> &[u8] {
+        &self.held
+    }
+
+    /// Takes `len` bytes for `what`, and gives their range.
+    pub(crate) fn take(&mut self, len: u64, what: &str) -> Result<Range<u32>> {
+        let start = self.pos;
+        let end = (start as u64).saturating_add(len);
+        if end > self.held.len() as u64 {
+            self.hold(end, what)?;
+        }
+        // `hold` keeps `end` within the u32 limit of `new`.
+        self.pos = usize::try_from(end).unwrap_or(usize::MAX);
+        Ok(u32::try_from(start).unwrap_or(u32::MAX)..u32::try_from(end).unwrap_or(u32::MAX))
+    }
+
+    fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
+        let start = self.pos;
+        let found = self.held.get(start..).and_then(|rest| rest.first_chunk::<N>());
+        if let Some(found) = found {
+            self.pos = start.saturating_add(N);
+            return Ok(*found);
+        }
+        self.take(N as u64, what)?;
+        let found = self.held.get(start..).and_then(|rest| rest.first_chunk::<N>());
+        found.copied().ok_or_else(|| Error::malformed("the file ends here"))
+    }
+
+    pub(crate) fn u32(&mut self, what: &str) -> Result<u32> {
+        let bytes = self.array(what)?;
+        Ok(if self.swap { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+    }
+
+    pub(crate) fn u64(&mut self, what: &str) -> Result<u64> {
+        let bytes = self.array(what)?;
+        Ok(if self.swap { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) })
+    }
+
+    /// Makes sure that the bytes up to `end` are held.
+    #[cold]
+    fn hold(&mut self, end: u64, what: &str) -> Result<()> {
+        let at = self.pos as u64;
+        if end > self.source.len() {
+            let fault = format!(
+                "{what} needs {} bytes, but only {} are left in the file",
+                end - at,
+                self.remaining()
+            );
+            return Err(Error::malformed(fault)
+                .at(at)
+                .advise("the file is cut short or damaged: fetch or copy it again"));
+        }
+        if end > self.limit {
+            return Err(Error::limit("header bytes", end, self.limit, "header_bytes").at(at));
+        }
+        let have = self.held.len() as u64;
+        let step = have.clamp(FIRST, LATER);
+        let target = end.max(have.saturating_add(step)).min(self.source.len()).min(self.limit);
+        let target = usize::try_from(target)
+            .map_err(|_| Error::unsupported("a header beyond this machine's address space"))?;
+        let start = self.held.len();
+        if self.held.capacity() < target {
+            // Double, so that a long header is not copied once for each piece.
+            let room = target.max(self.held.capacity().saturating_mul(2)).saturating_sub(start);
+            if self.held.try_reserve_exact(room).is_err() {
+                drop(try_vec::<u8>(room)?);
+            }
+        }
+        self.held.resize(target, 0);
+        match self.held.get_mut(start..) {
+            Some(new) => self.source.read_at(start as u64, new),
+            None => Ok(()),
+        }
+    }
+
+    /// Walks `count` strings, each a length of `width` bytes (4 or 8) and that many bytes, and
+    /// checks each against `longest`. A vocabulary has hundreds of thousands: this is the loop
+    /// that opening a GGUF file spends its time in.
+    pub(crate) fn skip_strings(&mut self, count: u64, wide: bool, longest: u64) -> Result<()> {
+        let mut left = count;
+        while left > 0 {
+            let walked = match (wide, self.swap) {
+                (true, false) => walk::<8>(&self.held, self.pos, left, longest, u64::from_le_bytes),
+                (true, true) => walk::<8>(&self.held, self.pos, left, longest, u64::from_be_bytes),
+                (false, false) => walk::<4>(&self.held, self.pos, left, longest, |length| {
+                    u64::from(u32::from_le_bytes(length))
+                }),
+                (false, true) => walk::<4>(&self.held, self.pos, left, longest, |length| {
+                    u64::from(u32::from_be_bytes(length))
+                }),
+            };
+            (self.pos, left) = walked;
+            if left > 0 {
+                // The walk stops at the first string that is not wholly held, or is too long.
+                self.skip_string(wide, longest)?;
+                left -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn skip_string(&mut self, wide: bool, longest: u64) -> Result<()> {
+        let at = self.position();
+        let len = self.length(wide, "a string's length")?;
+        self.check_string(len, longest, at)?;
+        self.take(len, "a string").map(drop)
+    }
+
+    /// A count or length: 32 bits wide in GGUF version 1, 64 bits since.
+    pub(crate) fn length(&mut self, wide: bool, what: &str) -> Result<u64> {
+        if wide { self.u64(what) } else { self.u32(what).map(u64::from) }
+    }
+
+    pub(crate) fn check_string(&self, len: u64, longest: u64, at: u64) -> Result<()> {
+        if len > self.remaining() {
+            let fault = format!("a string of {len} bytes, but only {} are left", self.remaining());
+            return Err(Error::malformed(fault).at(at));
+        }
+        if len > longest {
+            return Err(Error::limit("bytes in one string", len, longest, "string_bytes").at(at));
+        }
+        Ok(())
+    }
+}
+
+/// Steps over strings while they lie wholly in `held` and are no longer than `longest`.
+/// Gives the position reached and the number of strings left.
+#[inline(always)]
+fn walk<const N: usize>(
+    held: &[u8],
+    mut pos: usize,
+    mut left: u64,
+    longest: u64,
+    length: impl Fn([u8; N]) -> u64,
+) -> (usize, u64) {
+    while left > 0 {
+        let Some(rest) = held.get(pos..) else { break };
+        let Some((bytes, rest)) = rest.split_first_chunk::<N>() else { break };
+        let len = length(*bytes);
+        if len > rest.len() as u64 || len > longest {
+            break;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "len <= rest.len(), a usize")]
+        let step = N + len as usize;
+        pos += step;
+        left -= 1;
+    }
+    (pos, left)
+}

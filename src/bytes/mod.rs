@@ -1,0 +1,227 @@
+//! Raw bytes: where they come from, and the one place where ranges are checked.
+
+mod cursor;
+mod mmap;
+mod text;
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+pub(crate) use cursor::Cursor;
+pub use text::Text;
+
+use crate::error::{Error, Result};
+use mmap::Map;
+
+/// How the bytes of a file are reached.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Access {
+    /// Tensor data is borrowed from a memory map. Headers are read, not mapped.
+    ///
+    /// A map cannot promise that the file stays as it is: if another program *shortens* the file
+    /// while its tensor data is being looked at, the operating system ends this one (SIGBUS), and
+    /// if another program rewrites it in place, borrowed bytes change. Neither can happen with a
+    /// file that is replaced by renaming, as careful writers do. Choose [`Access::Read`] for files
+    /// that others may write to, and for network file systems.
+    #[default]
+    Map,
+    /// Every byte is read at its position into owned memory; no map is made at all.
+    Read,
+}
+
+/// The bytes of one file, or of memory: all reading and all range checks happen here.
+#[derive(Debug)]
+pub struct Source {
+    path: PathBuf,
+    len: u64,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Mapped { file: File, map: OnceLock<Map> },
+    Read { file: File },
+    Memory { bytes: Cow<'static, [u8]> },
+}
+
+impl Source {
+    /// Opens a regular file. Directories, pipes and devices are refused: they have no length.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` or `Io` from the operating system; `Mismatch` for what is not a regular file.
+    pub fn open(path: &Path, access: Access) -> Result<Self> {
+        Self::open_regular(path, access).map_err(|error| error.in_file(path))
+    }
+
+    fn open_regular(path: &Path, access: Access) -> Result<Self> {
+        // Opening a pipe for reading waits for a writer, so look before opening.
+        let cannot = |error| Error::io("cannot open", error);
+        let looked = std::fs::metadata(path).map_err(cannot)?;
+        if !looked.is_file() {
+            let what = if looked.is_dir() { "a directory" } else { "a pipe, socket or device" };
+            return Err(Error::mismatch(format!("this is {what}, not a regular file")));
+        }
+        let file = File::open(path).map_err(cannot)?;
+        let opened = file.metadata().map_err(|error| Error::io("cannot read its length", error))?;
+        if !opened.is_file() {
+            return Err(Error::mismatch("this is not a regular file"));
+        }
+        let kind = match access {
+            Access::Map => Kind::Mapped { file, map: OnceLock::new() },
+            Access::Read => Kind::Read { file },
+        };
+        Ok(Self { path: path.to_path_buf(), len: opened.len(), kind })
+    }
+
+    /// Bytes that are in memory already; `name` stands for the path in messages.
+    pub fn memory(name: impl Into<PathBuf>, bytes: impl Into<Cow<'static, [u8]>>) -> Self {
+        let bytes = bytes.into();
+        Self { path: name.into(), len: bytes.len() as u64, kind: Kind::Memory { bytes } }
+    }
+
+    /// The file's path, or the name that stands for it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Length in bytes, as it was when the source was opened.
+    #[expect(clippy::len_without_is_empty, reason = "an empty file is told by its length")]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The bytes of `range`: borrowed from the map or from memory, read into a new buffer otherwise.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` if the range does not lie within the file; `Io` if the file has become shorter
+    /// since, cannot be read, or its range does not fit in memory.
+    pub fn bytes(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
+        let (start, len) = self.check(&range)?;
+        let whole: &[u8] = match &self.kind {
+            Kind::Memory { bytes } => bytes,
+            Kind::Mapped { .. } if len == 0 => return Ok(Cow::Borrowed(&[])),
+            Kind::Mapped { file, map } => self.mapped(file, map)?,
+            Kind::Read { .. } => {
+                let mut out = try_zeroed(len).map_err(|error| error.in_file(&self.path))?;
+                self.read_at(range.start, &mut out)?;
+                return Ok(Cow::Owned(out));
+            }
+        };
+        let end = start.saturating_add(len);
+        whole.get(start..end).map(Cow::Borrowed).ok_or_else(|| self.beyond(&range))
+    }
+
+    /// Fills `out` from `offset` by positioned reads, never through the map.
+    ///
+    /// # Errors
+    ///
+    /// As [`bytes`](Self::bytes).
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let range = offset..offset.saturating_add(out.len() as u64);
+        let (start, len) = self.check(&range)?;
+        let read = match &self.kind {
+            Kind::Memory { bytes } => {
+                let from = bytes.get(start..start.saturating_add(len));
+                out.copy_from_slice(from.ok_or_else(|| self.beyond(&range))?);
+                return Ok(());
+            }
+            Kind::Mapped { file, .. } | Kind::Read { file } => read_exact_at(file, offset, out),
+        };
+        read.map_err(|error| {
+            if error.kind() == std::io::ErrorKind::UnexpectedEof {
+                self.shrunk()
+            } else {
+                Error::io("cannot read", error).in_file(&self.path).at(offset)
+            }
+        })
+    }
+
+    fn mapped<'a>(&'a self, file: &File, map: &'a OnceLock<Map>) -> Result<&'a [u8]> {
+        if let Some(map) = map.get() {
+            return Ok(map.bytes());
+        }
+        let now = file.metadata().map_err(|error| Error::io("cannot read its length", error));
+        let now = now.map_err(|error| error.in_file(&self.path))?;
+        if now.len() < self.len {
+            return Err(self.shrunk());
+        }
+        let made = Map::new(file, self.len).map_err(|error| error.in_file(&self.path))?;
+        Ok(map.get_or_init(|| made).bytes())
+    }
+
+    /// The one range check: start, end and length in order, within the file, and in a `usize`.
+    fn check(&self, range: &Range<u64>) -> Result<(usize, usize)> {
+        let len = range.end.checked_sub(range.start).ok_or_else(|| self.beyond(range))?;
+        if range.end > self.len {
+            return Err(self.beyond(range));
+        }
+        match (usize::try_from(range.start), usize::try_from(len)) {
+            (Ok(start), Ok(len)) => Ok((start, len)),
+            _ => Err(Error::unsupported("larger than this machine's address space")
+                .in_file(&self.path)
+                .at(range.start)),
+        }
+    }
+
+    fn beyond(&self, range: &Range<u64>) -> Error {
+        Error::malformed(format!("bytes {}..{} of a file of {}", range.start, range.end, self.len))
+            .in_file(&self.path)
+            .at(range.start)
+            .advise("the file is cut short: fetch or copy it again")
+    }
+
+    fn shrunk(&self) -> Error {
+        let fault = format!("the file has become shorter than the {} bytes it had", self.len);
+        Error::new(crate::ErrorKind::Io, fault)
+            .in_file(&self.path)
+            .advise("another program is writing to it: wait for it to end, then open it again")
+    }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut offset: u64, mut out: &mut [u8]) -> std::io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    while !out.is_empty() {
+        match file.seek_read(out, offset) {
+            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => {
+                offset += n as u64;
+                out = &mut out[n..];
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// `len` zero bytes, or an error where memory is short: never an abort.
+pub(crate) fn try_zeroed(len: usize) -> Result<Vec<u8>> {
+    let mut out = try_vec(len)?;
+    out.resize(len, 0);
+    Ok(out)
+}
+
+/// An empty vector with room for `len` items, or an error where memory is short.
+#[expect(clippy::disallowed_methods, reason = "this is the fallible form that replaces it")]
+pub(crate) fn try_vec<T>(len: usize) -> Result<Vec<T>> {
+    const { assert!(size_of::<T>() > 0) };
+    let mut out = Vec::with_capacity(0);
+    out.try_reserve_exact(len).map_err(|_| {
+        Error::new(
+            crate::ErrorKind::Io,
+            format!("no memory for {len} items of {} bytes", size_of::<T>()),
+        )
+    })?;
+    Ok(out)
+}

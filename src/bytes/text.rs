@@ -1,0 +1,143 @@
+//! Names and strings as files hold them: bytes that are nearly always UTF-8.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::Path;
+
+/// A name or string from a file: bytes that should be UTF-8, but need not be.
+///
+/// `Display` is one line that a terminal can be trusted with: control characters and bytes that
+/// are not UTF-8 are written as `\n`, `\u{1b}`, `\xff`. [`to_str`](Self::to_str) gives the text
+/// itself where it is UTF-8, and [`spelling`](Self::spelling) one string for every case.
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Text<'a>(&'a [u8]);
+
+impl<'a> Text<'a> {
+    /// Wraps bytes of any content.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn from_path(path: &'a Path) -> Self {
+        Self(path.as_os_str().as_encoded_bytes())
+    }
+
+    /// The bytes as stored.
+    pub const fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The text, if it is UTF-8.
+    pub fn to_str(self) -> Option<&'a str> {
+        std::str::from_utf8(self.0).ok()
+    }
+
+    /// The text, if it is UTF-8; otherwise with `\xHH` for each byte that is not part of a
+    /// character. The second form is for people and for JSON, which says beside it that it is one.
+    pub fn spelling(self) -> Cow<'a, str> {
+        match self.to_str() {
+            Some(text) => Cow::Borrowed(text),
+            None => {
+                let mut out = String::new();
+                for chunk in self.0.utf8_chunks() {
+                    out.push_str(chunk.valid());
+                    for byte in chunk.invalid() {
+                        out.push_str(&format!("\\x{byte:02x}"));
+                    }
+                }
+                Cow::Owned(out)
+            }
+        }
+    }
+}
+
+impl Text<'_> {
+    /// Orders names as people do: runs of digits by their value, so that layer 2 comes before
+    /// layer 10, and everything else by its bytes.
+    pub fn natural_cmp(self, other: Text<'_>) -> std::cmp::Ordering {
+        let (mut a, mut b) = (self.0, other.0);
+        loop {
+            let (digits_a, digits_b) = (digits(a), digits(b));
+            if !digits_a.is_empty() && !digits_b.is_empty() {
+                let (value_a, value_b) = (without_zeros(digits_a), without_zeros(digits_b));
+                let order = value_a.len().cmp(&value_b.len()).then(value_a.cmp(value_b));
+                if order.is_ne() {
+                    return order;
+                }
+                a = a.get(digits_a.len()..).unwrap_or_default();
+                b = b.get(digits_b.len()..).unwrap_or_default();
+                continue;
+            }
+            match (a.split_first(), b.split_first()) {
+                (Some((x, rest_a)), Some((y, rest_b))) if x == y => (a, b) = (rest_a, rest_b),
+                // Equal but for leading zeros: any fixed order will do.
+                (None, None) => return self.0.cmp(other.0),
+                _ => return a.cmp(b),
+            }
+        }
+    }
+}
+
+fn digits(text: &[u8]) -> &[u8] {
+    let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    text.get(..end).unwrap_or_default()
+}
+
+fn without_zeros(digits: &[u8]) -> &[u8] {
+    let start = digits.iter().position(|&digit| digit != b'0').unwrap_or(digits.len());
+    digits.get(start..).unwrap_or_default()
+}
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = String::new();
+        for c in self.spelling().chars() {
+            // Besides control characters, the marks that reorder what a terminal shows.
+            let reorders = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}');
+            if c.is_control() || reorders {
+                line.extend(c.escape_default());
+            } else {
+                line.push(c);
+            }
+        }
+        f.pad(&line)
+    }
+}
+
+impl fmt::Debug for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+impl PartialEq<str> for Text<'_> {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other.as_bytes()
+    }
+}
+
+impl PartialEq<&str> for Text<'_> {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == other.as_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_for_terminals() {
+        let shown = |bytes: &[u8]| Text::new(bytes).to_string();
+        assert_eq!(shown(b"blk.0.attn_q.weight"), "blk.0.attn_q.weight");
+        assert_eq!(shown(b"a\xff\x1b[31m\n"), "a\\xff\\u{1b}[31m\\n");
+        assert_eq!(shown("h\u{e9}\u{202e}".as_bytes()), "h\u{e9}\\u{202e}");
+    }
+
+    #[test]
+    fn natural_order() {
+        let mut names = ["b10", "b9", "a", "b09", "b", "b9.x", "b10.0", "", "ba"];
+        names.sort_by(|a, b| Text::new(a.as_bytes()).natural_cmp(Text::new(b.as_bytes())));
+        assert_eq!(names, ["", "a", "b", "b09", "b9", "b9.x", "b10", "b10.0", "ba"]);
+    }
+}

@@ -1,0 +1,102 @@
+//! JSON documents beside the weights.
+
+use std::path::Path;
+
+use crate::bytes::{Access, Source};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::store::Document;
+
+/// Reads and parses a JSON document.
+pub(crate) fn read(path: &Path, name: &str, limits: &Limits) -> Result<Document> {
+    let source = Source::open(path, Access::Read)?;
+    if source.len() > limits.document_bytes {
+        let limit = limits.document_bytes;
+        return Err(
+            Error::limit("bytes of JSON", source.len(), limit, "document_bytes").in_file(path)
+        );
+    }
+    let bytes = source.bytes(0..source.len())?;
+    let json = parse(&bytes).map_err(|error| error.in_file(path))?;
+    Ok(Document { name: name.to_owned(), json })
+}
+
+/// Parses JSON in which Python may have written `NaN` and `Infinity`.
+pub(crate) fn parse(bytes: &[u8]) -> Result<serde_json::Value> {
+    let parsed = serde_json::from_slice(bytes);
+    let parsed = parsed.or_else(|error| match quote_non_finite(bytes) {
+        Some(quoted) => serde_json::from_slice(&quoted),
+        None => Err(error),
+    });
+    parsed.map_err(|error| {
+        let start = bytes.trim_ascii_start();
+        let error = Error::malformed(format!("not valid JSON: {error}"));
+        if start.is_empty() {
+            error.advise("the file is empty: fetch or copy it again")
+        } else if start.starts_with(b"<") {
+            error.advise("this looks like an HTML page saved under the file's name: fetch it again")
+        } else {
+            error.advise("mend the file or fetch it again")
+        }
+    })
+}
+
+/// The words that Python's `json` writes for numbers that JSON has not, longest first.
+const WORDS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
+
+/// Puts `{"__float__":"NaN"}` for the bare word `NaN` and the like, outside strings.
+/// `None` where there is no such word.
+fn quote_non_finite(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (mut out, mut found, mut in_string) = (Vec::new(), false, false);
+    let mut rest = bytes;
+    while let [first, tail @ ..] = rest {
+        let word = WORDS.iter().find(|word| !in_string && rest.starts_with(word.as_bytes()));
+        if let Some(word) = word {
+            out.extend_from_slice(format!("{{\"__float__\":\"{word}\"}}").as_bytes());
+            rest = rest.get(word.len()..)?;
+            found = true;
+            continue;
+        }
+        out.push(*first);
+        rest = tail;
+        match (*first, rest) {
+            (b'"', _) => in_string = !in_string,
+            (b'\\', [escaped, tail @ ..]) if in_string => {
+                out.push(*escaped);
+                rest = tail;
+            }
+            _ => {}
+        }
+    }
+    found.then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn python_floats_parse() {
+        let text =
+            br#"{"a": [0.0, Infinity, -Infinity], "b": NaN, "say \"NaN\"": "NaN, Infinity"}"#;
+        let json = parse(text).unwrap();
+        assert_eq!(json["a"][2]["__float__"], "-Infinity");
+        assert_eq!(json["b"]["__float__"], "NaN");
+        assert_eq!(json["say \"NaN\""], "NaN, Infinity");
+    }
+
+    #[test]
+    fn integers_keep_every_digit() {
+        let json =
+            parse(b"[18446744073709551615, -9223372036854775808, 9007199254740993]").unwrap();
+        assert_eq!(
+            json.to_string(),
+            "[18446744073709551615,-9223372036854775808,9007199254740993]"
+        );
+    }
+
+    #[test]
+    fn deep_nesting_is_refused() {
+        assert!(parse(&b"[".repeat(100_000)).is_err());
+    }
+}

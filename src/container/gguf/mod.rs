@@ -1,0 +1,146 @@
+#![doc = include_str!("../../../docs/formats/gguf.md")]
+
+mod read;
+mod split;
+
+use std::path::Path;
+
+use super::{Container, OpenOptions, Probe};
+use crate::bytes::Source;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::metadata::Metadata;
+use crate::store::{Indexed, StoreBuilder, StoredFile, WeightStore};
+use crate::tensor::Part;
+use read::Parsed;
+
+/// The row of the table.
+pub static GGUF: Container = Container {
+    name: "gguf",
+    summary: "GGUF files of llama.cpp: versions 1 to 3, both byte orders, split files",
+    detect,
+    open,
+};
+
+fn detect(probe: &Probe<'_>) -> bool {
+    match probe.directory {
+        Some(names) => {
+            let safetensors = names.iter().any(|name| name.ends_with(".safetensors"));
+            !safetensors && names.iter().any(|name| is_gguf(name))
+        }
+        None => probe.head.starts_with(b"GGUF"),
+    }
+}
+
+fn is_gguf(name: &str) -> bool {
+    name.to_ascii_lowercase().ends_with(".gguf")
+}
+
+fn open(path: &Path, options: &OpenOptions) -> Result<WeightStore> {
+    if path.is_dir() {
+        let file = only_model(path, options)?;
+        return open(&file, options);
+    }
+    let source = Source::open(path, options.access)?;
+    let first = read::parse(source, options)?;
+    match split::Place::of(&first.metadata)? {
+        Some(place) if place.count > 1 => split::open(path, first, place, options),
+        _ => build(path, vec![first]),
+    }
+}
+
+/// Opens one file that need not lie on disk. A shard of a set cannot be opened so.
+pub(super) fn open_source(source: Source, options: &OpenOptions) -> Result<WeightStore> {
+    let path = source.path().to_path_buf();
+    let parsed = read::parse(source, options)?;
+    if split::Place::of(&parsed.metadata)?.is_some_and(|place| place.count > 1) {
+        return Err(Error::malformed("one shard of a split model, alone"));
+    }
+    build(&path, vec![parsed])
+}
+
+/// The one model in a directory of GGUF files: a file, or a set of shards. Projectors
+/// (`mmproj-*.gguf`) and importance matrices do not count where there is something else.
+fn only_model(path: &Path, options: &OpenOptions) -> Result<std::path::PathBuf> {
+    let names = super::file_names(path, options)?;
+    let mut models: Vec<&String> = names.iter().filter(|name| is_gguf(name)).collect();
+    let main = |name: &&String| !name.contains("mmproj") && !name.contains("imatrix");
+    if models.iter().any(main) {
+        models.retain(main);
+    }
+    models.retain(|name| split::Name::parse(name).is_none_or(|shard| shard.number == 1));
+    match models.as_slice() {
+        [one] => Ok(path.join(one)),
+        [] => Err(Error::malformed("shards of a split model, but not the first")
+            .advise("fetch the shard whose number is 00001")),
+        several => {
+            let list: Vec<&str> = several.iter().take(8).map(|name| name.as_str()).collect();
+            let fault = format!("{} models lie here: {}", several.len(), list.join(", "));
+            Err(Error::mismatch(fault).advise("give the path of one of them"))
+        }
+    }
+}
+
+/// Makes the store of one file, or of all shards in order.
+fn build(path: &Path, shards: Vec<Parsed>) -> Result<WeightStore> {
+    let mut builder = StoreBuilder::new(GGUF.name, path);
+    for (number, shard) in shards.into_iter().enumerate() {
+        builder.notes.extend(shard.notes);
+        let file =
+            StoredFile { source: shard.source, header: shard.header, big_endian: shard.big_endian };
+        builder.add(file, shard.listing)?;
+        if number == 0 {
+            builder.metadata = shard.metadata;
+        }
+    }
+    if let Some(note) = kind_note(&builder.metadata) {
+        builder.note(path, note);
+    }
+    let mut indexed = builder.index(|_, first, second| {
+        if first == second {
+            Error::malformed("two tensors of that name")
+        } else {
+            Error::malformed(format!("a tensor of that name lies in {} too", first.display()))
+        }
+    })?;
+    attach_nvfp4_scales(&mut indexed);
+    Ok(indexed.finish())
+}
+
+/// What a GGUF is that holds no whole model.
+fn kind_note(metadata: &Metadata) -> Option<String> {
+    let named = |what: &str| match metadata.str("general.name") {
+        Some(name) => Some(format!("{what}: {}", crate::bytes::Text::new(name.as_bytes()))),
+        None => Some(what.to_owned()),
+    };
+    match metadata.str("general.type") {
+        Some("adapter") => match metadata.str("adapter.type") {
+            Some("lora") => named("a LoRA adapter, to be applied to a base model"),
+            _ => named("an adapter, to be applied to a base model"),
+        },
+        Some("mmproj") => named("a multimodal projector, to be used beside a language model"),
+        Some("imatrix") => named("an importance matrix, for use while quantizing"),
+        _ if metadata.str("general.architecture") == Some("clip") => {
+            named("a multimodal projector, to be used beside a language model")
+        }
+        _ => None,
+    }
+}
+
+/// An NVFP4 tensor `x.weight` may have a factor for the whole tensor, or one for each expert, in an
+/// F32 tensor `x.scale`. Beside any other dtype such a tensor is one by itself.
+fn attach_nvfp4_scales(indexed: &mut Indexed) {
+    let count = u32::try_from(indexed.len()).unwrap_or(u32::MAX);
+    let is = |indexed: &Indexed, number: u32, dtype: DType| {
+        indexed.get(number).is_some_and(|entry| entry.dtype == Ok(dtype))
+    };
+    let heads: Vec<u32> = (0..count).filter(|&n| is(indexed, n, DType::NVFP4)).collect();
+    for head in heads {
+        let Some(entry) = indexed.get(head) else { continue };
+        let Some(base) = entry.name.as_bytes().strip_suffix(b".weight") else { continue };
+        let scale = indexed.find(&[base, b".scale"].concat());
+        if let Some(scale) = scale.filter(|&scale| is(indexed, scale, DType::F32)) {
+            indexed.group(head, DType::NVFP4, &[(Part::GlobalScale, scale)]);
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! The header of one GGUF file.
+
+use std::sync::Arc;
+
+use super::super::rules::Rules;
+use super::super::{OpenOptions, Strictness};
+use crate::bytes::{Cursor, Source, Text, try_vec};
+use crate::dtype::DType;
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::Limits;
+use crate::metadata::{Encoding, Item, ItemKind, Metadata, ValueType};
+use crate::shape;
+use crate::store::{Listing, Note, check_count, check_range};
+
+/// Alignment of tensor data where `general.alignment` does not say (`GGUF_DEFAULT_ALIGNMENT`).
+const ALIGNMENT: u64 = 32;
+
+/// Dimensions that ggml has room for (`GGML_MAX_DIMS`).
+const GGML_DIMS: u32 = 4;
+
+/// Bytes of a tensor name that ggml has room for (`GGML_MAX_NAME` less the NUL).
+const GGML_NAME: usize = 63;
+
+/// One file's header.
+pub(super) struct Parsed {
+    pub(super) source: Source,
+    pub(super) header: Arc<Vec<u8>>,
+    pub(super) big_endian: bool,
+    pub(super) listing: Listing,
+    pub(super) metadata: Metadata,
+    pub(super) notes: Vec<Note>,
+}
+
+/// Reads the header of a file that starts with the magic.
+pub(super) fn parse(source: Source, options: &OpenOptions) -> Result<Parsed> {
+    let path = source.path().to_path_buf();
+    parse_header(source, options).map_err(|error| error.in_file(&path))
+}
+
+fn parse_header(source: Source, options: &OpenOptions) -> Result<Parsed> {
+    let mut header = Parser::new(&source, options).run()?;
+    check_layout(&mut header, source.len())?;
+    let Header { header, encoding, items, listing, rules, .. } = header;
+    let header = Arc::new(header);
+    let (metadata, twice) = Metadata::new(Arc::clone(&header), encoding, items)?;
+    if let Some((key, at)) = twice.and_then(|twice| metadata.place(twice)) {
+        return Err(Error::malformed(format!("two values for the key \"{key}\"")).at(at));
+    }
+    let notes = rules.into_notes(source.path());
+    Ok(Parsed { source, header, big_endian: encoding.swap, listing, metadata, notes })
+}
+
+struct Header {
+    header: Vec<u8>,
+    encoding: Encoding,
+    items: Vec<Item>,
+    listing: Listing,
+    data_start: u64,
+    alignment: u64,
+    rules: Rules,
+}
+
+struct Parser<'a> {
+    cursor: Cursor<'a>,
+    limits: &'a Limits,
+    /// Lengths and counts take 8 bytes.
+    wide: bool,
+    items: Vec<Item>,
+    listing: Listing,
+    alignment: u64,
+    rules: Rules,
+}
+
+impl<'a> Parser<'a> {
+    fn new(source: &'a Source, options: &'a OpenOptions) -> Self {
+        Self {
+            cursor: Cursor::new(source, options.limits.header_bytes),
+            limits: &options.limits,
+            wide: true,
+            items: Vec::new(),
+            listing: Listing::default(),
+            alignment: ALIGNMENT,
+            rules: Rules::new(options.strictness),
+        }
+    }
+
+    fn run(mut self) -> Result<Header> {
+        self.cursor.take(4, "the magic")?;
+        self.version()?;
+        let tensors = self.count("the number of tensors", self.smallest_tensor())?;
+        check_count(tensors, self.limits)?;
+        let items = self.count("the number of metadata keys", self.smallest_item())?;
+        if items > self.limits.metadata_items {
+            let limit = self.limits.metadata_items;
+            return Err(Error::limit("metadata keys", items, limit, "metadata_items").at(16));
+        }
+        for _ in 0..items {
+            self.item()?;
+        }
+        for _ in 0..tensors {
+            self.tensor()?;
+        }
+        // The padding after the last entry may be missing where there are no data.
+        let end = self.cursor.position();
+        let data_start = end.checked_next_multiple_of(self.alignment).unwrap_or(u64::MAX);
+        if data_start > self.limits.header_bytes.saturating_add(self.limits.alignment) {
+            return Err(Error::malformed("the data start beyond every limit").at(end));
+        }
+        let encoding = Encoding { wide: self.wide, swap: self.cursor.is_big_endian() };
+        Ok(Header {
+            header: self.cursor.into_header(),
+            encoding,
+            items: self.items,
+            listing: self.listing,
+            data_start,
+            alignment: self.alignment,
+            rules: self.rules,
+        })
+    }
+
+    /// Notes what llama.cpp refuses.
+    fn refused(&mut self, at: u64, fault: impl FnOnce() -> String) -> Result<()> {
+        refused(&mut self.rules, at, fault)
+    }
+
+    fn version(&mut self) -> Result<()> {
+        let version = self.cursor.u32("the version")?;
+        // Both byte orders have the same magic: a version whose lower half is zero was written
+        // with the other one.
+        let (version, big_endian) = if version != 0 && version & 0xffff == 0 {
+            (version.swap_bytes(), true)
+        } else {
+            (version, false)
+        };
+        if big_endian {
+            self.cursor.set_big_endian();
+            self.refused(4, || "the file is big-endian".into())?;
+        }
+        match version {
+            1 => {
+                self.wide = false;
+                self.refused(4, || "the file is of GGUF version 1".into())?;
+            }
+            2 | 3 => {}
+            _ => {
+                let fault = format!("GGUF version {version}, but 1, 2 and 3 are known");
+                return Err(Error::new(ErrorKind::Unsupported, fault).at(4));
+            }
+        }
+        Ok(())
+    }
+
+    /// A count of records that each take at least `smallest` bytes of what is left.
+    fn count(&mut self, what: &str, smallest: u64) -> Result<u64> {
+        let at = self.cursor.position();
+        let count = self.cursor.length(self.wide, what)?;
+        let room = self.cursor.remaining() / smallest;
+        if count > room {
+            let fault = format!("{what} is {count}, but the file has room for {room} at most");
+            return Err(Error::malformed(fault).at(at).advise("the file is cut short or damaged"));
+        }
+        Ok(count)
+    }
+
+    fn length_bytes(&self) -> u64 {
+        if self.wide { 8 } else { 4 }
+    }
+
+    /// Key length, key of one byte, type, value of one byte.
+    fn smallest_item(&self) -> u64 {
+        self.length_bytes() + 6
+    }
+
+    /// Name length, number of dimensions, type, offset.
+    fn smallest_tensor(&self) -> u64 {
+        self.length_bytes() + 16
+    }
+
+    fn string(&mut self, what: &str) -> Result<(u32, u32)> {
+        let at = self.cursor.position();
+        let len = self.cursor.length(self.wide, what)?;
+        self.cursor.check_string(len, self.limits.string_bytes, at)?;
+        let range = self.cursor.take(len, what)?;
+        Ok((range.start, range.end))
+    }
+
+    fn held(&self, (start, end): (u32, u32)) -> &[u8] {
+        self.cursor.held().get(start as usize..end as usize).unwrap_or_default()
+    }
+
+    fn here(&self) -> u32 {
+        u32::try_from(self.cursor.position()).unwrap_or(u32::MAX)
+    }
+
+    fn item(&mut self) -> Result<()> {
+        let at = self.cursor.position();
+        let key = self.string("a key")?;
+        if key.0 == key.1 {
+            return Err(Error::malformed("an empty metadata key").at(at));
+        }
+        let named = |this: &Self, error: Error| error.in_key(Text::new(this.held(key)));
+        if self.held(key).contains(&0) {
+            self.refused(at, || "a key holds a NUL byte".into())?;
+        }
+        let code = self.cursor.u32("a value type")?;
+        let value_type = ValueType::from_code(code).ok_or_else(|| {
+            let error = Error::malformed(format!("value type {code}, but 0 to 12 are known"));
+            named(self, error.at(self.cursor.position() - 4))
+        })?;
+        let start = self.here();
+        self.value(value_type, 0).map_err(|error| named(self, error))?;
+        let value = (start, self.here());
+        if self.held(key) == b"general.alignment" {
+            self.alignment =
+                self.alignment(value_type, value).map_err(|error| named(self, error))?;
+        }
+        self.items.push(Item { key, value, kind: ItemKind::Gguf(value_type) });
+        Ok(())
+    }
+
+    /// Steps over a value, checking that it lies in the file.
+    fn value(&mut self, value_type: ValueType, depth: u32) -> Result<()> {
+        let at = self.cursor.position();
+        if let Some(bytes) = value_type.fixed_bytes() {
+            let value = self.cursor.take(bytes, "a value")?;
+            if value_type == ValueType::Bool
+                && self.held((value.start, value.end)).iter().any(|&byte| byte > 1)
+            {
+                self.refused(at, || "a boolean is neither 0 nor 1 but read as true".into())?;
+            }
+            return Ok(());
+        }
+        if value_type == ValueType::String {
+            return self.string("a string").map(drop);
+        }
+        let depth = depth + 1;
+        if depth > self.limits.array_depth {
+            let allowed = self.limits.array_depth.into();
+            let error = Error::limit("levels of arrays", depth.into(), allowed, "array_depth");
+            return Err(error.at(at));
+        }
+        if depth == 2 {
+            self.refused(at, || "an array lies in an array".into())?;
+        }
+        let code = self.cursor.u32("an element type")?;
+        let element_type = ValueType::from_code(code).ok_or_else(|| {
+            Error::malformed(format!("element type {code}, but 0 to 12 are known")).at(at)
+        })?;
+        let smallest = match element_type {
+            ValueType::String => self.length_bytes(),
+            ValueType::Array => self.length_bytes() + 4,
+            fixed => fixed.fixed_bytes().unwrap_or(1),
+        };
+        let count = self.count("the number of elements", smallest)?;
+        if count > self.limits.array_elements {
+            let allowed = self.limits.array_elements;
+            return Err(Error::limit("array elements", count, allowed, "array_elements").at(at));
+        }
+        match element_type {
+            ValueType::String => {
+                self.cursor.skip_strings(count, self.wide, self.limits.string_bytes)
+            }
+            ValueType::Array => (0..count).try_for_each(|_| self.value(element_type, depth)),
+            _ => self.cursor.take(count.saturating_mul(smallest), "an array").map(drop),
+        }
+    }
+
+    /// `general.alignment`: llama.cpp wants a u32; any other integer has the same meaning.
+    fn alignment(&mut self, value_type: ValueType, value: (u32, u32)) -> Result<u64> {
+        let at = u64::from(value.0);
+        let mut bytes = [0; 8];
+        let held = self.held(value);
+        let integer = !matches!(
+            value_type,
+            ValueType::F32
+                | ValueType::F64
+                | ValueType::Bool
+                | ValueType::String
+                | ValueType::Array
+        );
+        if !integer || held.len() > bytes.len() {
+            let fault = format!("the alignment is a {}, not an integer", value_type.name());
+            return Err(Error::malformed(fault).at(at));
+        }
+        // Sign bits only matter for values that are refused anyway.
+        let big_endian = self.cursor.is_big_endian();
+        for (byte, place) in held.iter().zip(0usize..) {
+            let place = if big_endian { held.len() - 1 - place } else { place };
+            if let Some(slot) = bytes.get_mut(place) {
+                *slot = *byte;
+            }
+        }
+        let alignment = u64::from_le_bytes(bytes);
+        if !alignment.is_power_of_two() {
+            let fault = format!("the alignment is {alignment}, not a power of two");
+            return Err(Error::malformed(fault).at(at));
+        }
+        if alignment > self.limits.alignment {
+            let allowed = self.limits.alignment;
+            return Err(Error::limit("bytes of alignment", alignment, allowed, "alignment").at(at));
+        }
+        if value_type != ValueType::U32 {
+            let name = value_type.name();
+            self.refused(at, || format!("general.alignment is a {name}, not a u32"))?;
+        }
+        Ok(alignment)
+    }
+
+    fn tensor(&mut self) -> Result<()> {
+        let at = self.cursor.position();
+        let name = self.string("a tensor name")?;
+        let named = |this: &Self, error: Error| error.in_tensor(Text::new(this.held(name)));
+        let rank = self.cursor.u32("a number of dimensions").map_err(|e| named(self, e))?;
+        let most = self.limits.gguf_dims;
+        if rank > most {
+            let error = Error::limit("dimensions", rank.into(), most.into(), "gguf_dims");
+            return Err(named(self, error.at(self.cursor.position() - 4)));
+        }
+        for _ in 0..rank {
+            let dim = self.cursor.length(self.wide, "a dimension").map_err(|e| named(self, e))?;
+            self.listing.push_dim(dim);
+        }
+        self.listing.reverse_dims(rank as usize);
+        let code = self.cursor.u32("a tensor type").map_err(|e| named(self, e))?;
+        let offset = self.cursor.u64("a tensor offset").map_err(|e| named(self, e))?;
+        let shape = self.listing.last_dims(rank as usize);
+        // llama.cpp counts elements in a signed integer.
+        if shape::elements(shape).is_none_or(|elements| i64::try_from(elements).is_err()) {
+            let fault = format!("shape {shape:?} has more elements than 63 bits count");
+            return Err(named(self, Error::malformed(fault).at(at)));
+        }
+        let dtype = DType::from_ggml(code).ok_or(code);
+        let (len, rank) = (name.1 - name.0, u8::try_from(rank).unwrap_or(u8::MAX));
+        if len as usize > GGML_NAME {
+            self.refused(at, || format!("a tensor name has {len} bytes, more than 63"))?;
+        }
+        if u32::from(rank) > GGML_DIMS {
+            self.refused(at, || format!("a tensor has {rank} dimensions, more than 4"))?;
+        }
+        if !dtype.is_ok_and(DType::is_ggml) {
+            self.refused(at, || format!("a tensor has {}", crate::dtype::describe_ggml(code)))?;
+        }
+        self.listing.push(name.0..name.1, dtype, rank, offset)
+    }
+}
+
+fn refused(rules: &mut Rules, at: u64, fault: impl FnOnce() -> String) -> Result<()> {
+    let who = || format!("{}, which llama.cpp refuses", fault());
+    rules.broken(Strictness::Default, at, who)
+}
+
+/// Makes offsets positions in the file and checks where tensors lie. Refused: what reaches beyond
+/// the file, and what is not aligned. Reported: gaps, another order, shared bytes.
+fn check_layout(header: &mut Header, file_len: u64) -> Result<()> {
+    let Header { header, listing, data_start, alignment, rules, .. } = header;
+    listing.move_to(*data_start)?;
+    let (mut expected, mut in_order) = (*data_start, true);
+    for entry in listing.iter(header) {
+        if (entry.offset - *data_start) % *alignment != 0 {
+            let offset = entry.offset - *data_start;
+            let fault = format!("offset {offset} is no multiple of the alignment, {alignment}");
+            return Err(Error::malformed(fault).in_tensor(entry.name).at(entry.offset));
+        }
+        check_range(&entry, file_len)?;
+        if entry.offset != expected {
+            in_order = false;
+            refused(rules, entry.offset, || {
+                format!("tensor \"{}\" does not follow the one listed before it", entry.name)
+            })?;
+        }
+        let end = entry.end().unwrap_or(entry.offset);
+        expected = end.checked_next_multiple_of(*alignment).unwrap_or(u64::MAX);
+    }
+    if listing.len() > 0 && in_order && expected > file_len {
+        refused(rules, file_len, || "the padding after the last tensor is missing".into())?;
+    }
+    if !in_order {
+        report_shared_bytes(listing, header, rules)?;
+    }
+    Ok(())
+}
+
+fn report_shared_bytes(listing: &Listing, header: &[u8], rules: &mut Rules) -> Result<()> {
+    let mut spans = try_vec(listing.len())?;
+    spans.extend(listing.iter(header).filter_map(|entry| Some((entry.offset, entry.end()?))));
+    spans.sort_unstable();
+    let mut reached = 0;
+    for (start, end) in spans {
+        if start < reached && end > start {
+            refused(rules, start, || "two tensors share bytes".into())?;
+        }
+        reached = reached.max(end);
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! Split files: `PREFIX-00001-of-00003.gguf` and its fellows.
+
+use std::path::{Path, PathBuf};
+
+use super::super::{OpenOptions, in_parallel};
+use super::read::{self, Parsed};
+use crate::bytes::Source;
+use crate::error::{Error, Result};
+use crate::metadata::Metadata;
+use crate::store::WeightStore;
+
+/// A shard's place in its set, as its metadata give it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// `split.no`, from 0.
+    number: u64,
+    /// `split.count`.
+    pub(super) count: u64,
+    /// `split.tensors.count`, over all shards.
+    tensors: Option<u64>,
+}
+
+impl Place {
+    /// `None` for a file that is not split.
+    pub(super) fn of(metadata: &Metadata) -> Result<Option<Self>> {
+        let integer = |key: &str| match metadata.get(key) {
+            None => Ok(None),
+            Some(value) => value.to_u64().map(Some).ok_or_else(|| {
+                let fault = format!("{value:?}, but a non-negative integer is needed");
+                Error::malformed(fault).in_key(key)
+            }),
+        };
+        let Some(count) = integer("split.count")? else { return Ok(None) };
+        let number = integer("split.no")?.unwrap_or(0);
+        Ok(Some(Self { number, count, tensors: integer("split.tensors.count")? }))
+    }
+}
+
+/// A file name of the form `PREFIX-00001-of-00003.gguf`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Name<'a> {
+    prefix: &'a str,
+    /// From 1.
+    pub(super) number: u32,
+    count: u32,
+    /// The ending as spelled, `.gguf` or `.GGUF`.
+    ending: &'a str,
+}
+
+impl<'a> Name<'a> {
+    pub(super) fn parse(name: &'a str) -> Option<Self> {
+        let (stem, ending) = name.split_at_checked(name.len().checked_sub(".gguf".len())?)?;
+        if !ending.eq_ignore_ascii_case(".gguf") {
+            return None;
+        }
+        let (rest, count) = stem.rsplit_once("-of-")?;
+        let (prefix, number) = rest.rsplit_once('-')?;
+        let digits = |text: &str| {
+            let all = text.len() >= 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+            all.then(|| text.parse().ok()).flatten()
+        };
+        Some(Self { prefix, number: digits(number)?, count: digits(count)?, ending })
+    }
+
+    fn of_shard(&self, number: u64) -> String {
+        format!("{}-{number:05}-of-{:05}{}", self.prefix, self.count, self.ending)
+    }
+}
+
+/// Opens the set that `given` belongs to; its header is parsed already.
+pub(super) fn open(
+    path: &Path,
+    given: Parsed,
+    place: Place,
+    options: &OpenOptions,
+) -> Result<WeightStore> {
+    let here = |error: Error| error.in_file(path);
+    let most = u64::from(options.limits.shards);
+    if place.count > most {
+        return Err(here(Error::limit("shards", place.count, most, "shards")));
+    }
+    if place.number >= place.count {
+        let fault = format!("split.no is {}, but there are {} shards", place.number, place.count);
+        return Err(here(Error::malformed(fault)));
+    }
+    let file_name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let Some(name) = Name::parse(file_name) else {
+        let fault = format!(
+            "shard {} of {}, but its name does not say so, and the others cannot be found by it",
+            place.number + 1,
+            place.count
+        );
+        return Err(here(
+            Error::malformed(fault)
+                .advise("name the shards PREFIX-00001-of-0000N.gguf, as llama-gguf-split does"),
+        ));
+    };
+    if u64::from(name.count) != place.count || u64::from(name.number) != place.number + 1 {
+        let fault = format!(
+            "the name says shard {} of {}, but the metadata say {} of {}",
+            name.number,
+            name.count,
+            place.number + 1,
+            place.count
+        );
+        return Err(here(Error::malformed(fault).advise("give the file its own name back")));
+    }
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let paths: Vec<PathBuf> =
+        (1..=place.count).map(|number| folder.join(name.of_shard(number))).collect();
+    let missing: Vec<String> = (1..=place.count)
+        .zip(&paths)
+        .filter(|(_, path)| !path.exists())
+        .map(|(number, _)| name.of_shard(number))
+        .collect();
+    if let Some(first) = missing.first() {
+        let fault =
+            format!("{} of {} shards are missing, the first {first}", missing.len(), place.count);
+        return Err(here(
+            Error::malformed(fault).advise("fetch the missing shards into the same directory"),
+        ));
+    }
+    let others: Vec<PathBuf> = paths.iter().filter(|other| *other != path).cloned().collect();
+    let mut shards = in_parallel(&others, options, |path| {
+        read::parse(Source::open(path, options.access)?, options)
+    })?;
+    let at = usize::try_from(place.number).unwrap_or(usize::MAX).min(shards.len());
+    shards.insert(at, given);
+    let mut found = 0;
+    for (number, shard) in (0..).zip(&shards) {
+        found += shard.listing.len() as u64;
+        check_place(shard, number, place).map_err(|error| error.in_file(shard.source.path()))?;
+    }
+    if let Some(tensors) = place.tensors.filter(|&tensors| tensors != found) {
+        let fault =
+            format!("the shards hold {found} tensors, but split.tensors.count says {tensors}");
+        return Err(here(
+            Error::malformed(fault).advise("shards of different sets are mixed here"),
+        ));
+    }
+    super::build(path, shards)
+}
+
+fn check_place(shard: &Parsed, number: u64, place: Place) -> Result<()> {
+    let Some(said) = Place::of(&shard.metadata)? else {
+        return Err(Error::malformed("no shard: it has no split.count"));
+    };
+    if said.number != number || said.count != place.count {
+        let fault = format!(
+            "its metadata say shard {} of {}, but it lies as {} of {}",
+            said.number + 1,
+            said.count,
+            number + 1,
+            place.count
+        );
+        return Err(Error::malformed(fault).advise("shards of different sets are mixed here"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shard_names() {
+        let name = Name::parse("my-model-00002-of-00003.gguf").unwrap();
+        assert_eq!((name.prefix, name.number, name.count), ("my-model", 2, 3));
+        assert_eq!(name.of_shard(3), "my-model-00003-of-00003.gguf");
+        for other in
+            ["model.gguf", "a-1-of-2.gguf", "a-00001-of-00002.bin", "-of-.gguf", ".gguf", "é"]
+        {
+            assert_eq!(Name::parse(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Containers: the ways in which weights lie on disk, and how they are told apart.
+
+pub mod gguf;
+pub mod safetensors;
+
+mod document;
+mod foreign;
+mod rules;
+
+use std::path::{Path, PathBuf};
+
+use crate::bytes::{Access, Source};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::Limits;
+use crate::store::WeightStore;
+
+/// A way in which weights lie on disk.
+///
+/// A container is a function: files in, [`WeightStore`] out. Once a file is parsed, all containers
+/// are the same data, so there is no trait to fill.
+#[derive(Debug)]
+pub struct Container {
+    /// The name, as in `weighbridge list containers`.
+    pub name: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// Whether a path looks like this container, by its content.
+    detect: fn(&Probe<'_>) -> bool,
+    /// Opens a path that looks like it.
+    open: fn(&Path, &OpenOptions) -> Result<WeightStore>,
+}
+
+/// Every container, in the order in which they are tried: those with a magic number first, and
+/// safetensors, which has none, last.
+pub static CONTAINERS: &[&Container] = &[&gguf::GGUF, &safetensors::SAFETENSORS];
+
+/// How strictly a file is held to its format.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Strictness {
+    /// What the strictest reader of the field accepts: llama.cpp for GGUF, the format's own
+    /// document for safetensors.
+    Strict,
+    /// Everything that has one safe reading; for safetensors, the rules of its reference crate.
+    #[default]
+    Default,
+    /// For safetensors also what MLX accepts: holes, shared bytes, bytes left over.
+    Lenient,
+}
+
+/// How a model is opened.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    pub(crate) access: Access,
+    pub(crate) limits: Limits,
+    pub(crate) strictness: Strictness,
+    pub(crate) threads: usize,
+    pub(crate) all_files: bool,
+}
+
+impl OpenOptions {
+    /// Maps tensor data, applies the default [`Limits`], uses one thread.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads tensor data at its position, and makes no memory map at all. See [`Access`].
+    pub fn read(mut self) -> Self {
+        self.access = Access::Read;
+        self
+    }
+
+    /// Upper bounds on what the file may ask for.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How strictly files are held to their formats.
+    pub fn strictness(mut self, strictness: Strictness) -> Self {
+        self.strictness = strictness;
+        self
+    }
+
+    /// How many threads may read the headers of a sharded model; 0 and 1 use the caller's alone.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Takes safetensors files beside those that the index names as well.
+    pub fn all_files(mut self, all: bool) -> Self {
+        self.all_files = all;
+        self
+    }
+
+    /// Opens `path` with these options; see [`WeightStore::open`].
+    ///
+    /// # Errors
+    ///
+    /// As [`WeightStore::open`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<WeightStore> {
+        let path = path.as_ref();
+        let (container, _) = probe(path, self)?;
+        (container.open)(path, self).map_err(|error| error.in_file(path))
+    }
+
+    /// Opens bytes that are in memory: one GGUF or one safetensors file. `name` stands for the
+    /// path in messages.
+    ///
+    /// # Errors
+    ///
+    /// As [`WeightStore::open`].
+    pub fn open_memory(
+        &self,
+        name: impl Into<PathBuf>,
+        bytes: impl Into<std::borrow::Cow<'static, [u8]>>,
+    ) -> Result<WeightStore> {
+        let source = Source::memory(name, bytes);
+        let path = source.path().to_path_buf();
+        let mut head = [0; Probe::HEAD];
+        let head = read_head(&source, &mut head)?;
+        let probe = Probe { path: &path, head, len: source.len(), directory: None };
+        if let Some(foreign) = foreign::recognize(&probe) {
+            return Err(foreign.in_file(&path));
+        }
+        let opened = if (gguf::GGUF.detect)(&probe) {
+            gguf::open_source(source, self)
+        } else {
+            safetensors::open_source(source, self)
+        };
+        opened.map_err(|error| error.in_file(&path))
+    }
+}
+
+impl WeightStore {
+    /// Opens a model: a file, any shard of a set, or a directory. What it is is told by content.
+    ///
+    /// Costs the headers: tensor data is not touched.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` or `Io` if the path cannot be read; `UnknownContainer` or `Unsupported`, with
+    /// what the file is instead, if it is no model that this library reads; `Malformed` if it
+    /// breaks its format, is cut short or contradicts itself; `LimitExceeded`.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        OpenOptions::new().open(path)
+    }
+}
+
+/// What a path shows of itself before it is opened as anything.
+#[derive(Debug)]
+pub(crate) struct Probe<'a> {
+    pub(crate) path: &'a Path,
+    /// The first bytes of a file.
+    pub(crate) head: &'a [u8],
+    /// The length of a file.
+    pub(crate) len: u64,
+    /// The sorted names in a directory, where the path is one.
+    pub(crate) directory: Option<&'a [String]>,
+}
+
+impl Probe<'_> {
+    const HEAD: usize = 1024;
+}
+
+/// The container of a path, told by content.
+///
+/// # Errors
+///
+/// As [`WeightStore::open`], for what can be told from the first bytes or the names in a directory.
+pub fn detect(path: impl AsRef<Path>) -> Result<&'static Container> {
+    probe(path.as_ref(), &OpenOptions::new()).map(|(container, _)| container)
+}
+
+fn probe(path: &Path, options: &OpenOptions) -> Result<(&'static Container, u64)> {
+    let cannot = |error| Error::io("cannot open", error).in_file(path);
+    if std::fs::metadata(path).map_err(cannot)?.is_dir() {
+        let names = file_names(path, options)?;
+        let probe = Probe { path, head: &[], len: 0, directory: Some(&names) };
+        return Ok((choose(&probe)?, 0));
+    }
+    let source = Source::open(path, Access::Read)?;
+    let mut head = [0; Probe::HEAD];
+    let head = read_head(&source, &mut head)?;
+    let probe = Probe { path, head, len: source.len(), directory: None };
+    Ok((choose(&probe)?, source.len()))
+}
+
+fn choose(probe: &Probe<'_>) -> Result<&'static Container> {
+    if let Some(foreign) = foreign::recognize(probe) {
+        return Err(foreign.in_file(probe.path));
+    }
+    let found = CONTAINERS.iter().find(|container| (container.detect)(probe));
+    found.copied().ok_or_else(|| {
+        let error = match probe.directory {
+            Some(_) => foreign::directory(probe),
+            None => Error::new(ErrorKind::UnknownContainer, "neither GGUF nor safetensors"),
+        };
+        error.in_file(probe.path)
+    })
+}
+
+fn read_head<'a>(source: &Source, head: &'a mut [u8; Probe::HEAD]) -> Result<&'a [u8]> {
+    let len = usize::try_from(source.len()).unwrap_or(usize::MAX).min(head.len());
+    let head = head.get_mut(..len).unwrap_or_default();
+    source.read_at(0, head)?;
+    Ok(head)
+}
+
+/// The names in a directory that are UTF-8, sorted; at most as many as a model may have shards,
+/// and some thousand more.
+fn file_names(path: &Path, options: &OpenOptions) -> Result<Vec<String>> {
+    let cannot = |error| Error::io("cannot list", error).in_file(path);
+    let most = options.limits.shards as usize + 4096;
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(cannot)? {
+        let Ok(name) = entry.map_err(cannot)?.file_name().into_string() else { continue };
+        if names.len() == most {
+            let found = names.len() as u64 + 1;
+            return Err(
+                Error::limit("files in one directory", found, most as u64, "shards").in_file(path)
+            );
+        }
+        names.push(name);
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Runs `parse` over `paths` on as many threads as the options allow, and keeps their order.
+fn in_parallel<T: Send>(
+    paths: &[PathBuf],
+    options: &OpenOptions,
+    parse: impl Fn(&Path) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let parse = |path: &PathBuf| parse(path).map_err(|error| error.in_file(path));
+    let threads = options.threads.clamp(1, paths.len().max(1));
+    if threads == 1 {
+        return paths.iter().map(parse).collect();
+    }
+    let share = paths.len().div_ceil(threads);
+    let shares: Vec<Result<Vec<T>>> = std::thread::scope(|scope| {
+        let parse = &parse;
+        let started: Vec<_> = paths
+            .chunks(share)
+            .map(|paths| scope.spawn(move || paths.iter().map(parse).collect::<Result<Vec<T>>>()))
+            .collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        started.into_iter().map(join).collect()
+    });
+    let mut all = Vec::new();
+    for share in shares {
+        all.extend(share?);
+    }
+    Ok(all)
+}

@@ -1,0 +1,62 @@
+//! Rules that a file may break and still have one safe reading.
+
+use std::path::Path;
+
+use super::Strictness;
+use crate::error::{Error, Result};
+use crate::store::Note;
+
+/// Keeps account of the rules that one file breaks: refused or reported, as the strictness says.
+///
+/// A hostile file may break a rule a million times, so only the first few cases are kept.
+#[derive(Debug)]
+pub(super) struct Rules {
+    strictness: Strictness,
+    kept: Vec<(String, u64)>,
+    more: u64,
+}
+
+impl Rules {
+    const MOST: usize = 8;
+
+    pub(super) fn new(strictness: Strictness) -> Self {
+        Self { strictness, kept: Vec::new(), more: 0 }
+    }
+
+    /// The file breaks a rule at a byte offset. `allowed` is the strictest policy that lets it
+    /// pass; `fault` says what was seen and who refuses it.
+    pub(super) fn broken(
+        &mut self,
+        allowed: Strictness,
+        at: u64,
+        fault: impl FnOnce() -> String,
+    ) -> Result<()> {
+        let refused = match self.strictness {
+            Strictness::Strict => true,
+            Strictness::Default => allowed == Strictness::Lenient,
+            Strictness::Lenient => false,
+        };
+        if refused {
+            let option = match allowed {
+                Strictness::Lenient => {
+                    "Strictness::Lenient (--lenient) reads the file all the same"
+                }
+                _ => "without Strictness::Strict (--strict) the file is read all the same",
+            };
+            return Err(Error::malformed(fault()).at(at).advise(option));
+        }
+        if self.kept.len() < Self::MOST {
+            self.kept.push((fault(), at));
+        } else {
+            self.more += 1;
+        }
+        Ok(())
+    }
+
+    pub(super) fn into_notes(self, path: &Path) -> Vec<Note> {
+        let note = |text: String| Note { path: path.to_path_buf(), text };
+        let more = (self.more > 0).then(|| note(format!("and {} more of this kind", self.more)));
+        let kept = self.kept.into_iter().map(|(fault, at)| note(format!("{fault} (at byte {at})")));
+        kept.chain(more).collect()
+    }
+}

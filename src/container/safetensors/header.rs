@@ -1,0 +1,520 @@
+//! The header of one safetensors file.
+
+use std::sync::Arc;
+
+use super::super::rules::Rules;
+use super::super::{OpenOptions, Strictness};
+use super::json::{Scanner, Span};
+use crate::bytes::{Source, Text, try_vec, try_zeroed};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::index::NameIndex;
+use crate::limits::Limits;
+use crate::metadata::{Encoding, Item, ItemKind, Metadata};
+use crate::store::{Listing, Note, check_count};
+
+/// One file's header.
+pub(super) struct Parsed {
+    pub(super) source: Source,
+    pub(super) header: Arc<Vec<u8>>,
+    pub(super) listing: Listing,
+    pub(super) metadata: Metadata,
+    pub(super) notes: Vec<Note>,
+}
+
+/// Bytes of the length field.
+const LENGTH: u64 = 8;
+
+/// Reads and checks the header of a file.
+pub(super) fn parse(source: Source, options: &OpenOptions) -> Result<Parsed> {
+    let path = source.path().to_path_buf();
+    parse_file(source, options).map_err(|error| error.in_file(&path))
+}
+
+fn parse_file(source: Source, options: &OpenOptions) -> Result<Parsed> {
+    let mut header = read(&source, &options.limits)?;
+    let mut parser = Parser {
+        limits: &options.limits,
+        rules: Rules::new(options.strictness),
+        listing: Listing::default(),
+        ends: Vec::new(),
+        items: Vec::new(),
+        unescaped: Vec::new(),
+        header_end: header.len(),
+        dtype: (b"", DType::F32),
+    };
+    let data_start = header.len() as u64;
+    parser.run(header.get(LENGTH as usize..).unwrap_or_default())?;
+    parser.listing.move_to(data_start)?;
+    parser.check_spans(&header, data_start, source.len())?;
+    let Parser { rules, listing, items, unescaped, .. } = parser;
+    // Unescaped metadata stand behind the header, so that one buffer holds everything.
+    header.extend_from_slice(&unescaped);
+    let header = Arc::new(header);
+    let metadata = metadata(&header, items, rules)?;
+    let notes = metadata.1.into_notes(source.path());
+    Ok(Parsed { source, header, listing, metadata: metadata.0, notes })
+}
+
+/// Whether the first bytes could be those of a safetensors file: a length that leaves room for a
+/// header in the file, and a brace or what may stand before one.
+pub(super) fn looks_right(head: &[u8], file_len: u64) -> bool {
+    let Some((length, text)) = head.split_first_chunk() else { return false };
+    let length = u64::from_le_bytes(*length);
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start();
+    length <= file_len.saturating_sub(LENGTH) && text.first().is_none_or(|&byte| byte == b'{')
+}
+
+/// The length field and the header.
+fn read(source: &Source, limits: &Limits) -> Result<Vec<u8>> {
+    let file_len = source.len();
+    if file_len < LENGTH {
+        let fault = format!("a file of {file_len} bytes, but the header's length alone takes 8");
+        return Err(Error::malformed(fault).advise("the file is cut short: fetch it again"));
+    }
+    let mut first = [0; LENGTH as usize];
+    source.read_at(0, &mut first)?;
+    let length = u64::from_le_bytes(first);
+    let room = file_len - LENGTH;
+    if length > room {
+        let fault = format!("the header's length is {length}, but only {room} bytes follow");
+        return Err(Error::malformed(fault).at(0).advise(if length < limits.json_header_bytes {
+            "the file is cut short, perhaps a download that did not finish: fetch it again"
+        } else {
+            "this is no safetensors file, or its start was overwritten"
+        }));
+    }
+    if length > limits.json_header_bytes {
+        let allowed = limits.json_header_bytes;
+        return Err(Error::limit("header bytes", length, allowed, "json_header_bytes").at(0));
+    }
+    if length == 0 {
+        return Err(Error::malformed("the header's length is 0").at(0));
+    }
+    let total = usize::try_from(LENGTH + length)
+        .map_err(|_| Error::unsupported("a header beyond this machine's address space"))?;
+    let mut header = try_zeroed(total)?;
+    source.read_at(0, &mut header)?;
+    Ok(header)
+}
+
+fn metadata(
+    header: &Arc<Vec<u8>>,
+    mut items: Vec<Item>,
+    mut rules: Rules,
+) -> Result<(Metadata, Rules)> {
+    loop {
+        let (metadata, twice) =
+            Metadata::new(Arc::clone(header), Encoding::default(), items.clone())?;
+        let Some((key, at)) = twice.and_then(|twice| metadata.place(twice)) else {
+            return Ok((metadata, rules));
+        };
+        let fault =
+            || format!("two values in __metadata__ for \"{key}\", of which the last counts");
+        rules.broken(Strictness::Default, at, fault)?;
+        // Rare, so the slow way: keep the last of each key, at its first place.
+        let span = |(start, end): (u32, u32)| header.get(start as usize..end as usize);
+        let mut kept: Vec<Item> = Vec::new();
+        for item in items {
+            match kept.iter_mut().find(|kept| span(kept.key) == span(item.key)) {
+                Some(kept) => kept.value = item.value,
+                None => kept.push(item),
+            }
+        }
+        items = kept;
+    }
+}
+
+struct Parser<'a> {
+    limits: &'a Limits,
+    rules: Rules,
+    listing: Listing,
+    /// Where each entry's span ends, as `data_offsets` says; counted like the listing's offsets.
+    ends: Vec<u64>,
+    items: Vec<Item>,
+    /// Metadata strings that held escapes.
+    unescaped: Vec<u8>,
+    /// Where `unescaped` will stand.
+    header_end: usize,
+    /// The dtype name seen last: files hold long runs of one.
+    dtype: (&'a [u8], DType),
+}
+
+impl<'a> Parser<'a> {
+    fn run(&mut self, text: &'a [u8]) -> Result<()> {
+        // Once for all: every part of the text can be taken for characters afterwards.
+        if let Err(error) = std::str::from_utf8(text) {
+            let at = LENGTH + error.valid_up_to() as u64;
+            return Err(Error::malformed("the header is not UTF-8").at(at));
+        }
+        let mut base = LENGTH;
+        let mut text = text;
+        if let Some(rest) = text.strip_prefix(b"\xef\xbb\xbf") {
+            self.lenient(base, "a byte order mark stands before the header")?;
+            (text, base) = (rest, base + 3);
+        }
+        let mut json = Scanner::new(text, base);
+        if text.first() != Some(&b'{') && json.peek() == Some(b'{') {
+            self.rules.broken(Strictness::Default, base, || {
+                "white space before the header's first brace, which the format's document forbids".into()
+            })?;
+        }
+        json.expect(b'{')?;
+        // A header of this many bytes rarely has more tensors; growing is cheap where it does.
+        self.listing.reserve(text.len() / 100)?;
+        let mut metadata_seen = false;
+        if !json.eat(b'}') {
+            loop {
+                let name = json.string()?;
+                json.expect(b':')?;
+                if json.raw(&name) == b"__metadata__" {
+                    self.metadata(&mut json, &mut metadata_seen)?;
+                } else {
+                    self.tensor(&mut json, &name)?;
+                }
+                if json.eat(b',') {
+                    continue;
+                }
+                json.expect(b'}')?;
+                break;
+            }
+        }
+        self.tail(json)
+    }
+
+    fn lenient(&mut self, at: u64, fault: &str) -> Result<()> {
+        let fault = || format!("{fault}, which the reference crate refuses");
+        self.rules.broken(Strictness::Lenient, at, fault)
+    }
+
+    /// What stands after the last brace: padding.
+    fn tail(&mut self, mut json: Scanner<'_>) -> Result<()> {
+        let rest = json.rest();
+        if rest.iter().all(|&byte| byte == b' ') {
+            return Ok(());
+        }
+        let at = json.at();
+        if json.at_end() {
+            return self.rules.broken(Strictness::Default, at, || {
+                "the header is padded with other white space than spaces, against the format's document".into()
+            });
+        }
+        if rest.iter().all(|byte| b" \t\r\n\0".contains(byte)) {
+            return self.lenient(at, "the header is padded with NUL bytes");
+        }
+        Err(json.unexpected("the end of the header"))
+    }
+
+    fn metadata(&mut self, json: &mut Scanner<'a>, seen: &mut bool) -> Result<()> {
+        let at = json.at();
+        if std::mem::replace(seen, true) {
+            self.lenient(at, "__metadata__ stands twice")?;
+            self.items.clear();
+        }
+        match json.peek() {
+            Some(b'n') if json.eat_text(b"null") => {
+                return self.rules.broken(Strictness::Default, at, || {
+                    "__metadata__ is null, which the format's document does not provide for".into()
+                });
+            }
+            Some(b'[') => {
+                self.lenient(at, "__metadata__ is a list")?;
+                return json.skip_value();
+            }
+            _ => {}
+        }
+        json.expect(b'{')?;
+        if json.eat(b'}') {
+            return Ok(());
+        }
+        loop {
+            let key = json.string()?;
+            json.expect(b':')?;
+            let value = json.string().map_err(|_| {
+                let key = String::from_utf8_lossy(json.raw(&key)).into_owned();
+                json.error("a value in __metadata__ is no string").in_key(key)
+            })?;
+            let item = Item {
+                key: self.keep(json, &key)?,
+                value: self.keep(json, &value)?,
+                kind: ItemKind::Text,
+            };
+            if self.items.len() as u64 >= self.limits.metadata_items {
+                let (found, most) = (self.items.len() as u64 + 1, self.limits.metadata_items);
+                return Err(Error::limit("metadata keys", found, most, "metadata_items").at(at));
+            }
+            self.items.push(item);
+            if !json.eat(b',') {
+                return json.expect(b'}');
+            }
+        }
+    }
+
+    /// Where the characters of a string stand: in the header, or unescaped behind it.
+    fn keep(&mut self, json: &Scanner<'_>, span: &Span) -> Result<(u32, u32)> {
+        let place = |start: usize, len: usize| {
+            let end = start.saturating_add(len);
+            match (u32::try_from(start), u32::try_from(end)) {
+                (Ok(start), Ok(end)) => Ok((start, end)),
+                _ => Err(json.error("metadata of more than 4 GiB")),
+            }
+        };
+        let text = json.unescape(span)?;
+        if !span.escaped {
+            return place(self.header_offset(json, span), text.len());
+        }
+        let start = self.header_end.saturating_add(self.unescaped.len());
+        self.unescaped.extend_from_slice(&text);
+        place(start, text.len())
+    }
+
+    /// The position of a string in the buffer that holds the length field and the header.
+    fn header_offset(&self, json: &Scanner<'_>, span: &Span) -> usize {
+        let base = usize::try_from(json.base()).unwrap_or(0);
+        base.saturating_add(span.range.start)
+    }
+
+    fn tensor(&mut self, json: &mut Scanner<'a>, name: &Span) -> Result<()> {
+        let named = |json: &Scanner<'_>, error: Error| {
+            error.in_tensor(Text::new(&json.unescape(name).unwrap_or_default()))
+        };
+        let fields = self.fields(json).map_err(|error| named(json, error))?;
+        let Fields { dtype, rank, begin, end } = fields;
+        let shape = self.listing.last_dims(rank.into());
+        let fault = match dtype.tensor_bytes(shape) {
+            _ if end < begin => {
+                Some(format!("data_offsets [{begin}, {end}] end before they begin"))
+            }
+            Some(bytes) if bytes == end - begin => None,
+            Some(bytes) => Some(format!(
+                "data_offsets [{begin}, {end}] span {} bytes, but shape {shape:?} of {dtype} takes {bytes}",
+                end - begin
+            )),
+            None if crate::shape::elements(shape).and_then(|n| n.checked_mul(64)).is_none() => {
+                Some(format!("shape {shape:?} has more bits than 64 bits count"))
+            }
+            None => Some(format!("shape {shape:?} of {dtype} is no whole number of bytes")),
+        };
+        if let Some(fault) = fault {
+            return Err(named(json, json.error(fault)));
+        }
+        let start = self.header_offset(json, name);
+        let place = u32::try_from(start).unwrap_or(u32::MAX)
+            ..u32::try_from(start.saturating_add(name.range.len())).unwrap_or(u32::MAX);
+        self.listing.push(place, Ok(dtype), rank, begin)?;
+        if name.escaped {
+            self.listing.rename_last(&json.unescape(name)?)?;
+        }
+        self.ends.push(end);
+        if self.ends.len() as u64 > self.limits.tensors {
+            check_count(self.ends.len() as u64, self.limits)?;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn fields(&mut self, json: &mut Scanner<'a>) -> Result<Fields> {
+        let (mut dtype, mut rank, mut span) = (None, None, None);
+        if !json.eat(b'{') {
+            return Err(json.unexpected("an object with dtype, shape and data_offsets"));
+        }
+        if !json.eat(b'}') {
+            loop {
+                // As the reference crate and MLX write them, or in any other way.
+                if json.eat_text(b"\"dtype\":") {
+                    self.once(json, dtype.is_some(), "dtype")?;
+                    dtype = Some(self.dtype(json)?);
+                } else if json.eat_text(b"\"shape\":") {
+                    self.once(json, rank.is_some(), "shape")?;
+                    rank = Some(self.shape(json)?);
+                } else if json.eat_text(b"\"data_offsets\":") {
+                    self.once(json, span.is_some(), "data_offsets")?;
+                    span = Some(self.span(json)?);
+                } else {
+                    let field = json.string()?;
+                    json.expect(b':')?;
+                    match &*json.unescape(&field)? {
+                        b"dtype" => {
+                            self.once(json, dtype.is_some(), "dtype")?;
+                            dtype = Some(self.dtype(json)?);
+                        }
+                        b"shape" => {
+                            self.once(json, rank.is_some(), "shape")?;
+                            rank = Some(self.shape(json)?);
+                        }
+                        b"data_offsets" => {
+                            self.once(json, span.is_some(), "data_offsets")?;
+                            span = Some(self.span(json)?);
+                        }
+                        _ => json.skip_value()?,
+                    }
+                }
+                if !json.eat(b',') {
+                    json.expect(b'}')?;
+                    break;
+                }
+            }
+        }
+        let missing = |field: &str| json.error(format!("the entry has no {field}"));
+        let dtype = dtype.ok_or_else(|| missing("dtype"))?;
+        let rank = rank.ok_or_else(|| missing("shape"))?;
+        let (begin, end) = span.ok_or_else(|| missing("data_offsets"))?;
+        Ok(Fields { dtype, rank, begin, end })
+    }
+
+    #[inline(always)]
+    fn once(&mut self, json: &Scanner<'_>, seen: bool, field: &str) -> Result<()> {
+        if seen { self.lenient(json.at(), &format!("an entry has two {field}")) } else { Ok(()) }
+    }
+
+    #[inline(always)]
+    fn dtype(&mut self, json: &mut Scanner<'a>) -> Result<DType> {
+        let span = json.string()?;
+        let name = json.raw(&span);
+        if name == self.dtype.0 {
+            return Ok(self.dtype.1);
+        }
+        let text = json.unescape(&span)?;
+        let dtype = DType::from_safetensors(&text).ok_or_else(|| {
+            json.error(format!("\"{}\" is no dtype of safetensors", Text::new(&text)))
+        })?;
+        self.dtype = (name, dtype);
+        Ok(dtype)
+    }
+
+    #[inline(always)]
+    fn shape(&mut self, json: &mut Scanner<'_>) -> Result<u8> {
+        json.expect(b'[')?;
+        let mut rank = 0;
+        if json.eat(b']') {
+            return Ok(rank);
+        }
+        loop {
+            let at = json.at();
+            let (dim, float) = json.whole_number()?;
+            if float {
+                self.lenient(at, "a dimension is written as a float")?;
+            }
+            rank += 1;
+            if u32::from(rank) > self.limits.dims || rank == u8::MAX {
+                let allowed = self.limits.dims.into();
+                return Err(Error::limit("dimensions", rank.into(), allowed, "dims").at(at));
+            }
+            self.listing.push_dim(dim);
+            if !json.eat(b',') {
+                json.expect(b']')?;
+                return Ok(rank);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn span(&mut self, json: &mut Scanner<'_>) -> Result<(u64, u64)> {
+        json.expect(b'[')?;
+        let begin = json.integer()?;
+        json.expect(b',')?;
+        let end = json.integer()?;
+        json.expect(b']')?;
+        Ok((begin, end))
+    }
+
+    /// Checks that the spans follow each other from the start of the data to the end of the file.
+    fn check_spans(&mut self, header: &[u8], data_start: u64, file_len: u64) -> Result<()> {
+        if self.follow_each_other(header, data_start, file_len) {
+            return Ok(());
+        }
+        self.keep_last_of_each_name(header)?;
+        let mut order = try_vec(self.ends.len())?;
+        order.extend(
+            self.listing
+                .iter(header)
+                .zip(&self.ends)
+                .enumerate()
+                .map(|(number, (entry, &end))| (entry.offset, end, number)),
+        );
+        order.sort_unstable();
+        let mut reached = data_start;
+        for (begin, end, number) in order {
+            // `end` counts from the start of the data.
+            let end = data_start.saturating_add(end);
+            let Some(entry) = self.listing.get(number, header) else { continue };
+            if end > file_len {
+                let fault = format!(
+                    "its data end {} bytes after the end of the file ({file_len})",
+                    end - file_len
+                );
+                return Err(Error::malformed(fault).in_tensor(entry.name).at(begin).advise(
+                    "the file is cut short, perhaps a download that did not finish: fetch it again",
+                ));
+            }
+            if begin != reached {
+                let what =
+                    if begin > reached { "a hole lies before" } else { "other data overlap" };
+                let fault = || {
+                    format!(
+                        "{what} tensor \"{}\": it begins at {}, not at {}, which the reference crate refuses",
+                        entry.name,
+                        begin - data_start,
+                        reached - data_start
+                    )
+                };
+                self.rules.broken(Strictness::Lenient, begin, fault)?;
+            }
+            reached = reached.max(end);
+        }
+        if reached != file_len {
+            let left = file_len - reached;
+            self.lenient(reached, &format!("{left} bytes follow the last tensor"))?;
+        }
+        Ok(())
+    }
+
+    /// Whether all is well in the order listed, which is that of most writers.
+    fn follow_each_other(&self, header: &[u8], data_start: u64, file_len: u64) -> bool {
+        let mut reached = data_start;
+        for (entry, &end) in self.listing.iter(header).zip(&self.ends) {
+            if entry.offset != reached {
+                return false;
+            }
+            reached = data_start.saturating_add(end);
+        }
+        reached == file_len
+    }
+
+    /// Where a name stands twice the last one counts, as in the reference crate.
+    fn keep_last_of_each_name(&mut self, header: &[u8]) -> Result<()> {
+        let mut index = NameIndex::with_room(self.listing.len())?;
+        let mut replaced = Vec::new();
+        let name_of = |n: u32| {
+            self.listing.get(n as usize, header).map_or(&[][..], |entry| entry.name.as_bytes())
+        };
+        for number in 0..u32::try_from(self.listing.len()).unwrap_or(u32::MAX) {
+            if let Some(first) = index.insert(name_of(number), number, name_of) {
+                index.replace(name_of(number), number, name_of);
+                replaced.push(first as usize);
+            }
+        }
+        let Some(&first) = replaced.first() else { return Ok(()) };
+        if let Some(entry) = self.listing.get(first, header) {
+            let fault =
+                || format!("tensor \"{}\" stands twice, and the last one counts", entry.name);
+            self.rules.broken(Strictness::Default, entry.offset, fault)?;
+        }
+        replaced.sort_unstable();
+        let kept = |number: usize| replaced.binary_search(&number).is_err();
+        self.listing.retain(kept);
+        let mut number = 0;
+        self.ends.retain(|_| {
+            number += 1;
+            kept(number - 1)
+        });
+        Ok(())
+    }
+}
+
+struct Fields {
+    dtype: DType,
+    rank: u8,
+    begin: u64,
+    end: u64,
+}

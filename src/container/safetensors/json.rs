@@ -1,0 +1,320 @@
+//! Steps through JSON text without building anything: safetensors headers reach tens of megabytes.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+
+/// Levels of nesting that are stepped over, as in the JSON library of the reference crate.
+const DEPTH: u32 = 128;
+
+/// A position in JSON text that is known to be UTF-8.
+#[derive(Debug)]
+pub(super) struct Scanner<'a> {
+    text: &'a [u8],
+    pos: usize,
+    /// Where the text starts in its file.
+    base: u64,
+}
+
+/// A string in the text: its range without the quotes.
+#[derive(Clone, Debug)]
+pub(super) struct Span {
+    pub(super) range: Range<usize>,
+    /// It holds escapes, so its characters are not those of the text.
+    pub(super) escaped: bool,
+}
+
+impl<'a> Scanner<'a> {
+    pub(super) fn new(text: &'a [u8], base: u64) -> Self {
+        Self { text, pos: 0, base }
+    }
+
+    /// Where the text starts in its file.
+    pub(super) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// The position in the file.
+    pub(super) fn at(&self) -> u64 {
+        self.base + self.pos as u64
+    }
+
+    pub(super) fn error(&self, fault: impl Into<Cow<'static, str>>) -> Error {
+        Error::malformed(fault).at(self.at())
+    }
+
+    #[inline(always)]
+    fn byte(&self) -> Option<u8> {
+        self.text.get(self.pos).copied()
+    }
+
+    #[inline(always)]
+    pub(super) fn skip_space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.byte() {
+            self.pos += 1;
+        }
+    }
+
+    /// The next byte that is no white space.
+    #[inline(always)]
+    pub(super) fn peek(&mut self) -> Option<u8> {
+        self.skip_space();
+        self.byte()
+    }
+
+    /// Steps over `wanted`, if it comes next.
+    #[inline(always)]
+    pub(super) fn eat(&mut self, wanted: u8) -> bool {
+        // Writers put no white space anywhere, so look before skipping it.
+        if self.byte() != Some(wanted) && self.peek() != Some(wanted) {
+            return false;
+        }
+        self.pos += 1;
+        true
+    }
+
+    /// Steps over exactly this text, if it comes next: the way a known writer spells things.
+    #[inline(always)]
+    pub(super) fn eat_text<const N: usize>(&mut self, wanted: &[u8; N]) -> bool {
+        let same = self.text.get(self.pos..).and_then(|rest| rest.first_chunk()) == Some(wanted);
+        if same {
+            self.pos += N;
+        }
+        same
+    }
+
+    #[inline(always)]
+    pub(super) fn expect(&mut self, wanted: u8) -> Result<()> {
+        if self.eat(wanted) {
+            Ok(())
+        } else {
+            Err(self.unexpected(&format!("'{}'", wanted as char)))
+        }
+    }
+
+    #[cold]
+    pub(super) fn unexpected(&self, wanted: &str) -> Error {
+        match self.byte() {
+            Some(byte) => self.error(format!(
+                "not valid JSON: {wanted} should stand here, not '{}'",
+                byte.escape_ascii()
+            )),
+            None => self.error(format!("not valid JSON: it ends where {wanted} should stand")),
+        }
+    }
+
+    /// Whether nothing but white space is left.
+    pub(super) fn at_end(&mut self) -> bool {
+        self.peek().is_none()
+    }
+
+    /// What is left, from here.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.text.get(self.pos..).unwrap_or_default()
+    }
+
+    /// A string. Its escapes are looked at by [`unescape`](Self::unescape) only.
+    #[inline(always)]
+    pub(super) fn string(&mut self) -> Result<Span> {
+        if !self.eat(b'"') {
+            return Err(self.unexpected("a string"));
+        }
+        let start = self.pos;
+        let mut escaped = false;
+        loop {
+            self.pos += plain_bytes(self.text.get(self.pos..).unwrap_or_default());
+            match self.byte() {
+                Some(b'"') => {
+                    let range = start..self.pos;
+                    self.pos += 1;
+                    return Ok(Span { range, escaped });
+                }
+                Some(b'\\') => {
+                    escaped = true;
+                    // The escaped character may be a quote; the rest is checked when unescaping.
+                    self.pos = (self.pos + 2).min(self.text.len());
+                }
+                Some(_) => {
+                    return Err(self.error("not valid JSON: a control character in a string"));
+                }
+                None => return Err(self.error("not valid JSON: a string does not end")),
+            }
+        }
+    }
+
+    /// The bytes of a string, still escaped where it is.
+    pub(super) fn raw(&self, span: &Span) -> &'a [u8] {
+        self.text.get(span.range.clone()).unwrap_or_default()
+    }
+
+    /// The characters of a string.
+    pub(super) fn unescape(&self, span: &Span) -> Result<Cow<'a, [u8]>> {
+        if !span.escaped {
+            return Ok(Cow::Borrowed(self.raw(span)));
+        }
+        let quoted = [b"\"", self.raw(span), b"\""].concat();
+        let text: String = serde_json::from_slice(&quoted).map_err(|error| {
+            let at = self.base + span.range.start as u64;
+            Error::malformed(format!("not valid JSON: a string with a wrong escape: {error}"))
+                .at(at)
+        })?;
+        Ok(Cow::Owned(text.into_bytes()))
+    }
+
+    /// A number without sign, point or exponent that fits in 64 bits.
+    #[inline(always)]
+    pub(super) fn integer(&mut self) -> Result<u64> {
+        if !self.byte().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.skip_space();
+        }
+        let start = self.pos;
+        let mut number = 0u64;
+        while let Some(digit @ b'0'..=b'9') = self.byte() {
+            let next = number.checked_mul(10).and_then(|n| n.checked_add((digit - b'0').into()));
+            number = next.ok_or_else(|| self.error("a number beyond 64 bits"))?;
+            self.pos += 1;
+        }
+        let leading_zero = self.pos - start > 1 && self.text.get(start) == Some(&b'0');
+        if self.pos == start || leading_zero {
+            self.pos = start;
+            return Err(self.unexpected("a non-negative integer"));
+        }
+        Ok(number)
+    }
+
+    /// A number that may be written with a point or an exponent, but is a non-negative integer.
+    /// The flag says whether it was.
+    pub(super) fn whole_number(&mut self) -> Result<(u64, bool)> {
+        let start = self.pos;
+        let number = self.integer()?;
+        if !matches!(self.byte(), Some(b'.' | b'e' | b'E')) {
+            return Ok((number, false));
+        }
+        while self.byte().is_some_and(|b| b.is_ascii_digit() || b".eE+-".contains(&b)) {
+            self.pos += 1;
+        }
+        let text = self.text.get(start..self.pos).unwrap_or_default().trim_ascii();
+        let float = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
+        // Every integer below 2^53 has a float of its own.
+        match float.filter(|float| float.fract() == 0.0 && *float < 9e15) {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
+            Some(float) => Ok((float as u64, true)),
+            None => {
+                self.pos = start;
+                Err(self.unexpected("a non-negative integer"))
+            }
+        }
+    }
+
+    /// Steps over any value.
+    pub(super) fn skip_value(&mut self) -> Result<()> {
+        let mut open = Vec::new();
+        loop {
+            match self.peek() {
+                Some(b'"') => drop(self.string()?),
+                Some(bracket @ (b'{' | b'[')) => {
+                    if open.len() == DEPTH as usize {
+                        return Err(self.error(format!("JSON nested deeper than {DEPTH} levels")));
+                    }
+                    self.pos += 1;
+                    let close = bracket + 2;
+                    if !self.eat(close) {
+                        open.push(close);
+                        if bracket == b'{' {
+                            self.string()?;
+                            self.expect(b':')?;
+                        }
+                        continue;
+                    }
+                }
+                Some(b'-' | b'0'..=b'9') => self.skip_number()?,
+                _ => {
+                    let word = self.eat_text(b"true") || self.eat_text(b"null");
+                    if !word && !self.eat_text(b"false") {
+                        return Err(self.unexpected("a value"));
+                    }
+                }
+            }
+            // A value has ended: so may the lists and objects that it is the last of.
+            loop {
+                let Some(&close) = open.last() else { return Ok(()) };
+                if self.eat(b',') {
+                    if close == b'}' {
+                        self.string()?;
+                        self.expect(b':')?;
+                    }
+                    break;
+                }
+                self.expect(close)?;
+                open.pop();
+            }
+        }
+    }
+
+    fn skip_number(&mut self) -> Result<()> {
+        let start = self.pos;
+        while self.byte().is_some_and(|b| b.is_ascii_digit() || b".eE+-".contains(&b)) {
+            self.pos += 1;
+        }
+        let text = self.text.get(start..self.pos).unwrap_or_default();
+        match serde_json::from_slice::<serde_json::Number>(text) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                self.pos = start;
+                Err(self.unexpected("a number"))
+            }
+        }
+    }
+}
+
+/// Bytes before the first quote, backslash or control character, eight at a time.
+#[inline(always)]
+fn plain_bytes(text: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let (chunks, tail) = text.as_chunks::<8>();
+    for (number, chunk) in chunks.iter().enumerate() {
+        let word = u64::from_le_bytes(*chunk);
+        let quote = word ^ (ONES * 0x22);
+        let backslash = word ^ (ONES * 0x5c);
+        // The high bit of each byte that is zero, zero, or below 0x20; exact up to the lowest.
+        let found = (quote.wrapping_sub(ONES) & !quote)
+            | (backslash.wrapping_sub(ONES) & !backslash)
+            | (word.wrapping_sub(ONES * 0x20) & !word);
+        if found & HIGH != 0 {
+            return number * 8 + (found & HIGH).trailing_zeros() as usize / 8;
+        }
+    }
+    let plain = |&byte: &u8| byte != b'"' && byte != b'\\' && byte >= 0x20;
+    text.len() - tail.len() + tail.iter().position(|byte| !plain(byte)).unwrap_or(tail.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn plain_bytes_finds_the_first(text in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let plain = |&byte: &u8| byte != b'"' && byte != b'\\' && byte >= 0x20;
+            let expected = text.iter().position(|byte| !plain(byte)).unwrap_or(text.len());
+            prop_assert_eq!(plain_bytes(&text), expected);
+        }
+
+        #[test]
+        fn skip_value_agrees_with_serde_json(text in r#"[\[\]{}:,"a\\0-9.eE+ tfn-]{0,12}"#) {
+            let ours = {
+                let mut scanner = Scanner::new(text.as_bytes(), 0);
+                let skipped = scanner.skip_value();
+                skipped.is_ok() && scanner.at_end()
+            };
+            let theirs = serde_json::from_str::<serde_json::Value>(&text);
+            // Strings that are only stepped over may hold wrong escapes, and numbers may be huge.
+            if theirs.is_ok() || !(text.contains('\\') || text.contains(['e', 'E'])) {
+                prop_assert_eq!(ours, theirs.is_ok());
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+#![doc = include_str!("../../../docs/formats/safetensors.md")]
+
+mod header;
+mod json;
+mod resolve;
+mod weight_map;
+
+use std::path::{Path, PathBuf};
+
+use super::{Container, OpenOptions, Probe, document, in_parallel};
+use crate::bytes::Source;
+use crate::error::{Error, Result};
+use crate::store::{Document, Indexed, Note, StoreBuilder, StoredFile, WeightStore};
+use header::Parsed;
+use weight_map::WeightMap;
+
+/// The row of the table.
+pub static SAFETENSORS: Container = Container {
+    name: "safetensors",
+    summary: "safetensors files and Hugging Face directories: one file, shards with or without an index",
+    detect,
+    open,
+};
+
+fn detect(probe: &Probe<'_>) -> bool {
+    match probe.directory {
+        Some(names) => names
+            .iter()
+            .any(|name| name.ends_with(".safetensors") || name.contains(".safetensors.index")),
+        None => header::looks_right(probe.head, probe.len) || is_safetensors(probe.path),
+    }
+}
+
+/// By name, only for files whose start is so damaged that nothing else tells what they were.
+fn is_safetensors(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "safetensors")
+}
+
+/// JSON documents that belong to a model, where they lie beside it.
+const DOCUMENTS: [&str; 6] = [
+    "config.json",
+    "params.json",
+    "generation_config.json",
+    "adapter_config.json",
+    "hf_quant_config.json",
+    "quantize_config.json",
+];
+
+fn open(path: &Path, options: &OpenOptions) -> Result<WeightStore> {
+    if path.is_dir() { open_directory(path, options) } else { open_file(path, options) }
+}
+
+fn open_file(path: &Path, options: &OpenOptions) -> Result<WeightStore> {
+    let parsed = header::parse(Source::open(path, options.access)?, options)?;
+    let mut builder = StoreBuilder::new(SAFETENSORS.name, path);
+    if let Some(folder) = path.parent() {
+        let (documents, notes) = documents(folder, options, |_| false)?;
+        builder.documents = documents;
+        builder.notes.extend(notes);
+    }
+    build(builder, vec![parsed]).map(Indexed::finish)
+}
+
+/// Opens one file that need not lie on disk.
+pub(super) fn open_source(source: Source, options: &OpenOptions) -> Result<WeightStore> {
+    let builder = StoreBuilder::new(SAFETENSORS.name, source.path());
+    build(builder, vec![header::parse(source, options)?]).map(Indexed::finish)
+}
+
+fn open_directory(folder: &Path, options: &OpenOptions) -> Result<WeightStore> {
+    let names = super::file_names(folder, options)?;
+    let choice = resolve::choose(folder, &names, options)?;
+    let mut builder = StoreBuilder::new(SAFETENSORS.name, folder);
+    // A directory is opened as a model, so a config.json that cannot be read is a fault of it.
+    let (documents, notes) = documents(folder, options, |name| name == "config.json")?;
+    builder.documents = documents;
+    builder.notes.extend(notes);
+    builder.notes.extend(choice.notes);
+    let paths: Vec<PathBuf> = choice.files.iter().map(|name| folder.join(name)).collect();
+    let parsed = in_parallel(&paths, options, |path| {
+        header::parse(Source::open(path, options.access)?, options)
+    })?;
+    let indexed = build(builder, parsed)?;
+    if let Some((name, map)) = choice.index {
+        check_map(&indexed, &map, &choice.files)
+            .map_err(|error| error.in_file(&folder.join(name)))?;
+    }
+    Ok(indexed.finish())
+}
+
+/// The documents in a directory. One that is there and cannot be read is an error where it is
+/// needed, and a note elsewhere.
+fn documents(
+    folder: &Path,
+    options: &OpenOptions,
+    needed: impl Fn(&str) -> bool,
+) -> Result<(Vec<Document>, Vec<Note>)> {
+    let (mut documents, mut notes) = (Vec::new(), Vec::new());
+    for name in DOCUMENTS {
+        let path = folder.join(name);
+        if !path.exists() {
+            continue;
+        }
+        match document::read(&path, name, &options.limits) {
+            Ok(document) => documents.push(document),
+            Err(error) if needed(name) => return Err(error),
+            Err(error) => notes.push(Note { path, text: format!("not used: {error}") }),
+        }
+    }
+    Ok((documents, notes))
+}
+
+fn build(mut builder: StoreBuilder, files: Vec<Parsed>) -> Result<Indexed> {
+    for (number, parsed) in files.into_iter().enumerate() {
+        builder.notes.extend(parsed.notes);
+        if number == 0 {
+            builder.metadata = parsed.metadata;
+        }
+        let Parsed { source, header, listing, .. } = parsed;
+        builder.add(StoredFile { source, header, big_endian: false }, listing)?;
+    }
+    builder.index(|_, first, second| {
+        let fault = if first == second {
+            "two tensors of that name".to_owned()
+        } else {
+            format!("a tensor of that name lies in {} too", first.display())
+        };
+        Error::malformed(fault).advise("keep one of the two files")
+    })
+}
+
+/// Checks that every tensor of the index lies in the file that the index says.
+fn check_map(indexed: &Indexed, map: &WeightMap, files: &[String]) -> Result<()> {
+    // The number of each of the map's files among those opened.
+    let numbers: Vec<Option<usize>> =
+        map.files.iter().map(|name| files.iter().position(|file| file == name)).collect();
+    // Names mostly follow each other in the index as they do in the files.
+    let mut guess = 0;
+    for (name, file) in map.iter() {
+        let found = if indexed.is_named(guess, name) { Some(guess) } else { indexed.find(name) };
+        let Some(number) = found else {
+            return Err(Error::malformed("the index lists it, but no file holds it")
+                .in_tensor(crate::bytes::Text::new(name))
+                .advise("a shard is of another version of the model: fetch the files again"));
+        };
+        guess = number.saturating_add(1);
+        let said = numbers.get(file as usize).copied().flatten();
+        let lies = indexed.file(number).map(|file| file as usize);
+        if said != lies {
+            let name_of = |number: Option<usize>| {
+                number.and_then(|number| files.get(number)).map_or("another file", String::as_str)
+            };
+            let fault =
+                format!("the index says {}, but it lies in {}", name_of(said), name_of(lies));
+            return Err(Error::malformed(fault).in_tensor(crate::bytes::Text::new(name)));
+        }
+    }
+    Ok(())
+}

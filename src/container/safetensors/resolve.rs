@@ -1,0 +1,187 @@
+//! Which files of a directory make up the model.
+
+use std::path::Path;
+
+use super::super::{OpenOptions, foreign};
+use super::weight_map::WeightMap;
+use crate::bytes::Text;
+use crate::error::{Error, Result};
+use crate::store::Note;
+
+/// The files chosen, sorted as they are to be read.
+#[derive(Debug)]
+pub(super) struct Choice {
+    pub(super) files: Vec<String>,
+    /// The index that named them, to be held against what they hold.
+    pub(super) index: Option<(String, WeightMap)>,
+    pub(super) notes: Vec<Note>,
+}
+
+/// What a model's files are called before `.safetensors`, most usual first. `consolidated` is
+/// Mistral's second copy of the same weights, so it counts only where there is nothing else.
+const STEMS: [&str; 5] =
+    ["model", "diffusion_pytorch_model", "adapter_model", "weights", "consolidated"];
+
+/// Chooses among the sorted `names` of a directory.
+pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> Result<Choice> {
+    let mut notes = Vec::new();
+    let mut note = |text: String| notes.push(Note { path: folder.to_path_buf(), text });
+    let weights: Vec<&str> =
+        names.iter().map(String::as_str).filter(|name| name.ends_with(".safetensors")).collect();
+    if let Some(index) = find_index(names) {
+        let map = WeightMap::read(&folder.join(index), &options.limits)?;
+        let absent = map.files.iter().filter(|file| !folder.join(file).exists()).count();
+        if absent == 0 && !map.files.is_empty() {
+            let mut files = map.files.clone();
+            let named = |name: &&&str| !files.iter().any(|file| file == **name);
+            let strays: Vec<&str> = weights.iter().filter(named).copied().collect();
+            if options.all_files {
+                files.extend(strays.iter().map(|&name| name.to_owned()));
+            } else if !strays.is_empty() {
+                note(format!("left aside, since {index} does not name them: {}", list(&strays)));
+            }
+            files.sort_by(|a, b| Text::new(a.as_bytes()).natural_cmp(Text::new(b.as_bytes())));
+            return Ok(Choice { files, index: Some((index.to_owned(), map)), notes });
+        }
+        if weights.is_empty() {
+            let fault = format!("none of the {} files that {index} names is here", map.files.len());
+            return Err(unfinished(names, Error::malformed(fault)));
+        }
+        note(format!(
+            "{index} is stale: {absent} of the {} files that it names are not here",
+            map.files.len()
+        ));
+    }
+    let sets = sets(&weights);
+    let chosen = STEMS.iter().find_map(|stem| best(&sets, stem));
+    let chosen = match (chosen, sets.as_slice()) {
+        (Some(set), _) => set,
+        (None, [only]) => only,
+        (None, []) => {
+            return Err(unfinished(names, Error::malformed("no .safetensors files here")));
+        }
+        (None, _) if options.all_files => {
+            let files = weights.iter().map(|&name| name.to_owned()).collect();
+            return Ok(Choice { files, index: None, notes });
+        }
+        (None, several) => {
+            let fault = format!(
+                "{} sets of safetensors files, and none has a usual name: {}",
+                several.len(),
+                list(&weights)
+            );
+            return Err(Error::malformed(fault)
+                .advise("give the path of one file, or take all of them (--all-files)"));
+        }
+    };
+    if let Some(count) = chosen.count {
+        let have = chosen.files.len() as u64;
+        if have != u64::from(count) {
+            let missing = (1..=count).find(|number| !chosen.numbers.contains(number)).unwrap_or(0);
+            let fault = format!(
+                "{have} of {count} shards of {} are here; the first that is missing is number {missing}",
+                chosen.stem
+            );
+            return Err(unfinished(
+                names,
+                Error::malformed(fault).advise("fetch the missing shards into the same directory"),
+            ));
+        }
+    }
+    let strays: Vec<&str> =
+        weights.iter().copied().filter(|name| !chosen.files.contains(name)).collect();
+    let mut files: Vec<String> = chosen.files.iter().map(|&name| name.to_owned()).collect();
+    if options.all_files {
+        files.extend(strays.iter().map(|&name| name.to_owned()));
+    } else if !strays.is_empty() {
+        note(format!("left aside beside {}: {}", chosen.stem, list(&strays)));
+    }
+    Ok(Choice { files, index: None, notes })
+}
+
+/// Files that belong together by their names.
+#[derive(Debug)]
+struct Set<'a> {
+    /// What stands before `.safetensors` and before the shard's number.
+    stem: &'a str,
+    /// The number of shards, where the names give one.
+    count: Option<u32>,
+    numbers: Vec<u32>,
+    files: Vec<&'a str>,
+}
+
+fn sets<'a>(weights: &[&'a str]) -> Vec<Set<'a>> {
+    let mut sets: Vec<Set<'a>> = Vec::new();
+    for name in weights {
+        let stem = name.strip_suffix(".safetensors").unwrap_or(name);
+        let (stem, number, count) = match shard(stem) {
+            Some((stem, number, count)) => (stem, Some(number), Some(count)),
+            None => (stem, None, None),
+        };
+        match sets.iter_mut().find(|set| set.stem == stem && set.count == count) {
+            Some(set) => {
+                set.files.push(name);
+                set.numbers.extend(number);
+            }
+            None => {
+                let numbers = number.into_iter().collect();
+                sets.push(Set { stem, count, numbers, files: vec![name] });
+            }
+        }
+    }
+    sets
+}
+
+/// `model-00001-of-00005` is shard 1 of 5 of `model`.
+fn shard(stem: &str) -> Option<(&str, u32, u32)> {
+    let (rest, count) = stem.rsplit_once("-of-")?;
+    let (stem, number) = rest.rsplit_once('-')?;
+    Some((stem, number.parse().ok()?, count.parse().ok()?))
+}
+
+/// The set of a stem: the single file, else shards, else the only variant (`model.fp16`).
+fn best<'s, 'a>(sets: &'s [Set<'a>], stem: &str) -> Option<&'s Set<'a>> {
+    let single = sets.iter().find(|set| set.stem == stem && set.count.is_none());
+    let sharded = sets.iter().find(|set| set.stem == stem && set.count.is_some());
+    let mut variants = sets
+        .iter()
+        .filter(|set| set.stem.strip_prefix(stem).is_some_and(|rest| rest.starts_with(['.', '-'])));
+    single.or(sharded).or_else(|| match (variants.next(), variants.next()) {
+        (Some(only), None) => Some(only),
+        _ => None,
+    })
+}
+
+/// The index of the model: the usual one, or the only one.
+fn find_index(names: &[String]) -> Option<&str> {
+    let is_index = |name: &&str| name.contains(".safetensors.index") && name.ends_with(".json");
+    let mut indexes = names.iter().map(String::as_str).filter(is_index);
+    let usual = STEMS.iter().map(|stem| format!("{stem}.safetensors.index.json"));
+    for usual in usual {
+        if let Some(found) = names.iter().find(|name| **name == usual) {
+            return Some(found);
+        }
+    }
+    match (indexes.next(), indexes.next()) {
+        (Some(only), None) => Some(only),
+        _ => None,
+    }
+}
+
+/// Says of a model with files missing that it is still being fetched, where that can be seen.
+fn unfinished(names: &[String], error: Error) -> Error {
+    match names.iter().find(|name| foreign::is_partial(name)) {
+        Some(partial) => {
+            error.advise(format!("still downloading, by {partial}: let it end, or start it again"))
+        }
+        None => error.advise("fetch the missing files into the same directory"),
+    }
+}
+
+fn list(names: &[&str]) -> String {
+    let shown = names.iter().take(6).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(6) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

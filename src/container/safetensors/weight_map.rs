@@ -1,0 +1,181 @@
+//! `model.safetensors.index.json`: which file holds which tensor.
+
+use std::path::{Component, Path};
+
+use super::json::Scanner;
+use crate::bytes::{Access, Source, Text};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+
+/// An index, with its text.
+#[derive(Debug)]
+pub(super) struct WeightMap {
+    text: Vec<u8>,
+    /// Unescaped names, where a name held escapes.
+    unescaped: Vec<u8>,
+    /// The files named, in the order in which they first appear.
+    pub(super) files: Vec<String>,
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: u32,
+    len: u32,
+    file: u32,
+}
+
+/// Set in `Entry::len` where the name stands in `WeightMap::unescaped`.
+const UNESCAPED: u32 = 1 << 31;
+
+impl WeightMap {
+    pub(super) fn read(path: &Path, limits: &Limits) -> Result<Self> {
+        let source = Source::open(path, Access::Read)?;
+        let parsed = Self::parse(&source, limits);
+        parsed.map_err(|error| error.in_file(path))
+    }
+
+    fn parse(source: &Source, limits: &Limits) -> Result<Self> {
+        // Positions are kept in 31 bits.
+        let most = limits.index_bytes.min(u64::from(UNESCAPED - 1));
+        if source.len() > most {
+            return Err(Error::limit("bytes of index", source.len(), most, "index_bytes"));
+        }
+        let text = source.bytes(0..source.len())?.into_owned();
+        if let Err(error) = std::str::from_utf8(&text) {
+            let at = error.valid_up_to() as u64;
+            return Err(Error::malformed("the index is not UTF-8").at(at));
+        }
+        let mut this = Self {
+            text: Vec::new(),
+            unescaped: Vec::new(),
+            files: Vec::new(),
+            entries: Vec::new(),
+        };
+        let mut json = Scanner::new(&text, 0);
+        let mut found = false;
+        json.expect(b'{')?;
+        if !json.eat(b'}') {
+            loop {
+                let key = json.string()?;
+                json.expect(b':')?;
+                if json.raw(&key) == b"weight_map" {
+                    if std::mem::replace(&mut found, true) {
+                        return Err(json.error("weight_map stands twice"));
+                    }
+                    this.map(&mut json, limits)?;
+                } else {
+                    json.skip_value()?;
+                }
+                if !json.eat(b',') {
+                    json.expect(b'}')?;
+                    break;
+                }
+            }
+        }
+        if !json.at_end() {
+            return Err(json.unexpected("the end of the index"));
+        }
+        if !found {
+            return Err(Error::malformed("the index has no weight_map"));
+        }
+        this.text = text;
+        Ok(this)
+    }
+
+    fn map(&mut self, json: &mut Scanner<'_>, limits: &Limits) -> Result<()> {
+        json.expect(b'{')?;
+        if json.eat(b'}') {
+            return Ok(());
+        }
+        let mut last = (Vec::new(), 0);
+        loop {
+            let name = json.string()?;
+            json.expect(b':')?;
+            let at = json.at();
+            let file = json.string().map_err(|_| {
+                json.error("a value in weight_map is no file name")
+                    .in_tensor(Text::new(json.raw(&name)))
+            })?;
+            let file = json.unescape(&file)?;
+            if *file != *last.0 {
+                last = (file.to_vec(), self.file(&file, limits).map_err(|error| error.at(at))?);
+            }
+            let (start, len) = match json.unescape(&name)? {
+                std::borrow::Cow::Borrowed(raw) => (name.range.start, raw.len()),
+                std::borrow::Cow::Owned(text) => {
+                    self.unescaped.extend_from_slice(&text);
+                    (self.unescaped.len() - text.len(), text.len() | UNESCAPED as usize)
+                }
+            };
+            self.entries.push(Entry {
+                start: u32::try_from(start).unwrap_or(u32::MAX),
+                len: u32::try_from(len).unwrap_or(u32::MAX),
+                file: last.1,
+            });
+            if !json.eat(b',') {
+                return json.expect(b'}');
+            }
+        }
+    }
+
+    /// The number of a file, which is checked when it is first named.
+    fn file(&mut self, name: &[u8], limits: &Limits) -> Result<u32> {
+        let name = std::str::from_utf8(name).unwrap_or_default();
+        // Files are named in runs, so the one sought is most often the one named last.
+        if let Some(number) = self.files.iter().rposition(|file| file == name) {
+            return Ok(u32::try_from(number).unwrap_or(u32::MAX));
+        }
+        if !stays_inside(name) {
+            let fault = format!(
+                "the index names the file \"{}\", which is not inside its directory",
+                Text::new(name.as_bytes())
+            );
+            return Err(Error::malformed(fault)
+                .advise("do not use this model: its index reaches for other files"));
+        }
+        let most = limits.shards.min(MOST_FILES);
+        if self.files.len() as u64 >= u64::from(most) {
+            let found = self.files.len() as u64 + 1;
+            return Err(Error::limit("files in one index", found, most.into(), "shards"));
+        }
+        self.files.push(name.to_owned());
+        Ok(u32::try_from(self.files.len() - 1).unwrap_or(u32::MAX))
+    }
+
+    /// Tensor names with the number of the file that should hold each.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], u32)> {
+        self.entries.iter().map(|entry| {
+            let from = if entry.len & UNESCAPED == 0 { &self.text } else { &self.unescaped };
+            let start = entry.start as usize;
+            let end = start.saturating_add((entry.len & !UNESCAPED) as usize);
+            (from.get(start..end).unwrap_or_default(), entry.file)
+        })
+    }
+}
+
+/// Files of one index, so that an index which names another for each tensor is refused before the
+/// search among them takes long. The largest published models have some hundreds.
+const MOST_FILES: u32 = 5_000;
+
+/// Whether a file name from an index leads to a place inside the directory: no root, no drive, no
+/// `..`. Symbolic links are followed later: hub caches are made of them.
+fn stays_inside(name: &str) -> bool {
+    let normal = |component| matches!(component, Component::Normal(_));
+    !name.is_empty() && !name.contains(['\\', '\0']) && Path::new(name).components().all(normal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_leave_the_directory() {
+        for name in ["../x", "/etc/passwd", "a/../../x", "", "..", "a\\..\\x", "x\0y", "."] {
+            assert!(!stays_inside(name), "{name}");
+        }
+        for name in ["model.safetensors", "sub/model.safetensors", "..model", "é"] {
+            assert!(stays_inside(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! The table of dtypes: one row each, with its geometry, its names and its codec.
+
+use std::fmt;
+
+use crate::quant::{self, Codec};
+use crate::shape;
+
+/// How the elements of a dtype lie in memory.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Packing {
+    /// One element after the other, with nothing between.
+    Plain,
+    /// Blocks of elements with their scales in the same byte string (ggml).
+    Block,
+    /// Packed elements; scales and biases are parts of their own, one for each group (MLX).
+    Group,
+}
+
+/// What is known of one dtype. All of them stand in [`DTYPES`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct DTypeDescriptor {
+    /// The dtype of this row.
+    pub dtype: DType,
+    /// Its name, as ggml, safetensors or MLX spells it.
+    pub name: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// How elements lie in memory.
+    pub packing: Packing,
+    /// Elements in the smallest run that fills whole bytes: a block's elements, or 1.
+    pub block_len: u32,
+    /// Bytes of such a run.
+    pub block_bytes: u32,
+    /// Bytes at the start of each row, before its blocks: only some of ik_llama.cpp's types.
+    pub row_head: u32,
+    /// The code in a GGUF tensor entry.
+    pub ggml: Option<u32>,
+    /// The name in a safetensors header.
+    pub safetensors: Option<&'static str>,
+    /// `(width, count)` of the numbers that make up a block, in order: what a big-endian file
+    /// stores the other way round. Empty where no big-endian form is known.
+    pub units: &'static [(u8, u16)],
+    /// How values are computed; `None` while that is not written.
+    pub codec: Option<&'static Codec>,
+}
+
+macro_rules! dtypes {
+    ($(
+        #[doc = $doc:literal]
+        $name:ident: $packing:ident, $len:literal => $bytes:literal $(+ $head:literal)?,
+        ggml $ggml:expr, safetensors $safetensors:expr, units [$($unit:expr),*], $codec:expr;
+    )*) => {
+        /// How the elements of a tensor are stored.
+        #[allow(non_camel_case_types, reason = "spelled as ggml, safetensors and MLX spell them")]
+        #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+        #[non_exhaustive]
+        #[repr(u8)]
+        pub enum DType {
+            $(#[doc = $doc] $name,)*
+        }
+
+        /// Every dtype, in the order of the enum.
+        pub static DTYPES: &[DTypeDescriptor] = &[$(DTypeDescriptor {
+            dtype: DType::$name,
+            name: stringify!($name),
+            summary: $doc.trim_ascii(),
+            packing: Packing::$packing,
+            block_len: $len,
+            block_bytes: $bytes,
+            row_head: 0 $(+ $head)?,
+            ggml: $ggml,
+            safetensors: $safetensors,
+            units: &[$($unit),*],
+            codec: $codec,
+        }),*];
+    };
+}
+
+#[rustfmt::skip]
+dtypes! {
+    /// IEEE single precision.
+    F32:          Plain,   1 =>   4    , ggml Some(0),   safetensors Some("F32"),         units [(4, 1)], Some(&quant::F32);
+    /// IEEE half precision.
+    F16:          Plain,   1 =>   2    , ggml Some(1),   safetensors Some("F16"),         units [(2, 1)], Some(&quant::F16);
+    /// The upper half of an `F32`: 8 bits of exponent, 7 of fraction.
+    BF16:         Plain,   1 =>   2    , ggml Some(30),  safetensors Some("BF16"),        units [(2, 1)], Some(&quant::BF16);
+    /// IEEE double precision.
+    F64:          Plain,   1 =>   8    , ggml Some(28),  safetensors Some("F64"),         units [(8, 1)], Some(&quant::F64);
+    /// Signed 8-bit integer.
+    I8:           Plain,   1 =>   1    , ggml Some(24),  safetensors Some("I8"),          units [(1, 1)], Some(&quant::I8);
+    /// Signed 16-bit integer.
+    I16:          Plain,   1 =>   2    , ggml Some(25),  safetensors Some("I16"),         units [(2, 1)], Some(&quant::I16);
+    /// Signed 32-bit integer.
+    I32:          Plain,   1 =>   4    , ggml Some(26),  safetensors Some("I32"),         units [(4, 1)], Some(&quant::I32);
+    /// Signed 64-bit integer.
+    I64:          Plain,   1 =>   8    , ggml Some(27),  safetensors Some("I64"),         units [(8, 1)], Some(&quant::I64);
+    /// Unsigned 8-bit integer.
+    U8:           Plain,   1 =>   1    , ggml None,      safetensors Some("U8"),          units [(1, 1)], Some(&quant::U8);
+    /// Unsigned 16-bit integer.
+    U16:          Plain,   1 =>   2    , ggml None,      safetensors Some("U16"),         units [(2, 1)], Some(&quant::U16);
+    /// Unsigned 32-bit integer.
+    U32:          Plain,   1 =>   4    , ggml None,      safetensors Some("U32"),         units [(4, 1)], Some(&quant::U32);
+    /// Unsigned 64-bit integer.
+    U64:          Plain,   1 =>   8    , ggml None,      safetensors Some("U64"),         units [(8, 1)], Some(&quant::U64);
+    /// One byte each; 0 is false.
+    BOOL:         Plain,   1 =>   1    , ggml None,      safetensors Some("BOOL"),        units [(1, 1)], Some(&quant::BOOL);
+    /// Complex number of two `F32`.
+    C64:          Plain,   1 =>   8    , ggml None,      safetensors Some("C64"),         units [(4, 2)], None;
+    /// 8-bit float, 4 bits of exponent, no infinities.
+    F8_E4M3:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E4M3"),     units [(1, 1)], None;
+    /// 8-bit float, 5 bits of exponent, with infinities.
+    F8_E5M2:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E5M2"),     units [(1, 1)], None;
+    /// A power of two: 8 bits of exponent alone.
+    F8_E8M0:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E8M0"),     units [(1, 1)], None;
+    /// 8-bit float, 4 bits of exponent, bias 8, one NaN and no negative zero.
+    F8_E4M3FNUZ:  Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E4M3FNUZ"), units [(1, 1)], None;
+    /// 8-bit float, 5 bits of exponent, bias 16, one NaN and no negative zero.
+    F8_E5M2FNUZ:  Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E5M2FNUZ"), units [(1, 1)], None;
+    /// 6-bit float, 2 bits of exponent.
+    F6_E2M3:      Plain,   4 =>   3    , ggml None,      safetensors Some("F6_E2M3"),     units [(1, 3)], None;
+    /// 6-bit float, 3 bits of exponent.
+    F6_E3M2:      Plain,   4 =>   3    , ggml None,      safetensors Some("F6_E3M2"),     units [(1, 3)], None;
+    /// 4-bit float (E2M1), two a byte.
+    F4:           Plain,   2 =>   1    , ggml None,      safetensors Some("F4"),          units [(1, 1)], None;
+    /// 32 elements, 4 bits: one scale.
+    Q4_0:         Block,  32 =>  18    , ggml Some(2),   safetensors None,                units [(2, 1), (1, 16)], Some(&quant::Q4_0);
+    /// 32 elements, 4 bits: a scale and a minimum.
+    Q4_1:         Block,  32 =>  20    , ggml Some(3),   safetensors None,                units [(2, 2), (1, 16)], None;
+    /// 32 elements, 5 bits: one scale.
+    Q5_0:         Block,  32 =>  22    , ggml Some(6),   safetensors None,                units [(2, 1), (4, 1), (1, 16)], None;
+    /// 32 elements, 5 bits: a scale and a minimum.
+    Q5_1:         Block,  32 =>  24    , ggml Some(7),   safetensors None,                units [(2, 2), (4, 1), (1, 16)], None;
+    /// 32 elements, 8 bits: one scale.
+    Q8_0:         Block,  32 =>  34    , ggml Some(8),   safetensors None,                units [(2, 1), (1, 32)], Some(&quant::Q8_0);
+    /// 32 elements, 8 bits: a scale and the scaled sum; for activations.
+    Q8_1:         Block,  32 =>  36    , ggml Some(9),   safetensors None,                units [(2, 2), (1, 32)], None;
+    /// 256 elements, 2 bits: 16 sub-blocks with 4-bit scales and minima.
+    Q2_K:         Block, 256 =>  84    , ggml Some(10),  safetensors None,                units [(1, 80), (2, 2)], None;
+    /// 256 elements, 3 bits: 16 sub-blocks with 6-bit scales.
+    Q3_K:         Block, 256 => 110    , ggml Some(11),  safetensors None,                units [(1, 108), (2, 1)], None;
+    /// 256 elements, 4 bits: 8 sub-blocks with 6-bit scales and minima.
+    Q4_K:         Block, 256 => 144    , ggml Some(12),  safetensors None,                units [(2, 2), (1, 140)], None;
+    /// 256 elements, 5 bits: 8 sub-blocks with 6-bit scales and minima.
+    Q5_K:         Block, 256 => 176    , ggml Some(13),  safetensors None,                units [(2, 2), (1, 172)], None;
+    /// 256 elements, 6 bits: 16 sub-blocks with 8-bit scales.
+    Q6_K:         Block, 256 => 210    , ggml Some(14),  safetensors None,                units [(1, 208), (2, 1)], None;
+    /// 256 elements, 8 bits: an `F32` scale and sums of 16; for activations.
+    Q8_K:         Block, 256 => 292    , ggml Some(15),  safetensors None,                units [(4, 1), (1, 256), (2, 16)], None;
+    /// 256 elements, 2.06 bits: a codebook of 256 points and signs.
+    IQ2_XXS:      Block, 256 =>  66    , ggml Some(16),  safetensors None,                units [(2, 33)], None;
+    /// 256 elements, 2.31 bits: a codebook of 512 points and signs.
+    IQ2_XS:       Block, 256 =>  74    , ggml Some(17),  safetensors None,                units [(2, 33), (1, 8)], None;
+    /// 256 elements, 3.06 bits: a codebook of 256 points and signs.
+    IQ3_XXS:      Block, 256 =>  98    , ggml Some(18),  safetensors None,                units [(2, 1), (1, 64), (4, 8)], None;
+    /// 256 elements, 1.56 bits: a codebook of 2048 ternary points.
+    IQ1_S:        Block, 256 =>  50    , ggml Some(19),  safetensors None,                units [(2, 1), (1, 32), (2, 8)], None;
+    /// 32 elements, 4 bits: a non-linear table of 16 levels.
+    IQ4_NL:       Block,  32 =>  18    , ggml Some(20),  safetensors None,                units [(2, 1), (1, 16)], None;
+    /// 256 elements, 3.44 bits: a codebook of 512 points and signs.
+    IQ3_S:        Block, 256 => 110    , ggml Some(21),  safetensors None,                units [(2, 1), (1, 108)], None;
+    /// 256 elements, 2.56 bits: a codebook of 1024 points and signs.
+    IQ2_S:        Block, 256 =>  82    , ggml Some(22),  safetensors None,                units [(2, 1), (1, 80)], None;
+    /// 256 elements, 4.25 bits: the levels of `IQ4_NL`, 6-bit scales.
+    IQ4_XS:       Block, 256 => 136    , ggml Some(23),  safetensors None,                units [(2, 2), (1, 132)], None;
+    /// 256 elements, 1.75 bits: a codebook of 2048 ternary points, no scale field of its own.
+    IQ1_M:        Block, 256 =>  56    , ggml Some(29),  safetensors None,                units [(1, 48), (2, 4)], None;
+    /// 256 ternary elements, five to a byte.
+    TQ1_0:        Block, 256 =>  54    , ggml Some(34),  safetensors None,                units [(1, 52), (2, 1)], None;
+    /// 256 ternary elements, four to a byte.
+    TQ2_0:        Block, 256 =>  66    , ggml Some(35),  safetensors None,                units [(1, 64), (2, 1)], None;
+    /// 32 E2M1 elements and one E8M0 scale.
+    MXFP4:        Block,  32 =>  17    , ggml Some(39),  safetensors None,                units [(1, 17)], Some(&quant::MXFP4);
+    /// 64 E2M1 elements and four E4M3 scales; a scale for the whole tensor may lie beside it.
+    NVFP4:        Block,  64 =>  36    , ggml Some(40),  safetensors None,                units [(1, 36)], None;
+    /// 128 signs and one scale.
+    Q1_0:         Block, 128 =>  18    , ggml Some(41),  safetensors None,                units [(2, 1), (1, 16)], None;
+    /// 64 elements of -1, 0, 1 or 2 and one scale.
+    Q2_0:         Block,  64 =>  18    , ggml Some(42),  safetensors None,                units [(2, 1), (1, 16)], None;
+    /// ik_llama.cpp's `Q6_0`.
+    Q6_0:         Block,  32 =>  26    , ggml Some(133), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ1_BN`.
+    IQ1_BN:       Block,  64 =>  13 + 2, ggml Some(134), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ2_BN`.
+    IQ2_BN:       Block,  64 =>  16 + 4, ggml Some(135), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ2_K`.
+    IQ2_K:        Block, 256 =>  76    , ggml Some(137), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ3_K`.
+    IQ3_K:        Block, 256 => 110    , ggml Some(138), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ4_K`.
+    IQ4_K:        Block, 256 => 144    , ggml Some(139), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ5_K`.
+    IQ5_K:        Block, 256 => 176    , ggml Some(140), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ6_K`.
+    IQ6_K:        Block, 256 => 212    , ggml Some(141), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ4_KS`.
+    IQ4_KS:       Block, 256 => 136 + 4, ggml Some(144), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ2_KS`.
+    IQ2_KS:       Block, 256 =>  70 + 2, ggml Some(145), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ4_KSS`.
+    IQ4_KSS:      Block, 256 => 128 + 4, ggml Some(146), safetensors None,                units [], None;
+    /// ik_llama.cpp's `Q8_KV`.
+    Q8_KV:        Block,  32 =>  32 + 8, ggml Some(151), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ5_KS`.
+    IQ5_KS:       Block, 256 => 168 + 4, ggml Some(152), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ2_KT`.
+    IQ2_KT:       Block, 256 =>  68 + 4, ggml Some(153), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ3_KT`.
+    IQ3_KT:       Block, 256 => 100 + 4, ggml Some(154), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ4_KT`.
+    IQ4_KT:       Block, 256 => 128 + 4, ggml Some(155), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ3_KS`.
+    IQ3_KS:       Block, 256 => 102 + 2, ggml Some(156), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ2_KL`.
+    IQ2_KL:       Block, 256 =>  86 + 2, ggml Some(157), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ1_KT`.
+    IQ1_KT:       Block, 256 =>  56 + 4, ggml Some(158), safetensors None,                units [], None;
+    /// ik_llama.cpp's `Q4_0_R8` (rows interleaved).
+    Q4_0_R8:      Block,  32 =>  18    , ggml Some(202), safetensors None,                units [], None;
+    /// ik_llama.cpp's `Q5_0_R4` (rows interleaved).
+    Q5_0_R4:      Block,  32 =>  22    , ggml Some(206), safetensors None,                units [], None;
+    /// ik_llama.cpp's `Q8_0_R8` (rows interleaved).
+    Q8_0_R8:      Block,  32 =>  34    , ggml Some(208), safetensors None,                units [], None;
+    /// ik_llama.cpp's `Q2_K_R4` (rows interleaved).
+    Q2_K_R4:      Block, 256 =>  84    , ggml Some(210), safetensors None,                units [], None;
+    /// ik_llama.cpp's `Q3_K_R4` (rows interleaved).
+    Q3_K_R4:      Block, 256 => 110    , ggml Some(211), safetensors None,                units [], None;
+    /// ik_llama.cpp's `Q4_K_R4` (rows interleaved).
+    Q4_K_R4:      Block, 256 => 144    , ggml Some(212), safetensors None,                units [], None;
+    /// ik_llama.cpp's `Q5_K_R4` (rows interleaved).
+    Q5_K_R4:      Block, 256 => 176    , ggml Some(213), safetensors None,                units [], None;
+    /// ik_llama.cpp's `Q6_K_R4` (rows interleaved).
+    Q6_K_R4:      Block, 256 => 210    , ggml Some(214), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ2_XXS_R4` (rows interleaved).
+    IQ2_XXS_R4:   Block, 256 =>  66    , ggml Some(216), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ2_XS_R4` (rows interleaved).
+    IQ2_XS_R4:    Block, 256 =>  74    , ggml Some(217), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ3_XXS_R4` (rows interleaved).
+    IQ3_XXS_R4:   Block, 256 =>  98    , ggml Some(218), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ1_S_R4` (rows interleaved).
+    IQ1_S_R4:     Block,  32 =>   6 + 2, ggml Some(219), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ4_NL_R4` (rows interleaved).
+    IQ4_NL_R4:    Block,  32 =>  18    , ggml Some(220), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ3_S_R4` (rows interleaved).
+    IQ3_S_R4:     Block, 256 => 110    , ggml Some(221), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ2_S_R4` (rows interleaved).
+    IQ2_S_R4:     Block, 256 =>  82    , ggml Some(222), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ4_XS_R8` (rows interleaved).
+    IQ4_XS_R8:    Block, 256 => 136    , ggml Some(223), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ1_M_R4` (rows interleaved).
+    IQ1_M_R4:     Block,  32 =>   7 + 2, ggml Some(229), safetensors None,                units [], None;
+    /// ik_llama.cpp's `BF16_R16` (rows interleaved).
+    BF16_R16:     Block,   1 =>   2    , ggml Some(230), safetensors None,                units [], None;
+    /// ik_llama.cpp's `Q6_0_R4` (rows interleaved).
+    Q6_0_R4:      Block,  32 =>  26    , ggml Some(233), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ2_BN_R4` (rows interleaved).
+    IQ2_BN_R4:    Block,  64 =>  16 + 4, ggml Some(335), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ2_K_R4` (rows interleaved).
+    IQ2_K_R4:     Block, 256 =>  76    , ggml Some(337), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ3_K_R4` (rows interleaved).
+    IQ3_K_R4:     Block, 256 => 110    , ggml Some(338), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ4_K_R4` (rows interleaved).
+    IQ4_K_R4:     Block, 256 => 144    , ggml Some(339), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ5_K_R4` (rows interleaved).
+    IQ5_K_R4:     Block, 256 => 176    , ggml Some(340), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ4_KS_R4` (rows interleaved).
+    IQ4_KS_R4:    Block, 256 => 136 + 4, ggml Some(344), safetensors None,                units [], None;
+    /// ik_llama.cpp's `IQ5_KS_R4` (rows interleaved).
+    IQ5_KS_R4:    Block, 256 => 168 + 4, ggml Some(352), safetensors None,                units [], None;
+    /// ik_llama.cpp's `MXFP4_R8` (rows interleaved).
+    MXFP4_R8:     Block,  32 =>  17    , ggml Some(353), safetensors None,                units [], None;
+    /// ik_llama.cpp's `Q8_KV_R8` (rows interleaved).
+    Q8_KV_R8:     Block,  32 =>  32 + 8, ggml Some(398), safetensors None,                units [], None;
+    /// MLX affine groups: 1-bit elements, a scale and a bias for each group.
+    MLX_AFFINE1:  Group,   8 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// MLX affine groups: 2-bit elements, a scale and a bias for each group.
+    MLX_AFFINE2:  Group,   4 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// MLX affine groups: 3-bit elements, a scale and a bias for each group.
+    MLX_AFFINE3:  Group,   8 =>   3    , ggml None,      safetensors None,                units [], None;
+    /// MLX affine groups: 4-bit elements, a scale and a bias for each group.
+    MLX_AFFINE4:  Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// MLX affine groups: 5-bit elements, a scale and a bias for each group.
+    MLX_AFFINE5:  Group,   8 =>   5    , ggml None,      safetensors None,                units [], None;
+    /// MLX affine groups: 6-bit elements, a scale and a bias for each group.
+    MLX_AFFINE6:  Group,   4 =>   3    , ggml None,      safetensors None,                units [], None;
+    /// MLX affine groups: 8-bit elements, a scale and a bias for each group.
+    MLX_AFFINE8:  Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// MLX groups: E2M1 elements in groups of 32, E8M0 scales.
+    MLX_MXFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// MLX groups: E4M3 elements in groups of 32, E8M0 scales.
+    MLX_MXFP8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// MLX groups: E2M1 elements in groups of 16, E4M3 scales, perhaps a scale for the whole tensor.
+    MLX_NVFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+}
+
+/// Codes that name a type without a size that could be relied on: those removed from ggml, whose
+/// numbers others reuse, and ik_llama.cpp's types for activations.
+static NAMED_CODES: &[(u32, &str)] = &[
+    (4, "Q4_2, removed from ggml"),
+    (5, "Q4_3, removed from ggml"),
+    (31, "Q4_0_4_4, removed from ggml"),
+    (32, "Q4_0_4_8, removed from ggml"),
+    (33, "Q4_0_8_8, removed from ggml"),
+    (36, "IQ4_NL_4_4, removed from ggml, or ik_llama.cpp's I2_S"),
+    (37, "IQ4_NL_4_8, removed from ggml"),
+    (38, "IQ4_NL_8_8, removed from ggml"),
+    (97, "ik_llama.cpp's Q8_0_X4"),
+    (98, "ik_llama.cpp's Q8_1_X4"),
+    (99, "ik_llama.cpp's Q8_2_X4"),
+    (136, "ik_llama.cpp's Q8_K64"),
+    (147, "ik_llama.cpp's Q8_K16"),
+    (148, "ik_llama.cpp's Q8_K32"),
+    (149, "ik_llama.cpp's Q8_KR8"),
+    (150, "ik_llama.cpp's Q8_K128"),
+    (397, "ik_llama.cpp's Q8_K_R16"),
+    (399, "ik_llama.cpp's Q8_K_R8"),
+];
+
+/// One more than the highest code of a row.
+const GGML_CODES: usize = 399;
+
+/// Row numbers by ggml code, 255 where there is none.
+static BY_GGML: [u8; GGML_CODES] = {
+    assert!(DTYPES.len() < 255);
+    let mut table = [255; GGML_CODES];
+    let mut row = 0;
+    while row < DTYPES.len() {
+        if let Some(code) = DTYPES[row].ggml {
+            assert!(table[code as usize] == 255);
+            table[code as usize] = row as u8;
+        }
+        row += 1;
+    }
+    table
+};
+
+impl DType {
+    /// The row of the table.
+    pub fn descriptor(self) -> &'static DTypeDescriptor {
+        &DTYPES[self as usize]
+    }
+
+    /// The name, as ggml, safetensors or MLX spells it.
+    pub fn name(self) -> &'static str {
+        self.descriptor().name
+    }
+
+    /// The dtype of a ggml type code, ik_llama.cpp's included.
+    pub fn from_ggml(code: u32) -> Option<Self> {
+        let row = *BY_GGML.get(usize::try_from(code).ok()?)?;
+        DTYPES.get(usize::from(row)).map(|row| row.dtype)
+    }
+
+    /// The dtype of a name in a safetensors header.
+    pub fn from_safetensors(name: &[u8]) -> Option<Self> {
+        let named = |row: &&DTypeDescriptor| row.safetensors.is_some_and(|n| n.as_bytes() == name);
+        DTYPES.iter().find(named).map(|row| row.dtype)
+    }
+
+    /// The dtype of a [`name`](Self::name), in any case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        DTYPES.iter().find(|row| row.name.eq_ignore_ascii_case(name)).map(|row| row.dtype)
+    }
+
+    /// Whether llama.cpp knows the type: codes 0 to 42 without those removed.
+    pub fn is_ggml(self) -> bool {
+        self.descriptor().ggml.is_some_and(|code| code <= 42)
+    }
+
+    /// Bytes that `columns` elements of one row take, or `None` where that is no whole number of
+    /// blocks or overflows.
+    pub fn row_bytes(self, columns: u64) -> Option<u64> {
+        let row = self.descriptor();
+        let blocks = columns / u64::from(row.block_len);
+        if columns % u64::from(row.block_len) != 0 {
+            return None;
+        }
+        blocks.checked_mul(u64::from(row.block_bytes))?.checked_add(u64::from(row.row_head))
+    }
+
+    /// Bytes of a tensor's weight part, or `None` where they are no whole number or overflow.
+    ///
+    /// Plain elements only have to fill whole bytes together, as in safetensors; blocks and groups
+    /// have to fill each row.
+    pub fn tensor_bytes(self, shape: &[u64]) -> Option<u64> {
+        let elements = shape::elements(shape)?;
+        if self.descriptor().packing == Packing::Plain {
+            return self.row_bytes(elements);
+        }
+        let columns = shape::columns(shape);
+        let rows = elements.checked_div(columns).unwrap_or(0);
+        rows.checked_mul(self.row_bytes(columns)?)
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What a ggml type code that is no row of the table is known as: "removed", "unknown".
+pub(crate) fn describe_ggml(code: u32) -> String {
+    match NAMED_CODES.iter().find(|(named, _)| *named == code) {
+        Some((_, name)) => format!("ggml type {code} ({name})"),
+        None => format!("ggml type {code} (unknown)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_in_order_and_units_fill_blocks() {
+        for (number, row) in DTYPES.iter().enumerate() {
+            assert_eq!(row.dtype as usize, number, "{}", row.name);
+            let bytes: u32 = row.units.iter().map(|&(w, n)| u32::from(w) * u32::from(n)).sum();
+            assert!(bytes == row.block_bytes || row.units.is_empty(), "{}: {bytes}", row.name);
+        }
+    }
+
+    #[test]
+    fn every_live_ggml_code_and_every_safetensors_name_has_a_row() {
+        let removed = [4, 5, 31, 32, 33, 36, 37, 38];
+        for code in 0..=42 {
+            assert_eq!(DType::from_ggml(code).is_some(), !removed.contains(&code), "{code}");
+        }
+        assert_eq!(DType::from_ggml(43), None);
+        assert_eq!(DType::from_ggml(u32::MAX), None);
+        assert_eq!(DTYPES.iter().filter(|row| row.safetensors.is_some()).count(), 22);
+    }
+
+    #[test]
+    fn sizes_are_checked() {
+        assert_eq!(DType::Q4_K.tensor_bytes(&[3, 512]), Some(3 * 288));
+        assert_eq!(DType::Q4_K.tensor_bytes(&[512, 3]), None);
+        assert_eq!(DType::F4.tensor_bytes(&[2, 3]), Some(3));
+        assert_eq!(DType::F4.tensor_bytes(&[3]), None);
+        assert_eq!(DType::F32.tensor_bytes(&[]), Some(4));
+        assert_eq!(DType::F32.tensor_bytes(&[0, 7]), Some(0));
+        assert_eq!(DType::Q8_0.tensor_bytes(&[7, 0]), Some(0));
+        assert_eq!(DType::F32.tensor_bytes(&[1 << 32, 1 << 32]), None);
+        assert_eq!(DType::F64.tensor_bytes(&[1 << 61]), None);
+        // Four bytes at the start of each row.
+        assert_eq!(DType::IQ4_KS.tensor_bytes(&[2, 256]), Some(280));
+    }
+}

@@ -1,0 +1,192 @@
+//! The one error type of the library: a kind, and a message that says what, where and what to do.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// `Result` with this library's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, where (file, tensor, byte offset), and often what to do about it.
+///
+/// One type serves every operation, because path, container, tensor and offset are context that
+/// any of them may carry. Programs branch on [`kind`](Self::kind); people read the message:
+///
+/// ```text
+/// models/tiny.gguf: tensor "blk.0.attn_q.weight": 96 bytes end at 4128, but the file has 4100 (at byte 4032)
+/// ```
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    fault: Cow<'static, str>,
+    advice: Option<Cow<'static, str>>,
+    path: Option<PathBuf>,
+    tensor: Option<String>,
+    key: Option<String>,
+    offset: Option<u64>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// The rough class of an [`Error`]: who or what would have to change for the call to succeed.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The operating system refused: permission, device, interrupted transfer.
+    Io,
+    /// There is no such file, tensor or key.
+    NotFound,
+    /// The bytes are of no container that this library reads.
+    UnknownContainer,
+    /// The file breaks the rules of its own format, is cut short, or contradicts itself.
+    Malformed,
+    /// The file may be fine, but this library cannot do what was asked with it.
+    Unsupported,
+    /// The file asks for more than [`Limits`](crate::Limits) allow.
+    LimitExceeded,
+    /// The caller asked for something that does not fit: a range, a shape, a dtype.
+    Mismatch,
+}
+
+impl Error {
+    #[cold]
+    pub(crate) fn new(kind: ErrorKind, fault: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            fault: fault.into(),
+            advice: None,
+            path: None,
+            tensor: None,
+            key: None,
+            offset: None,
+            source: None,
+        }))
+    }
+
+    pub(crate) fn malformed(fault: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Malformed, fault)
+    }
+
+    pub(crate) fn unsupported(fault: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Unsupported, fault)
+    }
+
+    pub(crate) fn not_found(fault: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::NotFound, fault)
+    }
+
+    pub(crate) fn mismatch(fault: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Mismatch, fault)
+    }
+
+    /// `what` is in the plural and carries its unit: "header bytes", "array levels".
+    pub(crate) fn limit(what: &str, found: u64, allowed: u64, field: &str) -> Self {
+        Self::new(ErrorKind::LimitExceeded, format!("{found} {what}, but the limit is {allowed}"))
+            .advise(format!("if the file is to be trusted, raise Limits::{field}"))
+    }
+
+    pub(crate) fn io(doing: &'static str, error: std::io::Error) -> Self {
+        let kind = match error.kind() {
+            std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+            _ => ErrorKind::Io,
+        };
+        let mut this = Self::new(kind, doing);
+        this.0.source = Some(Box::new(error));
+        this
+    }
+
+    /// Names the file, unless a deeper call already did.
+    pub(crate) fn in_file(mut self, path: &Path) -> Self {
+        self.0.path.get_or_insert_with(|| path.to_path_buf());
+        self
+    }
+
+    /// Names the tensor, unless a deeper call already did.
+    pub(crate) fn in_tensor(mut self, name: impl fmt::Display) -> Self {
+        self.0.tensor.get_or_insert_with(|| name.to_string());
+        self
+    }
+
+    /// Names the metadata key, unless a deeper call already did.
+    pub(crate) fn in_key(mut self, name: impl fmt::Display) -> Self {
+        self.0.key.get_or_insert_with(|| name.to_string());
+        self
+    }
+
+    /// Gives the byte offset in the file at which the faulty item starts.
+    pub(crate) fn at(mut self, offset: u64) -> Self {
+        self.0.offset.get_or_insert(offset);
+        self
+    }
+
+    /// Says what the reader of the message can do.
+    pub(crate) fn advise(mut self, advice: impl Into<Cow<'static, str>>) -> Self {
+        self.0.advice.get_or_insert_with(|| advice.into());
+        self
+    }
+
+    /// The class of the fault.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The file or directory concerned, where one is.
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// The stored name of the tensor concerned, where one is.
+    pub fn tensor(&self) -> Option<&str> {
+        self.0.tensor.as_deref()
+    }
+
+    /// The metadata key concerned, where one is.
+    pub fn key(&self) -> Option<&str> {
+        self.0.key.as_deref()
+    }
+
+    /// The byte offset in [`path`](Self::path) at which the faulty item starts, where it is known.
+    pub fn offset(&self) -> Option<u64> {
+        self.0.offset
+    }
+
+    /// What to do about it, where there is something to say. Not part of the message.
+    pub fn advice(&self) -> Option<&str> {
+        self.0.advice.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &*self.0;
+        if let Some(path) = &inner.path {
+            write!(f, "{}: ", crate::bytes::Text::from_path(path))?;
+        }
+        if let Some(tensor) = &inner.tensor {
+            write!(f, "tensor \"{tensor}\": ")?;
+        }
+        if let Some(key) = &inner.key {
+            write!(f, "key \"{key}\": ")?;
+        }
+        f.write_str(&inner.fault)?;
+        if let Some(offset) = inner.offset {
+            write!(f, " (at byte {offset})")?;
+        }
+        if let Some(source) = &inner.source {
+            write!(f, ": {source}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}

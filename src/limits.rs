@@ -1,0 +1,59 @@
+//! How much a file may ask for before it is refused.
+
+/// Upper bounds on what opening a file may cost, whatever the file claims.
+///
+/// The defaults let every published model through and keep memory within a small multiple of the
+/// bytes that are really there. A file over a limit gives
+/// [`ErrorKind::LimitExceeded`](crate::ErrorKind::LimitExceeded), and the message names the field.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Bytes of one file's header. GGUF states no length, so this bounds the walk; a 152,000-token
+    /// vocabulary takes 9 MB. Never more than 4 GiB, since entries hold 32-bit offsets.
+    pub header_bytes: u64,
+    /// Bytes of a safetensors header. The reference crate refuses more than 100,000,000.
+    pub json_header_bytes: u64,
+    /// Bytes of one string in GGUF metadata. Chat templates reach some tens of kilobytes;
+    /// `tokenizer.huggingface.json` some tens of megabytes.
+    pub string_bytes: u64,
+    /// Elements of one metadata array. `gguf.cpp` allows 2^30.
+    pub array_elements: u64,
+    /// Levels of arrays inside arrays in GGUF metadata. `gguf.cpp` allows one, its document more.
+    pub array_depth: u32,
+    /// Keys of metadata. Published files have some dozens; torchao stores one for each tensor.
+    pub metadata_items: u64,
+    /// Dimensions of a tensor in GGUF. ggml has room for four.
+    pub gguf_dims: u32,
+    /// Dimensions of a tensor in other containers. Published models stay within six.
+    pub dims: u32,
+    /// The largest `general.alignment`, in bytes.
+    pub alignment: u64,
+    /// Tensors in one file.
+    pub tensors: u64,
+    /// Files of one model: shards of a set.
+    pub shards: u32,
+    /// Bytes of a shard index (`model.safetensors.index.json`).
+    pub index_bytes: u64,
+    /// Bytes of a JSON document beside the weights: `config.json`, `params.json`.
+    pub document_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            header_bytes: 1 << 30,
+            json_header_bytes: 100_000_000,
+            string_bytes: 256 << 20,
+            array_elements: 1 << 30,
+            array_depth: 4,
+            metadata_items: 1 << 20,
+            gguf_dims: 4,
+            dims: 8,
+            alignment: 1 << 20,
+            tensors: 1 << 24,
+            shards: 100_000,
+            index_bytes: 256 << 20,
+            document_bytes: 4 << 20,
+        }
+    }
+}

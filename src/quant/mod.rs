@@ -1,0 +1,49 @@
+//! Numbers: how the bytes of a dtype become `f32` values. Knows blocks of bytes, not files.
+
+mod float;
+mod ggml;
+mod integer;
+
+pub(crate) use float::{BF16, F16, F32, F64};
+pub(crate) use ggml::{MXFP4, Q4_0, Q8_0};
+pub(crate) use integer::{BOOL, I8, I16, I32, I64, U8, U16, U32, U64};
+
+/// The routines of one dtype.
+#[derive(Debug)]
+pub struct Codec {
+    /// Decodes whole blocks of little-endian bytes: as many values as `out` has room for.
+    decode: fn(&[u8], &mut [f32]),
+}
+
+impl Codec {
+    const fn new(decode: fn(&[u8], &mut [f32])) -> Self {
+        Self { decode }
+    }
+
+    /// Decodes whole blocks. The caller has checked that `bytes` holds exactly the blocks of
+    /// `out.len()` values; what is missing on either side is left alone.
+    pub(crate) fn decode(&self, bytes: &[u8], out: &mut [f32]) {
+        (self.decode)(bytes, out);
+    }
+}
+
+/// Applies `value` to each element of `N` bytes.
+#[inline(always)]
+fn each<const N: usize>(bytes: &[u8], out: &mut [f32], value: impl Fn([u8; N]) -> f32) {
+    for (out, &bytes) in out.iter_mut().zip(bytes.as_chunks::<N>().0) {
+        *out = value(bytes);
+    }
+}
+
+/// Applies `block` to each block of `BYTES` bytes and `LEN` values.
+#[inline(always)]
+fn blocks<const BYTES: usize, const LEN: usize>(
+    bytes: &[u8],
+    out: &mut [f32],
+    block: impl Fn(&[u8; BYTES], &mut [f32; LEN]),
+) {
+    let (out, _) = out.as_chunks_mut::<LEN>();
+    for (out, bytes) in out.iter_mut().zip(bytes.as_chunks::<BYTES>().0) {
+        block(bytes, out);
+    }
+}

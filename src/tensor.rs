@@ -1,0 +1,360 @@
+//! One tensor of a store: what it is, its bytes, its values.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::bytes::{Text, try_zeroed};
+use crate::dtype::{DType, Packing, describe_ggml};
+use crate::error::{Error, Result};
+use crate::quant::Codec;
+use crate::shape;
+use crate::store::WeightStore;
+
+/// What a stored array is to the tensor that it belongs to.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Part {
+    /// The elements themselves, packed or plain.
+    Weight,
+    /// A factor for each group or block, or for the whole tensor where there is no other.
+    Scale,
+    /// A term added for each group: not a layer's own bias, which is a tensor by itself.
+    Bias,
+    /// A factor for the whole tensor, beside factors for its groups.
+    GlobalScale,
+}
+
+impl Part {
+    /// The name in messages and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Weight => "weight",
+            Self::Scale => "scale",
+            Self::Bias => "bias",
+            Self::GlobalScale => "global_scale",
+        }
+    }
+}
+
+/// Where one part of a tensor lies.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Segment<'a> {
+    /// What the array is to its tensor.
+    pub part: Part,
+    /// The array's own name in the file.
+    pub name: Text<'a>,
+    /// The array's dtype.
+    pub dtype: DType,
+    /// The array's own shape, outermost first.
+    pub shape: &'a [u64],
+    /// The file that holds it.
+    pub path: &'a std::path::Path,
+    /// Its bytes in that file.
+    pub range: Range<u64>,
+    number: u32,
+}
+
+/// A named logical array of a [`WeightStore`], with all its parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Tensor<'a> {
+    store: &'a WeightStore,
+    number: u32,
+}
+
+/// Values decoded at a time where all of them need not be held.
+const CHUNK: u64 = 1 << 20;
+
+impl<'a> Tensor<'a> {
+    pub(crate) fn new(store: &'a WeightStore, number: u32) -> Self {
+        Self { store, number }
+    }
+
+    /// The name in the file.
+    pub fn name(&self) -> Text<'a> {
+        self.store.entry_name(self.number)
+    }
+
+    /// How the elements are stored.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for a ggml type code that is not known; the message gives the code and, where
+    /// there is one, the name it once had.
+    pub fn dtype(&self) -> Result<DType> {
+        if let Some((dtype, _)) = self.store.entry_group(self.number) {
+            return Ok(dtype);
+        }
+        self.store.entry_dtype(self.number).map_err(|code| {
+            Error::unsupported(format!("{} cannot be read", describe_ggml(code)))
+                .in_file(self.store.path())
+                .in_tensor(self.name())
+        })
+    }
+
+    /// The name of the dtype, or `ggml:43` for an unknown code.
+    pub fn dtype_label(&self) -> Cow<'static, str> {
+        match (self.dtype(), self.store.entry_dtype(self.number)) {
+            (Ok(dtype), _) => dtype.name().into(),
+            (_, Err(code)) => format!("ggml:{code}").into(),
+            (Err(_), Ok(dtype)) => dtype.name().into(),
+        }
+    }
+
+    /// Dimensions, outermost first; none for a scalar.
+    pub fn shape(&self) -> &'a [u64] {
+        self.store.entry_shape(self.number)
+    }
+
+    /// The number of values. It was checked not to overflow when the store was opened; for an
+    /// unknown type code it may be 0 instead.
+    pub fn elements(&self) -> u64 {
+        shape::elements(self.shape()).unwrap_or(0)
+    }
+
+    /// The parts, the weight first. Empty for an unknown type code.
+    pub fn segments(&self) -> impl Iterator<Item = Segment<'a>> + use<'a> {
+        let Self { store, number } = *self;
+        let parts = store.entry_group(number).map_or(&[][..], |(_, parts)| parts);
+        let alone = parts.is_empty().then_some((Part::Weight, number));
+        parts.iter().copied().chain(alone).filter_map(move |(part, number)| {
+            let dtype = store.entry_dtype(number).ok()?;
+            let entry = store.entry(number)?;
+            let shape = store.entry_shape(number);
+            let end = entry.offset.checked_add(dtype.tensor_bytes(shape)?)?;
+            let path = store.entry_file(number)?.source.path();
+            let name = store.entry_name(number);
+            Some(Segment { part, name, dtype, shape, path, range: entry.offset..end, number })
+        })
+    }
+
+    fn segment(&self, part: Part) -> Result<Segment<'a>> {
+        self.dtype()?;
+        self.segments().find(|segment| segment.part == part).ok_or_else(|| {
+            Error::not_found(format!("it has no part \"{}\"", part.name()))
+                .in_file(self.store.path())
+                .in_tensor(self.name())
+        })
+    }
+
+    /// Bytes of all parts; 0 for an unknown type code.
+    pub fn stored_bytes(&self) -> u64 {
+        self.segments().map(|part| part.range.end - part.range.start).fold(0, u64::saturating_add)
+    }
+
+    /// Bits for each value, scales and the like included.
+    pub fn bits_per_weight(&self) -> Option<f64> {
+        let elements = self.elements();
+        (elements > 0 && self.dtype().is_ok())
+            .then(|| self.stored_bytes() as f64 * 8.0 / elements as f64)
+    }
+
+    /// The bytes of a part as they lie in the file, big-endian ones too: borrowed from the map
+    /// where there is one. They need not be aligned for anything.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for an unknown type code, `NotFound` for a part that the tensor does not
+    /// have, `Io` if the file cannot be read or has become shorter.
+    pub fn bytes(&self, part: Part) -> Result<Cow<'a, [u8]>> {
+        let segment = self.segment(part)?;
+        self.located(|store| match store.entry_file(segment.number) {
+            Some(file) => file.source.bytes(segment.range.clone()),
+            None => Err(Error::not_found("its file")),
+        })
+    }
+
+    /// The bytes of a part, little-endian: borrowed from the map where there is one and the file is
+    /// not big-endian.
+    ///
+    /// # Errors
+    ///
+    /// As [`bytes`](Self::bytes); `Unsupported` where the big-endian form of the dtype is not known.
+    pub fn native_bytes(&self, part: Part) -> Result<Cow<'a, [u8]>> {
+        let segment = self.segment(part)?;
+        let bytes = self.bytes(part)?;
+        match self.store.entry_file(segment.number) {
+            Some(file) if file.big_endian => {
+                self.check_swappable(segment.dtype)?;
+                let mut bytes = bytes.into_owned();
+                swap(&mut bytes, segment.dtype);
+                Ok(Cow::Owned(bytes))
+            }
+            _ => Ok(bytes),
+        }
+    }
+
+    fn check_swappable(&self, dtype: DType) -> Result<()> {
+        if !dtype.descriptor().units.is_empty() {
+            return Ok(());
+        }
+        Err(Error::unsupported(format!("the big-endian form of {dtype} is not known"))
+            .in_file(self.store.path())
+            .in_tensor(self.name()))
+    }
+
+    /// Passes the bytes of a part to `sink` in pieces, through one small buffer and never through
+    /// the map.
+    ///
+    /// # Errors
+    ///
+    /// As [`bytes`](Self::bytes), and what `sink` returns.
+    pub fn for_each_piece<E: From<Error>>(
+        &self,
+        part: Part,
+        mut sink: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let segment = self.segment(part)?;
+        let Some(file) = self.store.entry_file(segment.number) else { return Ok(()) };
+        let Range { start, end } = segment.range;
+        let mut buffer = try_zeroed(usize::try_from((end - start).min(CHUNK)).unwrap_or(0))?;
+        let mut at = start;
+        while at < end {
+            let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
+            let Some(piece) = buffer.get_mut(..len) else { break };
+            file.source.read_at(at, piece).map_err(|error| error.in_tensor(self.name()))?;
+            sink(piece)?;
+            at += len as u64;
+        }
+        Ok(())
+    }
+
+    /// Whether [`dequantize`](Self::dequantize) can work.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported`, naming the dtype.
+    pub fn check_decodable(&self) -> Result<()> {
+        self.codec().map(drop)
+    }
+
+    fn codec(&self) -> Result<(DType, &'static Codec)> {
+        let dtype = self.dtype()?;
+        let refuse = |fault: String| {
+            Error::unsupported(fault).in_file(self.store.path()).in_tensor(self.name())
+        };
+        let codec = dtype.descriptor().codec;
+        let codec = codec.ok_or_else(|| refuse(format!("values of {dtype} cannot be read yet")))?;
+        let big_endian = self.store.entry_file(self.number).is_some_and(|file| file.big_endian);
+        if big_endian {
+            self.check_swappable(dtype)?;
+        }
+        Ok((dtype, codec))
+    }
+
+    /// All values as `f32`, in row-major order.
+    ///
+    /// # Errors
+    ///
+    /// As [`bytes`](Self::bytes); `Unsupported` for a dtype whose values cannot be read.
+    pub fn dequantize(&self) -> Result<Vec<f32>> {
+        let elements = usize::try_from(self.elements())
+            .map_err(|_| Error::unsupported("larger than this machine's address space"))?;
+        self.codec()?;
+        let mut out = crate::bytes::try_vec(elements)?;
+        out.resize(elements, 0.0);
+        self.decode(0..self.elements(), &mut out)?;
+        Ok(out)
+    }
+
+    /// The values of some rows as `f32`. A row is a run of the last dimension; rows are counted
+    /// over all other dimensions. Costs the bytes of those rows and no more.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if there are no such rows or `out` has not their length; otherwise as
+    /// [`dequantize`](Self::dequantize).
+    pub fn dequantize_rows(&self, rows: Range<u64>, out: &mut [f32]) -> Result<()> {
+        let columns = shape::columns(self.shape());
+        let count = self.elements().checked_div(columns).unwrap_or(0);
+        if rows.start > rows.end || rows.end > count {
+            let fault = format!("rows {}..{} of {count}", rows.start, rows.end);
+            return Err(Error::mismatch(fault).in_file(self.store.path()).in_tensor(self.name()));
+        }
+        let range = rows.start.saturating_mul(columns)..rows.end.saturating_mul(columns);
+        if out.len() as u64 != range.end - range.start {
+            let fault = format!(
+                "room for {} values, but the rows have {}",
+                out.len(),
+                range.end - range.start
+            );
+            return Err(Error::mismatch(fault).in_tensor(self.name()));
+        }
+        self.decode(range, out)
+    }
+
+    /// Passes all values to `sink` as `f32`, some at a time, in constant memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`dequantize`](Self::dequantize), and what `sink` returns.
+    pub fn for_each_values<E: From<Error>>(
+        &self,
+        mut sink: impl FnMut(&[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (dtype, _) = self.codec()?;
+        // Whole blocks: a multiple of every block length.
+        let block = u64::from(dtype.descriptor().block_len);
+        let step = (CHUNK / block).saturating_mul(block);
+        let elements = self.elements();
+        let mut out = vec![0.0; usize::try_from(step.min(elements)).unwrap_or(0)];
+        let mut at = 0;
+        while at < elements {
+            let end = elements.min(at.saturating_add(step));
+            let len = usize::try_from(end - at).unwrap_or(0);
+            let Some(out) = out.get_mut(..len) else { break };
+            self.decode(at..end, out)?;
+            sink(out)?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Decodes elements that start and end at block borders into `out`, which has their number.
+    fn decode(&self, elements: Range<u64>, out: &mut [f32]) -> Result<()> {
+        let (dtype, codec) = self.codec()?;
+        let segment = self.segment(Part::Weight)?;
+        let (Some(from), Some(to)) =
+            (dtype.row_bytes(elements.start), dtype.row_bytes(elements.end))
+        else {
+            // Only elements smaller than a byte can be asked for out of step.
+            let fault = format!("{dtype} rows do not start at whole bytes: read the whole tensor");
+            return Err(Error::unsupported(fault).in_tensor(self.name()));
+        };
+        debug_assert!(dtype.descriptor().packing != Packing::Group);
+        self.located(|store| {
+            let Some(file) = store.entry_file(segment.number) else { return Ok(()) };
+            let start = segment.range.start.saturating_add(from);
+            let end = segment.range.start.saturating_add(to);
+            let bytes = file.source.bytes(start..end)?;
+            if file.big_endian {
+                let mut bytes = bytes.into_owned();
+                swap(&mut bytes, dtype);
+                codec.decode(&bytes, out);
+            } else {
+                codec.decode(&bytes, out);
+            }
+            Ok(())
+        })
+    }
+
+    fn located<T>(&self, read: impl FnOnce(&'a WeightStore) -> Result<T>) -> Result<T> {
+        read(self.store).map_err(|error| error.in_tensor(self.name()))
+    }
+}
+
+/// Turns the numbers of big-endian blocks round.
+fn swap(bytes: &mut [u8], dtype: DType) {
+    let row = dtype.descriptor();
+    for block in bytes.chunks_exact_mut(row.block_bytes as usize) {
+        let mut rest = block;
+        for &(width, count) in row.units {
+            let (width, count) = (usize::from(width), usize::from(count));
+            let Some((numbers, tail)) = rest.split_at_mut_checked(width * count) else { return };
+            if width > 1 {
+                numbers.chunks_exact_mut(width).for_each(<[u8]>::reverse);
+            }
+            rest = tail;
+        }
+    }
+}
