@@ -328,7 +328,7 @@ static BY_GGML: [u8; GGML_CODES] = {
     while row < DTYPES.len() {
         if let Some(code) = DTYPES[row].ggml {
             assert!(table[code as usize] == 255);
-            table[code as usize] = row as u8;
+            table[code as usize] = DTYPES[row].dtype as u8;
         }
         row += 1;
     }
@@ -372,10 +372,12 @@ impl DType {
     /// blocks or overflows.
     pub fn row_bytes(self, columns: u64) -> Option<u64> {
         let row = self.descriptor();
-        let blocks = columns / u64::from(row.block_len);
-        if columns % u64::from(row.block_len) != 0 {
-            return None;
-        }
+        // Most dtypes of large headers are plain, and a division costs as much as all the rest.
+        let blocks = match u64::from(row.block_len) {
+            1 => columns,
+            len if columns.is_multiple_of(len) => columns / len,
+            _ => return None,
+        };
         blocks.checked_mul(u64::from(row.block_bytes))?.checked_add(u64::from(row.row_head))
     }
 

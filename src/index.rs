@@ -1,18 +1,32 @@
 //! Finds names among many without owning any of them.
 
 use std::hash::{BuildHasher, Hasher};
+use std::sync::OnceLock;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use crate::error::{Error, Result};
 
+/// The hash of a name. It is seeded at random once a process, so that no file can be made whose
+/// names all collide; and kept in 32 bits, so that a hundred thousand of them take little room.
+pub(crate) fn hash(name: &[u8]) -> u32 {
+    static SEED: OnceLock<foldhash::fast::RandomState> = OnceLock::new();
+    let mut hasher = SEED.get_or_init(Default::default).build_hasher();
+    hasher.write(name);
+    #[expect(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
+    let half = hasher.finish() as u32;
+    half
+}
+
+/// The table takes its place from the lower bits of a hash and its tags from the upper ones.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 /// A hash table of numbers whose names lie elsewhere.
-///
-/// The hash is seeded at random, so that no file can be made whose names all collide.
 pub(crate) struct NameIndex {
     table: HashTable<u32>,
-    seed: foldhash::fast::RandomState,
 }
 
 impl NameIndex {
@@ -22,31 +36,20 @@ impl NameIndex {
         table.try_reserve(count, |_| 0).map_err(|_| {
             Error::new(crate::ErrorKind::Io, format!("no memory for {count} names"))
         })?;
-        Ok(Self { table, seed: foldhash::fast::RandomState::default() })
-    }
-
-    fn hash(&self, name: &[u8]) -> u64 {
-        let mut hasher = self.seed.build_hasher();
-        hasher.write(name);
-        hasher.finish()
+        Ok(Self { table })
     }
 
     /// Adds `number` under `name`, or gives the number that already stands under it.
     pub(crate) fn insert<'n>(
         &mut self,
         name: &[u8],
+        hash: u32,
         number: u32,
         name_of: impl Fn(u32) -> &'n [u8],
     ) -> Option<u32> {
-        let hash = self.hash(name);
         let same = |&other: &u32| name_of(other) == name;
-        let seed = &self.seed;
-        let rehash = |&other: &u32| {
-            let mut hasher = seed.build_hasher();
-            hasher.write(name_of(other));
-            hasher.finish()
-        };
-        match self.table.entry(hash, same, rehash) {
+        let rehash = |&other: &u32| spread(self::hash(name_of(other)));
+        match self.table.entry(spread(hash), same, rehash) {
             Entry::Occupied(entry) => Some(*entry.get()),
             Entry::Vacant(entry) => {
                 entry.insert(number);
@@ -57,7 +60,7 @@ impl NameIndex {
 
     /// The number under `name`.
     pub(crate) fn find<'n>(&self, name: &[u8], name_of: impl Fn(u32) -> &'n [u8]) -> Option<u32> {
-        self.table.find(self.hash(name), |&other| name_of(other) == name).copied()
+        self.table.find(spread(hash(name)), |&other| name_of(other) == name).copied()
     }
 
     /// Puts `number` in the place of the one that stands under `name`.
@@ -67,8 +70,8 @@ impl NameIndex {
         number: u32,
         name_of: impl Fn(u32) -> &'n [u8],
     ) {
-        let hash = self.hash(name);
-        if let Some(slot) = self.table.find_mut(hash, |&other| name_of(other) == name) {
+        let slot = self.table.find_mut(spread(hash(name)), |&other| name_of(other) == name);
+        if let Some(slot) = slot {
             *slot = number;
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::bytes::Text;
 use crate::error::Result;
-use crate::index::NameIndex;
+use crate::index::{NameIndex, hash};
 
 /// The type of a metadata value; the numbers are GGUF's codes.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -345,23 +345,12 @@ pub(crate) enum ItemKind {
 
 /// Keys and values of a model, in the order of the file: GGUF's metadata, or the `__metadata__`
 /// of a safetensors header.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Metadata {
     header: Arc<Vec<u8>>,
     encoding: Encoding,
     items: Vec<Item>,
     index: Option<NameIndex>,
-}
-
-impl Default for Metadata {
-    fn default() -> Self {
-        Self {
-            header: Arc::default(),
-            encoding: Encoding::default(),
-            items: Vec::new(),
-            index: None,
-        }
-    }
 }
 
 /// Below this number of keys a search from the start is as quick as an index.
@@ -382,7 +371,8 @@ impl Metadata {
         } else {
             let mut index = NameIndex::with_room(this.items.len())?;
             for (n, number) in (0..this.items.len()).zip(0u32..) {
-                let there = index.insert(this.key(n), number, |n| this.key(n as usize));
+                let there =
+                    index.insert(this.key(n), hash(this.key(n)), number, |n| this.key(n as usize));
                 if there.is_some() {
                     twice.get_or_insert(n);
                 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::bytes::{Source, Text};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::index::NameIndex;
+use crate::index::{NameIndex, hash};
 use crate::limits::Limits;
 use crate::metadata::Metadata;
 use crate::shape;
@@ -105,6 +105,8 @@ struct Group {
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     entries: Vec<Entry>,
+    /// The hash of each entry's name, taken while the name was in the cache.
+    hashes: Vec<u32>,
     /// The dimensions of all entries, one after the other.
     dims: Vec<u64>,
     /// Names that do not stand in a header as they are: unescaped, or made.
@@ -146,6 +148,7 @@ impl Listing {
     pub(crate) fn push(
         &mut self,
         name: Range<u32>,
+        name_hash: u32,
         dtype: Result<DType, u32>,
         rank: u8,
         offset: u64,
@@ -160,6 +163,7 @@ impl Listing {
                 EntryType::Unknown
             }
         };
+        self.hashes.push(name_hash);
         self.entries.push(Entry {
             offset,
             name_start: name.start,
@@ -182,7 +186,8 @@ impl Listing {
             return Err(too_many());
         }
         self.names.extend_from_slice(name);
-        if let Some(entry) = self.entries.last_mut() {
+        if let (Some(entry), Some(old)) = (self.entries.last_mut(), self.hashes.last_mut()) {
+            *old = hash(name);
             (entry.name_start, entry.name_len) = (start, len | OWN_NAME);
         }
         Ok(())
@@ -233,11 +238,10 @@ impl Listing {
 
     /// Keeps the entries whose number `keep` answers for.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
-        let mut number = 0;
-        self.entries.retain(|_| {
-            number += 1;
-            keep(number - 1)
-        });
+        let mut kept = (0..self.entries.len()).map(&mut keep);
+        self.entries.retain(|_| kept.next().unwrap_or(true));
+        let mut kept = (0..self.hashes.len()).map(&mut keep);
+        self.hashes.retain(|_| kept.next().unwrap_or(true));
     }
 
     /// Makes offsets that count from the start of the data count from the start of the file.
@@ -260,6 +264,7 @@ impl Listing {
         u32::try_from(self.names.len().saturating_add(other.names.len())).map_err(too_many)?;
         self.dims.extend_from_slice(&other.dims);
         self.names.extend_from_slice(&other.names);
+        self.hashes.extend_from_slice(&other.hashes);
         self.entries.extend(other.entries.into_iter().map(|mut entry| {
             entry.file = file;
             entry.shape_start = entry.shape_start.saturating_add(dims);
@@ -317,12 +322,30 @@ impl StoreBuilder {
         }
     }
 
+    /// Makes room for the entries of several files.
+    pub(crate) fn reserve<'l>(
+        &mut self,
+        listings: impl Iterator<Item = &'l Listing> + Clone,
+    ) -> Result<()> {
+        // A single file's listing is taken as it is.
+        if listings.clone().nth(1).is_none() {
+            return Ok(());
+        }
+        let entries = listings.clone().map(|listing| listing.entries.len()).sum();
+        let dims = listings.map(|listing| listing.dims.len()).sum();
+        let reserved = self.listing.entries.try_reserve_exact(entries);
+        let reserved = reserved.and_then(|()| self.listing.hashes.try_reserve_exact(entries));
+        reserved.and_then(|()| self.listing.dims.try_reserve_exact(dims)).map_err(|_| {
+            Error::new(crate::ErrorKind::Io, format!("no memory for {entries} tensors"))
+        })
+    }
+
     /// Adds a file and its entries.
     pub(crate) fn add(&mut self, file: StoredFile, listing: Listing) -> Result<()> {
         let number = u32::try_from(self.files.len())
             .map_err(|_| Error::unsupported("more than 2^32 files in one model"))?;
         self.files.push(file);
-        if number == 0 {
+        if self.listing.entries.capacity() == 0 {
             self.listing = listing;
             return Ok(());
         }
@@ -341,9 +364,10 @@ impl StoreBuilder {
     /// Indexes the names. Where one stands twice, `twice` is asked for the error.
     pub(crate) fn index(self, twice: impl Fn(Text<'_>, &Path, &Path) -> Error) -> Result<Indexed> {
         let mut index = NameIndex::with_room(self.listing.len())?;
-        for (number, entry) in (0u32..).zip(&self.listing.entries) {
+        let hashes = self.listing.hashes.iter();
+        for ((number, entry), &hash) in (0u32..).zip(&self.listing.entries).zip(hashes) {
             let name = self.name(number);
-            if let Some(first) = index.insert(name, number, |n| self.name(n)) {
+            if let Some(first) = index.insert(name, hash, number, |n| self.name(n)) {
                 let path = |n: u32| {
                     let file = self.listing.entries.get(n as usize).map_or(0, |entry| entry.file);
                     self.files.get(file as usize).map_or(self.path.as_path(), |f| f.source.path())
@@ -414,7 +438,8 @@ impl Indexed {
 
     /// The finished store.
     pub(crate) fn finish(self) -> WeightStore {
-        let Self { builder, index } = self;
+        let Self { mut builder, index } = self;
+        builder.listing.hashes = Vec::new();
         let companions = builder.parts.len().saturating_sub(builder.groups.len());
         WeightStore {
             container: builder.container,

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 
 /// How many bytes are fetched at first, and at most at a time later: small headers cost one read,
 /// and what is fetched is still in the cache when it is walked.
-const FIRST: u64 = 64 << 10;
+const FIRST: u64 = 32 << 10;
 const LATER: u64 = 1 << 20;
 
 /// A position in a file's header, and the bytes from the file's start up to some way past it.

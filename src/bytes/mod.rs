@@ -52,23 +52,18 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// `NotFound` or `Io` from the operating system; `Mismatch` for what is not a regular file.
+    /// `NotFound` or `Io`; also `Io` for what is not a regular file.
     pub fn open(path: &Path, access: Access) -> Result<Self> {
         Self::open_regular(path, access).map_err(|error| error.in_file(path))
     }
 
     fn open_regular(path: &Path, access: Access) -> Result<Self> {
-        // Opening a pipe for reading waits for a writer, so look before opening.
-        let cannot = |error| Error::io("cannot open", error);
-        let looked = std::fs::metadata(path).map_err(cannot)?;
-        if !looked.is_file() {
-            let what = if looked.is_dir() { "a directory" } else { "a pipe, socket or device" };
-            return Err(Error::mismatch(format!("this is {what}, not a regular file")));
-        }
-        let file = File::open(path).map_err(cannot)?;
+        let file = open_without_waiting(path).map_err(|error| Error::io("cannot open", error))?;
         let opened = file.metadata().map_err(|error| Error::io("cannot read its length", error))?;
         if !opened.is_file() {
-            return Err(Error::mismatch("this is not a regular file"));
+            let what = if opened.is_dir() { "a directory" } else { "a pipe, socket or device" };
+            let fault = format!("this is {what}, not a regular file");
+            return Err(Error::new(crate::ErrorKind::Io, fault));
         }
         let kind = match access {
             Access::Map => Kind::Mapped { file, map: OnceLock::new() },
@@ -92,6 +87,11 @@ impl Source {
     #[expect(clippy::len_without_is_empty, reason = "an empty file is told by its length")]
     pub fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Whether the bytes lie in a file, not in memory.
+    pub(crate) fn is_file(&self) -> bool {
+        !matches!(self.kind, Kind::Memory { .. })
     }
 
     /// The bytes of `range`: borrowed from the map or from memory, read into a new buffer otherwise.
@@ -183,6 +183,18 @@ impl Source {
     }
 }
 
+/// Opening a pipe would wait for a program that writes to it; this does not.
+#[cfg(unix)]
+fn open_without_waiting(path: &Path) -> std::io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+#[cfg(not(unix))]
+fn open_without_waiting(path: &Path) -> std::io::Result<File> {
+    File::open(path)
+}
+
 #[cfg(unix)]
 fn read_exact_at(file: &File, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
@@ -208,9 +220,17 @@ fn read_exact_at(file: &File, mut offset: u64, mut out: &mut [u8]) -> std::io::R
 /// `len` zero bytes, or an error where memory is short: never an abort.
 pub(crate) fn try_zeroed(len: usize) -> Result<Vec<u8>> {
     let mut out = try_vec(len)?;
-    out.resize(len, 0);
-    Ok(out)
+    if len < FRESH_PAGES {
+        out.resize(len, 0);
+        return Ok(out);
+    }
+    // There is room, so this cannot fail; and pages that come zeroed are not zeroed again.
+    drop(out);
+    Ok(vec![0; len])
 }
+
+/// From about here on an allocator takes pages from the system for each request.
+const FRESH_PAGES: usize = 256 << 10;
 
 /// An empty vector with room for `len` items, or an error where memory is short.
 #[expect(clippy::disallowed_methods, reason = "this is the fallible form that replaces it")]

@@ -27,7 +27,15 @@ pub struct Container {
     /// Whether a path looks like this container, by its content.
     detect: fn(&Probe<'_>) -> bool,
     /// Opens a path that looks like it.
-    open: fn(&Path, &OpenOptions) -> Result<WeightStore>,
+    open: fn(Opened, &OpenOptions) -> Result<WeightStore>,
+}
+
+/// A path after the first look at it.
+enum Opened {
+    /// A file, whose header is not read yet.
+    File(Source),
+    /// A directory, with the names in it, sorted.
+    Directory(PathBuf, Vec<String>),
 }
 
 /// Every container, in the order in which they are tried: those with a magic number first, and
@@ -100,8 +108,8 @@ impl OpenOptions {
     /// As [`WeightStore::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<WeightStore> {
         let path = path.as_ref();
-        let (container, _) = probe(path, self)?;
-        (container.open)(path, self).map_err(|error| error.in_file(path))
+        let (container, opened) = look(path, self)?;
+        (container.open)(opened, self).map_err(|error| error.in_file(path))
     }
 
     /// Opens bytes that are in memory: one GGUF or one safetensors file. `name` stands for the
@@ -117,17 +125,7 @@ impl OpenOptions {
     ) -> Result<WeightStore> {
         let source = Source::memory(name, bytes);
         let path = source.path().to_path_buf();
-        let mut head = [0; Probe::HEAD];
-        let head = read_head(&source, &mut head)?;
-        let probe = Probe { path: &path, head, len: source.len(), directory: None };
-        if let Some(foreign) = foreign::recognize(&probe) {
-            return Err(foreign.in_file(&path));
-        }
-        let opened = if (gguf::GGUF.detect)(&probe) {
-            gguf::open_source(source, self)
-        } else {
-            safetensors::open_source(source, self)
-        };
+        let opened = choose_file(&source).and_then(|row| (row.open)(Opened::File(source), self));
         opened.map_err(|error| error.in_file(&path))
     }
 }
@@ -169,21 +167,27 @@ impl Probe<'_> {
 ///
 /// As [`WeightStore::open`], for what can be told from the first bytes or the names in a directory.
 pub fn detect(path: impl AsRef<Path>) -> Result<&'static Container> {
-    probe(path.as_ref(), &OpenOptions::new()).map(|(container, _)| container)
+    look(path.as_ref(), &OpenOptions::new()).map(|(container, _)| container)
 }
 
-fn probe(path: &Path, options: &OpenOptions) -> Result<(&'static Container, u64)> {
-    let cannot = |error| Error::io("cannot open", error).in_file(path);
-    if std::fs::metadata(path).map_err(cannot)?.is_dir() {
-        let names = file_names(path, options)?;
-        let probe = Probe { path, head: &[], len: 0, directory: Some(&names) };
-        return Ok((choose(&probe)?, 0));
+fn look(path: &Path, options: &OpenOptions) -> Result<(&'static Container, Opened)> {
+    match Source::open(path, options.access) {
+        Ok(source) => Ok((choose_file(&source)?, Opened::File(source))),
+        Err(_) if path.is_dir() => {
+            let names = file_names(path, options)?;
+            let probe = Probe { path, head: &[], len: 0, directory: Some(&names) };
+            Ok((choose(&probe)?, Opened::Directory(path.to_path_buf(), names)))
+        }
+        Err(error) => Err(error),
     }
-    let source = Source::open(path, Access::Read)?;
+}
+
+fn choose_file(source: &Source) -> Result<&'static Container> {
     let mut head = [0; Probe::HEAD];
-    let head = read_head(&source, &mut head)?;
-    let probe = Probe { path, head, len: source.len(), directory: None };
-    Ok((choose(&probe)?, source.len()))
+    let len = usize::try_from(source.len()).unwrap_or(usize::MAX).min(head.len());
+    let head = head.get_mut(..len).unwrap_or_default();
+    source.read_at(0, head)?;
+    choose(&Probe { path: source.path(), head, len: source.len(), directory: None })
 }
 
 fn choose(probe: &Probe<'_>) -> Result<&'static Container> {
@@ -198,13 +202,6 @@ fn choose(probe: &Probe<'_>) -> Result<&'static Container> {
         };
         error.in_file(probe.path)
     })
-}
-
-fn read_head<'a>(source: &Source, head: &'a mut [u8; Probe::HEAD]) -> Result<&'a [u8]> {
-    let len = usize::try_from(source.len()).unwrap_or(usize::MAX).min(head.len());
-    let head = head.get_mut(..len).unwrap_or_default();
-    source.read_at(0, head)?;
-    Ok(head)
 }
 
 /// The names in a directory that are UTF-8, sorted; at most as many as a model may have shards,

@@ -5,7 +5,7 @@ mod split;
 
 use std::path::Path;
 
-use super::{Container, OpenOptions, Probe};
+use super::{Container, OpenOptions, Opened, Probe};
 use crate::bytes::Source;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -36,33 +36,25 @@ fn is_gguf(name: &str) -> bool {
     name.to_ascii_lowercase().ends_with(".gguf")
 }
 
-fn open(path: &Path, options: &OpenOptions) -> Result<WeightStore> {
-    if path.is_dir() {
-        let file = only_model(path, options)?;
-        return open(&file, options);
-    }
-    let source = Source::open(path, options.access)?;
+fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
+    let source = match opened {
+        Opened::File(source) => source,
+        Opened::Directory(path, names) => {
+            let file = only_model(&path, &names).map_err(|error| error.in_file(&path))?;
+            Source::open(&file, options.access)?
+        }
+    };
+    let path = source.path().to_path_buf();
     let first = read::parse(source, options)?;
     match split::Place::of(&first.metadata)? {
-        Some(place) if place.count > 1 => split::open(path, first, place, options),
-        _ => build(path, vec![first]),
+        Some(place) if place.count > 1 => split::open(&path, first, place, options),
+        _ => build(&path, vec![first]),
     }
-}
-
-/// Opens one file that need not lie on disk. A shard of a set cannot be opened so.
-pub(super) fn open_source(source: Source, options: &OpenOptions) -> Result<WeightStore> {
-    let path = source.path().to_path_buf();
-    let parsed = read::parse(source, options)?;
-    if split::Place::of(&parsed.metadata)?.is_some_and(|place| place.count > 1) {
-        return Err(Error::malformed("one shard of a split model, alone"));
-    }
-    build(&path, vec![parsed])
 }
 
 /// The one model in a directory of GGUF files: a file, or a set of shards. Projectors
 /// (`mmproj-*.gguf`) and importance matrices do not count where there is something else.
-fn only_model(path: &Path, options: &OpenOptions) -> Result<std::path::PathBuf> {
-    let names = super::file_names(path, options)?;
+fn only_model(path: &Path, names: &[String]) -> Result<std::path::PathBuf> {
     let mut models: Vec<&String> = names.iter().filter(|name| is_gguf(name)).collect();
     let main = |name: &&String| !name.contains("mmproj") && !name.contains("imatrix");
     if models.iter().any(main) {
@@ -84,6 +76,7 @@ fn only_model(path: &Path, options: &OpenOptions) -> Result<std::path::PathBuf> 
 /// Makes the store of one file, or of all shards in order.
 fn build(path: &Path, shards: Vec<Parsed>) -> Result<WeightStore> {
     let mut builder = StoreBuilder::new(GGUF.name, path);
+    builder.reserve(shards.iter().map(|shard| &shard.listing))?;
     for (number, shard) in shards.into_iter().enumerate() {
         builder.notes.extend(shard.notes);
         let file =

@@ -7,6 +7,7 @@ use super::super::{OpenOptions, Strictness};
 use crate::bytes::{Cursor, Source, Text, try_vec};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
+use crate::index::hash;
 use crate::limits::Limits;
 use crate::metadata::{Encoding, Item, ItemKind, Metadata, ValueType};
 use crate::shape;
@@ -340,7 +341,8 @@ impl<'a> Parser<'a> {
         if !dtype.is_ok_and(DType::is_ggml) {
             self.refused(at, || format!("a tensor has {}", crate::dtype::describe_ggml(code)))?;
         }
-        self.listing.push(name.0..name.1, dtype, rank, offset)
+        let hash = hash(self.held(name));
+        self.listing.push(name.0..name.1, hash, dtype, rank, offset)
     }
 }
 

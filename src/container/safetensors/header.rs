@@ -8,7 +8,7 @@ use super::json::{Scanner, Span};
 use crate::bytes::{Source, Text, try_vec, try_zeroed};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::index::NameIndex;
+use crate::index::{NameIndex, hash};
 use crate::limits::Limits;
 use crate::metadata::{Encoding, Item, ItemKind, Metadata};
 use crate::store::{Listing, Note, check_count};
@@ -23,7 +23,10 @@ pub(super) struct Parsed {
 }
 
 /// Bytes of the length field.
-const LENGTH: u64 = 8;
+const LENGTH: usize = 8;
+
+/// Bytes of the first read.
+const FIRST: u64 = 64 << 10;
 
 /// Reads and checks the header of a file.
 pub(super) fn parse(source: Source, options: &OpenOptions) -> Result<Parsed> {
@@ -37,16 +40,16 @@ fn parse_file(source: Source, options: &OpenOptions) -> Result<Parsed> {
         limits: &options.limits,
         rules: Rules::new(options.strictness),
         listing: Listing::default(),
-        ends: Vec::new(),
+        data_start: header.len() as u64,
+        reached: header.len() as u64,
+        in_order: true,
         items: Vec::new(),
         unescaped: Vec::new(),
-        header_end: header.len(),
         dtype: (b"", DType::F32),
     };
-    let data_start = header.len() as u64;
-    parser.run(header.get(LENGTH as usize..).unwrap_or_default())?;
-    parser.listing.move_to(data_start)?;
-    parser.check_spans(&header, data_start, source.len())?;
+    let text = header.split_first_chunk::<LENGTH>().map_or(&[][..], |(_, text)| text);
+    parser.run(text)?;
+    parser.check_spans(&header, source.len())?;
     let Parser { rules, listing, items, unescaped, .. } = parser;
     // Unescaped metadata stand behind the header, so that one buffer holds everything.
     header.extend_from_slice(&unescaped);
@@ -62,20 +65,23 @@ pub(super) fn looks_right(head: &[u8], file_len: u64) -> bool {
     let Some((length, text)) = head.split_first_chunk() else { return false };
     let length = u64::from_le_bytes(*length);
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start();
-    length <= file_len.saturating_sub(LENGTH) && text.first().is_none_or(|&byte| byte == b'{')
+    length <= file_len.saturating_sub(LENGTH as u64)
+        && text.first().is_none_or(|&byte| byte == b'{')
 }
 
 /// The length field and the header.
 fn read(source: &Source, limits: &Limits) -> Result<Vec<u8>> {
     let file_len = source.len();
-    if file_len < LENGTH {
+    if file_len < LENGTH as u64 {
         let fault = format!("a file of {file_len} bytes, but the header's length alone takes 8");
         return Err(Error::malformed(fault).advise("the file is cut short: fetch it again"));
     }
-    let mut first = [0; LENGTH as usize];
-    source.read_at(0, &mut first)?;
-    let length = u64::from_le_bytes(first);
-    let room = file_len - LENGTH;
+    // Most headers come whole with the first read.
+    let first = usize::try_from(file_len.min(FIRST)).unwrap_or(0);
+    let mut header = try_zeroed(first)?;
+    source.read_at(0, &mut header)?;
+    let length = header.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let room = file_len - LENGTH as u64;
     if length > room {
         let fault = format!("the header's length is {length}, but only {room} bytes follow");
         return Err(Error::malformed(fault).at(0).advise(if length < limits.json_header_bytes {
@@ -91,8 +97,13 @@ fn read(source: &Source, limits: &Limits) -> Result<Vec<u8>> {
     if length == 0 {
         return Err(Error::malformed("the header's length is 0").at(0));
     }
-    let total = usize::try_from(LENGTH + length)
+    let total = usize::try_from(LENGTH as u64 + length)
         .map_err(|_| Error::unsupported("a header beyond this machine's address space"))?;
+    if total <= first {
+        header.truncate(total);
+        header.shrink_to_fit();
+        return Ok(header);
+    }
     let mut header = try_zeroed(total)?;
     source.read_at(0, &mut header)?;
     Ok(header)
@@ -129,13 +140,15 @@ struct Parser<'a> {
     limits: &'a Limits,
     rules: Rules,
     listing: Listing,
-    /// Where each entry's span ends, as `data_offsets` says; counted like the listing's offsets.
-    ends: Vec<u64>,
+    /// Where the data start in the file: behind the header.
+    data_start: u64,
+    /// Where the data of the last entry end in the file.
+    reached: u64,
+    /// Every entry so far began where the one before it ended.
+    in_order: bool,
     items: Vec<Item>,
-    /// Metadata strings that held escapes.
+    /// Metadata strings that held escapes; they will stand behind the header.
     unescaped: Vec<u8>,
-    /// Where `unescaped` will stand.
-    header_end: usize,
     /// The dtype name seen last: files hold long runs of one.
     dtype: (&'a [u8], DType),
 }
@@ -144,10 +157,10 @@ impl<'a> Parser<'a> {
     fn run(&mut self, text: &'a [u8]) -> Result<()> {
         // Once for all: every part of the text can be taken for characters afterwards.
         if let Err(error) = std::str::from_utf8(text) {
-            let at = LENGTH + error.valid_up_to() as u64;
+            let at = (LENGTH + error.valid_up_to()) as u64;
             return Err(Error::malformed("the header is not UTF-8").at(at));
         }
-        let mut base = LENGTH;
+        let mut base = LENGTH as u64;
         let mut text = text;
         if let Some(rest) = text.strip_prefix(b"\xef\xbb\xbf") {
             self.lenient(base, "a byte order mark stands before the header")?;
@@ -263,7 +276,8 @@ impl<'a> Parser<'a> {
         if !span.escaped {
             return place(self.header_offset(json, span), text.len());
         }
-        let start = self.header_end.saturating_add(self.unescaped.len());
+        let header = usize::try_from(self.data_start).unwrap_or(usize::MAX);
+        let start = header.saturating_add(self.unescaped.len());
         self.unescaped.extend_from_slice(&text);
         place(start, text.len())
     }
@@ -301,53 +315,65 @@ impl<'a> Parser<'a> {
         let start = self.header_offset(json, name);
         let place = u32::try_from(start).unwrap_or(u32::MAX)
             ..u32::try_from(start.saturating_add(name.range.len())).unwrap_or(u32::MAX);
-        self.listing.push(place, Ok(dtype), rank, begin)?;
+        let offset = self.data_start.checked_add(begin).zip(self.data_start.checked_add(end));
+        let Some((offset, end)) = offset else {
+            let fault = format!("data_offsets [{begin}, {end}] are beyond every file");
+            return Err(named(json, json.error(fault)));
+        };
+        self.in_order &= offset == self.reached;
+        self.reached = end;
+        self.listing.push(place, hash(json.raw(name)), Ok(dtype), rank, offset)?;
         if name.escaped {
             self.listing.rename_last(&json.unescape(name)?)?;
         }
-        self.ends.push(end);
-        if self.ends.len() as u64 > self.limits.tensors {
-            check_count(self.ends.len() as u64, self.limits)?;
-        }
-        Ok(())
+        check_count(self.listing.len() as u64, self.limits)
     }
 
     #[inline(always)]
     fn fields(&mut self, json: &mut Scanner<'a>) -> Result<Fields> {
+        if let Some((usual, rest)) = Usual::parse(json.rest())
+            && u32::from(usual.rank) <= self.limits.dims
+        {
+            let dtype = if usual.dtype == self.dtype.0 {
+                Some(self.dtype.1)
+            } else {
+                DType::from_safetensors(usual.dtype)
+            };
+            if let Some(dtype) = dtype {
+                self.dtype = (usual.dtype, dtype);
+                for &dim in usual.dims.iter().take(usual.rank.into()) {
+                    self.listing.push_dim(dim);
+                }
+                json.continue_at(rest);
+                return Ok(Fields { dtype, rank: usual.rank, begin: usual.begin, end: usual.end });
+            }
+        }
+        self.fields_in_any_order(json)
+    }
+
+    fn fields_in_any_order(&mut self, json: &mut Scanner<'a>) -> Result<Fields> {
         let (mut dtype, mut rank, mut span) = (None, None, None);
         if !json.eat(b'{') {
             return Err(json.unexpected("an object with dtype, shape and data_offsets"));
         }
         if !json.eat(b'}') {
             loop {
-                // As the reference crate and MLX write them, or in any other way.
-                if json.eat_text(b"\"dtype\":") {
-                    self.once(json, dtype.is_some(), "dtype")?;
-                    dtype = Some(self.dtype(json)?);
-                } else if json.eat_text(b"\"shape\":") {
-                    self.once(json, rank.is_some(), "shape")?;
-                    rank = Some(self.shape(json)?);
-                } else if json.eat_text(b"\"data_offsets\":") {
-                    self.once(json, span.is_some(), "data_offsets")?;
-                    span = Some(self.span(json)?);
-                } else {
-                    let field = json.string()?;
-                    json.expect(b':')?;
-                    match &*json.unescape(&field)? {
-                        b"dtype" => {
-                            self.once(json, dtype.is_some(), "dtype")?;
-                            dtype = Some(self.dtype(json)?);
-                        }
-                        b"shape" => {
-                            self.once(json, rank.is_some(), "shape")?;
-                            rank = Some(self.shape(json)?);
-                        }
-                        b"data_offsets" => {
-                            self.once(json, span.is_some(), "data_offsets")?;
-                            span = Some(self.span(json)?);
-                        }
-                        _ => json.skip_value()?,
+                let field = json.string()?;
+                json.expect(b':')?;
+                match &*json.unescape(&field)? {
+                    b"dtype" => {
+                        self.once(json, dtype.is_some(), "dtype")?;
+                        dtype = Some(self.dtype(json)?);
                     }
+                    b"shape" => {
+                        self.once(json, rank.is_some(), "shape")?;
+                        rank = Some(self.shape(json)?);
+                    }
+                    b"data_offsets" => {
+                        self.once(json, span.is_some(), "data_offsets")?;
+                        span = Some(self.span(json)?);
+                    }
+                    _ => json.skip_value()?,
                 }
                 if !json.eat(b',') {
                     json.expect(b'}')?;
@@ -362,12 +388,10 @@ impl<'a> Parser<'a> {
         Ok(Fields { dtype, rank, begin, end })
     }
 
-    #[inline(always)]
     fn once(&mut self, json: &Scanner<'_>, seen: bool, field: &str) -> Result<()> {
         if seen { self.lenient(json.at(), &format!("an entry has two {field}")) } else { Ok(()) }
     }
 
-    #[inline(always)]
     fn dtype(&mut self, json: &mut Scanner<'a>) -> Result<DType> {
         let span = json.string()?;
         let name = json.raw(&span);
@@ -382,7 +406,6 @@ impl<'a> Parser<'a> {
         Ok(dtype)
     }
 
-    #[inline(always)]
     fn shape(&mut self, json: &mut Scanner<'_>) -> Result<u8> {
         json.expect(b'[')?;
         let mut rank = 0;
@@ -408,7 +431,6 @@ impl<'a> Parser<'a> {
         }
     }
 
-    #[inline(always)]
     fn span(&mut self, json: &mut Scanner<'_>) -> Result<(u64, u64)> {
         json.expect(b'[')?;
         let begin = json.integer()?;
@@ -419,24 +441,23 @@ impl<'a> Parser<'a> {
     }
 
     /// Checks that the spans follow each other from the start of the data to the end of the file.
-    fn check_spans(&mut self, header: &[u8], data_start: u64, file_len: u64) -> Result<()> {
-        if self.follow_each_other(header, data_start, file_len) {
+    fn check_spans(&mut self, header: &[u8], file_len: u64) -> Result<()> {
+        // In the order listed, which is that of most writers, this was seen on the way.
+        if self.in_order && self.reached == file_len {
             return Ok(());
         }
         self.keep_last_of_each_name(header)?;
-        let mut order = try_vec(self.ends.len())?;
+        let data_start = self.data_start;
+        let mut order = try_vec(self.listing.len())?;
         order.extend(
             self.listing
                 .iter(header)
-                .zip(&self.ends)
                 .enumerate()
-                .map(|(number, (entry, &end))| (entry.offset, end, number)),
+                .map(|(number, entry)| (entry.offset, entry.end().unwrap_or(u64::MAX), number)),
         );
         order.sort_unstable();
         let mut reached = data_start;
         for (begin, end, number) in order {
-            // `end` counts from the start of the data.
-            let end = data_start.saturating_add(end);
             let Some(entry) = self.listing.get(number, header) else { continue };
             if end > file_len {
                 let fault = format!(
@@ -469,18 +490,6 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Whether all is well in the order listed, which is that of most writers.
-    fn follow_each_other(&self, header: &[u8], data_start: u64, file_len: u64) -> bool {
-        let mut reached = data_start;
-        for (entry, &end) in self.listing.iter(header).zip(&self.ends) {
-            if entry.offset != reached {
-                return false;
-            }
-            reached = data_start.saturating_add(end);
-        }
-        reached == file_len
-    }
-
     /// Where a name stands twice the last one counts, as in the reference crate.
     fn keep_last_of_each_name(&mut self, header: &[u8]) -> Result<()> {
         let mut index = NameIndex::with_room(self.listing.len())?;
@@ -489,7 +498,9 @@ impl<'a> Parser<'a> {
             self.listing.get(n as usize, header).map_or(&[][..], |entry| entry.name.as_bytes())
         };
         for number in 0..u32::try_from(self.listing.len()).unwrap_or(u32::MAX) {
-            if let Some(first) = index.insert(name_of(number), number, name_of) {
+            if let Some(first) =
+                index.insert(name_of(number), hash(name_of(number)), number, name_of)
+            {
                 index.replace(name_of(number), number, name_of);
                 replaced.push(first as usize);
             }
@@ -501,15 +512,107 @@ impl<'a> Parser<'a> {
             self.rules.broken(Strictness::Default, entry.offset, fault)?;
         }
         replaced.sort_unstable();
-        let kept = |number: usize| replaced.binary_search(&number).is_err();
-        self.listing.retain(kept);
-        let mut number = 0;
-        self.ends.retain(|_| {
-            number += 1;
-            kept(number - 1)
-        });
+        self.listing.retain(|number| replaced.binary_search(&number).is_err());
         Ok(())
     }
+}
+
+/// An entry spelled as the reference crate, MLX and Go's writer in Ollama spell it: nothing but
+/// the three fields, no white space. Most are, and this reads them at several times the speed;
+/// whatever is not quite so is left to the careful way.
+struct Usual<'a> {
+    dtype: &'a [u8],
+    dims: [u64; 4],
+    rank: u8,
+    begin: u64,
+    end: u64,
+}
+
+impl<'a> Usual<'a> {
+    /// The entry at the start of `text`, and what follows its brace.
+    #[inline(always)]
+    fn parse(text: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let mut this = Self { dtype: b"", dims: [0; 4], rank: 0, begin: 0, end: 0 };
+        let rest = text.strip_prefix(b"{\"d")?;
+        let rest = if let Some(rest) = rest.strip_prefix(b"type\":\"") {
+            let rest = this.dtype(rest)?.strip_prefix(b",\"shape\":[")?;
+            let rest = this.shape(rest)?.strip_prefix(b",\"data_offsets\":[")?;
+            this.span(rest)?
+        } else {
+            let rest = this.span(rest.strip_prefix(b"ata_offsets\":[")?)?;
+            let rest = this.dtype(rest.strip_prefix(b",\"dtype\":\"")?)?;
+            this.shape(rest.strip_prefix(b",\"shape\":[")?)?
+        };
+        Some((this, rest.strip_prefix(b"}")?))
+    }
+
+    #[inline(always)]
+    fn dtype(&mut self, text: &'a [u8]) -> Option<&'a [u8]> {
+        let end = text.iter().take(16).position(|&byte| byte == b'"')?;
+        let (dtype, rest) = text.split_at_checked(end)?;
+        self.dtype = dtype;
+        rest.strip_prefix(b"\"")
+    }
+
+    #[inline(always)]
+    fn shape(&mut self, text: &'a [u8]) -> Option<&'a [u8]> {
+        if let Some(rest) = text.strip_prefix(b"]") {
+            return Some(rest);
+        }
+        let mut text = text;
+        for dim in &mut self.dims {
+            let (number, rest) = number(text)?;
+            *dim = number;
+            self.rank += 1;
+            match rest.split_first()? {
+                (b',', rest) => text = rest,
+                (b']', rest) => return Some(rest),
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn span(&mut self, text: &'a [u8]) -> Option<&'a [u8]> {
+        let (begin, rest) = number(text)?;
+        let (end, rest) = number(rest.strip_prefix(b",")?)?;
+        (self.begin, self.end) = (begin, end);
+        rest.strip_prefix(b"]")
+    }
+}
+
+/// Digits up to the first byte that is none. No leading zeros, and at most eight digits at once,
+/// read as one word: each step joins neighbours, ones to pairs, pairs to fours, fours to eight.
+#[inline(always)]
+fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let word = u64::from_le_bytes(*text.first_chunk()?);
+    let digits = word ^ 0x3030_3030_3030_3030;
+    // The high half of each byte that is no digit: 0x3a to 0x3f carry into it, others have it.
+    let others = (digits.wrapping_add(0x0606_0606_0606_0606) | digits) & 0xf0f0_f0f0_f0f0_f0f0;
+    let count = others.trailing_zeros() / 8;
+    if count == 0 || (count > 1 && text.first() == Some(&b'0')) {
+        return None;
+    }
+    if count == 8 {
+        return long_number(text);
+    }
+    // Zeros before the first digit, which is the lowest byte.
+    let digits = digits << (64 - 8 * count);
+    let pairs = (digits.wrapping_mul(10) + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs.wrapping_mul(100) + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    let number = (fours.wrapping_mul(10_000) + (fours >> 32)) & 0xffff_ffff;
+    Some((number, text.get(count as usize..)?))
+}
+
+/// As [`number`], for eight digits and more, as many as surely fit.
+fn long_number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let (mut number, mut rest, mut digits) = (0u64, text, 0u32);
+    while let Some((&byte @ b'0'..=b'9', tail)) = rest.split_first() {
+        number = number.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
+        (rest, digits) = (tail, digits + 1);
+    }
+    (digits <= 19).then_some((number, rest))
 }
 
 struct Fields {
@@ -517,4 +620,36 @@ struct Fields {
     rank: u8,
     begin: u64,
     end: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_as_the_standard_library_reads_them(
+            value in any::<u64>(), shift in 0u32..64, tail in "[^0-9]{8}"
+        ) {
+            let value = value >> shift;
+            let text = format!("{value}{tail}");
+            let found = number(text.as_bytes());
+            if value < 10u64.pow(19) {
+                prop_assert_eq!(found, Some((value, tail.as_bytes())));
+            } else {
+                prop_assert_eq!(found, None);
+            }
+        }
+
+        #[test]
+        fn only_digits_are_digits(text in proptest::collection::vec(any::<u8>(), 0..24)) {
+            let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            if let Some((value, rest)) = number(&text) {
+                prop_assert_eq!(rest.len(), text.len() - digits);
+                let same = value.to_string().as_bytes() == &text[..digits];
+                prop_assert!(same, "{} from {:?}", value, text);
+            }
+        }
+    }
 }

@@ -114,6 +114,12 @@ impl<'a> Scanner<'a> {
         self.text.get(self.pos..).unwrap_or_default()
     }
 
+    /// Goes on with `rest`, which is what is left of [`rest`](Self::rest).
+    #[inline(always)]
+    pub(super) fn continue_at(&mut self, rest: &[u8]) {
+        self.pos = self.text.len() - rest.len();
+    }
+
     /// A string. Its escapes are looked at by [`unescape`](Self::unescape) only.
     #[inline(always)]
     pub(super) fn string(&mut self) -> Result<Span> {
@@ -212,7 +218,9 @@ impl<'a> Scanner<'a> {
         let mut open = Vec::new();
         loop {
             match self.peek() {
-                Some(b'"') => drop(self.string()?),
+                Some(b'"') => {
+                    self.string()?;
+                }
                 Some(bracket @ (b'{' | b'[')) => {
                     if open.len() == DEPTH as usize {
                         return Err(self.error(format!("JSON nested deeper than {DEPTH} levels")));

@@ -7,7 +7,7 @@ mod weight_map;
 
 use std::path::{Path, PathBuf};
 
-use super::{Container, OpenOptions, Probe, document, in_parallel};
+use super::{Container, OpenOptions, Opened, Probe, document, in_parallel};
 use crate::bytes::Source;
 use crate::error::{Error, Result};
 use crate::store::{Document, Indexed, Note, StoreBuilder, StoredFile, WeightStore};
@@ -46,33 +46,30 @@ const DOCUMENTS: [&str; 6] = [
     "quantize_config.json",
 ];
 
-fn open(path: &Path, options: &OpenOptions) -> Result<WeightStore> {
-    if path.is_dir() { open_directory(path, options) } else { open_file(path, options) }
+fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
+    match opened {
+        Opened::File(source) => open_file(source, options),
+        Opened::Directory(folder, names) => open_directory(&folder, &names, options),
+    }
 }
 
-fn open_file(path: &Path, options: &OpenOptions) -> Result<WeightStore> {
-    let parsed = header::parse(Source::open(path, options.access)?, options)?;
-    let mut builder = StoreBuilder::new(SAFETENSORS.name, path);
-    if let Some(folder) = path.parent() {
-        let (documents, notes) = documents(folder, options, |_| false)?;
+fn open_file(source: Source, options: &OpenOptions) -> Result<WeightStore> {
+    let mut builder = StoreBuilder::new(SAFETENSORS.name, source.path());
+    if let Some(folder) = source.path().parent().filter(|_| source.is_file()) {
+        let (documents, notes) =
+            documents(folder, |name| folder.join(name).exists(), options, |_| false)?;
         builder.documents = documents;
         builder.notes.extend(notes);
     }
-    build(builder, vec![parsed]).map(Indexed::finish)
-}
-
-/// Opens one file that need not lie on disk.
-pub(super) fn open_source(source: Source, options: &OpenOptions) -> Result<WeightStore> {
-    let builder = StoreBuilder::new(SAFETENSORS.name, source.path());
     build(builder, vec![header::parse(source, options)?]).map(Indexed::finish)
 }
 
-fn open_directory(folder: &Path, options: &OpenOptions) -> Result<WeightStore> {
-    let names = super::file_names(folder, options)?;
-    let choice = resolve::choose(folder, &names, options)?;
+fn open_directory(folder: &Path, names: &[String], options: &OpenOptions) -> Result<WeightStore> {
+    let choice = resolve::choose(folder, names, options)?;
     let mut builder = StoreBuilder::new(SAFETENSORS.name, folder);
     // A directory is opened as a model, so a config.json that cannot be read is a fault of it.
-    let (documents, notes) = documents(folder, options, |name| name == "config.json")?;
+    let here = |name: &str| names.binary_search_by(|other| other.as_str().cmp(name)).is_ok();
+    let (documents, notes) = documents(folder, here, options, |name| name == "config.json")?;
     builder.documents = documents;
     builder.notes.extend(notes);
     builder.notes.extend(choice.notes);
@@ -92,15 +89,16 @@ fn open_directory(folder: &Path, options: &OpenOptions) -> Result<WeightStore> {
 /// needed, and a note elsewhere.
 fn documents(
     folder: &Path,
+    here: impl Fn(&str) -> bool,
     options: &OpenOptions,
     needed: impl Fn(&str) -> bool,
 ) -> Result<(Vec<Document>, Vec<Note>)> {
     let (mut documents, mut notes) = (Vec::new(), Vec::new());
     for name in DOCUMENTS {
-        let path = folder.join(name);
-        if !path.exists() {
+        if !here(name) {
             continue;
         }
+        let path = folder.join(name);
         match document::read(&path, name, &options.limits) {
             Ok(document) => documents.push(document),
             Err(error) if needed(name) => return Err(error),
@@ -111,6 +109,7 @@ fn documents(
 }
 
 fn build(mut builder: StoreBuilder, files: Vec<Parsed>) -> Result<Indexed> {
+    builder.reserve(files.iter().map(|parsed| &parsed.listing))?;
     for (number, parsed) in files.into_iter().enumerate() {
         builder.notes.extend(parsed.notes);
         if number == 0 {

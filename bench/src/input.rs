@@ -1,0 +1,164 @@
+//! Headers of the sizes that published models have. Names and numbers are made up.
+
+use std::io::Write;
+use std::path::Path;
+
+/// A generator of numbers that are the same in every run (xorshift64).
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn word(&mut self, shortest: u64, longest: u64) -> String {
+        let len = shortest + self.next() % (longest - shortest + 1);
+        (0..len).map(|_| char::from(b'a' + (self.next() % 26) as u8)).collect()
+    }
+}
+
+/// A GGUF header under construction.
+#[derive(Default)]
+pub struct Gguf {
+    items: Vec<u8>,
+    count: u64,
+}
+
+impl Gguf {
+    fn text(out: &mut Vec<u8>, text: &str) {
+        out.extend_from_slice(&(text.len() as u64).to_le_bytes());
+        out.extend_from_slice(text.as_bytes());
+    }
+
+    fn key(&mut self, key: &str, value_type: u32) {
+        Self::text(&mut self.items, key);
+        self.items.extend_from_slice(&value_type.to_le_bytes());
+        self.count += 1;
+    }
+
+    fn u32(&mut self, key: &str, value: u32) {
+        self.key(key, 4);
+        self.items.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn string(&mut self, key: &str, value: &str) {
+        self.key(key, 8);
+        Self::text(&mut self.items, value);
+    }
+
+    fn array(&mut self, key: &str, element_type: u32, len: usize) {
+        self.key(key, 9);
+        self.items.extend_from_slice(&element_type.to_le_bytes());
+        self.items.extend_from_slice(&(len as u64).to_le_bytes());
+    }
+
+    fn strings(&mut self, key: &str, values: &[String]) {
+        self.array(key, 8, values.len());
+        for value in values {
+            Self::text(&mut self.items, value);
+        }
+    }
+
+    /// Writes the file with `tensors` small F32 tensors.
+    fn write(&self, path: &Path, tensors: u64) {
+        let parts = ["attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate"];
+        let mut out = b"GGUF".to_vec();
+        out.extend_from_slice(&3u32.to_le_bytes());
+        out.extend_from_slice(&tensors.to_le_bytes());
+        out.extend_from_slice(&self.count.to_le_bytes());
+        out.extend_from_slice(&self.items);
+        for number in 0..tensors {
+            let part = parts[(number % 7) as usize];
+            Self::text(&mut out, &format!("blk.{}.{part}.weight", number / 7));
+            out.extend_from_slice(&2u32.to_le_bytes());
+            for dim in [32u64, 2] {
+                out.extend_from_slice(&dim.to_le_bytes());
+            }
+            out.extend_from_slice(&0u32.to_le_bytes());
+            out.extend_from_slice(&(number * 256).to_le_bytes());
+        }
+        out.resize(out.len().next_multiple_of(32) + tensors as usize * 256, 0);
+        std::fs::write(path, out).expect("the input can be written");
+    }
+}
+
+/// 152,064 tokens with scores and types, 280,000 merges, 700 tensors: a header of about 9 MB.
+pub fn gguf_with_vocabulary(path: &Path) {
+    let mut numbers = Numbers(0x1234_5678_9abc_def1);
+    let mut gguf = Gguf::default();
+    gguf.string("general.architecture", "llama");
+    gguf.u32("llama.block_count", 100);
+    gguf.u32("llama.embedding_length", 32);
+    let tokens: Vec<String> = (0..152_064)
+        .map(|n| format!("{}{}", if n % 3 == 0 { "\u{120}" } else { "" }, numbers.word(2, 12)))
+        .collect();
+    gguf.strings("tokenizer.ggml.tokens", &tokens);
+    gguf.array("tokenizer.ggml.scores", 6, tokens.len());
+    gguf.items.resize(gguf.items.len() + 4 * tokens.len(), 0);
+    gguf.array("tokenizer.ggml.token_type", 5, tokens.len());
+    gguf.items.extend((0..tokens.len()).flat_map(|_| 1i32.to_le_bytes()));
+    let merges: Vec<String> =
+        (0..280_000).map(|_| format!("{} {}", numbers.word(1, 5), numbers.word(1, 5))).collect();
+    gguf.strings("tokenizer.ggml.merges", &merges);
+    gguf.write(path, 700);
+}
+
+/// 100 keys and 200 tensors.
+pub fn small_gguf(path: &Path) {
+    let mut gguf = Gguf::default();
+    gguf.string("general.architecture", "llama");
+    for number in 0..99 {
+        match number % 2 {
+            0 => gguf.u32(&format!("llama.extra.key_{number}"), number),
+            _ => gguf.string(&format!("general.extra.key_{number}"), "some short value"),
+        }
+    }
+    gguf.write(path, 200);
+}
+
+fn expert_name(number: usize) -> String {
+    let (layer, within) = (number / 768, number % 768);
+    let part = ["gate", "up", "down"][within % 3];
+    format!("model.layers.{layer}.mlp.experts.{}.{part}_proj.weight", within / 3)
+}
+
+/// `tensors` BF16 tensors of 2 x 4 with the names of experts, as the reference crate writes them.
+pub fn safetensors(path: &Path, first: usize, tensors: usize) {
+    let mut header = String::from("{\"__metadata__\":{\"format\":\"pt\"}");
+    for number in 0..tensors {
+        let name = expert_name(first + number);
+        let (begin, end) = (number * 16, number * 16 + 16);
+        header += &format!(
+            ",\"{name}\":{{\"dtype\":\"BF16\",\"shape\":[2,4],\"data_offsets\":[{begin},{end}]}}"
+        );
+    }
+    header.push('}');
+    while header.len() % 8 != 0 {
+        header.push(' ');
+    }
+    let mut file = std::fs::File::create(path).expect("the input can be written");
+    file.write_all(&(header.len() as u64).to_le_bytes()).expect("the input can be written");
+    file.write_all(header.as_bytes()).expect("the input can be written");
+    file.write_all(&vec![0; tensors * 16]).expect("the input can be written");
+}
+
+/// 160 shards of 560 tensors, with an index if asked for.
+pub fn shards(folder: &Path, index: bool) {
+    let mut map = Vec::new();
+    for shard in 0..160 {
+        let file = format!("model-{:05}-of-00160.safetensors", shard + 1);
+        safetensors(&folder.join(&file), shard * 560, 560);
+        map.extend((0..560).map(|n| format!("\n    \"{}\": \"{file}\"", expert_name(shard * 560 + n))));
+    }
+    if index {
+        let text = format!(
+            "{{\n  \"metadata\": {{\"total_size\": 1433600}},\n  \"weight_map\": {{{}\n  }}\n}}\n",
+            map.join(",")
+        );
+        std::fs::write(folder.join("model.safetensors.index.json"), text)
+            .expect("the input can be written");
+    }
+}
