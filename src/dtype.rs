@@ -292,6 +292,34 @@ dtypes! {
     MLX_MXFP8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
     /// MLX groups: E2M1 elements in groups of 16, E4M3 scales, perhaps a scale for the whole tensor.
     MLX_NVFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// GPTQ: 2-bit elements packed along the input, zero points, perhaps a group for each input.
+    GPTQ2:        Group,   4 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// GPTQ: 3-bit elements packed along the input, zero points, perhaps a group for each input.
+    GPTQ3:        Group,   8 =>   3    , ggml None,      safetensors None,                units [], None;
+    /// GPTQ: 4-bit elements packed along the input, zero points, perhaps a group for each input.
+    GPTQ4:        Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// GPTQ: 8-bit elements packed along the input, zero points, perhaps a group for each input.
+    GPTQ8:        Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// AWQ: 4-bit elements packed along the output, zero points.
+    AWQ4:         Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// compressed-tensors: 4-bit elements in words, a scale and perhaps a zero point for each group.
+    CT_INT4:      Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// compressed-tensors: 8-bit elements in words, a scale and perhaps a zero point for each group.
+    CT_INT8:      Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// 8-bit integers with a scale for each row or for the tensor.
+    SCALED_I8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// `F8_E4M3` with a scale for the tensor, each row or each square block.
+    SCALED_F8_E4M3: Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// compressed-tensors and ModelOpt: E2M1 elements in groups of 16, E4M3 scales, a scale for the tensor.
+    HF_NVFP4:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// gpt-oss and compressed-tensors: E2M1 elements in groups of 32, E8M0 scales.
+    HF_MXFP4:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// bitsandbytes: 4-bit codes of a stored table of normal quantiles, a scale for each run of elements.
+    BNB_NF4:      Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// bitsandbytes: 4-bit codes of a stored table of floats, a scale for each run of elements.
+    BNB_FP4:      Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// bitsandbytes: 8-bit integers with a scale for each row.
+    BNB_INT8:     Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
 }
 
 /// Codes that name a type without a size that could be relied on: those removed from ggml, whose

@@ -1,4 +1,5 @@
 //! Finds names among many without owning any of them.
+#![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;

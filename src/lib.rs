@@ -1,4 +1,55 @@
-//! Opens the weights of a language model whatever file they come in.
+//! Opens the weights of a language model whatever file they come in, and serves them under one set
+//! of names.
+//!
+//! ```
+//! use weighbridge::WeightProvider;
+//!
+//! # fn main() -> weighbridge::Result<()> {
+//! let model = WeightProvider::open("assets/sample/sample-Q8_0.gguf")?;
+//! assert_eq!(model.config()?.dim.value, 256);
+//!
+//! // The same name, whether the file is GGUF or a Hugging Face directory.
+//! let q = model.tensor("layers.1.attention.q.weight")?;
+//! assert_eq!(q.shape(), [256, 256]);
+//! let values: Vec<f32> = q.dequantize()?;
+//! # assert_eq!(values.len(), 256 * 256);
+//!
+//! // Packed as stored, in memory of its own, read once.
+//! let loaded = model.load("layers.1.attention.q.weight")?;
+//! assert_eq!(loaded.buffer.len(), 256 / 32 * 34 * 256);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How data flow
+//!
+//! ```text
+//!  path ──detect──▶ Container ──open──▶ WeightStore ──resolve──▶ Resolution ──▶ WeightProvider ──load──▶ Buffer
+//!                   (files → headers)   (stored names,           (canonical     (cache, device)
+//!                                        parts, metadata)         names, config)
+//! ```
+//!
+//! - [`container`]: the ways in which weights lie on disk; [`WeightStore::open`] tells which by
+//!   content. One page each: [`container::gguf`], [`container::safetensors`].
+//! - [`WeightStore`]: an opened model under the names of its files; [`Tensor`] is a view of one
+//!   tensor with its bytes, its [parts](Part) and its values.
+//! - [`dtype`]: the table of dtypes, one row each.
+//! - [`metadata`]: typed values under keys, read when they are asked for.
+//! - [`arch`]: what a family's tensors are called, and [`ModelConfig`].
+//! - [`WeightProvider`] and [`device`]: tensors by canonical name, in memory of a device.
+//!
+//! # What it promises
+//!
+//! Opening costs the headers, and never more than a small multiple of them: [`Limits`] bounds what
+//! a file may ask for. A file that breaks its format gives an [`Error`] that says what, where and
+//! what to do. It never crashes, hangs or reads outside the file. What a memory map cannot promise
+//! is said at [`bytes::Access`].
+//!
+//! # What it does not do yet
+//!
+//! Values can be read of the dtypes whose [codec](dtype::DTypeDescriptor::codec) is there; others
+//! are listed, sized and loaded packed, and reading their values is
+//! [`Unsupported`](ErrorKind::Unsupported). Nothing is written.
 #![deny(missing_docs)]
 
 pub mod arch;
@@ -24,5 +75,6 @@ pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
 pub use provider::{LoadedPart, LoadedTensor, WeightProvider};
+pub use quant::Codec;
 pub use store::{Document, Note, WeightStore};
 pub use tensor::{Part, Segment, Tensor};

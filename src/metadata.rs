@@ -1,4 +1,5 @@
 //! Metadata: typed values under keys, read from the header only when they are asked for.
+#![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::fmt;
 use std::sync::Arc;

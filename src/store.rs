@@ -1,4 +1,5 @@
 //! What every container parses to: files, tensors by stored name, metadata.
+#![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -88,6 +89,9 @@ enum EntryType {
 
 const NO_GROUP: u32 = u32::MAX;
 
+/// Bytes of a stored array that describes another: a shape, or bitsandbytes' JSON.
+const DESCRIPTION_BYTES: usize = 64 << 10;
+
 /// Set in `name_len` where the name stands in `Listing::names`, not in the file's header.
 const OWN_NAME: u32 = 1 << 31;
 
@@ -99,6 +103,23 @@ struct Group {
     /// Range in `WeightStore::parts`.
     parts: Range<u32>,
     dtype: DType,
+    /// Where the head's name in the file stands, as in [`Entry`]: the entry itself may have got
+    /// the tensor's name.
+    stored_name: (u32, u32),
+    /// The tensor's dimensions, as in [`Entry`].
+    shape: (u32, u8),
+}
+
+/// A tensor made of several stored arrays.
+#[derive(Debug)]
+pub(crate) struct Grouped<'a> {
+    pub(crate) dtype: DType,
+    /// The name, where it is not that of the weight part.
+    pub(crate) name: Option<Vec<u8>>,
+    /// The dimensions, where they are not those of the weight part.
+    pub(crate) shape: Option<Vec<u64>>,
+    /// The other parts.
+    pub(crate) companions: &'a [(Part, u32)],
 }
 
 /// The entries of one file, or of several once joined.
@@ -177,8 +198,8 @@ impl Listing {
         Ok(())
     }
 
-    /// Gives the last entry a name that does not stand in the header.
-    pub(crate) fn rename_last(&mut self, name: &[u8]) -> Result<()> {
+    /// Keeps a name that does not stand in the header; gives its place as in [`Entry`].
+    fn own_name(&mut self, name: &[u8]) -> Result<(u32, u32)> {
         let too_many = || Error::unsupported("more than 2 GiB of names that need unescaping");
         let start = u32::try_from(self.names.len()).map_err(|_| too_many())?;
         let len = u32::try_from(name.len()).map_err(|_| too_many())?;
@@ -186,9 +207,15 @@ impl Listing {
             return Err(too_many());
         }
         self.names.extend_from_slice(name);
+        Ok((start, len | OWN_NAME))
+    }
+
+    /// Gives the last entry a name that does not stand in the header.
+    pub(crate) fn rename_last(&mut self, name: &[u8]) -> Result<()> {
+        let own = self.own_name(name)?;
         if let (Some(entry), Some(old)) = (self.entries.last_mut(), self.hashes.last_mut()) {
             *old = hash(name);
-            (entry.name_start, entry.name_len) = (start, len | OWN_NAME);
+            (entry.name_start, entry.name_len) = own;
         }
         Ok(())
     }
@@ -417,23 +444,93 @@ impl Indexed {
         self.builder.listing.entries.get(number as usize).map(|entry| entry.file)
     }
 
-    /// Joins `head` and its companions into one tensor of `dtype`.
-    pub(crate) fn group(&mut self, head: u32, dtype: DType, companions: &[(Part, u32)]) {
-        let builder = &mut self.builder;
-        let (Ok(group), Ok(start)) =
-            (u32::try_from(builder.groups.len()), u32::try_from(builder.parts.len()))
+    /// The JSON documents of the model.
+    pub(crate) fn documents(&self) -> &[Document] {
+        &self.builder.documents
+    }
+
+    /// Whether the entry is part of a group already.
+    pub(crate) fn is_grouped(&self, number: u32) -> bool {
+        let entry = self.builder.listing.entries.get(number as usize);
+        entry.is_some_and(|entry| entry.group != NO_GROUP)
+    }
+
+    /// The bytes of an entry, for those that describe others; read, never mapped.
+    pub(crate) fn read(&self, number: u32) -> Result<Vec<u8>> {
+        let (Some(listed), Some(entry)) =
+            (self.get(number), self.builder.listing.entries.get(number as usize))
         else {
-            return;
+            return Ok(Vec::new());
         };
-        let parts = std::iter::once((Part::Weight, head)).chain(companions.iter().copied());
-        for (part, number) in parts {
-            if let Some(entry) = builder.listing.entries.get_mut(number as usize) {
-                entry.group = group;
-                builder.parts.push((part, number));
-            }
+        let Some(file) = self.builder.files.get(entry.file as usize) else { return Ok(Vec::new()) };
+        let len = listed.end().unwrap_or(listed.offset).saturating_sub(listed.offset);
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        if len > DESCRIPTION_BYTES {
+            return Err(Error::malformed(format!("{len} bytes to describe another tensor"))
+                .in_file(file.source.path())
+                .in_tensor(listed.name)
+                .at(listed.offset));
         }
-        let end = u32::try_from(builder.parts.len()).unwrap_or(start);
-        builder.groups.push(Group { head, parts: start..end, dtype });
+        let mut bytes = crate::bytes::try_zeroed(len)?;
+        file.source.read_at(listed.offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The file of entry `number`, for messages.
+    pub(crate) fn path(&self, number: u32) -> &Path {
+        let file = self.file(number).and_then(|file| self.builder.files.get(file as usize));
+        file.map_or(&self.builder.path, |file| file.source.path())
+    }
+
+    /// Joins `head` and its companions into one tensor.
+    pub(crate) fn group(&mut self, head: u32, grouped: Grouped<'_>) -> Result<()> {
+        let Grouped { dtype, name, shape, companions } = grouped;
+        if let Some(other) = name.as_ref().and_then(|name| self.find(name)) {
+            let fault = format!("it and \"{}\" are one tensor", self.path_name(other));
+            let stored = Text::new(self.builder.name(head)).to_string();
+            return Err(Error::malformed(fault).in_file(self.path(head)).in_tensor(stored));
+        }
+        let builder = &mut self.builder;
+        let too_many = |_| Error::unsupported("more than 2^32 parts in one model");
+        let number = u32::try_from(builder.groups.len()).map_err(too_many)?;
+        let start = u32::try_from(builder.parts.len()).map_err(too_many)?;
+        for (part, entry) in std::iter::once((Part::Weight, head)).chain(companions.iter().copied())
+        {
+            if let Some(entry) = builder.listing.entries.get_mut(entry as usize) {
+                entry.group = number;
+            }
+            builder.parts.push((part, entry));
+        }
+        let end = u32::try_from(builder.parts.len()).map_err(too_many)?;
+        let listing = &mut builder.listing;
+        let new_shape = match shape {
+            Some(dims) => {
+                let start = u32::try_from(listing.dims.len()).map_err(too_many)?;
+                listing.dims.extend_from_slice(&dims);
+                Some((start, u8::try_from(dims.len()).unwrap_or(u8::MAX)))
+            }
+            None => None,
+        };
+        let new_name = match &name {
+            Some(name) => Some(listing.own_name(name)?),
+            None => None,
+        };
+        let Some(entry) = listing.entries.get_mut(head as usize) else { return Ok(()) };
+        let stored_name = (entry.name_start, entry.name_len);
+        let shape = new_shape.unwrap_or((entry.shape_start, entry.rank));
+        if let Some(own) = new_name {
+            (entry.name_start, entry.name_len) = own;
+        }
+        builder.groups.push(Group { head, parts: start..end, dtype, stored_name, shape });
+        if let Some(name) = name {
+            let builder = &self.builder;
+            self.index.insert(&name, hash(&name), head, |n| builder.name(n));
+        }
+        Ok(())
+    }
+
+    fn path_name(&self, number: u32) -> String {
+        Text::new(self.builder.name(number)).to_string()
     }
 
     /// The finished store.
@@ -509,7 +606,16 @@ impl WeightStore {
         if let Some(number) = self.index.find(stored_name.as_bytes(), name_of) {
             let entry = self.entry(number);
             let group = entry.and_then(|entry| self.groups.get(entry.group as usize));
-            return Ok(Tensor::new(self, group.map_or(number, |group| group.head)));
+            return match group.filter(|group| group.head != number) {
+                None => Ok(Tensor::new(self, number)),
+                Some(group) => {
+                    let whole = self.entry_name(group.head);
+                    let name = Text::new(stored_name.as_bytes());
+                    Err(Error::not_found(format!("\"{name}\" is no tensor, but a part of one"))
+                        .in_file(&self.path)
+                        .advise(format!("ask for \"{whole}\"")))
+                }
+            };
         }
         let unusual = self.tensors().find(|tensor| {
             tensor.name().to_str().is_none() && tensor.name().spelling() == stored_name
@@ -561,6 +667,28 @@ impl WeightStore {
 
     pub(crate) fn entry_shape(&self, number: u32) -> &[u64] {
         self.entry(number).map_or(&[], |entry| self.listing.shape(entry))
+    }
+
+    /// The dimensions of a tensor, which need not be those of its weight part.
+    pub(crate) fn tensor_shape(&self, number: u32) -> &[u64] {
+        let group = self.entry(number).and_then(|entry| self.groups.get(entry.group as usize));
+        let Some(group) = group.filter(|group| group.head == number) else {
+            return self.entry_shape(number);
+        };
+        let start = group.shape.0 as usize;
+        self.listing.dims.get(start..start.saturating_add(group.shape.1.into())).unwrap_or_default()
+    }
+
+    /// The name of an entry in its file, which need not be that of the tensor it heads.
+    pub(crate) fn stored_name(&self, number: u32) -> Text<'_> {
+        let Some(entry) = self.entry(number) else { return Text::new(&[]) };
+        let group = self.groups.get(entry.group as usize).filter(|group| group.head == number);
+        let mut entry = *entry;
+        if let Some(group) = group {
+            (entry.name_start, entry.name_len) = group.stored_name;
+        }
+        let header = |file: u32| self.files.get(file as usize).map_or(&[][..], |file| &file.header);
+        Text::new(self.listing.name(&entry, header))
     }
 
     pub(crate) fn entry_dtype(&self, number: u32) -> Result<DType, u32> {

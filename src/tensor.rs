@@ -1,4 +1,5 @@
 //! One tensor of a store: what it is, its bytes, its values.
+#![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -22,6 +23,24 @@ pub enum Part {
     Bias,
     /// A factor for the whole tensor, beside factors for its groups.
     GlobalScale,
+    /// A divisor for the whole tensor, beside factors for its groups (compressed-tensors).
+    GlobalDivisor,
+    /// What is subtracted from the elements of each group before they are scaled.
+    ZeroPoint,
+    /// The number of the group of each input (GPTQ's `g_idx`).
+    GroupIndex,
+    /// The largest magnitude of each run of elements, or its code (bitsandbytes).
+    Absmax,
+    /// The values of the codes of the elements (bitsandbytes).
+    CodeValues,
+    /// The largest magnitude of each run of `Absmax` codes.
+    NestedAbsmax,
+    /// The values of the codes of `Absmax`.
+    NestedCodeValues,
+    /// A description of how the tensor was packed, for the library that did it.
+    Description,
+    /// A factor for the layer's input, which no weight needs.
+    ActivationScale,
 }
 
 impl Part {
@@ -32,6 +51,15 @@ impl Part {
             Self::Scale => "scale",
             Self::Bias => "bias",
             Self::GlobalScale => "global_scale",
+            Self::GlobalDivisor => "global_divisor",
+            Self::ZeroPoint => "zero_point",
+            Self::GroupIndex => "group_index",
+            Self::Absmax => "absmax",
+            Self::CodeValues => "code_values",
+            Self::NestedAbsmax => "nested_absmax",
+            Self::NestedCodeValues => "nested_code_values",
+            Self::Description => "description",
+            Self::ActivationScale => "activation_scale",
         }
     }
 }
@@ -101,9 +129,10 @@ impl<'a> Tensor<'a> {
         }
     }
 
-    /// Dimensions, outermost first; none for a scalar.
+    /// Dimensions of the values, outermost first; none for a scalar. A packed weight's own array
+    /// may have others: see [`segments`](Self::segments).
     pub fn shape(&self) -> &'a [u64] {
-        self.store.entry_shape(self.number)
+        self.store.tensor_shape(self.number)
     }
 
     /// The number of values. It was checked not to overflow when the store was opened; for an
@@ -123,7 +152,7 @@ impl<'a> Tensor<'a> {
             let shape = store.entry_shape(number);
             let end = entry.offset.checked_add(dtype.tensor_bytes(shape)?)?;
             let path = store.entry_file(number)?.source.path();
-            let name = store.entry_name(number);
+            let name = store.stored_name(number);
             Some(Segment { part, name, dtype, shape, path, range: entry.offset..end, number })
         })
     }

@@ -1,4 +1,5 @@
 //! Raw bytes: where they come from, and the one place where ranges are checked.
+#![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod cursor;
 mod mmap;

@@ -1,4 +1,5 @@
 //! Containers: the ways in which weights lie on disk, and how they are told apart.
+#![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 pub mod gguf;
 pub mod safetensors;

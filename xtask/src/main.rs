@@ -1,1 +1,80 @@
-fn main() {}
+//! The project's chores, by name: `cargo xtask ci` runs what CI runs.
+
+use std::process::{Command, ExitCode};
+
+struct Task {
+    name: &'static str,
+    help: &'static str,
+    /// Commands that run one after the other, each a folder, a variable to set, and words.
+    steps: &'static [Step],
+}
+
+struct Step {
+    folder: &'static str,
+    variable: Option<(&'static str, &'static str)>,
+    words: &'static [&'static str],
+}
+
+const fn step(words: &'static [&'static str]) -> Step {
+    Step { folder: ".", variable: None, words }
+}
+
+const FMT: Step = step(&["cargo", "fmt", "--all", "--", "--check"]);
+const CLIPPY: Step =
+    step(&["cargo", "clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]);
+const DOC: Step = Step {
+    folder: ".",
+    variable: Some(("RUSTDOCFLAGS", "--deny warnings")),
+    words: &["cargo", "doc", "--workspace", "--no-deps"],
+};
+const TEST: Step = step(&["cargo", "test"]);
+const BENCH: Step = Step { folder: "bench", variable: None, words: &["cargo", "bench"] };
+/// The targets need the compiler's coverage flags, which stable compilers hide.
+const FUZZ_CHECK: Step =
+    Step { folder: "fuzz", variable: Some(("RUSTC_BOOTSTRAP", "1")), words: &["cargo", "check"] };
+
+static TASKS: &[Task] = &[
+    Task {
+        name: "ci",
+        help: "what CI runs: fmt, clippy, doc, test",
+        steps: &[FMT, CLIPPY, DOC, TEST],
+    },
+    Task { name: "lint", help: "fmt and clippy", steps: &[FMT, CLIPPY] },
+    Task { name: "doc", help: "the documentation, without warnings", steps: &[DOC] },
+    Task { name: "test", help: "every test", steps: &[TEST] },
+    Task {
+        name: "bench",
+        help: "measure beside the peers; see docs/performance.md",
+        steps: &[BENCH],
+    },
+    Task { name: "fuzz-check", help: "whether the fuzz targets compile", steps: &[FUZZ_CHECK] },
+];
+
+fn main() -> ExitCode {
+    let wanted = std::env::args().nth(1).unwrap_or_default();
+    let Some(task) = TASKS.iter().find(|task| task.name == wanted) else {
+        eprintln!("usage: cargo xtask TASK\n");
+        for task in TASKS {
+            eprintln!("    {:<12} {}", task.name, task.help);
+        }
+        return ExitCode::from(2);
+    };
+    for step in task.steps {
+        eprintln!("$ {}", step.words.join(" "));
+        let Some((program, arguments)) = step.words.split_first() else { continue };
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(step.folder).envs(step.variable);
+        match command.status() {
+            Ok(status) if status.success() => {}
+            Ok(status) => {
+                eprintln!("{}: {status}", step.words.join(" "));
+                return ExitCode::FAILURE;
+            }
+            Err(error) => {
+                eprintln!("cannot run {program}: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}

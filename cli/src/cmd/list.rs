@@ -14,8 +14,12 @@ use crate::args::{Cli, Completions, List, Listing};
 use crate::json::SCHEMA;
 use crate::print::{Align, Table};
 
+/// A column's head and side, and a row's cells under the names that JSON gives them.
+type Column = (&'static str, Align);
+type Row = Vec<(&'static str, Value)>;
+
 pub(crate) fn run(args: &List) -> Done {
-    let (head, rows): (&[(&'static str, Align)], Vec<Vec<(&str, Value)>>) = match args.what {
+    let (head, rows): (&[Column], Vec<Row>) = match args.what {
         Listing::Containers => (
             &[("NAME", Align::Left), ("WHAT", Align::Left)],
             CONTAINERS

@@ -10,7 +10,7 @@ use crate::bytes::Source;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
-use crate::store::{Indexed, StoreBuilder, StoredFile, WeightStore};
+use crate::store::{Grouped, Indexed, StoreBuilder, StoredFile, WeightStore};
 use crate::tensor::Part;
 use read::Parsed;
 
@@ -96,7 +96,7 @@ fn build(path: &Path, shards: Vec<Parsed>) -> Result<WeightStore> {
             Error::malformed(format!("a tensor of that name lies in {} too", first.display()))
         }
     })?;
-    attach_nvfp4_scales(&mut indexed);
+    attach_nvfp4_scales(&mut indexed)?;
     Ok(indexed.finish())
 }
 
@@ -122,7 +122,7 @@ fn kind_note(metadata: &Metadata) -> Option<String> {
 
 /// An NVFP4 tensor `x.weight` may have a factor for the whole tensor, or one for each expert, in an
 /// F32 tensor `x.scale`. Beside any other dtype such a tensor is one by itself.
-fn attach_nvfp4_scales(indexed: &mut Indexed) {
+fn attach_nvfp4_scales(indexed: &mut Indexed) -> Result<()> {
     let count = u32::try_from(indexed.len()).unwrap_or(u32::MAX);
     let is = |indexed: &Indexed, number: u32, dtype: DType| {
         indexed.get(number).is_some_and(|entry| entry.dtype == Ok(dtype))
@@ -133,7 +133,10 @@ fn attach_nvfp4_scales(indexed: &mut Indexed) {
         let Some(base) = entry.name.as_bytes().strip_suffix(b".weight") else { continue };
         let scale = indexed.find(&[base, b".scale"].concat());
         if let Some(scale) = scale.filter(|&scale| is(indexed, scale, DType::F32)) {
-            indexed.group(head, DType::NVFP4, &[(Part::GlobalScale, scale)]);
+            let companions = &[(Part::GlobalScale, scale)];
+            let grouped = Grouped { dtype: DType::NVFP4, name: None, shape: None, companions };
+            indexed.group(head, grouped)?;
         }
     }
+    Ok(())
 }

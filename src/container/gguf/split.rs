@@ -87,7 +87,7 @@ pub(super) fn open(
     let Some(name) = Name::parse(file_name) else {
         let fault = format!(
             "shard {} of {}, but its name does not say so, and the others cannot be found by it",
-            place.number + 1,
+            place.number.saturating_add(1),
             place.count
         );
         return Err(here(
@@ -95,12 +95,14 @@ pub(super) fn open(
                 .advise("name the shards PREFIX-00001-of-0000N.gguf, as llama-gguf-split does"),
         ));
     };
-    if u64::from(name.count) != place.count || u64::from(name.number) != place.number + 1 {
+    if u64::from(name.count) != place.count
+        || u64::from(name.number) != place.number.saturating_add(1)
+    {
         let fault = format!(
             "the name says shard {} of {}, but the metadata say {} of {}",
             name.number,
             name.count,
-            place.number + 1,
+            place.number.saturating_add(1),
             place.count
         );
         return Err(here(Error::malformed(fault).advise("give the file its own name back")));
@@ -148,9 +150,9 @@ fn check_place(shard: &Parsed, number: u64, place: Place) -> Result<()> {
     if said.number != number || said.count != place.count {
         let fault = format!(
             "its metadata say shard {} of {}, but it lies as {} of {}",
-            said.number + 1,
+            said.number.saturating_add(1),
             said.count,
-            number + 1,
+            number.saturating_add(1),
             place.count
         );
         return Err(Error::malformed(fault).advise("shards of different sets are mixed here"));

@@ -3,6 +3,7 @@
 mod header;
 mod json;
 mod resolve;
+mod scheme;
 mod weight_map;
 
 use std::path::{Path, PathBuf};
@@ -61,7 +62,7 @@ fn open_file(source: Source, options: &OpenOptions) -> Result<WeightStore> {
         builder.documents = documents;
         builder.notes.extend(notes);
     }
-    build(builder, vec![header::parse(source, options)?]).map(Indexed::finish)
+    finish(build(builder, vec![header::parse(source, options)?])?)
 }
 
 fn open_directory(folder: &Path, names: &[String], options: &OpenOptions) -> Result<WeightStore> {
@@ -82,7 +83,7 @@ fn open_directory(folder: &Path, names: &[String], options: &OpenOptions) -> Res
         check_map(&indexed, &map, &choice.files)
             .map_err(|error| error.in_file(&folder.join(name)))?;
     }
-    Ok(indexed.finish())
+    finish(indexed)
 }
 
 /// The documents in a directory. One that is there and cannot be read is an error where it is
@@ -126,6 +127,14 @@ fn build(mut builder: StoreBuilder, files: Vec<Parsed>) -> Result<Indexed> {
         };
         Error::malformed(fault).advise("keep one of the two files")
     })
+}
+
+/// Gathers the parts of quantized tensors.
+fn finish(mut indexed: Indexed) -> Result<WeightStore> {
+    if scheme::is_quantized(indexed.documents()) {
+        scheme::gather(&mut indexed)?;
+    }
+    Ok(indexed.finish())
 }
 
 /// Checks that every tensor of the index lies in the file that the index says.

@@ -1,0 +1,325 @@
+//! Checkpoints quantized by other schemes than ggml's and MLX's: GPTQ, AWQ, compressed-tensors,
+//! ModelOpt, bitsandbytes, FP8, gpt-oss. Each spreads a weight over several arrays; here they
+//! become one tensor under the name that it has in the unquantized checkpoint.
+
+use serde_json::Value as Json;
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::store::{Document, Grouped, Indexed, Listed};
+use crate::tensor::Part;
+
+/// The dtype and dimensions of a tensor, or `None` where its arrays do not fit the scheme.
+type Settled = Result<Option<(DType, Vec<u64>)>>;
+
+/// How a scheme names the arrays of one tensor, and what they say of it.
+struct Scheme {
+    /// The end of the weight part's name.
+    head: &'static str,
+    /// What stands there in the unquantized checkpoint.
+    tensor: &'static str,
+    /// The ends of the other parts' names.
+    companions: &'static [(&'static str, Part)],
+    /// Parts that make the difference: without them the array is something else.
+    needed: &'static [Part],
+    /// No other array is called so: if a needed part is missing, the model is not whole.
+    unmistakable: bool,
+    /// What the arrays make.
+    settle: fn(&Found<'_>) -> Settled,
+}
+
+/// The first scheme that fits wins.
+#[rustfmt::skip]
+static SCHEMES: &[Scheme] = &[
+    Scheme { head: ".qweight", tensor: ".weight", companions: &[(".scales", Part::Scale), (".qzeros", Part::ZeroPoint), (".g_idx", Part::GroupIndex)], needed: &[Part::Scale, Part::ZeroPoint], unmistakable: true, settle: gptq_or_awq },
+    Scheme { head: ".weight_packed", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_zero_point", Part::ZeroPoint), (".weight_g_idx", Part::GroupIndex), (".weight_shape", Part::Description), (".weight_global_scale", Part::GlobalDivisor), (".input_global_scale", Part::ActivationScale), (".input_scale", Part::ActivationScale)], needed: &[Part::Scale], unmistakable: true, settle: compressed },
+    Scheme { head: "_blocks", tensor: "", companions: &[("_scales", Part::Scale)], needed: &[Part::Scale], unmistakable: true, settle: gpt_oss },
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight.absmax", Part::Absmax), (".weight.quant_map", Part::CodeValues), (".weight.nested_absmax", Part::NestedAbsmax), (".weight.nested_quant_map", Part::NestedCodeValues), (".weight.quant_state.bitsandbytes__nf4", Part::Description)], needed: &[Part::Absmax, Part::CodeValues, Part::Description], unmistakable: false, settle: bitsandbytes_nf4 },
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight.absmax", Part::Absmax), (".weight.quant_map", Part::CodeValues), (".weight.nested_absmax", Part::NestedAbsmax), (".weight.nested_quant_map", Part::NestedCodeValues), (".weight.quant_state.bitsandbytes__fp4", Part::Description)], needed: &[Part::Absmax, Part::CodeValues, Part::Description], unmistakable: false, settle: bitsandbytes_fp4 },
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".SCB", Part::Scale), (".weight_format", Part::Description)], needed: &[Part::Scale], unmistakable: false, settle: bitsandbytes_int8 },
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_scale_2", Part::GlobalScale), (".input_scale", Part::ActivationScale)], needed: &[Part::Scale, Part::GlobalScale], unmistakable: false, settle: model_opt },
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_zero_point", Part::ZeroPoint), (".input_scale", Part::ActivationScale), (".input_zero_point", Part::ActivationScale)], needed: &[Part::Scale], unmistakable: false, settle: scaled },
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale_inv", Part::Scale), (".activation_scale", Part::ActivationScale), (".input_scale", Part::ActivationScale)], needed: &[Part::Scale], unmistakable: false, settle: scaled },
+];
+
+/// Whether a model says that it is quantized by one of these schemes.
+pub(super) fn is_quantized(documents: &[Document]) -> bool {
+    let says = |config: &Json| {
+        config.get("quantization_config").or(config.get("compression_config")).is_some()
+    };
+    documents.iter().any(|document| match document.name.as_str() {
+        "config.json" => says(&document.json) || document.json.get("text_config").is_some_and(says),
+        "hf_quant_config.json" | "quantize_config.json" => true,
+        _ => false,
+    })
+}
+
+/// Gathers the arrays of each quantized tensor.
+pub(super) fn gather(indexed: &mut Indexed) -> Result<()> {
+    for head in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
+        if indexed.is_grouped(head) {
+            continue;
+        }
+        for scheme in SCHEMES {
+            if try_scheme(indexed, head, scheme)? {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn try_scheme(indexed: &mut Indexed, head: u32, scheme: &Scheme) -> Result<bool> {
+    let Some(listed) = indexed.get(head) else { return Ok(false) };
+    let Some(base) = listed.name.as_bytes().strip_suffix(scheme.head.as_bytes()) else {
+        return Ok(false);
+    };
+    let base = base.to_vec();
+    let mut companions = Vec::new();
+    for (ending, part) in scheme.companions {
+        if let Some(number) = indexed.find(&[base.as_slice(), ending.as_bytes()].concat())
+            && number != head
+            && !indexed.is_grouped(number)
+        {
+            companions.push((*part, number));
+        }
+    }
+    let has = |part: &Part| companions.iter().any(|(other, _)| other == part);
+    let name = listed.name.to_string();
+    let path = indexed.path(head).to_path_buf();
+    let located = |error: Error| error.in_file(&path).in_tensor(&name);
+    if let Some(missing) = scheme.needed.iter().find(|part| !has(part)) {
+        if !scheme.unmistakable {
+            return Ok(false);
+        }
+        let ending = scheme.companions.iter().find(|(_, part)| part == missing);
+        let ending = ending.map_or("", |(ending, _)| ending);
+        let fault = format!("its {} is missing (the tensor ending in {ending})", missing.name());
+        return Err(located(Error::malformed(fault).advise("fetch the files of the model again")));
+    }
+    let found = Found { indexed, head: listed, companions: &companions };
+    let Some((dtype, shape)) = (scheme.settle)(&found).map_err(located)? else {
+        return Ok(false);
+    };
+    let name = (scheme.tensor != scheme.head)
+        .then(|| [base.as_slice(), scheme.tensor.as_bytes()].concat());
+    let grouped = Grouped { dtype, name, shape: Some(shape), companions: &companions };
+    indexed.group(head, grouped)?;
+    Ok(true)
+}
+
+/// The arrays of one tensor.
+struct Found<'a> {
+    indexed: &'a Indexed,
+    head: Listed<'a>,
+    companions: &'a [(Part, u32)],
+}
+
+impl<'a> Found<'a> {
+    fn number(&self, part: Part) -> Option<u32> {
+        self.companions.iter().find(|(other, _)| *other == part).map(|(_, number)| *number)
+    }
+
+    fn part(&self, part: Part) -> Option<Listed<'a>> {
+        self.indexed.get(self.number(part)?)
+    }
+
+    fn shape(&self, part: Part) -> &'a [u64] {
+        self.part(part).map_or(&[], |listed| listed.shape)
+    }
+
+    /// The bytes of a small part that describes the others.
+    fn read(&self, part: Part) -> Result<Option<Vec<u8>>> {
+        self.number(part).map(|number| self.indexed.read(number)).transpose()
+    }
+
+    fn is(&self, dtype: DType) -> bool {
+        self.head.dtype == Ok(dtype)
+    }
+}
+
+fn contradiction(fault: String) -> Error {
+    Error::malformed(fault).advise("the parts do not fit together: fetch the model's files again")
+}
+
+/// Both pack words: GPTQ along the input, AWQ along the output, which their shapes tell apart.
+/// The zero points, packed along the output in both, give the bits.
+fn gptq_or_awq(found: &Found<'_>) -> Settled {
+    let (&[rows, columns], &[groups, outputs], &[zero_groups, zero_words]) =
+        (found.head.shape, found.shape(Part::Scale), found.shape(Part::ZeroPoint))
+    else {
+        return Err(contradiction(
+            "weight, scales and zero points must have two dimensions".into(),
+        ));
+    };
+    let shapes = || {
+        format!(
+            "qweight [{rows}, {columns}], scales [{groups}, {outputs}] and qzeros \
+             [{zero_groups}, {zero_words}] do not fit together"
+        )
+    };
+    let zero_bits = zero_words.checked_mul(32).ok_or_else(|| contradiction(shapes()))?;
+    let whole = outputs > 0 && zero_groups == groups && zero_bits.is_multiple_of(outputs);
+    let bits = if whole { zero_bits / outputs } else { 0 };
+    let dtype = match bits {
+        2 => DType::GPTQ2,
+        3 => DType::GPTQ3,
+        4 => DType::GPTQ4,
+        8 => DType::GPTQ8,
+        _ => return Err(contradiction(format!("{}: {bits} bits an element", shapes()))),
+    };
+    let (dtype, inputs) = if columns == outputs {
+        let inputs =
+            rows.checked_mul(32).filter(|all| all.is_multiple_of(bits)).map(|all| all / bits);
+        (dtype, inputs.ok_or_else(|| contradiction(shapes()))?)
+    } else if columns == zero_words && bits == 4 {
+        (DType::AWQ4, rows)
+    } else {
+        return Err(contradiction(shapes()));
+    };
+    if found.part(Part::GroupIndex).is_some_and(|index| index.shape != [inputs]) {
+        let index = found.shape(Part::GroupIndex);
+        return Err(contradiction(format!(
+            "g_idx has shape {index:?}, but there are {inputs} inputs"
+        )));
+    }
+    if groups == 0 || groups > inputs {
+        return Err(contradiction(format!("{groups} groups for {inputs} inputs")));
+    }
+    Ok(Some((dtype, vec![outputs, inputs])))
+}
+
+/// compressed-tensors: integers in words, whose columns `weight_shape` gives, or two E2M1 a byte.
+fn compressed(found: &Found<'_>) -> Settled {
+    let (&[rows, packed], &[scale_rows, groups]) = (found.head.shape, found.shape(Part::Scale))
+    else {
+        return Err(contradiction(
+            "weight_packed and weight_scale must have two dimensions".into(),
+        ));
+    };
+    if scale_rows != rows || groups == 0 {
+        return Err(contradiction(format!(
+            "weight_packed has {rows} rows, but weight_scale [{scale_rows}, {groups}]"
+        )));
+    }
+    if found.is(DType::U8) {
+        let scales = found.part(Part::Scale).map(|scale| scale.dtype);
+        let columns = packed.checked_mul(2);
+        let columns = columns.ok_or_else(|| contradiction("too many columns".into()))?;
+        let (dtype, group) = match scales {
+            Some(Ok(DType::F8_E4M3)) => (DType::HF_NVFP4, 16),
+            Some(Ok(DType::U8 | DType::F8_E8M0)) => (DType::HF_MXFP4, 32),
+            _ => return Ok(None),
+        };
+        if columns != groups.saturating_mul(group) {
+            return Err(contradiction(format!(
+                "{columns} columns, but {groups} scales, each for {group}"
+            )));
+        }
+        return Ok(Some((dtype, vec![rows, columns])));
+    }
+    let Some(bytes) = found.read(Part::Description)? else {
+        return Err(contradiction("its weight_shape is missing".into()));
+    };
+    let dims: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
+    let &[said_rows, columns] = dims.as_slice() else {
+        return Err(contradiction(format!("weight_shape holds {} numbers, not 2", dims.len())));
+    };
+    let fits = |bits: u64| columns.checked_mul(bits).is_some_and(|all| all.div_ceil(32) == packed);
+    let dtype = match (fits(4), fits(8)) {
+        _ if said_rows != rows => None,
+        (true, false) => Some(DType::CT_INT4),
+        (false, true) => Some(DType::CT_INT8),
+        _ => None,
+    };
+    match dtype {
+        Some(dtype) => Ok(Some((dtype, vec![rows, columns]))),
+        None => Err(contradiction(format!(
+            "weight_shape [{said_rows}, {columns}] does not fit weight_packed [{rows}, {packed}] \
+             at 4 or 8 bits"
+        ))),
+    }
+}
+
+/// gpt-oss: blocks of 16 bytes, two E2M1 each; the bytes of a row's blocks follow each other.
+fn gpt_oss(found: &Found<'_>) -> Settled {
+    let shape = found.head.shape;
+    let Some((&16, outer)) = shape.split_last() else { return Ok(None) };
+    if !found.is(DType::U8) || outer != found.shape(Part::Scale) {
+        let scale = found.shape(Part::Scale);
+        return Err(contradiction(format!("blocks {shape:?} and scales {scale:?}")));
+    }
+    let Some((&blocks, outer)) = outer.split_last() else { return Ok(None) };
+    let columns = blocks.checked_mul(32).ok_or_else(|| contradiction("too many blocks".into()))?;
+    Ok(Some((DType::HF_MXFP4, [outer, &[columns]].concat())))
+}
+
+fn bitsandbytes_nf4(found: &Found<'_>) -> Settled {
+    bitsandbytes(found, DType::BNB_NF4)
+}
+
+fn bitsandbytes_fp4(found: &Found<'_>) -> Settled {
+    bitsandbytes(found, DType::BNB_FP4)
+}
+
+/// Two codes a byte over the whole tensor, whose shape stands in JSON beside it.
+fn bitsandbytes(found: &Found<'_>, dtype: DType) -> Settled {
+    let Some(text) = found.read(Part::Description)? else { return Ok(None) };
+    let state = super::super::document::parse(&text)?;
+    let shape = state.get("shape").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    let shape: Vec<u64> = shape.iter().filter_map(Json::as_u64).collect();
+    let elements = crate::shape::elements(&shape);
+    let packed = crate::shape::elements(found.head.shape);
+    if shape.is_empty() || shape.len() > 8 || elements.map(|n| n.div_ceil(2)) != packed {
+        return Err(contradiction(format!(
+            "quant_state gives the shape {shape:?}, but the packed weight {:?}",
+            found.head.shape
+        )));
+    }
+    Ok(Some((dtype, shape)))
+}
+
+fn bitsandbytes_int8(found: &Found<'_>) -> Settled {
+    if !found.is(DType::I8) {
+        return Ok(None);
+    }
+    if found.head.shape.first() != found.shape(Part::Scale).first() {
+        let (weight, scale) = (found.head.shape, found.shape(Part::Scale));
+        return Err(contradiction(format!("weight {weight:?} and SCB {scale:?}")));
+    }
+    Ok(Some((DType::BNB_INT8, found.head.shape.to_vec())))
+}
+
+/// ModelOpt's NVFP4: two E2M1 a byte, a scale for each 16 and one for the tensor.
+fn model_opt(found: &Found<'_>) -> Settled {
+    let Some((&packed, outer)) = found.head.shape.split_last() else { return Ok(None) };
+    if !found.is(DType::U8) {
+        return Ok(None);
+    }
+    let columns = packed.checked_mul(2).ok_or_else(|| contradiction("too many columns".into()))?;
+    let scale = found.shape(Part::Scale);
+    if scale.split_last() != Some((&columns.div_ceil(16), outer)) {
+        let weight = found.head.shape;
+        return Err(contradiction(format!("weight {weight:?} and weight_scale {scale:?}")));
+    }
+    Ok(Some((DType::HF_NVFP4, [outer, &[columns]].concat())))
+}
+
+/// 8-bit elements, one each; the scale's shape says how far each factor reaches.
+fn scaled(found: &Found<'_>) -> Settled {
+    let dtype = match found.head.dtype {
+        Ok(DType::I8) => DType::SCALED_I8,
+        Ok(DType::F8_E4M3) => DType::SCALED_F8_E4M3,
+        _ => return Ok(None),
+    };
+    let (weight, scale) = (found.head.shape, found.shape(Part::Scale));
+    // One for the tensor, or along each dimension at most as many as there are elements.
+    let one = crate::shape::elements(scale) == Some(1);
+    let fits =
+        scale.len() == weight.len() && scale.iter().zip(weight).all(|(s, w)| *s > 0 && s <= w);
+    let each_row = scale.len() == 1 && scale.first() == weight.first();
+    if !(one || fits || each_row) {
+        return Err(contradiction(format!("weight {weight:?} and scale {scale:?}")));
+    }
+    Ok(Some((dtype, weight.to_vec())))
+}
