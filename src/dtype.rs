@@ -273,25 +273,25 @@ dtypes! {
     /// ik_llama.cpp's `Q8_KV_R8` (rows interleaved).
     Q8_KV_R8:     Block,  32 =>  32 + 8, ggml Some(398), safetensors None,                units [], None;
     /// MLX affine groups: 1-bit elements, a scale and a bias for each group.
-    MLX_AFFINE1:  Group,   8 =>   1    , ggml None,      safetensors None,                units [], None;
+    MLX_AFFINE1:  Group,   8 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE1);
     /// MLX affine groups: 2-bit elements, a scale and a bias for each group.
-    MLX_AFFINE2:  Group,   4 =>   1    , ggml None,      safetensors None,                units [], None;
+    MLX_AFFINE2:  Group,   4 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE2);
     /// MLX affine groups: 3-bit elements, a scale and a bias for each group.
-    MLX_AFFINE3:  Group,   8 =>   3    , ggml None,      safetensors None,                units [], None;
+    MLX_AFFINE3:  Group,   8 =>   3    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE3);
     /// MLX affine groups: 4-bit elements, a scale and a bias for each group.
-    MLX_AFFINE4:  Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    MLX_AFFINE4:  Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE4);
     /// MLX affine groups: 5-bit elements, a scale and a bias for each group.
-    MLX_AFFINE5:  Group,   8 =>   5    , ggml None,      safetensors None,                units [], None;
+    MLX_AFFINE5:  Group,   8 =>   5    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE5);
     /// MLX affine groups: 6-bit elements, a scale and a bias for each group.
-    MLX_AFFINE6:  Group,   4 =>   3    , ggml None,      safetensors None,                units [], None;
+    MLX_AFFINE6:  Group,   4 =>   3    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE6);
     /// MLX affine groups: 8-bit elements, a scale and a bias for each group.
-    MLX_AFFINE8:  Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
+    MLX_AFFINE8:  Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE8);
     /// MLX groups: E2M1 elements in groups of 32, E8M0 scales.
-    MLX_MXFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    MLX_MXFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::FP4);
     /// MLX groups: E4M3 elements in groups of 32, E8M0 scales.
-    MLX_MXFP8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
+    MLX_MXFP8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::FP8);
     /// MLX groups: E2M1 elements in groups of 16, E4M3 scales, perhaps a scale for the whole tensor.
-    MLX_NVFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    MLX_NVFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::FP4);
     /// GPTQ: 2-bit elements packed along the input, zero points, perhaps a group for each input.
     GPTQ2:        Group,   4 =>   1    , ggml None,      safetensors None,                units [], None;
     /// GPTQ: 3-bit elements packed along the input, zero points, perhaps a group for each input.

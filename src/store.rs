@@ -103,6 +103,8 @@ struct Group {
     /// Range in `WeightStore::parts`.
     parts: Range<u32>,
     dtype: DType,
+    /// Elements that share a scale, where the parts give a number for each group; 0 elsewhere.
+    group_size: u32,
     /// Where the head's name in the file stands, as in [`Entry`]: the entry itself may have got
     /// the tensor's name.
     stored_name: (u32, u32),
@@ -114,6 +116,8 @@ struct Group {
 #[derive(Debug)]
 pub(crate) struct Grouped<'a> {
     pub(crate) dtype: DType,
+    /// Elements that share a scale; 0 where that is not one number.
+    pub(crate) group_size: u32,
     /// The name, where it is not that of the weight part.
     pub(crate) name: Option<Vec<u8>>,
     /// The dimensions, where they are not those of the weight part.
@@ -484,7 +488,7 @@ impl Indexed {
 
     /// Joins `head` and its companions into one tensor.
     pub(crate) fn group(&mut self, head: u32, grouped: Grouped<'_>) -> Result<()> {
-        let Grouped { dtype, name, shape, companions } = grouped;
+        let Grouped { dtype, group_size, name, shape, companions } = grouped;
         if let Some(other) = name.as_ref().and_then(|name| self.find(name)) {
             let fault = format!("it and \"{}\" are one tensor", self.path_name(other));
             let stored = Text::new(self.builder.name(head)).to_string();
@@ -521,7 +525,8 @@ impl Indexed {
         if let Some(own) = new_name {
             (entry.name_start, entry.name_len) = own;
         }
-        builder.groups.push(Group { head, parts: start..end, dtype, stored_name, shape });
+        let parts = start..end;
+        builder.groups.push(Group { head, parts, dtype, group_size, stored_name, shape });
         if let Some(name) = name {
             let builder = &self.builder;
             self.index.insert(&name, hash(&name), head, |n| builder.name(n));
@@ -703,6 +708,12 @@ impl WeightStore {
     pub(crate) fn entry_group(&self, number: u32) -> Option<(DType, &[(Part, u32)])> {
         let group = self.groups.get(self.entry(number)?.group as usize)?;
         Some((group.dtype, self.parts.get(group.parts.start as usize..group.parts.end as usize)?))
+    }
+
+    /// Elements that share a scale, for the head of a group that has such a number.
+    pub(crate) fn entry_group_size(&self, number: u32) -> Option<u32> {
+        let group = self.groups.get(self.entry(number)?.group as usize)?;
+        (group.group_size > 0).then_some(group.group_size)
     }
 
     /// Bytes that all tensors take with all their parts; those of unknown types do not count.

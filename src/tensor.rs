@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::bytes::{Text, try_zeroed};
-use crate::dtype::{DType, Packing, describe_ggml};
+use crate::dtype::{DType, describe_ggml};
 use crate::error::{Error, Result};
-use crate::quant::Codec;
+use crate::quant::{Codec, Decode, Float, GroupDecode, Groups};
 use crate::shape;
 use crate::store::WeightStore;
 
@@ -23,6 +23,8 @@ pub enum Part {
     Bias,
     /// A factor for the whole tensor, beside factors for its groups.
     GlobalScale,
+    /// The largest magnitude of the whole tensor, from which its factor follows (MLX).
+    GlobalAmax,
     /// A divisor for the whole tensor, beside factors for its groups (compressed-tensors).
     GlobalDivisor,
     /// What is subtracted from the elements of each group before they are scaled.
@@ -51,6 +53,7 @@ impl Part {
             Self::Scale => "scale",
             Self::Bias => "bias",
             Self::GlobalScale => "global_scale",
+            Self::GlobalAmax => "global_amax",
             Self::GlobalDivisor => "global_divisor",
             Self::ZeroPoint => "zero_point",
             Self::GroupIndex => "group_index",
@@ -133,6 +136,11 @@ impl<'a> Tensor<'a> {
     /// may have others: see [`segments`](Self::segments).
     pub fn shape(&self) -> &'a [u64] {
         self.store.tensor_shape(self.number)
+    }
+
+    /// Elements that share a scale, for dtypes that leave the number to the tensor (MLX).
+    pub fn group_size(&self) -> Option<u32> {
+        self.store.entry_group_size(self.number)
     }
 
     /// The number of values. It was checked not to overflow when the store was opened; for an
@@ -323,7 +331,7 @@ impl<'a> Tensor<'a> {
     ) -> Result<(), E> {
         let (dtype, _) = self.codec()?;
         // Whole blocks: a multiple of every block length.
-        let block = u64::from(dtype.descriptor().block_len);
+        let block = u64::from(self.group_size().unwrap_or(dtype.descriptor().block_len));
         let step = (CHUNK / block).saturating_mul(block);
         let elements = self.elements();
         let mut out = vec![0.0; usize::try_from(step.min(elements)).unwrap_or(0)];
@@ -350,7 +358,10 @@ impl<'a> Tensor<'a> {
             let fault = format!("{dtype} rows do not start at whole bytes: read the whole tensor");
             return Err(Error::unsupported(fault).in_tensor(self.name()));
         };
-        debug_assert!(dtype.descriptor().packing != Packing::Group);
+        let decode = match codec.0 {
+            Decode::Blocks(decode) => decode,
+            Decode::Groups(decode) => return self.decode_groups(decode, elements, out),
+        };
         self.located(|store| {
             let Some(file) = store.entry_file(segment.number) else { return Ok(()) };
             let start = segment.range.start.saturating_add(from);
@@ -359,12 +370,113 @@ impl<'a> Tensor<'a> {
             if file.big_endian {
                 let mut bytes = bytes.into_owned();
                 swap(&mut bytes, dtype);
-                codec.decode(&bytes, out);
+                decode(&bytes, out);
             } else {
-                codec.decode(&bytes, out);
+                decode(&bytes, out);
             }
             Ok(())
         })
+    }
+
+    /// Decodes elements that start and end at group borders.
+    fn decode_groups(
+        &self,
+        decode: GroupDecode,
+        elements: Range<u64>,
+        out: &mut [f32],
+    ) -> Result<()> {
+        let (dtype, _) = self.codec()?;
+        let refuse = |fault: &str| {
+            Error::malformed(fault.to_owned()).in_file(self.store.path()).in_tensor(self.name())
+        };
+        let group_size = u64::from(self.group_size().unwrap_or(1));
+        let formats = (self.float_format(Part::Scale)?, self.float_format(Part::Bias)?);
+        let global = self.global_scales()?;
+        // Each of the outermost arrays (experts) may have a global scale of its own.
+        let each = match global.len() as u64 {
+            0 | 1 => self.elements().max(1),
+            arrays => self.elements().checked_div(arrays).unwrap_or(1).max(1),
+        };
+        let (mut start, mut out) = (elements.start, out);
+        while start < elements.end {
+            let array = start / each;
+            let end = elements.end.min((array + 1).saturating_mul(each));
+            let (now, later) =
+                out.split_at_mut(usize::try_from(end - start).unwrap_or(0).min(out.len()));
+            let piece = |part: Part, from: Option<u64>, to: Option<u64>| match (from, to) {
+                (Some(from), Some(to)) => self.bytes_within(part, from..to),
+                _ => Err(refuse("its packed rows do not end at group borders")),
+            };
+            let per_group = |format: Option<Float>, element: u64| {
+                Some((element / group_size).saturating_mul(format?.bytes() as u64))
+            };
+            let weight = piece(Part::Weight, dtype.row_bytes(start), dtype.row_bytes(end))?;
+            let scale = piece(Part::Scale, per_group(formats.0, start), per_group(formats.0, end))?;
+            let bias = match formats.1 {
+                Some(_) => {
+                    piece(Part::Bias, per_group(formats.1, start), per_group(formats.1, end))?
+                }
+                None => Cow::Borrowed(&[][..]),
+            };
+            let place = usize::try_from(array).unwrap_or(usize::MAX);
+            let groups = Groups {
+                weight: &weight,
+                scale: &scale,
+                bias: &bias,
+                formats: (formats.0.unwrap_or(Float::F32), formats.1.unwrap_or(Float::F32)),
+                group_size: usize::try_from(group_size).unwrap_or(1),
+                global_scale: global.get(place).or(global.first()).copied().unwrap_or(1.0),
+            };
+            decode(&groups, now);
+            (start, out) = (end, later);
+        }
+        Ok(())
+    }
+
+    /// Part of the bytes of a part.
+    fn bytes_within(&self, part: Part, within: Range<u64>) -> Result<Cow<'a, [u8]>> {
+        let segment = self.segment(part)?;
+        let start = segment.range.start.saturating_add(within.start);
+        let end = segment.range.start.saturating_add(within.end);
+        if end > segment.range.end {
+            return Err(Error::malformed(format!("its {} is too short", part.name()))
+                .in_file(self.store.path())
+                .in_tensor(self.name()));
+        }
+        self.located(|store| match store.entry_file(segment.number) {
+            Some(file) => file.source.bytes(start..end),
+            None => Err(Error::not_found("its file")),
+        })
+    }
+
+    /// How the numbers of a part are stored, or `None` where the tensor does not have it.
+    fn float_format(&self, part: Part) -> Result<Option<Float>> {
+        let Some(segment) = self.segments().find(|segment| segment.part == part) else {
+            return Ok(None);
+        };
+        Ok(Some(match (segment.dtype, self.dtype()?) {
+            (DType::F32, _) => Float::F32,
+            (DType::F16, _) => Float::F16,
+            (DType::BF16, _) => Float::BF16,
+            (DType::U8, DType::MLX_NVFP4) => Float::E4M3,
+            (DType::U8, _) => Float::E8M0,
+            (other, _) => {
+                return Err(Error::unsupported(format!("scales of {other}"))
+                    .in_file(self.store.path())
+                    .in_tensor(self.name()));
+            }
+        }))
+    }
+
+    /// Factors for the whole tensor, or for each of its outermost arrays.
+    fn global_scales(&self) -> Result<Vec<f32>> {
+        let Some(segment) = self.segments().find(|segment| segment.part == Part::GlobalAmax) else {
+            return Ok(Vec::new());
+        };
+        let bytes = self.bytes(segment.part)?;
+        // MLX keeps the largest magnitude; 2688 = 448 * 6 is what the formats of scale and element
+        // reach together.
+        Ok(bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b) / 2688.0).collect())
     }
 
     fn located<T>(&self, read: impl FnOnce(&'a WeightStore) -> Result<T>) -> Result<T> {

@@ -2,6 +2,7 @@
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 pub mod gguf;
+pub mod mlx;
 pub mod safetensors;
 
 mod document;
@@ -39,9 +40,9 @@ enum Opened {
     Directory(PathBuf, Vec<String>),
 }
 
-/// Every container, in the order in which they are tried: those with a magic number first, and
-/// safetensors, which has none, last.
-pub static CONTAINERS: &[&Container] = &[&gguf::GGUF, &safetensors::SAFETENSORS];
+/// Every container, in the order in which they are tried: those that are told by more come first,
+/// and safetensors, which has no magic number, last.
+pub static CONTAINERS: &[&Container] = &[&gguf::GGUF, &mlx::MLX, &safetensors::SAFETENSORS];
 
 /// How strictly a file is held to its format.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -3,27 +3,36 @@
 mod float;
 mod ggml;
 mod integer;
+mod mlx;
 
 pub(crate) use float::{BF16, F16, F32, F64};
 pub(crate) use ggml::{MXFP4, Q4_0, Q8_0};
 pub(crate) use integer::{BOOL, I8, I16, I32, I64, U8, U16, U32, U64};
+pub(crate) use mlx::{
+    AFFINE1, AFFINE2, AFFINE3, AFFINE4, AFFINE5, AFFINE6, AFFINE8, FP4, FP8, Float, GroupDecode,
+    Groups,
+};
 
 /// The routines of one dtype.
 #[derive(Debug)]
-pub struct Codec {
-    /// Decodes whole blocks of little-endian bytes: as many values as `out` has room for.
-    decode: fn(&[u8], &mut [f32]),
+pub struct Codec(pub(crate) Decode);
+
+/// How values are decoded.
+#[derive(Debug)]
+pub(crate) enum Decode {
+    /// From whole blocks of little-endian bytes: as many values as there is room for.
+    Blocks(fn(&[u8], &mut [f32])),
+    /// From whole groups with their scales and biases.
+    Groups(GroupDecode),
 }
 
 impl Codec {
     const fn new(decode: fn(&[u8], &mut [f32])) -> Self {
-        Self { decode }
+        Self(Decode::Blocks(decode))
     }
 
-    /// Decodes whole blocks. The caller has checked that `bytes` holds exactly the blocks of
-    /// `out.len()` values; what is missing on either side is left alone.
-    pub(crate) fn decode(&self, bytes: &[u8], out: &mut [f32]) {
-        (self.decode)(bytes, out);
+    const fn groups(decode: GroupDecode) -> Self {
+        Self(Decode::Groups(decode))
     }
 }
 

@@ -134,7 +134,8 @@ fn attach_nvfp4_scales(indexed: &mut Indexed) -> Result<()> {
         let scale = indexed.find(&[base, b".scale"].concat());
         if let Some(scale) = scale.filter(|&scale| is(indexed, scale, DType::F32)) {
             let companions = &[(Part::GlobalScale, scale)];
-            let grouped = Grouped { dtype: DType::NVFP4, name: None, shape: None, companions };
+            let grouped =
+                Grouped { dtype: DType::NVFP4, group_size: 0, name: None, shape: None, companions };
             indexed.group(head, grouped)?;
         }
     }

@@ -50,11 +50,13 @@ const DOCUMENTS: [&str; 6] = [
 fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
     match opened {
         Opened::File(source) => open_file(source, options),
-        Opened::Directory(folder, names) => open_directory(&folder, &names, options),
+        Opened::Directory(folder, names) => {
+            open_directory(SAFETENSORS.name, &folder, &names, options, gather)
+        }
     }
 }
 
-fn open_file(source: Source, options: &OpenOptions) -> Result<WeightStore> {
+pub(super) fn open_file(source: Source, options: &OpenOptions) -> Result<WeightStore> {
     let mut builder = StoreBuilder::new(SAFETENSORS.name, source.path());
     if let Some(folder) = source.path().parent().filter(|_| source.is_file()) {
         let (documents, notes) =
@@ -62,12 +64,22 @@ fn open_file(source: Source, options: &OpenOptions) -> Result<WeightStore> {
         builder.documents = documents;
         builder.notes.extend(notes);
     }
-    finish(build(builder, vec![header::parse(source, options)?])?)
+    let mut indexed = build(builder, vec![header::parse(source, options)?])?;
+    gather(&mut indexed)?;
+    Ok(indexed.finish())
 }
 
-fn open_directory(folder: &Path, names: &[String], options: &OpenOptions) -> Result<WeightStore> {
+/// Opens a directory of safetensors files for the container of that name, which joins the parts of
+/// quantized tensors by `gather`.
+pub(super) fn open_directory(
+    container: &'static str,
+    folder: &Path,
+    names: &[String],
+    options: &OpenOptions,
+    gather: fn(&mut Indexed) -> Result<()>,
+) -> Result<WeightStore> {
     let choice = resolve::choose(folder, names, options)?;
-    let mut builder = StoreBuilder::new(SAFETENSORS.name, folder);
+    let mut builder = StoreBuilder::new(container, folder);
     // A directory is opened as a model, so a config.json that cannot be read is a fault of it.
     let here = |name: &str| names.binary_search_by(|other| other.as_str().cmp(name)).is_ok();
     let (documents, notes) = documents(folder, here, options, |name| name == "config.json")?;
@@ -78,12 +90,13 @@ fn open_directory(folder: &Path, names: &[String], options: &OpenOptions) -> Res
     let parsed = in_parallel(&paths, options, |path| {
         header::parse(Source::open(path, options.access)?, options)
     })?;
-    let indexed = build(builder, parsed)?;
+    let mut indexed = build(builder, parsed)?;
     if let Some((name, map)) = choice.index {
         check_map(&indexed, &map, &choice.files)
             .map_err(|error| error.in_file(&folder.join(name)))?;
     }
-    finish(indexed)
+    gather(&mut indexed)?;
+    Ok(indexed.finish())
 }
 
 /// The documents in a directory. One that is there and cannot be read is an error where it is
@@ -129,12 +142,12 @@ fn build(mut builder: StoreBuilder, files: Vec<Parsed>) -> Result<Indexed> {
     })
 }
 
-/// Gathers the parts of quantized tensors.
-fn finish(mut indexed: Indexed) -> Result<WeightStore> {
+/// Joins the parts of tensors quantized by the schemes that this container knows.
+fn gather(indexed: &mut Indexed) -> Result<()> {
     if scheme::is_quantized(indexed.documents()) {
-        scheme::gather(&mut indexed)?;
+        scheme::gather(indexed)?;
     }
-    Ok(indexed.finish())
+    Ok(())
 }
 
 /// Checks that every tensor of the index lies in the file that the index says.

@@ -103,7 +103,8 @@ fn try_scheme(indexed: &mut Indexed, head: u32, scheme: &Scheme) -> Result<bool>
     };
     let name = (scheme.tensor != scheme.head)
         .then(|| [base.as_slice(), scheme.tensor.as_bytes()].concat());
-    let grouped = Grouped { dtype, name, shape: Some(shape), companions: &companions };
+    let grouped =
+        Grouped { dtype, group_size: 0, name, shape: Some(shape), companions: &companions };
     indexed.group(head, grouped)?;
     Ok(true)
 }

@@ -1,0 +1,365 @@
+#![doc = include_str!("../../docs/formats/mlx-groups.md")]
+
+use serde_json::Value as Json;
+
+use super::{Container, OpenOptions, Opened, Probe, document, safetensors};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::store::{Grouped, Indexed, Listed, WeightStore};
+use crate::tensor::Part;
+
+/// The row of the table.
+pub static MLX: Container = Container {
+    name: "mlx",
+    summary: "directories quantized by MLX: packed weights with scales and biases beside them",
+    detect,
+    open,
+};
+
+/// A safetensors directory whose config says that MLX quantized it.
+fn detect(probe: &Probe<'_>) -> bool {
+    let Some(names) = probe.directory else { return false };
+    let has = |name: &str| names.binary_search_by(|other| other.as_str().cmp(name)).is_ok();
+    if !has("config.json") || !names.iter().any(|name| name.ends_with(".safetensors")) {
+        return false;
+    }
+    let config = document::read(&probe.path.join("config.json"), "config.json", &Limits::default());
+    config.is_ok_and(|config| settings(&config.json).is_some())
+}
+
+fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
+    match opened {
+        Opened::Directory(folder, names) => {
+            safetensors::open_directory(MLX.name, &folder, &names, options, gather)
+        }
+        // Only directories are detected.
+        Opened::File(source) => safetensors::open_file(source, options),
+    }
+}
+
+/// The object that says how MLX quantized the model: `quantization`; in older models only
+/// `quantization_config`, which others use too, but then with a `quant_method`.
+fn settings(config: &Json) -> Option<&Json> {
+    if let Some(settings) = config.get("quantization").filter(|settings| settings.is_object()) {
+        return Some(settings);
+    }
+    let settings = config.get("quantization_config")?;
+    let is_mlx = settings.get("quant_method").is_none()
+        && settings.get("bits").is_some()
+        && settings.get("group_size").is_some();
+    is_mlx.then_some(settings)
+}
+
+/// A way of quantizing: one row of MLX's modes.
+#[derive(Debug)]
+struct Mode {
+    name: &'static str,
+    /// Bits, group sizes and dtype of each form; the first group size is the default.
+    forms: &'static [(u64, &'static [u64], DType)],
+}
+
+const AFFINE_GROUPS: &[u64] = &[64, 32, 128];
+
+#[rustfmt::skip]
+static MODES: &[Mode] = &[
+    Mode { name: "affine", forms: &[
+        (1, AFFINE_GROUPS, DType::MLX_AFFINE1), (2, AFFINE_GROUPS, DType::MLX_AFFINE2),
+        (3, AFFINE_GROUPS, DType::MLX_AFFINE3), (4, AFFINE_GROUPS, DType::MLX_AFFINE4),
+        (5, AFFINE_GROUPS, DType::MLX_AFFINE5), (6, AFFINE_GROUPS, DType::MLX_AFFINE6),
+        (8, AFFINE_GROUPS, DType::MLX_AFFINE8),
+    ] },
+    Mode { name: "mxfp4", forms: &[(4, &[32], DType::MLX_MXFP4)] },
+    Mode { name: "mxfp8", forms: &[(8, &[32], DType::MLX_MXFP8)] },
+    Mode { name: "nvfp4", forms: &[(4, &[16], DType::MLX_NVFP4)] },
+];
+
+/// One complete way to read a packed weight.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Reading {
+    bits: u64,
+    group_size: u64,
+    dtype: DType,
+}
+
+impl std::fmt::Display for Reading {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} in groups of {}", self.dtype, self.group_size)
+    }
+}
+
+/// What the config says of a module, or of all: a reading, or one without its group size.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    bits: u64,
+    group_size: Option<u64>,
+    mode: &'static Mode,
+}
+
+impl Setting {
+    /// Checks an object of the config by itself, whatever tensors there are.
+    fn parse(json: &Json, at: &str) -> Result<Self> {
+        let wrong = |key: &str, found: &Json, allowed: String| {
+            Err(Error::malformed(format!("{found}, but {allowed}"))
+                .in_key(format!("config.json {at}.{key}")))
+        };
+        let mode = match json.get("mode") {
+            None | Some(Json::Null) => "affine",
+            Some(Json::String(mode)) => mode,
+            Some(other) => return wrong("mode", other, "a mode is text".into()),
+        };
+        let Some(mode) = MODES.iter().find(|row| row.name == mode) else {
+            let known: Vec<&str> = MODES.iter().map(|row| row.name).collect();
+            return wrong("mode", &Json::from(mode), format!("{} are known", known.join(", ")));
+        };
+        let forms = mode.forms;
+        let bits = json.get("bits").unwrap_or(&Json::Null);
+        let Some((_, groups, _)) = forms.iter().find(|form| bits.as_u64() == Some(form.0)) else {
+            let known: Vec<String> = forms.iter().map(|form| form.0.to_string()).collect();
+            return wrong("bits", bits, format!("{} has {}", mode.name, known.join(", ")));
+        };
+        let group_size = match json.get("group_size") {
+            None => None,
+            Some(size) if size.as_u64().is_some_and(|size| groups.contains(&size)) => size.as_u64(),
+            Some(size) => {
+                let known: Vec<String> = groups.iter().map(u64::to_string).collect();
+                return wrong(
+                    "group_size",
+                    size,
+                    format!("{} has {}", mode.name, known.join(", ")),
+                );
+            }
+        };
+        Ok(Self { bits: bits.as_u64().unwrap_or(0), group_size, mode })
+    }
+
+    fn allows(&self, reading: &Reading) -> bool {
+        let same_mode = self.mode.forms.iter().any(|form| form.2 == reading.dtype);
+        same_mode
+            && self.bits == reading.bits
+            && self.group_size.is_none_or(|size| size == reading.group_size)
+    }
+}
+
+impl std::fmt::Display for Setting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} with {} bits", self.mode.name, self.bits)?;
+        match self.group_size {
+            Some(size) => write!(f, " in groups of {size}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The whole `quantization` object, checked.
+struct Settings {
+    all: Setting,
+    modules: Vec<(String, Setting)>,
+}
+
+impl Settings {
+    fn parse(json: &Json) -> Result<Self> {
+        let all = Setting::parse(json, "quantization")?;
+        let mut modules = Vec::new();
+        for (name, value) in json.as_object().into_iter().flatten() {
+            if value.is_object() {
+                modules
+                    .push((name.clone(), Setting::parse(value, &format!("quantization.{name}"))?));
+            }
+        }
+        modules.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(Self { all, modules })
+    }
+
+    /// The setting of a module by its name. Wrappers put a prefix before the names of tensors that
+    /// those in the config may lack, have, or have elsewhere.
+    fn named(&self, module: &str) -> Option<Setting> {
+        let find = |name: &str| {
+            let place =
+                self.modules.binary_search_by(|(other, _)| other.as_str().cmp(name)).ok()?;
+            self.modules.get(place).map(|(_, setting)| *setting)
+        };
+        let bare = module.strip_prefix("language_model.").unwrap_or(module);
+        let bare = bare.strip_prefix("model.language_model.").unwrap_or(bare);
+        let bare = bare.strip_prefix("model.").unwrap_or(bare);
+        find(module).or_else(|| find(bare)).or_else(|| {
+            let prefixes =
+                ["model.", "language_model.", "language_model.model.", "model.language_model."];
+            prefixes.iter().find_map(|prefix| find(&format!("{prefix}{bare}")))
+        })
+    }
+}
+
+/// Joins each packed weight with its scales, biases and global scale.
+fn gather(indexed: &mut Indexed) -> Result<()> {
+    let config = indexed.documents().iter().find(|document| document.name == "config.json");
+    let Some(config) = config.map(|document| document.json.clone()) else { return Ok(()) };
+    let Some(settings) = settings(&config) else { return Ok(()) };
+    let settings = Settings::parse(settings)?;
+    for head in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
+        let Some(weight) = indexed.get(head) else { continue };
+        let Some(module) = weight.name.as_bytes().strip_suffix(b".weight") else { continue };
+        let name = weight.name.to_string();
+        let part = |ending: &str| indexed.find(&[module, ending.as_bytes()].concat());
+        let (scales, biases) = (part(".scales"), part(".biases"));
+        let global = part(".global_scale");
+        let path = indexed.path(head).to_path_buf();
+        let located = |error: Error| error.in_file(&path).in_tensor(&name);
+        let Some(scales) = scales else {
+            if biases.is_some() && weight.dtype == Ok(DType::U32) {
+                let fault = "it is packed and has .biases, but its .scales are missing";
+                return Err(located(Error::malformed(fault)));
+            }
+            continue;
+        };
+        let module = String::from_utf8_lossy(module).into_owned();
+        let parts = Parts {
+            weight,
+            scales: indexed.get(scales),
+            biases: biases.and_then(|number| indexed.get(number)),
+        };
+        let reading = parts.settle(&settings, &module, &config).map_err(located)?;
+        let shape = parts.shape(&reading).map_err(located)?;
+        let mut companions = vec![(Part::Scale, scales)];
+        companions.extend(biases.map(|number| (Part::Bias, number)));
+        if let Some(number) = global {
+            let fits = indexed.get(number).is_some_and(|listed| {
+                listed.dtype == Ok(DType::F32) && reading.dtype == DType::MLX_NVFP4
+            });
+            if !fits {
+                let fault = format!("a .global_scale does not belong beside {}", reading.dtype);
+                return Err(located(Error::malformed(fault)));
+            }
+            companions.push((Part::GlobalAmax, number));
+        }
+        let grouped = Grouped {
+            dtype: reading.dtype,
+            group_size: u32::try_from(reading.group_size).unwrap_or(0),
+            name: None,
+            shape: Some(shape),
+            companions: &companions,
+        };
+        indexed.group(head, grouped)?;
+    }
+    Ok(())
+}
+
+/// The arrays of one module.
+struct Parts<'a> {
+    weight: Listed<'a>,
+    scales: Option<Listed<'a>>,
+    biases: Option<Listed<'a>>,
+}
+
+impl Parts<'_> {
+    /// The one way to read these arrays.
+    fn settle(&self, settings: &Settings, module: &str, config: &Json) -> Result<Reading> {
+        let readings = self.readings()?;
+        let list = || {
+            let list: Vec<String> = readings.iter().map(Reading::to_string).collect();
+            if list.is_empty() { "nothing".to_owned() } else { list.join(", or ") }
+        };
+        if let Some(setting) = settings.named(module) {
+            let found = readings.iter().find(|reading| setting.allows(reading));
+            return found.copied().ok_or_else(|| {
+                contradiction(format!("config.json says {setting}, but its shapes fit {}", list()))
+            });
+        }
+        if let [only] = readings.as_slice() {
+            return Ok(*only);
+        }
+        if let Some(found) = readings.iter().find(|reading| settings.all.allows(reading)) {
+            return Ok(*found);
+        }
+        // Several fit and none is the usual one: the width of a layer's input may tell.
+        let text = config.get("text_config").unwrap_or(config);
+        let width = |key: &str| text.get(key).and_then(Json::as_u64);
+        let widths = ["hidden_size", "intermediate_size", "moe_intermediate_size"].map(width);
+        let packed = self.weight.shape.last().copied().unwrap_or(0);
+        let mut known = readings.iter().filter(|reading| {
+            widths.contains(&packed.checked_mul(32).map(|all| all / reading.bits))
+        });
+        match (known.next(), known.next()) {
+            (Some(found), None) => Ok(*found),
+            _ => Err(contradiction(format!(
+                "config.json says {} for all, but its shapes fit {}",
+                settings.all,
+                list()
+            ))),
+        }
+    }
+
+    /// Every way that fits the arrays' shapes and dtypes.
+    fn readings(&self) -> Result<Vec<Reading>> {
+        let Some(scales) = &self.scales else { return Ok(Vec::new()) };
+        let (Some((&packed, rows)), Some((&groups, scale_rows))) =
+            (self.weight.shape.split_last(), scales.shape.split_last())
+        else {
+            return Err(contradiction("a packed weight and its scales have dimensions".into()));
+        };
+        if self.weight.dtype != Ok(DType::U32) || rows != scale_rows || rows.is_empty() {
+            return Err(contradiction(format!(
+                "weight {:?} of {} and scales {:?}",
+                self.weight.shape,
+                self.weight.dtype.map_or("?", DType::name),
+                scales.shape
+            )));
+        }
+        let affine = match scales.dtype {
+            Ok(DType::F16 | DType::BF16 | DType::F32) => true,
+            Ok(DType::U8) => false,
+            other => {
+                let name = other.map_or("?", DType::name);
+                return Err(contradiction(format!(
+                    "scales of {name}; F16, BF16, F32 or U8 are known"
+                )));
+            }
+        };
+        match &self.biases {
+            Some(biases) if affine => {
+                let float = matches!(biases.dtype, Ok(DType::F16 | DType::BF16 | DType::F32));
+                if biases.shape != scales.shape || !float {
+                    return Err(contradiction(format!(
+                        "scales {:?} and biases {:?} of {}",
+                        scales.shape,
+                        biases.shape,
+                        biases.dtype.map_or("?", DType::name)
+                    )));
+                }
+            }
+            None if affine => return Err(contradiction("float scales, but no .biases".into())),
+            Some(_) => return Err(contradiction("U8 scales and .biases".into())),
+            None => {}
+        }
+        let mut readings = Vec::new();
+        for mode in MODES.iter().filter(|mode| (mode.name == "affine") == affine) {
+            for &(bits, group_sizes, dtype) in mode.forms {
+                for &group_size in group_sizes {
+                    let columns = groups.checked_mul(group_size);
+                    if columns.and_then(|n| n.checked_mul(bits)) == packed.checked_mul(32) {
+                        readings.push(Reading { bits, group_size, dtype });
+                    }
+                }
+            }
+        }
+        Ok(readings)
+    }
+
+    /// The shape of the values.
+    fn shape(&self, reading: &Reading) -> Result<Vec<u64>> {
+        let mut shape = self.weight.shape.to_vec();
+        let groups = self.scales.as_ref().and_then(|scales| scales.shape.last().copied());
+        if let (Some(last), Some(groups)) = (shape.last_mut(), groups) {
+            *last = groups.saturating_mul(reading.group_size);
+        }
+        match crate::shape::elements(&shape) {
+            Some(_) => Ok(shape),
+            None => Err(contradiction(format!("shape {shape:?} has too many elements"))),
+        }
+    }
+}
+
+fn contradiction(fault: String) -> Error {
+    Error::malformed(fault)
+        .advise("config.json and the tensors are of different models, or damaged")
+}
