@@ -30,7 +30,8 @@
 //! ```
 //!
 //! - [`container`]: the ways in which weights lie on disk; [`WeightStore::open`] tells which by
-//!   content. One page each: [`container::gguf`], [`container::safetensors`].
+//!   content. One page each: [`container::gguf`], [`container::safetensors`], [`container::mlx`],
+//!   [`container::ollama`].
 //! - [`WeightStore`]: an opened model under the names of its files; [`Tensor`] is a view of one
 //!   tensor with its bytes, its [parts](Part) and its values.
 //! - [`dtype`]: the table of dtypes, one row each.
@@ -60,6 +61,7 @@ pub mod dtype;
 pub mod metadata;
 pub mod shape;
 
+mod digest;
 mod error;
 mod index;
 mod limits;
@@ -76,5 +78,5 @@ pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
 pub use provider::{LoadedPart, LoadedTensor, WeightProvider};
 pub use quant::Codec;
-pub use store::{Document, Note, WeightStore};
+pub use store::{Attachment, Document, Encoding, Note, WeightStore};
 pub use tensor::{Part, Segment, Tensor};

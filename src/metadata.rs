@@ -352,6 +352,8 @@ pub struct Metadata {
     encoding: Encoding,
     items: Vec<Item>,
     index: Option<NameIndex>,
+    /// Texts that lie in files of their own.
+    texts: Vec<(String, Vec<u8>)>,
 }
 
 /// Below this number of keys a search from the start is as quick as an index.
@@ -364,7 +366,7 @@ impl Metadata {
         encoding: Encoding,
         items: Vec<Item>,
     ) -> Result<(Self, Option<usize>)> {
-        let mut this = Self { header, encoding, items, index: None };
+        let mut this = Self { header, encoding, items, index: None, texts: Vec::new() };
         let mut twice = None;
         if this.items.len() <= UNINDEXED {
             twice = (1..this.items.len())
@@ -381,6 +383,11 @@ impl Metadata {
             this.index = Some(index);
         }
         Ok((this, twice))
+    }
+
+    /// Adds a text that lies in a file of its own.
+    pub(crate) fn add_text(&mut self, key: String, text: Vec<u8>) {
+        self.texts.push((key, text));
     }
 
     fn span(&self, (start, end): (u32, u32)) -> &[u8] {
@@ -409,23 +416,30 @@ impl Metadata {
 
     /// The number of keys.
     pub fn len(&self) -> usize {
-        self.items.len()
+        self.items.len().saturating_add(self.texts.len())
     }
 
     /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
+        self.len() == 0
     }
 
     /// Keys and values, in the order of the file.
     pub fn iter(&self) -> impl Iterator<Item = (Text<'_>, Value<'_>)> {
-        self.items
-            .iter()
-            .filter_map(|item| Some((Text::new(self.span(item.key)), self.value(item)?)))
+        let items = self.items.iter();
+        let items =
+            items.filter_map(|item| Some((Text::new(self.span(item.key)), self.value(item)?)));
+        let texts = self.texts.iter();
+        items.chain(
+            texts.map(|(key, text)| (Text::new(key.as_bytes()), Value::String(Text::new(text)))),
+        )
     }
 
     /// The value under `key`.
     pub fn get(&self, key: &str) -> Option<Value<'_>> {
+        if let Some((_, text)) = self.texts.iter().find(|(other, _)| other == key) {
+            return Some(Value::String(Text::new(text)));
+        }
         let key = key.as_bytes();
         let number = match &self.index {
             Some(index) => index.find(key, |n| self.key(n as usize))? as usize,

@@ -21,6 +21,7 @@ use crate::tensor::{Part, Tensor};
 #[derive(Debug)]
 pub struct WeightStore {
     container: &'static str,
+    encoding: Encoding,
     path: PathBuf,
     files: Vec<StoredFile>,
     listing: Listing,
@@ -30,7 +31,34 @@ pub struct WeightStore {
     tensors: usize,
     metadata: Metadata,
     documents: Vec<Document>,
+    attachments: Vec<Attachment>,
+    /// Files with the digests that they should have.
+    digests: Vec<(PathBuf, String)>,
     notes: Vec<Note>,
+}
+
+/// How a model's files are written, whatever container gathers them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Encoding {
+    /// GGUF.
+    Gguf,
+    /// safetensors.
+    Safetensors,
+}
+
+/// A file that belongs to a model beside its weights: a projector, an adapter, a template.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Attachment {
+    /// What it is, in Ollama's words: `projector`, `adapter`, `draft`, `template`, `license`.
+    pub kind: String,
+    /// The file name that it stands for, where it has one.
+    pub name: String,
+    /// Its length in bytes, as the manifest says.
+    pub bytes: u64,
+    /// Where it lies.
+    pub path: PathBuf,
 }
 
 /// One file of a model.
@@ -328,6 +356,7 @@ impl Listed<'_> {
 #[derive(Debug)]
 pub(crate) struct StoreBuilder {
     container: &'static str,
+    encoding: Encoding,
     path: PathBuf,
     files: Vec<StoredFile>,
     listing: Listing,
@@ -339,9 +368,10 @@ pub(crate) struct StoreBuilder {
 }
 
 impl StoreBuilder {
-    pub(crate) fn new(container: &'static str, path: &Path) -> Self {
+    pub(crate) fn new(container: &'static str, encoding: Encoding, path: &Path) -> Self {
         Self {
             container,
+            encoding,
             path: path.to_path_buf(),
             files: Vec::new(),
             listing: Listing::default(),
@@ -538,6 +568,11 @@ impl Indexed {
         Text::new(self.builder.name(number)).to_string()
     }
 
+    /// Gives the store its metadata.
+    pub(crate) fn set_metadata(&mut self, metadata: Metadata) {
+        self.builder.metadata = metadata;
+    }
+
     /// The finished store.
     pub(crate) fn finish(self) -> WeightStore {
         let Self { mut builder, index } = self;
@@ -545,6 +580,9 @@ impl Indexed {
         let companions = builder.parts.len().saturating_sub(builder.groups.len());
         WeightStore {
             container: builder.container,
+            encoding: builder.encoding,
+            attachments: Vec::new(),
+            digests: Vec::new(),
             path: builder.path,
             tensors: builder.listing.len().saturating_sub(companions),
             files: builder.files,
@@ -568,6 +606,62 @@ impl WeightStore {
     /// The name of the container: `gguf`, `safetensors`.
     pub fn container(&self) -> &'static str {
         self.container
+    }
+
+    /// How the files are written.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// What belongs to the model beside its weights.
+    pub fn attachments(&self) -> &[Attachment] {
+        &self.attachments
+    }
+
+    pub(crate) fn attach(&mut self, attachment: Attachment) {
+        self.attachments.push(attachment);
+    }
+
+    /// Adds a text that the container keeps in a file of its own.
+    pub(crate) fn add_text(&mut self, key: String, text: Vec<u8>) {
+        self.metadata.add_text(key, text);
+    }
+
+    pub(crate) fn note(&mut self, path: &Path, text: String) {
+        self.notes.push(Note { path: path.to_path_buf(), text });
+    }
+
+    pub(crate) fn set_path(&mut self, path: &Path) {
+        self.path = path.to_path_buf();
+    }
+
+    /// A file should have this SHA-256, as its container says.
+    pub(crate) fn expect_digest(&mut self, path: PathBuf, hex: &str) {
+        self.digests.push((path, hex.to_ascii_lowercase()));
+    }
+
+    /// Reads every file whose SHA-256 the container gives, and says which have another: each with
+    /// the digest found. `progress` is told the bytes read.
+    ///
+    /// # Errors
+    ///
+    /// `Io` if a file cannot be read.
+    pub fn verify_digests(&self, mut progress: impl FnMut(u64)) -> Result<Vec<(PathBuf, String)>> {
+        let mut wrong = Vec::new();
+        for (path, expected) in &self.digests {
+            let source = Source::open(path, crate::bytes::Access::Read)?;
+            let found = crate::digest::sha256(&source)?;
+            progress(source.len());
+            if found != *expected {
+                wrong.push((path.clone(), found));
+            }
+        }
+        Ok(wrong)
+    }
+
+    /// Files whose SHA-256 the container gives.
+    pub fn digests(&self) -> usize {
+        self.digests.len()
     }
 
     /// The path that was opened.

@@ -470,13 +470,14 @@ impl<'a> Tensor<'a> {
 
     /// Factors for the whole tensor, or for each of its outermost arrays.
     fn global_scales(&self) -> Result<Vec<f32>> {
-        let Some(segment) = self.segments().find(|segment| segment.part == Part::GlobalAmax) else {
-            return Ok(Vec::new());
-        };
-        let bytes = self.bytes(segment.part)?;
+        let global =
+            |segment: &Segment<'_>| matches!(segment.part, Part::GlobalAmax | Part::GlobalScale);
+        let Some(segment) = self.segments().find(global) else { return Ok(Vec::new()) };
         // MLX keeps the largest magnitude; 2688 = 448 * 6 is what the formats of scale and element
-        // reach together.
-        Ok(bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b) / 2688.0).collect())
+        // reach together. Ollama keeps the factor.
+        let divisor = if segment.part == Part::GlobalAmax { 2688.0 } else { 1.0 };
+        let bytes = self.bytes(segment.part)?;
+        Ok(bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b) / divisor).collect())
     }
 
     fn located<T>(&self, read: impl FnOnce(&'a WeightStore) -> Result<T>) -> Result<T> {

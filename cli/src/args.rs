@@ -41,7 +41,7 @@ pub(crate) enum Command {
     Verify(Verify),
     /// Load every tensor under its canonical name, and time it
     Load(Load),
-    /// List what this program knows: containers, dtypes, architectures
+    /// List what this program knows (containers, dtypes, architectures), or Ollama's models
     List(List),
     /// Print a script that completes this program's arguments in a shell
     Completions(Completions),
@@ -69,9 +69,10 @@ pub(crate) struct Open {
 #[command(after_help = "Examples:
   weighbridge inspect model.gguf
   weighbridge inspect model-00001-of-00003.gguf --all --filter '*attn*'
+  weighbridge inspect llama3.2            a model in Ollama's store
   weighbridge inspect ./Qwen3-0.6B --json | jq '.tensors[0]'")]
 pub(crate) struct Inspect {
-    /// A file, any shard of a set, or a directory
+    /// A file, any shard of a set, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
     /// One row a tensor: do not gather the layers that are alike
     #[arg(long)]
@@ -95,7 +96,7 @@ pub(crate) struct Inspect {
   weighbridge config model.gguf
   weighbridge config ./Qwen3-0.6B --json | jq '.config.head_dim.value'")]
 pub(crate) struct Config {
-    /// A file, any shard of a set, or a directory
+    /// A file, any shard of a set, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
     /// Write JSON
     #[arg(long)]
@@ -109,7 +110,7 @@ pub(crate) struct Config {
   weighbridge hash model.gguf
   weighbridge hash model.gguf --values --json > model.hashes.json")]
 pub(crate) struct Hash {
-    /// A file, any shard of a set, or a directory
+    /// A file, any shard of a set, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
     /// Also hash the values as little-endian f32, in row-major order
     #[arg(long)]
@@ -141,7 +142,7 @@ pub(crate) enum DumpForm {
   weighbridge dump ./Qwen3-0.6B model.norm.weight --as npy > norm.npy
   weighbridge dump model.gguf token_embd.weight --as raw | sha256sum")]
 pub(crate) struct Dump {
-    /// A file, any shard of a set, or a directory
+    /// A file, any shard of a set, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
     /// The tensor's name in the file, or its canonical name
     pub(crate) name: String,
@@ -163,7 +164,7 @@ pub(crate) struct Dump {
   weighbridge verify model.gguf
   weighbridge verify model.gguf --strict      would llama.cpp accept it?")]
 pub(crate) struct Verify {
-    /// A file, any shard of a set, or a directory
+    /// A file, any shard of a set, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
     /// Write JSON
     #[arg(long)]
@@ -178,7 +179,7 @@ pub(crate) struct Verify {
   weighbridge load model.gguf
   weighbridge load ./Qwen3-0.6B --no-map --json")]
 pub(crate) struct Load {
-    /// A file, any shard of a set, or a directory; the model inside the program if left out
+    /// A file, any shard of a set, a directory, or the name of an Ollama model; the model inside the program if left out
     pub(crate) path: Option<PathBuf>,
     /// Only tensors whose stored or canonical name matches
     #[arg(long, value_name = "GLOB")]
@@ -196,11 +197,14 @@ pub(crate) enum Listing {
     Containers,
     Dtypes,
     Architectures,
+    /// The models in Ollama's store
+    Models,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weighbridge list dtypes
+  weighbridge list models                 what Ollama has
   weighbridge list architectures --json")]
 pub(crate) struct List {
     #[arg(value_enum)]

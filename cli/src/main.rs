@@ -105,6 +105,11 @@ pub(crate) fn remark(store: &weighbridge::WeightStore) {
     }
 }
 
+/// Threads for reading headers: as many as the machine runs at once.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 impl args::Open {
     pub(crate) fn options(&self) -> OpenOptions {
         let strictness = match (self.strict, self.lenient) {
@@ -112,8 +117,7 @@ impl args::Open {
             (false, true) => Strictness::Lenient,
             (false, false) => Strictness::Default,
         };
-        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let options = OpenOptions::new().strictness(strictness).threads(threads);
+        let options = OpenOptions::new().strictness(strictness).threads(threads());
         let options = options.all_files(self.all_files);
         if self.no_map { options.read() } else { options }
     }

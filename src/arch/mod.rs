@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use crate::error::{Error, Result};
-use crate::store::WeightStore;
+use crate::store::{Encoding, WeightStore};
 pub use config::{Field, ModelConfig};
 pub use rule::{NameRule, Transform};
 
@@ -173,7 +173,7 @@ pub(crate) fn named(store: &WeightStore) -> Result<Option<Named>> {
 ///
 /// `Malformed` if the architecture's name is no text, or two tensors have one canonical name.
 pub fn resolve(store: &WeightStore) -> Result<Resolution> {
-    let gguf = store.container() == crate::container::gguf::GGUF.name;
+    let gguf = store.encoding() == Encoding::Gguf;
     let named = named(store)?;
     let found = named.as_ref().and_then(|named| {
         let is = |names: &[&str]| names.contains(&named.name.as_str());

@@ -38,14 +38,46 @@ pub enum Access {
 pub struct Source {
     path: PathBuf,
     len: u64,
+    /// Of a file, as it was when it was opened.
+    identity: Option<Identity>,
     kind: Kind,
 }
 
 #[derive(Debug)]
 enum Kind {
-    Mapped { file: File, map: OnceLock<Map> },
-    Read { file: File },
+    Mapped { file: Handle, map: OnceLock<Map> },
+    Read { file: Handle },
     Memory { bytes: Cow<'static, [u8]> },
+}
+
+/// A file that is open, or that can be opened again.
+#[derive(Debug)]
+enum Handle {
+    Open(File),
+    Released,
+}
+
+/// What tells that a file opened again is the one that was open before.
+#[derive(Debug, Eq, PartialEq)]
+struct Identity {
+    len: u64,
+    modified: Option<std::time::SystemTime>,
+    #[cfg(unix)]
+    inode: (u64, u64),
+}
+
+impl Identity {
+    fn of(metadata: &std::fs::Metadata) -> Self {
+        Self {
+            len: metadata.len(),
+            modified: metadata.modified().ok(),
+            #[cfg(unix)]
+            inode: {
+                use std::os::unix::fs::MetadataExt;
+                (metadata.dev(), metadata.ino())
+            },
+        }
+    }
 }
 
 impl Source {
@@ -67,16 +99,22 @@ impl Source {
             return Err(Error::new(crate::ErrorKind::Io, fault));
         }
         let kind = match access {
-            Access::Map => Kind::Mapped { file, map: OnceLock::new() },
-            Access::Read => Kind::Read { file },
+            Access::Map => Kind::Mapped { file: Handle::Open(file), map: OnceLock::new() },
+            Access::Read => Kind::Read { file: Handle::Open(file) },
         };
-        Ok(Self { path: path.to_path_buf(), len: opened.len(), kind })
+        let identity = Some(Identity::of(&opened));
+        Ok(Self { path: path.to_path_buf(), len: opened.len(), identity, kind })
     }
 
     /// Bytes that are in memory already; `name` stands for the path in messages.
     pub fn memory(name: impl Into<PathBuf>, bytes: impl Into<Cow<'static, [u8]>>) -> Self {
         let bytes = bytes.into();
-        Self { path: name.into(), len: bytes.len() as u64, kind: Kind::Memory { bytes } }
+        Self {
+            path: name.into(),
+            len: bytes.len() as u64,
+            identity: None,
+            kind: Kind::Memory { bytes },
+        }
     }
 
     /// The file's path, or the name that stands for it.
@@ -131,7 +169,9 @@ impl Source {
                 out.copy_from_slice(from.ok_or_else(|| self.beyond(&range))?);
                 return Ok(());
             }
-            Kind::Mapped { file, .. } | Kind::Read { file } => read_exact_at(file, offset, out),
+            Kind::Mapped { file, .. } | Kind::Read { file } => {
+                self.with_file(file, |file| Ok(read_exact_at(file, offset, out)))?
+            }
         };
         read.map_err(|error| {
             if error.kind() == std::io::ErrorKind::UnexpectedEof {
@@ -142,17 +182,45 @@ impl Source {
         })
     }
 
-    fn mapped<'a>(&'a self, file: &File, map: &'a OnceLock<Map>) -> Result<&'a [u8]> {
+    fn mapped<'a>(&'a self, file: &Handle, map: &'a OnceLock<Map>) -> Result<&'a [u8]> {
         if let Some(map) = map.get() {
             return Ok(map.bytes());
         }
-        let now = file.metadata().map_err(|error| Error::io("cannot read its length", error));
-        let now = now.map_err(|error| error.in_file(&self.path))?;
-        if now.len() < self.len {
-            return Err(self.shrunk());
-        }
-        let made = Map::new(file, self.len).map_err(|error| error.in_file(&self.path))?;
+        let made = self.with_file(file, |file| {
+            let now = file.metadata().map_err(|error| Error::io("cannot read its length", error));
+            let now = now.map_err(|error| error.in_file(&self.path))?;
+            if now.len() < self.len {
+                return Err(self.shrunk());
+            }
+            Map::new(file, self.len).map_err(|error| error.in_file(&self.path))
+        })?;
         Ok(map.get_or_init(|| made).bytes())
+    }
+
+    /// When the file was last written to, as it was when it was opened.
+    pub(crate) fn modified(&self) -> Option<std::time::SystemTime> {
+        self.identity.as_ref()?.modified
+    }
+
+    /// Closes the file. It is opened again when its bytes are wanted, and must then be the same.
+    pub(crate) fn release(&mut self) {
+        if let Kind::Mapped { file, .. } | Kind::Read { file } = &mut self.kind {
+            *file = Handle::Released;
+        }
+    }
+
+    fn with_file<T>(&self, handle: &Handle, read: impl FnOnce(&File) -> Result<T>) -> Result<T> {
+        if let Handle::Open(file) = handle {
+            return read(file);
+        }
+        let cannot = |error| Error::io("cannot open it again", error).in_file(&self.path);
+        let file = open_without_waiting(&self.path).map_err(cannot)?;
+        let identity = Identity::of(&file.metadata().map_err(cannot)?);
+        if self.identity.as_ref() != Some(&identity) {
+            let fault = "the file has been changed or replaced since it was opened";
+            return Err(Error::new(crate::ErrorKind::Io, fault).in_file(&self.path));
+        }
+        read(&file)
     }
 
     /// The one range check: start, end and length in order, within the file, and in a `usize`.

@@ -2,11 +2,12 @@
 
 use serde_json::Value as Json;
 
+use super::groups::{MODES, Mode, Parts, Reading, contradiction};
 use super::{Container, OpenOptions, Opened, Probe, document, safetensors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::store::{Grouped, Indexed, Listed, WeightStore};
+use crate::store::{Grouped, Indexed, WeightStore};
 use crate::tensor::Part;
 
 /// The row of the table.
@@ -21,7 +22,8 @@ pub static MLX: Container = Container {
 fn detect(probe: &Probe<'_>) -> bool {
     let Some(names) = probe.directory else { return false };
     let has = |name: &str| names.binary_search_by(|other| other.as_str().cmp(name)).is_ok();
-    if !has("config.json") || !names.iter().any(|name| name.ends_with(".safetensors")) {
+    let weights = |name: &String| name.ends_with(".safetensors") || name == "weights.npz";
+    if !has("config.json") || !names.iter().any(weights) {
         return false;
     }
     let config = document::read(&probe.path.join("config.json"), "config.json", &Limits::default());
@@ -49,43 +51,6 @@ fn settings(config: &Json) -> Option<&Json> {
         && settings.get("bits").is_some()
         && settings.get("group_size").is_some();
     is_mlx.then_some(settings)
-}
-
-/// A way of quantizing: one row of MLX's modes.
-#[derive(Debug)]
-struct Mode {
-    name: &'static str,
-    /// Bits, group sizes and dtype of each form; the first group size is the default.
-    forms: &'static [(u64, &'static [u64], DType)],
-}
-
-const AFFINE_GROUPS: &[u64] = &[64, 32, 128];
-
-#[rustfmt::skip]
-static MODES: &[Mode] = &[
-    Mode { name: "affine", forms: &[
-        (1, AFFINE_GROUPS, DType::MLX_AFFINE1), (2, AFFINE_GROUPS, DType::MLX_AFFINE2),
-        (3, AFFINE_GROUPS, DType::MLX_AFFINE3), (4, AFFINE_GROUPS, DType::MLX_AFFINE4),
-        (5, AFFINE_GROUPS, DType::MLX_AFFINE5), (6, AFFINE_GROUPS, DType::MLX_AFFINE6),
-        (8, AFFINE_GROUPS, DType::MLX_AFFINE8),
-    ] },
-    Mode { name: "mxfp4", forms: &[(4, &[32], DType::MLX_MXFP4)] },
-    Mode { name: "mxfp8", forms: &[(8, &[32], DType::MLX_MXFP8)] },
-    Mode { name: "nvfp4", forms: &[(4, &[16], DType::MLX_NVFP4)] },
-];
-
-/// One complete way to read a packed weight.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Reading {
-    bits: u64,
-    group_size: u64,
-    dtype: DType,
-}
-
-impl std::fmt::Display for Reading {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} in groups of {}", self.dtype, self.group_size)
-    }
 }
 
 /// What the config says of a module, or of all: a reading, or one without its group size.
@@ -205,7 +170,7 @@ fn gather(indexed: &mut Indexed) -> Result<()> {
         let global = part(".global_scale");
         let path = indexed.path(head).to_path_buf();
         let located = |error: Error| error.in_file(&path).in_tensor(&name);
-        let Some(scales) = scales else {
+        let Some((scale_number, scales)) = scales.and_then(|n| Some((n, indexed.get(n)?))) else {
             if biases.is_some() && weight.dtype == Ok(DType::U32) {
                 let fault = "it is packed and has .biases, but its .scales are missing";
                 return Err(located(Error::malformed(fault)));
@@ -213,14 +178,10 @@ fn gather(indexed: &mut Indexed) -> Result<()> {
             continue;
         };
         let module = String::from_utf8_lossy(module).into_owned();
-        let parts = Parts {
-            weight,
-            scales: indexed.get(scales),
-            biases: biases.and_then(|number| indexed.get(number)),
-        };
-        let reading = parts.settle(&settings, &module, &config).map_err(located)?;
+        let parts = Parts { weight, scales, biases: biases.and_then(|number| indexed.get(number)) };
+        let reading = settle(&parts, &settings, &module, &config).map_err(located)?;
         let shape = parts.shape(&reading).map_err(located)?;
-        let mut companions = vec![(Part::Scale, scales)];
+        let mut companions = vec![(Part::Scale, scale_number)];
         companions.extend(biases.map(|number| (Part::Bias, number)));
         if let Some(number) = global {
             let fits = indexed.get(number).is_some_and(|listed| {
@@ -244,122 +205,32 @@ fn gather(indexed: &mut Indexed) -> Result<()> {
     Ok(())
 }
 
-/// The arrays of one module.
-struct Parts<'a> {
-    weight: Listed<'a>,
-    scales: Option<Listed<'a>>,
-    biases: Option<Listed<'a>>,
-}
-
-impl Parts<'_> {
-    /// The one way to read these arrays.
-    fn settle(&self, settings: &Settings, module: &str, config: &Json) -> Result<Reading> {
-        let readings = self.readings()?;
-        let list = || {
-            let list: Vec<String> = readings.iter().map(Reading::to_string).collect();
-            if list.is_empty() { "nothing".to_owned() } else { list.join(", or ") }
-        };
-        if let Some(setting) = settings.named(module) {
-            let found = readings.iter().find(|reading| setting.allows(reading));
-            return found.copied().ok_or_else(|| {
-                contradiction(format!("config.json says {setting}, but its shapes fit {}", list()))
-            });
-        }
-        if let [only] = readings.as_slice() {
-            return Ok(*only);
-        }
-        if let Some(found) = readings.iter().find(|reading| settings.all.allows(reading)) {
-            return Ok(*found);
-        }
-        // Several fit and none is the usual one: the width of a layer's input may tell.
-        let text = config.get("text_config").unwrap_or(config);
-        let width = |key: &str| text.get(key).and_then(Json::as_u64);
-        let widths = ["hidden_size", "intermediate_size", "moe_intermediate_size"].map(width);
-        let packed = self.weight.shape.last().copied().unwrap_or(0);
-        let mut known = readings.iter().filter(|reading| {
-            widths.contains(&packed.checked_mul(32).map(|all| all / reading.bits))
+/// The one way to read the arrays of a module.
+fn settle(parts: &Parts<'_>, settings: &Settings, module: &str, config: &Json) -> Result<Reading> {
+    let readings = parts.readings()?;
+    let list = || {
+        let list: Vec<String> = readings.iter().map(Reading::to_string).collect();
+        if list.is_empty() { "nothing".to_owned() } else { list.join(", or ") }
+    };
+    if let Some(setting) = settings.named(module) {
+        let found = readings.iter().find(|reading| setting.allows(reading));
+        return found.copied().ok_or_else(|| {
+            contradiction(format!("config.json says {setting}, but its shapes fit {}", list()))
         });
-        match (known.next(), known.next()) {
-            (Some(found), None) => Ok(*found),
-            _ => Err(contradiction(format!(
-                "config.json says {} for all, but its shapes fit {}",
-                settings.all,
-                list()
-            ))),
-        }
     }
-
-    /// Every way that fits the arrays' shapes and dtypes.
-    fn readings(&self) -> Result<Vec<Reading>> {
-        let Some(scales) = &self.scales else { return Ok(Vec::new()) };
-        let (Some((&packed, rows)), Some((&groups, scale_rows))) =
-            (self.weight.shape.split_last(), scales.shape.split_last())
-        else {
-            return Err(contradiction("a packed weight and its scales have dimensions".into()));
-        };
-        if self.weight.dtype != Ok(DType::U32) || rows != scale_rows || rows.is_empty() {
-            return Err(contradiction(format!(
-                "weight {:?} of {} and scales {:?}",
-                self.weight.shape,
-                self.weight.dtype.map_or("?", DType::name),
-                scales.shape
-            )));
-        }
-        let affine = match scales.dtype {
-            Ok(DType::F16 | DType::BF16 | DType::F32) => true,
-            Ok(DType::U8) => false,
-            other => {
-                let name = other.map_or("?", DType::name);
-                return Err(contradiction(format!(
-                    "scales of {name}; F16, BF16, F32 or U8 are known"
-                )));
-            }
-        };
-        match &self.biases {
-            Some(biases) if affine => {
-                let float = matches!(biases.dtype, Ok(DType::F16 | DType::BF16 | DType::F32));
-                if biases.shape != scales.shape || !float {
-                    return Err(contradiction(format!(
-                        "scales {:?} and biases {:?} of {}",
-                        scales.shape,
-                        biases.shape,
-                        biases.dtype.map_or("?", DType::name)
-                    )));
-                }
-            }
-            None if affine => return Err(contradiction("float scales, but no .biases".into())),
-            Some(_) => return Err(contradiction("U8 scales and .biases".into())),
-            None => {}
-        }
-        let mut readings = Vec::new();
-        for mode in MODES.iter().filter(|mode| (mode.name == "affine") == affine) {
-            for &(bits, group_sizes, dtype) in mode.forms {
-                for &group_size in group_sizes {
-                    let columns = groups.checked_mul(group_size);
-                    if columns.and_then(|n| n.checked_mul(bits)) == packed.checked_mul(32) {
-                        readings.push(Reading { bits, group_size, dtype });
-                    }
-                }
-            }
-        }
-        Ok(readings)
+    if let [only] = readings.as_slice() {
+        return Ok(*only);
     }
-
-    /// The shape of the values.
-    fn shape(&self, reading: &Reading) -> Result<Vec<u64>> {
-        let mut shape = self.weight.shape.to_vec();
-        let groups = self.scales.as_ref().and_then(|scales| scales.shape.last().copied());
-        if let (Some(last), Some(groups)) = (shape.last_mut(), groups) {
-            *last = groups.saturating_mul(reading.group_size);
-        }
-        match crate::shape::elements(&shape) {
-            Some(_) => Ok(shape),
-            None => Err(contradiction(format!("shape {shape:?} has too many elements"))),
-        }
+    if let Some(found) = readings.iter().find(|reading| settings.all.allows(reading)) {
+        return Ok(*found);
     }
-}
-
-fn contradiction(fault: String) -> Error {
-    Error::malformed(fault)
-        .advise("config.json and the tensors are of different models, or damaged")
+    // Several fit and none is the usual one: the width of a layer's input may tell.
+    match parts.of_known_width(&readings, config).as_slice() {
+        [only] => Ok(*only),
+        _ => Err(contradiction(format!(
+            "config.json says {} for all, but its shapes fit {}",
+            settings.all,
+            list()
+        ))),
+    }
 }

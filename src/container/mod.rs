@@ -3,10 +3,13 @@
 
 pub mod gguf;
 pub mod mlx;
+pub mod ollama;
 pub mod safetensors;
 
 mod document;
 mod foreign;
+mod groups;
+mod npz;
 mod rules;
 
 use std::path::{Path, PathBuf};
@@ -42,7 +45,8 @@ enum Opened {
 
 /// Every container, in the order in which they are tried: those that are told by more come first,
 /// and safetensors, which has no magic number, last.
-pub static CONTAINERS: &[&Container] = &[&gguf::GGUF, &mlx::MLX, &safetensors::SAFETENSORS];
+pub static CONTAINERS: &[&Container] =
+    &[&gguf::GGUF, &ollama::OLLAMA, &mlx::MLX, &safetensors::SAFETENSORS];
 
 /// How strictly a file is held to its format.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -103,14 +107,21 @@ impl OpenOptions {
         self
     }
 
-    /// Opens `path` with these options; see [`WeightStore::open`].
+    /// Opens `path` with these options, or the model of that name in Ollama's store; see [`WeightStore::open`].
     ///
     /// # Errors
     ///
     /// As [`WeightStore::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<WeightStore> {
         let path = path.as_ref();
-        let (container, opened) = look(path, self)?;
+        let (container, opened) = match look(path, self) {
+            Ok(found) => found,
+            // An existing path wins over a name.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return ollama::open_name(path, self).unwrap_or(Err(error));
+            }
+            Err(error) => return Err(error),
+        };
         (container.open)(opened, self).map_err(|error| error.in_file(path))
     }
 
@@ -133,7 +144,8 @@ impl OpenOptions {
 }
 
 impl WeightStore {
-    /// Opens a model: a file, any shard of a set, or a directory. What it is is told by content.
+    /// Opens a model: a file, any shard of a set, a directory, or a name in Ollama's store. What it
+    /// is is told by content.
     ///
     /// Costs the headers: tensor data is not touched.
     ///
@@ -226,23 +238,22 @@ fn file_names(path: &Path, options: &OpenOptions) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Runs `parse` over `paths` on as many threads as the options allow, and keeps their order.
-fn in_parallel<T: Send>(
-    paths: &[PathBuf],
+/// Runs `parse` over `items` on as many threads as the options allow, and keeps their order.
+fn in_parallel<I: Sync, T: Send>(
+    items: &[I],
     options: &OpenOptions,
-    parse: impl Fn(&Path) -> Result<T> + Sync,
+    parse: impl Fn(&I) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let parse = |path: &PathBuf| parse(path).map_err(|error| error.in_file(path));
-    let threads = options.threads.clamp(1, paths.len().max(1));
+    let threads = options.threads.clamp(1, items.len().max(1));
     if threads == 1 {
-        return paths.iter().map(parse).collect();
+        return items.iter().map(parse).collect();
     }
-    let share = paths.len().div_ceil(threads);
+    let share = items.len().div_ceil(threads);
     let shares: Vec<Result<Vec<T>>> = std::thread::scope(|scope| {
         let parse = &parse;
-        let started: Vec<_> = paths
+        let started: Vec<_> = items
             .chunks(share)
-            .map(|paths| scope.spawn(move || paths.iter().map(parse).collect::<Result<Vec<T>>>()))
+            .map(|items| scope.spawn(move || items.iter().map(parse).collect::<Result<Vec<T>>>()))
             .collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

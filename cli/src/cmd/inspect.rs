@@ -74,6 +74,14 @@ fn write_text(
         }
         Err(error) => writeln!(out, "names not understood: {error}")?,
     }
+    for attachment in store.attachments() {
+        let name = if attachment.name.is_empty() {
+            String::new()
+        } else {
+            format!(" {}", Text::new(attachment.name.as_bytes()))
+        };
+        writeln!(out, "with {}{name}, {}", attachment.kind, print::bytes(attachment.bytes))?;
+    }
     if args.metadata && !store.metadata().is_empty() {
         writeln!(out)?;
         let mut table =
@@ -279,8 +287,17 @@ struct Report<'a, T: Serialize> {
     rope_layout: Option<&'a str>,
     missing: &'a [String],
     notes: Vec<String>,
+    attachments: Vec<AttachmentReport<'a>>,
     metadata: MetadataList<'a>,
     tensors: T,
+}
+
+#[derive(Serialize)]
+struct AttachmentReport<'a> {
+    kind: &'a str,
+    name: &'a str,
+    bytes: u64,
+    file: String,
 }
 
 #[derive(Serialize)]
@@ -291,6 +308,8 @@ struct TensorReport<'a> {
     canonical: Option<&'a str>,
     dtype: String,
     shape: &'a [u64],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group_size: Option<u32>,
     bits_per_weight: Option<f64>,
     bytes: u64,
     parts: Vec<PartReport>,
@@ -322,6 +341,7 @@ fn write_json(
                 canonical,
                 dtype: tensor.dtype_label().into_owned(),
                 shape: tensor.shape(),
+                group_size: tensor.group_size(),
                 bits_per_weight: tensor.bits_per_weight(),
                 bytes: tensor.stored_bytes(),
                 parts: tensor
@@ -356,6 +376,16 @@ fn write_json(
         rope_layout: resolved.and_then(|r| Some(r.rope_layout()?.name())),
         missing: resolved.map_or(&[], |r| &r.missing),
         notes: store.notes().iter().map(|n| format!("{}: {}", n.path.display(), n.text)).collect(),
+        attachments: store
+            .attachments()
+            .iter()
+            .map(|a| AttachmentReport {
+                kind: &a.kind,
+                name: &a.name,
+                bytes: a.bytes,
+                file: path(&a.path),
+            })
+            .collect(),
         metadata: MetadataList(store.metadata()),
         tensors,
     })?;

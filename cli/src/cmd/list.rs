@@ -1,18 +1,20 @@
 //! `list`: the library's own tables; `completions`.
 
 use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::CommandFactory;
 use serde_json::{Value, json};
+use weighbridge::OpenOptions;
 use weighbridge::arch::ARCHITECTURES;
-use weighbridge::container::CONTAINERS;
+use weighbridge::container::{CONTAINERS, ollama};
 use weighbridge::dtype::DTYPES;
 
 use super::Done;
 use crate::Status;
 use crate::args::{Cli, Completions, List, Listing};
 use crate::json::SCHEMA;
-use crate::print::{Align, Table};
+use crate::print::{Align, Table, bytes, plural};
 
 /// A column's head and side, and a row's cells under the names that JSON gives them.
 type Column = (&'static str, Align);
@@ -20,6 +22,7 @@ type Row = Vec<(&'static str, Value)>;
 
 pub(crate) fn run(args: &List) -> Done {
     let (head, rows): (&[Column], Vec<Row>) = match args.what {
+        Listing::Models => return models(args),
         Listing::Containers => (
             &[("NAME", Align::Left), ("WHAT", Align::Left)],
             CONTAINERS
@@ -90,6 +93,69 @@ pub(crate) fn run(args: &List) -> Done {
     table.write(&mut out)?;
     out.flush()?;
     Ok(Status::Fine)
+}
+
+/// The models in Ollama's store; those whose manifests cannot be read are told on standard error.
+fn models(args: &List) -> Done {
+    let (store, models, faults) =
+        ollama::models(None, &OpenOptions::new().threads(crate::threads()))?;
+    for fault in &faults {
+        crate::complain(&fault.to_string(), fault.advice());
+    }
+    let status = if faults.is_empty() { Status::Fine } else { Status::Found };
+    let seconds = |time: Option<SystemTime>| Some(time?.duration_since(UNIX_EPOCH).ok()?.as_secs());
+    if args.json {
+        let rows: Vec<Value> = models
+            .iter()
+            .map(|model| {
+                json!({"name": model.name, "id": model.id, "bytes": model.bytes,
+                    "format": model.format, "modified": seconds(model.modified),
+                    "path": model.path.to_string_lossy()})
+            })
+            .collect();
+        let store = store.to_string_lossy();
+        crate::json::write(&json!({"schema": SCHEMA, "store": store, "models": rows}))?;
+        return Ok(status);
+    }
+    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    writeln!(out, "{}", store.display())?;
+    let mut table = Table::new(&[
+        ("NAME", Align::Left),
+        ("ID", Align::Left),
+        ("FORMAT", Align::Left),
+        ("SIZE", Align::Right),
+        ("MODIFIED", Align::Right),
+    ]);
+    for model in &models {
+        table.row([
+            model.name.clone(),
+            model.id.clone(),
+            if model.format.is_empty() { "-".to_owned() } else { model.format.to_owned() },
+            bytes(model.bytes),
+            age(model.modified),
+        ]);
+    }
+    table.write(&mut out)?;
+    out.flush()?;
+    Ok(status)
+}
+
+/// How long ago: `3 days`.
+fn age(time: Option<SystemTime>) -> String {
+    let Some(elapsed) = time.and_then(|time| time.elapsed().ok()) else { return "-".to_owned() };
+    let seconds = elapsed.as_secs();
+    const UNITS: [(u64, &str); 5] = [
+        (31_536_000, "year"),
+        (2_592_000, "month"),
+        (86_400, "day"),
+        (3600, "hour"),
+        (60, "minute"),
+    ];
+    let unit = UNITS.iter().find(|(length, _)| seconds >= *length);
+    unit.map_or("now".to_owned(), |(length, name)| {
+        let count = usize::try_from(seconds / length).unwrap_or(usize::MAX);
+        format!("{} ago", plural(count, name))
+    })
 }
 
 fn cell(value: &Value) -> String {

@@ -26,7 +26,8 @@ struct Report {
 pub(crate) fn run(args: &Verify) -> Done {
     let (store, faults) = match args.open.options().open(&args.path) {
         Ok(store) => {
-            let faults = faults(&store);
+            let mut faults = faults(&store);
+            faults.extend(digest_faults(&store)?);
             (store, faults)
         }
         // What only the strict rules refuse is a finding about a model that can be opened.
@@ -62,10 +63,14 @@ pub(crate) fn run(args: &Verify) -> Done {
     let path = weighbridge::Text::new(store.path().as_os_str().as_encoded_bytes());
     let files = plural(store.files().len(), "file");
     let tensors = plural(store.len(), "tensor");
+    let digests = match store.digests() {
+        0 => String::new(),
+        n => format!(", {}", plural(n, "digest")),
+    };
     match report.faults.len() {
         0 => writeln!(
             out,
-            "{path}: fine: {files}, {tensors}; headers, names, shapes and byte ranges checked"
+            "{path}: fine: {files}, {tensors}; headers, names, shapes, byte ranges{digests} checked"
         )?,
         n => writeln!(out, "{path}: {} in {files}, {tensors}", plural(n, "fault"))?,
     }
@@ -75,6 +80,15 @@ pub(crate) fn run(args: &Verify) -> Done {
 
 fn notes(store: &WeightStore) -> Vec<String> {
     store.notes().iter().map(|note| format!("{}: {}", note.path.display(), note.text)).collect()
+}
+
+/// Files whose bytes are not those that their container's digests promise.
+fn digest_faults(store: &WeightStore) -> Result<Vec<String>, Stop> {
+    let wrong = store.verify_digests(|_| {})?;
+    let fault = |(path, found): (std::path::PathBuf, String)| {
+        format!("{}: its bytes have the SHA-256 {found}, not that of its name", path.display())
+    };
+    Ok(wrong.into_iter().map(fault).collect())
 }
 
 /// What a model that opened still lacks.

@@ -10,7 +10,7 @@ use crate::bytes::Source;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
-use crate::store::{Grouped, Indexed, StoreBuilder, StoredFile, WeightStore};
+use crate::store::{Encoding, Grouped, Indexed, StoreBuilder, StoredFile, WeightStore};
 use crate::tensor::Part;
 use read::Parsed;
 
@@ -48,8 +48,22 @@ fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
     let first = read::parse(source, options)?;
     match split::Place::of(&first.metadata)? {
         Some(place) if place.count > 1 => split::open(&path, first, place, options),
-        _ => build(&path, vec![first]),
+        _ => build(GGUF.name, &path, vec![first]),
     }
+}
+
+/// Opens one file as part of another container. A shard of a set cannot be opened so.
+pub(super) fn open_source_as(
+    container: &'static str,
+    source: Source,
+    options: &OpenOptions,
+) -> Result<WeightStore> {
+    let path = source.path().to_path_buf();
+    let parsed = read::parse(source, options)?;
+    if split::Place::of(&parsed.metadata)?.is_some_and(|place| place.count > 1) {
+        return Err(Error::malformed("one shard of a split model, alone").in_file(&path));
+    }
+    build(container, &path, vec![parsed])
 }
 
 /// The one model in a directory of GGUF files: a file, or a set of shards. Projectors
@@ -74,8 +88,8 @@ fn only_model(path: &Path, names: &[String]) -> Result<std::path::PathBuf> {
 }
 
 /// Makes the store of one file, or of all shards in order.
-fn build(path: &Path, shards: Vec<Parsed>) -> Result<WeightStore> {
-    let mut builder = StoreBuilder::new(GGUF.name, path);
+fn build(container: &'static str, path: &Path, shards: Vec<Parsed>) -> Result<WeightStore> {
+    let mut builder = StoreBuilder::new(container, Encoding::Gguf, path);
     builder.reserve(shards.iter().map(|shard| &shard.listing))?;
     for (number, shard) in shards.into_iter().enumerate() {
         builder.notes.extend(shard.notes);

@@ -140,7 +140,7 @@ pub(super) fn open(
             Error::malformed(fault).advise("shards of different sets are mixed here"),
         ));
     }
-    super::build(path, shards)
+    super::build(super::GGUF.name, path, shards)
 }
 
 fn check_place(shard: &Parsed, number: u64, place: Place) -> Result<()> {

@@ -14,12 +14,12 @@ use crate::metadata::{Encoding, Item, ItemKind, Metadata};
 use crate::store::{Listing, Note, check_count};
 
 /// One file's header.
-pub(super) struct Parsed {
-    pub(super) source: Source,
-    pub(super) header: Arc<Vec<u8>>,
-    pub(super) listing: Listing,
-    pub(super) metadata: Metadata,
-    pub(super) notes: Vec<Note>,
+pub(crate) struct Parsed {
+    pub(crate) source: Source,
+    pub(crate) header: Arc<Vec<u8>>,
+    pub(crate) listing: Listing,
+    pub(crate) metadata: Metadata,
+    pub(crate) notes: Vec<Note>,
 }
 
 /// Bytes of the length field.
@@ -29,7 +29,7 @@ const LENGTH: usize = 8;
 const FIRST: u64 = 64 << 10;
 
 /// Reads and checks the header of a file.
-pub(super) fn parse(source: Source, options: &OpenOptions) -> Result<Parsed> {
+pub(crate) fn parse(source: Source, options: &OpenOptions) -> Result<Parsed> {
     let path = source.path().to_path_buf();
     parse_file(source, options).map_err(|error| error.in_file(&path))
 }
@@ -61,7 +61,7 @@ fn parse_file(source: Source, options: &OpenOptions) -> Result<Parsed> {
 
 /// Whether the first bytes could be those of a safetensors file: a length that leaves room for a
 /// header in the file, and a brace or what may stand before one.
-pub(super) fn looks_right(head: &[u8], file_len: u64) -> bool {
+pub(crate) fn looks_right(head: &[u8], file_len: u64) -> bool {
     let Some((length, text)) = head.split_first_chunk() else { return false };
     let length = u64::from_le_bytes(*length);
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start();

@@ -1,6 +1,6 @@
 #![doc = include_str!("../../../docs/formats/safetensors.md")]
 
-mod header;
+pub(super) mod header;
 mod json;
 mod resolve;
 mod scheme;
@@ -8,10 +8,10 @@ mod weight_map;
 
 use std::path::{Path, PathBuf};
 
-use super::{Container, OpenOptions, Opened, Probe, document, in_parallel};
+use super::{Container, OpenOptions, Opened, Probe, document, in_parallel, npz};
 use crate::bytes::Source;
 use crate::error::{Error, Result};
-use crate::store::{Document, Indexed, Note, StoreBuilder, StoredFile, WeightStore};
+use crate::store::{Document, Encoding, Indexed, Note, StoreBuilder, StoredFile, WeightStore};
 use header::Parsed;
 use weight_map::WeightMap;
 
@@ -25,9 +25,11 @@ pub static SAFETENSORS: Container = Container {
 
 fn detect(probe: &Probe<'_>) -> bool {
     match probe.directory {
-        Some(names) => names
-            .iter()
-            .any(|name| name.ends_with(".safetensors") || name.contains(".safetensors.index")),
+        Some(names) => names.iter().any(|name| {
+            name.ends_with(".safetensors")
+                || name.contains(".safetensors.index")
+                || name == resolve::ARCHIVE
+        }),
         None => header::looks_right(probe.head, probe.len) || is_safetensors(probe.path),
     }
 }
@@ -57,7 +59,7 @@ fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
 }
 
 pub(super) fn open_file(source: Source, options: &OpenOptions) -> Result<WeightStore> {
-    let mut builder = StoreBuilder::new(SAFETENSORS.name, source.path());
+    let mut builder = StoreBuilder::new(SAFETENSORS.name, Encoding::Safetensors, source.path());
     if let Some(folder) = source.path().parent().filter(|_| source.is_file()) {
         let (documents, notes) =
             documents(folder, |name| folder.join(name).exists(), options, |_| false)?;
@@ -79,7 +81,7 @@ pub(super) fn open_directory(
     gather: fn(&mut Indexed) -> Result<()>,
 ) -> Result<WeightStore> {
     let choice = resolve::choose(folder, names, options)?;
-    let mut builder = StoreBuilder::new(container, folder);
+    let mut builder = StoreBuilder::new(container, Encoding::Safetensors, folder);
     // A directory is opened as a model, so a config.json that cannot be read is a fault of it.
     let here = |name: &str| names.binary_search_by(|other| other.as_str().cmp(name)).is_ok();
     let (documents, notes) = documents(folder, here, options, |name| name == "config.json")?;
@@ -88,7 +90,11 @@ pub(super) fn open_directory(
     builder.notes.extend(choice.notes);
     let paths: Vec<PathBuf> = choice.files.iter().map(|name| folder.join(name)).collect();
     let parsed = in_parallel(&paths, options, |path| {
-        header::parse(Source::open(path, options.access)?, options)
+        let source = Source::open(path, options.access)?;
+        match path.extension().is_some_and(|ending| ending == "npz") {
+            true => npz::parse(source, options),
+            false => header::parse(source, options),
+        }
     })?;
     let mut indexed = build(builder, parsed)?;
     if let Some((name, map)) = choice.index {

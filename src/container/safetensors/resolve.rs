@@ -22,6 +22,9 @@ pub(super) struct Choice {
 const STEMS: [&str; 5] =
     ["model", "diffusion_pytorch_model", "adapter_model", "weights", "consolidated"];
 
+/// What MLX's first converters, and its whisper converter still, call the weights.
+pub(super) const ARCHIVE: &str = "weights.npz";
+
 /// Chooses among the sorted `names` of a directory.
 pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> Result<Choice> {
     let mut notes = Vec::new();
@@ -57,6 +60,9 @@ pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> 
     let chosen = match (chosen, sets.as_slice()) {
         (Some(set), _) => set,
         (None, [only]) => only,
+        (None, []) if names.iter().any(|name| name == ARCHIVE) => {
+            return Ok(Choice { files: vec![ARCHIVE.to_owned()], index: None, notes });
+        }
         (None, []) => {
             return Err(unfinished(names, Error::malformed("no .safetensors files here")));
         }

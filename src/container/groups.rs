@@ -1,0 +1,137 @@
+//! Packed weights with scales, and perhaps biases, in arrays beside them: MLX's form, which Ollama
+//! keeps under other names.
+
+use serde_json::Value as Json;
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::store::Listed;
+
+/// A way of quantizing: one row of MLX's modes.
+#[derive(Debug)]
+pub(super) struct Mode {
+    pub(super) name: &'static str,
+    /// Bits, group sizes and dtype of each form; the first group size is the default.
+    pub(super) forms: &'static [(u64, &'static [u64], DType)],
+}
+
+const AFFINE_GROUPS: &[u64] = &[64, 32, 128];
+
+#[rustfmt::skip]
+pub(super) static MODES: &[Mode] = &[
+    Mode { name: "affine", forms: &[
+        (1, AFFINE_GROUPS, DType::MLX_AFFINE1), (2, AFFINE_GROUPS, DType::MLX_AFFINE2),
+        (3, AFFINE_GROUPS, DType::MLX_AFFINE3), (4, AFFINE_GROUPS, DType::MLX_AFFINE4),
+        (5, AFFINE_GROUPS, DType::MLX_AFFINE5), (6, AFFINE_GROUPS, DType::MLX_AFFINE6),
+        (8, AFFINE_GROUPS, DType::MLX_AFFINE8),
+    ] },
+    Mode { name: "mxfp4", forms: &[(4, &[32], DType::MLX_MXFP4)] },
+    Mode { name: "mxfp8", forms: &[(8, &[32], DType::MLX_MXFP8)] },
+    Mode { name: "nvfp4", forms: &[(4, &[16], DType::MLX_NVFP4)] },
+];
+
+/// One complete way to read a packed weight.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Reading {
+    pub(super) bits: u64,
+    pub(super) group_size: u64,
+    pub(super) dtype: DType,
+}
+
+impl std::fmt::Display for Reading {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} in groups of {}", self.dtype, self.group_size)
+    }
+}
+
+/// The arrays of one module.
+pub(super) struct Parts<'a> {
+    pub(super) weight: Listed<'a>,
+    pub(super) scales: Listed<'a>,
+    pub(super) biases: Option<Listed<'a>>,
+}
+
+impl Parts<'_> {
+    /// Every way that fits the arrays' shapes and dtypes.
+    pub(super) fn readings(&self) -> Result<Vec<Reading>> {
+        let scales = &self.scales;
+        let (Some((&packed, rows)), Some((&groups, scale_rows))) =
+            (self.weight.shape.split_last(), scales.shape.split_last())
+        else {
+            return Err(contradiction("a packed weight and its scales have dimensions".into()));
+        };
+        if self.weight.dtype != Ok(DType::U32) || rows != scale_rows || rows.is_empty() {
+            return Err(contradiction(format!(
+                "weight {:?} of {} and scales {:?}",
+                self.weight.shape,
+                self.weight.dtype.map_or("?", DType::name),
+                scales.shape
+            )));
+        }
+        let affine = match scales.dtype {
+            Ok(DType::F16 | DType::BF16 | DType::F32) => true,
+            Ok(DType::U8) => false,
+            other => {
+                let name = other.map_or("?", DType::name);
+                return Err(contradiction(format!(
+                    "scales of {name}; F16, BF16, F32 or U8 are known"
+                )));
+            }
+        };
+        match &self.biases {
+            Some(biases) if affine => {
+                let float = matches!(biases.dtype, Ok(DType::F16 | DType::BF16 | DType::F32));
+                if biases.shape != scales.shape || !float {
+                    return Err(contradiction(format!(
+                        "scales {:?} and biases {:?} of {}",
+                        scales.shape,
+                        biases.shape,
+                        biases.dtype.map_or("?", DType::name)
+                    )));
+                }
+            }
+            None if affine => return Err(contradiction("float scales, but no biases".into())),
+            Some(_) => return Err(contradiction("U8 scales and biases".into())),
+            None => {}
+        }
+        let mut readings = Vec::new();
+        for mode in MODES.iter().filter(|mode| (mode.name == "affine") == affine) {
+            for &(bits, group_sizes, dtype) in mode.forms {
+                for &group_size in group_sizes {
+                    let columns = groups.checked_mul(group_size);
+                    if columns.and_then(|n| n.checked_mul(bits)) == packed.checked_mul(32) {
+                        readings.push(Reading { bits, group_size, dtype });
+                    }
+                }
+            }
+        }
+        Ok(readings)
+    }
+
+    /// The readings whose rows are as wide as some layer's input, by the config of the model.
+    pub(super) fn of_known_width(&self, readings: &[Reading], config: &Json) -> Vec<Reading> {
+        let text = config.get("text_config").unwrap_or(config);
+        let width = |key: &str| text.get(key).and_then(Json::as_u64);
+        let widths = ["hidden_size", "intermediate_size", "moe_intermediate_size"].map(width);
+        let packed = self.weight.shape.last().copied().unwrap_or(0);
+        let columns = |reading: &Reading| packed.checked_mul(32)?.checked_div(reading.bits);
+        readings.iter().filter(|reading| widths.contains(&columns(reading))).copied().collect()
+    }
+
+    /// The shape of the values.
+    pub(super) fn shape(&self, reading: &Reading) -> Result<Vec<u64>> {
+        let mut shape = self.weight.shape.to_vec();
+        if let (Some(last), Some(groups)) = (shape.last_mut(), self.scales.shape.last()) {
+            *last = groups.saturating_mul(reading.group_size);
+        }
+        match crate::shape::elements(&shape) {
+            Some(_) => Ok(shape),
+            None => Err(contradiction(format!("shape {shape:?} has too many elements"))),
+        }
+    }
+}
+
+pub(super) fn contradiction(fault: String) -> Error {
+    Error::malformed(fault)
+        .advise("config.json and the tensors are of different models, or damaged")
+}

@@ -1,0 +1,220 @@
+//! Tensor blobs: small safetensors files, each with a tensor and its parts, or with several.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use serde_json::Value as Json;
+
+use super::super::groups::{Parts, Reading, contradiction};
+use super::super::safetensors::header::{self, Parsed};
+use super::super::{OpenOptions, Probe, document, in_parallel};
+use super::manifest::{Layer, Manifest};
+use super::{OLLAMA, open_layer};
+use crate::bytes::{Access, Source};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::metadata::Metadata;
+use crate::store::{Document, Encoding, Grouped, Indexed, StoreBuilder, StoredFile, WeightStore};
+use crate::tensor::Part;
+
+/// Blobs opened at once keep their files open up to this number; more are opened again when their
+/// data are wanted, since systems allow a process only so many.
+const KEPT_OPEN: usize = 64;
+
+/// A file named like a blob that holds tensors, not a whole model.
+pub(super) fn is_tensor_blob(probe: &Probe<'_>) -> bool {
+    let name = probe.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    super::manifest::Digest::parse(name).is_ok() && header::looks_right(probe.head, probe.len)
+}
+
+/// Opens one tensor blob by itself.
+pub(super) fn open_blob(source: Source, options: &OpenOptions) -> Result<WeightStore> {
+    let builder = StoreBuilder::new(OLLAMA.name, Encoding::Safetensors, source.path());
+    build(builder, vec![header::parse(source, options)?])
+}
+
+/// Opens the tensor blobs of a manifest.
+pub(super) fn open_tensors(
+    path: &Path,
+    store: &Path,
+    manifest: &Manifest,
+    options: &OpenOptions,
+) -> Result<WeightStore> {
+    let mut builder = StoreBuilder::new(OLLAMA.name, Encoding::Safetensors, path);
+    for layer in manifest.layers.iter().filter(|layer| layer.kind == "json") {
+        // Configs are small; tokenizers and the like stay files.
+        if !layer.name.ends_with("config.json") {
+            continue;
+        }
+        let source = open_layer(layer, store, Access::Read)?;
+        let read = document::read(source.path(), &layer.name, &options.limits);
+        match read {
+            Ok(document) => builder.documents.push(document),
+            Err(error) if layer.name == "config.json" => return Err(error),
+            Err(error) => builder.note(source.path(), format!("not used: {error}")),
+        }
+    }
+    // Layers may name one blob several times; its tensors are still there once.
+    let mut seen = HashSet::new();
+    let layers: Vec<&Layer> = manifest
+        .layers
+        .iter()
+        .filter(|layer| layer.kind == "tensor" && seen.insert(layer.digest.hex()))
+        .collect();
+    let most = options.limits.shards as usize;
+    if layers.len() > most {
+        return Err(Error::limit("blobs", layers.len() as u64, most as u64, "shards"));
+    }
+    let keep_open = layers.len() <= KEPT_OPEN;
+    let parsed = in_parallel(&layers, options, |layer| {
+        let mut parsed = header::parse(open_layer(layer, store, options.access)?, options)?;
+        // The first layout keyed every blob's one tensor `data`.
+        if parsed.listing.len() == 1 {
+            let named = parsed.listing.get(0, &parsed.header).map(|entry| entry.name);
+            if named.is_some_and(|name| name == "data") {
+                parsed.listing.rename_last(layer.name.as_bytes())?;
+            }
+        }
+        if !keep_open {
+            parsed.source.release();
+        }
+        Ok(parsed)
+    })?;
+    build(builder, parsed)
+}
+
+fn build(mut builder: StoreBuilder, blobs: Vec<Parsed>) -> Result<WeightStore> {
+    builder.reserve(blobs.iter().map(|parsed| &parsed.listing))?;
+    let mut metadata = Vec::new();
+    for parsed in blobs {
+        builder.notes.extend(parsed.notes);
+        let Parsed { source, header, listing, .. } = parsed;
+        metadata.push(parsed.metadata);
+        builder.add(StoredFile { source, header, big_endian: false }, listing)?;
+    }
+    let config =
+        builder.documents.iter().find(|document: &&Document| document.name == "config.json");
+    let config = config.map_or(Json::Null, |document| document.json.clone());
+    let mut indexed = builder.index(|_, first, second| {
+        Error::malformed(format!("a tensor of that name lies in {} too", first.display()))
+            .in_file(second)
+    })?;
+    gather(&mut indexed, &metadata, &config)?;
+    if let [one] = &mut metadata[..] {
+        indexed.set_metadata(std::mem::take(one));
+    }
+    Ok(indexed.finish())
+}
+
+/// The ends of the names of a weight's other parts: today's, and those of the first layout.
+const ENDINGS: [[&str; 3]; 2] =
+    [[".scale", ".bias", ".global_scale"], ["_scale", "_qbias", "_global_scale"]];
+
+/// Joins each packed weight with its parts. A tensor that ends in `.scale` beside none whose name
+/// it continues is a tensor of its own, and so is every other `.bias`.
+fn gather(indexed: &mut Indexed, metadata: &[Metadata], config: &Json) -> Result<()> {
+    for head in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
+        let Some(weight) = indexed.get(head) else { continue };
+        let name = weight.name.to_string();
+        let path = indexed.path(head).to_path_buf();
+        let located = |error: Error| error.in_file(&path).in_tensor(&name);
+        let blob = indexed.file(head).and_then(|file| metadata.get(file as usize));
+        let said = blob.and_then(|blob| said_type(blob, &name));
+        let part =
+            |ending: &str| indexed.find(&[weight.name.as_bytes(), ending.as_bytes()].concat());
+        let endings = ENDINGS.iter().find(|endings| part(endings[0]).is_some());
+        let Some([scale, bias, global]) = endings.map(|endings| endings.map(part)) else {
+            if said.is_some() && weight.dtype == Ok(DType::U32) {
+                let fault = "its blob says that it is quantized, but its .scale is missing";
+                return Err(located(Error::malformed(fault).advise("pull the model again")));
+            }
+            continue;
+        };
+        let Some((scale, scales)) = scale.and_then(|number| Some((number, indexed.get(number)?)))
+        else {
+            continue;
+        };
+        if weight.dtype != Ok(DType::U32) {
+            continue;
+        }
+        let biases = bias.and_then(|number| indexed.get(number));
+        let parts = Parts { weight, scales, biases };
+        let reading = settle(&parts, said, config).map_err(located)?;
+        let shape = parts.shape(&reading).map_err(located)?;
+        let mut companions = vec![(Part::Scale, scale)];
+        companions.extend(bias.map(|number| (Part::Bias, number)));
+        companions.extend(global.map(|number| (Part::GlobalScale, number)));
+        let grouped = Grouped {
+            dtype: reading.dtype,
+            group_size: u32::try_from(reading.group_size).unwrap_or(0),
+            name: None,
+            shape: Some(shape),
+            companions: &companions,
+        };
+        indexed.group(head, grouped)?;
+    }
+    Ok(())
+}
+
+/// What a blob's metadata say of a tensor: its type and group size, for it alone or for all.
+fn said_type<'a>(blob: &'a Metadata, name: &str) -> Option<(&'a str, Option<&'a str>)> {
+    let own = |key: &str| blob.str(&format!("{name}.{key}"));
+    let kind = own("quant_type").or_else(|| blob.str("quant_type"))?;
+    Some((kind, own("group_size").or_else(|| blob.str("group_size"))))
+}
+
+/// Ollama's types and their other names (x/quant/quant.go): dtype and usual group sizes.
+static TYPES: &[(&[&str], DType, &[u64])] = &[
+    (&["int4", "q4", "fp4"], DType::MLX_AFFINE4, &[64, 32]),
+    (&["int8", "q8", "fp8"], DType::MLX_AFFINE8, &[64]),
+    (&["nvfp4"], DType::MLX_NVFP4, &[16]),
+    (&["mxfp4"], DType::MLX_MXFP4, &[32]),
+    (&["mxfp8"], DType::MLX_MXFP8, &[32]),
+];
+
+fn settle(parts: &Parts<'_>, said: Option<(&str, Option<&str>)>, config: &Json) -> Result<Reading> {
+    let mut readings = parts.readings()?;
+    let list = |readings: &[Reading]| {
+        let list: Vec<String> = readings.iter().map(Reading::to_string).collect();
+        if list.is_empty() { "nothing".to_owned() } else { list.join(", or ") }
+    };
+    if let Some((kind, group_size)) = said {
+        let lower = kind.to_ascii_lowercase();
+        let Some(row) = TYPES.iter().find(|row| row.0.contains(&lower.as_str())) else {
+            return Err(contradiction(format!("\"{kind}\" is no quant_type that is known")));
+        };
+        let size = match group_size {
+            None => None,
+            Some(text) => Some(
+                text.parse::<u64>()
+                    .map_err(|_| contradiction(format!("\"{text}\" is no group_size")))?,
+            ),
+        };
+        let fits = |reading: &&Reading| {
+            reading.dtype == row.1 && size.is_none_or(|size| size == reading.group_size)
+        };
+        return readings.iter().find(fits).copied().ok_or_else(|| {
+            let size = size.map_or(String::new(), |size| format!(" in groups of {size}"));
+            contradiction(format!(
+                "its blob says {kind}{size}, but its shapes fit {}",
+                list(&readings)
+            ))
+        });
+    }
+    // Without metadata: what Ollama can have written, by the width of a layer where that tells,
+    // else by the group sizes it has used.
+    readings.retain(|reading| TYPES.iter().any(|row| row.1 == reading.dtype));
+    let wide = parts.of_known_width(&readings, config);
+    let usual = |reading: &&Reading| {
+        TYPES.iter().any(|row| row.1 == reading.dtype && row.2.contains(&reading.group_size))
+    };
+    let candidates = if wide.is_empty() { &readings } else { &wide };
+    let mut found = candidates.iter().filter(usual);
+    match (found.next(), found.next(), candidates.as_slice()) {
+        (Some(only), None, _) | (None, _, [only]) => Ok(*only),
+        _ => Err(contradiction(format!(
+            "nothing says its type, and its shapes fit {}",
+            list(&readings)
+        ))),
+    }
+}

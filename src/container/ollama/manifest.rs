@@ -1,0 +1,139 @@
+//! Manifests: JSON that lists the blobs of a model.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+
+use crate::bytes::Text;
+use crate::error::{Error, Result};
+
+/// The blobs of one model.
+#[derive(Debug)]
+pub(super) struct Manifest {
+    pub(super) config: Option<Layer>,
+    pub(super) layers: Vec<Layer>,
+}
+
+/// One blob, and what it is to the model.
+#[derive(Clone, Debug)]
+pub(super) struct Layer {
+    /// The last word of the media type: `tensor`, `model`, `license`.
+    pub(super) kind: String,
+    pub(super) digest: Digest,
+    /// Bytes, as the manifest says.
+    pub(super) size: u64,
+    /// The tensor, group or file that the blob holds.
+    pub(super) name: String,
+}
+
+/// `sha256:` and 64 hexadecimal digits: nothing else ever becomes part of a path.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Digest(String);
+
+impl Digest {
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        let hex = text.strip_prefix("sha256").and_then(|rest| rest.strip_prefix([':', '-']));
+        let valid =
+            |hex: &&str| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match hex.filter(valid) {
+            Some(hex) => Ok(Self(hex.to_owned())),
+            None => {
+                let shown = Text::new(text.as_bytes());
+                Err(Error::malformed(format!(
+                    "the digest \"{shown}\" is not sha256: and 64 hexadecimal digits"
+                ))
+                .advise("do not use this manifest: its digests are no digests"))
+            }
+        }
+    }
+
+    pub(super) fn hex(&self) -> &str {
+        &self.0
+    }
+
+    /// The blob's file.
+    pub(super) fn path(&self, store: &Path) -> PathBuf {
+        store.join("blobs").join(format!("sha256-{}", self.0))
+    }
+
+    /// The blob's file as stores from before 2024 named it.
+    pub(super) fn old_path(&self, store: &Path) -> PathBuf {
+        store.join("blobs").join(format!("sha256:{}", self.0))
+    }
+}
+
+/// Whether JSON is a manifest or a list of manifests.
+pub(super) fn is_manifest(text: &[u8]) -> bool {
+    let has = |word: &[u8]| text.windows(word.len()).any(|window| window == word);
+    text.starts_with(b"{") && has(b"\"schemaVersion\"") && (has(b"\"layers\"") || has(b"manifest"))
+}
+
+impl Manifest {
+    /// Reads a manifest; of a list, the child for this machine whose blob is in the store.
+    pub(super) fn parse(
+        json: &Json,
+        store: &Path,
+        read: &dyn Fn(&Path) -> Result<Json>,
+    ) -> Result<Self> {
+        let Some(children) = json.get("manifests").and_then(Json::as_array) else {
+            return Self::single(json);
+        };
+        // Apple's processors prefer MLX's own form, others GGUF.
+        let preferred: [&str; 3] = if cfg!(all(target_os = "macos", target_arch = "aarch64")) {
+            ["mlx", "llamacpp", "ggml"]
+        } else {
+            ["llamacpp", "ggml", "mlx"]
+        };
+        for runner in preferred {
+            for child in children {
+                if child.get("runner").and_then(Json::as_str) != Some(runner) {
+                    continue;
+                }
+                if child.get("layers").is_some() {
+                    return Self::single(child);
+                }
+                let digest = child.get("digest").and_then(Json::as_str).unwrap_or_default();
+                let path = Digest::parse(digest)?.path(store);
+                if path.exists() {
+                    return Self::single(&read(&path)?);
+                }
+            }
+        }
+        Err(Error::malformed("a list of manifests, none of which is in this store")
+            .advise("pull the model again"))
+    }
+
+    fn single(json: &Json) -> Result<Self> {
+        let Some(layers) = json.get("layers").and_then(Json::as_array) else {
+            return Err(Error::malformed("the manifest has no layers"));
+        };
+        let config = json.get("config").filter(|config| config.is_object());
+        Ok(Self {
+            config: config.map(Layer::parse).transpose()?,
+            layers: layers.iter().map(Layer::parse).collect::<Result<_>>()?,
+        })
+    }
+
+    /// Bytes of all blobs, as `ollama list` counts them.
+    pub(super) fn size(&self) -> u64 {
+        self.layers.iter().chain(&self.config).map(|layer| layer.size).fold(0, u64::saturating_add)
+    }
+}
+
+impl Layer {
+    fn parse(json: &Json) -> Result<Self> {
+        let text = |key: &str| json.get(key).and_then(Json::as_str).unwrap_or_default();
+        let media_type = text("mediaType");
+        let kind = match media_type.strip_prefix("application/vnd.ollama.image.") {
+            Some(kind) => kind,
+            None if media_type.contains(".container.image.") => "config",
+            None => media_type,
+        };
+        Ok(Self {
+            kind: kind.to_owned(),
+            digest: Digest::parse(text("digest"))?,
+            size: json.get("size").and_then(Json::as_u64).unwrap_or(0),
+            name: text("name").to_owned(),
+        })
+    }
+}

@@ -1,0 +1,153 @@
+//! Names of models in a store, and the places where stores lie.
+
+use std::path::{Path, PathBuf};
+
+/// `[host/][namespace/]model[:tag]`, each part checked, so that a path can be built of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Name {
+    pub(super) host: String,
+    pub(super) namespace: String,
+    pub(super) model: String,
+    pub(super) tag: String,
+}
+
+/// The host that models come from which name none (types/model/name.go).
+const HOST: &str = "registry.ollama.ai";
+
+/// Both stand for the public host; the second tree of manifests uses the second.
+const PUBLIC: [&str; 2] = [HOST, "ollama.com"];
+
+const NAMESPACE: &str = "library";
+const TAG: &str = "latest";
+
+impl Name {
+    /// `None` for what is no name by Ollama's grammar.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let text = text.split_once("://").map_or(text, |(_, rest)| rest);
+        // A tag stands behind the last colon, if no slash follows: hosts have ports.
+        let (path, tag) = match text.rsplit_once(':') {
+            Some((path, tag)) if !tag.contains('/') => (path, tag),
+            _ => (text, TAG),
+        };
+        let (rest, model) = path.rsplit_once('/').map_or(("", path), |(rest, model)| (rest, model));
+        let named = !rest.is_empty() || path.contains('/');
+        let (host, namespace) = match rest.rsplit_once('/') {
+            Some((host, namespace)) => (host, namespace),
+            None if named => (HOST, rest),
+            None => (HOST, NAMESPACE),
+        };
+        let valid = is_part(host, 350, b".-_:")
+            && is_part(namespace, 80, b"-_")
+            && is_part(model, 80, b".-_")
+            && is_part(tag, 80, b".-_");
+        valid.then(|| Self {
+            host: host.to_owned(),
+            namespace: namespace.to_owned(),
+            model: model.to_owned(),
+            tag: tag.to_owned(),
+        })
+    }
+
+    /// The file of the manifest in one of a store's trees, found without regard to case.
+    pub(super) fn find(&self, store: &Path) -> Option<PathBuf> {
+        let hosts: Vec<&str> = if PUBLIC.contains(&self.host.to_ascii_lowercase().as_str()) {
+            PUBLIC.to_vec()
+        } else {
+            vec![&self.host]
+        };
+        for tree in TREES {
+            for host in &hosts {
+                // The second tree writes colons so that Windows can have them in names.
+                for host in [(*host).to_owned(), host.replace(':', "%3A")] {
+                    let parts = [host.as_str(), &self.namespace, &self.model, &self.tag];
+                    let found =
+                        parts.iter().try_fold(store.join(tree), |at, part| entry(&at, part));
+                    if let Some(found) = found.filter(|path| path.is_file()) {
+                        return Some(found);
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The trees of manifests in a store, the one that wins first.
+pub(super) const TREES: [&str; 2] = ["manifests-v2", "manifests"];
+
+/// The entry of that name, in the case that is there.
+fn entry(folder: &Path, name: &str) -> Option<PathBuf> {
+    let exact = folder.join(name);
+    if exact.exists() {
+        return Some(exact);
+    }
+    let entries = std::fs::read_dir(folder).ok()?;
+    let same =
+        |other: &std::ffi::OsString| other.to_str().is_some_and(|o| o.eq_ignore_ascii_case(name));
+    entries.flatten().map(|entry| entry.file_name()).find(same).map(|other| folder.join(other))
+}
+
+/// A letter, digit or underscore, then those and `more`; no longer than `longest`.
+fn is_part(part: &str, longest: usize, more: &[u8]) -> bool {
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    part.len() <= longest
+        && part.bytes().next().is_some_and(word)
+        && part.bytes().all(|byte| word(byte) || more.contains(&byte))
+}
+
+/// Where a store may lie: `OLLAMA_MODELS`, the user's, the Linux package's.
+pub(super) fn stores() -> Vec<PathBuf> {
+    if let Some(set) = std::env::var_os("OLLAMA_MODELS") {
+        let text = set.to_string_lossy();
+        let text = text.trim().trim_matches(['"', '\'']);
+        if !text.is_empty() {
+            return vec![PathBuf::from(text)];
+        }
+    }
+    let home = std::env::home_dir().map(|home| home.join(".ollama/models"));
+    home.into_iter().chain([PathBuf::from("/usr/share/ollama/.ollama/models")]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_as_ollama_reads_them() {
+        let parts = |text: &str| {
+            Name::parse(text).map(|n| format!("{} {} {} {}", n.host, n.namespace, n.model, n.tag))
+        };
+        let cases = [
+            ("llama3", "registry.ollama.ai library llama3 latest"),
+            ("hf.co/u/m:Q4_K_M", "hf.co u m Q4_K_M"),
+            ("http://localhost:5000/ns/m:t", "localhost:5000 ns m t"),
+            ("ns/m", "registry.ollama.ai ns m latest"),
+            ("_x:_y", "registry.ollama.ai library _x _y"),
+            ("a.b-c:1.0", "registry.ollama.ai library a.b-c 1.0"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parts(text).as_deref(), Some(expected), "{text}");
+        }
+        let long = "a".repeat(81);
+        let wrong = [
+            "x:-y",
+            "m:",
+            ":t",
+            "/m",
+            "a/../b:c",
+            "../../etc",
+            "m@sha256:aa",
+            "\u{e9}",
+            &long,
+            "",
+            "a/b/c/d",
+            ".hidden",
+            "a b",
+            "a\\b",
+            "n.s/m",
+        ];
+        for text in wrong {
+            assert_eq!(parts(text), None, "{text}");
+        }
+    }
+}
