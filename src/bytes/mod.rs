@@ -2,6 +2,7 @@
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod cursor;
+mod hub_link;
 mod mmap;
 mod text;
 
@@ -97,6 +98,9 @@ impl Source {
             let what = if opened.is_dir() { "a directory" } else { "a pipe, socket or device" };
             let fault = format!("this is {what}, not a regular file");
             return Err(Error::new(crate::ErrorKind::Io, fault));
+        }
+        if let Some(blob) = hub_link::target(path, &file, opened.len()) {
+            return Self::open(&blob, access);
         }
         let kind = match access {
             Access::Map => Kind::Mapped { file: Handle::Open(file), map: OnceLock::new() },
