@@ -292,14 +292,22 @@ dtypes! {
     MLX_MXFP8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::FP8);
     /// MLX groups: E2M1 elements in groups of 16, E4M3 scales, perhaps a scale for the whole tensor.
     MLX_NVFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::FP4);
-    /// GPTQ: 2-bit elements packed along the input, zero points, perhaps a group for each input.
+    /// GPTQ: 2-bit elements packed along the input, zero points less one, perhaps a group for each input.
     GPTQ2:        Group,   4 =>   1    , ggml None,      safetensors None,                units [], None;
-    /// GPTQ: 3-bit elements packed along the input, zero points, perhaps a group for each input.
+    /// GPTQ's second format: 2-bit elements, zero points stored as they are.
+    GPTQ2_V2:     Group,   4 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// GPTQ: 3-bit elements packed along the input, zero points less one, perhaps a group for each input.
     GPTQ3:        Group,   8 =>   3    , ggml None,      safetensors None,                units [], None;
-    /// GPTQ: 4-bit elements packed along the input, zero points, perhaps a group for each input.
+    /// GPTQ's second format: 3-bit elements, zero points stored as they are.
+    GPTQ3_V2:     Group,   8 =>   3    , ggml None,      safetensors None,                units [], None;
+    /// GPTQ: 4-bit elements packed along the input, zero points less one, perhaps a group for each input.
     GPTQ4:        Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
-    /// GPTQ: 8-bit elements packed along the input, zero points, perhaps a group for each input.
+    /// GPTQ's second format: 4-bit elements, zero points stored as they are.
+    GPTQ4_V2:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// GPTQ: 8-bit elements packed along the input, zero points less one, perhaps a group for each input.
     GPTQ8:        Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
+    /// GPTQ's second format: 8-bit elements, zero points stored as they are.
+    GPTQ8_V2:     Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
     /// AWQ: 4-bit elements packed along the output, zero points.
     AWQ4:         Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
     /// compressed-tensors: 4-bit elements in words, a scale and perhaps a zero point for each group.

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::bytes::Text;
+
 /// `Result` with this library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -121,7 +123,13 @@ impl Error {
 
     /// Says what the reader of the message can do.
     pub(crate) fn advise(mut self, advice: impl Into<Cow<'static, str>>) -> Self {
-        self.0.advice.get_or_insert_with(|| advice.into());
+        let advice = advice.into();
+        // Names from files may stand in it, and the message is for terminals.
+        let advice = match advice.contains(char::is_control) {
+            true => Text::new(advice.as_bytes()).to_string().into(),
+            false => advice,
+        };
+        self.0.advice.get_or_insert(advice);
         self
     }
 
@@ -160,15 +168,15 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = &*self.0;
         if let Some(path) = &inner.path {
-            write!(f, "{}: ", crate::bytes::Text::from_path(path))?;
+            write!(f, "{}: ", Text::from_path(path))?;
         }
         if let Some(tensor) = &inner.tensor {
-            write!(f, "tensor \"{tensor}\": ")?;
+            write!(f, "tensor \"{}\": ", Text::new(tensor.as_bytes()))?;
         }
         if let Some(key) = &inner.key {
-            write!(f, "key \"{key}\": ")?;
+            write!(f, "key \"{}\": ", Text::new(key.as_bytes()))?;
         }
-        f.write_str(&inner.fault)?;
+        write!(f, "{}", Text::new(inner.fault.as_bytes()))?;
         if let Some(offset) = inner.offset {
             write!(f, " (at byte {offset})")?;
         }

@@ -34,8 +34,11 @@ pub struct Limits {
     pub shards: u32,
     /// Bytes of a shard index (`model.safetensors.index.json`).
     pub index_bytes: u64,
-    /// Bytes of a JSON document beside the weights: `config.json`, `params.json`.
+    /// Bytes of a JSON document: `config.json`, `params.json`, a manifest.
     pub document_bytes: u64,
+    /// Values in a JSON document, by the room that they take once parsed: a number counts 1, a list
+    /// 4 more, a key 3 and an object 8, each some 32 bytes.
+    pub document_values: u64,
 }
 
 impl Default for Limits {
@@ -46,14 +49,15 @@ impl Default for Limits {
             string_bytes: 256 << 20,
             array_elements: 1 << 30,
             array_depth: 4,
-            metadata_items: 1 << 20,
+            metadata_items: 1 << 18,
             gguf_dims: 4,
             dims: 8,
             alignment: 1 << 20,
             tensors: 1 << 24,
             shards: 100_000,
             index_bytes: 256 << 20,
-            document_bytes: 4 << 20,
+            document_bytes: 12 << 20,
+            document_values: 1 << 20,
         }
     }
 }

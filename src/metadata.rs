@@ -259,6 +259,11 @@ impl<'a> Decoder<'a> {
     }
 }
 
+/// A value from the bytes that encode it.
+pub(crate) fn decode(value_type: ValueType, bytes: &[u8], encoding: Encoding) -> Option<Value<'_>> {
+    Decoder { rest: bytes, encoding }.value(value_type)
+}
+
 /// An array in the header. Its elements are decoded as they are iterated over; nothing is
 /// allocated for them.
 #[derive(Clone, Copy, PartialEq)]

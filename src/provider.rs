@@ -48,6 +48,8 @@ pub struct LoadedTensor<D: Device> {
     pub dtype: DType,
     /// Dimensions, outermost first.
     pub shape: Vec<u64>,
+    /// Elements that share a scale, for dtypes that leave the number to the tensor (MLX).
+    pub group_size: Option<u32>,
     /// Where each part lies in the buffer, the weight first.
     pub parts: Vec<LoadedPart>,
     /// The bytes.
@@ -157,7 +159,8 @@ impl<D: Device> WeightProvider<D> {
             let bytes = tensor.native_bytes(part.part)?;
             self.device.write(&mut buffer, part.range.start, &bytes)?;
         }
-        Ok(LoadedTensor { dtype, shape: tensor.shape().to_vec(), parts, buffer })
+        let (shape, group_size) = (tensor.shape().to_vec(), tensor.group_size());
+        Ok(LoadedTensor { dtype, shape, group_size, parts, buffer })
     }
 
     /// Drops a tensor from the cache. Its memory is freed once nobody holds it any more.

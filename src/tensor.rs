@@ -101,7 +101,8 @@ impl<'a> Tensor<'a> {
         Self { store, number }
     }
 
-    /// The name in the file.
+    /// The stored name: that of its weight part, or for a tensor gathered from several arrays the one
+    /// that it has in the unquantized checkpoint.
     pub fn name(&self) -> Text<'a> {
         self.store.entry_name(self.number)
     }

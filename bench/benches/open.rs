@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use criterion::Criterion;
+use weighbridge::container::ollama;
 use weighbridge::{OpenOptions, WeightStore};
 use weighbridge_bench::{input, print_ratios};
 
@@ -36,7 +37,8 @@ fn gguf(c: &mut Criterion, name: &str, path: &Path, keys: usize, tensors: usize)
         b.iter(|| {
             let map = map(path);
             let mut reader = std::io::Cursor::new(&map[..]);
-            let gguf = candle_core::quantized::gguf_file::Content::read(&mut reader).expect("opens");
+            let gguf =
+                candle_core::quantized::gguf_file::Content::read(&mut reader).expect("opens");
             assert_eq!((gguf.metadata.len(), gguf.tensor_infos.len()), (keys, tensors));
             gguf
         });
@@ -83,9 +85,8 @@ fn shards(c: &mut Criterion, name: &str, folder: &Path) {
             });
         });
     }
-    let paths: Vec<_> = (1..=160)
-        .map(|n| folder.join(format!("model-{n:05}-of-00160.safetensors")))
-        .collect();
+    let paths: Vec<_> =
+        (1..=160).map(|n| folder.join(format!("model-{n:05}-of-00160.safetensors"))).collect();
     group.bench_function("safetensors", |b| {
         b.iter(|| {
             let found: usize = paths
@@ -96,6 +97,26 @@ fn shards(c: &mut Criterion, name: &str, folder: &Path) {
                 })
                 .sum();
             assert_eq!(found, 89_600);
+        });
+    });
+    group.finish();
+}
+
+fn ollama(c: &mut Criterion, store: &Path) {
+    let mut group = c.benchmark_group("ollama");
+    let manifest = store.join("manifests/registry.ollama.ai/library/big/latest");
+    group.bench_function("open_700_blobs", |b| {
+        b.iter(|| {
+            let store = WeightStore::open(&manifest).expect("opens");
+            assert_eq!(store.len(), 700);
+            store
+        });
+    });
+    group.bench_function("list_10000_manifests", |b| {
+        b.iter(|| {
+            let options = OpenOptions::new();
+            let (_, models, faults) = ollama::models(Some(store), &options).expect("lists");
+            assert_eq!((models.len(), faults.len()), (10_001, 0));
         });
     });
     group.finish();
@@ -123,11 +144,16 @@ fn main() {
     safetensors(&mut c, "open_safetensors_300", &at("small.safetensors"), 300);
     shards(&mut c, "open_160_shards", &at("unindexed"));
     shards(&mut c, "open_160_shards_index", &at("indexed"));
+    input::ollama_store(&at("store"));
+    ollama(&mut c, &at("store"));
     c.final_summary();
 
-    for group in
-        ["open_gguf_vocabulary", "open_gguf_small", "open_safetensors_90000", "open_safetensors_300"]
-    {
+    for group in [
+        "open_gguf_vocabulary",
+        "open_gguf_small",
+        "open_safetensors_90000",
+        "open_safetensors_300",
+    ] {
         print_ratios(group, "weighbridge");
     }
     print_ratios("open_160_shards", "weighbridge_1_threads");

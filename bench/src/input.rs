@@ -64,7 +64,8 @@ impl Gguf {
 
     /// Writes the file with `tensors` small F32 tensors.
     fn write(&self, path: &Path, tensors: u64) {
-        let parts = ["attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate"];
+        let parts =
+            ["attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate"];
         let mut out = b"GGUF".to_vec();
         out.extend_from_slice(&3u32.to_le_bytes());
         out.extend_from_slice(&tensors.to_le_bytes());
@@ -151,7 +152,9 @@ pub fn shards(folder: &Path, index: bool) {
     for shard in 0..160 {
         let file = format!("model-{:05}-of-00160.safetensors", shard + 1);
         safetensors(&folder.join(&file), shard * 560, 560);
-        map.extend((0..560).map(|n| format!("\n    \"{}\": \"{file}\"", expert_name(shard * 560 + n))));
+        map.extend(
+            (0..560).map(|n| format!("\n    \"{}\": \"{file}\"", expert_name(shard * 560 + n))),
+        );
     }
     if index {
         let text = format!(
@@ -161,4 +164,50 @@ pub fn shards(folder: &Path, index: bool) {
         std::fs::write(folder.join("model.safetensors.index.json"), text)
             .expect("the input can be written");
     }
+}
+
+/// A store with 10,000 manifests of GGUF models, and the model `big` of 700 tensor blobs, each a
+/// 4-bit weight with scales and biases.
+pub fn ollama_store(store: &Path) {
+    let blobs = store.join("blobs");
+    let library = store.join("manifests/registry.ollama.ai/library");
+    std::fs::create_dir_all(&blobs).expect("a directory");
+    let layer = |kind: &str, number: usize, size: usize, name: &str| {
+        format!(
+            "{{\"mediaType\":\"application/vnd.ollama.image.{kind}\",\"digest\":\"sha256:{number:064x}\",\"size\":{size},\"name\":\"{name}\"}}"
+        )
+    };
+    let manifest = |layers: &[String]| {
+        format!(
+            "{{\"schemaVersion\":2,\"mediaType\":\"application/vnd.docker.distribution.manifest.v2+json\",\"layers\":[{}]}}\n",
+            layers.join(",")
+        )
+    };
+    for number in 0..10_000 {
+        let folder = library.join(format!("model{}", number / 10));
+        std::fs::create_dir_all(&folder).expect("a directory");
+        let layers = [
+            layer("model", 1 << 20 | number, 4_000_000_000, ""),
+            layer("template", 1, 1200, ""),
+            layer("params", 2, 90, ""),
+        ];
+        std::fs::write(folder.join(format!("tag{}", number % 10)), manifest(&layers))
+            .expect("the input can be written");
+    }
+    let mut layers = Vec::new();
+    for number in 0..700 {
+        let name = format!("model.layers.{}.part{}.weight", number / 10, number % 10);
+        let header = format!(
+            "{{\"__metadata__\":{{\"group_size\":\"64\",\"quant_type\":\"int4\"}},\"{name}\":{{\"dtype\":\"U32\",\"shape\":[64,32],\"data_offsets\":[0,8192]}},\"{name}.bias\":{{\"dtype\":\"BF16\",\"shape\":[64,4],\"data_offsets\":[8192,8704]}},\"{name}.scale\":{{\"dtype\":\"BF16\",\"shape\":[64,4],\"data_offsets\":[8704,9216]}}}}"
+        );
+        let mut blob = (header.len() as u64).to_le_bytes().to_vec();
+        blob.extend_from_slice(header.as_bytes());
+        blob.resize(blob.len() + 9216, 0);
+        layers.push(layer("tensor", 1000 + number, blob.len(), &name));
+        std::fs::write(blobs.join(format!("sha256-{:064x}", 1000 + number)), blob)
+            .expect("the input can be written");
+    }
+    std::fs::create_dir_all(library.join("big")).expect("a directory");
+    std::fs::write(library.join("big/latest"), manifest(&layers))
+        .expect("the input can be written");
 }

@@ -17,7 +17,12 @@ pub fn print_ratios(group: &str, ours: &str) {
     for name in names {
         let Some(median) = median(&folder.join(&name)) else { continue };
         if name != ours {
-            println!("    {:<28} {:>10}  {:>6.2} x ours", name.display(), shown(median), median / our_median);
+            println!(
+                "    {:<28} {:>10}  {:>6.2} x ours",
+                name.display(),
+                shown(median),
+                median / our_median
+            );
         }
     }
 }

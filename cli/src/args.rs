@@ -72,7 +72,7 @@ pub(crate) struct Open {
   weighbridge inspect llama3.2            a model in Ollama's store
   weighbridge inspect ./Qwen3-0.6B --json | jq '.tensors[0]'")]
 pub(crate) struct Inspect {
-    /// A file, any shard of a set, a directory, or the name of an Ollama model
+    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
     /// One row a tensor: do not gather the layers that are alike
     #[arg(long)]
@@ -96,7 +96,7 @@ pub(crate) struct Inspect {
   weighbridge config model.gguf
   weighbridge config ./Qwen3-0.6B --json | jq '.config.head_dim.value'")]
 pub(crate) struct Config {
-    /// A file, any shard of a set, a directory, or the name of an Ollama model
+    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
     /// Write JSON
     #[arg(long)]
@@ -110,7 +110,7 @@ pub(crate) struct Config {
   weighbridge hash model.gguf
   weighbridge hash model.gguf --values --json > model.hashes.json")]
 pub(crate) struct Hash {
-    /// A file, any shard of a set, a directory, or the name of an Ollama model
+    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
     /// Also hash the values as little-endian f32, in row-major order
     #[arg(long)]
@@ -142,7 +142,7 @@ pub(crate) enum DumpForm {
   weighbridge dump ./Qwen3-0.6B model.norm.weight --as npy > norm.npy
   weighbridge dump model.gguf token_embd.weight --as raw | sha256sum")]
 pub(crate) struct Dump {
-    /// A file, any shard of a set, a directory, or the name of an Ollama model
+    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
     /// The tensor's name in the file, or its canonical name
     pub(crate) name: String,
@@ -164,7 +164,7 @@ pub(crate) struct Dump {
   weighbridge verify model.gguf
   weighbridge verify model.gguf --strict      would llama.cpp accept it?")]
 pub(crate) struct Verify {
-    /// A file, any shard of a set, a directory, or the name of an Ollama model
+    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
     /// Write JSON
     #[arg(long)]
@@ -179,7 +179,7 @@ pub(crate) struct Verify {
   weighbridge load model.gguf
   weighbridge load ./Qwen3-0.6B --no-map --json")]
 pub(crate) struct Load {
-    /// A file, any shard of a set, a directory, or the name of an Ollama model; the model inside the program if left out
+    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model; the model inside the program if left out
     pub(crate) path: Option<PathBuf>,
     /// Only tensors whose stored or canonical name matches
     #[arg(long, value_name = "GLOB")]

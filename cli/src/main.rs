@@ -18,6 +18,8 @@ use args::{Cli, Command};
 pub(crate) enum Stop {
     /// A fault that the library reports.
     Library(Error),
+    /// What was asked for does not fit together.
+    Usage(String),
     /// The report could not be written.
     Output(std::io::Error),
 }
@@ -65,6 +67,10 @@ fn main() -> ExitCode {
         Err(Stop::Output(error)) => {
             complain(&format!("cannot write the output: {error}"), None);
             ExitCode::from(5)
+        }
+        Err(Stop::Usage(fault)) => {
+            complain(&fault, None);
+            ExitCode::from(2)
         }
         Err(Stop::Library(error)) => {
             complain(&error.to_string(), error.advice());

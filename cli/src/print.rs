@@ -23,7 +23,9 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        // What comes from a file must not move the terminal's cursor.
+        let shown = |cell: String| weighbridge::Text::new(cell.as_bytes()).to_string();
+        self.rows.push(cells.into_iter().map(shown).collect());
     }
 
     pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {

@@ -19,7 +19,8 @@ pub struct Field<T> {
 
 /// The numbers that an engine needs to run a model. Lengths count elements.
 ///
-/// Every field was checked: none of the dimensions is zero, and all fit in 32 bits.
+/// Every field was checked: `dim`, `n_layers`, the heads and their width are not zero, and all fit
+/// in 32 bits.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ModelConfig {
@@ -174,7 +175,7 @@ impl<'a> Reader<'a> {
         let number = number.ok_or_else(|| self.wrong(&source, "no number"))?;
         if !number.is_finite() || number < 0.0 {
             return Err(
-                self.wrong(&source, format!("{number}, but it must be finite and positive"))
+                self.wrong(&source, format!("{number}, but it must be finite and not negative"))
             );
         }
         #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]

@@ -9,6 +9,7 @@ mod rule;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
+use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::store::{Encoding, WeightStore};
 pub use config::{Field, ModelConfig};
@@ -110,8 +111,9 @@ pub struct Resolution {
     pub mapped: Vec<Mapping>,
     /// Stored names without a canonical one, in the order of the files.
     pub unknown: Vec<String>,
-    /// Canonical names of tensors that the architecture needs and the model lacks; runs of whole
-    /// layers as one entry, `layers.4..8`.
+    /// Canonical names of tensors that the architecture needs and the model lacks: runs of whole
+    /// layers as one entry, `layers.4..8`, and a tensor that several layers lack as another,
+    /// `layers.[0-3,7].ffn.up.weight`.
     pub missing: Vec<String>,
 }
 
@@ -207,9 +209,9 @@ pub fn resolve(store: &WeightStore) -> Result<Resolution> {
         return Ok(resolution);
     };
     let names = names_of(architecture, dialect);
-    let mut seen: HashMap<String, String> = HashMap::new();
-    // Which canonical patterns each layer has; the layers are those stored, not those promised.
-    let mut layers: BTreeMap<u32, Vec<&'static str>> = BTreeMap::new();
+    // Which of the required names each layer has, a bit each; the layers are those stored, not
+    // those promised.
+    let mut layers: BTreeMap<u32, u64> = BTreeMap::new();
     for tensor in store.tensors() {
         let stored = tensor.name().spelling().into_owned();
         let Some((canonical, transform, layer)) = canonical(&stored, dialect, &names) else {
@@ -217,17 +219,21 @@ pub fn resolve(store: &WeightStore) -> Result<Resolution> {
             continue;
         };
         if let Some(layer) = layer {
-            layers.entry(layer).or_default().push(canonical);
+            let bit = architecture.required.iter().position(|name| *name == canonical);
+            *layers.entry(layer).or_default() |= bit.map_or(0, |bit| 1 << bit);
         }
         let canonical = rule::expand(canonical, layer);
-        if let Some(first) = seen.insert(canonical.clone(), stored.clone()) {
-            let fault = format!("it and \"{first}\" are both \"{canonical}\"");
-            return Err(Error::malformed(fault).in_file(store.path()).in_tensor(stored));
-        }
         resolution.mapped.push(Mapping { canonical, stored, transform });
     }
+    let mut sorted: Vec<&Mapping> = resolution.mapped.iter().collect();
+    sorted.sort_by(|a, b| a.canonical.cmp(&b.canonical));
+    let twice = sorted.windows(2).find(|pair| matches!(pair, [a, b] if a.canonical == b.canonical));
+    if let Some([first, second]) = twice {
+        let fault = format!("it and \"{}\" are both \"{}\"", first.stored, first.canonical);
+        return Err(Error::malformed(fault).in_file(store.path()).in_tensor(&second.stored));
+    }
     let promised = config::layers(store).unwrap_or(0);
-    resolution.missing = missing(architecture, &seen, &layers, promised);
+    resolution.missing = missing(architecture, &sorted, &layers, promised);
     Ok(resolution)
 }
 
@@ -277,33 +283,42 @@ fn canonical(
     })
 }
 
+/// What an architecture needs and the model lacks. `sorted` are its tensors by canonical name.
 fn missing(
     architecture: &Architecture,
-    seen: &HashMap<String, String>,
-    layers: &BTreeMap<u32, Vec<&'static str>>,
+    sorted: &[&Mapping],
+    layers: &BTreeMap<u32, u64>,
     promised: u32,
 ) -> Vec<String> {
     let mut missing = Vec::new();
-    if seen.is_empty() {
+    if sorted.is_empty() {
         return missing;
     }
-    let (in_layers, alone): (Vec<&str>, Vec<&str>) =
-        architecture.required.iter().partition(|name| name.contains("{n}"));
-    missing.extend(alone.iter().filter(|name| !seen.contains_key(**name)).map(|&name| name.into()));
+    let has = |name: &str| sorted.binary_search_by(|m| m.canonical.as_str().cmp(name)).is_ok();
+    let alone = architecture.required.iter().filter(|name| !name.contains("{n}"));
+    missing.extend(alone.filter(|name| !has(name)).map(|&name| name.to_owned()));
+    // Whole layers between those that are there, and up to those promised.
     let mut expected = 0;
-    let mut absent = |from: u32, to: u32| {
-        if to > from {
-            missing.push(format!("layers.{from}..{to}"));
+    for layer in layers.keys().copied().chain([promised]) {
+        if layer > expected {
+            missing.push(format!("layers.{expected}..{layer}"));
         }
-    };
-    for &layer in layers.keys() {
-        absent(expected, layer);
-        expected = layer.saturating_add(1);
+        expected = expected.max(layer.saturating_add(1));
     }
-    absent(expected, promised);
-    for (layer, has) in layers {
-        let lacks = in_layers.iter().filter(|name| !has.contains(name));
-        missing.extend(lacks.map(|name| rule::expand(name, Some(*layer))));
+    for (bit, name) in architecture.required.iter().enumerate() {
+        if !name.contains("{n}") {
+            continue;
+        }
+        let lacking: Vec<u32> = layers
+            .iter()
+            .filter(|(_, has)| **has & (1 << bit) == 0)
+            .map(|(layer, _)| *layer)
+            .collect();
+        match lacking.as_slice() {
+            [] => {}
+            [layer] => missing.push(rule::expand(name, Some(*layer))),
+            several => missing.push(name.replace("{n}", &rule::runs(several))),
+        }
     }
     missing
 }
@@ -315,12 +330,15 @@ impl fmt::Display for Resolution {
                 f,
                 "{} ({}): {} tensors mapped, {} unknown, {} missing",
                 architecture.name,
-                self.reason,
+                Text::new(self.reason.as_bytes()),
                 self.mapped.len(),
                 self.unknown.len(),
                 self.missing.len()
             ),
-            None => write!(f, "{}: {} tensors under stored names", self.reason, self.unknown.len()),
+            None => {
+                let reason = Text::new(self.reason.as_bytes());
+                write!(f, "{reason}: {} tensors under stored names", self.unknown.len())
+            }
         }
     }
 }

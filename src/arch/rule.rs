@@ -74,6 +74,22 @@ pub(super) fn expand(pattern: &str, layer: Option<u32>) -> String {
     }
 }
 
+/// Sorted numbers in brackets, neighbours joined: `[0-3,7]`.
+pub(super) fn runs(numbers: &[u32]) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for &number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let run = |&(from, to): &(u32, u32)| match from == to {
+        true => from.to_string(),
+        false => format!("{from}-{to}"),
+    };
+    format!("[{}]", runs.iter().map(run).collect::<Vec<_>>().join(","))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,17 +17,26 @@ pub(crate) fn read(path: &Path, name: &str, limits: &Limits) -> Result<Document>
         );
     }
     let bytes = source.bytes(0..source.len())?;
-    let json = parse(&bytes).map_err(|error| error.in_file(path))?;
+    let json = parse(&bytes, limits).map_err(|error| error.in_file(path))?;
     Ok(Document { name: name.to_owned(), json })
 }
 
 /// Parses JSON in which Python may have written `NaN` and `Infinity`.
-pub(crate) fn parse(bytes: &[u8]) -> Result<serde_json::Value> {
-    let parsed = serde_json::from_slice(bytes);
-    let parsed = parsed.or_else(|error| match quote_non_finite(bytes) {
-        Some(quoted) => serde_json::from_slice(&quoted),
-        None => Err(error),
-    });
+pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<serde_json::Value> {
+    let check = |bytes: &[u8]| match (weight(bytes), limits.document_values) {
+        (values, most) if values > most => {
+            Err(Error::limit("values of JSON", values, most, "document_values"))
+        }
+        _ => Ok(()),
+    };
+    check(bytes)?;
+    let mut parsed = serde_json::from_slice(bytes);
+    if parsed.is_err()
+        && let Some(quoted) = quote_non_finite(bytes)
+    {
+        check(&quoted)?;
+        parsed = serde_json::from_slice(&quoted);
+    }
     parsed.map_err(|error| {
         let start = bytes.trim_ascii_start();
         let error = Error::malformed(format!("not valid JSON: {error}"));
@@ -39,6 +48,25 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<serde_json::Value> {
             error.advise("mend the file or fetch it again")
         }
     })
+}
+
+/// What a text's values weigh once they are parsed; see [`Limits::document_values`].
+fn weight(bytes: &[u8]) -> u64 {
+    let (mut values, mut in_string, mut escaped) = (1u64, false, false);
+    for &byte in bytes {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b',' => values = values.saturating_add(1),
+            b':' => values = values.saturating_add(3),
+            b'[' => values = values.saturating_add(4),
+            b'{' => values = values.saturating_add(8),
+            _ => {}
+        }
+    }
+    values
 }
 
 /// The words that Python's `json` writes for numbers that JSON has not, longest first.
@@ -79,7 +107,7 @@ mod tests {
     fn python_floats_parse() {
         let text =
             br#"{"a": [0.0, Infinity, -Infinity], "b": NaN, "say \"NaN\"": "NaN, Infinity"}"#;
-        let json = parse(text).unwrap();
+        let json = parse(text, &Limits::default()).unwrap();
         assert_eq!(json["a"][2]["__float__"], "-Infinity");
         assert_eq!(json["b"]["__float__"], "NaN");
         assert_eq!(json["say \"NaN\""], "NaN, Infinity");
@@ -87,8 +115,11 @@ mod tests {
 
     #[test]
     fn integers_keep_every_digit() {
-        let json =
-            parse(b"[18446744073709551615, -9223372036854775808, 9007199254740993]").unwrap();
+        let json = parse(
+            b"[18446744073709551615, -9223372036854775808, 9007199254740993]",
+            &Limits::default(),
+        )
+        .unwrap();
         assert_eq!(
             json.to_string(),
             "[18446744073709551615,-9223372036854775808,9007199254740993]"
@@ -97,6 +128,6 @@ mod tests {
 
     #[test]
     fn deep_nesting_is_refused() {
-        assert!(parse(&b"[".repeat(100_000)).is_err());
+        assert!(parse(&b"[".repeat(100_000), &Limits::default()).is_err());
     }
 }

@@ -1,4 +1,4 @@
-#![doc = include_str!("../../docs/formats/mlx-groups.md")]
+#![doc = include_str!("../../docs/formats/mlx.md")]
 
 use serde_json::Value as Json;
 
@@ -18,15 +18,23 @@ pub static MLX: Container = Container {
     open,
 };
 
-/// A safetensors directory whose config says that MLX quantized it.
+/// A safetensors directory, or a file in one, whose config says that MLX quantized it.
 fn detect(probe: &Probe<'_>) -> bool {
-    let Some(names) = probe.directory else { return false };
-    let has = |name: &str| names.binary_search_by(|other| other.as_str().cmp(name)).is_ok();
-    let weights = |name: &String| name.ends_with(".safetensors") || name == "weights.npz";
-    if !has("config.json") || !names.iter().any(weights) {
+    let folder = match probe.directory {
+        Some(names) => {
+            let has = |name: &str| names.binary_search_by(|other| other.as_str().cmp(name)).is_ok();
+            let weights = |name: &String| name.ends_with(".safetensors") || name == "weights.npz";
+            (has("config.json") && names.iter().any(weights)).then_some(probe.path)
+        }
+        None if safetensors::header::looks_right(probe.head, probe.len) => probe.path.parent(),
+        None => None,
+    };
+    let Some(path) = folder.map(|folder| folder.join("config.json")).filter(|path| path.exists())
+    else {
         return false;
-    }
-    let config = document::read(&probe.path.join("config.json"), "config.json", &Limits::default());
+    };
+    // A config that cannot be read is reported when the directory is opened.
+    let config = document::read(&path, "config.json", &Limits::default());
     config.is_ok_and(|config| settings(&config.json).is_some())
 }
 
@@ -35,8 +43,7 @@ fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
         Opened::Directory(folder, names) => {
             safetensors::open_directory(MLX.name, &folder, &names, options, gather)
         }
-        // Only directories are detected.
-        Opened::File(source) => safetensors::open_file(source, options),
+        Opened::File(source) => safetensors::open_file(MLX.name, source, options, gather),
     }
 }
 
@@ -65,8 +72,7 @@ impl Setting {
     /// Checks an object of the config by itself, whatever tensors there are.
     fn parse(json: &Json, at: &str) -> Result<Self> {
         let wrong = |key: &str, found: &Json, allowed: String| {
-            Err(Error::malformed(format!("{found}, but {allowed}"))
-                .in_key(format!("config.json {at}.{key}")))
+            Err(Error::malformed(format!("{found}, but {allowed}")).in_key(format!("{at}.{key}")))
         };
         let mode = match json.get("mode") {
             None | Some(Json::Null) => "affine",
@@ -160,7 +166,8 @@ fn gather(indexed: &mut Indexed) -> Result<()> {
     let config = indexed.documents().iter().find(|document| document.name == "config.json");
     let Some(config) = config.map(|document| document.json.clone()) else { return Ok(()) };
     let Some(settings) = settings(&config) else { return Ok(()) };
-    let settings = Settings::parse(settings)?;
+    let settings = Settings::parse(settings)
+        .map_err(|error| error.in_file(&indexed.root().join("config.json")))?;
     for head in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
         let Some(weight) = indexed.get(head) else { continue };
         let Some(module) = weight.name.as_bytes().strip_suffix(b".weight") else { continue };

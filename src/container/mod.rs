@@ -144,7 +144,7 @@ impl OpenOptions {
 }
 
 impl WeightStore {
-    /// Opens a model: a file, any shard of a set, a directory, or a name in Ollama's store. What it
+    /// Opens a model: a file, any shard of a split GGUF, a directory, or a name in Ollama's store. What it
     /// is is told by content.
     ///
     /// Costs the headers: tensor data is not touched.
@@ -205,7 +205,10 @@ fn choose_file(source: &Source) -> Result<&'static Container> {
 }
 
 fn choose(probe: &Probe<'_>) -> Result<&'static Container> {
-    if let Some(foreign) = foreign::recognize(probe) {
+    // The length of a safetensors header may look like any magic number.
+    let header = safetensors::header::looks_right(probe.head, probe.len)
+        && probe.head.get(8..).is_some_and(|text| text.starts_with(b"{"));
+    if !header && let Some(foreign) = foreign::recognize(probe) {
         return Err(foreign.in_file(probe.path));
     }
     let found = CONTAINERS.iter().find(|container| (container.detect)(probe));

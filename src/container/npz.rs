@@ -9,7 +9,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use super::OpenOptions;
-use crate::bytes::{Source, Text};
+use crate::bytes::{Source, Text, try_zeroed};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::index::hash;
@@ -45,6 +45,7 @@ pub(super) fn parse(source: Source, options: &OpenOptions) -> Result<Parsed> {
 }
 
 fn parse_file(source: Source, options: &OpenOptions) -> Result<Parsed> {
+    check_entries(&source)?;
     let broken = |error: zip::result::ZipError| Error::malformed(format!("a broken zip: {error}"));
     let mut names = Vec::new();
     let mut listing = Listing::default();
@@ -81,15 +82,37 @@ fn parse_file(source: Source, options: &OpenOptions) -> Result<Parsed> {
     Ok(Parsed { source, header, listing, metadata, notes })
 }
 
+/// The zip library sets aside some hundred bytes for each entry that an archive claims.
+const ENTRIES: u16 = 50_000;
+
+/// Refuses archives of very many entries before they are listed, by the record at the end.
+fn check_entries(source: &Source) -> Result<()> {
+    // The record has 22 bytes, and a comment of at most 65,535 may follow it.
+    let len = source.len().min(22 + 65_535);
+    let mut tail = try_zeroed(usize::try_from(len).unwrap_or(0))?;
+    source.read_at(source.len().saturating_sub(len), &mut tail)?;
+    let found = tail.windows(22).filter(|record| record.starts_with(b"PK\x05\x06"));
+    let counts =
+        found.filter_map(|record| Some(u16::from_le_bytes(*record.get(10..12)?.first_chunk()?)));
+    match counts.max() {
+        Some(count) if count > ENTRIES => {
+            Err(Error::limit("arrays in one archive", count.into(), ENTRIES.into(), "tensors"))
+        }
+        Some(_) => Ok(()),
+        None => Err(Error::malformed("not a whole zip archive: the record at its end is missing")
+            .advise("the file is cut short: fetch it again")),
+    }
+}
+
 /// The dtype and shape of the array at `start`, and the bytes of its header.
 fn array(source: &Source, start: u64) -> Result<(DType, Vec<u64>, u64)> {
+    // Headers are read, never mapped.
     let take = |at: u64, len: u64| {
-        let end =
-            at.checked_add(len).ok_or_else(|| Error::malformed("an offset beyond the file"))?;
-        source.bytes(at..end)
+        let mut bytes = try_zeroed(usize::try_from(len).unwrap_or(0))?;
+        source.read_at(at, &mut bytes).map(|()| bytes)
     };
     let head = take(start, 12)?;
-    let (length, before) = match *head {
+    let (length, before) = match head[..] {
         [0x93, b'N', b'U', b'M', b'P', b'Y', 1, _, a, b, ..] => {
             (u16::from_le_bytes([a, b]).into(), 10)
         }

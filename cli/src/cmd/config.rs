@@ -28,8 +28,8 @@ pub(crate) fn run(args: &Config) -> Done {
     fields.push("ffn_dim", config.ffn_dim.as_ref());
     fields.push("vocab_size", config.vocab_size.as_ref());
     fields.push("max_seq_len", config.max_seq_len.as_ref());
-    fields.push("norm_eps", config.norm_eps.as_ref());
-    fields.push("rope_theta", Some(&config.rope_theta));
+    fields.push_float("norm_eps", config.norm_eps.as_ref());
+    fields.push_float("rope_theta", Some(&config.rope_theta));
     fields.push("tie_embeddings", config.tie_embeddings.as_ref());
     fields.push("n_experts", Some(&config.n_experts));
     if let Some(rope) = resolution.rope_layout() {
@@ -68,6 +68,13 @@ pub(crate) fn run(args: &Config) -> Done {
 struct Fields(Vec<(&'static str, Value, String)>);
 
 impl Fields {
+    /// With as many digits as the value has, not as many as its neighbour in `f64` needs.
+    fn push_float(&mut self, name: &'static str, field: Option<&Field<f32>>) {
+        let shortest = |value: f32| value.to_string().parse::<f64>().unwrap_or(value.into());
+        let field = field.map(|f| Field { value: shortest(f.value), source: f.source.clone() });
+        self.push(name, field.as_ref());
+    }
+
     fn push<T: serde::Serialize>(&mut self, name: &'static str, field: Option<&Field<T>>) {
         if let Some(field) = field {
             self.0.push((name, json!(field.value), field.source.clone().into_owned()));

@@ -17,11 +17,22 @@ pub(crate) fn run(args: &Dump) -> Done {
     let columns = weighbridge::shape::columns(tensor.shape());
     let count = tensor.elements().checked_div(columns).unwrap_or(0);
     let rows = args.rows.clone().unwrap_or(0..count);
+    if let Some(rows) = &args.rows
+        && rows.end > count
+    {
+        // Refuses them with the library's own words.
+        tensor.dequantize_rows(rows.clone(), &mut [])?;
+    }
     let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
     match args.form {
         DumpForm::Raw if args.rows.is_none() => {
             tensor
                 .for_each_piece(Part::Weight, |piece| out.write_all(piece).map_err(Stop::from))?;
+        }
+        // Some schemes pack across rows; those with groups of one size do not.
+        DumpForm::Raw if tensor.segments().count() > 1 && tensor.group_size().is_none() => {
+            let fault = format!("{} has no rows of bytes: leave out --rows", tensor.dtype_label());
+            return Err(Stop::Usage(fault));
         }
         DumpForm::Raw => write_raw_rows(&tensor, &rows, columns, &mut out)?,
         DumpForm::F32 | DumpForm::Npy => {
@@ -98,10 +109,6 @@ fn write_raw_rows(
     columns: u64,
     out: &mut impl Write,
 ) -> Result<(), Stop> {
-    // Refuses rows that are not there with the library's own words.
-    if rows.end > tensor.elements().checked_div(columns).unwrap_or(0) {
-        tensor.dequantize_rows(rows.clone(), &mut [])?;
-    }
     let row = tensor.dtype()?.row_bytes(columns).unwrap_or(0);
     let bytes = tensor.bytes(Part::Weight)?;
     let place = |row_number: u64| usize::try_from(row_number.saturating_mul(row)).ok();

@@ -46,7 +46,9 @@ fn write_text(
     let path = Text::new(store.path().as_os_str().as_encoded_bytes());
     writeln!(out, "{bold}{path}{bold:#}")?;
     let files = store.files().len();
-    let weights: u64 = store.tensors().map(|tensor| tensor.elements()).fold(0, u64::saturating_add);
+    // Tensors of unknown types have no bytes that are known, so their elements do not count.
+    let known = |tensor: Tensor<'_>| if tensor.dtype().is_ok() { tensor.elements() } else { 0 };
+    let weights: u64 = store.tensors().map(known).fold(0, u64::saturating_add);
     let stored = store.stored_bytes();
     let mut line = store.container().to_owned();
     if files > 1 {

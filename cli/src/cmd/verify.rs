@@ -36,6 +36,7 @@ pub(crate) fn run(args: &Verify) -> Done {
             let store = options.open(&args.path).map_err(|_| Stop::Library(error))?;
             let mut faults: Vec<String> = store.notes().iter().map(|n| n.text.clone()).collect();
             faults.extend(self::faults(&store));
+            faults.extend(digest_faults(&store)?);
             (store, faults)
         }
         Err(error) => return Err(error.into()),
@@ -85,8 +86,11 @@ fn notes(store: &WeightStore) -> Vec<String> {
 /// Files whose bytes are not those that their container's digests promise.
 fn digest_faults(store: &WeightStore) -> Result<Vec<String>, Stop> {
     let wrong = store.verify_digests(|_| {})?;
-    let fault = |(path, found): (std::path::PathBuf, String)| {
-        format!("{}: its bytes have the SHA-256 {found}, not that of its name", path.display())
+    let fault = |(path, found): (std::path::PathBuf, Option<String>)| match found {
+        Some(found) => {
+            format!("{}: its bytes have the SHA-256 {found}, not that of its name", path.display())
+        }
+        None => format!("{}: the file is missing", path.display()),
     };
     Ok(wrong.into_iter().map(fault).collect())
 }

@@ -44,6 +44,9 @@ fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
             Source::open(&file, options.access)?
         }
     };
+    if !source.is_file() {
+        return open_source_as(GGUF.name, source, options);
+    }
     let path = source.path().to_path_buf();
     let first = read::parse(source, options)?;
     match split::Place::of(&first.metadata)? {
@@ -52,7 +55,8 @@ fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
     }
 }
 
-/// Opens one file as part of another container. A shard of a set cannot be opened so.
+/// Opens one file that has no neighbours: in memory, or part of another container. A shard of a
+/// set cannot be opened so.
 pub(super) fn open_source_as(
     container: &'static str,
     source: Source,

@@ -9,7 +9,7 @@ use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::hash;
 use crate::limits::Limits;
-use crate::metadata::{Encoding, Item, ItemKind, Metadata, ValueType};
+use crate::metadata::{self, Encoding, Item, ItemKind, Metadata, ValueType};
 use crate::shape;
 use crate::store::{Listing, Note, check_count, check_range};
 
@@ -86,7 +86,11 @@ impl<'a> Parser<'a> {
     }
 
     fn run(mut self) -> Result<Header> {
-        self.cursor.take(4, "the magic")?;
+        let magic = self.cursor.take(4, "the magic")?;
+        if self.held((magic.start, magic.end)) != b"GGUF" {
+            let magic = self.held((magic.start, magic.end)).escape_ascii();
+            return Err(Error::malformed(format!("the magic is \"{magic}\", not \"GGUF\"")).at(0));
+        }
         self.version()?;
         let tensors = self.count("the number of tensors", self.smallest_tensor())?;
         check_count(tensors, self.limits)?;
@@ -269,33 +273,17 @@ impl<'a> Parser<'a> {
     /// `general.alignment`: llama.cpp wants a u32; any other integer has the same meaning.
     fn alignment(&mut self, value_type: ValueType, value: (u32, u32)) -> Result<u64> {
         let at = u64::from(value.0);
-        let mut bytes = [0; 8];
-        let held = self.held(value);
-        let integer = !matches!(
-            value_type,
-            ValueType::F32
-                | ValueType::F64
-                | ValueType::Bool
-                | ValueType::String
-                | ValueType::Array
-        );
-        if !integer || held.len() > bytes.len() {
+        let encoding = Encoding { wide: self.wide, swap: self.cursor.is_big_endian() };
+        let decoded = metadata::decode(value_type, self.held(value), encoding);
+        let number = decoded.and_then(|value| value.to_i128()).ok_or_else(|| {
             let fault = format!("the alignment is a {}, not an integer", value_type.name());
-            return Err(Error::malformed(fault).at(at));
-        }
-        // Sign bits only matter for values that are refused anyway.
-        let big_endian = self.cursor.is_big_endian();
-        for (byte, place) in held.iter().zip(0usize..) {
-            let place = if big_endian { held.len() - 1 - place } else { place };
-            if let Some(slot) = bytes.get_mut(place) {
-                *slot = *byte;
-            }
-        }
-        let alignment = u64::from_le_bytes(bytes);
-        if !alignment.is_power_of_two() {
-            let fault = format!("the alignment is {alignment}, not a power of two");
-            return Err(Error::malformed(fault).at(at));
-        }
+            Error::malformed(fault).at(at)
+        })?;
+        let alignment = u64::try_from(number).ok().filter(|number| number.is_power_of_two());
+        let alignment = alignment.ok_or_else(|| {
+            let fault = format!("the alignment is {number}, not a power of two");
+            Error::malformed(fault).at(at)
+        })?;
         if alignment > self.limits.alignment {
             let allowed = self.limits.alignment;
             return Err(Error::limit("bytes of alignment", alignment, allowed, "alignment").at(at));
@@ -326,7 +314,9 @@ impl<'a> Parser<'a> {
         let offset = self.cursor.u64("a tensor offset").map_err(|e| named(self, e))?;
         let shape = self.listing.last_dims(rank as usize);
         // llama.cpp counts elements in a signed integer.
-        if shape::elements(shape).is_none_or(|elements| i64::try_from(elements).is_err()) {
+        let signed = |number: u64| i64::try_from(number).is_ok();
+        let countable = shape::elements(shape).is_some_and(signed);
+        if !countable || !shape.iter().copied().all(signed) {
             let fault = format!("shape {shape:?} has more elements than 63 bits count");
             return Err(named(self, Error::malformed(fault).at(at)));
         }
@@ -356,7 +346,8 @@ fn refused(rules: &mut Rules, at: u64, fault: impl FnOnce() -> String) -> Result
 fn check_layout(header: &mut Header, file_len: u64) -> Result<()> {
     let Header { header, listing, data_start, alignment, rules, .. } = header;
     listing.move_to(*data_start)?;
-    let (mut expected, mut in_order) = (*data_start, true);
+    // Where the next tensor should begin: unknown behind one of an unknown type.
+    let (mut expected, mut in_order) = (Some(*data_start), true);
     for entry in listing.iter(header) {
         if (entry.offset - *data_start) % *alignment != 0 {
             let offset = entry.offset - *data_start;
@@ -364,16 +355,16 @@ fn check_layout(header: &mut Header, file_len: u64) -> Result<()> {
             return Err(Error::malformed(fault).in_tensor(entry.name).at(entry.offset));
         }
         check_range(&entry, file_len)?;
-        if entry.offset != expected {
+        if expected.is_some_and(|expected| entry.offset != expected) {
             in_order = false;
             refused(rules, entry.offset, || {
                 format!("tensor \"{}\" does not follow the one listed before it", entry.name)
             })?;
         }
-        let end = entry.end().unwrap_or(entry.offset);
-        expected = end.checked_next_multiple_of(*alignment).unwrap_or(u64::MAX);
+        expected = entry.end().and_then(|end| end.checked_next_multiple_of(*alignment));
     }
-    if listing.len() > 0 && in_order && expected > file_len {
+    let padded = expected.is_none_or(|expected| expected <= file_len);
+    if listing.len() > 0 && in_order && !padded {
         refused(rules, file_len, || "the padding after the last tensor is missing".into())?;
     }
     if !in_order {

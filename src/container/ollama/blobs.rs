@@ -143,7 +143,14 @@ fn gather(indexed: &mut Indexed, metadata: &[Metadata], config: &Json) -> Result
         let shape = parts.shape(&reading).map_err(located)?;
         let mut companions = vec![(Part::Scale, scale)];
         companions.extend(bias.map(|number| (Part::Bias, number)));
-        companions.extend(global.map(|number| (Part::GlobalScale, number)));
+        if let Some(number) = global {
+            let float = indexed.get(number).is_some_and(|listed| listed.dtype == Ok(DType::F32));
+            if !float || reading.dtype != DType::MLX_NVFP4 {
+                let fault = format!("a .global_scale does not belong beside {}", reading.dtype);
+                return Err(located(Error::malformed(fault)));
+            }
+            companions.push((Part::GlobalScale, number));
+        }
         let grouped = Grouped {
             dtype: reading.dtype,
             group_size: u32::try_from(reading.group_size).unwrap_or(0),

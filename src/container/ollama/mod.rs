@@ -133,9 +133,15 @@ fn open_manifest(path: &Path, store: &Path, options: &OpenOptions) -> Result<Wei
     };
     attach(&mut opened, &manifest, store)?;
     for layer in manifest.layers.iter().chain(&manifest.config) {
-        let blob = layer.digest.path(store);
-        if let Ok(target) = std::fs::read_link(&blob) {
-            opened.note(&blob, format!("a symbolic link to {}", target.display()));
+        let mut blob = layer.digest.path(store);
+        match std::fs::read_link(&blob) {
+            Ok(target) => opened.note(&blob, format!("a symbolic link to {}", target.display())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let old = layer.digest.old_path(store);
+                blob = if old.exists() { old } else { blob };
+            }
+            // It is there and no link.
+            Err(_) => {}
         }
         opened.expect_digest(blob, layer.digest.hex());
     }
@@ -296,7 +302,7 @@ fn stored_model(path: &Path, store: &Path, options: &OpenOptions) -> Result<Opti
     let bytes = source.bytes(0..source.len())?;
     let read =
         |path: &Path| document::read(path, "", &options.limits).map(|document| document.json);
-    let manifest = Manifest::parse(&document::parse(&bytes)?, store, &read)?;
+    let manifest = Manifest::parse(&document::parse(&bytes, &options.limits)?, store, &read)?;
     let has = |kind: &str| manifest.layers.iter().any(|layer| layer.kind == kind);
     let digest = crate::digest::sha256_of(&bytes);
     Ok(Some(StoredModel {

@@ -1,5 +1,6 @@
 //! The header of one safetensors file.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::super::rules::Rules;
@@ -43,6 +44,7 @@ fn parse_file(source: Source, options: &OpenOptions) -> Result<Parsed> {
         data_start: header.len() as u64,
         reached: header.len() as u64,
         in_order: true,
+        duplicates_may_pass: options.strictness == Strictness::Lenient,
         items: Vec::new(),
         unescaped: Vec::new(),
         dtype: (b"", DType::F32),
@@ -52,7 +54,11 @@ fn parse_file(source: Source, options: &OpenOptions) -> Result<Parsed> {
     parser.check_spans(&header, source.len())?;
     let Parser { rules, listing, items, unescaped, .. } = parser;
     // Unescaped metadata stand behind the header, so that one buffer holds everything.
+    if header.try_reserve_exact(unescaped.len()).is_err() {
+        try_vec::<u8>(unescaped.len()).map(drop)?;
+    }
     header.extend_from_slice(&unescaped);
+    drop(unescaped);
     let header = Arc::new(header);
     let metadata = metadata(&header, items, rules)?;
     let notes = metadata.1.into_notes(source.path());
@@ -90,8 +96,9 @@ fn read(source: &Source, limits: &Limits) -> Result<Vec<u8>> {
             "this is no safetensors file, or its start was overwritten"
         }));
     }
-    if length > limits.json_header_bytes {
-        let allowed = limits.json_header_bytes;
+    // Positions are kept in 32 bits.
+    let allowed = limits.json_header_bytes.min(u64::from(u32::MAX) / 2);
+    if length > allowed {
         return Err(Error::limit("header bytes", length, allowed, "json_header_bytes").at(0));
     }
     if length == 0 {
@@ -123,11 +130,13 @@ fn metadata(
         let fault =
             || format!("two values in __metadata__ for \"{key}\", of which the last counts");
         rules.broken(Strictness::Default, at, fault)?;
-        // Rare, so the slow way: keep the last of each key, at its first place.
+        // Keep the last value of each key, at the key's first place.
         let span = |(start, end): (u32, u32)| header.get(start as usize..end as usize);
+        let mut places: HashMap<Option<&[u8]>, usize> = HashMap::new();
         let mut kept: Vec<Item> = Vec::new();
         for item in items {
-            match kept.iter_mut().find(|kept| span(kept.key) == span(item.key)) {
+            let place = *places.entry(span(item.key)).or_insert(kept.len());
+            match kept.get_mut(place) {
                 Some(kept) => kept.value = item.value,
                 None => kept.push(item),
             }
@@ -146,6 +155,8 @@ struct Parser<'a> {
     reached: u64,
     /// Every entry so far began where the one before it ended.
     in_order: bool,
+    /// A name that stands twice may not show in the spans.
+    duplicates_may_pass: bool,
     items: Vec<Item>,
     /// Metadata strings that held escapes; they will stand behind the header.
     unescaped: Vec<u8>,
@@ -321,6 +332,7 @@ impl<'a> Parser<'a> {
             return Err(named(json, json.error(fault)));
         };
         self.in_order &= offset == self.reached;
+        self.duplicates_may_pass |= offset == end;
         self.reached = end;
         self.listing.push(place, hash(json.raw(name)), Ok(dtype), rank, offset)?;
         if name.escaped {
@@ -443,7 +455,9 @@ impl<'a> Parser<'a> {
     /// Checks that the spans follow each other from the start of the data to the end of the file.
     fn check_spans(&mut self, header: &[u8], file_len: u64) -> Result<()> {
         // In the order listed, which is that of most writers, this was seen on the way.
-        if self.in_order && self.reached == file_len {
+        // Only then can a name have stood twice that would pass: if its tensors are empty, or where
+        // holes are allowed.
+        if self.in_order && self.reached == file_len && !self.duplicates_may_pass {
             return Ok(());
         }
         self.keep_last_of_each_name(header)?;

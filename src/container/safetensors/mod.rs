@@ -6,6 +6,7 @@ mod resolve;
 mod scheme;
 mod weight_map;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::{Container, OpenOptions, Opened, Probe, document, in_parallel, npz};
@@ -51,15 +52,21 @@ const DOCUMENTS: [&str; 6] = [
 
 fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
     match opened {
-        Opened::File(source) => open_file(source, options),
+        Opened::File(source) => open_file(SAFETENSORS.name, source, options, gather),
         Opened::Directory(folder, names) => {
             open_directory(SAFETENSORS.name, &folder, &names, options, gather)
         }
     }
 }
 
-pub(super) fn open_file(source: Source, options: &OpenOptions) -> Result<WeightStore> {
-    let mut builder = StoreBuilder::new(SAFETENSORS.name, Encoding::Safetensors, source.path());
+/// Opens one file, with the documents beside it, as [`open_directory`] does a directory.
+pub(super) fn open_file(
+    container: &'static str,
+    source: Source,
+    options: &OpenOptions,
+    gather: fn(&mut Indexed) -> Result<()>,
+) -> Result<WeightStore> {
+    let mut builder = StoreBuilder::new(container, Encoding::Safetensors, source.path());
     if let Some(folder) = source.path().parent().filter(|_| source.is_file()) {
         let (documents, notes) =
             documents(folder, |name| folder.join(name).exists(), options, |_| false)?;
@@ -159,8 +166,10 @@ fn gather(indexed: &mut Indexed) -> Result<()> {
 /// Checks that every tensor of the index lies in the file that the index says.
 fn check_map(indexed: &Indexed, map: &WeightMap, files: &[String]) -> Result<()> {
     // The number of each of the map's files among those opened.
+    let places: HashMap<&str, usize> =
+        files.iter().enumerate().map(|(place, file)| (file.as_str(), place)).collect();
     let numbers: Vec<Option<usize>> =
-        map.files.iter().map(|name| files.iter().position(|file| file == name)).collect();
+        map.files.iter().map(|name| places.get(name.as_str()).copied()).collect();
     // Names mostly follow each other in the index as they do in the files.
     let mut guess = 0;
     for (name, file) in map.iter() {

@@ -1,5 +1,6 @@
 //! Which files of a directory make up the model.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use super::super::{OpenOptions, foreign};
@@ -36,8 +37,9 @@ pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> 
         let absent = map.files.iter().filter(|file| !folder.join(file).exists()).count();
         if absent == 0 && !map.files.is_empty() {
             let mut files = map.files.clone();
-            let named = |name: &&&str| !files.iter().any(|file| file == **name);
-            let strays: Vec<&str> = weights.iter().filter(named).copied().collect();
+            let named: HashSet<&str> = map.files.iter().map(String::as_str).collect();
+            let strays: Vec<&str> =
+                weights.iter().copied().filter(|name| !named.contains(name)).collect();
             if options.all_files {
                 files.extend(strays.iter().map(|&name| name.to_owned()));
             } else if !strays.is_empty() {
@@ -88,10 +90,7 @@ pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> 
                 "{have} of {count} shards of {} are here; the first that is missing is number {missing}",
                 chosen.stem
             );
-            return Err(unfinished(
-                names,
-                Error::malformed(fault).advise("fetch the missing shards into the same directory"),
-            ));
+            return Err(unfinished(names, Error::malformed(fault)));
         }
     }
     let strays: Vec<&str> =

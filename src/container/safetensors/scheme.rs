@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::store::{Document, Grouped, Indexed, Listed};
 use crate::tensor::Part;
 
@@ -134,6 +135,20 @@ impl<'a> Found<'a> {
         self.number(part).map(|number| self.indexed.read(number)).transpose()
     }
 
+    /// Whether the config says that GPTQ's second format was written.
+    fn is_gptq_v2(&self) -> bool {
+        let format = |json: &Json| {
+            json.get("checkpoint_format").and_then(Json::as_str).map(|format| format == "gptq_v2")
+        };
+        self.indexed.documents().iter().any(|document| match document.name.as_str() {
+            "config.json" => {
+                document.json.get("quantization_config").and_then(format) == Some(true)
+            }
+            "quantize_config.json" => format(&document.json) == Some(true),
+            _ => false,
+        })
+    }
+
     fn is(&self, dtype: DType) -> bool {
         self.head.dtype == Ok(dtype)
     }
@@ -162,11 +177,16 @@ fn gptq_or_awq(found: &Found<'_>) -> Settled {
     let zero_bits = zero_words.checked_mul(32).ok_or_else(|| contradiction(shapes()))?;
     let whole = outputs > 0 && zero_groups == groups && zero_bits.is_multiple_of(outputs);
     let bits = if whole { zero_bits / outputs } else { 0 };
-    let dtype = match bits {
-        2 => DType::GPTQ2,
-        3 => DType::GPTQ3,
-        4 => DType::GPTQ4,
-        8 => DType::GPTQ8,
+    // The first format stores zero points less one.
+    let dtype = match (bits, found.is_gptq_v2()) {
+        (2, false) => DType::GPTQ2,
+        (3, false) => DType::GPTQ3,
+        (4, false) => DType::GPTQ4,
+        (8, false) => DType::GPTQ8,
+        (2, true) => DType::GPTQ2_V2,
+        (3, true) => DType::GPTQ3_V2,
+        (4, true) => DType::GPTQ4_V2,
+        (8, true) => DType::GPTQ8_V2,
         _ => return Err(contradiction(format!("{}: {bits} bits an element", shapes()))),
     };
     let (dtype, inputs) = if columns == outputs {
@@ -266,7 +286,7 @@ fn bitsandbytes_fp4(found: &Found<'_>) -> Settled {
 /// Two codes a byte over the whole tensor, whose shape stands in JSON beside it.
 fn bitsandbytes(found: &Found<'_>, dtype: DType) -> Settled {
     let Some(text) = found.read(Part::Description)? else { return Ok(None) };
-    let state = super::super::document::parse(&text)?;
+    let state = super::super::document::parse(&text, &Limits::default())?;
     let shape = state.get("shape").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let shape: Vec<u64> = shape.iter().filter_map(Json::as_u64).collect();
     let elements = crate::shape::elements(&shape);

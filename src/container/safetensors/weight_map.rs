@@ -1,5 +1,6 @@
 //! `model.safetensors.index.json`: which file holds which tensor.
 
+use std::collections::HashMap;
 use std::path::{Component, Path};
 
 use super::json::Scanner;
@@ -8,13 +9,15 @@ use crate::error::{Error, Result};
 use crate::limits::Limits;
 
 /// An index, with its text.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct WeightMap {
     text: Vec<u8>,
     /// Unescaped names, where a name held escapes.
     unescaped: Vec<u8>,
     /// The files named, in the order in which they first appear.
     pub(super) files: Vec<String>,
+    /// The place of each among them.
+    numbers: HashMap<String, u32>,
     entries: Vec<Entry>,
 }
 
@@ -46,12 +49,7 @@ impl WeightMap {
             let at = error.valid_up_to() as u64;
             return Err(Error::malformed("the index is not UTF-8").at(at));
         }
-        let mut this = Self {
-            text: Vec::new(),
-            unescaped: Vec::new(),
-            files: Vec::new(),
-            entries: Vec::new(),
-        };
+        let mut this = Self::default();
         let mut json = Scanner::new(&text, 0);
         let mut found = false;
         json.expect(b'{')?;
@@ -122,9 +120,8 @@ impl WeightMap {
     /// The number of a file, which is checked when it is first named.
     fn file(&mut self, name: &[u8], limits: &Limits) -> Result<u32> {
         let name = std::str::from_utf8(name).unwrap_or_default();
-        // Files are named in runs, so the one sought is most often the one named last.
-        if let Some(number) = self.files.iter().rposition(|file| file == name) {
-            return Ok(u32::try_from(number).unwrap_or(u32::MAX));
+        if let Some(number) = self.numbers.get(name) {
+            return Ok(*number);
         }
         if !stays_inside(name) {
             let fault = format!(
@@ -134,13 +131,15 @@ impl WeightMap {
             return Err(Error::malformed(fault)
                 .advise("do not use this model: its index reaches for other files"));
         }
-        let most = limits.shards.min(MOST_FILES);
+        let most = limits.shards;
         if self.files.len() as u64 >= u64::from(most) {
             let found = self.files.len() as u64 + 1;
             return Err(Error::limit("files in one index", found, most.into(), "shards"));
         }
+        let number = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
         self.files.push(name.to_owned());
-        Ok(u32::try_from(self.files.len() - 1).unwrap_or(u32::MAX))
+        self.numbers.insert(name.to_owned(), number);
+        Ok(number)
     }
 
     /// Tensor names with the number of the file that should hold each.
@@ -153,10 +152,6 @@ impl WeightMap {
         })
     }
 }
-
-/// Files of one index, so that an index which names another for each tensor is refused before the
-/// search among them takes long. The largest published models have some hundreds.
-const MOST_FILES: u32 = 5_000;
 
 /// Whether a file name from an index leads to a place inside the directory: no root, no drive, no
 /// `..`. Symbolic links are followed later: hub caches are made of them.

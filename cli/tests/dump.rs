@@ -1,0 +1,130 @@
+//! `dump`: every byte of what it writes.
+
+mod support;
+
+use insta::assert_snapshot;
+use support::{file, printed, refused, run, safetensors};
+
+/// A matrix of 3 x 2 and a scalar.
+fn model() -> (tempfile::TempDir, String) {
+    let header = "{\"m\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[0,24]},\
+                   \"s\":{\"dtype\":\"BF16\",\"shape\":[],\"data_offsets\":[24,26]},\
+                   \"e\":{\"dtype\":\"F32\",\"shape\":[0,2],\"data_offsets\":[26,26]}}";
+    let mut data: Vec<u8> = VALUES.iter().flat_map(|value| value.to_le_bytes()).collect();
+    data.extend([0xc0, 0x3f]);
+    file("model.safetensors", &safetensors(header, &data))
+}
+
+const VALUES: [f32; 6] = [1.0, -2.5, 1e-20, 0.1, f32::INFINITY, f32::NAN];
+
+fn f32s(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+#[test]
+fn text() {
+    let (_folder, path) = model();
+    assert_snapshot!(printed(&["dump", &path, "m"]), @"
+    m: F32 3 x 2
+                 1          -2.5
+             1e-20           0.1
+               inf           NaN
+    ");
+    assert_snapshot!(printed(&["dump", &path, "m", "--rows", "1..2"]), @"
+    m: F32 3 x 2
+             1e-20           0.1
+    ");
+    assert_snapshot!(printed(&["dump", &path, "s"]), @"
+    s: BF16 scalar
+               1.5
+    ");
+    assert_snapshot!(printed(&["dump", &path, "e"]), @"e: F32 0 x 2");
+    let sample = "assets/sample/sample-Q8_0.gguf";
+    assert_snapshot!(printed(&["dump", sample, "token_embedding.weight"]), @"
+    token_embd.weight: Q8_0 512 x 256
+      -0.050525665   -0.04210472   0.011789322   0.033683777  ...   0.009595871  -0.015993118 -0.0031986237    0.08796215
+       -0.08614349   -0.14767456 -0.0076913834             0  ...    0.07297897    0.15290833    0.04170227    0.07992935
+      -0.043304443   -0.27163696   0.074798584  -0.055114746  ...   -0.04972458             0    0.48820496    0.57409286
+      -0.046691895    -0.3034973     0.0894928   -0.06614685  ...  -0.058368683  0.0044898987    0.50735855    0.57021713
+               ...
+      -0.020561218   0.060214996  -0.016889572  0.0022029877  ... -0.0021915436   0.070129395   -0.08912277  -0.056980133
+       -0.06536865   -0.27685547   0.049987793  -0.049987793  ...   -0.05916214   0.004550934     0.5097046     0.5779686
+       0.023578644  -0.040420532     0.1212616   0.080841064  ...   -0.09640694    0.11393547  -0.012269974    0.22261238
+      -0.009687424    0.05650997   0.090415955  -0.033905983  ...  -0.039123535   0.090473175  -0.042791367    0.06846619
+    ");
+}
+
+#[test]
+fn values_as_bytes() {
+    let (_folder, path) = model();
+    let dump = |more: &[&str]| run(&[&["dump", path.as_str()], more].concat()).bytes;
+    assert_eq!(dump(&["m", "--as", "f32"]), f32s(&VALUES));
+    assert_eq!(dump(&["m", "--as", "raw"]), f32s(&VALUES));
+    assert_eq!(dump(&["m", "--as", "f32", "--rows", "..1"]), f32s(&VALUES[..2]));
+    assert_eq!(dump(&["m", "--as", "raw", "--rows", "1..3"]), f32s(&VALUES[2..]));
+    assert_eq!(dump(&["m", "--as", "f32", "--rows", "3..3"]), b"");
+    assert_eq!(dump(&["s", "--as", "f32"]), f32s(&[1.5]));
+    assert_eq!(dump(&["s", "--as", "raw"]), [0xc0, 0x3f]);
+    assert_eq!(dump(&["e", "--as", "f32"]), b"");
+}
+
+#[test]
+fn numpy_arrays() {
+    let (_folder, path) = model();
+    let npy = |more: &[&str]| {
+        let bytes = run(&[&["dump", path.as_str(), "--as", "npy"], more].concat()).bytes;
+        let (magic, rest) = bytes.split_at(8);
+        assert_eq!(magic, b"\x93NUMPY\x01\x00");
+        let len = usize::from(u16::from_le_bytes([rest[0], rest[1]]));
+        let (header, data) = rest[2..].split_at(len);
+        assert_eq!((10 + len) % 64, 0, "the data are aligned");
+        (String::from_utf8(header.to_vec()).expect("a header of ASCII"), data.to_vec())
+    };
+    let (header, data) = npy(&["m"]);
+    assert_snapshot!(header.trim_end(), @"{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }");
+    assert!(header.ends_with('\n'));
+    assert_eq!(data, f32s(&VALUES));
+    let (header, data) = npy(&["m", "--rows", "2..3"]);
+    assert_snapshot!(header.trim_end(), @"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }");
+    assert_eq!(data, f32s(&VALUES[4..]));
+    let (header, data) = npy(&["s"]);
+    assert_snapshot!(header.trim_end(), @"{'descr': '<f4', 'fortran_order': False, 'shape': (), }");
+    assert_eq!(data, f32s(&[1.5]));
+    let (header, data) = npy(&["e"]);
+    assert_snapshot!(header.trim_end(), @"{'descr': '<f4', 'fortran_order': False, 'shape': (0, 2), }");
+    assert_eq!(data, b"");
+}
+
+#[test]
+fn what_is_not_there() {
+    let (folder, path) = model();
+    let said = |more: &[&str]| {
+        let said = refused(&[&["dump", path.as_str()], more].concat());
+        said.replace(&*folder.path().to_string_lossy(), ".")
+    };
+    assert_snapshot!(said(&["nope"]), @r#"
+    5
+    error: ./model.safetensors: there is no tensor "nope"
+     help: `weighbridge inspect --all` lists the names
+    "#);
+    assert_snapshot!(said(&["m", "--rows", "0..4", "--as", "f32"]), @r#"
+    2
+    error: ./model.safetensors: tensor "m": rows 0..4 of 3
+    "#);
+    assert_snapshot!(said(&["m", "--rows", "0..4", "--as", "raw"]), @r#"
+    2
+    error: ./model.safetensors: tensor "m": rows 0..4 of 3
+    "#);
+    assert_snapshot!(said(&["m", "--rows", "2..1"]), @"
+    2
+    error: invalid value '2..1' for '--rows <A..B>': write the first row and the one after the last, as in 0..4
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(said(&["m", "--rows", "x"]), @"
+    2
+    error: invalid value 'x' for '--rows <A..B>': write the first row and the one after the last, as in 0..4
+
+    For more information, try '--help'.
+    ");
+}

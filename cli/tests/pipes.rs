@@ -1,0 +1,73 @@
+//! Standard output that is no terminal: colours are off, and whoever reads may stop at any time.
+
+mod support;
+
+use std::io::Read;
+use std::process::Stdio;
+
+use support::{program, run};
+
+const SAMPLE: &str = "assets/sample/hf";
+
+/// Everything that writes much, and everything that writes colours.
+const RUNS: [&[&str]; 9] = [
+    &["inspect", SAMPLE, "--all", "--metadata"],
+    &["inspect", SAMPLE, "--json"],
+    &["config", SAMPLE],
+    &["hash", SAMPLE, "--values"],
+    &["dump", SAMPLE, "model.embed_tokens.weight", "--all"],
+    &["dump", SAMPLE, "model.embed_tokens.weight", "--as", "npy"],
+    &["list", "dtypes"],
+    &["completions", "zsh"],
+    &["load"],
+];
+
+/// The reader closes the pipe before anything is written, or after the first byte.
+#[test]
+fn readers_may_leave() {
+    for arguments in RUNS {
+        for first in [0, 1] {
+            let mut child = program(arguments)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("the program starts");
+            let mut pipe = child.stdout.take().expect("a pipe");
+            pipe.read_exact(&mut vec![0; first]).expect("as many bytes");
+            drop(pipe);
+            let output = child.wait_with_output().expect("the program ends");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!((output.status.code(), &*said), (Some(0), ""), "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn no_colours_in_pipes() {
+    let failing = &["inspect", "no-such-file"][..];
+    for arguments in RUNS.iter().filter(|run| !run.contains(&"npy")).chain([&failing]) {
+        let ran = run(arguments);
+        assert!(!ran.out.contains('\u{1b}'), "{arguments:?}");
+        assert!(!ran.err.contains('\u{1b}'), "{arguments:?}");
+    }
+}
+
+#[test]
+fn colours_when_asked_for() {
+    let coloured = |arguments: &[&str]| run(arguments).out.contains('\u{1b}');
+    assert!(coloured(&["--color", "always", "config", SAMPLE]));
+    assert!(!coloured(&["--color", "never", "config", SAMPLE]));
+    let forced = program(&["config", SAMPLE]).env("CLICOLOR_FORCE", "1").output();
+    assert!(forced.expect("the program starts").stdout.contains(&0x1b));
+    let refused = program(&["config", SAMPLE]).env("NO_COLOR", "1").output();
+    assert!(!refused.expect("the program starts").stdout.contains(&0x1b));
+    let ran = run(&["--color", "always", "inspect", "no-such-file"]);
+    assert!(ran.err.contains('\u{1b}'));
+}
+
+/// JSON is for programs: no colours, whatever is asked for.
+#[test]
+fn json_has_no_colours() {
+    let ran = run(&["--color", "always", "inspect", SAMPLE, "--json"]);
+    assert!(!ran.out.contains('\u{1b}'));
+}

@@ -1,0 +1,364 @@
+//! Reports on the sample models, as text and as JSON.
+#![allow(clippy::disallowed_methods, reason = "the files are the samples")]
+
+mod support;
+
+use insta::assert_snapshot;
+use support::{json, printed, run, without};
+
+const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
+const HF: &str = "assets/sample/hf";
+const MLX: &str = "assets/sample/mlx-4bit";
+
+#[test]
+fn inspect() {
+    assert_snapshot!(printed(&["inspect", GGUF]), @r#"
+    assets/sample/sample-Q8_0.gguf
+    gguf: 20 tensors, 1.31 M weights in 1.3 MiB, 8.52 bits a weight
+    llama (general.architecture is "llama"): 20 tensors mapped, 0 unknown, 0 missing
+    width 256, 2 layers, 4 heads of 64 (2 for k and v), feed-forward 512, vocabulary 512 (tied), context 256, rope interleaved
+
+    NAME                          CANONICAL                             DTYPE      SHAPE   BITS       SIZE
+    blk.[0-1].attn_k.weight       layers.[0-1].attention.k.weight       Q8_0   128 x 256   8.50   68.0 KiB
+    blk.[0-1].attn_norm.weight    layers.[0-1].attention_norm.weight    F32          256  32.00    2.0 KiB
+    blk.[0-1].attn_output.weight  layers.[0-1].attention.output.weight  Q8_0   256 x 256   8.50  136.0 KiB
+    blk.[0-1].attn_q.weight       layers.[0-1].attention.q.weight       Q8_0   256 x 256   8.50  136.0 KiB
+    blk.[0-1].attn_v.weight       layers.[0-1].attention.v.weight       Q8_0   128 x 256   8.50   68.0 KiB
+    blk.[0-1].ffn_down.weight     layers.[0-1].ffn.down.weight          Q8_0   256 x 512   8.50  272.0 KiB
+    blk.[0-1].ffn_gate.weight     layers.[0-1].ffn.gate.weight          Q8_0   512 x 256   8.50  272.0 KiB
+    blk.[0-1].ffn_norm.weight     layers.[0-1].ffn_norm.weight          F32          256  32.00    2.0 KiB
+    blk.[0-1].ffn_up.weight       layers.[0-1].ffn.up.weight            Q8_0   512 x 256   8.50  272.0 KiB
+    output_norm.weight            output_norm.weight                    F32          256  32.00    1.0 KiB
+    token_embd.weight             token_embedding.weight                Q8_0   512 x 256   8.50  136.0 KiB
+    "#);
+    assert_snapshot!(printed(&["inspect", HF]), @r#"
+    assets/sample/hf
+    safetensors: 20 tensors, 1.31 M weights in 2.5 MiB, 16.00 bits a weight
+    llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
+    width 256, 2 layers, 4 heads of 64 (2 for k and v), feed-forward 512, vocabulary 512 (tied), context 256, rope half_split
+
+    NAME                                                CANONICAL                             DTYPE      SHAPE   BITS       SIZE
+    model.embed_tokens.weight                           token_embedding.weight                BF16   512 x 256  16.00  256.0 KiB
+    model.layers.[0-1].input_layernorm.weight           layers.[0-1].attention_norm.weight    BF16         256  16.00    1.0 KiB
+    model.layers.[0-1].mlp.down_proj.weight             layers.[0-1].ffn.down.weight          BF16   256 x 512  16.00  512.0 KiB
+    model.layers.[0-1].mlp.gate_proj.weight             layers.[0-1].ffn.gate.weight          BF16   512 x 256  16.00  512.0 KiB
+    model.layers.[0-1].mlp.up_proj.weight               layers.[0-1].ffn.up.weight            BF16   512 x 256  16.00  512.0 KiB
+    model.layers.[0-1].post_attention_layernorm.weight  layers.[0-1].ffn_norm.weight          BF16         256  16.00    1.0 KiB
+    model.layers.[0-1].self_attn.k_proj.weight          layers.[0-1].attention.k.weight       BF16   128 x 256  16.00  128.0 KiB
+    model.layers.[0-1].self_attn.o_proj.weight          layers.[0-1].attention.output.weight  BF16   256 x 256  16.00  256.0 KiB
+    model.layers.[0-1].self_attn.q_proj.weight          layers.[0-1].attention.q.weight       BF16   256 x 256  16.00  256.0 KiB
+    model.layers.[0-1].self_attn.v_proj.weight          layers.[0-1].attention.v.weight       BF16   128 x 256  16.00  128.0 KiB
+    model.norm.weight                                   output_norm.weight                    BF16         256  16.00      512 B
+    "#);
+    assert_snapshot!(printed(&["inspect", MLX]), @r#"
+    assets/sample/mlx-4bit
+    mlx: 20 tensors, 1.31 M weights in 722.5 KiB, 4.51 bits a weight
+    llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
+    width 256, 2 layers, 4 heads of 64 (2 for k and v), feed-forward 512, vocabulary 512 (tied), context 256, rope half_split
+
+    NAME                                                CANONICAL                             DTYPE            SHAPE   BITS       SIZE
+    model.embed_tokens.weight                           token_embedding.weight                MLX_AFFINE4  512 x 256   4.50   72.0 KiB
+    model.layers.[0-1].input_layernorm.weight           layers.[0-1].attention_norm.weight    BF16               256  16.00    1.0 KiB
+    model.layers.[0-1].mlp.down_proj.weight             layers.[0-1].ffn.down.weight          MLX_AFFINE4  256 x 512   4.50  144.0 KiB
+    model.layers.[0-1].mlp.gate_proj.weight             layers.[0-1].ffn.gate.weight          MLX_AFFINE4  512 x 256   4.50  144.0 KiB
+    model.layers.[0-1].mlp.up_proj.weight               layers.[0-1].ffn.up.weight            MLX_AFFINE4  512 x 256   4.50  144.0 KiB
+    model.layers.[0-1].post_attention_layernorm.weight  layers.[0-1].ffn_norm.weight          BF16               256  16.00    1.0 KiB
+    model.layers.[0-1].self_attn.k_proj.weight          layers.[0-1].attention.k.weight       MLX_AFFINE4  128 x 256   4.50   36.0 KiB
+    model.layers.[0-1].self_attn.o_proj.weight          layers.[0-1].attention.output.weight  MLX_AFFINE4  256 x 256   4.50   72.0 KiB
+    model.layers.[0-1].self_attn.q_proj.weight          layers.[0-1].attention.q.weight       MLX_AFFINE4  256 x 256   4.50   72.0 KiB
+    model.layers.[0-1].self_attn.v_proj.weight          layers.[0-1].attention.v.weight       MLX_AFFINE4  128 x 256   4.50   36.0 KiB
+    model.norm.weight                                   output_norm.weight                    BF16               256  16.00      512 B
+    "#);
+}
+
+#[test]
+fn inspect_some() {
+    assert_snapshot!(printed(&["inspect", GGUF, "--filter", "*.ffn.*", "--all"]), @r#"
+    assets/sample/sample-Q8_0.gguf
+    gguf: 20 tensors, 1.31 M weights in 1.3 MiB, 8.52 bits a weight
+    llama (general.architecture is "llama"): 20 tensors mapped, 0 unknown, 0 missing
+    width 256, 2 layers, 4 heads of 64 (2 for k and v), feed-forward 512, vocabulary 512 (tied), context 256, rope interleaved
+
+    NAME                   CANONICAL                 DTYPE      SHAPE  BITS       SIZE
+    blk.0.ffn_down.weight  layers.0.ffn.down.weight  Q8_0   256 x 512  8.50  136.0 KiB
+    blk.0.ffn_gate.weight  layers.0.ffn.gate.weight  Q8_0   512 x 256  8.50  136.0 KiB
+    blk.0.ffn_up.weight    layers.0.ffn.up.weight    Q8_0   512 x 256  8.50  136.0 KiB
+    blk.1.ffn_down.weight  layers.1.ffn.down.weight  Q8_0   256 x 512  8.50  136.0 KiB
+    blk.1.ffn_gate.weight  layers.1.ffn.gate.weight  Q8_0   512 x 256  8.50  136.0 KiB
+    blk.1.ffn_up.weight    layers.1.ffn.up.weight    Q8_0   512 x 256  8.50  136.0 KiB
+    "#);
+    assert_snapshot!(printed(&["inspect", HF, "--filter", "model.norm*"]), @r#"
+    assets/sample/hf
+    safetensors: 20 tensors, 1.31 M weights in 2.5 MiB, 16.00 bits a weight
+    llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
+    width 256, 2 layers, 4 heads of 64 (2 for k and v), feed-forward 512, vocabulary 512 (tied), context 256, rope half_split
+
+    NAME               CANONICAL           DTYPE  SHAPE   BITS   SIZE
+    model.norm.weight  output_norm.weight  BF16     256  16.00  512 B
+    "#);
+    assert_snapshot!(printed(&["inspect", HF, "--filter", "nothing"]), @r#"
+    assets/sample/hf
+    safetensors: 20 tensors, 1.31 M weights in 2.5 MiB, 16.00 bits a weight
+    llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
+    width 256, 2 layers, 4 heads of 64 (2 for k and v), feed-forward 512, vocabulary 512 (tied), context 256, rope half_split
+
+    NAME  CANONICAL  DTYPE  SHAPE  BITS  SIZE
+    "#);
+    let metadata = printed(&["inspect", GGUF, "--metadata", "--filter", "nothing"]);
+    assert_snapshot!(metadata, @r#"
+    assets/sample/sample-Q8_0.gguf
+    gguf: 20 tensors, 1.31 M weights in 1.3 MiB, 8.52 bits a weight
+    llama (general.architecture is "llama"): 20 tensors mapped, 0 unknown, 0 missing
+    width 256, 2 layers, 4 heads of 64 (2 for k and v), feed-forward 512, vocabulary 512 (tied), context 256, rope interleaved
+
+    KEY                                     TYPE    VALUE
+    general.architecture                    string  "llama"
+    general.type                            string  "model"
+    general.name                            string  "Weighbridge tales"
+    general.size_label                      string  "1.3M"
+    llama.block_count                       u32     2
+    llama.context_length                    u32     256
+    llama.embedding_length                  u32     256
+    llama.feed_forward_length               u32     512
+    llama.attention.head_count              u32     4
+    llama.attention.head_count_kv           u32     2
+    llama.rope.freq_base                    f32     10000
+    llama.attention.layer_norm_rms_epsilon  f32     0.00001
+    llama.attention.key_length              u32     64
+    llama.attention.value_length            u32     64
+    llama.vocab_size                        u32     512
+    llama.rope.dimension_count              u32     64
+    tokenizer.ggml.model                    string  "gpt2"
+    tokenizer.ggml.pre                      string  "gpt-2"
+    tokenizer.ggml.tokens                   array   512 of string: ["<s>", "</s>", "!", """, ...]
+    tokenizer.ggml.token_type               array   512 of i32: [3, 3, 1, 1, ...]
+    tokenizer.ggml.merges                   array   254 of string: ["Ġ t", "h e", "Ġ a", "Ġ s", ...]
+    tokenizer.ggml.bos_token_id             u32     0
+    tokenizer.ggml.eos_token_id             u32     1
+    general.quantization_version            u32     2
+    general.file_type                       u32     7
+
+    NAME  CANONICAL  DTYPE  SHAPE  BITS  SIZE
+    "#);
+}
+
+#[test]
+fn config() {
+    assert_snapshot!(printed(&["config", GGUF]), @"
+    FIELD                 VALUE  FROM
+    architecture          llama  general.architecture
+    dim                     256  llama.embedding_length
+    n_layers                  2  llama.block_count
+    n_heads                   4  llama.attention.head_count
+    n_kv_heads                2  llama.attention.head_count_kv
+    head_dim                 64  llama.attention.key_length
+    q_dim                   256  n_heads * head_dim
+    kv_dim                  128  n_kv_heads * head_dim
+    ffn_dim                 512  llama.feed_forward_length
+    vocab_size              512  rows of token_embd.weight
+    max_seq_len             256  llama.context_length
+    norm_eps            0.00001  llama.attention.layer_norm_rms_epsilon
+    rope_theta          10000.0  llama.rope.freq_base
+    tie_embeddings         true  no output matrix is stored
+    n_experts                 0  default
+    rope_layout     interleaved  rows permuted by the converter to GGUF
+    ");
+    assert_snapshot!(printed(&["config", HF]), @"
+    FIELD                VALUE  FROM
+    architecture         llama  config.json model_type
+    dim                    256  config.json hidden_size
+    n_layers                 2  config.json num_hidden_layers
+    n_heads                  4  config.json num_attention_heads
+    n_kv_heads               2  config.json num_key_value_heads
+    head_dim                64  config.json head_dim
+    q_dim                  256  n_heads * head_dim
+    kv_dim                 128  n_kv_heads * head_dim
+    ffn_dim                512  config.json intermediate_size
+    vocab_size             512  rows of model.embed_tokens.weight
+    max_seq_len            256  config.json max_position_embeddings
+    norm_eps           0.00001  config.json rms_norm_eps
+    rope_theta         10000.0  config.json rope_theta
+    tie_embeddings        true  no output matrix is stored
+    n_experts                0  default
+    rope_layout     half_split  hugging_face names
+    ");
+    assert_snapshot!(printed(&["config", MLX]), @"
+    FIELD                VALUE  FROM
+    architecture         llama  config.json model_type
+    dim                    256  config.json hidden_size
+    n_layers                 2  config.json num_hidden_layers
+    n_heads                  4  config.json num_attention_heads
+    n_kv_heads               2  config.json num_key_value_heads
+    head_dim                64  config.json head_dim
+    q_dim                  256  n_heads * head_dim
+    kv_dim                 128  n_kv_heads * head_dim
+    ffn_dim                512  config.json intermediate_size
+    vocab_size             512  rows of model.embed_tokens.weight
+    max_seq_len            256  config.json max_position_embeddings
+    norm_eps           0.00001  config.json rms_norm_eps
+    rope_theta         10000.0  config.json rope_theta
+    tie_embeddings        true  no output matrix is stored
+    n_experts                0  default
+    rope_layout     half_split  hugging_face names
+    ");
+}
+
+/// The same model in three forms has one config.
+#[test]
+fn configs_agree() {
+    let values = |path: &str| {
+        let json = json(&["config", path, "--json"]);
+        let config = json["config"].as_object().expect("an object").clone();
+        let fields = config.into_iter().filter(|(name, _)| name != "rope_layout");
+        fields.map(|(name, field)| format!("{name}: {}\n", field["value"])).collect::<String>()
+    };
+    assert_snapshot!(values(GGUF), @r#"
+    architecture: "llama"
+    dim: 256
+    n_layers: 2
+    n_heads: 4
+    n_kv_heads: 2
+    head_dim: 64
+    q_dim: 256
+    kv_dim: 128
+    ffn_dim: 512
+    vocab_size: 512
+    max_seq_len: 256
+    norm_eps: 0.00001
+    rope_theta: 10000.0
+    tie_embeddings: true
+    n_experts: 0
+    "#);
+    assert_eq!(values(HF), values(GGUF));
+    assert_eq!(values(MLX), values(GGUF));
+}
+
+#[test]
+fn verify() {
+    assert_snapshot!(printed(&["verify", GGUF]), @"assets/sample/sample-Q8_0.gguf: fine: 1 file, 20 tensors; headers, names, shapes, byte ranges checked");
+    assert_snapshot!(printed(&["verify", GGUF, "--strict"]), @"assets/sample/sample-Q8_0.gguf: fine: 1 file, 20 tensors; headers, names, shapes, byte ranges checked");
+    assert_snapshot!(printed(&["verify", HF, "--strict", "--no-map"]), @"assets/sample/hf: fine: 1 file, 20 tensors; headers, names, shapes, byte ranges checked");
+    assert_snapshot!(printed(&["verify", MLX]), @"assets/sample/mlx-4bit: fine: 1 file, 20 tensors; headers, names, shapes, byte ranges checked");
+    assert_snapshot!(printed(&["verify", HF, "--json"]), @r#"
+    {
+      "schema": 1,
+      "path": "assets/sample/hf",
+      "tensors": 20,
+      "faults": [],
+      "notes": []
+    }
+    "#);
+}
+
+#[test]
+fn list() {
+    assert_snapshot!(printed(&["list", "containers"]), @"
+    NAME         WHAT
+    gguf         GGUF files of llama.cpp: versions 1 to 3, both byte orders, split files
+    ollama       models in Ollama's store, by name, manifest or blob: GGUF and tensor blobs
+    mlx          directories quantized by MLX: packed weights with scales and biases beside them
+    safetensors  safetensors files and Hugging Face directories: one file, shards with or without an index
+    ");
+    assert_snapshot!(printed(&["list", "architectures"]), @"
+    NAME   GGUF   CONFIG.JSON     WHAT
+    llama  llama  llama, mistral  Llama 1 to 3, Mistral
+    qwen2  qwen2  qwen2           Qwen 1.5, 2 and 2.5, dense
+    qwen3  qwen3  qwen3           Qwen 3, dense
+    ");
+    let dtypes = printed(&["list", "dtypes"]);
+    let some: Vec<&str> = dtypes
+        .lines()
+        .filter(|line| {
+            ["NAME", "F32 ", "Q8_0 ", "MLX_AFFINE4"].iter().any(|name| line.starts_with(name))
+        })
+        .collect();
+    assert_snapshot!(some.join("\n"), @"
+    NAME            PACKING  LEN  BYTES  GGML  SAFETENSORS  VALUES   WHAT
+    F32             plain      1      4     0  F32          yes      IEEE single precision.
+    Q8_0            block     32     34     8  -            yes      32 elements, 8 bits: one scale.
+    MLX_AFFINE4     group      2      1     -  -            yes      MLX affine groups: 4-bit elements, a scale and a bias for each group.
+    ");
+}
+
+#[test]
+fn load() {
+    let normal = |text: &str| {
+        let text = without(text, "to cpu in ", "\n");
+        without(&text, "peak memory ", "\n")
+    };
+    assert_snapshot!(normal(&printed(&["load"])), @r#"
+    sample-Q8_0.gguf (inside the program)
+    gguf: llama (general.architecture is "llama"): 20 tensors mapped, 0 unknown, 0 missing
+    rows of q and k: interleaved
+    loaded 20 tensors, 1.31 M weights, 1.3 MiB to cpu in ..
+    peak memory ..
+    "#);
+    assert_snapshot!(normal(&printed(&["load", HF])), @r#"
+    assets/sample/hf
+    safetensors: llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
+    rows of q and k: half_split
+    loaded 20 tensors, 1.31 M weights, 2.5 MiB to cpu in ..
+    peak memory ..
+    "#);
+    assert_snapshot!(normal(&printed(&["load", MLX, "--filter", "layers.0.*", "--no-map"])), @r#"
+    assets/sample/mlx-4bit
+    mlx: llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
+    rows of q and k: half_split
+    loaded 9 tensors, 590.34 k weights, 325.0 KiB to cpu in ..
+    peak memory ..
+    "#);
+    let report = json(&["load", "--json"]);
+    let seconds = ["open_seconds", "load_seconds"].map(|key| report[key].as_f64());
+    assert!(seconds.iter().all(|seconds| seconds.is_some_and(|seconds| seconds > 0.0)));
+    assert_eq!((&report["tensors"], &report["weights"]), (&20.into(), &1_312_000.into()));
+}
+
+#[test]
+fn hash() {
+    let hashes = printed(&["hash", GGUF, "--values"]);
+    assert_eq!(hashes.lines().count(), 20);
+    let norm = hashes.lines().find(|line| line.ends_with("output_norm.weight"));
+    assert_snapshot!(norm.expect("the last norm"), @"08afffbd1ba040de8275890c7b369297f65c0481c75a6ae7100fa1eebc03503a  08afffbd1ba040de8275890c7b369297f65c0481c75a6ae7100fa1eebc03503a  output_norm.weight");
+}
+
+/// Every report is one JSON document of schema 1, and says what the text says.
+#[test]
+fn json_reports() {
+    for path in [GGUF, HF, MLX] {
+        let inspect = json(&["inspect", path, "--json"]);
+        assert_eq!(inspect["tensor_count"], 20);
+        assert_eq!(inspect["tensors"].as_array().map(Vec::len), Some(20));
+        assert_eq!(inspect["architecture"], "llama");
+        let hash = json(&["hash", path, "--values", "--json"]);
+        for tensor in hash["tensors"].as_array().expect("a list") {
+            for digest in ["raw_sha256", "f32_sha256"] {
+                assert_eq!(tensor[digest].as_str().map(str::len), Some(64), "{tensor}");
+            }
+        }
+        let verify = json(&["verify", path, "--json"]);
+        assert_eq!((&verify["tensors"], &verify["faults"]), (&20.into(), &serde_json::json!([])));
+        json(&["config", path, "--json"]);
+        json(&["load", path, "--json"]);
+    }
+    for table in ["containers", "dtypes", "architectures"] {
+        let list = json(&["list", table, "--json"]);
+        assert!(list["rows"].as_array().is_some_and(|rows| rows.len() > 2), "{table}");
+    }
+}
+
+/// `inspect --json` gives the places of the bytes that `dump --as raw` writes.
+#[test]
+fn places_are_true() {
+    let inspect = json(&["inspect", MLX, "--json"]);
+    for tensor in inspect["tensors"].as_array().expect("a list") {
+        let part = &tensor["parts"][0];
+        let number =
+            |key: &str| usize::try_from(part[key].as_u64().expect("a number")).expect("a size");
+        let (offset, len) = (number("offset"), number("bytes"));
+        let file = part["file"].as_str().expect("a path");
+        let whole = std::fs::read(support::root().join(file)).expect("the model's file");
+        let bytes = &whole[offset..offset + len];
+        let name = tensor["name"].as_str().expect("a name");
+        assert_eq!(run(&["dump", MLX, name, "--as", "raw"]).bytes, bytes, "{name}");
+    }
+}

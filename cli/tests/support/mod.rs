@@ -1,0 +1,92 @@
+//! Runs the program as anybody would, and sees nothing of it but what it prints.
+#![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// What a run of the program gave.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) status: Option<i32>,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// The folder that paths in tests count from, so that none of the machine's own is printed.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The program, away from whatever the user has set or stored.
+pub(crate) fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weighbridge"));
+    command.args(arguments).current_dir(root()).stdin(Stdio::null());
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS"] {
+        command.env_remove(name);
+    }
+    command.env("OLLAMA_MODELS", "no-store");
+    command
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            status: output.status.code(),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+            bytes: output.stdout,
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &[&str]) -> Ran {
+    program(arguments).output().expect("the program starts").into()
+}
+
+/// What is printed by a run that goes well.
+pub(crate) fn printed(arguments: &[&str]) -> String {
+    let Ran { status, out, err, .. } = run(arguments);
+    assert_eq!((status, err.as_str()), (Some(0), ""), "{arguments:?}");
+    out
+}
+
+/// Status and standard error of a run that prints nothing on standard output.
+pub(crate) fn refused(arguments: &[&str]) -> String {
+    let Ran { status, out, err, .. } = run(arguments);
+    assert_eq!(out, "", "{arguments:?}");
+    format!("{}\n{err}", status.map_or("a signal".to_owned(), |status| status.to_string()))
+}
+
+/// The JSON of a run that goes well.
+pub(crate) fn json(arguments: &[&str]) -> serde_json::Value {
+    let json: serde_json::Value = serde_json::from_str(&printed(arguments)).expect("JSON");
+    assert_eq!(json["schema"], 1, "{arguments:?}");
+    json
+}
+
+/// Puts `..` for whatever stands between `before` and `after`: times and amounts of memory.
+pub(crate) fn without(text: &str, before: &str, after: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((head, tail)) = rest.split_once(before) {
+        let Some(end) = tail.find(after) else { break };
+        out.push_str(&format!("{head}{before}.."));
+        rest = &tail[end..];
+    }
+    out + rest
+}
+
+/// A temporary folder with one file in it, and the file's path.
+pub(crate) fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes).expect("a file in a temporary folder");
+    let path = path.to_str().expect("a path in UTF-8").to_owned();
+    (folder, path)
+}
+
+/// A safetensors file of this header and these data.
+pub(crate) fn safetensors(header: &str, data: &[u8]) -> Vec<u8> {
+    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), data].concat()
+}

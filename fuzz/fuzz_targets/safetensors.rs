@@ -1,0 +1,7 @@
+//! Any bytes as a safetensors file.
+#![no_main]
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| support::safetensors_bytes(bytes));

@@ -1,0 +1,297 @@
+//! Gathers what a container finds into a store.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::listing::{Listed, Listing, NO_GROUP};
+use super::{Document, Encoding, Note, StoredFile, WeightStore, name};
+use crate::bytes::Text;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::index::{NameIndex, hash};
+use crate::metadata::Metadata;
+use crate::tensor::Part;
+
+/// Bytes of a stored array that describes another: a shape, or bitsandbytes' JSON.
+const DESCRIPTION_BYTES: usize = 64 << 10;
+
+/// Several stored arrays that make up one tensor.
+#[derive(Debug)]
+pub(super) struct Group {
+    /// The entry that gives the tensor its name and place: its weight part.
+    pub(super) head: u32,
+    /// Range in `WeightStore::parts`.
+    pub(super) parts: Range<u32>,
+    pub(super) dtype: DType,
+    /// Elements that share a scale, where the parts give a number for each group; 0 elsewhere.
+    pub(super) group_size: u32,
+    /// Where the head's name in the file stands, as in [`Entry`]: the entry itself may have got
+    /// the tensor's name.
+    pub(super) stored_name: (u32, u32),
+    /// The tensor's dimensions, as in [`Entry`].
+    pub(super) shape: (u32, u8),
+}
+
+/// A tensor made of several stored arrays.
+#[derive(Debug)]
+pub(crate) struct Grouped<'a> {
+    pub(crate) dtype: DType,
+    /// Elements that share a scale; 0 where that is not one number.
+    pub(crate) group_size: u32,
+    /// The name, where it is not that of the weight part.
+    pub(crate) name: Option<Vec<u8>>,
+    /// The dimensions, where they are not those of the weight part.
+    pub(crate) shape: Option<Vec<u64>>,
+    /// The other parts.
+    pub(crate) companions: &'a [(Part, u32)],
+}
+
+/// Gathers what a container finds, and makes the store of it.
+#[derive(Debug)]
+pub(crate) struct StoreBuilder {
+    container: &'static str,
+    encoding: Encoding,
+    path: PathBuf,
+    files: Vec<StoredFile>,
+    listing: Listing,
+    groups: Vec<Group>,
+    parts: Vec<(Part, u32)>,
+    pub(crate) metadata: Metadata,
+    pub(crate) documents: Vec<Document>,
+    pub(crate) notes: Vec<Note>,
+}
+
+impl StoreBuilder {
+    pub(crate) fn new(container: &'static str, encoding: Encoding, path: &Path) -> Self {
+        Self {
+            container,
+            encoding,
+            path: path.to_path_buf(),
+            files: Vec::new(),
+            listing: Listing::default(),
+            groups: Vec::new(),
+            parts: Vec::new(),
+            metadata: Metadata::default(),
+            documents: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Makes room for the entries of several files.
+    pub(crate) fn reserve<'l>(
+        &mut self,
+        listings: impl Iterator<Item = &'l Listing> + Clone,
+    ) -> Result<()> {
+        // A single file's listing is taken as it is.
+        if listings.clone().nth(1).is_none() {
+            return Ok(());
+        }
+        let entries = listings.clone().map(|listing| listing.entries.len()).sum();
+        let dims = listings.map(|listing| listing.dims.len()).sum();
+        let reserved = self.listing.entries.try_reserve_exact(entries);
+        let reserved = reserved.and_then(|()| self.listing.hashes.try_reserve_exact(entries));
+        reserved.and_then(|()| self.listing.dims.try_reserve_exact(dims)).map_err(|_| {
+            Error::new(crate::ErrorKind::Io, format!("no memory for {entries} tensors"))
+        })
+    }
+
+    /// Adds a file and its entries.
+    pub(crate) fn add(&mut self, file: StoredFile, listing: Listing) -> Result<()> {
+        let number = u32::try_from(self.files.len())
+            .map_err(|_| Error::unsupported("more than 2^32 files in one model"))?;
+        self.files.push(file);
+        if self.listing.entries.capacity() == 0 {
+            self.listing = listing;
+            return Ok(());
+        }
+        self.listing.append(listing, number)
+    }
+
+    /// Remembers something worth knowing about `path`.
+    pub(crate) fn note(&mut self, path: &Path, text: impl Into<String>) {
+        self.notes.push(Note { path: path.to_path_buf(), text: text.into() });
+    }
+
+    fn name(&self, number: u32) -> &[u8] {
+        name(&self.listing, &self.files, number)
+    }
+
+    /// Indexes the names. Where one stands twice, `twice` is asked for the error.
+    pub(crate) fn index(self, twice: impl Fn(Text<'_>, &Path, &Path) -> Error) -> Result<Indexed> {
+        let mut index = NameIndex::with_room(self.listing.len())?;
+        let hashes = self.listing.hashes.iter();
+        for ((number, entry), &hash) in (0u32..).zip(&self.listing.entries).zip(hashes) {
+            let name = self.name(number);
+            if let Some(first) = index.insert(name, hash, number, |n| self.name(n)) {
+                let path = |n: u32| {
+                    let file = self.listing.entries.get(n as usize).map_or(0, |entry| entry.file);
+                    self.files.get(file as usize).map_or(self.path.as_path(), |f| f.source.path())
+                };
+                let error = twice(Text::new(name), path(first), path(number));
+                return Err(error
+                    .in_file(path(number))
+                    .in_tensor(Text::new(name))
+                    .at(entry.offset));
+            }
+        }
+        Ok(Indexed { builder: self, index })
+    }
+}
+
+/// A [`StoreBuilder`] whose entries can be found by name, so that parts can be gathered.
+#[derive(Debug)]
+pub(crate) struct Indexed {
+    builder: StoreBuilder,
+    index: NameIndex,
+}
+
+impl Indexed {
+    /// The number of the entry of that name.
+    pub(crate) fn find(&self, name: &[u8]) -> Option<u32> {
+        self.index.find(name, |n| self.builder.name(n))
+    }
+
+    /// Whether an entry stands at a place; a cheap guess before [`find`](Self::find).
+    pub(crate) fn is_named(&self, number: u32, name: &[u8]) -> bool {
+        self.builder.name(number) == name
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.builder.listing.len()
+    }
+
+    /// The entry of that number.
+    pub(crate) fn get(&self, number: u32) -> Option<Listed<'_>> {
+        let entry = self.builder.listing.entries.get(number as usize)?;
+        let header = self.builder.files.get(entry.file as usize)?.header.as_slice();
+        Some(self.builder.listing.listed(entry, header))
+    }
+
+    /// The number of the file that entry `number` lies in.
+    pub(crate) fn file(&self, number: u32) -> Option<u32> {
+        self.builder.listing.entries.get(number as usize).map(|entry| entry.file)
+    }
+
+    /// The path that was opened.
+    pub(crate) fn root(&self) -> &Path {
+        &self.builder.path
+    }
+
+    /// The JSON documents of the model.
+    pub(crate) fn documents(&self) -> &[Document] {
+        &self.builder.documents
+    }
+
+    /// Whether the entry is part of a group already.
+    pub(crate) fn is_grouped(&self, number: u32) -> bool {
+        let entry = self.builder.listing.entries.get(number as usize);
+        entry.is_some_and(|entry| entry.group != NO_GROUP)
+    }
+
+    /// The bytes of an entry, for those that describe others; read, never mapped.
+    pub(crate) fn read(&self, number: u32) -> Result<Vec<u8>> {
+        let (Some(listed), Some(entry)) =
+            (self.get(number), self.builder.listing.entries.get(number as usize))
+        else {
+            return Ok(Vec::new());
+        };
+        let Some(file) = self.builder.files.get(entry.file as usize) else { return Ok(Vec::new()) };
+        let len = listed.end().unwrap_or(listed.offset).saturating_sub(listed.offset);
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        if len > DESCRIPTION_BYTES {
+            return Err(Error::malformed(format!("{len} bytes to describe another tensor"))
+                .in_file(file.source.path())
+                .in_tensor(listed.name)
+                .at(listed.offset));
+        }
+        let mut bytes = crate::bytes::try_zeroed(len)?;
+        file.source.read_at(listed.offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The file of entry `number`, for messages.
+    pub(crate) fn path(&self, number: u32) -> &Path {
+        let file = self.file(number).and_then(|file| self.builder.files.get(file as usize));
+        file.map_or(&self.builder.path, |file| file.source.path())
+    }
+
+    /// Joins `head` and its companions into one tensor.
+    pub(crate) fn group(&mut self, head: u32, grouped: Grouped<'_>) -> Result<()> {
+        let Grouped { dtype, group_size, name, shape, companions } = grouped;
+        if let Some(other) = name.as_ref().and_then(|name| self.find(name)) {
+            let fault = format!("it and \"{}\" are one tensor", self.path_name(other));
+            let stored = Text::new(self.builder.name(head)).to_string();
+            return Err(Error::malformed(fault).in_file(self.path(head)).in_tensor(stored));
+        }
+        let builder = &mut self.builder;
+        let too_many = |_| Error::unsupported("more than 2^32 parts in one model");
+        let number = u32::try_from(builder.groups.len()).map_err(too_many)?;
+        let start = u32::try_from(builder.parts.len()).map_err(too_many)?;
+        for (part, entry) in std::iter::once((Part::Weight, head)).chain(companions.iter().copied())
+        {
+            if let Some(entry) = builder.listing.entries.get_mut(entry as usize) {
+                entry.group = number;
+            }
+            builder.parts.push((part, entry));
+        }
+        let end = u32::try_from(builder.parts.len()).map_err(too_many)?;
+        let listing = &mut builder.listing;
+        let new_shape = match shape {
+            Some(dims) => {
+                let start = u32::try_from(listing.dims.len()).map_err(too_many)?;
+                listing.dims.extend_from_slice(&dims);
+                Some((start, u8::try_from(dims.len()).unwrap_or(u8::MAX)))
+            }
+            None => None,
+        };
+        let new_name = match &name {
+            Some(name) => Some(listing.own_name(name)?),
+            None => None,
+        };
+        let Some(entry) = listing.entries.get_mut(head as usize) else { return Ok(()) };
+        let stored_name = (entry.name_start, entry.name_len);
+        let shape = new_shape.unwrap_or((entry.shape_start, entry.rank));
+        if let Some(own) = new_name {
+            (entry.name_start, entry.name_len) = own;
+        }
+        let parts = start..end;
+        builder.groups.push(Group { head, parts, dtype, group_size, stored_name, shape });
+        if let Some(name) = name {
+            let builder = &self.builder;
+            self.index.insert(&name, hash(&name), head, |n| builder.name(n));
+        }
+        Ok(())
+    }
+
+    fn path_name(&self, number: u32) -> String {
+        Text::new(self.builder.name(number)).to_string()
+    }
+
+    /// Gives the store its metadata.
+    pub(crate) fn set_metadata(&mut self, metadata: Metadata) {
+        self.builder.metadata = metadata;
+    }
+
+    /// The finished store.
+    pub(crate) fn finish(self) -> WeightStore {
+        let Self { mut builder, index } = self;
+        builder.listing.hashes = Vec::new();
+        let companions = builder.parts.len().saturating_sub(builder.groups.len());
+        WeightStore {
+            container: builder.container,
+            encoding: builder.encoding,
+            attachments: Vec::new(),
+            digests: Vec::new(),
+            path: builder.path,
+            tensors: builder.listing.len().saturating_sub(companions),
+            files: builder.files,
+            listing: builder.listing,
+            groups: builder.groups,
+            parts: builder.parts,
+            index,
+            metadata: builder.metadata,
+            documents: builder.documents,
+            notes: builder.notes,
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The records of stored arrays: small, since a model may have a hundred thousand.
+
+use std::ops::Range;
+
+use crate::bytes::Text;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::index::hash;
+use crate::limits::Limits;
+use crate::shape;
+
+/// Where one stored array lies. Small, since a model may have a hundred thousand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// Position in the file, from its start.
+    pub(crate) offset: u64,
+    pub(super) name_start: u32,
+    pub(super) name_len: u32,
+    pub(super) shape_start: u32,
+    /// The group whose part this is, or `NO_GROUP`.
+    pub(super) group: u32,
+    pub(super) file: u32,
+    pub(super) dtype: EntryType,
+    pub(super) rank: u8,
+}
+
+/// The dtype of an entry, or where its unknown type code stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum EntryType {
+    Known(DType),
+    /// A ggml type code without a row in the table; it stands behind the dimensions.
+    Unknown,
+}
+
+pub(super) const NO_GROUP: u32 = u32::MAX;
+
+/// Set in `name_len` where the name stands in `Listing::names`, not in the file's header.
+pub(super) const OWN_NAME: u32 = 1 << 31;
+
+/// The entries of one file, or of several once joined.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(super) entries: Vec<Entry>,
+    /// The hash of each entry's name, taken while the name was in the cache.
+    pub(super) hashes: Vec<u32>,
+    /// The dimensions of all entries, one after the other.
+    pub(super) dims: Vec<u64>,
+    /// Names that do not stand in a header as they are: unescaped, or made.
+    pub(super) names: Vec<u8>,
+}
+
+impl Listing {
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Makes room for `count` entries.
+    pub(crate) fn reserve(&mut self, count: usize) -> Result<()> {
+        let reserved = self.entries.try_reserve(count).and_then(|()| self.dims.try_reserve(count));
+        reserved
+            .map_err(|_| Error::new(crate::ErrorKind::Io, format!("no memory for {count} tensors")))
+    }
+
+    /// Adds a dimension to the entry that will be pushed next.
+    pub(crate) fn push_dim(&mut self, dim: u64) {
+        self.dims.push(dim);
+    }
+
+    /// Turns round the last `rank` dimensions: GGUF writes the innermost first.
+    pub(crate) fn reverse_dims(&mut self, rank: usize) {
+        let start = self.dims.len().saturating_sub(rank);
+        if let Some(dims) = self.dims.get_mut(start..) {
+            dims.reverse();
+        }
+    }
+
+    /// The last `rank` dimensions that were pushed.
+    pub(crate) fn last_dims(&self, rank: usize) -> &[u64] {
+        self.dims.get(self.dims.len().saturating_sub(rank)..).unwrap_or_default()
+    }
+
+    /// Adds an entry of file 0 with the last `rank` dimensions pushed and the name at a range of
+    /// that file's header. `dtype` is `Err` with a ggml code that has no row.
+    pub(crate) fn push(
+        &mut self,
+        name: Range<u32>,
+        name_hash: u32,
+        dtype: Result<DType, u32>,
+        rank: u8,
+        offset: u64,
+    ) -> Result<()> {
+        let shape_start = self.dims.len().saturating_sub(usize::from(rank));
+        let shape_start = u32::try_from(shape_start)
+            .map_err(|_| Error::unsupported("more than 2^32 dimensions in one model"))?;
+        let dtype = match dtype {
+            Ok(dtype) => EntryType::Known(dtype),
+            Err(code) => {
+                self.dims.push(code.into());
+                EntryType::Unknown
+            }
+        };
+        self.hashes.push(name_hash);
+        self.entries.push(Entry {
+            offset,
+            name_start: name.start,
+            name_len: name.end.saturating_sub(name.start) & !OWN_NAME,
+            shape_start,
+            group: NO_GROUP,
+            file: 0,
+            dtype,
+            rank,
+        });
+        Ok(())
+    }
+
+    /// Keeps a name that does not stand in the header; gives its place as in [`Entry`].
+    pub(super) fn own_name(&mut self, name: &[u8]) -> Result<(u32, u32)> {
+        let too_many = || Error::unsupported("more than 2 GiB of names that need unescaping");
+        let start = u32::try_from(self.names.len()).map_err(|_| too_many())?;
+        let len = u32::try_from(name.len()).map_err(|_| too_many())?;
+        if len & OWN_NAME != 0 {
+            return Err(too_many());
+        }
+        self.names.extend_from_slice(name);
+        Ok((start, len | OWN_NAME))
+    }
+
+    /// Gives the last entry a name that does not stand in the header.
+    pub(crate) fn rename_last(&mut self, name: &[u8]) -> Result<()> {
+        let own = self.own_name(name)?;
+        if let (Some(entry), Some(old)) = (self.entries.last_mut(), self.hashes.last_mut()) {
+            *old = hash(name);
+            (entry.name_start, entry.name_len) = own;
+        }
+        Ok(())
+    }
+
+    /// The name of entry `number`; `header` gives the header of a file by its number.
+    pub(super) fn name<'a>(&'a self, entry: &Entry, header: impl Fn(u32) -> &'a [u8]) -> &'a [u8] {
+        let from = if entry.name_len & OWN_NAME == 0 { header(entry.file) } else { &self.names };
+        let start = entry.name_start as usize;
+        let end = start.saturating_add((entry.name_len & !OWN_NAME) as usize);
+        from.get(start..end).unwrap_or_default()
+    }
+
+    pub(super) fn shape(&self, entry: &Entry) -> &[u64] {
+        let start = entry.shape_start as usize;
+        self.dims.get(start..start.saturating_add(entry.rank.into())).unwrap_or_default()
+    }
+
+    pub(super) fn dtype(&self, entry: &Entry) -> Result<DType, u32> {
+        match entry.dtype {
+            EntryType::Known(dtype) => Ok(dtype),
+            EntryType::Unknown => {
+                let place = (entry.shape_start as usize).saturating_add(entry.rank.into());
+                let code = self.dims.get(place).copied().unwrap_or(u64::MAX);
+                Err(u32::try_from(code).unwrap_or(u32::MAX))
+            }
+        }
+    }
+
+    /// Entries in order, each with what a container's own checks need.
+    pub(crate) fn iter<'a>(&'a self, header: &'a [u8]) -> impl Iterator<Item = Listed<'a>> {
+        self.entries.iter().map(move |entry| self.listed(entry, header))
+    }
+
+    /// Entry `number` alone.
+    pub(crate) fn get<'a>(&'a self, number: usize, header: &'a [u8]) -> Option<Listed<'a>> {
+        self.entries.get(number).map(|entry| self.listed(entry, header))
+    }
+
+    pub(super) fn listed<'a>(&'a self, entry: &Entry, header: &'a [u8]) -> Listed<'a> {
+        Listed {
+            name: Text::new(self.name(entry, |_| header)),
+            dtype: self.dtype(entry),
+            shape: self.shape(entry),
+            offset: entry.offset,
+        }
+    }
+
+    /// Keeps the entries whose number `keep` answers for.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
+        let mut kept = (0..self.entries.len()).map(&mut keep);
+        self.entries.retain(|_| kept.next().unwrap_or(true));
+        let mut kept = (0..self.hashes.len()).map(&mut keep);
+        self.hashes.retain(|_| kept.next().unwrap_or(true));
+    }
+
+    /// Makes offsets that count from the start of the data count from the start of the file.
+    pub(crate) fn move_to(&mut self, data_start: u64) -> Result<()> {
+        for entry in &mut self.entries {
+            entry.offset = entry.offset.checked_add(data_start).ok_or_else(|| {
+                Error::malformed(format!("offset {} is beyond every file", entry.offset))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Puts the entries of another file behind these.
+    pub(super) fn append(&mut self, other: Self, file: u32) -> Result<()> {
+        let too_many =
+            |_| Error::unsupported("more than 2^32 dimensions or name bytes in one model");
+        let dims = u32::try_from(self.dims.len()).map_err(too_many)?;
+        let names = u32::try_from(self.names.len()).map_err(too_many)?;
+        u32::try_from(self.dims.len().saturating_add(other.dims.len())).map_err(too_many)?;
+        u32::try_from(self.names.len().saturating_add(other.names.len())).map_err(too_many)?;
+        self.dims.extend_from_slice(&other.dims);
+        self.names.extend_from_slice(&other.names);
+        self.hashes.extend_from_slice(&other.hashes);
+        self.entries.extend(other.entries.into_iter().map(|mut entry| {
+            entry.file = file;
+            entry.shape_start = entry.shape_start.saturating_add(dims);
+            if entry.name_len & OWN_NAME != 0 {
+                entry.name_start = entry.name_start.saturating_add(names);
+            }
+            entry
+        }));
+        Ok(())
+    }
+}
+
+/// What a container's own checks see of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listed<'a> {
+    pub(crate) name: Text<'a>,
+    pub(crate) dtype: Result<DType, u32>,
+    pub(crate) shape: &'a [u64],
+    pub(crate) offset: u64,
+}
+
+impl Listed<'_> {
+    /// Where the data end, for a known dtype whose size was checked.
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.offset.checked_add(self.dtype.ok()?.tensor_bytes(self.shape)?)
+    }
+}
+
+/// Checks that an entry's bytes lie in a file of `file_len` bytes.
+pub(crate) fn check_range(listed: &Listed<'_>, file_len: u64) -> Result<()> {
+    let Ok(dtype) = listed.dtype else { return Ok(()) };
+    let error =
+        |fault: String| Err(Error::malformed(fault).in_tensor(listed.name).at(listed.offset));
+    let Some(bytes) = dtype.tensor_bytes(listed.shape) else {
+        let row = dtype.descriptor();
+        if shape::elements(listed.shape).and_then(|n| n.checked_mul(8)).is_none() {
+            return error(format!("shape {:?} has more elements than 64 bits count", listed.shape));
+        }
+        return error(format!(
+            "rows of {} elements are no whole number of {dtype} blocks of {}",
+            shape::columns(listed.shape),
+            row.block_len
+        ));
+    };
+    match listed.offset.checked_add(bytes) {
+        Some(end) if end <= file_len => Ok(()),
+        _ => {
+            let missing = listed.offset.saturating_add(bytes).saturating_sub(file_len);
+            let error = Error::malformed(format!(
+                "its {bytes} bytes would end {missing} bytes after the end of the file ({file_len})"
+            ));
+            Err(error.in_tensor(listed.name).at(listed.offset).advise(
+                "the file is cut short, perhaps a download that did not finish: fetch it again",
+            ))
+        }
+    }
+}
+
+/// Refuses more tensors than the limit.
+pub(crate) fn check_count(count: u64, limits: &Limits) -> Result<()> {
+    if count > limits.tensors {
+        return Err(Error::limit("tensors", count, limits.tensors, "tensors"));
+    }
+    Ok(())
+}

@@ -1,0 +1,325 @@
+//! What every container parses to: files, tensors by stored name, metadata.
+#![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
+
+mod build;
+mod listing;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::bytes::{Source, Text};
+use crate::dtype::DType;
+use crate::error::{Error, ErrorKind, Result};
+use crate::index::NameIndex;
+use crate::metadata::Metadata;
+use crate::tensor::{Part, Tensor};
+use build::Group;
+pub(crate) use build::{Grouped, Indexed, StoreBuilder};
+use listing::NO_GROUP;
+pub(crate) use listing::{Entry, Listed, Listing, check_count, check_range};
+
+/// An opened model, under the names that its files use.
+///
+/// A store holds the headers of its files and one small record for each tensor; tensor data stays
+/// where it is until it is asked for. [`WeightStore::open`] makes one from any path.
+#[derive(Debug)]
+pub struct WeightStore {
+    container: &'static str,
+    encoding: Encoding,
+    path: PathBuf,
+    files: Vec<StoredFile>,
+    listing: Listing,
+    groups: Vec<Group>,
+    parts: Vec<(Part, u32)>,
+    index: NameIndex,
+    tensors: usize,
+    metadata: Metadata,
+    documents: Vec<Document>,
+    attachments: Vec<Attachment>,
+    /// Files with the digests that they should have.
+    digests: Vec<(PathBuf, String)>,
+    notes: Vec<Note>,
+}
+
+/// How a model's files are written, whatever container gathers them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Encoding {
+    /// GGUF.
+    Gguf,
+    /// safetensors.
+    Safetensors,
+}
+
+/// A file that belongs to a model beside its weights: a projector, an adapter, a template.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Attachment {
+    /// What it is, in Ollama's words: `projector`, `adapter`, `draft`, `template`, `license`.
+    pub kind: String,
+    /// The file name that it stands for, where it has one.
+    pub name: String,
+    /// Its length in bytes, as the manifest says.
+    pub bytes: u64,
+    /// Where it lies.
+    pub path: PathBuf,
+}
+
+/// One file of a model.
+#[derive(Debug)]
+pub(crate) struct StoredFile {
+    pub(crate) source: Source,
+    /// Holds the names of this file's entries.
+    pub(crate) header: Arc<Vec<u8>>,
+    /// Numbers in the tensor data are big-endian.
+    pub(crate) big_endian: bool,
+}
+
+/// A JSON document that belongs to a model: `config.json` and its kin.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Document {
+    /// The file's name.
+    pub name: String,
+    /// Its content. The bare words `NaN`, `Infinity` and `-Infinity`, which Python writes, stand
+    /// as `{"__float__": "NaN"}` and the like, as transformers writes them since version 5.
+    pub json: serde_json::Value,
+}
+
+/// Something a reader should know about a model that nevertheless opened.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Note {
+    /// The file concerned.
+    pub path: PathBuf,
+    /// What was seen, in one sentence without a full stop.
+    pub text: String,
+}
+
+fn name<'a>(listing: &'a Listing, files: &'a [StoredFile], number: u32) -> &'a [u8] {
+    let header = |file: u32| files.get(file as usize).map_or(&[][..], |file| &file.header);
+    listing.entries.get(number as usize).map_or(&[], |entry| listing.name(entry, header))
+}
+
+impl WeightStore {
+    /// The name of the container: `gguf`, `safetensors`.
+    pub fn container(&self) -> &'static str {
+        self.container
+    }
+
+    /// How the files are written.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// What belongs to the model beside its weights.
+    pub fn attachments(&self) -> &[Attachment] {
+        &self.attachments
+    }
+
+    pub(crate) fn attach(&mut self, attachment: Attachment) {
+        self.attachments.push(attachment);
+    }
+
+    /// Adds a text that the container keeps in a file of its own.
+    pub(crate) fn add_text(&mut self, key: String, text: Vec<u8>) {
+        self.metadata.add_text(key, text);
+    }
+
+    pub(crate) fn note(&mut self, path: &Path, text: String) {
+        self.notes.push(Note { path: path.to_path_buf(), text });
+    }
+
+    pub(crate) fn set_path(&mut self, path: &Path) {
+        self.path = path.to_path_buf();
+    }
+
+    /// A file should have this SHA-256, as its container says.
+    pub(crate) fn expect_digest(&mut self, path: PathBuf, hex: &str) {
+        self.digests.push((path, hex.to_ascii_lowercase()));
+    }
+
+    /// Reads every file whose SHA-256 the container gives, and says which have another: each with
+    /// the digest found, or `None` where the file is missing. `progress` is told the bytes read.
+    ///
+    /// # Errors
+    ///
+    /// `Io` if a file cannot be read.
+    pub fn verify_digests(
+        &self,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Vec<(PathBuf, Option<String>)>> {
+        let mut wrong = Vec::new();
+        for (path, expected) in &self.digests {
+            let source = match Source::open(path, crate::bytes::Access::Read) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    wrong.push((path.clone(), None));
+                    continue;
+                }
+                opened => opened?,
+            };
+            let found = crate::digest::sha256(&source)?;
+            progress(source.len());
+            if found != *expected {
+                wrong.push((path.clone(), Some(found)));
+            }
+        }
+        Ok(wrong)
+    }
+
+    /// Files whose SHA-256 the container gives.
+    pub fn digests(&self) -> usize {
+        self.digests.len()
+    }
+
+    /// The path that was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The paths of the files that hold tensors or metadata.
+    pub fn files(&self) -> impl ExactSizeIterator<Item = &Path> {
+        self.files.iter().map(|file| file.source.path())
+    }
+
+    /// The number of tensors. Scales and the like that belong to another tensor do not count.
+    pub fn len(&self) -> usize {
+        self.tensors
+    }
+
+    /// Whether there are no tensors: a file of metadata or a vocabulary alone.
+    pub fn is_empty(&self) -> bool {
+        self.tensors == 0
+    }
+
+    /// All tensors, in the order of the files.
+    pub fn tensors(&self) -> impl Iterator<Item = Tensor<'_>> {
+        let heads = move |number: &u32| match self.entry(*number).map(|entry| entry.group) {
+            None | Some(NO_GROUP) => true,
+            Some(group) => self.groups.get(group as usize).is_some_and(|g| g.head == *number),
+        };
+        let count = u32::try_from(self.listing.len()).unwrap_or(u32::MAX);
+        (0..count).filter(heads).map(|number| Tensor::new(self, number))
+    }
+
+    /// The tensor of that stored name: the name itself, or its [spelling](Text::spelling) where it
+    /// is not UTF-8.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is none; the advice names the tensor that comes nearest.
+    pub fn tensor(&self, stored_name: &str) -> Result<Tensor<'_>> {
+        let name_of = |n| name(&self.listing, &self.files, n);
+        if let Some(number) = self.index.find(stored_name.as_bytes(), name_of) {
+            let entry = self.entry(number);
+            let group = entry.and_then(|entry| self.groups.get(entry.group as usize));
+            return match group.filter(|group| group.head != number) {
+                None => Ok(Tensor::new(self, number)),
+                Some(group) => {
+                    let whole = self.entry_name(group.head);
+                    let name = Text::new(stored_name.as_bytes());
+                    Err(Error::not_found(format!("\"{name}\" is no tensor, but a part of one"))
+                        .in_file(&self.path)
+                        .advise(format!("ask for \"{whole}\"")))
+                }
+            };
+        }
+        let unusual = self.tensors().find(|tensor| {
+            tensor.name().to_str().is_none() && tensor.name().spelling() == stored_name
+        });
+        unusual.ok_or_else(|| self.no_tensor(stored_name))
+    }
+
+    fn no_tensor(&self, wanted: &str) -> Error {
+        let fault = format!("there is no tensor \"{}\"", Text::new(wanted.as_bytes()));
+        let error = Error::not_found(fault).in_file(&self.path);
+        // The stored name that shares most with the one asked for, at the end and at the start.
+        let likeness = |tensor: &Tensor<'_>| {
+            let name = tensor.name().as_bytes();
+            let same = |(a, b): &(&u8, &u8)| a == b;
+            let tail =
+                name.iter().rev().zip(wanted.as_bytes().iter().rev()).take_while(same).count();
+            tail + name.iter().zip(wanted.as_bytes()).take_while(same).count()
+        };
+        let nearest = self.tensors().max_by_key(likeness).filter(|tensor| likeness(tensor) >= 4);
+        match nearest {
+            Some(tensor) => error.advise(format!("the nearest name is \"{}\"", tensor.name())),
+            None => error.advise("`weighbridge inspect --all` lists the names"),
+        }
+    }
+
+    /// Keys and values: GGUF's metadata, or the `__metadata__` of a safetensors file.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The JSON document of that file name, if the model has it.
+    pub fn document(&self, file_name: &str) -> Option<&serde_json::Value> {
+        self.documents.iter().find(|document| document.name == file_name).map(|found| &found.json)
+    }
+
+    /// What a reader should know although the model opened: rules that files break, files left
+    /// aside.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    pub(crate) fn entry(&self, number: u32) -> Option<&Entry> {
+        self.listing.entries.get(number as usize)
+    }
+
+    pub(crate) fn entry_name(&self, number: u32) -> Text<'_> {
+        Text::new(name(&self.listing, &self.files, number))
+    }
+
+    pub(crate) fn entry_shape(&self, number: u32) -> &[u64] {
+        self.entry(number).map_or(&[], |entry| self.listing.shape(entry))
+    }
+
+    /// The dimensions of a tensor, which need not be those of its weight part.
+    pub(crate) fn tensor_shape(&self, number: u32) -> &[u64] {
+        let group = self.entry(number).and_then(|entry| self.groups.get(entry.group as usize));
+        let Some(group) = group.filter(|group| group.head == number) else {
+            return self.entry_shape(number);
+        };
+        let start = group.shape.0 as usize;
+        self.listing.dims.get(start..start.saturating_add(group.shape.1.into())).unwrap_or_default()
+    }
+
+    /// The name of an entry in its file, which need not be that of the tensor it heads.
+    pub(crate) fn stored_name(&self, number: u32) -> Text<'_> {
+        let Some(entry) = self.entry(number) else { return Text::new(&[]) };
+        let group = self.groups.get(entry.group as usize).filter(|group| group.head == number);
+        let mut entry = *entry;
+        if let Some(group) = group {
+            (entry.name_start, entry.name_len) = group.stored_name;
+        }
+        let header = |file: u32| self.files.get(file as usize).map_or(&[][..], |file| &file.header);
+        Text::new(self.listing.name(&entry, header))
+    }
+
+    pub(crate) fn entry_dtype(&self, number: u32) -> Result<DType, u32> {
+        self.entry(number).map_or(Err(u32::MAX), |entry| self.listing.dtype(entry))
+    }
+
+    pub(crate) fn entry_file(&self, number: u32) -> Option<&StoredFile> {
+        self.files.get(self.entry(number)?.file as usize)
+    }
+
+    /// The dtype of the whole tensor and its parts, for the head of a group.
+    pub(crate) fn entry_group(&self, number: u32) -> Option<(DType, &[(Part, u32)])> {
+        let group = self.groups.get(self.entry(number)?.group as usize)?;
+        Some((group.dtype, self.parts.get(group.parts.start as usize..group.parts.end as usize)?))
+    }
+
+    /// Elements that share a scale, for the head of a group that has such a number.
+    pub(crate) fn entry_group_size(&self, number: u32) -> Option<u32> {
+        let group = self.groups.get(self.entry(number)?.group as usize)?;
+        (group.group_size > 0).then_some(group.group_size)
+    }
+
+    /// Bytes that all tensors take with all their parts; those of unknown types do not count.
+    pub fn stored_bytes(&self) -> u64 {
+        self.tensors().map(|tensor| tensor.stored_bytes()).fold(0, u64::saturating_add)
+    }
+}

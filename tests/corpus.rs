@@ -1,0 +1,303 @@
+//! Replays the fuzz targets' corpora, so that what fuzzing found once is tried with every compiler.
+#![allow(clippy::disallowed_methods, reason = "the files are the test's own")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use support::{
+    DIGESTS, Gguf, Kv, Safetensors, any_file, f32s, gguf_bytes, index, index_bytes, mlx_bytes,
+    ollama_bytes, packed, safetensors_bytes,
+};
+use weighbridge::DType;
+use weighbridge::dtype::DTYPES;
+
+/// A fuzz target, its body, and the well-formed inputs that its corpus begins with.
+struct Target {
+    name: &'static str,
+    body: fn(&[u8]),
+    seeds: fn() -> Vec<(&'static str, Vec<u8>)>,
+}
+
+const TARGETS: [Target; 6] = [
+    Target { name: "gguf", body: gguf_bytes, seeds: gguf_seeds },
+    Target { name: "safetensors", body: safetensors_bytes, seeds: safetensors_seeds },
+    Target { name: "weight_map", body: index_bytes, seeds: index_seeds },
+    Target { name: "mlx", body: mlx_bytes, seeds: mlx_seeds },
+    Target { name: "ollama", body: ollama_bytes, seeds: ollama_seeds },
+    Target { name: "detect", body: any_file, seeds: file_seeds },
+];
+
+fn corpus(target: &Target) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target.name)
+}
+
+#[test]
+fn every_input() {
+    for target in &TARGETS {
+        let files = std::fs::read_dir(corpus(target)).expect("the corpus of a fuzz target");
+        for file in files {
+            let path = file.expect("an entry of the corpus").path();
+            // Shown where the body panics.
+            println!("{}", path.display());
+            (target.body)(&std::fs::read(&path).expect("a file of the corpus"));
+        }
+    }
+}
+
+/// With `WRITE_SEEDS` in the environment the seeds are written anew instead.
+#[test]
+fn seeds_are_those_of_the_builders() {
+    for target in &TARGETS {
+        for (name, bytes) in (target.seeds)() {
+            let path = corpus(target).join(name);
+            if std::env::var_os("WRITE_SEEDS").is_some() {
+                std::fs::create_dir_all(corpus(target)).expect("a folder");
+                std::fs::write(&path, &bytes).expect("a seed");
+            }
+            let there = std::fs::read(&path).unwrap_or_default();
+            assert!(there == bytes, "{}: run this test with WRITE_SEEDS=1", path.display());
+        }
+    }
+}
+
+/// A key of each type, and arrays of each.
+fn keys(file: Gguf) -> Gguf {
+    let values = [
+        Kv::U8(1),
+        Kv::I8(-1),
+        Kv::U16(2),
+        Kv::I16(-2),
+        Kv::U32(3),
+        Kv::I32(-3),
+        Kv::F32(0.5),
+        Kv::Bool(true),
+        Kv::text("text"),
+        Kv::U64(4),
+        Kv::I64(-4),
+        Kv::F64(0.25),
+    ];
+    let file = values.iter().fold(file, |file, value| {
+        let code = value.code();
+        let array = Kv::Array(code, vec![value.clone(), value.clone()]);
+        file.key(format!("k{code}"), value.clone()).key(format!("a{code}"), array)
+    });
+    file.key("nested", Kv::Array(9, vec![Kv::texts(&["a", ""]), Kv::Array(9, vec![])]))
+}
+
+/// One layer of a model that can be resolved, with a config.
+fn llama() -> Gguf {
+    let keys = [
+        ("llama.block_count", Kv::U32(1)),
+        ("llama.embedding_length", Kv::U32(4)),
+        ("llama.attention.head_count", Kv::U32(2)),
+        ("llama.attention.head_count_kv", Kv::Array(5, vec![Kv::I32(1)])),
+        ("llama.feed_forward_length", Kv::U32(4)),
+        ("llama.attention.layer_norm_rms_epsilon", Kv::F32(1e-5)),
+        ("llama.rope.freq_base", Kv::F32(1e4)),
+        ("tokenizer.ggml.tokens", Kv::texts(&["a", "b"])),
+    ];
+    let file = Gguf::new().key("general.architecture", Kv::text("llama"));
+    let file = keys.into_iter().fold(file, |file, (key, value)| file.key(key, value));
+    file.tensor("token_embd.weight", DType::F32, &[2, 4], vec![0; 32])
+        .tensor("output_norm.weight", DType::F32, &[4], vec![0; 16])
+        .tensor("blk.0.attn_q.weight", DType::F16, &[4, 4], vec![0; 32])
+        .tensor("blk.0.attn_k.weight", DType::F16, &[2, 4], vec![0; 16])
+}
+
+/// One block of each dtype that GGUF has.
+fn every_dtype() -> Gguf {
+    DTYPES.iter().filter(|row| row.ggml.is_some()).fold(Gguf::new(), |file, row| {
+        let bytes = vec![1; (row.row_head + row.block_bytes) as usize];
+        file.tensor(row.name, row.dtype, &[row.block_len.into()], bytes)
+    })
+}
+
+fn gguf_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let shard = Gguf::new().key("split.no", Kv::U16(0)).key("split.count", Kv::U16(1));
+    let overlap = Gguf::new().tensor("a", DType::I8, &[2], [1, 2]).tensor("b", DType::I8, &[1], []);
+    let scale = f32s(&[2.0]);
+    let nvfp4 = Gguf::new().tensor("x.weight", DType::NVFP4, &[1, 64], vec![1; 36]);
+    vec![
+        ("empty", Gguf::new().build()),
+        ("keys", keys(Gguf::new()).build()),
+        ("keys-v1", keys(Gguf::new().version(1)).build()),
+        ("keys-v2", keys(Gguf::new().version(2)).build()),
+        ("keys-big-endian", keys(Gguf::new().big_endian()).build()),
+        ("llama", llama().build()),
+        ("llama-v1", llama().version(1).build()),
+        ("llama-big-endian", llama().big_endian().build()),
+        ("dtypes", every_dtype().aligned(1).build()),
+        ("dtypes-big-endian", every_dtype().aligned(1).big_endian().build()),
+        ("aligned", Gguf::new().aligned(4).tensor("a", DType::I8, &[1], [1]).build()),
+        (
+            "unpadded",
+            Gguf::new().tensor("a", DType::I8, &[1], [1]).with(|f| f.unpadded = true).build(),
+        ),
+        ("shared", overlap.at(0).build()),
+        ("shard", shard.build()),
+        ("nvfp4", nvfp4.tensor("x.scale", DType::F32, &[1], scale).build()),
+        ("scalar", Gguf::new().tensor("a", DType::F32, &[], f32s(&[1.0])).build()),
+        ("zero", Gguf::new().tensor("a", DType::Q4_0, &[0, 32], []).build()),
+    ]
+}
+
+fn safetensors_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let two = Safetensors::new()
+        .metadata("format", "pt")
+        .tensor("a", "F32", &[2], f32s(&[1.0, 2.0]))
+        .tensor("b", "BF16", &[1, 3], [0; 6]);
+    let dtypes = DTYPES.iter().fold(Safetensors::new(), |file, row| match row.safetensors {
+        Some(name) => {
+            let (len, bytes) = (row.block_len.into(), vec![1; row.block_bytes as usize]);
+            file.tensor(row.name, name, &[len], bytes)
+        }
+        None => file,
+    });
+    let text = |text: &str| Safetensors::text(text, []).build();
+    let twice = "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\
+                  \"a\":{\"dtype\":\"U8\",\"shape\":[1.0],\"x\":[{}],\"data_offsets\":[0,1]}}";
+    vec![
+        ("two", two.build()),
+        ("spaced", two.clone().with(|file| file.spaced = true).build()),
+        ("escaped", two.clone().with(|file| file.escape = true).build()),
+        ("after", two.with(|file| file.after = vec![0]).build()),
+        ("dtypes", dtypes.build()),
+        ("scalar", Safetensors::new().tensor("", "U8", &[], [1]).build()),
+        ("twice", Safetensors::text(twice, [1]).build()),
+        ("null", text("{\"__metadata__\":null}")),
+        ("list", text("{\"__metadata__\":[true,false,-1.5e3]} \n\0")),
+        ("keys", text("{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"},\"__metadata__\":{}}")),
+    ]
+}
+
+fn index_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    const ONE: (&str, &str) = ("model.embed_tokens.weight", "model-00001-of-00002.safetensors");
+    const TWO: (&str, &str) = ("model.norm.weight", "model-00002-of-00002.safetensors");
+    let with = |config: &str| [index(&[ONE, TWO]).as_bytes(), b"\xff", config.as_bytes()].concat();
+    vec![
+        ("both", index(&[ONE, TWO]).into_bytes()),
+        ("one", index(&[ONE]).into_bytes()),
+        ("swapped", index(&[(ONE.0, TWO.1), (TWO.0, ONE.1)]).into_bytes()),
+        ("stale", index(&[(ONE.0, "sub/absent.safetensors")]).into_bytes()),
+        ("empty", index(&[]).into_bytes()),
+        ("config", with(CONFIG)),
+        (
+            "infinity",
+            with("{\"model_type\":\"llama\",\"rope_theta\":Infinity,\"x\":[NaN,\"NaN\\\"\"]}"),
+        ),
+        ("nested", with(&format!("{{\"model_type\":\"x\",\"text_config\":{CONFIG}}}"))),
+    ]
+}
+
+const CONFIG: &str = "{\"model_type\":\"qwen2\",\"hidden_size\":4,\"num_hidden_layers\":1,\
+    \"num_attention_heads\":2,\"num_key_value_heads\":1,\"intermediate_size\":8,\"vocab_size\":2,\
+    \"max_position_embeddings\":16,\"rms_norm_eps\":1e-06,\"rope_theta\":10000.0,\
+    \"rope_parameters\":{\"rope_theta\":5.0},\"num_local_experts\":0}";
+
+fn mlx_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let affine = "{\"model_type\":\"llama\",\"hidden_size\":64,\
+        \"quantization\":{\"group_size\":32,\"bits\":4,\"mode\":\"affine\",\"m\":{\"group_size\":32,\"bits\":4}}}";
+    let mode = |mode: &str, bits: u32, size: u32| {
+        format!(
+            "{{\"quantization\":{{\"group_size\":{size},\"bits\":{bits},\"mode\":\"{mode}\"}}}}"
+        )
+    };
+    // One row of one group.
+    let floating = |words: u32| {
+        Safetensors::new()
+            .tensor("m.weight", "U32", &[1, words.into()], [0; 4].repeat(words as usize))
+            .tensor("m.scales", "U8", &[1, 1], [0])
+            .header()
+    };
+    let with = |config: &str, header: &[u8]| [config.as_bytes(), b"\xff", header].concat();
+    vec![
+        ("affine", affine.as_bytes().to_vec()),
+        ("affine-header", with(affine, &packed("m.weight", "m.scales", "m.biases").header())),
+        ("mxfp4", with(&mode("mxfp4", 4, 32), &floating(4))),
+        ("mxfp8", with(&mode("mxfp8", 8, 32), &floating(8))),
+        ("nvfp4", with(&mode("nvfp4", 4, 16), &floating(2))),
+        ("unquantized", with(CONFIG, &floating(1))),
+        ("archive", with(affine, &archive())),
+    ]
+}
+
+/// A zip of one array that is stored as it is.
+fn archive() -> Vec<u8> {
+    let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n";
+    let length = u16::try_from(header.len()).expect("a short header").to_le_bytes();
+    let npy = [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), &f32s(&[1.0, 2.0])].concat();
+    let size = u32::try_from(npy.len()).expect("a small array").to_le_bytes();
+    // Version, flags, method, time and date; a checksum that nobody looks at; sizes and lengths.
+    let about =
+        [&[20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &size, &size, &[5, 0, 0, 0]].concat();
+    let mut zip = [b"PK\x03\x04", &about[..], b"a.npy", &npy].concat();
+    let directory = u32::try_from(zip.len()).expect("a small archive").to_le_bytes();
+    let entry = [b"PK\x01\x02\x14\x00", &about[..], &[0; 14], b"a.npy"].concat();
+    let size = u32::try_from(entry.len()).expect("a small archive").to_le_bytes();
+    zip.extend(entry);
+    zip.extend([b"PK\x05\x06\0\0\0\0\x01\0\x01\0", &size[..], &directory, &[0, 0]].concat());
+    zip
+}
+
+fn ollama_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let layer = |kind: &str, digest: usize, size: &str, name: &str| {
+        format!(
+            "{{\"mediaType\":\"application/vnd.ollama.image.{kind}\",\"digest\":\"{}\",\
+              \"size\":{size},\"name\":\"{name}\"}}",
+            DIGESTS[digest]
+        )
+    };
+    let manifest = |layers: &[String]| {
+        format!(
+            "{{\"schemaVersion\":2,\"config\":{},\"layers\":[{}]}}",
+            layer("json", 1, "18", ""),
+            layers.join(",")
+        )
+    };
+    let tensor = layer("tensor", 0, "SIZE", "m.weight");
+    let config = layer("json", 1, "18", "config.json");
+    let blob = Safetensors::new()
+        .metadata("quant_type", "int4")
+        .metadata("group_size", "32")
+        .tensor("data", "U8", &[1], [1])
+        .header();
+    let with = |manifest: String, header: &[u8]| [manifest.as_bytes(), b"\xff", header].concat();
+    let child = format!("{{\"runner\":\"mlx\",\"digest\":\"{}\"}}", DIGESTS[1]);
+    vec![
+        ("tensor", manifest(&[tensor.clone(), config.clone()]).into_bytes()),
+        ("named-data", with(manifest(&[tensor.clone(), config.clone()]), &blob)),
+        ("model", manifest(&[layer("model", 0, "SIZE", ""), config]).into_bytes()),
+        (
+            "texts",
+            manifest(&[tensor, layer("template", 1, "18", ""), layer("license", 2, "1", "")])
+                .into_bytes(),
+        ),
+        ("missing", manifest(&[layer("tensor", 2, "1", "m")]).into_bytes()),
+        ("list", format!("{{\"schemaVersion\":2,\"manifests\":[{child}]}}").into_bytes()),
+    ]
+}
+
+fn file_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    // The first byte chooses the name.
+    let named = |name: u8, bytes: &[u8]| [&[name], bytes].concat();
+    let gguf = Gguf::new().tensor("a", DType::I8, &[1], [1]).build();
+    let shard = Gguf::new().key("split.no", Kv::U16(1)).key("split.count", Kv::U16(3)).build();
+    let safetensors = Safetensors::new().tensor("a", "U8", &[1], [1]).build();
+    vec![
+        ("gguf", named(0, &gguf)),
+        ("safetensors", named(0, &safetensors)),
+        ("named-safetensors", named(1, &safetensors)),
+        ("named-gguf", named(2, &gguf)),
+        ("incomplete", named(3, &gguf)),
+        ("config", named(4, CONFIG.as_bytes())),
+        ("index", named(5, index(&[]).as_bytes())),
+        ("shard", named(6, &shard)),
+        ("empty", named(0, b"")),
+        ("html", named(7, b"<!DOCTYPE html>")),
+        ("pickle", named(7, b"\x80\x02}q\0")),
+        ("zip", named(7, b"PK\x03\x04")),
+        ("link", named(0, b"../../blobs/0123")),
+        ("zeros", named(0, &[0; 16])),
+    ]
+}

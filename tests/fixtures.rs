@@ -1,0 +1,246 @@
+//! Files that other programs wrote, against digests that other programs computed: a few in
+//! `tests/data`, all of them in `../shared/fixtures` where that folder lies beside the repository.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+use sha2::{Digest, Sha256};
+use support::walk;
+use weighbridge::arch::resolve;
+use weighbridge::metadata::Value;
+use weighbridge::{Error, ErrorKind, ModelConfig, OpenOptions, Part, Tensor, WeightStore};
+
+fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
+}
+
+/// The larger set, which a bare clone has not.
+fn shared() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/fixtures");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+    assert!(!ci, "{} is not here, and CI must not do without", folder.display());
+    println!("skipped: {} is not here", folder.display());
+    None
+}
+
+fn json(path: &Path) -> Json {
+    let text = std::fs::read_to_string(path);
+    let text = text.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A model and what is expected of it.
+struct Fixture {
+    model: PathBuf,
+    expected: Json,
+}
+
+/// Every model below `folder` that something is expected of.
+fn fixtures(folder: &Path, found: &mut Vec<Fixture>) {
+    let entries = std::fs::read_dir(folder).expect("a folder of fixtures");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_dir() {
+            fixtures(&path, found);
+        } else if name == "expected.json" {
+            found.push(Fixture { model: folder.to_path_buf(), expected: json(&path) });
+        } else if let Some(model) = name.strip_suffix(".expected.json") {
+            found.push(Fixture { model: folder.join(model), expected: json(&path) });
+        }
+    }
+}
+
+fn hex(bytes: impl AsRef<[u8]>) -> String {
+    bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn raw_digest(tensor: Tensor<'_>) -> Result<String, Error> {
+    let mut hash = Sha256::new();
+    tensor.for_each_piece(Part::Weight, |piece| {
+        hash.update(piece);
+        Ok::<_, Error>(())
+    })?;
+    let mapped = tensor.bytes(Part::Weight)?;
+    let digest = hex(hash.finalize());
+    assert_eq!(digest, hex(Sha256::digest(mapped)), "pieces are the bytes");
+    Ok(digest)
+}
+
+fn f32_digest(tensor: Tensor<'_>) -> Result<String, Error> {
+    let mut hash = Sha256::new();
+    tensor.for_each_values(|values| {
+        values.iter().for_each(|value| hash.update(value.to_le_bytes()));
+        Ok::<_, Error>(())
+    })?;
+    Ok(hex(hash.finalize()))
+}
+
+/// Compares a model with what is expected. Gives the number of tensors whose values were compared,
+/// and of those whose dtype has no codec yet.
+fn compare(fixture: &Fixture) -> (usize, usize) {
+    let Fixture { model, expected } = fixture;
+    let at = model.display();
+    let store = WeightStore::open(model).unwrap_or_else(|error| panic!("{error}"));
+    walk(&store);
+    let tensors: Vec<(&str, &Json)> = match &expected["tensors"] {
+        Json::Object(map) => map.iter().map(|(name, json)| (name.as_str(), json)).collect(),
+        Json::Array(list) => {
+            list.iter().map(|json| (json["name"].as_str().expect("a name"), json)).collect()
+        }
+        other => panic!("{at}: {other}"),
+    };
+    let shard = store.files().len() > 1 && model.is_file();
+    assert!(store.len() >= tensors.len(), "{at}: {} tensors", store.len());
+    let (mut compared, mut without) = (0, 0);
+    for (name, expected) in tensors {
+        let tensor = store.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(serde_json::json!(tensor.shape()), expected["shape"], "{at}: {name}");
+        if let Some(raw) = expected["raw_sha256"].as_str() {
+            assert_eq!(raw_digest(tensor).expect("bytes"), raw, "{at}: {name}");
+        }
+        let offset = expected["file_offset"].as_u64();
+        let begins = tensor.segments().next().map(|segment| segment.range.start);
+        assert!(offset.is_none() || offset == begins, "{at}: {name}: {offset:?}, not {begins:?}");
+        let Some(values) = expected["f32_sha256"].as_str() else { continue };
+        match f32_digest(tensor) {
+            Ok(digest) => {
+                assert_eq!(digest, values, "{at}: {name}, {}", tensor.dtype_label());
+                compared += 1;
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+                let codec = tensor.dtype().ok().and_then(|dtype| dtype.descriptor().codec);
+                assert!(codec.is_none(), "{error}");
+                without += 1;
+            }
+        }
+    }
+    for key in expected["kv"].as_array().into_iter().flatten() {
+        // The later shards have keys of their own, which are not the model's.
+        if !shard {
+            compare_key(&store, key);
+        }
+    }
+    (compared, without)
+}
+
+fn compare_key(store: &WeightStore, expected: &Json) {
+    let key = expected["key"].as_str().expect("a key");
+    let value = store.metadata().get(key).unwrap_or_else(|| panic!("{key} is not there"));
+    let Some(array) = value.to_array() else {
+        assert!(same(value, &expected["value"]), "{key}: {value:?}, not {expected}");
+        return;
+    };
+    assert_eq!(Some(array.len()), expected["len"].as_u64(), "{key}");
+    let first = expected["first3"].as_array().expect("the first elements");
+    for (value, expected) in array.values().zip(first) {
+        assert!(same(value, expected), "{key}: {value:?}, not {expected}");
+    }
+    let last = array.values().last();
+    assert!(last.is_none_or(|value| same(value, &expected["last"])), "{key}: {last:?}");
+    if let Some(sum) = expected["sum"].as_f64() {
+        let number = |value: Value<'_>| value.to_f64().or(value.to_bool().map(f64::from));
+        assert!(close(array.values().filter_map(number).sum(), sum), "{key}: not {sum}");
+    }
+}
+
+fn same(value: Value<'_>, expected: &Json) -> bool {
+    match (value, expected) {
+        (Value::String(text), Json::String(expected)) => text.spelling() == expected.as_str(),
+        (Value::Bool(value), Json::Bool(expected)) => value == *expected,
+        (value, expected) => match (value.to_i128(), expected.as_u64(), expected.as_i64()) {
+            (Some(value), Some(expected), _) => value == expected.into(),
+            (Some(value), _, Some(expected)) => value == expected.into(),
+            _ => value.to_f64().zip(expected.as_f64()).is_some_and(|(a, b)| close(a, b)),
+        },
+    }
+}
+
+/// Equal but for the last digit, which the JSON library may round another way.
+fn close(a: f64, b: f64) -> bool {
+    a == b || (a - b).abs() <= a.abs() * 1e-15
+}
+
+fn compare_all(folder: &Path) -> (usize, usize) {
+    let mut found = Vec::new();
+    fixtures(folder, &mut found);
+    assert!(!found.is_empty(), "{} holds no fixtures", folder.display());
+    let counts = found.iter().map(compare);
+    counts.fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1))
+}
+
+#[test]
+fn a_few_files() {
+    let (compared, without) = compare_all(&data().join("gguf"));
+    println!("values of {compared} tensors compared; {without} of dtypes without a codec");
+    assert!(compared > 0);
+}
+
+#[test]
+fn all_files() {
+    let Some(folder) = shared() else { return };
+    for kind in ["gguf", "hf", "real"] {
+        let (compared, without) = compare_all(&folder.join(kind));
+        println!("{kind}: values of {compared} tensors compared; {without} without a codec");
+    }
+}
+
+/// How a file of the hostile set is to be met.
+fn meet(path: &Path, expect: &str) -> Result<(), String> {
+    use ErrorKind::{LimitExceeded, Malformed, UnknownContainer, Unsupported};
+    let opened = OpenOptions::new().open(path);
+    let rejected = opened.as_ref().err().map(|error| {
+        matches!(error.kind(), Malformed | UnknownContainer | Unsupported | LimitExceeded)
+    });
+    let readable = opened.as_ref().is_ok_and(|store| {
+        walk(store);
+        store.tensors().all(|tensor| tensor.bytes(Part::Weight).is_ok())
+    });
+    let config = opened.as_ref().map(|store| {
+        let resolution = resolve(store)?;
+        ModelConfig::of(store, &resolution).map(drop)
+    });
+    let met = match expect {
+        "accept" => readable,
+        "reject-open" | "reject-as-model" => rejected == Some(true),
+        "reject-open-or-access" => rejected == Some(true) || (rejected.is_none() && !readable),
+        "accept-config-error" => matches!(config, Ok(Err(_))),
+        "policy" => rejected != Some(false),
+        other => return Err(format!("what is {other}?")),
+    };
+    if met { Ok(()) } else { Err(format!("{}: {expect}, but {opened:?}", path.display())) }
+}
+
+fn meet_all(folder: &Path) {
+    let cases = json(&folder.join("hostile/cases.json"));
+    let mut faults = Vec::new();
+    let mut count = 0;
+    for case in cases.as_array().expect("a list of cases") {
+        let text = |key: &str| case[key].as_str().unwrap_or_default();
+        if matches!(text("kind"), "gguf" | "st") {
+            faults.extend(meet(&folder.join(text("file")), text("expect")).err());
+            count += 1;
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+    assert!(count > 100, "{count} cases");
+}
+
+#[test]
+fn hostile_files() {
+    meet_all(&data());
+}
+
+#[test]
+fn all_hostile_files() {
+    if let Some(folder) = shared() {
+        meet_all(&folder);
+    }
+}

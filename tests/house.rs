@@ -1,0 +1,199 @@
+//! Rules of the house that no compiler checks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use weighbridge::arch::{ARCHITECTURES, Architecture};
+use weighbridge::container::CONTAINERS;
+use weighbridge::dtype::DTYPES;
+
+/// Rooms of `src/`, floor by floor: a room may use those on its own floor and on floors before it.
+const FLOORS: &[&[&str]] = &[
+    &["error"],
+    &["limits"],
+    &["bytes"],
+    &["digest", "shape"],
+    &["quant"],
+    &["dtype"],
+    &["index", "metadata", "store", "tensor"],
+    &["container"],
+    &["arch"],
+    &["device", "provider"],
+];
+
+/// Uses that go the other way all the same: the room, what it uses, and why.
+const EXCEPTIONS: &[(&str, &str, &str)] =
+    &[("error", "bytes", "messages show paths as `Text`, so that none can write to a terminal")];
+
+/// Files that may hold unsafe code.
+const UNSAFE: &[&str] = &["bytes/mmap.rs"];
+
+/// Lines that a file may have before its tests.
+const LINES: usize = 800;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Paths below `src/`, with the text before their tests.
+fn sources() -> BTreeMap<String, String> {
+    let mut found = Vec::new();
+    let src = root().join("src");
+    files(&src, &mut found);
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).expect("a source file");
+        let end = text.find("\n#[cfg(test)]").unwrap_or(text.len());
+        let name = path.strip_prefix(&src).expect("a path below src").to_string_lossy();
+        (name.replace('\\', "/"), text[..end].to_owned())
+    };
+    found.into_iter().map(read).collect()
+}
+
+/// The room that a file belongs to.
+fn room(file: &str) -> &str {
+    let end = file.find('/').or(file.find(".rs")).unwrap_or(file.len());
+    &file[..end]
+}
+
+fn floor(room: &str) -> usize {
+    let floor = FLOORS.iter().position(|rooms| rooms.contains(&room));
+    floor.unwrap_or_else(|| panic!("the room \"{room}\" stands on no floor of tests/house.rs"))
+}
+
+fn identifier(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// What `crate::` leads to in a file: the rooms, where `homes` says which room an item is from.
+fn used(text: &str, homes: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let code: Vec<&str> = text.lines().map(|line| line.split("//").next().unwrap_or("")).collect();
+    let code = code.join("\n");
+    let mut used = BTreeSet::new();
+    for (place, _) in code.match_indices("crate::") {
+        let after = &code[place + "crate::".len()..];
+        let names: Vec<&str> = match after.strip_prefix('{') {
+            Some(list) => list.split('}').next().unwrap_or("").split(',').map(str::trim).collect(),
+            None => vec![after],
+        };
+        for name in names.into_iter().map(identifier).filter(|name| !name.is_empty()) {
+            used.insert(homes.get(name).map_or(name, String::as_str).to_owned());
+        }
+    }
+    used
+}
+
+/// The rooms of the items that `lib.rs` lifts out of them.
+fn homes(lib: &str) -> BTreeMap<String, String> {
+    let mut homes = BTreeMap::new();
+    for line in lib.lines().filter_map(|line| line.strip_prefix("pub use ")) {
+        let Some((room, items)) = line.split_once("::") else { continue };
+        for item in items.trim_matches(['{', '}', ';']).split(',').map(str::trim) {
+            homes.insert(identifier(item).to_owned(), room.to_owned());
+        }
+    }
+    homes
+}
+
+#[test]
+fn rooms_use_what_stands_before_them() {
+    let sources = sources();
+    let homes = homes(&sources["lib.rs"]);
+    assert!(homes.len() > 10, "{homes:?}");
+    for (file, text) in sources.iter().filter(|(file, _)| *file != "lib.rs") {
+        let here = room(file);
+        for used in used(text, &homes) {
+            let exception = EXCEPTIONS.iter().any(|(from, to, _)| (*from, *to) == (here, &*used));
+            assert!(exception || floor(&used) <= floor(here), "src/{file} uses {used}");
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_is_where_it_is_known_to_be() {
+    for (file, text) in sources() {
+        let allows =
+            text.matches("allow(unsafe_code").count() + text.matches("expect(unsafe_code").count();
+        assert_eq!(allows, usize::from(UNSAFE.contains(&&*file)), "src/{file}");
+    }
+}
+
+#[test]
+fn files_are_short() {
+    for (file, text) in sources() {
+        let lines = text.lines().count();
+        assert!(lines <= LINES, "src/{file} has {lines} lines before its tests");
+    }
+}
+
+fn unique<T: Ord + std::fmt::Debug>(what: &str, names: impl IntoIterator<Item = T>) {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        assert!(!seen.contains(&name), "{what}: {name:?} stands twice");
+        seen.insert(name);
+    }
+}
+
+#[test]
+fn names_in_tables_are_unique() {
+    unique("dtypes", DTYPES.iter().map(|row| row.name.to_ascii_lowercase()));
+    unique("codes of ggml", DTYPES.iter().filter_map(|row| row.ggml));
+    unique("dtypes of safetensors", DTYPES.iter().filter_map(|row| row.safetensors));
+    unique("containers", CONTAINERS.iter().map(|row| row.name));
+    unique("architectures", ARCHITECTURES.iter().map(|row| row.name));
+    unique("GGUF's architectures", ARCHITECTURES.iter().flat_map(|row| row.gguf));
+    unique("model types", ARCHITECTURES.iter().flat_map(|row| row.hf));
+}
+
+#[test]
+fn every_container_has_a_fuzz_target_and_a_page() {
+    let manifest = std::fs::read_to_string(root().join("fuzz/Cargo.toml")).expect("a manifest");
+    let pages = std::fs::read_dir(root().join("docs/formats")).expect("a folder of pages");
+    let pages: Vec<String> = pages
+        .map(|page| page.expect("a page").file_name().to_string_lossy().into_owned())
+        .collect();
+    for row in CONTAINERS {
+        let target = format!("fuzz_targets/{}.rs", row.name);
+        assert!(root().join("fuzz").join(&target).is_file(), "fuzz/{target} is not there");
+        assert!(manifest.contains(&target), "fuzz/Cargo.toml does not name {target}");
+        let page = |page: &String| *page == format!("{}.md", row.name);
+        assert!(pages.iter().any(page), "docs/formats has no page for {}", row.name);
+    }
+}
+
+/// Pairs of a canonical and another name: neither may stand beside two of the other.
+fn one_to_one<'a>(what: &str, pairs: impl Iterator<Item = (&'a str, &'a str)>) {
+    // Tables that an architecture puts before others may repeat a pair of theirs.
+    let pairs: BTreeSet<(&str, &str)> = pairs.filter(|(_, name)| !name.is_empty()).collect();
+    unique(what, pairs.iter().map(|(canonical, _)| canonical));
+    unique(what, pairs.iter().map(|(_, name)| name));
+    for (canonical, name) in pairs {
+        let layers = |name: &str| name.matches("{n}").count();
+        assert_eq!(layers(canonical), layers(name), "{what}: {canonical}, {name}");
+    }
+}
+
+#[test]
+fn names_are_one_to_one() {
+    for row in ARCHITECTURES {
+        let Architecture { name, publisher, required, .. } = row;
+        let rules = || row.rules.iter().copied().flatten();
+        one_to_one(name, rules().map(|rule| (rule.canonical, rule.gguf)));
+        one_to_one(name, rules().map(|rule| (rule.canonical, rule.hf)));
+        one_to_one(name, publisher.iter().copied());
+        for canonical in publisher.iter().map(|pair| &pair.0).chain(*required) {
+            assert!(rules().any(|rule| rule.canonical == *canonical), "{name}: {canonical}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What several test files share: byte builders, folders, and the bodies of the fuzz targets.
+#![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
+#![allow(clippy::disallowed_methods, reason = "the sizes are the test's own")]
+
+mod gguf;
+mod safetensors;
+mod walk;
+
+use std::path::Path;
+
+use tempfile::TempDir;
+use weighbridge::{Error, OpenOptions, Strictness, WeightStore};
+
+pub(crate) use gguf::{Entry, Gguf, Kv, Writer};
+pub(crate) use safetensors::{Array, Safetensors, escaped, index, quoted};
+pub(crate) use walk::{
+    DIGESTS, any_file, gguf_bytes, index_bytes, mlx_bytes, ollama_bytes, packed, safetensors_bytes,
+    walk,
+};
+
+/// Every policy, from the narrowest to the widest.
+pub(crate) const POLICIES: [Strictness; 3] =
+    [Strictness::Strict, Strictness::Default, Strictness::Lenient];
+
+/// Little-endian bytes of some values.
+pub(crate) fn f32s(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// A temporary folder that holds these files; names may have folders in them.
+pub(crate) fn folder<B: AsRef<[u8]>>(files: &[(&str, B)]) -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (name, bytes) in files {
+        put(folder.path(), name, bytes);
+    }
+    folder
+}
+
+/// Writes one file into a folder.
+pub(crate) fn put(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) {
+    let path = folder.join(name);
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).expect("a folder in a temporary folder");
+    }
+    std::fs::write(path, bytes).expect("a file in a temporary folder");
+}
+
+/// A folder of shards and the index that says which of them holds which tensor.
+pub(crate) fn sharded(shards: &[(&str, Safetensors)]) -> TempDir {
+    let map: Vec<(&str, &str)> = shards
+        .iter()
+        .flat_map(|(file, shard)| shard.arrays.iter().map(move |array| (&*array.name, *file)))
+        .collect();
+    let folder = folder(&[("model.safetensors.index.json", index(&map))]);
+    for (file, shard) in shards {
+        put(folder.path(), file, shard.build());
+    }
+    folder
+}
+
+/// Opens bytes under a plain name.
+pub(crate) fn open_as(bytes: Vec<u8>, policy: Strictness) -> weighbridge::Result<WeightStore> {
+    OpenOptions::new().strictness(policy).open_memory("file", bytes)
+}
+
+/// The kind, the message and the advice of an error, for snapshots.
+pub(crate) fn told(error: &Error) -> String {
+    let help = error.advice().map(|advice| format!("\nhelp: {advice}")).unwrap_or_default();
+    format!("{error:?}{help}")
+}
+
+/// What is said of bytes that should be refused.
+pub(crate) fn refused(bytes: Vec<u8>) -> String {
+    refused_by(bytes, Strictness::Default)
+}
+
+pub(crate) fn refused_by(bytes: Vec<u8>, policy: Strictness) -> String {
+    match open_as(bytes, policy) {
+        Ok(store) => format!("opened, with {} tensors", store.len()),
+        Err(error) => told(&error),
+    }
+}
+
+/// What is said of a folder, without the folder's own path.
+pub(crate) fn refused_folder(folder: &TempDir) -> String {
+    match WeightStore::open(folder.path()) {
+        Ok(store) => format!("opened, with {} tensors", store.len()),
+        Err(error) => without_path(&told(&error), folder.path()),
+    }
+}
+
+/// Puts `.` for the path of a temporary folder.
+pub(crate) fn without_path(text: &str, folder: &Path) -> String {
+    text.replace(&*folder.to_string_lossy(), ".")
+}
+
+/// What a store remarks on itself, a line each.
+pub(crate) fn notes(store: &WeightStore) -> String {
+    let notes: Vec<&str> = store.notes().iter().map(|note| note.text.as_str()).collect();
+    notes.join("\n")
+}

@@ -1,0 +1,337 @@
+//! The bodies of the fuzz targets: open any bytes as something, and look at all there is.
+//!
+//! Nothing here may panic, whatever the bytes. Besides, what is asked for twice must agree.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+use weighbridge::arch::resolve;
+use weighbridge::container::detect;
+use weighbridge::metadata::{Array, Value};
+use weighbridge::{Error, ModelConfig, OpenOptions, Part, Strictness, Tensor, WeightStore};
+
+use super::{POLICIES, Safetensors, f32s, folder, open_as, put};
+
+/// Tensors and values beyond these are left alone, so that one input stays quick.
+const TENSORS: usize = 64;
+const ELEMENTS: u64 = 1 << 14;
+const BYTES: u64 = 1 << 20;
+
+/// Opens bytes as GGUF, whatever they are.
+pub(crate) fn gguf_bytes(bytes: &[u8]) {
+    // Most inputs would fail at the magic, which says nothing about the parser.
+    let mut file = b"GGUF".to_vec();
+    file.extend_from_slice(bytes.strip_prefix(b"GGUF").unwrap_or(bytes));
+    under_each_policy(&file);
+}
+
+/// Opens bytes as safetensors, whatever they are.
+pub(crate) fn safetensors_bytes(bytes: &[u8]) {
+    under_each_policy(bytes);
+    // Once more with a length that fits, which chance would hardly find.
+    if let Some(text) = bytes.get(8..) {
+        let brace = text.iter().rposition(|&byte| byte == b'}').map_or(text.len(), |at| at + 1);
+        let (header, data) = text.split_at(brace);
+        under_each_policy(&Safetensors::text(header, data).build());
+    }
+}
+
+/// What one policy accepts, the wider ones accept as well, and see the same tensors.
+fn under_each_policy(bytes: &[u8]) {
+    let mut narrower: Option<usize> = None;
+    for policy in POLICIES {
+        match open_as(bytes.to_vec(), policy) {
+            Ok(store) => {
+                walk(&store);
+                if let Some(tensors) = narrower {
+                    assert_eq!(tensors, store.len());
+                }
+                narrower = Some(store.len());
+            }
+            Err(error) => {
+                look_at(&error);
+                assert_eq!(narrower, None, "a wider policy refuses: {error}");
+            }
+        }
+    }
+}
+
+/// Tells what bytes are, under the file name that the first byte chooses, on disk and in memory.
+pub(crate) fn any_file(bytes: &[u8]) {
+    const NAMES: [&str; 8] = [
+        "file",
+        "model.safetensors",
+        "model.gguf",
+        "model.gguf.incomplete",
+        "config.json",
+        "model.safetensors.index.json",
+        "model-00002-of-00003.gguf",
+        "model.bin",
+    ];
+    let Some((&first, bytes)) = bytes.split_first() else { return };
+    let name = NAMES[usize::from(first) % NAMES.len()];
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    let path = FOLDER.get_or_init(|| folder::<&[u8]>(&[])).path().join(name);
+    std::fs::write(&path, bytes).expect("a file in a temporary folder");
+    let found = detect(&path);
+    let in_memory = OpenOptions::new().open_memory(&path, bytes.to_vec());
+    let on_disk = OpenOptions::new().read().open(&path);
+    std::fs::remove_file(&path).expect("the file that was just written");
+    for result in [&in_memory, &on_disk] {
+        match (&found, result) {
+            (Ok(container), Ok(store)) => assert_eq!(container.name, store.container()),
+            (Ok(_), Err(error)) => look_at(error),
+            (Err(found), Err(error)) => {
+                look_at(error);
+                assert_eq!(found.kind(), error.kind());
+            }
+            (Err(found), Ok(_)) => panic!("opened what is not recognized: {found}"),
+        }
+    }
+    match (&in_memory, &on_disk) {
+        (Ok(memory), Ok(disk)) => assert_eq!(memory.len(), disk.len()),
+        (Err(memory), Err(disk)) => assert_eq!(memory.kind(), disk.kind()),
+        _ => panic!("{in_memory:?} in memory, but {on_disk:?} on disk"),
+    }
+}
+
+/// Opens a folder of two shards whose index is the bytes up to the first 0xFF, and whose
+/// `config.json`, if there is any, is what follows. (0xFF stands in no UTF-8.)
+pub(crate) fn index_bytes(bytes: &[u8]) {
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let shard = |name: &str| Safetensors::new().tensor(name, "F32", &[2], f32s(&[1.0, 2.0]));
+        folder(&[
+            ("model-00001-of-00002.safetensors", shard("model.embed_tokens.weight").build()),
+            ("model-00002-of-00002.safetensors", shard("model.norm.weight").build()),
+        ])
+    });
+    let mut parts = bytes.splitn(2, |&byte| byte == 0xff);
+    let names = ["model.safetensors.index.json", "config.json"];
+    for name in names {
+        match parts.next() {
+            Some(part) => put(folder.path(), name, part),
+            None => drop(std::fs::remove_file(folder.path().join(name))),
+        }
+    }
+    for all in [false, true] {
+        match OpenOptions::new().all_files(all).open(folder.path()) {
+            Ok(store) => {
+                walk(&store);
+                assert!(store.files().all(|file| file.starts_with(folder.path())));
+            }
+            Err(error) => look_at(&error),
+        }
+    }
+}
+
+/// Opens a folder as MLX writes it. The bytes up to the first 0xFF are its `config.json`; what
+/// follows is the header of its `model.safetensors`, or its `weights.npz` where that begins like a
+/// zip; without it, a packed weight lies there with its scales and biases.
+pub(crate) fn mlx_bytes(bytes: &[u8]) {
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| folder::<&[u8]>(&[])).path();
+    let (config, weights) = split(bytes);
+    put(folder, "config.json", config);
+    for name in ["model.safetensors", "weights.npz"] {
+        drop(std::fs::remove_file(folder.join(name)));
+    }
+    let safetensors = match weights {
+        Some(zip) if zip.starts_with(b"PK") => None,
+        Some(header) => Some(Safetensors::text(header, vec![0x11; 4096])),
+        None => Some(packed("m.weight", "m.scales", "m.biases")),
+    };
+    match safetensors {
+        Some(file) => put(folder, "model.safetensors", file.build()),
+        None => put(folder, "weights.npz", weights.unwrap_or_default()),
+    }
+    open_folder(folder);
+}
+
+/// A weight of two rows of 64 elements of 4 bits, in groups of 32.
+pub(crate) fn packed(weight: &str, scales: &str, biases: &str) -> Safetensors {
+    Safetensors::new()
+        .tensor(weight, "U32", &[2, 8], [0x21; 64])
+        .tensor(scales, "F16", &[2, 2], [0, 0x3c].repeat(4))
+        .tensor(biases, "F16", &[2, 2], [0; 8])
+}
+
+/// Digests in the manifests that [`ollama_bytes`] reads; the first two name blobs that are there.
+pub(crate) const DIGESTS: [&str; 3] = [
+    "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",
+    "sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc",
+];
+
+/// Opens a model of Ollama's store. The bytes up to the first 0xFF are its manifest; what follows
+/// is the header of its first blob. The second blob is a config.
+pub(crate) fn ollama_bytes(bytes: &[u8]) {
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| folder::<&[u8]>(&[])).path();
+    let (manifest, header) = split(bytes);
+    let blob = match header {
+        Some(header) => Safetensors::text(header, vec![0x11; 128]).build(),
+        None => packed("m.weight", "m.weight.scale", "m.weight.bias").build(),
+    };
+    // Sizes in manifests are those of the blobs, which chance would hardly find.
+    let manifest = String::from_utf8_lossy(manifest).replace("SIZE", &blob.len().to_string());
+    const MANIFEST: &str = "manifests/registry.ollama.ai/library/m/latest";
+    put(folder, MANIFEST, manifest);
+    put(folder, &format!("blobs/{}", DIGESTS[0].replace(':', "-")), blob);
+    put(folder, &format!("blobs/{}", DIGESTS[1].replace(':', "-")), "{\"hidden_size\":64}");
+    open_folder(&folder.join(MANIFEST));
+}
+
+/// What stands before the first 0xFF, and what stands behind it, if there is one.
+fn split(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let mut parts = bytes.splitn(2, |&byte| byte == 0xff);
+    (parts.next().unwrap_or_default(), parts.next())
+}
+
+fn open_folder(path: &Path) {
+    for policy in [Strictness::Default, Strictness::Lenient] {
+        match OpenOptions::new().strictness(policy).open(path) {
+            Ok(store) => walk(&store),
+            Err(error) => look_at(&error),
+        }
+    }
+}
+
+/// Messages are one line each, and end without a full stop.
+fn look_at(error: &Error) {
+    let message = error.to_string();
+    assert!(!message.is_empty());
+    for text in [message.as_str(), error.advice().unwrap_or_default()] {
+        assert!(!text.contains(|c: char| c.is_control()), "{text:?}");
+        assert!(!text.ends_with('.'), "{text:?}");
+    }
+}
+
+/// Looks at all there is in a store.
+pub(crate) fn walk(store: &WeightStore) {
+    assert_eq!(store.tensors().count(), store.len());
+    store.tensors().take(TENSORS).for_each(|tensor| walk_tensor(store, tensor));
+    walk_metadata(store);
+    for note in store.notes() {
+        assert!(!note.text.contains(|c: char| c.is_control()), "{:?}", note.text);
+    }
+    let unknown = store.tensor("no such tensor").map(drop);
+    look_at(&unknown.expect_err("nobody calls a tensor so"));
+    match resolve(store) {
+        Ok(resolution) => {
+            assert_eq!(resolution.mapped.len() + resolution.unknown.len(), store.len());
+            for mapping in resolution.mapped.iter().take(TENSORS) {
+                store.tensor(&mapping.stored).expect("a tensor under its own name");
+            }
+            if let Err(error) = ModelConfig::of(store, &resolution) {
+                look_at(&error);
+            }
+        }
+        Err(error) => look_at(&error),
+    }
+}
+
+fn walk_tensor(store: &WeightStore, tensor: Tensor<'_>) {
+    let found = store.tensor(&tensor.name().spelling()).expect("a tensor under its own name");
+    if tensor.name().to_str().is_some() {
+        assert_eq!(found.name(), tensor.name());
+    }
+    let segments: Vec<_> = tensor.segments().collect();
+    assert_eq!(segments.is_empty(), tensor.dtype().is_err());
+    let mut total = 0u64;
+    for segment in &segments {
+        assert!(segment.range.start <= segment.range.end);
+        let len = segment.range.end - segment.range.start;
+        total = total.saturating_add(len);
+        if len > BYTES {
+            continue;
+        }
+        let bytes = tensor.bytes(segment.part).expect("bytes that lie in the file");
+        assert_eq!(bytes.len() as u64, len);
+        let mut pieces = Vec::new();
+        let gathered = tensor.for_each_piece(segment.part, |piece| {
+            pieces.extend_from_slice(piece);
+            Ok::<_, Error>(())
+        });
+        gathered.expect("bytes that lie in the file");
+        assert_eq!(*bytes, *pieces);
+        if let Ok(native) = tensor.native_bytes(segment.part) {
+            assert_eq!(native.len(), bytes.len());
+        }
+    }
+    assert_eq!(total, tensor.stored_bytes());
+    if segments.is_empty() {
+        look_at(&tensor.bytes(Part::Weight).expect_err("an unknown dtype has no bytes"));
+    }
+    if tensor.elements() <= ELEMENTS {
+        walk_values(tensor);
+    }
+}
+
+fn walk_values(tensor: Tensor<'_>) {
+    let values = match tensor.dequantize() {
+        Ok(values) => values,
+        Err(error) => return look_at(&error),
+    };
+    tensor.check_decodable().expect("what was just decoded");
+    assert_eq!(values.len() as u64, tensor.elements());
+    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    let mut streamed = Vec::new();
+    let done = tensor.for_each_values(|values| {
+        streamed.extend_from_slice(values);
+        Ok::<_, Error>(())
+    });
+    done.expect("what was just decoded");
+    assert_eq!(bits(&streamed), bits(&values));
+    let columns = weighbridge::shape::columns(tensor.shape());
+    let rows = tensor.elements().checked_div(columns).unwrap_or(0);
+    let mut row = vec![0.0; usize::try_from(columns).unwrap_or(0).min(values.len())];
+    for number in [0, rows.saturating_sub(1)] {
+        match tensor.dequantize_rows(number..number.saturating_add(1), &mut row) {
+            Ok(()) => {
+                let start = usize::try_from(number * columns).expect("a small tensor");
+                assert_eq!(bits(&row), bits(&values[start..start + row.len()]));
+            }
+            Err(error) => look_at(&error),
+        }
+    }
+    let beyond = tensor.dequantize_rows(rows..rows.saturating_add(1), &mut row);
+    look_at(&beyond.expect_err("there is no such row"));
+}
+
+fn walk_metadata(store: &WeightStore) {
+    let metadata = store.metadata();
+    assert_eq!(metadata.iter().count(), metadata.len(), "a value that cannot be read back");
+    for (key, value) in metadata.iter().take(1024) {
+        walk_value(value);
+        if let Some(key) = key.to_str() {
+            let same = metadata.get(key).expect("a value under its own key");
+            assert_eq!(same.value_type(), value.value_type());
+        }
+    }
+}
+
+fn walk_value(value: Value<'_>) {
+    let _ = (value.to_f64(), value.to_u64(), value.to_bool(), value.to_text());
+    if let Some(array) = value.to_array() {
+        walk_array(array);
+    }
+}
+
+fn walk_array(array: Array<'_>) {
+    let mut count = 0;
+    for element in array.values() {
+        assert_eq!(element.value_type(), array.element_type());
+        walk_value(element);
+        count += 1;
+    }
+    assert_eq!(count, array.len(), "an element that cannot be read back");
+    let counts = [
+        array.texts().map(Iterator::count),
+        array.integers().map(Iterator::count),
+        array.floats().map(Iterator::count),
+        array.bools().map(Iterator::count),
+    ];
+    assert!(counts.iter().flatten().all(|&counted| counted as u64 == count));
+}
