@@ -211,7 +211,7 @@ fn mlx_seeds() -> Vec<(&'static str, Vec<u8>)> {
             .header()
     };
     let with = |config: &str, header: &[u8]| [config.as_bytes(), b"\xff", header].concat();
-    vec![
+    let mut seeds = vec![
         ("affine", affine.as_bytes().to_vec()),
         ("affine-header", with(affine, &packed("m.weight", "m.scales", "m.biases").header())),
         ("mxfp4", with(&mode("mxfp4", 4, 32), &floating(4))),
@@ -219,6 +219,98 @@ fn mlx_seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("nvfp4", with(&mode("nvfp4", 4, 16), &floating(2))),
         ("unquantized", with(CONFIG, &floating(1))),
         ("archive", with(affine, &archive())),
+    ];
+    let other = "{\"model_type\":\"llama\",\"quantization_config\":{\"quant_method\":\"\"}}";
+    for (name, file) in other_schemes() {
+        let data = file.arrays.iter().flat_map(|array| array.bytes.clone()).collect::<Vec<u8>>();
+        seeds.push((name, [&with(other, &file.header()), &b"\xff"[..], &data].concat()));
+    }
+    seeds
+}
+
+/// One small weight of each of the schemes that are neither GGUF's nor MLX's.
+fn other_schemes() -> [(&'static str, Safetensors); 9] {
+    let state = "{\"shape\":[2,32],\"blocksize\":64,\"quant_type\":\"nf4\",\"dtype\":\"float16\"}";
+    let dims: Vec<u8> = [2u64, 8].iter().flat_map(|dim| dim.to_le_bytes()).collect();
+    let index: Vec<u8> = (0..32).flat_map(|_| 0u32.to_le_bytes()).collect();
+    let new = Safetensors::new;
+    [
+        (
+            "gptq",
+            new()
+                .tensor("l.qweight", "I32", &[4, 8], [0x21; 128])
+                .tensor("l.qzeros", "I32", &[1, 1], [0x77; 4])
+                .tensor("l.scales", "F16", &[1, 8], [0, 0x3c].repeat(8))
+                .tensor("l.g_idx", "I32", &[32], index),
+        ),
+        (
+            "awq",
+            new()
+                .tensor("l.qweight", "I32", &[32, 1], [0x21; 128])
+                .tensor("l.qzeros", "I32", &[1, 1], [0x77; 4])
+                .tensor("l.scales", "F16", &[1, 8], [0, 0x3c].repeat(8)),
+        ),
+        (
+            "compressed",
+            new()
+                .tensor("l.weight_packed", "I32", &[2, 1], [0x21; 8])
+                .tensor("l.weight_scale", "BF16", &[2, 1], [0x80, 0x3f].repeat(2))
+                .tensor("l.weight_shape", "I64", &[2], dims),
+        ),
+        (
+            "compressed-nvfp4",
+            new()
+                .tensor("l.weight_packed", "U8", &[2, 16], [0x21; 32])
+                .tensor("l.weight_scale", "F8_E4M3", &[2, 2], [0x38; 4])
+                .tensor("l.weight_global_scale", "F32", &[1], f32s(&[2.0])),
+        ),
+        (
+            "gpt-oss",
+            new().tensor("e_blocks", "U8", &[1, 2, 1, 16], [0x21; 32]).tensor(
+                "e_scales",
+                "U8",
+                &[1, 2, 1],
+                [127; 2],
+            ),
+        ),
+        (
+            "bitsandbytes",
+            new()
+                .tensor("l.weight", "U8", &[32, 1], [0x21; 32])
+                .tensor("l.weight.absmax", "F32", &[1], f32s(&[1.0]))
+                .tensor("l.weight.quant_map", "F32", &[16], f32s(&[0.5; 16]))
+                .tensor(
+                    "l.weight.quant_state.bitsandbytes__nf4",
+                    "U8",
+                    &[state.len() as u64],
+                    state,
+                ),
+        ),
+        (
+            "bitsandbytes-int8",
+            new().tensor("l.weight", "I8", &[2, 4], [1; 8]).tensor(
+                "l.SCB",
+                "F32",
+                &[2],
+                f32s(&[1.0, 2.0]),
+            ),
+        ),
+        (
+            "model-opt",
+            new()
+                .tensor("l.weight", "U8", &[2, 16], [0x21; 32])
+                .tensor("l.weight_scale", "F8_E4M3", &[2, 2], [0x38; 4])
+                .tensor("l.weight_scale_2", "F32", &[], f32s(&[2.0])),
+        ),
+        (
+            "fp8",
+            new().tensor("l.weight", "F8_E4M3", &[2, 4], [0x38; 8]).tensor(
+                "l.weight_scale_inv",
+                "F32",
+                &[1, 1],
+                f32s(&[2.0]),
+            ),
+        ),
     ]
 }
 

@@ -186,7 +186,7 @@ fn a_few_files() {
 #[test]
 fn all_files() {
     let Some(folder) = shared() else { return };
-    for kind in ["gguf", "hf", "real"] {
+    for kind in ["gguf", "hf", "hfq", "mlx", "real"] {
         let (compared, without) = compare_all(&folder.join(kind));
         println!("{kind}: values of {compared} tensors compared; {without} without a codec");
     }
@@ -194,10 +194,10 @@ fn all_files() {
 
 /// How a file of the hostile set is to be met.
 fn meet(path: &Path, expect: &str) -> Result<(), String> {
-    use ErrorKind::{LimitExceeded, Malformed, UnknownContainer, Unsupported};
+    use ErrorKind::{Io, LimitExceeded, Malformed, UnknownContainer, Unsupported};
     let opened = OpenOptions::new().open(path);
     let rejected = opened.as_ref().err().map(|error| {
-        matches!(error.kind(), Malformed | UnknownContainer | Unsupported | LimitExceeded)
+        matches!(error.kind(), Io | Malformed | UnknownContainer | Unsupported | LimitExceeded)
     });
     let readable = opened.as_ref().is_ok_and(|store| {
         walk(store);
@@ -224,7 +224,7 @@ fn meet_all(folder: &Path) {
     let mut count = 0;
     for case in cases.as_array().expect("a list of cases") {
         let text = |key: &str| case[key].as_str().unwrap_or_default();
-        if matches!(text("kind"), "gguf" | "st") {
+        if matches!(text("kind"), "gguf" | "st" | "mlx") {
             faults.extend(meet(&folder.join(text("file")), text("expect")).err());
             count += 1;
         }

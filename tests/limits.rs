@@ -153,6 +153,26 @@ fn every_field_has_a_case() {
     assert_eq!(fields, covered);
 }
 
+/// However high the limit, a shape is given whole or not at all.
+#[test]
+fn more_dimensions_than_anybody_needs() {
+    for rank in [255, 256, 300] {
+        let mut shape = vec![1; rank];
+        shape[0] = 2;
+        let mut limits = Limits::default();
+        (limits.gguf_dims, limits.dims) = (1000, 1000);
+        let gguf = Gguf::new().tensor("a", DType::F32, &shape, f32s(&[1.0, 2.0])).build();
+        let safetensors = Safetensors::new().tensor("a", "F32", &shape, f32s(&[1.0, 2.0])).build();
+        for bytes in [gguf, safetensors] {
+            let opened = OpenOptions::new().limits(limits.clone()).open_memory("file", bytes);
+            if let Ok(store) = opened {
+                let tensor = store.tensor("a").expect("the tensor");
+                assert!(tensor.shape() == shape, "{rank} dimensions");
+            }
+        }
+    }
+}
+
 /// A directory with too many files is refused before they are looked at.
 #[test]
 fn directories_are_listed_within_bounds() {

@@ -941,6 +941,28 @@ fn folders() {
     ");
 }
 
+/// Names of files end up in notes, messages and advice, but cannot write to a terminal there.
+#[cfg(unix)]
+#[test]
+fn file_names_with_control_characters() {
+    const ODD: &str = "x\u{1b}]0;title\u{7}.safetensors";
+    let clean = |text: &str| assert!(!text.contains(|c: char| c.is_control()), "{text:?}");
+    let stray = folder(&[("model.safetensors", shard("a").build()), (ODD, shard("b").build())]);
+    let store = WeightStore::open(stray.path()).expect("a model beside another file");
+    store.notes().iter().for_each(|note| clean(&note.text));
+    let stray = sharded(&[(ONE, shard("a"))]);
+    put(stray.path(), ODD, shard("b").build());
+    let store = WeightStore::open(stray.path()).expect("a model beside another file");
+    store.notes().iter().for_each(|note| clean(&note.text));
+    let partial = format!("{ODD}.incomplete");
+    for files in [&[ODD, "y.safetensors"][..], &[ODD], &[ONE, &partial], &[&partial]] {
+        let files: Vec<(&str, &[u8])> = files.iter().map(|&name| (name, &b""[..])).collect();
+        let error = WeightStore::open(folder(&files).path()).expect_err("no model");
+        clean(&error.to_string());
+        clean(error.advice().unwrap_or_default());
+    }
+}
+
 #[test]
 fn documents() {
     let config = |text: &str| {

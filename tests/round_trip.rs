@@ -11,7 +11,7 @@ use proptest::sample::select;
 use support::{Gguf, Kv, Safetensors, open_as, walk};
 use weighbridge::dtype::{DTYPES, DTypeDescriptor, Packing};
 use weighbridge::metadata::Value;
-use weighbridge::{DType, Part, Strictness, WeightStore};
+use weighbridge::{DType, Part, Strictness, Text, WeightStore};
 
 /// A value of the type with this code. Arrays hold arrays down to `depth` levels.
 fn value(code: u32, depth: u32) -> BoxedStrategy<Kv> {
@@ -245,6 +245,22 @@ proptest! {
             prop_assert_eq!(tensor.dtype().expect("a known dtype"), stored.row.dtype);
             prop_assert_eq!(tensor.shape(), &*stored.shape);
             prop_assert_eq!(&*tensor.bytes(Part::Weight).expect("bytes"), &*stored.bytes);
+        }
+    }
+}
+
+proptest! {
+    /// Sorting panics where an order contradicts itself.
+    #[test]
+    fn the_natural_order_is_one(names in vec("[a0-9.\u{e9}]{0,5}", 3)) {
+        let order = |a: usize, b: usize| {
+            let text = |number: usize| Text::new(names[number].as_bytes());
+            text(a).natural_cmp(text(b))
+        };
+        prop_assert_eq!(order(0, 1), order(1, 0).reverse());
+        prop_assert_eq!(order(0, 1).is_eq(), names[0] == names[1]);
+        if order(0, 1).is_le() && order(1, 2).is_le() {
+            prop_assert!(order(0, 2).is_le());
         }
     }
 }

@@ -236,3 +236,18 @@ fn names_that_would_write_to_a_terminal() {
     }
     assert_eq!(printed(&["hash", path]).lines().count(), 1);
 }
+
+/// Nor do the names of files, which notes are about.
+#[cfg(unix)]
+#[test]
+fn paths_that_would_write_to_a_terminal() {
+    let header = "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}\t";
+    let (folder, _) = file("x\u{1b}]0;title\u{7}.safetensors", &safetensors(header, b"x"));
+    let path = folder.path().to_str().expect("a path in UTF-8");
+    for verb in ["inspect", "verify", "load", "hash", "config"] {
+        let ran = run(&["--color", "always", verb, path]);
+        for text in [&ran.out, &ran.err] {
+            assert!(!text.contains("\u{1b}]") && !text.contains('\u{7}'), "{verb}: {text:?}");
+        }
+    }
+}

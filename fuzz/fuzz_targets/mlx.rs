@@ -1,4 +1,4 @@
-//! A folder as MLX writes it, with any bytes for its config and its weights.
+//! A folder of quantized weights, with any bytes for its config, its header and its data.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]

@@ -251,17 +251,18 @@ fn in_parallel<I: Sync, T: Send>(
     if threads == 1 {
         return items.iter().map(parse).collect();
     }
-    let share = items.len().div_ceil(threads);
+    let (own, others) = items.split_at(items.len().div_ceil(threads));
+    let work = |items: &[I]| items.iter().map(&parse).collect::<Result<Vec<T>>>();
     let shares: Vec<Result<Vec<T>>> = std::thread::scope(|scope| {
-        let parse = &parse;
-        let started: Vec<_> = items
-            .chunks(share)
-            .map(|items| scope.spawn(move || items.iter().map(parse).collect::<Result<Vec<T>>>()))
-            .collect();
+        let work = &work;
+        let started: Vec<_> =
+            others.chunks(own.len()).map(|items| scope.spawn(move || work(items))).collect();
+        // The caller's thread does its share as well.
+        let own = work(own);
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        started.into_iter().map(join).collect()
+        std::iter::once(own).chain(started.into_iter().map(join)).collect()
     });
     let mut all = Vec::new();
     for share in shares {

@@ -172,6 +172,11 @@ impl Indexed {
         self.builder.listing.entries.get(number as usize).map(|entry| entry.file)
     }
 
+    /// Remembers something worth knowing about `path`.
+    pub(crate) fn note(&mut self, path: &Path, text: String) {
+        self.builder.note(path, text);
+    }
+
     /// The path that was opened.
     pub(crate) fn root(&self) -> &Path {
         &self.builder.path

@@ -126,9 +126,10 @@ pub(crate) fn index_bytes(bytes: &[u8]) {
     }
 }
 
-/// Opens a folder as MLX writes it. The bytes up to the first 0xFF are its `config.json`; what
-/// follows is the header of its `model.safetensors`, or its `weights.npz` where that begins like a
-/// zip; without it, a packed weight lies there with its scales and biases.
+/// Opens a folder of quantized weights, as MLX and others write it. The bytes up to the first 0xFF
+/// are its `config.json`. What follows is the header of its `model.safetensors`, up to another 0xFF
+/// and data; or, where it begins like a zip, its `weights.npz`. Without it, a packed weight lies
+/// there with its scales and biases.
 pub(crate) fn mlx_bytes(bytes: &[u8]) {
     static FOLDER: OnceLock<TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| folder::<&[u8]>(&[])).path();
@@ -139,7 +140,12 @@ pub(crate) fn mlx_bytes(bytes: &[u8]) {
     }
     let safetensors = match weights {
         Some(zip) if zip.starts_with(b"PK") => None,
-        Some(header) => Some(Safetensors::text(header, vec![0x11; 4096])),
+        Some(weights) => {
+            let (header, data) = split(weights);
+            let mut data = data.unwrap_or_default().to_vec();
+            data.resize(data.len().max(4096), 0x11);
+            Some(Safetensors::text(header, data))
+        }
         None => Some(packed("m.weight", "m.scales", "m.biases")),
     };
     match safetensors {

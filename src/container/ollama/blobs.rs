@@ -113,6 +113,7 @@ const ENDINGS: [[&str; 3]; 2] =
 /// Joins each packed weight with its parts. A tensor that ends in `.scale` beside none whose name
 /// it continues is a tensor of its own, and so is every other `.bias`.
 fn gather(indexed: &mut Indexed, metadata: &[Metadata], config: &Json) -> Result<()> {
+    let mut guessed = None;
     for head in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
         let Some(weight) = indexed.get(head) else { continue };
         let name = weight.name.to_string();
@@ -139,7 +140,10 @@ fn gather(indexed: &mut Indexed, metadata: &[Metadata], config: &Json) -> Result
         }
         let biases = bias.and_then(|number| indexed.get(number));
         let parts = Parts { weight, scales, biases };
-        let reading = settle(&parts, said, config).map_err(located)?;
+        let (reading, sure) = settle(&parts, said, config).map_err(located)?;
+        if !sure {
+            guessed.get_or_insert_with(|| (path.clone(), name.clone()));
+        }
         let shape = parts.shape(&reading).map_err(located)?;
         let mut companions = vec![(Part::Scale, scale)];
         companions.extend(bias.map(|number| (Part::Bias, number)));
@@ -160,6 +164,10 @@ fn gather(indexed: &mut Indexed, metadata: &[Metadata], config: &Json) -> Result
         };
         indexed.group(head, grouped)?;
     }
+    if let Some((path, name)) = guessed {
+        let text = "nothing says how it is quantized: read by the group sizes that Ollama writes";
+        indexed.note(&path, format!("tensor \"{name}\": {text}"));
+    }
     Ok(())
 }
 
@@ -179,7 +187,12 @@ static TYPES: &[(&[&str], DType, &[u64])] = &[
     (&["mxfp8"], DType::MLX_MXFP8, &[32]),
 ];
 
-fn settle(parts: &Parts<'_>, said: Option<(&str, Option<&str>)>, config: &Json) -> Result<Reading> {
+/// The reading of a weight, and whether it is sure.
+fn settle(
+    parts: &Parts<'_>,
+    said: Option<(&str, Option<&str>)>,
+    config: &Json,
+) -> Result<(Reading, bool)> {
     let mut readings = parts.readings()?;
     let list = |readings: &[Reading]| {
         let list: Vec<String> = readings.iter().map(Reading::to_string).collect();
@@ -200,7 +213,7 @@ fn settle(parts: &Parts<'_>, said: Option<(&str, Option<&str>)>, config: &Json) 
         let fits = |reading: &&Reading| {
             reading.dtype == row.1 && size.is_none_or(|size| size == reading.group_size)
         };
-        return readings.iter().find(fits).copied().ok_or_else(|| {
+        return readings.iter().find(fits).map(|reading| (*reading, true)).ok_or_else(|| {
             let size = size.map_or(String::new(), |size| format!(" in groups of {size}"));
             contradiction(format!(
                 "its blob says {kind}{size}, but its shapes fit {}",
@@ -218,7 +231,7 @@ fn settle(parts: &Parts<'_>, said: Option<(&str, Option<&str>)>, config: &Json) 
     let candidates = if wide.is_empty() { &readings } else { &wide };
     let mut found = candidates.iter().filter(usual);
     match (found.next(), found.next(), candidates.as_slice()) {
-        (Some(only), None, _) | (None, _, [only]) => Ok(*only),
+        (Some(only), None, _) | (None, _, [only]) => Ok((*only, candidates.len() == 1)),
         _ => Err(contradiction(format!(
             "nothing says its type, and its shapes fit {}",
             list(&readings)
