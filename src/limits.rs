@@ -57,7 +57,7 @@ impl Default for Limits {
             shards: 100_000,
             index_bytes: 256 << 20,
             document_bytes: 12 << 20,
-            document_values: 1 << 20,
+            document_values: 1 << 19,
         }
     }
 }

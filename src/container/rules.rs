@@ -54,7 +54,7 @@ impl Rules {
     }
 
     pub(super) fn into_notes(self, path: &Path) -> Vec<Note> {
-        let note = |text: String| Note { path: path.to_path_buf(), text };
+        let note = |text: String| Note::new(path, text);
         let more = (self.more > 0).then(|| note(format!("and {} more of this kind", self.more)));
         let kept = self.kept.into_iter().map(|(fault, at)| note(format!("{fault} (at byte {at})")));
         kept.chain(more).collect()

@@ -109,7 +109,7 @@ impl StoreBuilder {
 
     /// Remembers something worth knowing about `path`.
     pub(crate) fn note(&mut self, path: &Path, text: impl Into<String>) {
-        self.notes.push(Note { path: path.to_path_buf(), text: text.into() });
+        self.notes.push(Note::new(path, text.into()));
     }
 
     fn name(&self, number: u32) -> &[u8] {

@@ -92,8 +92,16 @@ pub struct Document {
 pub struct Note {
     /// The file concerned.
     pub path: PathBuf,
-    /// What was seen, in one sentence without a full stop.
+    /// What was seen, in one sentence without a full stop; safe to show on a terminal.
     pub text: String,
+}
+
+impl Note {
+    pub(crate) fn new(path: &Path, text: impl AsRef<str>) -> Self {
+        // Names from files and of files may stand in it.
+        let text = Text::new(text.as_ref().as_bytes()).to_string();
+        Self { path: path.to_path_buf(), text }
+    }
 }
 
 fn name<'a>(listing: &'a Listing, files: &'a [StoredFile], number: u32) -> &'a [u8] {
@@ -127,7 +135,7 @@ impl WeightStore {
     }
 
     pub(crate) fn note(&mut self, path: &Path, text: String) {
-        self.notes.push(Note { path: path.to_path_buf(), text });
+        self.notes.push(Note::new(path, text));
     }
 
     pub(crate) fn set_path(&mut self, path: &Path) {

@@ -80,7 +80,13 @@ pub(crate) fn run(args: &Verify) -> Done {
 }
 
 fn notes(store: &WeightStore) -> Vec<String> {
-    store.notes().iter().map(|note| format!("{}: {}", note.path.display(), note.text)).collect()
+    let note = |note: &weighbridge::Note| format!("{}: {}", shown(&note.path), note.text);
+    store.notes().iter().map(note).collect()
+}
+
+/// A path that cannot write to the terminal.
+fn shown(path: &std::path::Path) -> String {
+    weighbridge::Text::new(path.as_os_str().as_encoded_bytes()).to_string()
 }
 
 /// Files whose bytes are not those that their container's digests promise.
@@ -88,9 +94,9 @@ fn digest_faults(store: &WeightStore) -> Result<Vec<String>, Stop> {
     let wrong = store.verify_digests(|_| {})?;
     let fault = |(path, found): (std::path::PathBuf, Option<String>)| match found {
         Some(found) => {
-            format!("{}: its bytes have the SHA-256 {found}, not that of its name", path.display())
+            format!("{}: its bytes have the SHA-256 {found}, not that of its name", shown(&path))
         }
-        None => format!("{}: the file is missing", path.display()),
+        None => format!("{}: the file is missing", shown(&path)),
     };
     Ok(wrong.into_iter().map(fault).collect())
 }

@@ -300,7 +300,8 @@ impl<'a> Parser<'a> {
         let name = self.string("a tensor name")?;
         let named = |this: &Self, error: Error| error.in_tensor(Text::new(this.held(name)));
         let rank = self.cursor.u32("a number of dimensions").map_err(|e| named(self, e))?;
-        let most = self.limits.gguf_dims;
+        // Ranks are kept in 8 bits.
+        let most = self.limits.gguf_dims.min(u8::MAX.into());
         if rank > most {
             let error = Error::limit("dimensions", rank.into(), most.into(), "gguf_dims");
             return Err(named(self, error.at(self.cursor.position() - 4)));

@@ -153,19 +153,23 @@ fn open_manifest(path: &Path, store: &Path, options: &OpenOptions) -> Result<Wei
 const TEXTS: [&str; 7] =
     ["config", "template", "prompt", "system", "license", "params", "messages"];
 
-/// Bytes of such a text; a longer one stays a file.
+/// Bytes of such texts in all; what goes beyond stays in its file.
 const TEXT_BYTES: u64 = 1 << 20;
 
 /// Names what belongs to the model beside its weights, and takes short texts into its metadata.
 fn attach(opened: &mut WeightStore, manifest: &Manifest, store: &Path) -> Result<()> {
+    // Thousands of layers may name one text.
+    let (mut seen, mut room) = (std::collections::HashSet::new(), TEXT_BYTES);
     for layer in manifest.layers.iter().chain(&manifest.config) {
         if layer.kind == "tensor" || layer.kind == "model" {
             continue;
         }
         let path = layer.digest.path(store);
-        if TEXTS.contains(&layer.kind.as_str()) && layer.size <= TEXT_BYTES && path.exists() {
+        let wanted = TEXTS.contains(&layer.kind.as_str()) && seen.insert(layer.digest.hex());
+        if wanted && layer.size <= room && path.exists() {
             let source = Source::open(&path, Access::Read)?;
-            let len = source.len().min(TEXT_BYTES);
+            let len = source.len().min(room);
+            room = room.saturating_sub(len);
             opened.add_text(format!("ollama.{}", layer.kind), source.bytes(0..len)?.into_owned());
         }
         let (kind, name, bytes) = (layer.kind.clone(), layer.name.clone(), layer.size);

@@ -129,7 +129,7 @@ fn documents(
         match document::read(&path, name, &options.limits) {
             Ok(document) => documents.push(document),
             Err(error) if needed(name) => return Err(error),
-            Err(error) => notes.push(Note { path, text: format!("not used: {error}") }),
+            Err(error) => notes.push(Note::new(&path, format!("not used: {error}"))),
         }
     }
     Ok((documents, notes))

@@ -29,7 +29,7 @@ pub(super) const ARCHIVE: &str = "weights.npz";
 /// Chooses among the sorted `names` of a directory.
 pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> Result<Choice> {
     let mut notes = Vec::new();
-    let mut note = |text: String| notes.push(Note { path: folder.to_path_buf(), text });
+    let mut note = |text: String| notes.push(Note::new(folder, text));
     let weights: Vec<&str> =
         names.iter().map(String::as_str).filter(|name| name.ends_with(".safetensors")).collect();
     if let Some(index) = find_index(names) {
