@@ -70,6 +70,22 @@ mod quant;
 mod store;
 mod tensor;
 
+pub mod _documentation {
+    //! The project's own documents, so that they are read and checked with the code.
+
+    #[doc = include_str!("../DESIGN.md")]
+    pub mod design {}
+    #[doc = include_str!("../VOCABULARY.md")]
+    pub mod vocabulary {}
+    #[doc = include_str!("../docs/performance.md")]
+    pub mod performance {}
+    #[doc = include_str!("../docs/formats/ggml-blocks.md")]
+    pub mod ggml_blocks {}
+    #[cfg(doctest)]
+    #[doc = include_str!("../README.md")]
+    pub mod readme {}
+}
+
 pub use arch::ModelConfig;
 pub use bytes::Text;
 pub use container::{OpenOptions, Strictness};
