@@ -10,6 +10,9 @@ use crate::error::{Error, Result};
 const FIRST: u64 = 32 << 10;
 const LATER: u64 = 1 << 20;
 
+/// Room set aside for a header that has grown beyond one such piece: a vocabulary takes some 9 MB.
+const AHEAD: u64 = 16 << 20;
+
 /// A position in a file's header, and the bytes from the file's start up to some way past it.
 ///
 /// The header is read, never mapped: a file that shrinks meanwhile gives an error, and what was
@@ -49,8 +52,8 @@ impl<'a> Cursor<'a> {
 
     /// The header, cut where the cursor stands.
     pub(crate) fn into_header(mut self) -> Vec<u8> {
+        // Not shrunk: what lies behind was never touched, or is a few kilobytes.
         self.held.truncate(self.pos);
-        self.held.shrink_to_fit();
         self.held
     }
 
@@ -117,8 +120,13 @@ impl<'a> Cursor<'a> {
             .map_err(|_| Error::unsupported("a header beyond this machine's address space"))?;
         let start = self.held.len();
         if self.held.capacity() < target {
-            // Double, so that a long header is not copied once for each piece.
-            let room = target.max(self.held.capacity().saturating_mul(2)).saturating_sub(start);
+            // Room for a long header is set aside at once, so that it is not copied as it grows:
+            // pages that are not reached are never touched. Beyond that it doubles.
+            let ahead = if have > LATER { AHEAD } else { 0 };
+            let ahead = ahead.min(self.source.len()).min(self.limit);
+            let ahead = usize::try_from(ahead).unwrap_or(usize::MAX);
+            let doubled = self.held.capacity().saturating_mul(2);
+            let room = target.max(doubled).max(ahead).saturating_sub(start);
             if self.held.try_reserve_exact(room).is_err() {
                 drop(try_vec::<u8>(room)?);
             }
