@@ -45,12 +45,17 @@ impl Rules {
             };
             return Err(Error::malformed(fault()).at(at).advise(option));
         }
+        self.noted(at, fault);
+        Ok(())
+    }
+
+    /// The file holds, at a byte offset, something odd that every reader lets pass.
+    pub(super) fn noted(&mut self, at: u64, fault: impl FnOnce() -> String) {
         if self.kept.len() < Self::MOST {
             self.kept.push((fault(), at));
         } else {
             self.more += 1;
         }
-        Ok(())
     }
 
     pub(super) fn into_notes(self, path: &Path) -> Vec<Note> {

@@ -205,7 +205,7 @@ impl<'a> Parser<'a> {
         }
         let named = |this: &Self, error: Error| error.in_key(Text::new(this.held(key)));
         if self.held(key).contains(&0) {
-            self.refused(at, || "a key holds a NUL byte".into())?;
+            self.rules.noted(at, || "a key holds a NUL byte".into());
         }
         let code = self.cursor.u32("a value type")?;
         let value_type = ValueType::from_code(code).ok_or_else(|| {
@@ -231,7 +231,7 @@ impl<'a> Parser<'a> {
             if value_type == ValueType::Bool
                 && self.held((value.start, value.end)).iter().any(|&byte| byte > 1)
             {
-                self.refused(at, || "a boolean is neither 0 nor 1 but read as true".into())?;
+                self.rules.noted(at, || "a boolean is neither 0 nor 1 but read as true".into());
             }
             return Ok(());
         }
