@@ -109,93 +109,93 @@ dtypes! {
     /// Complex number of two `F32`.
     C64:          Plain,   1 =>   8    , ggml None,      safetensors Some("C64"),         units [(4, 2)], None;
     /// 8-bit float, 4 bits of exponent, no infinities.
-    F8_E4M3:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E4M3"),     units [(1, 1)], None;
+    F8_E4M3:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E4M3"),     units [(1, 1)], Some(&quant::F8_E4M3);
     /// 8-bit float, 5 bits of exponent, with infinities.
-    F8_E5M2:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E5M2"),     units [(1, 1)], None;
+    F8_E5M2:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E5M2"),     units [(1, 1)], Some(&quant::F8_E5M2);
     /// A power of two: 8 bits of exponent alone.
-    F8_E8M0:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E8M0"),     units [(1, 1)], None;
+    F8_E8M0:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E8M0"),     units [(1, 1)], Some(&quant::F8_E8M0);
     /// 8-bit float, 4 bits of exponent, bias 8, one NaN and no negative zero.
-    F8_E4M3FNUZ:  Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E4M3FNUZ"), units [(1, 1)], None;
+    F8_E4M3FNUZ:  Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E4M3FNUZ"), units [(1, 1)], Some(&quant::F8_E4M3FNUZ);
     /// 8-bit float, 5 bits of exponent, bias 16, one NaN and no negative zero.
-    F8_E5M2FNUZ:  Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E5M2FNUZ"), units [(1, 1)], None;
+    F8_E5M2FNUZ:  Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E5M2FNUZ"), units [(1, 1)], Some(&quant::F8_E5M2FNUZ);
     /// 6-bit float, 2 bits of exponent.
-    F6_E2M3:      Plain,   4 =>   3    , ggml None,      safetensors Some("F6_E2M3"),     units [(1, 3)], None;
+    F6_E2M3:      Plain,   4 =>   3    , ggml None,      safetensors Some("F6_E2M3"),     units [(1, 3)], Some(&quant::F6_E2M3);
     /// 6-bit float, 3 bits of exponent.
-    F6_E3M2:      Plain,   4 =>   3    , ggml None,      safetensors Some("F6_E3M2"),     units [(1, 3)], None;
+    F6_E3M2:      Plain,   4 =>   3    , ggml None,      safetensors Some("F6_E3M2"),     units [(1, 3)], Some(&quant::F6_E3M2);
     /// 4-bit float (E2M1), two a byte.
-    F4:           Plain,   2 =>   1    , ggml None,      safetensors Some("F4"),          units [(1, 1)], None;
+    F4:           Plain,   2 =>   1    , ggml None,      safetensors Some("F4"),          units [(1, 1)], Some(&quant::F4);
     /// 32 elements, 4 bits: one scale.
     Q4_0:         Block,  32 =>  18    , ggml Some(2),   safetensors None,                units [(2, 1), (1, 16)], Some(&quant::Q4_0);
     /// 32 elements, 4 bits: a scale and a minimum.
-    Q4_1:         Block,  32 =>  20    , ggml Some(3),   safetensors None,                units [(2, 2), (1, 16)], None;
+    Q4_1:         Block,  32 =>  20    , ggml Some(3),   safetensors None,                units [(2, 2), (1, 16)], Some(&quant::Q4_1);
     /// 32 elements, 5 bits: one scale.
-    Q5_0:         Block,  32 =>  22    , ggml Some(6),   safetensors None,                units [(2, 1), (4, 1), (1, 16)], None;
+    Q5_0:         Block,  32 =>  22    , ggml Some(6),   safetensors None,                units [(2, 1), (4, 1), (1, 16)], Some(&quant::Q5_0);
     /// 32 elements, 5 bits: a scale and a minimum.
-    Q5_1:         Block,  32 =>  24    , ggml Some(7),   safetensors None,                units [(2, 2), (4, 1), (1, 16)], None;
+    Q5_1:         Block,  32 =>  24    , ggml Some(7),   safetensors None,                units [(2, 2), (4, 1), (1, 16)], Some(&quant::Q5_1);
     /// 32 elements, 8 bits: one scale.
     Q8_0:         Block,  32 =>  34    , ggml Some(8),   safetensors None,                units [(2, 1), (1, 32)], Some(&quant::Q8_0);
     /// 32 elements, 8 bits: a scale and the scaled sum; for activations.
-    Q8_1:         Block,  32 =>  36    , ggml Some(9),   safetensors None,                units [(2, 2), (1, 32)], None;
+    Q8_1:         Block,  32 =>  36    , ggml Some(9),   safetensors None,                units [(2, 2), (1, 32)], Some(&quant::Q8_1);
     /// 256 elements, 2 bits: 16 sub-blocks with 4-bit scales and minima.
-    Q2_K:         Block, 256 =>  84    , ggml Some(10),  safetensors None,                units [(1, 80), (2, 2)], None;
+    Q2_K:         Block, 256 =>  84    , ggml Some(10),  safetensors None,                units [(1, 80), (2, 2)], Some(&quant::Q2_K);
     /// 256 elements, 3 bits: 16 sub-blocks with 6-bit scales.
-    Q3_K:         Block, 256 => 110    , ggml Some(11),  safetensors None,                units [(1, 108), (2, 1)], None;
+    Q3_K:         Block, 256 => 110    , ggml Some(11),  safetensors None,                units [(1, 108), (2, 1)], Some(&quant::Q3_K);
     /// 256 elements, 4 bits: 8 sub-blocks with 6-bit scales and minima.
-    Q4_K:         Block, 256 => 144    , ggml Some(12),  safetensors None,                units [(2, 2), (1, 140)], None;
+    Q4_K:         Block, 256 => 144    , ggml Some(12),  safetensors None,                units [(2, 2), (1, 140)], Some(&quant::Q4_K);
     /// 256 elements, 5 bits: 8 sub-blocks with 6-bit scales and minima.
-    Q5_K:         Block, 256 => 176    , ggml Some(13),  safetensors None,                units [(2, 2), (1, 172)], None;
+    Q5_K:         Block, 256 => 176    , ggml Some(13),  safetensors None,                units [(2, 2), (1, 172)], Some(&quant::Q5_K);
     /// 256 elements, 6 bits: 16 sub-blocks with 8-bit scales.
-    Q6_K:         Block, 256 => 210    , ggml Some(14),  safetensors None,                units [(1, 208), (2, 1)], None;
+    Q6_K:         Block, 256 => 210    , ggml Some(14),  safetensors None,                units [(1, 208), (2, 1)], Some(&quant::Q6_K);
     /// 256 elements, 8 bits: an `F32` scale and sums of 16; for activations.
-    Q8_K:         Block, 256 => 292    , ggml Some(15),  safetensors None,                units [(4, 1), (1, 256), (2, 16)], None;
+    Q8_K:         Block, 256 => 292    , ggml Some(15),  safetensors None,                units [(4, 1), (1, 256), (2, 16)], Some(&quant::Q8_K);
     /// 256 elements, 2.06 bits: a codebook of 256 points and signs.
-    IQ2_XXS:      Block, 256 =>  66    , ggml Some(16),  safetensors None,                units [(2, 33)], None;
+    IQ2_XXS:      Block, 256 =>  66    , ggml Some(16),  safetensors None,                units [(2, 33)], Some(&quant::IQ2_XXS);
     /// 256 elements, 2.31 bits: a codebook of 512 points and signs.
-    IQ2_XS:       Block, 256 =>  74    , ggml Some(17),  safetensors None,                units [(2, 33), (1, 8)], None;
+    IQ2_XS:       Block, 256 =>  74    , ggml Some(17),  safetensors None,                units [(2, 33), (1, 8)], Some(&quant::IQ2_XS);
     /// 256 elements, 3.06 bits: a codebook of 256 points and signs.
-    IQ3_XXS:      Block, 256 =>  98    , ggml Some(18),  safetensors None,                units [(2, 1), (1, 64), (4, 8)], None;
+    IQ3_XXS:      Block, 256 =>  98    , ggml Some(18),  safetensors None,                units [(2, 1), (1, 64), (4, 8)], Some(&quant::IQ3_XXS);
     /// 256 elements, 1.56 bits: a codebook of 2048 ternary points.
-    IQ1_S:        Block, 256 =>  50    , ggml Some(19),  safetensors None,                units [(2, 1), (1, 32), (2, 8)], None;
+    IQ1_S:        Block, 256 =>  50    , ggml Some(19),  safetensors None,                units [(2, 1), (1, 32), (2, 8)], Some(&quant::IQ1_S);
     /// 32 elements, 4 bits: a non-linear table of 16 levels.
-    IQ4_NL:       Block,  32 =>  18    , ggml Some(20),  safetensors None,                units [(2, 1), (1, 16)], None;
+    IQ4_NL:       Block,  32 =>  18    , ggml Some(20),  safetensors None,                units [(2, 1), (1, 16)], Some(&quant::IQ4_NL);
     /// 256 elements, 3.44 bits: a codebook of 512 points and signs.
-    IQ3_S:        Block, 256 => 110    , ggml Some(21),  safetensors None,                units [(2, 1), (1, 108)], None;
+    IQ3_S:        Block, 256 => 110    , ggml Some(21),  safetensors None,                units [(2, 1), (1, 108)], Some(&quant::IQ3_S);
     /// 256 elements, 2.56 bits: a codebook of 1024 points and signs.
-    IQ2_S:        Block, 256 =>  82    , ggml Some(22),  safetensors None,                units [(2, 1), (1, 80)], None;
+    IQ2_S:        Block, 256 =>  82    , ggml Some(22),  safetensors None,                units [(2, 1), (1, 80)], Some(&quant::IQ2_S);
     /// 256 elements, 4.25 bits: the levels of `IQ4_NL`, 6-bit scales.
-    IQ4_XS:       Block, 256 => 136    , ggml Some(23),  safetensors None,                units [(2, 2), (1, 132)], None;
+    IQ4_XS:       Block, 256 => 136    , ggml Some(23),  safetensors None,                units [(2, 2), (1, 132)], Some(&quant::IQ4_XS);
     /// 256 elements, 1.75 bits: a codebook of 2048 ternary points, no scale field of its own.
-    IQ1_M:        Block, 256 =>  56    , ggml Some(29),  safetensors None,                units [(1, 48), (2, 4)], None;
+    IQ1_M:        Block, 256 =>  56    , ggml Some(29),  safetensors None,                units [(1, 48), (2, 4)], Some(&quant::IQ1_M);
     /// 256 ternary elements, five to a byte.
-    TQ1_0:        Block, 256 =>  54    , ggml Some(34),  safetensors None,                units [(1, 52), (2, 1)], None;
+    TQ1_0:        Block, 256 =>  54    , ggml Some(34),  safetensors None,                units [(1, 52), (2, 1)], Some(&quant::TQ1_0);
     /// 256 ternary elements, four to a byte.
-    TQ2_0:        Block, 256 =>  66    , ggml Some(35),  safetensors None,                units [(1, 64), (2, 1)], None;
+    TQ2_0:        Block, 256 =>  66    , ggml Some(35),  safetensors None,                units [(1, 64), (2, 1)], Some(&quant::TQ2_0);
     /// 32 E2M1 elements and one E8M0 scale.
     MXFP4:        Block,  32 =>  17    , ggml Some(39),  safetensors None,                units [(1, 17)], Some(&quant::MXFP4);
     /// 64 E2M1 elements and four E4M3 scales; a scale for the whole tensor may lie beside it.
-    NVFP4:        Block,  64 =>  36    , ggml Some(40),  safetensors None,                units [(1, 36)], None;
+    NVFP4:        Block,  64 =>  36    , ggml Some(40),  safetensors None,                units [(1, 36)], Some(&quant::NVFP4);
     /// 128 signs and one scale.
-    Q1_0:         Block, 128 =>  18    , ggml Some(41),  safetensors None,                units [(2, 1), (1, 16)], None;
+    Q1_0:         Block, 128 =>  18    , ggml Some(41),  safetensors None,                units [(2, 1), (1, 16)], Some(&quant::Q1_0);
     /// 64 elements of -1, 0, 1 or 2 and one scale.
-    Q2_0:         Block,  64 =>  18    , ggml Some(42),  safetensors None,                units [(2, 1), (1, 16)], None;
+    Q2_0:         Block,  64 =>  18    , ggml Some(42),  safetensors None,                units [(2, 1), (1, 16)], Some(&quant::Q2_0);
     /// ik_llama.cpp's `Q6_0`.
-    Q6_0:         Block,  32 =>  26    , ggml Some(133), safetensors None,                units [], None;
+    Q6_0:         Block,  32 =>  26    , ggml Some(133), safetensors None,                units [], Some(&quant::Q6_0);
     /// ik_llama.cpp's `IQ1_BN`.
     IQ1_BN:       Block,  64 =>  13 + 2, ggml Some(134), safetensors None,                units [], None;
     /// ik_llama.cpp's `IQ2_BN`.
     IQ2_BN:       Block,  64 =>  16 + 4, ggml Some(135), safetensors None,                units [], None;
     /// ik_llama.cpp's `IQ2_K`.
-    IQ2_K:        Block, 256 =>  76    , ggml Some(137), safetensors None,                units [], None;
+    IQ2_K:        Block, 256 =>  76    , ggml Some(137), safetensors None,                units [], Some(&quant::IQ2_K);
     /// ik_llama.cpp's `IQ3_K`.
-    IQ3_K:        Block, 256 => 110    , ggml Some(138), safetensors None,                units [], None;
+    IQ3_K:        Block, 256 => 110    , ggml Some(138), safetensors None,                units [], Some(&quant::IQ3_K);
     /// ik_llama.cpp's `IQ4_K`.
-    IQ4_K:        Block, 256 => 144    , ggml Some(139), safetensors None,                units [], None;
+    IQ4_K:        Block, 256 => 144    , ggml Some(139), safetensors None,                units [], Some(&quant::IQ4_K);
     /// ik_llama.cpp's `IQ5_K`.
     IQ5_K:        Block, 256 => 176    , ggml Some(140), safetensors None,                units [], None;
     /// ik_llama.cpp's `IQ6_K`.
     IQ6_K:        Block, 256 => 212    , ggml Some(141), safetensors None,                units [], None;
     /// ik_llama.cpp's `IQ4_KS`.
-    IQ4_KS:       Block, 256 => 136 + 4, ggml Some(144), safetensors None,                units [], None;
+    IQ4_KS:       Block, 256 => 136 + 4, ggml Some(144), safetensors None,                units [], Some(&quant::IQ4_KS);
     /// ik_llama.cpp's `IQ2_KS`.
     IQ2_KS:       Block, 256 =>  70 + 2, ggml Some(145), safetensors None,                units [], None;
     /// ik_llama.cpp's `IQ4_KSS`.
@@ -287,47 +287,47 @@ dtypes! {
     /// MLX affine groups: 8-bit elements, a scale and a bias for each group.
     MLX_AFFINE8:  Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE8);
     /// MLX groups: E2M1 elements in groups of 32, E8M0 scales.
-    MLX_MXFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::FP4);
+    MLX_MXFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_MXFP4);
     /// MLX groups: E4M3 elements in groups of 32, E8M0 scales.
-    MLX_MXFP8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::FP8);
+    MLX_MXFP8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_MXFP8);
     /// MLX groups: E2M1 elements in groups of 16, E4M3 scales, perhaps a scale for the whole tensor.
-    MLX_NVFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::FP4);
+    MLX_NVFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_NVFP4);
     /// GPTQ: 2-bit elements packed along the input, zero points less one, perhaps a group for each input.
-    GPTQ2:        Group,   4 =>   1    , ggml None,      safetensors None,                units [], None;
+    GPTQ2:        Group,   4 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ2);
     /// GPTQ's second format: 2-bit elements, zero points stored as they are.
-    GPTQ2_V2:     Group,   4 =>   1    , ggml None,      safetensors None,                units [], None;
+    GPTQ2_V2:     Group,   4 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ2_V2);
     /// GPTQ: 3-bit elements packed along the input, zero points less one, perhaps a group for each input.
-    GPTQ3:        Group,   8 =>   3    , ggml None,      safetensors None,                units [], None;
+    GPTQ3:        Group,   8 =>   3    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ3);
     /// GPTQ's second format: 3-bit elements, zero points stored as they are.
-    GPTQ3_V2:     Group,   8 =>   3    , ggml None,      safetensors None,                units [], None;
+    GPTQ3_V2:     Group,   8 =>   3    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ3_V2);
     /// GPTQ: 4-bit elements packed along the input, zero points less one, perhaps a group for each input.
-    GPTQ4:        Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    GPTQ4:        Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ4);
     /// GPTQ's second format: 4-bit elements, zero points stored as they are.
-    GPTQ4_V2:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    GPTQ4_V2:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ4_V2);
     /// GPTQ: 8-bit elements packed along the input, zero points less one, perhaps a group for each input.
-    GPTQ8:        Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
+    GPTQ8:        Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ8);
     /// GPTQ's second format: 8-bit elements, zero points stored as they are.
-    GPTQ8_V2:     Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
+    GPTQ8_V2:     Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ8_V2);
     /// AWQ: 4-bit elements packed along the output, zero points.
-    AWQ4:         Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    AWQ4:         Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AWQ4);
     /// compressed-tensors: 4-bit elements in words, a scale and perhaps a zero point for each group.
-    CT_INT4:      Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    CT_INT4:      Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::CT_INT4);
     /// compressed-tensors: 8-bit elements in words, a scale and perhaps a zero point for each group.
-    CT_INT8:      Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
+    CT_INT8:      Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::CT_INT8);
     /// 8-bit integers with a scale for each row or for the tensor.
-    SCALED_I8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
+    SCALED_I8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::SCALED_I8);
     /// `F8_E4M3` with a scale for the tensor, each row or each square block.
-    SCALED_F8_E4M3: Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
+    SCALED_F8_E4M3: Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::SCALED_F8_E4M3);
     /// compressed-tensors and ModelOpt: E2M1 elements in groups of 16, E4M3 scales, a scale for the tensor.
-    HF_NVFP4:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    HF_NVFP4:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_NVFP4);
     /// gpt-oss and compressed-tensors: E2M1 elements in groups of 32, E8M0 scales.
-    HF_MXFP4:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    HF_MXFP4:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_MXFP4);
     /// bitsandbytes: 4-bit codes of a stored table of normal quantiles, a scale for each run of elements.
-    BNB_NF4:      Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    BNB_NF4:      Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::BNB_NF4);
     /// bitsandbytes: 4-bit codes of a stored table of floats, a scale for each run of elements.
-    BNB_FP4:      Group,   2 =>   1    , ggml None,      safetensors None,                units [], None;
+    BNB_FP4:      Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::BNB_FP4);
     /// bitsandbytes: 8-bit integers with a scale for each row.
-    BNB_INT8:     Group,   1 =>   1    , ggml None,      safetensors None,                units [], None;
+    BNB_INT8:     Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::BNB_INT8);
 }
 
 /// Codes that name a type without a size that could be relied on: those removed from ggml, whose

@@ -11,7 +11,7 @@
 //! // The same name, whether the file is GGUF or a Hugging Face directory.
 //! let q = model.tensor("layers.1.attention.q.weight")?;
 //! assert_eq!(q.shape(), [256, 256]);
-//! let values: Vec<f32> = q.dequantize()?;
+//! let values = q.dequantize()?;
 //! # assert_eq!(values.len(), 256 * 256);
 //!
 //! // Packed as stored, in memory of its own, read once.
@@ -93,6 +93,6 @@ pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
 pub use provider::{LoadedPart, LoadedTensor, WeightProvider};
-pub use quant::Codec;
+pub use quant::{Codec, Element, Narrowing, Rounding};
 pub use store::{Attachment, Document, Encoding, Note, WeightStore};
-pub use tensor::{Part, Segment, Tensor};
+pub use tensor::{Decoding, Part, Segment, Tensor};

@@ -5,7 +5,7 @@ mod support;
 
 use support::{Safetensors, f32s, folder, refused_folder};
 use tempfile::TempDir;
-use weighbridge::{DType, Part, WeightStore};
+use weighbridge::{DType, Decoding, Part, WeightStore};
 
 /// A module of 2 rows of 64 values, packed at some width, all bits zero.
 fn module(bits: u64, group: u64, scales: &str) -> Safetensors {
@@ -152,8 +152,8 @@ fn values_of_experts_with_a_global_scale_each() {
     let tensor = store.tensor("m.weight").unwrap();
     assert_eq!(tensor.shape(), [2, 1, 16]);
     assert_eq!(tensor.segments().last().unwrap().part, Part::GlobalAmax);
-    assert_eq!(tensor.dequantize().unwrap(), [[1.0; 16], [2.0; 16]].concat());
+    assert_eq!(*tensor.dequantize().unwrap(), [[1.0; 16], [2.0; 16]].concat());
     let mut row = [0.0; 16];
-    tensor.dequantize_rows(1..2, &mut row).unwrap();
+    tensor.dequantize_rows(1..2, &mut row, &Decoding::new()).unwrap();
     assert_eq!(row, [2.0; 16]);
 }

@@ -154,7 +154,7 @@ fn a_tensor_that_is_really_called_scale_stays_one() {
     let opened =
         WeightStore::open(store.manifest("m/latest", &[store.tensor("router", &file)])).unwrap();
     assert_eq!(opened.len(), 2);
-    assert_eq!(opened.tensor("router.scale").unwrap().dequantize().unwrap(), [1.0]);
+    assert_eq!(*opened.tensor("router.scale").unwrap().dequantize().unwrap(), [1.0]);
 }
 
 #[test]
@@ -316,7 +316,10 @@ fn many_blobs_do_not_keep_their_files_open() {
         let opened = options.open(&path).unwrap();
         assert_eq!(opened.len(), 80);
         for n in 0..80 {
-            assert_eq!(opened.tensor(&format!("t.{n}")).unwrap().dequantize().unwrap(), [n as f32]);
+            assert_eq!(
+                *opened.tensor(&format!("t.{n}")).unwrap().dequantize().unwrap(),
+                [n as f32]
+            );
         }
     }
     // A blob that is replaced meanwhile is not taken for the one that was opened.

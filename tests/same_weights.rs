@@ -185,7 +185,7 @@ fn same_names_config_and_values() {
                 let expected = if gguf { in_gguf(&tensor) } else { tensor.values.clone() };
                 let found = provider.tensor(name).expect(form);
                 assert_eq!(found.shape(), tensor.shape, "{form}: {name}");
-                assert_eq!(found.dequantize().expect(form), expected, "{form}: {name}");
+                assert_eq!(*found.dequantize().expect(form), *expected, "{form}: {name}");
                 let loaded = provider.load(name).expect(form);
                 assert_eq!(*loaded.buffer, *f32s(&expected), "{form}: {name}");
             }

@@ -9,7 +9,7 @@ use std::path::Path;
 use support::{Gguf, Safetensors, f32s, folder, told, without_path};
 use tempfile::TempDir;
 use weighbridge::bytes::{Access, Source};
-use weighbridge::{DType, Error, OpenOptions, Part, Tensor, WeightStore};
+use weighbridge::{DType, Decoding, Error, OpenOptions, Part, Tensor, WeightStore};
 
 const FILES: [&str; 2] = ["file.gguf", "file.safetensors"];
 
@@ -73,7 +73,11 @@ fn values_tell_too() {
         cut(path, 4096);
         assert!(only(&store).bytes(Part::Weight).is_err());
         assert!(only(&store).dequantize().is_err());
-        assert!(only(&store).dequantize_rows(0..1, &mut vec![0.0; 20_000]).is_err());
+        assert!(
+            only(&store)
+                .dequantize_rows(0..1, &mut vec![0.0f32; 20_000], &Decoding::new())
+                .is_err()
+        );
     });
 }
 

@@ -4,6 +4,7 @@
 mod cursor;
 mod hub_link;
 mod mmap;
+mod pages;
 mod text;
 
 use std::borrow::Cow;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 pub(crate) use cursor::Cursor;
+pub use pages::{Pages, Values};
 pub use text::Text;
 
 use crate::error::{Error, Result};

@@ -5,7 +5,7 @@ mod cpu;
 use std::borrow::Cow;
 
 use crate::error::Result;
-pub use cpu::{Cpu, CpuBuffer};
+pub use cpu::Cpu;
 
 /// A place for weights: host memory, later a GPU.
 pub trait Device: std::fmt::Debug + Send + Sync {

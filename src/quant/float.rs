@@ -1,26 +1,80 @@
-//! Plain floating-point dtypes.
+//! Plain floating-point dtypes, and the small formats that scales are stored in.
 
-use super::{Codec, each};
+use half::f16;
 
-pub(crate) static F32: Codec = Codec::new(|bytes, out| each(bytes, out, f32::from_le_bytes));
+use super::integer::each;
+use super::simd::Simd;
+use super::{Codec, Decoder, Narrowing, Packed, Runs, plain};
 
-pub(crate) static F16: Codec = Codec::new(|bytes, out| {
-    each(bytes, out, |bytes| half::f16::from_le_bytes(bytes).to_f32());
-});
+plain! {
+    F32: 64, |simd, bytes| simd.f32s(bytes);
+    F16: 32, |simd, bytes| simd.f16s(bytes);
+    BF16: 32, |simd, bytes| simd.bf16s(bytes);
+    F8_E4M3: 16, |simd, bytes| simd.e4m3(simd.halves(bytes, bytes))[0];
+    F8_E5M2: 16, |simd, bytes| each(simd, bytes, |[b]| e5m2(b));
+    F8_E8M0: 16, |simd, bytes| each(simd, bytes, |[b]| match b {
+        // The format's own document has NaN here; MLX has infinity, see `e8m0`.
+        255 => f32::NAN,
+        b => e8m0(b),
+    });
+    F8_E4M3FNUZ: 16, |simd, bytes| each(simd, bytes, |[b]| E4M3FNUZ[usize::from(b)]);
+    F8_E5M2FNUZ: 16, |simd, bytes| each(simd, bytes, |[b]| E5M2FNUZ[usize::from(b)]);
+    F6_E2M3: 12, |simd, bytes| sixes(simd, bytes, &E2M3);
+    F6_E3M2: 12, |simd, bytes| sixes(simd, bytes, &E3M2);
+    /// The first of two elements lies in the low nibble.
+    F4: 8, |simd, bytes| {
+        let mut pairs = [0; 16];
+        pairs[..8].copy_from_slice(bytes);
+        simd.entries(&E2M1, simd.nibble_pairs(&pairs))[0]
+    };
+}
 
-pub(crate) static BF16: Codec = Codec::new(|bytes, out| {
-    // The upper half of an f32. `half::bf16::to_f32` would quieten signalling NaNs; ggml does not.
-    each(bytes, out, |bytes| f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16));
-});
+/// IEEE double precision: rounds to the nearest, ties to even.
+pub(crate) static F64: Codec = {
+    struct Body;
+    impl super::Plain<128> for Body {
+        #[inline(always)]
+        fn sixteen<S: Simd>(simd: S, bytes: &[u8; 128]) -> S::Floats {
+            each(simd, bytes, |b| to_f32(f64::from_le_bytes(b)))
+        }
+    }
+    Codec(Decoder::Runs(Runs { lost: Some(lost), ..Runs::of::<super::Elements<Body, 128>>() }))
+};
+
+#[expect(clippy::cast_possible_truncation, reason = "rounds to the nearest, ties to even")]
+fn to_f32(value: f64) -> f32 {
+    value as f32
+}
+
+/// Counts the doubles that are no `f32`.
+fn lost(packed: &Packed<'_>) -> Narrowing {
+    let values = || packed.weight.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes));
+    let over = values().filter(|value| value.is_finite() && to_f32(*value).is_infinite()).count();
+    let under = values().filter(|value| *value != 0.0 && to_f32(*value) == 0.0).count();
+    let mut lost = Narrowing::default();
+    lost.count(over, under);
+    lost
+}
+
+/// The upper half of an `f32`. `half::bf16::to_f32` would quieten signalling NaNs; ggml does not.
+#[inline(always)]
+pub(super) fn bf16(bytes: [u8; 2]) -> f32 {
+    f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16)
+}
 
 /// The value of an 8-bit float with 4 bits of exponent (E4M3FN): no infinities, NaN in 0x7f.
 pub(super) fn e4m3(bits: u8) -> f32 {
     let magnitude = match bits & 0x7f {
         0x7f => f32::NAN,
         // Exponent and fraction stand where a half has them, with a bias that is 8 less.
-        low => half::f16::from_bits(u16::from(low) << 7).to_f32() * 256.0,
+        low => f16::from_bits(u16::from(low) << 7).to_f32() * 256.0,
     };
     if bits & 0x80 == 0 { magnitude } else { -magnitude }
+}
+
+/// The upper half of a half.
+fn e5m2(bits: u8) -> f32 {
+    f16::from_bits(u16::from(bits) << 8).to_f32()
 }
 
 /// The value of a power of two with 8 bits of exponent, as MLX reads it: 255 is infinity.
@@ -32,7 +86,90 @@ pub(super) fn e8m0(bits: u8) -> f32 {
     }
 }
 
-pub(crate) static F64: Codec = Codec::new(|bytes, out| {
-    #[expect(clippy::cast_possible_truncation, reason = "rounds to the nearest, ties to even")]
-    each(bytes, out, |bytes| f64::from_le_bytes(bytes) as f32);
-});
+/// The values of E2M1 codes; code 8 is -0.
+pub(super) const E2M1: [f32; 16] =
+    [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0];
+
+/// The values of all codes of a small float: its bits of exponent and fraction, and its bias. With
+/// `one_nan` the code of minus zero is NaN, and all others are numbers (FNUZ).
+#[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a few bits")]
+const fn small<const CODES: usize>(
+    exponent: u32,
+    fraction: u32,
+    bias: i32,
+    one_nan: bool,
+) -> [f32; CODES] {
+    let mut table = [0.0; CODES];
+    let mut code = 0;
+    while code < CODES {
+        let bits = code as u32;
+        let low = bits & ((1 << fraction) - 1);
+        let high = (bits >> fraction) & ((1 << exponent) - 1);
+        let mut value = if high == 0 { low } else { low | 1 << fraction } as f32;
+        let mut power =
+            (if high == 0 { 1 } else { high.cast_signed() }) - bias - fraction.cast_signed();
+        while power > 0 {
+            value *= 2.0;
+            power -= 1;
+        }
+        while power < 0 {
+            value *= 0.5;
+            power += 1;
+        }
+        let negative = bits >> (exponent + fraction) & 1 == 1;
+        table[code] = match (negative, one_nan && bits == 1 << (exponent + fraction)) {
+            (_, true) => f32::NAN,
+            (true, false) => -value,
+            (false, false) => value,
+        };
+        code += 1;
+    }
+    table
+}
+
+static E4M3FNUZ: [f32; 256] = small(4, 3, 8, true);
+static E5M2FNUZ: [f32; 256] = small(5, 2, 16, true);
+static E2M3: [f32; 64] = small(2, 3, 1, false);
+static E3M2: [f32; 64] = small(3, 2, 3, false);
+
+/// 16 elements of 6 bits in a stream of bits, lowest first.
+#[inline(always)]
+fn sixes<S: Simd>(simd: S, bytes: &[u8; 12], table: &[f32; 64]) -> S::Floats {
+    let mut stream = [0; 16];
+    stream[..12].copy_from_slice(bytes);
+    let stream = u128::from_le_bytes(stream);
+    simd.load(&std::array::from_fn(|i| table[(stream >> (6 * i)) as usize & 63]))
+}
+
+/// A format of scales and biases.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Float {
+    F32,
+    F16,
+    BF16,
+    E4M3,
+    E8M0,
+}
+
+impl Float {
+    pub(crate) const fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::BF16 => 2,
+            Self::E4M3 | Self::E8M0 => 1,
+        }
+    }
+
+    /// The value of the first bytes.
+    #[inline(always)]
+    pub(super) fn value(self, bytes: &[u8], half: impl Fn(u16) -> f32) -> f32 {
+        match (self, bytes) {
+            (Self::F32, &[a, b, c, d, ..]) => f32::from_le_bytes([a, b, c, d]),
+            (Self::F16, &[a, b, ..]) => half(u16::from_le_bytes([a, b])),
+            (Self::BF16, &[a, b, ..]) => bf16([a, b]),
+            (Self::E4M3, &[a, ..]) => e4m3(a),
+            (Self::E8M0, &[a, ..]) => e8m0(a),
+            _ => f32::NAN,
+        }
+    }
+}

@@ -1,23 +1,31 @@
 //! Integers and booleans. Values beyond 2^24 round to the nearest `f32`, ties to even.
 
-use super::{Codec, each};
+use super::plain;
+use super::simd::Simd;
 
-macro_rules! integer {
-    ($name:ident, $type:ty) => {
-        pub(crate) static $name: Codec =
-            Codec::new(|bytes, out| each(bytes, out, |bytes| <$type>::from_le_bytes(bytes) as f32));
-    };
+/// 16 elements of `N` bytes each as floats.
+#[inline(always)]
+pub(super) fn each<S: Simd, const N: usize, const WIDE: usize>(
+    simd: S,
+    bytes: &[u8; WIDE],
+    value: impl Fn([u8; N]) -> f32,
+) -> S::Floats {
+    let mut floats = [0.0; 16];
+    for (float, bytes) in floats.iter_mut().zip(bytes.as_chunks::<N>().0) {
+        *float = value(*bytes);
+    }
+    simd.load(&floats)
 }
 
-integer!(I8, i8);
-integer!(I16, i16);
-integer!(I32, i32);
-integer!(I64, i64);
-integer!(U8, u8);
-integer!(U16, u16);
-integer!(U32, u32);
-integer!(U64, u64);
-
-/// One byte each; files hold other values than 0 and 1, and everything but 0 is true.
-pub(crate) static BOOL: Codec =
-    Codec::new(|bytes, out| each(bytes, out, |[byte]| f32::from(u8::from(byte != 0))));
+plain! {
+    I8: 16, |simd, bytes| simd.signed(simd.halves(bytes, bytes))[0];
+    U8: 16, |simd, bytes| simd.unsigned(simd.halves(bytes, bytes))[0];
+    I16: 32, |simd, bytes| each(simd, bytes, |b| f32::from(i16::from_le_bytes(b)));
+    U16: 32, |simd, bytes| each(simd, bytes, |b| f32::from(u16::from_le_bytes(b)));
+    I32: 64, |simd, bytes| each(simd, bytes, |b| i32::from_le_bytes(b) as f32);
+    U32: 64, |simd, bytes| each(simd, bytes, |b| u32::from_le_bytes(b) as f32);
+    I64: 128, |simd, bytes| each(simd, bytes, |b| i64::from_le_bytes(b) as f32);
+    U64: 128, |simd, bytes| each(simd, bytes, |b| u64::from_le_bytes(b) as f32);
+    /// One byte each; files hold other values than 0 and 1, and everything but 0 is true.
+    BOOL: 16, |simd, bytes| each(simd, bytes, |[b]| f32::from(u8::from(b != 0)));
+}

@@ -1,58 +1,272 @@
-//! Numbers: how the bytes of a dtype become `f32` values. Knows blocks of bytes, not files.
+//! Numbers: how the bytes of a dtype become values. Knows blocks of bytes, not files.
+//!
+//! ```text
+//!  Packed ──Decode::decode──▶ 16 floats at a time ──Out──▶ f32, f16 or bf16; through the cache or past it
+//!  (bytes)  (one body a dtype, written in Simd's operations)
+//! ```
 
+mod element;
 mod float;
 mod ggml;
 mod integer;
+mod kernel;
 mod mlx;
+mod scheme;
+mod simd;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use float::{BF16, F16, F32, F64};
-pub(crate) use ggml::{MXFP4, Q4_0, Q8_0};
-pub(crate) use integer::{BOOL, I8, I16, I32, I64, U8, U16, U32, U64};
-pub(crate) use mlx::{
-    AFFINE1, AFFINE2, AFFINE3, AFFINE4, AFFINE5, AFFINE6, AFFINE8, FP4, FP8, Float, GroupDecode,
-    Groups,
+use std::marker::PhantomData;
+
+use half::{bf16, f16};
+
+pub use element::{Element, Narrowing};
+pub(crate) use float::{
+    BF16, F4, F6_E2M3, F6_E3M2, F8_E4M3, F8_E4M3FNUZ, F8_E5M2, F8_E5M2FNUZ, F8_E8M0, F16, F32, F64,
+    Float,
 };
+pub(crate) use ggml::*;
+pub(crate) use integer::{BOOL, I8, I16, I32, I64, U8, U16, U32, U64};
+use kernel::{Decode, Kernels, Out, Put};
+pub(crate) use mlx::{
+    AFFINE1, AFFINE2, AFFINE3, AFFINE4, AFFINE5, AFFINE6, AFFINE8, MXFP4 as MLX_MXFP4,
+    MXFP8 as MLX_MXFP8, NVFP4 as MLX_NVFP4,
+};
+pub(crate) use scheme::{
+    AWQ4, BNB_FP4, BNB_INT8, BNB_NF4, CT_INT4, CT_INT8, GPTQ2, GPTQ2_V2, GPTQ3, GPTQ3_V2, GPTQ4,
+    GPTQ4_V2, GPTQ8, GPTQ8_V2, SCALED_F8_E4M3, SCALED_I8,
+};
+pub(crate) use scheme::{Array, Parts};
+use simd::Simd;
 
 /// The routines of one dtype.
 #[derive(Debug)]
-pub struct Codec(pub(crate) Decode);
+pub struct Codec(pub(crate) Decoder);
 
 /// How values are decoded.
 #[derive(Debug)]
-pub(crate) enum Decode {
-    /// From whole blocks of little-endian bytes: as many values as there is room for.
-    Blocks(fn(&[u8], &mut [f32])),
-    /// From whole groups with their scales and biases.
-    Groups(GroupDecode),
+pub(crate) enum Decoder {
+    /// From a run of blocks or groups, wherever in a tensor it starts.
+    Runs(Runs),
+    /// By rows, with all parts of the tensor at hand: they are packed across rows, or each row
+    /// looks for its own.
+    Rows(scheme::Decode),
+}
+
+/// The routines of a dtype whose values come in runs.
+#[derive(Debug)]
+pub(crate) struct Runs {
+    to_f32: Kernels<f32>,
+    to_f16: Kernels<f16>,
+    to_bf16: Kernels<bf16>,
+    /// Values rounded as the library that made the format rounds them, where that differs.
+    native: Option<fn(&Packed<'_>, &mut [f32])>,
+    /// What is lost already when a value becomes an `f32`.
+    lost: Option<fn(&Packed<'_>) -> Narrowing>,
+}
+
+/// The bytes of one or more whole blocks or groups.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packed<'a> {
+    /// Blocks, or packed elements.
+    pub(crate) weight: &'a [u8],
+    /// A factor for each group; of rows that start with one, the row's.
+    pub(crate) scale: &'a [u8],
+    /// A term for each group, or nothing.
+    pub(crate) bias: &'a [u8],
+    /// How scales and biases are stored.
+    pub(crate) formats: (Float, Float),
+    /// Elements of a group.
+    pub(crate) group_size: usize,
+    /// What all scales are multiplied with or divided by.
+    pub(crate) global: Global,
+}
+
+/// A number for a whole tensor, beside the scales of its groups.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Global {
+    None,
+    Factor(f32),
+    Divisor(f32),
+}
+
+impl Global {
+    #[inline(always)]
+    fn applied(self, scale: f32) -> f32 {
+        match self {
+            Self::None => scale,
+            Self::Factor(factor) => scale * factor,
+            Self::Divisor(divisor) => scale / divisor,
+        }
+    }
+}
+
+impl Packed<'_> {
+    /// Blocks, or plain elements, and nothing else.
+    pub(crate) fn blocks(weight: &[u8]) -> Packed<'_> {
+        let formats = (Float::F32, Float::F32);
+        Packed { weight, scale: &[], bias: &[], formats, group_size: 1, global: Global::None }
+    }
+}
+
+/// How often values are rounded.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Rounding {
+    /// Each product and sum rounds to `f32`; a narrower output rounds once more.
+    #[default]
+    F32,
+    /// As the library that made the format does it. MLX works in the dtype of the scales, so each
+    /// product and sum rounds to that; for other dtypes this is [`F32`](Self::F32).
+    Native,
+}
+
+impl Runs {
+    /// Decodes as many values as there is room for, and counts those that did not survive rounding
+    /// to `T`.
+    pub(crate) fn decode<T: Element>(
+        &self,
+        packed: &Packed<'_>,
+        out: &mut [T],
+        rounding: Rounding,
+        past: bool,
+    ) -> Narrowing {
+        if let (Rounding::Native, Some(native)) = (rounding, self.native) {
+            let mut exact = vec![0.0; out.len()];
+            native(packed, &mut exact);
+            return narrow(&exact, out);
+        }
+        let mut lost = self.lost.map_or_else(Narrowing::default, |lost| lost(packed));
+        let doubtful = T::kernels(self).run(packed, out, past);
+        if let (true, Some(limits)) = (doubtful, T::LIMITS) {
+            let mut exact = vec![0.0; out.len()];
+            self.to_f32.run(packed, &mut exact, false);
+            lost.look(&exact, limits);
+        }
+        lost
+    }
+}
+
+/// Rounds values, and counts those that did not survive it.
+pub(crate) fn narrow<T: Element>(exact: &[f32], out: &mut [T]) -> Narrowing {
+    for (out, exact) in out.iter_mut().zip(exact) {
+        *out = T::round(*exact);
+    }
+    let mut lost = Narrowing::default();
+    if let Some(limits) = T::LIMITS {
+        lost.look(exact, limits);
+    }
+    lost
 }
 
 impl Codec {
-    const fn new(decode: fn(&[u8], &mut [f32])) -> Self {
-        Self(Decode::Blocks(decode))
+    const fn blocks<B: Block<BYTES>, const BYTES: usize, const UNITS: usize>() -> Self {
+        Self(Decoder::Runs(Runs::of::<Blocks<B, BYTES, UNITS>>()))
     }
 
-    const fn groups(decode: GroupDecode) -> Self {
-        Self(Decode::Groups(decode))
+    const fn plain<P: Plain<WIDE>, const WIDE: usize>() -> Self {
+        Self(Decoder::Runs(Runs::of::<Elements<P, WIDE>>()))
+    }
+
+    const fn groups<D: Decode>(native: fn(&Packed<'_>, &mut [f32])) -> Self {
+        Self(Decoder::Runs(Runs { native: Some(native), ..Runs::of::<D>() }))
     }
 }
 
-/// Applies `value` to each element of `N` bytes.
-#[inline(always)]
-fn each<const N: usize>(bytes: &[u8], out: &mut [f32], value: impl Fn([u8; N]) -> f32) {
-    for (out, &bytes) in out.iter_mut().zip(bytes.as_chunks::<N>().0) {
-        *out = value(bytes);
+/// The values of one block of `BYTES` bytes.
+trait Block<const BYTES: usize> {
+    fn block<S: Simd>(simd: S, bytes: &[u8; BYTES], head: &[u8], out: &mut impl Put<S>);
+}
+
+/// Blocks of `BYTES` bytes and `UNITS` times 16 values.
+struct Blocks<B, const BYTES: usize, const UNITS: usize>(PhantomData<B>);
+
+impl<B: Block<BYTES>, const BYTES: usize, const UNITS: usize> Decode for Blocks<B, BYTES, UNITS> {
+    #[inline(always)]
+    fn decode<S: Simd, T: Element, const PAST: bool>(
+        packed: &Packed<'_>,
+        out: Out<'_, S, T, PAST>,
+    ) {
+        let (blocks, _) = packed.weight.as_chunks::<BYTES>();
+        out.blocks::<_, UNITS>(blocks.iter(), |simd, bytes, out| {
+            B::block(simd, bytes, packed.scale, out);
+        });
     }
 }
 
-/// Applies `block` to each block of `BYTES` bytes and `LEN` values.
-#[inline(always)]
-fn blocks<const BYTES: usize, const LEN: usize>(
-    bytes: &[u8],
-    out: &mut [f32],
-    block: impl Fn(&[u8; BYTES], &mut [f32; LEN]),
-) {
-    let (out, _) = out.as_chunks_mut::<LEN>();
-    for (out, bytes) in out.iter_mut().zip(bytes.as_chunks::<BYTES>().0) {
-        block(bytes, out);
+/// Declares codecs of block dtypes: the bytes and the elements of a block, and its body.
+macro_rules! blocks {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident: $bytes:literal => $elements:literal, |$simd:ident, $block:pat_param, $out:ident $(, $head:ident)?| $body:block
+    )*) => {$(
+        $(#[$doc])*
+        pub(crate) static $name: $crate::quant::Codec = {
+            struct Body;
+            impl $crate::quant::Block<$bytes> for Body {
+                #[inline(always)]
+                #[allow(unused_variables, reason = "few dtypes start rows with a number")]
+                fn block<S: $crate::quant::simd::Simd>(
+                    $simd: S,
+                    $block: &[u8; $bytes],
+                    head: &[u8],
+                    $out: &mut impl $crate::quant::kernel::Put<S>,
+                ) {
+                    $(let $head = head;)?
+                    $body
+                }
+            }
+            $crate::quant::Codec::blocks::<Body, $bytes, { $elements / 16 }>()
+        };
+    )*};
+}
+use blocks;
+
+/// 16 elements of `WIDE` bytes together.
+trait Plain<const WIDE: usize> {
+    fn sixteen<S: Simd>(simd: S, bytes: &[u8; WIDE]) -> S::Floats;
+}
+
+/// Elements with nothing between, 16 of which fill `WIDE` bytes.
+struct Elements<P, const WIDE: usize>(PhantomData<P>);
+
+impl<P: Plain<WIDE>, const WIDE: usize> Decode for Elements<P, WIDE> {
+    #[inline(always)]
+    fn decode<S: Simd, T: Element, const PAST: bool>(
+        packed: &Packed<'_>,
+        out: Out<'_, S, T, PAST>,
+    ) {
+        let (sixteens, rest) = packed.weight.as_chunks::<WIDE>();
+        let out = out.blocks::<_, 1>(sixteens.iter(), |simd, bytes, out| {
+            out.put(0, P::sixteen(simd, bytes));
+        });
+        if out.len() > 0 {
+            let mut last = [0; WIDE];
+            let len = rest.len().min(WIDE);
+            last[..len].copy_from_slice(&rest[..len]);
+            let simd = out.simd;
+            out.rest(P::sixteen(simd, &last));
+        }
     }
 }
+
+/// Declares codecs of plain dtypes: the bytes of 16 elements, and how they become floats.
+macro_rules! plain {
+    ($($(#[$doc:meta])* $name:ident: $wide:literal, |$simd:ident, $bytes:ident| $body:expr;)*) => {$(
+        $(#[$doc])*
+        pub(crate) static $name: $crate::quant::Codec = {
+            struct Body;
+            impl $crate::quant::Plain<$wide> for Body {
+                #[inline(always)]
+                fn sixteen<S: $crate::quant::simd::Simd>(
+                    $simd: S,
+                    $bytes: &[u8; $wide],
+                ) -> S::Floats {
+                    $body
+                }
+            }
+            $crate::quant::Codec::plain::<Body, $wide>()
+        };
+    )*};
+}
+use plain;

@@ -9,7 +9,9 @@ use tempfile::TempDir;
 use weighbridge::arch::resolve;
 use weighbridge::container::detect;
 use weighbridge::metadata::{Array, Value};
-use weighbridge::{Error, ModelConfig, OpenOptions, Part, Strictness, Tensor, WeightStore};
+use weighbridge::{
+    Decoding, Error, ModelConfig, OpenOptions, Part, Strictness, Tensor, WeightStore,
+};
 
 use super::{POLICIES, Safetensors, f32s, folder, open_as, put};
 
@@ -292,17 +294,17 @@ fn walk_values(tensor: Tensor<'_>) {
     assert_eq!(bits(&streamed), bits(&values));
     let columns = weighbridge::shape::columns(tensor.shape());
     let rows = tensor.elements().checked_div(columns).unwrap_or(0);
-    let mut row = vec![0.0; usize::try_from(columns).unwrap_or(0).min(values.len())];
+    let mut row = vec![0.0f32; usize::try_from(columns).unwrap_or(0).min(values.len())];
     for number in [0, rows.saturating_sub(1)] {
-        match tensor.dequantize_rows(number..number.saturating_add(1), &mut row) {
-            Ok(()) => {
+        match tensor.dequantize_rows(number..number.saturating_add(1), &mut row, &Decoding::new()) {
+            Ok(_) => {
                 let start = usize::try_from(number * columns).expect("a small tensor");
                 assert_eq!(bits(&row), bits(&values[start..start + row.len()]));
             }
             Err(error) => look_at(&error),
         }
     }
-    let beyond = tensor.dequantize_rows(rows..rows.saturating_add(1), &mut row);
+    let beyond = tensor.dequantize_rows(rows..rows.saturating_add(1), &mut row, &Decoding::new());
     look_at(&beyond.expect_err("there is no such row"));
 }
 

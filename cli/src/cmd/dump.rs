@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 use std::ops::Range;
 
 use weighbridge::arch::resolve;
-use weighbridge::{Part, Tensor, WeightStore};
+use weighbridge::{Decoding, Part, Tensor, WeightStore};
 
 use super::Done;
 use crate::args::{Dump, DumpForm};
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Dump) -> Done {
         && rows.end > count
     {
         // Refuses them with the library's own words.
-        tensor.dequantize_rows(rows.clone(), &mut [])?;
+        tensor.dequantize_rows(rows.clone(), &mut [0.0; 0], &Decoding::new())?;
     }
     let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
     match args.form {
@@ -84,7 +84,7 @@ fn each_row(
 ) -> Result<(), Stop> {
     if rows.is_empty() {
         // Still refuse rows that the tensor does not have.
-        tensor.dequantize_rows(rows, &mut [])?;
+        tensor.dequantize_rows(rows, &mut [0.0; 0], &Decoding::new())?;
         return Ok(());
     }
     let step = (CHUNK / columns.max(1)).max(1);
@@ -96,7 +96,7 @@ fn each_row(
         // Rows beyond the last are refused before anything is set aside for them.
         let known = tensor.elements() >= end.saturating_mul(columns);
         values.resize(if known { len } else { 0 }, 0.0);
-        tensor.dequantize_rows(start..end, &mut values)?;
+        tensor.dequantize_rows(start..end, &mut values, &Decoding::new())?;
         sink(&values)?;
         start = end;
     }

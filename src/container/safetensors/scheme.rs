@@ -104,8 +104,12 @@ fn try_scheme(indexed: &mut Indexed, head: u32, scheme: &Scheme) -> Result<bool>
     };
     let name = (scheme.tensor != scheme.head)
         .then(|| [base.as_slice(), scheme.tensor.as_bytes()].concat());
-    let grouped =
-        Grouped { dtype, group_size: 0, name, shape: Some(shape), companions: &companions };
+    let group_size = match dtype {
+        DType::HF_NVFP4 => 16,
+        DType::HF_MXFP4 => 32,
+        _ => 0,
+    };
+    let grouped = Grouped { dtype, group_size, name, shape: Some(shape), companions: &companions };
     indexed.group(head, grouped)?;
     Ok(true)
 }

@@ -1,27 +1,73 @@
-//! The first block dtypes: 32 elements and one scale.
+//! The first block dtypes, with one scale and perhaps one minimum, and the plainest of the last.
 
-use super::super::{Codec, blocks};
-use super::scale;
+use super::{affine, blocks, field, scale, scaled};
 
-/// `d` f16, then 16 bytes: byte j holds element j in its low and element j + 16 in its high nibble.
-/// Value: (q - 8) d.
-pub(crate) static Q4_0: Codec = Codec::new(|bytes, out| {
-    blocks::<18, 32>(bytes, out, |[low, high, codes @ ..], out| {
-        let d = scale(*low, *high);
-        let (first, second) = out.split_at_mut(16);
-        for ((code, first), second) in codes.iter().zip(first).zip(second) {
-            *first = (f32::from(code & 15) - 8.0) * d;
-            *second = (f32::from(code >> 4) - 8.0) * d;
+blocks! {
+    /// `d` f16, then 16 bytes: byte j holds element j in its low and element j + 16 in its high
+    /// nibble. Value: (q - 8) d.
+    Q4_0: 18 => 32, |simd, [d0, d1, codes @ ..], out| {
+        let codes = simd.minus(simd.nibbles(codes), simd.fill(8));
+        out.pair(0, scaled(simd, codes, scale(simd, [*d0, *d1])));
+    }
+
+    /// `d` and `m` f16, then nibbles as in `Q4_0`. Value: q d + m.
+    Q4_1: 20 => 32, |simd, [d0, d1, m0, m1, codes @ ..], out| {
+        let (d, m) = (scale(simd, [*d0, *d1]), scale(simd, [*m0, *m1]));
+        out.pair(0, affine(simd, simd.nibbles(codes), d, m));
+    }
+
+    /// `d` f16, a fifth bit for each element in 4 bytes, then nibbles as in `Q4_0`.
+    /// Value: (q - 16) d.
+    Q5_0: 22 => 32, |simd, bytes, out| {
+        let high = simd.spread(u32::from_le_bytes(*field(bytes, 2)));
+        let high = simd.and(high, simd.fill(16));
+        let codes = simd.or(simd.nibbles(field(bytes, 6)), high);
+        let codes = simd.minus(codes, simd.fill(16));
+        out.pair(0, scaled(simd, codes, scale(simd, *field(bytes, 0))));
+    }
+
+    /// `d` and `m` f16, then as in `Q5_0`. Value: q d + m.
+    Q5_1: 24 => 32, |simd, bytes, out| {
+        let (d, m) = (scale(simd, *field(bytes, 0)), scale(simd, *field(bytes, 2)));
+        let high = simd.spread(u32::from_le_bytes(*field(bytes, 4)));
+        let high = simd.and(high, simd.fill(16));
+        let codes = simd.or(simd.nibbles(field(bytes, 8)), high);
+        out.pair(0, affine(simd, codes, d, m));
+    }
+
+    /// `d` f16, then 32 signed bytes. Value: q d.
+    Q8_0: 34 => 32, |simd, [d0, d1, codes @ ..], out| {
+        out.pair(0, scaled(simd, simd.bytes(codes), scale(simd, [*d0, *d1])));
+    }
+
+    /// `d` f16, the sum of all elements times `d` f16, then 32 signed bytes. Value: q d.
+    Q8_1: 36 => 32, |simd, [d0, d1, _, _, codes @ ..], out| {
+        out.pair(0, scaled(simd, simd.bytes(codes), scale(simd, [*d0, *d1])));
+    }
+
+    /// `d` f16, then a bit for each element. Value: d where it is set, else -d.
+    Q1_0: 18 => 128, |simd, [d0, d1, bits @ ..], out| {
+        let d = scale(simd, [*d0, *d1]);
+        for (number, bits) in bits.as_chunks::<4>().0.iter().enumerate() {
+            let set = simd.spread(u32::from_le_bytes(*bits));
+            // 255 becomes 1, and 0 becomes -1.
+            let codes = simd.or(simd.xor(set, simd.fill(255)), simd.fill(1));
+            out.pair(number, scaled(simd, codes, d));
         }
-    });
-});
+    }
 
-/// `d` f16, then 32 signed bytes. Value: q d.
-pub(crate) static Q8_0: Codec = Codec::new(|bytes, out| {
-    blocks::<34, 32>(bytes, out, |[low, high, codes @ ..], out| {
-        let d = scale(*low, *high);
-        for (code, out) in codes.iter().zip(out) {
-            *out = f32::from(code.cast_signed()) * d;
+    /// `d` f16, then 2 bits for each element, lowest first. Value: (q - 1) d.
+    Q2_0: 18 => 64, |simd, [d0, d1, codes @ ..], out| {
+        let d = simd.splat(scale(simd, [*d0, *d1]));
+        let one = simd.splat(1.0);
+        let codes = [
+            simd.codes::<2, 0>(codes),
+            simd.codes::<2, 16>(codes),
+            simd.codes::<2, 32>(codes),
+            simd.codes::<2, 48>(codes),
+        ];
+        for (number, codes) in codes.into_iter().enumerate() {
+            out.put(number, simd.mul(simd.sub(codes, one), d));
         }
-    });
-});
+    }
+}

@@ -1,14 +1,71 @@
-//! Block dtypes of ggml. Each multiplication and addition rounds to `f32` on its own, as in ggml's
-//! default build, which has no fused multiply-add.
+//! Block dtypes of ggml, and some of ik_llama.cpp's. Each multiplication and addition rounds to
+//! `f32` on its own, as in ggml's default build, which has no fused multiply-add.
+//!
+//! `docs/formats/ggml-blocks.md` has all fields and formulas in one table.
+#![allow(clippy::needless_range_loop, reason = "the number of a sub-block is used in many fields")]
 
 mod fp4;
+mod grids;
+mod ik;
+mod iq;
+mod k;
 mod legacy;
+mod ternary;
 
-pub(crate) use fp4::MXFP4;
-pub(crate) use legacy::{Q4_0, Q8_0};
+pub(crate) use fp4::{MXFP4, NVFP4};
+pub(crate) use ik::{IQ2_K, IQ3_K, IQ4_K, IQ4_KS, Q6_0};
+pub(crate) use iq::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, IQ4_NL, IQ4_XS};
+pub(crate) use k::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Q8_K};
+pub(crate) use legacy::{Q1_0, Q2_0, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8_1};
+pub(crate) use ternary::{TQ1_0, TQ2_0};
+
+use super::blocks;
+use super::simd::Simd;
 
 /// A block's scale: two bytes of IEEE half precision.
 #[inline(always)]
-fn scale(low: u8, high: u8) -> f32 {
-    half::f16::from_le_bytes([low, high]).to_f32()
+fn scale<S: Simd>(simd: S, bytes: [u8; 2]) -> f32 {
+    simd.f16(u16::from_le_bytes(bytes))
+}
+
+/// Numbers of a block's fields as an array, for use one at a time.
+#[inline(always)]
+fn array<S: Simd>(simd: S, floats: S::Floats) -> [f32; 16] {
+    let mut array = [0.0; 16];
+    simd.put_f32::<false>(floats, &mut array);
+    array
+}
+
+/// q d, for 32 signed codes.
+#[inline(always)]
+fn scaled<S: Simd>(simd: S, codes: S::Bytes, d: f32) -> [S::Floats; 2] {
+    let d = simd.splat(d);
+    simd.signed(codes).map(|q| simd.mul(q, d))
+}
+
+/// q d, for 32 signed codes of which each half has a scale of its own.
+#[inline(always)]
+fn scaled_halves<S: Simd>(simd: S, codes: S::Bytes, d: [f32; 2]) -> [S::Floats; 2] {
+    let [first, second] = simd.signed(codes);
+    [simd.mul(first, simd.splat(d[0])), simd.mul(second, simd.splat(d[1]))]
+}
+
+/// q d + m, for 32 unsigned codes.
+#[inline(always)]
+fn affine<S: Simd>(simd: S, codes: S::Bytes, d: f32, m: f32) -> [S::Floats; 2] {
+    let (d, m) = (simd.splat(d), simd.splat(m));
+    simd.unsigned(codes).map(|q| simd.add(simd.mul(q, d), m))
+}
+
+/// q d - m, for 32 unsigned codes.
+#[inline(always)]
+fn less<S: Simd>(simd: S, codes: S::Bytes, d: f32, m: f32) -> [S::Floats; 2] {
+    let (d, m) = (simd.splat(d), simd.splat(m));
+    simd.unsigned(codes).map(|q| simd.sub(simd.mul(q, d), m))
+}
+
+/// The first `N` bytes from `at` on; fields of a block, whose places are constants.
+#[inline(always)]
+fn field<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
+    bytes[at..].first_chunk().expect("blocks are larger than their fields")
 }

@@ -1,15 +1,18 @@
 //! One tensor of a store: what it is, its bytes, its values.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod decode;
+
 use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::bytes::{Text, try_zeroed};
 use crate::dtype::{DType, describe_ggml};
 use crate::error::{Error, Result};
-use crate::quant::{Codec, Decode, Float, GroupDecode, Groups};
 use crate::shape;
 use crate::store::WeightStore;
+
+pub use decode::Decoding;
 
 /// What a stored array is to the tensor that it belongs to.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -257,183 +260,6 @@ impl<'a> Tensor<'a> {
         Ok(())
     }
 
-    /// Whether [`dequantize`](Self::dequantize) can work.
-    ///
-    /// # Errors
-    ///
-    /// `Unsupported`, naming the dtype.
-    pub fn check_decodable(&self) -> Result<()> {
-        self.codec().map(drop)
-    }
-
-    fn codec(&self) -> Result<(DType, &'static Codec)> {
-        let dtype = self.dtype()?;
-        let refuse = |fault: String| {
-            Error::unsupported(fault).in_file(self.store.path()).in_tensor(self.name())
-        };
-        let codec = dtype.descriptor().codec;
-        let codec = codec.ok_or_else(|| refuse(format!("values of {dtype} cannot be read yet")))?;
-        let big_endian = self.store.entry_file(self.number).is_some_and(|file| file.big_endian);
-        if big_endian {
-            self.check_swappable(dtype)?;
-        }
-        Ok((dtype, codec))
-    }
-
-    /// All values as `f32`, in row-major order.
-    ///
-    /// # Errors
-    ///
-    /// As [`bytes`](Self::bytes); `Unsupported` for a dtype whose values cannot be read.
-    pub fn dequantize(&self) -> Result<Vec<f32>> {
-        let elements = usize::try_from(self.elements())
-            .map_err(|_| Error::unsupported("larger than this machine's address space"))?;
-        self.codec()?;
-        let mut out = crate::bytes::try_vec(elements)?;
-        out.resize(elements, 0.0);
-        self.decode(0..self.elements(), &mut out)?;
-        Ok(out)
-    }
-
-    /// The values of some rows as `f32`. A row is a run of the last dimension; rows are counted
-    /// over all other dimensions. Costs the bytes of those rows and no more.
-    ///
-    /// # Errors
-    ///
-    /// `Mismatch` if there are no such rows or `out` has not their length; otherwise as
-    /// [`dequantize`](Self::dequantize).
-    pub fn dequantize_rows(&self, rows: Range<u64>, out: &mut [f32]) -> Result<()> {
-        let columns = shape::columns(self.shape());
-        let count = self.elements().checked_div(columns).unwrap_or(0);
-        if rows.start > rows.end || rows.end > count {
-            let fault = format!("rows {}..{} of {count}", rows.start, rows.end);
-            return Err(Error::mismatch(fault).in_file(self.store.path()).in_tensor(self.name()));
-        }
-        let range = rows.start.saturating_mul(columns)..rows.end.saturating_mul(columns);
-        if out.len() as u64 != range.end - range.start {
-            let fault = format!(
-                "room for {} values, but the rows have {}",
-                out.len(),
-                range.end - range.start
-            );
-            return Err(Error::mismatch(fault).in_tensor(self.name()));
-        }
-        self.decode(range, out)
-    }
-
-    /// Passes all values to `sink` as `f32`, some at a time, in constant memory.
-    ///
-    /// # Errors
-    ///
-    /// As [`dequantize`](Self::dequantize), and what `sink` returns.
-    pub fn for_each_values<E: From<Error>>(
-        &self,
-        mut sink: impl FnMut(&[f32]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let (dtype, _) = self.codec()?;
-        // Whole blocks: a multiple of every block length.
-        let block = u64::from(self.group_size().unwrap_or(dtype.descriptor().block_len));
-        let step = (CHUNK / block).saturating_mul(block);
-        let elements = self.elements();
-        let mut out = vec![0.0; usize::try_from(step.min(elements)).unwrap_or(0)];
-        let mut at = 0;
-        while at < elements {
-            let end = elements.min(at.saturating_add(step));
-            let len = usize::try_from(end - at).unwrap_or(0);
-            let Some(out) = out.get_mut(..len) else { break };
-            self.decode(at..end, out)?;
-            sink(out)?;
-            at = end;
-        }
-        Ok(())
-    }
-
-    /// Decodes elements that start and end at block borders into `out`, which has their number.
-    fn decode(&self, elements: Range<u64>, out: &mut [f32]) -> Result<()> {
-        let (dtype, codec) = self.codec()?;
-        let segment = self.segment(Part::Weight)?;
-        let (Some(from), Some(to)) =
-            (dtype.row_bytes(elements.start), dtype.row_bytes(elements.end))
-        else {
-            // Only elements smaller than a byte can be asked for out of step.
-            let fault = format!("{dtype} rows do not start at whole bytes: read the whole tensor");
-            return Err(Error::unsupported(fault).in_tensor(self.name()));
-        };
-        let decode = match codec.0 {
-            Decode::Blocks(decode) => decode,
-            Decode::Groups(decode) => return self.decode_groups(decode, elements, out),
-        };
-        self.located(|store| {
-            let Some(file) = store.entry_file(segment.number) else { return Ok(()) };
-            let start = segment.range.start.saturating_add(from);
-            let end = segment.range.start.saturating_add(to);
-            let bytes = file.source.bytes(start..end)?;
-            if file.big_endian {
-                let mut bytes = bytes.into_owned();
-                swap(&mut bytes, dtype);
-                decode(&bytes, out);
-            } else {
-                decode(&bytes, out);
-            }
-            Ok(())
-        })
-    }
-
-    /// Decodes elements that start and end at group borders.
-    fn decode_groups(
-        &self,
-        decode: GroupDecode,
-        elements: Range<u64>,
-        out: &mut [f32],
-    ) -> Result<()> {
-        let (dtype, _) = self.codec()?;
-        let refuse = |fault: &str| {
-            Error::malformed(fault.to_owned()).in_file(self.store.path()).in_tensor(self.name())
-        };
-        let group_size = u64::from(self.group_size().unwrap_or(1));
-        let formats = (self.float_format(Part::Scale)?, self.float_format(Part::Bias)?);
-        let global = self.global_scales()?;
-        // Each of the outermost arrays (experts) may have a global scale of its own.
-        let each = match global.len() as u64 {
-            0 | 1 => self.elements().max(1),
-            arrays => self.elements().checked_div(arrays).unwrap_or(1).max(1),
-        };
-        let (mut start, mut out) = (elements.start, out);
-        while start < elements.end {
-            let array = start / each;
-            let end = elements.end.min((array + 1).saturating_mul(each));
-            let (now, later) =
-                out.split_at_mut(usize::try_from(end - start).unwrap_or(0).min(out.len()));
-            let piece = |part: Part, from: Option<u64>, to: Option<u64>| match (from, to) {
-                (Some(from), Some(to)) => self.bytes_within(part, from..to),
-                _ => Err(refuse("its packed rows do not end at group borders")),
-            };
-            let per_group = |format: Option<Float>, element: u64| {
-                Some((element / group_size).saturating_mul(format?.bytes() as u64))
-            };
-            let weight = piece(Part::Weight, dtype.row_bytes(start), dtype.row_bytes(end))?;
-            let scale = piece(Part::Scale, per_group(formats.0, start), per_group(formats.0, end))?;
-            let bias = match formats.1 {
-                Some(_) => {
-                    piece(Part::Bias, per_group(formats.1, start), per_group(formats.1, end))?
-                }
-                None => Cow::Borrowed(&[][..]),
-            };
-            let place = usize::try_from(array).unwrap_or(usize::MAX);
-            let groups = Groups {
-                weight: &weight,
-                scale: &scale,
-                bias: &bias,
-                formats: (formats.0.unwrap_or(Float::F32), formats.1.unwrap_or(Float::F32)),
-                group_size: usize::try_from(group_size).unwrap_or(1),
-                global_scale: global.get(place).or(global.first()).copied().unwrap_or(1.0),
-            };
-            decode(&groups, now);
-            (start, out) = (end, later);
-        }
-        Ok(())
-    }
-
     /// Part of the bytes of a part.
     fn bytes_within(&self, part: Part, within: Range<u64>) -> Result<Cow<'a, [u8]>> {
         let segment = self.segment(part)?;
@@ -448,37 +274,6 @@ impl<'a> Tensor<'a> {
             Some(file) => file.source.bytes(start..end),
             None => Err(Error::not_found("its file")),
         })
-    }
-
-    /// How the numbers of a part are stored, or `None` where the tensor does not have it.
-    fn float_format(&self, part: Part) -> Result<Option<Float>> {
-        let Some(segment) = self.segments().find(|segment| segment.part == part) else {
-            return Ok(None);
-        };
-        Ok(Some(match (segment.dtype, self.dtype()?) {
-            (DType::F32, _) => Float::F32,
-            (DType::F16, _) => Float::F16,
-            (DType::BF16, _) => Float::BF16,
-            (DType::U8, DType::MLX_NVFP4) => Float::E4M3,
-            (DType::U8, _) => Float::E8M0,
-            (other, _) => {
-                return Err(Error::unsupported(format!("scales of {other}"))
-                    .in_file(self.store.path())
-                    .in_tensor(self.name()));
-            }
-        }))
-    }
-
-    /// Factors for the whole tensor, or for each of its outermost arrays.
-    fn global_scales(&self) -> Result<Vec<f32>> {
-        let global =
-            |segment: &Segment<'_>| matches!(segment.part, Part::GlobalAmax | Part::GlobalScale);
-        let Some(segment) = self.segments().find(global) else { return Ok(Vec::new()) };
-        // MLX keeps the largest magnitude; 2688 = 448 * 6 is what the formats of scale and element
-        // reach together. Ollama keeps the factor.
-        let divisor = if segment.part == Part::GlobalAmax { 2688.0 } else { 1.0 };
-        let bytes = self.bytes(segment.part)?;
-        Ok(bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b) / divisor).collect())
     }
 
     fn located<T>(&self, read: impl FnOnce(&'a WeightStore) -> Result<T>) -> Result<T> {

@@ -1,0 +1,138 @@
+//! Memory to decode and load into.
+
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+use super::try_vec;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Bytes in host memory that start at a multiple of 64: a cache line, and the widest vector.
+///
+/// Many of them get pages of their own, huge ones where the system has them: filling fresh memory
+/// costs three times as much by 4 KiB pages.
+pub struct Pages(Memory);
+
+enum Memory {
+    /// A vector with room to spare, and where its aligned part starts.
+    Small {
+        bytes: Vec<u8>,
+        start: usize,
+    },
+    Large(memmap2::MmapMut),
+}
+
+const ALIGNMENT: usize = 64;
+
+/// From here on bytes get pages of their own.
+const LARGE: u64 = 2 << 20;
+
+impl Pages {
+    /// What their start is a multiple of.
+    pub const ALIGNMENT: u64 = ALIGNMENT as u64;
+
+    /// `len` zero bytes.
+    ///
+    /// # Errors
+    ///
+    /// `Io` if there is not that much memory.
+    pub fn zeroed(len: u64) -> Result<Self> {
+        let no_memory = || Error::new(ErrorKind::Io, format!("no memory for {len} bytes"));
+        let size = usize::try_from(len).map_err(|_| no_memory())?;
+        if len >= LARGE {
+            let map = memmap2::MmapMut::map_anon(size).map_err(|_| no_memory())?;
+            // Advice only: where the system does not take it, pages are small.
+            #[cfg(target_os = "linux")]
+            let _ = map.advise(memmap2::Advice::HugePage);
+            return Ok(Self(Memory::Large(map)));
+        }
+        let mut bytes = try_vec(size + ALIGNMENT)?;
+        let start = Vec::<u8>::as_ptr(&bytes).align_offset(ALIGNMENT).min(ALIGNMENT);
+        bytes.resize(start + size, 0);
+        Ok(Self(Memory::Small { bytes, start }))
+    }
+}
+
+impl std::fmt::Debug for Pages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pages({} bytes)", self.len())
+    }
+}
+
+impl Deref for Pages {
+    type Target = [u8];
+
+    #[expect(clippy::indexing_slicing, reason = "the start of its own vector")]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Memory::Small { bytes, start } => &bytes[*start..],
+            Memory::Large(map) => map,
+        }
+    }
+}
+
+impl DerefMut for Pages {
+    #[expect(clippy::indexing_slicing, reason = "the start of its own vector")]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.0 {
+            Memory::Small { bytes, start } => &mut bytes[*start..],
+            Memory::Large(map) => map,
+        }
+    }
+}
+
+/// Numbers in [`Pages`]; reads and writes like a slice.
+#[derive(Debug)]
+pub struct Values<T> {
+    pages: Pages,
+    element: PhantomData<T>,
+}
+
+impl<T: bytemuck::Pod> Values<T> {
+    /// `len` zeros.
+    ///
+    /// # Errors
+    ///
+    /// `Io` if there is not that much memory.
+    pub fn zeroed(len: usize) -> Result<Self> {
+        let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+        Ok(Self { pages: Pages::zeroed(bytes)?, element: PhantomData })
+    }
+}
+
+impl<T: bytemuck::Pod> Deref for Values<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        bytemuck::cast_slice(&self.pages)
+    }
+}
+
+impl<T: bytemuck::Pod> DerefMut for Values<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        bytemuck::cast_slice_mut(&mut self.pages)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_aligned_and_zero() {
+        for len in [0, 1, 63, 64, 1000, (2 << 20) - 1, 2 << 20, (2 << 20) + 1] {
+            let pages = Pages::zeroed(len).unwrap();
+            assert_eq!(pages.len() as u64, len);
+            assert_eq!(pages.as_ptr().align_offset(64), 0, "{len}");
+            assert!(pages.iter().all(|&byte| byte == 0));
+        }
+        let mut values = Values::<f32>::zeroed(3).unwrap();
+        values[1] = 2.0;
+        assert_eq!(*values, [0.0, 2.0, 0.0]);
+    }
+
+    #[test]
+    fn too_much_memory_is_an_error() {
+        assert!(Pages::zeroed(u64::MAX).is_err());
+        assert!(Values::<f32>::zeroed(usize::MAX).is_err());
+    }
+}

@@ -1,0 +1,163 @@
+//! What values are decoded to, and what is lost on the way.
+
+use half::{bf16, f16};
+
+use super::Runs;
+use super::kernel::Kernels;
+use super::simd::Simd;
+
+/// A number that values can be decoded to: `f32`, [`struct@f16`] or [`bf16`].
+pub trait Element: bytemuck::Pod + PartialEq + Send + Sync + sealed::Sealed {}
+
+impl Element for f32 {}
+impl Element for f16 {}
+impl Element for bf16 {}
+
+pub(crate) mod sealed {
+    use super::{Kernels, Limits, Runs, Simd};
+
+    /// What the library itself needs of an element.
+    pub trait Sealed: Sized + 'static {
+        /// Which magnitudes do not survive rounding; `None` where all do.
+        #[doc(hidden)]
+        const LIMITS: Option<Limits>;
+
+        #[doc(hidden)]
+        #[allow(private_interfaces, reason = "nobody outside can name the trait")]
+        fn kernels(runs: &Runs) -> &Kernels<Self>;
+
+        /// Rounds to the nearest, ties to even.
+        #[doc(hidden)]
+        fn round(value: f32) -> Self;
+
+        #[doc(hidden)]
+        #[allow(private_bounds, private_interfaces, reason = "nobody outside can name the trait")]
+        fn put<S: Simd, const PAST: bool>(simd: S, floats: S::Floats, out: &mut [Self; 16]);
+    }
+}
+
+/// The magnitudes that a narrower format cannot hold, as bits of an `f32`.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The first that rounds to infinity.
+    over: u32,
+    /// The last that rounds to 0.
+    under: u32,
+}
+
+impl Limits {
+    pub(super) const fn over(self) -> u32 {
+        self.over
+    }
+
+    pub(super) const fn under(self) -> u32 {
+        self.under
+    }
+}
+
+macro_rules! sealed {
+    ($element:ty, $kernels:ident, $put:ident, $limits:expr, $round:expr) => {
+        impl sealed::Sealed for $element {
+            const LIMITS: Option<Limits> = $limits;
+
+            #[allow(private_interfaces, reason = "nobody outside can name the trait")]
+            fn kernels(runs: &Runs) -> &Kernels<Self> {
+                &runs.$kernels
+            }
+
+            #[inline(always)]
+            fn round(value: f32) -> Self {
+                $round(value)
+            }
+
+            #[inline(always)]
+            #[allow(
+                private_bounds,
+                private_interfaces,
+                reason = "nobody outside can name the trait"
+            )]
+            fn put<S: Simd, const PAST: bool>(simd: S, floats: S::Floats, out: &mut [Self; 16]) {
+                simd.$put::<PAST>(floats, out);
+            }
+        }
+    };
+}
+
+sealed!(f32, to_f32, put_f32, None, std::convert::identity);
+// Beyond 65504 by half a step or more; up to half of the smallest subnormal, where the tie is even.
+sealed!(
+    f16,
+    to_f16,
+    put_f16,
+    Some(Limits { over: 0x477f_f000, under: 0x3300_0000 }),
+    f16::from_f32
+);
+sealed!(bf16, to_bf16, put_bf16, Some(Limits { over: 0x7f7f_8000, under: 0x8000 }), bf16::from_f32);
+
+/// What rounding to a narrower format did beyond rounding.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Narrowing {
+    /// Finite values that became infinite.
+    pub overflows: u64,
+    /// Values other than 0 that became 0.
+    pub flushes: u64,
+}
+
+impl Narrowing {
+    /// Whether anything was lost.
+    pub const fn is_lossless(self) -> bool {
+        self.overflows == 0 && self.flushes == 0
+    }
+
+    pub(super) fn count(&mut self, overflows: usize, flushes: usize) {
+        self.overflows += overflows as u64;
+        self.flushes += flushes as u64;
+    }
+
+    /// Counts the values that do not survive.
+    pub(super) fn look(&mut self, values: &[f32], limits: Limits) {
+        let infinite = f32::INFINITY.to_bits();
+        let magnitudes = || values.iter().map(|value| value.abs().to_bits());
+        let over = magnitudes().filter(|bits| (limits.over..infinite).contains(bits)).count();
+        let under = magnitudes().filter(|bits| (1..=limits.under).contains(bits)).count();
+        self.count(over, under);
+    }
+}
+
+impl std::ops::AddAssign for Narrowing {
+    fn add_assign(&mut self, other: Self) {
+        self.overflows += other.overflows;
+        self.flushes += other.flushes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sealed::Sealed;
+    use super::*;
+
+    #[test]
+    fn limits_are_where_rounding_crosses_them() {
+        fn check<T: Element>(finite: impl Fn(T) -> bool, zero: impl Fn(T) -> bool) {
+            let limits = T::LIMITS.unwrap();
+            assert!(!finite(T::round(f32::from_bits(limits.over))));
+            assert!(finite(T::round(f32::from_bits(limits.over - 1))));
+            assert!(zero(T::round(f32::from_bits(limits.under))));
+            assert!(!zero(T::round(f32::from_bits(limits.under + 1))));
+        }
+        check(f16::is_finite, |x: f16| x == f16::ZERO);
+        check(bf16::is_finite, |x: bf16| x == bf16::ZERO);
+    }
+
+    #[test]
+    fn what_is_lost_is_counted() {
+        let mut lost = Narrowing::default();
+        let tiny = f32::from_bits(0x3300_0000);
+        let values =
+            [0.0, -0.0, 65519.9, 65520.0, -7e4, f32::INFINITY, f32::NAN, tiny, -1e-10, 1e-7];
+        lost.look(&values, f16::LIMITS.unwrap());
+        assert_eq!(lost, Narrowing { overflows: 2, flushes: 2 });
+        assert!(!lost.is_lossless());
+    }
+}

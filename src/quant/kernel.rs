@@ -1,0 +1,237 @@
+//! One body for each codec, compiled for each instruction set and each kind of output; which of
+//! them runs is decided here and nowhere else.
+#![allow(unsafe_code, reason = "kernels for instructions that were looked for first")]
+
+use std::sync::OnceLock;
+
+use super::element::Element;
+#[cfg(target_arch = "x86_64")]
+use super::simd::{Avx2, Avx512};
+use super::simd::{Portable, Simd};
+use super::{Packed, Runs};
+
+/// How a dtype's values are computed.
+pub(super) trait Decode {
+    /// Puts all values that there is room for, from the first of `packed` on.
+    fn decode<S: Simd, T: Element, const PAST: bool>(packed: &Packed<'_>, out: Out<'_, S, T, PAST>);
+}
+
+/// Where values go, 16 at a time.
+pub(super) struct Out<'a, S: Simd, T, const PAST: bool> {
+    pub(super) simd: S,
+    pub(super) values: &'a mut [T],
+    seen: &'a mut S::Seen,
+}
+
+impl<S: Simd, T: Element, const PAST: bool> Out<'_, S, T, PAST> {
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Calls `fill` with each whole run of `UNITS` times 16 values, as long as `blocks` gives its
+    /// bytes. Gives back what follows.
+    #[inline(always)]
+    pub(super) fn blocks<B, const UNITS: usize>(
+        self,
+        blocks: impl Iterator<Item = B>,
+        mut fill: impl FnMut(S, B, &mut Units<'_, S, T, PAST>),
+    ) -> Self {
+        let Self { simd, values, seen } = self;
+        let (values, rest) = values.split_at_mut(values.len() / (16 * UNITS) * (16 * UNITS));
+        let (runs, _) = values.as_chunks_mut::<16>().0.as_chunks_mut::<UNITS>();
+        // Kept out of memory while values are written, which it cannot share.
+        let mut units = Units { simd, seen: *seen, out: &mut [] };
+        for (out, block) in runs.iter_mut().zip(blocks) {
+            units.out = out;
+            fill(simd, block, &mut units);
+        }
+        *seen = units.seen;
+        Self { simd, values: rest, seen }
+    }
+
+    /// Puts fewer than 16 values: the first of `floats`.
+    #[inline(always)]
+    pub(super) fn rest(self, floats: S::Floats) {
+        let mut all = [T::round(0.0); 16];
+        // Those that there is no room for are not looked at either: they may be anything.
+        let mut exact = [0.0; 16];
+        self.simd.put_f32::<false>(floats, &mut exact);
+        exact.iter_mut().skip(self.values.len()).for_each(|value| *value = 0.0);
+        let floats = self.simd.load(&exact);
+        T::put::<S, false>(self.simd, floats, &mut all);
+        *self.seen = self.simd.look(*self.seen, floats);
+        let len = self.values.len().min(16);
+        self.values[..len].copy_from_slice(&all[..len]);
+    }
+}
+
+/// The values of one block.
+pub(super) struct Units<'a, S: Simd, T, const PAST: bool> {
+    simd: S,
+    seen: S::Seen,
+    out: &'a mut [[T; 16]],
+}
+
+/// Takes the values of one block.
+pub(super) trait Put<S: Simd> {
+    /// Takes 16 values, the `number`th of their block.
+    fn put(&mut self, number: usize, floats: S::Floats);
+
+    /// Takes 32 values, the `number`th of their block.
+    #[inline(always)]
+    fn pair(&mut self, number: usize, [first, second]: [S::Floats; 2]) {
+        self.put(2 * number, first);
+        self.put(2 * number + 1, second);
+    }
+}
+
+impl<S: Simd, T: Element, const PAST: bool> Put<S> for Units<'_, S, T, PAST> {
+    #[inline(always)]
+    fn put(&mut self, number: usize, floats: S::Floats) {
+        if T::LIMITS.is_some() {
+            self.seen = self.simd.look(self.seen, floats);
+        }
+        T::put::<S, PAST>(self.simd, floats, &mut self.out[number]);
+    }
+}
+
+/// Decodes, and says whether some value may not have survived rounding.
+type Kernel<T> = fn(&Packed<'_>, &mut [T], bool) -> bool;
+
+/// The same, with instructions that must have been looked for.
+#[cfg(target_arch = "x86_64")]
+type UnsafeKernel<T> = unsafe fn(&Packed<'_>, &mut [T], bool) -> bool;
+
+/// The kernels of one codec that write `T`.
+pub(crate) struct Kernels<T> {
+    portable: Kernel<T>,
+    #[cfg(target_arch = "x86_64")]
+    avx2: UnsafeKernel<T>,
+    #[cfg(target_arch = "x86_64")]
+    avx512: UnsafeKernel<T>,
+}
+
+impl<T> std::fmt::Debug for Kernels<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Kernels")
+    }
+}
+
+#[inline(always)]
+fn decode<D: Decode, S: Simd, T: Element>(
+    simd: S,
+    packed: &Packed<'_>,
+    values: &mut [T],
+    past: bool,
+) -> bool {
+    let mut seen = simd.blank();
+    if past {
+        D::decode(packed, Out::<S, T, true> { simd, values, seen: &mut seen });
+        simd.fence();
+    } else {
+        D::decode(packed, Out::<S, T, false> { simd, values, seen: &mut seen });
+    }
+    T::LIMITS.is_some_and(|limits| simd.doubtful(seen, limits.over(), limits.under()))
+}
+
+fn portable<D: Decode, T: Element>(packed: &Packed<'_>, values: &mut [T], _: bool) -> bool {
+    decode::<D, _, T>(Portable, packed, values, false)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,f16c")]
+fn avx2<D: Decode, T: Element>(packed: &Packed<'_>, values: &mut [T], past: bool) -> bool {
+    // SAFETY: this function is compiled for these features, so whoever called it had looked.
+    decode::<D, _, T>(unsafe { Avx2::new() }, packed, values, past)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx2,f16c")]
+fn avx512<D: Decode, T: Element>(packed: &Packed<'_>, values: &mut [T], past: bool) -> bool {
+    // SAFETY: this function is compiled for these features, so whoever called it had looked.
+    decode::<D, _, T>(unsafe { Avx512::new() }, packed, values, past)
+}
+
+impl<T: Element> Kernels<T> {
+    const fn of<D: Decode>() -> Self {
+        Self {
+            portable: portable::<D, T>,
+            #[cfg(target_arch = "x86_64")]
+            avx2: avx2::<D, T>,
+            #[cfg(target_arch = "x86_64")]
+            avx512: avx512::<D, T>,
+        }
+    }
+
+    /// Decodes as many values as there is room for, past the cache where that is asked for and can
+    /// be. Says whether some value may not have survived rounding.
+    pub(super) fn run(&self, packed: &Packed<'_>, out: &mut [T], past: bool) -> bool {
+        self.run_on(Isa::best(), packed, out, past)
+    }
+
+    /// The same with the kernel of one instruction set.
+    pub(super) fn run_on(&self, isa: Isa, packed: &Packed<'_>, out: &mut [T], past: bool) -> bool {
+        let past = past && out.as_ptr().align_offset(64) == 0;
+        match isa.0 {
+            Set::Portable => (self.portable)(packed, out, past),
+            // SAFETY: the set was found before an `Isa` was made of it.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => unsafe { (self.avx2)(packed, out, past) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => unsafe { (self.avx512)(packed, out, past) },
+        }
+    }
+}
+
+impl Runs {
+    pub(super) const fn of<D: Decode>() -> Self {
+        Self {
+            to_f32: Kernels::of::<D>(),
+            to_f16: Kernels::of::<D>(),
+            to_bf16: Kernels::of::<D>(),
+            native: None,
+            lost: None,
+        }
+    }
+}
+
+/// An instruction set that there are kernels for, and that this processor has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Isa(Set);
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Set {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Isa {
+    /// Every one that is there, the plainest first.
+    pub(super) fn available() -> impl Iterator<Item = Self> {
+        #[cfg(target_arch = "x86_64")]
+        let found = {
+            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c");
+            let avx512 =
+                is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
+            [
+                Some(Set::Portable),
+                avx2.then_some(Set::Avx2),
+                (avx2 && avx512).then_some(Set::Avx512),
+            ]
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let found = [Some(Set::Portable)];
+        found.into_iter().flatten().map(Self)
+    }
+
+    /// The one whose kernels run.
+    fn best() -> Self {
+        static BEST: OnceLock<Isa> = OnceLock::new();
+        *BEST.get_or_init(|| Self::available().last().unwrap_or(Self(Set::Portable)))
+    }
+}

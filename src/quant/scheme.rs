@@ -1,0 +1,312 @@
+//! Checkpoints quantized by other schemes than ggml's and MLX's, a row at a time.
+//!
+//! Order of rounding: zero points are subtracted as integers, and each product rounds to `f32` on
+//! its own, as the libraries that wrote the checkpoints do it.
+#![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::float::{Float, e4m3};
+use super::simd::{Portable, Simd};
+use super::{Codec, Decoder};
+
+/// One stored array of a tensor.
+#[derive(Clone, Debug)]
+pub(crate) struct Array<'a> {
+    pub(crate) bytes: Cow<'a, [u8]>,
+    pub(crate) shape: &'a [u64],
+    /// How its numbers are stored, where they are floats.
+    pub(crate) format: Option<Float>,
+}
+
+impl Array<'_> {
+    /// A float, by its number.
+    fn float(&self, number: usize) -> Option<f32> {
+        let format = self.format?;
+        let bytes = self.bytes.get(number.checked_mul(format.bytes())?..)?;
+        (bytes.len() >= format.bytes()).then(|| format.value(bytes, |bits| Portable.f16(bits)))
+    }
+
+    /// A word of 32 bits, by its number.
+    fn word(&self, number: usize) -> Option<u32> {
+        let bytes = self.bytes.get(number.checked_mul(4)?..)?;
+        bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+    }
+
+    /// Elements along a dimension; 1 beyond the last.
+    fn along(&self, dimension: usize) -> usize {
+        self.shape.get(dimension).map_or(1, |&len| usize::try_from(len).unwrap_or(usize::MAX))
+    }
+}
+
+/// All arrays of one tensor. Those that a scheme does not have are absent.
+#[derive(Debug)]
+pub(crate) struct Parts<'a> {
+    /// Dimensions of the values, outermost first.
+    pub(crate) shape: &'a [u64],
+    pub(crate) columns: usize,
+    pub(crate) weight: Array<'a>,
+    pub(crate) scale: Option<Array<'a>>,
+    pub(crate) zero_point: Option<Array<'a>>,
+    pub(crate) group_index: Option<Array<'a>>,
+    pub(crate) absmax: Option<Array<'a>>,
+    pub(crate) code_values: Option<Array<'a>>,
+    pub(crate) nested_absmax: Option<Array<'a>>,
+    pub(crate) nested_code_values: Option<Array<'a>>,
+    /// Elements that share an entry of `absmax`.
+    pub(crate) block: usize,
+    /// Entries of `absmax` that share an entry of `nested_absmax`.
+    pub(crate) nested_block: usize,
+    /// What is added to each entry of `absmax`.
+    pub(crate) nested_offset: f32,
+}
+
+/// Decodes some rows of all; `None` where the arrays are too small for them.
+pub(crate) type Decode = fn(&Parts<'_>, Range<usize>, &mut [f32]) -> Option<()>;
+
+const fn rows(decode: Decode) -> Codec {
+    Codec(Decoder::Rows(decode))
+}
+
+pub(crate) static GPTQ2: Codec = rows(gptq::<2, 1>);
+pub(crate) static GPTQ3: Codec = rows(gptq::<3, 1>);
+pub(crate) static GPTQ4: Codec = rows(gptq::<4, 1>);
+pub(crate) static GPTQ8: Codec = rows(gptq::<8, 1>);
+pub(crate) static GPTQ2_V2: Codec = rows(gptq::<2, 0>);
+pub(crate) static GPTQ3_V2: Codec = rows(gptq::<3, 0>);
+pub(crate) static GPTQ4_V2: Codec = rows(gptq::<4, 0>);
+pub(crate) static GPTQ8_V2: Codec = rows(gptq::<8, 0>);
+pub(crate) static AWQ4: Codec = rows(awq);
+pub(crate) static CT_INT4: Codec = rows(compressed::<4>);
+pub(crate) static CT_INT8: Codec = rows(compressed::<8>);
+pub(crate) static SCALED_I8: Codec = rows(|parts, range, out| {
+    let zero_point = |number: usize| match &parts.zero_point {
+        Some(zeros) => Some(i32::from(zeros.bytes.get(number)?.cast_signed())),
+        None => Some(0),
+    };
+    scaled(parts, range, out, |byte, scale, number| {
+        Some(scale * small(i32::from(byte.cast_signed()) - zero_point(number)?))
+    })
+});
+pub(crate) static SCALED_F8_E4M3: Codec =
+    rows(|parts, range, out| scaled(parts, range, out, |byte, scale, _| Some(e4m3(byte) * scale)));
+pub(crate) static BNB_NF4: Codec = rows(bitsandbytes);
+pub(crate) static BNB_FP4: Codec = rows(bitsandbytes);
+pub(crate) static BNB_INT8: Codec = rows(bitsandbytes_int8);
+
+/// An integer of a few bits as a float.
+#[expect(clippy::cast_precision_loss, reason = "at most 9 bits")]
+fn small(number: i32) -> f32 {
+    number as f32
+}
+
+/// The group of each column: by `g_idx` where there is one, otherwise groups follow each other.
+fn groups(parts: &Parts<'_>, count: usize) -> Option<Vec<usize>> {
+    let each = parts.columns.div_ceil(count.max(1)).max(1);
+    let group = |column: usize| match &parts.group_index {
+        Some(index) => usize::try_from(index.word(column)?).ok().filter(|group| *group < count),
+        None => Some(column / each),
+    };
+    (0..parts.columns).map(group).collect()
+}
+
+/// Field `number` of fields of `BITS` bits in a stream of words, `word` giving each of them.
+fn field<const BITS: usize>(number: usize, word: impl Fn(usize) -> Option<u32>) -> Option<i32> {
+    let bit = number.checked_mul(BITS)?;
+    let low = u64::from(word(bit / 32)?);
+    // Only widths that do not divide a word reach into the next.
+    let high = if bit % 32 + BITS > 32 { u64::from(word(bit / 32 + 1)?) } else { 0 };
+    i32::try_from((low | high << 32) >> (bit % 32) & ((1 << BITS) - 1)).ok()
+}
+
+/// GPTQ: codes packed along the input, [K bits / 32, N]; zero points along the output, [G, N bits /
+/// 32], less `LESS`; scales [G, N]. Value: scale (q - zero point).
+///
+/// A zero point of 0 is stored as the largest field by the first format: the sum is taken modulo
+/// the width, as auto-gptq does.
+fn gptq<const BITS: usize, const LESS: i32>(
+    parts: &Parts<'_>,
+    range: Range<usize>,
+    out: &mut [f32],
+) -> Option<()> {
+    let (scales, zeros) = (parts.scale.as_ref()?, parts.zero_point.as_ref()?);
+    let (outputs, zero_words) = (parts.weight.along(1), zeros.along(1));
+    let group = groups(parts, scales.along(0))?;
+    for (output, row) in range.zip(out.chunks_exact_mut(parts.columns)) {
+        let scaling = |group: usize| {
+            let zero = field::<BITS>(output, |word| zeros.word(group * zero_words + word))?;
+            Some((scales.float(group * outputs + output)?, (zero + LESS) & ((1 << BITS) - 1)))
+        };
+        let scalings: Option<Vec<(f32, i32)>> = (0..scales.along(0)).map(scaling).collect();
+        let scalings = scalings?;
+        for (column, value) in row.iter_mut().enumerate() {
+            let (scale, zero) = scalings.get(*group.get(column)?)?;
+            let code = field::<BITS>(column, |word| parts.weight.word(word * outputs + output))?;
+            *value = scale * small(code - zero);
+        }
+    }
+    Some(())
+}
+
+/// AWQ: codes packed along the output, [K, N / 8], zero points likewise, [G, N / 8]; a word's
+/// nibbles hold columns 0, 2, 4, 6, 1, 3, 5, 7. Value: scale (q - zero point).
+fn awq(parts: &Parts<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
+    /// The nibble of each column.
+    const NIBBLE: [u32; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
+    let (scales, zeros) = (parts.scale.as_ref()?, parts.zero_point.as_ref()?);
+    let (words, outputs) = (parts.weight.along(1), scales.along(1));
+    let group = groups(parts, scales.along(0))?;
+    for (output, row) in range.zip(out.chunks_exact_mut(parts.columns)) {
+        let nibble = NIBBLE.get(output % 8)?;
+        let code = |array: &Array<'_>, row: usize| {
+            let word = array.word(row * words + output / 8)?;
+            i32::try_from(word >> (4 * nibble) & 15).ok()
+        };
+        let scaling =
+            |group: usize| Some((scales.float(group * outputs + output)?, code(zeros, group)?));
+        let scalings: Option<Vec<(f32, i32)>> = (0..scales.along(0)).map(scaling).collect();
+        let scalings = scalings?;
+        for (column, value) in row.iter_mut().enumerate() {
+            let (scale, zero) = scalings.get(*group.get(column)?)?;
+            *value = scale * small(code(&parts.weight, column)? - zero);
+        }
+    }
+    Some(())
+}
+
+/// compressed-tensors: codes packed along the row, [N, words], zero points along the first
+/// dimension, [N bits / 32, G], all of them more by half of the range. Value: scale (q - zero
+/// point).
+fn compressed<const BITS: usize>(
+    parts: &Parts<'_>,
+    range: Range<usize>,
+    out: &mut [f32],
+) -> Option<()> {
+    let scales = parts.scale.as_ref()?;
+    let (words, count) = (parts.weight.along(1), scales.along(1));
+    let half = 1 << (BITS - 1);
+    let group = groups(parts, count)?;
+    for (output, row) in range.zip(out.chunks_exact_mut(parts.columns)) {
+        let scaling = |group: usize| {
+            let zero = match &parts.zero_point {
+                Some(zeros) => field::<BITS>(output, |word| zeros.word(word * count + group))?,
+                None => half,
+            };
+            Some((scales.float(output * count + group)?, zero))
+        };
+        let scalings: Option<Vec<(f32, i32)>> = (0..count).map(scaling).collect();
+        let scalings = scalings?;
+        for (column, value) in row.iter_mut().enumerate() {
+            let (scale, zero) = scalings.get(*group.get(column)?)?;
+            let code = field::<BITS>(column, |word| parts.weight.word(output * words + word))?;
+            *value = scale * small(code - zero);
+        }
+    }
+    Some(())
+}
+
+/// Elements along a dimension that share a scale, by the numbers of elements and of scales: all,
+/// one, or a power of two, of which at most one fits.
+fn reach(elements: usize, scales: usize) -> Option<usize> {
+    if scales <= 1 {
+        return Some(elements.max(1));
+    }
+    (0..usize::BITS - 1).map(|power| 1 << power).find(|reach| elements.div_ceil(*reach) == scales)
+}
+
+/// One byte an element; how far each scale reaches is told by the shapes. `value` gets the byte,
+/// the scale and its number.
+fn scaled(
+    parts: &Parts<'_>,
+    range: Range<usize>,
+    out: &mut [f32],
+    value: impl Fn(u8, f32, usize) -> Option<f32>,
+) -> Option<()> {
+    let scales = parts.scale.as_ref()?;
+    // One for the tensor, one for each row, or some along each dimension.
+    let one = scales.shape.iter().all(|&len| len == 1);
+    let dims: Vec<usize> = (0..parts.shape.len())
+        .map(|dimension| match (one, scales.shape.len() == 1) {
+            (true, _) => 1,
+            (false, true) if dimension == 0 => scales.along(0),
+            (false, true) => 1,
+            (false, false) => scales.along(dimension),
+        })
+        .collect();
+    let reaches: Option<Vec<(usize, usize, usize)>> = parts
+        .shape
+        .iter()
+        .zip(&dims)
+        .map(|(&len, &scales)| {
+            let len = usize::try_from(len).ok()?;
+            Some((len, scales, reach(len, scales)?))
+        })
+        .collect();
+    let reaches = reaches?;
+    let (&(_, across, width), outer) = reaches.split_last()?;
+    for (number, row) in range.zip(out.chunks_exact_mut(parts.columns)) {
+        // The row's place along each of the outer dimensions, the innermost first.
+        let (mut rest, mut at, mut stride) = (number, 0usize, across);
+        for &(len, scales, reach) in outer.iter().rev() {
+            at += (rest % len.max(1) / reach) * stride;
+            rest /= len.max(1);
+            stride = stride.checked_mul(scales)?;
+        }
+        let start = number.checked_mul(parts.columns)?;
+        let bytes = parts.weight.bytes.get(start..start.checked_add(parts.columns)?)?;
+        for (block, (row, bytes)) in row.chunks_mut(width).zip(bytes.chunks(width)).enumerate() {
+            let scale = scales.float(at + block)?;
+            for (out, &byte) in row.iter_mut().zip(bytes) {
+                *out = value(byte, scale, at + block)?;
+            }
+        }
+    }
+    Some(())
+}
+
+/// bitsandbytes: 4-bit codes over the whole tensor, the first of two in the high nibble. Value:
+/// table[q] absmax, where absmax may be coded itself: table[a] absmax of absmax + offset.
+fn bitsandbytes(parts: &Parts<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
+    let (absmax, table) = (parts.absmax.as_ref()?, parts.code_values.as_ref()?);
+    let table: Option<Vec<f32>> = (0..16).map(|code| table.float(code)).collect();
+    let table = table?;
+    let factor = |block: usize| match (&parts.nested_absmax, &parts.nested_code_values) {
+        (Some(nested), Some(values)) => {
+            let code = usize::from(*absmax.bytes.get(block)?);
+            let product =
+                values.float(code)? * nested.float(block.checked_div(parts.nested_block)?)?;
+            Some(product + parts.nested_offset)
+        }
+        _ => absmax.float(block),
+    };
+    let start = range.start.checked_mul(parts.columns)?;
+    let (mut block, mut scale) = (usize::MAX, 0.0);
+    for (element, out) in (start..).zip(out.iter_mut()) {
+        let now = element.checked_div(parts.block)?;
+        if now != block {
+            (block, scale) = (now, factor(now)?);
+        }
+        let byte = usize::from(*parts.weight.bytes.get(element / 2)?);
+        let code = if element % 2 == 0 { byte >> 4 } else { byte & 15 };
+        *out = table.get(code)? * scale;
+    }
+    Some(())
+}
+
+/// bitsandbytes' 8-bit integers, a largest magnitude for each row. Value: (q scale) / 127, the
+/// division as a product with its rounded reciprocal.
+fn bitsandbytes_int8(parts: &Parts<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
+    /// What the library has for 1 / 127.
+    const RECIPROCAL: f32 = 0.007_874_016;
+    let scales = parts.scale.as_ref()?;
+    for (number, row) in range.zip(out.chunks_exact_mut(parts.columns)) {
+        let scale = scales.float(number)?;
+        let start = number.checked_mul(parts.columns)?;
+        let bytes = parts.weight.bytes.get(start..start.checked_add(parts.columns)?)?;
+        for (out, byte) in row.iter_mut().zip(bytes) {
+            *out = f32::from(byte.cast_signed()) * scale * RECIPROCAL;
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,91 @@
+//! The few operations that decoding is written in: 32 bytes at a time, and 16 floats at a time.
+//!
+//! A codec is one body, generic over [`Simd`]; each instruction set compiles it with its own
+//! registers. [`Portable`] says what each operation means, and is what other processors run.
+
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+use half::{bf16, f16};
+
+pub(super) use portable::Portable;
+#[cfg(target_arch = "x86_64")]
+pub(super) use x86_64::{Avx2, Avx512};
+
+/// The operations of one instruction set. A value of the type stands for its being there.
+///
+/// Floats are multiplied and added one operation at a time, each rounded: nothing is contracted.
+pub(super) trait Simd: Copy {
+    /// 32 bytes.
+    type Bytes: Copy;
+    /// 16 floats.
+    type Floats: Copy;
+    /// What [`look`](Self::look) has seen.
+    type Seen: Copy;
+
+    fn bytes(self, from: &[u8; 32]) -> Self::Bytes;
+    /// 16 bytes, then 16 others.
+    fn halves(self, low: &[u8; 16], high: &[u8; 16]) -> Self::Bytes;
+    fn words(self, words: [u64; 4]) -> Self::Bytes;
+    fn fill(self, byte: u8) -> Self::Bytes;
+    fn and(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    fn or(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    fn xor(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    /// Sums, modulo 256.
+    fn plus(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    /// Differences, modulo 256.
+    fn minus(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    /// Each byte shifted to the right.
+    fn right<const BITS: i32>(self, a: Self::Bytes) -> Self::Bytes;
+    /// Each byte shifted to the left.
+    fn left<const BITS: i32>(self, a: Self::Bytes) -> Self::Bytes;
+    /// 255 where an unsigned byte is at least as large, 0 elsewhere.
+    fn at_least(self, a: Self::Bytes, least: u8) -> Self::Bytes;
+    /// Low nibbles, then high nibbles.
+    fn nibbles(self, from: &[u8; 16]) -> Self::Bytes;
+    /// Each byte's low nibble, then its high one.
+    fn nibble_pairs(self, from: &[u8; 16]) -> Self::Bytes;
+    /// 255 for each bit that is set, the lowest first, and 0 for the others.
+    fn spread(self, bits: u32) -> Self::Bytes;
+    /// An entry for each byte, all of them less than 16.
+    fn lookup(self, table: &[i8; 16], index: Self::Bytes) -> Self::Bytes;
+
+    /// Signed bytes as floats.
+    fn signed(self, a: Self::Bytes) -> [Self::Floats; 2];
+    /// Unsigned bytes as floats.
+    fn unsigned(self, a: Self::Bytes) -> [Self::Floats; 2];
+    /// An entry for each byte, all of them less than 16.
+    fn entries(self, table: &[f32; 16], index: Self::Bytes) -> [Self::Floats; 2];
+    /// Bytes as floats of the format E4M3.
+    fn e4m3(self, a: Self::Bytes) -> [Self::Floats; 2];
+    /// 16 codes of a stream of bits, lowest first, from number `FIRST` on, as floats.
+    fn codes<const BITS: usize, const FIRST: usize>(self, from: &[u8; 16]) -> Self::Floats;
+    fn f32s(self, from: &[u8; 64]) -> Self::Floats;
+    fn f16s(self, from: &[u8; 32]) -> Self::Floats;
+    fn bf16s(self, from: &[u8; 32]) -> Self::Floats;
+    /// One number of half precision.
+    fn f16(self, bits: u16) -> f32;
+    fn load(self, from: &[f32; 16]) -> Self::Floats;
+    fn splat(self, value: f32) -> Self::Floats;
+    fn mul(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    fn sub(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+
+    /// Writes floats as they are. With `PAST`, past the cache: `out` must then start at a multiple
+    /// of its own size, and [`fence`](Self::fence) must follow before anyone reads it.
+    fn put_f32<const PAST: bool>(self, a: Self::Floats, out: &mut [f32; 16]);
+    /// Writes floats rounded to the nearest, ties to even; see [`put_f32`](Self::put_f32).
+    fn put_f16<const PAST: bool>(self, a: Self::Floats, out: &mut [f16; 16]);
+    /// Writes floats rounded to the nearest, ties to even; see [`put_f32`](Self::put_f32).
+    fn put_bf16<const PAST: bool>(self, a: Self::Floats, out: &mut [bf16; 16]);
+    /// Lets what was written past the cache be read.
+    fn fence(self);
+
+    /// Having seen nothing.
+    fn blank(self) -> Self::Seen;
+    /// Looks at magnitudes.
+    fn look(self, seen: Self::Seen, a: Self::Floats) -> Self::Seen;
+    /// Whether a magnitude had bits of at least `over`, or bits from 1 to `under`.
+    fn doubtful(self, seen: Self::Seen, over: u32, under: u32) -> bool;
+}

@@ -1,0 +1,213 @@
+//! Plain Rust, for every processor: the meaning of each operation.
+
+use std::array::from_fn;
+
+use half::{bf16, f16};
+
+use super::super::float;
+use super::Simd;
+
+/// No instructions beyond what the program was compiled for.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Portable;
+
+#[inline(always)]
+fn two(value: impl Fn(usize) -> f32) -> [[f32; 16]; 2] {
+    [from_fn(&value), from_fn(|i| value(i + 16))]
+}
+
+impl Simd for Portable {
+    type Bytes = [u8; 32];
+    type Floats = [f32; 16];
+    /// The largest magnitude, and one less than the smallest that is not 0.
+    type Seen = (u32, u32);
+
+    #[inline(always)]
+    fn bytes(self, from: &[u8; 32]) -> [u8; 32] {
+        *from
+    }
+
+    #[inline(always)]
+    fn halves(self, low: &[u8; 16], high: &[u8; 16]) -> [u8; 32] {
+        from_fn(|i| if i < 16 { low[i] } else { high[i - 16] })
+    }
+
+    #[inline(always)]
+    fn words(self, words: [u64; 4]) -> [u8; 32] {
+        let words = words.map(u64::to_le_bytes);
+        from_fn(|i| words[i / 8][i % 8])
+    }
+
+    #[inline(always)]
+    fn fill(self, byte: u8) -> [u8; 32] {
+        [byte; 32]
+    }
+
+    #[inline(always)]
+    fn and(self, a: [u8; 32], b: [u8; 32]) -> [u8; 32] {
+        from_fn(|i| a[i] & b[i])
+    }
+
+    #[inline(always)]
+    fn or(self, a: [u8; 32], b: [u8; 32]) -> [u8; 32] {
+        from_fn(|i| a[i] | b[i])
+    }
+
+    #[inline(always)]
+    fn xor(self, a: [u8; 32], b: [u8; 32]) -> [u8; 32] {
+        from_fn(|i| a[i] ^ b[i])
+    }
+
+    #[inline(always)]
+    fn plus(self, a: [u8; 32], b: [u8; 32]) -> [u8; 32] {
+        from_fn(|i| a[i].wrapping_add(b[i]))
+    }
+
+    #[inline(always)]
+    fn minus(self, a: [u8; 32], b: [u8; 32]) -> [u8; 32] {
+        from_fn(|i| a[i].wrapping_sub(b[i]))
+    }
+
+    #[inline(always)]
+    fn right<const BITS: i32>(self, a: [u8; 32]) -> [u8; 32] {
+        a.map(|byte| byte >> BITS)
+    }
+
+    #[inline(always)]
+    fn left<const BITS: i32>(self, a: [u8; 32]) -> [u8; 32] {
+        a.map(|byte| byte << BITS)
+    }
+
+    #[inline(always)]
+    fn at_least(self, a: [u8; 32], least: u8) -> [u8; 32] {
+        a.map(|byte| if byte >= least { 255 } else { 0 })
+    }
+
+    #[inline(always)]
+    fn nibbles(self, from: &[u8; 16]) -> [u8; 32] {
+        from_fn(|i| if i < 16 { from[i] & 15 } else { from[i - 16] >> 4 })
+    }
+
+    #[inline(always)]
+    fn nibble_pairs(self, from: &[u8; 16]) -> [u8; 32] {
+        from_fn(|i| (from[i / 2] >> (i % 2 * 4)) & 15)
+    }
+
+    #[inline(always)]
+    fn spread(self, bits: u32) -> [u8; 32] {
+        from_fn(|i| if bits >> i & 1 == 1 { 255 } else { 0 })
+    }
+
+    #[inline(always)]
+    fn lookup(self, table: &[i8; 16], index: [u8; 32]) -> [u8; 32] {
+        index.map(|index| table[usize::from(index & 15)].cast_unsigned())
+    }
+
+    #[inline(always)]
+    fn signed(self, a: [u8; 32]) -> [[f32; 16]; 2] {
+        two(|i| f32::from(a[i].cast_signed()))
+    }
+
+    #[inline(always)]
+    fn unsigned(self, a: [u8; 32]) -> [[f32; 16]; 2] {
+        two(|i| f32::from(a[i]))
+    }
+
+    #[inline(always)]
+    fn entries(self, table: &[f32; 16], index: [u8; 32]) -> [[f32; 16]; 2] {
+        two(|i| table[usize::from(index[i] & 15)])
+    }
+
+    #[inline(always)]
+    fn e4m3(self, a: [u8; 32]) -> [[f32; 16]; 2] {
+        two(|i| float::e4m3(a[i]))
+    }
+
+    #[inline(always)]
+    #[expect(clippy::cast_precision_loss, reason = "at most 8 bits")]
+    fn codes<const BITS: usize, const FIRST: usize>(self, from: &[u8; 16]) -> [f32; 16] {
+        let stream = u128::from_le_bytes(*from);
+        from_fn(|i| (stream >> ((FIRST + i) * BITS) & ((1 << BITS) - 1)) as f32)
+    }
+
+    #[inline(always)]
+    fn f32s(self, from: &[u8; 64]) -> [f32; 16] {
+        from_fn(|i| f32::from_le_bytes(from_fn(|j| from[4 * i + j])))
+    }
+
+    #[inline(always)]
+    fn f16s(self, from: &[u8; 32]) -> [f32; 16] {
+        from_fn(|i| f16::from_le_bytes([from[2 * i], from[2 * i + 1]]).to_f32())
+    }
+
+    #[inline(always)]
+    fn bf16s(self, from: &[u8; 32]) -> [f32; 16] {
+        from_fn(|i| float::bf16([from[2 * i], from[2 * i + 1]]))
+    }
+
+    #[inline(always)]
+    fn f16(self, bits: u16) -> f32 {
+        f16::from_bits(bits).to_f32()
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[f32; 16]) -> [f32; 16] {
+        *from
+    }
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> [f32; 16] {
+        [value; 16]
+    }
+
+    #[inline(always)]
+    fn mul(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        from_fn(|i| a[i] * b[i])
+    }
+
+    #[inline(always)]
+    fn add(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        from_fn(|i| a[i] + b[i])
+    }
+
+    #[inline(always)]
+    fn sub(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        from_fn(|i| a[i] - b[i])
+    }
+
+    #[inline(always)]
+    fn put_f32<const PAST: bool>(self, a: [f32; 16], out: &mut [f32; 16]) {
+        *out = a;
+    }
+
+    #[inline(always)]
+    fn put_f16<const PAST: bool>(self, a: [f32; 16], out: &mut [f16; 16]) {
+        *out = a.map(f16::from_f32);
+    }
+
+    #[inline(always)]
+    fn put_bf16<const PAST: bool>(self, a: [f32; 16], out: &mut [bf16; 16]) {
+        *out = a.map(bf16::from_f32);
+    }
+
+    #[inline(always)]
+    fn fence(self) {}
+
+    #[inline(always)]
+    fn blank(self) -> (u32, u32) {
+        (0, u32::MAX)
+    }
+
+    #[inline(always)]
+    fn look(self, seen: (u32, u32), a: [f32; 16]) -> (u32, u32) {
+        a.iter().fold(seen, |(largest, smallest), value| {
+            let magnitude = value.abs().to_bits();
+            (largest.max(magnitude), smallest.min(magnitude.wrapping_sub(1)))
+        })
+    }
+
+    #[inline(always)]
+    fn doubtful(self, (largest, smallest): (u32, u32), over: u32, under: u32) -> bool {
+        largest >= over || smallest < under
+    }
+}

@@ -1,0 +1,531 @@
+//! AVX2 and AVX-512.
+#![allow(unsafe_code, reason = "instructions that not every processor has; see `instructions!`")]
+
+use std::arch::x86_64::*;
+
+use half::{bf16, f16};
+
+use super::Simd;
+
+/// AVX2, with F16C.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Avx2(());
+
+/// AVX-512: its foundation, and the part for bytes and words.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Avx512(());
+
+impl Avx2 {
+    /// # Safety
+    ///
+    /// The processor has AVX2 and F16C.
+    pub(in super::super) unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
+impl Avx512 {
+    /// # Safety
+    ///
+    /// The processor has AVX-512 F and BW, AVX2 and F16C.
+    pub(in super::super) unsafe fn new() -> Self {
+        Self(())
+    }
+
+    #[inline(always)]
+    fn narrow(self) -> Avx2 {
+        Avx2(())
+    }
+}
+
+/// Methods whose bodies may use an instruction set. They are called through functions compiled for
+/// it, which inline into kernels compiled for it.
+macro_rules! instructions {
+    ($features:literal: $(
+        fn $name:ident $(<$(const $generic:ident: $kind:ty),+>)? (self $(, $arg:ident: $type:ty)*) $(-> $result:ty)? $body:block
+    )*) => {$(
+        #[inline(always)]
+        fn $name $(<$(const $generic: $kind),+>)? (self $(, $arg: $type)*) $(-> $result)? {
+            #[inline]
+            #[target_feature(enable = $features)]
+            fn inner $(<$(const $generic: $kind),+>)? ($($arg: $type),*) $(-> $result)? $body
+            // SAFETY: a value of this type is only made where the processor has these features.
+            unsafe { inner $(::<$($generic),+>)? ($($arg),*) }
+        }
+    )*};
+}
+
+/// Bytes of which a shift by 16 bits has kept what belongs to each.
+const fn kept_right(bits: i32) -> i8 {
+    (0xffu8 >> bits).cast_signed()
+}
+
+const fn kept_left(bits: i32) -> i8 {
+    (0xffu8 << bits).cast_signed()
+}
+
+/// For 8 codes from number `first` on: which two bytes of the stream each of them touches, as
+/// shuffles in each half of a vector want them.
+#[expect(clippy::cast_possible_truncation, reason = "at most 16")]
+const fn touched<const BYTES: usize>(bits: usize, first: usize) -> [u8; BYTES] {
+    let mut table = [0x80; BYTES];
+    let mut i = 0;
+    while i < BYTES / 4 {
+        let byte = (first + i) * bits / 8;
+        table[4 * i] = byte as u8;
+        // The one behind the last is of no code: any will do.
+        table[4 * i + 1] = if byte < 15 { byte as u8 + 1 } else { 15 };
+        i += 1;
+    }
+    table
+}
+
+/// How far each of these codes lies from the first bit of the bytes it touches.
+#[expect(clippy::cast_possible_truncation, reason = "less than 8")]
+const fn offsets<const LEN: usize>(bits: usize, first: usize) -> [u32; LEN] {
+    let mut table = [0; LEN];
+    let mut i = 0;
+    while i < LEN {
+        table[i] = ((first + i) * bits % 8) as u32;
+        i += 1;
+    }
+    table
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load128(from: &[u8; 16]) -> __m128i {
+    // SAFETY: 16 bytes, which need not be aligned.
+    unsafe { _mm_loadu_si128(from.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load256(from: &[u8; 32]) -> __m256i {
+    // SAFETY: 32 bytes, which need not be aligned.
+    unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn words256(from: &[u32; 8]) -> __m256i {
+    // SAFETY: 32 bytes, which need not be aligned.
+    unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
+}
+
+/// Writes 32 bytes of numbers, past the cache or through it.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn store256<T, const PAST: bool>(out: *mut T, value: __m256i) {
+    let out = out.cast();
+    // SAFETY: callers give 32 bytes that are theirs; past the cache, ones that are aligned.
+    unsafe { if PAST { _mm256_stream_si256(out, value) } else { _mm256_storeu_si256(out, value) } }
+}
+
+/// The upper halves of 8 floats, rounded to the nearest, ties to even; of NaN a quiet one.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn upper_halves(a: __m256) -> __m256i {
+    let bits = _mm256_castps_si256(a);
+    let upper = _mm256_srli_epi32::<16>(bits);
+    let odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+    let half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    let rounded = _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, half));
+    let quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+    let nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a);
+    _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(nan))
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn magnitudes(a: __m256) -> __m256i {
+    _mm256_and_si256(_mm256_castps_si256(a), _mm256_set1_epi32(0x7fff_ffff))
+}
+
+impl Simd for Avx2 {
+    type Bytes = __m256i;
+    type Floats = [__m256; 2];
+    /// The largest magnitudes, and one less than the smallest that are not 0.
+    type Seen = (__m256i, __m256i);
+
+    instructions! { "avx2,f16c":
+        fn bytes(self, from: &[u8; 32]) -> __m256i {
+            load256(from)
+        }
+
+        fn halves(self, low: &[u8; 16], high: &[u8; 16]) -> __m256i {
+            _mm256_set_m128i(load128(high), load128(low))
+        }
+
+        fn words(self, words: [u64; 4]) -> __m256i {
+            let [a, b, c, d] = words.map(u64::cast_signed);
+            _mm256_set_epi64x(d, c, b, a)
+        }
+
+        fn fill(self, byte: u8) -> __m256i {
+            _mm256_set1_epi8(byte.cast_signed())
+        }
+
+        fn and(self, a: __m256i, b: __m256i) -> __m256i {
+            _mm256_and_si256(a, b)
+        }
+
+        fn or(self, a: __m256i, b: __m256i) -> __m256i {
+            _mm256_or_si256(a, b)
+        }
+
+        fn xor(self, a: __m256i, b: __m256i) -> __m256i {
+            _mm256_xor_si256(a, b)
+        }
+
+        fn plus(self, a: __m256i, b: __m256i) -> __m256i {
+            _mm256_add_epi8(a, b)
+        }
+
+        fn minus(self, a: __m256i, b: __m256i) -> __m256i {
+            _mm256_sub_epi8(a, b)
+        }
+
+        fn right<const BITS: i32>(self, a: __m256i) -> __m256i {
+            _mm256_and_si256(_mm256_srli_epi16::<BITS>(a), _mm256_set1_epi8(kept_right(BITS)))
+        }
+
+        fn left<const BITS: i32>(self, a: __m256i) -> __m256i {
+            _mm256_and_si256(_mm256_slli_epi16::<BITS>(a), _mm256_set1_epi8(kept_left(BITS)))
+        }
+
+        fn at_least(self, a: __m256i, least: u8) -> __m256i {
+            _mm256_cmpeq_epi8(_mm256_max_epu8(a, _mm256_set1_epi8(least.cast_signed())), a)
+        }
+
+        fn nibbles(self, from: &[u8; 16]) -> __m256i {
+            let low = load128(from);
+            let both = _mm256_set_m128i(_mm_srli_epi16::<4>(low), low);
+            _mm256_and_si256(both, _mm256_set1_epi8(15))
+        }
+
+        fn nibble_pairs(self, from: &[u8; 16]) -> __m256i {
+            let wide = _mm256_cvtepu8_epi16(load128(from));
+            let both = _mm256_or_si256(wide, _mm256_slli_epi16::<4>(wide));
+            _mm256_and_si256(both, _mm256_set1_epi8(15))
+        }
+
+        fn spread(self, bits: u32) -> __m256i {
+            let all = _mm256_set1_epi32(bits.cast_signed());
+            let each = _mm256_setr_epi64x(
+                0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303,
+            );
+            let one = _mm256_set1_epi64x(0x8040_2010_0804_0201u64.cast_signed());
+            _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(all, each), one), one)
+        }
+
+        fn lookup(self, table: &[i8; 16], index: __m256i) -> __m256i {
+            // SAFETY: 16 bytes, which need not be aligned.
+            let table = unsafe { _mm_loadu_si128(table.as_ptr().cast()) };
+            _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index)
+        }
+
+        fn signed(self, a: __m256i) -> [[__m256; 2]; 2] {
+            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)].map(|a| {
+                [a, _mm_srli_si128::<8>(a)].map(|a| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(a)))
+            })
+        }
+
+        fn unsigned(self, a: __m256i) -> [[__m256; 2]; 2] {
+            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)].map(|a| {
+                [a, _mm_srli_si128::<8>(a)].map(|a| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(a)))
+            })
+        }
+
+        fn entries(self, table: &[f32; 16], index: __m256i) -> [[__m256; 2]; 2] {
+            // SAFETY: twice 32 bytes, which need not be aligned.
+            let (low, high) = unsafe {
+                (_mm256_loadu_ps(table.as_ptr()), _mm256_loadu_ps(table.as_ptr().add(8)))
+            };
+            let halves = [_mm256_castsi256_si128(index), _mm256_extracti128_si256::<1>(index)];
+            halves.map(|a| {
+                [a, _mm_srli_si128::<8>(a)].map(|a| {
+                    let index = _mm256_cvtepu8_epi32(a);
+                    let low = _mm256_permutevar8x32_ps(low, index);
+                    let high = _mm256_permutevar8x32_ps(high, index);
+                    let upper = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index));
+                    _mm256_blendv_ps(low, high, upper)
+                })
+            })
+        }
+
+        fn e4m3(self, a: __m256i) -> [[__m256; 2]; 2] {
+            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)].map(|a| {
+                let halfs = e4m3_as_f16(a);
+                let scale = _mm256_set1_ps(256.0);
+                let [low, high] =
+                    [_mm256_castsi256_si128(halfs), _mm256_extracti128_si256::<1>(halfs)];
+                [_mm256_mul_ps(_mm256_cvtph_ps(low), scale), _mm256_mul_ps(_mm256_cvtph_ps(high), scale)]
+            })
+        }
+
+        fn codes<const BITS: usize, const FIRST: usize>(self, from: &[u8; 16]) -> [__m256; 2] {
+            let all = _mm256_broadcastsi128_si256(load128(from));
+            let mask = _mm256_set1_epi32((1 << BITS) - 1);
+            let first = _mm256_shuffle_epi8(all, load256(&const { touched(BITS, FIRST) }));
+            let second = _mm256_shuffle_epi8(all, load256(&const { touched(BITS, FIRST + 8) }));
+            let first = _mm256_srlv_epi32(first, words256(&const { offsets(BITS, FIRST) }));
+            let second = _mm256_srlv_epi32(second, words256(&const { offsets(BITS, FIRST + 8) }));
+            [first, second].map(|a| _mm256_cvtepi32_ps(_mm256_and_si256(a, mask)))
+        }
+
+        fn f32s(self, from: &[u8; 64]) -> [__m256; 2] {
+            let pointer = from.as_ptr().cast::<f32>();
+            // SAFETY: 64 bytes, which need not be aligned.
+            unsafe { [_mm256_loadu_ps(pointer), _mm256_loadu_ps(pointer.add(8))] }
+        }
+
+        fn f16s(self, from: &[u8; 32]) -> [__m256; 2] {
+            let a = load256(from);
+            [
+                _mm256_cvtph_ps(_mm256_castsi256_si128(a)),
+                _mm256_cvtph_ps(_mm256_extracti128_si256::<1>(a)),
+            ]
+        }
+
+        fn bf16s(self, from: &[u8; 32]) -> [__m256; 2] {
+            let a = load256(from);
+            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)].map(|a| {
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(a)))
+            })
+        }
+
+        fn f16(self, bits: u16) -> f32 {
+            _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits))))
+        }
+
+        fn load(self, from: &[f32; 16]) -> [__m256; 2] {
+            // SAFETY: 64 bytes, which need not be aligned.
+            unsafe { [_mm256_loadu_ps(from.as_ptr()), _mm256_loadu_ps(from.as_ptr().add(8))] }
+        }
+
+        fn splat(self, value: f32) -> [__m256; 2] {
+            [_mm256_set1_ps(value); 2]
+        }
+
+        fn mul(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            [_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])]
+        }
+
+        fn add(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])]
+        }
+
+        fn sub(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            [_mm256_sub_ps(a[0], b[0]), _mm256_sub_ps(a[1], b[1])]
+        }
+
+        fn put_f32<const PAST: bool>(self, a: [__m256; 2], out: &mut [f32; 16]) {
+            let [first, second] = a.map(|a| _mm256_castps_si256(a));
+            store256::<_, PAST>(out.as_mut_ptr(), first);
+            store256::<_, PAST>(out[8..].as_mut_ptr(), second);
+        }
+
+        fn put_f16<const PAST: bool>(self, a: [__m256; 2], out: &mut [f16; 16]) {
+            let [low, high] = a.map(|a| _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(a));
+            store256::<_, PAST>(out.as_mut_ptr(), _mm256_set_m128i(high, low));
+        }
+
+        fn put_bf16<const PAST: bool>(self, a: [__m256; 2], out: &mut [bf16; 16]) {
+            let [low, high] = a.map(|a| upper_halves(a));
+            // Packing goes by halves of the vectors: their quarters are put in order again.
+            let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(low, high));
+            store256::<_, PAST>(out.as_mut_ptr(), packed);
+        }
+
+        fn fence(self) {
+            _mm_sfence();
+        }
+
+        fn blank(self) -> (__m256i, __m256i) {
+            (_mm256_setzero_si256(), _mm256_set1_epi32(-1))
+        }
+
+        fn look(self, seen: (__m256i, __m256i), a: [__m256; 2]) -> (__m256i, __m256i) {
+            let [a, b] = a.map(|a| magnitudes(a));
+            let one = _mm256_set1_epi32(1);
+            let largest = _mm256_max_epi32(seen.0, _mm256_max_epi32(a, b));
+            let less = _mm256_min_epu32(_mm256_sub_epi32(a, one), _mm256_sub_epi32(b, one));
+            (largest, _mm256_min_epu32(seen.1, less))
+        }
+
+        fn doubtful(self, seen: (__m256i, __m256i), over: u32, under: u32) -> bool {
+            let over = _mm256_set1_epi32(over.cast_signed());
+            let over = _mm256_cmpeq_epi32(_mm256_max_epi32(seen.0, over), seen.0);
+            // All are less where none is at least as large.
+            let under = _mm256_set1_epi32(under.cast_signed());
+            let fine = _mm256_cmpeq_epi32(_mm256_max_epu32(seen.1, under), seen.1);
+            _mm256_movemask_epi8(over) != 0 || _mm256_movemask_epi8(fine) != -1
+        }
+    }
+}
+
+/// 16 E4M3 as halves of a 256th of their value: exponent and fraction stand in the same order, with
+/// a bias that is 8 less.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn e4m3_as_f16(a: __m128i) -> __m256i {
+    let wide = _mm256_cvtepu8_epi16(a);
+    let magnitude = _mm256_and_si256(wide, _mm256_set1_epi16(0x7f));
+    let sign = _mm256_slli_epi16::<8>(_mm256_and_si256(wide, _mm256_set1_epi16(0x80)));
+    let nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x7f));
+    let number = _mm256_or_si256(_mm256_slli_epi16::<7>(magnitude), sign);
+    _mm256_or_si256(number, nan)
+}
+
+/// Operations that 32 bytes need no wider registers for.
+macro_rules! as_avx2 {
+    ($(fn $name:ident $(<const $generic:ident: $kind:ty>)? (self $(, $arg:ident: $type:ty)*) -> $result:ty;)*) => {$(
+        #[inline(always)]
+        fn $name $(<const $generic: $kind>)? (self $(, $arg: $type)*) -> $result {
+            self.narrow().$name $(::<$generic>)? ($($arg),*)
+        }
+    )*};
+}
+
+impl Simd for Avx512 {
+    type Bytes = __m256i;
+    type Floats = __m512;
+    type Seen = (__m512i, __m512i);
+
+    as_avx2! {
+        fn bytes(self, from: &[u8; 32]) -> __m256i;
+        fn halves(self, low: &[u8; 16], high: &[u8; 16]) -> __m256i;
+        fn words(self, words: [u64; 4]) -> __m256i;
+        fn fill(self, byte: u8) -> __m256i;
+        fn and(self, a: __m256i, b: __m256i) -> __m256i;
+        fn or(self, a: __m256i, b: __m256i) -> __m256i;
+        fn xor(self, a: __m256i, b: __m256i) -> __m256i;
+        fn plus(self, a: __m256i, b: __m256i) -> __m256i;
+        fn minus(self, a: __m256i, b: __m256i) -> __m256i;
+        fn right<const BITS: i32>(self, a: __m256i) -> __m256i;
+        fn left<const BITS: i32>(self, a: __m256i) -> __m256i;
+        fn at_least(self, a: __m256i, least: u8) -> __m256i;
+        fn nibbles(self, from: &[u8; 16]) -> __m256i;
+        fn nibble_pairs(self, from: &[u8; 16]) -> __m256i;
+        fn spread(self, bits: u32) -> __m256i;
+        fn lookup(self, table: &[i8; 16], index: __m256i) -> __m256i;
+        fn f16(self, bits: u16) -> f32;
+    }
+
+    #[inline(always)]
+    fn fence(self) {
+        self.narrow().fence();
+    }
+
+    instructions! { "avx512f,avx512bw":
+        fn signed(self, a: __m256i) -> [__m512; 2] {
+            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)]
+                .map(|a| _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(a)))
+        }
+
+        fn unsigned(self, a: __m256i) -> [__m512; 2] {
+            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)]
+                .map(|a| _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(a)))
+        }
+
+        fn entries(self, table: &[f32; 16], index: __m256i) -> [__m512; 2] {
+            // SAFETY: 64 bytes, which need not be aligned.
+            let table = unsafe { _mm512_loadu_ps(table.as_ptr()) };
+            [_mm256_castsi256_si128(index), _mm256_extracti128_si256::<1>(index)]
+                .map(|a| _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(a), table))
+        }
+
+        fn e4m3(self, a: __m256i) -> [__m512; 2] {
+            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)]
+                .map(|a| _mm512_mul_ps(_mm512_cvtph_ps(e4m3_as_f16(a)), _mm512_set1_ps(256.0)))
+        }
+
+        fn codes<const BITS: usize, const FIRST: usize>(self, from: &[u8; 16]) -> __m512 {
+            let all = _mm512_broadcast_i32x4(load128(from));
+            let touched: &[u8; 64] = &const { touched(BITS, FIRST) };
+            let offsets: &[u32; 16] = &const { offsets(BITS, FIRST) };
+            // SAFETY: 64 bytes each, which need not be aligned.
+            let (touched, offsets) = unsafe {
+                (_mm512_loadu_si512(touched.as_ptr().cast()), _mm512_loadu_si512(offsets.as_ptr().cast()))
+            };
+            let codes = _mm512_srlv_epi32(_mm512_shuffle_epi8(all, touched), offsets);
+            _mm512_cvtepi32_ps(_mm512_and_si512(codes, _mm512_set1_epi32((1 << BITS) - 1)))
+        }
+
+        fn f32s(self, from: &[u8; 64]) -> __m512 {
+            // SAFETY: 64 bytes, which need not be aligned.
+            unsafe { _mm512_loadu_ps(from.as_ptr().cast()) }
+        }
+
+        fn f16s(self, from: &[u8; 32]) -> __m512 {
+            _mm512_cvtph_ps(load256(from))
+        }
+
+        fn bf16s(self, from: &[u8; 32]) -> __m512 {
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(load256(from))))
+        }
+
+        fn load(self, from: &[f32; 16]) -> __m512 {
+            // SAFETY: 64 bytes, which need not be aligned.
+            unsafe { _mm512_loadu_ps(from.as_ptr()) }
+        }
+
+        fn splat(self, value: f32) -> __m512 {
+            _mm512_set1_ps(value)
+        }
+
+        fn mul(self, a: __m512, b: __m512) -> __m512 {
+            _mm512_mul_ps(a, b)
+        }
+
+        fn add(self, a: __m512, b: __m512) -> __m512 {
+            _mm512_add_ps(a, b)
+        }
+
+        fn sub(self, a: __m512, b: __m512) -> __m512 {
+            _mm512_sub_ps(a, b)
+        }
+
+        fn put_f32<const PAST: bool>(self, a: __m512, out: &mut [f32; 16]) {
+            let out = out.as_mut_ptr();
+            // SAFETY: 64 bytes; past the cache, ones that the caller has aligned.
+            unsafe {
+                if PAST { _mm512_stream_ps(out, a) } else { _mm512_storeu_ps(out, a) }
+            }
+        }
+
+        fn put_f16<const PAST: bool>(self, a: __m512, out: &mut [f16; 16]) {
+            let halfs = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(a);
+            store256::<_, PAST>(out.as_mut_ptr(), halfs);
+        }
+
+        fn put_bf16<const PAST: bool>(self, a: __m512, out: &mut [bf16; 16]) {
+            let bits = _mm512_castps_si512(a);
+            let upper = _mm512_srli_epi32::<16>(bits);
+            let odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
+            let half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+            let rounded = _mm512_srli_epi32::<16>(_mm512_add_epi32(bits, half));
+            let quiet = _mm512_or_si512(upper, _mm512_set1_epi32(0x40));
+            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a);
+            let halves = _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(nan, rounded, quiet));
+            store256::<_, PAST>(out.as_mut_ptr(), halves);
+        }
+
+        fn blank(self) -> (__m512i, __m512i) {
+            (_mm512_setzero_si512(), _mm512_set1_epi32(-1))
+        }
+
+        fn look(self, seen: (__m512i, __m512i), a: __m512) -> (__m512i, __m512i) {
+            let a = _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(0x7fff_ffff));
+            let less = _mm512_sub_epi32(a, _mm512_set1_epi32(1));
+            (_mm512_max_epi32(seen.0, a), _mm512_min_epu32(seen.1, less))
+        }
+
+        fn doubtful(self, seen: (__m512i, __m512i), over: u32, under: u32) -> bool {
+            let over = _mm512_cmpge_epi32_mask(seen.0, _mm512_set1_epi32(over.cast_signed()));
+            let under = _mm512_cmplt_epu32_mask(seen.1, _mm512_set1_epi32(under.cast_signed()));
+            over != 0 || under != 0
+        }
+    }
+}

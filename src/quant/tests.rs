@@ -1,0 +1,189 @@
+//! Kernels against each other: every instruction set gives what the portable code gives.
+
+use half::{bf16, f16};
+use proptest::prelude::*;
+
+use super::kernel::Isa;
+use super::*;
+use crate::dtype::{DTYPES, DTypeDescriptor, Packing};
+
+/// Rows whose values come in runs.
+fn runs() -> impl Iterator<Item = (&'static DTypeDescriptor, &'static Runs)> {
+    DTYPES.iter().filter_map(|row| match &row.codec?.0 {
+        Decoder::Runs(runs) => Some((row, runs)),
+        Decoder::Rows(_) => None,
+    })
+}
+
+/// Bytes of all parts for some values of a dtype, cut from `bytes`, repeated as often as it takes.
+struct Input {
+    weight: Vec<u8>,
+    scale: Vec<u8>,
+    bias: Vec<u8>,
+    formats: (Float, Float),
+    group_size: usize,
+    global: Global,
+    len: usize,
+}
+
+impl Input {
+    fn new(row: &DTypeDescriptor, count: usize, bytes: &[u8], choice: usize) -> Self {
+        let group = row.packing == Packing::Group;
+        let floating = row.name.contains("FP");
+        let group_size = match (group, row.name.contains("NVFP4"), floating) {
+            (false, ..) => 1,
+            (true, true, _) => 16,
+            (true, false, true) => 32,
+            (true, false, false) => [32, 64, 128][choice % 3],
+        };
+        let formats = match (group_size, floating) {
+            (16, _) => (Float::E4M3, Float::E4M3),
+            (_, true) => (Float::E8M0, Float::E8M0),
+            _ => {
+                let float = [Float::F32, Float::F16, Float::BF16][choice / 3 % 3];
+                (float, [float, Float::F32][choice / 9 % 2])
+            }
+        };
+        let global = match (group_size, choice % 3) {
+            (16, 1) => Global::Factor(0.37),
+            (16, 2) => Global::Divisor(3.1),
+            _ => Global::None,
+        };
+        let unit = if group { group_size } else { row.block_len as usize };
+        let len = if row.packing == Packing::Plain { count } else { count * unit };
+        let weight = (len * row.block_bytes as usize).div_ceil(row.block_len as usize);
+        let mut source = bytes.iter().cycle().copied();
+        let mut cut = |len: usize| source.by_ref().take(len).collect::<Vec<u8>>();
+        let groups = if group { count } else { 0 };
+        // A row that starts with a number of its own.
+        let head = row.row_head as usize;
+        Self {
+            weight: cut(weight),
+            scale: cut(groups * formats.0.bytes() + head),
+            bias: cut(groups * formats.1.bytes()),
+            formats,
+            group_size,
+            global,
+            len,
+        }
+    }
+
+    fn packed(&self) -> Packed<'_> {
+        Packed {
+            weight: &self.weight,
+            scale: &self.scale,
+            bias: &self.bias,
+            formats: self.formats,
+            group_size: self.group_size,
+            global: self.global,
+        }
+    }
+}
+
+/// A number's bits, all NaN alike.
+trait Bits: Element {
+    fn bits(self) -> u32;
+}
+
+impl Bits for f32 {
+    fn bits(self) -> u32 {
+        if self.is_nan() { u32::MAX } else { self.to_bits() }
+    }
+}
+
+impl Bits for f16 {
+    fn bits(self) -> u32 {
+        if self.is_nan() { u32::MAX } else { self.to_bits().into() }
+    }
+}
+
+impl Bits for bf16 {
+    fn bits(self) -> u32 {
+        if self.is_nan() { u32::MAX } else { self.to_bits().into() }
+    }
+}
+
+fn bits<T: Bits>(values: &[T]) -> Vec<u32> {
+    values.iter().map(|value| value.bits()).collect()
+}
+
+/// Room for values from a multiple of 64 on, or from `off` elements behind one.
+fn room<T: Element>(len: usize, off: usize) -> (crate::bytes::Values<T>, std::ops::Range<usize>) {
+    (crate::bytes::Values::zeroed(len + off).unwrap(), off..len + off)
+}
+
+/// All instruction sets, through the cache and past it, aligned or not, against `exact`.
+fn agree<T: Bits>(name: &str, runs: &Runs, input: &Input, exact: &[f32]) {
+    let rounded: Vec<T> = exact.iter().map(|value| T::round(*value)).collect();
+    let expected = bits(&rounded);
+    let mut lost = Narrowing::default();
+    if let Some(limits) = T::LIMITS {
+        lost.look(exact, limits);
+    }
+    for isa in Isa::available() {
+        for (past, off) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
+            let (mut memory, range) = room::<T>(input.len, off);
+            let out = &mut memory[range];
+            let doubtful = T::kernels(runs).run_on(isa, &input.packed(), out, past);
+            assert_eq!(bits(out), expected, "{name}, {isa:?}, past {past}, off {off}");
+            assert!(doubtful || lost.is_lossless(), "{name}, {isa:?}: {lost:?} went unseen");
+        }
+    }
+    let mut out = vec![T::round(0.0); input.len];
+    let mut counted = runs.decode(&input.packed(), &mut out, Rounding::F32, false);
+    if let Some(already) = runs.lost {
+        let already = already(&input.packed());
+        counted.overflows -= already.overflows;
+        counted.flushes -= already.flushes;
+    }
+    assert_eq!(counted, lost, "{name}");
+}
+
+fn all_agree(count: usize, bytes: &[u8], choice: usize) {
+    for (row, runs) in runs() {
+        let input = Input::new(row, count, bytes, choice);
+        let mut exact = vec![f32::NAN; input.len];
+        let portable = Isa::available().next().unwrap();
+        runs.to_f32.run_on(portable, &input.packed(), &mut exact, false);
+        agree::<f32>(row.name, runs, &input, &exact);
+        agree::<f16>(row.name, runs, &input, &exact);
+        agree::<bf16>(row.name, runs, &input, &exact);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Random bytes: NaN and infinite scales are among them.
+    #[test]
+    fn kernels_agree(
+        count in 0usize..40,
+        bytes in proptest::collection::vec(any::<u8>(), 509),
+        choice in 0usize..18,
+    ) {
+        all_agree(count, &bytes, choice);
+    }
+}
+
+#[test]
+fn kernels_agree_on_every_length() {
+    let bytes: Vec<u8> = (0..997u32).map(|i| (i * i * 31 + i * 7).to_le_bytes()[1]).collect();
+    for count in 0..70 {
+        all_agree(count, &bytes, count);
+    }
+}
+
+/// What a kernel is not given bytes for it leaves alone.
+#[test]
+fn short_input_is_no_fault() {
+    for (row, runs) in runs() {
+        let whole = Input::new(row, 9, &[0x35, 0x2c, 0x91, 7], 4);
+        for isa in Isa::available() {
+            for cut in [0, 1, whole.weight.len() / 2, whole.weight.len().saturating_sub(1)] {
+                let mut out = vec![0.0f32; whole.len];
+                let packed = Packed { weight: &whole.weight[..cut], scale: &[], ..whole.packed() };
+                runs.to_f32.run_on(isa, &packed, &mut out, false);
+            }
+        }
+    }
+}

@@ -1,0 +1,503 @@
+//! A tensor's values: what of its parts a run of them needs, and in which pieces they are decoded.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::{Part, Segment, Tensor, swap};
+use crate::bytes::{Values, try_vec};
+use crate::dtype::{DType, DTypeDescriptor, Packing};
+use crate::error::{Error, Result};
+use crate::quant::{
+    Array, Codec, Decoder, Element, Float, Global, Narrowing, Packed, Parts, Rounding, narrow,
+};
+use crate::shape;
+
+/// How values are decoded, where the defaults do not fit.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Decoding<'p> {
+    /// How often values are rounded.
+    pub rounding: Rounding,
+    /// The threads that share the work; without, the calling thread does it alone. One thread
+    /// writes nearly as fast as memory takes it.
+    pub pool: Option<&'p rayon::ThreadPool>,
+}
+
+impl<'p> Decoding<'p> {
+    /// Rounds to `f32` at each step, on the calling thread.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how often values are rounded.
+    #[must_use]
+    pub fn rounding(mut self, rounding: Rounding) -> Self {
+        self.rounding = rounding;
+        self
+    }
+
+    /// Sets the threads that share the work.
+    #[must_use]
+    pub fn pool(mut self, pool: &'p rayon::ThreadPool) -> Self {
+        self.pool = Some(pool);
+        self
+    }
+}
+
+/// Elements of a piece, at most, if a row or block is not longer: their bytes and values fit into a
+/// core's own cache.
+const PIECE: u64 = 1 << 16;
+
+/// From this many bytes on values are written past the cache: it would not hold them until they
+/// are read, and writing through it reads them first.
+const PAST: usize = 8 << 20;
+
+/// Values passed on at a time where all of them need not be held.
+const CHUNK: u64 = 1 << 18;
+
+impl<'a> Tensor<'a> {
+    /// Whether [`dequantize`](Self::dequantize) can work.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported`, naming the dtype.
+    pub fn check_decodable(&self) -> Result<()> {
+        self.codec().map(drop)
+    }
+
+    fn codec(&self) -> Result<(DType, &'static Codec)> {
+        let dtype = self.dtype()?;
+        let codec = dtype.descriptor().codec.ok_or_else(|| {
+            let fault = format!("values of {dtype} cannot be read yet");
+            Error::unsupported(fault).in_file(self.store.path()).in_tensor(self.name())
+        })?;
+        let big_endian = self.store.entry_file(self.number).is_some_and(|file| file.big_endian);
+        if big_endian {
+            self.check_swappable(dtype)?;
+        }
+        Ok((dtype, codec))
+    }
+
+    /// All values as `f32`, in row-major order, in new memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`bytes`](Self::bytes); `Unsupported` for a dtype whose values cannot be read.
+    pub fn dequantize(&self) -> Result<Values<f32>> {
+        let plan = Plan::new(self)?;
+        let elements = usize::try_from(self.elements())
+            .map_err(|_| Error::unsupported("larger than this machine's address space"))?;
+        let mut out = Values::zeroed(elements).map_err(|error| error.in_tensor(self.name()))?;
+        plan.decode(0..self.elements(), &mut out, &Decoding::new())?;
+        Ok(out)
+    }
+
+    /// All values, in row-major order, into memory that the caller has: as `f32`, or rounded to
+    /// the nearest [`f16`](struct@half::f16) or [`bf16`](half::bf16), ties to even. Gives the number of
+    /// values that rounding turned into infinity or 0.
+    ///
+    /// ```
+    /// use half::f16;
+    /// use weighbridge::{Decoding, WeightStore, bytes::Values};
+    ///
+    /// # fn main() -> weighbridge::Result<()> {
+    /// let store = WeightStore::open("assets/sample/sample-Q8_0.gguf")?;
+    /// let tensor = store.tensor("output_norm.weight")?;
+    /// let mut out = Values::<f16>::zeroed(tensor.elements() as usize)?;
+    /// let lost = tensor.dequantize_into(&mut out, &Decoding::new())?;
+    /// assert!(lost.is_lossless());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if `out` has not their length; otherwise as [`dequantize`](Self::dequantize).
+    pub fn dequantize_into<T: Element>(
+        &self,
+        out: &mut [T],
+        decoding: &Decoding<'_>,
+    ) -> Result<Narrowing> {
+        self.check_room(out.len(), self.elements(), "the tensor has")?;
+        Plan::new(self)?.decode(0..self.elements(), out, decoding)
+    }
+
+    /// The values of some rows. A row is a run of the last dimension; rows are counted over all
+    /// other dimensions. Costs the bytes of those rows and no more, but for the schemes that pack
+    /// across rows (GPTQ, AWQ).
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if there are no such rows or `out` has not their length; otherwise as
+    /// [`dequantize`](Self::dequantize).
+    pub fn dequantize_rows<T: Element>(
+        &self,
+        rows: Range<u64>,
+        out: &mut [T],
+        decoding: &Decoding<'_>,
+    ) -> Result<Narrowing> {
+        let columns = shape::columns(self.shape());
+        let count = self.elements().checked_div(columns).unwrap_or(0);
+        if rows.start > rows.end || rows.end > count {
+            let fault = format!("rows {}..{} of {count}", rows.start, rows.end);
+            return Err(Error::mismatch(fault).in_file(self.store.path()).in_tensor(self.name()));
+        }
+        let range = rows.start.saturating_mul(columns)..rows.end.saturating_mul(columns);
+        self.check_room(out.len(), range.end - range.start, "the rows have")?;
+        Plan::new(self)?.decode(range, out, decoding)
+    }
+
+    fn check_room(&self, room: usize, needed: u64, what: &str) -> Result<()> {
+        if room as u64 == needed {
+            return Ok(());
+        }
+        let fault = format!("room for {room} values, but {what} {needed}");
+        Err(Error::mismatch(fault).in_tensor(self.name()))
+    }
+
+    /// Passes all values to `sink`, some at a time, in constant memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`dequantize`](Self::dequantize), and what `sink` returns.
+    pub fn for_each_values<E: From<Error>>(
+        &self,
+        mut sink: impl FnMut(&[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let plan = Plan::new(self)?;
+        let elements = self.elements();
+        let room = CHUNK.max(plan.unit).min(elements);
+        let mut out = try_vec(usize::try_from(room).unwrap_or(usize::MAX))?;
+        let mut at = 0;
+        while at < elements {
+            let mut end = at;
+            // Whole pieces, as many as there is room for, and at least one.
+            while end < elements {
+                let next = plan.piece_end(end, elements);
+                if end > at && next - at > room {
+                    break;
+                }
+                end = next;
+            }
+            out.resize(usize::try_from(end - at).unwrap_or(usize::MAX), 0.0);
+            plan.decode(at..end, &mut out, &Decoding::new())?;
+            sink(&out)?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// How the numbers of a part are stored, where they are floats.
+    fn float_format(&self, segment: &Segment<'_>) -> Option<Float> {
+        match segment.dtype {
+            DType::F32 => Some(Float::F32),
+            DType::F16 => Some(Float::F16),
+            DType::BF16 => Some(Float::BF16),
+            DType::F8_E4M3 => Some(Float::E4M3),
+            DType::F8_E8M0 => Some(Float::E8M0),
+            // MLX and gpt-oss have no name for these formats.
+            DType::U8 => match self.dtype() {
+                Ok(DType::MLX_NVFP4) => Some(Float::E4M3),
+                _ => Some(Float::E8M0),
+            },
+            _ => None,
+        }
+    }
+
+    /// Numbers for the whole tensor, or for each of its outermost arrays.
+    fn globals(&self) -> Result<Vec<Global>> {
+        let is_global = |segment: &Segment<'_>| {
+            matches!(segment.part, Part::GlobalAmax | Part::GlobalScale | Part::GlobalDivisor)
+        };
+        let Some(segment) = self.segments().find(is_global) else { return Ok(Vec::new()) };
+        let bytes = self.bytes(segment.part)?;
+        let number = |bytes: &[u8; 4]| {
+            let number = f32::from_le_bytes(*bytes);
+            match segment.part {
+                // MLX keeps the largest magnitude; 2688 = 448 * 6 is what the formats of scale and
+                // element reach together. Ollama keeps the factor, compressed-tensors a divisor.
+                Part::GlobalAmax => Global::Factor(number / 2688.0),
+                Part::GlobalDivisor => Global::Divisor(number),
+                _ => Global::Factor(number),
+            }
+        };
+        Ok(bytes.as_chunks::<4>().0.iter().map(number).collect())
+    }
+
+    fn array(&self, segment: &Segment<'a>) -> Result<Array<'a>> {
+        let format = self.float_format(segment);
+        Ok(Array { bytes: self.bytes(segment.part)?, shape: segment.shape, format })
+    }
+}
+
+/// What decoding any run of a tensor's elements needs to know, found out once.
+struct Plan<'a> {
+    tensor: Tensor<'a>,
+    row: &'static DTypeDescriptor,
+    codec: &'static Codec,
+    columns: u64,
+    /// Runs start and end at multiples of this many elements: a block, a group or a row.
+    unit: u64,
+    /// Elements of a piece.
+    step: u64,
+    /// Elements of a group; 1 for other dtypes.
+    group_size: u64,
+    formats: (Option<Float>, Option<Float>),
+    globals: Vec<Global>,
+    /// Elements that share a global number.
+    each_global: u64,
+    /// All arrays, for schemes that need them.
+    parts: Option<Parts<'a>>,
+}
+
+impl<'a> Plan<'a> {
+    fn new(tensor: &Tensor<'a>) -> Result<Self> {
+        let (dtype, codec) = tensor.codec()?;
+        let row = dtype.descriptor();
+        let columns = shape::columns(tensor.shape());
+        let group_size = u64::from(tensor.group_size().unwrap_or(1)).max(1);
+        let format = |part: Part| -> Result<Option<Float>> {
+            let Some(segment) = tensor.segments().find(|segment| segment.part == part) else {
+                return Ok(None);
+            };
+            let format = tensor.float_format(&segment);
+            let format = format.ok_or_else(|| {
+                let fault = format!("a {} of {}", part.name(), segment.dtype);
+                Error::unsupported(fault).in_file(tensor.store.path()).in_tensor(tensor.name())
+            })?;
+            Ok(Some(format))
+        };
+        let runs = matches!(codec.0, Decoder::Runs(_));
+        let formats = if runs && row.packing == Packing::Group {
+            (format(Part::Scale)?, format(Part::Bias)?)
+        } else {
+            (None, None)
+        };
+        let unit = match (runs, row.row_head) {
+            (true, 0) => u64::from(row.block_len).max(group_size),
+            _ => columns.max(1),
+        };
+        let step = (PIECE / unit).max(1).saturating_mul(unit);
+        let globals = if runs { tensor.globals()? } else { Vec::new() };
+        // Each of the outermost arrays (experts) may have a number of its own.
+        let each_global = match globals.len() as u64 {
+            0 | 1 => u64::MAX,
+            arrays => tensor.elements().checked_div(arrays).unwrap_or(1).max(1),
+        };
+        let parts = if runs { None } else { Some(tensor.parts(columns)?) };
+        let tensor = *tensor;
+        Ok(Self {
+            tensor,
+            row,
+            codec,
+            columns,
+            unit,
+            step,
+            group_size,
+            formats,
+            globals,
+            each_global,
+            parts,
+        })
+    }
+
+    /// Where the piece that starts at an element ends.
+    fn piece_end(&self, start: u64, end: u64) -> u64 {
+        let global = (start / self.each_global).saturating_add(1).saturating_mul(self.each_global);
+        end.min(start.saturating_add(self.step)).min(global)
+    }
+
+    /// Decodes elements that start and end at borders of units into `out`, which has their number.
+    fn decode<T: Element>(
+        &self,
+        elements: Range<u64>,
+        out: &mut [T],
+        decoding: &Decoding<'_>,
+    ) -> Result<Narrowing> {
+        let past = size_of_val(out) >= PAST;
+        let mut pieces = Vec::new();
+        let (mut start, mut rest) = (elements.start, out);
+        let mut lost = Narrowing::default();
+        while start < elements.end {
+            let end = self.piece_end(start, elements.end);
+            let len = usize::try_from(end - start).unwrap_or(usize::MAX).min(rest.len());
+            let (now, later) = rest.split_at_mut(len);
+            match decoding.pool {
+                Some(_) => pieces.push((start..end, now)),
+                None => lost += self.piece(start..end, now, decoding.rounding, past)?,
+            }
+            (start, rest) = (end, later);
+        }
+        if let Some(pool) = decoding.pool {
+            let piece = |(range, out)| self.piece(range, out, decoding.rounding, past);
+            let add = |mut a: Narrowing, b| {
+                a += b;
+                Ok(a)
+            };
+            lost = pool.install(|| {
+                pieces.into_par_iter().map(piece).try_reduce(Narrowing::default, add)
+            })?;
+        }
+        Ok(lost)
+    }
+
+    fn piece<T: Element>(
+        &self,
+        elements: Range<u64>,
+        out: &mut [T],
+        rounding: Rounding,
+        past: bool,
+    ) -> Result<Narrowing> {
+        let runs = match &self.codec.0 {
+            Decoder::Runs(runs) => runs,
+            Decoder::Rows(decode) => {
+                let first = elements.start.checked_div(self.columns).unwrap_or(0);
+                let rows = out.len() as u64 / self.columns.max(1);
+                let range = usize::try_from(first).ok().zip(usize::try_from(first + rows).ok());
+                let mut exact = try_vec(out.len())?;
+                exact.resize(out.len(), 0.0);
+                return self
+                    .parts
+                    .as_ref()
+                    .zip(range)
+                    .and_then(|(parts, (start, end))| decode(parts, start..end, &mut exact))
+                    .map(|()| narrow(&exact, out))
+                    .ok_or_else(|| self.malformed("its parts do not fit together"));
+            }
+        };
+        let global = usize::try_from(elements.start / self.each_global).unwrap_or(usize::MAX);
+        let global = self.globals.get(global).copied().unwrap_or(Global::None);
+        match (self.row.packing, self.row.row_head) {
+            (Packing::Group, _) => {
+                let per_group = |format: Option<Float>| {
+                    let bytes = format?.bytes() as u64;
+                    let at = |element: u64| (element / self.group_size).checked_mul(bytes);
+                    Some(at(elements.start)?..at(elements.end)?)
+                };
+                let scale = match per_group(self.formats.0) {
+                    Some(range) => self.tensor.bytes_within(Part::Scale, range)?,
+                    None => return Err(self.malformed("it has no scales")),
+                };
+                let bias = match per_group(self.formats.1) {
+                    Some(range) => self.tensor.bytes_within(Part::Bias, range)?,
+                    None => Cow::Borrowed(&[][..]),
+                };
+                let packed = Packed {
+                    weight: &self.weight(&elements)?,
+                    scale: &scale,
+                    bias: &bias,
+                    formats: (
+                        self.formats.0.unwrap_or(Float::F32),
+                        self.formats.1.or(self.formats.0).unwrap_or(Float::F32),
+                    ),
+                    group_size: usize::try_from(self.group_size).unwrap_or(1),
+                    global,
+                };
+                Ok(runs.decode(&packed, out, rounding, past))
+            }
+            (_, 0) => {
+                let weight = self.weight(&elements)?;
+                let packed = Packed::blocks(&weight);
+                let Global::Factor(factor) = global else {
+                    return Ok(runs.decode(&packed, out, rounding, past));
+                };
+                // The block's own value, times the factor: two roundings.
+                let mut exact = vec![0.0; out.len()];
+                runs.decode(&packed, &mut exact, rounding, false);
+                exact.iter_mut().for_each(|value| *value *= factor);
+                Ok(narrow(&exact, out))
+            }
+            (_, head) => {
+                let weight = self.weight(&elements)?;
+                let bytes = self.row.dtype.row_bytes(self.columns).unwrap_or(0);
+                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(1);
+                let columns = usize::try_from(self.columns).unwrap_or(usize::MAX).max(1);
+                let mut lost = Narrowing::default();
+                for (row, out) in weight.chunks(bytes).zip(out.chunks_mut(columns)) {
+                    let (head, blocks) = row.split_at_checked(head as usize).unwrap_or((&[], &[]));
+                    let packed = Packed { scale: head, ..Packed::blocks(blocks) };
+                    lost += runs.decode(&packed, out, rounding, past);
+                }
+                Ok(lost)
+            }
+        }
+    }
+
+    /// The weight's bytes of some elements, little-endian.
+    fn weight(&self, elements: &Range<u64>) -> Result<Cow<'a, [u8]>> {
+        let dtype = self.row.dtype;
+        let at = |element: u64| match self.row.row_head {
+            0 => dtype.row_bytes(element),
+            _ => dtype.row_bytes(self.columns)?.checked_mul(element.checked_div(self.columns)?),
+        };
+        let (Some(start), Some(end)) = (at(elements.start), at(elements.end)) else {
+            // Only elements smaller than a byte can be asked for out of step.
+            let fault = format!("{dtype} rows do not start at whole bytes: read the whole tensor");
+            return Err(Error::unsupported(fault).in_tensor(self.tensor.name()));
+        };
+        let bytes = self.tensor.bytes_within(Part::Weight, start..end)?;
+        let file = self.tensor.store.entry_file(self.tensor.number);
+        if !file.is_some_and(|file| file.big_endian) {
+            return Ok(bytes);
+        }
+        let mut bytes = bytes.into_owned();
+        swap(&mut bytes, dtype);
+        Ok(Cow::Owned(bytes))
+    }
+
+    fn malformed(&self, fault: &str) -> Error {
+        Error::malformed(fault.to_owned())
+            .in_file(self.tensor.store.path())
+            .in_tensor(self.tensor.name())
+    }
+}
+
+impl<'a> Tensor<'a> {
+    /// All arrays of a tensor that is decoded by rows.
+    fn parts(&self, columns: u64) -> Result<Parts<'a>> {
+        let array = |part: Part| {
+            let segment = self.segments().find(|segment| segment.part == part);
+            segment.map(|segment| self.array(&segment)).transpose()
+        };
+        let weight = array(Part::Weight)?.ok_or_else(|| Error::not_found("its weight"))?;
+        let mut parts = Parts {
+            shape: self.shape(),
+            columns: usize::try_from(columns).unwrap_or(usize::MAX),
+            weight,
+            scale: array(Part::Scale)?,
+            zero_point: array(Part::ZeroPoint)?,
+            group_index: array(Part::GroupIndex)?,
+            absmax: array(Part::Absmax)?,
+            code_values: array(Part::CodeValues)?,
+            nested_absmax: array(Part::NestedAbsmax)?,
+            nested_code_values: array(Part::NestedCodeValues)?,
+            block: 0,
+            nested_block: 0,
+            nested_offset: 0.0,
+        };
+        if parts.absmax.is_some() {
+            self.read_quant_state(&mut parts)?;
+        }
+        Ok(parts)
+    }
+
+    /// bitsandbytes' description of a tensor, which was looked at when the model was opened.
+    fn read_quant_state(&self, parts: &mut Parts<'_>) -> Result<()> {
+        let text = self.bytes(Part::Description)?;
+        let state: serde_json::Value = serde_json::from_slice(&text).map_err(|error| {
+            Error::malformed(format!("its quant_state is no JSON: {error}"))
+                .in_file(self.store.path())
+                .in_tensor(self.name())
+        })?;
+        let number = |key: &str| state.get(key).and_then(serde_json::Value::as_u64).unwrap_or(0);
+        parts.block = usize::try_from(number("blocksize")).unwrap_or(0);
+        parts.nested_block = usize::try_from(number("nested_blocksize")).unwrap_or(0);
+        let offset = state.get("nested_offset").and_then(serde_json::Value::as_f64);
+        #[expect(clippy::cast_possible_truncation, reason = "what the library does")]
+        let offset = offset.unwrap_or(0.0) as f32;
+        parts.nested_offset = offset;
+        Ok(())
+    }
+}
