@@ -1,6 +1,7 @@
 //! Inputs that are made, not fetched, and ratios between the cases of one run.
 
 pub mod input;
+pub mod limits;
 
 use std::path::Path;
 

@@ -25,7 +25,7 @@ plain! {
     F4: 8, |simd, bytes| {
         let mut pairs = [0; 16];
         pairs[..8].copy_from_slice(bytes);
-        simd.entries(&E2M1, simd.nibble_pairs(&pairs))[0]
+        simd.e2m1(simd.nibble_pairs(&pairs))[0]
     };
 }
 

@@ -23,31 +23,30 @@ pub(super) struct Out<'a, S: Simd, T, const PAST: bool> {
     seen: &'a mut S::Seen,
 }
 
-impl<S: Simd, T: Element, const PAST: bool> Out<'_, S, T, PAST> {
+impl<'a, S: Simd, T: Element, const PAST: bool> Out<'a, S, T, PAST> {
     #[inline(always)]
     pub(super) fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Calls `fill` with each whole run of `UNITS` times 16 values, as long as `blocks` gives its
-    /// bytes. Gives back what follows.
+    /// Whole runs of `UNITS` times 16 values, what puts them there, and what follows.
     #[inline(always)]
-    pub(super) fn blocks<B, const UNITS: usize>(
+    pub(super) fn runs<const UNITS: usize>(
         self,
-        blocks: impl Iterator<Item = B>,
-        mut fill: impl FnMut(S, B, &mut Units<'_, S, T, PAST>),
-    ) -> Self {
+    ) -> (&'a mut [[[T; 16]; UNITS]], Units<'a, S, T, PAST>, Self) {
         let Self { simd, values, seen } = self;
         let (values, rest) = values.split_at_mut(values.len() / (16 * UNITS) * (16 * UNITS));
         let (runs, _) = values.as_chunks_mut::<16>().0.as_chunks_mut::<UNITS>();
         // Kept out of memory while values are written, which it cannot share.
-        let mut units = Units { simd, seen: *seen, out: &mut [] };
-        for (out, block) in runs.iter_mut().zip(blocks) {
-            units.out = out;
-            fill(simd, block, &mut units);
-        }
-        *seen = units.seen;
-        Self { simd, values: rest, seen }
+        let units = Units { simd, seen: *seen, fine: true, out: &mut [] };
+        (runs, units, Self { simd, values: rest, seen })
+    }
+
+    /// Remembers what was seen of values that were put.
+    #[inline(always)]
+    pub(super) fn saw(self, units: &Units<'_, S, T, PAST>) -> Self {
+        *self.seen = units.seen;
+        self
     }
 
     /// Puts fewer than 16 values: the first of `floats`.
@@ -59,8 +58,8 @@ impl<S: Simd, T: Element, const PAST: bool> Out<'_, S, T, PAST> {
         self.simd.put_f32::<false>(floats, &mut exact);
         exact.iter_mut().skip(self.values.len()).for_each(|value| *value = 0.0);
         let floats = self.simd.load(&exact);
-        T::put::<S, false>(self.simd, floats, &mut all);
-        *self.seen = self.simd.look(*self.seen, floats);
+        T::put::<S, false>(self.simd, floats, &mut all, self.seen);
+        self.simd.look(self.seen, floats);
         let len = self.values.len().min(16);
         self.values[..len].copy_from_slice(&all[..len]);
     }
@@ -70,7 +69,10 @@ impl<S: Simd, T: Element, const PAST: bool> Out<'_, S, T, PAST> {
 pub(super) struct Units<'a, S: Simd, T, const PAST: bool> {
     simd: S,
     seen: S::Seen,
-    out: &'a mut [[T; 16]],
+    /// Whether the next values may be so small that they round to 0.
+    pub(super) fine: bool,
+    /// Where the next block's values go.
+    pub(super) out: &'a mut [[T; 16]],
 }
 
 /// Takes the values of one block.
@@ -89,10 +91,10 @@ pub(super) trait Put<S: Simd> {
 impl<S: Simd, T: Element, const PAST: bool> Put<S> for Units<'_, S, T, PAST> {
     #[inline(always)]
     fn put(&mut self, number: usize, floats: S::Floats) {
-        if T::LIMITS.is_some() {
-            self.seen = self.simd.look(self.seen, floats);
+        if T::LIMITS.is_some() && self.fine {
+            self.simd.look(&mut self.seen, floats);
         }
-        T::put::<S, PAST>(self.simd, floats, &mut self.out[number]);
+        T::put::<S, PAST>(self.simd, floats, &mut self.out[number], &mut self.seen);
     }
 }
 
@@ -132,7 +134,7 @@ fn decode<D: Decode, S: Simd, T: Element>(
     } else {
         D::decode(packed, Out::<S, T, false> { simd, values, seen: &mut seen });
     }
-    T::LIMITS.is_some_and(|limits| simd.doubtful(seen, limits.over(), limits.under()))
+    T::LIMITS.is_some_and(|limits| simd.doubtful(seen, limits.infinity(), limits.under()))
 }
 
 fn portable<D: Decode, T: Element>(packed: &Packed<'_>, values: &mut [T], _: bool) -> bool {

@@ -4,10 +4,12 @@
 //! Each product and sum rounds to `f32` on its own. That is what MLX gives when scales and biases
 //! are `f32`; in their own dtype it rounds twice, which [`Rounding::Native`](super::Rounding) does.
 
+use std::marker::PhantomData;
+
 use half::{bf16, f16};
 
 use super::element::Element;
-use super::float::{E2M1, Float, e4m3};
+use super::float::{E2M1, Float, e4m3, e8m0};
 use super::kernel::{Decode, Out, Put};
 use super::simd::{Portable, Simd};
 use super::{Codec, Global, Packed};
@@ -68,7 +70,7 @@ impl Mode for E2m1 {
 
     #[inline(always)]
     fn elements<S: Simd>(simd: S, bytes: &[u8]) -> [S::Floats; 2] {
-        simd.entries(&E2M1, simd.nibble_pairs(&first(bytes)))
+        simd.e2m1(simd.nibble_pairs(&first(bytes)))
     }
 
     fn element(code: u8) -> f32 {
@@ -104,7 +106,7 @@ fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
 }
 
 /// Value: q scale + bias, or q (scale global); the scale divided where the global is a divisor.
-struct Groups<M>(std::marker::PhantomData<M>);
+struct Groups<M>(PhantomData<M>);
 
 impl<M: Mode> Decode for Groups<M> {
     #[inline(always)]
@@ -113,42 +115,122 @@ impl<M: Mode> Decode for Groups<M> {
         out: Out<'_, S, T, PAST>,
     ) {
         let simd = out.simd;
-        let (scales, biases) = packed.formats;
-        let number = |bytes: &[u8], format: Float, group: usize| {
-            let at = group * format.bytes();
-            format.value(bytes.get(at..).unwrap_or_default(), |bits| simd.f16(bits))
-        };
-        // The values of 16 elements, by the number of their group.
-        let value = |elements: S::Floats, group: usize| {
-            let scale = number(packed.scale, scales, group);
-            if M::BIASED {
-                let bias = simd.splat(number(packed.bias, biases, group));
-                simd.add(simd.mul(elements, simd.splat(scale)), bias)
-            } else {
-                simd.mul(elements, simd.splat(packed.global.applied(scale)))
+        let mut weight = packed.weight;
+        let mut scaling = Scaling::<M>::new(packed);
+        if packed.group_size == 16 {
+            // Two groups at a time, and perhaps one more.
+            let (runs, mut units, rest) = out.runs::<2>();
+            for runs in runs.chunks_mut(TILE / 2) {
+                units.fine = scaling.next(simd, 2 * runs.len());
+                for (slot, number) in runs.iter_mut().zip(0..TILE / 2) {
+                    units.out = slot;
+                    let [a, b] = M::elements(simd, weight);
+                    units.put(0, scaling.value(simd, a, 2 * number));
+                    units.put(1, scaling.value(simd, b, 2 * number + 1));
+                    weight = weight.get(4 * M::BITS..).unwrap_or_default();
+                }
             }
-        };
-        let bytes = |from: usize| packed.weight.get(from..).unwrap_or_default();
-        let len = out.len();
-        let each = packed.group_size;
-        // Groups are as long as 16 elements, or a multiple of 32.
-        if each >= 32 {
-            let runs = each / 32;
-            let starts = (0..len / 32).map(|run| (bytes(run * 4 * M::BITS), run / runs));
-            out.blocks::<_, 2>(starts, |simd, (bytes, group), out| {
-                out.pair(0, M::elements(simd, bytes).map(|elements| value(elements, group)));
-            });
-        } else {
-            let pairs = (0..len / 32).map(|run| (bytes(run * 4 * M::BITS), 2 * run));
-            let rest = out.blocks::<_, 2>(pairs, |simd, (bytes, group), out| {
-                let [a, b] = M::elements(simd, bytes);
-                out.pair(0, [value(a, group), value(b, group + 1)]);
-            });
-            let one = len / 32 * 2;
-            rest.blocks::<_, 1>([bytes(one * 2 * M::BITS)].into_iter(), |simd, bytes, out| {
-                out.put(0, value(M::elements(simd, bytes)[0], one));
-            });
+            let (last, mut units, rest) = rest.saw(&units).runs::<1>();
+            for slot in last {
+                units.fine = scaling.next(simd, 1);
+                units.out = slot;
+                units.put(0, scaling.value(simd, M::elements(simd, weight)[0], 0));
+            }
+            rest.saw(&units);
+            return;
         }
+        // Groups are as long as 32 elements, or a multiple.
+        let runs_per_group = (packed.group_size / 32).max(1);
+        let (runs, mut units, rest) = out.runs::<2>();
+        for tile in runs.chunks_mut(TILE * runs_per_group) {
+            units.fine = scaling.next(simd, tile.len() / runs_per_group);
+            for (group, number) in tile.chunks_mut(runs_per_group).zip(0..TILE) {
+                for slot in group {
+                    units.out = slot;
+                    let [a, b] = M::elements(simd, weight);
+                    units.put(0, scaling.value(simd, a, number));
+                    units.put(1, scaling.value(simd, b, number));
+                    weight = weight.get(4 * M::BITS..).unwrap_or_default();
+                }
+            }
+        }
+        rest.saw(&units);
+    }
+}
+
+/// Groups whose scales are made floats at a time.
+const TILE: usize = 64;
+
+/// The scales and biases of some groups, as floats.
+struct Scaling<'a, M> {
+    packed: &'a Packed<'a>,
+    /// The group behind those.
+    group: usize,
+    scales: [f32; TILE],
+    biases: [f32; TILE],
+    mode: PhantomData<M>,
+}
+
+impl<'a, M: Mode> Scaling<'a, M> {
+    #[inline(always)]
+    fn new(packed: &'a Packed<'a>) -> Self {
+        let (scales, biases) = ([0.0; TILE], [0.0; TILE]);
+        Self { packed, group: 0, scales, biases, mode: PhantomData }
+    }
+
+    /// Goes on to the next `count` groups. Says whether their values may be finer than 2^-24.
+    #[inline(always)]
+    fn next<S: Simd>(&mut self, simd: S, count: usize) -> bool {
+        let packed = self.packed;
+        numbers(simd, packed.scale, packed.formats.0, self.group, &mut self.scales);
+        if M::BIASED {
+            numbers(simd, packed.bias, packed.formats.1, self.group, &mut self.biases);
+        } else if packed.global != Global::None {
+            self.scales.iter_mut().for_each(|scale| *scale = packed.global.applied(*scale));
+        }
+        self.group += count;
+        match packed.formats {
+            // Codes are whole numbers, and all halves are multiples of 2^-24.
+            (Float::F16, Float::F16) if M::BIASED => false,
+            // From 2^-17 on numbers with a fraction of 7 bits are multiples of 2^-24 too, and so
+            // are their products with codes of 8 bits, all of which an f32 holds.
+            (Float::BF16, Float::BF16) if M::BIASED => {
+                let small = |numbers: &[f32; TILE]| {
+                    numbers
+                        .iter()
+                        .any(|number| *number != 0.0 && number.abs() < f32::from_bits(0x3700_0000))
+                };
+                small(&self.scales) || small(&self.biases)
+            }
+            _ => true,
+        }
+    }
+
+    /// The values of 16 elements of a group, by its number among those.
+    #[inline(always)]
+    fn value<S: Simd>(&self, simd: S, elements: S::Floats, number: usize) -> S::Floats {
+        let product = simd.mul(elements, simd.splat(self.scales[number]));
+        if M::BIASED { simd.add(product, simd.splat(self.biases[number])) } else { product }
+    }
+}
+
+/// Numbers in a format, from one on.
+#[inline(always)]
+fn numbers<S: Simd>(simd: S, bytes: &[u8], format: Float, from: usize, out: &mut [f32; TILE]) {
+    let bytes = bytes.get(from * format.bytes()..).unwrap_or_default();
+    for (number, out) in out.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+        let bytes = bytes.get(number * 16 * format.bytes()..).unwrap_or_default();
+        let floats = match format {
+            Float::F32 => simd.f32s(&first(bytes)),
+            Float::F16 => simd.f16s(&first(bytes)),
+            Float::BF16 => simd.bf16s(&first(bytes)),
+            Float::E4M3 => {
+                let bytes = first(bytes);
+                simd.e4m3(simd.halves(&bytes, &bytes))[0]
+            }
+            Float::E8M0 => simd.load(&first::<16>(bytes).map(e8m0)),
+        };
+        simd.put_f32::<false>(floats, out);
     }
 }
 

@@ -175,6 +175,11 @@ impl Codec {
 
 /// The values of one block of `BYTES` bytes.
 trait Block<const BYTES: usize> {
+    /// Whether values may lie between 0 and 2^-24. They do not where they are made of halves and
+    /// whole numbers alone: all halves are multiples of 2^-24, and so are products, sums and
+    /// differences, however they round. Such values never round to 0.
+    const FINE: bool;
+
     fn block<S: Simd>(simd: S, bytes: &[u8; BYTES], head: &[u8], out: &mut impl Put<S>);
 }
 
@@ -187,23 +192,30 @@ impl<B: Block<BYTES>, const BYTES: usize, const UNITS: usize> Decode for Blocks<
         packed: &Packed<'_>,
         out: Out<'_, S, T, PAST>,
     ) {
+        let simd = out.simd;
         let (blocks, _) = packed.weight.as_chunks::<BYTES>();
-        out.blocks::<_, UNITS>(blocks.iter(), |simd, bytes, out| {
-            B::block(simd, bytes, packed.scale, out);
-        });
+        let (runs, mut units, rest) = out.runs::<UNITS>();
+        for (bytes, run) in blocks.iter().zip(runs) {
+            (units.fine, units.out) = (B::FINE, run);
+            B::block(simd, bytes, packed.scale, &mut units);
+        }
+        rest.saw(&units);
     }
 }
 
-/// Declares codecs of block dtypes: the bytes and the elements of a block, and its body.
+/// Declares codecs of block dtypes: the bytes and the elements of a block, whether its values are
+/// COARSE or FINE (see [`Block::FINE`]), and its body.
 macro_rules! blocks {
     ($(
         $(#[$doc:meta])*
-        $name:ident: $bytes:literal => $elements:literal, |$simd:ident, $block:pat_param, $out:ident $(, $head:ident)?| $body:block
+        $name:ident: $bytes:literal => $elements:literal $grain:ident, |$simd:ident, $block:pat_param, $out:ident $(, $head:ident)?| $body:block
     )*) => {$(
         $(#[$doc])*
         pub(crate) static $name: $crate::quant::Codec = {
             struct Body;
             impl $crate::quant::Block<$bytes> for Body {
+                const FINE: bool = $crate::quant::$grain;
+
                 #[inline(always)]
                 #[allow(unused_variables, reason = "few dtypes start rows with a number")]
                 fn block<S: $crate::quant::simd::Simd>(
@@ -222,6 +234,10 @@ macro_rules! blocks {
 }
 use blocks;
 
+/// What `blocks` declares of values: see [`Block::FINE`].
+const COARSE: bool = false;
+const FINE: bool = true;
+
 /// 16 elements of `WIDE` bytes together.
 trait Plain<const WIDE: usize> {
     fn sixteen<S: Simd>(simd: S, bytes: &[u8; WIDE]) -> S::Floats;
@@ -236,16 +252,19 @@ impl<P: Plain<WIDE>, const WIDE: usize> Decode for Elements<P, WIDE> {
         packed: &Packed<'_>,
         out: Out<'_, S, T, PAST>,
     ) {
-        let (sixteens, rest) = packed.weight.as_chunks::<WIDE>();
-        let out = out.blocks::<_, 1>(sixteens.iter(), |simd, bytes, out| {
-            out.put(0, P::sixteen(simd, bytes));
-        });
-        if out.len() > 0 {
-            let mut last = [0; WIDE];
-            let len = rest.len().min(WIDE);
-            last[..len].copy_from_slice(&rest[..len]);
-            let simd = out.simd;
-            out.rest(P::sixteen(simd, &last));
+        let simd = out.simd;
+        let (sixteens, last) = packed.weight.as_chunks::<WIDE>();
+        let (runs, mut units, rest) = out.runs::<1>();
+        for (bytes, run) in sixteens.iter().zip(runs) {
+            units.out = run;
+            units.put(0, P::sixteen(simd, bytes));
+        }
+        let rest = rest.saw(&units);
+        if rest.len() > 0 {
+            let mut bytes = [0; WIDE];
+            let len = last.len().min(WIDE);
+            bytes[..len].copy_from_slice(&last[..len]);
+            rest.rest(P::sixteen(simd, &bytes));
         }
     }
 }

@@ -39,14 +39,14 @@ static HALF_UE4M3: [f32; 256] = {
 
 blocks! {
     /// One E8M0 byte, then 16 bytes of codes in the order of `Q4_0`. Value: e2m1 2^(e - 127).
-    MXFP4: 17 => 32, |simd, [e, codes @ ..], out| {
+    MXFP4: 17 => 32 FINE, |simd, [e, codes @ ..], out| {
         let codes = simd.lookup(&DOUBLED, simd.nibbles(codes));
         out.pair(0, scaled(simd, codes, half_e8m0(*e)));
     }
 
     /// 4 scales, each for 16 elements, then 32 bytes of codes: of each 8 bytes the low nibbles are
     /// 8 elements, and the high ones the next 8. Value: e2m1 scale.
-    NVFP4: 36 => 64, |simd, bytes, out| {
+    NVFP4: 36 => 64 COARSE, |simd, bytes, out| {
         let scales: &[u8; 4] = field(bytes, 0);
         let low = 0x0f0f_0f0f_0f0f_0f0f;
         for half in 0..2 {

@@ -34,7 +34,7 @@ fn two(bits: u32) -> i16 {
 blocks! {
     /// `d` f16, 8 bytes of fifth and sixth bits, 16 bytes of nibbles as in `Q4_0`. Of each high
     /// byte the bits are those of elements j, j + 16, j + 8 and j + 24. Value: (q - 32) d.
-    Q6_0: 26 => 32, |simd, bytes, out| {
+    Q6_0: 26 => 32 COARSE, |simd, bytes, out| {
         let high = u64::from_le_bytes(*field(bytes, 2));
         let two = 0x3030_3030_3030_3030;
         let high = [high << 4 & two, high & two, high << 2 & two, high >> 2 & two];
@@ -45,7 +45,7 @@ blocks! {
 
     /// `d` f16, 16 bits that choose a row of levels for each 16 elements, 16 nibbles of scales, 64
     /// bytes of 2-bit codes as in `Q2_K`. Value: (d (s - 8)) level.
-    IQ2_K: 76 => 256, |simd, bytes, out| {
+    IQ2_K: 76 => 256 COARSE, |simd, bytes, out| {
         let d = scale(simd, *field(bytes, 0));
         let rows = u16::from_le_bytes(*field(bytes, 2));
         let scales: &[u8; 8] = field(bytes, 4);
@@ -65,7 +65,7 @@ blocks! {
     /// `d` f16, 16 bits that choose levels as in `IQ2_K`, 16 bits of scales' signs, 16 nibbles of
     /// scales, 64 bytes of 2-bit codes, 32 bytes of third bits: bit g for the g-th 32 elements.
     /// Value: (d +-(2 s + 1)) level.
-    IQ3_K: 110 => 256, |simd, bytes, out| {
+    IQ3_K: 110 => 256 COARSE, |simd, bytes, out| {
         let d = scale(simd, *field(bytes, 0));
         let rows = u16::from_le_bytes(*field(bytes, 2));
         let signs = u16::from_le_bytes(*field(bytes, 4));
@@ -95,7 +95,7 @@ blocks! {
 
     /// `d` f16, 16 bits that choose levels as in `IQ2_K`, 4 bytes of two high bits of each scale, 16
     /// nibbles of scales, 128 bytes of nibbles, each 16 as in `IQ4_NL`. Value: (d (s - 32)) level.
-    IQ4_K: 144 => 256, |simd, bytes, out| {
+    IQ4_K: 144 => 256 COARSE, |simd, bytes, out| {
         let d = scale(simd, *field(bytes, 0));
         let rows = u16::from_le_bytes(*field(bytes, 2));
         let high = u32::from_le_bytes(*field(bytes, 4));
@@ -114,7 +114,7 @@ blocks! {
 
     /// Each row starts with `d` f32. 8 bytes of scales, whose lowest bit chooses a row of levels,
     /// 128 bytes of nibbles, each 16 as in `IQ4_NL`. Value: (d ((s & 254) - 127)) level.
-    IQ4_KS: 136 => 256, |simd, bytes, out, head| {
+    IQ4_KS: 136 => 256 FINE, |simd, bytes, out, head| {
         let d = head.first_chunk().map_or(f32::NAN, |bytes| f32::from_le_bytes(*bytes));
         let scales: &[u8; 8] = field(bytes, 0);
         for number in 0..8 {

@@ -6,7 +6,7 @@ blocks! {
     /// 16 bytes of 4-bit scales (low) and minima (high), 64 bytes of 2-bit codes, `d` and `dmin`
     /// f16. 32 bytes hold 128 elements: their lowest bits the first 32, and so on.
     /// Value: (d sc) q - dmin mn.
-    Q2_K: 84 => 256, |simd, bytes, out| {
+    Q2_K: 84 => 256 COARSE, |simd, bytes, out| {
         let [scales, minima] = simd.unsigned(simd.nibbles(field(bytes, 0)));
         let d = simd.splat(scale(simd, *field(bytes, 80)));
         let dmin = simd.splat(scale(simd, *field(bytes, 82)));
@@ -30,7 +30,7 @@ blocks! {
     /// 32 bytes of high bits, 64 bytes of 2-bit codes as in `Q2_K`, 12 bytes of 6-bit scales, `d`
     /// f16. Bit g of a high byte is for the g-th 32 elements; where it is clear, 4 is subtracted.
     /// Value: (d (sc - 32)) q.
-    Q3_K: 110 => 256, |simd, bytes, out| {
+    Q3_K: 110 => 256 COARSE, |simd, bytes, out| {
         let [a, b, high] = [96, 100, 104].map(|at| u32::from_le_bytes(*field(bytes, at)));
         let low = 0x0f0f_0f0f;
         let two = |shift: u32| (high >> shift & 0x0303_0303) << 4;
@@ -65,7 +65,7 @@ blocks! {
     /// `d` and `dmin` f16, 12 bytes of 6-bit scales and minima, 128 bytes of nibbles: of each 32
     /// bytes the low ones are 32 elements, and the high ones the next 32.
     /// Value: (d sc) q - dmin mn.
-    Q4_K: 144 => 256, |simd, bytes, out| {
+    Q4_K: 144 => 256 COARSE, |simd, bytes, out| {
         let (d, m) = scales_and_minima(simd, field(bytes, 0));
         for quarter in 0..4 {
             let codes = simd.bytes(field(bytes, 16 + 32 * quarter));
@@ -77,7 +77,7 @@ blocks! {
 
     /// As `Q4_K`, with 32 bytes of fifth bits before the nibbles: bit g of them is for the g-th 32
     /// elements.
-    Q5_K: 176 => 256, |simd, bytes, out| {
+    Q5_K: 176 => 256 COARSE, |simd, bytes, out| {
         let (d, m) = scales_and_minima(simd, field(bytes, 0));
         let mut high = simd.bytes(field(bytes, 16));
         for quarter in 0..4 {
@@ -98,7 +98,7 @@ blocks! {
     /// 128 bytes of nibbles, 64 bytes of fifth and sixth bits, 16 signed scales, `d` f16. Of each
     /// 64 bytes of nibbles the low ones are 64 elements, and the high ones the next 64.
     /// Value: (d sc) (q - 32).
-    Q6_K: 210 => 256, |simd, bytes, out| {
+    Q6_K: 210 => 256 COARSE, |simd, bytes, out| {
         let scales: &[u8; 16] = field(bytes, 192);
         let d = simd.splat(scale(simd, *field(bytes, 208)));
         let d = array(simd, simd.mul(d, simd.signed(simd.halves(scales, scales))[0]));
@@ -123,7 +123,7 @@ blocks! {
     }
 
     /// `d` f32, 256 signed bytes, then 16 sums of 16 of them. Value: q d.
-    Q8_K: 292 => 256, |simd, bytes, out| {
+    Q8_K: 292 => 256 FINE, |simd, bytes, out| {
         let d = f32::from_le_bytes(*field(bytes, 0));
         for number in 0..8 {
             let codes = simd.bytes(field(bytes, 4 + 32 * number));

@@ -55,8 +55,8 @@ pub(super) trait Simd: Copy {
     fn signed(self, a: Self::Bytes) -> [Self::Floats; 2];
     /// Unsigned bytes as floats.
     fn unsigned(self, a: Self::Bytes) -> [Self::Floats; 2];
-    /// An entry for each byte, all of them less than 16.
-    fn entries(self, table: &[f32; 16], index: Self::Bytes) -> [Self::Floats; 2];
+    /// Bytes, all of them less than 16, as floats of the format E2M1.
+    fn e2m1(self, a: Self::Bytes) -> [Self::Floats; 2];
     /// Bytes as floats of the format E4M3.
     fn e4m3(self, a: Self::Bytes) -> [Self::Floats; 2];
     /// 16 codes of a stream of bits, lowest first, from number `FIRST` on, as floats.
@@ -75,17 +75,25 @@ pub(super) trait Simd: Copy {
     /// Writes floats as they are. With `PAST`, past the cache: `out` must then start at a multiple
     /// of its own size, and [`fence`](Self::fence) must follow before anyone reads it.
     fn put_f32<const PAST: bool>(self, a: Self::Floats, out: &mut [f32; 16]);
-    /// Writes floats rounded to the nearest, ties to even; see [`put_f32`](Self::put_f32).
-    fn put_f16<const PAST: bool>(self, a: Self::Floats, out: &mut [f16; 16]);
-    /// Writes floats rounded to the nearest, ties to even; see [`put_f32`](Self::put_f32).
-    fn put_bf16<const PAST: bool>(self, a: Self::Floats, out: &mut [bf16; 16]);
+    /// Writes floats rounded to the nearest, ties to even, and looks at the results; see
+    /// [`put_f32`](Self::put_f32).
+    fn put_f16<const PAST: bool>(self, a: Self::Floats, out: &mut [f16; 16], seen: &mut Self::Seen);
+    /// Writes floats rounded to the nearest, ties to even, and looks at the results; see
+    /// [`put_f32`](Self::put_f32).
+    fn put_bf16<const PAST: bool>(
+        self,
+        a: Self::Floats,
+        out: &mut [bf16; 16],
+        seen: &mut Self::Seen,
+    );
     /// Lets what was written past the cache be read.
     fn fence(self);
 
     /// Having seen nothing.
     fn blank(self) -> Self::Seen;
-    /// Looks at magnitudes.
-    fn look(self, seen: Self::Seen, a: Self::Floats) -> Self::Seen;
-    /// Whether a magnitude had bits of at least `over`, or bits from 1 to `under`.
-    fn doubtful(self, seen: Self::Seen, over: u32, under: u32) -> bool;
+    /// Looks for small magnitudes.
+    fn look(self, seen: &mut Self::Seen, a: Self::Floats);
+    /// Whether a result had a magnitude with bits of at least `infinity`, or a float looked at one
+    /// with bits from 1 to `under`.
+    fn doubtful(self, seen: Self::Seen, infinity: u16, under: u32) -> bool;
 }

@@ -136,16 +136,47 @@ fn upper_halves(a: __m256) -> __m256i {
     _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(nan))
 }
 
+/// The larger magnitudes, of halves without their signs.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn magnitudes(a: __m256) -> __m256i {
-    _mm256_and_si256(_mm256_castps_si256(a), _mm256_set1_epi32(0x7fff_ffff))
+fn larger(seen: __m256i, halves: __m256i) -> __m256i {
+    _mm256_max_epu16(seen, _mm256_and_si256(halves, _mm256_set1_epi16(i16::MAX)))
+}
+
+/// Both halves of 32 bytes, each of them twice.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn doubled(a: __m256i) -> [__m256i; 2] {
+    [_mm256_permute2x128_si256::<0x00>(a, a), _mm256_permute2x128_si256::<0x11>(a, a)]
+}
+
+/// For 8 bytes from number `first` on: what puts each into byte `place` of a word. Where the top
+/// bit is set, a shuffle puts 0.
+const fn words_of(place: usize, first: u8) -> [u8; 32] {
+    let mut table = [0x80; 32];
+    let mut i = 0;
+    while i < 8 {
+        table[4 * i as usize + place] = first + i;
+        i += 1;
+    }
+    table
+}
+
+/// 16 bytes, which each half holds, as words: each in byte `PLACE` of its word, the others 0. This
+/// costs less than the instructions that extend bytes: they work across halves.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn widened<const PLACE: usize>(a: __m256i) -> [__m256i; 2] {
+    [
+        _mm256_shuffle_epi8(a, load256(&const { words_of(PLACE, 0) })),
+        _mm256_shuffle_epi8(a, load256(&const { words_of(PLACE, 8) })),
+    ]
 }
 
 impl Simd for Avx2 {
     type Bytes = __m256i;
     type Floats = [__m256; 2];
-    /// The largest magnitudes, and one less than the smallest that are not 0.
+    /// The largest magnitudes of results, and one less than the smallest of floats that are not 0.
     type Seen = (__m256i, __m256i);
 
     instructions! { "avx2,f16c":
@@ -226,30 +257,26 @@ impl Simd for Avx2 {
         }
 
         fn signed(self, a: __m256i) -> [[__m256; 2]; 2] {
-            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)].map(|a| {
-                [a, _mm_srli_si128::<8>(a)].map(|a| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(a)))
+            doubled(a).map(|a| {
+                widened::<3>(a).map(|a| _mm256_cvtepi32_ps(_mm256_srai_epi32::<24>(a)))
             })
         }
 
         fn unsigned(self, a: __m256i) -> [[__m256; 2]; 2] {
-            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)].map(|a| {
-                [a, _mm_srli_si128::<8>(a)].map(|a| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(a)))
+            doubled(a).map(|a| {
+                widened::<0>(a).map(|a| _mm256_cvtepi32_ps(a))
             })
         }
 
-        fn entries(self, table: &[f32; 16], index: __m256i) -> [[__m256; 2]; 2] {
-            // SAFETY: twice 32 bytes, which need not be aligned.
-            let (low, high) = unsafe {
-                (_mm256_loadu_ps(table.as_ptr()), _mm256_loadu_ps(table.as_ptr().add(8)))
-            };
-            let halves = [_mm256_castsi256_si128(index), _mm256_extracti128_si256::<1>(index)];
-            halves.map(|a| {
-                [a, _mm_srli_si128::<8>(a)].map(|a| {
-                    let index = _mm256_cvtepu8_epi32(a);
-                    let low = _mm256_permutevar8x32_ps(low, index);
-                    let high = _mm256_permutevar8x32_ps(high, index);
-                    let upper = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index));
-                    _mm256_blendv_ps(low, high, upper)
+        fn e2m1(self, a: __m256i) -> [[__m256; 2]; 2] {
+            let magnitudes = _mm256_setr_ps(0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0);
+            let sign = _mm256_set1_epi32(i32::MIN);
+            doubled(a).map(|a| {
+                widened::<0>(a).map(|a| {
+                    let sign = _mm256_and_si256(_mm256_slli_epi32::<28>(a), sign);
+                    // Only the lowest three bits choose.
+                    let magnitude = _mm256_permutevar8x32_ps(magnitudes, a);
+                    _mm256_or_ps(magnitude, _mm256_castsi256_ps(sign))
                 })
             })
         }
@@ -326,15 +353,18 @@ impl Simd for Avx2 {
             store256::<_, PAST>(out[8..].as_mut_ptr(), second);
         }
 
-        fn put_f16<const PAST: bool>(self, a: [__m256; 2], out: &mut [f16; 16]) {
+        fn put_f16<const PAST: bool>(self, a: [__m256; 2], out: &mut [f16; 16], seen: &mut (__m256i, __m256i)) {
             let [low, high] = a.map(|a| _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(a));
-            store256::<_, PAST>(out.as_mut_ptr(), _mm256_set_m128i(high, low));
+            let halves = _mm256_set_m128i(high, low);
+            seen.0 = larger(seen.0, halves);
+            store256::<_, PAST>(out.as_mut_ptr(), halves);
         }
 
-        fn put_bf16<const PAST: bool>(self, a: [__m256; 2], out: &mut [bf16; 16]) {
+        fn put_bf16<const PAST: bool>(self, a: [__m256; 2], out: &mut [bf16; 16], seen: &mut (__m256i, __m256i)) {
             let [low, high] = a.map(|a| upper_halves(a));
             // Packing goes by halves of the vectors: their quarters are put in order again.
             let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(low, high));
+            seen.0 = larger(seen.0, packed);
             store256::<_, PAST>(out.as_mut_ptr(), packed);
         }
 
@@ -346,17 +376,17 @@ impl Simd for Avx2 {
             (_mm256_setzero_si256(), _mm256_set1_epi32(-1))
         }
 
-        fn look(self, seen: (__m256i, __m256i), a: [__m256; 2]) -> (__m256i, __m256i) {
-            let [a, b] = a.map(|a| magnitudes(a));
-            let one = _mm256_set1_epi32(1);
-            let largest = _mm256_max_epi32(seen.0, _mm256_max_epi32(a, b));
-            let less = _mm256_min_epu32(_mm256_sub_epi32(a, one), _mm256_sub_epi32(b, one));
-            (largest, _mm256_min_epu32(seen.1, less))
+        fn look(self, seen: &mut (__m256i, __m256i), a: [__m256; 2]) {
+            let [a, b] = a.map(|a| {
+                let magnitude = _mm256_and_si256(_mm256_castps_si256(a), _mm256_set1_epi32(i32::MAX));
+                _mm256_sub_epi32(magnitude, _mm256_set1_epi32(1))
+            });
+            seen.1 = _mm256_min_epu32(seen.1, _mm256_min_epu32(a, b));
         }
 
-        fn doubtful(self, seen: (__m256i, __m256i), over: u32, under: u32) -> bool {
-            let over = _mm256_set1_epi32(over.cast_signed());
-            let over = _mm256_cmpeq_epi32(_mm256_max_epi32(seen.0, over), seen.0);
+        fn doubtful(self, seen: (__m256i, __m256i), infinity: u16, under: u32) -> bool {
+            let infinity = _mm256_set1_epi16(infinity.cast_signed());
+            let over = _mm256_cmpeq_epi16(_mm256_max_epu16(seen.0, infinity), seen.0);
             // All are less where none is at least as large.
             let under = _mm256_set1_epi32(under.cast_signed());
             let fine = _mm256_cmpeq_epi32(_mm256_max_epu32(seen.1, under), seen.1);
@@ -391,7 +421,7 @@ macro_rules! as_avx2 {
 impl Simd for Avx512 {
     type Bytes = __m256i;
     type Floats = __m512;
-    type Seen = (__m512i, __m512i);
+    type Seen = (__m256i, __m512i);
 
     as_avx2! {
         fn bytes(self, from: &[u8; 32]) -> __m256i;
@@ -429,11 +459,12 @@ impl Simd for Avx512 {
                 .map(|a| _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(a)))
         }
 
-        fn entries(self, table: &[f32; 16], index: __m256i) -> [__m512; 2] {
-            // SAFETY: 64 bytes, which need not be aligned.
-            let table = unsafe { _mm512_loadu_ps(table.as_ptr()) };
-            [_mm256_castsi256_si128(index), _mm256_extracti128_si256::<1>(index)]
-                .map(|a| _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(a), table))
+        fn e2m1(self, a: __m256i) -> [__m512; 2] {
+            let values = _mm512_setr_ps(
+                0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0,
+            );
+            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)]
+                .map(|a| _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(a), values))
         }
 
         fn e4m3(self, a: __m256i) -> [__m512; 2] {
@@ -495,12 +526,13 @@ impl Simd for Avx512 {
             }
         }
 
-        fn put_f16<const PAST: bool>(self, a: __m512, out: &mut [f16; 16]) {
+        fn put_f16<const PAST: bool>(self, a: __m512, out: &mut [f16; 16], seen: &mut (__m256i, __m512i)) {
             let halfs = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(a);
+            seen.0 = larger(seen.0, halfs);
             store256::<_, PAST>(out.as_mut_ptr(), halfs);
         }
 
-        fn put_bf16<const PAST: bool>(self, a: __m512, out: &mut [bf16; 16]) {
+        fn put_bf16<const PAST: bool>(self, a: __m512, out: &mut [bf16; 16], seen: &mut (__m256i, __m512i)) {
             let bits = _mm512_castps_si512(a);
             let upper = _mm512_srli_epi32::<16>(bits);
             let odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
@@ -509,23 +541,24 @@ impl Simd for Avx512 {
             let quiet = _mm512_or_si512(upper, _mm512_set1_epi32(0x40));
             let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a);
             let halves = _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(nan, rounded, quiet));
+            seen.0 = larger(seen.0, halves);
             store256::<_, PAST>(out.as_mut_ptr(), halves);
         }
 
-        fn blank(self) -> (__m512i, __m512i) {
-            (_mm512_setzero_si512(), _mm512_set1_epi32(-1))
+        fn blank(self) -> (__m256i, __m512i) {
+            (_mm256_setzero_si256(), _mm512_set1_epi32(-1))
         }
 
-        fn look(self, seen: (__m512i, __m512i), a: __m512) -> (__m512i, __m512i) {
-            let a = _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(0x7fff_ffff));
-            let less = _mm512_sub_epi32(a, _mm512_set1_epi32(1));
-            (_mm512_max_epi32(seen.0, a), _mm512_min_epu32(seen.1, less))
+        fn look(self, seen: &mut (__m256i, __m512i), a: __m512) {
+            let a = _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(i32::MAX));
+            seen.1 = _mm512_min_epu32(seen.1, _mm512_sub_epi32(a, _mm512_set1_epi32(1)));
         }
 
-        fn doubtful(self, seen: (__m512i, __m512i), over: u32, under: u32) -> bool {
-            let over = _mm512_cmpge_epi32_mask(seen.0, _mm512_set1_epi32(over.cast_signed()));
+        fn doubtful(self, seen: (__m256i, __m512i), infinity: u16, under: u32) -> bool {
+            let infinity = _mm256_set1_epi16(infinity.cast_signed());
+            let over = _mm256_cmpeq_epi16(_mm256_max_epu16(seen.0, infinity), seen.0);
             let under = _mm512_cmplt_epu32_mask(seen.1, _mm512_set1_epi32(under.cast_signed()));
-            over != 0 || under != 0
+            _mm256_movemask_epi8(over) != 0 || under != 0
         }
     }
 }
