@@ -62,16 +62,6 @@ pub(super) fn bf16(bytes: [u8; 2]) -> f32 {
     f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16)
 }
 
-/// The value of an 8-bit float with 4 bits of exponent (E4M3FN): no infinities, NaN in 0x7f.
-pub(super) fn e4m3(bits: u8) -> f32 {
-    let magnitude = match bits & 0x7f {
-        0x7f => f32::NAN,
-        // Exponent and fraction stand where a half has them, with a bias that is 8 less.
-        low => f16::from_bits(u16::from(low) << 7).to_f32() * 256.0,
-    };
-    if bits & 0x80 == 0 { magnitude } else { -magnitude }
-}
-
 /// The upper half of a half.
 fn e5m2(bits: u8) -> f32 {
     f16::from_bits(u16::from(bits) << 8).to_f32()
@@ -127,6 +117,12 @@ const fn small<const CODES: usize>(
     table
 }
 
+/// The values of 8-bit floats with 4 bits of exponent (E4M3FN): no infinities, NaN in 0x7f and 0xff.
+pub(super) static E4M3: [f32; 256] = {
+    let mut table = small(4, 3, 7, false);
+    (table[0x7f], table[0xff]) = (f32::NAN, f32::NAN);
+    table
+};
 static E4M3FNUZ: [f32; 256] = small(4, 3, 8, true);
 static E5M2FNUZ: [f32; 256] = small(5, 2, 16, true);
 static E2M3: [f32; 64] = small(2, 3, 1, false);
@@ -167,7 +163,7 @@ impl Float {
             (Self::F32, &[a, b, c, d, ..]) => f32::from_le_bytes([a, b, c, d]),
             (Self::F16, &[a, b, ..]) => half(u16::from_le_bytes([a, b])),
             (Self::BF16, &[a, b, ..]) => bf16([a, b]),
-            (Self::E4M3, &[a, ..]) => e4m3(a),
+            (Self::E4M3, &[a, ..]) => E4M3[usize::from(a)],
             (Self::E8M0, &[a, ..]) => e8m0(a),
             _ => f32::NAN,
         }

@@ -6,10 +6,11 @@
 
 use std::marker::PhantomData;
 
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use super::element::Element;
-use super::float::{E2M1, Float, e4m3, e8m0};
+use super::float::{self, E2M1, E4M3, Float, e8m0};
 use super::kernel::{Decode, Out, Put};
 use super::simd::{Portable, Simd};
 use super::{Codec, Global, Packed};
@@ -49,10 +50,16 @@ impl<const BITS: usize> Mode for Affine<BITS> {
     #[inline(always)]
     fn elements<S: Simd>(simd: S, bytes: &[u8]) -> [S::Floats; 2] {
         match BITS {
-            4 => simd.unsigned(simd.nibble_pairs(&first(bytes))),
             8 => simd.unsigned(simd.bytes(&first(bytes))),
-            _ => [0, 2 * BITS]
-                .map(|at| simd.codes::<BITS, 0>(&first(bytes.get(at..).unwrap_or_default()))),
+            // 32 of them lie within 16 bytes.
+            1..=4 => {
+                let bytes = first(bytes);
+                [simd.codes::<BITS, 0>(&bytes), simd.codes::<BITS, 16>(&bytes)]
+            }
+            _ => {
+                let second = bytes.get(2 * BITS..).unwrap_or_default();
+                [simd.codes::<BITS, 0>(&first(bytes)), simd.codes::<BITS, 0>(&first(second))]
+            }
         }
     }
 
@@ -91,7 +98,7 @@ impl Mode for E4m3 {
     }
 
     fn element(code: u8) -> f32 {
-        e4m3(code)
+        E4M3[usize::from(code)]
     }
 }
 
@@ -121,7 +128,8 @@ impl<M: Mode> Decode for Groups<M> {
             // Two groups at a time, and perhaps one more.
             let (runs, mut units, rest) = out.runs::<2>();
             for runs in runs.chunks_mut(TILE / 2) {
-                units.fine = scaling.next(simd, 2 * runs.len());
+                scaling.next(2 * runs.len());
+                units.fine = T::LIMITS.is_some() && scaling.fine();
                 for (slot, number) in runs.iter_mut().zip(0..TILE / 2) {
                     units.out = slot;
                     let [a, b] = M::elements(simd, weight);
@@ -132,7 +140,7 @@ impl<M: Mode> Decode for Groups<M> {
             }
             let (last, mut units, rest) = rest.saw(&units).runs::<1>();
             for slot in last {
-                units.fine = scaling.next(simd, 1);
+                scaling.next(1);
                 units.out = slot;
                 units.put(0, scaling.value(simd, M::elements(simd, weight)[0], 0));
             }
@@ -143,7 +151,8 @@ impl<M: Mode> Decode for Groups<M> {
         let runs_per_group = (packed.group_size / 32).max(1);
         let (runs, mut units, rest) = out.runs::<2>();
         for tile in runs.chunks_mut(TILE * runs_per_group) {
-            units.fine = scaling.next(simd, tile.len() / runs_per_group);
+            scaling.next(tile.len() / runs_per_group);
+            units.fine = T::LIMITS.is_some() && scaling.fine();
             for (group, number) in tile.chunks_mut(runs_per_group).zip(0..TILE) {
                 for slot in group {
                     units.out = slot;
@@ -178,29 +187,28 @@ impl<'a, M: Mode> Scaling<'a, M> {
         Self { packed, group: 0, scales, biases, mode: PhantomData }
     }
 
-    /// Goes on to the next `count` groups. Says whether their values may be finer than 2^-24.
-    #[inline(always)]
-    fn next<S: Simd>(&mut self, simd: S, count: usize) -> bool {
+    /// Goes on to the next `count` groups.
+    fn next(&mut self, count: usize) {
         let packed = self.packed;
-        numbers(simd, packed.scale, packed.formats.0, self.group, &mut self.scales);
+        numbers(packed.scale, packed.formats.0, self.group, &mut self.scales);
         if M::BIASED {
-            numbers(simd, packed.bias, packed.formats.1, self.group, &mut self.biases);
+            numbers(packed.bias, packed.formats.1, self.group, &mut self.biases);
         } else if packed.global != Global::None {
             self.scales.iter_mut().for_each(|scale| *scale = packed.global.applied(*scale));
         }
         self.group += count;
-        match packed.formats {
+    }
+
+    /// Whether their values may be finer than 2^-24.
+    fn fine(&self) -> bool {
+        match self.packed.formats {
             // Codes are whole numbers, and all halves are multiples of 2^-24.
             (Float::F16, Float::F16) if M::BIASED => false,
             // From 2^-17 on numbers with a fraction of 7 bits are multiples of 2^-24 too, and so
             // are their products with codes of 8 bits, all of which an f32 holds.
             (Float::BF16, Float::BF16) if M::BIASED => {
-                let small = |numbers: &[f32; TILE]| {
-                    numbers
-                        .iter()
-                        .any(|number| *number != 0.0 && number.abs() < f32::from_bits(0x3700_0000))
-                };
-                small(&self.scales) || small(&self.biases)
+                let small = |number: &f32| *number != 0.0 && number.abs() < 1.0 / 131_072.0;
+                self.scales.iter().any(small) || self.biases.iter().any(small)
             }
             _ => true,
         }
@@ -214,23 +222,26 @@ impl<'a, M: Mode> Scaling<'a, M> {
     }
 }
 
-/// Numbers in a format, from one on.
-#[inline(always)]
-fn numbers<S: Simd>(simd: S, bytes: &[u8], format: Float, from: usize, out: &mut [f32; TILE]) {
+/// Numbers in a format, from one on. Compiled once: each is used for 16 elements or more.
+fn numbers(bytes: &[u8], format: Float, from: usize, out: &mut [f32; TILE]) {
+    fn each<const N: usize>(bytes: &[u8], out: &mut [f32; TILE], value: impl Fn([u8; N]) -> f32) {
+        for (out, bytes) in out.iter_mut().zip(bytes.as_chunks::<N>().0) {
+            *out = value(*bytes);
+        }
+    }
     let bytes = bytes.get(from * format.bytes()..).unwrap_or_default();
-    for (number, out) in out.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-        let bytes = bytes.get(number * 16 * format.bytes()..).unwrap_or_default();
-        let floats = match format {
-            Float::F32 => simd.f32s(&first(bytes)),
-            Float::F16 => simd.f16s(&first(bytes)),
-            Float::BF16 => simd.bf16s(&first(bytes)),
-            Float::E4M3 => {
-                let bytes = first(bytes);
-                simd.e4m3(simd.halves(&bytes, &bytes))[0]
+    match format {
+        Float::F32 => each(bytes, out, f32::from_le_bytes),
+        Float::F16 => {
+            let mut halves = [f16::ZERO; TILE];
+            for (half, bytes) in halves.iter_mut().zip(bytes.as_chunks().0) {
+                *half = f16::from_le_bytes(*bytes);
             }
-            Float::E8M0 => simd.load(&first::<16>(bytes).map(e8m0)),
-        };
-        simd.put_f32::<false>(floats, out);
+            halves.convert_to_f32_slice(out);
+        }
+        Float::BF16 => each(bytes, out, float::bf16),
+        Float::E4M3 => each(bytes, out, |[byte]| E4M3[usize::from(byte)]),
+        Float::E8M0 => each(bytes, out, |[byte]| e8m0(byte)),
     }
 }
 

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::float::{Float, e4m3};
+use super::float::{E4M3, Float};
 use super::simd::{Portable, Simd};
 use super::{Codec, Decoder};
 
@@ -89,8 +89,9 @@ pub(crate) static SCALED_I8: Codec = rows(|parts, range, out| {
         Some(scale * small(i32::from(byte.cast_signed()) - zero_point(number)?))
     })
 });
-pub(crate) static SCALED_F8_E4M3: Codec =
-    rows(|parts, range, out| scaled(parts, range, out, |byte, scale, _| Some(e4m3(byte) * scale)));
+pub(crate) static SCALED_F8_E4M3: Codec = rows(|parts, range, out| {
+    scaled(parts, range, out, |byte, scale, _| Some(E4M3.get(usize::from(byte))? * scale))
+});
 pub(crate) static BNB_NF4: Codec = rows(bitsandbytes);
 pub(crate) static BNB_FP4: Codec = rows(bitsandbytes);
 pub(crate) static BNB_INT8: Codec = rows(bitsandbytes_int8);

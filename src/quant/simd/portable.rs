@@ -120,7 +120,7 @@ impl Simd for Portable {
 
     #[inline(always)]
     fn e4m3(self, a: [u8; 32]) -> [[f32; 16]; 2] {
-        two(|i| float::e4m3(a[i]))
+        two(|i| float::E4M3[usize::from(a[i])])
     }
 
     #[inline(always)]

@@ -122,18 +122,26 @@ fn store256<T, const PAST: bool>(out: *mut T, value: __m256i) {
     unsafe { if PAST { _mm256_stream_si256(out, value) } else { _mm256_storeu_si256(out, value) } }
 }
 
-/// The upper halves of 8 floats, rounded to the nearest, ties to even; of NaN a quiet one.
+/// The upper halves of 8 floats, rounded to the nearest, ties to even. Not for NaN, whose low bits
+/// may round it to infinity.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn upper_halves(a: __m256) -> __m256i {
     let bits = _mm256_castps_si256(a);
-    let upper = _mm256_srli_epi32::<16>(bits);
-    let odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+    let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
     let half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-    let rounded = _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, half));
+    _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, half))
+}
+
+/// The same with NaN made quiet.
+#[cold]
+#[inline(never)]
+#[target_feature(enable = "avx2")]
+fn upper_halves_or_nan(a: __m256) -> __m256i {
+    let upper = _mm256_srli_epi32::<16>(_mm256_castps_si256(a));
     let quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
     let nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a);
-    _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(nan))
+    _mm256_blendv_epi8(upper_halves(a), quiet, _mm256_castps_si256(nan))
 }
 
 /// The larger magnitudes, of halves without their signs.
@@ -269,25 +277,34 @@ impl Simd for Avx2 {
         }
 
         fn e2m1(self, a: __m256i) -> [[__m256; 2]; 2] {
-            let magnitudes = _mm256_setr_ps(0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0);
-            let sign = _mm256_set1_epi32(i32::MIN);
-            doubled(a).map(|a| {
-                widened::<0>(a).map(|a| {
-                    let sign = _mm256_and_si256(_mm256_slli_epi32::<28>(a), sign);
-                    // Only the lowest three bits choose.
-                    let magnitude = _mm256_permutevar8x32_ps(magnitudes, a);
-                    _mm256_or_ps(magnitude, _mm256_castsi256_ps(sign))
-                })
-            })
+            // As halves they need no lower byte.
+            let upper = _mm256_shuffle_epi8(
+                _mm256_setr_epi8(
+                    0, 0x38, 0x3c, 0x3e, 0x40, 0x42, 0x44, 0x46, -0x80, -0x48, -0x44, -0x42, -0x40, -0x3e,
+                    -0x3c, -0x3a, 0, 0x38, 0x3c, 0x3e, 0x40, 0x42, 0x44, 0x46, -0x80, -0x48, -0x44, -0x42,
+                    -0x40, -0x3e, -0x3c, -0x3a,
+                ),
+                a,
+            );
+            let zero = _mm256_setzero_si256();
+            let [first, second] =
+                [_mm256_unpacklo_epi8(zero, upper), _mm256_unpackhi_epi8(zero, upper)];
+            [
+                [_mm256_castsi256_si128(first), _mm256_castsi256_si128(second)],
+                [_mm256_extracti128_si256::<1>(first), _mm256_extracti128_si256::<1>(second)],
+            ]
+            .map(|halves| halves.map(|halves| _mm256_cvtph_ps(halves)))
         }
 
         fn e4m3(self, a: __m256i) -> [[__m256; 2]; 2] {
+            let all = _mm256_set1_epi8(-1);
+            let nan = _mm256_cmpeq_epi8(_mm256_or_si256(a, _mm256_set1_epi8(-0x80)), all);
+            let any = _mm256_movemask_epi8(nan) != 0;
             [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)].map(|a| {
-                let halfs = e4m3_as_f16(a);
-                let scale = _mm256_set1_ps(256.0);
-                let [low, high] =
-                    [_mm256_castsi256_si128(halfs), _mm256_extracti128_si256::<1>(halfs)];
-                [_mm256_mul_ps(_mm256_cvtph_ps(low), scale), _mm256_mul_ps(_mm256_cvtph_ps(high), scale)]
+                let halves = if any { e4m3_or_nan_as_f16(a) } else { e4m3_as_f16(a) };
+                [_mm256_castsi256_si128(halves), _mm256_extracti128_si256::<1>(halves)].map(|halves| {
+                    _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(256.0))
+                })
             })
         }
 
@@ -361,7 +378,12 @@ impl Simd for Avx2 {
         }
 
         fn put_bf16<const PAST: bool>(self, a: [__m256; 2], out: &mut [bf16; 16], seen: &mut (__m256i, __m256i)) {
-            let [low, high] = a.map(|a| upper_halves(a));
+            let nan = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_UNORD_Q>(a[0], a[1])) != 0;
+            let [low, high] = if nan {
+                a.map(|a| upper_halves_or_nan(a))
+            } else {
+                a.map(|a| upper_halves(a))
+            };
             // Packing goes by halves of the vectors: their quarters are put in order again.
             let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(low, high));
             seen.0 = larger(seen.0, packed);
@@ -396,16 +418,23 @@ impl Simd for Avx2 {
 }
 
 /// 16 E4M3 as halves of a 256th of their value: exponent and fraction stand in the same order, with
-/// a bias that is 8 less.
+/// a bias that is 8 less. Not for NaN, which that makes a number.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn e4m3_as_f16(a: __m128i) -> __m256i {
-    let wide = _mm256_cvtepu8_epi16(a);
-    let magnitude = _mm256_and_si256(wide, _mm256_set1_epi16(0x7f));
-    let sign = _mm256_slli_epi16::<8>(_mm256_and_si256(wide, _mm256_set1_epi16(0x80)));
+    // Extended by their signs, bytes have it where halves have it, and once more.
+    let shifted = _mm256_slli_epi16::<7>(_mm256_cvtepi8_epi16(a));
+    _mm256_and_si256(shifted, _mm256_set1_epi16(0xbfffu16.cast_signed()))
+}
+
+/// The same with NaN.
+#[cold]
+#[inline(never)]
+#[target_feature(enable = "avx2")]
+fn e4m3_or_nan_as_f16(a: __m128i) -> __m256i {
+    let magnitude = _mm256_and_si256(_mm256_cvtepu8_epi16(a), _mm256_set1_epi16(0x7f));
     let nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x7f));
-    let number = _mm256_or_si256(_mm256_slli_epi16::<7>(magnitude), sign);
-    _mm256_or_si256(number, nan)
+    _mm256_or_si256(e4m3_as_f16(a), nan)
 }
 
 /// Operations that 32 bytes need no wider registers for.
@@ -468,8 +497,13 @@ impl Simd for Avx512 {
         }
 
         fn e4m3(self, a: __m256i) -> [__m512; 2] {
-            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)]
-                .map(|a| _mm512_mul_ps(_mm512_cvtph_ps(e4m3_as_f16(a)), _mm512_set1_ps(256.0)))
+            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)].map(|a| {
+                let value = _mm512_mul_ps(_mm512_cvtph_ps(e4m3_as_f16(a)), _mm512_set1_ps(256.0));
+                let top = _mm_or_si128(a, _mm_set1_epi8(-0x80));
+                let nan = _mm_movemask_epi8(_mm_cmpeq_epi8(top, _mm_set1_epi8(-1)));
+                let nan = u16::try_from(nan).unwrap_or_default();
+                _mm512_mask_blend_ps(nan, value, _mm512_set1_ps(f32::NAN))
+            })
         }
 
         fn codes<const BITS: usize, const FIRST: usize>(self, from: &[u8; 16]) -> __m512 {
