@@ -46,11 +46,12 @@ pub(crate) fn run(args: &Hash) -> Done {
         let values = args.values.then(|| {
             digest(|hash| {
                 let mut bytes = Vec::new();
-                tensor.for_each_values(|values| {
+                let lost = tensor.for_each_values(|values: &[f32]| {
                     bytes.clear();
                     bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
                     hash(&bytes)
-                })
+                });
+                lost.map(drop)
             })
         });
         let mut reason = None;
