@@ -213,7 +213,7 @@ impl<'a> Tensor<'a> {
             matches!(segment.part, Part::GlobalAmax | Part::GlobalScale | Part::GlobalDivisor)
         };
         let Some(segment) = self.segments().find(is_global) else { return Ok(Vec::new()) };
-        let bytes = self.bytes(segment.part)?;
+        let bytes = self.native_bytes(segment.part)?;
         let number = |bytes: &[u8; 4]| {
             let number = f32::from_le_bytes(*bytes);
             match segment.part {
