@@ -270,15 +270,19 @@ pub(crate) struct Saving {
 impl Saving {
     /// Refuses to replace a file that is no list: it may well be the model.
     pub(crate) fn create(path: &Path, with_values: bool) -> Result<Self, Stop> {
-        if let Ok(mut old) = std::fs::File::open(path) {
-            let mut start = [0; MAGIC.len()];
-            if old.read_exact(&mut start).is_err() || start != *MAGIC.as_bytes() {
+        match std::fs::metadata(path) {
+            Ok(old)
+                if old.is_file()
+                    && begins_as_list(path).map_err(|error| failed(path, &error))? => {}
+            Ok(_) => {
                 let fault = format!(
                     "{}: it exists and is no list of hashes: give another path",
                     shown(path)
                 );
                 return Err(Stop::Usage(fault));
             }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(path, &error)),
         }
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -305,6 +309,14 @@ impl Saving {
         file.as_file().sync_all().map_err(|error| failed(&path, &error))?;
         file.persist(&path).map_err(|error| failed(&path, &error.error))?;
         Ok(())
+    }
+}
+
+fn begins_as_list(path: &Path) -> std::io::Result<bool> {
+    let mut start = [0; MAGIC.len()];
+    match std::fs::File::open(path)?.read_exact(&mut start) {
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(false),
+        read => read.map(|()| start == *MAGIC.as_bytes()),
     }
 }
 

@@ -360,6 +360,9 @@ fn paths_that_do_not_do() {
     error: ./model.safetensors: it exists and is no list of hashes: give another path
     ");
     assert_eq!(std::fs::read(&path).expect("the model"), before);
+    for other in ["/dev/null", "assets", "assets/sample/README.md"] {
+        assert_eq!(run(&["hash", &path, "--save", other]).status, Some(2), "{other}");
+    }
     // An older list is replaced.
     let (_, first) = saved(&path, folder.path(), &[]);
     let (_, second) = saved(HF, folder.path(), &[]);
