@@ -95,4 +95,4 @@ pub use limits::Limits;
 pub use provider::{LoadedPart, LoadedTensor, WeightProvider};
 pub use quant::{Codec, Element, Narrowing, Rounding};
 pub use store::{Attachment, Document, Encoding, Note, WeightStore};
-pub use tensor::{Decoding, Part, Segment, Tensor};
+pub use tensor::{Decoding, Finding, FindingKind, Part, Segment, Tensor};

@@ -75,7 +75,7 @@ fn raw_digest(tensor: Tensor<'_>) -> Result<String, Error> {
 
 fn f32_digest(tensor: Tensor<'_>) -> Result<String, Error> {
     let mut hash = Sha256::new();
-    tensor.for_each_values(|values| {
+    tensor.for_each_values(|values: &[f32]| {
         values.iter().for_each(|value| hash.update(value.to_le_bytes()));
         Ok::<_, Error>(())
     })?;

@@ -265,6 +265,26 @@ proptest! {
     }
 }
 
+/// The factor of a whole tensor is turned round as well.
+#[test]
+fn a_factor_beside_a_big_endian_tensor() {
+    let values = |big_endian: bool| {
+        let factor = if big_endian { 0.75f32.to_be_bytes() } else { 0.75f32.to_le_bytes() };
+        let block = [[0x38; 4].as_slice(), &[0x12; 32]].concat();
+        let mut file = Gguf::new().tensor("x.weight", DType::NVFP4, &[1, 64], block).tensor(
+            "x.scale",
+            DType::F32,
+            &[1],
+            factor,
+        );
+        file.big_endian = big_endian;
+        let store = open_as(file.build(), Strictness::Default).expect("a well-formed file");
+        store.tensor("x.weight").expect("it").dequantize().expect("its values").to_vec()
+    };
+    assert_eq!(values(false)[..2], [0.75, 0.75]);
+    assert_eq!(values(true), values(false));
+}
+
 /// Every dtype takes part above: those left out have no numbers that are known.
 #[test]
 fn dtypes_left_out() {

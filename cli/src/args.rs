@@ -37,7 +37,7 @@ pub(crate) enum Command {
     Hash(Hash),
     /// Write one tensor's values or bytes to standard output
     Dump(Dump),
-    /// Check a model's structure
+    /// Check a model's structure, and with --deep its values
     Verify(Verify),
     /// Load every tensor under its canonical name, and time it
     Load(Load),
@@ -108,13 +108,18 @@ pub(crate) struct Config {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weighbridge hash model.gguf
-  weighbridge hash model.gguf --values --json > model.hashes.json")]
+  weighbridge hash model.gguf --values --json > model.hashes.json
+  weighbridge hash model.gguf --save model.hashes     for verify --against")]
 pub(crate) struct Hash {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
     /// Also hash the values as little-endian f32, in row-major order
     #[arg(long)]
     pub(crate) values: bool,
+    /// Print nothing, but write a list that `verify --against` compares with, scales and all; FILE
+    /// must not exist, or be such a list
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub(crate) save: Option<PathBuf>,
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -129,6 +134,10 @@ pub(crate) enum DumpForm {
     Text,
     /// Values as little-endian f32, row-major
     F32,
+    /// The same, rounded to f16
+    F16,
+    /// The same, rounded to bf16
+    Bf16,
     /// The stored bytes
     Raw,
     /// Values as a NumPy array file of f32
@@ -140,13 +149,14 @@ pub(crate) enum DumpForm {
   weighbridge dump model.gguf output_norm.weight
   weighbridge dump model.gguf blk.0.attn_q.weight --rows 0..4 --all
   weighbridge dump ./Qwen3-0.6B model.norm.weight --as npy > norm.npy
+  weighbridge dump model.gguf blk.0.ffn_up.weight --as bf16 > ffn_up.bf16
   weighbridge dump model.gguf token_embd.weight --as raw | sha256sum")]
 pub(crate) struct Dump {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
     /// The tensor's name in the file, or its canonical name
     pub(crate) name: String,
-    /// What to write
+    /// What to write; values that become infinite or 0 by rounding are counted on standard error
     #[arg(long = "as", value_enum, default_value = "text", value_name = "FORM")]
     pub(crate) form: DumpForm,
     /// Only these rows, the last excluded; rows are counted over all dimensions but the last
@@ -162,10 +172,22 @@ pub(crate) struct Dump {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weighbridge verify model.gguf
-  weighbridge verify model.gguf --strict      would llama.cpp accept it?")]
+  weighbridge verify model.gguf --strict      would llama.cpp accept it?
+  weighbridge verify model.gguf --deep        and does every tensor hold sound numbers?
+  weighbridge verify model.gguf --against model.hashes
+  weighbridge verify ./Qwen3-0.6B --deep --json | jq '.findings'")]
 pub(crate) struct Verify {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
+    /// Also look at every value and scale. Faults: NaN, infinity, and scales that are either, as
+    /// llama.cpp's own check has it. Remarks: matrices whose values are all 0 or all the same
+    /// (ordinary for biases and norms, which are let pass), NVFP4 scales below the normal range. Both
+    /// give status 1
+    #[arg(long)]
+    pub(crate) deep: bool,
+    /// Compare with a list from `hash --save`: tensors missing, added or changed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) against: Option<PathBuf>,
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,

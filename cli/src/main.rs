@@ -2,6 +2,7 @@
 
 mod args;
 mod cmd;
+mod hashes;
 mod json;
 mod print;
 
@@ -20,6 +21,10 @@ pub(crate) enum Stop {
     Library(Error),
     /// What was asked for does not fit together.
     Usage(String),
+    /// A list of hashes is none, or damaged.
+    Malformed(String),
+    /// The system has no such path, or does not let this program use it.
+    Path(String),
     /// The report could not be written.
     Output(std::io::Error),
 }
@@ -68,15 +73,19 @@ fn main() -> ExitCode {
             complain(&format!("cannot write the output: {error}"), None);
             ExitCode::from(5)
         }
-        Err(Stop::Usage(fault)) => {
-            complain(&fault, None);
-            ExitCode::from(2)
-        }
+        Err(Stop::Usage(fault)) => told(&fault, 2),
+        Err(Stop::Malformed(fault)) => told(&fault, 3),
+        Err(Stop::Path(fault)) => told(&fault, 5),
         Err(Stop::Library(error)) => {
             complain(&error.to_string(), error.advice());
             ExitCode::from(status_of(error.kind()))
         }
     }
+}
+
+fn told(fault: &str, status: u8) -> ExitCode {
+    complain(fault, None);
+    ExitCode::from(status)
 }
 
 /// The exit status of an error.
@@ -102,12 +111,15 @@ pub(crate) fn complain(message: &str, advice: Option<&str>) {
 }
 
 /// Says on standard error what a reader should know although all went well.
-pub(crate) fn remark(store: &weighbridge::WeightStore) {
+pub(crate) fn note(message: &str) {
     let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
-    let mut err = anstream::stderr().lock();
-    for note in store.notes() {
-        let path = weighbridge::Text::new(note.path.as_os_str().as_encoded_bytes());
-        let _ = writeln!(err, "{yellow}note{yellow:#}: {path}: {}", note.text);
+    let _ = writeln!(anstream::stderr().lock(), "{yellow}note{yellow:#}: {message}");
+}
+
+/// Notes what was seen when a model was opened.
+pub(crate) fn remark(store: &weighbridge::WeightStore) {
+    for seen in store.notes() {
+        note(&format!("{}: {}", print::shown(&seen.path), seen.text));
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::path::Path;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How a column is aligned.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -102,11 +105,27 @@ pub(crate) fn shape(shape: &[u64]) -> String {
 }
 
 /// A number and its noun: `1 tensor`, `23 tensors`.
-pub(crate) fn plural(number: impl Display + PartialEq<usize>, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+pub(crate) fn plural(number: impl Display, noun: &str) -> String {
+    let number = number.to_string();
+    let ending = if number == "1" { "" } else { "s" };
+    format!("{number} {noun}{ending}")
+}
+
+/// A path that cannot write to the terminal.
+pub(crate) fn shown(path: &Path) -> String {
+    weighbridge::Text::new(path.as_os_str().as_encoded_bytes()).to_string()
 }
 
 /// Bits a weight: `8.50`.
 pub(crate) fn bits(bits: Option<f64>) -> String {
     bits.map_or("-".to_owned(), |bits| format!("{bits:.2}"))
+}
+
+/// A bar on standard error where that is a terminal, and nothing elsewhere.
+pub(crate) fn progress(total: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
+    let style = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+    // The template is a constant; were it wrong, the default bar would do.
+    bar.set_style(ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar()));
+    bar
 }

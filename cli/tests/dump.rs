@@ -68,6 +68,62 @@ fn values_as_bytes() {
     assert_eq!(dump(&["e", "--as", "f32"]), b"");
 }
 
+/// Rounded once from `f32`; what did not survive is counted, and nothing is said where all did.
+#[test]
+fn rounded_values() {
+    let header = "{\"m\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[0,24]},\
+                   \"d\":{\"dtype\":\"F64\",\"shape\":[2,2],\"data_offsets\":[24,56]}}";
+    let mut data = f32s(&[1.0, 65520.0, 1e-20, 0.1, f32::INFINITY, -7e4]);
+    data.extend([1e300, 1.0, 1e-300, 0.1].iter().flat_map(|value: &f64| value.to_le_bytes()));
+    let (_folder, path) = file("model.safetensors", &safetensors(header, &data));
+    let dump = |more: &[&str]| {
+        let ran = run(&[&["dump", path.as_str()], more].concat());
+        assert_eq!(ran.status, Some(0), "{more:?}");
+        (ran.bytes, ran.err)
+    };
+    let halves = |bits: &[u16]| bits.iter().flat_map(|b| b.to_le_bytes()).collect::<Vec<u8>>();
+
+    let (bytes, said) = dump(&["m", "--as", "f16"]);
+    assert_eq!(bytes, halves(&[0x3c00, 0x7c00, 0, 0x2e66, 0x7c00, 0xfc00]));
+    assert_eq!(said, "note: m: 2 values became infinite, 1 became 0\n");
+    let (bytes, said) = dump(&["m", "--as", "f16", "--rows", "0..1"]);
+    assert_eq!(bytes, halves(&[0x3c00, 0x7c00]));
+    assert_eq!(said, "note: m: 1 value became infinite, 0 became 0\n");
+    let (bytes, said) = dump(&["m", "--as", "bf16", "--rows", "0..2"]);
+    assert_eq!(bytes, halves(&[0x3f80, 0x4780, 0x1e3d, 0x3dcd]));
+    assert_eq!(said, "");
+
+    let (bytes, said) = dump(&["d", "--as", "f32"]);
+    assert_eq!(bytes, f32s(&[f32::INFINITY, 1.0, 0.0, 0.1]));
+    assert_eq!(said, "note: d: 1 value became infinite, 1 became 0\n");
+    let (bytes, said) = dump(&["d", "--as", "npy", "--rows", "1..2"]);
+    assert_eq!(bytes[bytes.len() - 8..], f32s(&[0.0, 0.1]));
+    assert_eq!(said, "note: d: 0 values became infinite, 1 became 0\n");
+    // Text is for looking at, and is what it was.
+    assert_eq!(dump(&["d"]).1, "");
+}
+
+/// The same in larger pieces than are decoded at once, from a map and without one.
+#[test]
+fn rows_of_packed_tensors() {
+    for (model, name) in [
+        ("assets/sample/sample-Q8_0.gguf", "blk.0.ffn_up.weight"),
+        ("assets/sample/mlx-4bit", "model.layers.0.mlp.up_proj.weight"),
+        ("assets/sample/hf", "model.layers.0.mlp.up_proj.weight"),
+    ] {
+        for form in ["f32", "f16", "bf16", "raw"] {
+            let dump = |rows: &[&str]| {
+                run(&[&["dump", model, name, "--as", form, "--no-map"], rows].concat()).bytes
+            };
+            let whole = dump(&[]);
+            let parts = ["0..1", "1..511", "511..512"].map(|rows| dump(&["--rows", rows]));
+            assert!(whole.len() > 512, "{name}, {form}");
+            assert_eq!(parts.concat(), whole, "{name}, {form}");
+            assert_eq!(whole, run(&["dump", model, name, "--as", form]).bytes, "{name}, {form}");
+        }
+    }
+}
+
 #[test]
 fn numpy_arrays() {
     let (_folder, path) = model();

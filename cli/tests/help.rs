@@ -39,7 +39,7 @@ fn the_program() {
       config       Show the numbers an engine needs, each with where it was found
       hash         Print the SHA-256 of every tensor
       dump         Write one tensor's values or bytes to standard output
-      verify       Check a model's structure
+      verify       Check a model's structure, and with --deep its values
       load         Load every tensor under its canonical name, and time it
       list         List what this program knows (containers, dtypes, architectures), or Ollama's models
       completions  Print a script that completes this program's arguments in a shell
@@ -134,6 +134,8 @@ fn hash() {
 
     Options:
           --values        Also hash the values as little-endian f32, in row-major order
+          --save <FILE>   Print nothing, but write a list that `verify --against` compares with, scales
+                          and all; FILE must not exist, or be such a list
           --json          Write JSON
           --strict        Refuse what the strictest reader refuses: llama.cpp for GGUF, the format's
                           document for safetensors
@@ -147,6 +149,7 @@ fn hash() {
     Examples:
       weighbridge hash model.gguf
       weighbridge hash model.gguf --values --json > model.hashes.json
+      weighbridge hash model.gguf --save model.hashes     for verify --against
     ");
 }
 
@@ -166,11 +169,13 @@ fn dump() {
 
     Options:
           --as <FORM>
-              What to write
+              What to write; values that become infinite or 0 by rounding are counted on standard error
 
               Possible values:
               - text: Rows of numbers for people
               - f32:  Values as little-endian f32, row-major
+              - f16:  The same, rounded to f16
+              - bf16: The same, rounded to bf16
               - raw:  The stored bytes
               - npy:  Values as a NumPy array file of f32
               
@@ -208,6 +213,7 @@ fn dump() {
       weighbridge dump model.gguf output_norm.weight
       weighbridge dump model.gguf blk.0.attn_q.weight --rows 0..4 --all
       weighbridge dump ./Qwen3-0.6B model.norm.weight --as npy > norm.npy
+      weighbridge dump model.gguf blk.0.ffn_up.weight --as bf16 > ffn_up.bf16
       weighbridge dump model.gguf token_embd.weight --as raw | sha256sum
     ");
 }
@@ -215,7 +221,7 @@ fn dump() {
 #[test]
 fn verify() {
     assert_snapshot!(printed(&["verify", "--help"]), @"
-    Check a model's structure
+    Check a model's structure, and with --deep its values
 
     Usage: weighbridge verify [OPTIONS] <PATH>
 
@@ -223,19 +229,27 @@ fn verify() {
       <PATH>  A file, any shard of a split GGUF, a directory, or the name of an Ollama model
 
     Options:
-          --json          Write JSON
-          --strict        Refuse what the strictest reader refuses: llama.cpp for GGUF, the format's
-                          document for safetensors
-          --lenient       Accept in safetensors what MLX accepts: holes, shared bytes, bytes left over
-          --no-map        Read tensor data instead of mapping it
-          --all-files     Take safetensors files that the index does not name as well
-          --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
-                          never]
-      -h, --help          Print help
+          --deep            Also look at every value and scale. Faults: NaN, infinity, and scales that
+                            are either, as llama.cpp's own check has it. Remarks: matrices whose values
+                            are all 0 or all the same (ordinary for biases and norms, which are let
+                            pass), NVFP4 scales below the normal range. Both give status 1
+          --against <FILE>  Compare with a list from `hash --save`: tensors missing, added or changed
+          --json            Write JSON
+          --strict          Refuse what the strictest reader refuses: llama.cpp for GGUF, the format's
+                            document for safetensors
+          --lenient         Accept in safetensors what MLX accepts: holes, shared bytes, bytes left over
+          --no-map          Read tensor data instead of mapping it
+          --all-files       Take safetensors files that the index does not name as well
+          --color <WHEN>    Controls when to use color [default: auto] [possible values: auto, always,
+                            never]
+      -h, --help            Print help
 
     Examples:
       weighbridge verify model.gguf
       weighbridge verify model.gguf --strict      would llama.cpp accept it?
+      weighbridge verify model.gguf --deep        and does every tensor hold sound numbers?
+      weighbridge verify model.gguf --against model.hashes
+      weighbridge verify ./Qwen3-0.6B --deep --json | jq '.findings'
     ");
 }
 

@@ -156,6 +156,11 @@ impl Float {
         }
     }
 
+    /// The value of the first bytes; 255 of E8M0 is infinity.
+    pub(crate) fn number(self, bytes: &[u8]) -> f32 {
+        self.value(bytes, |bits| f16::from_bits(bits).to_f32())
+    }
+
     /// The value of the first bytes.
     #[inline(always)]
     pub(super) fn value(self, bytes: &[u8], half: impl Fn(u16) -> f32) -> f32 {

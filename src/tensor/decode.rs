@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{Part, Segment, Tensor, swap};
+use super::{Part, Segment, Tensor};
 use crate::bytes::{Values, try_vec};
 use crate::dtype::{DType, DTypeDescriptor, Packing};
 use crate::error::{Error, Result};
@@ -73,8 +73,7 @@ impl<'a> Tensor<'a> {
             let fault = format!("values of {dtype} cannot be read yet");
             Error::unsupported(fault).in_file(self.store.path()).in_tensor(self.name())
         })?;
-        let big_endian = self.store.entry_file(self.number).is_some_and(|file| file.big_endian);
-        if big_endian {
+        if self.is_big_endian() {
             self.check_swappable(dtype)?;
         }
         Ok((dtype, codec))
@@ -138,15 +137,20 @@ impl<'a> Tensor<'a> {
         out: &mut [T],
         decoding: &Decoding<'_>,
     ) -> Result<Narrowing> {
+        let range = self.elements_of(&rows)?;
+        self.check_room(out.len(), range.end - range.start, "the rows have")?;
+        Plan::new(self)?.decode(range, out, decoding)
+    }
+
+    /// The elements of some rows, if there are such rows.
+    fn elements_of(&self, rows: &Range<u64>) -> Result<Range<u64>> {
         let columns = shape::columns(self.shape());
         let count = self.elements().checked_div(columns).unwrap_or(0);
         if rows.start > rows.end || rows.end > count {
             let fault = format!("rows {}..{} of {count}", rows.start, rows.end);
             return Err(Error::mismatch(fault).in_file(self.store.path()).in_tensor(self.name()));
         }
-        let range = rows.start.saturating_mul(columns)..rows.end.saturating_mul(columns);
-        self.check_room(out.len(), range.end - range.start, "the rows have")?;
-        Plan::new(self)?.decode(range, out, decoding)
+        Ok(rows.start.saturating_mul(columns)..rows.end.saturating_mul(columns))
     }
 
     fn check_room(&self, room: usize, needed: u64, what: &str) -> Result<()> {
@@ -157,40 +161,37 @@ impl<'a> Tensor<'a> {
         Err(Error::mismatch(fault).in_tensor(self.name()))
     }
 
-    /// Passes all values to `sink`, some at a time, in constant memory.
+    /// Passes all values to `sink`, some at a time, in constant memory, and gives the number of
+    /// those that rounding turned into infinity or 0. Only the schemes that need all of their arrays
+    /// at once (GPTQ, AWQ, compressed-tensors' integers, scaled FP8, bitsandbytes) hold those, packed
+    /// as stored, where the file is read and not mapped.
     ///
     /// # Errors
     ///
     /// As [`dequantize`](Self::dequantize), and what `sink` returns.
-    pub fn for_each_values<E: From<Error>>(
+    pub fn for_each_values<T: Element, E: From<Error>>(
         &self,
-        mut sink: impl FnMut(&[f32]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let plan = Plan::new(self)?;
-        let elements = self.elements();
-        let room = CHUNK.max(plan.unit).min(elements);
-        let mut out = try_vec(usize::try_from(room).unwrap_or(usize::MAX))?;
-        let mut at = 0;
-        while at < elements {
-            let mut end = at;
-            // Whole pieces, as many as there is room for, and at least one.
-            while end < elements {
-                let next = plan.piece_end(end, elements);
-                if end > at && next - at > room {
-                    break;
-                }
-                end = next;
-            }
-            out.resize(usize::try_from(end - at).unwrap_or(usize::MAX), 0.0);
-            plan.decode(at..end, &mut out, &Decoding::new())?;
-            sink(&out)?;
-            at = end;
-        }
-        Ok(())
+        sink: impl FnMut(&[T]) -> Result<(), E>,
+    ) -> Result<Narrowing, E> {
+        Plan::new(self)?.each(0..self.elements(), sink)
+    }
+
+    /// As [`for_each_values`](Self::for_each_values), for the values of some rows.
+    ///
+    /// # Errors
+    ///
+    /// As [`dequantize_rows`](Self::dequantize_rows), and what `sink` returns.
+    pub fn for_each_values_in<T: Element, E: From<Error>>(
+        &self,
+        rows: Range<u64>,
+        sink: impl FnMut(&[T]) -> Result<(), E>,
+    ) -> Result<Narrowing, E> {
+        let elements = self.elements_of(&rows)?;
+        Plan::new(self)?.each(elements, sink)
     }
 
     /// How the numbers of a part are stored, where they are floats.
-    fn float_format(&self, segment: &Segment<'_>) -> Option<Float> {
+    pub(super) fn float_format(&self, segment: &Segment<'_>) -> Option<Float> {
         match segment.dtype {
             DType::F32 => Some(Float::F32),
             DType::F16 => Some(Float::F16),
@@ -212,7 +213,7 @@ impl<'a> Tensor<'a> {
             matches!(segment.part, Part::GlobalAmax | Part::GlobalScale | Part::GlobalDivisor)
         };
         let Some(segment) = self.segments().find(is_global) else { return Ok(Vec::new()) };
-        let bytes = self.bytes(segment.part)?;
+        let bytes = self.native_bytes(segment.part)?;
         let number = |bytes: &[u8; 4]| {
             let number = f32::from_le_bytes(*bytes);
             match segment.part {
@@ -307,6 +308,35 @@ impl<'a> Plan<'a> {
     fn piece_end(&self, start: u64, end: u64) -> u64 {
         let global = (start / self.each_global).saturating_add(1).saturating_mul(self.each_global);
         end.min(start.saturating_add(self.step)).min(global)
+    }
+
+    /// Passes the values of elements that start and end at borders of units to `sink`, as many at a
+    /// time as fit into a small buffer.
+    fn each<T: Element, E: From<Error>>(
+        &self,
+        elements: Range<u64>,
+        mut sink: impl FnMut(&[T]) -> Result<(), E>,
+    ) -> Result<Narrowing, E> {
+        let room = CHUNK.max(self.unit).min(elements.end - elements.start);
+        let mut out = try_vec(usize::try_from(room).unwrap_or(usize::MAX))?;
+        let mut lost = Narrowing::default();
+        let mut at = elements.start;
+        while at < elements.end {
+            let mut end = at;
+            // Whole pieces, as many as there is room for, and at least one.
+            while end < elements.end {
+                let next = self.piece_end(end, elements.end);
+                if end > at && next - at > room {
+                    break;
+                }
+                end = next;
+            }
+            out.resize(usize::try_from(end - at).unwrap_or(usize::MAX), T::zeroed());
+            lost += self.decode(at..end, &mut out, &Decoding::new())?;
+            sink(&out)?;
+            at = end;
+        }
+        Ok(lost)
     }
 
     /// Decodes elements that start and end at borders of units into `out`, which has their number.
@@ -437,14 +467,7 @@ impl<'a> Plan<'a> {
             let fault = format!("{dtype} rows do not start at whole bytes: read the whole tensor");
             return Err(Error::unsupported(fault).in_tensor(self.tensor.name()));
         };
-        let bytes = self.tensor.bytes_within(Part::Weight, start..end)?;
-        let file = self.tensor.store.entry_file(self.tensor.number);
-        if !file.is_some_and(|file| file.big_endian) {
-            return Ok(bytes);
-        }
-        let mut bytes = bytes.into_owned();
-        swap(&mut bytes, dtype);
-        Ok(Cow::Owned(bytes))
+        self.tensor.native_within(Part::Weight, start..end)
     }
 
     fn malformed(&self, fault: &str) -> Error {

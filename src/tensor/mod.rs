@@ -1,6 +1,7 @@
 //! One tensor of a store: what it is, its bytes, its values.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod check;
 mod decode;
 
 use std::borrow::Cow;
@@ -12,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::shape;
 use crate::store::WeightStore;
 
+pub use check::{Finding, FindingKind};
 pub use decode::Decoding;
 
 /// What a stored array is to the tensor that it belongs to.
@@ -243,13 +245,41 @@ impl<'a> Tensor<'a> {
     pub fn for_each_piece<E: From<Error>>(
         &self,
         part: Part,
+        sink: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Range { start, end } = self.segment(part)?.range;
+        self.for_each_piece_in(part, 0..end - start, sink)
+    }
+
+    /// As [`for_each_piece`](Self::for_each_piece), for the bytes of a part from one to another,
+    /// counted from the part's first.
+    ///
+    /// # Errors
+    ///
+    /// As [`bytes`](Self::bytes), and what `sink` returns; `Mismatch` where the part has not that
+    /// many bytes.
+    pub fn for_each_piece_in<E: From<Error>>(
+        &self,
+        part: Part,
+        within: Range<u64>,
         mut sink: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let segment = self.segment(part)?;
         let Some(file) = self.store.entry_file(segment.number) else { return Ok(()) };
-        let Range { start, end } = segment.range;
-        let mut buffer = try_zeroed(usize::try_from((end - start).min(CHUNK)).unwrap_or(0))?;
-        let mut at = start;
+        let bytes = segment.range.end - segment.range.start;
+        if within.start > within.end || within.end > bytes {
+            let fault = format!(
+                "bytes {}..{} of the {bytes} of its {}",
+                within.start,
+                within.end,
+                part.name()
+            );
+            let error = Error::mismatch(fault).in_file(segment.path).in_tensor(self.name());
+            return Err(error.into());
+        }
+        let end = segment.range.start + within.end;
+        let mut at = segment.range.start + within.start;
+        let mut buffer = try_zeroed(usize::try_from((end - at).min(CHUNK)).unwrap_or(0))?;
         while at < end {
             let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
             let Some(piece) = buffer.get_mut(..len) else { break };
@@ -274,6 +304,22 @@ impl<'a> Tensor<'a> {
             Some(file) => file.source.bytes(start..end),
             None => Err(Error::not_found("its file")),
         })
+    }
+
+    /// Part of the bytes of a part, little-endian. In a big-endian file they are whole blocks.
+    fn native_within(&self, part: Part, within: Range<u64>) -> Result<Cow<'a, [u8]>> {
+        let segment = self.segment(part)?;
+        let bytes = self.bytes_within(part, within)?;
+        if !self.is_big_endian() {
+            return Ok(bytes);
+        }
+        let mut bytes = bytes.into_owned();
+        swap(&mut bytes, segment.dtype);
+        Ok(Cow::Owned(bytes))
+    }
+
+    fn is_big_endian(&self) -> bool {
+        self.store.entry_file(self.number).is_some_and(|file| file.big_endian)
     }
 
     fn located<T>(&self, read: impl FnOnce(&'a WeightStore) -> Result<T>) -> Result<T> {

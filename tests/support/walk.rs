@@ -286,12 +286,19 @@ fn walk_values(tensor: Tensor<'_>) {
     assert_eq!(values.len() as u64, tensor.elements());
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let mut streamed = Vec::new();
-    let done = tensor.for_each_values(|values| {
+    let done = tensor.for_each_values(|values: &[f32]| {
         streamed.extend_from_slice(values);
         Ok::<_, Error>(())
     });
     done.expect("what was just decoded");
     assert_eq!(bits(&streamed), bits(&values));
+    for finding in tensor.check_values().expect("what was just decoded") {
+        assert!(finding.count > 0 && finding.count <= finding.of, "{finding:?}");
+        assert!(finding.first < finding.of, "{finding:?}");
+        let segment = tensor.segments().find(|segment| segment.part == finding.part);
+        let range = segment.expect("the part that it was found in").range;
+        assert!(finding.offset.is_none_or(|offset| range.contains(&offset)), "{finding:?}");
+    }
     let columns = weighbridge::shape::columns(tensor.shape());
     let rows = tensor.elements().checked_div(columns).unwrap_or(0);
     let mut row = vec![0.0f32; usize::try_from(columns).unwrap_or(0).min(values.len())];

@@ -3,13 +3,14 @@
 use std::io::{BufWriter, Write};
 use std::ops::Range;
 
+use half::{bf16, f16};
 use weighbridge::arch::resolve;
-use weighbridge::{Decoding, Part, Tensor, WeightStore};
+use weighbridge::{Decoding, Element, Narrowing, Part, Tensor, WeightStore};
 
 use super::Done;
 use crate::args::{Dump, DumpForm};
-use crate::print::shape;
-use crate::{Status, Stop};
+use crate::print::{plural, shape};
+use crate::{Status, Stop, note};
 
 pub(crate) fn run(args: &Dump) -> Done {
     let store = args.open.options().open(&args.path)?;
@@ -24,39 +25,47 @@ pub(crate) fn run(args: &Dump) -> Done {
         tensor.dequantize_rows(rows.clone(), &mut [0.0; 0], &Decoding::new())?;
     }
     let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
-    match args.form {
-        DumpForm::Raw if args.rows.is_none() => {
-            tensor
-                .for_each_piece(Part::Weight, |piece| out.write_all(piece).map_err(Stop::from))?;
+    let lost = match args.form {
+        DumpForm::Raw => {
+            write_raw(args, &tensor, &rows, columns, &mut out)?;
+            Narrowing::default()
         }
-        // Some schemes pack across rows; those with groups of one size do not.
-        DumpForm::Raw if tensor.segments().count() > 1 && tensor.group_size().is_none() => {
-            let fault = format!("{} has no rows of bytes: leave out --rows", tensor.dtype_label());
-            return Err(Stop::Usage(fault));
+        DumpForm::Text => {
+            write_text(args, &tensor, rows, columns, &mut out)?;
+            Narrowing::default()
         }
-        DumpForm::Raw => write_raw_rows(&tensor, &rows, columns, &mut out)?,
-        DumpForm::F32 | DumpForm::Npy => {
+        DumpForm::F32 => write_values(&tensor, rows, &mut out, f32::to_le_bytes)?,
+        DumpForm::F16 => write_values(&tensor, rows, &mut out, f16::to_le_bytes)?,
+        DumpForm::Bf16 => write_values(&tensor, rows, &mut out, bf16::to_le_bytes)?,
+        DumpForm::Npy => {
             tensor.check_decodable()?;
-            if args.form == DumpForm::Npy {
-                let mut dims = tensor.shape().to_vec();
-                if args.rows.is_some() {
-                    dims = vec![rows.end.saturating_sub(rows.start), columns];
-                }
-                out.write_all(&npy_header(&dims))?;
-            }
-            let mut write = |values: &[f32]| {
-                values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))
+            let dims = match &args.rows {
+                Some(rows) => vec![rows.end.saturating_sub(rows.start), columns],
+                None => tensor.shape().to_vec(),
             };
-            if args.rows.is_none() {
-                tensor.for_each_values(|values| write(values).map_err(Stop::from))?;
-            } else {
-                each_row(&tensor, rows, columns, |values| write(values).map_err(Stop::from))?;
-            }
+            out.write_all(&npy_header(&dims))?;
+            write_values(&tensor, rows, &mut out, f32::to_le_bytes)?
         }
-        DumpForm::Text => write_text(args, &tensor, rows, columns, &mut out)?,
-    }
+    };
     out.flush()?;
+    if !lost.is_lossless() {
+        let values = plural(lost.overflows, "value");
+        let Narrowing { flushes, .. } = lost;
+        note(&format!("{}: {values} became infinite, {flushes} became 0", tensor.name()));
+    }
     Ok(Status::Fine)
+}
+
+/// Values as bytes, and what rounding them lost.
+fn write_values<T: Element, const WIDE: usize>(
+    tensor: &Tensor<'_>,
+    rows: Range<u64>,
+    out: &mut impl Write,
+    bytes: impl Fn(T) -> [u8; WIDE],
+) -> Result<Narrowing, Stop> {
+    tensor.for_each_values_in(rows, |values: &[T]| {
+        values.iter().try_for_each(|value| out.write_all(&bytes(*value))).map_err(Stop::from)
+    })
 }
 
 /// By stored name first, then by canonical name.
@@ -76,6 +85,7 @@ fn find<'a>(store: &'a WeightStore, name: &str) -> Result<Tensor<'a>, Stop> {
 /// Values decoded at a time.
 const CHUNK: u64 = 1 << 20;
 
+/// Passes whole rows to `sink`, some at a time.
 fn each_row(
     tensor: &Tensor<'_>,
     rows: Range<u64>,
@@ -103,19 +113,26 @@ fn each_row(
     Ok(())
 }
 
-fn write_raw_rows(
+fn write_raw(
+    args: &Dump,
     tensor: &Tensor<'_>,
     rows: &Range<u64>,
     columns: u64,
     out: &mut impl Write,
 ) -> Result<(), Stop> {
-    let row = tensor.dtype()?.row_bytes(columns).unwrap_or(0);
-    let bytes = tensor.bytes(Part::Weight)?;
-    let place = |row_number: u64| usize::try_from(row_number.saturating_mul(row)).ok();
-    if let (Some(start), Some(end)) = (place(rows.start), place(rows.end)) {
-        out.write_all(bytes.get(start..end).unwrap_or_default())?;
+    let write = |piece: &[u8]| out.write_all(piece).map_err(Stop::from);
+    if args.rows.is_none() {
+        return tensor.for_each_piece(Part::Weight, write);
     }
-    Ok(())
+    // Some schemes pack across rows; those with groups of one size do not.
+    let apart = tensor.segments().count() == 1 || tensor.group_size().is_some();
+    let row = tensor.dtype()?.row_bytes(columns).filter(|_| apart);
+    let place = |number: u64| row?.checked_mul(number);
+    let (Some(start), Some(end)) = (place(rows.start), place(rows.end)) else {
+        let fault = format!("{} has no rows of bytes: leave out --rows", tensor.dtype_label());
+        return Err(Stop::Usage(fault));
+    };
+    tensor.for_each_piece_in(Part::Weight, start..end, write)
 }
 
 /// The head of a NumPy array file, version 1.0: padded so that the data start at a multiple of 64.

@@ -2,14 +2,15 @@
 
 use std::cell::Cell;
 use std::io::Write;
+use std::path::Path;
 
 use serde::Serialize;
-use sha2::{Digest, Sha256};
-use weighbridge::{Error, ErrorKind, Part, Tensor};
+use weighbridge::{Error, ErrorKind, Tensor, WeightStore};
 
 use super::Done;
 use crate::args::Hash;
-use crate::json::{self, Each, SCHEMA, hex, hex_if_odd};
+use crate::hashes::{Line, Saving, of_values, of_weight};
+use crate::json::{self, Each, SCHEMA, hex_if_odd};
 use crate::{Status, Stop, complain, remark};
 
 #[derive(Serialize)]
@@ -37,22 +38,14 @@ struct TensorReport {
 
 pub(crate) fn run(args: &Hash) -> Done {
     let store = args.open.options().open(&args.path)?;
+    if let Some(path) = &args.save {
+        return save(&store, path, args.values);
+    }
     // The report is complete even where a tensor cannot be read; the status tells.
     let refused = Cell::new(0);
     let first: Cell<Option<Error>> = Cell::new(None);
     let failed: Cell<Option<Error>> = Cell::new(None);
     let report = |tensor: Tensor<'_>| {
-        let raw = digest(|hash| tensor.for_each_piece(Part::Weight, |piece| hash(piece)));
-        let values = args.values.then(|| {
-            digest(|hash| {
-                let mut bytes = Vec::new();
-                tensor.for_each_values(|values| {
-                    bytes.clear();
-                    bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-                    hash(&bytes)
-                })
-            })
-        });
         let mut reason = None;
         let mut keep = |result: Result<String, Error>| match result {
             Ok(digest) => Some(digest),
@@ -74,8 +67,8 @@ pub(crate) fn run(args: &Hash) -> Done {
             name_hex: hex_if_odd(tensor.name()),
             dtype: tensor.dtype_label().into_owned(),
             shape: tensor.shape().to_vec(),
-            raw_sha256: keep(raw),
-            f32_sha256: values.map(&mut keep),
+            raw_sha256: keep(of_weight(&tensor)),
+            f32_sha256: args.values.then(|| keep(of_values(&tensor))),
             reason,
         }
     };
@@ -103,23 +96,37 @@ pub(crate) fn run(args: &Hash) -> Done {
     if let Some(error) = failed.take() {
         return Err(Stop::Library(error));
     }
-    if let Some(error) = first.take() {
-        let others = refused.get() - 1;
-        let more = if others > 0 { format!("; nor can {others} more") } else { String::new() };
-        complain(&format!("{error}{more}"), error.advice());
-        return Ok(Status::Unsupported);
+    match first.take() {
+        Some(error) => Ok(unread(&error, refused.get())),
+        None => Ok(Status::Fine),
     }
-    Ok(Status::Fine)
 }
 
-type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), Error> + 'a;
+/// Writes a list for `verify --against`, complete even where a tensor cannot be read.
+fn save(store: &WeightStore, path: &Path, values: bool) -> Done {
+    remark(store);
+    let mut list = Saving::create(path, values)?;
+    let mut first = None;
+    let mut refused = 0;
+    for tensor in store.tensors() {
+        let mut error = None;
+        list.line(Line::new(&tensor, values, &mut error)?)?;
+        refused += usize::from(error.is_some());
+        first = first.or(error);
+    }
+    list.finish()?;
+    match first {
+        Some(error) => Ok(unread(&error, refused)),
+        None => Ok(Status::Fine),
+    }
+}
 
-/// The SHA-256 of all pieces that `feed` passes on.
-fn digest(feed: impl FnOnce(&mut Sink<'_>) -> Result<(), Error>) -> Result<String, Error> {
-    let mut hasher = Sha256::new();
-    feed(&mut |piece| {
-        hasher.update(piece);
-        Ok(())
-    })?;
-    Ok(hex(&hasher.finalize()))
+/// Says why some tensors have no hashes.
+fn unread(error: &Error, tensors: usize) -> Status {
+    let more = match tensors.saturating_sub(1) {
+        0 => String::new(),
+        others => format!("; nor can {others} more"),
+    };
+    complain(&format!("{error}{more}"), error.advice());
+    Status::Unsupported
 }

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use weighbridge::device::{Cpu, Device};
 use weighbridge::{OpenOptions, WeightProvider};
@@ -11,7 +10,7 @@ use weighbridge::{OpenOptions, WeightProvider};
 use super::{Done, Filter};
 use crate::args::Load;
 use crate::json::{self, SCHEMA};
-use crate::print::{bytes, count};
+use crate::print::{bytes, count, progress};
 use crate::{Status, remark};
 
 /// A Llama of 1.3 million weights, trained for this project; see `assets/sample/README.md`.
@@ -152,15 +151,6 @@ fn seconds(seconds: f64) -> String {
     } else {
         format!("{seconds:.2} s")
     }
-}
-
-/// A bar on standard error where that is a terminal, and nothing elsewhere.
-fn progress(total: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
-    let style = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
-    // The template is a constant; were it wrong, the default bar would do.
-    bar.set_style(ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar()));
-    bar
 }
 
 /// The most memory that the program has had at once, mapped file pages included.

@@ -1,0 +1,459 @@
+//! What is odd in a tensor's values: numbers that no weight should be, and weights that say nothing.
+
+use std::fmt;
+
+use super::{Part, Segment, Tensor};
+use crate::dtype::{DType, Packing};
+use crate::error::{Error, Result};
+use crate::quant::Float;
+
+/// Something odd in a tensor's values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// What it is.
+    pub kind: FindingKind,
+    /// The part that it was found in.
+    pub part: Part,
+    /// How many there are: values, blocks or numbers of the part, as the kind says.
+    pub count: u64,
+    /// How many were looked at.
+    pub of: u64,
+    /// The first of them, counted from 0.
+    pub first: u64,
+    /// Where the first stands in its part's file: itself, or the block that it is in. `None` where
+    /// a value comes from several places.
+    pub offset: Option<u64>,
+    /// What the first is.
+    pub value: f64,
+}
+
+/// The kinds of findings. The first three are faults: no model computes with such numbers.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum FindingKind {
+    /// Values that are NaN.
+    Nan,
+    /// Values that are infinite.
+    Infinite,
+    /// Scales, or the terms and factors beside them, that are NaN or infinite. In the weight part
+    /// the blocks that have one are counted, elsewhere the numbers themselves.
+    ///
+    /// In the weight part of a type of llama.cpp this is what its own check of a file finds.
+    Scale,
+    /// Scales of `NVFP4` below its normal range: not 0, but so small that they have lost precision.
+    /// The scales are counted.
+    LowScale,
+    /// All values are 0.
+    Zero,
+    /// All values are one number other than 0.
+    Constant,
+}
+
+impl FindingKind {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nan => "nan",
+            Self::Infinite => "infinite",
+            Self::Scale => "scale",
+            Self::LowScale => "low_scale",
+            Self::Zero => "zero",
+            Self::Constant => "constant",
+        }
+    }
+
+    /// Whether the tensor cannot be used; the others may be what the model's maker wanted.
+    pub const fn is_fault(self) -> bool {
+        matches!(self, Self::Nan | Self::Infinite | Self::Scale)
+    }
+}
+
+/// One sentence without a full stop and without the tensor's name.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { count, of, first, value, .. } = self;
+        let part = self.part.name();
+        match (self.kind, self.part) {
+            (FindingKind::Nan, _) => {
+                write!(f, "{count} of {of} values are NaN, the first is element {first}")?;
+            }
+            (FindingKind::Infinite, _) => {
+                write!(f, "{count} of {of} values are infinite, the first is element {first}")?;
+            }
+            (FindingKind::Scale, Part::Weight) => {
+                write!(f, "{count} of {of} blocks have a scale that is NaN or infinite, ")?;
+                write!(f, "the first is block {first} with {value}")?;
+            }
+            (FindingKind::Scale, _) => {
+                write!(f, "{count} of {of} numbers of its {part} are NaN or infinite, ")?;
+                write!(f, "the first is number {first}, {value}")?;
+            }
+            (FindingKind::LowScale, _) => {
+                write!(f, "{count} of {of} scales are below the normal range, ")?;
+                write!(f, "the first is scale {first}, {value}")?;
+            }
+            (FindingKind::Zero, _) => return write!(f, "all {of} values are 0"),
+            (FindingKind::Constant, _) => return write!(f, "all {of} values are {value}"),
+        }
+        match self.offset {
+            Some(offset) => write!(f, " (at byte {offset})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How a number beside the elements is stored.
+#[derive(Clone, Copy, Debug)]
+enum Number {
+    Float(Float),
+    /// `F16` of which each of four words has a nibble on top, the lowest first.
+    Nibbles,
+    /// E4M3 without a sign and without NaN: every code of `NVFP4` is a number.
+    Ue4m3,
+}
+
+const F16: Number = Number::Float(Float::F16);
+const F32: Number = Number::Float(Float::F32);
+const E8M0: Number = Number::Float(Float::E8M0);
+
+/// Where scales stand in blocks, in bytes from the block's start; of rows that start with a number
+/// of their own, from the row's.
+#[rustfmt::skip]
+static SCALES: &[(DType, Number, &[usize])] = &[
+    (DType::Q4_0, F16, &[0]),
+    (DType::Q4_1, F16, &[0, 2]),
+    (DType::Q5_0, F16, &[0]),
+    (DType::Q5_1, F16, &[0, 2]),
+    (DType::Q8_0, F16, &[0]),
+    (DType::Q8_1, F16, &[0, 2]),
+    (DType::Q2_K, F16, &[80, 82]),
+    (DType::Q3_K, F16, &[108]),
+    (DType::Q4_K, F16, &[0, 2]),
+    (DType::Q5_K, F16, &[0, 2]),
+    (DType::Q6_K, F16, &[208]),
+    (DType::Q8_K, F32, &[0]),
+    (DType::IQ2_XXS, F16, &[0]),
+    (DType::IQ2_XS, F16, &[0]),
+    (DType::IQ3_XXS, F16, &[0]),
+    (DType::IQ1_S, F16, &[0]),
+    (DType::IQ4_NL, F16, &[0]),
+    (DType::IQ3_S, F16, &[0]),
+    (DType::IQ2_S, F16, &[0]),
+    (DType::IQ4_XS, F16, &[0]),
+    (DType::IQ1_M, Number::Nibbles, &[48]),
+    (DType::TQ1_0, F16, &[52]),
+    (DType::TQ2_0, F16, &[64]),
+    (DType::MXFP4, E8M0, &[0]),
+    (DType::NVFP4, Number::Ue4m3, &[0, 1, 2, 3]),
+    (DType::Q1_0, F16, &[0]),
+    (DType::Q2_0, F16, &[0]),
+    (DType::Q6_0, F16, &[0]),
+    (DType::IQ2_K, F16, &[0]),
+    (DType::IQ3_K, F16, &[0]),
+    (DType::IQ4_K, F16, &[0]),
+    (DType::IQ4_KS, F32, &[0]),
+];
+
+impl Number {
+    /// The value of the first bytes.
+    fn value(self, bytes: &[u8]) -> f32 {
+        match (self, bytes) {
+            (Self::Float(float), _) => float.number(bytes),
+            (Self::Nibbles, &[_, a, _, b, _, c, _, d, ..]) => {
+                Float::F16.number(&[a >> 4 | b & 0xf0, c >> 4 | d & 0xf0])
+            }
+            (Self::Ue4m3, &[0x7f, ..]) => 0.0,
+            (Self::Ue4m3, &[0xff, ..]) => 480.0,
+            (Self::Ue4m3, &[code, ..]) => Float::E4M3.number(&[code & 0x7f]),
+            _ => f32::NAN,
+        }
+    }
+
+    /// Whether the first bytes are a subnormal scale of `NVFP4`.
+    fn is_low(self, bytes: &[u8]) -> bool {
+        let e4m3 = matches!(self, Self::Ue4m3 | Self::Float(Float::E4M3));
+        e4m3 && bytes.first().is_some_and(|code| (1..8).contains(&(code & 0x7f)))
+    }
+}
+
+/// The scales of one part: numbers at places of runs of bytes.
+#[derive(Clone, Copy, Debug)]
+struct Scales {
+    number: Number,
+    places: &'static [usize],
+    /// Bytes of a run.
+    run: u64,
+    /// Blocks of a run: more than one where a row's blocks share a number.
+    blocks: u64,
+    /// Bytes of the run before its first block.
+    head: u64,
+}
+
+/// How often something was seen, and what was first.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    count: u64,
+    first: u64,
+    value: f64,
+}
+
+impl Seen {
+    fn add(&mut self, count: u64, number: u64, value: f64) {
+        if self.count == 0 {
+            (self.first, self.value) = (number, value);
+        }
+        self.count = self.count.saturating_add(count);
+    }
+}
+
+/// What values were seen.
+#[derive(Debug, Default)]
+struct Values {
+    nan: Seen,
+    infinite: Seen,
+    /// The very first, and whether another differs from it.
+    first: Option<f64>,
+    differ: bool,
+    count: u64,
+}
+
+impl Values {
+    fn look<T: Copy + Into<f64>>(&mut self, values: &[T]) {
+        // Nearly always there are none, and counting is much faster than telling them apart.
+        let odd = values.iter().filter(|value| !(**value).into().is_finite()).count();
+        if odd > 0 {
+            for (value, number) in values.iter().map(|&value| value.into()).zip(self.count..) {
+                if value.is_nan() {
+                    self.nan.add(1, number, value);
+                } else if value.is_infinite() {
+                    self.infinite.add(1, number, value);
+                }
+            }
+        }
+        if let (false, Some(&first)) = (self.differ, values.first()) {
+            let first = *self.first.get_or_insert(first.into());
+            self.differ = values.iter().any(|value| (*value).into() != first);
+        }
+        self.count = self.count.saturating_add(values.len() as u64);
+    }
+}
+
+/// Bytes of scales looked at together, at most, if a run is not longer.
+const CHUNK: u64 = 1 << 20;
+
+impl Tensor<'_> {
+    /// Looks at every value and every scale, in constant memory, and gives what is odd about them;
+    /// nothing, for most tensors.
+    ///
+    /// That all values are 0, or all the same, is odd for tensors with two dimensions or more that
+    /// are longer than 1: a bias of zeros and a norm of ones are ordinary.
+    ///
+    /// ```
+    /// # fn main() -> weighbridge::Result<()> {
+    /// let store = weighbridge::WeightStore::open("assets/sample/sample-Q8_0.gguf")?;
+    /// assert_eq!(store.tensor("token_embd.weight")?.check_values()?, []);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`dequantize`](Self::dequantize).
+    pub fn check_values(&self) -> Result<Vec<Finding>> {
+        self.check_decodable()?;
+        let mut findings = Vec::new();
+        for segment in self.segments() {
+            if let Some(scales) = self.scales(&segment) {
+                self.check_scales(&segment, scales, &mut findings)?;
+            }
+        }
+        self.findings_of_values(&self.values()?, &mut findings);
+        Ok(findings)
+    }
+
+    fn scales(&self, segment: &Segment<'_>) -> Option<Scales> {
+        let row = segment.dtype.descriptor();
+        if segment.part == Part::Weight {
+            let (_, number, places) = SCALES.iter().find(|(dtype, ..)| *dtype == segment.dtype)?;
+            let columns = crate::shape::columns(self.shape());
+            let (run, blocks) = match row.row_head {
+                0 => (row.block_bytes.into(), 1),
+                _ => (row.dtype.row_bytes(columns)?, columns / u64::from(row.block_len)),
+            };
+            let head = row.row_head.into();
+            return Some(Scales { number: *number, places, run, blocks, head });
+        }
+        // Bytes of other parts are codes of their own, or text.
+        let bytes = segment.dtype == DType::U8 && segment.part != Part::Scale;
+        let float = self.float_format(segment).filter(|_| !bytes)?;
+        let run = float.bytes() as u64;
+        Some(Scales { number: Number::Float(float), places: &[0], run, blocks: 1, head: 0 })
+    }
+
+    fn check_scales(
+        &self,
+        segment: &Segment<'_>,
+        scales: Scales,
+        findings: &mut Vec<Finding>,
+    ) -> Result<()> {
+        let Scales { number, places, run, blocks, head } = scales;
+        let end = segment.range.end.saturating_sub(segment.range.start);
+        let runs = end.checked_div(run).unwrap_or(0);
+        let step = (CHUNK / run.max(1)).max(1).saturating_mul(run);
+        let (mut bad, mut low) = (Seen::default(), Seen::default());
+        let (mut at, mut block, mut scale) = (0, 0, 0);
+        while at < end {
+            let next = at.saturating_add(step).min(end);
+            let bytes = self.native_within(segment.part, at..next)?;
+            for run in bytes.chunks_exact(usize::try_from(run).unwrap_or(usize::MAX)) {
+                let mut worst = None;
+                for &place in places {
+                    let field = run.get(place..).unwrap_or_default();
+                    let value = number.value(field);
+                    if !value.is_finite() {
+                        worst.get_or_insert(value);
+                    } else if number.is_low(field) {
+                        low.add(1, scale, value.into());
+                    }
+                    scale += 1;
+                }
+                if let Some(value) = worst {
+                    bad.add(blocks, block, value.into());
+                }
+                block += blocks;
+            }
+            at = next;
+        }
+        let start = segment.range.start;
+        let found = |kind, seen: Seen, of: u64, offset: u64| Finding {
+            kind,
+            part: segment.part,
+            count: seen.count,
+            of,
+            first: seen.first,
+            offset: start.checked_add(offset),
+            value: seen.value,
+        };
+        if bad.count > 0 {
+            let offset = (bad.first / blocks.max(1)).saturating_mul(run).saturating_add(head);
+            findings.push(found(FindingKind::Scale, bad, block, offset));
+        }
+        if low.count > 0 {
+            let each = places.len().max(1) as u64;
+            let place = usize::try_from(low.first % each).ok().and_then(|place| places.get(place));
+            let offset = (low.first / each).saturating_mul(run);
+            let offset = offset.saturating_add(place.map_or(0, |&place| place as u64));
+            findings.push(found(FindingKind::LowScale, low, runs.saturating_mul(each), offset));
+        }
+        Ok(())
+    }
+
+    fn values(&self) -> Result<Values> {
+        let mut values = Values::default();
+        if self.dtype()? == DType::F64 {
+            // As they are: many a finite double is infinite as `f32`.
+            let big_endian = self.is_big_endian();
+            let double = |bytes: &[u8; 8]| match big_endian {
+                true => f64::from_be_bytes(*bytes),
+                false => f64::from_le_bytes(*bytes),
+            };
+            let mut doubles = Vec::new();
+            self.for_each_piece(Part::Weight, |piece| {
+                doubles.clear();
+                doubles.extend(piece.as_chunks().0.iter().map(double));
+                values.look(&doubles);
+                Ok::<_, Error>(())
+            })?;
+        } else {
+            self.for_each_values(|some: &[f32]| {
+                values.look(some);
+                Ok::<_, Error>(())
+            })?;
+        }
+        Ok(values)
+    }
+
+    fn findings_of_values(&self, values: &Values, findings: &mut Vec<Finding>) {
+        let of = values.count;
+        let mut found = |kind, seen: Seen, offset| {
+            let Seen { count, first, value } = seen;
+            findings.push(Finding { kind, part: Part::Weight, count, of, first, offset, value });
+        };
+        for (kind, seen) in
+            [(FindingKind::Nan, values.nan), (FindingKind::Infinite, values.infinite)]
+        {
+            if seen.count > 0 {
+                found(kind, seen, self.offset_of(seen.first));
+            }
+        }
+        let matrix = self.shape().iter().filter(|&&dim| dim > 1).count() > 1;
+        if let (true, false, Some(value)) = (matrix, values.differ, values.first)
+            && value.is_finite()
+        {
+            let kind = if value == 0.0 { FindingKind::Zero } else { FindingKind::Constant };
+            found(kind, Seen { count: of, first: 0, value }, self.offset_of(0));
+        }
+    }
+
+    /// Where the bytes of an element begin, or of the block that it is in.
+    fn offset_of(&self, element: u64) -> Option<u64> {
+        let segment = self.segments().find(|segment| segment.part == Part::Weight)?;
+        let row = segment.dtype.descriptor();
+        if self.dtype().ok()?.descriptor().packing == Packing::Group {
+            return None;
+        }
+        let (block_len, block_bytes) = (u64::from(row.block_len), u64::from(row.block_bytes));
+        let blocks = |elements: u64| elements.checked_div(block_len)?.checked_mul(block_bytes);
+        let within = match row.row_head {
+            0 => blocks(element)?,
+            head => {
+                let columns = crate::shape::columns(self.shape());
+                let rows =
+                    element.checked_div(columns)?.checked_mul(row.dtype.row_bytes(columns)?)?;
+                rows.checked_add(head.into())?
+                    .checked_add(blocks(element.checked_rem(columns)?)?)?
+            }
+        };
+        segment.range.start.checked_add(within)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DTYPES;
+
+    /// A dtype whose blocks can be decoded has scales that are looked at.
+    #[test]
+    fn every_block_dtype_has_its_scales() {
+        for row in DTYPES {
+            let decodable = row.packing == Packing::Block && row.codec.is_some();
+            let entries: Vec<_> = SCALES.iter().filter(|(dtype, ..)| *dtype == row.dtype).collect();
+            assert_eq!(entries.len(), usize::from(decodable), "{}", row.name);
+            for (_, number, places) in entries {
+                let width = match number {
+                    Number::Float(float) => float.bytes(),
+                    Number::Nibbles => 8,
+                    Number::Ue4m3 => 1,
+                };
+                let bytes = (row.row_head + row.block_bytes) as usize;
+                assert!(places.iter().all(|place| place + width <= bytes), "{}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers() {
+        // d of IQ1_M is 0x3c00, which is 1, from nibbles 0, 0, c and 3.
+        let words = [0x0abc_u16, 0x0def, 0xc123, 0x3456].map(u16::to_le_bytes);
+        assert_eq!(Number::Nibbles.value(words.as_flattened()), 1.0);
+        assert!(Number::Float(Float::E4M3).value(&[0xff]).is_nan());
+        assert!(!E8M0.value(&[0xff]).is_finite());
+        assert!((0..=255).all(|code| Number::Ue4m3.value(&[code]).is_finite()));
+        // 2^-9 is the smallest, and 2^-6 the first that is normal.
+        assert_eq!(Number::Ue4m3.value(&[0x81]), 1.0 / 512.0);
+        let low = |code: u8| Number::Ue4m3.is_low(&[code]);
+        assert_eq!([0, 0x80, 1, 7, 0x87, 8].map(low), [false, false, true, true, true, false]);
+    }
+}
