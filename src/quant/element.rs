@@ -101,13 +101,13 @@ const F16: Limits = Limits { infinity: 0x7c00, over: 0x477f_f000, under: 0x3300_
 const BF16: Limits = Limits { infinity: 0x7f80, over: 0x7f7f_8000, under: 0x8000 };
 
 sealed!(f32, to_f32, None, std::convert::identity, |simd, floats, out, seen| {
-    simd.put_f32::<PAST>(floats, out)
+    simd.put_f32::<PAST>(floats, out);
 });
 sealed!(f16, to_f16, Some(F16), f16::from_f32, |simd, floats, out, seen| {
-    simd.put_f16::<PAST>(floats, out, seen)
+    simd.put_f16::<PAST>(floats, out, seen);
 });
 sealed!(bf16, to_bf16, Some(BF16), bf16::from_f32, |simd, floats, out, seen| {
-    simd.put_bf16::<PAST>(floats, out, seen)
+    simd.put_bf16::<PAST>(floats, out, seen);
 });
 
 /// What rounding to a narrower format did beyond rounding.

@@ -33,7 +33,7 @@ impl<'a, S: Simd, T: Element, const PAST: bool> Out<'a, S, T, PAST> {
     #[inline(always)]
     pub(super) fn runs<const UNITS: usize>(
         self,
-    ) -> (&'a mut [[[T; 16]; UNITS]], Units<'a, S, T, PAST>, Self) {
+    ) -> (&'a mut [Run<T, UNITS>], Units<'a, S, T, PAST>, Self) {
         let Self { simd, values, seen } = self;
         let (values, rest) = values.split_at_mut(values.len() / (16 * UNITS) * (16 * UNITS));
         let (runs, _) = values.as_chunks_mut::<16>().0.as_chunks_mut::<UNITS>();
@@ -64,6 +64,9 @@ impl<'a, S: Simd, T: Element, const PAST: bool> Out<'a, S, T, PAST> {
         self.values[..len].copy_from_slice(&all[..len]);
     }
 }
+
+/// Room for a run of values.
+type Run<T, const UNITS: usize> = [[T; 16]; UNITS];
 
 /// The values of one block.
 pub(super) struct Units<'a, S: Simd, T, const PAST: bool> {
