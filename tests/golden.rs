@@ -1,6 +1,7 @@
 //! Blocks and groups that ggml and MLX wrote, against the values that those libraries give back:
 //! one row of each in `tests/data/golden.safetensors`, all of them in `../shared/fixtures/golden`
 //! where that folder lies beside the repository.
+#![allow(clippy::cast_possible_truncation, reason = "the numbers are the test's own")]
 
 mod support;
 
@@ -112,7 +113,7 @@ fn rows_of_every_ggml_type() {
     let mut count = 0;
     for tensor in store.tensors() {
         let name = tensor.name().to_string();
-        let Some(dtype) = name.strip_suffix(".raw").map(|name| DType::from_name(name)) else {
+        let Some(dtype) = name.strip_suffix(".raw").map(DType::from_name) else {
             continue;
         };
         let expected = name.replace(".raw", ".expected");
@@ -230,14 +231,14 @@ fn reason(dtype: DType) -> Option<&'static str> {
         () if matches!(name, "U8" | "U16" | "U32" | "U64" | "BOOL") => {
             Some("the language's own conversion: see `integers`")
         }
-        () if matches!(name, "Q6_0" | "IQ2_K" | "IQ3_K" | "IQ4_K" | "IQ4_KS") => {
-            Some("no tool at hand writes ik_llama.cpp's types: see `ik_blocks_by_formula`")
-        }
+        () if matches!(name, "Q6_0" | "IQ2_K" | "IQ3_K" | "IQ4_K" | "IQ4_KS") => Some(
+            "no tool at hand writes ik_llama.cpp's types: by their formulas in `tests/formulas.rs`",
+        ),
         () if ["GPTQ", "AWQ", "CT_", "SCALED_", "HF_", "BNB_"]
             .iter()
             .any(|s| name.starts_with(s)) =>
         {
-            Some("whole directories: fixtures/hfq, and `schemes`")
+            Some("whole directories in `tests/fixtures.rs`, and by formulas in `tests/formulas.rs`")
         }
         () => None,
     }

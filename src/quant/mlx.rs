@@ -33,8 +33,11 @@ trait Mode {
     /// Whether a term is added to each group.
     const BIASED: bool;
 
-    /// 32 elements, from the start of `bytes`.
-    fn elements<S: Simd>(simd: S, bytes: &[u8]) -> [S::Floats; 2];
+    /// What all elements are multiples of.
+    const STEP: f32;
+
+    /// 32 elements, from a place in a stream on.
+    fn elements<S: Simd>(simd: S, stream: &Stream<'_>, at: usize) -> [S::Floats; 2];
 
     /// One element.
     fn element(code: u8) -> f32;
@@ -46,20 +49,21 @@ struct Affine<const BITS: usize>;
 impl<const BITS: usize> Mode for Affine<BITS> {
     const BITS: usize = BITS;
     const BIASED: bool = true;
+    const STEP: f32 = 1.0;
 
     #[inline(always)]
-    fn elements<S: Simd>(simd: S, bytes: &[u8]) -> [S::Floats; 2] {
+    fn elements<S: Simd>(simd: S, stream: &Stream<'_>, at: usize) -> [S::Floats; 2] {
         match BITS {
-            8 => simd.unsigned(simd.bytes(&first(bytes))),
+            8 => simd.unsigned(simd.bytes(stream.from(at))),
             // 32 of them lie within 16 bytes.
             1..=4 => {
-                let bytes = first(bytes);
-                [simd.codes::<BITS, 0>(&bytes), simd.codes::<BITS, 16>(&bytes)]
+                let bytes = stream.from(at);
+                [simd.codes::<BITS, 0>(bytes), simd.codes::<BITS, 16>(bytes)]
             }
-            _ => {
-                let second = bytes.get(2 * BITS..).unwrap_or_default();
-                [simd.codes::<BITS, 0>(&first(bytes)), simd.codes::<BITS, 0>(&first(second))]
-            }
+            _ => [
+                simd.codes::<BITS, 0>(stream.from(at)),
+                simd.codes::<BITS, 0>(stream.from(at + 2 * BITS)),
+            ],
         }
     }
 
@@ -74,10 +78,11 @@ struct E2m1;
 impl Mode for E2m1 {
     const BITS: usize = 4;
     const BIASED: bool = false;
+    const STEP: f32 = 0.5;
 
     #[inline(always)]
-    fn elements<S: Simd>(simd: S, bytes: &[u8]) -> [S::Floats; 2] {
-        simd.e2m1(simd.nibble_pairs(&first(bytes)))
+    fn elements<S: Simd>(simd: S, stream: &Stream<'_>, at: usize) -> [S::Floats; 2] {
+        simd.e2m1(simd.nibble_pairs(stream.from(at)))
     }
 
     fn element(code: u8) -> f32 {
@@ -91,10 +96,11 @@ struct E4m3;
 impl Mode for E4m3 {
     const BITS: usize = 8;
     const BIASED: bool = false;
+    const STEP: f32 = 1.0 / 512.0;
 
     #[inline(always)]
-    fn elements<S: Simd>(simd: S, bytes: &[u8]) -> [S::Floats; 2] {
-        simd.e4m3(simd.bytes(&first(bytes)))
+    fn elements<S: Simd>(simd: S, stream: &Stream<'_>, at: usize) -> [S::Floats; 2] {
+        simd.e4m3(simd.bytes(stream.from(at)))
     }
 
     fn element(code: u8) -> f32 {
@@ -102,14 +108,34 @@ impl Mode for E4m3 {
     }
 }
 
-/// The first bytes, and zeros where there are no more.
-#[inline(always)]
-fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    bytes.first_chunk().copied().unwrap_or_else(|| {
-        let mut padded = [0; N];
-        padded[..bytes.len()].copy_from_slice(bytes);
-        padded
-    })
+/// Packed elements, which may be read a little beyond their end: there are zeros.
+struct Stream<'a> {
+    bytes: &'a [u8],
+    /// The last of them, with zeros behind.
+    tail: [u8; 64],
+    /// Where those start.
+    start: usize,
+}
+
+impl<'a> Stream<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        let start = bytes.len().saturating_sub(32);
+        let mut tail = [0; 64];
+        for (tail, byte) in tail.iter_mut().zip(bytes.get(start..).unwrap_or_default()) {
+            *tail = *byte;
+        }
+        Self { bytes, tail, start }
+    }
+
+    /// At most 32 bytes from a place on.
+    #[inline(always)]
+    fn from<const N: usize>(&self, at: usize) -> &[u8; N] {
+        let within = self.bytes.get(at..).and_then(|bytes| bytes.first_chunk());
+        within.unwrap_or_else(|| {
+            let tail = self.tail.get(at.saturating_sub(self.start)..).unwrap_or_default();
+            tail.first_chunk().unwrap_or(&[0; N])
+        })
+    }
 }
 
 /// Value: q scale + bias, or q (scale global); the scale divided where the global is a divisor.
@@ -122,7 +148,8 @@ impl<M: Mode> Decode for Groups<M> {
         out: Out<'_, S, T, PAST>,
     ) {
         let simd = out.simd;
-        let mut weight = packed.weight;
+        let stream = Stream::new(packed.weight);
+        let mut at = 0;
         let mut scaling = Scaling::<M>::new(packed);
         if packed.group_size == 16 {
             // Two groups at a time, and perhaps one more.
@@ -132,17 +159,17 @@ impl<M: Mode> Decode for Groups<M> {
                 units.fine = T::LIMITS.is_some() && scaling.fine();
                 for (slot, number) in runs.iter_mut().zip(0..TILE / 2) {
                     units.out = slot;
-                    let [a, b] = M::elements(simd, weight);
+                    let [a, b] = M::elements(simd, &stream, at);
                     units.put(0, scaling.value(simd, a, 2 * number));
                     units.put(1, scaling.value(simd, b, 2 * number + 1));
-                    weight = weight.get(4 * M::BITS..).unwrap_or_default();
+                    at += 4 * M::BITS;
                 }
             }
             let (last, mut units, rest) = rest.saw(&units).runs::<1>();
             for slot in last {
                 scaling.next(1);
                 units.out = slot;
-                units.put(0, scaling.value(simd, M::elements(simd, weight)[0], 0));
+                units.put(0, scaling.value(simd, M::elements(simd, &stream, at)[0], 0));
             }
             rest.saw(&units);
             return;
@@ -156,10 +183,10 @@ impl<M: Mode> Decode for Groups<M> {
             for (group, number) in tile.chunks_mut(runs_per_group).zip(0..TILE) {
                 for slot in group {
                     units.out = slot;
-                    let [a, b] = M::elements(simd, weight);
+                    let [a, b] = M::elements(simd, &stream, at);
                     units.put(0, scaling.value(simd, a, number));
                     units.put(1, scaling.value(simd, b, number));
-                    weight = weight.get(4 * M::BITS..).unwrap_or_default();
+                    at += 4 * M::BITS;
                 }
             }
         }
@@ -200,18 +227,27 @@ impl<'a, M: Mode> Scaling<'a, M> {
     }
 
     /// Whether their values may be finer than 2^-24.
+    ///
+    /// Numbers of a format with a fraction of so many bits are multiples of 2^-24 from some
+    /// magnitude on, and if their steps are multiplied with elements that are no whole numbers,
+    /// from a larger one; so are sums.
     fn fine(&self) -> bool {
-        match self.packed.formats {
-            // Codes are whole numbers, and all halves are multiples of 2^-24.
-            (Float::F16, Float::F16) if M::BIASED => false,
-            // From 2^-17 on numbers with a fraction of 7 bits are multiples of 2^-24 too, and so
-            // are their products with codes of 8 bits, all of which an f32 holds.
-            (Float::BF16, Float::BF16) if M::BIASED => {
-                let small = |number: &f32| *number != 0.0 && number.abs() < 1.0 / 131_072.0;
-                self.scales.iter().any(small) || self.biases.iter().any(small)
-            }
-            _ => true,
-        }
+        let bound = |format: Float, step: f32| match format {
+            // All of them are, subnormal ones too.
+            Float::F16 => 0.0,
+            Float::BF16 => 0.5f32.powi(24 - 7) / step,
+            Float::E8M0 => 0.5f32.powi(24) / step,
+            Float::E4M3 if self.packed.global == Global::None => 0.5f32.powi(24 - 3) / step,
+            Float::F32 | Float::E4M3 => 0.5f32.powi(24 - 23) / step,
+        };
+        // No early end: all of them are compared at once.
+        let below = |numbers: &[f32; TILE], bound: f32| {
+            let small = |number: &f32| (*number != 0.0) & (number.abs() < bound);
+            numbers.iter().fold(false, |any, number| any | small(number))
+        };
+        let (scales, biases) = self.packed.formats;
+        below(&self.scales, bound(scales, M::STEP))
+            || (M::BIASED && below(&self.biases, bound(biases, 1.0)))
     }
 
     /// The values of 16 elements of a group, by its number among those.
@@ -262,13 +298,13 @@ fn native<M: Mode>(packed: &Packed<'_>, out: &mut [f32]) {
         })
     };
     let mask = u8::MAX >> (8 - M::BITS);
+    let stream = Stream::new(packed.weight);
     for (group, out) in out.chunks_mut(packed.group_size).enumerate() {
         let scale = packed.global.applied(number(packed.scale, packed.formats.0, group));
         let bias = if M::BIASED { number(packed.bias, packed.formats.1, group) } else { 0.0 };
         for (place, out) in out.iter_mut().enumerate() {
             let bit = (group * packed.group_size + place) * M::BITS;
-            let bytes = first(packed.weight.get(bit / 8..).unwrap_or_default());
-            let [code, _] = (u16::from_le_bytes(bytes) >> (bit % 8)).to_le_bytes();
+            let [code, _] = (u16::from_le_bytes(*stream.from(bit / 8)) >> (bit % 8)).to_le_bytes();
             let product = round(M::element(code & mask) * scale);
             *out = if M::BIASED { round(product + bias) } else { product };
         }

@@ -106,7 +106,7 @@ blocks! {
             let a = simd.bytes(field(bytes, 64 * half));
             let b = simd.bytes(field(bytes, 64 * half + 32));
             let high = simd.bytes(field(bytes, 128 + 32 * half));
-            let (low, two) = (simd.fill(15), simd.fill(0x30));
+            let (low, two, zero) = (simd.fill(15), simd.fill(0x30), simd.splat(32.0));
             let planes = [
                 (simd.and(a, low), simd.left::<4>(high)),
                 (simd.and(b, low), simd.left::<2>(high)),
@@ -115,9 +115,9 @@ blocks! {
             ];
             for (plane, (codes, high)) in planes.into_iter().enumerate() {
                 let at = 4 * half + plane;
-                let codes = simd.or(codes, simd.and(high, two));
-                let codes = simd.minus(codes, simd.fill(32));
-                out.pair(at, scaled_halves(simd, codes, [d[2 * at], d[2 * at + 1]]));
+                let [a, b] = simd.unsigned(simd.or(codes, simd.and(high, two)));
+                out.put(2 * at, simd.mul(simd.sub(a, zero), simd.splat(d[2 * at])));
+                out.put(2 * at + 1, simd.mul(simd.sub(b, zero), simd.splat(d[2 * at + 1])));
             }
         }
     }

@@ -1,13 +1,12 @@
 //! The first block dtypes, with one scale and perhaps one minimum, and the plainest of the last.
 
-use super::{affine, blocks, field, scale, scaled};
+use super::{affine, blocks, centred, field, scale, scaled};
 
 blocks! {
     /// `d` f16, then 16 bytes: byte j holds element j in its low and element j + 16 in its high
     /// nibble. Value: (q - 8) d.
     Q4_0: 18 => 32 COARSE, |simd, [d0, d1, codes @ ..], out| {
-        let codes = simd.minus(simd.nibbles(codes), simd.fill(8));
-        out.pair(0, scaled(simd, codes, scale(simd, [*d0, *d1])));
+        out.pair(0, centred(simd, simd.nibbles(codes), 8.0, scale(simd, [*d0, *d1])));
     }
 
     /// `d` and `m` f16, then nibbles as in `Q4_0`. Value: q d + m.
@@ -22,8 +21,7 @@ blocks! {
         let high = simd.spread(u32::from_le_bytes(*field(bytes, 2)));
         let high = simd.and(high, simd.fill(16));
         let codes = simd.or(simd.nibbles(field(bytes, 6)), high);
-        let codes = simd.minus(codes, simd.fill(16));
-        out.pair(0, scaled(simd, codes, scale(simd, *field(bytes, 0))));
+        out.pair(0, centred(simd, codes, 16.0, scale(simd, *field(bytes, 0))));
     }
 
     /// `d` and `m` f16, then as in `Q5_0`. Value: q d + m.

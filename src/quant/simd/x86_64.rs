@@ -155,7 +155,22 @@ fn larger(seen: __m256i, halves: __m256i) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn doubled(a: __m256i) -> [__m256i; 2] {
-    [_mm256_permute2x128_si256::<0x00>(a, a), _mm256_permute2x128_si256::<0x11>(a, a)]
+    let (low, high): (__m256i, __m256i);
+    // SAFETY: moves between registers.
+    //
+    // Left to the compiler, this and the shuffles that follow become instructions that extend bytes
+    // across halves, which cost two steps each where these cost one.
+    unsafe {
+        std::arch::asm!(
+            "vperm2i128 {low}, {a}, {a}, 0x00",
+            "vperm2i128 {high}, {a}, {a}, 0x11",
+            a = in(ymm_reg) a,
+            low = out(ymm_reg) low,
+            high = lateout(ymm_reg) high,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    [low, high]
 }
 
 /// For 8 bytes from number `first` on: what puts each into byte `place` of a word. Where the top
@@ -340,7 +355,21 @@ impl Simd for Avx2 {
         }
 
         fn f16(self, bits: u16) -> f32 {
-            _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits))))
+            let half: __m128i;
+            // SAFETY: one move between registers.
+            //
+            // What the compiler makes of `_mm_cvtsi32_si128` inserts the lane from memory and keeps
+            // the others of a register, and so waits for whatever that was used for before: four
+            // times the time of a block of Q8_0.
+            unsafe {
+                std::arch::asm!(
+                    "vmovd {half}, {bits:e}",
+                    half = lateout(xmm_reg) half,
+                    bits = in(reg) u32::from(bits),
+                    options(pure, nomem, nostack, preserves_flags)
+                );
+            }
+            _mm_cvtss_f32(_mm_cvtph_ps(half))
         }
 
         fn load(self, from: &[f32; 16]) -> [__m256; 2] {
