@@ -48,8 +48,8 @@
 //!
 //! # What it does not do yet
 //!
-//! Values can be read of the dtypes whose [codec](dtype::DTypeDescriptor::codec) is there; others
-//! are listed, sized and loaded packed, and reading their values is
+//! Complex numbers and most types of ik_llama.cpp have no [codec](dtype::DTypeDescriptor::codec):
+//! they are listed, sized and loaded packed, and reading their values is
 //! [`Unsupported`](ErrorKind::Unsupported). Nothing is written.
 #![deny(missing_docs)]
 

@@ -32,20 +32,13 @@ pub(crate) mod sealed {
 
         #[doc(hidden)]
         #[allow(private_bounds, private_interfaces, reason = "nobody outside can name the trait")]
-        fn put<S: Simd, const PAST: bool>(
-            simd: S,
-            floats: S::Floats,
-            out: &mut [Self; 16],
-            seen: &mut S::Seen,
-        );
+        fn put<S: Simd, const PAST: bool>(simd: S, floats: S::Floats, out: &mut [Self; 16]);
     }
 }
 
 /// The magnitudes that a narrower format cannot hold, as bits of an `f32`.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The bits of infinity in the narrower format.
-    infinity: u16,
     /// The first that rounds to infinity.
     over: u32,
     /// The last that rounds to 0.
@@ -53,8 +46,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    pub(super) const fn infinity(self) -> u16 {
-        self.infinity
+    pub(super) const fn over(self) -> u32 {
+        self.over
     }
 
     pub(super) const fn under(self) -> u32 {
@@ -63,7 +56,7 @@ impl Limits {
 }
 
 macro_rules! sealed {
-    ($element:ty, $kernels:ident, $limits:expr, $round:expr, |$simd:ident, $floats:ident, $out:ident, $seen:ident| $put:expr) => {
+    ($element:ty, $kernels:ident, $put:ident, $limits:expr, $round:expr) => {
         impl sealed::Sealed for $element {
             const LIMITS: Option<Limits> = $limits;
 
@@ -81,34 +74,22 @@ macro_rules! sealed {
             #[allow(
                 private_bounds,
                 private_interfaces,
-                unused_variables,
-                reason = "nobody outside can name the trait; an f32 needs no look"
+                reason = "nobody outside can name the trait"
             )]
-            fn put<S: Simd, const PAST: bool>(
-                $simd: S,
-                $floats: S::Floats,
-                $out: &mut [Self; 16],
-                $seen: &mut S::Seen,
-            ) {
-                $put
+            fn put<S: Simd, const PAST: bool>(simd: S, floats: S::Floats, out: &mut [Self; 16]) {
+                simd.$put::<PAST>(floats, out);
             }
         }
     };
 }
 
 /// Beyond 65504 by half a step or more; up to half of the smallest subnormal, where the tie is even.
-const F16: Limits = Limits { infinity: 0x7c00, over: 0x477f_f000, under: 0x3300_0000 };
-const BF16: Limits = Limits { infinity: 0x7f80, over: 0x7f7f_8000, under: 0x8000 };
+const F16: Limits = Limits { over: 0x477f_f000, under: 0x3300_0000 };
+const BF16: Limits = Limits { over: 0x7f7f_8000, under: 0x8000 };
 
-sealed!(f32, to_f32, None, std::convert::identity, |simd, floats, out, seen| {
-    simd.put_f32::<PAST>(floats, out);
-});
-sealed!(f16, to_f16, Some(F16), f16::from_f32, |simd, floats, out, seen| {
-    simd.put_f16::<PAST>(floats, out, seen);
-});
-sealed!(bf16, to_bf16, Some(BF16), bf16::from_f32, |simd, floats, out, seen| {
-    simd.put_bf16::<PAST>(floats, out, seen);
-});
+sealed!(f32, to_f32, put_f32, None, std::convert::identity);
+sealed!(f16, to_f16, put_f16, Some(F16), f16::from_f32);
+sealed!(bf16, to_bf16, put_bf16, Some(BF16), bf16::from_f32);
 
 /// What rounding to a narrower format did beyond rounding.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -38,7 +38,7 @@ impl<'a, S: Simd, T: Element, const PAST: bool> Out<'a, S, T, PAST> {
         let (values, rest) = values.split_at_mut(values.len() / (16 * UNITS) * (16 * UNITS));
         let (runs, _) = values.as_chunks_mut::<16>().0.as_chunks_mut::<UNITS>();
         // Kept out of memory while values are written, which it cannot share.
-        let units = Units { simd, seen: *seen, fine: true, out: &mut [] };
+        let units = Units { simd, seen: *seen, close: true, out: &mut [] };
         (runs, units, Self { simd, values: rest, seen })
     }
 
@@ -58,7 +58,7 @@ impl<'a, S: Simd, T: Element, const PAST: bool> Out<'a, S, T, PAST> {
         self.simd.put_f32::<false>(floats, &mut exact);
         exact.iter_mut().skip(self.values.len()).for_each(|value| *value = 0.0);
         let floats = self.simd.load(&exact);
-        T::put::<S, false>(self.simd, floats, &mut all, self.seen);
+        T::put::<S, false>(self.simd, floats, &mut all);
         self.simd.look(self.seen, floats);
         let len = self.values.len().min(16);
         self.values[..len].copy_from_slice(&all[..len]);
@@ -72,14 +72,19 @@ type Run<T, const UNITS: usize> = [[T; 16]; UNITS];
 pub(super) struct Units<'a, S: Simd, T, const PAST: bool> {
     simd: S,
     seen: S::Seen,
-    /// Whether the next values may be so small that they round to 0.
-    pub(super) fine: bool,
+    /// Whether the next values may be so small or so large that they do not survive rounding, and
+    /// have to be looked at.
+    pub(super) close: bool,
     /// Where the next block's values go.
     pub(super) out: &'a mut [[T; 16]],
 }
 
 /// Takes the values of one block.
 pub(super) trait Put<S: Simd> {
+    /// A factor of half precision. From 8 on, values may become infinite as halves: no codec
+    /// multiplies it with more than 4096, or adds more than 64 times another.
+    fn half(&mut self, bytes: [u8; 2]) -> f32;
+
     /// Takes 16 values, the `number`th of their block.
     fn put(&mut self, number: usize, floats: S::Floats);
 
@@ -93,11 +98,19 @@ pub(super) trait Put<S: Simd> {
 
 impl<S: Simd, T: Element, const PAST: bool> Put<S> for Units<'_, S, T, PAST> {
     #[inline(always)]
+    fn half(&mut self, bytes: [u8; 2]) -> f32 {
+        const EIGHT: u16 = 0x4800;
+        let bits = u16::from_le_bytes(bytes);
+        self.close |= bits & 0x7fff >= EIGHT;
+        self.simd.f16(bits)
+    }
+
+    #[inline(always)]
     fn put(&mut self, number: usize, floats: S::Floats) {
-        if T::LIMITS.is_some() && self.fine {
+        if T::LIMITS.is_some() && self.close {
             self.simd.look(&mut self.seen, floats);
         }
-        T::put::<S, PAST>(self.simd, floats, &mut self.out[number], &mut self.seen);
+        T::put::<S, PAST>(self.simd, floats, &mut self.out[number]);
     }
 }
 
@@ -137,7 +150,7 @@ fn decode<D: Decode, S: Simd, T: Element>(
     } else {
         D::decode(packed, Out::<S, T, false> { simd, values, seen: &mut seen });
     }
-    T::LIMITS.is_some_and(|limits| simd.doubtful(seen, limits.infinity(), limits.under()))
+    T::LIMITS.is_some_and(|limits| simd.doubtful(seen, limits.over(), limits.under()))
 }
 
 fn portable<D: Decode, T: Element>(packed: &Packed<'_>, values: &mut [T], _: bool) -> bool {
@@ -169,15 +182,14 @@ impl<T: Element> Kernels<T> {
         }
     }
 
-    /// Decodes as many values as there is room for, past the cache where that is asked for and can
-    /// be. Says whether some value may not have survived rounding.
+    /// Decodes as many values as there is room for, past the cache where that is asked for. Says
+    /// whether some value may not have survived rounding.
     pub(super) fn run(&self, packed: &Packed<'_>, out: &mut [T], past: bool) -> bool {
         self.run_on(Isa::best(), packed, out, past)
     }
 
     /// The same with the kernel of one instruction set.
     pub(super) fn run_on(&self, isa: Isa, packed: &Packed<'_>, out: &mut [T], past: bool) -> bool {
-        let past = past && out.as_ptr().align_offset(64) == 0;
         match isa.0 {
             Set::Portable => (self.portable)(packed, out, past),
             // SAFETY: the set was found before an `Isa` was made of it.

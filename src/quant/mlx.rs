@@ -156,7 +156,7 @@ impl<M: Mode> Decode for Groups<M> {
             let (runs, mut units, rest) = out.runs::<2>();
             for runs in runs.chunks_mut(TILE / 2) {
                 scaling.next(2 * runs.len());
-                units.fine = T::LIMITS.is_some() && scaling.fine();
+                units.close = T::LIMITS.is_some() && scaling.close();
                 for (slot, number) in runs.iter_mut().zip(0..TILE / 2) {
                     units.out = slot;
                     let [a, b] = M::elements(simd, &stream, at);
@@ -179,7 +179,7 @@ impl<M: Mode> Decode for Groups<M> {
         let (runs, mut units, rest) = out.runs::<2>();
         for tile in runs.chunks_mut(TILE * runs_per_group) {
             scaling.next(tile.len() / runs_per_group);
-            units.fine = T::LIMITS.is_some() && scaling.fine();
+            units.close = T::LIMITS.is_some() && scaling.close();
             for (group, number) in tile.chunks_mut(runs_per_group).zip(0..TILE) {
                 for slot in group {
                     units.out = slot;
@@ -226,12 +226,12 @@ impl<'a, M: Mode> Scaling<'a, M> {
         self.group += count;
     }
 
-    /// Whether their values may be finer than 2^-24.
+    /// Whether their values may be finer than 2^-24, or too large for a half.
     ///
     /// Numbers of a format with a fraction of so many bits are multiples of 2^-24 from some
     /// magnitude on, and if their steps are multiplied with elements that are no whole numbers,
     /// from a larger one; so are sums.
-    fn fine(&self) -> bool {
+    fn close(&self) -> bool {
         let bound = |format: Float, step: f32| match format {
             // All of them are, subnormal ones too.
             Float::F16 => 0.0,
@@ -241,13 +241,14 @@ impl<'a, M: Mode> Scaling<'a, M> {
             Float::F32 | Float::E4M3 => 0.5f32.powi(24 - 23) / step,
         };
         // No early end: all of them are compared at once.
-        let below = |numbers: &[f32; TILE], bound: f32| {
-            let small = |number: &f32| (*number != 0.0) & (number.abs() < bound);
-            numbers.iter().fold(false, |any, number| any | small(number))
+        let beyond = |numbers: &[f32; TILE], bound: f32, most: f32| {
+            let one = |number: &f32| (*number != 0.0) & !(bound..=most).contains(&number.abs());
+            numbers.iter().fold(false, |any, number| any | one(number))
         };
         let (scales, biases) = self.packed.formats;
-        below(&self.scales, bound(scales, M::STEP))
-            || (M::BIASED && below(&self.biases, bound(biases, 1.0)))
+        // Elements are at most 448.
+        beyond(&self.scales, bound(scales, M::STEP), 64.0)
+            || (M::BIASED && beyond(&self.biases, bound(biases, 1.0), 16_384.0))
     }
 
     /// The values of 16 elements of a group, by its number among those.

@@ -177,7 +177,8 @@ impl Codec {
 trait Block<const BYTES: usize> {
     /// Whether values may lie between 0 and 2^-24. They do not where they are made of halves and
     /// whole numbers alone: all halves are multiples of 2^-24, and so are products, sums and
-    /// differences, however they round. Such values never round to 0.
+    /// differences, however they round. Such values never round to 0. That none becomes infinite
+    /// is then up to its halves, see [`Put::half`].
     const FINE: bool;
 
     fn block<S: Simd>(simd: S, bytes: &[u8; BYTES], head: &[u8], out: &mut impl Put<S>);
@@ -196,7 +197,7 @@ impl<B: Block<BYTES>, const BYTES: usize, const UNITS: usize> Decode for Blocks<
         let (blocks, _) = packed.weight.as_chunks::<BYTES>();
         let (runs, mut units, rest) = out.runs::<UNITS>();
         for (bytes, run) in blocks.iter().zip(runs) {
-            (units.fine, units.out) = (B::FINE, run);
+            (units.close, units.out) = (B::FINE, run);
             B::block(simd, bytes, packed.scale, &mut units);
         }
         rest.saw(&units);

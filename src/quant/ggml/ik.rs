@@ -1,7 +1,7 @@
 //! Some of ik_llama.cpp's dtypes. Layouts: `iqk_quantize.cpp` at 8337e4cd of ikawrakow/ik_llama.cpp.
 
 use super::iq::LEVELS;
-use super::{Simd, blocks, field, scale, scaled, scaled_halves};
+use super::{Simd, blocks, field, scaled, scaled_halves};
 
 /// The levels of `IQ2_K`: four of one row, four of the other.
 const TWO: [i8; 16] = [-31, -13, 1, 17, -26, -8, 6, 22, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -40,13 +40,14 @@ blocks! {
         let high = [high << 4 & two, high & two, high << 2 & two, high >> 2 & two];
         let codes = simd.or(simd.nibbles(field(bytes, 10)), simd.words(high));
         let codes = simd.minus(codes, simd.fill(32));
-        out.pair(0, scaled(simd, codes, scale(simd, *field(bytes, 0))));
+        let d = out.half(*field(bytes, 0));
+        out.pair(0, scaled(simd, codes, d));
     }
 
     /// `d` f16, 16 bits that choose a row of levels for each 16 elements, 16 nibbles of scales, 64
     /// bytes of 2-bit codes as in `Q2_K`. Value: (d (s - 8)) level.
     IQ2_K: 76 => 256 COARSE, |simd, bytes, out| {
-        let d = scale(simd, *field(bytes, 0));
+        let d = out.half(*field(bytes, 0));
         let rows = u16::from_le_bytes(*field(bytes, 2));
         let scales: &[u8; 8] = field(bytes, 4);
         for half in 0..2 {
@@ -66,7 +67,7 @@ blocks! {
     /// scales, 64 bytes of 2-bit codes, 32 bytes of third bits: bit g for the g-th 32 elements.
     /// Value: (d +-(2 s + 1)) level.
     IQ3_K: 110 => 256 COARSE, |simd, bytes, out| {
-        let d = scale(simd, *field(bytes, 0));
+        let d = out.half(*field(bytes, 0));
         let rows = u16::from_le_bytes(*field(bytes, 2));
         let signs = u16::from_le_bytes(*field(bytes, 4));
         let scales: &[u8; 8] = field(bytes, 6);
@@ -96,7 +97,7 @@ blocks! {
     /// `d` f16, 16 bits that choose levels as in `IQ2_K`, 4 bytes of two high bits of each scale, 16
     /// nibbles of scales, 128 bytes of nibbles, each 16 as in `IQ4_NL`. Value: (d (s - 32)) level.
     IQ4_K: 144 => 256 COARSE, |simd, bytes, out| {
-        let d = scale(simd, *field(bytes, 0));
+        let d = out.half(*field(bytes, 0));
         let rows = u16::from_le_bytes(*field(bytes, 2));
         let high = u32::from_le_bytes(*field(bytes, 4));
         let scales: &[u8; 8] = field(bytes, 8);

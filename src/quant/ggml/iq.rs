@@ -2,7 +2,7 @@
 
 use super::grids::{IQ1, IQ2_S as GRID_2S, IQ2_XS as GRID_2XS, IQ2_XXS as GRID_2XXS};
 use super::grids::{IQ3_S as GRID_3S, IQ3_XXS as GRID_3XXS};
-use super::{Simd, blocks, field, scale, scaled, scaled_halves};
+use super::{Simd, blocks, field, scaled, scaled_halves};
 
 /// The levels of `IQ4_NL`.
 pub(super) const LEVELS: [i8; 16] =
@@ -68,7 +68,7 @@ blocks! {
     /// `d` f16; for each 32 elements 4 points of 8, then 32 bits: 4 times 7 for signs, 4 for a
     /// scale. Value: d (0.5 + s) 0.25 grid.
     IQ2_XXS: 66 => 256 FINE, |simd, bytes, out| {
-        let d = scale(simd, *field(bytes, 0));
+        let d = out.half(*field(bytes, 0));
         for number in 0..8 {
             let points: &[u8; 4] = field(bytes, 2 + 8 * number);
             let bits = u32::from_le_bytes(*field(bytes, 6 + 8 * number));
@@ -82,7 +82,7 @@ blocks! {
     /// `d` f16; for each 8 elements 9 bits for a point and 7 for signs; 16 nibbles, each the scale
     /// of 16 elements. Value: d (0.5 + s) 0.25 grid.
     IQ2_XS: 74 => 256 FINE, |simd, bytes, out| {
-        let d = scale(simd, *field(bytes, 0));
+        let d = out.half(*field(bytes, 0));
         let scales: &[u8; 8] = field(bytes, 66);
         for number in 0..8 {
             let words = [0, 2, 4, 6].map(|at| word(simd, bytes, 2 + 8 * number + at));
@@ -98,7 +98,7 @@ blocks! {
     /// `d` f16; 32 bytes of points' low bits, 32 bytes of signs, 8 bytes of points' two high bits,
     /// 16 nibbles as in `IQ2_XS`. Value: d (0.5 + s) 0.25 grid.
     IQ2_S: 82 => 256 FINE, |simd, bytes, out| {
-        let d = scale(simd, *field(bytes, 0));
+        let d = out.half(*field(bytes, 0));
         let high: &[u8; 8] = field(bytes, 66);
         let scales: &[u8; 8] = field(bytes, 74);
         for number in 0..8 {
@@ -116,7 +116,7 @@ blocks! {
 
     /// `d` f16; 64 points of 4; 8 times 32 bits as in `IQ2_XXS`. Value: d (0.5 + s) 0.5 grid.
     IQ3_XXS: 98 => 256 FINE, |simd, bytes, out| {
-        let d = scale(simd, *field(bytes, 0));
+        let d = out.half(*field(bytes, 0));
         for number in 0..8 {
             let points: &[u8; 8] = field(bytes, 2 + 8 * number);
             let bits = u32::from_le_bytes(*field(bytes, 66 + 4 * number));
@@ -133,7 +133,7 @@ blocks! {
     /// `d` f16; 64 bytes of points' low bits, 8 bytes of their high bit, 32 bytes of signs, 8
     /// nibbles, each the scale of 32 elements. Value: d (1 + 2 s) grid.
     IQ3_S: 110 => 256 COARSE, |simd, bytes, out| {
-        let d = scale(simd, *field(bytes, 0));
+        let d = out.half(*field(bytes, 0));
         let high: &[u8; 8] = field(bytes, 66);
         let scales: &[u8; 4] = field(bytes, 106);
         for number in 0..8 {
@@ -151,7 +151,7 @@ blocks! {
     /// high bits, 3 for a scale, the sign of delta. Value: d (2 s + 1) (grid + delta), where delta
     /// is 1/8 or -1/8.
     IQ1_S: 50 => 256 FINE, |simd, bytes, out| {
-        let d = scale(simd, *field(bytes, 0));
+        let d = out.half(*field(bytes, 0));
         for number in 0..8 {
             let low: &[u8; 4] = field(bytes, 2 + 4 * number);
             let high = u16::from_le_bytes(*field(bytes, 34 + 2 * number));
@@ -168,9 +168,8 @@ blocks! {
     /// `IQ1_S`.
     IQ1_M: 56 => 256 FINE, |simd, bytes, out| {
         let words = [0, 1, 2, 3].map(|i| u16::from_le_bytes(*field(bytes, 48 + 2 * i)));
-        let d = simd.f16(
-            words[0] >> 12 | words[1] >> 8 & 0x00f0 | words[2] >> 4 & 0x0f00 | words[3] & 0xf000,
-        );
+        let d = words[0] >> 12 | words[1] >> 8 & 0x00f0 | words[2] >> 4 & 0x0f00 | words[3] & 0xf000;
+        let d = out.half(d.to_le_bytes());
         for number in 0..8 {
             let low: &[u8; 4] = field(bytes, 4 * number);
             let high: &[u8; 2] = field(bytes, 32 + 2 * number);
@@ -187,13 +186,14 @@ blocks! {
     /// `d` f16, then nibbles as in `Q4_0`. Value: d level.
     IQ4_NL: 18 => 32 COARSE, |simd, [d0, d1, codes @ ..], out| {
         let codes = simd.lookup(&LEVELS, simd.nibbles(codes));
-        out.pair(0, scaled(simd, codes, scale(simd, [*d0, *d1])));
+        let d = out.half([*d0, *d1]);
+        out.pair(0, scaled(simd, codes, d));
     }
 
     /// `d` f16, 16 bits with two high bits of each scale, 4 bytes with their low nibbles, 128 bytes
     /// of nibbles, each 16 as in `IQ4_NL`. Value: d (s - 32) level.
     IQ4_XS: 136 => 256 COARSE, |simd, bytes, out| {
-        let d = scale(simd, *field(bytes, 0));
+        let d = out.half(*field(bytes, 0));
         let high = u16::from_le_bytes(*field(bytes, 2));
         let low: &[u8; 4] = field(bytes, 4);
         for number in 0..8 {

@@ -1,6 +1,6 @@
 //! Super-blocks of 256 elements, whose sub-blocks have scales (and minima) of a few bits.
 
-use super::{Simd, array, blocks, field, less, scale, scaled, scaled_halves};
+use super::{Put, Simd, array, blocks, field, less, scaled, scaled_halves};
 
 blocks! {
     /// 16 bytes of 4-bit scales (low) and minima (high), 64 bytes of 2-bit codes, `d` and `dmin`
@@ -8,8 +8,8 @@ blocks! {
     /// Value: (d sc) q - dmin mn.
     Q2_K: 84 => 256 COARSE, |simd, bytes, out| {
         let [scales, minima] = simd.unsigned(simd.nibbles(field(bytes, 0)));
-        let d = simd.splat(scale(simd, *field(bytes, 80)));
-        let dmin = simd.splat(scale(simd, *field(bytes, 82)));
+        let d = simd.splat(out.half(*field(bytes, 80)));
+        let dmin = simd.splat(out.half(*field(bytes, 82)));
         let d = array(simd, simd.mul(d, scales));
         let m = array(simd, simd.mul(dmin, minima));
         for half in 0..2 {
@@ -41,7 +41,7 @@ blocks! {
             0,
         ];
         let scales = simd.minus(simd.words(words), simd.fill(32));
-        let d = simd.splat(scale(simd, *field(bytes, 108)));
+        let d = simd.splat(out.half(*field(bytes, 108)));
         let d = array(simd, simd.mul(d, simd.signed(scales)[0]));
         let mut high = simd.bytes(field(bytes, 0));
         for half in 0..2 {
@@ -66,7 +66,7 @@ blocks! {
     /// bytes the low ones are 32 elements, and the high ones the next 32.
     /// Value: (d sc) q - dmin mn.
     Q4_K: 144 => 256 COARSE, |simd, bytes, out| {
-        let (d, m) = scales_and_minima(simd, field(bytes, 0));
+        let (d, m) = scales_and_minima(simd, field(bytes, 0), out);
         for quarter in 0..4 {
             let codes = simd.bytes(field(bytes, 16 + 32 * quarter));
             let at = 2 * quarter;
@@ -78,7 +78,7 @@ blocks! {
     /// As `Q4_K`, with 32 bytes of fifth bits before the nibbles: bit g of them is for the g-th 32
     /// elements.
     Q5_K: 176 => 256 COARSE, |simd, bytes, out| {
-        let (d, m) = scales_and_minima(simd, field(bytes, 0));
+        let (d, m) = scales_and_minima(simd, field(bytes, 0), out);
         let mut high = simd.bytes(field(bytes, 16));
         for quarter in 0..4 {
             let codes = simd.bytes(field(bytes, 48 + 32 * quarter));
@@ -100,7 +100,7 @@ blocks! {
     /// Value: (d sc) (q - 32).
     Q6_K: 210 => 256 COARSE, |simd, bytes, out| {
         let scales: &[u8; 16] = field(bytes, 192);
-        let d = simd.splat(scale(simd, *field(bytes, 208)));
+        let d = simd.splat(out.half(*field(bytes, 208)));
         let d = array(simd, simd.mul(d, simd.signed(simd.halves(scales, scales))[0]));
         for half in 0..2 {
             let a = simd.bytes(field(bytes, 64 * half));
@@ -141,14 +141,18 @@ fn join(low: u32, high: u32) -> u64 {
 /// for each. The first four lie in the low bits of 8 bytes, whose two highest bits belong to the
 /// last four, with nibbles of the last 4 bytes.
 #[inline(always)]
-fn scales_and_minima<S: Simd>(simd: S, bytes: &[u8; 16]) -> ([f32; 8], [f32; 8]) {
+fn scales_and_minima<S: Simd>(
+    simd: S,
+    bytes: &[u8; 16],
+    out: &mut impl Put<S>,
+) -> ([f32; 8], [f32; 8]) {
     let [a, b, c] = [4, 8, 12].map(|at| u32::from_le_bytes(*field(bytes, at)));
     let (six, low, two) = (0x3f3f_3f3f, 0x0f0f_0f0f, 0x0303_0303);
     let scales = join(a & six, c & low | (a >> 6 & two) << 4);
     let minima = join(b & six, c >> 4 & low | (b >> 6 & two) << 4);
     let [both, _] = simd.unsigned(simd.words([scales, minima, 0, 0]));
-    let d = simd.splat(scale(simd, *field(bytes, 0)));
-    let dmin = simd.splat(scale(simd, *field(bytes, 2)));
+    let d = simd.splat(out.half(*field(bytes, 0)));
+    let dmin = simd.splat(out.half(*field(bytes, 2)));
     let scales = array(simd, simd.mul(d, both));
     let minima = array(simd, simd.mul(dmin, both));
     (std::array::from_fn(|i| scales[i]), std::array::from_fn(|i| minima[i + 8]))

@@ -1,17 +1,18 @@
 //! The first block dtypes, with one scale and perhaps one minimum, and the plainest of the last.
 
-use super::{affine, blocks, centred, field, scale, scaled};
+use super::{affine, blocks, centred, field, scaled};
 
 blocks! {
     /// `d` f16, then 16 bytes: byte j holds element j in its low and element j + 16 in its high
     /// nibble. Value: (q - 8) d.
     Q4_0: 18 => 32 COARSE, |simd, [d0, d1, codes @ ..], out| {
-        out.pair(0, centred(simd, simd.nibbles(codes), 8.0, scale(simd, [*d0, *d1])));
+        let d = out.half([*d0, *d1]);
+        out.pair(0, centred(simd, simd.nibbles(codes), 8.0, d));
     }
 
     /// `d` and `m` f16, then nibbles as in `Q4_0`. Value: q d + m.
     Q4_1: 20 => 32 COARSE, |simd, [d0, d1, m0, m1, codes @ ..], out| {
-        let (d, m) = (scale(simd, [*d0, *d1]), scale(simd, [*m0, *m1]));
+        let (d, m) = (out.half([*d0, *d1]), out.half([*m0, *m1]));
         out.pair(0, affine(simd, simd.nibbles(codes), d, m));
     }
 
@@ -21,12 +22,13 @@ blocks! {
         let high = simd.spread(u32::from_le_bytes(*field(bytes, 2)));
         let high = simd.and(high, simd.fill(16));
         let codes = simd.or(simd.nibbles(field(bytes, 6)), high);
-        out.pair(0, centred(simd, codes, 16.0, scale(simd, *field(bytes, 0))));
+        let d = out.half(*field(bytes, 0));
+        out.pair(0, centred(simd, codes, 16.0, d));
     }
 
     /// `d` and `m` f16, then as in `Q5_0`. Value: q d + m.
     Q5_1: 24 => 32 COARSE, |simd, bytes, out| {
-        let (d, m) = (scale(simd, *field(bytes, 0)), scale(simd, *field(bytes, 2)));
+        let (d, m) = (out.half(*field(bytes, 0)), out.half(*field(bytes, 2)));
         let high = simd.spread(u32::from_le_bytes(*field(bytes, 4)));
         let high = simd.and(high, simd.fill(16));
         let codes = simd.or(simd.nibbles(field(bytes, 8)), high);
@@ -35,17 +37,19 @@ blocks! {
 
     /// `d` f16, then 32 signed bytes. Value: q d.
     Q8_0: 34 => 32 COARSE, |simd, [d0, d1, codes @ ..], out| {
-        out.pair(0, scaled(simd, simd.bytes(codes), scale(simd, [*d0, *d1])));
+        let d = out.half([*d0, *d1]);
+        out.pair(0, scaled(simd, simd.bytes(codes), d));
     }
 
     /// `d` f16, the sum of all elements times `d` f16, then 32 signed bytes. Value: q d.
     Q8_1: 36 => 32 COARSE, |simd, [d0, d1, _, _, codes @ ..], out| {
-        out.pair(0, scaled(simd, simd.bytes(codes), scale(simd, [*d0, *d1])));
+        let d = out.half([*d0, *d1]);
+        out.pair(0, scaled(simd, simd.bytes(codes), d));
     }
 
     /// `d` f16, then a bit for each element. Value: d where it is set, else -d.
     Q1_0: 18 => 128 COARSE, |simd, [d0, d1, bits @ ..], out| {
-        let d = scale(simd, [*d0, *d1]);
+        let d = out.half([*d0, *d1]);
         for (number, bits) in bits.as_chunks::<4>().0.iter().enumerate() {
             let set = simd.spread(u32::from_le_bytes(*bits));
             // 255 becomes 1, and 0 becomes -1.
@@ -56,7 +60,7 @@ blocks! {
 
     /// `d` f16, then 2 bits for each element, lowest first. Value: (q - 1) d.
     Q2_0: 18 => 64 COARSE, |simd, [d0, d1, codes @ ..], out| {
-        let d = simd.splat(scale(simd, [*d0, *d1]));
+        let d = simd.splat(out.half([*d0, *d1]));
         let one = simd.splat(1.0);
         let codes = [
             simd.codes::<2, 0>(codes),

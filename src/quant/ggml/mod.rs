@@ -20,13 +20,8 @@ pub(crate) use legacy::{Q1_0, Q2_0, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8_1};
 pub(crate) use ternary::{TQ1_0, TQ2_0};
 
 use super::blocks;
+use super::kernel::Put;
 use super::simd::Simd;
-
-/// A block's scale: two bytes of IEEE half precision.
-#[inline(always)]
-fn scale<S: Simd>(simd: S, bytes: [u8; 2]) -> f32 {
-    simd.f16(u16::from_le_bytes(bytes))
-}
 
 /// Numbers of a block's fields as an array, for use one at a time.
 #[inline(always)]

@@ -1,13 +1,13 @@
 //! Elements of -1, 0 and 1.
 
-use super::{Simd, blocks, field, scale, scaled};
+use super::{Simd, blocks, field, scaled};
 
 blocks! {
     /// 48 bytes of five elements each, 4 bytes of four, `d` f16. Multiplied by 3, a byte has its
     /// next element above 256. The first 32 bytes hold 5 times 32 elements, the next 16 bytes 5
     /// times 16, the last 4 bytes 4 times 4. Value: (t - 1) d.
     TQ1_0: 54 => 256 COARSE, |simd, bytes, out| {
-        let d = scale(simd, *field(bytes, 52));
+        let d = out.half(*field(bytes, 52));
         let mut codes = simd.bytes(field(bytes, 0));
         for number in 0..5 {
             out.pair(number, scaled(simd, elements(simd, codes), d));
@@ -34,7 +34,7 @@ blocks! {
     /// 64 bytes of four elements each, `d` f16: the lowest bits of 32 bytes are 32 elements, and so
     /// on. Value: (q - 1) d.
     TQ2_0: 66 => 256 COARSE, |simd, bytes, out| {
-        let d = scale(simd, *field(bytes, 64));
+        let d = out.half(*field(bytes, 64));
         for half in 0..2 {
             let codes = simd.bytes(field(bytes, 32 * half));
             let planes = [codes, simd.right::<2>(codes), simd.right::<4>(codes), simd.right::<6>(codes)];

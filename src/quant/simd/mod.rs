@@ -72,28 +72,20 @@ pub(super) trait Simd: Copy {
     fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     fn sub(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
 
-    /// Writes floats as they are. With `PAST`, past the cache: `out` must then start at a multiple
-    /// of its own size, and [`fence`](Self::fence) must follow before anyone reads it.
+    /// Writes floats as they are. With `PAST`, past the cache where `out` starts at a multiple of a
+    /// register's size; [`fence`](Self::fence) must follow before another thread may read it.
     fn put_f32<const PAST: bool>(self, a: Self::Floats, out: &mut [f32; 16]);
-    /// Writes floats rounded to the nearest, ties to even, and looks at the results; see
-    /// [`put_f32`](Self::put_f32).
-    fn put_f16<const PAST: bool>(self, a: Self::Floats, out: &mut [f16; 16], seen: &mut Self::Seen);
-    /// Writes floats rounded to the nearest, ties to even, and looks at the results; see
-    /// [`put_f32`](Self::put_f32).
-    fn put_bf16<const PAST: bool>(
-        self,
-        a: Self::Floats,
-        out: &mut [bf16; 16],
-        seen: &mut Self::Seen,
-    );
+    /// Writes floats rounded to the nearest, ties to even; see [`put_f32`](Self::put_f32).
+    fn put_f16<const PAST: bool>(self, a: Self::Floats, out: &mut [f16; 16]);
+    /// Writes floats rounded to the nearest, ties to even; see [`put_f32`](Self::put_f32).
+    fn put_bf16<const PAST: bool>(self, a: Self::Floats, out: &mut [bf16; 16]);
     /// Lets what was written past the cache be read.
     fn fence(self);
 
     /// Having seen nothing.
     fn blank(self) -> Self::Seen;
-    /// Looks for small magnitudes.
+    /// Looks at magnitudes.
     fn look(self, seen: &mut Self::Seen, a: Self::Floats);
-    /// Whether a result had a magnitude with bits of at least `infinity`, or a float looked at one
-    /// with bits from 1 to `under`.
-    fn doubtful(self, seen: Self::Seen, infinity: u16, under: u32) -> bool;
+    /// Whether a magnitude had bits of at least `over`, or bits from 1 to `under`.
+    fn doubtful(self, seen: Self::Seen, over: u32, under: u32) -> bool;
 }

@@ -19,8 +19,8 @@ fn two(value: impl Fn(usize) -> f32) -> [[f32; 16]; 2] {
 impl Simd for Portable {
     type Bytes = [u8; 32];
     type Floats = [f32; 16];
-    /// The largest magnitude of results, and one less than the smallest of floats that is not 0.
-    type Seen = (u16, u32);
+    /// The largest magnitude, and one less than the smallest that is not 0.
+    type Seen = (u32, u32);
 
     #[inline(always)]
     fn bytes(self, from: &[u8; 32]) -> [u8; 32] {
@@ -181,33 +181,32 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn put_f16<const PAST: bool>(self, a: [f32; 16], out: &mut [f16; 16], seen: &mut (u16, u32)) {
+    fn put_f16<const PAST: bool>(self, a: [f32; 16], out: &mut [f16; 16]) {
         *out = a.map(f16::from_f32);
-        seen.0 = out.iter().fold(seen.0, |largest, value| largest.max(value.to_bits() & 0x7fff));
     }
 
     #[inline(always)]
-    fn put_bf16<const PAST: bool>(self, a: [f32; 16], out: &mut [bf16; 16], seen: &mut (u16, u32)) {
+    fn put_bf16<const PAST: bool>(self, a: [f32; 16], out: &mut [bf16; 16]) {
         *out = a.map(bf16::from_f32);
-        seen.0 = out.iter().fold(seen.0, |largest, value| largest.max(value.to_bits() & 0x7fff));
     }
 
     #[inline(always)]
     fn fence(self) {}
 
     #[inline(always)]
-    fn blank(self) -> (u16, u32) {
+    fn blank(self) -> (u32, u32) {
         (0, u32::MAX)
     }
 
     #[inline(always)]
-    fn look(self, seen: &mut (u16, u32), a: [f32; 16]) {
-        let less = a.iter().map(|value| value.abs().to_bits().wrapping_sub(1));
-        seen.1 = less.fold(seen.1, u32::min);
+    fn look(self, seen: &mut (u32, u32), a: [f32; 16]) {
+        for magnitude in a.map(|value| value.abs().to_bits()) {
+            *seen = (seen.0.max(magnitude), seen.1.min(magnitude.wrapping_sub(1)));
+        }
     }
 
     #[inline(always)]
-    fn doubtful(self, (largest, smallest): (u16, u32), infinity: u16, under: u32) -> bool {
-        largest >= infinity || smallest < under
+    fn doubtful(self, (largest, smallest): (u32, u32), over: u32, under: u32) -> bool {
+        largest >= over || smallest < under
     }
 }

@@ -113,13 +113,21 @@ fn words256(from: &[u32; 8]) -> __m256i {
     unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
 }
 
-/// Writes 32 bytes of numbers, past the cache or through it.
+/// Writes 16 numbers of 2 bytes: past the cache if asked to and if they are aligned, which costs one
+/// test that always goes the same way.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn store256<T, const PAST: bool>(out: *mut T, value: __m256i) {
-    let out = out.cast();
-    // SAFETY: callers give 32 bytes that are theirs; past the cache, ones that are aligned.
-    unsafe { if PAST { _mm256_stream_si256(out, value) } else { _mm256_storeu_si256(out, value) } }
+fn store256<T, const PAST: bool>(out: &mut [T; 16], value: __m256i) {
+    const { assert!(size_of::<T>() == 2) };
+    let out: *mut __m256i = out.as_mut_ptr().cast();
+    // SAFETY: 32 bytes behind a reference; past the cache, aligned ones.
+    unsafe {
+        if PAST && out.is_aligned() {
+            _mm256_stream_si256(out, value);
+        } else {
+            _mm256_storeu_si256(out, value);
+        }
+    }
 }
 
 /// The upper halves of 8 floats, rounded to the nearest, ties to even. Not for NaN, whose low bits
@@ -142,13 +150,6 @@ fn upper_halves_or_nan(a: __m256) -> __m256i {
     let quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
     let nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a);
     _mm256_blendv_epi8(upper_halves(a), quiet, _mm256_castps_si256(nan))
-}
-
-/// The larger magnitudes, of halves without their signs.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn larger(seen: __m256i, halves: __m256i) -> __m256i {
-    _mm256_max_epu16(seen, _mm256_and_si256(halves, _mm256_set1_epi16(i16::MAX)))
 }
 
 /// Both halves of 32 bytes, each of them twice.
@@ -199,7 +200,7 @@ fn widened<const PLACE: usize>(a: __m256i) -> [__m256i; 2] {
 impl Simd for Avx2 {
     type Bytes = __m256i;
     type Floats = [__m256; 2];
-    /// The largest magnitudes of results, and one less than the smallest of floats that are not 0.
+    /// The largest magnitudes, and one less than the smallest that are not 0.
     type Seen = (__m256i, __m256i);
 
     instructions! { "avx2,f16c":
@@ -394,19 +395,36 @@ impl Simd for Avx2 {
         }
 
         fn put_f32<const PAST: bool>(self, a: [__m256; 2], out: &mut [f32; 16]) {
-            let [first, second] = a.map(|a| _mm256_castps_si256(a));
-            store256::<_, PAST>(out.as_mut_ptr(), first);
-            store256::<_, PAST>(out[8..].as_mut_ptr(), second);
+            let out = out.as_mut_ptr();
+            // SAFETY: 64 bytes behind a reference; past the cache, aligned ones.
+            unsafe {
+                if PAST && out.cast::<__m256>().is_aligned() {
+                    _mm256_stream_ps(out, a[0]);
+                    _mm256_stream_ps(out.add(8), a[1]);
+                } else {
+                    _mm256_storeu_ps(out, a[0]);
+                    _mm256_storeu_ps(out.add(8), a[1]);
+                }
+            }
         }
 
-        fn put_f16<const PAST: bool>(self, a: [__m256; 2], out: &mut [f16; 16], seen: &mut (__m256i, __m256i)) {
+        fn put_f16<const PAST: bool>(self, a: [__m256; 2], out: &mut [f16; 16]) {
             let [low, high] = a.map(|a| _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(a));
-            let halves = _mm256_set_m128i(high, low);
-            seen.0 = larger(seen.0, halves);
-            store256::<_, PAST>(out.as_mut_ptr(), halves);
+            let out = out.as_mut_ptr().cast::<__m128i>();
+            // SAFETY: 32 bytes behind a reference; past the cache, aligned ones. Putting both halves
+            // into one register first would cost as much as the second store.
+            unsafe {
+                if PAST && out.is_aligned() {
+                    _mm_stream_si128(out, low);
+                    _mm_stream_si128(out.add(1), high);
+                } else {
+                    _mm_storeu_si128(out, low);
+                    _mm_storeu_si128(out.add(1), high);
+                }
+            }
         }
 
-        fn put_bf16<const PAST: bool>(self, a: [__m256; 2], out: &mut [bf16; 16], seen: &mut (__m256i, __m256i)) {
+        fn put_bf16<const PAST: bool>(self, a: [__m256; 2], out: &mut [bf16; 16]) {
             let nan = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_UNORD_Q>(a[0], a[1])) != 0;
             let [low, high] = if nan {
                 a.map(|a| upper_halves_or_nan(a))
@@ -415,8 +433,7 @@ impl Simd for Avx2 {
             };
             // Packing goes by halves of the vectors: their quarters are put in order again.
             let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(low, high));
-            seen.0 = larger(seen.0, packed);
-            store256::<_, PAST>(out.as_mut_ptr(), packed);
+            store256::<_, PAST>(out, packed);
         }
 
         fn fence(self) {
@@ -428,16 +445,16 @@ impl Simd for Avx2 {
         }
 
         fn look(self, seen: &mut (__m256i, __m256i), a: [__m256; 2]) {
-            let [a, b] = a.map(|a| {
-                let magnitude = _mm256_and_si256(_mm256_castps_si256(a), _mm256_set1_epi32(i32::MAX));
-                _mm256_sub_epi32(magnitude, _mm256_set1_epi32(1))
-            });
-            seen.1 = _mm256_min_epu32(seen.1, _mm256_min_epu32(a, b));
+            let magnitude = _mm256_set1_epi32(i32::MAX);
+            let [a, b] = a.map(|a| _mm256_and_si256(_mm256_castps_si256(a), magnitude));
+            let one = _mm256_set1_epi32(1);
+            let less = _mm256_min_epu32(_mm256_sub_epi32(a, one), _mm256_sub_epi32(b, one));
+            *seen = (_mm256_max_epu32(seen.0, _mm256_max_epu32(a, b)), _mm256_min_epu32(seen.1, less));
         }
 
-        fn doubtful(self, seen: (__m256i, __m256i), infinity: u16, under: u32) -> bool {
-            let infinity = _mm256_set1_epi16(infinity.cast_signed());
-            let over = _mm256_cmpeq_epi16(_mm256_max_epu16(seen.0, infinity), seen.0);
+        fn doubtful(self, seen: (__m256i, __m256i), over: u32, under: u32) -> bool {
+            let over = _mm256_set1_epi32(over.cast_signed());
+            let over = _mm256_cmpeq_epi32(_mm256_max_epu32(seen.0, over), seen.0);
             // All are less where none is at least as large.
             let under = _mm256_set1_epi32(under.cast_signed());
             let fine = _mm256_cmpeq_epi32(_mm256_max_epu32(seen.1, under), seen.1);
@@ -479,7 +496,7 @@ macro_rules! as_avx2 {
 impl Simd for Avx512 {
     type Bytes = __m256i;
     type Floats = __m512;
-    type Seen = (__m256i, __m512i);
+    type Seen = (__m512i, __m512i);
 
     as_avx2! {
         fn bytes(self, from: &[u8; 32]) -> __m256i;
@@ -583,19 +600,22 @@ impl Simd for Avx512 {
 
         fn put_f32<const PAST: bool>(self, a: __m512, out: &mut [f32; 16]) {
             let out = out.as_mut_ptr();
-            // SAFETY: 64 bytes; past the cache, ones that the caller has aligned.
+            // SAFETY: 64 bytes behind a reference; past the cache, aligned ones.
             unsafe {
-                if PAST { _mm512_stream_ps(out, a) } else { _mm512_storeu_ps(out, a) }
+                if PAST && out.cast::<__m512>().is_aligned() {
+                    _mm512_stream_ps(out, a);
+                } else {
+                    _mm512_storeu_ps(out, a);
+                }
             }
         }
 
-        fn put_f16<const PAST: bool>(self, a: __m512, out: &mut [f16; 16], seen: &mut (__m256i, __m512i)) {
+        fn put_f16<const PAST: bool>(self, a: __m512, out: &mut [f16; 16]) {
             let halfs = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(a);
-            seen.0 = larger(seen.0, halfs);
-            store256::<_, PAST>(out.as_mut_ptr(), halfs);
+            store256::<_, PAST>(out, halfs);
         }
 
-        fn put_bf16<const PAST: bool>(self, a: __m512, out: &mut [bf16; 16], seen: &mut (__m256i, __m512i)) {
+        fn put_bf16<const PAST: bool>(self, a: __m512, out: &mut [bf16; 16]) {
             let bits = _mm512_castps_si512(a);
             let upper = _mm512_srli_epi32::<16>(bits);
             let odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
@@ -604,24 +624,23 @@ impl Simd for Avx512 {
             let quiet = _mm512_or_si512(upper, _mm512_set1_epi32(0x40));
             let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a);
             let halves = _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(nan, rounded, quiet));
-            seen.0 = larger(seen.0, halves);
-            store256::<_, PAST>(out.as_mut_ptr(), halves);
+            store256::<_, PAST>(out, halves);
         }
 
-        fn blank(self) -> (__m256i, __m512i) {
-            (_mm256_setzero_si256(), _mm512_set1_epi32(-1))
+        fn blank(self) -> (__m512i, __m512i) {
+            (_mm512_setzero_si512(), _mm512_set1_epi32(-1))
         }
 
-        fn look(self, seen: &mut (__m256i, __m512i), a: __m512) {
+        fn look(self, seen: &mut (__m512i, __m512i), a: __m512) {
             let a = _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(i32::MAX));
-            seen.1 = _mm512_min_epu32(seen.1, _mm512_sub_epi32(a, _mm512_set1_epi32(1)));
+            let less = _mm512_sub_epi32(a, _mm512_set1_epi32(1));
+            *seen = (_mm512_max_epu32(seen.0, a), _mm512_min_epu32(seen.1, less));
         }
 
-        fn doubtful(self, seen: (__m256i, __m512i), infinity: u16, under: u32) -> bool {
-            let infinity = _mm256_set1_epi16(infinity.cast_signed());
-            let over = _mm256_cmpeq_epi16(_mm256_max_epu16(seen.0, infinity), seen.0);
+        fn doubtful(self, seen: (__m512i, __m512i), over: u32, under: u32) -> bool {
+            let over = _mm512_cmpge_epu32_mask(seen.0, _mm512_set1_epi32(over.cast_signed()));
             let under = _mm512_cmplt_epu32_mask(seen.1, _mm512_set1_epi32(under.cast_signed()));
-            _mm256_movemask_epi8(over) != 0 || under != 0
+            over != 0 || under != 0
         }
     }
 }
