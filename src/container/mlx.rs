@@ -6,7 +6,6 @@ use super::groups::{MODES, Mode, Parts, Reading, contradiction};
 use super::{Container, OpenOptions, Opened, Probe, document, safetensors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::limits::Limits;
 use crate::store::{Grouped, Indexed, WeightStore};
 use crate::tensor::Part;
 
@@ -34,7 +33,7 @@ fn detect(probe: &Probe<'_>) -> bool {
         return false;
     };
     // A config that cannot be read is reported when the directory is opened.
-    let config = document::read(&path, "config.json", &Limits::default());
+    let config = document::read(&path, "config.json", probe.limits);
     config.is_ok_and(|config| settings(&config.json).is_some())
 }
 
