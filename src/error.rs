@@ -11,6 +11,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, where (file, tensor, byte offset), and often what to do about it.
 ///
+/// A message shows both ends of what is very long; [`path`](Self::path), [`tensor`](Self::tensor)
+/// and [`key`](Self::key) give the whole.
+///
 /// One type serves every operation, because path, container, tensor and offset are context that
 /// any of them may carry. Programs branch on [`kind`](Self::kind); people read the message:
 ///
@@ -125,11 +128,7 @@ impl Error {
     pub(crate) fn advise(mut self, advice: impl Into<Cow<'static, str>>) -> Self {
         let advice = advice.into();
         // Names from files may stand in it, and the message is for terminals.
-        let advice = match advice.contains(char::is_control) {
-            true => Text::new(advice.as_bytes()).to_string().into(),
-            false => advice,
-        };
-        self.0.advice.get_or_insert(advice);
+        self.0.advice.get_or_insert_with(|| Text::new(advice.as_bytes()).brief().into());
         self
     }
 
@@ -168,15 +167,15 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = &*self.0;
         if let Some(path) = &inner.path {
-            write!(f, "{}: ", Text::from_path(path))?;
+            write!(f, "{}: ", Text::from_path(path).brief())?;
         }
         if let Some(tensor) = &inner.tensor {
-            write!(f, "tensor \"{}\": ", Text::new(tensor.as_bytes()))?;
+            write!(f, "tensor \"{}\": ", Text::new(tensor.as_bytes()).brief())?;
         }
         if let Some(key) = &inner.key {
-            write!(f, "key \"{}\": ", Text::new(key.as_bytes()))?;
+            write!(f, "key \"{}\": ", Text::new(key.as_bytes()).brief())?;
         }
-        write!(f, "{}", Text::new(inner.fault.as_bytes()))?;
+        write!(f, "{}", Text::new(inner.fault.as_bytes()).brief())?;
         if let Some(offset) = inner.offset {
             write!(f, " (at byte {offset})")?;
         }

@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use support::{Gguf, Kv, Safetensors, f32s, folder, index, put, sharded};
+use support::{Gguf, Kv, Safetensors, f32s, folder, index, packed, put, sharded};
 use tempfile::TempDir;
 use weighbridge::{DType, ErrorKind, Limits, OpenOptions};
 
@@ -116,6 +116,15 @@ fn cases() -> Vec<Case> {
     let documented = folder(&[("model.safetensors", shard("a").build())]);
     put(documented.path(), "config.json", "{\"a\":[1,2]}");
     case("document_values", |l, n| l.document_values = n, 17, Model::Folder(documented, ""));
+    let state = br#"{"shape":[8,8],"blocksize":64}"#;
+    let described = Safetensors::new()
+        .tensor("l.weight", "U8", &[32, 1], [0x21; 32])
+        .tensor("l.weight.absmax", "F32", &[1], f32s(&[1.0]))
+        .tensor("l.weight.quant_map", "F32", &[16], f32s(&[0.5; 16]))
+        .tensor("l.weight.quant_state.bitsandbytes__nf4", "U8", &[state.len() as u64], state);
+    let described = folder(&[("model.safetensors", described.build())]);
+    put(described.path(), "config.json", "{\"quantization_config\":{}}");
+    case("document_values", |l, n| l.document_values = n, 21, Model::Folder(described, ""));
     cases
 }
 
@@ -151,6 +160,33 @@ fn every_field_has_a_case() {
         names.filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase())).collect();
     let covered: BTreeSet<&str> = cases().iter().map(|case| case.field).collect();
     assert_eq!(fields, covered);
+}
+
+/// A config that is read to tell the container is read within the caller's limits.
+#[test]
+fn containers_are_told_within_the_limits() {
+    let folder =
+        folder(&[("model.safetensors", packed("m.weight", "m.scales", "m.biases").build())]);
+    let values = Limits::default().document_values;
+    let padding = vec!["0"; usize::try_from(values).expect("a limit of values")].join(",");
+    let settings = "\"quantization\":{\"bits\":4,\"group_size\":32}";
+    put(folder.path(), "config.json", format!("{{{settings},\"padding\":[{padding}]}}"));
+    let file = folder.path().join("model.safetensors");
+    let container = |limits: Limits| {
+        let options = OpenOptions::new().limits(limits);
+        let store = options.open(&file).expect("a model, whatever its config");
+        (store.container(), store.len())
+    };
+    assert_eq!(container(Limits::default()), ("safetensors", 3));
+    let mut raised = Limits::default();
+    raised.document_values *= 2;
+    assert_eq!(container(raised), ("mlx", 1));
+
+    put(folder.path(), "config.json", format!("{{{settings}}}"));
+    assert_eq!(container(Limits::default()), ("mlx", 1));
+    let mut lowered = Limits::default();
+    lowered.document_values = 10;
+    assert_eq!(container(lowered), ("safetensors", 3));
 }
 
 /// However high the limit, a shape is given whole or not at all.

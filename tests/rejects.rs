@@ -1152,3 +1152,45 @@ fn ollama_models_have_the_magic() {
         assert!(!said.starts_with("opened"), "{magic:?}: {said}");
     }
 }
+
+/// A message shows of a name what people can read, however long the file makes it; programs get
+/// the whole.
+#[test]
+fn long_names() {
+    let long = "n".repeat(8 << 20);
+    let name = format!("start{long}.end");
+    let (start, end) = (format!("start{}", "n".repeat(251)), format!("{}.end", "n".repeat(252)));
+    let brief = format!("\"{start}\u{2026} 8388105 more bytes \u{2026}{end}\"");
+    let fails = |bytes: Vec<u8>| open_as(bytes, Strictness::Default).expect_err("a long name");
+
+    let error = fails(Gguf::new().tensor(&name, DType::Q4_0, &[31], vec![0; 32]).build());
+    assert!(error.to_string().starts_with(&format!("file: tensor {brief}: ")), "{error}");
+    assert_eq!(error.tensor(), Some(&*name));
+    let error = fails(Gguf::new().key(&name, Kv::Raw(99, vec![0; 8])).build());
+    assert!(error.to_string().starts_with(&format!("file: key {brief}: ")), "{error}");
+    assert_eq!(error.key(), Some(&*name));
+
+    // What stands in the sentence itself, in advice, and before it all.
+    let within = |text: &str| {
+        assert!(text.contains(" more bytes \u{2026}"), "{text}");
+        assert!(text.len() < 1024, "{} bytes: {text}", text.len());
+    };
+    let twice = Gguf::new().key(&name, Kv::U8(1)).key(&name, Kv::U8(1)).build();
+    within(&fails(twice).to_string());
+    let dtype = Safetensors::text(
+        format!("{{\"a\":{{\"dtype\":\"{name}\",\"shape\":[8],\"data_offsets\":[0,32]}}}}"),
+        vec![0; 32],
+    );
+    within(&fails(dtype.build()).to_string());
+    let store = Gguf::new().tensor(&name, DType::F32, &[1], f32s(&[1.0])).build();
+    let store = open_as(store, Strictness::Default).expect("a name of any length");
+    let error = store.tensor(&format!("start{long}")).expect_err("only the start of a name");
+    within(&error.to_string());
+    within(error.advice().expect("the nearest name"));
+    let path = OpenOptions::new().open_memory(&*name, Vec::new());
+    within(&path.expect_err("an empty file").to_string());
+    // One that is merely long stands whole.
+    let ordinary = "n".repeat(512);
+    let error = fails(Gguf::new().tensor(&ordinary, DType::Q4_0, &[31], vec![0; 32]).build());
+    assert!(error.to_string().starts_with(&format!("file: tensor \"{ordinary}\": ")), "{error}");
+}

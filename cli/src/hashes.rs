@@ -251,7 +251,7 @@ impl Saved {
             if let Some(first) = places.insert(line.name.clone(), number) {
                 let fault = format!(
                     "the tensor \"{}\" stands in line {first} already, but each is allowed once",
-                    weighbridge::Text::new(&line.name)
+                    weighbridge::Text::new(&line.name).brief()
                 );
                 return Err(malformed(number, fault));
             }

@@ -27,7 +27,7 @@ impl Table {
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         // What comes from a file must not move the terminal's cursor.
-        let shown = |cell: String| weighbridge::Text::new(cell.as_bytes()).to_string();
+        let shown = |cell: String| weighbridge::Text::new(cell.as_bytes()).brief();
         self.rows.push(cells.into_iter().map(shown).collect());
     }
 

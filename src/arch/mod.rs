@@ -330,13 +330,13 @@ impl fmt::Display for Resolution {
                 f,
                 "{} ({}): {} tensors mapped, {} unknown, {} missing",
                 architecture.name,
-                Text::new(self.reason.as_bytes()),
+                Text::new(self.reason.as_bytes()).brief(),
                 self.mapped.len(),
                 self.unknown.len(),
                 self.missing.len()
             ),
             None => {
-                let reason = Text::new(self.reason.as_bytes());
+                let reason = Text::new(self.reason.as_bytes()).brief();
                 write!(f, "{reason}: {} tensors under stored names", self.unknown.len())
             }
         }

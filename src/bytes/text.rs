@@ -51,7 +51,29 @@ impl<'a> Text<'a> {
     }
 }
 
+/// Bytes that a message shows of each end of a text.
+const END: usize = 256;
+
 impl Text<'_> {
+    /// The line for a message, which nobody wants to be as long as a file can make a name: of a
+    /// long text both ends, with the number of the bytes between them.
+    pub fn brief(self) -> String {
+        // The bytes of a character after its first, of which there are 3 at most.
+        let inside = |at: usize| self.0.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
+        let first = END.saturating_sub((0..3).take_while(|back| inside(END - back)).count());
+        let last = self.0.len().saturating_sub(END);
+        let last = last + (0..3).take_while(|on| inside(last + on)).count();
+        match (self.0.get(..first), self.0.get(first..last), self.0.get(last..)) {
+            (Some(start), Some(between), Some(end)) if !between.is_empty() => format!(
+                "{}\u{2026} {} more bytes \u{2026}{}",
+                Text(start),
+                between.len(),
+                Text(end)
+            ),
+            _ => self.to_string(),
+        }
+    }
+
     /// Orders names as people do: runs of digits by their value, so that layer 2 comes before
     /// layer 10, and everything else by its bytes.
     pub fn natural_cmp(self, other: Text<'_>) -> std::cmp::Ordering {
@@ -132,6 +154,24 @@ mod tests {
         assert_eq!(shown(b"blk.0.attn_q.weight"), "blk.0.attn_q.weight");
         assert_eq!(shown(b"a\xff\x1b[31m\n"), "a\\xff\\u{1b}[31m\\n");
         assert_eq!(shown("h\u{e9}\u{202e}".as_bytes()), "h\u{e9}\\u{202e}");
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        let brief = |text: &str| Text::new(text.as_bytes()).brief();
+        let (a, b) = ("a".repeat(256), "b".repeat(256));
+        assert_eq!(brief(""), "");
+        assert_eq!(brief(&a), a);
+        assert_eq!(brief(&format!("{a}{b}")), format!("{a}{b}"));
+        let cut = format!("{a}\u{2026} 1 more bytes \u{2026}{b}");
+        assert_eq!(brief(&format!("{a}-{b}")), cut);
+        // A character that does not fit whole is left out whole.
+        let (euros, more) = ("\u{20ac}".repeat(85), "\u{2026} 270 more bytes \u{2026}");
+        assert_eq!(brief(&"\u{20ac}".repeat(260)), format!("{euros}{more}{euros}"));
+        // What is no text at all is cut where it must be.
+        let odd = Text::new(&[0x80; 1000]).brief();
+        assert_eq!(odd.matches("\\x80").count(), 253 + 253);
+        assert!(odd.contains(" 494 more bytes "), "{odd}");
     }
 
     #[test]

@@ -5,7 +5,8 @@ use serde_json::Value as Json;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::store::Listed;
+use crate::store::{Grouped, Indexed, Listed};
+use crate::tensor::Part;
 
 /// A way of quantizing: one row of MLX's modes.
 #[derive(Debug)]
@@ -41,6 +42,50 @@ pub(super) struct Reading {
 impl std::fmt::Display for Reading {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} in groups of {}", self.dtype, self.group_size)
+    }
+}
+
+/// The numbers of the arrays of one module.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entries {
+    pub(super) weight: u32,
+    pub(super) scales: u32,
+    pub(super) biases: Option<u32>,
+    /// One number for the whole tensor, which is not the same in MLX and in Ollama.
+    pub(super) global: Option<(Part, u32)>,
+}
+
+impl Entries {
+    pub(super) fn parts<'a>(&self, indexed: &'a Indexed) -> Option<Parts<'a>> {
+        Some(Parts {
+            weight: indexed.get(self.weight)?,
+            scales: indexed.get(self.scales)?,
+            biases: self.biases.and_then(|number| indexed.get(number)),
+        })
+    }
+
+    /// Joins the arrays into one tensor, read so.
+    pub(super) fn join(&self, indexed: &mut Indexed, reading: &Reading) -> Result<()> {
+        let Some(parts) = self.parts(indexed) else { return Ok(()) };
+        let shape = parts.shape(reading)?;
+        if let Some((_, number)) = self.global {
+            let float = indexed.get(number).is_some_and(|listed| listed.dtype == Ok(DType::F32));
+            if !float || reading.dtype != DType::MLX_NVFP4 {
+                let fault = format!("a .global_scale does not belong beside {}", reading.dtype);
+                return Err(Error::malformed(fault));
+            }
+        }
+        let mut companions = vec![(Part::Scale, self.scales)];
+        companions.extend(self.biases.map(|number| (Part::Bias, number)));
+        companions.extend(self.global);
+        let grouped = Grouped {
+            dtype: reading.dtype,
+            group_size: u32::try_from(reading.group_size).unwrap_or(0),
+            name: None,
+            shape: Some(shape),
+            companions: &companions,
+        };
+        indexed.group(self.weight, grouped)
     }
 }
 
@@ -119,7 +164,7 @@ impl Parts<'_> {
     }
 
     /// The shape of the values.
-    pub(super) fn shape(&self, reading: &Reading) -> Result<Vec<u64>> {
+    fn shape(&self, reading: &Reading) -> Result<Vec<u64>> {
         let mut shape = self.weight.shape.to_vec();
         if let (Some(last), Some(groups)) = (shape.last_mut(), self.scales.shape.last()) {
             *last = groups.saturating_mul(reading.group_size);

@@ -2,12 +2,11 @@
 
 use serde_json::Value as Json;
 
-use super::groups::{MODES, Mode, Parts, Reading, contradiction};
+use super::groups::{Entries, MODES, Mode, Parts, Reading, contradiction};
 use super::{Container, OpenOptions, Opened, Probe, document, safetensors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::limits::Limits;
-use crate::store::{Grouped, Indexed, WeightStore};
+use crate::store::{Indexed, WeightStore};
 use crate::tensor::Part;
 
 /// The row of the table.
@@ -34,7 +33,7 @@ fn detect(probe: &Probe<'_>) -> bool {
         return false;
     };
     // A config that cannot be read is reported when the directory is opened.
-    let config = document::read(&path, "config.json", &Limits::default());
+    let config = document::read(&path, "config.json", probe.limits);
     config.is_ok_and(|config| settings(&config.json).is_some())
 }
 
@@ -174,10 +173,10 @@ fn gather(indexed: &mut Indexed) -> Result<()> {
         let name = weight.name.to_string();
         let part = |ending: &str| indexed.find(&[module, ending.as_bytes()].concat());
         let (scales, biases) = (part(".scales"), part(".biases"));
-        let global = part(".global_scale");
+        let global = part(".global_scale").map(|number| (Part::GlobalAmax, number));
         let path = indexed.path(head).to_path_buf();
         let located = |error: Error| error.in_file(&path).in_tensor(&name);
-        let Some((scale_number, scales)) = scales.and_then(|n| Some((n, indexed.get(n)?))) else {
+        let Some(scales) = scales else {
             if biases.is_some() && weight.dtype == Ok(DType::U32) {
                 let fault = "it is packed and has .biases, but its .scales are missing";
                 return Err(located(Error::malformed(fault)));
@@ -185,29 +184,10 @@ fn gather(indexed: &mut Indexed) -> Result<()> {
             continue;
         };
         let module = String::from_utf8_lossy(module).into_owned();
-        let parts = Parts { weight, scales, biases: biases.and_then(|number| indexed.get(number)) };
+        let entries = Entries { weight: head, scales, biases, global };
+        let Some(parts) = entries.parts(indexed) else { continue };
         let reading = settle(&parts, &settings, &module, &config).map_err(located)?;
-        let shape = parts.shape(&reading).map_err(located)?;
-        let mut companions = vec![(Part::Scale, scale_number)];
-        companions.extend(biases.map(|number| (Part::Bias, number)));
-        if let Some(number) = global {
-            let fits = indexed.get(number).is_some_and(|listed| {
-                listed.dtype == Ok(DType::F32) && reading.dtype == DType::MLX_NVFP4
-            });
-            if !fits {
-                let fault = format!("a .global_scale does not belong beside {}", reading.dtype);
-                return Err(located(Error::malformed(fault)));
-            }
-            companions.push((Part::GlobalAmax, number));
-        }
-        let grouped = Grouped {
-            dtype: reading.dtype,
-            group_size: u32::try_from(reading.group_size).unwrap_or(0),
-            name: None,
-            shape: Some(shape),
-            companions: &companions,
-        };
-        indexed.group(head, grouped)?;
+        entries.join(indexed, &reading).map_err(located)?;
     }
     Ok(())
 }

@@ -138,7 +138,8 @@ impl OpenOptions {
     ) -> Result<WeightStore> {
         let source = Source::memory(name, bytes);
         let path = source.path().to_path_buf();
-        let opened = choose_file(&source).and_then(|row| (row.open)(Opened::File(source), self));
+        let opened = choose_file(&source, &self.limits)
+            .and_then(|row| (row.open)(Opened::File(source), self));
         opened.map_err(|error| error.in_file(&path))
     }
 }
@@ -169,6 +170,8 @@ pub(crate) struct Probe<'a> {
     pub(crate) len: u64,
     /// The sorted names in a directory, where the path is one.
     pub(crate) directory: Option<&'a [String]>,
+    /// What may be read to tell.
+    pub(crate) limits: &'a Limits,
 }
 
 impl Probe<'_> {
@@ -186,22 +189,23 @@ pub fn detect(path: impl AsRef<Path>) -> Result<&'static Container> {
 
 fn look(path: &Path, options: &OpenOptions) -> Result<(&'static Container, Opened)> {
     match Source::open(path, options.access) {
-        Ok(source) => Ok((choose_file(&source)?, Opened::File(source))),
+        Ok(source) => Ok((choose_file(&source, &options.limits)?, Opened::File(source))),
         Err(_) if path.is_dir() => {
             let names = file_names(path, options)?;
-            let probe = Probe { path, head: &[], len: 0, directory: Some(&names) };
+            let limits = &options.limits;
+            let probe = Probe { path, head: &[], len: 0, directory: Some(&names), limits };
             Ok((choose(&probe)?, Opened::Directory(path.to_path_buf(), names)))
         }
         Err(error) => Err(error),
     }
 }
 
-fn choose_file(source: &Source) -> Result<&'static Container> {
+fn choose_file(source: &Source, limits: &Limits) -> Result<&'static Container> {
     let mut head = [0; Probe::HEAD];
     let len = usize::try_from(source.len()).unwrap_or(usize::MAX).min(head.len());
     let head = head.get_mut(..len).unwrap_or_default();
     source.read_at(0, head)?;
-    choose(&Probe { path: source.path(), head, len: source.len(), directory: None })
+    choose(&Probe { path: source.path(), head, len: source.len(), directory: None, limits })
 }
 
 fn choose(probe: &Probe<'_>) -> Result<&'static Container> {

@@ -99,7 +99,7 @@ pub struct Note {
 impl Note {
     pub(crate) fn new(path: &Path, text: impl AsRef<str>) -> Self {
         // Names from files and of files may stand in it.
-        let text = Text::new(text.as_ref().as_bytes()).to_string();
+        let text = Text::new(text.as_ref().as_bytes()).brief();
         Self { path: path.to_path_buf(), text }
     }
 }

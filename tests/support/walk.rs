@@ -206,13 +206,14 @@ fn open_folder(path: &Path) {
     }
 }
 
-/// Messages are one line each, and end without a full stop.
+/// Messages are one line each, not too long to read, and end without a full stop.
 fn look_at(error: &Error) {
     let message = error.to_string();
     assert!(!message.is_empty());
     for text in [message.as_str(), error.advice().unwrap_or_default()] {
         assert!(!text.contains(|c: char| c.is_control()), "{text:?}");
         assert!(!text.ends_with('.'), "{text:?}");
+        assert!(text.len() < 16 << 10, "{} bytes: {text:?}", text.len());
     }
 }
 

@@ -231,7 +231,7 @@ fn changes(saved: &Line, found: &Line) -> Vec<Change> {
 
 fn write_text(report: &Report, store: &WeightStore, list: Option<&Path>) -> Result<(), Stop> {
     let mut out = std::io::BufWriter::new(anstream::stdout().lock());
-    let name = |name: &str| Text::new(name.as_bytes()).to_string();
+    let name = |name: &str| Text::new(name.as_bytes()).brief();
     let mut counts = [("fault", report.faults.len()), ("remark", 0), ("difference", 0)];
     for fault in &report.faults {
         writeln!(out, "fault: {fault}")?;

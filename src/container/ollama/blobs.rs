@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::super::groups::{Parts, Reading, contradiction};
+use super::super::groups::{Entries, Parts, Reading, contradiction};
 use super::super::safetensors::header::{self, Parsed};
 use super::super::{OpenOptions, Probe, document, in_parallel};
 use super::manifest::{Layer, Manifest};
@@ -14,7 +14,7 @@ use crate::bytes::{Access, Source};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
-use crate::store::{Document, Encoding, Grouped, Indexed, StoreBuilder, StoredFile, WeightStore};
+use crate::store::{Document, Encoding, Indexed, StoreBuilder, StoredFile, WeightStore};
 use crate::tensor::Part;
 
 /// Blobs opened at once keep their files open up to this number; more are opened again when their
@@ -124,45 +124,25 @@ fn gather(indexed: &mut Indexed, metadata: &[Metadata], config: &Json) -> Result
         let part =
             |ending: &str| indexed.find(&[weight.name.as_bytes(), ending.as_bytes()].concat());
         let endings = ENDINGS.iter().find(|endings| part(endings[0]).is_some());
-        let Some([scale, bias, global]) = endings.map(|endings| endings.map(part)) else {
+        let Some([scales, biases, global]) = endings.map(|endings| endings.map(part)) else {
             if said.is_some() && weight.dtype == Ok(DType::U32) {
                 let fault = "its blob says that it is quantized, but its .scale is missing";
                 return Err(located(Error::malformed(fault).advise("pull the model again")));
             }
             continue;
         };
-        let Some((scale, scales)) = scale.and_then(|number| Some((number, indexed.get(number)?)))
-        else {
-            continue;
-        };
+        let Some(scales) = scales else { continue };
         if weight.dtype != Ok(DType::U32) {
             continue;
         }
-        let biases = bias.and_then(|number| indexed.get(number));
-        let parts = Parts { weight, scales, biases };
+        let global = global.map(|number| (Part::GlobalScale, number));
+        let entries = Entries { weight: head, scales, biases, global };
+        let Some(parts) = entries.parts(indexed) else { continue };
         let (reading, sure) = settle(&parts, said, config).map_err(located)?;
         if !sure {
             guessed.get_or_insert_with(|| (path.clone(), name.clone()));
         }
-        let shape = parts.shape(&reading).map_err(located)?;
-        let mut companions = vec![(Part::Scale, scale)];
-        companions.extend(bias.map(|number| (Part::Bias, number)));
-        if let Some(number) = global {
-            let float = indexed.get(number).is_some_and(|listed| listed.dtype == Ok(DType::F32));
-            if !float || reading.dtype != DType::MLX_NVFP4 {
-                let fault = format!("a .global_scale does not belong beside {}", reading.dtype);
-                return Err(located(Error::malformed(fault)));
-            }
-            companions.push((Part::GlobalScale, number));
-        }
-        let grouped = Grouped {
-            dtype: reading.dtype,
-            group_size: u32::try_from(reading.group_size).unwrap_or(0),
-            name: None,
-            shape: Some(shape),
-            companions: &companions,
-        };
-        indexed.group(head, grouped)?;
+        entries.join(indexed, &reading).map_err(located)?;
     }
     if let Some((path, name)) = guessed {
         let text = "nothing says how it is quantized: read by the group sizes that Ollama writes";

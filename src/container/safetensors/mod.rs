@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use super::{Container, OpenOptions, Opened, Probe, document, in_parallel, npz};
 use crate::bytes::Source;
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::store::{Document, Encoding, Indexed, Note, StoreBuilder, StoredFile, WeightStore};
 use header::Parsed;
 use weight_map::WeightMap;
@@ -51,6 +52,7 @@ const DOCUMENTS: [&str; 6] = [
 ];
 
 fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
+    let gather = |indexed: &mut Indexed| gather(indexed, &options.limits);
     match opened {
         Opened::File(source) => open_file(SAFETENSORS.name, source, options, gather),
         Opened::Directory(folder, names) => {
@@ -64,7 +66,7 @@ pub(super) fn open_file(
     container: &'static str,
     source: Source,
     options: &OpenOptions,
-    gather: fn(&mut Indexed) -> Result<()>,
+    gather: impl FnOnce(&mut Indexed) -> Result<()>,
 ) -> Result<WeightStore> {
     let mut builder = StoreBuilder::new(container, Encoding::Safetensors, source.path());
     if let Some(folder) = source.path().parent().filter(|_| source.is_file()) {
@@ -85,7 +87,7 @@ pub(super) fn open_directory(
     folder: &Path,
     names: &[String],
     options: &OpenOptions,
-    gather: fn(&mut Indexed) -> Result<()>,
+    gather: impl FnOnce(&mut Indexed) -> Result<()>,
 ) -> Result<WeightStore> {
     let choice = resolve::choose(folder, names, options)?;
     let mut builder = StoreBuilder::new(container, Encoding::Safetensors, folder);
@@ -156,9 +158,9 @@ fn build(mut builder: StoreBuilder, files: Vec<Parsed>) -> Result<Indexed> {
 }
 
 /// Joins the parts of tensors quantized by the schemes that this container knows.
-fn gather(indexed: &mut Indexed) -> Result<()> {
+fn gather(indexed: &mut Indexed, limits: &Limits) -> Result<()> {
     if scheme::is_quantized(indexed.documents()) {
-        scheme::gather(indexed)?;
+        scheme::gather(indexed, limits)?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Which files of a directory make up the model.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::super::{OpenOptions, foreign};
@@ -83,8 +83,8 @@ pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> 
         }
     };
     if let Some(count) = chosen.count {
-        let have = chosen.files.len() as u64;
-        if have != u64::from(count) {
+        let have = chosen.numbers.len();
+        if have as u64 != u64::from(count) {
             let missing = (1..=count).find(|number| !chosen.numbers.contains(number)).unwrap_or(0);
             let fault = format!(
                 "{have} of {count} shards of {} are here; the first that is missing is number {missing}",
@@ -93,8 +93,8 @@ pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> 
             return Err(unfinished(names, Error::malformed(fault)));
         }
     }
-    let strays: Vec<&str> =
-        weights.iter().copied().filter(|name| !chosen.files.contains(name)).collect();
+    let taken: HashSet<&str> = chosen.files.iter().copied().collect();
+    let strays: Vec<&str> = weights.iter().copied().filter(|name| !taken.contains(name)).collect();
     let mut files: Vec<String> = chosen.files.iter().map(|&name| name.to_owned()).collect();
     if options.all_files {
         files.extend(strays.iter().map(|&name| name.to_owned()));
@@ -111,27 +111,26 @@ struct Set<'a> {
     stem: &'a str,
     /// The number of shards, where the names give one.
     count: Option<u32>,
-    numbers: Vec<u32>,
+    numbers: HashSet<u32>,
     files: Vec<&'a str>,
 }
 
 fn sets<'a>(weights: &[&'a str]) -> Vec<Set<'a>> {
     let mut sets: Vec<Set<'a>> = Vec::new();
+    let mut places: HashMap<(&str, Option<u32>), usize> = HashMap::new();
     for name in weights {
         let stem = name.strip_suffix(".safetensors").unwrap_or(name);
         let (stem, number, count) = match shard(stem) {
             Some((stem, number, count)) => (stem, Some(number), Some(count)),
             None => (stem, None, None),
         };
-        match sets.iter_mut().find(|set| set.stem == stem && set.count == count) {
-            Some(set) => {
-                set.files.push(name);
-                set.numbers.extend(number);
-            }
-            None => {
-                let numbers = number.into_iter().collect();
-                sets.push(Set { stem, count, numbers, files: vec![name] });
-            }
+        let place = *places.entry((stem, count)).or_insert(sets.len());
+        if place == sets.len() {
+            sets.push(Set { stem, count, numbers: HashSet::new(), files: Vec::new() });
+        }
+        if let Some(set) = sets.get_mut(place) {
+            set.files.push(name);
+            set.numbers.extend(number);
         }
     }
     sets
@@ -188,5 +187,45 @@ fn list(names: &[&str]) -> String {
     match names.len().saturating_sub(6) {
         0 => shown,
         more => format!("{shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(mut names: Vec<String>) -> Result<Choice> {
+        names.sort_unstable();
+        choose(Path::new("model"), &names, &OpenOptions::new())
+    }
+
+    /// With as many files as a directory may have, comparing each with each would take minutes.
+    #[test]
+    fn many_files() {
+        let many = 200_000;
+        let mut names: Vec<String> = (0..many).map(|n| format!("{n}.safetensors")).collect();
+        names.push("model.safetensors".to_owned());
+        let choice = chosen(names.clone()).unwrap();
+        assert_eq!(choice.files, ["model.safetensors"]);
+        let note = &choice.notes[0].text;
+        assert!(note.ends_with(" and 199994 more"), "{note}");
+
+        let shard = |n: u32| format!("model-{n:06}-of-{many}.safetensors");
+        names.pop();
+        names.extend((1..=many).map(shard));
+        assert_eq!(chosen(names.clone()).unwrap().files.len(), 200_000);
+        names.pop();
+        let error = chosen(names).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "199999 of 200000 shards of model are here; the first that is missing is number 200000"
+        );
+    }
+
+    #[test]
+    fn one_shard_twice_is_not_two() {
+        let twice = ["model-1-of-2.safetensors", "model-01-of-02.safetensors"];
+        let error = chosen(twice.map(str::to_owned).to_vec()).unwrap_err().to_string();
+        assert_eq!(error, "1 of 2 shards of model are here; the first that is missing is number 2");
     }
 }

@@ -56,13 +56,13 @@ pub(super) fn is_quantized(documents: &[Document]) -> bool {
 }
 
 /// Gathers the arrays of each quantized tensor.
-pub(super) fn gather(indexed: &mut Indexed) -> Result<()> {
+pub(super) fn gather(indexed: &mut Indexed, limits: &Limits) -> Result<()> {
     for head in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
         if indexed.is_grouped(head) {
             continue;
         }
         for scheme in SCHEMES {
-            if try_scheme(indexed, head, scheme)? {
+            if try_scheme(indexed, head, scheme, limits)? {
                 break;
             }
         }
@@ -70,7 +70,7 @@ pub(super) fn gather(indexed: &mut Indexed) -> Result<()> {
     Ok(())
 }
 
-fn try_scheme(indexed: &mut Indexed, head: u32, scheme: &Scheme) -> Result<bool> {
+fn try_scheme(indexed: &mut Indexed, head: u32, scheme: &Scheme, limits: &Limits) -> Result<bool> {
     let Some(listed) = indexed.get(head) else { return Ok(false) };
     let Some(base) = listed.name.as_bytes().strip_suffix(scheme.head.as_bytes()) else {
         return Ok(false);
@@ -98,7 +98,7 @@ fn try_scheme(indexed: &mut Indexed, head: u32, scheme: &Scheme) -> Result<bool>
         let fault = format!("its {} is missing (the tensor ending in {ending})", missing.name());
         return Err(located(Error::malformed(fault).advise("fetch the files of the model again")));
     }
-    let found = Found { indexed, head: listed, companions: &companions };
+    let found = Found { indexed, head: listed, companions: &companions, limits };
     let Some((dtype, shape)) = (scheme.settle)(&found).map_err(located)? else {
         return Ok(false);
     };
@@ -119,6 +119,7 @@ struct Found<'a> {
     indexed: &'a Indexed,
     head: Listed<'a>,
     companions: &'a [(Part, u32)],
+    limits: &'a Limits,
 }
 
 impl<'a> Found<'a> {
@@ -290,7 +291,7 @@ fn bitsandbytes_fp4(found: &Found<'_>) -> Settled {
 /// Two codes a byte over the whole tensor, whose shape stands in JSON beside it.
 fn bitsandbytes(found: &Found<'_>, dtype: DType) -> Settled {
     let Some(text) = found.read(Part::Description)? else { return Ok(None) };
-    let state = super::super::document::parse(&text, &Limits::default())?;
+    let state = super::super::document::parse(&text, found.limits)?;
     let shape = state.get("shape").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let shape: Vec<u64> = shape.iter().filter_map(Json::as_u64).collect();
     let elements = crate::shape::elements(&shape);
