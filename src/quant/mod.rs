@@ -117,7 +117,8 @@ pub enum Rounding {
     #[default]
     F32,
     /// As the library that made the format does it. MLX works in the dtype of the scales, so each
-    /// product and sum rounds to that; for other dtypes this is [`F32`](Self::F32).
+    /// product and sum rounds to that, or to `bf16` where scales are small floats; so do the dtypes
+    /// that share its forms, `HF_MXFP4` and `HF_NVFP4`. For others this is [`F32`](Self::F32).
     Native,
 }
 

@@ -16,6 +16,8 @@ use super::{Codec, Decoder};
 pub(crate) struct Array<'a> {
     pub(crate) bytes: Cow<'a, [u8]>,
     pub(crate) shape: &'a [u64],
+    /// Bytes of an element.
+    pub(crate) width: usize,
     /// How its numbers are stored, where they are floats.
     pub(crate) format: Option<Float>,
 }
@@ -30,7 +32,7 @@ impl Array<'_> {
 
     /// A word of 32 bits, by its number.
     fn word(&self, number: usize) -> Option<u32> {
-        let bytes = self.bytes.get(number.checked_mul(4)?..)?;
+        let bytes = self.bytes.get(number.checked_mul(4)?..).filter(|_| self.width == 4)?;
         bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
     }
 
@@ -82,7 +84,8 @@ pub(crate) static CT_INT4: Codec = rows(compressed::<4>);
 pub(crate) static CT_INT8: Codec = rows(compressed::<8>);
 pub(crate) static SCALED_I8: Codec = rows(|parts, range, out| {
     let zero_point = |number: usize| match &parts.zero_point {
-        Some(zeros) => Some(i32::from(zeros.bytes.get(number)?.cast_signed())),
+        Some(zeros) if zeros.width == 1 => Some(i32::from(zeros.bytes.get(number)?.cast_signed())),
+        Some(_) => None,
         None => Some(0),
     };
     scaled(parts, range, out, |byte, scale, number| {
@@ -102,14 +105,17 @@ fn small(number: i32) -> f32 {
     number as f32
 }
 
-/// The group of each column: by `g_idx` where there is one, otherwise groups follow each other.
-fn groups(parts: &Parts<'_>, count: usize) -> Option<Vec<usize>> {
-    let each = parts.columns.div_ceil(count.max(1)).max(1);
-    let group = |column: usize| match &parts.group_index {
+/// The group of a column: by `g_idx` where there is one, otherwise groups of one length follow each
+/// other.
+fn groups<'p>(parts: &'p Parts<'_>, count: usize) -> Option<impl Fn(usize) -> Option<usize> + 'p> {
+    let each = parts.columns.checked_div(count)?;
+    if parts.group_index.is_none() && each.checked_mul(count) != Some(parts.columns) {
+        return None;
+    }
+    Some(move |column: usize| match &parts.group_index {
         Some(index) => usize::try_from(index.word(column)?).ok().filter(|group| *group < count),
-        None => Some(column / each),
-    };
-    (0..parts.columns).map(group).collect()
+        None => column.checked_div(each),
+    })
 }
 
 /// Field `number` of fields of `BITS` bits in a stream of words, `word` giving each of them.
@@ -142,7 +148,7 @@ fn gptq<const BITS: usize, const LESS: i32>(
         let scalings: Option<Vec<(f32, i32)>> = (0..scales.along(0)).map(scaling).collect();
         let scalings = scalings?;
         for (column, value) in row.iter_mut().enumerate() {
-            let (scale, zero) = scalings.get(*group.get(column)?)?;
+            let (scale, zero) = scalings.get(group(column)?)?;
             let code = field::<BITS>(column, |word| parts.weight.word(word * outputs + output))?;
             *value = scale * small(code - zero);
         }
@@ -169,7 +175,7 @@ fn awq(parts: &Parts<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
         let scalings: Option<Vec<(f32, i32)>> = (0..scales.along(0)).map(scaling).collect();
         let scalings = scalings?;
         for (column, value) in row.iter_mut().enumerate() {
-            let (scale, zero) = scalings.get(*group.get(column)?)?;
+            let (scale, zero) = scalings.get(group(column)?)?;
             *value = scale * small(code(&parts.weight, column)? - zero);
         }
     }
@@ -199,7 +205,7 @@ fn compressed<const BITS: usize>(
         let scalings: Option<Vec<(f32, i32)>> = (0..count).map(scaling).collect();
         let scalings = scalings?;
         for (column, value) in row.iter_mut().enumerate() {
-            let (scale, zero) = scalings.get(*group.get(column)?)?;
+            let (scale, zero) = scalings.get(group(column)?)?;
             let code = field::<BITS>(column, |word| parts.weight.word(output * words + word))?;
             *value = scale * small(code - zero);
         }

@@ -243,7 +243,7 @@ impl Values {
 const CHUNK: u64 = 1 << 20;
 
 impl Tensor<'_> {
-    /// Looks at every value and every scale, in constant memory, and gives what is odd about them;
+    /// Looks at every value and every scale, some at a time, and gives what is odd about them;
     /// nothing, for most tensors.
     ///
     /// That all values are 0, or all the same, is odd for tensors with two dimensions or more that

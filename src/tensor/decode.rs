@@ -124,8 +124,10 @@ impl<'a> Tensor<'a> {
     }
 
     /// The values of some rows. A row is a run of the last dimension; rows are counted over all
-    /// other dimensions. Costs the bytes of those rows and no more, but for the schemes that pack
-    /// across rows (GPTQ, AWQ).
+    /// other dimensions. Costs the bytes of those rows and no more, but for the schemes of
+    /// checkpoints that find their scales by their shapes or pack across rows (GPTQ, AWQ,
+    /// compressed-tensors' integers, scaled FP8, bitsandbytes): without a map all their arrays are
+    /// read.
     ///
     /// # Errors
     ///
@@ -200,8 +202,9 @@ impl<'a> Tensor<'a> {
             DType::F8_E8M0 => Some(Float::E8M0),
             // MLX and gpt-oss have no name for these formats.
             DType::U8 => match self.dtype() {
-                Ok(DType::MLX_NVFP4) => Some(Float::E4M3),
-                _ => Some(Float::E8M0),
+                Ok(DType::MLX_NVFP4 | DType::HF_NVFP4) => Some(Float::E4M3),
+                Ok(DType::MLX_MXFP4 | DType::MLX_MXFP8 | DType::HF_MXFP4) => Some(Float::E8M0),
+                _ => None,
             },
             _ => None,
         }
@@ -213,6 +216,19 @@ impl<'a> Tensor<'a> {
             matches!(segment.part, Part::GlobalAmax | Part::GlobalScale | Part::GlobalDivisor)
         };
         let Some(segment) = self.segments().find(is_global) else { return Ok(Vec::new()) };
+        let count = shape::elements(segment.shape);
+        let arrays = self.shape().first().copied();
+        if segment.dtype != DType::F32
+            || !(count == Some(1) || count.is_some_and(|n| Some(n) == arrays))
+        {
+            let fault = format!(
+                "its {} has {} of {:?}, but one F32, or one for each outermost array, is known",
+                segment.part.name(),
+                segment.dtype,
+                segment.shape
+            );
+            return Err(Error::malformed(fault).in_file(self.store.path()).in_tensor(self.name()));
+        }
         let bytes = self.native_bytes(segment.part)?;
         let number = |bytes: &[u8; 4]| {
             let number = f32::from_le_bytes(*bytes);
@@ -229,7 +245,8 @@ impl<'a> Tensor<'a> {
 
     fn array(&self, segment: &Segment<'a>) -> Result<Array<'a>> {
         let format = self.float_format(segment);
-        Ok(Array { bytes: self.bytes(segment.part)?, shape: segment.shape, format })
+        let width = segment.dtype.descriptor().block_bytes as usize;
+        Ok(Array { bytes: self.bytes(segment.part)?, shape: segment.shape, width, format })
     }
 }
 
@@ -347,6 +364,11 @@ impl<'a> Plan<'a> {
         decoding: &Decoding<'_>,
     ) -> Result<Narrowing> {
         let past = size_of_val(out) >= PAST;
+        let whole = |element: u64| element.is_multiple_of(self.unit);
+        if self.row.packing != Packing::Plain && !(whole(elements.start) && whole(elements.end)) {
+            let fault = format!("its rows of {} end within a run of {}", self.columns, self.unit);
+            return Err(self.malformed(&fault));
+        }
         let mut pieces = Vec::new();
         let (mut start, mut rest) = (elements.start, out);
         let mut lost = Narrowing::default();
@@ -444,11 +466,17 @@ impl<'a> Plan<'a> {
                 let bytes = self.row.dtype.row_bytes(self.columns).unwrap_or(0);
                 let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(1);
                 let columns = usize::try_from(self.columns).unwrap_or(usize::MAX).max(1);
+                let block_bytes = self.row.block_bytes as usize;
+                let blocks = usize::try_from(PIECE / u64::from(self.row.block_len)).unwrap_or(1);
+                let step = blocks * self.row.block_len as usize;
                 let mut lost = Narrowing::default();
                 for (row, out) in weight.chunks(bytes).zip(out.chunks_mut(columns)) {
-                    let (head, blocks) = row.split_at_checked(head as usize).unwrap_or((&[], &[]));
-                    let packed = Packed { scale: head, ..Packed::blocks(blocks) };
-                    lost += runs.decode(&packed, out, rounding, past);
+                    let (head, row) = row.split_at_checked(head as usize).unwrap_or((&[], &[]));
+                    // Rows may be as long as their file.
+                    for (row, out) in row.chunks(blocks * block_bytes).zip(out.chunks_mut(step)) {
+                        let packed = Packed { scale: head, ..Packed::blocks(row) };
+                        lost += runs.decode(&packed, out, rounding, past);
+                    }
                 }
                 Ok(lost)
             }

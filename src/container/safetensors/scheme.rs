@@ -271,7 +271,11 @@ fn compressed(found: &Found<'_>) -> Settled {
 fn gpt_oss(found: &Found<'_>) -> Settled {
     let shape = found.head.shape;
     let Some((&16, outer)) = shape.split_last() else { return Ok(None) };
-    if !found.is(DType::U8) || outer != found.shape(Part::Scale) {
+    let exponents = matches!(
+        found.part(Part::Scale).map(|scale| scale.dtype),
+        Some(Ok(DType::U8 | DType::F8_E8M0))
+    );
+    if !found.is(DType::U8) || !exponents || outer != found.shape(Part::Scale) {
         let scale = found.shape(Part::Scale);
         return Err(contradiction(format!("blocks {shape:?} and scales {scale:?}")));
     }
@@ -324,7 +328,7 @@ fn model_opt(found: &Found<'_>) -> Settled {
     }
     let columns = packed.checked_mul(2).ok_or_else(|| contradiction("too many columns".into()))?;
     let scale = found.shape(Part::Scale);
-    if scale.split_last() != Some((&columns.div_ceil(16), outer)) {
+    if !columns.is_multiple_of(16) || scale.split_last() != Some((&(columns / 16), outer)) {
         let weight = found.head.shape;
         return Err(contradiction(format!("weight {weight:?} and weight_scale {scale:?}")));
     }
