@@ -844,3 +844,61 @@ fn blocks_of_nothing() {
     let nothing = "{\"shape\":[4,64],\"blocksize\":64,\"nested_blocksize\":0}";
     insta::assert_snapshot!(state(nothing, Some(2)), @r#"Malformed: .: tensor "l.weight": its parts do not fit together"#);
 }
+
+/// Parts that are stored as something else are not read as if they were not.
+#[test]
+fn parts_of_another_dtype() {
+    let gptq = small_gptq([0; 32]);
+    let other = |name: &str, dtype: &str, shape: &[u64], len: usize| {
+        refused("gptq", &changed(&gptq, name, dtype, shape, &vec![0; len]))
+    };
+    insta::assert_snapshot!(other("l.g_idx", "I64", &[32], 256), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": its group_index is I64, not I32 or U32"#);
+    insta::assert_snapshot!(other("l.qweight", "F32", &[4, 8], 128), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": its weight is F32, not I32 or U32"#);
+    insta::assert_snapshot!(other("l.qzeros", "I16", &[2, 1], 4), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": its zero_point is I16, not I32 or U32"#);
+    insta::assert_snapshot!(other("l.scales", "I32", &[2, 8], 64), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": its scale is I32, not F32 or F16 or BF16"#);
+
+    let (file, _) = packed_integers(8, (16, 64, 2), true, Format::F16);
+    let file = changed(&file, "l.weight_zero_point", "I8", &[16, 2], &[0; 32]);
+    insta::assert_snapshot!(refused("compressed-tensors", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight_packed": its zero_point is I8, not I32 or U32"#);
+    let scaled = Safetensors::new()
+        .tensor("l.weight", "I8", &[4, 8], [1; 32])
+        .tensor("l.weight_scale", "F32", &[4, 1], f32s(&[1.0; 4]))
+        .tensor("l.weight_zero_point", "I32", &[4, 1], [1; 16]);
+    insta::assert_snapshot!(refused("compressed-tensors", &scaled), @r#"Unsupported: ./model.safetensors: tensor "l.weight": its zero_point is I32, not I8"#);
+
+    // Codes of absmax without the table of their values.
+    let plain = four_bits("nf4", (4, 64), (64, None)).file;
+    let file = changed(&plain, "l.weight.absmax", "U8", &[4], &[1; 4]);
+    insta::assert_snapshot!(refused("bitsandbytes", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight": its absmax is U8, not F32 or F16 or BF16"#);
+    let nested = four_bits("nf4", (4, 64), (64, Some(2))).file;
+    let file = changed(&nested, "l.weight.absmax", "F32", &[4], &[0; 16]);
+    insta::assert_snapshot!(refused("bitsandbytes", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight": its absmax is F32, not U8"#);
+
+    // Bytes are no scales of NVFP4, and floats none of MXFP4.
+    let file = Safetensors::new()
+        .tensor("l.weight", "U8", &[2, 16], [0x21; 32])
+        .tensor("l.weight_scale", "U8", &[2, 2], [0x38; 4])
+        .tensor("l.weight_scale_2", "F32", &[], f32s(&[1.0]));
+    insta::assert_snapshot!(refused("modelopt", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight": its scale is U8, not F8_E4M3"#);
+    let file = Safetensors::new().tensor("l.weight_blocks", "U8", &[2, 1, 16], [0x21; 32]).tensor(
+        "l.weight_scales",
+        "F16",
+        &[2, 1],
+        [0x38; 4],
+    );
+    insta::assert_snapshot!(refused("mxfp4", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight_blocks": its scale is F16, not U8 or F8_E8M0"#);
+
+    // A number for the whole tensor that would be overlooked.
+    let nvfp4 = |dtype: &str, shape: &[u64], len: usize| {
+        let file = Safetensors::new()
+            .tensor("l.weight_packed", "U8", &[2, 16], [0x21; 32])
+            .tensor("l.weight_scale", "F8_E4M3", &[2, 2], [0x38; 4])
+            .tensor("l.weight_global_scale", dtype, shape, vec![0x40; len]);
+        refused("compressed-tensors", &file)
+    };
+    insta::assert_snapshot!(nvfp4("F32", &[1], 4), @"64 values");
+    insta::assert_snapshot!(nvfp4("BF16", &[1], 2), @r#"Malformed: .: tensor "l.weight": its global_divisor is BF16 [1]: F32 was expected, one number or one for each array"#);
+    insta::assert_snapshot!(nvfp4("F32", &[0], 0), @r#"Malformed: .: tensor "l.weight": its global_divisor is F32 [0]: F32 was expected, one number or one for each array"#);
+    insta::assert_snapshot!(nvfp4("F32", &[3], 12), @r#"Malformed: .: tensor "l.weight": its global_divisor is F32 [3]: F32 was expected, one number or one for each array"#);
+    insta::assert_snapshot!(nvfp4("F64", &[1], 8), @r#"Malformed: .: tensor "l.weight": its global_divisor is F64 [1]: F32 was expected, one number or one for each array"#);
+}
