@@ -6,8 +6,8 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use support::{
-    DIGESTS, Gguf, Kv, Safetensors, any_file, f32s, gguf_bytes, index, index_bytes, mlx_bytes,
-    ollama_bytes, packed, safetensors_bytes,
+    DIGESTS, Gguf, Kv, Safetensors, any_file, codec_bytes, decodable, f32s, gguf_bytes, index,
+    index_bytes, mlx_bytes, ollama_bytes, packed, safetensors_bytes,
 };
 use weighbridge::DType;
 use weighbridge::dtype::DTYPES;
@@ -19,14 +19,19 @@ struct Target {
     seeds: fn() -> Vec<(&'static str, Vec<u8>)>,
 }
 
-const TARGETS: [Target; 6] = [
+const TARGETS: [Target; 7] = [
     Target { name: "gguf", body: gguf_bytes, seeds: gguf_seeds },
     Target { name: "safetensors", body: safetensors_bytes, seeds: safetensors_seeds },
     Target { name: "weight_map", body: index_bytes, seeds: index_seeds },
     Target { name: "mlx", body: mlx_bytes, seeds: mlx_seeds },
     Target { name: "ollama", body: ollama_bytes, seeds: ollama_seeds },
+    Target { name: "codecs", body: codecs, seeds: codec_seeds },
     Target { name: "detect", body: any_file, seeds: file_seeds },
 ];
+
+fn codecs(bytes: &[u8]) {
+    codec_bytes(bytes);
+}
 
 fn corpus(target: &Target) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target.name)
@@ -368,6 +373,45 @@ fn ollama_seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("missing", manifest(&[layer("tensor", 2, "1", "m")]).into_bytes()),
         ("list", format!("{{\"schemaVersion\":2,\"manifests\":[{child}]}}").into_bytes()),
     ]
+}
+
+/// Numbers of the table's rows, a shape and some bytes: few seeds, for the numbers change with the
+/// table. That each dtype is met says `codecs_meet_every_dtype`.
+fn codec_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    // Bytes of ordinary halves, and of floats that are NaN or infinite.
+    const ORDINARY: [u8; 9] = [0x12, 0x34, 0x9a, 0x2c, 0x55, 0x38, 0xe1, 0xb4, 0x07];
+    const ODD: [u8; 12] = [0, 0x7c, 1, 0x7e, 0, 0, 0x80, 0x7f, 0xff, 0xff, 0, 0x80];
+    let seed = |head: [u8; 6], data: &[u8]| [&head, data].concat();
+    vec![
+        ("none", seed([0; 6], &[])),
+        ("plain", seed([8, 1, 40, 0, 1, 3], &ORDINARY)),
+        ("block", seed([30, 2, 1, 0, 1, 5], &ORDINARY)),
+        ("block-big-endian", seed([30, 2, 1, 1, 0, 5], &ORDINARY)),
+        ("block-odd", seed([40, 2, 1, 0, 0, 5], &ODD)),
+        ("group", seed([60, 2, 1, 0, 1, 7], &ORDINARY)),
+        ("group-odd", seed([64, 2, 1, 2, 3, 7], &ODD)),
+        ("scheme", seed([70, 1, 1, 2, 3, 9], &ORDINARY)),
+        ("scheme-odd", seed([80, 1, 1, 2, 1, 9], &ODD)),
+    ]
+}
+
+/// Every dtype that can be decoded, with parts of every kind, of ordinary bytes and odd ones.
+#[test]
+fn codecs_meet_every_dtype() {
+    let mut state = 1u32;
+    let mut random = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_be_bytes()[0]
+    };
+    for (number, row) in decodable().enumerate() {
+        for parts in 0..24 {
+            let number = u8::try_from(number).expect("a table of at most 256 dtypes");
+            let mut input = vec![number, random(), random(), random(), parts, random()];
+            input.extend((0..random()).map(|_| random()));
+            println!("{}, {:?}", row.name, &input[..6]);
+            assert_eq!(codec_bytes(&input), Some(row.dtype));
+        }
+    }
 }
 
 fn file_seeds() -> Vec<(&'static str, Vec<u8>)> {

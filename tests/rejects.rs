@@ -1194,3 +1194,32 @@ fn long_names() {
     let error = fails(Gguf::new().tensor(&ordinary, DType::Q4_0, &[31], vec![0; 32]).build());
     assert!(error.to_string().starts_with(&format!("file: tensor \"{ordinary}\": ")), "{error}");
 }
+
+/// What an archive has at its 257th byte may stand there in a GGUF file too, in a token for one.
+#[test]
+fn tar_archives_and_what_looks_like_one() {
+    let mut archive = b"model.gguf".to_vec();
+    archive.resize(512, 0);
+    archive[257..262].copy_from_slice(b"ustar");
+    assert_snapshot!(refused(archive.clone()), @"
+    UnknownContainer: file: a tar archive
+    help: unpack it first
+    ");
+    archive[..10].copy_from_slice(b"GGUF-model");
+    assert_snapshot!(refused(archive), @"
+    UnknownContainer: file: a tar archive
+    help: unpack it first
+    ");
+    for version in 1..=3 {
+        for big_endian in [false, true] {
+            let text = format!("{}ustar", " ".repeat(240));
+            let file = Gguf::new().version(version).with(|file| file.big_endian = big_endian);
+            let start = file.clone().key("k", Kv::text("")).header().len();
+            let text = &text[text.len() - (262 - start)..];
+            let file = file.key("k", Kv::text(text)).build();
+            assert_eq!(&file[257..262], b"ustar");
+            let store = open_as(file, Strictness::Lenient).expect("a well-formed file");
+            assert_eq!(store.metadata().len(), 1);
+        }
+    }
+}

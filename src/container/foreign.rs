@@ -70,7 +70,11 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
     if let Some(foreign) = FOREIGN.iter().find(|foreign| probe.head.starts_with(foreign.magic)) {
         return Some(Error::new(foreign.kind, foreign.what).advise(foreign.advice));
     }
-    if probe.head.get(257..262) == Some(b"ustar") {
+    // An archive begins with the name of a file, which may be GGUF's magic, but has no version behind
+    // it: 1 to 3 in four bytes. In a GGUF file this far in anything may stand.
+    let is_gguf = probe.head.starts_with(b"GGUF")
+        && matches!(probe.head.get(4..8), Some([1..=3, 0, 0, 0] | [0, 0, 0, 1..=3]));
+    if !is_gguf && probe.head.get(257..262) == Some(b"ustar") {
         let error = Error::new(ErrorKind::UnknownContainer, "a tar archive");
         return Some(error.advise(UNPACK));
     }

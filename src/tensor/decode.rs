@@ -216,18 +216,17 @@ impl<'a> Tensor<'a> {
             matches!(segment.part, Part::GlobalAmax | Part::GlobalScale | Part::GlobalDivisor)
         };
         let Some(segment) = self.segments().find(is_global) else { return Ok(Vec::new()) };
-        let count = shape::elements(segment.shape);
-        let arrays = self.shape().first().copied();
-        if segment.dtype != DType::F32
-            || !(count == Some(1) || count.is_some_and(|n| Some(n) == arrays))
-        {
-            let fault = format!(
-                "its {} has {} of {:?}, but one F32, or one for each outermost array, is known",
-                segment.part.name(),
-                segment.dtype,
-                segment.shape
-            );
-            return Err(Error::malformed(fault).in_file(self.store.path()).in_tensor(self.name()));
+        // One for all, or one for each of the outermost arrays.
+        let count = shape::elements(segment.shape).unwrap_or(0);
+        let each = self.elements().checked_div(count).unwrap_or(0);
+        let whole = each.saturating_mul(count) == self.elements()
+            && each.is_multiple_of(shape::columns(self.shape()).max(1));
+        if segment.dtype != DType::F32 || count == 0 || !whole {
+            let (part, shape) = (segment.part.name(), segment.shape);
+            let fault = format!("its {part} is {} {shape:?}: F32 was expected", segment.dtype);
+            return Err(Error::malformed(format!("{fault}, one number or one for each array"))
+                .in_file(self.store.path())
+                .in_tensor(self.name()));
         }
         let bytes = self.native_bytes(segment.part)?;
         let number = |bytes: &[u8; 4]| {

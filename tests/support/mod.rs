@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
 #![allow(clippy::disallowed_methods, reason = "the sizes are the test's own")]
 
+mod codecs;
 mod gguf;
 mod safetensors;
 mod walk;
@@ -11,11 +12,12 @@ use std::path::Path;
 use tempfile::TempDir;
 use weighbridge::{Error, OpenOptions, Strictness, WeightStore};
 
+pub(crate) use codecs::{codec_bytes, decodable};
 pub(crate) use gguf::{Entry, Gguf, Kv, Writer};
 pub(crate) use safetensors::{Array, Safetensors, escaped, index, quoted};
 pub(crate) use walk::{
-    DIGESTS, any_file, gguf_bytes, index_bytes, mlx_bytes, ollama_bytes, packed, safetensors_bytes,
-    walk,
+    DIGESTS, any_file, gguf_bytes, index_bytes, look_at, mlx_bytes, ollama_bytes, packed,
+    safetensors_bytes, walk,
 };
 
 /// Every policy, from the narrowest to the widest.

@@ -207,7 +207,7 @@ fn open_folder(path: &Path) {
 }
 
 /// Messages are one line each, not too long to read, and end without a full stop.
-fn look_at(error: &Error) {
+pub(crate) fn look_at(error: &Error) {
     let message = error.to_string();
     assert!(!message.is_empty());
     for text in [message.as_str(), error.advice().unwrap_or_default()] {

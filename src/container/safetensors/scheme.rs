@@ -157,7 +157,28 @@ impl<'a> Found<'a> {
     fn is(&self, dtype: DType) -> bool {
         self.head.dtype == Ok(dtype)
     }
+
+    /// Refuses parts that are there, but are stored as something that they are not read as.
+    fn check_dtypes(&self, parts: &[Part], known: &[DType]) -> Result<()> {
+        for &part in parts {
+            let listed = if part == Part::Weight { Some(self.head) } else { self.part(part) };
+            let Some(dtype) = listed.and_then(|listed| listed.dtype.ok()) else { continue };
+            if !known.contains(&dtype) {
+                let names: Vec<&str> = known.iter().map(|dtype| dtype.name()).collect();
+                let (part, names) = (part.name(), names.join(" or "));
+                return Err(Error::unsupported(format!("its {part} is {dtype}, not {names}")));
+            }
+        }
+        Ok(())
+    }
 }
+
+/// What codes are packed in.
+const WORDS: &[DType] = &[DType::I32, DType::U32];
+/// What codes of a byte, or two of half a byte, are stored as.
+const BYTES: &[DType] = &[DType::U8, DType::I8];
+/// What factors are stored as.
+const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::BF16];
 
 fn contradiction(fault: String) -> Error {
     Error::malformed(fault).advise("the parts do not fit together: fetch the model's files again")
@@ -166,6 +187,8 @@ fn contradiction(fault: String) -> Error {
 /// Both pack words: GPTQ along the input, AWQ along the output, which their shapes tell apart.
 /// The zero points, packed along the output in both, give the bits.
 fn gptq_or_awq(found: &Found<'_>) -> Settled {
+    found.check_dtypes(&[Part::Weight, Part::ZeroPoint, Part::GroupIndex], WORDS)?;
+    found.check_dtypes(&[Part::Scale], FLOATS)?;
     let (&[rows, columns], &[groups, outputs], &[zero_groups, zero_words]) =
         (found.head.shape, found.shape(Part::Scale), found.shape(Part::ZeroPoint))
     else {
@@ -244,6 +267,8 @@ fn compressed(found: &Found<'_>) -> Settled {
         }
         return Ok(Some((dtype, vec![rows, columns])));
     }
+    found.check_dtypes(&[Part::Weight, Part::ZeroPoint, Part::GroupIndex], WORDS)?;
+    found.check_dtypes(&[Part::Scale], FLOATS)?;
     let Some(bytes) = found.read(Part::Description)? else {
         return Err(contradiction("its weight_shape is missing".into()));
     };
@@ -271,14 +296,11 @@ fn compressed(found: &Found<'_>) -> Settled {
 fn gpt_oss(found: &Found<'_>) -> Settled {
     let shape = found.head.shape;
     let Some((&16, outer)) = shape.split_last() else { return Ok(None) };
-    let exponents = matches!(
-        found.part(Part::Scale).map(|scale| scale.dtype),
-        Some(Ok(DType::U8 | DType::F8_E8M0))
-    );
-    if !found.is(DType::U8) || !exponents || outer != found.shape(Part::Scale) {
+    if !found.is(DType::U8) || outer != found.shape(Part::Scale) {
         let scale = found.shape(Part::Scale);
         return Err(contradiction(format!("blocks {shape:?} and scales {scale:?}")));
     }
+    found.check_dtypes(&[Part::Scale], &[DType::U8, DType::F8_E8M0])?;
     let Some((&blocks, outer)) = outer.split_last() else { return Ok(None) };
     let columns = blocks.checked_mul(32).ok_or_else(|| contradiction("too many blocks".into()))?;
     Ok(Some((DType::HF_MXFP4, [outer, &[columns]].concat())))
@@ -295,6 +317,12 @@ fn bitsandbytes_fp4(found: &Found<'_>) -> Settled {
 /// Two codes a byte over the whole tensor, whose shape stands in JSON beside it.
 fn bitsandbytes(found: &Found<'_>, dtype: DType) -> Settled {
     let Some(text) = found.read(Part::Description)? else { return Ok(None) };
+    let nested = [Part::NestedAbsmax, Part::NestedCodeValues];
+    let coded = nested.iter().all(|part| found.part(*part).is_some());
+    found.check_dtypes(&[Part::Weight], BYTES)?;
+    found.check_dtypes(&[Part::Absmax], if coded { &[DType::U8] } else { FLOATS })?;
+    found.check_dtypes(&[Part::CodeValues], FLOATS)?;
+    found.check_dtypes(&nested, FLOATS)?;
     let state = super::super::document::parse(&text, found.limits)?;
     let shape = state.get("shape").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let shape: Vec<u64> = shape.iter().filter_map(Json::as_u64).collect();
@@ -317,6 +345,7 @@ fn bitsandbytes_int8(found: &Found<'_>) -> Settled {
         let (weight, scale) = (found.head.shape, found.shape(Part::Scale));
         return Err(contradiction(format!("weight {weight:?} and SCB {scale:?}")));
     }
+    found.check_dtypes(&[Part::Scale], FLOATS)?;
     Ok(Some((DType::BNB_INT8, found.head.shape.to_vec())))
 }
 
@@ -326,6 +355,7 @@ fn model_opt(found: &Found<'_>) -> Settled {
     if !found.is(DType::U8) {
         return Ok(None);
     }
+    found.check_dtypes(&[Part::Scale], &[DType::F8_E4M3])?;
     let columns = packed.checked_mul(2).ok_or_else(|| contradiction("too many columns".into()))?;
     let scale = found.shape(Part::Scale);
     if !columns.is_multiple_of(16) || scale.split_last() != Some((&(columns / 16), outer)) {
@@ -342,6 +372,9 @@ fn scaled(found: &Found<'_>) -> Settled {
         Ok(DType::F8_E4M3) => DType::SCALED_F8_E4M3,
         _ => return Ok(None),
     };
+    if dtype == DType::SCALED_I8 {
+        found.check_dtypes(&[Part::ZeroPoint], &[DType::I8])?;
+    }
     let (weight, scale) = (found.head.shape, found.shape(Part::Scale));
     // One for the tensor, or along each dimension at most as many as there are elements.
     let one = crate::shape::elements(scale) == Some(1);

@@ -1,0 +1,9 @@
+//! A small tensor of any dtype, of any bytes, decoded in every way.
+#![no_main]
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    support::codec_bytes(bytes);
+});
