@@ -46,9 +46,9 @@ impl<'p> Decoding<'p> {
     }
 }
 
-/// Elements of a piece, at most, if a row or block is not longer: their bytes and values fit into a
-/// core's own cache.
-const PIECE: u64 = 1 << 16;
+/// Elements of a piece, at most, if a row or block is not longer: enough that what each piece costs
+/// by itself is nothing beside its values.
+const PIECE: u64 = 1 << 18;
 
 /// From this many bytes on values are written past the cache: it would not hold them until they
 /// are read, and writing through it reads them first.
