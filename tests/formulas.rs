@@ -12,9 +12,9 @@
 mod support;
 
 use half::{bf16, f16};
-use support::{Gguf, Safetensors, f32s, folder, open_as, told, without_path};
+use support::{Gguf, Safetensors, f32s, folder, open_as, same, same_rounded, told, without_path};
 use tempfile::TempDir;
-use weighbridge::{DType, Decoding, Element, Error, Strictness, Tensor, WeightStore};
+use weighbridge::{DType, Decoding, Error, Strictness, Tensor, WeightStore};
 
 /// Bytes without a pattern, the same ones each time.
 struct Random(u64);
@@ -106,35 +106,6 @@ impl Format {
 
 fn le(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
-}
-
-/// A number's bits, all NaN alike.
-fn bits(value: f32) -> u32 {
-    if value.is_nan() { u32::MAX } else { value.to_bits() }
-}
-
-fn same(what: &str, found: &[f32], expected: &[f32]) {
-    assert_eq!(found.len(), expected.len(), "{what}");
-    for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
-        assert_eq!(bits(*found), bits(*expected), "{what}: value {place}: {found}, not {expected}");
-    }
-}
-
-fn same_rounded<T: Element>(
-    what: &str,
-    tensor: Tensor<'_>,
-    expected: &[f32],
-    round: fn(f32) -> T,
-    back: fn(T) -> f32,
-) {
-    let mut out = vec![round(0.0); expected.len()];
-    let lost = tensor.dequantize_into(&mut out, &Decoding::new()).expect("values");
-    let rounded: Vec<f32> = expected.iter().map(|value| back(round(*value))).collect();
-    same(what, &out.into_iter().map(back).collect::<Vec<f32>>(), &rounded);
-    let pairs = || expected.iter().zip(&rounded);
-    let over = pairs().filter(|(a, b)| a.is_finite() && b.is_infinite()).count() as u64;
-    let under = pairs().filter(|(a, b)| **a != 0.0 && **b == 0.0).count() as u64;
-    assert_eq!((lost.overflows, lost.flushes), (over, under), "{what}");
 }
 
 /// All values, the same rounded to halves, and each row alone.

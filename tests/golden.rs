@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use support::{Gguf, Safetensors, folder, open_as};
+use support::{Gguf, Safetensors, folder, open_as, same, same_rounded};
 use weighbridge::dtype::DTYPES;
-use weighbridge::{DType, Decoding, Element, Part, Rounding, Strictness, Tensor, WeightStore};
+use weighbridge::{DType, Decoding, Part, Rounding, Strictness, Tensor, WeightStore};
 
 fn data() -> WeightStore {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden.safetensors");
@@ -48,37 +48,6 @@ fn bytes(store: &WeightStore, name: &str) -> Vec<u8> {
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
-}
-
-/// A number's bits, all NaN alike.
-fn bits(value: f32) -> u32 {
-    if value.is_nan() { u32::MAX } else { value.to_bits() }
-}
-
-fn same(what: &str, found: &[f32], expected: &[f32]) {
-    assert_eq!(found.len(), expected.len(), "{what}");
-    for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
-        assert_eq!(bits(*found), bits(*expected), "{what}: value {place}: {found}, not {expected}");
-    }
-}
-
-/// What rounding once from `expected` gives, by the crate `half`.
-fn same_rounded<T: Element>(
-    what: &str,
-    tensor: Tensor<'_>,
-    expected: &[f32],
-    round: fn(f32) -> T,
-    back: fn(T) -> f32,
-) {
-    let mut out = vec![round(0.0); expected.len()];
-    let lost = tensor.dequantize_into(&mut out, &Decoding::new()).expect("values");
-    let found: Vec<f32> = out.into_iter().map(back).collect();
-    let rounded: Vec<f32> = expected.iter().map(|value| back(round(*value))).collect();
-    same(what, &found, &rounded);
-    let pairs = || expected.iter().zip(&rounded);
-    let over = pairs().filter(|(a, b)| a.is_finite() && b.is_infinite()).count() as u64;
-    let under = pairs().filter(|(a, b)| **a != 0.0 && **b == 0.0).count() as u64;
-    assert_eq!((lost.overflows, lost.flushes), (over, under), "{what}");
 }
 
 fn check(what: &str, tensor: Tensor<'_>, expected: &[f32]) {

@@ -14,13 +14,13 @@ impl Element for f16 {}
 impl Element for bf16 {}
 
 pub(crate) mod sealed {
-    use super::{Kernels, Limits, Runs, Simd};
+    use super::{Bounds, Kernels, Runs, Simd};
 
     /// What the library itself needs of an element.
     pub trait Sealed: Sized + 'static {
         /// Which magnitudes do not survive rounding; `None` where all do.
         #[doc(hidden)]
-        const LIMITS: Option<Limits>;
+        const BOUNDS: Option<Bounds>;
 
         #[doc(hidden)]
         #[allow(private_interfaces, reason = "nobody outside can name the trait")]
@@ -38,14 +38,14 @@ pub(crate) mod sealed {
 
 /// The magnitudes that a narrower format cannot hold, as bits of an `f32`.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct Bounds {
     /// The first that rounds to infinity.
     over: u32,
     /// The last that rounds to 0.
     under: u32,
 }
 
-impl Limits {
+impl Bounds {
     pub(super) const fn over(self) -> u32 {
         self.over
     }
@@ -56,9 +56,9 @@ impl Limits {
 }
 
 macro_rules! sealed {
-    ($element:ty, $kernels:ident, $put:ident, $limits:expr, $round:expr) => {
+    ($element:ty, $kernels:ident, $put:ident, $bounds:expr, $round:expr) => {
         impl sealed::Sealed for $element {
-            const LIMITS: Option<Limits> = $limits;
+            const BOUNDS: Option<Bounds> = $bounds;
 
             #[allow(private_interfaces, reason = "nobody outside can name the trait")]
             fn kernels(runs: &Runs) -> &Kernels<Self> {
@@ -84,8 +84,8 @@ macro_rules! sealed {
 }
 
 /// Beyond 65504 by half a step or more; up to half of the smallest subnormal, where the tie is even.
-const F16: Limits = Limits { over: 0x477f_f000, under: 0x3300_0000 };
-const BF16: Limits = Limits { over: 0x7f7f_8000, under: 0x8000 };
+const F16: Bounds = Bounds { over: 0x477f_f000, under: 0x3300_0000 };
+const BF16: Bounds = Bounds { over: 0x7f7f_8000, under: 0x8000 };
 
 sealed!(f32, to_f32, put_f32, None, std::convert::identity);
 sealed!(f16, to_f16, put_f16, Some(F16), f16::from_f32);
@@ -113,11 +113,11 @@ impl Narrowing {
     }
 
     /// Counts the values that do not survive.
-    pub(super) fn look(&mut self, values: &[f32], limits: Limits) {
+    pub(super) fn look(&mut self, values: &[f32], bounds: Bounds) {
         let infinite = f32::INFINITY.to_bits();
         let magnitudes = || values.iter().map(|value| value.abs().to_bits());
-        let over = magnitudes().filter(|bits| (limits.over..infinite).contains(bits)).count();
-        let under = magnitudes().filter(|bits| (1..=limits.under).contains(bits)).count();
+        let over = magnitudes().filter(|bits| (bounds.over..infinite).contains(bits)).count();
+        let under = magnitudes().filter(|bits| (1..=bounds.under).contains(bits)).count();
         self.count(over, under);
     }
 }
@@ -137,11 +137,11 @@ mod tests {
     #[test]
     fn limits_are_where_rounding_crosses_them() {
         fn check<T: Element>(finite: impl Fn(T) -> bool, zero: impl Fn(T) -> bool) {
-            let limits = T::LIMITS.unwrap();
-            assert!(!finite(T::round(f32::from_bits(limits.over))));
-            assert!(finite(T::round(f32::from_bits(limits.over - 1))));
-            assert!(zero(T::round(f32::from_bits(limits.under))));
-            assert!(!zero(T::round(f32::from_bits(limits.under + 1))));
+            let bounds = T::BOUNDS.unwrap();
+            assert!(!finite(T::round(f32::from_bits(bounds.over))));
+            assert!(finite(T::round(f32::from_bits(bounds.over - 1))));
+            assert!(zero(T::round(f32::from_bits(bounds.under))));
+            assert!(!zero(T::round(f32::from_bits(bounds.under + 1))));
         }
         check(f16::is_finite, |x: f16| x == f16::ZERO);
         check(bf16::is_finite, |x: bf16| x == bf16::ZERO);
@@ -153,7 +153,7 @@ mod tests {
         let tiny = f32::from_bits(0x3300_0000);
         let values =
             [0.0, -0.0, 65519.9, 65520.0, -7e4, f32::INFINITY, f32::NAN, tiny, -1e-10, 1e-7];
-        lost.look(&values, f16::LIMITS.unwrap());
+        lost.look(&values, f16::BOUNDS.unwrap());
         assert_eq!(lost, Narrowing { overflows: 2, flushes: 2 });
         assert!(!lost.is_lossless());
     }

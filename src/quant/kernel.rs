@@ -107,7 +107,7 @@ impl<S: Simd, T: Element, const PAST: bool> Put<S> for Units<'_, S, T, PAST> {
 
     #[inline(always)]
     fn put(&mut self, number: usize, floats: S::Floats) {
-        if T::LIMITS.is_some() && self.close {
+        if T::BOUNDS.is_some() && self.close {
             self.simd.look(&mut self.seen, floats);
         }
         T::put::<S, PAST>(self.simd, floats, &mut self.out[number]);
@@ -150,7 +150,7 @@ fn decode<D: Decode, S: Simd, T: Element>(
     } else {
         D::decode(packed, Out::<S, T, false> { simd, values, seen: &mut seen });
     }
-    T::LIMITS.is_some_and(|limits| simd.doubtful(seen, limits.over(), limits.under()))
+    T::BOUNDS.is_some_and(|bounds| simd.doubtful(seen, bounds.over(), bounds.under()))
 }
 
 fn portable<D: Decode, T: Element>(packed: &Packed<'_>, values: &mut [T], _: bool) -> bool {

@@ -156,7 +156,7 @@ impl<M: Mode> Decode for Groups<M> {
             let (runs, mut units, rest) = out.runs::<2>();
             for runs in runs.chunks_mut(TILE / 2) {
                 scaling.next(2 * runs.len());
-                units.close = T::LIMITS.is_some() && scaling.close();
+                units.close = T::BOUNDS.is_some() && scaling.close();
                 for (slot, number) in runs.iter_mut().zip(0..TILE / 2) {
                     units.out = slot;
                     let [a, b] = M::elements(simd, &stream, at);
@@ -179,7 +179,7 @@ impl<M: Mode> Decode for Groups<M> {
         let (runs, mut units, rest) = out.runs::<2>();
         for tile in runs.chunks_mut(TILE * runs_per_group) {
             scaling.next(tile.len() / runs_per_group);
-            units.close = T::LIMITS.is_some() && scaling.close();
+            units.close = T::BOUNDS.is_some() && scaling.close();
             for (group, number) in tile.chunks_mut(runs_per_group).zip(0..TILE) {
                 for slot in group {
                     units.out = slot;

@@ -139,10 +139,10 @@ impl Runs {
         }
         let mut lost = self.lost.map_or_else(Narrowing::default, |lost| lost(packed));
         let doubtful = T::kernels(self).run(packed, out, past);
-        if let (true, Some(limits)) = (doubtful, T::LIMITS) {
+        if let (true, Some(bounds)) = (doubtful, T::BOUNDS) {
             let mut exact = vec![0.0; out.len()];
             self.to_f32.run(packed, &mut exact, false);
-            lost.look(&exact, limits);
+            lost.look(&exact, bounds);
         }
         lost
     }
@@ -154,8 +154,8 @@ pub(crate) fn narrow<T: Element>(exact: &[f32], out: &mut [T]) -> Narrowing {
         *out = T::round(*exact);
     }
     let mut lost = Narrowing::default();
-    if let Some(limits) = T::LIMITS {
-        lost.look(exact, limits);
+    if let Some(bounds) = T::BOUNDS {
+        lost.look(exact, bounds);
     }
     lost
 }

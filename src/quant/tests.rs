@@ -117,8 +117,8 @@ fn agree<T: Bits>(name: &str, runs: &Runs, input: &Input, exact: &[f32]) {
     let rounded: Vec<T> = exact.iter().map(|value| T::round(*value)).collect();
     let expected = bits(&rounded);
     let mut lost = Narrowing::default();
-    if let Some(limits) = T::LIMITS {
-        lost.look(exact, limits);
+    if let Some(bounds) = T::BOUNDS {
+        lost.look(exact, bounds);
     }
     for isa in Isa::available() {
         for (past, off) in [(false, 0), (false, 1), (true, 0), (true, 1)] {

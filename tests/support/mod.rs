@@ -5,6 +5,7 @@
 mod codecs;
 mod gguf;
 mod safetensors;
+mod values;
 mod walk;
 
 use std::path::Path;
@@ -15,6 +16,7 @@ use weighbridge::{Error, OpenOptions, Strictness, WeightStore};
 pub(crate) use codecs::{codec_bytes, decodable};
 pub(crate) use gguf::{Entry, Gguf, Kv, Writer};
 pub(crate) use safetensors::{Array, Safetensors, escaped, index, quoted};
+pub(crate) use values::{same, same_rounded};
 pub(crate) use walk::{
     DIGESTS, any_file, gguf_bytes, index_bytes, look_at, mlx_bytes, ollama_bytes, packed,
     safetensors_bytes, walk,

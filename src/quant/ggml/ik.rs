@@ -1,7 +1,7 @@
 //! Some of ik_llama.cpp's dtypes. Layouts: `iqk_quantize.cpp` at 8337e4cd of ikawrakow/ik_llama.cpp.
 
 use super::iq::LEVELS;
-use super::{Simd, blocks, field, scaled, scaled_halves};
+use super::{Simd, blocks, field, planes, scaled, scaled_halves, three_bits};
 
 /// The levels of `IQ2_K`: four of one row, four of the other.
 const TWO: [i8; 16] = [-31, -13, 1, 17, -26, -8, 6, 22, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -52,8 +52,7 @@ blocks! {
         let scales: &[u8; 8] = field(bytes, 4);
         for half in 0..2 {
             let codes = simd.bytes(field(bytes, 12 + 32 * half));
-            let planes = [codes, simd.right::<2>(codes), simd.right::<4>(codes), simd.right::<6>(codes)];
-            for (plane, codes) in planes.into_iter().enumerate() {
+            for (plane, codes) in planes(simd, codes).into_iter().enumerate() {
                 let number = 4 * half + plane;
                 let row = simd.and(halves(simd, rows >> (2 * number)), simd.fill(4));
                 let index = simd.or(simd.and(codes, simd.fill(3)), row);
@@ -74,16 +73,9 @@ blocks! {
         let mut high = simd.bytes(field(bytes, 78));
         for half in 0..2 {
             let codes = simd.bytes(field(bytes, 14 + 32 * half));
-            let planes = [
-                (codes, simd.left::<2>(high)),
-                (simd.right::<2>(codes), simd.left::<1>(high)),
-                (simd.right::<4>(codes), high),
-                (simd.right::<6>(codes), simd.right::<1>(high)),
-            ];
-            for (plane, (codes, high)) in planes.into_iter().enumerate() {
+            for (plane, codes) in three_bits(simd, codes, high).into_iter().enumerate() {
                 let number = 4 * half + plane;
                 let row = simd.and(halves(simd, rows >> (2 * number)), simd.fill(8));
-                let codes = simd.or(simd.and(codes, simd.fill(3)), simd.and(high, simd.fill(4)));
                 let codes = simd.lookup(&THREE, simd.or(codes, row));
                 let signs = [signs >> (2 * number) & 1, signs >> (2 * number + 1) & 1];
                 let [a, b] = both(scales[number]).map(|s| f32::from(2 * s + 1));

@@ -1,6 +1,6 @@
 //! Super-blocks of 256 elements, whose sub-blocks have scales (and minima) of a few bits.
 
-use super::{Put, Simd, array, blocks, field, less, scaled, scaled_halves};
+use super::{Put, Simd, array, blocks, field, less, planes, scaled, scaled_halves, three_bits};
 
 blocks! {
     /// 16 bytes of 4-bit scales (low) and minima (high), 64 bytes of 2-bit codes, `d` and `dmin`
@@ -14,8 +14,7 @@ blocks! {
         let m = array(simd, simd.mul(dmin, minima));
         for half in 0..2 {
             let codes = simd.bytes(field(bytes, 16 + 32 * half));
-            let planes = [codes, simd.right::<2>(codes), simd.right::<4>(codes), simd.right::<6>(codes)];
-            for (plane, codes) in planes.into_iter().enumerate() {
+            for (plane, codes) in planes(simd, codes).into_iter().enumerate() {
                 let at = 4 * half + plane;
                 let [first, second] = simd.unsigned(simd.and(codes, simd.fill(3)));
                 let value = |q, sub: usize| {
@@ -46,15 +45,8 @@ blocks! {
         let mut high = simd.bytes(field(bytes, 0));
         for half in 0..2 {
             let codes = simd.bytes(field(bytes, 32 + 32 * half));
-            let planes = [
-                (codes, simd.left::<2>(high)),
-                (simd.right::<2>(codes), simd.left::<1>(high)),
-                (simd.right::<4>(codes), high),
-                (simd.right::<6>(codes), simd.right::<1>(high)),
-            ];
-            for (plane, (codes, high)) in planes.into_iter().enumerate() {
+            for (plane, codes) in three_bits(simd, codes, high).into_iter().enumerate() {
                 let at = 4 * half + plane;
-                let codes = simd.or(simd.and(codes, simd.fill(3)), simd.and(high, simd.fill(4)));
                 let codes = simd.minus(codes, simd.fill(4));
                 out.pair(at, scaled_halves(simd, codes, [d[2 * at], d[2 * at + 1]]));
             }

@@ -31,6 +31,26 @@ fn array<S: Simd>(simd: S, floats: S::Floats) -> [f32; 16] {
     array
 }
 
+/// Four codes of two bits from each of 32 bytes: the lowest bits of all, and so on. The bits above
+/// them are still there.
+#[inline(always)]
+fn planes<S: Simd>(simd: S, codes: S::Bytes) -> [S::Bytes; 4] {
+    [codes, simd.right::<2>(codes), simd.right::<4>(codes), simd.right::<6>(codes)]
+}
+
+/// Codes of three bits: `planes` of two, and a third from the lowest four bits of `high`.
+#[inline(always)]
+fn three_bits<S: Simd>(simd: S, codes: S::Bytes, high: S::Bytes) -> [S::Bytes; 4] {
+    let [a, b, c, d] = planes(simd, codes).map(|codes| simd.and(codes, simd.fill(3)));
+    let third = |high| simd.and(high, simd.fill(4));
+    [
+        simd.or(a, third(simd.left::<2>(high))),
+        simd.or(b, third(simd.left::<1>(high))),
+        simd.or(c, third(high)),
+        simd.or(d, third(simd.right::<1>(high))),
+    ]
+}
+
 /// q d, for 32 signed codes.
 #[inline(always)]
 fn scaled<S: Simd>(simd: S, codes: S::Bytes, d: f32) -> [S::Floats; 2] {

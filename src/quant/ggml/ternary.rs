@@ -1,6 +1,6 @@
 //! Elements of -1, 0 and 1.
 
-use super::{Simd, blocks, field, scaled};
+use super::{Simd, blocks, field, planes, scaled};
 
 blocks! {
     /// 48 bytes of five elements each, 4 bytes of four, `d` f16. Multiplied by 3, a byte has its
@@ -37,8 +37,7 @@ blocks! {
         let d = out.half(*field(bytes, 64));
         for half in 0..2 {
             let codes = simd.bytes(field(bytes, 32 * half));
-            let planes = [codes, simd.right::<2>(codes), simd.right::<4>(codes), simd.right::<6>(codes)];
-            for (plane, codes) in planes.into_iter().enumerate() {
+            for (plane, codes) in planes(simd, codes).into_iter().enumerate() {
                 let codes = simd.minus(simd.and(codes, simd.fill(3)), simd.fill(1));
                 out.pair(4 * half + plane, scaled(simd, codes, d));
             }
