@@ -69,6 +69,7 @@ mod provider;
 mod quant;
 mod store;
 mod tensor;
+mod view;
 
 pub mod _documentation {
     //! The project's own documents, so that they are read and checked with the code.
@@ -96,3 +97,4 @@ pub use provider::{LoadedPart, LoadedTensor, WeightProvider};
 pub use quant::{Codec, Element, Narrowing, Rounding};
 pub use store::{Attachment, Document, Encoding, Note, WeightStore};
 pub use tensor::{Decoding, Finding, FindingKind, Part, Segment, Tensor};
+pub use view::{Axis, Convention, View};

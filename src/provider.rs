@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::arch::{ModelConfig, Resolution, resolve};
 use crate::container::OpenOptions;
@@ -11,10 +11,11 @@ use crate::device::{Cpu, Device};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::store::WeightStore;
-use crate::tensor::{Part, Tensor};
+use crate::tensor::Part;
+use crate::view::{Convention, View};
 
 /// A model whose tensors are asked for by canonical name, `layers.3.attention.q.weight`, whatever
-/// file they lie in.
+/// file they lie in, and have the same values whatever that file does to them: see [`View`].
 ///
 /// Loaded tensors are cached: asking twice gives the same buffer. Tensors of an architecture that
 /// is not known, and tensors that an architecture does not have, go by their stored names.
@@ -22,8 +23,11 @@ use crate::tensor::{Part, Tensor};
 pub struct WeightProvider<D: Device = Cpu> {
     store: WeightStore,
     resolution: Resolution,
-    /// Stored names by canonical name; by themselves where they have none.
-    stored: HashMap<String, String>,
+    /// By canonical name, where in the resolution it stands.
+    mapped: HashMap<String, usize>,
+    /// The model's numbers, where they are sound.
+    config: OnceLock<Option<ModelConfig>>,
+    convention: Convention,
     device: D,
     cache: Mutex<HashMap<String, Arc<LoadedTensor<D>>>>,
 }
@@ -75,11 +79,25 @@ impl<D: Device> WeightProvider<D> {
     /// As [`resolve`].
     pub fn new(store: WeightStore, device: D) -> Result<Self> {
         let resolution = resolve(&store)?;
-        let mapped = resolution.mapped.iter().map(|m| (m.canonical.clone(), m.stored.clone()));
-        let unknown = resolution.unknown.iter().map(|name| (name.clone(), name.clone()));
-        // A canonical name wins over a stored one that happens to be spelled like it.
-        let stored = unknown.chain(mapped).collect();
-        Ok(Self { store, resolution, stored, device, cache: Mutex::default() })
+        let mapped = (0..).zip(&resolution.mapped);
+        let mapped = mapped.map(|(place, mapping)| (mapping.canonical.clone(), place)).collect();
+        Ok(Self {
+            store,
+            resolution,
+            mapped,
+            config: OnceLock::new(),
+            convention: Convention::default(),
+            device,
+            cache: Mutex::default(),
+        })
+    }
+
+    /// Serves tensors in that order and with those values. Ones that are loaded already stay as
+    /// they are.
+    #[must_use]
+    pub fn convention(mut self, convention: Convention) -> Self {
+        self.convention = convention;
+        self
     }
 
     /// The store below.
@@ -107,21 +125,42 @@ impl<D: Device> WeightProvider<D> {
         mapped.chain(self.resolution.unknown.iter().map(String::as_str))
     }
 
-    /// The tensor of that canonical name, with the file's own values.
+    /// The tensor of that canonical name.
     ///
     /// # Errors
     ///
-    /// `NotFound` if the model has none.
-    pub fn tensor(&self, name: &str) -> Result<Tensor<'_>> {
-        if let Some(stored) = self.stored.get(name) {
-            return self.store.tensor(stored);
-        }
-        let mut error = Error::not_found(format!("the model has no tensor \"{name}\""));
-        let stored = self.resolution.mapped.iter().find(|mapping| mapping.stored == name);
-        if let Some(mapping) = stored {
-            error = error.advise(format!("its canonical name is \"{}\"", mapping.canonical));
-        }
-        Err(error.in_file(self.store.path()))
+    /// `NotFound` if the model has none; `Mismatch` or `Malformed` if the stored tensor is not
+    /// what its name and the model's config say.
+    pub fn tensor(&self, name: &str) -> Result<View<'_>> {
+        let Some(mapping) = self.mapped.get(name).and_then(|&at| self.resolution.mapped.get(at))
+        else {
+            return self.stored_tensor(name);
+        };
+        let config = match mapping.transform.needs_config() {
+            true => self.config.get_or_init(|| self.config().ok()).as_ref(),
+            false => None,
+        };
+        View::mapped(&self.store, mapping, config, self.convention).map_err(|error| {
+            // What is wrong with the config is what is wrong with the tensor.
+            match (mapping.transform.needs_config(), config, self.config()) {
+                (true, None, Err(fault)) => fault,
+                _ => error,
+            }
+        })
+    }
+
+    /// A tensor that has no canonical name.
+    fn stored_tensor(&self, name: &str) -> Result<View<'_>> {
+        let named = |mapping: &&crate::arch::Mapping| mapping.stored.iter().any(|n| n == name);
+        let canonical: Vec<&str> =
+            self.resolution.mapped.iter().filter(named).map(|m| m.canonical.as_str()).collect();
+        let advice = match canonical.as_slice() {
+            [] => return self.store.tensor(name).map(View::stored),
+            [one] => format!("its canonical name is \"{one}\""),
+            several => format!("it holds \"{}\"", several.join("\", \"")),
+        };
+        let fault = format!("the model has no tensor \"{name}\"");
+        Err(Error::not_found(fault).advise(advice).in_file(self.store.path()))
     }
 
     /// The tensor of that canonical name in memory of the device, packed as it is stored. It is
@@ -136,30 +175,39 @@ impl<D: Device> WeightProvider<D> {
             return Ok(Arc::clone(loaded));
         }
         // Read without the lock, so that others can load meanwhile; the first to finish wins.
-        let loaded = Arc::new(self.read(self.tensor(name)?)?);
+        let loaded = Arc::new(self.read(&self.tensor(name)?)?);
         Ok(Arc::clone(self.cached().entry(name.to_owned()).or_insert(loaded)))
     }
 
-    fn read(&self, tensor: Tensor<'_>) -> Result<LoadedTensor<D>> {
+    fn read(&self, view: &View<'_>) -> Result<LoadedTensor<D>> {
         let mut parts = Vec::new();
         let mut end = 0u64;
         let too_large =
-            || Error::unsupported("parts of more than 2^64 bytes").in_tensor(tensor.name());
-        for segment in tensor.segments() {
-            let len = segment.range.end - segment.range.start;
+            || Error::unsupported("parts of more than 2^64 bytes").in_tensor(view.name());
+        let packed = view.packed()?;
+        for part in &packed {
             let start =
                 end.checked_next_multiple_of(self.device.alignment()).ok_or_else(too_large)?;
-            end = start.checked_add(len).ok_or_else(too_large)?;
-            parts.push(LoadedPart { part: segment.part, dtype: segment.dtype, range: start..end });
+            end = start.checked_add(part.bytes).ok_or_else(too_large)?;
+            parts.push(LoadedPart { part: part.part, dtype: part.dtype, range: start..end });
         }
-        let dtype = tensor.dtype()?;
-        let mut buffer =
-            self.device.allocate(end).map_err(|error| error.in_tensor(tensor.name()))?;
-        for part in &parts {
-            let bytes = tensor.native_bytes(part.part)?;
-            self.device.write(&mut buffer, part.range.start, &bytes)?;
+        let dtype = view.stored_dtype()?;
+        let mut buffer = self.device.allocate(end).map_err(|error| error.in_tensor(view.name()))?;
+        for (part, loaded) in packed.iter().zip(&parts) {
+            for copy in view.copies(part) {
+                let bytes = copy.tensor.native_bytes(copy.part)?;
+                let mut to = loaded.range.start + copy.to;
+                for turn in 0..copy.count {
+                    let from =
+                        usize::try_from(copy.from + turn * copy.stride).unwrap_or(usize::MAX);
+                    let len = usize::try_from(copy.len).unwrap_or(usize::MAX);
+                    let bytes = bytes.get(from..from.saturating_add(len)).unwrap_or_default();
+                    self.device.write(&mut buffer, to, bytes)?;
+                    to += copy.len;
+                }
+            }
         }
-        let (shape, group_size) = (tensor.shape().to_vec(), tensor.group_size());
+        let (shape, group_size) = (view.shape().to_vec(), view.group_size());
         Ok(LoadedTensor { dtype, shape, group_size, parts, buffer })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use weighbridge::arch::{ARCHITECTURES, Architecture};
+use weighbridge::arch::{ARCHITECTURES, Architecture, NameRule, Stored};
 use weighbridge::container::CONTAINERS;
 use weighbridge::dtype::DTYPES;
 
@@ -18,6 +18,7 @@ const FLOORS: &[&[&str]] = &[
     &["index", "metadata", "store", "tensor"],
     &["container"],
     &["arch"],
+    &["view"],
     &["device", "provider"],
 ];
 
@@ -174,28 +175,48 @@ fn every_container_has_a_fuzz_target_and_a_page() {
     }
 }
 
-/// Pairs of a canonical and another name: neither may stand beside two of the other.
-fn one_to_one<'a>(what: &str, pairs: impl Iterator<Item = (&'a str, &'a str)>) {
-    // Tables that an architecture puts before others may repeat a pair of theirs.
-    let pairs: BTreeSet<(&str, &str)> = pairs.filter(|(_, name)| !name.is_empty()).collect();
-    unique(what, pairs.iter().map(|(canonical, _)| canonical));
-    unique(what, pairs.iter().map(|(_, name)| name));
-    for (canonical, name) in pairs {
-        let layers = |name: &str| name.matches("{n}").count();
-        assert_eq!(layers(canonical), layers(name), "{what}: {canonical}, {name}");
+/// The rows that count, of one dialect: an earlier table has a stored name to itself.
+fn effective<'a>(
+    tables: impl IntoIterator<Item = &'a [NameRule]>,
+    stored: fn(&NameRule) -> Stored,
+) -> Vec<(&'static str, Stored)> {
+    let mut rows: Vec<(&str, Stored)> = Vec::new();
+    for table in tables {
+        let known: BTreeSet<&str> = rows.iter().map(|(_, stored)| stored.name).collect();
+        let row = |rule: &NameRule| (rule.canonical, stored(rule));
+        let fresh =
+            |(_, stored): &(&str, Stored)| !stored.name.is_empty() && !known.contains(stored.name);
+        rows.extend(table.iter().map(row).filter(fresh));
     }
+    rows
 }
 
 #[test]
-fn names_are_one_to_one() {
+fn every_stored_row_is_one_canonical_tensor() {
     for row in ARCHITECTURES {
-        let Architecture { name, publisher, required, .. } = row;
-        let rules = || row.rules.iter().copied().flatten();
-        one_to_one(name, rules().map(|rule| (rule.canonical, rule.gguf)));
-        one_to_one(name, rules().map(|rule| (rule.canonical, rule.hf)));
-        one_to_one(name, publisher.iter().copied());
-        for canonical in publisher.iter().map(|pair| &pair.0).chain(*required) {
-            assert!(rules().any(|rule| rule.canonical == *canonical), "{name}: {canonical}");
+        let Architecture { name, publisher, mlx, required, rules, .. } = row;
+        let of = |tables: Vec<&'static [NameRule]>, stored| effective(tables, stored);
+        let (gguf, hf) = (|rule: &NameRule| rule.gguf, |rule: &NameRule| rule.hf);
+        for rows in [
+            of(rules.to_vec(), gguf),
+            of(rules.to_vec(), hf),
+            of([&[*mlx], *rules].concat(), hf),
+            of(vec![*publisher], hf),
+        ] {
+            let form =
+                |(_, stored): &(&str, Stored)| format!("{} {}", stored.name, stored.transform);
+            unique(name, rows.iter().map(form));
+            for (canonical, stored) in rows {
+                let layers = |name: &str| name.matches("{n}").count();
+                assert_eq!(layers(canonical), layers(stored.name), "{name}: {canonical}");
+                assert!(!canonical.contains("{e}"), "{name}: {canonical}");
+            }
         }
+        let all = || rules.iter().copied().flatten();
+        let others = publisher.iter().chain(*mlx).map(|rule| rule.canonical);
+        for canonical in others.chain(required.iter().copied()) {
+            assert!(all().any(|rule| rule.canonical == canonical), "{name}: {canonical}");
+        }
+        assert!(required.len() <= 64, "{name}: a bit each");
     }
 }

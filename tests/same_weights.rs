@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use support::{Gguf, Kv, Safetensors, f32s, folder, put, sharded};
 use tempfile::TempDir;
-use weighbridge::arch::{ARCHITECTURES, Architecture, NameRule, RopeLayout, Transform};
+use weighbridge::arch::{ARCHITECTURES, Architecture, NameRule, RopeLayout, Rows, Transform};
 use weighbridge::{DType, ModelConfig, OpenOptions, WeightProvider};
 
 const LAYERS: u64 = 2;
@@ -62,10 +62,10 @@ fn tensors() -> Vec<Tensor> {
             let count = shape.iter().product::<u64>();
             tensors.push(Tensor {
                 canonical: name(pattern),
-                gguf: name(rule.gguf),
-                hf: name(rule.hf),
+                gguf: name(rule.gguf.name),
+                hf: name(rule.hf.name),
                 shape,
-                transform: rule.gguf_transform,
+                transform: rule.gguf.transform,
                 values: (first..first + count).map(|value| value as f32 / 8.0).collect(),
             });
         }
@@ -86,8 +86,8 @@ fn permuted(values: &[f32], columns: usize) -> Vec<f32> {
 
 /// What GGUF stores of a tensor.
 fn in_gguf(tensor: &Tensor) -> Vec<f32> {
-    match tensor.transform {
-        Transform::PermuteQk => permuted(
+    match tensor.transform.rows {
+        Rows::PairsQ | Rows::PairsK => permuted(
             &tensor.values,
             tensor.values.len() / usize::try_from(tensor.shape[0]).expect("some rows"),
         ),
@@ -179,15 +179,15 @@ fn same_names_config_and_values() {
             assert_eq!(provider.names().count(), tensors().len(), "{form}");
             let gguf = form.starts_with("gguf");
             let rope = if gguf { RopeLayout::Interleaved } else { RopeLayout::HalfSplit };
-            assert_eq!(resolution.rope_layout(), Some(rope), "{form}");
+            assert_eq!(resolution.stored_rope_layout(), Some(rope), "{form}");
             for tensor in tensors() {
                 let name = tensor.canonical.as_str();
-                let expected = if gguf { in_gguf(&tensor) } else { tensor.values.clone() };
+                let expected = &tensor.values;
                 let found = provider.tensor(name).expect(form);
                 assert_eq!(found.shape(), tensor.shape, "{form}: {name}");
-                assert_eq!(*found.dequantize().expect(form), *expected, "{form}: {name}");
+                assert_eq!(*found.dequantize().expect(form), **expected, "{form}: {name}");
                 let loaded = provider.load(name).expect(form);
-                assert_eq!(*loaded.buffer, *f32s(&expected), "{form}: {name}");
+                assert_eq!(*loaded.buffer, *f32s(expected), "{form}: {name}");
             }
             configs.insert(values(&provider.config().expect(form)), form);
         }

@@ -257,7 +257,7 @@ impl ModelConfig {
         };
         let stored = |canonical: &str, names: &[&str]| {
             let mapped = resolution.mapped.iter().find(|mapping| mapping.canonical == canonical);
-            let mapped = mapped.and_then(|mapping| store.tensor(&mapping.stored).ok());
+            let mapped = mapped.and_then(|mapping| store.tensor(mapping.stored.first()?).ok());
             mapped.or_else(|| names.iter().find_map(|name| store.tensor(name).ok()))
         };
         let embedding = stored("token_embedding.weight", &EMBEDDINGS);

@@ -1,10 +1,12 @@
 //! Architectures: what a model's tensors are called, and what its numbers are.
 
+mod auxiliary;
 mod config;
 mod decoder;
 mod llama;
 mod qwen;
 mod rule;
+mod transform;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -13,7 +15,9 @@ use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::store::{Encoding, WeightStore};
 pub use config::{Field, ModelConfig};
-pub use rule::{NameRule, Transform};
+pub use rule::{NameRule, Stored};
+pub use transform::{Axes, Change, Rows, Transform};
+pub(crate) use transform::{Run, Span};
 
 /// A family of models whose tensors have the same names and meanings.
 #[derive(Debug)]
@@ -31,8 +35,13 @@ pub struct Architecture {
     pub rope: RopeLayout,
     /// Tables of names, the first that has a name winning.
     pub rules: &'static [&'static [NameRule]],
-    /// Canonical names, and those in the publisher's own checkpoints, where they differ from both.
-    pub publisher: &'static [(&'static str, &'static str)],
+    /// What MLX keeps in another way than Hugging Face under the same name.
+    pub mlx: &'static [NameRule],
+    /// The publisher's own checkpoints, where they differ from both.
+    pub publisher: &'static [NameRule],
+    /// What stored names of Hugging Face and MLX may start with, and what stands for it in the
+    /// tables; tried in order after the name itself.
+    pub prefixes: &'static [(&'static str, &'static str)],
     /// Canonical names without which a model is not whole.
     pub required: &'static [&'static str],
 }
@@ -66,8 +75,10 @@ impl RopeLayout {
 pub enum Dialect {
     /// llama.cpp's.
     Gguf,
-    /// Those of Hugging Face's transformers, which MLX keeps.
+    /// Those of Hugging Face's transformers.
     HuggingFace,
+    /// Hugging Face's as mlx-lm writes them, which changes some names and values.
+    Mlx,
     /// Those of the publisher's own checkpoints (Mistral's `consolidated.safetensors`).
     Publisher,
 }
@@ -78,21 +89,34 @@ impl Dialect {
         match self {
             Self::Gguf => "gguf",
             Self::HuggingFace => "hugging_face",
+            Self::Mlx => "mlx",
             Self::Publisher => "publisher",
         }
     }
 }
 
-/// A stored tensor and its canonical name.
+/// A canonical tensor and where it is stored.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Mapping {
     /// The name that engines ask for.
     pub canonical: String,
+    /// The names in the file: one, or one for each expert, in order.
+    pub stored: Vec<String>,
+    /// Whether each expert has a tensor of its own, which together are one with an axis more.
+    pub stacked: bool,
+    /// How each stored tensor differs from the canonical one, or from its expert's part of it.
+    pub transform: Transform,
+}
+
+/// A stored tensor that no model code asks for.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Auxiliary {
     /// The name in the file.
     pub stored: String,
-    /// How the stored values differ from those of a Hugging Face checkpoint.
-    pub transform: Transform,
+    /// What it is.
+    pub reason: &'static str,
 }
 
 /// How a model's stored names were understood. Nothing is dropped in silence: what has no canonical
@@ -107,8 +131,11 @@ pub struct Resolution {
     pub dialect: Dialect,
     /// Why this architecture was chosen, or none.
     pub reason: String,
-    /// Stored tensors with canonical names, in the order of the files.
+    /// Tensors with canonical names, in the order of the files.
     pub mapped: Vec<Mapping>,
+    /// Tensors that are known, but are no weights of the language model: made by a converter,
+    /// computed from the config, or of another model in the same files.
+    pub auxiliary: Vec<Auxiliary>,
     /// Stored names without a canonical one, in the order of the files.
     pub unknown: Vec<String>,
     /// Canonical names of tensors that the architecture needs and the model lacks: runs of whole
@@ -119,12 +146,13 @@ pub struct Resolution {
 
 impl Resolution {
     /// The order of the rows of q and k as they are stored, where the architecture is known.
-    pub fn rope_layout(&self) -> Option<RopeLayout> {
+    /// Canonical tensors have Hugging Face's, [`Architecture::rope`].
+    pub fn stored_rope_layout(&self) -> Option<RopeLayout> {
         let architecture = self.architecture?;
-        let permuted = self.mapped.iter().any(|mapping| mapping.transform == Transform::PermuteQk);
-        // Publishers' own checkpoints of these families were trained on pairs.
-        let pairs = permuted || self.dialect == Dialect::Publisher;
-        Some(if pairs { RopeLayout::Interleaved } else { architecture.rope })
+        let pairs =
+            |mapping: &Mapping| matches!(mapping.transform.rows, Rows::PairsQ | Rows::PairsK);
+        let permuted = self.mapped.iter().any(pairs);
+        Some(if permuted { RopeLayout::Interleaved } else { architecture.rope })
     }
 }
 
@@ -188,19 +216,18 @@ pub fn resolve(store: &WeightStore) -> Result<Resolution> {
         }
         (None, _) => "no file says what the architecture is".to_owned(),
     };
-    let publisher = !gguf
-        && found.is_some_and(|row| !row.publisher.is_empty())
-        && store.tensor("tok_embeddings.weight").is_ok();
-    let dialect = match (gguf, publisher) {
-        (true, _) => Dialect::Gguf,
-        (false, true) => Dialect::Publisher,
-        (false, false) => Dialect::HuggingFace,
+    let dialect = match found {
+        _ if gguf => Dialect::Gguf,
+        Some(row) if is_publishers(store, row) => Dialect::Publisher,
+        _ if is_mlx(store) => Dialect::Mlx,
+        _ => Dialect::HuggingFace,
     };
     let mut resolution = Resolution {
         architecture: found.copied(),
         dialect,
         reason,
         mapped: Vec::new(),
+        auxiliary: Vec::new(),
         unknown: Vec::new(),
         missing: Vec::new(),
     };
@@ -212,74 +239,146 @@ pub fn resolve(store: &WeightStore) -> Result<Resolution> {
     // Which of the required names each layer has, a bit each; the layers are those stored, not
     // those promised.
     let mut layers: BTreeMap<u32, u64> = BTreeMap::new();
+    // Experts' tensors, by canonical name.
+    let mut experts: HashMap<String, Experts> = HashMap::new();
     for tensor in store.tensors() {
-        let stored = tensor.name().spelling().into_owned();
-        let Some((canonical, transform, layer)) = canonical(&stored, dialect, &names) else {
-            resolution.unknown.push(stored);
+        let stored = tensor.name().spelling();
+        let Some(found) = find(&stored, architecture, dialect, &names) else {
+            let stored = stored.into_owned();
+            match auxiliary::reason(&stored) {
+                Some(reason) => resolution.auxiliary.push(Auxiliary { stored, reason }),
+                None => resolution.unknown.push(stored),
+            }
             continue;
         };
-        if let Some(layer) = layer {
-            let bit = architecture.required.iter().position(|name| *name == canonical);
-            *layers.entry(layer).or_default() |= bit.map_or(0, |bit| 1 << bit);
+        for &(canonical, transform) in found.rows {
+            if let Some(layer) = found.layer {
+                let bit = architecture.required.iter().position(|name| *name == canonical);
+                *layers.entry(layer).or_default() |= bit.map_or(0, |bit| 1 << bit);
+            }
+            let canonical = rule::expand(canonical, found.layer);
+            let Some(expert) = found.expert else {
+                let stored = vec![stored.clone().into_owned()];
+                resolution.mapped.push(Mapping { canonical, stored, stacked: false, transform });
+                continue;
+            };
+            let stored = (expert, stored.clone().into_owned());
+            match experts.get_mut(&canonical) {
+                Some(experts) => experts.stored.push(stored),
+                None => {
+                    let place = resolution.mapped.len();
+                    let mapping = Mapping {
+                        canonical: canonical.clone(),
+                        stored: Vec::new(),
+                        stacked: true,
+                        transform,
+                    };
+                    resolution.mapped.push(mapping);
+                    experts.insert(canonical, Experts { place, stored: vec![stored] });
+                }
+            }
         }
-        let canonical = rule::expand(canonical, layer);
-        resolution.mapped.push(Mapping { canonical, stored, transform });
+    }
+    for (canonical, mut experts) in experts {
+        experts.stored.sort();
+        let numbers = (0..).zip(&experts.stored).find(|(place, (number, _))| place != number);
+        if let Some((place, (_, stored))) = numbers {
+            let fault =
+                format!("it comes next in \"{canonical}\", of which expert {place} is missing");
+            return Err(Error::malformed(fault).in_file(store.path()).in_tensor(stored));
+        }
+        if let Some(mapping) = resolution.mapped.get_mut(experts.place) {
+            mapping.stored = experts.stored.into_iter().map(|(_, stored)| stored).collect();
+        }
     }
     let mut sorted: Vec<&Mapping> = resolution.mapped.iter().collect();
     sorted.sort_by(|a, b| a.canonical.cmp(&b.canonical));
     let twice = sorted.windows(2).find(|pair| matches!(pair, [a, b] if a.canonical == b.canonical));
     if let Some([first, second]) = twice {
-        let fault = format!("it and \"{}\" are both \"{}\"", first.stored, first.canonical);
-        return Err(Error::malformed(fault).in_file(store.path()).in_tensor(&second.stored));
+        let name = |mapping: &Mapping| mapping.stored.first().cloned().unwrap_or_default();
+        let fault = format!("it and \"{}\" are both \"{}\"", name(first), first.canonical);
+        return Err(Error::malformed(fault).in_file(store.path()).in_tensor(name(second)));
     }
     let promised = config::layers(store).unwrap_or(0);
     resolution.missing = missing(architecture, &sorted, &layers, promised);
     Ok(resolution)
 }
 
-type Names = HashMap<&'static str, (&'static str, Transform)>;
+/// The tensors of a layer's experts that are one canonical tensor together.
+struct Experts {
+    /// Its place among those mapped.
+    place: usize,
+    /// The number of each expert and the stored name.
+    stored: Vec<(u32, String)>,
+}
 
-/// From stored patterns of a dialect to canonical ones.
+/// Whether the files are the publisher's own: they have the name of its embedding.
+fn is_publishers(store: &WeightStore, architecture: &Architecture) -> bool {
+    let first = architecture.publisher.first();
+    first.is_some_and(|rule| store.tensor(rule.hf.name).is_ok())
+}
+
+/// Whether mlx-lm wrote the files: they are quantized in its way, or say so. The format is what
+/// `mlx_lm.utils.save_model` puts into their metadata.
+fn is_mlx(store: &WeightStore) -> bool {
+    let format = store.metadata().get("format").and_then(|value| value.to_text());
+    store.container() == "mlx" || format.is_some_and(|format| format.as_bytes() == b"mlx")
+}
+
+/// Canonical patterns by stored patterns of a dialect: a stored tensor may hold several.
+type Names = HashMap<&'static str, Vec<(&'static str, Transform)>>;
+
 fn names_of(architecture: &'static Architecture, dialect: Dialect) -> Names {
     let mut names = Names::new();
-    if dialect == Dialect::Publisher {
-        names.extend(
-            architecture
-                .publisher
-                .iter()
-                .map(|&(canonical, stored)| (stored, (canonical, Transform::None))),
-        );
-        return names;
-    }
-    for rule in architecture.rules.iter().copied().flatten() {
-        let (stored, transform) = match dialect {
-            Dialect::Gguf => (rule.gguf, rule.gguf_transform),
-            _ => (rule.hf, Transform::None),
-        };
-        if !stored.is_empty() {
-            names.entry(stored).or_insert((rule.canonical, transform));
+    let (publisher, mlx) = (&[architecture.publisher][..], &[architecture.mlx][..]);
+    let tables = match dialect {
+        Dialect::Publisher => [publisher, &[]],
+        Dialect::Mlx => [mlx, architecture.rules],
+        Dialect::Gguf | Dialect::HuggingFace => [&[], architecture.rules],
+    };
+    for table in tables.into_iter().flatten() {
+        let stored = |rule: &NameRule| if dialect == Dialect::Gguf { rule.gguf } else { rule.hf };
+        // Rows of one table share a stored tensor; an earlier table has it to itself.
+        let mut these = Names::new();
+        for rule in *table {
+            let Stored { name, transform } = stored(rule);
+            if !name.is_empty() && !names.contains_key(name) {
+                these.entry(name).or_default().push((rule.canonical, transform));
+            }
         }
+        names.extend(these);
     }
     names
 }
 
-/// The canonical pattern of a stored name, and its layer.
-fn canonical(
+/// What a stored name says.
+struct Found<'n> {
+    rows: &'n [(&'static str, Transform)],
+    layer: Option<u32>,
+    expert: Option<u32>,
+}
+
+fn find<'n>(
     stored: &str,
+    architecture: &Architecture,
     dialect: Dialect,
-    names: &Names,
-) -> Option<(&'static str, Transform, Option<u32>)> {
-    let (pattern, layer) = rule::pattern(stored);
-    let found = |pattern: &str| names.get(pattern).map(|&(name, how)| (name, how, layer));
-    if dialect != Dialect::HuggingFace {
-        return found(&pattern);
-    }
-    // Wrappers put a prefix before the language model's names, and a model saved without its head
-    // has none.
-    let rest = pattern.strip_prefix("language_model.").unwrap_or(&pattern);
-    found(rest).or_else(|| match rest.strip_prefix("model.language_model.") {
-        Some(rest) => found(&format!("model.{rest}")),
-        None => found(&format!("model.{rest}")),
+    names: &'n Names,
+) -> Option<Found<'n>> {
+    let look = |name: &str| {
+        let rule::Pattern { layers, layer, experts } = rule::pattern(name);
+        if let Some(rows) = names.get(layers.as_str()) {
+            return Some(Found { rows, layer, expert: None });
+        }
+        let (pattern, expert) = experts?;
+        let rows = names.get(pattern.as_str())?;
+        Some(Found { rows, layer, expert: Some(expert) })
+    };
+    look(stored).or_else(|| {
+        let prefixes = if dialect == Dialect::Gguf { &[] } else { architecture.prefixes };
+        prefixes.iter().find_map(|(prefix, instead)| {
+            let rest = stored.strip_prefix(prefix)?;
+            look(&format!("{instead}{rest}"))
+        })
     })
 }
 

@@ -1,7 +1,8 @@
 //! Qwen 2 and 3, dense.
 
-use super::decoder::{DECODER, REQUIRED};
-use super::rule::{NameRule, Transform::None, rule};
+use super::decoder::{DECODER, PREFIXES, REQUIRED};
+use super::rule::{NameRule, rule};
+use super::transform::SAME;
 use super::{Architecture, RopeLayout};
 
 /// The row of the table: biases on q, k and v.
@@ -12,7 +13,9 @@ pub(super) static QWEN2: Architecture = Architecture {
     hf: &["qwen2"],
     rope: RopeLayout::HalfSplit,
     rules: &[DECODER],
+    mlx: &[],
     publisher: &[],
+    prefixes: PREFIXES,
     required: REQUIRED,
 };
 
@@ -24,12 +27,14 @@ pub(super) static QWEN3: Architecture = Architecture {
     hf: &["qwen3"],
     rope: RopeLayout::HalfSplit,
     rules: &[QK_NORM, DECODER],
+    mlx: &[],
     publisher: &[],
+    prefixes: PREFIXES,
     required: REQUIRED,
 };
 
 #[rustfmt::skip]
 static QK_NORM: &[NameRule] = &[
-    rule("layers.{n}.attention.q_norm.weight", "blk.{n}.attn_q_norm.weight", "model.layers.{n}.self_attn.q_norm.weight", None),
-    rule("layers.{n}.attention.k_norm.weight", "blk.{n}.attn_k_norm.weight", "model.layers.{n}.self_attn.k_norm.weight", None),
+    rule("layers.{n}.attention.q_norm.weight", "blk.{n}.attn_q_norm.weight", "model.layers.{n}.self_attn.q_norm.weight", SAME),
+    rule("layers.{n}.attention.k_norm.weight", "blk.{n}.attn_k_norm.weight", "model.layers.{n}.self_attn.k_norm.weight", SAME),
 ];

@@ -1,69 +1,119 @@
 //! Name rules: one row gives a tensor's canonical name and what each dialect calls it.
 
-/// One tensor of an architecture under its names. `{n}` stands for the layer's number.
+use super::transform::{SAME, Transform};
+
+/// One tensor of an architecture under its names. `{n}` stands for the layer's number; `{e}` in a
+/// stored name for that of an expert, all of which are one canonical tensor together.
+///
+/// A stored tensor that holds several canonical ones has a row for each; a canonical tensor that
+/// is stored in one way or another has a row for each way, the one that is written first.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct NameRule {
     /// The name that engines ask for.
     pub canonical: &'static str,
-    /// The name in GGUF; empty where GGUF has no such tensor.
-    pub gguf: &'static str,
-    /// The name in Hugging Face and MLX directories; empty where they have no such tensor.
-    pub hf: &'static str,
-    /// How the values in GGUF differ from those in a Hugging Face checkpoint.
-    pub gguf_transform: Transform,
+    /// The tensor in GGUF.
+    pub gguf: Stored,
+    /// The tensor in Hugging Face and MLX directories.
+    pub hf: Stored,
 }
 
-/// An exact change of values between dialects.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// What a dialect calls a tensor, and how it keeps it.
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Transform {
-    /// The values are the same.
-    None,
-    /// The rows of each head are reordered, from halves to pairs, so that rotary embeddings apply
-    /// to neighbours (llama.cpp's converter for `llama` and its kin).
-    PermuteQk,
+pub struct Stored {
+    /// The name; empty where the dialect has no such tensor.
+    pub name: &'static str,
+    /// How the stored tensor differs from the canonical one.
+    pub transform: Transform,
 }
 
-impl Transform {
-    /// The name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::PermuteQk => "permute_qk",
-        }
-    }
-}
+const ABSENT: Stored = Stored { name: "", transform: SAME };
 
+/// A tensor that GGUF keeps in its own way, and Hugging Face as it is.
 pub(super) const fn rule(
     canonical: &'static str,
     gguf: &'static str,
     hf: &'static str,
     gguf_transform: Transform,
 ) -> NameRule {
-    NameRule { canonical, gguf, hf, gguf_transform }
+    let gguf = Stored { name: gguf, transform: gguf_transform };
+    NameRule { canonical, gguf, hf: Stored { name: hf, transform: SAME } }
 }
 
-/// Puts `{n}` for the first path component of `name` that is a number.
+/// A tensor that both keep in the same way, which is not the canonical one.
+pub(super) const fn both(
+    canonical: &'static str,
+    gguf: &'static str,
+    hf: &'static str,
+    transform: Transform,
+) -> NameRule {
+    NameRule {
+        canonical,
+        gguf: Stored { name: gguf, transform },
+        hf: Stored { name: hf, transform },
+    }
+}
+
+/// A way in which GGUF alone keeps a tensor.
+pub(super) const fn gguf(
+    canonical: &'static str,
+    name: &'static str,
+    transform: Transform,
+) -> NameRule {
+    NameRule { canonical, gguf: Stored { name, transform }, hf: ABSENT }
+}
+
+/// A way in which Hugging Face, MLX or a publisher alone keeps a tensor.
+pub(super) const fn hf(
+    canonical: &'static str,
+    name: &'static str,
+    transform: Transform,
+) -> NameRule {
+    NameRule { canonical, gguf: ABSENT, hf: Stored { name, transform } }
+}
+
+/// A stored name with `{n}` and `{e}` for its first numbers.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct Pattern {
+    /// With `{n}` alone.
+    pub(super) layers: String,
+    pub(super) layer: Option<u32>,
+    /// With `{n}` and `{e}`, where the name has two numbers, and the second.
+    pub(super) experts: Option<(String, u32)>,
+}
+
+/// Puts `{n}` for the first path component of `name` that is a number, and `{e}` for the second.
 ///
 /// `blk.12.attn_q.weight` gives `blk.{n}.attn_q.weight` and 12. A number with leading zeros, or one
 /// beyond 32 bits, is none.
-pub(super) fn pattern(name: &str) -> (String, Option<u32>) {
-    let mut pattern = String::new();
-    let mut layer = None;
+pub(super) fn pattern(name: &str) -> Pattern {
+    let mut layers = String::with_capacity(name.len().saturating_add(4));
+    let (mut layer, mut experts) = (None, None::<(String, u32)>);
     for (place, component) in name.split('.').enumerate() {
-        if place > 0 {
-            pattern.push('.');
-        }
-        match component.parse::<u32>() {
-            Ok(number) if layer.is_none() && number.to_string() == component => {
-                pattern.push_str("{n}");
+        let dot = if place > 0 { "." } else { "" };
+        let number = component.parse::<u32>().ok().filter(|_| {
+            let digits = component.as_bytes();
+            digits.len() == 1 || digits.first().is_some_and(|digit| (b'1'..=b'9').contains(digit))
+        });
+        let (mut first, mut second) = (component, component);
+        match number {
+            Some(number) if layer.is_none() => {
                 layer = Some(number);
+                (first, second) = ("{n}", "{n}");
             }
-            _ => pattern.push_str(component),
+            Some(number) if experts.is_none() => {
+                experts = Some((layers.clone(), number));
+                second = "{e}";
+            }
+            _ => {}
+        }
+        layers.extend([dot, first]);
+        if let Some((experts, _)) = &mut experts {
+            experts.extend([dot, second]);
         }
     }
-    (pattern, layer)
+    Pattern { layers, layer, experts }
 }
 
 /// Puts the layer's number back.
@@ -100,13 +150,18 @@ mod tests {
             ("blk.12.attn_q.weight", "blk.{n}.attn_q.weight", Some(12)),
             ("token_embd.weight", "token_embd.weight", None),
             ("a.01.b", "a.01.b", None),
+            ("a.+1.b", "a.+1.b", None),
             ("a.4294967296.b", "a.4294967296.b", None),
             ("layers.0.experts.3.w1", "layers.{n}.experts.3.w1", Some(0)),
             ("", "", None),
         ];
         for (name, expected, layer) in cases {
-            assert_eq!(pattern(name), (expected.to_owned(), layer));
+            let found = pattern(name);
+            assert_eq!((found.layers.as_str(), found.layer), (expected, layer));
             assert_eq!(expand(expected, layer), name);
         }
+        let experts = pattern("layers.0.experts.31.w1.2").experts;
+        assert_eq!(experts, Some(("layers.{n}.experts.{e}.w1.2".to_owned(), 31)));
+        assert_eq!(pattern("blk.12.attn_q.weight").experts, None);
     }
 }

@@ -250,7 +250,7 @@ impl<'a> Tensor<'a> {
 }
 
 /// What decoding any run of a tensor's elements needs to know, found out once.
-struct Plan<'a> {
+pub(crate) struct Plan<'a> {
     tensor: Tensor<'a>,
     row: &'static DTypeDescriptor,
     codec: &'static Codec,
@@ -270,7 +270,7 @@ struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    fn new(tensor: &Tensor<'a>) -> Result<Self> {
+    pub(crate) fn new(tensor: &Tensor<'a>) -> Result<Self> {
         let (dtype, codec) = tensor.codec()?;
         let row = dtype.descriptor();
         let columns = shape::columns(tensor.shape());
@@ -356,7 +356,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Decodes elements that start and end at borders of units into `out`, which has their number.
-    fn decode<T: Element>(
+    pub(crate) fn decode<T: Element>(
         &self,
         elements: Range<u64>,
         out: &mut [T],

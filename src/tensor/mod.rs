@@ -15,6 +15,7 @@ use crate::store::WeightStore;
 
 pub use check::{Finding, FindingKind};
 pub use decode::Decoding;
+pub(crate) use decode::Plan;
 
 /// What a stored array is to the tensor that it belongs to.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -2,6 +2,7 @@
 //!
 //! Nothing here may panic, whatever the bytes. Besides, what is asked for twice must agree.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -229,9 +230,13 @@ pub(crate) fn walk(store: &WeightStore) {
     look_at(&unknown.expect_err("nobody calls a tensor so"));
     match resolve(store) {
         Ok(resolution) => {
-            assert_eq!(resolution.mapped.len() + resolution.unknown.len(), store.len());
-            for mapping in resolution.mapped.iter().take(TENSORS) {
-                store.tensor(&mapping.stored).expect("a tensor under its own name");
+            let mapped = resolution.mapped.iter().flat_map(|mapping| &mapping.stored);
+            let auxiliary = resolution.auxiliary.iter().map(|auxiliary| &auxiliary.stored);
+            let named: BTreeSet<&String> =
+                mapped.clone().chain(auxiliary).chain(&resolution.unknown).collect();
+            assert_eq!(named.len(), store.len(), "each tensor is accounted for");
+            for stored in mapped.take(TENSORS) {
+                store.tensor(stored).expect("a tensor under its own name");
             }
             if let Err(error) = ModelConfig::of(store, &resolution) {
                 look_at(&error);

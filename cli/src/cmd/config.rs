@@ -32,12 +32,13 @@ pub(crate) fn run(args: &Config) -> Done {
     fields.push_float("rope_theta", Some(&config.rope_theta));
     fields.push("tie_embeddings", config.tie_embeddings.as_ref());
     fields.push("n_experts", Some(&config.n_experts));
-    if let Some(rope) = resolution.rope_layout() {
-        let source = if resolution.mapped.iter().any(|m| m.transform.name() != "none") {
-            "rows permuted by the converter to GGUF".to_owned()
-        } else {
-            format!("{} names", resolution.dialect.name())
-        };
+    if let Some(rope) = resolution.stored_rope_layout() {
+        let source =
+            if resolution.mapped.iter().any(|m| m.transform.rows != weighbridge::arch::Rows::All) {
+                "rows permuted by the converter to GGUF".to_owned()
+            } else {
+                format!("{} names", resolution.dialect.name())
+            };
         fields.push("rope_layout", Some(&Field { value: rope.name(), source: source.into() }));
     }
     if args.json {

@@ -77,8 +77,8 @@ fn find<'a>(store: &'a WeightStore, name: &str) -> Result<Tensor<'a>, Stop> {
     let resolution = resolve(store).ok();
     let mapping = resolution.iter().flat_map(|r| &r.mapped).find(|m| m.canonical == name);
     match mapping {
-        Some(mapping) => Ok(store.tensor(&mapping.stored)?),
-        None => Err(Stop::Library(error)),
+        Some(mapping) if mapping.stored.len() == 1 => Ok(store.tensor(&mapping.stored[0])?),
+        _ => Err(Stop::Library(error)),
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Inspect) -> Done {
 
 type Resolved = weighbridge::Result<Resolution>;
 
-fn names(resolution: &Resolved) -> HashMap<&str, &str> {
+fn names(resolution: &Resolved) -> HashMap<&str, String> {
     resolution.as_ref().map(canonical_names).unwrap_or_default()
 }
 
@@ -125,7 +125,7 @@ fn summary(config: &ModelConfig, resolution: &Resolution) -> String {
     if let Some(context) = &config.max_seq_len {
         let _ = write!(line, ", context {}", context.value);
     }
-    if let Some(rope) = resolution.rope_layout() {
+    if let Some(rope) = resolution.stored_rope_layout() {
         let _ = write!(line, ", rope {}", rope.name());
     }
     line
@@ -168,7 +168,7 @@ struct Row<'a> {
 fn table(
     all: bool,
     store: &WeightStore,
-    canonical: &HashMap<&str, &str>,
+    canonical: &HashMap<&str, String>,
     filter: &Filter,
 ) -> Table {
     let mut tensors: Vec<Tensor<'_>> = store.tensors().collect();
@@ -177,7 +177,7 @@ fn table(
     let mut places: HashMap<(Pattern, String, &[u64]), usize> = HashMap::new();
     for tensor in tensors {
         let spelled = tensor.name().spelling();
-        let canonical = canonical.get(&*spelled).copied();
+        let canonical = canonical.get(&*spelled).map(String::as_str);
         if !filter.passes(&spelled, canonical) {
             continue;
         }
@@ -337,7 +337,7 @@ fn write_json(
     let tensors = Each(|| {
         store.tensors().filter_map(|tensor| {
             let name = tensor.name().spelling().into_owned();
-            let canonical = canonical.get(name.as_str()).copied();
+            let canonical = canonical.get(name.as_str()).map(String::as_str);
             filter.passes(&name, canonical).then(|| TensorReport {
                 name_hex: hex_if_odd(tensor.name()),
                 canonical,
@@ -375,7 +375,7 @@ fn write_json(
             Ok(resolution) => resolution.reason.clone(),
             Err(error) => error.to_string(),
         },
-        rope_layout: resolved.and_then(|r| Some(r.rope_layout()?.name())),
+        rope_layout: resolved.and_then(|r| Some(r.stored_rope_layout()?.name())),
         missing: resolved.map_or(&[], |r| &r.missing),
         notes: store.notes().iter().map(|n| format!("{}: {}", n.path.display(), n.text)).collect(),
         attachments: store

@@ -49,15 +49,16 @@ pub(crate) fn run(args: &Load) -> Done {
     let resolution = provider.resolution();
 
     let filter = Filter::new(args.filter.as_deref());
-    let mapped = resolution.mapped.iter().map(|m| (m.stored.as_str(), Some(m.canonical.as_str())));
-    let unknown = resolution.unknown.iter().map(|name| (name.as_str(), None));
-    let wanted: Vec<&str> = mapped
-        .chain(unknown)
-        .filter(|(stored, canonical)| filter.passes(stored, *canonical))
-        .map(|(stored, canonical)| canonical.unwrap_or(stored))
+    let stored_by = |name: &str| resolution.mapped.iter().find(|m| m.canonical == name);
+    let wanted: Vec<&str> = provider
+        .names()
+        .filter(|name| {
+            let stored = stored_by(name).map_or(*name, |m| m.stored.first().map_or("", |n| n));
+            filter.passes(stored, Some(name))
+        })
         .collect();
-    let size = |name: &str| provider.tensor(name).map(|tensor| tensor.stored_bytes());
-    let total: u64 = wanted.iter().map(|name| size(name)).sum::<Result<u64, _>>()?;
+    let elements = |name: &str| provider.tensor(name).map(|tensor| tensor.elements());
+    let total: u64 = wanted.iter().map(|name| elements(name)).sum::<Result<u64, _>>()?;
     let bar = progress(total);
 
     let start = Instant::now();
@@ -77,7 +78,7 @@ pub(crate) fn run(args: &Load) -> Done {
         path: provider.store().path().to_string_lossy().into_owned(),
         container: provider.store().container(),
         architecture: resolution.architecture.map(|architecture| architecture.name),
-        rope_layout: resolution.rope_layout().map(|rope| rope.name()),
+        rope_layout: resolution.stored_rope_layout().map(|rope| rope.name()),
         device: Cpu.name().into_owned(),
         tensors: wanted.len(),
         weights,
@@ -123,7 +124,7 @@ fn write_text(
         write!(out, "{}", list("without a canonical name", &report.unknown))?;
     }
     if let Some(rope) = report.rope_layout {
-        writeln!(out, "rows of q and k: {rope}")?;
+        writeln!(out, "rows of q and k: stored {rope}")?;
     }
     writeln!(
         out,

@@ -17,9 +17,19 @@ use crate::Stop;
 /// What a command gives.
 pub(crate) type Done = Result<crate::Status, Stop>;
 
-/// Canonical names by stored names.
-pub(crate) fn canonical_names(resolution: &Resolution) -> HashMap<&str, &str> {
-    resolution.mapped.iter().map(|m| (m.stored.as_str(), m.canonical.as_str())).collect()
+/// Canonical names by stored names; with `+` between where one stored tensor holds several.
+pub(crate) fn canonical_names(resolution: &Resolution) -> HashMap<&str, String> {
+    let mut names: HashMap<&str, String> = HashMap::new();
+    for mapping in &resolution.mapped {
+        for stored in &mapping.stored {
+            let name = names.entry(stored).or_default();
+            if !name.is_empty() {
+                name.push('+');
+            }
+            name.push_str(&mapping.canonical);
+        }
+    }
+    names
 }
 
 /// Which names a `--filter` lets through.

@@ -1,0 +1,25 @@
+//! Tensors that are known in every architecture, though no model code asks for them.
+
+/// Patterns of stored names, where `*` stands for anything, and what such a tensor is.
+#[rustfmt::skip]
+static AUXILIARY: &[(&str, &str)] = &[
+    ("rope_freqs.weight",            "rotary factors that llama.cpp's converter makes from the config"),
+    ("*rope_factors_long.weight",    "rotary factors that llama.cpp's converter takes from the config"),
+    ("*rope_factors_short.weight",   "rotary factors that llama.cpp's converter takes from the config"),
+    ("*.rotary_emb.inv_freq",        "rotary frequencies, which follow from the config"),
+    ("*.input_scale",                "a factor for activations, which no weight needs"),
+    ("*.activation_scale",           "a factor for activations, which no weight needs"),
+];
+
+/// What a tensor of that stored name is, if it is one of these.
+pub(super) fn reason(stored: &str) -> Option<&'static str> {
+    AUXILIARY.iter().find(|(pattern, _)| matches(pattern, stored)).map(|(_, reason)| *reason)
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(end), _) => name.ends_with(end),
+        (_, Some(start)) => name.starts_with(start),
+        _ => name == pattern,
+    }
+}

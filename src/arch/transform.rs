@@ -1,0 +1,348 @@
+//! How a stored tensor differs from the canonical one: exact changes of order and value.
+//!
+//! Canonical tensors have the values of Hugging Face checkpoints, in matrices of one row an output.
+//! What holds several of them at once is taken apart by rows, so that the same names are served
+//! whether a model's file keeps q, k and v apart or together.
+
+use std::fmt;
+
+use super::ModelConfig;
+use crate::error::{Error, Result};
+
+/// How a stored tensor differs from a canonical one. The canonical tensor comes of the stored one
+/// when its [axes](Self::axes) are put right, then its [rows](Self::rows) chosen, then its
+/// [values](Self::values) changed back.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Transform {
+    /// The order of its axes.
+    pub axes: Axes,
+    /// Which of its rows are those of the canonical tensor.
+    pub rows: Rows,
+    /// What was done to its values.
+    pub values: Change,
+}
+
+/// How the axes of a stored tensor differ from the canonical ones.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Axes {
+    /// They are the same.
+    Same,
+    /// The last two are swapped.
+    Transposed,
+    /// The canonical tensor has an axis of length 1 before the last, which is not stored: a
+    /// convolution of single channels.
+    Squeezed,
+    /// The stored tensor has a last axis of length 1 more.
+    Trailing,
+}
+
+/// Which rows of a stored tensor, in which order, are those of a canonical one. Rows are counted
+/// in the last two axes, in each of the outer arrays (experts) alike; of a vector, an element is
+/// a row.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Rows {
+    /// All of them, as they are.
+    All,
+    /// Those of each query head were reordered, from halves to pairs, so that rotary embeddings
+    /// apply to neighbours: llama.cpp's converter for `llama` and its kin.
+    PairsQ,
+    /// The same, for key heads.
+    PairsK,
+    /// q, k and v lie one after another; the number says which.
+    Qkv(u8),
+    /// q, k and v lie in groups, one for each key head: its query heads, the key head, the value
+    /// head. The number says which.
+    GroupedQkv(u8),
+    /// The first half, or the second.
+    Half(u8),
+    /// The even rows, or the odd ones.
+    Alternate(u8),
+}
+
+/// What was done to the values of a stored tensor.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Change {
+    /// Nothing.
+    None,
+    /// 1 was added: norms whose factor is `1 + w`.
+    PlusOne,
+    /// x became -e^x: logarithms of decay rates.
+    NegExp,
+}
+
+/// Stored as it is.
+pub(super) const SAME: Transform =
+    Transform { axes: Axes::Same, rows: Rows::All, values: Change::None };
+pub(super) const PERMUTE_Q: Transform = rows(Rows::PairsQ);
+pub(super) const PERMUTE_K: Transform = rows(Rows::PairsK);
+
+/// Stored with other rows.
+pub(super) const fn rows(rows: Rows) -> Transform {
+    Transform { rows, ..SAME }
+}
+
+impl Transform {
+    /// Whether the stored tensor is the canonical one, byte for byte.
+    pub fn is_same(self) -> bool {
+        self == SAME
+    }
+
+    /// Whether the transform leaves out or reorders rows in a way that the config's numbers say.
+    pub(crate) fn needs_config(self) -> bool {
+        matches!(self.rows, Rows::PairsQ | Rows::PairsK | Rows::Qkv(_) | Rows::GroupedQkv(_))
+    }
+
+    /// The same with the file's own order and values: only what chooses among rows stays.
+    pub(crate) fn as_stored(self) -> Self {
+        match self.rows {
+            Rows::All | Rows::PairsQ | Rows::PairsK => SAME,
+            // Rows can be chosen only where rows are rows.
+            _ => Self { values: Change::None, ..self },
+        }
+    }
+}
+
+impl fmt::Display for Transform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = |number: u8| ["q", "k", "v"].get(usize::from(number)).copied().unwrap_or("?");
+        let ordinal = |number: u8, names: [&'static str; 2]| {
+            names.get(usize::from(number)).copied().unwrap_or("?")
+        };
+        let axes = match self.axes {
+            Axes::Same => None,
+            Axes::Transposed => Some("transposed".to_owned()),
+            Axes::Squeezed => Some("an axis of 1 left out".to_owned()),
+            Axes::Trailing => Some("an axis of 1 added".to_owned()),
+        };
+        let rows = match self.rows {
+            Rows::All => None,
+            Rows::PairsQ | Rows::PairsK => Some("permute_qk".to_owned()),
+            Rows::Qkv(which) => Some(format!("{} of qkv", part(which))),
+            Rows::GroupedQkv(which) => Some(format!("{} of qkv by groups", part(which))),
+            Rows::Half(which) => Some(format!("{} half", ordinal(which, ["first", "second"]))),
+            Rows::Alternate(which) => Some(format!("{} rows", ordinal(which, ["even", "odd"]))),
+        };
+        let values = match self.values {
+            Change::None => None,
+            Change::PlusOne => Some("plus_one".to_owned()),
+            Change::NegExp => Some("neg_exp".to_owned()),
+        };
+        let steps: Vec<String> = [axes, rows, values].into_iter().flatten().collect();
+        if steps.is_empty() { f.write_str("none") } else { f.write_str(&steps.join(", ")) }
+    }
+}
+
+/// Rows of one stored tensor, in loops: the outermost first, each with its count and the rows
+/// from one turn to the next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Run {
+    pub(crate) start: u64,
+    pub(crate) loops: [(u64, u64); 3],
+}
+
+/// Evenly spaced rows of one stored tensor.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Span {
+    pub(crate) start: u64,
+    pub(crate) step: u64,
+    pub(crate) count: u64,
+}
+
+impl Run {
+    /// `count` rows from `start`, one after another.
+    pub(crate) const fn of(start: u64, count: u64) -> Self {
+        Self { start, loops: [(1, 0), (1, 0), (count, 1)] }
+    }
+
+    /// `count` rows from `start`, and again from every `stride` rows later.
+    pub(crate) const fn repeated(start: u64, count: u64, times: u64, stride: u64) -> Self {
+        Self { start, loops: [(1, 0), (times, stride), (count, 1)] }
+    }
+
+    /// The number of rows.
+    pub(crate) fn len(&self) -> u64 {
+        self.loops.iter().fold(1, |rows: u64, (count, _)| rows.saturating_mul(*count))
+    }
+
+    /// Whether these are `rows` rows from the first, in order.
+    pub(crate) fn is_whole(&self, rows: u64) -> bool {
+        self.start == 0 && self.len() == rows && self.spans(0..rows).count() <= 1
+    }
+
+    /// Some of the rows, counted as this run orders them, in as few spans as there are.
+    pub(crate) fn spans(&self, within: std::ops::Range<u64>) -> impl Iterator<Item = Span> + use<> {
+        let Self { start, mut loops } = *self;
+        // A loop that goes on where the one within it ends is one with it.
+        let joins = |outer: (u64, u64), inner: (u64, u64)| {
+            (outer.0 == 1 || outer.1 == inner.0 * inner.1).then_some((outer.0 * inner.0, inner.1))
+        };
+        if let Some(joined) = joins(loops[1], loops[2]) {
+            loops = [(1, 0), loops[0], joined];
+            if let Some(joined) = joins(loops[1], loops[2]) {
+                loops = [(1, 0), (1, 0), joined];
+            }
+        } else if let Some(joined) = joins(loops[0], loops[1]) {
+            loops = [(1, 0), joined, loops[2]];
+        }
+        let [(_, far), (turns, near), (count, step)] = loops;
+        let end = within.end.min(self.len());
+        let mut row = within.start;
+        std::iter::from_fn(move || {
+            if row >= end {
+                return None;
+            }
+            let (turn, at) = (row / count, row % count);
+            let taken = (count - at).min(end - row);
+            row += taken;
+            let start = start + turn / turns * far + turn % turns * near + at * step;
+            Some(Span { start, step, count: taken })
+        })
+    }
+}
+
+/// The rows of a canonical tensor in the stored one, in order, and the dimensions that they make
+/// in place of the stored tensor's rows.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) runs: Vec<Run>,
+    pub(crate) rows: Vec<u64>,
+}
+
+impl Rows {
+    /// The rows of `arrays` arrays of `rows` rows each. `config` is needed by those rows that are
+    /// told by heads.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if the numbers do not fit the rows.
+    pub(crate) fn choose(
+        self,
+        arrays: u64,
+        rows: u64,
+        config: Option<&ModelConfig>,
+    ) -> Result<Chosen> {
+        let all = arrays.checked_mul(rows).ok_or_else(|| Error::mismatch("2^64 rows"))?;
+        if self == Self::All || all == 0 {
+            return Ok(Chosen { runs: vec![Run::of(0, all)], rows: vec![rows] });
+        }
+        let halves = |part: u8, what: &str| {
+            if rows.is_multiple_of(2) {
+                return Ok((rows / 2, u64::from(part)));
+            }
+            Err(Error::mismatch(format!("{rows} rows, but {what} need an even number")))
+        };
+        match self {
+            Self::Half(part) => {
+                let (count, part) = halves(part, "halves")?;
+                let run = Run::repeated(part * count, count, arrays, rows);
+                return Ok(Chosen { runs: vec![run], rows: vec![count] });
+            }
+            Self::Alternate(part) => {
+                let (count, part) = halves(part, "even and odd ones")?;
+                let run = Run { start: part, loops: [(1, 0), (arrays, rows), (count, 2)] };
+                return Ok(Chosen { runs: vec![run], rows: vec![count] });
+            }
+            _ => {}
+        }
+        if arrays != 1 {
+            return Err(Error::mismatch(format!("{arrays} matrices where one was expected")));
+        }
+        let config = config.ok_or_else(|| {
+            Error::mismatch("its rows lie in an order that only the model's config tells")
+        })?;
+        let heads = u64::from(config.n_heads.value);
+        let kv_heads = u64::from(config.n_kv_heads.value);
+        let misfit =
+            |what: String| Error::mismatch(format!("{rows} rows, but the config says {what}"));
+        match self {
+            Self::PairsQ | Self::PairsK => {
+                let heads = if self == Self::PairsQ { heads } else { kv_heads };
+                let width = rows.checked_div(heads).filter(|_| rows.is_multiple_of(heads));
+                let half = width.filter(|width| width.is_multiple_of(2)).map(|width| width / 2);
+                let half = half.ok_or_else(|| misfit(format!("{heads} heads of even width")))?;
+                // Row 2i + c of a head is row i of its half c.
+                let run = Run { start: 0, loops: [(heads, 2 * half), (2, 1), (half, 2)] };
+                Ok(Chosen { runs: vec![run], rows: vec![rows] })
+            }
+            Self::Qkv(part) => {
+                let (q, kv) = (u64::from(config.q_dim.value), u64::from(config.kv_dim.value));
+                if q + 2 * kv != rows {
+                    return Err(misfit(format!("{q} of q and {kv} each of k and v")));
+                }
+                let (start, count) = match part {
+                    0 => (0, q),
+                    1 => (q, kv),
+                    _ => (q + kv, kv),
+                };
+                Ok(Chosen { runs: vec![Run::of(start, count)], rows: vec![count] })
+            }
+            Self::GroupedQkv(part) => {
+                let width = u64::from(config.head_dim.value);
+                let queries =
+                    heads.checked_div(kv_heads).filter(|_| heads.is_multiple_of(kv_heads));
+                let group = queries.and_then(|queries| width.checked_mul(queries + 2));
+                let fits = group.and_then(|group| group.checked_mul(kv_heads)) == Some(rows);
+                let (Some(queries), Some(group), true) = (queries, group, fits) else {
+                    return Err(misfit(format!(
+                        "{heads} query heads and {kv_heads} each of keys and values, of {width}"
+                    )));
+                };
+                let (skip, count) = match part {
+                    0 => (0, queries * width),
+                    1 => (queries * width, width),
+                    _ => ((queries + 1) * width, width),
+                };
+                let run = Run::repeated(skip, count, kv_heads, group);
+                Ok(Chosen { runs: vec![run], rows: vec![kv_heads * count] })
+            }
+            Self::All | Self::Half(_) | Self::Alternate(_) => Err(Error::mismatch("no rows")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(run: Run, within: std::ops::Range<u64>) -> Vec<u64> {
+        run.spans(within).flat_map(|s| (0..s.count).map(move |i| s.start + i * s.step)).collect()
+    }
+
+    #[test]
+    fn runs_give_their_rows_in_order_whole_or_in_part() {
+        let every = |run: Run| {
+            let [(a, far), (b, near), (c, step)] = run.loops;
+            let mut rows = Vec::new();
+            for (i, j, k) in
+                (0..a).flat_map(|i| (0..b).flat_map(move |j| (0..c).map(move |k| (i, j, k))))
+            {
+                rows.push(run.start + i * far + j * near + k * step);
+            }
+            rows
+        };
+        for run in [
+            Run::of(3, 7),
+            Run::repeated(1, 3, 4, 5),
+            Run::repeated(0, 3, 4, 3),
+            Run { start: 0, loops: [(3, 8), (2, 1), (4, 2)] },
+            Run { start: 2, loops: [(1, 0), (3, 10), (5, 2)] },
+            Run { start: 2, loops: [(2, 12), (3, 4), (4, 1)] },
+        ] {
+            let expected = every(run);
+            assert_eq!(run.len(), expected.len() as u64);
+            for start in 0..=expected.len() {
+                for end in start..=expected.len() {
+                    let found = rows(run, start as u64..end as u64);
+                    assert_eq!(found, expected[start..end], "{run:?} {start}..{end}");
+                }
+            }
+        }
+        assert!(Run::repeated(0, 3, 4, 3).is_whole(12));
+        assert!(!Run::repeated(0, 3, 4, 4).is_whole(12));
+        assert!(!Run { start: 0, loops: [(3, 8), (2, 1), (4, 2)] }.is_whole(24));
+    }
+}

@@ -1,0 +1,468 @@
+//! Canonical tensors: rows of stored tensors, in the order and with the values that engines expect.
+//!
+//! ```text
+//!  Tensor, Tensor, … ──rows, one run after another──▶ View ──▶ packed bytes, where bytes can say it
+//!  (stored)            (expert by expert, head by head)    └──▶ values, always
+//! ```
+//!
+//! Fused tensors, experts that are stored one by one, q of a stored qkv and a shard of any of them
+//! are all the same thing: a list of runs of rows.
+#![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
+
+mod packed;
+mod values;
+
+use std::ops::Range;
+
+use crate::arch::{Axes, Change, Mapping, ModelConfig, Rows, Run, Span, Transform};
+use crate::dtype::{DType, Packing};
+use crate::error::{Error, Result};
+use crate::shape;
+use crate::store::WeightStore;
+use crate::tensor::Tensor;
+
+pub(crate) use packed::{Copy, PackedPart};
+
+/// In whose order, and with whose values, tensors are served under canonical names.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Convention {
+    /// Those of a Hugging Face checkpoint, whatever the file keeps.
+    #[default]
+    HuggingFace,
+    /// Those of the file: rows of q and k that a converter reordered stay so, norms to which it
+    /// added 1 keep it, and matrices lie as they are stored. Tensors stored together are still
+    /// taken apart, those of experts put together.
+    Stored,
+}
+
+/// What `View::shard` takes apart.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Axis {
+    /// Outputs: the rows of each matrix.
+    Rows,
+    /// Inputs: the columns of each row.
+    Columns,
+}
+
+/// A tensor under its canonical name.
+#[derive(Clone, Debug)]
+pub struct View<'a> {
+    name: String,
+    shape: Vec<u64>,
+    /// Elements of a stored row. Of a vector whose elements are chosen, each is a row.
+    columns: u64,
+    /// Those that are taken of each row.
+    taken: Range<u64>,
+    sources: Vec<Source<'a>>,
+    pieces: Vec<Piece>,
+}
+
+/// A stored tensor of which a view has rows.
+#[derive(Clone, Copy, Debug)]
+struct Source<'a> {
+    tensor: Tensor<'a>,
+    /// Its rows are the columns of the view.
+    transposed: bool,
+    change: Change,
+}
+
+/// Rows of one of the sources.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    source: u32,
+    run: Run,
+}
+
+/// Pieces of a view, at most: what a file may make this library hold.
+const PIECES: usize = 1 << 20;
+
+impl<'a> View<'a> {
+    /// A stored tensor as it is.
+    pub fn stored(tensor: Tensor<'a>) -> Self {
+        let columns = shape::columns(tensor.shape());
+        let rows = tensor.elements().checked_div(columns).unwrap_or(0);
+        Self {
+            name: tensor.name().spelling().into_owned(),
+            shape: tensor.shape().to_vec(),
+            columns,
+            taken: 0..columns,
+            sources: vec![Source { tensor, transposed: false, change: Change::None }],
+            pieces: vec![Piece { source: 0, run: Run::of(0, rows) }],
+        }
+    }
+
+    /// The canonical tensor of a mapping. `config` is the model's, where it has a sound one.
+    pub(crate) fn mapped(
+        store: &'a WeightStore,
+        mapping: &Mapping,
+        config: Option<&ModelConfig>,
+        convention: Convention,
+    ) -> Result<Self> {
+        let transform = match convention {
+            Convention::HuggingFace => mapping.transform,
+            Convention::Stored => mapping.transform.as_stored(),
+        };
+        let each = |stored: &String| {
+            let tensor = store.tensor(stored)?;
+            Self::transformed(tensor, transform, config)
+                .map_err(|error| error.in_file(store.path()).in_tensor(stored))
+        };
+        let mut views = mapping.stored.iter().map(each);
+        let mut view = views.next().unwrap_or_else(|| Err(Error::not_found("no stored tensor")))?;
+        if mapping.stacked {
+            // Experts, one after another, along a new axis.
+            let shape = view.shape.clone();
+            for (number, other) in (1..).zip(views) {
+                let other = other?;
+                if other.shape != shape || other.columns != view.columns {
+                    let fault = format!(
+                        "expert {number} of {} is {:?}, the first {shape:?}",
+                        mapping.canonical, other.shape
+                    );
+                    return Err(Error::malformed(fault).in_file(store.path()));
+                }
+                view.append(other)?;
+            }
+            view.shape.insert(0, mapping.stored.len() as u64);
+        }
+        view.name.clone_from(&mapping.canonical);
+        Ok(view)
+    }
+
+    fn transformed(
+        tensor: Tensor<'a>,
+        transform: Transform,
+        config: Option<&ModelConfig>,
+    ) -> Result<Self> {
+        let mut view = Self::stored(tensor);
+        let Transform { axes, rows, values } = transform;
+        if let Some(source) = view.sources.first_mut() {
+            source.change = values;
+            source.transposed = axes == Axes::Transposed;
+        }
+        let stored = format!("{:?}", view.shape);
+        let misfit = |what: &str| Error::mismatch(format!("its shape is {stored}, but {what}"));
+        match (axes, view.shape.as_mut_slice()) {
+            (Axes::Same, _) => {}
+            (Axes::Transposed, [.., a, b]) => {
+                std::mem::swap(a, b);
+                view.columns = *b;
+                view.taken = 0..*b;
+                let rows = tensor.elements().checked_div(*b).unwrap_or(0);
+                view.pieces = vec![Piece { source: 0, run: Run::of(0, rows) }];
+            }
+            (Axes::Transposed, _) => return Err(misfit("a matrix was expected")),
+            (Axes::Squeezed, [_, 1, _]) => {}
+            (Axes::Squeezed, [_, _]) => view.shape.insert(1, 1),
+            (Axes::Squeezed, _) => return Err(misfit("a matrix was expected")),
+            (Axes::Trailing, [.., _, 1]) => drop(view.shape.pop()),
+            (Axes::Trailing, [_]) => {}
+            (Axes::Trailing, _) => return Err(misfit("a last axis of length 1 was expected")),
+        }
+        if rows == Rows::All {
+            return Ok(view);
+        }
+        let (arrays, count) = match view.shape.as_slice() {
+            [elements] => {
+                (view.columns, view.taken) = (1, 0..1);
+                (1, *elements)
+            }
+            [outer @ .., rows, _] => (outer.iter().product(), *rows),
+            [] => return Err(misfit("rows were expected")),
+        };
+        let chosen = rows.choose(arrays, count, config)?;
+        view.pieces = chosen.runs.into_iter().map(|run| Piece { source: 0, run }).collect();
+        let place = view.shape.len().saturating_sub(2);
+        view.shape.splice(place..place + 1, chosen.rows);
+        Ok(view)
+    }
+
+    /// The rows of `other` after those of this one.
+    fn append(&mut self, other: Self) -> Result<()> {
+        let first = u32::try_from(self.sources.len()).unwrap_or(u32::MAX);
+        self.sources.extend(other.sources);
+        let moved = |piece: Piece| Piece { source: piece.source.saturating_add(first), ..piece };
+        self.pieces.extend(other.pieces.into_iter().map(moved));
+        self.check_pieces()
+    }
+
+    fn check_pieces(&self) -> Result<()> {
+        if self.pieces.len() <= PIECES {
+            return Ok(());
+        }
+        let fault = format!("{} runs of rows, but at most {PIECES} are joined", self.pieces.len());
+        Err(Error::unsupported(fault).in_tensor(&self.name))
+    }
+
+    /// The canonical name; of a fused tensor, those of its parts with `+` between.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Dimensions, outermost first.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// The number of values.
+    pub fn elements(&self) -> u64 {
+        shape::elements(&self.shape).unwrap_or(0)
+    }
+
+    /// The stored tensors of which it has rows, in the order of their first rows.
+    pub fn sources(&self) -> impl ExactSizeIterator<Item = Tensor<'a>> {
+        self.sources.iter().map(|source| source.tensor)
+    }
+
+    /// Elements that share a scale, for dtypes that leave the number to the tensor (MLX).
+    pub fn group_size(&self) -> Option<u32> {
+        self.sources.first().and_then(|source| source.tensor.group_size())
+    }
+
+    /// Whether it is one stored tensor, all of it and unchanged.
+    pub fn is_stored(&self) -> bool {
+        let ([source], [piece]) = (self.sources.as_slice(), self.pieces.as_slice()) else {
+            return false;
+        };
+        let rows = source.tensor.elements().checked_div(self.columns).unwrap_or(0);
+        !source.transposed
+            && source.change == Change::None
+            && piece.run.is_whole(rows)
+            && self.taken == (0..self.columns)
+    }
+
+    /// Rows as they are gathered.
+    fn rows(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.run.len()).fold(0, u64::saturating_add)
+    }
+
+    /// Elements of a row as it is gathered.
+    fn width(&self) -> u64 {
+        self.taken.end - self.taken.start
+    }
+
+    /// The spans of stored rows that make up some rows of the view, with their sources.
+    fn spans(&self, rows: Range<u64>) -> impl Iterator<Item = (u32, Span)> {
+        let mut first = 0u64;
+        let within = self.pieces.iter().filter_map(move |piece| {
+            let (start, end) = (first, first.saturating_add(piece.run.len()));
+            first = end;
+            let (from, to) = (rows.start.max(start), rows.end.min(end));
+            (from < to).then(|| (piece, from - start..to - start))
+        });
+        within.flat_map(|(piece, rows)| piece.run.spans(rows).map(|span| (piece.source, span)))
+    }
+
+    /// Matrices, or vectors, and the rows of each.
+    fn arrays(&self) -> (u64, u64) {
+        match self.shape.as_slice() {
+            [] => (1, 1),
+            // A vector is joined and taken apart by its elements.
+            [elements] => (1, *elements),
+            [outer @ .., rows, _] => (outer.iter().product(), *rows),
+        }
+    }
+
+    /// The same with each element of a vector as a row.
+    fn by_rows(mut self) -> Self {
+        if self.shape.len() == 1 && self.columns > 1 && self.taken == (0..self.columns) {
+            let [piece] = self.pieces.as_mut_slice() else { return self };
+            piece.run = Run::of(0, self.columns);
+            (self.columns, self.taken) = (1, 0..1);
+        }
+        self
+    }
+
+    /// Lays the rows of several tensors one after another, within each of their outer arrays
+    /// (experts): q, k and v, or gate and up.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch`, naming the tensors, if their shapes differ in more than rows.
+    pub fn fuse(views: Vec<Self>) -> Result<Self> {
+        let mut views = views.into_iter().map(Self::by_rows);
+        let mut fused = views.next().ok_or_else(|| Error::mismatch("nothing to fuse"))?;
+        let (arrays, first) = fused.arrays();
+        let mut all = vec![first];
+        let outer = |shape: &[u64]| match shape {
+            [outer @ .., _, columns] => (outer.to_vec(), Some(*columns)),
+            _ => (Vec::new(), None),
+        };
+        for other in views {
+            let same = (outer(&other.shape), other.shape.len(), other.columns, other.width())
+                == (outer(&fused.shape), fused.shape.len(), fused.columns, fused.width());
+            if !same || fused.shape.is_empty() {
+                return Err(Error::mismatch(format!(
+                    "{:?} cannot be laid below {:?} of {}",
+                    other.shape, fused.shape, fused.name
+                ))
+                .in_tensor(&other.name));
+            }
+            let (_, rows) = other.arrays();
+            all.push(rows);
+            fused.name = format!("{}+{}", fused.name, other.name);
+            fused.append(other)?;
+        }
+        if arrays != 1 {
+            // Views lie one after another now: take each array's rows from all of them in turn.
+            let mut pieces = Vec::new();
+            for array in 0..arrays {
+                let mut before = 0u64;
+                for &rows in &all {
+                    let start = before + array * rows;
+                    let spans = fused.spans(start..start + rows);
+                    pieces.extend(spans.map(|(source, span)| Piece { source, run: span.into() }));
+                    before += arrays * rows;
+                }
+                if pieces.len() > PIECES {
+                    break;
+                }
+            }
+            fused.pieces = pieces;
+            fused.check_pieces()?;
+        }
+        let place = fused.shape.len().saturating_sub(2);
+        if let Some(rows) = fused.shape.get_mut(place) {
+            *rows = all.iter().fold(0, |sum, rows| sum.saturating_add(*rows));
+        }
+        Ok(fused)
+    }
+
+    /// Some rows of each of its matrices, or elements of a vector.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if there are no such rows.
+    pub fn slice_rows(self, rows: Range<u64>) -> Result<Self> {
+        let mut view = self.by_rows();
+        let (arrays, all) = view.arrays();
+        if rows.start > rows.end || rows.end > all || view.shape.is_empty() {
+            let fault = format!("rows {}..{} of {all}", rows.start, rows.end);
+            return Err(Error::mismatch(fault).in_tensor(&view.name));
+        }
+        let mut pieces = Vec::new();
+        for array in 0..arrays {
+            let spans = view.spans(array * all + rows.start..array * all + rows.end);
+            pieces.extend(spans.map(|(source, span)| Piece { source, run: span.into() }));
+            if pieces.len() > PIECES {
+                break;
+            }
+        }
+        view.pieces = pieces;
+        view.check_pieces()?;
+        let place = view.shape.len().saturating_sub(2);
+        if let Some(count) = view.shape.get_mut(place) {
+            *count = rows.end - rows.start;
+        }
+        Ok(view)
+    }
+
+    /// Some columns of each row.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if there are no such columns, or they do not start and end between blocks.
+    pub fn slice_columns(mut self, columns: Range<u64>) -> Result<Self> {
+        let unit = self.column_unit()?;
+        let whole = |column: u64| column.is_multiple_of(unit) || column == self.width();
+        let (start, end) = (columns.start, columns.end);
+        if self.shape.len() < 2 || start > end || end > self.width() || !whole(start) || !whole(end)
+        {
+            let fault = format!(
+                "columns {start}..{end} of {}, which can be taken apart every {unit}",
+                self.width()
+            );
+            return Err(Error::mismatch(fault).in_tensor(&self.name));
+        }
+        self.taken = self.taken.start + start..self.taken.start + end;
+        if let Some(last) = self.shape.last_mut() {
+            *last = end - start;
+        }
+        Ok(self)
+    }
+
+    /// Columns between which rows can be taken apart: a block, or a group.
+    fn column_unit(&self) -> Result<u64> {
+        let mut unit = 1;
+        for source in &self.sources {
+            let row = source.tensor.dtype()?.descriptor();
+            let blocks = u64::from(row.block_len);
+            let group = u64::from(source.tensor.group_size().unwrap_or(1));
+            let each = match row.packing {
+                Packing::Plain if !source.transposed => blocks,
+                // A group is a whole number of words, whatever the width.
+                _ if row.row_head == 0 && !source.transposed => blocks.max(group),
+                _ if source.transposed => 1,
+                _ => self.columns,
+            };
+            unit = unit.max(each);
+        }
+        Ok(unit.max(1))
+    }
+
+    /// The part of rank `rank` of `of` equal ones, for engines that share a tensor out: by rows
+    /// (outputs) or columns (inputs).
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if it cannot be shared out evenly, or not between blocks.
+    pub fn shard(self, axis: Axis, rank: u64, of: u64) -> Result<Self> {
+        let all = match axis {
+            Axis::Rows => self.arrays().1,
+            Axis::Columns => self.width(),
+        };
+        let each = all.checked_div(of).filter(|_| all.is_multiple_of(of) && rank < of);
+        let Some(each) = each else {
+            let what = if axis == Axis::Rows { "rows" } else { "columns" };
+            let fault = format!("part {rank} of {of} equal parts of {all} {what}");
+            return Err(Error::mismatch(fault).in_tensor(&self.name));
+        };
+        match axis {
+            Axis::Rows => self.slice_rows(rank * each..(rank + 1) * each),
+            Axis::Columns => self.slice_columns(rank * each..(rank + 1) * each),
+        }
+    }
+
+    /// The dtype as it is stored, if all sources have the same.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch`, naming the tensors and dtypes, if they differ; `Unsupported` for a type code
+    /// that is not known.
+    pub fn stored_dtype(&self) -> Result<DType> {
+        let mut found: Option<(DType, Option<u32>, Tensor<'a>)> = None;
+        for source in &self.sources {
+            let tensor = source.tensor;
+            let (dtype, group) = (tensor.dtype()?, tensor.group_size());
+            match found {
+                Some((first, first_group, other)) if (first, first_group) != (dtype, group) => {
+                    let grouped = |dtype: DType, group: Option<u32>| match group {
+                        Some(group) => format!("{dtype} in groups of {group}"),
+                        None => dtype.to_string(),
+                    };
+                    let fault = format!(
+                        "{} is {}, {} is {}: they cannot be one tensor",
+                        other.name(),
+                        grouped(first, first_group),
+                        tensor.name(),
+                        grouped(dtype, group)
+                    );
+                    return Err(Error::mismatch(fault)
+                        .in_tensor(&self.name)
+                        .advise("convert them to one dtype, or load them apart"));
+                }
+                Some(_) => {}
+                None => found = Some((dtype, group, tensor)),
+            }
+        }
+        let (dtype, ..) = found.ok_or_else(|| Error::not_found("no stored tensor"))?;
+        Ok(dtype)
+    }
+}
+
+impl From<Span> for Run {
+    fn from(span: Span) -> Self {
+        Self { start: span.start, loops: [(1, 0), (1, 0), (span.count, span.step)] }
+    }
+}

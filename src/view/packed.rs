@@ -1,0 +1,238 @@
+//! The packed bytes of a view: which bytes of which files, and where they go.
+
+use std::ops::Range;
+
+use super::View;
+use crate::arch::Change;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape;
+use crate::tensor::{Part, Segment, Tensor};
+
+/// One part of a view's packed form.
+#[derive(Clone, Debug)]
+pub(crate) struct PackedPart {
+    pub(crate) part: Part,
+    pub(crate) dtype: DType,
+    /// Bytes of the whole part.
+    pub(crate) bytes: u64,
+    per: Per,
+}
+
+/// What of a part belongs to which rows.
+#[derive(Clone, Debug)]
+enum Per {
+    /// Each row has so many bytes, of which these are taken.
+    Row(u64, Range<u64>),
+    /// The stored tensor has it once, and so has the view, which is that tensor.
+    Tensor,
+    /// All sources have the same.
+    Same,
+    /// Each source, which is one array of the view, has its own.
+    Source,
+}
+
+/// Bytes of one part of one stored tensor: `count` times `len` of them, `stride` apart in the
+/// file, and one after another where they go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copy<'a> {
+    pub(crate) tensor: Tensor<'a>,
+    pub(crate) part: Part,
+    /// From the part's first byte.
+    pub(crate) from: u64,
+    pub(crate) len: u64,
+    pub(crate) stride: u64,
+    pub(crate) count: u64,
+    /// In the view's part.
+    pub(crate) to: u64,
+}
+
+impl<'a> View<'a> {
+    /// Why its packed bytes are not those of the file, if they are not: then its values alone can
+    /// be had.
+    pub fn why_computed(&self) -> Option<&'static str> {
+        self.sources.iter().find_map(|source| match source.change {
+            Change::PlusOne => Some("1 is subtracted from its stored values"),
+            Change::NegExp => Some("it is the logarithm of its stored values"),
+            Change::None if source.transposed => Some("its rows are stored as columns"),
+            Change::None => None,
+        })
+    }
+
+    /// The parts of its packed form, the weight first.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` where values are [computed](Self::why_computed) or a scheme packs across rows;
+    /// `Mismatch` where its sources cannot be joined.
+    pub(crate) fn packed(&self) -> Result<Vec<PackedPart>> {
+        if let Some(why) = self.why_computed() {
+            return Err(Error::unsupported(format!("it has no packed form: {why}"))
+                .in_tensor(self.name())
+                .advise("load its values, or the file's own tensor"));
+        }
+        self.stored_dtype()?;
+        let (first, others) = match self.sources.as_slice() {
+            [first, others @ ..] => (first.tensor, others),
+            [] => return Ok(Vec::new()),
+        };
+        let mut parts = Vec::new();
+        for segment in first.segments() {
+            let part = self.packed_part(first, &segment)?;
+            for other in others {
+                let theirs = other.tensor.segments().find(|other| other.part == segment.part);
+                let same = theirs.filter(|theirs| theirs.dtype == segment.dtype);
+                let same = same.is_some_and(|theirs| {
+                    self.row_bytes(other.tensor, &theirs) == self.row_bytes(first, &segment)
+                });
+                if !same {
+                    let (name, what) = (first.name(), segment.part.name());
+                    let fault = format!("its {what} differs in form from that of {name}");
+                    return Err(Error::mismatch(fault).in_tensor(other.tensor.name()));
+                }
+            }
+            parts.push(part);
+        }
+        if let Some(other) =
+            others.iter().find(|other| other.tensor.segments().count() != parts.len())
+        {
+            let fault = format!("it has other parts than {}", first.name());
+            return Err(Error::mismatch(fault).in_tensor(other.tensor.name()));
+        }
+        Ok(parts)
+    }
+
+    fn packed_part(&self, tensor: Tensor<'a>, segment: &Segment<'_>) -> Result<PackedPart> {
+        let bytes = segment.range.end - segment.range.start;
+        let of =
+            |bytes, per| Ok(PackedPart { part: segment.part, dtype: segment.dtype, bytes, per });
+        if self.is_stored() {
+            return of(bytes, Per::Tensor);
+        }
+        if let Some(row) = self.row_bytes(tensor, segment) {
+            let within = |column: u64| {
+                let at = row.checked_mul(column)?;
+                at.is_multiple_of(self.columns).then(|| at / self.columns)
+            };
+            if let Some((start, end)) = within(self.taken.start).zip(within(self.taken.end)) {
+                let all = (end - start).saturating_mul(self.rows());
+                return of(all, Per::Row(row, start..end));
+            }
+        }
+        let single = shape::elements(segment.shape) == Some(1);
+        if single && self.taken == (0..self.columns) {
+            if self.sources.len() == 1 || self.all_same(segment.part, bytes)? {
+                return of(bytes, Per::Same);
+            }
+            // Each source must be one of the view's arrays, all of it and in order.
+            let (arrays, rows) = self.arrays();
+            let whole = self.pieces.len() as u64 == arrays
+                && (0u32..)
+                    .zip(&self.pieces)
+                    .all(|(n, piece)| piece.source == n && piece.run.is_whole(rows));
+            if whole && arrays == self.sources.len() as u64 {
+                return of(bytes.saturating_mul(arrays), Per::Source);
+            }
+            let fault = format!(
+                "its {} differs between the tensors that it is made of",
+                segment.part.name()
+            );
+            return Err(Error::mismatch(fault).in_tensor(self.name()));
+        }
+        let dtype = tensor.dtype()?;
+        let fault = format!("the {} of {dtype} does not lie by rows", segment.part.name());
+        Err(Error::unsupported(fault)
+            .in_tensor(tensor.name())
+            .advise("load its values: any rows of those can be had"))
+    }
+
+    /// Bytes of a part that each gathered row of a stored tensor has, where it lies by rows.
+    fn row_bytes(&self, tensor: Tensor<'a>, segment: &Segment<'_>) -> Option<u64> {
+        let elements = tensor.elements();
+        let rows = elements.checked_div(shape::columns(tensor.shape()))?;
+        let (_, outer) = segment.shape.split_last()?;
+        if outer.len() + 1 != tensor.shape().len() || outer.iter().product::<u64>() != rows {
+            return None;
+        }
+        // Of a vector each element may be a row.
+        let all = (segment.range.end - segment.range.start).checked_mul(self.columns)?;
+        let row = all.checked_div(elements)?;
+        (row.checked_mul(elements)? == all).then_some(row)
+    }
+
+    fn all_same(&self, part: Part, bytes: u64) -> Result<bool> {
+        let mut first = None;
+        for source in &self.sources {
+            let Some(segment) = source.tensor.segments().find(|segment| segment.part == part)
+            else {
+                return Ok(false);
+            };
+            if segment.range.end - segment.range.start != bytes {
+                return Ok(false);
+            }
+            let bytes = source.tensor.native_bytes(part)?;
+            match &first {
+                None => first = Some(bytes),
+                Some(first) if *first != bytes => return Ok(false),
+                Some(_) => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// What must be copied, and where to, for a part of the packed form.
+    pub(crate) fn copies(&self, part: &PackedPart) -> Vec<Copy<'a>> {
+        let whole = |tensor: Tensor<'a>, len: u64, to: u64| Copy {
+            tensor,
+            part: part.part,
+            from: 0,
+            len,
+            stride: len,
+            count: 1,
+            to,
+        };
+        match &part.per {
+            Per::Tensor | Per::Same => {
+                self.sources().take(1).map(|tensor| whole(tensor, part.bytes, 0)).collect()
+            }
+            Per::Source => {
+                let each = part.bytes.checked_div(self.sources.len() as u64).unwrap_or(0);
+                (0..).zip(self.sources()).map(|(n, tensor)| whole(tensor, each, n * each)).collect()
+            }
+            Per::Row(row, taken) => {
+                let len = taken.end - taken.start;
+                let mut to = 0;
+                let mut copies = Vec::new();
+                for (source, span) in self.spans(0..self.rows()) {
+                    let Some(source) = self.sources.get(source as usize) else { continue };
+                    let mut copy = Copy {
+                        tensor: source.tensor,
+                        part: part.part,
+                        from: span.start * row + taken.start,
+                        len,
+                        stride: span.step * row,
+                        count: span.count,
+                        to,
+                    };
+                    to += len * span.count;
+                    if copy.stride == len {
+                        (copy.len, copy.stride, copy.count) =
+                            (len * span.count, len * span.count, 1);
+                    }
+                    copies.push(copy);
+                }
+                copies
+            }
+        }
+    }
+}
+
+impl PackedPart {
+    /// Bytes of a row, where rows have their own.
+    pub(crate) fn per_row(&self) -> Option<u64> {
+        match &self.per {
+            Per::Row(_, taken) => Some(taken.end - taken.start),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The values of a view.
+
+use std::ops::Range;
+
+use super::{Source, View};
+use crate::arch::{Change, Span};
+use crate::bytes::{Values, try_vec};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::quant::{Element, Narrowing, narrow};
+use crate::shape;
+use crate::tensor::{Decoding, Plan};
+
+/// Values computed or gathered at a time, at most, if a row is not longer.
+const CHUNK: u64 = 1 << 18;
+
+impl View<'_> {
+    /// The dtype that holds its values without loss, where they are not served packed: the stored
+    /// one if that is F32, F16 or BF16 and they are merely in another order, else F32.
+    pub fn values_dtype(&self) -> DType {
+        let unchanged = self.sources.iter().all(|source| source.change == Change::None);
+        match self.stored_dtype() {
+            Ok(dtype @ (DType::F16 | DType::BF16)) if unchanged => dtype,
+            _ => DType::F32,
+        }
+    }
+
+    /// All values as `f32`, in row-major order, in new memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::dequantize`](crate::Tensor::dequantize).
+    pub fn dequantize(&self) -> Result<Values<f32>> {
+        let elements = usize::try_from(self.elements())
+            .map_err(|_| Error::unsupported("larger than this machine's address space"))?;
+        let mut out = Values::zeroed(elements).map_err(|error| error.in_tensor(self.name()))?;
+        self.dequantize_into(&mut out, &Decoding::new())?;
+        Ok(out)
+    }
+
+    /// All values, in row-major order, into memory that the caller has: as `f32`, or rounded to
+    /// the nearest `f16` or `bf16`. Gives the number of values that rounding turned into infinity
+    /// or 0.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if `out` has not their length; otherwise as [`dequantize`](Self::dequantize).
+    pub fn dequantize_into<T: Element>(
+        &self,
+        out: &mut [T],
+        decoding: &Decoding<'_>,
+    ) -> Result<Narrowing> {
+        if out.len() as u64 != self.elements() {
+            let fault = format!("room for {} values of {}", out.len(), self.elements());
+            return Err(Error::mismatch(fault).in_tensor(self.name()));
+        }
+        self.decode(0..self.rows(), out, decoding)
+    }
+
+    /// The values of some rows. A row is a run of the last dimension; rows are counted over all
+    /// other dimensions.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::dequantize_rows`](crate::Tensor::dequantize_rows).
+    pub fn dequantize_rows<T: Element>(
+        &self,
+        rows: Range<u64>,
+        out: &mut [T],
+        decoding: &Decoding<'_>,
+    ) -> Result<Narrowing> {
+        let columns = shape::columns(self.shape());
+        let count = self.elements().checked_div(columns).unwrap_or(0);
+        let fits = rows.start <= rows.end && rows.end <= count;
+        if !fits || out.len() as u64 != (rows.end - rows.start).saturating_mul(columns) {
+            let fault = format!(
+                "rows {}..{} of {count} into room for {} values",
+                rows.start,
+                rows.end,
+                out.len()
+            );
+            return Err(Error::mismatch(fault).in_tensor(self.name()));
+        }
+        // Of a vector that was put together by elements, each of those is a row.
+        let each = columns.checked_div(self.width()).unwrap_or(0);
+        self.decode(rows.start * each..rows.end * each, out, decoding)
+    }
+
+    /// Passes all values to `sink`, some at a time, in row-major order.
+    ///
+    /// # Errors
+    ///
+    /// As [`dequantize`](Self::dequantize), and what `sink` returns.
+    pub fn for_each_values<T: Element, E: From<Error>>(
+        &self,
+        mut sink: impl FnMut(&[T]) -> Result<(), E>,
+    ) -> Result<Narrowing, E> {
+        let (rows, width) = (self.rows(), self.width());
+        let step = CHUNK.checked_div(width).unwrap_or(0).max(1).min(rows);
+        let room = usize::try_from(step.saturating_mul(width)).unwrap_or(usize::MAX);
+        let mut out = try_vec(room)?;
+        let mut lost = Narrowing::default();
+        let mut reader = Reader::new(self);
+        let mut row = 0;
+        while row < rows {
+            let end = rows.min(row + step);
+            let len = usize::try_from((end - row) * width).unwrap_or(usize::MAX);
+            out.resize(len, T::zeroed());
+            lost += reader.decode(row..end, &mut out, &Decoding::new())?;
+            sink(&out)?;
+            row = end;
+        }
+        Ok(lost)
+    }
+
+    /// The values of some gathered rows.
+    pub(crate) fn decode<T: Element>(
+        &self,
+        rows: Range<u64>,
+        out: &mut [T],
+        decoding: &Decoding<'_>,
+    ) -> Result<Narrowing> {
+        Reader::new(self).decode(rows, out, decoding)
+    }
+}
+
+/// What reading a view from its first row to its last can use again.
+struct Reader<'v, 'a> {
+    view: &'v View<'a>,
+    plan: Option<(u32, Plan<'a>)>,
+    /// One array of a source whose rows are the view's columns.
+    array: Option<(u32, u64, Values<f32>)>,
+}
+
+impl<'v, 'a> Reader<'v, 'a> {
+    fn new(view: &'v View<'a>) -> Self {
+        Self { view, plan: None, array: None }
+    }
+
+    fn decode<T: Element>(
+        &mut self,
+        rows: Range<u64>,
+        out: &mut [T],
+        decoding: &Decoding<'_>,
+    ) -> Result<Narrowing> {
+        let mut lost = Narrowing::default();
+        let mut rest = out;
+        for (number, span) in self.view.spans(rows) {
+            let Some(source) = self.view.sources.get(number as usize) else { break };
+            let len = usize::try_from(span.count.saturating_mul(self.view.width()));
+            let (now, later) = rest
+                .split_at_mut_checked(len.unwrap_or(usize::MAX))
+                .ok_or_else(|| Error::mismatch("too little room").in_tensor(self.view.name()))?;
+            rest = later;
+            lost += self.span(number, source, span, now, decoding)?;
+        }
+        Ok(lost)
+    }
+
+    fn plan(&mut self, number: u32, source: &Source<'a>) -> Result<&Plan<'a>> {
+        if self.plan.as_ref().is_none_or(|(held, _)| *held != number) {
+            self.plan = Some((number, Plan::new(&source.tensor)?));
+        }
+        let (_, plan) = self.plan.as_ref().ok_or_else(|| Error::not_found("its plan"))?;
+        Ok(plan)
+    }
+
+    fn span<T: Element>(
+        &mut self,
+        number: u32,
+        source: &Source<'a>,
+        span: Span,
+        out: &mut [T],
+        decoding: &Decoding<'_>,
+    ) -> Result<Narrowing> {
+        let (columns, taken) = (self.view.columns, self.view.taken.clone());
+        let direct = !source.transposed && source.change == Change::None && taken == (0..columns);
+        if direct && (span.step == 1 || span.count == 1) {
+            let start = span.start * columns;
+            let end = start + span.count * columns;
+            return self.plan(number, source)?.decode(start..end, out, decoding);
+        }
+        // Some at a time as f32: rows with others between, columns as rows, changed values.
+        let width = self.view.width();
+        let step = CHUNK.checked_div(width).unwrap_or(0).max(1);
+        let mut lost = Narrowing::default();
+        let mut exact =
+            try_vec(out.len().min(usize::try_from(CHUNK.max(width)).unwrap_or(usize::MAX)))?;
+        let piece = usize::try_from(step.saturating_mul(width)).unwrap_or(usize::MAX).max(1);
+        for (turn, out) in (0..).zip(out.chunks_mut(piece)) {
+            let done: u64 = turn * step;
+            let count = step.min(span.count - done);
+            let now = Span { start: span.start + done * span.step, count, ..span };
+            exact.clear();
+            if source.transposed {
+                self.columns_as_rows(number, source, now, &mut exact)?;
+            } else {
+                self.rows_apart(number, source, now, &mut exact, decoding)?;
+            }
+            match source.change {
+                Change::None => {}
+                Change::PlusOne => exact.iter_mut().for_each(|value| *value -= 1.0),
+                Change::NegExp => exact.iter_mut().for_each(|value| *value = (-*value).ln()),
+            }
+            lost += narrow(&exact, out);
+        }
+        Ok(lost)
+    }
+
+    /// Rows with others between, or of which some columns are taken.
+    fn rows_apart(
+        &mut self,
+        number: u32,
+        source: &Source<'a>,
+        span: Span,
+        out: &mut Vec<f32>,
+        decoding: &Decoding<'_>,
+    ) -> Result<()> {
+        let (columns, taken) = (self.view.columns, self.view.taken.clone());
+        // Short rows, or elements of a vector: decode what lies between as well.
+        let together = columns < 64 || span.step == 1;
+        let (times, each) = if together {
+            (1, (span.count.saturating_sub(1)) * span.step + 1)
+        } else {
+            (span.count, 1)
+        };
+        let room = usize::try_from(each.saturating_mul(columns)).unwrap_or(usize::MAX);
+        let mut rows = try_vec(room)?;
+        rows.resize(room, 0.0f32);
+        let columns_each = usize::try_from(columns).unwrap_or(usize::MAX).max(1);
+        let taken = usize::try_from(taken.start).unwrap_or(usize::MAX)
+            ..usize::try_from(taken.end).unwrap_or(usize::MAX);
+        let step =
+            usize::try_from(if together { span.step } else { 1 }).unwrap_or(usize::MAX).max(1);
+        for turn in 0..times {
+            let start = (span.start + turn * span.step) * columns;
+            let decoding = Decoding { pool: None, ..*decoding };
+            self.plan(number, source)?.decode(
+                start..start + each * columns,
+                &mut rows,
+                &decoding,
+            )?;
+            for row in rows.chunks(columns_each).step_by(step) {
+                out.extend_from_slice(row.get(taken.clone()).unwrap_or_default());
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows of the view that are columns of a stored matrix.
+    fn columns_as_rows(
+        &mut self,
+        number: u32,
+        source: &Source<'a>,
+        span: Span,
+        out: &mut Vec<f32>,
+    ) -> Result<()> {
+        // The stored matrix has a row for each of the view's columns.
+        let stored_rows = self.view.columns;
+        let stored_columns = shape::columns(source.tensor.shape());
+        let each = stored_rows.saturating_mul(stored_columns);
+        for row in 0..span.count {
+            let row = span.start + row * span.step;
+            let (array, column) = (row / stored_columns, row % stored_columns);
+            let held = self.array.as_ref().is_some_and(|(n, a, _)| (*n, *a) == (number, array));
+            if !held {
+                let room = usize::try_from(each).unwrap_or(usize::MAX);
+                let mut values = Values::zeroed(room)?;
+                let range = array * each..(array + 1) * each;
+                self.plan(number, source)?.decode(range, &mut values, &Decoding::new())?;
+                self.array = Some((number, array, values));
+            }
+            let Some((.., values)) = &self.array else { break };
+            let place = |row: u64| usize::try_from(row * stored_columns + column).ok();
+            let taken = self.view.taken.clone();
+            out.extend(taken.filter_map(|row| values.get(place(row)?).copied()));
+        }
+        Ok(())
+    }
+}
