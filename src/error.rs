@@ -51,6 +51,8 @@ pub enum ErrorKind {
     LimitExceeded,
     /// The caller asked for something that does not fit: a range, a shape, a dtype.
     Mismatch,
+    /// The caller called it off.
+    Cancelled,
 }
 
 impl Error {

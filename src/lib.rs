@@ -93,7 +93,10 @@ pub use container::{OpenOptions, Strictness};
 pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
-pub use provider::{LoadedPart, LoadedTensor, WeightProvider};
+pub use provider::{
+    FUSIONS, Fusion, LoadOptions, LoadedPart, LoadedTensor, Member, Policy, Progress,
+    WeightProvider,
+};
 pub use quant::{Codec, Element, Narrowing, Rounding};
 pub use store::{Attachment, Document, Encoding, Note, WeightStore};
 pub use tensor::{Decoding, Finding, FindingKind, Part, Segment, Tensor};

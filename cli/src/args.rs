@@ -199,18 +199,41 @@ pub(crate) struct Verify {
 #[command(after_help = "Examples:
   weighbridge load                            the small model inside the program
   weighbridge load model.gguf
-  weighbridge load ./Qwen3-0.6B --no-map --json")]
+  weighbridge load model.gguf --fuse qkv,gate-up --dtype f16
+  weighbridge load ./Qwen3-0.6B --filter 'layers.0.*' --no-map --json")]
 pub(crate) struct Load {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model; the model inside the program if left out
     pub(crate) path: Option<PathBuf>,
     /// Only tensors whose stored or canonical name matches
     #[arg(long, value_name = "GLOB")]
     pub(crate) filter: Option<String>,
+    /// Load these together, in one buffer, where they can be joined: qkv, gate-up
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_fusion)]
+    pub(crate) fuse: Vec<&'static weighbridge::Fusion>,
+    /// What tensors are kept as in memory
+    #[arg(long, value_enum, default_value = "keep", value_name = "DTYPE")]
+    pub(crate) dtype: LoadDtype,
+    /// Threads that read and convert; 0 stands for one a processor, but no more than four
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) threads: usize,
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) open: Open,
+}
+
+/// What `load` keeps tensors as.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum LoadDtype {
+    /// Packed as stored
+    Keep,
+    /// Values as f32
+    F32,
+    /// Values as f16
+    F16,
+    /// Values as bf16
+    Bf16,
 }
 
 /// A table that `list` prints.
@@ -244,6 +267,13 @@ pub(crate) struct Completions {
     /// The shell that the script is for
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
+}
+
+fn parse_fusion(name: &str) -> Result<&'static weighbridge::Fusion, String> {
+    weighbridge::Fusion::named(name).ok_or_else(|| {
+        let names = weighbridge::FUSIONS.iter().map(|fusion| fusion.name);
+        format!("the fusions are {}", names.collect::<Vec<_>>().join(", "))
+    })
 }
 
 fn parse_rows(text: &str) -> Result<std::ops::Range<u64>, String> {

@@ -1,6 +1,7 @@
 //! Raw bytes: where they come from, and the one place where ranges are checked.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod bulk;
 mod cursor;
 mod hub_link;
 mod mmap;
@@ -13,6 +14,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+pub(crate) use bulk::Scratch;
 pub(crate) use cursor::Cursor;
 pub use pages::{Pages, Values};
 pub use text::Text;
@@ -44,6 +46,8 @@ pub struct Source {
     /// Of a file, as it was when it was opened.
     identity: Option<Identity>,
     kind: Kind,
+    /// The file once more, read past the page cache, if that can be.
+    direct: OnceLock<Option<File>>,
 }
 
 #[derive(Debug)]
@@ -109,7 +113,13 @@ impl Source {
             Access::Read => Kind::Read { file: Handle::Open(file) },
         };
         let identity = Some(Identity::of(&opened));
-        Ok(Self { path: path.to_path_buf(), len: opened.len(), identity, kind })
+        Ok(Self {
+            path: path.to_path_buf(),
+            len: opened.len(),
+            identity,
+            kind,
+            direct: OnceLock::new(),
+        })
     }
 
     /// Bytes that are in memory already; `name` stands for the path in messages.
@@ -120,6 +130,7 @@ impl Source {
             len: bytes.len() as u64,
             identity: None,
             kind: Kind::Memory { bytes },
+            direct: OnceLock::new(),
         }
     }
 
@@ -213,6 +224,7 @@ impl Source {
         if let Kind::Mapped { file, .. } | Kind::Read { file } = &mut self.kind {
             *file = Handle::Released;
         }
+        self.direct = OnceLock::new();
     }
 
     fn with_file<T>(&self, handle: &Handle, read: impl FnOnce(&File) -> Result<T>) -> Result<T> {

@@ -25,6 +25,10 @@ impl Device for Cpu {
         Pages::zeroed(bytes)
     }
 
+    fn host<'b>(&self, buffer: &'b mut Pages) -> Option<&'b mut [u8]> {
+        Some(buffer)
+    }
+
     fn write(&self, buffer: &mut Pages, offset: u64, bytes: &[u8]) -> Result<()> {
         let len = buffer.len();
         let room = place(offset, bytes.len()).and_then(|range| buffer.get_mut(range));

@@ -4,6 +4,7 @@ mod cpu;
 
 use std::borrow::Cow;
 
+use crate::dtype::DType;
 use crate::error::Result;
 pub use cpu::Cpu;
 
@@ -18,6 +19,12 @@ pub trait Device: std::fmt::Debug + Send + Sync {
     /// Bytes to which the parts of a tensor are aligned within its buffer: a power of two.
     fn alignment(&self) -> u64;
 
+    /// Whether it can keep tensors of a dtype. Everything can be kept that need not be computed with.
+    fn supports(&self, dtype: DType) -> bool {
+        let _ = dtype;
+        true
+    }
+
     /// Memory for `bytes` bytes, all zero.
     ///
     /// # Errors
@@ -31,6 +38,13 @@ pub trait Device: std::fmt::Debug + Send + Sync {
     ///
     /// `Mismatch` if they do not fit there.
     fn write(&self, buffer: &mut Self::Buffer, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// The bytes of a buffer that this program can write to itself, from several threads: whoever
+    /// has them needs no [`write`](Self::write).
+    fn host<'b>(&self, buffer: &'b mut Self::Buffer) -> Option<&'b mut [u8]> {
+        let _ = buffer;
+        None
+    }
 
     /// Copies the bytes from `offset` to `out`.
     ///

@@ -18,7 +18,7 @@ mod tests;
 
 use std::marker::PhantomData;
 
-use half::{bf16, f16};
+pub(crate) use half::{bf16, f16};
 
 pub use element::{Element, Narrowing};
 pub(crate) use float::{

@@ -19,7 +19,7 @@ pub(crate) struct Entry {
     pub(super) shape_start: u32,
     /// The group whose part this is, or `NO_GROUP`.
     pub(super) group: u32,
-    pub(super) file: u32,
+    pub(crate) file: u32,
     pub(super) dtype: EntryType,
     pub(super) rank: u8,
 }

@@ -249,6 +249,20 @@ impl<'a> Tensor<'a> {
     }
 }
 
+/// Bytes of a weight part from one of them on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window<'w> {
+    pub(crate) start: u64,
+    pub(crate) bytes: &'w [u8],
+}
+
+impl<'w> Window<'w> {
+    fn within(self, range: &Range<u64>) -> Option<&'w [u8]> {
+        let at = |place: u64| usize::try_from(place.checked_sub(self.start)?).ok();
+        self.bytes.get(at(range.start)?..at(range.end)?)
+    }
+}
+
 /// What decoding any run of a tensor's elements needs to know, found out once.
 pub(crate) struct Plan<'a> {
     tensor: Tensor<'a>,
@@ -362,6 +376,18 @@ impl<'a> Plan<'a> {
         out: &mut [T],
         decoding: &Decoding<'_>,
     ) -> Result<Narrowing> {
+        self.decode_from(elements, out, decoding, None)
+    }
+
+    /// As [`decode`](Self::decode), with the bytes of the weight that those elements have, if the
+    /// caller has read them already.
+    pub(crate) fn decode_from<T: Element>(
+        &self,
+        elements: Range<u64>,
+        out: &mut [T],
+        decoding: &Decoding<'_>,
+        window: Option<Window<'_>>,
+    ) -> Result<Narrowing> {
         let past = size_of_val(out) >= PAST;
         let whole = |element: u64| element.is_multiple_of(self.unit);
         if self.row.packing != Packing::Plain && !(whole(elements.start) && whole(elements.end)) {
@@ -377,12 +403,12 @@ impl<'a> Plan<'a> {
             let (now, later) = rest.split_at_mut(len);
             match decoding.pool {
                 Some(_) => pieces.push((start..end, now)),
-                None => lost += self.piece(start..end, now, decoding.rounding, past)?,
+                None => lost += self.piece(start..end, now, decoding.rounding, past, window)?,
             }
             (start, rest) = (end, later);
         }
         if let Some(pool) = decoding.pool {
-            let piece = |(range, out)| self.piece(range, out, decoding.rounding, past);
+            let piece = |(range, out)| self.piece(range, out, decoding.rounding, past, window);
             let add = |mut a: Narrowing, b| {
                 a += b;
                 Ok(a)
@@ -400,6 +426,7 @@ impl<'a> Plan<'a> {
         out: &mut [T],
         rounding: Rounding,
         past: bool,
+        window: Option<Window<'_>>,
     ) -> Result<Narrowing> {
         let runs = match &self.codec.0 {
             Decoder::Runs(runs) => runs,
@@ -436,7 +463,7 @@ impl<'a> Plan<'a> {
                     None => Cow::Borrowed(&[][..]),
                 };
                 let packed = Packed {
-                    weight: &self.weight(&elements)?,
+                    weight: &self.weight(&elements, window)?,
                     scale: &scale,
                     bias: &bias,
                     formats: (
@@ -449,7 +476,7 @@ impl<'a> Plan<'a> {
                 Ok(runs.decode(&packed, out, rounding, past))
             }
             (_, 0) => {
-                let weight = self.weight(&elements)?;
+                let weight = self.weight(&elements, window)?;
                 let packed = Packed::blocks(&weight);
                 let Global::Factor(factor) = global else {
                     return Ok(runs.decode(&packed, out, rounding, past));
@@ -461,7 +488,7 @@ impl<'a> Plan<'a> {
                 Ok(narrow(&exact, out))
             }
             (_, head) => {
-                let weight = self.weight(&elements)?;
+                let weight = self.weight(&elements, window)?;
                 let bytes = self.row.dtype.row_bytes(self.columns).unwrap_or(0);
                 let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(1);
                 let columns = usize::try_from(self.columns).unwrap_or(usize::MAX).max(1);
@@ -483,18 +510,35 @@ impl<'a> Plan<'a> {
     }
 
     /// The weight's bytes of some elements, little-endian.
-    fn weight(&self, elements: &Range<u64>) -> Result<Cow<'a, [u8]>> {
+    fn weight<'w>(&self, elements: &Range<u64>, window: Option<Window<'w>>) -> Result<Cow<'w, [u8]>>
+    where
+        'a: 'w,
+    {
+        let Some(range) = self.weight_range(elements) else {
+            // Only elements smaller than a byte can be asked for out of step.
+            let dtype = self.row.dtype;
+            let fault = format!("{dtype} rows do not start at whole bytes: read the whole tensor");
+            return Err(Error::unsupported(fault).in_tensor(self.tensor.name()));
+        };
+        match window.and_then(|window| window.within(&range)) {
+            Some(bytes) => Ok(Cow::Borrowed(bytes)),
+            None => self.tensor.native_within(Part::Weight, range),
+        }
+    }
+
+    /// Where the weight's bytes of some elements lie in their part.
+    pub(crate) fn weight_range(&self, elements: &Range<u64>) -> Option<Range<u64>> {
         let dtype = self.row.dtype;
         let at = |element: u64| match self.row.row_head {
             0 => dtype.row_bytes(element),
             _ => dtype.row_bytes(self.columns)?.checked_mul(element.checked_div(self.columns)?),
         };
-        let (Some(start), Some(end)) = (at(elements.start), at(elements.end)) else {
-            // Only elements smaller than a byte can be asked for out of step.
-            let fault = format!("{dtype} rows do not start at whole bytes: read the whole tensor");
-            return Err(Error::unsupported(fault).in_tensor(self.tensor.name()));
-        };
-        self.tensor.native_within(Part::Weight, start..end)
+        Some(at(elements.start)?..at(elements.end)?)
+    }
+
+    /// Whether bytes of the weight that were read elsewhere can be decoded as they are.
+    pub(crate) fn takes_windows(&self) -> bool {
+        self.parts.is_none() && !self.tensor.is_big_endian()
     }
 
     fn malformed(&self, fault: &str) -> Error {

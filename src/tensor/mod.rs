@@ -1,6 +1,7 @@
 //! One tensor of a store: what it is, its bytes, its values.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod bulk;
 mod check;
 mod decode;
 
@@ -15,7 +16,7 @@ use crate::store::WeightStore;
 
 pub use check::{Finding, FindingKind};
 pub use decode::Decoding;
-pub(crate) use decode::Plan;
+pub(crate) use decode::{Plan, Window};
 
 /// What a stored array is to the tensor that it belongs to.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -19,9 +19,9 @@ use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
 use crate::shape;
 use crate::store::WeightStore;
-use crate::tensor::Tensor;
+use crate::tensor::{Part, Tensor};
 
-pub(crate) use packed::{Copy, PackedPart};
+pub(crate) use packed::PackedPart;
 
 /// In whose order, and with whose values, tensors are served under canonical names.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -230,6 +230,35 @@ impl<'a> View<'a> {
             && source.change == Change::None
             && piece.run.is_whole(rows)
             && self.taken == (0..self.columns)
+    }
+
+    /// Rows of each of its matrices; elements of a vector.
+    pub(crate) fn matrix_rows(&self) -> u64 {
+        self.arrays().1
+    }
+
+    /// Rows as they are gathered, and the elements of each.
+    pub(crate) fn gathered(&self) -> (u64, u64) {
+        (self.rows(), self.width())
+    }
+
+    /// Gathered rows that are best decoded together, where there are such: those of a matrix
+    /// whose columns are the rows.
+    pub(crate) fn rows_at_once(&self) -> Option<u64> {
+        let transposed = self.sources.iter().any(|source| source.transposed);
+        transposed.then(|| self.arrays().1.max(1))
+    }
+
+    /// The file and the place in it where a gathered row's weight begins.
+    pub(crate) fn place_of(&self, row: u64) -> (u32, u64) {
+        let first = self.spans(row..row.saturating_add(1)).next();
+        let place = first.and_then(|(source, span)| {
+            let tensor = self.sources.get(source as usize)?.tensor;
+            let (file, start) = tensor.place(Part::Weight)?;
+            let bytes = tensor.stored_bytes().checked_div(self.rows().max(1))?;
+            Some((file, start.saturating_add(bytes.saturating_mul(span.start))))
+        });
+        place.unwrap_or_default()
     }
 
     /// Rows as they are gathered.

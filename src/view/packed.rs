@@ -37,7 +37,6 @@ enum Per {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copy<'a> {
     pub(crate) tensor: Tensor<'a>,
-    pub(crate) part: Part,
     /// From the part's first byte.
     pub(crate) from: u64,
     pub(crate) len: u64,
@@ -184,7 +183,6 @@ impl<'a> View<'a> {
     pub(crate) fn copies(&self, part: &PackedPart) -> Vec<Copy<'a>> {
         let whole = |tensor: Tensor<'a>, len: u64, to: u64| Copy {
             tensor,
-            part: part.part,
             from: 0,
             len,
             stride: len,
@@ -207,7 +205,6 @@ impl<'a> View<'a> {
                     let Some(source) = self.sources.get(source as usize) else { continue };
                     let mut copy = Copy {
                         tensor: source.tensor,
-                        part: part.part,
                         from: span.start * row + taken.start,
                         len,
                         stride: span.step * row,

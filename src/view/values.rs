@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use super::{Source, View};
 use crate::arch::{Change, Span};
-use crate::bytes::{Values, try_vec};
+use crate::bytes::{Scratch, Values, try_vec};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::quant::{Element, Narrowing, narrow};
 use crate::shape;
-use crate::tensor::{Decoding, Plan};
+use crate::tensor::{Decoding, Part, Plan, Window};
 
 /// Values computed or gathered at a time, at most, if a row is not longer.
 const CHUNK: u64 = 1 << 18;
@@ -122,6 +122,19 @@ impl View<'_> {
     ) -> Result<Narrowing> {
         Reader::new(self).decode(rows, out, decoding)
     }
+
+    /// The same for much at once: bytes that the system does not hold are read past its cache, and
+    /// those of the map are let go of again.
+    pub(crate) fn decode_bulk<T: Element>(
+        &self,
+        rows: Range<u64>,
+        out: &mut [T],
+        decoding: &Decoding<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Narrowing> {
+        let mut reader = Reader { scratch: Some(scratch), ..Reader::new(self) };
+        reader.decode(rows, out, decoding)
+    }
 }
 
 /// What reading a view from its first row to its last can use again.
@@ -130,11 +143,13 @@ struct Reader<'v, 'a> {
     plan: Option<(u32, Plan<'a>)>,
     /// One array of a source whose rows are the view's columns.
     array: Option<(u32, u64, Values<f32>)>,
+    /// For reading much.
+    scratch: Option<&'v mut Scratch>,
 }
 
 impl<'v, 'a> Reader<'v, 'a> {
     fn new(view: &'v View<'a>) -> Self {
-        Self { view, plan: None, array: None }
+        Self { view, plan: None, array: None, scratch: None }
     }
 
     fn decode<T: Element>(
@@ -177,8 +192,18 @@ impl<'v, 'a> Reader<'v, 'a> {
         let direct = !source.transposed && source.change == Change::None && taken == (0..columns);
         if direct && (span.step == 1 || span.count == 1) {
             let start = span.start * columns;
-            let end = start + span.count * columns;
-            return self.plan(number, source)?.decode(start..end, out, decoding);
+            let elements = start..start + span.count * columns;
+            self.plan(number, source)?;
+            let Some((_, plan)) = &self.plan else { return Ok(Narrowing::default()) };
+            let range = plan.weight_range(&elements).filter(|_| plan.takes_windows());
+            let (Some(scratch), Some(range)) = (self.scratch.as_deref_mut(), range) else {
+                return plan.decode(elements, out, decoding);
+            };
+            let bytes = source.tensor.stretch(Part::Weight, range.clone(), scratch)?;
+            let window = Some(Window { start: range.start, bytes });
+            let lost = plan.decode_from(elements, out, decoding, window)?;
+            source.tensor.forget(Part::Weight, range);
+            return Ok(lost);
         }
         // Some at a time as f32: rows with others between, columns as rows, changed values.
         let width = self.view.width();

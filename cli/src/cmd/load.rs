@@ -1,14 +1,16 @@
 //! `load`: every tensor into memory, timed.
 
+use std::collections::HashMap;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::time::Instant;
 
 use serde::Serialize;
 use weighbridge::device::{Cpu, Device};
-use weighbridge::{OpenOptions, WeightProvider};
+use weighbridge::{LoadOptions, Member, Narrowing, OpenOptions, Policy, Progress, WeightProvider};
 
 use super::{Done, Filter};
-use crate::args::Load;
+use crate::args::{Load, LoadDtype};
 use crate::json::{self, SCHEMA};
 use crate::print::{bytes, count, progress};
 use crate::{Status, remark};
@@ -24,9 +26,18 @@ struct Report {
     architecture: Option<&'static str>,
     rope_layout: Option<&'static str>,
     device: String,
+    /// What tensors are kept as, and which of them together.
+    kept_as: &'static str,
+    fused: Vec<String>,
     tensors: usize,
+    buffers: usize,
     weights: u64,
     bytes: u64,
+    /// Values that became infinite, and values that became 0, when they were rounded.
+    lost_to_infinity: u64,
+    lost_to_zero: u64,
+    /// Tensors whose values had to be computed, with the reason.
+    computed: Vec<(String, &'static str)>,
     open_seconds: f64,
     load_seconds: f64,
     gigabytes_per_second: f64,
@@ -44,34 +55,41 @@ pub(crate) fn run(args: &Load) -> Done {
         None => options.open_memory("sample-Q8_0.gguf (inside the program)", SAMPLE)?,
     };
     remark(&store);
-    let provider = WeightProvider::new(store, Cpu)?;
+    let (policy, kept_as) = match args.dtype {
+        LoadDtype::Keep => (Policy::Keep, "stored"),
+        LoadDtype::F32 => (Policy::F32, "F32"),
+        LoadDtype::F16 => (Policy::F16, "F16"),
+        LoadDtype::Bf16 => (Policy::BF16, "BF16"),
+    };
+    let provider = WeightProvider::new(store, Cpu)?.policy(policy);
     let open_seconds = start.elapsed().as_secs_f64();
     let resolution = provider.resolution();
 
     let filter = Filter::new(args.filter.as_deref());
-    let stored_by = |name: &str| resolution.mapped.iter().find(|m| m.canonical == name);
-    let wanted: Vec<&str> = provider
-        .names()
-        .filter(|name| {
-            let stored = stored_by(name).map_or(*name, |m| m.stored.first().map_or("", |n| n));
-            filter.passes(stored, Some(name))
-        })
+    let stored: HashMap<&str, &str> = resolution
+        .mapped
+        .iter()
+        .filter_map(|m| Some((m.canonical.as_str(), m.stored.first()?.as_str())))
         .collect();
-    let elements = |name: &str| provider.tensor(name).map(|tensor| tensor.elements());
-    let total: u64 = wanted.iter().map(|name| elements(name)).sum::<Result<u64, _>>()?;
-    let bar = progress(total);
+    let wanted = |name: &str| filter.passes(stored.get(name).copied().unwrap_or(name), Some(name));
+    let bar = progress(1);
+    let watch = |progress: Progress| {
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+        ControlFlow::Continue(())
+    };
+    let options = LoadOptions::new().fuse(&args.fuse).threads(args.threads).progress(&watch);
 
     let start = Instant::now();
-    let (mut loaded_bytes, mut weights) = (0, 0);
-    for name in &wanted {
-        let loaded = provider.load(name)?;
-        let bytes: u64 = loaded.parts.iter().map(|part| part.range.end - part.range.start).sum();
-        loaded_bytes += bytes;
-        weights += provider.tensor(name)?.elements();
-        bar.inc(bytes);
-    }
+    let loaded = provider.load_all(wanted, &options)?;
     let load_seconds = start.elapsed().as_secs_f64();
     bar.finish_and_clear();
+    let loaded_bytes: u64 = loaded.iter().map(|tensor| tensor.bytes()).sum();
+    let mut lost = Narrowing::default();
+    loaded.iter().for_each(|tensor| lost += tensor.lost);
+    let name = |members: &[Member]| {
+        members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join("+")
+    };
 
     let report = Report {
         schema: SCHEMA,
@@ -80,8 +98,17 @@ pub(crate) fn run(args: &Load) -> Done {
         architecture: resolution.architecture.map(|architecture| architecture.name),
         rope_layout: resolution.stored_rope_layout().map(|rope| rope.name()),
         device: Cpu.name().into_owned(),
-        tensors: wanted.len(),
-        weights,
+        kept_as,
+        fused: args.fuse.iter().map(|fusion| fusion.name.to_owned()).collect(),
+        tensors: loaded.iter().map(|tensor| tensor.members.len()).sum(),
+        buffers: loaded.len(),
+        weights: loaded.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum(),
+        lost_to_infinity: lost.overflows,
+        lost_to_zero: lost.flushes,
+        computed: loaded
+            .iter()
+            .filter_map(|tensor| Some((name(&tensor.members), tensor.computed?)))
+            .collect(),
         bytes: loaded_bytes,
         open_seconds,
         load_seconds,
@@ -126,17 +153,38 @@ fn write_text(
     if let Some(rope) = report.rope_layout {
         writeln!(out, "rows of q and k: stored {rope}")?;
     }
+    let buffers = match report.fused.as_slice() {
+        [] => String::new(),
+        fused => format!(" in {} buffers ({} fused)", report.buffers, fused.join(", ")),
+    };
     writeln!(
         out,
-        "loaded {} tensors, {} weights, {} to {} in {} ({:.1} GB/s), after {} to open",
+        "loaded {} tensors{buffers}, {} weights, {} as {} to {} in {} ({:.1} GB/s), after {} to open",
         report.tensors,
         count(report.weights),
         bytes(report.bytes),
+        report.kept_as,
         report.device,
         seconds(report.load_seconds),
         report.gigabytes_per_second,
         seconds(report.open_seconds),
     )?;
+    if report.lost_to_infinity > 0 || report.lost_to_zero > 0 {
+        writeln!(
+            out,
+            "rounding made {} values infinite and {} values 0",
+            count(report.lost_to_infinity),
+            count(report.lost_to_zero)
+        )?;
+    }
+    if let Some((name, why)) = report.computed.first() {
+        let name = weighbridge::Text::new(name.as_bytes());
+        let others = match report.computed.len() {
+            1 => String::new(),
+            several => format!(" and {} more", several - 1),
+        };
+        writeln!(out, "computed: {name}{others}: {why}")?;
+    }
     if let Some(peak) = report.peak_memory_bytes {
         writeln!(out, "peak memory {}", bytes(peak))?;
     }

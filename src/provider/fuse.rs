@@ -1,0 +1,148 @@
+//! Which tensors engines want in one buffer.
+
+use std::sync::Arc;
+
+use super::{LoadedTensor, Policy, WeightProvider};
+use crate::device::Device;
+use crate::error::Result;
+use crate::view::View;
+
+/// Tensors of one layer that share their input, so that one multiplication does for all.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Fusion {
+    /// The name, as in `weighbridge load --fuse`.
+    pub name: &'static str,
+    /// What their canonical names have where they differ, in order.
+    pub members: &'static [&'static str],
+}
+
+/// Every fusion that has a name. Any other list of tensors can be fused as well.
+pub static FUSIONS: &[Fusion] = &[
+    Fusion { name: "qkv", members: &[".attention.q.", ".attention.k.", ".attention.v."] },
+    Fusion { name: "gate-up", members: &[".gate.", ".up."] },
+];
+
+impl Fusion {
+    /// The fusion of that name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        FUSIONS.iter().find(|fusion| fusion.name == name)
+    }
+
+    /// The tensors that are fused with this one, itself first, if it is the first of them.
+    fn members_of(&self, name: &str, has: impl Fn(&str) -> bool) -> Option<Vec<String>> {
+        let (first, others) = self.members.split_first()?;
+        let (before, after) = name.split_once(first)?;
+        let mut members = vec![name.to_owned()];
+        members.extend(others.iter().map(|other| format!("{before}{other}{after}")));
+        members.iter().all(|name| has(name)).then_some(members)
+    }
+}
+
+impl<D: Device> WeightProvider<D> {
+    /// Names that can be in one buffer, in as few groups as there must be.
+    pub(super) fn joinable<'n>(&self, names: &[&'n str]) -> Result<Vec<Vec<&'n str>>> {
+        let mut groups: Vec<(Vec<&'n str>, Vec<View<'_>>)> = Vec::new();
+        for name in names {
+            let view = self.tensor(name)?;
+            let mut joined = false;
+            for (names, views) in &mut groups {
+                let mut all = views.clone();
+                all.push(view.clone());
+                if self.check_fused(&all, self.policy).is_ok() {
+                    (*views, joined) = (all, true);
+                    names.push(name);
+                    break;
+                }
+            }
+            if !joined {
+                groups.push((vec![name], vec![view]));
+            }
+        }
+        Ok(groups.into_iter().map(|(names, _)| names).collect())
+    }
+
+    /// Whether tensors can be in one buffer.
+    fn check_fused(&self, views: &[View<'_>], policy: Policy) -> Result<()> {
+        let fused = View::fuse(views.to_vec())?;
+        policy.form(&fused).map(drop)
+    }
+
+    /// Names to load, and with them those that they are fused with.
+    pub(super) fn groups(&self, names: &[&str], fusions: &[&Fusion]) -> Result<Vec<Vec<String>>> {
+        let wanted: std::collections::HashSet<&str> = names.iter().copied().collect();
+        let mut taken = std::collections::HashSet::new();
+        let mut groups = Vec::new();
+        for name in names {
+            let has = |name: &str| wanted.contains(name) && self.has(name);
+            let members = fusions.iter().find_map(|fusion| fusion.members_of(name, has));
+            let Some(members) = members.filter(|_| !taken.contains(*name)) else { continue };
+            taken.extend(members.iter().cloned());
+            let members: Vec<&str> = members.iter().map(String::as_str).collect();
+            for group in self.joinable(&members)? {
+                groups.push(group.into_iter().map(str::to_owned).collect());
+            }
+        }
+        let alone = names.iter().filter(|name| !taken.contains(**name));
+        groups.extend(alone.map(|name| vec![(*name).to_owned()]));
+        Ok(groups)
+    }
+
+    /// Loads tensors into one buffer.
+    pub(super) fn load_fused(
+        &self,
+        views: Vec<View<'_>>,
+        policy: Policy,
+    ) -> Result<LoadedTensor<D>> {
+        let mut jobs = vec![self.job(views, policy)?];
+        self.run(&mut jobs, &super::LoadOptions::new().threads(1))?;
+        let job = jobs.pop().ok_or_else(|| crate::Error::not_found("nothing was loaded"))?;
+        Ok(job.loaded)
+    }
+
+    /// Loads one tensor.
+    pub(super) fn load_view(&self, view: &View<'_>, policy: Policy) -> Result<LoadedTensor<D>> {
+        self.load_fused(vec![view.clone()], policy)
+    }
+
+    /// Loads many tensors into the cache: each reading of the files is planned by its place in
+    /// them, and several threads share the work. Tensors that the cache has already are not read
+    /// again. Gives the tensors in the order in which their first bytes lie in the files.
+    ///
+    /// ```
+    /// use weighbridge::{Fusion, LoadOptions, WeightProvider};
+    ///
+    /// # fn main() -> weighbridge::Result<()> {
+    /// let model = WeightProvider::open("assets/sample/sample-Q8_0.gguf")?;
+    /// let fusions = Fusion::named("qkv").into_iter().collect::<Vec<_>>();
+    /// let layer = |name: &str| name.starts_with("layers.0.");
+    /// let loaded = model.load_all(layer, &LoadOptions::new().fuse(&fusions))?;
+    /// assert!(loaded.iter().any(|tensor| tensor.members.len() == 3));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load); `Cancelled` if the progress callback says so. Nothing is kept then.
+    pub fn load_all(
+        &self,
+        filter: impl Fn(&str) -> bool,
+        options: &super::LoadOptions<'_>,
+    ) -> Result<Vec<Arc<LoadedTensor<D>>>> {
+        let names: Vec<&str> = self.names().filter(|name| filter(name)).collect();
+        let mut found = Vec::new();
+        let mut jobs = Vec::new();
+        for group in self.groups(&names, &options.fusions)? {
+            if let Ok(loaded) = self.cache.find(&group.join("+")) {
+                found.push(loaded);
+                continue;
+            }
+            let views = group.iter().map(|name| self.tensor(name)).collect::<Result<_>>()?;
+            jobs.push(self.job(views, self.policy)?);
+        }
+        self.run(&mut jobs, options)?;
+        found.extend(jobs.into_iter().map(|job| self.cache.insert(&job.name, job.loaded)));
+        Ok(found)
+    }
+}

@@ -1,0 +1,133 @@
+//! Tensors in memory of a device.
+
+use std::ops::Range;
+
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::quant::Narrowing;
+use crate::tensor::Part;
+
+/// One part of a loaded tensor.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LoadedPart {
+    /// What it is.
+    pub part: Part,
+    /// The dtype of its own elements.
+    pub dtype: DType,
+    /// Its bytes in the buffer, little-endian, starting at a multiple of the device's alignment.
+    pub range: Range<u64>,
+    /// Bytes that each row has of it; `None` where the tensor has it once.
+    pub row_bytes: Option<u64>,
+}
+
+/// One of the tensors that were fused.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Member {
+    /// Its canonical name.
+    pub name: String,
+    /// Its rows in each matrix of the fused tensor; of a vector, its elements.
+    pub rows: Range<u64>,
+}
+
+/// A tensor on a device: all its parts in one buffer.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct LoadedTensor<D: Device> {
+    /// How the elements are kept.
+    pub dtype: DType,
+    /// Dimensions, outermost first.
+    pub shape: Vec<u64>,
+    /// Elements that share a scale, for dtypes that leave the number to the tensor (MLX).
+    pub group_size: Option<u32>,
+    /// Where each part lies in the buffer, the weight first.
+    pub parts: Vec<LoadedPart>,
+    /// The tensors that were fused, in order; the tensor itself where none were.
+    pub members: Vec<Member>,
+    /// Why its values are not the file's own bytes, where they had to be computed.
+    pub computed: Option<&'static str>,
+    /// Values that became infinite or 0 when they were rounded to this dtype.
+    pub lost: Narrowing,
+    /// The bytes.
+    pub buffer: D::Buffer,
+}
+
+impl<D: Device> LoadedTensor<D> {
+    /// Bytes of all parts.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.range.end - part.range.start).sum()
+    }
+
+    /// Where the bytes of one member lie in the buffer, part by part: in one run, or in one for
+    /// each matrix of a tensor that has several (experts).
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if no member has that name.
+    pub fn member(&self, name: &str) -> Result<Vec<(Part, Vec<Range<u64>>)>> {
+        let member = self.members.iter().find(|member| member.name == name);
+        let member =
+            member.ok_or_else(|| Error::not_found(format!("no \"{name}\" was fused here")))?;
+        let (arrays, rows) = match self.shape.as_slice() {
+            [] | [_] => (1, self.shape.first().copied().unwrap_or(1)),
+            [outer @ .., rows, _] => (outer.iter().product::<u64>(), *rows),
+        };
+        let ranges = |part: &LoadedPart| {
+            let Some(each) = part.row_bytes.filter(|_| self.members.len() > 1) else {
+                return vec![part.range.clone()];
+            };
+            let at = |array: u64, row: u64| part.range.start + (array * rows + row) * each;
+            (0..arrays).map(|n| at(n, member.rows.start)..at(n, member.rows.end)).collect()
+        };
+        Ok(self.parts.iter().map(|part| (part.part, ranges(part))).collect())
+    }
+
+    /// One member by itself, copied to a buffer of its own: exactly what loading it alone gives.
+    ///
+    /// # Errors
+    ///
+    /// As [`member`](Self::member); `Io` if memory is short.
+    pub fn split(&self, device: &D, name: &str) -> Result<Self> {
+        let runs = self.member(name)?;
+        let member = self.members.iter().find(|member| member.name == name);
+        let rows = member.map_or(0, |member| member.rows.end - member.rows.start);
+        let mut shape = self.shape.clone();
+        let place = shape.len().saturating_sub(2);
+        if let (Some(count), true) = (shape.get_mut(place), self.members.len() > 1) {
+            *count = rows;
+        }
+        let mut parts = Vec::new();
+        let mut end = 0u64;
+        for (part, (_, runs)) in self.parts.iter().zip(&runs) {
+            let start = end.next_multiple_of(device.alignment());
+            end = start + runs.iter().map(|run| run.end - run.start).sum::<u64>();
+            parts.push(LoadedPart { range: start..end, ..part.clone() });
+        }
+        let mut buffer = device.allocate(end)?;
+        for (part, (_, runs)) in parts.iter().zip(&runs) {
+            let mut to = part.range.start;
+            for run in runs {
+                let mut at = run.start;
+                while at < run.end {
+                    let len = (run.end - at).min(1 << 20);
+                    let mut bytes = crate::bytes::try_zeroed(usize::try_from(len).unwrap_or(0))?;
+                    device.read(&self.buffer, at, &mut bytes)?;
+                    device.write(&mut buffer, to, &bytes)?;
+                    (at, to) = (at + len, to + len);
+                }
+            }
+        }
+        Ok(Self {
+            dtype: self.dtype,
+            shape,
+            group_size: self.group_size,
+            parts,
+            members: vec![Member { name: name.to_owned(), rows: 0..rows }],
+            computed: self.computed,
+            lost: Narrowing::default(),
+            buffer,
+        })
+    }
+}

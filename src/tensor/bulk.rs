@@ -1,0 +1,83 @@
+//! Much of a tensor's bytes at once, as loading takes them.
+
+use std::ops::Range;
+
+use super::{Part, Segment, Tensor, swap};
+use crate::bytes::{Scratch, Source};
+use crate::error::{Error, Result};
+
+impl<'a> Tensor<'a> {
+    /// The file that holds a part, counted as the store has them, and where in it.
+    pub(crate) fn place(&self, part: Part) -> Option<(u32, u64)> {
+        let segment = self.segments().find(|segment| segment.part == part)?;
+        Some((self.store.entry(segment.number)?.file, segment.range.start))
+    }
+
+    /// Whether these are one tensor of one store.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        std::ptr::eq(self.store, other.store) && self.number == other.number
+    }
+
+    /// Some bytes of a part, little-endian, of whole blocks if the file is big-endian.
+    pub(crate) fn fill(
+        &self,
+        part: Part,
+        from: u64,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let (source, segment) = self.source(part)?;
+        let within = from..from.saturating_add(out.len() as u64);
+        let range = self.range(&segment, &within)?;
+        source.fill(range.start, out, scratch).map_err(|error| error.in_tensor(self.name()))?;
+        self.swap(part, out)
+    }
+
+    /// Some bytes of a part as they lie in the file: of the map, or read into `scratch`.
+    pub(crate) fn stretch<'s>(
+        &'s self,
+        part: Part,
+        within: Range<u64>,
+        scratch: &'s mut Scratch,
+    ) -> Result<&'s [u8]> {
+        let (source, segment) = self.source(part)?;
+        let range = self.range(&segment, &within)?;
+        source.stretch(range, scratch).map_err(|error| error.in_tensor(self.name()))
+    }
+
+    /// Turns the numbers of whole blocks round if the file is big-endian.
+    pub(crate) fn swap(&self, part: Part, bytes: &mut [u8]) -> Result<()> {
+        if self.is_big_endian() {
+            let (_, segment) = self.source(part)?;
+            self.check_swappable(segment.dtype)?;
+            swap(bytes, segment.dtype);
+        }
+        Ok(())
+    }
+
+    /// Lets go of what the map holds of some bytes.
+    pub(crate) fn forget(&self, part: Part, within: Range<u64>) {
+        if let Ok((source, segment)) = self.source(part)
+            && let Ok(range) = self.range(&segment, &within)
+        {
+            source.forget(&range);
+        }
+    }
+
+    fn source(&self, part: Part) -> Result<(&'a Source, Segment<'a>)> {
+        let segment = self.segment(part)?;
+        let file = self.store.entry_file(segment.number);
+        let file = file.ok_or_else(|| Error::not_found("its file").in_tensor(self.name()))?;
+        Ok((&file.source, segment))
+    }
+
+    fn range(&self, segment: &Segment<'_>, within: &Range<u64>) -> Result<Range<u64>> {
+        let at = |place: u64| segment.range.start.checked_add(place);
+        let range = at(within.start).zip(at(within.end)).map(|(start, end)| start..end);
+        range.filter(|range| range.end <= segment.range.end).ok_or_else(|| {
+            Error::malformed(format!("its {} is too short", segment.part.name()))
+                .in_file(self.store.path())
+                .in_tensor(self.name())
+        })
+    }
+}
