@@ -1,5 +1,6 @@
-//! Reading much of a file: copied from the map where it is in memory already, past the page cache
-//! where it is not.
+//! Reading much of a file: from the system's page cache what that holds, past it what it does not.
+//! The map plays no part: its pages would count as this program's memory until they are dropped,
+//! which costs more than reading does.
 
 use std::fs::File;
 use std::ops::Range;
@@ -10,94 +11,66 @@ use crate::error::Result;
 /// What a thread that reads much uses again and again.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    buffer: Option<Pages>,
+    /// What comes past the page cache, on its way.
+    passing: Option<Pages>,
+    /// What is looked at as a whole.
+    held: Option<Pages>,
 }
 
 /// What offsets, lengths and memory of reads past the page cache must be multiples of, whatever the
 /// device: a page.
 const SECTOR: u64 = 4096;
 
-/// Bytes read past the page cache at a time, and sectors on both sides.
+/// Bytes read past the page cache at a time.
 const STEP: u64 = 1 << 20;
 
 /// Reads shorter than this go through the page cache.
 const LEAST: u64 = 64 << 10;
 
-impl Scratch {
-    /// At least so many bytes, starting at a page.
-    fn room(&mut self, len: u64) -> Result<&mut [u8]> {
-        if self.buffer.as_ref().is_none_or(|buffer| (buffer.len() as u64) < len) {
-            // Long enough to have pages of its own, which start where they should.
-            self.buffer = Some(Pages::zeroed(len.max(2 * STEP))?);
-        }
-        let room = self.buffer.as_deref_mut().unwrap_or_default();
-        Ok(room.get_mut(..usize::try_from(len).unwrap_or(usize::MAX)).unwrap_or_default())
+/// At least so many bytes, starting at a page.
+fn room(pages: &mut Option<Pages>, len: u64) -> Result<&mut [u8]> {
+    if pages.as_ref().is_none_or(|pages| (pages.len() as u64) < len) {
+        // Long enough to have pages of its own, which start where they should.
+        *pages = Some(Pages::zeroed(len.max(2 * STEP))?);
     }
+    let room = pages.as_deref_mut().unwrap_or_default();
+    Ok(room.get_mut(..usize::try_from(len).unwrap_or(usize::MAX)).unwrap_or_default())
 }
 
 impl Source {
     /// Fills `out` from `offset`, like [`read_at`](Self::read_at), by the way that is fastest for
-    /// many bytes: those that the system holds in memory are copied from the map, or read where
-    /// there is none; others are read past the page cache, which would copy them once more.
+    /// many bytes: what the system holds in memory is copied from there, the rest is read past its
+    /// page cache, which would copy it once more. The system itself says which is which, by
+    /// giving no more of a read that must not wait than it has.
     ///
     /// # Errors
     ///
     /// As [`read_at`](Self::read_at).
     pub(crate) fn fill(&self, offset: u64, out: &mut [u8], scratch: &mut Scratch) -> Result<()> {
-        let range = offset..offset.saturating_add(out.len() as u64);
-        self.check(&range)?;
-        if self.is_cached(&range) {
-            if let Kind::Mapped { file, map } = &self.kind {
-                let (start, len) = self.check(&range)?;
-                let whole = self.mapped(file, map)?;
-                let from = whole.get(start..start.saturating_add(len));
-                out.copy_from_slice(from.ok_or_else(|| self.beyond(&range))?);
-                self.forget(&range);
-                return Ok(());
-            }
-        } else if let Some(direct) = self.direct() {
-            let mut at = offset;
-            for out in out.chunks_mut(usize::try_from(STEP).unwrap_or(usize::MAX)) {
-                let end = at.saturating_add(out.len() as u64);
-                out.copy_from_slice(self.read_direct(direct, at..end, scratch)?);
-                at = end;
-            }
-            return Ok(());
+        let (Kind::Mapped { file: Handle::Open(file), .. }
+        | Kind::Read { file: Handle::Open(file) }) = &self.kind
+        else {
+            return self.read_at(offset, out);
+        };
+        self.check(&(offset..offset.saturating_add(out.len() as u64)))?;
+        let (mut at, mut rest) = (offset, out);
+        while !rest.is_empty() {
+            let held = read_held(file, at, rest);
+            (at, rest) = (at + held as u64, rest.get_mut(held..).unwrap_or_default());
+            let direct = self.direct.get_or_init(|| open_direct(file));
+            let Some(direct) = direct.as_ref().filter(|_| rest.len() as u64 >= LEAST) else {
+                return self.read_at(at, rest);
+            };
+            let step = usize::try_from(STEP).unwrap_or(usize::MAX).min(rest.len());
+            let (now, later) = rest.split_at_mut(step);
+            let end = at.saturating_add(now.len() as u64);
+            now.copy_from_slice(self.read_direct(direct, at..end, scratch)?);
+            (at, rest) = (end, later);
         }
-        self.read_at(offset, out)
+        Ok(())
     }
 
-    /// Whether the system holds the bytes in memory, as far as a few of them tell. What is in
-    /// memory already, and what is short, counts as held.
-    pub(crate) fn is_cached(&self, range: &Range<u64>) -> bool {
-        let (Kind::Mapped { file, .. } | Kind::Read { file }) = &self.kind else { return true };
-        let Handle::Open(file) = file else { return true };
-        let len = range.end.saturating_sub(range.start);
-        if len < LEAST {
-            return true;
-        }
-        // The first, the last and two between: pages come and go by runs of many.
-        [0, len / 3, len / 3 * 2, len - 1].iter().all(|at| is_cached(file, range.start + at))
-    }
-
-    /// Lets go of what the map holds of the bytes, so that it does not count as this program's
-    /// memory.
-    pub(crate) fn forget(&self, range: &Range<u64>) {
-        if let (Kind::Mapped { map, .. }, Ok((start, len))) = (&self.kind, self.check(range))
-            && let Some(map) = map.get()
-        {
-            map.forget(start, len);
-        }
-    }
-
-    fn direct(&self) -> Option<&File> {
-        let (Kind::Mapped { file, .. } | Kind::Read { file }) = &self.kind else { return None };
-        let Handle::Open(file) = file else { return None };
-        self.direct.get_or_init(|| open_direct(file)).as_ref()
-    }
-
-    /// The bytes of a range: of the map where it holds them, else read into `scratch`. Those of
-    /// the map should be [let go of](Self::forget) after use.
+    /// The bytes of a range, read into `scratch` by the same ways.
     ///
     /// # Errors
     ///
@@ -108,25 +81,15 @@ impl Source {
         scratch: &'s mut Scratch,
     ) -> Result<&'s [u8]> {
         let (start, len) = self.check(&range)?;
-        let cached = self.is_cached(&range);
-        let held = match &self.kind {
-            Kind::Memory { bytes } => bytes.get(start..start.saturating_add(len)),
-            Kind::Mapped { file, map } if cached && len > 0 => {
-                self.mapped(file, map)?.get(start..start.saturating_add(len))
-            }
-            _ => None,
-        };
-        if let Some(held) = held {
-            return Ok(held);
+        if let Kind::Memory { bytes } = &self.kind {
+            return bytes.get(start..start.saturating_add(len)).ok_or_else(|| self.beyond(&range));
         }
-        match self.direct() {
-            Some(direct) if !cached => self.read_direct(direct, range, scratch),
-            _ => {
-                let room = scratch.room(len as u64)?;
-                self.read_at(range.start, room)?;
-                Ok(room)
-            }
-        }
+        let mut held = std::mem::take(&mut scratch.held);
+        let filled =
+            room(&mut held, len as u64).and_then(|room| self.fill(range.start, room, scratch));
+        scratch.held = held;
+        filled?;
+        Ok(scratch.held.as_deref().and_then(|held| held.get(..len)).unwrap_or_default())
     }
 
     /// Reads a range past the page cache, with what lies beside it in its pages.
@@ -138,7 +101,7 @@ impl Source {
     ) -> Result<&'s [u8]> {
         let start = range.start / SECTOR * SECTOR;
         let end = range.end.next_multiple_of(SECTOR);
-        let room = scratch.room(end.saturating_sub(start))?;
+        let room = room(&mut scratch.passing, end.saturating_sub(start))?;
         let wanted = usize::try_from(range.end - start).unwrap_or(usize::MAX);
         let lead = usize::try_from(range.start - start).unwrap_or(usize::MAX);
         let mut filled = 0;
@@ -165,22 +128,27 @@ impl Source {
     }
 }
 
-/// Whether the page of a byte is in the page cache: asks for the byte, but not to wait for it.
+/// Fills as much of `out` as the system holds in memory, and says how much that is.
 #[cfg(target_os = "linux")]
-fn is_cached(file: &File, at: u64) -> bool {
+fn read_held(file: &File, offset: u64, out: &mut [u8]) -> usize {
     use rustix::io::{Errno, ReadWriteFlags, preadv2};
-    let mut byte = [0];
-    let mut room = [std::io::IoSliceMut::new(&mut byte)];
-    match preadv2(file, &mut room, at, ReadWriteFlags::NOWAIT) {
-        Err(Errno::AGAIN) => false,
-        // File systems that cannot say are read in the ordinary way.
-        Ok(_) | Err(_) => true,
+    let mut filled = 0;
+    while filled < out.len() {
+        let rest = out.get_mut(filled..).unwrap_or_default();
+        let mut rest = [std::io::IoSliceMut::new(rest)];
+        match preadv2(file, &mut rest, offset + filled as u64, ReadWriteFlags::NOWAIT) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(Errno::INTR) => {}
+            Err(_) => break,
+        }
     }
+    filled
 }
 
 #[cfg(not(target_os = "linux"))]
-fn is_cached(_: &File, _: u64) -> bool {
-    true
+fn read_held(_: &File, _: u64, _: &mut [u8]) -> usize {
+    0
 }
 
 /// The same file once more, whatever its name stands for by now.
@@ -230,16 +198,19 @@ mod tests {
                 let mut out = vec![0; len];
                 source.fill(start as u64, &mut out, &mut scratch).unwrap();
                 assert_eq!(out, bytes[start..start + len]);
-                if let Some(direct) = source.direct() {
+                let (Kind::Mapped { file: Handle::Open(file), .. }
+                | Kind::Read { file: Handle::Open(file) }) = &source.kind
+                else {
+                    panic!("an open file")
+                };
+                if let Some(direct) = open_direct(file) {
                     let range = start as u64..(start + len) as u64;
-                    let found = source.read_direct(direct, range, &mut scratch).unwrap();
+                    let found = source.read_direct(&direct, range, &mut scratch).unwrap();
                     assert_eq!(found, &bytes[start..start + len]);
                 }
             }
             assert_eq!(source.stretch(9..70_000, &mut scratch).unwrap(), &bytes[9..70_000]);
             assert!(source.fill(3_000_000, &mut [0; 2], &mut scratch).is_err());
-            source.forget(&(0..3_000_001));
-            assert_eq!(source.bytes(7..9).unwrap(), &bytes[7..9]);
         }
     }
 }

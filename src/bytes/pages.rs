@@ -14,17 +14,15 @@ pub struct Pages(Memory);
 
 enum Memory {
     /// A vector with room to spare, and where its aligned part starts.
-    Small {
-        bytes: Vec<u8>,
-        start: usize,
-    },
-    Large(memmap2::MmapMut),
+    Small { bytes: Vec<u8>, start: usize },
+    /// A map with room to spare, where its aligned part starts, and how long that is.
+    Large { map: memmap2::MmapMut, start: usize, len: usize },
 }
 
 const ALIGNMENT: usize = 64;
 
-/// From here on bytes get pages of their own.
-const LARGE: u64 = 2 << 20;
+/// From here on bytes get pages of their own: a huge page, of the processors at hand.
+const LARGE: usize = 2 << 20;
 
 impl Pages {
     /// What their start is a multiple of.
@@ -38,12 +36,23 @@ impl Pages {
     pub fn zeroed(len: u64) -> Result<Self> {
         let no_memory = || Error::new(ErrorKind::Io, format!("no memory for {len} bytes"));
         let size = usize::try_from(len).map_err(|_| no_memory())?;
-        if len >= LARGE {
-            let map = memmap2::MmapMut::map_anon(size).map_err(|_| no_memory())?;
-            // Advice only: where the system does not take it, pages are small.
+        if size >= LARGE {
+            let room = size.checked_add(LARGE).ok_or_else(no_memory)?;
+            let map = memmap2::MmapMut::map_anon(room).map_err(|_| no_memory())?;
+            let start = map.as_ptr().align_offset(LARGE).min(LARGE);
+            // Advice only: where the system does not take it, pages are small. The end is left to
+            // small pages: a huge one would be memory that nobody asked for.
             #[cfg(target_os = "linux")]
-            let _ = map.advise(memmap2::Advice::HugePage);
-            return Ok(Self(Memory::Large(map)));
+            {
+                let huge = size / LARGE * LARGE;
+                let _ = map.advise_range(memmap2::Advice::HugePage, start, huge);
+                let _ = map.advise_range(
+                    memmap2::Advice::NoHugePage,
+                    start + huge,
+                    room - start - huge,
+                );
+            }
+            return Ok(Self(Memory::Large { map, start, len: size }));
         }
         let mut bytes = try_vec(size + ALIGNMENT)?;
         let start = Vec::<u8>::as_ptr(&bytes).align_offset(ALIGNMENT).min(ALIGNMENT);
@@ -61,21 +70,21 @@ impl std::fmt::Debug for Pages {
 impl Deref for Pages {
     type Target = [u8];
 
-    #[expect(clippy::indexing_slicing, reason = "the start of its own vector")]
+    #[expect(clippy::indexing_slicing, reason = "the aligned part of its own memory")]
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Memory::Small { bytes, start } => &bytes[*start..],
-            Memory::Large(map) => map,
+            Memory::Large { map, start, len } => &map[*start..*start + *len],
         }
     }
 }
 
 impl DerefMut for Pages {
-    #[expect(clippy::indexing_slicing, reason = "the start of its own vector")]
+    #[expect(clippy::indexing_slicing, reason = "the aligned part of its own memory")]
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
             Memory::Small { bytes, start } => &mut bytes[*start..],
-            Memory::Large(map) => map,
+            Memory::Large { map, start, len } => &mut map[*start..*start + *len],
         }
     }
 }
@@ -123,6 +132,7 @@ mod tests {
             let pages = Pages::zeroed(len).unwrap();
             assert_eq!(pages.len() as u64, len);
             assert_eq!(pages.as_ptr().align_offset(64), 0, "{len}");
+            assert!(len < 2 << 20 || pages.as_ptr().align_offset(2 << 20) == 0, "{len}");
             assert!(pages.iter().all(|&byte| byte == 0));
         }
         let mut values = Values::<f32>::zeroed(3).unwrap();

@@ -155,11 +155,15 @@ struct Planned<'a> {
     work: Work<'a>,
 }
 
-/// Bytes of a piece, at most, if one row is not longer.
-const PIECE: u64 = 4 << 20;
+/// Bytes of a piece, at most, if one row is not longer: whole huge pages, which two threads should
+/// not fill together.
+const PIECE: u64 = 8 << 20;
 
 /// Runs shorter than this are read together with what lies between them.
 const SHORT: u64 = 64 << 10;
+
+/// As far as they reach together, and the bytes that are wanted of that.
+const TOGETHER: u64 = 2 << 20;
 
 impl<D: Device> WeightProvider<D> {
     /// Lays out a tensor, or several to be fused.
@@ -392,7 +396,9 @@ fn plan_bytes<'a>(
                 let from = copy.from + turn * copy.stride;
                 let mut at = 0;
                 while at < copy.len {
-                    let len = (copy.len - at).min(step);
+                    // To the end of a piece of the buffer, and between blocks.
+                    let end = (at + PIECE - to % PIECE) / block * block;
+                    let len = if end > at { end - at } else { step }.min(copy.len - at);
                     let run = Bytes { from: from + at, len, stride: len, count: 1 };
                     push(copy.tensor, run.from..run.from + len, to..to + len, vec![run]);
                     (at, to) = (at + len, to + len);
@@ -401,7 +407,7 @@ fn plan_bytes<'a>(
             continue;
         }
         // At most so many of its turns at once.
-        let each = (PIECE / copy.stride.max(copy.len).max(1)).max(1);
+        let each = (TOGETHER / copy.stride.max(copy.len).max(1)).max(1);
         let mut turn = 0;
         while turn < copy.count {
             let count = each.min(copy.count - turn);
@@ -412,8 +418,8 @@ fn plan_bytes<'a>(
             let joins = held.as_ref().is_some_and(|(tensor, within, to, _)| {
                 let all = within.start.min(stretch.start)..within.end.max(stretch.end);
                 tensor.is(&copy.tensor)
-                    && all.end - all.start <= PIECE.max(2 * (to.end - to.start + bytes))
-                    && to.end - to.start + bytes <= PIECE
+                    && all.end - all.start <= TOGETHER
+                    && to.end - to.start + bytes <= TOGETHER
             });
             match &mut held {
                 Some((_, within, to, runs)) if joins => {
@@ -465,7 +471,6 @@ impl Work<'_> {
                         rest = later;
                     }
                 }
-                tensor.forget(*part, within.clone());
                 Ok(Narrowing::default())
             }
             Self::Values { rows, dtype } => {

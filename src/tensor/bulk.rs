@@ -33,7 +33,7 @@ impl<'a> Tensor<'a> {
         self.swap(part, out)
     }
 
-    /// Some bytes of a part as they lie in the file: of the map, or read into `scratch`.
+    /// Some bytes of a part as they lie in the file, read into `scratch`.
     pub(crate) fn stretch<'s>(
         &'s self,
         part: Part,
@@ -53,15 +53,6 @@ impl<'a> Tensor<'a> {
             swap(bytes, segment.dtype);
         }
         Ok(())
-    }
-
-    /// Lets go of what the map holds of some bytes.
-    pub(crate) fn forget(&self, part: Part, within: Range<u64>) {
-        if let Ok((source, segment)) = self.source(part)
-            && let Ok(range) = self.range(&segment, &within)
-        {
-            source.forget(&range);
-        }
     }
 
     fn source(&self, part: Part) -> Result<(&'a Source, Segment<'a>)> {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{Part, Segment, Tensor};
-use crate::bytes::{Values, try_vec};
+use crate::bytes::{Scratch, Values, try_vec, try_zeroed};
 use crate::dtype::{DType, DTypeDescriptor, Packing};
 use crate::error::{Error, Result};
 use crate::quant::{
@@ -455,11 +455,11 @@ impl<'a> Plan<'a> {
                     Some(at(elements.start)?..at(elements.end)?)
                 };
                 let scale = match per_group(self.formats.0) {
-                    Some(range) => self.tensor.bytes_within(Part::Scale, range)?,
+                    Some(range) => self.group_bytes(Part::Scale, range, window)?,
                     None => return Err(self.malformed("it has no scales")),
                 };
                 let bias = match per_group(self.formats.1) {
-                    Some(range) => self.tensor.bytes_within(Part::Bias, range)?,
+                    Some(range) => self.group_bytes(Part::Bias, range, window)?,
                     None => Cow::Borrowed(&[][..]),
                 };
                 let packed = Packed {
@@ -524,6 +524,26 @@ impl<'a> Plan<'a> {
             Some(bytes) => Ok(Cow::Borrowed(bytes)),
             None => self.tensor.native_within(Part::Weight, range),
         }
+    }
+
+    /// Bytes of a part that has a number for each group: read, where the weight was.
+    fn group_bytes(
+        &self,
+        part: Part,
+        range: Range<u64>,
+        window: Option<Window<'_>>,
+    ) -> Result<Cow<'a, [u8]>> {
+        if window.is_none() {
+            return self.tensor.bytes_within(part, range);
+        }
+        let mut bytes = try_zeroed(usize::try_from(range.end - range.start).unwrap_or(usize::MAX))?;
+        self.tensor.fill(part, range.start, &mut bytes, &mut Scratch::default())?;
+        Ok(Cow::Owned(bytes))
+    }
+
+    /// Elements between which runs can start and end.
+    pub(crate) fn unit(&self) -> u64 {
+        self.unit
     }
 
     /// Where the weight's bytes of some elements lie in their part.

@@ -14,6 +14,9 @@ use crate::tensor::{Decoding, Part, Plan, Window};
 /// Values computed or gathered at a time, at most, if a row is not longer.
 const CHUNK: u64 = 1 << 18;
 
+/// Values whose bytes are read at a time where much is read.
+const BULK: u64 = 1 << 17;
+
 impl View<'_> {
     /// The dtype that holds its values without loss, where they are not served packed: the stored
     /// one if that is F32, F16 or BF16 and they are merely in another order, else F32.
@@ -192,18 +195,13 @@ impl<'v, 'a> Reader<'v, 'a> {
         let direct = !source.transposed && source.change == Change::None && taken == (0..columns);
         if direct && (span.step == 1 || span.count == 1) {
             let start = span.start * columns;
-            let elements = start..start + span.count * columns;
-            self.plan(number, source)?;
-            let Some((_, plan)) = &self.plan else { return Ok(Narrowing::default()) };
-            let range = plan.weight_range(&elements).filter(|_| plan.takes_windows());
-            let (Some(scratch), Some(range)) = (self.scratch.as_deref_mut(), range) else {
-                return plan.decode(elements, out, decoding);
-            };
-            let bytes = source.tensor.stretch(Part::Weight, range.clone(), scratch)?;
-            let window = Some(Window { start: range.start, bytes });
-            let lost = plan.decode_from(elements, out, decoding, window)?;
-            source.tensor.forget(Part::Weight, range);
-            return Ok(lost);
+            return self.elements(
+                number,
+                source,
+                start..start + span.count * columns,
+                out,
+                decoding,
+            );
         }
         // Some at a time as f32: rows with others between, columns as rows, changed values.
         let width = self.view.width();
@@ -232,6 +230,41 @@ impl<'v, 'a> Reader<'v, 'a> {
         Ok(lost)
     }
 
+    /// Elements of a source, one after another.
+    fn elements<T: Element>(
+        &mut self,
+        number: u32,
+        source: &Source<'a>,
+        elements: Range<u64>,
+        out: &mut [T],
+        decoding: &Decoding<'_>,
+    ) -> Result<Narrowing> {
+        self.plan(number, source)?;
+        let Some((_, plan)) = &self.plan else { return Ok(Narrowing::default()) };
+        let Some(scratch) = self.scratch.as_deref_mut().filter(|_| plan.takes_windows()) else {
+            return plan.decode(elements, out, decoding);
+        };
+        // Little enough that what was read is still near when it is decoded.
+        let step = (BULK / plan.unit()).max(1) * plan.unit();
+        let mut lost = Narrowing::default();
+        let (mut at, mut rest) = (elements.start, out);
+        while at < elements.end {
+            let now = at..elements.end.min(at + step);
+            let len = usize::try_from(now.end - now.start).unwrap_or(usize::MAX).min(rest.len());
+            let (out, later) = rest.split_at_mut(len);
+            let window = match plan.weight_range(&now) {
+                Some(range) => {
+                    let bytes = source.tensor.stretch(Part::Weight, range.clone(), scratch)?;
+                    Some(Window { start: range.start, bytes })
+                }
+                None => None,
+            };
+            lost += plan.decode_from(now.clone(), out, decoding, window)?;
+            (at, rest) = (now.end, later);
+        }
+        Ok(lost)
+    }
+
     /// Rows with others between, or of which some columns are taken.
     fn rows_apart(
         &mut self,
@@ -242,32 +275,42 @@ impl<'v, 'a> Reader<'v, 'a> {
         decoding: &Decoding<'_>,
     ) -> Result<()> {
         let (columns, taken) = (self.view.columns, self.view.taken.clone());
-        // Short rows, or elements of a vector: decode what lies between as well.
-        let together = columns < 64 || span.step == 1;
-        let (times, each) = if together {
-            (1, (span.count.saturating_sub(1)) * span.step + 1)
-        } else {
-            (span.count, 1)
-        };
-        let room = usize::try_from(each.saturating_mul(columns)).unwrap_or(usize::MAX);
-        let mut rows = try_vec(room)?;
-        rows.resize(room, 0.0f32);
         let columns_each = usize::try_from(columns).unwrap_or(usize::MAX).max(1);
         let taken = usize::try_from(taken.start).unwrap_or(usize::MAX)
             ..usize::try_from(taken.end).unwrap_or(usize::MAX);
-        let step =
-            usize::try_from(if together { span.step } else { 1 }).unwrap_or(usize::MAX).max(1);
-        for turn in 0..times {
-            let start = (span.start + turn * span.step) * columns;
-            let decoding = Decoding { pool: None, ..*decoding };
-            self.plan(number, source)?.decode(
-                start..start + each * columns,
-                &mut rows,
-                &decoding,
-            )?;
+        let between = (span.count.saturating_sub(1)) * span.step + 1;
+        let first = span.start * columns;
+        let decoding = &Decoding { pool: None, ..*decoding };
+        // Short rows, or elements of a vector: decode what lies between as well.
+        if columns < 64 || span.step == 1 {
+            let room = usize::try_from(between.saturating_mul(columns)).unwrap_or(usize::MAX);
+            let mut rows = try_vec(room)?;
+            rows.resize(room, 0.0f32);
+            self.elements(number, source, first..first + between * columns, &mut rows, decoding)?;
+            let step = usize::try_from(span.step).unwrap_or(usize::MAX).max(1);
             for row in rows.chunks(columns_each).step_by(step) {
                 out.extend_from_slice(row.get(taken.clone()).unwrap_or_default());
             }
+            return Ok(());
+        }
+        // Where much is read, what lies between is read as well, but not decoded.
+        self.plan(number, source)?;
+        let Some((_, plan)) = &self.plan else { return Ok(()) };
+        let hull = plan.weight_range(&(first..first + between * columns));
+        let scratch = self.scratch.as_deref_mut().filter(|_| plan.takes_windows());
+        let window = match scratch.zip(hull) {
+            Some((scratch, range)) => {
+                let bytes = source.tensor.stretch(Part::Weight, range.clone(), scratch)?;
+                Some(Window { start: range.start, bytes })
+            }
+            None => None,
+        };
+        let mut row = try_vec(columns_each)?;
+        row.resize(columns_each, 0.0f32);
+        for turn in 0..span.count {
+            let start = first + turn * span.step * columns;
+            plan.decode_from(start..start + columns, &mut row, decoding, window)?;
+            out.extend_from_slice(row.get(taken.clone()).unwrap_or_default());
         }
         Ok(())
     }
@@ -292,7 +335,7 @@ impl<'v, 'a> Reader<'v, 'a> {
                 let room = usize::try_from(each).unwrap_or(usize::MAX);
                 let mut values = Values::zeroed(room)?;
                 let range = array * each..(array + 1) * each;
-                self.plan(number, source)?.decode(range, &mut values, &Decoding::new())?;
+                self.elements(number, source, range, &mut values, &Decoding::new())?;
                 self.array = Some((number, array, values));
             }
             let Some((.., values)) = &self.array else { break };
