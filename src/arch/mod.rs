@@ -188,13 +188,16 @@ pub fn resolve(store: &WeightStore) -> Result<Resolution> {
         }
         (None, _) => "no file says what the architecture is".to_owned(),
     };
-    let publisher = !gguf
-        && found.is_some_and(|row| !row.publisher.is_empty())
-        && store.tensor("tok_embeddings.weight").is_ok();
-    let dialect = match (gguf, publisher) {
-        (true, _) => Dialect::Gguf,
-        (false, true) => Dialect::Publisher,
-        (false, false) => Dialect::HuggingFace,
+    let publisher = || {
+        found.is_some_and(|row| !row.publisher.is_empty())
+            && store.tensor("tok_embeddings.weight").is_ok()
+    };
+    let dialect = match store.encoding() {
+        Encoding::Gguf => Dialect::Gguf,
+        // whisper.cpp keeps the names of the checkpoints that it converts.
+        Encoding::Ggml => Dialect::Publisher,
+        Encoding::Safetensors if publisher() => Dialect::Publisher,
+        Encoding::Safetensors => Dialect::HuggingFace,
     };
     let mut resolution = Resolution {
         architecture: found.copied(),
