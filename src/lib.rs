@@ -31,7 +31,7 @@
 //!
 //! - [`container`]: the ways in which weights lie on disk; [`WeightStore::open`] tells which by
 //!   content. One page each: [`container::gguf`], [`container::safetensors`], [`container::mlx`],
-//!   [`container::ollama`].
+//!   [`container::ollama`], [`container::whisper_ggml`].
 //! - [`WeightStore`]: an opened model under the names of its files; [`Tensor`] is a view of one
 //!   tensor with its bytes, its [parts](Part) and its values.
 //! - [`dtype`]: the table of dtypes, one row each.

@@ -347,10 +347,12 @@ pub(crate) enum ItemKind {
     Gguf(ValueType),
     /// As text, without a length before it.
     Text,
+    /// As so many elements of GGUF's encoding, without their type and number before them.
+    Elements(ValueType, u32),
 }
 
-/// Keys and values of a model, in the order of the file: GGUF's metadata, or the `__metadata__`
-/// of a safetensors header.
+/// Keys and values of a model, in the order of the file: GGUF's metadata, the `__metadata__` of a
+/// safetensors header, or the numbers and the vocabulary of a whisper.cpp file.
 #[derive(Debug, Default)]
 pub struct Metadata {
     header: Arc<Vec<u8>>,
@@ -416,6 +418,10 @@ impl Metadata {
             ItemKind::Gguf(ValueType::Array) => decoder.array_to_the_end().map(Value::Array),
             ItemKind::Gguf(value_type) => decoder.value(value_type),
             ItemKind::Text => Some(Value::String(Text::new(bytes))),
+            ItemKind::Elements(element_type, len) => {
+                let (len, encoding) = (len.into(), self.encoding);
+                Some(Value::Array(Array { element_type, len, bytes, encoding }))
+            }
         }
     }
 

@@ -6,8 +6,9 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use support::{
-    DIGESTS, Gguf, Kv, Safetensors, any_file, codec_bytes, decodable, f32s, gguf_bytes, index,
-    index_bytes, mlx_bytes, ollama_bytes, packed, safetensors_bytes,
+    DIGESTS, Gguf, Kv, Safetensors, WhisperGgml, any_file, codec_bytes, decodable, f32s,
+    gguf_bytes, index, index_bytes, mlx_bytes, ollama_bytes, packed, safetensors_bytes,
+    whisper_ggml_bytes,
 };
 use weighbridge::DType;
 use weighbridge::dtype::DTYPES;
@@ -19,12 +20,13 @@ struct Target {
     seeds: fn() -> Vec<(&'static str, Vec<u8>)>,
 }
 
-const TARGETS: [Target; 7] = [
+const TARGETS: [Target; 8] = [
     Target { name: "gguf", body: gguf_bytes, seeds: gguf_seeds },
     Target { name: "safetensors", body: safetensors_bytes, seeds: safetensors_seeds },
     Target { name: "weight_map", body: index_bytes, seeds: index_seeds },
     Target { name: "mlx", body: mlx_bytes, seeds: mlx_seeds },
     Target { name: "ollama", body: ollama_bytes, seeds: ollama_seeds },
+    Target { name: "whisper_ggml", body: whisper_ggml_bytes, seeds: whisper_ggml_seeds },
     Target { name: "codecs", body: codecs, seeds: codec_seeds },
     Target { name: "detect", body: any_file, seeds: file_seeds },
 ];
@@ -375,6 +377,15 @@ fn ollama_seeds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
+fn whisper_ggml_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    vec![
+        ("whisper", WhisperGgml::small().build()),
+        ("whisper-empty", WhisperGgml::whisper(1, 1, &[]).build()),
+        ("parakeet", WhisperGgml::parakeet().filled(19).build()),
+        ("silero", WhisperGgml::silero().filled(9).build()),
+    ]
+}
+
 /// Numbers of the table's rows, a shape and some bytes: few seeds, for the numbers change with the
 /// table. That each dtype is met says `codecs_meet_every_dtype`.
 fn codec_seeds() -> Vec<(&'static str, Vec<u8>)> {
@@ -433,6 +444,7 @@ fn file_seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("html", named(7, b"<!DOCTYPE html>")),
         ("pickle", named(7, b"\x80\x02}q\0")),
         ("zip", named(7, b"PK\x03\x04")),
+        ("whisper", named(7, &WhisperGgml::small().build())),
         ("link", named(0, b"../../blobs/0123")),
         ("zeros", named(0, &[0; 16])),
     ]

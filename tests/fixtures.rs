@@ -10,7 +10,9 @@ use sha2::{Digest, Sha256};
 use support::walk;
 use weighbridge::arch::resolve;
 use weighbridge::metadata::Value;
-use weighbridge::{Error, ErrorKind, ModelConfig, OpenOptions, Part, Tensor, WeightStore};
+use weighbridge::{
+    Error, ErrorKind, ModelConfig, OpenOptions, Part, Strictness, Tensor, WeightStore,
+};
 
 fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
@@ -190,6 +192,60 @@ fn all_files() {
         let (compared, without) = compare_all(&folder.join(kind));
         println!("{kind}: values of {compared} tensors compared; {without} without a codec");
     }
+}
+
+/// What whisper.cpp ships of silero's voice detector. Digests and values by Python's `struct` and
+/// `hashlib`.
+#[test]
+fn a_file_of_whisper() {
+    let Some(folder) = shared() else { return };
+    let path = folder.join("real/for-tests-silero-v6.2.0-ggml.bin");
+    let store = OpenOptions::new().strictness(Strictness::Strict).open(path).expect("a model");
+    walk(&store);
+    assert_eq!((store.container(), store.len()), ("whisper-ggml", 15));
+    assert_eq!(store.notes(), []);
+    let metadata = store.metadata();
+    assert_eq!(metadata.str("general.architecture"), Some("silero-vad"));
+    assert_eq!(metadata.str("silero-vad.model_type"), Some("silero-16k"));
+    let number = |key: &str| metadata.u64(&format!("silero-vad.{key}"));
+    assert_eq!(number("n_encoder_layers"), Some(4));
+    assert_eq!(number("encoder.0.in_channels"), Some(129));
+    assert_eq!(number("encoder.3.out_channels"), Some(128));
+    assert_eq!((number("n_window"), number("final_conv_out")), (Some(512), Some(1)));
+    assert_eq!(resolve(&store).expect("names").architecture.map(|row| row.name), None);
+    for (name, shape, digest) in [
+        (
+            "_model.encoder.0.reparam_conv.weight",
+            &[128, 129, 3][..],
+            "3e1661ecf18ae6397b2430b5f0e982c51165634b5b064d1688d06e2e555fdde8",
+        ),
+        (
+            "_model.decoder.rnn.weight_hh",
+            &[512, 128][..],
+            "0abcd16bb107ed57e44a57d812e6b55852f1d36cb9017e6d1d7845d4e1d66ab2",
+        ),
+        (
+            "_model.decoder.decoder.2.weight",
+            &[128][..],
+            "6aa833acf5a54151c9a735e7fbea77d1f33da71c12ad674d071bc8c19a5a750c",
+        ),
+        (
+            "_model.decoder.decoder.2.bias",
+            &[][..],
+            "544d9b7ad69153374a902584a96f6a8b65af300157b9502bdfb5432bfc2f073a",
+        ),
+        (
+            "_model.stft.forward_basis_buffer",
+            &[258, 1, 256][..],
+            "cd130dce55c5aaf058ebcea9b8282bfba186d9d42f9d6eff9d065f0836b49fed",
+        ),
+    ] {
+        let tensor = store.tensor(name).expect("a tensor");
+        assert_eq!(tensor.shape(), shape, "{name}");
+        assert_eq!(raw_digest(tensor).expect("bytes"), digest, "{name}");
+    }
+    let bias = store.tensor("_model.decoder.decoder.2.bias").expect("a scalar");
+    assert_eq!(*bias.dequantize().expect("a value"), [-0.6245977]);
 }
 
 /// How a file of the hostile set is to be met.

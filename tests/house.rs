@@ -167,7 +167,7 @@ fn every_container_has_a_fuzz_target_and_a_page() {
         .map(|page| page.expect("a page").file_name().to_string_lossy().into_owned())
         .collect();
     for row in CONTAINERS {
-        let target = format!("fuzz_targets/{}.rs", row.name);
+        let target = format!("fuzz_targets/{}.rs", row.name.replace('-', "_"));
         assert!(root().join("fuzz").join(&target).is_file(), "fuzz/{target} is not there");
         assert!(manifest.contains(&target), "fuzz/Cargo.toml does not name {target}");
         let page = |page: &String| *page == format!("{}.md", row.name);

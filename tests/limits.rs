@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use support::{Gguf, Kv, Safetensors, f32s, folder, index, packed, put, sharded};
+use support::{Gguf, Kv, Safetensors, WhisperGgml, f32s, folder, index, packed, put, sharded};
 use tempfile::TempDir;
 use weighbridge::{DType, ErrorKind, Limits, OpenOptions};
 
@@ -94,6 +94,24 @@ fn cases() -> Vec<Case> {
     case("tensors", |l, n| l.tensors = n, 2, Model::Memory(two.build()));
     let three = shard("a").tensor("b", "U8", &[0], []).tensor("c", "U8", &[0], []);
     case("tensors", |l, n| l.tensors = n, 3, Model::Memory(three.build()));
+
+    let whisper = |file: WhisperGgml| Model::Memory(file.build());
+    case("string_bytes", |l, n| l.string_bytes = n, 30, whisper(WhisperGgml::small()));
+    let pieces: [&[u8]; 2] = [b"a", b"nine char"];
+    case(
+        "string_bytes",
+        |l, n| l.string_bytes = n,
+        9,
+        whisper(WhisperGgml::whisper(0, 0, &pieces)),
+    );
+    case("string_bytes", |l, n| l.string_bytes = n, 10, whisper(WhisperGgml::silero().filled(9)));
+    case("array_elements", |l, n| l.array_elements = n, 3, whisper(WhisperGgml::small()));
+    case("array_elements", |l, n| l.array_elements = n, 2, whisper(WhisperGgml::parakeet()));
+    case("gguf_dims", |l, n| l.gguf_dims = small(n), 3, whisper(WhisperGgml::small()));
+    case("metadata_items", |l, n| l.metadata_items = n, 14, whisper(WhisperGgml::small()));
+    case("metadata_items", |l, n| l.metadata_items = n, 15, whisper(WhisperGgml::silero()));
+    case("tensors", |l, n| l.tensors = n, 12, whisper(WhisperGgml::small()));
+    case("tensors", |l, n| l.tensors = n, 2, whisper(WhisperGgml::parakeet()));
 
     let files = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
     let indexed = sharded(&[(files[0], shard("a")), (files[1], shard("b"))]);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{Gguf, Kv, Safetensors, Writer, folder, put};
+use support::{Gguf, Kv, Safetensors, WhisperGgml, Writer, folder, put};
 use tempfile::TempDir;
 use weighbridge::arch::resolve;
 use weighbridge::{ModelConfig, OpenOptions};
@@ -213,6 +213,41 @@ static CASES: &[Case] = &[
     ("index: other fields", || {
         let list = json("[", "]", INPUT, |_| "[]".to_owned());
         beside("model.safetensors.index.json", format!("{{\"x\":{list},\"weight_map\":{{}}}}"))
+    }),
+    ("whisper: tensors", || {
+        let tensor = |n| Writer::default().u32(0).u32(5).u32(24).raw(name(n).as_bytes()).raw(b"x");
+        let file = WhisperGgml::silero().filled(9).build();
+        one(fill(file, |n| tensor(n).out).0)
+    }),
+    ("whisper: tensors that are not enough", || {
+        let tensor = |n| Writer::default().u32(0).u32(5).u32(24).raw(name(n).as_bytes()).raw(b"x");
+        let file = WhisperGgml::whisper(i32::MAX.cast_unsigned(), 0, &[]).build();
+        one(fill(file, |n| tensor(n).out).0)
+    }),
+    ("whisper: empty pieces", || {
+        let (pieces, count) = fill(Vec::new(), |_| vec![0; 4]);
+        let mut file = WhisperGgml::whisper(0, 0, &[]).header;
+        file.truncate(80);
+        one([file, u32::try_from(count).unwrap().to_le_bytes().to_vec(), pieces].concat())
+    }),
+    ("whisper: 2^31 pieces", || {
+        let mut file = WhisperGgml::whisper(0, 0, &[]).header;
+        file.truncate(80);
+        let count = i32::MAX.to_le_bytes().to_vec();
+        one(fill([file, count].concat(), |_| vec![0; 4]).0)
+    }),
+    ("whisper: filters of 16 MiB", || {
+        let mut file = WhisperGgml::whisper(0, 0, &[]).header;
+        file.truncate(52);
+        file.extend(u32::try_from(INPUT / 8).unwrap().to_le_bytes());
+        file.resize(file.len() + INPUT, 0);
+        one(file)
+    }),
+    ("whisper: layers of an encoder", || {
+        let (layers, count) = fill(Vec::new(), |_| vec![0; 12]);
+        let mut file = WhisperGgml::silero().header;
+        file.truncate(38);
+        one([file, u32::try_from(count).unwrap().to_le_bytes().to_vec(), layers].concat())
     }),
     ("npz: entries", || archive(INPUT)),
     ("ollama: layers", || {

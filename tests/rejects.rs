@@ -4,8 +4,8 @@ mod support;
 
 use insta::assert_snapshot;
 use support::{
-    DIGESTS, Gguf, Kv, POLICIES, Safetensors, Writer, f32s, folder, index, notes, open_as, packed,
-    put, refused, refused_by, refused_folder, sharded, told, without_path,
+    DIGESTS, Gguf, Kv, POLICIES, Safetensors, WhisperGgml, Writer, f32s, folder, index, notes,
+    open_as, packed, put, refused, refused_by, refused_folder, sharded, told, without_path,
 };
 use weighbridge::{DType, ErrorKind, OpenOptions, Strictness, WeightStore};
 
@@ -1024,10 +1024,10 @@ fn other_files() {
     Unsupported: file: a Python pickle, which could run any program when loaded
     help: load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files
     ");
-    assert_snapshot!(file(b"lmgg............"), @r#"
-    Unsupported: file: a file in the ggml format from before GGUF (magic "ggml"): whisper.cpp's models and llama.cpp's oldest
-    help: convert it to GGUF with llama.cpp's convert_llama_ggml_to_gguf.py, or fetch a GGUF of the model
-    "#);
+    assert_snapshot!(file(b"lmgg............"), @"
+    Malformed: file: a file of whisper.cpp whose 16 bytes end within its header
+    help: the file is cut short: fetch it again
+    ");
     assert_snapshot!(file(b"tjgg............"), @"
     Unsupported: file: a file in the ggjt format from before GGUF
     help: convert it to GGUF with llama.cpp's convert_llama_ggml_to_gguf.py, or fetch a GGUF of the model
@@ -1084,6 +1084,169 @@ fn other_files() {
     assert_snapshot!(named("model.safetensors", &[0xee; 64]), @"
     Malformed: model.safetensors: the header's length is 17216961135462248174, but only 56 bytes follow (at byte 0)
     help: this is no safetensors file, or its start was overwritten
+    ");
+}
+
+/// A small whisper model with another number at a byte.
+fn whisper_with(at: usize, number: i32) -> String {
+    refused(WhisperGgml::small().patched(at, number))
+}
+
+/// A whisper model whose tensors are these: the first begins at byte 84.
+fn whisper_of(tensors: impl FnOnce(WhisperGgml) -> WhisperGgml) -> WhisperGgml {
+    tensors(WhisperGgml::whisper(0, 0, &[]))
+}
+
+#[test]
+fn whisper_headers() {
+    assert_snapshot!(refused(b"lmgg".to_vec()), @"
+    Malformed: file: a file of whisper.cpp whose 4 bytes end within its header
+    help: the file is cut short: fetch it again
+    ");
+    assert_snapshot!(whisper_with(4, -1), @"Malformed: file: n_vocab is -1 (at byte 4)");
+    assert_snapshot!(whisper_with(36, -7), @"Malformed: file: n_text_layer is -7 (at byte 36)");
+    assert_snapshot!(whisper_with(44, i32::MIN), @"Malformed: file: ftype is -2147483648 (at byte 44)");
+    assert_snapshot!(whisper_with(48, 3), @r#"
+    Unsupported: file: a file in the ggml format from before GGUF (magic "ggml"), but not one of whisper.cpp's: in those the number of mel bands, here 2, is that of the filters' rows, here 3 (at byte 40)
+    help: convert it to GGUF with llama.cpp's convert_llama_ggml_to_gguf.py, or fetch a GGUF of the model
+    "#);
+    assert_snapshot!(whisper_with(52, -1), @"Malformed: file: a dimension is -1 (at byte 52)");
+    assert_snapshot!(whisper_with(52, i32::MAX), @"
+    Malformed: file: mel_filters needs 17179869176 bytes, but only 583 are left in the file (at byte 56)
+    help: the file is cut short or damaged: fetch or copy it again
+    ");
+    assert_snapshot!(whisper_with(80, -1), @"Malformed: file: the number of pieces in the vocabulary is -1 (at byte 80)");
+    assert_snapshot!(whisper_with(80, i32::MAX), @"
+    Malformed: file: the number of pieces in the vocabulary is 2147483647, but the file has room for 138 at most (at byte 80)
+    help: the file is cut short or damaged
+    ");
+    assert_snapshot!(whisper_with(84, -1), @"Malformed: file: a string of 4294967295 bytes, but only 551 are left (at byte 84)");
+    let llama: Vec<u8> = [32000u32, 4096, 256, 32, 32, 128, 1, 5, 0x8781_e220, 0x0120, 0x2000_0000]
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect();
+    assert_snapshot!(refused([b"lmgg", &*llama, &[0; 64]].concat()), @r#"
+    Unsupported: file: a file in the ggml format from before GGUF (magic "ggml"), but not one of whisper.cpp's: in those the number of mel bands, here 288, is that of the filters' rows, here 0 (at byte 40)
+    help: convert it to GGUF with llama.cpp's convert_llama_ggml_to_gguf.py, or fetch a GGUF of the model
+    "#);
+
+    let silero =
+        |at: usize, number: i32| refused(WhisperGgml::silero().filled(9).patched(at, number));
+    assert_snapshot!(silero(4, -1), @"Malformed: file: a string's length is -1 (at byte 4)");
+    assert_snapshot!(silero(4, 1 << 20), @"Malformed: file: a string of 1048576 bytes, but only 224 are left (at byte 4)");
+    assert_snapshot!(silero(38, i32::MAX), @"
+    Malformed: file: n_encoder_layers is 2147483647, but the file has room for 15 at most (at byte 38)
+    help: the file is cut short or damaged
+    ");
+    assert_snapshot!(silero(46, -3), @"Malformed: file: out_channels is -3 (at byte 46)");
+    let parakeet = WhisperGgml::parakeet().filled(19);
+    assert_snapshot!(refused(parakeet.patched(56, i32::MAX)), @"
+    Malformed: file: tdt_durations needs 8589934588 bytes, but only 377 are left in the file (at byte 96)
+    help: the file is cut short or damaged: fetch or copy it again
+    ");
+    assert_snapshot!(refused(parakeet.patched(80, -1)), @"Malformed: file: a dimension is -1 (at byte 80)");
+}
+
+#[test]
+fn whisper_tensors() {
+    let first = |at: usize, number: i32| {
+        refused(
+            whisper_of(|file| file.tensor("name", DType::F32, &[2, 3], [0; 24]))
+                .patched(at, number),
+        )
+    };
+    assert_snapshot!(first(84, -1), @"Malformed: file: a tensor of -1 dimensions, but 0 to 4 are allowed (at byte 84)");
+    assert_snapshot!(first(84, 5), @"Malformed: file: a tensor of 5 dimensions, but 0 to 4 are allowed (at byte 84)");
+    assert_snapshot!(first(88, -1), @"Malformed: file: a tensor name of -1 bytes (at byte 88)");
+    assert_snapshot!(first(88, 0), @"Malformed: file: a tensor name of 0 bytes (at byte 88)");
+    assert_snapshot!(first(88, i32::MAX), @"
+    LimitExceeded: file: 2147483647 bytes in one string, but the limit is 268435456 (at byte 88)
+    help: if the file is to be trusted, raise Limits::string_bytes
+    ");
+    assert_snapshot!(first(92, -1), @r#"Malformed: file: tensor "name": type -1, but no type is negative (at byte 92)"#);
+    assert_snapshot!(first(92, 777), @r#"Unsupported: file: tensor "name": ggml type 777 (unknown), so where the next tensor begins is not known (at byte 92)"#);
+    assert_snapshot!(first(92, 36), @r#"Unsupported: file: tensor "name": ggml type 36 (IQ4_NL_4_4, removed from ggml, or ik_llama.cpp's I2_S), so where the next tensor begins is not known (at byte 92)"#);
+    assert_snapshot!(first(92, 2), @r#"Malformed: file: tensor "name": rows of 3 elements are no whole number of Q4_0 blocks of 32 (at byte 108)"#);
+    assert_snapshot!(first(96, -3), @r#"Malformed: file: tensor "name": dimension 0 is -3 (at byte 96)"#);
+    assert_snapshot!(first(96, 0), @r#"Malformed: file: tensor "name": dimension 0 is 0 (at byte 96)"#);
+    assert_snapshot!(first(100, 3), @r#"
+    Malformed: file: tensor "name": its 36 bytes would end 12 bytes after the end of the file (132) (at byte 108)
+    help: the file is cut short, perhaps a download that did not finish: fetch it again
+    "#);
+    assert_snapshot!(first(100, i32::MAX), @r#"
+    Malformed: file: tensor "name": its 25769803764 bytes would end 25769803740 bytes after the end of the file (132) (at byte 108)
+    help: the file is cut short, perhaps a download that did not finish: fetch it again
+    "#);
+    let most = [i32::MAX as u64; 4];
+    assert_snapshot!(refused(whisper_of(|file| file.tensor("t", DType::F32, &most, [])).build()), @r#"Malformed: file: tensor "t": shape [2147483647, 2147483647, 2147483647, 2147483647] has more elements than 64 bits count (at byte 113)"#);
+    let twice = whisper_of(|file| file.filled(10).filled(1));
+    assert_snapshot!(refused(twice.build()), @r#"Malformed: file: tensor "t0": two tensors of that name (at byte 278)"#);
+    let filters = whisper_of(|file| file.tensor("mel_filters", DType::F32, &[], [0; 4]));
+    assert_snapshot!(refused_by(filters.build(), Strictness::Lenient), @r#"Malformed: file: tensor "mel_filters": two tensors of that name (at byte 107)"#);
+}
+
+/// Nothing in the file says how many tensors there are, but the numbers of layers do.
+#[test]
+fn whisper_tensors_are_counted() {
+    let said = |file: Vec<u8>| {
+        let each = POLICIES.map(|policy| match open_as(file.clone(), policy) {
+            Ok(store) => format!("{policy:?}: {} tensors {}", store.len(), notes(&store)),
+            Err(error) => told(&error),
+        });
+        each.join("\n")
+    };
+    assert_snapshot!(said(WhisperGgml::small().build()), @"
+    Strict: 12 tensors 
+    Default: 12 tensors 
+    Lenient: 12 tensors
+    ");
+    assert_snapshot!(said(whisper_of(|file| file).build()), @"
+    Strict: 1 tensors no tensors, as in the files that whisper.cpp is tested with (at byte 84)
+    Default: 1 tensors no tensors, as in the files that whisper.cpp is tested with (at byte 84)
+    Lenient: 1 tensors no tensors, as in the files that whisper.cpp is tested with (at byte 84)
+    ");
+    assert_snapshot!(said(whisper_of(|file| file.filled(10)).build()), @"
+    Malformed: file: 10 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 264)
+    help: Strictness::Lenient (--lenient) reads the file all the same
+    Malformed: file: 10 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 264)
+    help: Strictness::Lenient (--lenient) reads the file all the same
+    Lenient: 11 tensors 10 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 264)
+    ");
+    assert_snapshot!(said(whisper_of(|file| file.filled(12)).build()), @"
+    Malformed: file: 12 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 302)
+    help: without Strictness::Strict (--strict) the file is read all the same
+    Default: 13 tensors 12 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 302)
+    Lenient: 13 tensors 12 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 302)
+    ");
+    assert_snapshot!(said([WhisperGgml::small().build(), vec![0; 11]].concat()), @"
+    Malformed: file: 11 bytes are left, too few for the header of another tensor (at byte 639)
+    help: Strictness::Lenient (--lenient) reads the file all the same
+    Malformed: file: 11 bytes are left, too few for the header of another tensor (at byte 639)
+    help: Strictness::Lenient (--lenient) reads the file all the same
+    Lenient: 12 tensors 11 bytes are left, too few for the header of another tensor (at byte 639)
+    ");
+    let fork = whisper_of(|file| file.filled(10).tensor("t", DType::Q6_0, &[32], [0; 26]));
+    assert_snapshot!(said(fork.build()), @r#"
+    Malformed: file: tensor "t": a tensor of Q6_0, which whisper.cpp refuses (at byte 272)
+    help: without Strictness::Strict (--strict) the file is read all the same
+    Default: 12 tensors a tensor of Q6_0, which whisper.cpp refuses (at byte 272)
+    Lenient: 12 tensors a tensor of Q6_0, which whisper.cpp refuses (at byte 272)
+    "#);
+    let layers = WhisperGgml::whisper(2, 3, &[]).filled(11 + 2 * 15 + 3 * 24);
+    assert_snapshot!(said(layers.build()), @"
+    Strict: 114 tensors 
+    Default: 114 tensors 
+    Lenient: 114 tensors
+    ");
+}
+
+#[test]
+fn folders_of_whisper() {
+    let file = WhisperGgml::small().build();
+    let folder = folder(&[("ggml-base.bin", &file), ("ggml-tiny.bin", &file)]);
+    assert_snapshot!(refused_folder(&folder), @"
+    Mismatch: .: only files of whisper.cpp, which are opened one by one
+    help: give the path of one of them, such as ggml-base.bin
     ");
 }
 

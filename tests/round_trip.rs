@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::sample::select;
-use support::{Gguf, Kv, Safetensors, open_as, walk};
+use support::{Gguf, Kv, Safetensors, WhisperGgml, open_as, walk};
 use weighbridge::dtype::{DTYPES, DTypeDescriptor, Packing};
 use weighbridge::metadata::Value;
 use weighbridge::{DType, Part, Strictness, Text, WeightStore};
@@ -188,6 +188,14 @@ fn check(model: &Model, store: &WeightStore, big_endian: bool) {
     }
 }
 
+/// The pieces of a vocabulary, and tensors.
+fn whisper_model() -> impl Strategy<Value = (Vec<Vec<u8>>, BTreeMap<Vec<u8>, Stored>)> {
+    let rows = DTYPES.iter().filter(|row| row.ggml.is_some()).collect();
+    let filled = |stored: &Stored| !stored.shape.contains(&0);
+    let tensor = stored(rows, 0..=4).prop_filter("no dimension is zero", filled);
+    (vec(vec(any::<u8>(), 0..8), 0..6), btree_map(vec(any::<u8>(), 1..63), tensor, 0..6))
+}
+
 fn array_model() -> impl Strategy<Value = (Safetensors, BTreeMap<String, Stored>)> {
     let rows: Vec<_> = DTYPES.iter().filter(|row| row.safetensors.is_some()).collect();
     let name = any::<String>().prop_filter("metadata", |name| name != "__metadata__");
@@ -224,6 +232,35 @@ proptest! {
                 (Err(a), Err(b)) => prop_assert_eq!(a.to_string(), b.to_string()),
                 (a, b) => prop_assert!(false, "{:?} little-endian, {:?} big-endian", a, b),
             }
+        }
+    }
+
+    #[test]
+    fn whisper_ggml((pieces, tensors) in whisper_model()) {
+        let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+        let file = tensors.iter().fold(WhisperGgml::whisper(1, 2, &pieces), |file, (name, stored)| {
+            file.tensor(name, stored.row.dtype, &stored.shape, &stored.bytes)
+        });
+        // A whole model has more tensors.
+        let store = open_as(file.build(), Strictness::Lenient).expect("a well-formed file");
+        walk(&store);
+        let metadata = store.metadata();
+        prop_assert_eq!(metadata.str("general.architecture"), Some("whisper"));
+        let numbers = ["whisper.n_audio_layer", "whisper.n_text_layer", "whisper.ftype"];
+        prop_assert_eq!(numbers.map(|key| metadata.u64(key)), [Some(1), Some(2), Some(8)]);
+        prop_assert_eq!(metadata.u64("general.quantization_version"), Some(2));
+        let vocabulary = metadata.array("whisper.vocab").expect("an array");
+        let texts: Vec<&[u8]> = vocabulary.texts().expect("texts").map(|t| t.as_bytes()).collect();
+        prop_assert_eq!((texts, vocabulary.len()), (pieces.clone(), pieces.len() as u64));
+        prop_assert_eq!(store.len(), 1 + tensors.len());
+        let filters = store.tensor("mel_filters").expect("the filters");
+        prop_assert_eq!(filters.shape(), [2, 3]);
+        prop_assert_eq!(&*filters.dequantize().expect("values"), [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]);
+        for (tensor, (name, stored)) in store.tensors().skip(1).zip(&tensors) {
+            prop_assert_eq!(tensor.name().as_bytes(), name);
+            prop_assert_eq!(tensor.dtype().expect("a known dtype"), stored.row.dtype);
+            prop_assert_eq!(tensor.shape(), &*stored.shape);
+            prop_assert_eq!(&*tensor.bytes(Part::Weight).expect("bytes"), &*stored.bytes);
         }
     }
 

@@ -4,7 +4,7 @@
 
 mod support;
 
-use support::{Gguf, Kv, POLICIES, Safetensors, f32s, open_as, sharded, walk};
+use support::{Gguf, Kv, POLICIES, Safetensors, WhisperGgml, f32s, open_as, sharded, walk};
 use weighbridge::{DType, Strictness, WeightStore};
 
 /// A file with a key of each type, an array of arrays, and tensors of several dtypes.
@@ -100,6 +100,34 @@ fn safetensors_changed() {
     for spaced in [false, true] {
         let file = safetensors().with(|file| file.spaced = spaced);
         change_everything(&file.build(), 8 + file.header().len());
+    }
+}
+
+fn every_whisper() -> [WhisperGgml; 3] {
+    let (parakeet, silero) = (WhisperGgml::parakeet(), WhisperGgml::silero());
+    [WhisperGgml::small(), parakeet.filled(19), silero.filled(9)]
+}
+
+#[test]
+fn whisper_cut_short() {
+    for file in every_whisper() {
+        let whole = file.build();
+        for end in 0..whole.len() {
+            // Without any tensor it is a file like those that whisper.cpp is tested with.
+            let empty = end == file.header.len();
+            for policy in [Strictness::Strict, Strictness::Default] {
+                assert_eq!(open_as(whole[..end].to_vec(), policy).is_ok(), empty, "{end}");
+            }
+        }
+        cut_everywhere(&whole);
+    }
+}
+
+#[test]
+fn whisper_changed() {
+    for file in every_whisper() {
+        let whole = file.build();
+        change_everything(&whole, whole.len());
     }
 }
 

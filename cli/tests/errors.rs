@@ -38,11 +38,11 @@ fn wrong_files() {
     error: ./model.gguf: a Git LFS pointer, not the file it points to
      help: run `git lfs pull` in the repository, or fetch the file itself
     ");
-    assert_snapshot!(said("ggml-model.bin", b"lmgg.............."), @r#"
-    4
-    error: ./ggml-model.bin: a file in the ggml format from before GGUF (magic "ggml"): whisper.cpp's models and llama.cpp's oldest
-     help: convert it to GGUF with llama.cpp's convert_llama_ggml_to_gguf.py, or fetch a GGUF of the model
-    "#);
+    assert_snapshot!(said("ggml-model.bin", b"lmgg.............."), @"
+    3
+    error: ./ggml-model.bin: a file of whisper.cpp whose 18 bytes end within its header
+     help: the file is cut short: fetch it again
+    ");
     assert_snapshot!(said("model.gguf.incomplete", b"GGUF\x03\0\0\0"), @"
     3
     error: ./model.gguf.incomplete: a download that has not finished, as its name says

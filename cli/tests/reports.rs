@@ -253,11 +253,12 @@ fn verify() {
 #[test]
 fn list() {
     assert_snapshot!(printed(&["list", "containers"]), @"
-    NAME         WHAT
-    gguf         GGUF files of llama.cpp: versions 1 to 3, both byte orders, split files
-    ollama       models in Ollama's store, by name, manifest or blob: GGUF and tensor blobs
-    mlx          directories quantized by MLX: packed weights with scales and biases beside them
-    safetensors  safetensors files and Hugging Face directories: one file, shards with or without an index
+    NAME          WHAT
+    gguf          GGUF files of llama.cpp: versions 1 to 3, both byte orders, split files
+    whisper-ggml  files of whisper.cpp, which are older than GGUF: whisper, parakeet and silero-vad models
+    ollama        models in Ollama's store, by name, manifest or blob: GGUF and tensor blobs
+    mlx           directories quantized by MLX: packed weights with scales and biases beside them
+    safetensors   safetensors files and Hugging Face directories: one file, shards with or without an index
     ");
     assert_snapshot!(printed(&["list", "architectures"]), @"
     NAME   GGUF   CONFIG.JSON     WHAT

@@ -203,7 +203,7 @@ pub(crate) fn named(store: &WeightStore) -> Result<Option<Named>> {
 ///
 /// `Malformed` if the architecture's name is no text, or two tensors have one canonical name.
 pub fn resolve(store: &WeightStore) -> Result<Resolution> {
-    let gguf = store.encoding() == Encoding::Gguf;
+    let gguf = matches!(store.encoding(), Encoding::Gguf | Encoding::Ggml);
     let named = named(store)?;
     let found = named.as_ref().and_then(|named| {
         let is = |names: &[&str]| names.contains(&named.name.as_str());
@@ -216,9 +216,10 @@ pub fn resolve(store: &WeightStore) -> Result<Resolution> {
         }
         (None, _) => "no file says what the architecture is".to_owned(),
     };
-    let dialect = match found {
-        _ if gguf => Dialect::Gguf,
-        Some(row) if is_publishers(store, row) => Dialect::Publisher,
+    let dialect = match (store.encoding(), found) {
+        // whisper.cpp's own files have the names that its GGUF files have.
+        (Encoding::Gguf | Encoding::Ggml, _) => Dialect::Gguf,
+        (_, Some(row)) if is_publishers(store, row) => Dialect::Publisher,
         _ if is_mlx(store) => Dialect::Mlx,
         _ => Dialect::HuggingFace,
     };

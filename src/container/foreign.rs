@@ -14,7 +14,7 @@ struct Foreign {
 
 const PICKLE: &str =
     "load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files";
-const OLD_GGML: &str = "convert it to GGUF with llama.cpp's convert_llama_ggml_to_gguf.py, or fetch a GGUF of the model";
+pub(super) const OLD_GGML: &str = "convert it to GGUF with llama.cpp's convert_llama_ggml_to_gguf.py, or fetch a GGUF of the model";
 const UNPACK: &str = "unpack it first";
 
 #[rustfmt::skip]
@@ -26,7 +26,6 @@ static FOREIGN: &[Foreign] = &[
     Foreign { magic: b"\x80\x03", kind: ErrorKind::Unsupported, what: "a Python pickle, which could run any program when loaded", advice: PICKLE },
     Foreign { magic: b"\x80\x04", kind: ErrorKind::Unsupported, what: "a Python pickle, which could run any program when loaded", advice: PICKLE },
     Foreign { magic: b"\x80\x05", kind: ErrorKind::Unsupported, what: "a Python pickle, which could run any program when loaded", advice: PICKLE },
-    Foreign { magic: b"lmgg", kind: ErrorKind::Unsupported, what: "a file in the ggml format from before GGUF (magic \"ggml\"): whisper.cpp's models and llama.cpp's oldest", advice: OLD_GGML },
     Foreign { magic: b"fmgg", kind: ErrorKind::Unsupported, what: "a file in the ggmf format from before GGUF", advice: OLD_GGML },
     Foreign { magic: b"tjgg", kind: ErrorKind::Unsupported, what: "a file in the ggjt format from before GGUF", advice: OLD_GGML },
     Foreign { magic: b"algg", kind: ErrorKind::Unsupported, what: "a LoRA adapter in the ggla format from before GGUF", advice: OLD_GGML },
@@ -136,6 +135,12 @@ pub(super) fn directory(probe: &Probe<'_>) -> Error {
     if let Some(partial) = names.iter().find(|name| is_partial(name)) {
         return Error::malformed(format!("only a download that has not finished: {partial}"))
             .advise("let the download end, or start it again");
+    }
+    if let Some(name) =
+        names.iter().find(|name| name.starts_with("ggml-") && name.ends_with(".bin"))
+    {
+        return Error::mismatch("only files of whisper.cpp, which are opened one by one")
+            .advise(format!("give the path of one of them, such as {name}"));
     }
     if let Some(name) = any(".bin").or_else(|| any(".pt")).or_else(|| any(".pth")) {
         return Error::unsupported(format!("only PyTorch pickles, such as {name}")).advise(PICKLE);

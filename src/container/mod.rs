@@ -5,6 +5,7 @@ pub mod gguf;
 pub mod mlx;
 pub mod ollama;
 pub mod safetensors;
+pub mod whisper_ggml;
 
 mod document;
 mod foreign;
@@ -45,19 +46,25 @@ enum Opened {
 
 /// Every container, in the order in which they are tried: those that are told by more come first,
 /// and safetensors, which has no magic number, last.
-pub static CONTAINERS: &[&Container] =
-    &[&gguf::GGUF, &ollama::OLLAMA, &mlx::MLX, &safetensors::SAFETENSORS];
+pub static CONTAINERS: &[&Container] = &[
+    &gguf::GGUF,
+    &whisper_ggml::WHISPER_GGML,
+    &ollama::OLLAMA,
+    &mlx::MLX,
+    &safetensors::SAFETENSORS,
+];
 
 /// How strictly a file is held to its format.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Strictness {
-    /// What the strictest reader of the field accepts: llama.cpp for GGUF, the format's own
-    /// document for safetensors.
+    /// What the strictest reader of the field accepts: llama.cpp for GGUF, whisper.cpp for its own
+    /// files, the format's own document for safetensors.
     Strict,
     /// Everything that has one safe reading; for safetensors, the rules of its reference crate.
     #[default]
     Default,
-    /// For safetensors also what MLX accepts: holes, shared bytes, bytes left over.
+    /// For safetensors also what MLX accepts: holes, shared bytes, bytes left over. For files of
+    /// whisper.cpp also those that lack tensors at the end.
     Lenient,
 }
 
@@ -125,8 +132,8 @@ impl OpenOptions {
         (container.open)(opened, self).map_err(|error| error.in_file(path))
     }
 
-    /// Opens bytes that are in memory: one GGUF or one safetensors file. `name` stands for the
-    /// path in messages.
+    /// Opens bytes that are in memory: one GGUF, safetensors or whisper.cpp file. `name` stands for
+    /// the path in messages.
     ///
     /// # Errors
     ///

@@ -49,6 +49,8 @@ pub enum Encoding {
     Gguf,
     /// safetensors.
     Safetensors,
+    /// What whisper.cpp's files and ggml's oldest are written in: no table, no alignment.
+    Ggml,
 }
 
 /// A file that belongs to a model beside its weights: a projector, an adapter, a template.
@@ -256,7 +258,8 @@ impl WeightStore {
         }
     }
 
-    /// Keys and values: GGUF's metadata, or the `__metadata__` of a safetensors file.
+    /// Keys and values: GGUF's metadata, the `__metadata__` of a safetensors file, or what stands
+    /// before the tensors of a whisper.cpp file.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }

@@ -7,6 +7,7 @@ mod gguf;
 mod safetensors;
 mod values;
 mod walk;
+mod whisper_ggml;
 
 use std::path::Path;
 
@@ -19,8 +20,9 @@ pub(crate) use safetensors::{Array, Safetensors, escaped, index, quoted};
 pub(crate) use values::{same, same_rounded};
 pub(crate) use walk::{
     DIGESTS, any_file, gguf_bytes, index_bytes, look_at, mlx_bytes, ollama_bytes, packed,
-    safetensors_bytes, walk,
+    safetensors_bytes, walk, whisper_ggml_bytes,
 };
+pub(crate) use whisper_ggml::WhisperGgml;
 
 /// Every policy, from the narrowest to the widest.
 pub(crate) const POLICIES: [Strictness; 3] =

@@ -23,10 +23,17 @@ const BYTES: u64 = 1 << 20;
 
 /// Opens bytes as GGUF, whatever they are.
 pub(crate) fn gguf_bytes(bytes: &[u8]) {
-    // Most inputs would fail at the magic, which says nothing about the parser.
-    let mut file = b"GGUF".to_vec();
-    file.extend_from_slice(bytes.strip_prefix(b"GGUF").unwrap_or(bytes));
-    under_each_policy(&file);
+    under_each_policy(&with_magic(b"GGUF", bytes));
+}
+
+/// Opens bytes as a file of whisper.cpp, whatever they are.
+pub(crate) fn whisper_ggml_bytes(bytes: &[u8]) {
+    under_each_policy(&with_magic(b"lmgg", bytes));
+}
+
+/// Most inputs would fail at the magic, which says nothing about the parser.
+fn with_magic(magic: &[u8], bytes: &[u8]) -> Vec<u8> {
+    [magic, bytes.strip_prefix(magic).unwrap_or(bytes)].concat()
 }
 
 /// Opens bytes as safetensors, whatever they are.

@@ -1,0 +1,366 @@
+//! What stands before the tensors: numbers, filters, a vocabulary.
+
+use std::ops::Range;
+
+use super::super::OpenOptions;
+use super::super::foreign::OLD_GGML;
+use crate::bytes::{Cursor, Source};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::index::hash;
+use crate::limits::Limits;
+use crate::metadata::{Item, ItemKind, ValueType};
+use crate::store::{Listing, check_count};
+
+/// Whose header a file has. The magic does not say; the first numbers do.
+#[derive(Debug)]
+pub(super) struct Form {
+    /// What `general.architecture` is to say, and the prefix of the other keys.
+    pub(super) architecture: &'static str,
+    detect: fn(&[u8]) -> bool,
+    fields: &'static [Field],
+    /// Tensors of a model without layers.
+    tensors: u64,
+    /// The numbers that count layers, and the tensors of each such layer.
+    layers: &'static [(&'static str, u64)],
+}
+
+impl Form {
+    /// The tensors that whisper.cpp makes room for, and wants all of.
+    pub(super) fn tensors(&self, counts: &Counts) -> u64 {
+        let each = self.layers.iter().map(|(name, each)| u64::from(counts.of(name)) * each);
+        each.fold(self.tensors, u64::saturating_add)
+    }
+}
+
+/// A piece of a header. Names are those of whisper.cpp's own fields.
+#[derive(Clone, Copy, Debug)]
+enum Field {
+    /// An i32 that is not negative.
+    Number(&'static str),
+    /// A number of ggml's file types, with a thousand for each version of quantization.
+    FileType,
+    /// A length and text.
+    Words(&'static str),
+    /// As many dimensions, outermost first, and that many F32.
+    Array(&'static str, usize),
+    /// As many u32 as the second number says.
+    Numbers(&'static str, &'static str),
+    /// A count, and as many strings.
+    Vocabulary,
+    /// A count, and as many times three numbers.
+    EncoderLayers,
+}
+
+use Field::{Array, EncoderLayers, FileType, Number, Numbers, Vocabulary, Words};
+
+/// In the order in which they are tried. As read by `whisper_model_load`, `parakeet_model_load` and
+/// `whisper_vad_init_with_params` of whisper.cpp at 233fe1fc (August 2026).
+#[rustfmt::skip]
+static FORMS: &[Form] = &[
+    Form {
+        architecture: "silero-vad",
+        // Numbers are small, so a number's bytes hold a zero; the name of a model type holds none.
+        detect: |head| head.get(8..14) == Some(b"silero"),
+        fields: &[
+            Words("model_type"),
+            Number("version.major"), Number("version.minor"), Number("version.patch"),
+            Number("n_window"), Number("n_context"), EncoderLayers,
+            Number("lstm_input_size"), Number("lstm_hidden_size"),
+            Number("final_conv_in"), Number("final_conv_out"),
+        ],
+        tensors: 7,
+        layers: &[("n_encoder_layers", 2)],
+    },
+    Form {
+        architecture: "parakeet",
+        detect: |head| filters_follow(head, 5, 15),
+        fields: &[
+            Number("n_vocab"), Number("n_audio_ctx"), Number("n_audio_state"),
+            Number("n_audio_head"), Number("n_audio_layer"), Number("n_mels"), FileType,
+            Number("n_fft"), Number("subsampling_factor"), Number("n_subsampling_channels"),
+            Number("n_conv_kernel"), Number("n_pred_dim"), Number("n_pred_layers"),
+            Number("n_tdt_durations"), Number("n_max_tokens"),
+            Array("mel_filters", 2), Array("window", 1),
+            Numbers("tdt_durations", "n_tdt_durations"), Vocabulary,
+        ],
+        tensors: 19,
+        layers: &[("n_audio_layer", 29), ("n_pred_layers", 3)],
+    },
+    Form {
+        architecture: "whisper",
+        detect: |head| filters_follow(head, 9, 11),
+        fields: &[
+            Number("n_vocab"), Number("n_audio_ctx"), Number("n_audio_state"),
+            Number("n_audio_head"), Number("n_audio_layer"), Number("n_text_ctx"),
+            Number("n_text_state"), Number("n_text_head"), Number("n_text_layer"),
+            Number("n_mels"), FileType,
+            Array("mel_filters", 2), Vocabulary,
+        ],
+        tensors: 11,
+        layers: &[("n_audio_layer", 15), ("n_text_layer", 24)],
+    },
+];
+
+/// Number `place` after the magic.
+fn number(head: &[u8], place: usize) -> Option<u32> {
+    head.get(4 + 4 * place..)?.first_chunk().copied().map(u32::from_le_bytes)
+}
+
+/// Whether the number of mel bands stands at one place, and that of the filters' rows at the other.
+fn filters_follow(head: &[u8], bands: usize, rows: usize) -> bool {
+    number(head, bands).is_some_and(|bands| bands > 0 && number(head, rows) == Some(bands))
+}
+
+/// Bytes from which every form can be told.
+const TELLING: usize = 4 + 4 * 16;
+
+/// Tensor names, metadata keys and made values, behind the part of the file that they belong to:
+/// what a store calls a header.
+#[derive(Debug)]
+pub(super) struct HeaderText {
+    pub(super) bytes: Vec<u8>,
+    limit: u64,
+}
+
+impl HeaderText {
+    /// Adds text. Gives its place.
+    pub(super) fn add(&mut self, text: &[u8]) -> Result<Range<u32>> {
+        let place = |len: usize| u32::try_from(len).ok().filter(|&at| u64::from(at) <= self.limit);
+        let (start, end) = (self.bytes.len(), self.bytes.len().saturating_add(text.len()));
+        let (Some(start), Some(end)) = (place(start), place(end)) else {
+            return Err(Error::limit("header bytes", end as u64, self.limit, "header_bytes"));
+        };
+        self.bytes.extend_from_slice(text);
+        Ok(start..end)
+    }
+
+    pub(super) fn get(&self, range: &Range<u32>) -> &[u8] {
+        self.bytes.get(range.start as usize..range.end as usize).unwrap_or_default()
+    }
+}
+
+/// The numbers of a header.
+#[derive(Debug, Default)]
+pub(super) struct Counts(Vec<(&'static str, u32)>);
+
+impl Counts {
+    fn of(&self, name: &str) -> u32 {
+        self.0.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count)
+    }
+}
+
+/// What was read before the tensors.
+pub(super) struct Header {
+    pub(super) form: &'static Form,
+    pub(super) text: HeaderText,
+    pub(super) items: Vec<Item>,
+    /// The arrays that lie in the header.
+    pub(super) listing: Listing,
+    pub(super) counts: Counts,
+    /// Where the tensors begin.
+    pub(super) end: u64,
+}
+
+/// A metadata value.
+enum Found {
+    /// It stands in the file.
+    There(Range<u32>, ItemKind),
+    /// It is said by the file in another way.
+    Made(Vec<u8>, ItemKind),
+}
+
+struct Parser<'a> {
+    cursor: Cursor<'a>,
+    limits: &'a Limits,
+    found: Vec<(String, Found)>,
+    /// Name, shape and place.
+    arrays: Vec<(&'static str, Vec<u64>, u64)>,
+    counts: Counts,
+}
+
+/// Reads the header of a file that starts with the magic.
+pub(super) fn parse(source: &Source, options: &OpenOptions) -> Result<Header> {
+    let limits = &options.limits;
+    let mut cursor = Cursor::new(source, limits.header_bytes);
+    cursor.take(4, "the magic")?;
+    let form = form(cursor.held(), source.len())?;
+    let (found, arrays, counts) = (Vec::new(), Vec::new(), Counts::default());
+    let mut parser = Parser { cursor, limits, found, arrays, counts };
+    let name = form.architecture;
+    parser.made("general.architecture", name.as_bytes().to_vec(), ItemKind::Text);
+    for field in form.fields {
+        parser.field(name, *field)?;
+    }
+    parser.finish(form)
+}
+
+fn form(head: &[u8], len: u64) -> Result<&'static Form> {
+    if let Some(form) = FORMS.iter().find(|form| (form.detect)(head)) {
+        return Ok(form);
+    }
+    if head.len() < TELLING {
+        let fault = format!("a file of whisper.cpp whose {len} bytes end within its header");
+        return Err(Error::malformed(fault).advise("the file is cut short: fetch it again"));
+    }
+    let (bands, rows) = (number(head, 9).unwrap_or(0), number(head, 11).unwrap_or(0));
+    Err(Error::unsupported(format!(
+        "a file in the ggml format from before GGUF (magic \"ggml\"), but not one of whisper.cpp's: \
+         in those the number of mel bands, here {bands}, is that of the filters' rows, here {rows}"
+    ))
+    .at(40)
+    .advise(OLD_GGML))
+}
+
+fn check_keys(count: u64, limits: &Limits) -> Result<()> {
+    let allowed = limits.metadata_items;
+    if count > allowed {
+        return Err(Error::limit("metadata keys", count, allowed, "metadata_items"));
+    }
+    Ok(())
+}
+
+impl Parser<'_> {
+    fn there(&mut self, key: String, place: Range<u32>, kind: ItemKind) {
+        self.found.push((key, Found::There(place, kind)));
+    }
+
+    fn made(&mut self, key: &str, value: Vec<u8>, kind: ItemKind) {
+        self.found.push((key.to_owned(), Found::Made(value, kind)));
+    }
+
+    /// An i32 that is not negative, and its place.
+    fn number(&mut self, what: &str) -> Result<(u32, Range<u32>)> {
+        let at = self.cursor.position();
+        let number = self.cursor.u32(what)?;
+        let place = u32::try_from(at).unwrap_or(u32::MAX);
+        if number > i32::MAX.cast_unsigned() {
+            let number = number.cast_signed();
+            return Err(Error::malformed(format!("{what} is {number}")).at(at));
+        }
+        Ok((number, place..place.saturating_add(4)))
+    }
+
+    /// A count of things that each take at least `smallest` bytes of what is left.
+    fn count(&mut self, what: &str, smallest: u64) -> Result<(u32, Range<u32>)> {
+        let (count, place) = self.number(what)?;
+        let room = self.cursor.remaining() / smallest;
+        if u64::from(count) > room {
+            let fault = format!("{what} is {count}, but the file has room for {room} at most");
+            let error = Error::malformed(fault).at(place.start.into());
+            return Err(error.advise("the file is cut short or damaged"));
+        }
+        Ok((count, place))
+    }
+
+    fn field(&mut self, prefix: &str, field: Field) -> Result<()> {
+        match field {
+            Number(name) => {
+                let (number, place) = self.number(name)?;
+                self.counts.0.push((name, number));
+                self.there(format!("{prefix}.{name}"), place, ItemKind::Gguf(ValueType::I32));
+            }
+            FileType => {
+                // `GGML_QNT_VERSION_FACTOR`
+                const VERSION: u32 = 1000;
+                let (number, _) = self.number("ftype")?;
+                let made = |number: u32| number.to_le_bytes().to_vec();
+                let kind = ItemKind::Gguf(ValueType::U32);
+                self.made(&format!("{prefix}.ftype"), made(number % VERSION), kind);
+                if number >= VERSION {
+                    self.made("general.quantization_version", made(number / VERSION), kind);
+                }
+            }
+            Words(name) => {
+                let at = self.cursor.position();
+                let (len, _) = self.number("a string's length")?;
+                self.cursor.check_string(len.into(), self.limits.string_bytes, at)?;
+                let place = self.cursor.take(len.into(), name)?;
+                self.there(format!("{prefix}.{name}"), place, ItemKind::Text);
+            }
+            Array(name, rank) => {
+                let mut shape = Vec::new();
+                for _ in 0..rank {
+                    shape.push(self.number("a dimension")?.0.into());
+                }
+                let bytes = DType::F32.tensor_bytes(&shape).unwrap_or(u64::MAX);
+                let place = self.cursor.take(bytes, name)?;
+                self.arrays.push((name, shape, place.start.into()));
+            }
+            Numbers(name, count) => {
+                let count = self.counts.of(count);
+                let place = self.cursor.take(u64::from(count) * 4, name)?;
+                self.elements(format!("{prefix}.{name}"), place, ValueType::U32, count)?;
+            }
+            Vocabulary => {
+                let (count, place) = self.count("the number of pieces in the vocabulary", 4)?;
+                self.cursor.skip_strings(count.into(), false, self.limits.string_bytes)?;
+                let end = u32::try_from(self.cursor.position()).unwrap_or(u32::MAX);
+                let key = format!("{prefix}.vocab");
+                self.elements(key, place.end..end, ValueType::String, count)?;
+            }
+            EncoderLayers => {
+                let name = "n_encoder_layers";
+                let (count, place) = self.count(name, 12)?;
+                let keys = u64::from(count).saturating_mul(3);
+                check_keys(keys.saturating_add(self.found.len() as u64), self.limits)
+                    .map_err(|error| error.at(place.start.into()))?;
+                self.counts.0.push((name, count));
+                let kind = ItemKind::Gguf(ValueType::I32);
+                self.there(format!("{prefix}.{name}"), place, kind);
+                for layer in 0..count {
+                    for name in ["in_channels", "out_channels", "kernel_size"] {
+                        let (_, place) = self.number(name)?;
+                        self.there(format!("{prefix}.encoder.{layer}.{name}"), place, kind);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An array of `count` elements that stand at a place.
+    fn elements(
+        &mut self,
+        key: String,
+        place: Range<u32>,
+        element_type: ValueType,
+        count: u32,
+    ) -> Result<()> {
+        let (found, allowed) = (u64::from(count), self.limits.array_elements);
+        if found > allowed {
+            let error = Error::limit("array elements", found, allowed, "array_elements");
+            return Err(error.at(place.start.into()).in_key(key));
+        }
+        self.there(key, place, ItemKind::Elements(element_type, count));
+        Ok(())
+    }
+
+    /// Puts behind the part of the file that was read what does not stand in it as it is.
+    fn finish(self, form: &'static Form) -> Result<Header> {
+        let Self { cursor, limits, found, arrays, counts } = self;
+        check_keys(found.len() as u64, limits)?;
+        let end = cursor.position();
+        let limit = limits.header_bytes.min(u32::MAX.into());
+        let mut text = HeaderText { bytes: cursor.into_header(), limit };
+        let mut items = Vec::new();
+        for (key, found) in found {
+            let key = text.add(key.as_bytes())?;
+            let (value, kind) = match found {
+                Found::There(place, kind) => (place, kind),
+                Found::Made(value, kind) => (text.add(&value)?, kind),
+            };
+            let (key, value) = ((key.start, key.end), (value.start, value.end));
+            items.push(Item { key, value, kind });
+        }
+        let mut listing = Listing::default();
+        check_count(arrays.len() as u64, limits)?;
+        for (name, shape, at) in arrays {
+            let place = text.add(name.as_bytes())?;
+            let rank = u8::try_from(shape.len()).unwrap_or(u8::MAX);
+            shape.into_iter().for_each(|dim| listing.push_dim(dim));
+            listing.push(place, hash(name.as_bytes()), Ok(DType::F32), rank, at)?;
+        }
+        Ok(Header { form, text, items, listing, counts, end })
+    }
+}
