@@ -11,61 +11,67 @@ use crate::error::Result;
 /// What a thread that reads much uses again and again.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    /// What comes past the page cache, on its way.
-    passing: Option<Pages>,
-    /// What is looked at as a whole.
-    held: Option<Pages>,
+    buffer: Option<Pages>,
+}
+
+/// A file opened twice more for reading much of it.
+#[derive(Debug)]
+pub(super) struct Bulk {
+    /// Asked what the page cache holds, without setting it to work.
+    probe: File,
+    /// Read past the page cache.
+    direct: File,
 }
 
 /// What offsets, lengths and memory of reads past the page cache must be multiples of, whatever the
 /// device: a page.
-const SECTOR: u64 = 4096;
+const SECTOR: usize = 4096;
 
-/// Bytes read past the page cache at a time.
-const STEP: u64 = 1 << 20;
+/// Bytes that pass through a buffer at a time.
+const STEP: usize = 4 << 20;
 
 /// Reads shorter than this go through the page cache.
-const LEAST: u64 = 64 << 10;
+const LEAST: usize = 64 << 10;
 
-/// At least so many bytes, starting at a page.
-fn room(pages: &mut Option<Pages>, len: u64) -> Result<&mut [u8]> {
-    if pages.as_ref().is_none_or(|pages| (pages.len() as u64) < len) {
-        // Long enough to have pages of its own, which start where they should.
-        *pages = Some(Pages::zeroed(len.max(2 * STEP))?);
+impl Scratch {
+    /// So many bytes, in huge pages where there are some: in small ones, which lie all over the
+    /// memory, a read past the page cache is many small requests.
+    fn room(&mut self, len: usize) -> Result<&mut [u8]> {
+        if self.buffer.as_ref().is_none_or(|buffer| buffer.len() < len) {
+            self.buffer = Some(Pages::zeroed(len.max(STEP).next_multiple_of(2 << 20) as u64)?);
+        }
+        let room = self.buffer.as_deref_mut().unwrap_or_default();
+        Ok(room.get_mut(..len).unwrap_or_default())
     }
-    let room = pages.as_deref_mut().unwrap_or_default();
-    Ok(room.get_mut(..usize::try_from(len).unwrap_or(usize::MAX)).unwrap_or_default())
 }
 
 impl Source {
     /// Fills `out` from `offset`, like [`read_at`](Self::read_at), by the way that is fastest for
     /// many bytes: what the system holds in memory is copied from there, the rest is read past its
-    /// page cache, which would copy it once more. The system itself says which is which, by
-    /// giving no more of a read that must not wait than it has.
+    /// page cache, which would copy it once more; straight to `out` if that lies to a page as the
+    /// bytes lie to one in the file.
     ///
     /// # Errors
     ///
     /// As [`read_at`](Self::read_at).
     pub(crate) fn fill(&self, offset: u64, out: &mut [u8], scratch: &mut Scratch) -> Result<()> {
-        let (Kind::Mapped { file: Handle::Open(file), .. }
-        | Kind::Read { file: Handle::Open(file) }) = &self.kind
-        else {
-            return self.read_at(offset, out);
-        };
         self.check(&(offset..offset.saturating_add(out.len() as u64)))?;
-        let (mut at, mut rest) = (offset, out);
-        while !rest.is_empty() {
-            let held = read_held(file, at, rest);
-            (at, rest) = (at + held as u64, rest.get_mut(held..).unwrap_or_default());
-            let direct = self.direct.get_or_init(|| open_direct(file));
-            let Some(direct) = direct.as_ref().filter(|_| rest.len() as u64 >= LEAST) else {
-                return self.read_at(at, rest);
-            };
-            let step = usize::try_from(STEP).unwrap_or(usize::MAX).min(rest.len());
-            let (now, later) = rest.split_at_mut(step);
-            let end = at.saturating_add(now.len() as u64);
-            now.copy_from_slice(self.read_direct(direct, at..end, scratch)?);
-            (at, rest) = (end, later);
+        let Some(bulk) = self.cold(offset, out.len()) else { return self.read_at(offset, out) };
+        // Up to the first page that begins in the file.
+        let lead = usize::try_from(offset.next_multiple_of(SECTOR as u64) - offset).unwrap_or(0);
+        let (head, pages) = out.split_at_mut(lead.min(out.len()));
+        if pages.as_ptr().align_offset(SECTOR) == 0 {
+            self.read_at(offset, head)?;
+            let (pages, tail) = pages.split_at_mut(pages.len() / SECTOR * SECTOR);
+            let start = offset + lead as u64;
+            self.read_pages(bulk, start, pages, pages.len())?;
+            return self.read_at(start + pages.len() as u64, tail);
+        }
+        let mut at = offset;
+        for out in out.chunks_mut(STEP - SECTOR) {
+            let end = at.saturating_add(out.len() as u64);
+            out.copy_from_slice(self.read_past(bulk, at..end, scratch)?);
+            at = end;
         }
         Ok(())
     }
@@ -84,84 +90,94 @@ impl Source {
         if let Kind::Memory { bytes } = &self.kind {
             return bytes.get(start..start.saturating_add(len)).ok_or_else(|| self.beyond(&range));
         }
-        let mut held = std::mem::take(&mut scratch.held);
-        let filled =
-            room(&mut held, len as u64).and_then(|room| self.fill(range.start, room, scratch));
-        scratch.held = held;
-        filled?;
-        Ok(scratch.held.as_deref().and_then(|held| held.get(..len)).unwrap_or_default())
+        if let Some(bulk) = self.cold(range.start, len) {
+            return self.read_past(bulk, range, scratch);
+        }
+        let room = scratch.room(len)?;
+        self.read_at(range.start, room)?;
+        Ok(room)
+    }
+
+    /// What to read bytes with that the system does not hold, as far as the first of them tells.
+    fn cold(&self, offset: u64, len: usize) -> Option<&Bulk> {
+        let (Kind::Mapped { file: Handle::Open(file), .. }
+        | Kind::Read { file: Handle::Open(file) }) = &self.kind
+        else {
+            return None;
+        };
+        let bulk = self.bulk.get_or_init(|| open(file)).as_ref().filter(|_| len >= LEAST)?;
+        (!is_held(&bulk.probe, offset)).then_some(bulk)
     }
 
     /// Reads a range past the page cache, with what lies beside it in its pages.
-    fn read_direct<'s>(
+    fn read_past<'s>(
         &self,
-        direct: &File,
+        bulk: &Bulk,
         range: Range<u64>,
         scratch: &'s mut Scratch,
     ) -> Result<&'s [u8]> {
-        let start = range.start / SECTOR * SECTOR;
-        let end = range.end.next_multiple_of(SECTOR);
-        let room = room(&mut scratch.passing, end.saturating_sub(start))?;
-        let wanted = usize::try_from(range.end - start).unwrap_or(usize::MAX);
-        let lead = usize::try_from(range.start - start).unwrap_or(usize::MAX);
+        let start = range.start / SECTOR as u64 * SECTOR as u64;
+        let within = |offset: u64| usize::try_from(offset - start).unwrap_or(usize::MAX);
+        let (lead, end) = (within(range.start), within(range.end));
+        let room = scratch.room(end.next_multiple_of(SECTOR))?;
+        self.read_pages(bulk, start, room, end)?;
+        Ok(room.get(lead..end).unwrap_or_default())
+    }
+
+    /// Fills whole pages from the start of one in the file. The file may end within the last, but
+    /// not before `wanted` bytes.
+    fn read_pages(&self, bulk: &Bulk, offset: u64, pages: &mut [u8], wanted: usize) -> Result<()> {
         let mut filled = 0;
         while filled < wanted {
-            let rest = room.get_mut(filled..).unwrap_or_default();
-            let step = rest.len().min(usize::try_from(STEP).unwrap_or(usize::MAX));
-            let read =
-                read_at(direct, start + filled as u64, rest.get_mut(..step).unwrap_or_default());
-            match read {
-                Ok(0) => return Err(self.shrunk()),
-                // A read that ends within a page ends at the end of the file.
-                Ok(read) if (read as u64).is_multiple_of(SECTOR) || filled + read >= wanted => {
+            let rest = pages.get_mut(filled..).unwrap_or_default();
+            match read_at(&bulk.direct, offset + filled as u64, rest) {
+                // What ends within a page ends at the end of the file.
+                Ok(read)
+                    if read > 0 && (read.is_multiple_of(SECTOR) || filled + read >= wanted) =>
+                {
                     filled += read;
                 }
                 // Not every file system keeps its word about these reads.
                 _ => {
-                    let missing = room.get_mut(lead..wanted).unwrap_or_default();
-                    self.read_at(range.start, missing)?;
-                    break;
+                    let rest = pages.get_mut(filled..wanted).unwrap_or_default();
+                    return self.read_at(offset + filled as u64, rest);
                 }
             }
         }
-        Ok(room.get(lead..wanted).unwrap_or_default())
+        Ok(())
     }
 }
 
-/// Fills as much of `out` as the system holds in memory, and says how much that is.
+/// Whether the page of a byte is in the page cache: asks for the byte, but not to wait for it.
+/// Asking for more would set the system to reading ahead.
 #[cfg(target_os = "linux")]
-fn read_held(file: &File, offset: u64, out: &mut [u8]) -> usize {
+fn is_held(file: &File, at: u64) -> bool {
     use rustix::io::{Errno, ReadWriteFlags, preadv2};
-    let mut filled = 0;
-    while filled < out.len() {
-        let rest = out.get_mut(filled..).unwrap_or_default();
-        let mut rest = [std::io::IoSliceMut::new(rest)];
-        match preadv2(file, &mut rest, offset + filled as u64, ReadWriteFlags::NOWAIT) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(Errno::INTR) => {}
-            Err(_) => break,
-        }
-    }
-    filled
+    let mut byte = [0];
+    let mut room = [std::io::IoSliceMut::new(&mut byte)];
+    // File systems that cannot say are read in the ordinary way.
+    !matches!(preadv2(file, &mut room, at, ReadWriteFlags::NOWAIT), Err(Errno::AGAIN))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn read_held(_: &File, _: u64, _: &mut [u8]) -> usize {
-    0
+fn is_held(_: &File, _: u64) -> bool {
+    true
 }
 
-/// The same file once more, whatever its name stands for by now.
+/// Opens the same file again, whatever its name stands for by now.
 #[cfg(target_os = "linux")]
-fn open_direct(file: &File) -> Option<File> {
+fn open(file: &File) -> Option<Bulk> {
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::OpenOptionsExt;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    File::options().read(true).custom_flags(libc::O_DIRECT).open(path).ok()
+    let open = |flags| File::options().read(true).custom_flags(flags).open(&path).ok();
+    let (probe, direct) = (open(0)?, open(libc::O_DIRECT)?);
+    rustix::fs::fadvise(&probe, 0, None, rustix::fs::Advice::Random).ok()?;
+    Some(Bulk { probe, direct })
 }
 
 #[cfg(not(target_os = "linux"))]
-fn open_direct(_: &File) -> Option<File> {
+fn open(_: &File) -> Option<Bulk> {
     None
 }
 
@@ -184,33 +200,45 @@ mod tests {
 
     #[test]
     fn the_same_bytes_by_every_way() {
+        const LEN: usize = 9_000_001;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        let bytes: Vec<u8> = (0..3_000_001u32).map(|i| (i * 7 + i / 256) as u8).collect();
+        let bytes: Vec<u8> = (0..LEN).map(|i| (i * 7 + i / 256) as u8).collect();
         let mut file = File::create(&path).unwrap();
         file.write_all(&bytes).unwrap();
         file.sync_all().unwrap();
         let mut scratch = Scratch::default();
+        let ranges =
+            [(0, LEN), (4096, LEN - 4096), (1, 70_000), (4095, 2), (LEN - 1001, 1001), (5, 0)];
         for access in [Access::Map, Access::Read] {
             let source = Source::open(&path, access).unwrap();
-            for (start, len) in [(0, 3_000_001), (1, 70_000), (4095, 2), (2_999_000, 1001), (5, 0)]
-            {
-                let mut out = vec![0; len];
-                source.fill(start as u64, &mut out, &mut scratch).unwrap();
-                assert_eq!(out, bytes[start..start + len]);
-                let (Kind::Mapped { file: Handle::Open(file), .. }
-                | Kind::Read { file: Handle::Open(file) }) = &source.kind
-                else {
-                    panic!("an open file")
-                };
-                if let Some(direct) = open_direct(file) {
-                    let range = start as u64..(start + len) as u64;
-                    let found = source.read_direct(&direct, range, &mut scratch).unwrap();
-                    assert_eq!(found, &bytes[start..start + len]);
+            for (start, len) in ranges {
+                let offset = start as u64;
+                let range = offset..offset + len as u64;
+                let expected = &bytes[start..start + len];
+                let mut out = Pages::zeroed(len as u64 + 64).unwrap();
+                // Where the system holds the file, and where it does not.
+                for cold in [false, true] {
+                    #[cfg(target_os = "linux")]
+                    if cold {
+                        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+                    }
+                    for place in [0, 3] {
+                        let out = &mut out[place..place + len];
+                        out.fill(0);
+                        source.fill(offset, out, &mut scratch).unwrap();
+                        assert_eq!(out, expected, "{start} {len} cold {cold}");
+                    }
+                    assert_eq!(source.stretch(range.clone(), &mut scratch).unwrap(), expected);
+                }
+                // Past the page cache, whatever it holds.
+                if let Some(bulk) = source.bulk.get().and_then(Option::as_ref) {
+                    let found = source.read_past(bulk, range, &mut scratch).unwrap();
+                    assert_eq!(found, expected);
                 }
             }
-            assert_eq!(source.stretch(9..70_000, &mut scratch).unwrap(), &bytes[9..70_000]);
-            assert!(source.fill(3_000_000, &mut [0; 2], &mut scratch).is_err());
+            assert!(source.fill(LEN as u64 - 1, &mut [0; 2], &mut scratch).is_err());
+            assert!(source.stretch(LEN as u64 - 1..LEN as u64 + 1, &mut scratch).is_err());
         }
     }
 }

@@ -46,8 +46,8 @@ pub struct Source {
     /// Of a file, as it was when it was opened.
     identity: Option<Identity>,
     kind: Kind,
-    /// The file once more, read past the page cache, if that can be.
-    direct: OnceLock<Option<File>>,
+    /// The file once more, for reading much of it, if that can be.
+    bulk: OnceLock<Option<bulk::Bulk>>,
 }
 
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl Source {
             len: opened.len(),
             identity,
             kind,
-            direct: OnceLock::new(),
+            bulk: OnceLock::new(),
         })
     }
 
@@ -130,7 +130,7 @@ impl Source {
             len: bytes.len() as u64,
             identity: None,
             kind: Kind::Memory { bytes },
-            direct: OnceLock::new(),
+            bulk: OnceLock::new(),
         }
     }
 
@@ -224,7 +224,7 @@ impl Source {
         if let Kind::Mapped { file, .. } | Kind::Read { file } = &mut self.kind {
             *file = Handle::Released;
         }
-        self.direct = OnceLock::new();
+        self.bulk = OnceLock::new();
     }
 
     fn with_file<T>(&self, handle: &Handle, read: impl FnOnce(&File) -> Result<T>) -> Result<T> {

@@ -202,6 +202,7 @@ impl<D: Device> WeightProvider<D> {
         let mut end = 0u64;
         for (part, dtype, bytes, row_bytes) in packed {
             let start = end.checked_next_multiple_of(self.device.alignment());
+            let start = start.and_then(|start| start.checked_add(lead(&view, part, bytes, start)));
             let start = start.ok_or_else(too_large)?;
             end = start.checked_add(bytes).ok_or_else(too_large)?;
             parts.push(LoadedPart { part, dtype, range: start..end, row_bytes });
@@ -365,6 +366,19 @@ impl<'a, D: Device> Job<'a, D> {
             }
         }
         Ok(planned)
+    }
+}
+
+/// Bytes to leave free before a long part, so that it lies to a page of memory as it lies to one in
+/// the file: then it can be read straight to where it belongs. Only where that keeps it aligned.
+fn lead(view: &View<'_>, part: Part, bytes: u64, start: u64) -> u64 {
+    const PAGE: u64 = 4096;
+    const ALIGNMENT: u64 = 64;
+    let mut sources = view.sources();
+    let place = sources.next().and_then(|tensor| tensor.place(part)).map(|(_, offset)| offset);
+    match place.filter(|offset| offset.is_multiple_of(ALIGNMENT) && bytes >= 2 << 20) {
+        Some(offset) => (offset + PAGE - start % PAGE) % PAGE,
+        None => 0,
     }
 }
 

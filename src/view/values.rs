@@ -15,7 +15,7 @@ use crate::tensor::{Decoding, Part, Plan, Window};
 const CHUNK: u64 = 1 << 18;
 
 /// Values whose bytes are read at a time where much is read.
-const BULK: u64 = 1 << 17;
+const BULK: u64 = 1 << 19;
 
 impl View<'_> {
     /// The dtype that holds its values without loss, where they are not served packed: the stored
