@@ -59,6 +59,7 @@ pub mod container;
 pub mod device;
 pub mod dtype;
 pub mod metadata;
+pub mod ops;
 pub mod shape;
 
 mod digest;
@@ -100,4 +101,4 @@ pub use provider::{
 pub use quant::{Codec, Element, Narrowing, Rounding};
 pub use store::{Attachment, Document, Encoding, Note, WeightStore};
 pub use tensor::{Decoding, Finding, FindingKind, Part, Segment, Tensor};
-pub use view::{Axis, Convention, View};
+pub use view::{Axis, Convention, Form, View};

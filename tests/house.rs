@@ -20,6 +20,7 @@ const FLOORS: &[&[&str]] = &[
     &["arch"],
     &["view"],
     &["device", "provider"],
+    &["ops"],
 ];
 
 /// Uses that go the other way all the same: the room, what it uses, and why.

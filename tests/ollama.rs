@@ -1,70 +1,14 @@
 //! Ollama's store: names, manifests of both trees, and every layout that tensor blobs have had.
 #![allow(clippy::disallowed_methods, reason = "the sizes are the test's own")]
 
+#[path = "support/ollama.rs"]
+mod blobs;
 mod support;
 
-use std::path::{Path, PathBuf};
-
-use sha2::{Digest, Sha256};
+use blobs::{Store, manifest};
 use support::{Gguf, Kv, Safetensors, f32s, notes, put, told, without_path};
-use tempfile::TempDir;
 use weighbridge::container::ollama;
 use weighbridge::{DType, OpenOptions, Part, WeightStore};
-
-/// A store that grows blob by blob.
-struct Store(TempDir);
-
-impl Store {
-    fn new() -> Self {
-        Self(tempfile::tempdir().expect("a temporary folder"))
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    /// Puts a blob into the store; gives its digest.
-    fn blob(&self, bytes: &[u8]) -> String {
-        let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        put(self.path(), &format!("blobs/sha256-{hex}"), bytes);
-        hex
-    }
-
-    /// Puts a blob into the store; gives the manifest's layer for it.
-    fn layer(&self, kind: &str, name: &str, bytes: &[u8]) -> String {
-        let (digest, size) = (self.blob(bytes), bytes.len());
-        format!(
-            "{{\"mediaType\":\"application/vnd.ollama.image.{kind}\",\"digest\":\"sha256:{digest}\",\
-             \"size\":{size},\"name\":\"{name}\"}}"
-        )
-    }
-
-    fn tensor(&self, name: &str, file: &Safetensors) -> String {
-        self.layer("tensor", name, &file.build())
-    }
-
-    /// Writes a manifest of these layers under a name; gives its path.
-    fn manifest(&self, name: &str, layers: &[String]) -> PathBuf {
-        let file = format!("manifests/registry.ollama.ai/library/{name}");
-        put(self.path(), &file, manifest(layers));
-        self.path().join(file)
-    }
-
-    fn refused(&self, manifest: &Path) -> String {
-        match WeightStore::open(manifest) {
-            Ok(store) => format!("opened, with {} tensors", store.len()),
-            Err(error) => without_path(&told(&error), self.path()),
-        }
-    }
-}
-
-fn manifest(layers: &[String]) -> String {
-    format!(
-        "{{\"schemaVersion\":2,\"mediaType\":\"application/vnd.docker.distribution.manifest.v2+json\",\
-         \"layers\":[{}]}}\n",
-        layers.join(",")
-    )
-}
 
 /// Eight groups of 64 codes of 4 bits: code n in row n, and scales and biases in BF16.
 fn int4(name: &str) -> Safetensors {

@@ -17,8 +17,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
   weighbridge inspect ~/models/Qwen3-0.6B a directory as it comes from a hub
   weighbridge dump model.gguf output_norm.weight
 
-Exit status: 0 fine; 1 a fault was found; 2 usage; 3 malformed or incomplete model;
-4 unsupported; 5 no such path, no permission, no space."
+Exit status: 0 fine; 1 a fault or difference was found; 2 usage; 3 malformed or incomplete
+model; 4 unsupported; 5 no such path, no permission, no space."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Hash(Hash),
     /// Write one tensor's values or bytes to standard output
     Dump(Dump),
+    /// Compare the tensors of two models by canonical name, whatever containers they lie in
+    Diff(Diff),
     /// Check a model's structure, and with --deep its values
     Verify(Verify),
     /// Load every tensor under its canonical name, and time it
@@ -70,10 +72,17 @@ pub(crate) struct Open {
   weighbridge inspect model.gguf
   weighbridge inspect model-00001-of-00003.gguf --all --filter '*attn*'
   weighbridge inspect llama3.2            a model in Ollama's store
+  weighbridge inspect model.gguf --canonical
   weighbridge inspect ./Qwen3-0.6B --json | jq '.tensors[0]'")]
 pub(crate) struct Inspect {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
+    /// By canonical name: what engines see, and how it comes of what is stored
+    #[arg(long, conflicts_with = "stored")]
+    pub(crate) canonical: bool,
+    /// By stored name alone: do not ask what the names mean
+    #[arg(long)]
+    pub(crate) stored: bool,
     /// One row a tensor: do not gather the layers that are alike
     #[arg(long)]
     pub(crate) all: bool,
@@ -138,7 +147,7 @@ pub(crate) enum DumpForm {
     F16,
     /// The same, rounded to bf16
     Bf16,
-    /// The stored bytes
+    /// The stored bytes; by canonical name, the packed bytes that `load` gives
     Raw,
     /// Values as a NumPy array file of f32
     Npy,
@@ -154,7 +163,8 @@ pub(crate) enum DumpForm {
 pub(crate) struct Dump {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
-    /// The tensor's name in the file, or its canonical name
+    /// The tensor's name in the file, for values as the file has them, or its canonical name, for
+    /// values as Hugging Face has them
     pub(crate) name: String,
     /// What to write; values that become infinite or 0 by rounding are counted on standard error
     #[arg(long = "as", value_enum, default_value = "text", value_name = "FORM")]
@@ -165,6 +175,33 @@ pub(crate) struct Dump {
     /// Text: every row and column, however many
     #[arg(long)]
     pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) open: Open,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge diff ./Qwen3-0.6B Qwen3-0.6B-Q8_0.gguf      what quantizing cost, tensor by tensor
+  weighbridge diff a.gguf b.gguf --tolerance 1e-3 && echo close enough
+  weighbridge diff a.gguf b.gguf --filter '*.ffn.*' --all
+  weighbridge diff a.gguf b.gguf --json | jq '.different[].name'")]
+pub(crate) struct Diff {
+    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
+    pub(crate) a: PathBuf,
+    /// The model to compare it with
+    pub(crate) b: PathBuf,
+    /// Elements that are at most this far apart are equal
+    #[arg(long, value_name = "T", default_value = "0", value_parser = parse_tolerance)]
+    pub(crate) tolerance: f64,
+    /// Only tensors whose stored or canonical name matches
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) filter: Option<String>,
+    /// One row a tensor, equal ones too: do not gather the layers that are alike
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) open: Open,
 }
@@ -274,6 +311,11 @@ fn parse_fusion(name: &str) -> Result<&'static weighbridge::Fusion, String> {
         let names = weighbridge::FUSIONS.iter().map(|fusion| fusion.name);
         format!("the fusions are {}", names.collect::<Vec<_>>().join(", "))
     })
+}
+
+fn parse_tolerance(text: &str) -> Result<f64, String> {
+    let tolerance = text.parse().ok().filter(|tolerance: &f64| *tolerance >= 0.0);
+    tolerance.ok_or_else(|| "write a number that is not negative, as in 1e-6".to_owned())
 }
 
 fn parse_rows(text: &str) -> Result<std::ops::Range<u64>, String> {

@@ -4,6 +4,7 @@ mod args;
 mod cmd;
 mod hashes;
 mod json;
+mod layers;
 mod print;
 
 use std::io::Write;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         Command::Config(args) => cmd::config::run(&args),
         Command::Hash(args) => cmd::hash::run(&args),
         Command::Dump(args) => cmd::dump::run(&args),
+        Command::Diff(args) => cmd::diff::run(&args),
         Command::Verify(args) => cmd::verify::run(&args),
         Command::Load(args) => cmd::load::run(&args),
         Command::List(args) => cmd::list::run(&args),

@@ -345,7 +345,7 @@ impl<'a, D: Device> Job<'a, D> {
             Form::Values(dtype) => {
                 let width = u64::from(dtype.descriptor().block_bytes);
                 let start = self.loaded.parts.first().map_or(0, |part| part.range.start);
-                let (rows, columns) = self.view.gathered();
+                let (rows, columns) = self.view.gathered_shape();
                 let row = columns.saturating_mul(width);
                 let step = match self.view.rows_at_once() {
                     Some(together) => together,

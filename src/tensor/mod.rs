@@ -308,13 +308,47 @@ impl<'a> Tensor<'a> {
         })
     }
 
+    /// Whether it is packed in the same way as another, into the same bytes: then its values are the
+    /// same too.
+    pub(crate) fn is_packed_like(&self, other: &Tensor<'_>) -> Result<bool> {
+        let form = |tensor: &Tensor<'_>| {
+            let (shape, group) = (tensor.shape().to_vec(), tensor.group_size());
+            (tensor.dtype_label(), shape, group, tensor.is_big_endian())
+        };
+        let own = |part: &Segment<'_>| (part.part, part.dtype, part.shape.to_vec());
+        if form(self) != form(other)
+            || !self.segments().map(|part| own(&part)).eq(other.segments().map(|part| own(&part)))
+        {
+            return Ok(false);
+        }
+        for Segment { part, range, .. } in self.segments() {
+            let bytes = range.end - range.start;
+            let mut at = 0;
+            while at < bytes {
+                let end = bytes.min(at + CHUNK);
+                if self.bytes_within(part, at..end)? != other.bytes_within(part, at..end)? {
+                    return Ok(false);
+                }
+                at = end;
+            }
+        }
+        // A tensor of an unknown type has no bytes that are known.
+        Ok(self.dtype().is_ok())
+    }
+
+    /// The path of the model that it is of.
+    pub(crate) fn model(&self) -> &'a std::path::Path {
+        self.store.path()
+    }
+
     /// Part of the bytes of a part, little-endian. In a big-endian file they are whole blocks.
-    fn native_within(&self, part: Part, within: Range<u64>) -> Result<Cow<'a, [u8]>> {
+    pub(crate) fn native_within(&self, part: Part, within: Range<u64>) -> Result<Cow<'a, [u8]>> {
         let segment = self.segment(part)?;
         let bytes = self.bytes_within(part, within)?;
         if !self.is_big_endian() {
             return Ok(bytes);
         }
+        self.check_swappable(segment.dtype)?;
         let mut bytes = bytes.into_owned();
         swap(&mut bytes, segment.dtype);
         Ok(Cow::Owned(bytes))

@@ -12,6 +12,7 @@
 mod packed;
 mod values;
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::arch::{Axes, Change, Mapping, ModelConfig, Rows, Run, Span, Transform};
@@ -21,6 +22,7 @@ use crate::shape;
 use crate::store::WeightStore;
 use crate::tensor::{Part, Tensor};
 
+pub use packed::Form;
 pub(crate) use packed::PackedPart;
 
 /// In whose order, and with whose values, tensors are served under canonical names.
@@ -68,7 +70,7 @@ struct Source<'a> {
 }
 
 /// Rows of one of the sources.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Piece {
     source: u32,
     run: Run,
@@ -220,6 +222,18 @@ impl<'a> View<'a> {
         self.sources.first().and_then(|source| source.tensor.group_size())
     }
 
+    /// The names of the dtypes that its stored tensors have, each once: `Q4_K`, `Q4_K+Q6_K`.
+    pub fn dtype_label(&self) -> String {
+        let mut labels: Vec<Cow<'static, str>> = Vec::new();
+        for tensor in self.sources() {
+            let label = tensor.dtype_label();
+            if !labels.contains(&label) {
+                labels.push(label);
+            }
+        }
+        labels.join("+")
+    }
+
     /// Whether it is one stored tensor, all of it and unchanged.
     pub fn is_stored(&self) -> bool {
         let ([source], [piece]) = (self.sources.as_slice(), self.pieces.as_slice()) else {
@@ -238,7 +252,7 @@ impl<'a> View<'a> {
     }
 
     /// Rows as they are gathered, and the elements of each.
-    pub(crate) fn gathered(&self) -> (u64, u64) {
+    pub(crate) fn gathered_shape(&self) -> (u64, u64) {
         (self.rows(), self.width())
     }
 
@@ -301,6 +315,34 @@ impl<'a> View<'a> {
             (self.columns, self.taken) = (1, 0..1);
         }
         self
+    }
+
+    /// The same, so that long rows can be read in pieces where their elements or blocks lie apart.
+    pub(crate) fn by_elements(mut self) -> Self {
+        let packing = |tensor: Tensor<'_>| {
+            let row = tensor.dtype().ok()?.descriptor();
+            (row.row_head == 0).then_some(row.packing)
+        };
+        let all = |allowed: &[Packing]| {
+            self.sources().all(|tensor| packing(tensor).is_some_and(|p| allowed.contains(&p)))
+        };
+        if self.is_stored() && all(&[Packing::Plain, Packing::Block]) {
+            let run = Run::of(0, self.elements());
+            self.pieces = vec![Piece { source: 0, run }];
+            (self.columns, self.taken) = (1, 0..1);
+        } else if all(&[Packing::Plain]) {
+            self = self.by_rows();
+        }
+        self
+    }
+
+    /// Names the view, and the model that it is of, in an error.
+    fn located(&self, error: Error) -> Error {
+        let error = error.in_tensor(&self.name);
+        match self.sources.first() {
+            Some(source) => error.in_file(source.tensor.model()),
+            None => error,
+        }
     }
 
     /// Lays the rows of several tensors one after another, within each of their outer arrays

@@ -5,9 +5,41 @@ use std::ops::Range;
 use super::View;
 use crate::arch::Change;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::shape;
 use crate::tensor::{Part, Segment, Tensor};
+
+/// Bytes passed on at a time.
+const CHUNK: u64 = 1 << 20;
+
+/// How a canonical tensor comes of what is stored.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Form {
+    /// It is a stored tensor, byte for byte.
+    Stored,
+    /// It has the rows of a stored tensor in another order, packed as they are.
+    Reordered,
+    /// It has some of the rows of a stored tensor, packed as they are.
+    Part,
+    /// It has the rows of several stored tensors one after another, packed as they are.
+    Joined,
+    /// Its values can be had, its packed bytes cannot, for this reason.
+    Computed(String),
+}
+
+impl Form {
+    /// The name in reports.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Stored => "stored",
+            Self::Reordered => "reordered",
+            Self::Part => "part",
+            Self::Joined => "joined",
+            Self::Computed(_) => "computed",
+        }
+    }
+}
 
 /// One part of a view's packed form.
 #[derive(Clone, Debug)]
@@ -56,6 +88,118 @@ impl<'a> View<'a> {
             Change::None if source.transposed => Some("its rows are stored as columns"),
             Change::None => None,
         })
+    }
+
+    /// How it comes of what is stored.
+    ///
+    /// # Errors
+    ///
+    /// `Io` if a file cannot be read.
+    pub fn form(&self) -> Result<Form> {
+        if self.is_stored() {
+            return Ok(Form::Stored);
+        }
+        if let Some(why) = self.why_computed() {
+            return Ok(Form::Computed(why.to_owned()));
+        }
+        match self.packed() {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Io => return Err(error),
+            Err(error) => return Ok(Form::Computed(error.to_string())),
+        }
+        let stored: u64 =
+            self.sources().map(|tensor| tensor.elements()).fold(0, u64::saturating_add);
+        Ok(match self.sources.len() {
+            1 if self.elements() == stored => Form::Reordered,
+            1 => Form::Part,
+            _ => Form::Joined,
+        })
+    }
+
+    /// Passes the packed bytes of a part to `sink`, in pieces, as
+    /// [`load`](crate::WeightProvider::load) lays them out: little-endian.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` or `Mismatch` where it has no packed form, and says why; `NotFound` for a part
+    /// that it does not have; `Io` if a file cannot be read; and what `sink` returns.
+    pub fn for_each_piece<E: From<Error>>(
+        &self,
+        part: Part,
+        sink: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let packed = self.part(part)?;
+        self.each_piece(&packed, 0..packed.bytes, sink)
+    }
+
+    /// As [`for_each_piece`](Self::for_each_piece), for the bytes of a part from one to another.
+    ///
+    /// # Errors
+    ///
+    /// As [`for_each_piece`](Self::for_each_piece); `Mismatch` where the part has not that many
+    /// bytes.
+    pub fn for_each_piece_in<E: From<Error>>(
+        &self,
+        part: Part,
+        within: Range<u64>,
+        sink: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let packed = self.part(part)?;
+        if within.start > within.end || within.end > packed.bytes {
+            let Range { start, end } = within;
+            let fault =
+                format!("bytes {start}..{end} of the {} of its {}", packed.bytes, part.name());
+            return Err(self.located(Error::mismatch(fault)).into());
+        }
+        self.each_piece(&packed, within, sink)
+    }
+
+    fn part(&self, part: Part) -> Result<PackedPart> {
+        let found = self.packed()?.into_iter().find(|packed| packed.part == part);
+        let fault = || Error::not_found(format!("it has no part \"{}\"", part.name()));
+        found.ok_or_else(|| self.located(fault()))
+    }
+
+    fn each_piece<E: From<Error>>(
+        &self,
+        packed: &PackedPart,
+        within: Range<u64>,
+        mut sink: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        // Whole blocks, so that those of big-endian files can be turned round.
+        let block = u64::from(packed.dtype.descriptor().block_bytes).max(1);
+        let piece = (CHUNK / block).max(1).saturating_mul(block);
+        for copy in self.copies(packed) {
+            for turn in 0..copy.count {
+                let to = copy.to + turn * copy.len;
+                let (start, end) = (within.start.max(to), within.end.min(to + copy.len));
+                let from = copy.from + turn * copy.stride;
+                let mut at = start;
+                while at < end {
+                    let next = end.min(at.saturating_add(piece));
+                    let range = from + (at - to)..from + (next - to);
+                    sink(&copy.tensor.native_within(packed.part, range)?)?;
+                    at = next;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is made in the same way as another of stored tensors with the same bytes: then
+    /// its values are the same too.
+    pub(crate) fn is_packed_like(&self, other: &View<'_>) -> Result<bool> {
+        let form = |view: &View<'_>| (view.columns, view.taken.clone(), view.sources.len());
+        if form(self) != form(other) || self.pieces != other.pieces {
+            return Ok(false);
+        }
+        for (own, theirs) in self.sources.iter().zip(&other.sources) {
+            let alike = (own.transposed, own.change) == (theirs.transposed, theirs.change);
+            if !alike || !own.tensor.is_packed_like(&theirs.tensor)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The parts of its packed form, the weight first.

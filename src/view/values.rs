@@ -18,6 +18,15 @@ const CHUNK: u64 = 1 << 18;
 const BULK: u64 = 1 << 19;
 
 impl View<'_> {
+    /// Whether its values can be had.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::check_decodable`](crate::Tensor::check_decodable).
+    pub fn check_decodable(&self) -> Result<()> {
+        self.sources().try_for_each(|tensor| tensor.check_decodable())
+    }
+
     /// The dtype that holds its values without loss, where they are not served packed: the stored
     /// one if that is F32, F16 or BF16 and they are merely in another order, else F32.
     pub fn values_dtype(&self) -> DType {
@@ -72,21 +81,13 @@ impl View<'_> {
         out: &mut [T],
         decoding: &Decoding<'_>,
     ) -> Result<Narrowing> {
-        let columns = shape::columns(self.shape());
-        let count = self.elements().checked_div(columns).unwrap_or(0);
-        let fits = rows.start <= rows.end && rows.end <= count;
-        if !fits || out.len() as u64 != (rows.end - rows.start).saturating_mul(columns) {
-            let fault = format!(
-                "rows {}..{} of {count} into room for {} values",
-                rows.start,
-                rows.end,
-                out.len()
-            );
-            return Err(Error::mismatch(fault).in_tensor(self.name()));
+        let gathered = self.gathered(&rows)?;
+        let needed = (rows.end - rows.start).saturating_mul(shape::columns(self.shape()));
+        if out.len() as u64 != needed {
+            let fault = format!("room for {} values, but the rows have {needed}", out.len());
+            return Err(self.located(Error::mismatch(fault)));
         }
-        // Of a vector that was put together by elements, each of those is a row.
-        let each = columns.checked_div(self.width()).unwrap_or(0);
-        self.decode(rows.start * each..rows.end * each, out, decoding)
+        self.decode(gathered, out, decoding)
     }
 
     /// Passes all values to `sink`, some at a time, in row-major order.
@@ -96,24 +97,55 @@ impl View<'_> {
     /// As [`dequantize`](Self::dequantize), and what `sink` returns.
     pub fn for_each_values<T: Element, E: From<Error>>(
         &self,
+        sink: impl FnMut(&[T]) -> Result<(), E>,
+    ) -> Result<Narrowing, E> {
+        let view = self.clone().by_elements();
+        view.each(0..view.rows(), sink)
+    }
+
+    /// As [`for_each_values`](Self::for_each_values), for the values of some rows.
+    ///
+    /// # Errors
+    ///
+    /// As [`dequantize_rows`](Self::dequantize_rows), and what `sink` returns.
+    pub fn for_each_values_in<T: Element, E: From<Error>>(
+        &self,
+        rows: Range<u64>,
+        sink: impl FnMut(&[T]) -> Result<(), E>,
+    ) -> Result<Narrowing, E> {
+        let view = self.clone().by_elements();
+        let gathered = view.gathered(&rows)?;
+        view.each(gathered, sink)
+    }
+
+    /// All values, for whoever asks for them piece by piece.
+    pub(crate) fn pieces<T: Element>(&self) -> Pieces<'_, '_, T> {
+        Pieces::new(self, 0..self.rows())
+    }
+
+    fn each<T: Element, E: From<Error>>(
+        &self,
+        rows: Range<u64>,
         mut sink: impl FnMut(&[T]) -> Result<(), E>,
     ) -> Result<Narrowing, E> {
-        let (rows, width) = (self.rows(), self.width());
-        let step = CHUNK.checked_div(width).unwrap_or(0).max(1).min(rows);
-        let room = usize::try_from(step.saturating_mul(width)).unwrap_or(usize::MAX);
-        let mut out = try_vec(room)?;
-        let mut lost = Narrowing::default();
-        let mut reader = Reader::new(self);
-        let mut row = 0;
-        while row < rows {
-            let end = rows.min(row + step);
-            let len = usize::try_from((end - row) * width).unwrap_or(usize::MAX);
-            out.resize(len, T::zeroed());
-            lost += reader.decode(row..end, &mut out, &Decoding::new())?;
-            sink(&out)?;
-            row = end;
+        let mut pieces = Pieces::new(self, rows);
+        while let Some(values) = pieces.next()? {
+            sink(values)?;
         }
-        Ok(lost)
+        Ok(pieces.lost)
+    }
+
+    /// Rows as they are gathered, of rows as its shape counts them.
+    fn gathered(&self, rows: &Range<u64>) -> Result<Range<u64>> {
+        let columns = shape::columns(self.shape());
+        let count = self.elements().checked_div(columns).unwrap_or(0);
+        if rows.start > rows.end || rows.end > count {
+            let fault = format!("rows {}..{} of {count}", rows.start, rows.end);
+            return Err(self.located(Error::mismatch(fault)));
+        }
+        // Of a vector that was put together by elements, each of those is a row.
+        let each = columns.checked_div(self.width()).unwrap_or(0);
+        Ok(rows.start * each..rows.end * each)
     }
 
     /// The values of some gathered rows.
@@ -137,6 +169,41 @@ impl View<'_> {
     ) -> Result<Narrowing> {
         let mut reader = Reader { scratch: Some(scratch), ..Reader::new(self) };
         reader.decode(rows, out, decoding)
+    }
+}
+
+/// The values of some gathered rows of a view, some at a time, for whoever asks for them.
+pub(crate) struct Pieces<'v, 'a, T> {
+    reader: Reader<'v, 'a>,
+    rows: Range<u64>,
+    values: Vec<T>,
+    lost: Narrowing,
+}
+
+impl<'v, 'a, T: Element> Pieces<'v, 'a, T> {
+    fn new(view: &'v View<'a>, rows: Range<u64>) -> Self {
+        let (values, lost) = (Vec::new(), Narrowing::default());
+        Self { reader: Reader::new(view), rows, values, lost }
+    }
+
+    /// Those that come next, in row-major order; `None` after the last.
+    pub(crate) fn next(&mut self) -> Result<Option<&[T]>> {
+        if self.rows.is_empty() {
+            return Ok(None);
+        }
+        let width = self.reader.view.width();
+        let step = CHUNK.checked_div(width).unwrap_or(0).max(1);
+        let end = self.rows.end.min(self.rows.start.saturating_add(step));
+        let count = (end - self.rows.start).saturating_mul(width);
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        if self.values.capacity() < count {
+            self.values = try_vec(count)?;
+        }
+        self.values.resize(count, T::zeroed());
+        self.lost +=
+            self.reader.decode(self.rows.start..end, &mut self.values, &Decoding::new())?;
+        self.rows.start = end;
+        Ok(Some(&self.values))
     }
 }
 

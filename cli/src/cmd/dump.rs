@@ -4,8 +4,8 @@ use std::io::{BufWriter, Write};
 use std::ops::Range;
 
 use half::{bf16, f16};
-use weighbridge::arch::resolve;
-use weighbridge::{Decoding, Element, Narrowing, Part, Tensor, WeightStore};
+use weighbridge::device::Cpu;
+use weighbridge::{Decoding, Element, Narrowing, Part, Tensor, Text, View, WeightProvider};
 
 use super::Done;
 use crate::args::{Dump, DumpForm};
@@ -14,7 +14,19 @@ use crate::{Status, Stop, note};
 
 pub(crate) fn run(args: &Dump) -> Done {
     let store = args.open.options().open(&args.path)?;
-    let tensor = find(&store, &args.name)?;
+    // By stored name first: that needs nothing of the model to be understood.
+    let error = match store.tensor(&args.name) {
+        Ok(tensor) => return dump(args, &View::stored(tensor), Some(tensor)),
+        Err(error) => error,
+    };
+    match WeightProvider::new(store, Cpu) {
+        Ok(model) => dump(args, &model.tensor(&args.name)?, None),
+        Err(_) => Err(error.into()),
+    }
+}
+
+/// Writes a tensor; one of the file itself comes with its stored form.
+fn dump(args: &Dump, tensor: &View<'_>, stored: Option<Tensor<'_>>) -> Done {
     let columns = weighbridge::shape::columns(tensor.shape());
     let count = tensor.elements().checked_div(columns).unwrap_or(0);
     let rows = args.rows.clone().unwrap_or(0..count);
@@ -27,16 +39,16 @@ pub(crate) fn run(args: &Dump) -> Done {
     let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
     let lost = match args.form {
         DumpForm::Raw => {
-            write_raw(args, &tensor, &rows, columns, &mut out)?;
+            write_raw(args, tensor, stored, &rows, columns, &mut out)?;
             Narrowing::default()
         }
         DumpForm::Text => {
-            write_text(args, &tensor, rows, columns, &mut out)?;
+            write_text(args, tensor, rows, columns, &mut out)?;
             Narrowing::default()
         }
-        DumpForm::F32 => write_values(&tensor, rows, &mut out, f32::to_le_bytes)?,
-        DumpForm::F16 => write_values(&tensor, rows, &mut out, f16::to_le_bytes)?,
-        DumpForm::Bf16 => write_values(&tensor, rows, &mut out, bf16::to_le_bytes)?,
+        DumpForm::F32 => write_values(tensor, rows, &mut out, f32::to_le_bytes)?,
+        DumpForm::F16 => write_values(tensor, rows, &mut out, f16::to_le_bytes)?,
+        DumpForm::Bf16 => write_values(tensor, rows, &mut out, bf16::to_le_bytes)?,
         DumpForm::Npy => {
             tensor.check_decodable()?;
             let dims = match &args.rows {
@@ -44,21 +56,22 @@ pub(crate) fn run(args: &Dump) -> Done {
                 None => tensor.shape().to_vec(),
             };
             out.write_all(&npy_header(&dims))?;
-            write_values(&tensor, rows, &mut out, f32::to_le_bytes)?
+            write_values(tensor, rows, &mut out, f32::to_le_bytes)?
         }
     };
     out.flush()?;
     if !lost.is_lossless() {
         let values = plural(lost.overflows, "value");
         let Narrowing { flushes, .. } = lost;
-        note(&format!("{}: {values} became infinite, {flushes} became 0", tensor.name()));
+        let name = Text::new(tensor.name().as_bytes());
+        note(&format!("{name}: {values} became infinite, {flushes} became 0"));
     }
     Ok(Status::Fine)
 }
 
 /// Values as bytes, and what rounding them lost.
 fn write_values<T: Element, const WIDE: usize>(
-    tensor: &Tensor<'_>,
+    tensor: &View<'_>,
     rows: Range<u64>,
     out: &mut impl Write,
     bytes: impl Fn(T) -> [u8; WIDE],
@@ -68,71 +81,34 @@ fn write_values<T: Element, const WIDE: usize>(
     })
 }
 
-/// By stored name first, then by canonical name.
-fn find<'a>(store: &'a WeightStore, name: &str) -> Result<Tensor<'a>, Stop> {
-    let error = match store.tensor(name) {
-        Ok(tensor) => return Ok(tensor),
-        Err(error) => error,
-    };
-    let resolution = resolve(store).ok();
-    let mapping = resolution.iter().flat_map(|r| &r.mapped).find(|m| m.canonical == name);
-    match mapping {
-        Some(mapping) if mapping.stored.len() == 1 => Ok(store.tensor(&mapping.stored[0])?),
-        _ => Err(Stop::Library(error)),
-    }
-}
-
-/// Values decoded at a time.
-const CHUNK: u64 = 1 << 20;
-
-/// Passes whole rows to `sink`, some at a time.
-fn each_row(
-    tensor: &Tensor<'_>,
-    rows: Range<u64>,
-    columns: u64,
-    mut sink: impl FnMut(&[f32]) -> Result<(), Stop>,
-) -> Result<(), Stop> {
-    if rows.is_empty() {
-        // Still refuse rows that the tensor does not have.
-        tensor.dequantize_rows(rows, &mut [0.0; 0], &Decoding::new())?;
-        return Ok(());
-    }
-    let step = (CHUNK / columns.max(1)).max(1);
-    let mut start = rows.start;
-    let mut values = Vec::new();
-    while start < rows.end {
-        let end = rows.end.min(start.saturating_add(step));
-        let len = usize::try_from((end - start).saturating_mul(columns)).unwrap_or(usize::MAX);
-        // Rows beyond the last are refused before anything is set aside for them.
-        let known = tensor.elements() >= end.saturating_mul(columns);
-        values.resize(if known { len } else { 0 }, 0.0);
-        tensor.dequantize_rows(start..end, &mut values, &Decoding::new())?;
-        sink(&values)?;
-        start = end;
-    }
-    Ok(())
-}
-
 fn write_raw(
     args: &Dump,
-    tensor: &Tensor<'_>,
+    tensor: &View<'_>,
+    stored: Option<Tensor<'_>>,
     rows: &Range<u64>,
     columns: u64,
     out: &mut impl Write,
 ) -> Result<(), Stop> {
     let write = |piece: &[u8]| out.write_all(piece).map_err(Stop::from);
     if args.rows.is_none() {
-        return tensor.for_each_piece(Part::Weight, write);
+        return match stored {
+            Some(tensor) => tensor.for_each_piece(Part::Weight, write),
+            None => tensor.for_each_piece(Part::Weight, write),
+        };
     }
     // Some schemes pack across rows; those with groups of one size do not.
-    let apart = tensor.segments().count() == 1 || tensor.group_size().is_some();
-    let row = tensor.dtype()?.row_bytes(columns).filter(|_| apart);
+    let alone = tensor.sources().all(|tensor| tensor.segments().count() == 1);
+    let apart = alone || tensor.group_size().is_some();
+    let row = tensor.stored_dtype()?.row_bytes(columns).filter(|_| apart);
     let place = |number: u64| row?.checked_mul(number);
     let (Some(start), Some(end)) = (place(rows.start), place(rows.end)) else {
         let fault = format!("{} has no rows of bytes: leave out --rows", tensor.dtype_label());
         return Err(Stop::Usage(fault));
     };
-    tensor.for_each_piece_in(Part::Weight, start..end, write)
+    match stored {
+        Some(tensor) => tensor.for_each_piece_in(Part::Weight, start..end, write),
+        None => tensor.for_each_piece_in(Part::Weight, start..end, write),
+    }
 }
 
 /// The head of a NumPy array file, version 1.0: padded so that the data start at a multiple of 64.
@@ -158,13 +134,14 @@ const EDGE: u64 = 4;
 
 fn write_text(
     args: &Dump,
-    tensor: &Tensor<'_>,
+    tensor: &View<'_>,
     rows: Range<u64>,
     columns: u64,
     out: &mut impl Write,
 ) -> Result<(), Stop> {
     tensor.check_decodable()?;
-    writeln!(out, "{}: {} {}", tensor.name(), tensor.dtype_label(), shape(tensor.shape()))?;
+    let name = Text::new(tensor.name().as_bytes());
+    writeln!(out, "{name}: {} {}", tensor.dtype_label(), shape(tensor.shape()))?;
     let all = args.all;
     let shown = |range: Range<u64>| -> Vec<Range<u64>> {
         if all || range.end.saturating_sub(range.start) <= 2 * EDGE {
@@ -179,7 +156,7 @@ fn write_text(
         if place > 0 {
             writeln!(out, "{:>14}", "...")?;
         }
-        each_row(tensor, part, columns, |values| {
+        tensor.for_each_values_in(part, |values: &[f32]| {
             for row in values.chunks(usize::try_from(columns).unwrap_or(usize::MAX).max(1)) {
                 let mut line = String::new();
                 for (place, part) in across.iter().enumerate() {
@@ -192,7 +169,7 @@ fn write_text(
                 }
                 writeln!(out, "{line}")?;
             }
-            Ok(())
+            Ok::<_, Stop>(())
         })?;
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! One file a verb.
 
 pub(crate) mod config;
+pub(crate) mod diff;
 pub(crate) mod dump;
 pub(crate) mod hash;
 pub(crate) mod inspect;
@@ -18,8 +19,10 @@ use crate::Stop;
 pub(crate) type Done = Result<crate::Status, Stop>;
 
 /// Canonical names by stored names; with `+` between where one stored tensor holds several.
-pub(crate) fn canonical_names(resolution: &Resolution) -> HashMap<&str, String> {
-    let mut names: HashMap<&str, String> = HashMap::new();
+pub(crate) type CanonicalNames<'a> = HashMap<&'a str, String>;
+
+pub(crate) fn canonical_names(resolution: &Resolution) -> CanonicalNames<'_> {
+    let mut names = CanonicalNames::new();
     for mapping in &resolution.mapped {
         for stored in &mapping.stored {
             let name = names.entry(stored).or_default();

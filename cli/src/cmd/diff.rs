@@ -1,0 +1,370 @@
+//! `diff`: two models side by side.
+
+use std::io::Write;
+
+use serde::Serialize;
+use weighbridge::ops::{Diff, Outcome, Pairs, TensorDiff, ValueDiff};
+use weighbridge::{Text, View, WeightProvider, device::Cpu};
+
+use super::{Done, Filter};
+use crate::args;
+use crate::json::{self, Float, SCHEMA};
+use crate::layers::Rows;
+use crate::print::{self, Align, Table, plural, progress, shown};
+use crate::{Status, Stop, note, remark, threads};
+
+type Model = WeightProvider<Cpu>;
+
+pub(crate) fn run(args: &args::Diff) -> Done {
+    let open = |path| {
+        let store = args.open.options().open(path)?;
+        if !args.json {
+            remark(&store);
+        }
+        Ok::<_, Stop>(WeightProvider::new(store, Cpu)?)
+    };
+    let (a, b) = (open(&args.a)?, open(&args.b)?);
+    let mut pairs = Pairs::new(&a, &b)?;
+    let filter = Filter::new(args.filter.as_deref());
+    pairs.retain(|view| {
+        let mut stored = view.sources();
+        stored.any(|stored| filter.passes(&stored.name().spelling(), Some(view.name())))
+    });
+    if let Some(glob) = &args.filter
+        && pairs.both.len() + pairs.only_a.len() + pairs.only_b.len() == 0
+    {
+        return Err(Stop::Usage(format!("no tensor has a name that \"{glob}\" matches")));
+    }
+    let stored = |view: &View<'_>| view.sources().map(|tensor| tensor.stored_bytes()).sum::<u64>();
+    let bar = progress(pairs.both.iter().map(|pair| stored(&pair.a) + stored(&pair.b)).sum());
+    let diff = pairs.compare(args.tolerance, threads(), |pair| {
+        bar.inc(stored(&pair.a) + stored(&pair.b));
+    });
+    bar.finish_and_clear();
+    let diff = diff?;
+    let report = Report::new(&a, &b, args.tolerance, &diff);
+    if args.json {
+        json::write(&report)?;
+    } else {
+        write_text(args, &report, &a, &b, &diff)?;
+    }
+    Ok(match (diff.is_equal(), report.unread.is_empty()) {
+        (false, _) => Status::Found,
+        (true, true) => Status::Fine,
+        (true, false) => Status::Unsupported,
+    })
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: u32,
+    a: ModelReport,
+    b: ModelReport,
+    tolerance: f64,
+    /// Tensors of both models; but for those in `unread` they are equal or stand in `different`.
+    compared: usize,
+    /// Of those, tensors of the same packed bytes.
+    identical: usize,
+    different: Vec<TensorReport<'a>>,
+    only_a: Vec<&'a str>,
+    only_b: Vec<&'a str>,
+    /// Tensors whose values cannot be read, and why.
+    unread: Vec<Unread<'a>>,
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct ModelReport {
+    path: String,
+    container: &'static str,
+    architecture: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct TensorReport<'a> {
+    name: &'a str,
+    a: SideReport<'a>,
+    b: SideReport<'a>,
+    /// Absent where shapes differ.
+    #[serde(flatten)]
+    values: Option<ValuesReport>,
+}
+
+#[derive(Serialize)]
+struct SideReport<'a> {
+    stored: Vec<String>,
+    dtype: String,
+    shape: &'a [u64],
+}
+
+#[derive(Serialize)]
+struct ValuesReport {
+    elements: u64,
+    differing: u64,
+    max_difference: Float,
+    rms_difference: Float,
+    relative_rms: Float,
+    cosine: Option<f64>,
+    /// The element that differs most: its indices, outermost first, and its values.
+    worst: Option<WorstReport>,
+}
+
+#[derive(Serialize)]
+struct WorstReport {
+    at: Vec<u64>,
+    a: Float,
+    b: Float,
+}
+
+#[derive(Serialize)]
+struct Unread<'a> {
+    name: &'a str,
+    reason: String,
+}
+
+impl<'a> Report<'a> {
+    fn new(a: &Model, b: &Model, tolerance: f64, diff: &'a Diff<'_>) -> Self {
+        let differing = diff.tensors.iter().filter(|tensor| tensor.outcome.is_difference());
+        let unread = |tensor: &'a TensorDiff<'_>| match &tensor.outcome {
+            Outcome::Unread(error) => {
+                Some(Unread { name: &tensor.pair.name, reason: error.to_string() })
+            }
+            _ => None,
+        };
+        let unread: Vec<Unread<'_>> = diff.tensors.iter().filter_map(unread).collect();
+        let identical = |tensor: &&TensorDiff<'_>| matches!(tensor.outcome, Outcome::Identical);
+        Self {
+            schema: SCHEMA,
+            a: ModelReport::new(a),
+            b: ModelReport::new(b),
+            tolerance,
+            compared: diff.tensors.len() - unread.len(),
+            identical: diff.tensors.iter().filter(identical).count(),
+            different: differing.map(TensorReport::new).collect(),
+            only_a: diff.only_a.iter().map(View::name).collect(),
+            only_b: diff.only_b.iter().map(View::name).collect(),
+            unread,
+            notes: &diff.notes,
+        }
+    }
+}
+
+impl ModelReport {
+    fn new(model: &Model) -> Self {
+        Self {
+            path: model.store().path().to_string_lossy().into_owned(),
+            container: model.store().container(),
+            architecture: model.resolution().architecture.map(|architecture| architecture.name),
+        }
+    }
+}
+
+impl<'a> TensorReport<'a> {
+    fn new(tensor: &'a TensorDiff<'_>) -> Self {
+        let side = |view: &'a View<'_>| SideReport {
+            stored: view.sources().map(|tensor| tensor.name().spelling().into_owned()).collect(),
+            dtype: view.dtype_label(),
+            shape: view.shape(),
+        };
+        let values = match &tensor.outcome {
+            Outcome::Values(values) => Some(ValuesReport::new(values, tensor.pair.a.shape())),
+            _ => None,
+        };
+        Self { name: &tensor.pair.name, a: side(&tensor.pair.a), b: side(&tensor.pair.b), values }
+    }
+}
+
+impl ValuesReport {
+    fn new(values: &ValueDiff, shape: &[u64]) -> Self {
+        Self {
+            elements: values.elements,
+            differing: values.differing,
+            max_difference: Float(values.max()),
+            rms_difference: Float(values.rms()),
+            relative_rms: Float(values.relative_rms()),
+            cosine: values.cosine(),
+            worst: values.worst.map(|worst| WorstReport {
+                at: indices(worst.at, shape),
+                a: Float(worst.a.into()),
+                b: Float(worst.b.into()),
+            }),
+        }
+    }
+}
+
+/// The indices of an element, outermost first.
+fn indices(at: u64, shape: &[u64]) -> Vec<u64> {
+    let mut rest = at;
+    let mut indices: Vec<u64> = Vec::new();
+    for &dim in shape.iter().rev() {
+        indices.push(rest % dim.max(1));
+        rest /= dim.max(1);
+    }
+    indices.reverse();
+    indices
+}
+
+fn write_text(
+    args: &args::Diff,
+    report: &Report<'_>,
+    a: &Model,
+    b: &Model,
+    diff: &Diff<'_>,
+) -> Result<(), Stop> {
+    diff.notes.iter().for_each(|text| note(text));
+    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    let bold = anstyle::Style::new().bold();
+    for (letter, model) in [("A", a), ("B", b)] {
+        let path = shown(model.store().path());
+        writeln!(out, "{letter} {bold}{path}{bold:#}: {}", model.store().container())?;
+    }
+    writeln!(out, "{}", summary(report, diff))?;
+    if let Some(worst) = worst(diff) {
+        writeln!(out, "{worst}")?;
+    }
+    let table = table(args.all, diff);
+    if let Some(table) = table {
+        writeln!(out)?;
+        table.write(&mut out)?;
+    }
+    let brief = |name: &str| Text::new(name.as_bytes()).brief();
+    for (which, names) in [("A", &report.only_a), ("B", &report.only_b)] {
+        let mut rows = Rows::new(!args.all);
+        names.iter().for_each(|name| rows.add(name, (), (), |(), ()| {}));
+        for row in rows.into_rows() {
+            writeln!(out, "only in {which}: {}", brief(&row.name()))?;
+        }
+    }
+    for unread in &report.unread {
+        writeln!(out, "not compared: {}: {}", brief(unread.name), unread.reason)?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// `11 of 20 tensors differ, 2 only in A; 9 equal`, with how much all of them differ together.
+fn summary(report: &Report<'_>, diff: &Diff<'_>) -> String {
+    let bound = match report.tolerance {
+        0.0 => String::new(),
+        tolerance => format!(" by more than {tolerance}"),
+    };
+    let only = |which: &str, names: &[&str]| match names.len() {
+        0 => String::new(),
+        number => format!(", {number} only in {which}"),
+    };
+    let only = only("A", &report.only_a) + &only("B", &report.only_b);
+    let tensors = plural(report.compared, "tensor");
+    let mut line = match report.different.len() {
+        0 if report.tolerance == 0.0 => format!("{tensors} compared: equal{only}"),
+        0 => format!("{tensors} compared: none differs{bound}{only}"),
+        number => format!("{number} of {tensors} differ{bound}{only}"),
+    };
+    if !report.unread.is_empty() {
+        line += &format!(", {} not compared", report.unread.len());
+    }
+    let mut all = ValueDiff::default();
+    for tensor in &diff.tensors {
+        if let Outcome::Values(values) = &tensor.outcome {
+            all.merge(values);
+        }
+    }
+    if all.max() != 0.0 {
+        line += &format!("; relative RMS {}", percent(all.relative_rms()));
+    }
+    line
+}
+
+/// The tensor that differs most.
+fn worst(diff: &Diff<'_>) -> Option<String> {
+    let mut found: Option<(&TensorDiff<'_>, &ValueDiff)> = None;
+    for tensor in &diff.tensors {
+        let Outcome::Values(values) = &tensor.outcome else { continue };
+        let more = match found {
+            Some((_, most)) => values.relative_rms() > most.relative_rms(),
+            None => values.differing > 0,
+        };
+        if more {
+            found = Some((tensor, values));
+        }
+    }
+    let (tensor, values) = found?;
+    let worst = values.worst?;
+    let at = indices(worst.at, tensor.pair.a.shape());
+    let at: Vec<String> = at.iter().map(u64::to_string).collect();
+    Some(format!(
+        "worst: {}, relative RMS {}, at [{}] {} against {}",
+        Text::new(tensor.pair.name.as_bytes()).brief(),
+        percent(values.relative_rms()),
+        at.join(", "),
+        worst.a,
+        worst.b
+    ))
+}
+
+/// A row a tensor that differs, or for all of them; tensors that are alike but for their layer are
+/// one.
+fn table(all: bool, diff: &Diff<'_>) -> Option<Table> {
+    let mut rows = Rows::new(!all);
+    for tensor in &diff.tensors {
+        let (pair, outcome) = (&tensor.pair, &tensor.outcome);
+        if !all && !outcome.is_difference() {
+            continue;
+        }
+        let (values, what) = match outcome {
+            Outcome::Values(values) if values.differing > 0 => (*values, ""),
+            Outcome::Values(values) => (*values, "equal"),
+            Outcome::Identical => (ValueDiff::default(), "identical"),
+            Outcome::Shapes => (ValueDiff::default(), "shape"),
+            _ => (ValueDiff::default(), "not read"),
+        };
+        let (shape, other) = (print::shape(pair.a.shape()), print::shape(pair.b.shape()));
+        let shape = if shape == other { shape } else { format!("{shape} / {other}") };
+        let alike = (pair.a.dtype_label(), pair.b.dtype_label(), shape, what);
+        rows.add(&pair.name, alike, values, |sum, more| sum.merge(&more));
+    }
+    let rows = rows.into_rows();
+    if rows.is_empty() {
+        return None;
+    }
+    let mut table = Table::new(&[
+        ("NAME", Align::Left),
+        ("A", Align::Left),
+        ("B", Align::Left),
+        ("SHAPE", Align::Right),
+        ("DIFFER", Align::Right),
+        ("MAX", Align::Right),
+        ("RMS", Align::Right),
+        ("RELATIVE", Align::Right),
+        ("COSINE", Align::Right),
+    ]);
+    for row in rows {
+        let (a, b, shape, what) = &row.alike;
+        let values = &row.value;
+        let decoded = values.elements > 0;
+        let number = |number: String| if decoded { number } else { "-".to_owned() };
+        table.row([
+            row.name(),
+            a.clone(),
+            b.clone(),
+            shape.clone(),
+            match *what {
+                "" => print::count(values.differing),
+                what => what.to_owned(),
+            },
+            number(format!("{:.2e}", values.max())),
+            number(format!("{:.2e}", values.rms())),
+            number(percent(values.relative_rms())),
+            number(values.cosine().map_or("-".to_owned(), |cosine| format!("{cosine:.7}"))),
+        ]);
+    }
+    Some(table)
+}
+
+fn percent(ratio: f64) -> String {
+    let percent = ratio * 100.0;
+    if percent == 0.0 || percent >= 0.001 {
+        format!("{percent:.3} %")
+    } else {
+        format!("{percent:.1e} %")
+    }
+}

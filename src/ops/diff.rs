@@ -1,0 +1,456 @@
+//! Two models side by side, whatever they lie in: names, shapes, values.
+
+use std::collections::{HashMap, HashSet};
+
+use rayon::prelude::*;
+
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::provider::WeightProvider;
+use crate::view::View;
+
+/// The tensors of two models, paired by canonical name. No values are read yet.
+///
+/// ```
+/// use weighbridge::{WeightProvider, ops::Pairs};
+///
+/// # fn main() -> weighbridge::Result<()> {
+/// let exact = WeightProvider::open("assets/sample/hf")?;
+/// let packed = WeightProvider::open("assets/sample/sample-Q8_0.gguf")?;
+/// let diff = Pairs::new(&exact, &packed)?.compare(0.0, 2, |_| {})?;
+/// let norm = diff.tensors.iter().find(|tensor| tensor.pair.name == "output_norm.weight");
+/// assert!(norm.is_some_and(|norm| !norm.outcome.is_difference()));
+/// assert!(!diff.is_equal());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Pairs<'a> {
+    /// Tensors that both have, by their position in the first.
+    pub both: Vec<Pair<'a>>,
+    /// Tensors that the second lacks.
+    pub only_a: Vec<View<'a>>,
+    /// Tensors that the first lacks.
+    pub only_b: Vec<View<'a>>,
+    /// What a reader should know of how names were matched.
+    pub notes: Vec<String>,
+}
+
+/// One tensor of two models.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Pair<'a> {
+    /// The name under which both have it.
+    pub name: String,
+    /// The tensor in the first model.
+    pub a: View<'a>,
+    /// The tensor in the second.
+    pub b: View<'a>,
+}
+
+/// How two models differ.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Diff<'a> {
+    /// Tensors that both have, by their position in the first.
+    pub tensors: Vec<TensorDiff<'a>>,
+    /// Tensors that the second lacks.
+    pub only_a: Vec<View<'a>>,
+    /// Tensors that the first lacks.
+    pub only_b: Vec<View<'a>>,
+    /// What a reader should know of how names were matched.
+    pub notes: Vec<String>,
+}
+
+/// How one tensor differs.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct TensorDiff<'a> {
+    /// The tensor in both models.
+    pub pair: Pair<'a>,
+    /// What was found.
+    pub outcome: Outcome,
+}
+
+/// What comparing two tensors gave.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Both are packed in one way into the same bytes, which were not decoded.
+    Identical,
+    /// Their values were compared.
+    Values(ValueDiff),
+    /// They differ in shape, so that their values cannot be compared.
+    Shapes,
+    /// The values of one of them cannot be read.
+    Unread(Error),
+}
+
+impl Outcome {
+    /// Whether they differ, by more than the tolerance.
+    pub fn is_difference(&self) -> bool {
+        match self {
+            Self::Identical | Self::Unread(_) => false,
+            Self::Values(values) => values.differing > 0,
+            Self::Shapes => true,
+        }
+    }
+}
+
+impl Diff<'_> {
+    /// Whether nothing differs and nothing is missing. Tensors that could not be read count for
+    /// neither: see [`Outcome::Unread`].
+    pub fn is_equal(&self) -> bool {
+        self.only_a.is_empty()
+            && self.only_b.is_empty()
+            && !self.tensors.iter().any(|tensor| tensor.outcome.is_difference())
+    }
+}
+
+const OUTPUT: &str = "output.weight";
+const EMBEDDING: &str = "token_embedding.weight";
+
+impl<'a> Pairs<'a> {
+    /// Pairs the tensors of two models by canonical name, or by stored name where they have no
+    /// canonical one. If the architecture of one is not known, both go by stored names.
+    /// [Auxiliary](crate::arch::Auxiliary) tensors are left out.
+    ///
+    /// An output matrix that one stores and the other ties to its embedding is compared with that
+    /// embedding, and a note says so.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if the models have no name in common; otherwise as [`WeightProvider::tensor`].
+    pub fn new<D: Device, E: Device>(
+        a: &'a WeightProvider<D>,
+        b: &'a WeightProvider<E>,
+    ) -> Result<Self> {
+        let mut notes = Vec::new();
+        let architectures = (a.resolution().architecture, b.resolution().architecture);
+        let canonical = match architectures {
+            (Some(a), Some(b)) => {
+                if a.name != b.name {
+                    notes.push(format!("A is {}, B is {}", a.name, b.name));
+                }
+                true
+            }
+            (None, None) => {
+                notes.push("neither architecture is known: both go by stored names".to_owned());
+                false
+            }
+            (known, _) => {
+                let one = if known.is_some() { "B" } else { "A" };
+                notes.push(format!("{one}'s architecture is not known: both go by stored names"));
+                false
+            }
+        };
+        let auxiliary = a.resolution().auxiliary.iter().chain(&b.resolution().auxiliary);
+        let auxiliary: HashSet<&str> = auxiliary.map(|tensor| tensor.stored.as_str()).collect();
+        let of_b = tensors(b, canonical, &auxiliary)?;
+        let places = (0..).zip(&of_b).map(|(n, view)| (view.name().to_owned(), n));
+        let places: HashMap<String, usize> = places.collect();
+        let mut of_b: Vec<Option<View<'a>>> = of_b.into_iter().map(Some).collect();
+        let mut pairs = Self { both: Vec::new(), only_a: Vec::new(), only_b: Vec::new(), notes };
+        for a in tensors(a, canonical, &auxiliary)? {
+            let same = places.get(a.name()).and_then(|&n| of_b.get_mut(n)?.take());
+            let name = a.name().to_owned();
+            match same.or_else(|| pairs.tied("B", b, &name)) {
+                Some(b) => pairs.both.push(Pair { name, a, b }),
+                None => pairs.only_a.push(a),
+            }
+        }
+        for b in of_b.into_iter().flatten() {
+            let name = b.name().to_owned();
+            match pairs.tied("A", a, &name) {
+                Some(a) => pairs.both.push(Pair { name, a, b }),
+                None => pairs.only_b.push(b),
+            }
+        }
+        if pairs.both.is_empty() {
+            let (path, other) = (a.store().path(), b.store().path());
+            let fault = format!("no tensor has the name of one in {}", other.display());
+            let advice = format!("A: {}; B: {}", a.resolution(), b.resolution());
+            return Err(Error::mismatch(fault).in_file(path).advise(advice));
+        }
+        Ok(pairs)
+    }
+
+    /// The embedding of a model that has no output matrix because it ties it to that.
+    fn tied<D: Device>(
+        &mut self,
+        which: &str,
+        model: &'a WeightProvider<D>,
+        wanted: &str,
+    ) -> Option<View<'a>> {
+        if wanted != OUTPUT || !model.config().ok()?.tie_embeddings?.value {
+            return None;
+        }
+        let embedding = model.tensor(EMBEDDING).ok()?;
+        self.notes.push(format!("{which} ties {OUTPUT} to {EMBEDDING}, which was compared"));
+        Some(embedding)
+    }
+
+    /// Leaves out the tensors that `keep` does not want, told by name and stored tensors.
+    pub fn retain(&mut self, keep: impl Fn(&View<'_>) -> bool) {
+        self.both.retain(|pair| keep(&pair.a) || keep(&pair.b));
+        self.only_a.retain(&keep);
+        self.only_b.retain(&keep);
+    }
+
+    /// Compares the values of each pair, in constant memory for each thread, as
+    /// [`View::for_each_values`] has it. Elements differ if they are more than `tolerance` apart;
+    /// NaN is equal to NaN, and apart from every number. `done` is told of each pair as it ends.
+    ///
+    /// # Errors
+    ///
+    /// As [`View::for_each_values`], but for `Unsupported`, which is an [outcome](Outcome::Unread).
+    pub fn compare(
+        self,
+        tolerance: f64,
+        threads: usize,
+        done: impl Fn(&Pair<'a>) + Sync,
+    ) -> Result<Diff<'a>> {
+        let Self { both, only_a, only_b, notes } = self;
+        let compare = |pair: Pair<'a>| {
+            let outcome = pair.compare(tolerance)?;
+            done(&pair);
+            Ok(TensorDiff { pair, outcome })
+        };
+        let tensors: Result<Vec<_>> = if threads.min(both.len()) < 2 {
+            both.into_iter().map(compare).collect()
+        } else {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            let pool = pool.map_err(|error| {
+                Error::new(ErrorKind::Io, format!("cannot start {threads} threads: {error}"))
+            })?;
+            pool.install(|| both.into_par_iter().map(compare).collect())
+        };
+        Ok(Diff { tensors: tensors?, only_a, only_b, notes })
+    }
+}
+
+/// The tensors of a model under the names by which they are compared.
+fn tensors<'a, D: Device>(
+    model: &'a WeightProvider<D>,
+    canonical: bool,
+    auxiliary: &HashSet<&str>,
+) -> Result<Vec<View<'a>>> {
+    if canonical {
+        return model.names().map(|name| model.tensor(name)).collect();
+    }
+    let stored = model.store().tensors();
+    let stored = stored.filter(|tensor| !auxiliary.contains(&*tensor.name().spelling()));
+    Ok(stored.map(View::stored).collect())
+}
+
+impl Pair<'_> {
+    /// Compares the two; see [`Pairs::compare`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Pairs::compare`].
+    pub fn compare(&self, tolerance: f64) -> Result<Outcome> {
+        if self.a.shape() != self.b.shape() {
+            return Ok(Outcome::Shapes);
+        }
+        if self.a.is_packed_like(&self.b)? {
+            return Ok(Outcome::Identical);
+        }
+        match self.values(tolerance) {
+            Ok(values) => Ok(Outcome::Values(values)),
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(Outcome::Unread(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn values(&self, tolerance: f64) -> Result<ValueDiff> {
+        self.a.check_decodable()?;
+        self.b.check_decodable()?;
+        let (a, b) = (self.a.clone().by_elements(), self.b.clone().by_elements());
+        let (mut a, mut b) = (a.pieces(), b.pieces());
+        let (mut rest_a, mut rest_b) = (&[][..], &[][..]);
+        let mut values = ValueDiff::default();
+        loop {
+            // The two may come in pieces of different length.
+            if rest_a.is_empty() {
+                let Some(piece) = a.next()? else { break };
+                rest_a = piece;
+            }
+            if rest_b.is_empty() {
+                let Some(piece) = b.next()? else { break };
+                rest_b = piece;
+            }
+            let len = rest_a.len().min(rest_b.len());
+            let (now_a, later_a) = rest_a.split_at(len);
+            let (now_b, later_b) = rest_b.split_at(len);
+            values.extend(now_a, now_b, tolerance);
+            (rest_a, rest_b) = (later_a, later_b);
+        }
+        Ok(values)
+    }
+}
+
+/// How the values of one tensor, or of several, differ.
+///
+/// NaN and infinities count as elements that differ, or not, and can be the [worst](Self::worst);
+/// the means are taken over the elements that are finite in both.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct ValueDiff {
+    /// Elements that were compared.
+    pub elements: u64,
+    /// Those that differ by more than the tolerance.
+    pub differing: u64,
+    /// The element that differs most, and the first of several; `None` if none differs at all.
+    pub worst: Option<Worst>,
+    /// Elements that are finite in both, and sums over them.
+    finite: u64,
+    squares_a: f64,
+    squares_b: f64,
+    products: f64,
+    squares: f64,
+}
+
+/// One element in two models.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Worst {
+    /// Its place, in row-major order.
+    pub at: u64,
+    /// Its value in the first model.
+    pub a: f32,
+    /// Its value in the second.
+    pub b: f32,
+}
+
+impl Worst {
+    /// How far they are apart: NaN where one of them is NaN.
+    pub fn difference(&self) -> f64 {
+        difference(self.a, self.b)
+    }
+}
+
+/// How far two values are apart; nothing if they are equal, NaN and infinity too.
+fn difference(a: f32, b: f32) -> f64 {
+    if a == b || (a.is_nan() && b.is_nan()) { 0.0 } else { (f64::from(a) - f64::from(b)).abs() }
+}
+
+/// Whether a difference is worse than another: NaN is the worst.
+fn is_worse(difference: f64, other: f64) -> bool {
+    difference > other || (difference.is_nan() && !other.is_nan())
+}
+
+/// Elements that are looked at together, and sums of each kind that run side by side: a compiler
+/// makes vectors of them.
+const BLOCK: usize = 1024;
+const LANES: usize = 8;
+
+impl ValueDiff {
+    /// The largest difference of an element.
+    pub fn max(&self) -> f64 {
+        self.worst.map_or(0.0, |worst| worst.difference())
+    }
+
+    /// The root of the mean of the squared differences.
+    pub fn rms(&self) -> f64 {
+        if self.finite == 0 { 0.0 } else { (self.squares / self.finite as f64).sqrt() }
+    }
+
+    /// The same beside that of the values of the first model; infinite where those are all 0.
+    pub fn relative_rms(&self) -> f64 {
+        if self.squares == 0.0 { 0.0 } else { (self.squares / self.squares_a).sqrt() }
+    }
+
+    /// The cosine of the angle between the two, as vectors; `None` where one of them is all 0.
+    pub fn cosine(&self) -> Option<f64> {
+        let lengths = self.squares_a.sqrt() * self.squares_b.sqrt();
+        (lengths > 0.0).then(|| (self.products / lengths).clamp(-1.0, 1.0))
+    }
+
+    /// Takes in what was found in another tensor. The worst element is then that of one of them.
+    pub fn merge(&mut self, other: &Self) {
+        let worst = |diff: &Self| diff.worst.map_or(-1.0, |worst| worst.difference());
+        if is_worse(worst(other), worst(self)) {
+            self.worst = other.worst;
+        }
+        self.elements = self.elements.saturating_add(other.elements);
+        self.differing = self.differing.saturating_add(other.differing);
+        self.finite = self.finite.saturating_add(other.finite);
+        self.squares_a += other.squares_a;
+        self.squares_b += other.squares_b;
+        self.products += other.products;
+        self.squares += other.squares;
+    }
+
+    /// Takes in the elements that come next.
+    fn extend(&mut self, a: &[f32], b: &[f32], tolerance: f64) {
+        for (a, b) in a.chunks(BLOCK).zip(b.chunks(BLOCK)) {
+            let ((lanes_a, rest_a), (lanes_b, rest_b)) = (a.as_chunks(), b.as_chunks());
+            if self.extend_finite(lanes_a, lanes_b, tolerance) {
+                self.extend_any(rest_a, rest_b, tolerance);
+            } else {
+                self.extend_any(a, b, tolerance);
+            }
+        }
+    }
+
+    /// Takes in elements that are all finite; if they are not, does nothing and says so.
+    fn extend_finite(&mut self, a: &[[f32; LANES]], b: &[[f32; LANES]], tolerance: f64) -> bool {
+        let mut sums = [[0.0f64; LANES]; 4];
+        let mut most = [0.0f64; LANES];
+        let mut differing = [0u64; LANES];
+        for (a, b) in a.iter().zip(b) {
+            for lane in 0..LANES {
+                let (a, b) = (f64::from(a[lane]), f64::from(b[lane]));
+                let difference = (a - b).abs();
+                sums[0][lane] += a * a;
+                sums[1][lane] += b * b;
+                sums[2][lane] += a * b;
+                sums[3][lane] += difference * difference;
+                most[lane] = if difference > most[lane] { difference } else { most[lane] };
+                differing[lane] += u64::from(difference > tolerance);
+            }
+        }
+        let [squares_a, squares_b, products, squares] = sums.map(|lanes| lanes.iter().sum::<f64>());
+        // No sum of squares of finite `f32` overflows.
+        if !(squares_a + squares_b).is_finite() {
+            return false;
+        }
+        let most = most.into_iter().fold(0.0, f64::max);
+        if is_worse(most, self.max()) {
+            let mut pairs = (0..).zip(a.as_flattened().iter().zip(b.as_flattened()));
+            let worst = pairs.find(|(_, (a, b))| difference(**a, **b) == most);
+            self.worst = worst.map(|(n, (&a, &b))| Worst { at: self.elements + n, a, b });
+        }
+        let elements = a.as_flattened().len() as u64;
+        self.elements += elements;
+        self.finite += elements;
+        self.differing += differing.iter().sum::<u64>();
+        self.squares_a += squares_a;
+        self.squares_b += squares_b;
+        self.products += products;
+        self.squares += squares;
+        true
+    }
+
+    /// Takes in any elements, one by one.
+    fn extend_any(&mut self, a: &[f32], b: &[f32], tolerance: f64) {
+        for (&a, &b) in a.iter().zip(b) {
+            let difference = difference(a, b);
+            if is_worse(difference, self.max()) {
+                self.worst = Some(Worst { at: self.elements, a, b });
+            }
+            self.elements += 1;
+            self.differing += u64::from(is_worse(difference, tolerance));
+            if a.is_finite() && b.is_finite() {
+                let (a, b) = (f64::from(a), f64::from(b));
+                self.finite += 1;
+                self.squares_a += a * a;
+                self.squares_b += b * b;
+                self.products += a * b;
+                self.squares += difference * difference;
+            }
+        }
+    }
+}
