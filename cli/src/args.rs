@@ -191,7 +191,7 @@ pub(crate) struct Diff {
     /// The model to compare it with
     pub(crate) b: PathBuf,
     /// Elements that are at most this far apart are equal
-    #[arg(long, value_name = "T", default_value = "0", value_parser = parse_tolerance)]
+    #[arg(long, value_name = "T", default_value = "0", value_parser = parse_tolerance, allow_negative_numbers = true)]
     pub(crate) tolerance: f64,
     /// Only tensors whose stored or canonical name matches
     #[arg(long, value_name = "GLOB")]

@@ -41,7 +41,7 @@ fn text() {
     assert_snapshot!(printed(&["dump", &path, "e"]), @"e: F32 0 x 2");
     let sample = "assets/sample/sample-Q8_0.gguf";
     assert_snapshot!(printed(&["dump", sample, "token_embedding.weight"]), @"
-    token_embd.weight: Q8_0 512 x 256
+    token_embedding.weight: Q8_0 512 x 256
       -0.050525665   -0.04210472   0.011789322   0.033683777  ...   0.009595871  -0.015993118 -0.0031986237    0.08796215
        -0.08614349   -0.14767456 -0.0076913834             0  ...    0.07297897    0.15290833    0.04170227    0.07992935
       -0.043304443   -0.27163696   0.074798584  -0.055114746  ...   -0.04972458             0    0.48820496    0.57409286
@@ -122,6 +122,35 @@ fn rows_of_packed_tensors() {
             assert_eq!(whole, run(&["dump", model, name, "--as", form]).bytes, "{name}, {form}");
         }
     }
+}
+
+/// A canonical name gives the values of a Hugging Face checkpoint, and the packed bytes for them;
+/// the stored name gives what the file has.
+#[test]
+fn canonical_tensors() {
+    let model = "assets/sample/sample-Q8_0.gguf";
+    let (canonical, stored) = ("layers.1.attention.k.weight", "blk.1.attn_k.weight");
+    for (form, row) in [("f32", 4 * 256), ("bf16", 2 * 256), ("raw", 256 / 32 * 34)] {
+        let dump = |name: &str, more: &[&str]| {
+            run(&[&["dump", model, name, "--as", form], more].concat()).bytes
+        };
+        let file = dump(stored, &[]);
+        // Two heads of 64 rows: each has the even rows first, then the odd ones.
+        let rows = (0..128).map(|row| row / 64 * 64 + row % 32 * 2 + row % 64 / 32);
+        let expected: Vec<u8> = rows.flat_map(|n| file[n * row..(n + 1) * row].to_vec()).collect();
+        assert_ne!(expected, file, "{form}");
+        assert_eq!(dump(canonical, &[]), expected, "{form}");
+        assert_eq!(dump(canonical, &["--no-map"]), expected, "{form}");
+        let parts = ["0..5", "5..128"].map(|rows| dump(canonical, &["--rows", rows]));
+        assert_eq!(parts.concat(), expected, "{form}");
+    }
+    let norm = |name: &str| run(&["dump", model, name, "--as", "raw"]).bytes;
+    assert_eq!(norm("layers.0.ffn_norm.weight"), norm("blk.0.ffn_norm.weight"));
+    assert_snapshot!(refused(&["dump", model, "layers.1.attention.k", "--as", "raw"]), @r#"
+    5
+    error: assets/sample/sample-Q8_0.gguf: there is no tensor "layers.1.attention.k"
+     help: `weighbridge inspect --all` lists the names
+    "#);
 }
 
 #[test]

@@ -39,6 +39,7 @@ fn the_program() {
       config       Show the numbers an engine needs, each with where it was found
       hash         Print the SHA-256 of every tensor
       dump         Write one tensor's values or bytes to standard output
+      diff         Compare the tensors of two models by canonical name, whatever containers they lie in
       verify       Check a model's structure, and with --deep its values
       load         Load every tensor under its canonical name, and time it
       list         List what this program knows (containers, dtypes, architectures), or Ollama's models
@@ -56,8 +57,8 @@ fn the_program() {
       weighbridge inspect ~/models/Qwen3-0.6B a directory as it comes from a hub
       weighbridge dump model.gguf output_norm.weight
 
-    Exit status: 0 fine; 1 a fault was found; 2 usage; 3 malformed or incomplete model;
-    4 unsupported; 5 no such path, no permission, no space.
+    Exit status: 0 fine; 1 a fault or difference was found; 2 usage; 3 malformed or incomplete
+    model; 4 unsupported; 5 no such path, no permission, no space.
     ");
     assert_eq!(printed(&["--version"]), format!("weighbridge {}\n", env!("CARGO_PKG_VERSION")));
 }
@@ -73,6 +74,8 @@ fn inspect() {
       <PATH>  A file, any shard of a split GGUF, a directory, or the name of an Ollama model
 
     Options:
+          --canonical      By canonical name: what engines see, and how it comes of what is stored
+          --stored         By stored name alone: do not ask what the names mean
           --all            One row a tensor: do not gather the layers that are alike
           --filter <GLOB>  Only tensors whose stored or canonical name matches; * stands for any text, ?
                            for one character
@@ -91,6 +94,7 @@ fn inspect() {
       weighbridge inspect model.gguf
       weighbridge inspect model-00001-of-00003.gguf --all --filter '*attn*'
       weighbridge inspect llama3.2            a model in Ollama's store
+      weighbridge inspect model.gguf --canonical
       weighbridge inspect ./Qwen3-0.6B --json | jq '.tensors[0]'
     ");
 }
@@ -165,7 +169,8 @@ fn dump() {
               A file, any shard of a split GGUF, a directory, or the name of an Ollama model
 
       <NAME>
-              The tensor's name in the file, or its canonical name
+              The tensor's name in the file, for values as the file has them, or its canonical name, for
+              values as Hugging Face has them
 
     Options:
           --as <FORM>
@@ -176,7 +181,7 @@ fn dump() {
               - f32:  Values as little-endian f32, row-major
               - f16:  The same, rounded to f16
               - bf16: The same, rounded to bf16
-              - raw:  The stored bytes
+              - raw:  The stored bytes; by canonical name, the packed bytes that `load` gives
               - npy:  Values as a NumPy array file of f32
               
               [default: text]
@@ -215,6 +220,39 @@ fn dump() {
       weighbridge dump ./Qwen3-0.6B model.norm.weight --as npy > norm.npy
       weighbridge dump model.gguf blk.0.ffn_up.weight --as bf16 > ffn_up.bf16
       weighbridge dump model.gguf token_embd.weight --as raw | sha256sum
+    ");
+}
+
+#[test]
+fn diff() {
+    assert_snapshot!(printed(&["diff", "--help"]), @"
+    Compare the tensors of two models by canonical name, whatever containers they lie in
+
+    Usage: weighbridge diff [OPTIONS] <A> <B>
+
+    Arguments:
+      <A>  A file, any shard of a split GGUF, a directory, or the name of an Ollama model
+      <B>  The model to compare it with
+
+    Options:
+          --tolerance <T>  Elements that are at most this far apart are equal [default: 0]
+          --filter <GLOB>  Only tensors whose stored or canonical name matches
+          --all            One row a tensor, equal ones too: do not gather the layers that are alike
+          --json           Write JSON
+          --strict         Refuse what the strictest reader refuses: llama.cpp for GGUF, the format's
+                           document for safetensors
+          --lenient        Accept in safetensors what MLX accepts: holes, shared bytes, bytes left over
+          --no-map         Read tensor data instead of mapping it
+          --all-files      Take safetensors files that the index does not name as well
+          --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
+                           never]
+      -h, --help           Print help
+
+    Examples:
+      weighbridge diff ./Qwen3-0.6B Qwen3-0.6B-Q8_0.gguf      what quantizing cost, tensor by tensor
+      weighbridge diff a.gguf b.gguf --tolerance 1e-3 && echo close enough
+      weighbridge diff a.gguf b.gguf --filter '*.ffn.*' --all
+      weighbridge diff a.gguf b.gguf --json | jq '.different[].name'
     ");
 }
 

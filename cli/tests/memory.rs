@@ -24,11 +24,22 @@ fn tensors_larger_than_memory() {
     let model = path.to_str().expect("a path in UTF-8");
     let list = folder.path().join("list");
     let list = list.to_str().expect("a path in UTF-8");
+    // The same values as BF16, so that they are decoded and not compared as bytes.
+    let half = folder.path().join("half.safetensors");
+    let header =
+        header.replace("F32", "BF16").replace(&bytes.to_string(), &(bytes / 2).to_string());
+    let mut file = std::fs::File::create(&half).expect("a file");
+    file.write_all(&(header.len() as u64).to_le_bytes()).expect("a length");
+    file.write_all(header.as_bytes()).expect("a header");
+    file.set_len(8 + header.len() as u64 + bytes / 2).expect("a sparse file");
+    let half = half.to_str().expect("a path in UTF-8");
     for (arguments, status) in [
         (&["verify", model, "--deep"][..], 1),
         (&["hash", model, "--values", "--save", list], 0),
         (&["dump", model, "m", "--as", "f16", "--rows", "0..12288"], 0),
         (&["dump", model, "m", "--as", "raw", "--rows", "1..12288"], 0),
+        (&["diff", model, model, "--json"], 0),
+        (&["diff", model, half, "--json"], 0),
     ] {
         let output = Command::new("sh")
             .args(["-c", "ulimit -v 131072 && exec \"$0\" \"$@\" --no-map >/dev/null"])

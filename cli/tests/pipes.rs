@@ -10,11 +10,13 @@ use support::{program, run};
 const SAMPLE: &str = "assets/sample/hf";
 
 /// Everything that writes much, and everything that writes colours.
-const RUNS: [&[&str]; 9] = [
+const RUNS: [&[&str]; 11] = [
     &["inspect", SAMPLE, "--all", "--metadata"],
     &["inspect", SAMPLE, "--json"],
     &["config", SAMPLE],
     &["hash", SAMPLE, "--values"],
+    &["diff", SAMPLE, SAMPLE, "--all"],
+    &["diff", SAMPLE, SAMPLE, "--json"],
     &["dump", SAMPLE, "model.embed_tokens.weight", "--all"],
     &["dump", SAMPLE, "model.embed_tokens.weight", "--as", "npy"],
     &["list", "dtypes"],

@@ -143,6 +143,69 @@ fn inspect_some() {
 }
 
 #[test]
+fn inspect_by_one_kind_of_name() {
+    assert_snapshot!(printed(&["inspect", GGUF, "--canonical"]), @r#"
+    assets/sample/sample-Q8_0.gguf
+    gguf: 20 tensors, 1.31 M weights in 1.3 MiB, 8.52 bits a weight
+    llama (general.architecture is "llama"): 20 tensors mapped, 0 unknown, 0 missing
+    width 256, 2 layers, 4 heads of 64 (2 for k and v), feed-forward 512, vocabulary 512 (tied), context 256, rope interleaved
+
+    NAME                                  DTYPE      SHAPE  SERVED          STORED
+    layers.[0-1].attention.k.weight       Q8_0   128 x 256  rows reordered  blk.[0-1].attn_k.weight
+    layers.[0-1].attention.output.weight  Q8_0   256 x 256  as stored       blk.[0-1].attn_output.weight
+    layers.[0-1].attention.q.weight       Q8_0   256 x 256  rows reordered  blk.[0-1].attn_q.weight
+    layers.[0-1].attention.v.weight       Q8_0   128 x 256  as stored       blk.[0-1].attn_v.weight
+    layers.[0-1].attention_norm.weight    F32          256  as stored       blk.[0-1].attn_norm.weight
+    layers.[0-1].ffn.down.weight          Q8_0   256 x 512  as stored       blk.[0-1].ffn_down.weight
+    layers.[0-1].ffn.gate.weight          Q8_0   512 x 256  as stored       blk.[0-1].ffn_gate.weight
+    layers.[0-1].ffn.up.weight            Q8_0   512 x 256  as stored       blk.[0-1].ffn_up.weight
+    layers.[0-1].ffn_norm.weight          F32          256  as stored       blk.[0-1].ffn_norm.weight
+    output_norm.weight                    F32          256  as stored       output_norm.weight
+    token_embedding.weight                Q8_0   512 x 256  as stored       token_embd.weight
+    "#);
+    assert_snapshot!(printed(&["inspect", MLX, "--stored", "--filter", "*layers.0.mlp*"]), @"
+    assets/sample/mlx-4bit
+    mlx: 20 tensors, 1.31 M weights in 722.5 KiB, 4.51 bits a weight
+
+    NAME                                 DTYPE            SHAPE  BITS      SIZE
+    model.layers.0.mlp.down_proj.weight  MLX_AFFINE4  256 x 512  4.50  72.0 KiB
+    model.layers.0.mlp.gate_proj.weight  MLX_AFFINE4  512 x 256  4.50  72.0 KiB
+    model.layers.0.mlp.up_proj.weight    MLX_AFFINE4  512 x 256  4.50  72.0 KiB
+    ");
+    // Names that are told apart: a tensor of no architecture, and one that the config explains.
+    let header = "{\"model.norm.weight\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\
+                   \"model.layers.0.self_attn.rotary_emb.inv_freq\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]},\
+                   \"extra\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]}}";
+    let (folder, _) = support::file("model.safetensors", &support::safetensors(header, &[0; 12]));
+    let config = folder.path().join("config.json");
+    let path = folder.path().to_str().expect("a path in UTF-8");
+    std::fs::write(&config, "{\"model_type\":\"llama\"}").expect("a config");
+    let table = |arguments: &[&str]| {
+        let text = printed(&[&["inspect", path], arguments].concat());
+        text.split_once("\n\n").expect("a table").1.to_owned()
+    };
+    assert_snapshot!(table(&["--canonical"]), @"
+    NAME                DTYPE  SHAPE  SERVED                                            STORED
+    output_norm.weight  F32        1  as stored                                         model.norm.weight
+    -                   F32        1  without a canonical name                          extra
+    -                   F32        1  rotary frequencies, which follow from the config  model.layers.0.self_attn.rotary_emb.inv_freq
+    ");
+    std::fs::write(&config, "{\"model_type\":\"nobody-knows\"}").expect("a config");
+    assert_snapshot!(table(&["--canonical"]), @"
+    NAME  DTYPE  SHAPE  SERVED                    STORED
+    -     F32        1  without a canonical name  extra
+    -     F32        1  without a canonical name  model.layers.0.self_attn.rotary_emb.inv_freq
+    -     F32        1  without a canonical name  model.norm.weight
+    ");
+    assert_snapshot!(table(&["--stored"]), @"
+    NAME                                          DTYPE  SHAPE   BITS  SIZE
+    extra                                         F32        1  32.00   4 B
+    model.layers.0.self_attn.rotary_emb.inv_freq  F32        1  32.00   4 B
+    model.norm.weight                             F32        1  32.00   4 B
+    ");
+}
+
+#[test]
 fn config() {
     assert_snapshot!(printed(&["config", GGUF]), @"
     FIELD                 VALUE  FROM
@@ -345,6 +408,35 @@ fn json_reports() {
         let list = json(&["list", table, "--json"]);
         assert!(list["rows"].as_array().is_some_and(|rows| rows.len() > 2), "{table}");
     }
+}
+
+/// By canonical name JSON says how each tensor is served; by stored name it says nothing of what
+/// names mean.
+#[test]
+fn json_by_one_kind_of_name() {
+    let canonical = json(&["inspect", GGUF, "--canonical", "--json"]);
+    let tensors = canonical["tensors"].as_array().expect("a list");
+    assert_eq!(tensors.len(), 20);
+    let q = tensors.iter().find(|tensor| tensor["name"] == "layers.1.attention.q.weight");
+    assert_eq!(
+        q.expect("a tensor by canonical name"),
+        &serde_json::json!({
+            "name": "layers.1.attention.q.weight",
+            "stored": ["blk.1.attn_q.weight"],
+            "dtype": "Q8_0",
+            "shape": [256, 256],
+            "transform": "permute_qk",
+            "served": "reordered",
+        })
+    );
+    for list in ["unknown", "auxiliary"] {
+        assert_eq!(canonical[list], serde_json::json!([]));
+    }
+    let stored = json(&["inspect", GGUF, "--stored", "--json"]);
+    assert_eq!(stored["tensors"].as_array().map(Vec::len), Some(20));
+    assert!(
+        stored.get("architecture").is_none() && stored["tensors"][0].get("canonical").is_none()
+    );
 }
 
 /// `inspect --json` gives the places of the bytes that `dump --as raw` writes.

@@ -454,3 +454,113 @@ impl ValueDiff {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::{Mapping, Rows, Transform};
+    use crate::container::OpenOptions;
+    use crate::store::WeightStore;
+    use crate::view::Convention;
+
+    /// Sums as they are written down, element by element.
+    fn plainly(a: &[f32], b: &[f32], tolerance: f64) -> (u64, Option<u64>, f64) {
+        let (mut differing, mut worst, mut squares, mut finite) = (0, None, 0.0, 0u32);
+        let mut most = 0.0f64;
+        for (at, (&a, &b)) in (0..).zip(a.iter().zip(b)) {
+            let equal = a == b || a.is_nan() && b.is_nan();
+            let apart = if equal { 0.0 } else { (f64::from(a) - f64::from(b)).abs() };
+            if apart > most || apart.is_nan() && !most.is_nan() {
+                (most, worst) = (apart, Some(at));
+            }
+            differing += u64::from(apart > tolerance || apart.is_nan());
+            if a.is_finite() && b.is_finite() {
+                squares += apart * apart;
+                finite += 1;
+            }
+        }
+        (differing, worst, if finite == 0 { 0.0 } else { (squares / f64::from(finite)).sqrt() })
+    }
+
+    #[test]
+    fn blocks_find_what_elements_one_by_one_do() {
+        let mut state = 1u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 16) as f32 / 65536.0
+        };
+        for len in [0, 1, 7, 8, 9, 1023, 1024, 1025, 5000] {
+            for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, 2.0] {
+                let a: Vec<f32> = (0..len).map(|_| next()).collect();
+                let mut b: Vec<f32> = a.iter().map(|a| a + (next() - 0.5) / 64.0).collect();
+                if let Some(last) = b.last_mut() {
+                    *last = odd;
+                }
+                for tolerance in [0.0, 0.004, 10.0] {
+                    let mut found = ValueDiff::default();
+                    found.extend(&a, &b, tolerance);
+                    let (differing, worst, rms) = plainly(&a, &b, tolerance);
+                    assert_eq!((found.elements, found.differing), (len, differing));
+                    assert_eq!(found.worst.map(|worst| worst.at), worst, "{len}, {odd}");
+                    assert!((found.rms() - rms).abs() <= 1e-12 * rms, "{len}, {odd}");
+                }
+            }
+        }
+    }
+
+    fn store(tensors: &[(&str, &str, &[u8])]) -> WeightStore {
+        let (mut header, mut data) = (Vec::new(), Vec::new());
+        for (name, shape, bytes) in tensors {
+            let (start, end) = (data.len(), data.len() + bytes.len());
+            header.push(format!(
+                "\"{name}\":{{\"dtype\":\"U8\",\"shape\":{shape},\"data_offsets\":[{start},{end}]}}"
+            ));
+            data.extend_from_slice(bytes);
+        }
+        let header = format!("{{{}}}", header.join(","));
+        let file = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &data].concat();
+        OpenOptions::new().open_memory("file", file).unwrap()
+    }
+
+    /// Experts stored together, one by one, and two roles of them in one: one canonical tensor.
+    #[test]
+    fn experts_are_the_same_however_they_are_stored() {
+        let stacked = store(&[("e", "[2,2,3]", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])]);
+        let apart = store(&[
+            ("e.0", "[2,3]", &[1, 2, 3, 4, 5, 6]),
+            ("e.1", "[2,3]", &[7, 8, 9, 10, 11, 13]),
+        ]);
+        let fused = store(&[(
+            "e",
+            "[2,4,3]",
+            &[1, 2, 3, 4, 5, 6, 0, 0, 0, 0, 0, 0, 7, 8, 9, 10, 11, 12, 0, 0, 0, 0, 0, 0],
+        )]);
+        let view = |store, stored: &[&str], rows| {
+            let mapping = Mapping {
+                canonical: "experts".to_owned(),
+                stored: stored.iter().map(|name| (*name).to_owned()).collect(),
+                stacked: stored.len() > 1,
+                transform: Transform {
+                    axes: crate::arch::Axes::Same,
+                    rows,
+                    values: crate::arch::Change::None,
+                },
+            };
+            View::mapped(store, &mapping, None, Convention::HuggingFace).unwrap()
+        };
+        let compare = |a: View<'_>, b: View<'_>| {
+            Pair { name: "experts".to_owned(), a, b }.compare(0.0).unwrap()
+        };
+        let stacked = || view(&stacked, &["e"], Rows::All);
+        let Outcome::Values(values) = compare(stacked(), view(&apart, &["e.0", "e.1"], Rows::All))
+        else {
+            panic!("values were to be compared");
+        };
+        let worst = values.worst.map(|worst| (worst.at, worst.a, worst.b));
+        assert_eq!((values.differing, worst), (1, Some((11, 12.0, 13.0))));
+        let half = compare(stacked(), view(&fused, &["e"], Rows::Half(0)));
+        assert!(
+            matches!(half, Outcome::Values(values) if values.elements == 12 && values.worst.is_none())
+        );
+    }
+}

@@ -255,8 +255,10 @@ fn summary(report: &Report<'_>, diff: &Diff<'_>) -> String {
     let only = only("A", &report.only_a) + &only("B", &report.only_b);
     let tensors = plural(report.compared, "tensor");
     let mut line = match report.different.len() {
+        0 if report.compared == 0 => format!("no tensor compared{only}"),
         0 if report.tolerance == 0.0 => format!("{tensors} compared: equal{only}"),
         0 => format!("{tensors} compared: none differs{bound}{only}"),
+        1 => format!("1 of {tensors} differs{bound}{only}"),
         number => format!("{number} of {tensors} differ{bound}{only}"),
     };
     if !report.unread.is_empty() {
@@ -268,22 +270,21 @@ fn summary(report: &Report<'_>, diff: &Diff<'_>) -> String {
             all.merge(values);
         }
     }
-    if all.max() != 0.0 {
-        line += &format!("; relative RMS {}", percent(all.relative_rms()));
-    }
-    line
+    line + &relative(&all)
 }
 
-/// The tensor that differs most.
+/// The tensor that differs most: beside a number NaN and infinity are worst, then the error that is
+/// largest for the tensor's values.
 fn worst(diff: &Diff<'_>) -> Option<String> {
+    let error = |values: &ValueDiff| match values.max().is_finite() {
+        true => values.relative_rms(),
+        false => f64::INFINITY,
+    };
     let mut found: Option<(&TensorDiff<'_>, &ValueDiff)> = None;
-    for tensor in &diff.tensors {
-        let Outcome::Values(values) = &tensor.outcome else { continue };
-        let more = match found {
-            Some((_, most)) => values.relative_rms() > most.relative_rms(),
-            None => values.differing > 0,
-        };
-        if more {
+    for tensor in diff.tensors.iter().filter(|tensor| tensor.outcome.is_difference()) {
+        if let Outcome::Values(values) = &tensor.outcome
+            && found.is_none_or(|(_, most)| error(values) > error(most))
+        {
             found = Some((tensor, values));
         }
     }
@@ -292,13 +293,21 @@ fn worst(diff: &Diff<'_>) -> Option<String> {
     let at = indices(worst.at, tensor.pair.a.shape());
     let at: Vec<String> = at.iter().map(u64::to_string).collect();
     Some(format!(
-        "worst: {}, relative RMS {}, at [{}] {} against {}",
+        "worst: {}{}; at [{}] {} against {}",
         Text::new(tensor.pair.name.as_bytes()).brief(),
-        percent(values.relative_rms()),
+        relative(values),
         at.join(", "),
         worst.a,
         worst.b
     ))
+}
+
+/// `, relative RMS 0.5 %`, where there is any.
+fn relative(values: &ValueDiff) -> String {
+    match values.relative_rms() {
+        0.0 => String::new(),
+        ratio => format!(", relative RMS {}", percent(ratio)),
+    }
 }
 
 /// A row a tensor that differs, or for all of them; tensors that are alike but for their layer are

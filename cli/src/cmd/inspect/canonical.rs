@@ -118,7 +118,10 @@ pub(super) fn table(all: bool, model: &Model, filter: &Filter) -> Result<Table, 
     let unknown = resolution.unknown.iter().map(|name| (name, "without a canonical name"));
     let auxiliary = resolution.auxiliary.iter().map(|tensor| (&tensor.stored, tensor.reason));
     let mut others = Rows::new(!all);
-    for (name, what) in unknown.chain(auxiliary).filter(|(name, _)| filter.passes(name, None)) {
+    let mut named: Vec<(&String, &str)> =
+        unknown.chain(auxiliary).filter(|(name, _)| filter.passes(name, None)).collect();
+    named.sort_by(|(a, _), (b, _)| Text::new(a.as_bytes()).natural_cmp(Text::new(b.as_bytes())));
+    for (name, what) in named {
         let tensor = model.store().tensor(name)?;
         let shape = print::shape(tensor.shape());
         others.add(name, (tensor.dtype_label().into_owned(), shape, what), (), |(), ()| {});
