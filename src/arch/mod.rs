@@ -12,7 +12,11 @@ use std::fmt;
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::store::{Encoding, WeightStore};
-pub use config::{Field, ModelConfig};
+pub use config::{
+    AttentionConfig, ConfigField, ConfigValue, EncoderConfig, ExpertConfig, Field, Gating,
+    LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling, RopeScalingKind,
+    ScaleConfig, SsmConfig,
+};
 pub use rule::{NameRule, Transform};
 
 /// A family of models whose tensors have the same names and meanings.
