@@ -94,5 +94,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
 pub use provider::{LoadedPart, LoadedTensor, WeightProvider};
 pub use quant::{Codec, Element, Narrowing, Rounding};
-pub use store::{Attachment, Document, Encoding, Note, WeightStore};
+pub use store::{
+    Attachment, DTypeSummary, Document, Encoding, Note, QuantizationSummary, WeightStore,
+};
 pub use tensor::{Decoding, Finding, FindingKind, Part, Segment, Tensor};

@@ -783,3 +783,63 @@ fn faults_of_gguf() {
     );
     assert_eq!(of(&store).expect("a config").n_layers.value, u32::MAX);
 }
+
+/// A line for each dtype, and what is said of all.
+fn stored(path: &Path) -> String {
+    let summary = WeightStore::open(path).expect("a model").quantization();
+    let mut lines: Vec<String> = summary
+        .dtypes
+        .iter()
+        .map(|line| {
+            let bits = line.bits_per_weight().unwrap_or(0.0);
+            let group = line.group_size.map(|size| format!(" by {size}")).unwrap_or_default();
+            format!("{}{group}: {} tensors, {:.3} bits", line.label, line.tensors, bits)
+        })
+        .collect();
+    let (bits, group) = (summary.quant_bits(), summary.quant_group_size());
+    let mixed = if summary.is_mixed() { ", mixed" } else { "" };
+    let all = summary.bits_per_weight().unwrap_or(0.0);
+    lines.push(format!("{bits:?} bits in groups of {group:?}{mixed}, {all:.3} bits a weight"));
+    lines.join("\n")
+}
+
+#[test]
+fn what_weights_are_stored_as() {
+    let Some(shared) = shared("fixtures") else { return };
+    let stored = |model: &str| stored(&shared.join(model));
+    assert_snapshot!(stored("gguf/quant/llama-Q4_K_M.gguf"), @"
+    Q4_K: 5 tensors, 4.500 bits
+    Q6_K: 3 tensors, 6.562 bits
+    F32: 3 tensors, 32.000 bits
+    Some(4) bits in groups of None, mixed, 5.333 bits a weight
+    ");
+    assert_snapshot!(stored("gguf/model/llama-f16.gguf"), @"
+    F16: 8 tensors, 16.000 bits
+    F32: 3 tensors, 32.000 bits
+    None bits in groups of None, 16.027 bits a weight
+    ");
+    assert_snapshot!(stored("mlx/qwen3-mixed-modes"), @"
+    BF16: 20 tensors, 16.000 bits
+    MLX_MXFP4 by 32: 7 tensors, 4.250 bits
+    MLX_AFFINE2 by 64: 7 tensors, 2.500 bits
+    MLX_AFFINE6 by 32: 1 tensors, 7.000 bits
+    Some(4) bits in groups of Some(32), mixed, 7.550 bits a weight
+    ");
+    assert_snapshot!(stored("mlx/llama-mixed_3_6"), @"
+    MLX_AFFINE3 by 64: 13 tensors, 3.500 bits
+    MLX_AFFINE6 by 64: 3 tensors, 6.500 bits
+    F16: 5 tensors, 16.000 bits
+    Some(3) bits in groups of Some(64), mixed, 4.174 bits a weight
+    ");
+    assert_snapshot!(stored("hfq/gptq-4bit-g128"), @"
+    GPTQ4: 3 tensors, 4.302 bits
+    F16: 2 tensors, 16.000 bits
+    BF16: 2 tensors, 16.000 bits
+    Some(4) bits in groups of None, 5.031 bits a weight
+    ");
+    assert_snapshot!(stored("hf/deepseek-fp8-block128"), @"
+    SCALED_F8_E4M3: 2 tensors, 8.003 bits
+    BF16: 1 tensors, 16.000 bits
+    Some(8) bits in groups of None, 8.019 bits a weight
+    ");
+}

@@ -169,6 +169,11 @@ fn config() {
     rope_layout           interleaved  rows permuted by the converter to GGUF
     rope_dimension_count           64  llama.rope.dimension_count
     rope_scaling_kind            none  default
+
+    STORED AS  GROUP  TENSORS  WEIGHTS   BITS     SIZE
+    Q8_0           -       15   1.31 M   8.50  1.3 MiB
+    F32            -        5   1.28 k  32.00  5.0 KiB
+    all                    20   1.31 M   8.52  1.3 MiB
     ");
     assert_snapshot!(printed(&["config", HF]), @"
     FIELD                      VALUE  FROM
@@ -195,6 +200,9 @@ fn config() {
     rope_layout           half_split  hugging_face names
     rope_dimension_count          64  head_dim
     rope_scaling_kind           none  config.json rope_parameters.rope_type
+
+    STORED AS  GROUP  TENSORS  WEIGHTS   BITS     SIZE
+    BF16           -       20   1.31 M  16.00  2.5 MiB
 
     and 13 keys that no field is made of: --json has them
     ");
@@ -223,6 +231,11 @@ fn config() {
     rope_layout           half_split  hugging_face names
     rope_dimension_count          64  head_dim
     rope_scaling_kind           none  config.json rope_parameters.rope_type
+
+    STORED AS    GROUP  TENSORS  WEIGHTS   BITS       SIZE
+    MLX_AFFINE4     64       15   1.31 M   4.50  720.0 KiB
+    BF16             -        5   1.28 k  16.00    2.5 KiB
+    all                      20   1.31 M   4.51  722.5 KiB
 
     and 13 keys that no field is made of: --json has them
     ");

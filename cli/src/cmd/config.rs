@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use serde_json::{Map, Value, json};
-use weighbridge::ModelConfig;
 use weighbridge::arch::{ConfigValue, resolve};
+use weighbridge::{DTypeSummary, ModelConfig, QuantizationSummary};
 
 use super::Done;
 use crate::args::Config;
@@ -32,6 +32,7 @@ pub(crate) fn run(args: &Config) -> Done {
         let place = lines.iter().position(|line| line.0 == "rope").unwrap_or(lines.len());
         lines.insert(place, line);
     }
+    let quantization = store.quantization();
     let other = ModelConfig::other(&store);
     if args.json {
         let config: Map<String, Value> = lines
@@ -43,9 +44,13 @@ pub(crate) fn run(args: &Config) -> Done {
         let other: Map<String, Value> =
             other.into_iter().map(|(key, value)| (key, verbatim(value))).collect();
         let path = args.path.to_string_lossy();
-        crate::json::write(
-            &json!({"schema": SCHEMA, "path": path, "config": config, "other": other}),
-        )?;
+        crate::json::write(&json!({
+            "schema": SCHEMA,
+            "path": path,
+            "config": config,
+            "quantization": report(&quantization),
+            "other": other,
+        }))?;
         return Ok(Status::Fine);
     }
     remark(&store);
@@ -61,12 +66,69 @@ pub(crate) fn run(args: &Config) -> Done {
         table.row([name.to_owned(), shown(&value), source]);
     }
     table.write(&mut out)?;
+    writeln!(out)?;
+    stored(&quantization).write(&mut out)?;
     if !other.is_empty() {
         let keys = print::plural(other.len(), "key");
         writeln!(out, "\nand {keys} that no field is made of: --json has them")?;
     }
     out.flush()?;
     Ok(Status::Fine)
+}
+
+/// What the weights are stored as, a row for each dtype and one for all.
+fn stored(quantization: &QuantizationSummary) -> Table {
+    let mut table = Table::new(&[
+        ("STORED AS", Align::Left),
+        ("GROUP", Align::Right),
+        ("TENSORS", Align::Right),
+        ("WEIGHTS", Align::Right),
+        ("BITS", Align::Right),
+        ("SIZE", Align::Right),
+    ]);
+    for line in &quantization.dtypes {
+        table.row([
+            line.label.to_string(),
+            line.group_size.map_or("-".to_owned(), |size| size.to_string()),
+            line.tensors.to_string(),
+            print::count(line.elements),
+            print::bits(line.bits_per_weight()),
+            print::bytes(line.bytes),
+        ]);
+    }
+    if quantization.dtypes.len() > 1 {
+        let tensors: u64 = quantization.dtypes.iter().map(|line| line.tensors).sum();
+        table.row([
+            "all".to_owned(),
+            String::new(),
+            tensors.to_string(),
+            print::count(quantization.elements()),
+            print::bits(quantization.bits_per_weight()),
+            print::bytes(quantization.bytes()),
+        ]);
+    }
+    table
+}
+
+fn report(quantization: &QuantizationSummary) -> Value {
+    let line = |line: &DTypeSummary| {
+        json!({
+            "dtype": line.label,
+            "group_size": line.group_size,
+            "tensors": line.tensors,
+            "weights": line.elements,
+            "bytes": line.bytes,
+            "bits_per_weight": line.bits_per_weight(),
+        })
+    };
+    json!({
+        "dtype": quantization.most().map(|line| &line.label),
+        "bits": quantization.quant_bits(),
+        "group_size": quantization.quant_group_size(),
+        "mixed": quantization.is_mixed(),
+        "bits_per_weight": quantization.bits_per_weight(),
+        "dtypes": quantization.dtypes.iter().map(line).collect::<Vec<_>>(),
+    })
 }
 
 fn verbatim(value: ConfigValue<'_>) -> Value {
