@@ -399,6 +399,25 @@ impl DType {
         DTYPES.iter().find(|row| row.name.eq_ignore_ascii_case(name)).map(|row| row.dtype)
     }
 
+    /// Whether elements are codes that scales make numbers of.
+    pub fn is_quantized(self) -> bool {
+        self.descriptor().packing != Packing::Plain && self.bits() < 16
+    }
+
+    /// Bits of an element or its code, scales and the like not counted: for a block, the number in
+    /// its name.
+    pub fn bits(self) -> u32 {
+        let row = self.descriptor();
+        if row.packing == Packing::Block {
+            let digits = row.name.trim_start_matches(|c: char| !c.is_ascii_digit());
+            let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+            if let Some(bits) = digits.get(..end).and_then(|digits| digits.parse().ok()) {
+                return bits;
+            }
+        }
+        row.block_bytes * 8 / row.block_len
+    }
+
     /// Whether llama.cpp knows the type: codes 0 to 42 without those removed.
     pub fn is_ggml(self) -> bool {
         self.descriptor().ggml.is_some_and(|code| code <= 42)
@@ -468,6 +487,22 @@ mod tests {
         assert_eq!(DType::from_ggml(43), None);
         assert_eq!(DType::from_ggml(u32::MAX), None);
         assert_eq!(DTYPES.iter().filter(|row| row.safetensors.is_some()).count(), 22);
+    }
+
+    #[test]
+    fn codes_are_narrower_than_what_they_take() {
+        for row in DTYPES {
+            let (bits, bytes) = (row.dtype.bits(), row.block_bytes * 8);
+            // Five ternary elements take a byte, so these names are rounded down.
+            assert!(bits * row.block_len <= bytes && bits > 0, "{}: {bits}", row.name);
+            assert!((bits + 2) * row.block_len > bytes, "{}: {bits}", row.name);
+        }
+        use DType as D;
+        let bits =
+            [D::F32, D::Q4_1, D::IQ2_XXS, D::MXFP4, D::BF16_R16, D::MLX_AFFINE3, D::GPTQ4_V2];
+        assert_eq!(bits.map(DType::bits), [32, 4, 2, 4, 16, 3, 4]);
+        let quantized = bits.map(DType::is_quantized);
+        assert_eq!(quantized, [false, true, true, true, false, true, true]);
     }
 
     #[test]

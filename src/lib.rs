@@ -99,6 +99,8 @@ pub use provider::{
     WeightProvider,
 };
 pub use quant::{Codec, Element, Narrowing, Rounding};
-pub use store::{Attachment, Document, Encoding, Note, WeightStore};
+pub use store::{
+    Attachment, DTypeSummary, Document, Encoding, Note, QuantizationSummary, WeightStore,
+};
 pub use tensor::{Decoding, Finding, FindingKind, Part, Segment, Tensor};
 pub use view::{Axis, Convention, Form, View};

@@ -46,7 +46,9 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-struct Metadatum<'a>(Value<'a>);
+/// A metadata value.
+#[derive(Debug)]
+pub(crate) struct Metadatum<'a>(pub(crate) Value<'a>);
 
 /// Arrays longer than this are given by their length and first elements.
 const ARRAY_SHOWN: u64 = 16;

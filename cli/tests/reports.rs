@@ -208,61 +208,99 @@ fn inspect_by_one_kind_of_name() {
 #[test]
 fn config() {
     assert_snapshot!(printed(&["config", GGUF]), @"
-    FIELD                 VALUE  FROM
-    architecture          llama  general.architecture
-    dim                     256  llama.embedding_length
-    n_layers                  2  llama.block_count
-    n_heads                   4  llama.attention.head_count
-    n_kv_heads                2  llama.attention.head_count_kv
-    head_dim                 64  llama.attention.key_length
-    q_dim                   256  n_heads * head_dim
-    kv_dim                  128  n_kv_heads * head_dim
-    ffn_dim                 512  llama.feed_forward_length
-    vocab_size              512  rows of token_embd.weight
-    max_seq_len             256  llama.context_length
-    norm_eps            0.00001  llama.attention.layer_norm_rms_epsilon
-    rope_theta          10000.0  llama.rope.freq_base
-    tie_embeddings         true  no output matrix is stored
-    n_experts                 0  default
-    rope_layout     interleaved  rows permuted by the converter to GGUF
+    FIELD                       VALUE  FROM
+    architecture                llama  general.architecture
+    dim                           256  llama.embedding_length
+    n_layers                        2  llama.block_count
+    n_heads                         4  llama.attention.head_count
+    n_kv_heads                      2  llama.attention.head_count_kv
+    head_dim                       64  llama.attention.key_length
+    q_dim                         256  n_heads * head_dim
+    kv_dim                        128  n_kv_heads * head_dim
+    ffn_dim                       512  llama.feed_forward_length
+    vocab_size                    512  rows of token_embd.weight
+    max_seq_len                   256  llama.context_length
+    norm_kind                     rms  llama.attention.layer_norm_rms_epsilon
+    norm_eps                  0.00001  llama.attention.layer_norm_rms_epsilon
+    activation                   silu  default of llama
+    rope_theta                10000.0  llama.rope.freq_base
+    tie_embeddings               true  no output matrix is stored
+    n_experts                       0  default
+
+    value_head_dim                 64  llama.attention.value_length
+
+    rope_layout           interleaved  rows permuted by the converter to GGUF
+    rope_dimension_count           64  llama.rope.dimension_count
+    rope_scaling_kind            none  default
+
+    STORED AS  GROUP  TENSORS  WEIGHTS   BITS     SIZE
+    Q8_0           -       15   1.31 M   8.50  1.3 MiB
+    F32            -        5   1.28 k  32.00  5.0 KiB
+    all                    20   1.31 M   8.52  1.3 MiB
     ");
     assert_snapshot!(printed(&["config", HF]), @"
-    FIELD                VALUE  FROM
-    architecture         llama  config.json model_type
-    dim                    256  config.json hidden_size
-    n_layers                 2  config.json num_hidden_layers
-    n_heads                  4  config.json num_attention_heads
-    n_kv_heads               2  config.json num_key_value_heads
-    head_dim                64  config.json head_dim
-    q_dim                  256  n_heads * head_dim
-    kv_dim                 128  n_kv_heads * head_dim
-    ffn_dim                512  config.json intermediate_size
-    vocab_size             512  rows of model.embed_tokens.weight
-    max_seq_len            256  config.json max_position_embeddings
-    norm_eps           0.00001  config.json rms_norm_eps
-    rope_theta         10000.0  config.json rope_theta
-    tie_embeddings        true  no output matrix is stored
-    n_experts                0  default
-    rope_layout     half_split  hugging_face names
+    FIELD                      VALUE  FROM
+    architecture               llama  config.json model_type
+    dim                          256  config.json hidden_size
+    n_layers                       2  config.json num_hidden_layers
+    n_heads                        4  config.json num_attention_heads
+    n_kv_heads                     2  config.json num_key_value_heads
+    head_dim                      64  config.json head_dim
+    q_dim                        256  n_heads * head_dim
+    kv_dim                       128  n_kv_heads * head_dim
+    ffn_dim                      512  config.json intermediate_size
+    vocab_size                   512  rows of model.embed_tokens.weight
+    max_seq_len                  256  config.json max_position_embeddings
+    norm_kind                    rms  config.json rms_norm_eps
+    norm_eps                 0.00001  config.json rms_norm_eps
+    activation                  silu  config.json hidden_act
+    rope_theta               10000.0  config.json rope_theta
+    tie_embeddings              true  no output matrix is stored
+    n_experts                      0  default
+
+    value_head_dim                64  as head_dim
+
+    rope_layout           half_split  hugging_face names
+    rope_dimension_count          64  head_dim
+    rope_scaling_kind           none  config.json rope_parameters.rope_type
+
+    STORED AS  GROUP  TENSORS  WEIGHTS   BITS     SIZE
+    BF16           -       20   1.31 M  16.00  2.5 MiB
+
+    and 13 keys that no field is made of: --json has them
     ");
     assert_snapshot!(printed(&["config", MLX]), @"
-    FIELD                VALUE  FROM
-    architecture         llama  config.json model_type
-    dim                    256  config.json hidden_size
-    n_layers                 2  config.json num_hidden_layers
-    n_heads                  4  config.json num_attention_heads
-    n_kv_heads               2  config.json num_key_value_heads
-    head_dim                64  config.json head_dim
-    q_dim                  256  n_heads * head_dim
-    kv_dim                 128  n_kv_heads * head_dim
-    ffn_dim                512  config.json intermediate_size
-    vocab_size             512  rows of model.embed_tokens.weight
-    max_seq_len            256  config.json max_position_embeddings
-    norm_eps           0.00001  config.json rms_norm_eps
-    rope_theta         10000.0  config.json rope_theta
-    tie_embeddings        true  no output matrix is stored
-    n_experts                0  default
-    rope_layout     half_split  hugging_face names
+    FIELD                      VALUE  FROM
+    architecture               llama  config.json model_type
+    dim                          256  config.json hidden_size
+    n_layers                       2  config.json num_hidden_layers
+    n_heads                        4  config.json num_attention_heads
+    n_kv_heads                     2  config.json num_key_value_heads
+    head_dim                      64  config.json head_dim
+    q_dim                        256  n_heads * head_dim
+    kv_dim                       128  n_kv_heads * head_dim
+    ffn_dim                      512  config.json intermediate_size
+    vocab_size                   512  rows of model.embed_tokens.weight
+    max_seq_len                  256  config.json max_position_embeddings
+    norm_kind                    rms  config.json rms_norm_eps
+    norm_eps                 0.00001  config.json rms_norm_eps
+    activation                  silu  config.json hidden_act
+    rope_theta               10000.0  config.json rope_theta
+    tie_embeddings              true  no output matrix is stored
+    n_experts                      0  default
+
+    value_head_dim                64  as head_dim
+
+    rope_layout           half_split  hugging_face names
+    rope_dimension_count          64  head_dim
+    rope_scaling_kind           none  config.json rope_parameters.rope_type
+
+    STORED AS    GROUP  TENSORS  WEIGHTS   BITS       SIZE
+    MLX_AFFINE4     64       15   1.31 M   4.50  720.0 KiB
+    BF16             -        5   1.28 k  16.00    2.5 KiB
+    all                      20   1.31 M   4.51  722.5 KiB
+
+    and 13 keys that no field is made of: --json has them
     ");
 }
 
@@ -287,10 +325,15 @@ fn configs_agree() {
     ffn_dim: 512
     vocab_size: 512
     max_seq_len: 256
+    norm_kind: "rms"
     norm_eps: 0.00001
+    activation: "silu"
     rope_theta: 10000.0
     tie_embeddings: true
     n_experts: 0
+    value_head_dim: 64
+    rope_dimension_count: 64
+    rope_scaling_kind: "none"
     "#);
     assert_eq!(values(HF), values(GGUF));
     assert_eq!(values(MLX), values(GGUF));

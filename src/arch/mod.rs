@@ -14,7 +14,11 @@ use std::fmt;
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::store::{Encoding, WeightStore};
-pub use config::{Field, ModelConfig};
+pub use config::{
+    AttentionConfig, ConfigField, ConfigValue, EncoderConfig, ExpertConfig, Field, Gating,
+    LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling, RopeScalingKind,
+    ScaleConfig, SsmConfig,
+};
 pub use rule::{NameRule, Stored};
 pub use transform::{Axes, Change, Rows, Transform};
 pub(crate) use transform::{Run, Span};

@@ -3,6 +3,7 @@
 
 mod build;
 mod listing;
+mod summary;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use build::Group;
 pub(crate) use build::{Grouped, Indexed, StoreBuilder};
 use listing::NO_GROUP;
 pub(crate) use listing::{Entry, Listed, Listing, check_count, check_range};
+pub use summary::{DTypeSummary, QuantizationSummary};
 
 /// An opened model, under the names that its files use.
 ///

@@ -10,7 +10,7 @@ use serde::Serialize;
 use weighbridge::arch::Resolution;
 use weighbridge::device::Cpu;
 use weighbridge::metadata::Value;
-use weighbridge::{ModelConfig, Tensor, Text, WeightProvider, WeightStore};
+use weighbridge::{ModelConfig, Text, WeightProvider, WeightStore};
 
 use super::{Done, Filter, canonical_names};
 use crate::args::Inspect;
@@ -82,16 +82,14 @@ fn write_text(
     writeln!(out, "{bold}{path}{bold:#}")?;
     let files = store.files().len();
     // Tensors of unknown types have no bytes that are known, so their elements do not count.
-    let known = |tensor: Tensor<'_>| if tensor.dtype().is_ok() { tensor.elements() } else { 0 };
-    let weights: u64 = store.tensors().map(known).fold(0, u64::saturating_add);
-    let stored = store.stored_bytes();
+    let quantization = store.quantization();
     let mut line = store.container().to_owned();
     if files > 1 {
         let _ = write!(line, ", {}", print::plural(files, "file"));
     }
     let _ = write!(line, ": {}", print::plural(store.len(), "tensor"));
-    if weights > 0 {
-        let bits = stored as f64 * 8.0 / weights as f64;
+    if let Some(bits) = quantization.bits_per_weight() {
+        let (weights, stored) = (quantization.elements(), quantization.bytes());
         let _ = write!(line, ", {} weights in {}", print::count(weights), print::bytes(stored));
         let _ = write!(line, ", {bits:.2} bits a weight");
     }

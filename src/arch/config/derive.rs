@@ -1,0 +1,466 @@
+//! What follows from the numbers of the table: a number from others, from a tensor that is there,
+//! or from a rule of the family.
+
+use std::num::NonZeroU32;
+
+use super::keys::{
+    AttentionConfig, Core, EncoderConfig, ExpertConfig, KEYS, RopeConfig, RopeScaling, ScaleConfig,
+    SsmConfig,
+};
+use super::read::{Reader, check};
+use super::values::{LayerKind, LayerLayout, LayerPattern, NormKind, PerLayer, RopeScalingKind};
+use super::{Field, ModelConfig};
+use crate::arch::Resolution;
+use crate::error::{Error, Result};
+use crate::store::WeightStore;
+use crate::tensor::Tensor;
+
+/// Periods of layers without a window that no file states, by the names of families in GGUF and in
+/// `config.json`; as llama.cpp's loaders have them (`set_swa_pattern`).
+const PERIODS: &[(&str, u32)] = &[
+    ("gemma2", 2),
+    ("gemma3", 6),
+    ("gemma3_text", 6),
+    ("gemma-embedding", 6),
+    ("gemma3n", 5),
+    ("gemma3n_text", 5),
+    ("gpt-oss", 2),
+    ("gpt_oss", 2),
+    ("cohere2", 4),
+    ("exaone4", 4),
+    ("plamo3", 8),
+];
+
+/// Families whose layers with a window have a base of 10,000 that older files do not state.
+const LOCAL_THETA: &[&str] = &[
+    "gemma3",
+    "gemma3_text",
+    "gemma-embedding",
+    "gemma3n",
+    "gemma3n_text",
+    "gemma4",
+    "gemma4_text",
+];
+
+/// Families whose feed-forward network is four times as wide as the residual stream where the file
+/// does not say: the rule of their configs' authors.
+const FOUR_TIMES: &[&str] = &["gpt2", "gpt_bigcode", "gptj", "falcon", "bloom", "whisper"];
+
+/// Families that multiply the embedding by the root of its width.
+const ROOT_OF_DIM: &str = "gemma";
+
+/// Activations that no GGUF file states, by `general.architecture`: those of the families' own
+/// configs.
+const ACTIVATIONS: &[(&str, &str)] = &[
+    ("llama", "silu"),
+    ("qwen2", "silu"),
+    ("qwen2moe", "silu"),
+    ("qwen3", "silu"),
+    ("qwen3moe", "silu"),
+    ("qwen3next", "silu"),
+    ("phi3", "silu"),
+    ("deepseek2", "silu"),
+    ("granite", "silu"),
+    ("glm4", "silu"),
+    ("smollm3", "silu"),
+    ("gpt-oss", "silu"),
+    ("gemma", "gelu_pytorch_tanh"),
+    ("gemma2", "gelu_pytorch_tanh"),
+    ("gemma3", "gelu_pytorch_tanh"),
+    ("gemma3n", "gelu_pytorch_tanh"),
+    ("gemma4", "gelu_pytorch_tanh"),
+    ("gpt2", "gelu_new"),
+    ("bert", "gelu"),
+    ("whisper", "gelu"),
+];
+
+/// Models whose scores are divided by the root of `dim / n_heads` instead of `head_dim`, which their
+/// GGUF files do not state, by their number of layers: the 27B ones, as llama.cpp tells them.
+const SCALED_BY_DIM: &[(&str, u32)] = &[("gemma2", 46), ("gemma3", 62)];
+
+/// Names of the embedding and the output matrix where no architecture gave canonical ones.
+const EMBEDDINGS: &[&str] = &[
+    "token_embd.weight",
+    "model.embed_tokens.weight",
+    "language_model.model.embed_tokens.weight",
+    "model.language_model.embed_tokens.weight",
+    "tok_embeddings.weight",
+    "model.decoder.embed_tokens.weight",
+    "decoder.token_embedding.weight",
+    "transformer.wte.weight",
+    "wte.weight",
+    "bert.embeddings.word_embeddings.weight",
+    "embeddings.word_embeddings.weight",
+    "transformer.word_embeddings.weight",
+];
+const OUTPUTS: &[&str] =
+    &["output.weight", "lm_head.weight", "language_model.lm_head.weight", "proj_out.weight"];
+
+/// Layers that the config promises.
+pub(super) fn layers(reader: &Reader<'_>) -> Option<u32> {
+    let key = KEYS.iter().copied().flatten().find(|key| key.name == "n_layers")?;
+    reader.field(key, check::count).ok()?.map(|field| field.value)
+}
+
+/// Splits a number that may differ by layer into the largest and the list.
+fn split(field: Option<Field<PerLayer>>) -> (Option<Field<u32>>, Option<Field<Vec<u32>>>) {
+    let Some(Field { value, source }) = field else { return (None, None) };
+    let largest = value.largest();
+    match value {
+        PerLayer::Same(_) => (Some(Field { value: largest, source }), None),
+        PerLayer::Each(each) => {
+            let of = format!("{source} (the largest of all layers)");
+            (Some(Field::made(largest, of)), Some(Field { value: each, source }))
+        }
+    }
+}
+
+pub(super) fn config(store: &WeightStore, resolution: &Resolution) -> Result<ModelConfig> {
+    let (reader, architecture) = Reader::new(store)?;
+    let family = architecture.value.clone();
+    let is = |families: &[&str]| families.contains(&family.as_str());
+    let mut core = Core::read(&reader)?;
+    let mut attention = AttentionConfig::read(&reader)?;
+    let mut rope = RopeConfig::read(&reader)?;
+    let mut rope_scaling = RopeScaling::read(&reader)?;
+    let mut experts = ExpertConfig::read(&reader)?;
+    let mut scales = ScaleConfig::read(&reader)?;
+    let mut encoder = EncoderConfig::read(&reader)?;
+    let mut ssm = SsmConfig::read(&reader)?;
+
+    let dim = reader.needed("dim", core.dim.take())?;
+    let n_layers = reader.needed("n_layers", core.n_layers.take())?;
+    let (n_heads, each) = split(core.n_heads.take());
+    let n_heads = reader.needed("n_heads", n_heads)?;
+    attention.n_heads_per_layer = each;
+    let (n_kv_heads, each) = kv_heads(&core, &n_heads);
+    attention.n_kv_heads_per_layer = each;
+    let head_dim = head_dim(&reader, &mut core, &mut attention, &rope, [&dim, &n_heads])?;
+    let product = |heads: &Field<u32>, source: &'static str| {
+        let value = heads.value.checked_mul(head_dim.value).ok_or_else(|| {
+            reader.wrong(&heads.source, format!("{} heads of {}", heads.value, head_dim.value))
+        })?;
+        Ok::<_, Error>(Field::made(value, source))
+    };
+    if attention.value_head_dim.is_none() {
+        attention.value_head_dim = Some(Field::made(head_dim.value, "as head_dim"));
+    }
+
+    let (mut ffn_dim, ffn_dim_per_layer) = split(core.ffn_dim.take());
+    let four_times = |width: &Field<u32>, source: &'static str| {
+        let wide = is(FOUR_TIMES).then(|| width.value.checked_mul(4)).flatten();
+        wide.map(|value| Field::made(value, source))
+    };
+    ffn_dim = ffn_dim.or_else(|| four_times(&dim, "4 * dim"));
+
+    // Whisper's encoder is as wide as its decoder, and configs of transformers say so once.
+    if encoder.enc_n_layers.is_some() {
+        let width = || Field::made(dim.value, "as dim");
+        let width = encoder.enc_dim.get_or_insert_with(width).clone();
+        encoder.enc_ffn_dim =
+            encoder.enc_ffn_dim.take().or_else(|| four_times(&width, "4 * enc_dim"));
+    }
+
+    let norm =
+        |eps: Option<Field<f32>>, kind| eps.map(|eps| (Field::made(kind, eps.source.clone()), eps));
+    let norm = norm(core.rms_eps.take(), NormKind::Rms)
+        .or_else(|| norm(core.layer_eps.take(), NormKind::Layer))
+        .or_else(|| {
+            // No config of Whisper's states it: OpenAI's code leaves PyTorch's default.
+            let eps = is(&["whisper"]).then(|| Field::made(1e-5, "PyTorch's default"));
+            norm(eps, NormKind::Layer)
+        });
+    let (norm_kind, norm_eps) = norm.unzip();
+
+    let layers = layout(&core, &mut attention, &family);
+    finish_rope(&reader, &core, &mut rope, &mut rope_scaling, &head_dim)?;
+    if rope.local_theta.is_none() && attention.sliding_window.is_some() && is(LOCAL_THETA) {
+        let source = format!("default of {family}");
+        rope.local_theta = Some(Field::made(10_000.0, source));
+    }
+    if scales.embedding_scale.is_none() && family.starts_with(ROOT_OF_DIM) {
+        let root = f64::from(dim.value).sqrt();
+        #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
+        let root = root as f32;
+        scales.embedding_scale = Some(Field::made(root, "root of dim"));
+    }
+    if attention.query_pre_attn_scalar.is_none()
+        && let Some(value @ 1..) = dim.value.checked_div(n_heads.value)
+        && SCALED_BY_DIM.contains(&(family.as_str(), n_layers.value))
+    {
+        attention.query_pre_attn_scalar = Some(Field::made(value as f32, "dim / n_heads"));
+    }
+    if attention.attention_scale.is_none()
+        && let Some(scalar) = &attention.query_pre_attn_scalar
+    {
+        let scale = scalar.value.sqrt().recip();
+        attention.attention_scale =
+            Some(Field::made(scale, "one over the root of query_pre_attn_scalar"));
+    }
+    let n_experts = core.n_experts.take().unwrap_or(Field::made(0, "default"));
+    if n_experts.value > 0 && experts.expert_ffn_dim.is_none() {
+        experts.expert_ffn_dim = ffn_dim.as_ref().map(|ffn| Field::made(ffn.value, "as ffn_dim"));
+    }
+    if ssm.inner_size.is_none()
+        && let (Some(width), Some(heads)) = (&ssm.value_head_dim, &ssm.time_step_rank)
+    {
+        let inner = width.value.checked_mul(heads.value).ok_or_else(|| {
+            reader.wrong(&heads.source, format!("{} heads of {}", heads.value, width.value))
+        })?;
+        ssm.inner_size = Some(Field::made(inner, "ssm_time_step_rank * ssm_value_head_dim"));
+    }
+
+    let usual_activation = ACTIVATIONS
+        .iter()
+        .find(|(name, _)| is(&[name]))
+        .map(|(_, name)| Field::made((*name).to_owned(), format!("default of {family}")));
+    let embedding = stored(store, resolution, "token_embedding.weight", EMBEDDINGS);
+    let output = stored(store, resolution, "output.weight", OUTPUTS);
+    Ok(ModelConfig {
+        q_dim: product(&n_heads, "n_heads * head_dim")?,
+        kv_dim: product(&n_kv_heads, "n_kv_heads * head_dim")?,
+        max_seq_len: core.max_seq_len,
+        activation: core.activation.or(usual_activation),
+        rope_theta: core.rope_theta.unwrap_or(Field::made(10_000.0, "default")),
+        architecture,
+        dim,
+        n_layers,
+        n_heads,
+        n_kv_heads,
+        head_dim,
+        ffn_dim,
+        ffn_dim_per_layer,
+        vocab_size: vocab_size(&reader, embedding, core.vocab_size)?,
+        norm_kind,
+        norm_eps,
+        tie_embeddings: tied(embedding, output, core.tie_embeddings),
+        n_experts,
+        layers,
+        attention,
+        rope,
+        rope_scaling,
+        experts,
+        scales,
+        ssm,
+        encoder,
+    })
+}
+
+fn kv_heads(core: &Core, n_heads: &Field<u32>) -> (Field<u32>, Option<Field<Vec<u32>>>) {
+    let as_many = |source: String| (Field::made(n_heads.value, source), None);
+    // GGUF has the latent of such attention as the one head that all queries share; the heads that
+    // it unfolds to are as many as the queries'.
+    if let Some(latent) = &core.latent_head_dim {
+        return as_many(format!("as many as n_heads, since {} is there", latent.source));
+    }
+    // Falcon's and StarCoder's flag, which wins over a number that Falcon's configs have beside it.
+    if let Some(flag) = core.multi_query.as_ref().filter(|flag| flag.value)
+        && !core.groups_of_heads.as_ref().is_some_and(|flag| flag.value)
+    {
+        return (Field::made(1, flag.source.clone()), None);
+    }
+    match split(core.n_kv_heads.clone()) {
+        (Some(heads), each) => (heads, each),
+        (None, _) => as_many("as many as n_heads".to_owned()),
+    }
+}
+
+/// The width of a head, by the first of the rules that applies.
+fn head_dim(
+    reader: &Reader<'_>,
+    core: &mut Core,
+    attention: &mut AttentionConfig,
+    rope: &RopeConfig,
+    [dim, n_heads]: [&Field<u32>; 2],
+) -> Result<Field<u32>> {
+    let rotated = rope.dimension_count.as_ref();
+    if let Some(latent) = core.latent_head_dim.take() {
+        if attention.qk_nope_head_dim.is_none() {
+            let rest = rotated.and_then(|rotated| latent.value.checked_sub(rotated.value));
+            attention.qk_nope_head_dim =
+                rest.map(|value| Field::made(value, "head_dim - rope_dimension_count"));
+        }
+        return Ok(latent);
+    }
+    // `head_dim` beside these is that of the rotated part.
+    if let (Some(plain), Some(rotated)) = (&attention.qk_nope_head_dim, rotated) {
+        let value = plain.value.checked_add(rotated.value).ok_or_else(|| {
+            reader.wrong(&plain.source, format!("{} and {}", plain.value, rotated.value))
+        })?;
+        return Ok(Field::made(value, "qk_nope_head_dim + rope_dimension_count"));
+    }
+    if let Some(stored) = core.head_dim.take() {
+        let narrow = core.narrow_head_dim.take();
+        attention.local_head_dim = narrow.filter(|narrow| narrow.source != stored.source);
+        return Ok(stored);
+    }
+    let value = dim.value.checked_div(n_heads.value).filter(|&value| value > 0);
+    let value = value.ok_or_else(|| {
+        reader
+            .wrong(&n_heads.source, format!("{} heads for a width of {}", n_heads.value, dim.value))
+    })?;
+    Ok(Field::made(value, "dim / n_heads"))
+}
+
+/// Which layers are of which kind; also settles the window and its period.
+fn layout(
+    core: &Core,
+    attention: &mut AttentionConfig,
+    family: &str,
+) -> Option<Field<LayerLayout>> {
+    // Qwen's configs state a window that is not used.
+    if core.use_window.as_ref().is_some_and(|flag| !flag.value) {
+        attention.sliding_window = None;
+    }
+    let of_period = |period, kind| match NonZeroU32::new(period) {
+        None => LayerLayout::Same(kind),
+        Some(NonZeroU32::MIN) => LayerLayout::Same(LayerKind::Full),
+        Some(period) => LayerLayout::Period(period, kind),
+    };
+    let window = attention.sliding_window.is_some();
+    let pattern = core.layer_pattern.as_ref().map(|Field { value, source }| {
+        let layout = match value {
+            LayerPattern::Period(period) => of_period(*period, LayerKind::Sliding),
+            LayerPattern::Each(windows) => {
+                let kind = |&window: &bool| match window {
+                    true => LayerKind::Sliding,
+                    false => LayerKind::Full,
+                };
+                LayerLayout::of(windows.iter().map(kind).collect())
+            }
+        };
+        Field::made(layout, source.clone())
+    });
+    let listed = core.layer_types.as_ref().map(|Field { value, source }| {
+        // A pattern says the same and more: it holds for layers that are not listed.
+        let agrees = |pattern: &&Field<LayerLayout>| pattern.value.agrees(value);
+        let of_list = || Field::made(LayerLayout::of(value.clone()), source.clone());
+        pattern.as_ref().filter(agrees).cloned().unwrap_or_else(of_list)
+    });
+    let interval = core.full_interval.as_ref().map(|interval| {
+        Field::made(of_period(interval.value, LayerKind::Linear), interval.source.clone())
+    });
+    let partly = core.window_from.as_ref().filter(|_| core.use_window.is_some()).map(|from| {
+        Field::made(LayerLayout::From(from.value, LayerKind::Sliding), from.source.clone())
+    });
+    let usual = PERIODS.iter().find(|(name, _)| *name == family).map(|(_, period)| {
+        Field::made(of_period(*period, LayerKind::Sliding), format!("default of {family}"))
+    });
+    let all = attention
+        .sliding_window
+        .as_ref()
+        .map(|window| Field::made(LayerLayout::Same(LayerKind::Sliding), window.source.clone()));
+    // What speaks of windows says nothing where there is none.
+    let of_windows = |field: Option<Field<LayerLayout>>| field.filter(|_| window);
+    let layout = listed
+        .or(interval)
+        .or_else(|| of_windows(pattern))
+        .or_else(|| of_windows(partly))
+        .or_else(|| of_windows(usual))
+        .or(all);
+    attention.sliding_window_pattern = layout.as_ref().and_then(|layout| match &layout.value {
+        LayerLayout::Period(period, LayerKind::Sliding) => {
+            Some(Field::made(period.get(), layout.source.clone()))
+        }
+        _ => None,
+    });
+    layout.filter(|layout| layout.value != LayerLayout::Same(LayerKind::Full))
+}
+
+fn finish_rope(
+    reader: &Reader<'_>,
+    core: &Core,
+    rope: &mut RopeConfig,
+    scaling: &mut RopeScaling,
+    head_dim: &Field<u32>,
+) -> Result<()> {
+    if rope.dimension_count.is_none() && core.rope_theta.is_some() {
+        let part = rope.partial_factor.as_ref().map_or(1.0, |part| f64::from(part.value));
+        // A part is at most the whole, so this fits.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
+        let rotated = (f64::from(head_dim.value) * part) as u32;
+        if rotated == 0 {
+            let part = rope.partial_factor.as_ref().map_or("", |part| &part.source).to_owned();
+            return Err(reader.wrong(&part, format!("no element of {} is rotated", head_dim.value)));
+        }
+        let source = match rope.partial_factor {
+            Some(_) => "head_dim * rope_partial_factor",
+            None => "head_dim",
+        };
+        rope.dimension_count = Some(Field::made(rotated, source));
+    }
+    if scaling.kind.is_none() {
+        let store = reader.store;
+        let tensor = |name: &str| store.tensor(name).ok().map(|tensor| tensor.name().to_string());
+        let stored = |name: &str, kind| {
+            tensor(name).map(|name| Field::made(kind, format!("{name} is stored")))
+        };
+        // Mistral's params.json has an object for the method.
+        let factor = scaling.factor.as_ref().map(|factor| {
+            let yarn = factor.source.contains("yarn.");
+            let kind = if yarn { RopeScalingKind::Yarn } else { RopeScalingKind::Linear };
+            Field::made(kind, factor.source.clone())
+        });
+        scaling.kind = stored("rope_factors_long.weight", RopeScalingKind::LongRope)
+            .or_else(|| stored("rope_freqs.weight", RopeScalingKind::Tensor))
+            .or(factor)
+            .or_else(|| {
+                let rotates = rope.dimension_count.is_some();
+                rotates.then(|| Field::made(RopeScalingKind::None, "default"))
+            });
+    }
+    // Their difference is what the method divides by.
+    if let (Some(low), Some(high)) = (&scaling.low_freq_factor, &scaling.high_freq_factor)
+        && low.value >= high.value
+    {
+        let fault = format!("{}, but low_freq_factor is {}", high.value, low.value);
+        return Err(reader.wrong(&high.source, fault));
+    }
+    Ok(())
+}
+
+/// The tensor of a canonical name, or of one of the names that it goes by where no architecture
+/// gave any.
+fn stored<'a>(
+    store: &'a WeightStore,
+    resolution: &Resolution,
+    canonical: &str,
+    names: &[&str],
+) -> Option<Tensor<'a>> {
+    let mapped = resolution.mapped.iter().find(|mapping| mapping.canonical == canonical);
+    let mapped = mapped.and_then(|mapping| store.tensor(mapping.stored.first()?).ok());
+    mapped.or_else(|| names.iter().find_map(|name| store.tensor(name).ok()))
+}
+
+/// Rows of the embedding, which are the truth where a config says otherwise.
+fn vocab_size(
+    reader: &Reader<'_>,
+    embedding: Option<Tensor<'_>>,
+    said: Option<Field<u32>>,
+) -> Result<Option<Field<u32>>> {
+    let rows = embedding.and_then(|tensor| Some((tensor, *tensor.shape().first()?)));
+    if let Some((tensor, rows)) = rows {
+        let source = format!("rows of {}", tensor.name());
+        let value = u32::try_from(rows)
+            .map_err(|_| reader.wrong(&source, format!("{rows} rows of embeddings")))?;
+        return Ok(Some(Field::made(value, source)));
+    }
+    Ok(said.or_else(|| {
+        let key = "tokenizer.ggml.tokens";
+        let value = u32::try_from(reader.store.metadata().array(key)?.len()).ok()?;
+        Some(Field::made(value, format!("length of {key}")))
+    }))
+}
+
+/// Whether the embedding serves as output matrix.
+fn tied(
+    embedding: Option<Tensor<'_>>,
+    output: Option<Tensor<'_>>,
+    said: Option<Field<bool>>,
+) -> Option<Field<bool>> {
+    match (embedding, output) {
+        (_, Some(output)) => Some(Field::made(false, format!("{} is stored", output.name()))),
+        (Some(_), None) => Some(Field::made(true, "no output matrix is stored")),
+        (None, None) => said,
+    }
+}

@@ -1,0 +1,258 @@
+//! The table of the config: a row for each number, with its name here, in GGUF and in JSON.
+//!
+//! GGUF's keys follow `{architecture}.`; most of both columns are as llama.cpp's converter pairs
+//! them (`conversion/base.py`, `set_gguf_parameters`). A path that starts with `rope.` is looked
+//! for in all places that hold the numbers of rotary embeddings. The first name found wins.
+
+use super::read::{Reader, check};
+use super::values::{Gating, LayerKind, LayerPattern, PerLayer, RopeScalingKind};
+use super::{ConfigField, Field, report};
+use crate::error::Result;
+
+/// The names of one number.
+#[derive(Debug)]
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    pub(super) gguf: &'static [&'static str],
+    pub(super) json: &'static [&'static str],
+}
+
+/// Makes of each part of the table a struct, its reader and its report.
+macro_rules! parts {
+    ($(
+        $(#[$doc:meta])*
+        $vis:vis $part:ident, $group:literal, $prefix:literal {
+            $($(#[$about:meta])* $field:ident: $type:ty = $check:ident, gguf $gguf:tt, json $json:tt;)*
+        }
+    )*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Debug, Default, PartialEq)]
+            #[non_exhaustive]
+            $vis struct $part {
+                $($(#[$about])* $vis $field: Option<Field<$type>>,)*
+            }
+
+            impl $part {
+                const KEYS: &[Key] = &[$(Key {
+                    name: concat!($prefix, stringify!($field)), gguf: &$gguf, json: &$json,
+                },)*];
+
+                pub(super) fn read(reader: &Reader<'_>) -> Result<Self> {
+                    Ok(Self { $($field: reader.field(
+                        &Key { name: concat!($prefix, stringify!($field)), gguf: &$gguf, json: &$json },
+                        check::$check,
+                    )?,)* })
+                }
+
+                #[allow(dead_code, reason = "the table's first part is reported field by field")]
+                pub(super) fn report<'a>(&'a self, out: &mut Vec<ConfigField<'a>>) {
+                    $(report(out, $group, concat!($prefix, stringify!($field)), self.$field.as_ref());)*
+                }
+            }
+        )*
+
+        /// All rows, part by part.
+        pub(super) static KEYS: &[&[Key]] = &[$($part::KEYS),*];
+    };
+}
+
+#[rustfmt::skip]
+parts! {
+    /// What [`ModelConfig`](super::ModelConfig) holds by itself, as found.
+    pub(super) Core, "model", "" {
+        dim: u32 = size,                gguf ["embedding_length", "decoder.embedding_length"],             json ["hidden_size", "n_embd", "d_model", "dim", "n_text_state"];
+        n_layers: u32 = size,           gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer"];
+        n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "n_text_head"];
+        n_kv_heads: PerLayer = heads,   gguf ["attention.head_count_kv", "decoder.attention.head_count_kv"], json ["num_key_value_heads", "n_kv_heads", "num_kv_heads"];
+        multi_query: bool = flag,       gguf [],                                                           json ["multi_query"];
+        groups_of_heads: bool = flag,   gguf [],                                                           json ["new_decoder_architecture"];
+        latent_head_dim: u32 = size,    gguf ["attention.key_length_mla"],                                 json [];
+        head_dim: u32 = size,           gguf ["attention.key_length"],                                     json ["global_head_dim", "head_dim"];
+        narrow_head_dim: u32 = size,    gguf ["attention.key_length_swa"],                                 json ["head_dim"];
+        ffn_dim: PerLayer = lengths,    gguf ["feed_forward_length", "decoder.feed_forward_length"],       json ["decoder_ffn_dim", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "ffn_dim"];
+        vocab_size: u32 = room,         gguf ["vocab_size"],                                               json ["vocab_size", "n_vocab"];
+        max_seq_len: u32 = room,        gguf ["context_length", "decoder.context_length"],                 json ["max_target_positions", "max_position_embeddings", "n_ctx", "n_positions", "max_sequence_length", "max_seq_len", "n_text_ctx"];
+        rms_eps: f32 = positive,        gguf ["attention.layer_norm_rms_epsilon"],                         json ["rms_norm_eps", "norm_eps"];
+        layer_eps: f32 = positive,      gguf ["attention.layer_norm_epsilon"],                             json ["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"];
+        rope_theta: f32 = positive,     gguf ["rope.freq_base"],                                           json ["rope_theta", "rope.rope_theta", "rotary_emb_base"];
+        tie_embeddings: bool = flag,    gguf [],                                                           json ["tie_word_embeddings", "tied_embeddings"];
+        n_experts: u32 = largest,       gguf ["expert_count"],                                             json ["num_local_experts", "num_experts", "n_routed_experts", "moe.num_experts"];
+        layer_types: Vec<LayerKind> = kinds, gguf [],                                                      json ["layer_types"];
+        layer_pattern: LayerPattern = pattern, gguf ["attention.sliding_window_pattern"],                  json ["sliding_window_pattern", "_sliding_window_pattern"];
+        full_interval: u32 = size,      gguf ["full_attention_interval"],                                  json ["full_attention_interval"];
+        use_window: bool = flag,        gguf [],                                                           json ["use_sliding_window"];
+        window_from: u32 = count,       gguf [],                                                           json ["max_window_layers"];
+        activation: String = word,      gguf [],                                                           json ["hidden_act", "hidden_activation", "activation_function"];
+    }
+
+    /// Rotary position embeddings.
+    pub RopeConfig, "rope", "rope_" {
+        /// Base for layers with a sliding window, where it is another than `rope_theta`.
+        local_theta: f32 = positive,    gguf ["rope.freq_base_swa"],         json ["rope_parameters.sliding_attention.rope_theta", "rope_local_base_freq", "local_rope_theta"];
+        /// The part of a head that is rotated.
+        partial_factor: f32 = fraction, gguf [],                             json ["rope.partial_rotary_factor", "partial_rotary_factor", "rotary_pct", "rope_pct"];
+        /// Elements of a head that are rotated.
+        dimension_count: u32 = room,    gguf ["rope.dimension_count"],       json ["qk_rope_head_dim", "rotary_dim"];
+        /// As `dimension_count`, for layers with a sliding window.
+        local_dimension_count: u32 = room, gguf ["rope.dimension_count_swa"], json [];
+        /// Pairs of elements that turn with time, height and width (Qwen-VL).
+        sections: Vec<u32> = counts,    gguf ["rope.dimension_sections"],    json ["rope.mrope_section"];
+        /// Every so many layers there is one without rotary embeddings.
+        skip_interval: u32 = room,      gguf [],                             json ["no_rope_layer_interval"];
+        /// Which layers have rotary embeddings, where some have none.
+        layers: Vec<bool> = flags,      gguf [],                             json ["no_rope_layers"];
+    }
+
+    /// How rotary embeddings are stretched to longer contexts than those of training.
+    pub RopeScaling, "rope", "rope_scaling_" {
+        /// The method.
+        kind: RopeScalingKind = scaling, gguf ["rope.scaling.type"],         json ["rope.rope_type", "rope.type"];
+        /// How many times longer the context has become.
+        factor: f32 = positive,          gguf ["rope.scaling.factor", "rope.scale_linear"], json ["rope.factor", "yarn.factor"];
+        /// Positions that the model was trained on at first.
+        original_max_seq_len: u32 = room, gguf ["rope.scaling.original_context_length"], json ["rope.original_max_position_embeddings", "original_max_position_embeddings", "yarn.original_max_position_embeddings"];
+        /// Factor of the attention scores' magnitude.
+        attention_factor: f32 = positive, gguf ["rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor"], json ["rope.attention_factor"];
+        /// YaRN: turns from which on a dimension is left as it is.
+        beta_fast: f32 = positive,       gguf ["rope.scaling.yarn_beta_fast"], json ["rope.beta_fast", "yarn.beta"];
+        /// YaRN: turns up to which a dimension is interpolated.
+        beta_slow: f32 = positive,       gguf ["rope.scaling.yarn_beta_slow"], json ["rope.beta_slow", "yarn.alpha"];
+        /// YaRN: the part of extrapolation.
+        ext_factor: f32 = real,          gguf ["rope.scaling.yarn_ext_factor"], json ["rope.extrapolation_factor"];
+        /// YaRN: factor of the logarithm in the magnitude, as GGUF has it.
+        log_multiplier: f32 = real,      gguf ["rope.scaling.yarn_log_multiplier"], json [];
+        /// YaRN, DeepSeek: factor of the logarithm in the magnitude.
+        mscale: f32 = real,              gguf [],                            json ["rope.mscale"];
+        /// YaRN, DeepSeek: as `mscale`, for all dimensions.
+        mscale_all_dim: f32 = real,      gguf [],                            json ["rope.mscale_all_dim"];
+        /// YaRN: whether the borders are rounded to whole dimensions.
+        truncate: bool = flag,           gguf [],                            json ["rope.truncate"];
+        /// Llama 3: wavelengths beyond the trained context by this factor are scaled in full.
+        low_freq_factor: f32 = positive, gguf [],                            json ["rope.low_freq_factor"];
+        /// Llama 3: wavelengths below the trained context by this factor are left as they are.
+        high_freq_factor: f32 = positive, gguf [],                           json ["rope.high_freq_factor"];
+        /// LongRoPE: divisors of the frequencies within the first context.
+        short_factors: Vec<f32> = positives, gguf [],                        json ["rope.short_factor"];
+        /// LongRoPE: divisors of the frequencies beyond it.
+        long_factors: Vec<f32> = positives, gguf [],                         json ["rope.long_factor"];
+    }
+
+    /// Attention: heads that differ by layer, windows, scales.
+    pub AttentionConfig, "attention", "" {
+        /// Positions that a layer with a window looks back, itself included.
+        sliding_window: u32 = room,       gguf ["attention.sliding_window"],  json ["sliding_window", "sliding_window_size"];
+        /// Positions of a chunk, for layers that attend within chunks (Llama 4).
+        chunk_size: u32 = room,           gguf ["attention.chunk_size"],      json ["attention_chunk_size"];
+        /// Every layer of this period attends to all positions, those between to a window.
+        sliding_window_pattern: u32 = room, gguf [],                          json [];
+        /// Query heads of each layer, where they differ.
+        n_heads_per_layer: Vec<u32> = counts, gguf [],                        json [];
+        /// Key and value heads of each layer, where they differ.
+        n_kv_heads_per_layer: Vec<u32> = counts, gguf [],                     json [];
+        /// Key and value heads of layers that attend to all positions, where they have others.
+        n_global_kv_heads: u32 = room,    gguf [],                            json ["num_global_key_value_heads"];
+        /// Width of a head in layers with a window, where it is another than `head_dim`.
+        local_head_dim: u32 = room,       gguf [],                            json [];
+        /// Width of a head's values; `head_dim` where the file does not say.
+        value_head_dim: u32 = room,       gguf ["attention.value_length_mla", "attention.value_length"], json ["v_head_dim"];
+        /// As `value_head_dim`, for layers with a window.
+        local_value_head_dim: u32 = room, gguf ["attention.value_length_swa"], json [];
+        /// Layers at the end that use the keys and values of layers before them.
+        n_kv_shared_layers: u32 = count,  gguf ["attention.shared_kv_layers"], json ["num_kv_shared_layers"];
+        /// Factor of the scores, where it is not one over the root of `head_dim`.
+        attention_scale: f32 = positive,  gguf ["attention.scale"],           json ["attention_multiplier"];
+        /// The number whose root divides the scores, where it is not `head_dim`.
+        query_pre_attn_scalar: f32 = positive, gguf [],                       json ["query_pre_attn_scalar"];
+        /// Bound that tanh puts on the scores.
+        attn_logit_softcap: f32 = cap,    gguf ["attn_logit_softcapping"],    json ["attn_logit_softcapping"];
+        /// Bound that tanh puts on the output.
+        final_logit_softcap: f32 = cap,   gguf ["final_logit_softcapping"],   json ["final_logit_softcapping"];
+        /// Rank of the compressed queries (DeepSeek's latent attention).
+        q_lora_rank: u32 = room,          gguf ["attention.q_lora_rank"],     json ["q_lora_rank"];
+        /// Rank of the compressed keys and values.
+        kv_lora_rank: u32 = room,         gguf ["attention.kv_lora_rank"],    json ["kv_lora_rank"];
+        /// Elements of a latent head that are not rotated; `rope_dimension_count` are.
+        qk_nope_head_dim: u32 = room,     gguf [],                            json ["qk_nope_head_dim"];
+        /// Whether a position sees those before it alone.
+        causal: bool = flag,              gguf ["attention.causal"],          json ["is_causal"];
+        /// How the outputs of an embedding model become one: 0 none, 1 mean, 2 first, 3 last, 4 rank.
+        pooling_type: u32 = count,        gguf ["pooling_type"],              json [];
+    }
+
+    /// Experts.
+    pub ExpertConfig, "experts", "" {
+        /// Experts that each token goes to.
+        n_experts_used: u32 = largest,    gguf ["expert_used_count"],         json ["num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe.num_experts_per_tok"];
+        /// Groups that the experts form.
+        n_expert_groups: u32 = room,      gguf ["expert_group_count"],        json ["n_group"];
+        /// Groups that each token's experts are taken from.
+        n_expert_groups_used: u32 = room, gguf ["expert_group_used_count"],   json ["topk_group"];
+        /// Experts that every token goes to.
+        n_shared_experts: u32 = count,    gguf ["expert_shared_count"],       json ["n_shared_experts", "num_shared_experts"];
+        /// Inner width of an expert.
+        expert_ffn_dim: u32 = room,       gguf ["expert_feed_forward_length"], json ["moe_intermediate_size"];
+        /// Inner width of the shared experts together.
+        shared_expert_ffn_dim: u32 = room, gguf ["expert_shared_feed_forward_length"], json ["shared_expert_intermediate_size"];
+        /// Factor of the experts' weights.
+        expert_weights_scale: f32 = positive, gguf ["expert_weights_scale"],  json ["routed_scaling_factor"];
+        /// Whether the weights of the chosen experts are made to sum to one.
+        expert_weights_norm: bool = flag, gguf ["expert_weights_norm"],       json ["norm_topk_prob"];
+        /// How scores become weights.
+        expert_gating: Gating = gating,   gguf ["expert_gating_func"],        json ["scoring_func", "score_function"];
+        /// Layers at the start that have no experts.
+        n_leading_dense_layers: u32 = count, gguf ["leading_dense_block_count"], json ["first_k_dense_replace"];
+        /// Every so many layers there is one with experts.
+        expert_layer_step: u32 = room,    gguf ["interleave_moe_layer_step", "moe_every_n_layers"], json ["interleave_moe_layer_step", "decoder_sparse_step"];
+        /// Layers that have no experts, by number.
+        dense_layers: Vec<u32> = counts,  gguf [],                            json ["mlp_only_layers"];
+        /// Layers behind the others that predict further tokens.
+        n_next_token_layers: u32 = count, gguf ["nextn_predict_layers"],      json ["num_nextn_predict_layers"];
+    }
+
+    /// Factors on the way through the model, and widths beside the residual stream.
+    pub ScaleConfig, "scales", "" {
+        /// Factor of the embedding.
+        embedding_scale: f32 = positive,  gguf ["embedding_scale"],           json ["embedding_multiplier", "scale_emb"];
+        /// Factor of what each layer adds to the residual stream.
+        residual_scale: f32 = positive,   gguf ["residual_scale"],            json ["residual_multiplier"];
+        /// The output is multiplied by it (Cohere) or divided (Granite).
+        logit_scale: f32 = positive,      gguf ["logit_scale"],               json ["logit_scale", "logits_scaling"];
+        /// Width of the embedding that each layer has of its own (Gemma 3n and 4).
+        per_layer_dim: u32 = room,        gguf ["embedding_length_per_layer_input"], json ["hidden_size_per_layer_input"];
+        /// Kinds of segments that a token can be of (BERT).
+        type_vocab_size: u32 = room,      gguf [],                            json ["type_vocab_size"];
+    }
+
+    /// State-space layers and linear attention.
+    pub SsmConfig, "ssm", "ssm_" {
+        /// Width of the convolution.
+        conv_kernel: u32 = room,          gguf ["ssm.conv_kernel"],           json ["linear_conv_kernel_dim", "mamba_d_conv", "d_conv", "conv_kernel", "conv_L_cache"];
+        /// Inner width.
+        inner_size: u32 = room,           gguf ["ssm.inner_size"],            json ["d_inner", "mamba_d_ssm"];
+        /// Width of the state, or of a key head.
+        state_size: u32 = room,           gguf ["ssm.state_size"],            json ["linear_key_head_dim", "mamba_d_state", "d_state", "state_size", "ssm_state_size"];
+        /// Rank of the time step; heads, or value heads, in newer forms.
+        time_step_rank: u32 = room,       gguf ["ssm.time_step_rank"],        json ["linear_num_value_heads", "time_step_rank", "mamba_n_heads", "mamba_num_heads"];
+        /// Groups, or key heads.
+        group_count: u32 = room,          gguf ["ssm.group_count"],           json ["linear_num_key_heads", "mamba_n_groups", "n_groups"];
+        /// Width of a value head of linear attention.
+        value_head_dim: u32 = room,       gguf [],                            json ["linear_value_head_dim"];
+    }
+
+    /// The encoder beside the decoder: Whisper.
+    pub EncoderConfig, "encoder", "" {
+        /// Layers.
+        enc_n_layers: u32 = size,         gguf ["encoder.block_count"],       json ["encoder_layers", "n_audio_layer"];
+        /// Heads.
+        enc_n_heads: u32 = size,          gguf ["encoder.attention.head_count"], json ["encoder_attention_heads", "n_audio_head"];
+        /// Width of the residual stream.
+        enc_dim: u32 = size,              gguf ["encoder.embedding_length"],  json ["n_audio_state"];
+        /// Inner width of the feed-forward network.
+        enc_ffn_dim: u32 = size,          gguf ["encoder.feed_forward_length"], json ["encoder_ffn_dim"];
+        /// Positions, after the convolutions.
+        n_audio_ctx: u32 = size,          gguf ["encoder.context_length"],    json ["max_source_positions", "n_audio_ctx"];
+        /// Bands of the spectrum.
+        n_mels: u32 = size,               gguf ["encoder.mels_count"],        json ["num_mel_bins", "n_mels"];
+    }
+}

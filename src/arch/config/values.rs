@@ -1,0 +1,329 @@
+//! What the values of a config can be, beside numbers.
+
+use std::num::NonZeroU32;
+
+use serde_json::Value as Json;
+
+/// How rotary embeddings are stretched to longer contexts.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum RopeScalingKind {
+    /// Not at all.
+    None,
+    /// Positions divided by the factor.
+    Linear,
+    /// A base that grows with the context.
+    Dynamic,
+    /// YaRN: low frequencies interpolated, high ones left, by a ramp between.
+    Yarn,
+    /// LongRoPE: a factor for each frequency, one set for short contexts and one for long.
+    LongRope,
+    /// Llama 3's: low frequencies divided by the factor, high ones left.
+    Llama3,
+    /// The rotated part spread over the whole head (Gemma 4).
+    Proportional,
+    /// A divisor for each frequency, stored as a tensor: what GGUF makes of Llama 3's.
+    Tensor,
+    /// Another, by the file's name for it.
+    Other(String),
+}
+
+impl RopeScalingKind {
+    pub(super) fn named(name: &str) -> Self {
+        match name {
+            // `mrope` says that there are sections, not how they are stretched.
+            "default" | "none" | "mrope" => Self::None,
+            "linear" => Self::Linear,
+            "dynamic" => Self::Dynamic,
+            "yarn" => Self::Yarn,
+            "longrope" | "su" => Self::LongRope,
+            "llama3" => Self::Llama3,
+            "proportional" => Self::Proportional,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+
+    /// The name in reports.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::None => "none",
+            Self::Linear => "linear",
+            Self::Dynamic => "dynamic",
+            Self::Yarn => "yarn",
+            Self::LongRope => "longrope",
+            Self::Llama3 => "llama3",
+            Self::Proportional => "proportional",
+            Self::Tensor => "tensor",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+/// How the scores of experts become weights.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Gating {
+    /// Softmax over all experts.
+    Softmax,
+    /// Sigmoid of each.
+    Sigmoid,
+    /// Softmax over the chosen ones.
+    SoftmaxOfChosen,
+    /// The root of each one's softplus.
+    SqrtSoftplus,
+    /// Another, by the file's name or number for it.
+    Other(String),
+}
+
+impl Gating {
+    pub(super) fn named(name: &str) -> Self {
+        match name {
+            // The numbers are GGUF's `expert_gating_func`.
+            "softmax" | "1" => Self::Softmax,
+            "sigmoid" | "2" => Self::Sigmoid,
+            "3" => Self::SoftmaxOfChosen,
+            "sqrtsoftplus" | "4" => Self::SqrtSoftplus,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+
+    /// The name in reports.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Softmax => "softmax",
+            Self::Sigmoid => "sigmoid",
+            Self::SoftmaxOfChosen => "softmax_of_chosen",
+            Self::SqrtSoftplus => "sqrt_softplus",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+/// The kind of a model's norms.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum NormKind {
+    /// Divides by the root of the mean square.
+    Rms,
+    /// Takes off the mean first, and adds a bias.
+    Layer,
+}
+
+impl NormKind {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rms => "rms",
+            Self::Layer => "layer",
+        }
+    }
+}
+
+/// What a layer does to mix positions.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum LayerKind {
+    /// Attends to all positions.
+    Full,
+    /// Attends to a window.
+    Sliding,
+    /// Attends within chunks.
+    Chunked,
+    /// Linear attention, with a state.
+    Linear,
+    /// Another, by the file's name for it.
+    Other(String),
+}
+
+impl LayerKind {
+    pub(super) fn named(name: &str) -> Self {
+        match name {
+            "full_attention" | "attention" => Self::Full,
+            "sliding_attention" => Self::Sliding,
+            "chunked_attention" => Self::Chunked,
+            "linear_attention" => Self::Linear,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+
+    /// The name in reports.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Full => "full_attention",
+            Self::Sliding => "sliding_attention",
+            Self::Chunked => "chunked_attention",
+            Self::Linear => "linear_attention",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+/// Which layers are of which kind. A pattern stays one: it is never written out for as many layers
+/// as a file promises.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum LayerLayout {
+    /// All alike.
+    Same(LayerKind),
+    /// The last of each period attends to all positions, those before it are of the kind.
+    Period(NonZeroU32, LayerKind),
+    /// From a layer on they are of the kind, and those before it attend to all positions.
+    From(u32, LayerKind),
+    /// As the file lists them.
+    Each(Vec<LayerKind>),
+}
+
+impl LayerLayout {
+    /// The kind of a layer, counted from 0. `None` beyond what the file lists.
+    pub fn kind(&self, layer: u32) -> Option<&LayerKind> {
+        match self {
+            Self::Same(kind) => Some(kind),
+            Self::Period(period, _) if layer % *period == period.get() - 1 => {
+                Some(&LayerKind::Full)
+            }
+            Self::From(first, _) if layer < *first => Some(&LayerKind::Full),
+            Self::Period(_, kind) | Self::From(_, kind) => Some(kind),
+            Self::Each(kinds) => kinds.get(usize::try_from(layer).ok()?),
+        }
+    }
+
+    /// The shortest form of a list.
+    pub(super) fn of(kinds: Vec<LayerKind>) -> Self {
+        let Some(first) = kinds.first() else { return Self::Each(kinds) };
+        if kinds.iter().all(|kind| kind == first) {
+            return Self::Same(first.clone());
+        }
+        let full = kinds.iter().position(|kind| *kind == LayerKind::Full).unwrap_or(kinds.len());
+        let period = u32::try_from(full.saturating_add(1)).ok().and_then(NonZeroU32::new);
+        if let Some(period) = period.filter(|period| period.get() > 1) {
+            let layout = Self::Period(period, first.clone());
+            if layout.agrees(&kinds) {
+                return layout;
+            }
+        }
+        Self::Each(kinds)
+    }
+
+    /// Whether it says the same as a list.
+    pub(super) fn agrees(&self, kinds: &[LayerKind]) -> bool {
+        (0u32..).zip(kinds).all(|(layer, kind)| self.kind(layer) == Some(kind))
+    }
+}
+
+/// A sliding window's layers, as a file gives them.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum LayerPattern {
+    /// The last of each period has no window. 0: all have one.
+    Period(u32),
+    /// Whether each layer has one.
+    Each(Vec<bool>),
+}
+
+/// A number for all layers, or one for each.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum PerLayer {
+    Same(u32),
+    Each(Vec<u32>),
+}
+
+impl PerLayer {
+    pub(super) fn largest(&self) -> u32 {
+        match self {
+            Self::Same(number) => *number,
+            Self::Each(numbers) => numbers.iter().copied().max().unwrap_or(0),
+        }
+    }
+}
+
+/// A value as JSON, for reports.
+pub(super) trait Reported {
+    fn reported(&self) -> Json;
+}
+
+impl Reported for u32 {
+    fn reported(&self) -> Json {
+        (*self).into()
+    }
+}
+
+impl Reported for bool {
+    fn reported(&self) -> Json {
+        (*self).into()
+    }
+}
+
+impl Reported for f32 {
+    /// With as many digits as the value has, not as many as its neighbour in `f64` needs.
+    fn reported(&self) -> Json {
+        self.to_string().parse::<f64>().unwrap_or_else(|_| f64::from(*self)).into()
+    }
+}
+
+impl Reported for String {
+    fn reported(&self) -> Json {
+        self.as_str().into()
+    }
+}
+
+impl<T: Reported> Reported for Vec<T> {
+    fn reported(&self) -> Json {
+        self.iter().map(Reported::reported).collect()
+    }
+}
+
+impl Reported for RopeScalingKind {
+    fn reported(&self) -> Json {
+        self.name().into()
+    }
+}
+
+impl Reported for Gating {
+    fn reported(&self) -> Json {
+        self.name().into()
+    }
+}
+
+impl Reported for NormKind {
+    fn reported(&self) -> Json {
+        self.name().into()
+    }
+}
+
+impl Reported for LayerKind {
+    fn reported(&self) -> Json {
+        self.name().into()
+    }
+}
+
+impl Reported for LayerLayout {
+    fn reported(&self) -> Json {
+        match self {
+            Self::Same(kind) => kind.reported(),
+            Self::Period(period, kind) => {
+                serde_json::json!({"period": period.get(), "last": "full_attention", "others": kind.name()})
+            }
+            Self::From(first, kind) => {
+                serde_json::json!({"from": first, "kind": kind.name(), "before": "full_attention"})
+            }
+            Self::Each(kinds) => kinds.reported(),
+        }
+    }
+}
+
+impl Reported for LayerPattern {
+    fn reported(&self) -> Json {
+        match self {
+            Self::Period(period) => period.reported(),
+            Self::Each(windows) => windows.reported(),
+        }
+    }
+}
+
+impl Reported for PerLayer {
+    fn reported(&self) -> Json {
+        match self {
+            Self::Same(number) => number.reported(),
+            Self::Each(numbers) => numbers.reported(),
+        }
+    }
+}

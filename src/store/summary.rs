@@ -1,0 +1,110 @@
+//! What a model's weights are stored as: how many of each dtype, and the bits they take.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::WeightStore;
+use crate::dtype::DType;
+
+/// The tensors of one dtype, and of one group size where the dtype leaves that to the tensor.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct DTypeSummary {
+    /// The dtype, or `None` for a ggml type code that is not known.
+    pub dtype: Option<DType>,
+    /// The dtype's name, or `ggml:43` for an unknown code.
+    pub label: Cow<'static, str>,
+    /// Elements that share a scale, where that is not part of the dtype.
+    pub group_size: Option<u32>,
+    /// Tensors.
+    pub tensors: u64,
+    /// Their elements; 0 for an unknown code.
+    pub elements: u64,
+    /// Bytes of all their parts; 0 for an unknown code.
+    pub bytes: u64,
+}
+
+impl DTypeSummary {
+    /// Bits for each value, scales and the like included.
+    pub fn bits_per_weight(&self) -> Option<f64> {
+        bits(self.bytes, self.elements)
+    }
+
+    fn is_quantized(&self) -> bool {
+        self.dtype.is_some_and(DType::is_quantized)
+    }
+}
+
+/// What a model's weights are stored as; see [`WeightStore::quantization`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct QuantizationSummary {
+    /// A line for each dtype and group size, that of the most elements first.
+    pub dtypes: Vec<DTypeSummary>,
+}
+
+impl QuantizationSummary {
+    /// Elements of all tensors whose dtype is known.
+    pub fn elements(&self) -> u64 {
+        self.dtypes.iter().map(|line| line.elements).fold(0, u64::saturating_add)
+    }
+
+    /// Bytes of all tensors whose dtype is known.
+    pub fn bytes(&self) -> u64 {
+        self.dtypes.iter().map(|line| line.bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Bits for each value of the model, scales and the like included.
+    pub fn bits_per_weight(&self) -> Option<f64> {
+        bits(self.bytes(), self.elements())
+    }
+
+    /// The quantized dtype of most elements; `None` for a model that is not quantized.
+    pub fn most(&self) -> Option<&DTypeSummary> {
+        self.dtypes.iter().find(|line| line.is_quantized())
+    }
+
+    /// Bits of a code of [`most`](Self::most), scales not counted.
+    pub fn quant_bits(&self) -> Option<u32> {
+        Some(self.most()?.dtype?.bits())
+    }
+
+    /// Elements that share a scale in [`most`](Self::most), where that is not part of the dtype.
+    pub fn quant_group_size(&self) -> Option<u32> {
+        self.most()?.group_size
+    }
+
+    /// Whether there are quantized tensors of several dtypes or group sizes.
+    pub fn is_mixed(&self) -> bool {
+        self.dtypes.iter().filter(|line| line.is_quantized()).count() > 1
+    }
+}
+
+fn bits(bytes: u64, elements: u64) -> Option<f64> {
+    (elements > 0).then(|| bytes as f64 * 8.0 / elements as f64)
+}
+
+impl WeightStore {
+    /// What the weights are stored as, tensors of mixed dtypes summed up by dtype and group size.
+    pub fn quantization(&self) -> QuantizationSummary {
+        let mut dtypes: Vec<DTypeSummary> = Vec::new();
+        let mut places = HashMap::new();
+        for tensor in self.tensors() {
+            let (label, group_size) = (tensor.dtype_label(), tensor.group_size());
+            let place = *places.entry((label.clone(), group_size)).or_insert_with(|| {
+                let dtype = tensor.dtype().ok();
+                let (tensors, elements, bytes) = (0, 0, 0);
+                dtypes.push(DTypeSummary { dtype, label, group_size, tensors, elements, bytes });
+                dtypes.len().saturating_sub(1)
+            });
+            let Some(line) = dtypes.get_mut(place) else { continue };
+            line.tensors = line.tensors.saturating_add(1);
+            if line.dtype.is_some() {
+                line.elements = line.elements.saturating_add(tensor.elements());
+                line.bytes = line.bytes.saturating_add(tensor.stored_bytes());
+            }
+        }
+        dtypes.sort_by_key(|line| std::cmp::Reverse(line.elements));
+        QuantizationSummary { dtypes }
+    }
+}
