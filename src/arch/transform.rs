@@ -31,11 +31,15 @@ pub enum Axes {
     Same,
     /// The last two are swapped.
     Transposed,
+    /// The last two are swapped if its elements are plain; packed ones lie in the canonical order.
+    TransposedIfPlain,
     /// The canonical tensor has an axis of length 1 before the last, which is not stored: a
     /// convolution of single channels.
     Squeezed,
     /// The stored tensor has a last axis of length 1 more.
     Trailing,
+    /// They are the same, and the last is that of the rows: a vector for each expert.
+    Vectors,
 }
 
 /// Which rows of a stored tensor, in which order, are those of a canonical one. Rows are counted
@@ -53,6 +57,8 @@ pub enum Rows {
     PairsK,
     /// q, k and v lie one after another; the number says which.
     Qkv(u8),
+    /// The same, and the rows of each head of q and k were reordered as well.
+    PairsQkv(u8),
     /// q, k and v lie in groups, one for each key head: its query heads, the key head, the value
     /// head. The number says which.
     GroupedQkv(u8),
@@ -80,6 +86,8 @@ pub(super) const SAME: Transform =
 pub(super) const PERMUTE_Q: Transform = rows(Rows::PairsQ);
 pub(super) const PERMUTE_K: Transform = rows(Rows::PairsK);
 
+pub(super) const PLUS_ONE: Transform = Transform { values: Change::PlusOne, ..SAME };
+
 /// Stored with other rows.
 pub(super) const fn rows(rows: Rows) -> Transform {
     Transform { rows, ..SAME }
@@ -93,13 +101,19 @@ impl Transform {
 
     /// Whether the transform leaves out or reorders rows in a way that the config's numbers say.
     pub(crate) fn needs_config(self) -> bool {
-        matches!(self.rows, Rows::PairsQ | Rows::PairsK | Rows::Qkv(_) | Rows::GroupedQkv(_))
+        !matches!(self.rows, Rows::All | Rows::Half(_) | Rows::Alternate(_))
+    }
+
+    /// Whether rows of heads were reordered from halves to pairs.
+    pub(super) fn is_paired(self) -> bool {
+        matches!(self.rows, Rows::PairsQ | Rows::PairsK | Rows::PairsQkv(0 | 1))
     }
 
     /// The same with the file's own order and values: only what chooses among rows stays.
     pub(crate) fn as_stored(self) -> Self {
         match self.rows {
             Rows::All | Rows::PairsQ | Rows::PairsK => SAME,
+            Rows::PairsQkv(part) => Self { rows: Rows::Qkv(part), values: Change::None, ..self },
             // Rows can be chosen only where rows are rows.
             _ => Self { values: Change::None, ..self },
         }
@@ -113,8 +127,9 @@ impl fmt::Display for Transform {
             names.get(usize::from(number)).copied().unwrap_or("?")
         };
         let axes = match self.axes {
-            Axes::Same => None,
+            Axes::Same | Axes::Vectors => None,
             Axes::Transposed => Some("transposed".to_owned()),
+            Axes::TransposedIfPlain => Some("transposed if plain".to_owned()),
             Axes::Squeezed => Some("an axis of 1 left out".to_owned()),
             Axes::Trailing => Some("an axis of 1 added".to_owned()),
         };
@@ -122,6 +137,7 @@ impl fmt::Display for Transform {
             Rows::All => None,
             Rows::PairsQ | Rows::PairsK => Some("permute_qk".to_owned()),
             Rows::Qkv(which) => Some(format!("{} of qkv", part(which))),
+            Rows::PairsQkv(which) => Some(format!("{} of qkv, permute_qk", part(which))),
             Rows::GroupedQkv(which) => Some(format!("{} of qkv by groups", part(which))),
             Rows::Half(which) => Some(format!("{} half", ordinal(which, ["first", "second"]))),
             Rows::Alternate(which) => Some(format!("{} rows", ordinal(which, ["even", "odd"]))),
@@ -258,27 +274,31 @@ impl Rows {
         let kv_heads = u64::from(config.n_kv_heads.value);
         let misfit =
             |what: String| Error::mismatch(format!("{rows} rows, but the config says {what}"));
+        // Row 2i + c of a head is row i of its half c.
+        let pairs = |start: u64, rows: u64, heads: u64| {
+            let width = rows.checked_div(heads).filter(|_| rows.is_multiple_of(heads));
+            let half = width.filter(|width| width.is_multiple_of(2)).map(|width| width / 2);
+            let half = half.ok_or_else(|| misfit(format!("{heads} heads of even width")))?;
+            Ok(Run { start, loops: [(heads, 2 * half), (2, 1), (half, 2)] })
+        };
         match self {
-            Self::PairsQ | Self::PairsK => {
-                let heads = if self == Self::PairsQ { heads } else { kv_heads };
-                let width = rows.checked_div(heads).filter(|_| rows.is_multiple_of(heads));
-                let half = width.filter(|width| width.is_multiple_of(2)).map(|width| width / 2);
-                let half = half.ok_or_else(|| misfit(format!("{heads} heads of even width")))?;
-                // Row 2i + c of a head is row i of its half c.
-                let run = Run { start: 0, loops: [(heads, 2 * half), (2, 1), (half, 2)] };
-                Ok(Chosen { runs: vec![run], rows: vec![rows] })
-            }
-            Self::Qkv(part) => {
+            Self::PairsQ => Ok(Chosen { runs: vec![pairs(0, rows, heads)?], rows: vec![rows] }),
+            Self::PairsK => Ok(Chosen { runs: vec![pairs(0, rows, kv_heads)?], rows: vec![rows] }),
+            Self::Qkv(part) | Self::PairsQkv(part) => {
                 let (q, kv) = (u64::from(config.q_dim.value), u64::from(config.kv_dim.value));
                 if q + 2 * kv != rows {
                     return Err(misfit(format!("{q} of q and {kv} each of k and v")));
                 }
-                let (start, count) = match part {
-                    0 => (0, q),
-                    1 => (q, kv),
-                    _ => (q + kv, kv),
+                let (start, count, heads) = match part {
+                    0 => (0, q, heads),
+                    1 => (q, kv, kv_heads),
+                    _ => (q + kv, kv, kv_heads),
                 };
-                Ok(Chosen { runs: vec![Run::of(start, count)], rows: vec![count] })
+                let run = match self {
+                    Self::PairsQkv(0 | 1) => pairs(start, count, heads)?,
+                    _ => Run::of(start, count),
+                };
+                Ok(Chosen { runs: vec![run], rows: vec![count] })
             }
             Self::GroupedQkv(part) => {
                 let width = u64::from(config.head_dim.value);

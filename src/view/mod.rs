@@ -139,6 +139,13 @@ impl<'a> View<'a> {
     ) -> Result<Self> {
         let mut view = Self::stored(tensor);
         let Transform { axes, rows, values } = transform;
+        let axes = match axes {
+            Axes::TransposedIfPlain => {
+                let plain = tensor.dtype()?.descriptor().packing == Packing::Plain;
+                if plain { Axes::Transposed } else { Axes::Same }
+            }
+            axes => axes,
+        };
         if let Some(source) = view.sources.first_mut() {
             source.change = values;
             source.transposed = axes == Axes::Transposed;
@@ -146,7 +153,11 @@ impl<'a> View<'a> {
         let stored = format!("{:?}", view.shape);
         let misfit = |what: &str| Error::mismatch(format!("its shape is {stored}, but {what}"));
         match (axes, view.shape.as_mut_slice()) {
-            (Axes::Same, _) => {}
+            (Axes::Same | Axes::TransposedIfPlain, _) => {}
+            (Axes::Vectors, _) => {
+                view.pieces = vec![Piece { source: 0, run: Run::of(0, tensor.elements()) }];
+                (view.columns, view.taken) = (1, 0..1);
+            }
             (Axes::Transposed, [.., a, b]) => {
                 std::mem::swap(a, b);
                 view.columns = *b;
@@ -165,18 +176,15 @@ impl<'a> View<'a> {
         if rows == Rows::All {
             return Ok(view);
         }
-        let (arrays, count) = match view.shape.as_slice() {
-            [elements] => {
-                (view.columns, view.taken) = (1, 0..1);
-                (1, *elements)
-            }
-            [outer @ .., rows, _] => (outer.iter().product(), *rows),
-            [] => return Err(misfit("rows were expected")),
-        };
+        if view.shape.is_empty() {
+            return Err(misfit("rows were expected"));
+        }
+        let mut view = view.by_rows();
+        let (arrays, count) = view.arrays();
         let chosen = rows.choose(arrays, count, config)?;
         view.pieces = chosen.runs.into_iter().map(|run| Piece { source: 0, run }).collect();
-        let place = view.shape.len().saturating_sub(2);
-        view.shape.splice(place..place + 1, chosen.rows);
+        let axis = view.row_axis();
+        view.shape.splice(axis..axis + 1, chosen.rows);
         Ok(view)
     }
 
@@ -297,13 +305,18 @@ impl<'a> View<'a> {
         within.flat_map(|(piece, rows)| piece.run.spans(rows).map(|span| (piece.source, span)))
     }
 
+    /// The axis that rows are counted along, which is the last where each element is a row.
+    fn row_axis(&self) -> usize {
+        let each = self.width() == 1 && self.shape.last() != Some(&1);
+        self.shape.len().saturating_sub(if each { 1 } else { 2 })
+    }
+
     /// Matrices, or vectors, and the rows of each.
     fn arrays(&self) -> (u64, u64) {
-        match self.shape.as_slice() {
-            [] => (1, 1),
+        match self.shape.split_at_checked(self.row_axis()) {
             // A vector is joined and taken apart by its elements.
-            [elements] => (1, *elements),
-            [outer @ .., rows, _] => (outer.iter().product(), *rows),
+            Some((outer, [rows, ..])) => (outer.iter().product(), *rows),
+            _ => (1, 1),
         }
     }
 
@@ -393,8 +406,8 @@ impl<'a> View<'a> {
             fused.pieces = pieces;
             fused.check_pieces()?;
         }
-        let place = fused.shape.len().saturating_sub(2);
-        if let Some(rows) = fused.shape.get_mut(place) {
+        let axis = fused.row_axis();
+        if let Some(rows) = fused.shape.get_mut(axis) {
             *rows = all.iter().fold(0, |sum, rows| sum.saturating_add(*rows));
         }
         Ok(fused)
@@ -422,8 +435,8 @@ impl<'a> View<'a> {
         }
         view.pieces = pieces;
         view.check_pieces()?;
-        let place = view.shape.len().saturating_sub(2);
-        if let Some(count) = view.shape.get_mut(place) {
+        let axis = view.row_axis();
+        if let Some(count) = view.shape.get_mut(axis) {
             *count = rows.end - rows.start;
         }
         Ok(view)
