@@ -4,10 +4,14 @@ use std::io::Write;
 use std::path::Path;
 
 /// A generator of numbers that are the same in every run (xorshift64).
-struct Numbers(u64);
+pub(crate) struct Numbers(u64);
 
 impl Numbers {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -39,12 +43,12 @@ impl Gguf {
         self.count += 1;
     }
 
-    fn u32(&mut self, key: &str, value: u32) {
+    pub(crate) fn u32(&mut self, key: &str, value: u32) {
         self.key(key, 4);
         self.items.extend_from_slice(&value.to_le_bytes());
     }
 
-    fn string(&mut self, key: &str, value: &str) {
+    pub(crate) fn string(&mut self, key: &str, value: &str) {
         self.key(key, 8);
         Self::text(&mut self.items, value);
     }
@@ -62,33 +66,44 @@ impl Gguf {
         }
     }
 
+    /// The bytes up to the data: tensors with their name, dimensions from the innermost, type, and
+    /// length in bytes, a multiple of 32.
+    pub(crate) fn header(&self, tensors: &[(String, Vec<u64>, u32, u64)]) -> Vec<u8> {
+        let mut out = b"GGUF".to_vec();
+        out.extend_from_slice(&3u32.to_le_bytes());
+        out.extend_from_slice(&(tensors.len() as u64).to_le_bytes());
+        out.extend_from_slice(&self.count.to_le_bytes());
+        out.extend_from_slice(&self.items);
+        let mut offset = 0u64;
+        for (name, dims, tensor_type, bytes) in tensors {
+            Self::text(&mut out, name);
+            out.extend_from_slice(&(dims.len() as u32).to_le_bytes());
+            out.extend(dims.iter().flat_map(|dim| dim.to_le_bytes()));
+            out.extend_from_slice(&tensor_type.to_le_bytes());
+            out.extend_from_slice(&offset.to_le_bytes());
+            offset += bytes;
+        }
+        out.resize(out.len().next_multiple_of(32), 0);
+        out
+    }
+
     /// Writes the file with `tensors` small F32 tensors.
     fn write(&self, path: &Path, tensors: u64) {
         let parts =
             ["attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate"];
-        let mut out = b"GGUF".to_vec();
-        out.extend_from_slice(&3u32.to_le_bytes());
-        out.extend_from_slice(&tensors.to_le_bytes());
-        out.extend_from_slice(&self.count.to_le_bytes());
-        out.extend_from_slice(&self.items);
-        for number in 0..tensors {
+        let infos = (0..tensors).map(|number| {
             let part = parts[(number % 7) as usize];
-            Self::text(&mut out, &format!("blk.{}.{part}.weight", number / 7));
-            out.extend_from_slice(&2u32.to_le_bytes());
-            for dim in [32u64, 2] {
-                out.extend_from_slice(&dim.to_le_bytes());
-            }
-            out.extend_from_slice(&0u32.to_le_bytes());
-            out.extend_from_slice(&(number * 256).to_le_bytes());
-        }
-        out.resize(out.len().next_multiple_of(32) + tensors as usize * 256, 0);
+            (format!("blk.{}.{part}.weight", number / 7), vec![32, 2], 0, 256)
+        });
+        let mut out = self.header(&infos.collect::<Vec<_>>());
+        out.resize(out.len() + tensors as usize * 256, 0);
         std::fs::write(path, out).expect("the input can be written");
     }
 }
 
 /// 152,064 tokens with scores and types, 280,000 merges, 700 tensors: a header of about 9 MB.
 pub fn gguf_with_vocabulary(path: &Path) {
-    let mut numbers = Numbers(0x1234_5678_9abc_def1);
+    let mut numbers = Numbers::new(0x1234_5678_9abc_def1);
     let mut gguf = Gguf::default();
     gguf.string("general.architecture", "llama");
     gguf.u32("llama.block_count", 100);

@@ -2,6 +2,8 @@
 
 pub mod input;
 pub mod limits;
+pub mod machine;
+pub mod model;
 
 use std::path::Path;
 
