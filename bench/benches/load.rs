@@ -24,12 +24,11 @@ use std::time::{Duration, Instant};
 
 use candle_core::quantized::gguf_file;
 use candle_core::{Device, Tensor};
-use half::{bf16, f16};
-use weighbridge::bytes::Values;
-use weighbridge::{Decoding, WeightProvider, WeightStore};
+use half::bf16;
+use weighbridge::{FUSIONS, Fusion, LoadOptions, Policy, WeightProvider};
 use weighbridge_bench::{machine, model};
 
-/// Loads, and answers with what owns all that was loaded and can add some of it up: asked for once
+/// Loads, and answers with what owns all that was loaded and can add it up: asked for once
 /// the clock has stopped.
 type Load = fn(&Inputs) -> Sum;
 
@@ -57,13 +56,17 @@ const CASES: &[Case] = &[
     Case { hot: false, ..case("limit direct 1 MiB, 2 threads", |inputs| limit_cold(inputs, 1 << 20, 2)) },
     Case { hot: false, ..case("limit direct 4 MiB, 2 threads", |inputs| limit_cold(inputs, 4 << 20, 2)) },
     Case { hot: false, ..case("limit direct 2 MiB, 4 threads", |inputs| limit_cold(inputs, 2 << 20, 4)) },
-    case("ours safetensors", |inputs| ours(&inputs.folder())),
-    case("ours gguf", |inputs| ours(&inputs.gguf)),
-    case("ours safetensors to f16", |inputs| ours_f16(&inputs.folder())),
+    case("ours safetensors", |inputs| ours(&inputs.folder(), Policy::Keep, &[])),
+    case("ours safetensors, fused", |inputs| ours(&inputs.folder(), Policy::Keep, &FUSED)),
+    case("ours safetensors to f16", |inputs| ours(&inputs.folder(), Policy::F16, &[])),
+    case("ours gguf", |inputs| ours(&inputs.gguf, Policy::Keep, &[])),
+    case("ours gguf, fused", |inputs| ours(&inputs.gguf, Policy::Keep, &FUSED)),
     case("safetensors + to_vec", safetensors_to_vec),
     case("candle safetensors", candle_safetensors),
     case("candle gguf", candle_gguf),
 ];
+
+const FUSED: [&Fusion; 2] = [&FUSIONS[0], &FUSIONS[1]];
 
 /// Peers in Python: the argument of `peers/load.py`, which is the case's name, and whether the
 /// tensors are kept. One that lets go of them has done less.
@@ -93,39 +96,23 @@ impl Inputs {
     }
 }
 
-/// Every 1025th value of a tensor, and its length.
+/// All values of a tensor added up, in whatever order they lie.
 fn sum(bytes: &[u8]) -> u64 {
     let values = bytes.as_chunks::<2>().0;
-    let some = values.iter().step_by(1025).map(|&value| u64::from(u16::from_le_bytes(value)));
-    some.sum::<u64>() + values.len() as u64
+    values.iter().map(|&value| u64::from(u16::from_le_bytes(value))).sum()
 }
 
 /// How this crate loads a model: the one function that says so.
-fn ours(path: &Path) -> Sum {
-    let model = WeightProvider::open(path).expect("opens");
-    for name in model.names() {
-        model.load(name).expect("loads");
-    }
+fn ours(path: &Path, policy: Policy, fusions: &[&'static Fusion]) -> Sum {
+    let model = WeightProvider::open(path).expect("opens").policy(policy);
+    let options = LoadOptions::new().fuse(fusions);
+    let tensors = model.load_all(|_| true, &options).expect("loads");
     Box::new(move || {
-        let tensors = model.names().map(|name| model.load(name).expect("is loaded already"));
-        tensors.map(|tensor| sum(&tensor.buffer)).sum()
-    })
-}
-
-/// The same, and BF16 becomes F16 on the way.
-fn ours_f16(path: &Path) -> Sum {
-    let store = WeightStore::open(path).expect("opens");
-    let tensors = store.tensors().map(|tensor| {
-        let len = tensor.shape().iter().product::<u64>() as usize;
-        let mut values = Values::<f16>::zeroed(len).expect("there is memory");
-        tensor.dequantize_into(&mut values[..], &Decoding::new()).expect("decodes");
-        values
-    });
-    let tensors: Vec<_> = tensors.collect();
-    Box::new(move || {
-        let bytes =
-            tensors.iter().map(|tensor| tensor.iter().flat_map(|value| value.to_le_bytes()));
-        bytes.map(|bytes| sum(&bytes.collect::<Vec<_>>())).sum()
+        let parts = tensors.iter().flat_map(|tensor| {
+            let bytes = |range: &std::ops::Range<u64>| range.start as usize..range.end as usize;
+            tensor.parts.iter().map(move |part| sum(&tensor.buffer[bytes(&part.range)]))
+        });
+        parts.sum()
     })
 }
 
