@@ -203,7 +203,7 @@ impl<D: Device> WeightProvider<D> {
                     let len = usize::try_from(copy.len).unwrap_or(usize::MAX);
                     let bytes = bytes.get(from..from.saturating_add(len)).unwrap_or_default();
                     self.device.write(&mut buffer, to, bytes)?;
-                    to += copy.len;
+                    to += copy.apart;
                 }
             }
         }

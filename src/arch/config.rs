@@ -54,6 +54,32 @@ pub struct ModelConfig {
     pub tie_embeddings: Option<Field<bool>>,
     /// Experts of a layer; 0 for a dense model.
     pub n_experts: Field<u32>,
+    /// More about rotary embeddings.
+    pub rope: RopeConfig,
+    /// Linear attention.
+    pub ssm: SsmConfig,
+}
+
+/// More about rotary embeddings.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RopeConfig {
+    /// Elements of a head that are rotated.
+    pub dimension_count: Option<Field<u32>>,
+}
+
+/// Linear attention.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SsmConfig {
+    /// Value heads together.
+    pub inner_size: Option<Field<u32>>,
+    /// Width of a key head.
+    pub state_size: Option<Field<u32>>,
+    /// Value heads.
+    pub time_step_rank: Option<Field<u32>>,
+    /// Key heads.
+    pub group_count: Option<Field<u32>>,
 }
 
 /// Where a config nests the language model's own numbers, outermost first.
@@ -80,6 +106,14 @@ mod keys {
     pub(super) const RMS_EPS: Key = Key { gguf: "attention.layer_norm_rms_epsilon", json: &["rms_norm_eps", "norm_eps"] };
     pub(super) const NORM_EPS: Key = Key { gguf: "attention.layer_norm_epsilon", json: &["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"] };
     pub(super) const THETA: Key = Key { gguf: "rope.freq_base", json: &["rope_theta", "rope_parameters.full_attention.rope_theta", "rope_parameters.rope_theta", "rotary_emb_base"] };
+    pub(super) const NOPE: Key = Key { gguf: "", json: &["qk_nope_head_dim"] };
+    pub(super) const LATENT: Key = Key { gguf: "attention.key_length_mla", json: &[] };
+    pub(super) const ROTATED: Key = Key { gguf: "rope.dimension_count", json: &["qk_rope_head_dim"] };
+    pub(super) const INNER: Key = Key { gguf: "ssm.inner_size", json: &[] };
+    pub(super) const VALUE_WIDTH: Key = Key { gguf: "", json: &["linear_value_head_dim"] };
+    pub(super) const STATE: Key = Key { gguf: "ssm.state_size", json: &["linear_key_head_dim"] };
+    pub(super) const STEPS: Key = Key { gguf: "ssm.time_step_rank", json: &["linear_num_value_heads"] };
+    pub(super) const GROUPS: Key = Key { gguf: "ssm.group_count", json: &["linear_num_key_heads"] };
     pub(super) const EXPERTS: Key = Key { gguf: "expert_count", json: &["num_local_experts", "num_experts", "n_routed_experts"] };
 }
 
@@ -157,6 +191,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn flag(&self, name: &str) -> bool {
+        let config = self.store.document("config.json");
+        config.and_then(|config| config.get(name)?.as_bool()).unwrap_or(false)
+    }
+
     fn required(&self, key: &Key) -> Result<Field<u32>> {
         self.positive(key)?.ok_or_else(|| {
             let prefix = &self.prefix;
@@ -232,11 +271,25 @@ impl ModelConfig {
         let derived = |value, source: &'static str| Field { value, source: source.into() };
         let dim = reader.required(&keys::DIM)?;
         let n_heads = reader.required(&keys::HEADS)?;
+        let latent = reader.positive(&keys::LATENT)?;
+        let dimension_count = reader.positive(&keys::ROTATED)?;
         let n_kv_heads = match reader.positive(&keys::KV_HEADS)? {
+            _ if latent.is_some() => derived(n_heads.value, "as many as n_heads"),
+            _ if reader.flag("multi_query") && !reader.flag("new_decoder_architecture") => {
+                derived(1, "multi_query")
+            }
             Some(field) => field,
             None => derived(n_heads.value, "as many as n_heads"),
         };
-        let head_dim = match reader.positive(&keys::HEAD_DIM)? {
+        let unfolded = reader.positive(&keys::NOPE)?.zip(dimension_count.as_ref());
+        let unfolded = unfolded.and_then(|(plain, rotated)| plain.value.checked_add(rotated.value));
+        let unfolded =
+            unfolded.map(|value| derived(value, "qk_nope_head_dim + rope_dimension_count"));
+        let head_dim = match latent.or(unfolded) {
+            Some(field) => Some(field),
+            None => reader.positive(&keys::HEAD_DIM)?,
+        };
+        let head_dim = match head_dim {
             Some(field) => field,
             None => {
                 let value = dim.value.checked_div(n_heads.value).filter(|&value| value > 0);
@@ -288,7 +341,23 @@ impl ModelConfig {
             None => reader.float(&keys::NORM_EPS)?,
         };
         let rope_theta = reader.float(&keys::THETA)?;
+        let time_step_rank = reader.positive(&keys::STEPS)?;
+        let inner_size = match reader.positive(&keys::INNER)? {
+            Some(field) => Some(field),
+            None => {
+                let width = reader.positive(&keys::VALUE_WIDTH)?.zip(time_step_rank.as_ref());
+                let inner = width.and_then(|(width, heads)| width.value.checked_mul(heads.value));
+                inner.map(|value| derived(value, "ssm_time_step_rank * ssm_value_head_dim"))
+            }
+        };
         Ok(Self {
+            rope: RopeConfig { dimension_count },
+            ssm: SsmConfig {
+                state_size: reader.positive(&keys::STATE)?,
+                group_count: reader.positive(&keys::GROUPS)?,
+                time_step_rank,
+                inner_size,
+            },
             n_layers: reader.required(&keys::LAYERS)?,
             q_dim: product(&n_heads, "n_heads * head_dim")?,
             kv_dim: product(&n_kv_heads, "n_kv_heads * head_dim")?,

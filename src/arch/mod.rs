@@ -3,6 +3,7 @@
 mod auxiliary;
 mod config;
 mod decoder;
+mod linear;
 mod llama;
 mod qwen;
 mod rule;
@@ -14,7 +15,8 @@ use std::fmt;
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::store::{Encoding, WeightStore};
-pub use config::{Field, ModelConfig};
+pub use config::{Field, ModelConfig, RopeConfig, SsmConfig};
+pub use linear::Linear;
 pub use rule::{NameRule, Stored};
 pub use transform::{Axes, Change, Rows, Transform};
 pub(crate) use transform::{Run, Span};

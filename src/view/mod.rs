@@ -52,7 +52,9 @@ pub struct View<'a> {
     shape: Vec<u64>,
     /// Elements of a stored row. Of a vector whose elements are chosen, each is a row.
     columns: u64,
-    /// Those that are taken of each row.
+    /// Which of them are the view's columns, in order.
+    order: Run,
+    /// Those of them that are taken.
     taken: Range<u64>,
     sources: Vec<Source<'a>>,
     pieces: Vec<Piece>,
@@ -86,6 +88,7 @@ impl<'a> View<'a> {
             name: tensor.name().spelling().into_owned(),
             shape: tensor.shape().to_vec(),
             columns,
+            order: Run::of(0, columns),
             taken: 0..columns,
             sources: vec![Source { tensor, transposed: false, change: Change::None }],
             pieces: vec![Piece { source: 0, run: Run::of(0, rows) }],
@@ -115,7 +118,7 @@ impl<'a> View<'a> {
             let shape = view.shape.clone();
             for (number, other) in (1..).zip(views) {
                 let other = other?;
-                if other.shape != shape || other.columns != view.columns {
+                if other.shape != shape || (other.columns, other.order) != (view.columns, view.order) {
                     let fault = format!(
                         "expert {number} of {} is {:?}, the first {shape:?}",
                         mapping.canonical, other.shape
@@ -136,7 +139,7 @@ impl<'a> View<'a> {
         config: Option<&ModelConfig>,
     ) -> Result<Self> {
         let mut view = Self::stored(tensor);
-        let Transform { axes, rows, values } = transform;
+        let Transform { axes, rows, columns, values } = transform;
         if let Some(source) = view.sources.first_mut() {
             source.change = values;
             source.transposed = axes == Axes::Transposed;
@@ -148,7 +151,7 @@ impl<'a> View<'a> {
             (Axes::Transposed, [.., a, b]) => {
                 std::mem::swap(a, b);
                 view.columns = *b;
-                view.taken = 0..*b;
+                (view.order, view.taken) = (Run::of(0, *b), 0..*b);
                 let rows = tensor.elements().checked_div(*b).unwrap_or(0);
                 view.pieces = vec![Piece { source: 0, run: Run::of(0, rows) }];
             }
@@ -160,12 +163,19 @@ impl<'a> View<'a> {
             (Axes::Trailing, [_]) => {}
             (Axes::Trailing, _) => return Err(misfit("a last axis of length 1 was expected")),
         }
+        if columns != Rows::All {
+            let chosen = columns.choose(1, view.columns, config)?;
+            let ([run], Some(last)) = (chosen.runs.as_slice(), view.shape.last_mut()) else {
+                return Err(misfit("columns in one run were expected"));
+            };
+            (view.order, view.taken, *last) = (*run, 0..run.len(), run.len());
+        }
         if rows == Rows::All {
             return Ok(view);
         }
         let (arrays, count) = match view.shape.as_slice() {
             [elements] => {
-                (view.columns, view.taken) = (1, 0..1);
+                (view.columns, view.order, view.taken) = (1, Run::of(0, 1), 0..1);
                 (1, *elements)
             }
             [outer @ .., rows, _] => (outer.iter().product(), *rows),
@@ -229,7 +239,12 @@ impl<'a> View<'a> {
         !source.transposed
             && source.change == Change::None
             && piece.run.is_whole(rows)
-            && self.taken == (0..self.columns)
+            && self.whole_rows()
+    }
+
+    /// Whether a row of the view is a stored row, all of it and in order.
+    fn whole_rows(&self) -> bool {
+        self.order.is_whole(self.columns) && self.taken == (0..self.columns)
     }
 
     /// Rows as they are gathered.
@@ -266,10 +281,10 @@ impl<'a> View<'a> {
 
     /// The same with each element of a vector as a row.
     fn by_rows(mut self) -> Self {
-        if self.shape.len() == 1 && self.columns > 1 && self.taken == (0..self.columns) {
+        if self.shape.len() == 1 && self.columns > 1 && self.whole_rows() {
             let [piece] = self.pieces.as_mut_slice() else { return self };
             piece.run = Run::of(0, self.columns);
-            (self.columns, self.taken) = (1, 0..1);
+            (self.columns, self.order, self.taken) = (1, Run::of(0, 1), 0..1);
         }
         self
     }
@@ -290,8 +305,10 @@ impl<'a> View<'a> {
             _ => (Vec::new(), None),
         };
         for other in views {
-            let same = (outer(&other.shape), other.shape.len(), other.columns, other.width())
-                == (outer(&fused.shape), fused.shape.len(), fused.columns, fused.width());
+            let form = |view: &Self| {
+                (outer(&view.shape), view.shape.len(), view.columns, view.order, view.taken.clone())
+            };
+            let same = form(&other) == form(&fused);
             if !same || fused.shape.is_empty() {
                 return Err(Error::mismatch(format!(
                     "{:?} cannot be laid below {:?} of {}",

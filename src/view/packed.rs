@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::View;
-use crate::arch::Change;
+use crate::arch::{Change, Span};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::shape;
@@ -22,8 +22,8 @@ pub(crate) struct PackedPart {
 /// What of a part belongs to which rows.
 #[derive(Clone, Debug)]
 enum Per {
-    /// Each row has so many bytes, of which these are taken.
-    Row(u64, Range<u64>),
+    /// Each row has so many bytes, of which these are taken, in that order.
+    Row(u64, Vec<Range<u64>>),
     /// The stored tensor has it once, and so has the view, which is that tensor.
     Tensor,
     /// All sources have the same.
@@ -33,7 +33,7 @@ enum Per {
 }
 
 /// Bytes of one part of one stored tensor: `count` times `len` of them, `stride` apart in the
-/// file, and one after another where they go.
+/// file, and `apart` where they go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copy<'a> {
     pub(crate) tensor: Tensor<'a>,
@@ -45,6 +45,7 @@ pub(crate) struct Copy<'a> {
     pub(crate) count: u64,
     /// In the view's part.
     pub(crate) to: u64,
+    pub(crate) apart: u64,
 }
 
 impl<'a> View<'a> {
@@ -110,17 +111,19 @@ impl<'a> View<'a> {
             return of(bytes, Per::Tensor);
         }
         if let Some(row) = self.row_bytes(tensor, segment) {
-            let within = |column: u64| {
-                let at = row.checked_mul(column)?;
-                at.is_multiple_of(self.columns).then(|| at / self.columns)
-            };
-            if let Some((start, end)) = within(self.taken.start).zip(within(self.taken.end)) {
-                let all = (end - start).saturating_mul(self.rows());
-                return of(all, Per::Row(row, start..end));
+            if let Some(taken) = self.taken_bytes(row) {
+                let each = taken.iter().map(|run| run.end - run.start).sum::<u64>();
+                return of(each.saturating_mul(self.rows()), Per::Row(row, taken));
+            }
+            if !self.order.is_whole(self.columns) {
+                let fault = format!("its columns were reordered within blocks of {}", tensor.dtype()?);
+                return Err(Error::unsupported(fault)
+                    .in_tensor(self.name())
+                    .advise("load its values, or the file's own order"));
             }
         }
         let single = shape::elements(segment.shape) == Some(1);
-        if single && self.taken == (0..self.columns) {
+        if single && self.taken == (0..self.order.len()) {
             if self.sources.len() == 1 || self.all_same(segment.part, bytes)? {
                 return of(bytes, Per::Same);
             }
@@ -144,6 +147,22 @@ impl<'a> View<'a> {
         Err(Error::unsupported(fault)
             .in_tensor(tensor.name())
             .advise("load its values: any rows of those can be had"))
+    }
+
+    /// Which bytes of a row of so many are those of the columns that are taken, if that many bytes
+    /// can be told apart.
+    fn taken_bytes(&self, row: u64) -> Option<Vec<Range<u64>>> {
+        let byte = |column: u64| {
+            let at = row.checked_mul(column)?;
+            at.is_multiple_of(self.columns).then(|| at / self.columns)
+        };
+        let run = |span: Span| {
+            // Columns apart from each other are told apart by values alone.
+            let beside = span.step == 1 || span.count == 1;
+            let end = span.start.checked_add(span.count).filter(|_| beside)?;
+            Some(byte(span.start)?..byte(end)?)
+        };
+        self.order.spans(self.taken.clone()).map(run).collect()
     }
 
     /// Bytes of a part that each gathered row of a stored tensor has, where it lies by rows.
@@ -190,6 +209,7 @@ impl<'a> View<'a> {
             stride: len,
             count: 1,
             to,
+            apart: len,
         };
         match &part.per {
             Per::Tensor | Per::Same => {
@@ -200,26 +220,32 @@ impl<'a> View<'a> {
                 (0..).zip(self.sources()).map(|(n, tensor)| whole(tensor, each, n * each)).collect()
             }
             Per::Row(row, taken) => {
-                let len = taken.end - taken.start;
-                let mut to = 0;
+                let width = part.per_row().unwrap_or(0);
+                let mut first = 0;
                 let mut copies = Vec::new();
                 for (source, span) in self.spans(0..self.rows()) {
                     let Some(source) = self.sources.get(source as usize) else { continue };
-                    let mut copy = Copy {
-                        tensor: source.tensor,
-                        part: part.part,
-                        from: span.start * row + taken.start,
-                        len,
-                        stride: span.step * row,
-                        count: span.count,
-                        to,
-                    };
-                    to += len * span.count;
-                    if copy.stride == len {
-                        (copy.len, copy.stride, copy.count) =
-                            (len * span.count, len * span.count, 1);
+                    let mut to = first;
+                    for run in taken {
+                        let len = run.end - run.start;
+                        let mut copy = Copy {
+                            tensor: source.tensor,
+                            part: part.part,
+                            from: span.start * row + run.start,
+                            len,
+                            stride: span.step * row,
+                            count: span.count,
+                            to,
+                            apart: width,
+                        };
+                        to += len;
+                        if (copy.stride, copy.apart) == (len, len) {
+                            let all = len * span.count;
+                            (copy.len, copy.stride, copy.count, copy.apart) = (all, all, 1, all);
+                        }
+                        copies.push(copy);
                     }
-                    copies.push(copy);
+                    first += width * span.count;
                 }
                 copies
             }
@@ -231,7 +257,7 @@ impl PackedPart {
     /// Bytes of a row, where rows have their own.
     pub(crate) fn per_row(&self) -> Option<u64> {
         match &self.per {
-            Per::Row(_, taken) => Some(taken.end - taken.start),
+            Per::Row(_, taken) => Some(taken.iter().map(|run| run.end - run.start).sum()),
             _ => None,
         }
     }

@@ -132,6 +132,23 @@ struct Reader<'v, 'a> {
     array: Option<(u32, u64, Values<f32>)>,
 }
 
+impl View<'_> {
+    /// The stored columns that are taken, in runs.
+    fn stored_columns(&self) -> Result<Vec<Range<usize>>> {
+        let at = |column: u64| usize::try_from(column).unwrap_or(usize::MAX);
+        let mut runs = try_vec(0)?;
+        for span in self.order.spans(self.taken.clone()) {
+            // Columns apart are runs of one.
+            let (times, count) = if span.step == 1 { (1, span.count) } else { (span.count, 1) };
+            for turn in 0..times {
+                let start = span.start + turn * span.step;
+                runs.push(at(start)..at(start.saturating_add(count)));
+            }
+        }
+        Ok(runs)
+    }
+}
+
 impl<'v, 'a> Reader<'v, 'a> {
     fn new(view: &'v View<'a>) -> Self {
         Self { view, plan: None, array: None }
@@ -173,8 +190,9 @@ impl<'v, 'a> Reader<'v, 'a> {
         out: &mut [T],
         decoding: &Decoding<'_>,
     ) -> Result<Narrowing> {
-        let (columns, taken) = (self.view.columns, self.view.taken.clone());
-        let direct = !source.transposed && source.change == Change::None && taken == (0..columns);
+        let columns = self.view.columns;
+        let direct =
+            !source.transposed && source.change == Change::None && self.view.whole_rows();
         if direct && (span.step == 1 || span.count == 1) {
             let start = span.start * columns;
             let end = start + span.count * columns;
@@ -216,7 +234,8 @@ impl<'v, 'a> Reader<'v, 'a> {
         out: &mut Vec<f32>,
         decoding: &Decoding<'_>,
     ) -> Result<()> {
-        let (columns, taken) = (self.view.columns, self.view.taken.clone());
+        let columns = self.view.columns;
+        let taken = self.view.stored_columns()?;
         // Short rows, or elements of a vector: decode what lies between as well.
         let together = columns < 64 || span.step == 1;
         let (times, each) = if together {
@@ -228,8 +247,6 @@ impl<'v, 'a> Reader<'v, 'a> {
         let mut rows = try_vec(room)?;
         rows.resize(room, 0.0f32);
         let columns_each = usize::try_from(columns).unwrap_or(usize::MAX).max(1);
-        let taken = usize::try_from(taken.start).unwrap_or(usize::MAX)
-            ..usize::try_from(taken.end).unwrap_or(usize::MAX);
         let step =
             usize::try_from(if together { span.step } else { 1 }).unwrap_or(usize::MAX).max(1);
         for turn in 0..times {
@@ -241,7 +258,9 @@ impl<'v, 'a> Reader<'v, 'a> {
                 &decoding,
             )?;
             for row in rows.chunks(columns_each).step_by(step) {
-                out.extend_from_slice(row.get(taken.clone()).unwrap_or_default());
+                for taken in &taken {
+                    out.extend_from_slice(row.get(taken.clone()).unwrap_or_default());
+                }
             }
         }
         Ok(())
@@ -259,9 +278,12 @@ impl<'v, 'a> Reader<'v, 'a> {
         let stored_rows = self.view.columns;
         let stored_columns = shape::columns(source.tensor.shape());
         let each = stored_rows.saturating_mul(stored_columns);
+        let stored = usize::try_from(stored_columns).unwrap_or(usize::MAX);
+        let taken = self.view.stored_columns()?;
         for row in 0..span.count {
             let row = span.start + row * span.step;
             let (array, column) = (row / stored_columns, row % stored_columns);
+            let within = usize::try_from(column).unwrap_or(usize::MAX);
             let held = self.array.as_ref().is_some_and(|(n, a, _)| (*n, *a) == (number, array));
             if !held {
                 let room = usize::try_from(each).unwrap_or(usize::MAX);
@@ -271,9 +293,9 @@ impl<'v, 'a> Reader<'v, 'a> {
                 self.array = Some((number, array, values));
             }
             let Some((.., values)) = &self.array else { break };
-            let place = |row: u64| usize::try_from(row * stored_columns + column).ok();
-            let taken = self.view.taken.clone();
-            out.extend(taken.filter_map(|row| values.get(place(row)?).copied()));
+            let place = |row: usize| row.checked_mul(stored)?.checked_add(within);
+            let rows = taken.iter().cloned().flatten();
+            out.extend(rows.filter_map(|row| values.get(place(row)?).copied()));
         }
         Ok(())
     }
