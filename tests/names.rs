@@ -20,25 +20,19 @@ use weighbridge::{DType, OpenOptions, Strictness, WeightProvider};
 
 /// Lists of architectures that have no tables yet.
 const NOT_YET: &[&str] = &[
-    "bert",
-    "deepseek_v2",
-    "deepseek_v3",
     "gemma",
     "gemma2",
     "gemma3",
     "gemma3_text",
     "gemma4",
     "glm4",
-    "gpt2",
     "gpt_oss",
     "granite",
     "mixtral",
     "phi3",
     "qwen2_moe",
     "qwen3_moe",
-    "qwen3_next",
     "smollm3",
-    "whisper",
 ];
 
 /// Stored tensors without a canonical name: the list, the form, the name with `{n}` for a layer,
@@ -47,7 +41,51 @@ const UNKNOWN: &[(&str, Form, &str, &str)] = &[];
 
 /// Canonical tensors that one form lacks: the list, the form, the name with `{n}` for a layer, and
 /// why.
-const LACKING: &[(&str, Form, &str, &str)] = &[];
+const LACKING: &[(&str, Form, &str, &str)] = &[
+    ("bert", Form::Gguf, "masked_words.dense.weight", "llama.cpp's converter drops it"),
+    ("bert", Form::Gguf, "masked_words.dense.bias", "llama.cpp's converter drops it"),
+    ("bert", Form::Gguf, "masked_words.norm.weight", "llama.cpp's converter drops it"),
+    ("bert", Form::Gguf, "masked_words.norm.bias", "llama.cpp's converter drops it"),
+    ("bert", Form::Gguf, "masked_words.output.bias", "llama.cpp's converter drops it"),
+    (
+        "qwen3.5, dense",
+        Form::HuggingFace,
+        "layers.{n}.attention_norm.weight",
+        "of the layer behind the others, which Hugging Face keeps apart",
+    ),
+    (
+        "qwen3.5, dense",
+        Form::HuggingFace,
+        "layers.{n}.ffn_norm.weight",
+        "of the layer behind the others, which Hugging Face keeps apart",
+    ),
+    (
+        "qwen3.5, dense",
+        Form::HuggingFace,
+        "layers.{n}.mtp.embedding_norm.weight",
+        "of the layer behind the others, which Hugging Face keeps apart",
+    ),
+    (
+        "qwen3.5, dense",
+        Form::HuggingFace,
+        "layers.{n}.mtp.hidden_norm.weight",
+        "of the layer behind the others, which Hugging Face keeps apart",
+    ),
+    (
+        "qwen3.5, dense",
+        Form::HuggingFace,
+        "layers.{n}.mtp.projection.weight",
+        "of the layer behind the others, which Hugging Face keeps apart",
+    ),
+    (
+        "qwen3.5, dense",
+        Form::HuggingFace,
+        "layers.{n}.mtp.output_norm.weight",
+        "of the layer behind the others, which Hugging Face keeps apart",
+    ),
+    ("whisper of mlx-examples", Form::Mlx, "enc.position_embedding.weight", "computed"),
+    ("whisper of mlx-examples", Form::Mlx, "output.weight", "tied"),
+];
 
 /// What a list of names is of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -372,7 +410,7 @@ const KEYS: &[(&str, &[&str])] = &[
     ("context_length",                    &["max_position_embeddings", "n_positions"]),
     ("feed_forward_length",               &["intermediate_size", "n_inner"]),
     ("attention.head_count",              &["num_attention_heads", "n_head"]),
-    ("attention.head_count_kv",           &["num_key_value_heads"]),
+    ("attention.head_count_kv",           &["num_key_value_heads", "num_kv_heads"]),
     ("attention.key_length",              &["head_dim"]),
     ("attention.value_length",            &["head_dim"]),
     ("attention.layer_norm_rms_epsilon",  &["rms_norm_eps"]),
@@ -565,7 +603,7 @@ fn rows_of(architecture: &Architecture, dialect: Dialect, mapping: &Mapping) -> 
     let stored = pattern(&mapping.stored[0]);
     let stored = match mapping.stacked {
         true => {
-            pattern(&stored.replace("{n}", "layer")).replace("{n}", "{e}").replace("layer", "{n}")
+            pattern(&stored.replace("{n}", "#")).replace("{n}", "{e}").replace('#', "{n}")
         }
         false => stored,
     };

@@ -7,6 +7,12 @@ static AUXILIARY: &[(&str, &str)] = &[
     ("*rope_factors_long.weight",    "rotary factors that llama.cpp's converter takes from the config"),
     ("*rope_factors_short.weight",   "rotary factors that llama.cpp's converter takes from the config"),
     ("*.rotary_emb.inv_freq",        "rotary frequencies, which follow from the config"),
+    ("mtp.*",                        "of the layer that predicts a further token, which the model does without"),
+    ("alignment_heads",              "which heads tell at what time a word is spoken"),
+    ("*.attn.bias",                  "the mask of causal attention"),
+    ("*.attn.masked_bias",           "what the mask of causal attention puts in place of a score"),
+    ("*embeddings.position_ids",     "the numbers from 0 on"),
+    ("cls.predictions.decoder.bias", "the same as cls.predictions.bias"),
     ("*.input_scale",                "a factor for activations, which no weight needs"),
     ("*.activation_scale",           "a factor for activations, which no weight needs"),
 ];

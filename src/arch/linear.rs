@@ -78,9 +78,7 @@ impl Linear {
             Self::Qkv(0) => Ok(run(Run::of(0, qk))),
             Self::Qkv(1) => Ok(run(Run::of(qk, qk))),
             Self::Qkv(_) => Ok(run(Run::of(2 * qk, inner))),
-            Self::TiledV => {
-                Ok(run(tiles(2 * qk, even(inner, values).ok_or_else(misfit)?)))
-            }
+            Self::TiledV => Ok(run(tiles(2 * qk, even(inner, values).ok_or_else(misfit)?))),
             Self::TiledConvolution => {
                 let width = even(inner, values).ok_or_else(misfit)?;
                 Ok(Chosen { runs: vec![Run::of(0, 2 * qk), tiles(2 * qk, width)], rows: vec![all] })

@@ -91,6 +91,8 @@ pub(super) const SAME: Transform =
 pub(super) const PERMUTE_Q: Transform = rows(Rows::PairsQ);
 pub(super) const PERMUTE_K: Transform = rows(Rows::PairsK);
 
+pub(super) const PLUS_ONE: Transform = Transform { values: Change::PlusOne, ..SAME };
+
 /// Stored with other rows.
 pub(super) const fn rows(rows: Rows) -> Transform {
     Transform { rows, ..SAME }

@@ -21,8 +21,6 @@ use crate::shape;
 use crate::store::WeightStore;
 use crate::tensor::Tensor;
 
-pub(crate) use packed::{Copy, PackedPart};
-
 /// In whose order, and with whose values, tensors are served under canonical names.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
@@ -118,7 +116,9 @@ impl<'a> View<'a> {
             let shape = view.shape.clone();
             for (number, other) in (1..).zip(views) {
                 let other = other?;
-                if other.shape != shape || (other.columns, other.order) != (view.columns, view.order) {
+                if other.shape != shape
+                    || (other.columns, other.order) != (view.columns, view.order)
+                {
                     let fault = format!(
                         "expert {number} of {} is {:?}, the first {shape:?}",
                         mapping.canonical, other.shape
@@ -156,8 +156,9 @@ impl<'a> View<'a> {
                 view.pieces = vec![Piece { source: 0, run: Run::of(0, rows) }];
             }
             (Axes::Transposed, _) => return Err(misfit("a matrix was expected")),
-            (Axes::Squeezed, [_, 1, _]) => {}
-            (Axes::Squeezed, [_, _]) => view.shape.insert(1, 1),
+            // The axis comes back when rows are chosen.
+            (Axes::Squeezed, [_, 1, _]) => drop(view.shape.remove(1)),
+            (Axes::Squeezed, [_, _]) => {}
             (Axes::Squeezed, _) => return Err(misfit("a matrix was expected")),
             (Axes::Trailing, [.., _, 1]) => drop(view.shape.pop()),
             (Axes::Trailing, [_]) => {}
@@ -170,22 +171,30 @@ impl<'a> View<'a> {
             };
             (view.order, view.taken, *last) = (*run, 0..run.len(), run.len());
         }
-        if rows == Rows::All {
-            return Ok(view);
+        if rows != Rows::All {
+            view.choose(rows, config)?;
         }
-        let (arrays, count) = match view.shape.as_slice() {
+        if axes == Axes::Squeezed {
+            view.shape.insert(1, 1);
+        }
+        Ok(view)
+    }
+
+    /// Some of its rows, told by what they are.
+    fn choose(&mut self, rows: Rows, config: Option<&ModelConfig>) -> Result<()> {
+        let (arrays, count) = match self.shape.as_slice() {
             [elements] => {
-                (view.columns, view.order, view.taken) = (1, Run::of(0, 1), 0..1);
+                (self.columns, self.order, self.taken) = (1, Run::of(0, 1), 0..1);
                 (1, *elements)
             }
             [outer @ .., rows, _] => (outer.iter().product(), *rows),
-            [] => return Err(misfit("rows were expected")),
+            [] => return Err(Error::mismatch("a single number, but rows were expected")),
         };
         let chosen = rows.choose(arrays, count, config)?;
-        view.pieces = chosen.runs.into_iter().map(|run| Piece { source: 0, run }).collect();
-        let place = view.shape.len().saturating_sub(2);
-        view.shape.splice(place..place + 1, chosen.rows);
-        Ok(view)
+        self.pieces = chosen.runs.into_iter().map(|run| Piece { source: 0, run }).collect();
+        let place = self.shape.len().saturating_sub(2);
+        self.shape.splice(place..place + 1, chosen.rows);
+        Ok(())
     }
 
     /// The rows of `other` after those of this one.

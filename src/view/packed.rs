@@ -116,7 +116,8 @@ impl<'a> View<'a> {
                 return of(each.saturating_mul(self.rows()), Per::Row(row, taken));
             }
             if !self.order.is_whole(self.columns) {
-                let fault = format!("its columns were reordered within blocks of {}", tensor.dtype()?);
+                let fault =
+                    format!("its columns were reordered within blocks of {}", tensor.dtype()?);
                 return Err(Error::unsupported(fault)
                     .in_tensor(self.name())
                     .advise("load its values, or the file's own order"));
@@ -152,7 +153,12 @@ impl<'a> View<'a> {
     /// Which bytes of a row of so many are those of the columns that are taken, if that many bytes
     /// can be told apart.
     fn taken_bytes(&self, row: u64) -> Option<Vec<Range<u64>>> {
+        let unit = self.column_unit().ok()?;
         let byte = |column: u64| {
+            // Within a block no byte is that of one column.
+            if !column.is_multiple_of(unit) && column != self.columns {
+                return None;
+            }
             let at = row.checked_mul(column)?;
             at.is_multiple_of(self.columns).then(|| at / self.columns)
         };

@@ -191,8 +191,7 @@ impl<'v, 'a> Reader<'v, 'a> {
         decoding: &Decoding<'_>,
     ) -> Result<Narrowing> {
         let columns = self.view.columns;
-        let direct =
-            !source.transposed && source.change == Change::None && self.view.whole_rows();
+        let direct = !source.transposed && source.change == Change::None && self.view.whole_rows();
         if direct && (span.step == 1 || span.count == 1) {
             let start = span.start * columns;
             let end = start + span.count * columns;
