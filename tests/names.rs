@@ -602,9 +602,7 @@ fn row(dialect: &'static str, canonical: &str, stored: &str, transform: Transfor
 fn rows_of(architecture: &Architecture, dialect: Dialect, mapping: &Mapping) -> Vec<Row> {
     let stored = pattern(&mapping.stored[0]);
     let stored = match mapping.stacked {
-        true => {
-            pattern(&stored.replace("{n}", "#")).replace("{n}", "{e}").replace('#', "{n}")
-        }
+        true => pattern(&stored.replace("{n}", "#")).replace("{n}", "{e}").replace('#', "{n}"),
         false => stored,
     };
     let mut spellings = vec![stored.clone()];

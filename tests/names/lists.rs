@@ -536,7 +536,7 @@ pub(crate) const LISTS: &[List] = &[
     List {
         name: "whisper of mlx-examples",
         source: "ml-explore/mlx-examples, whisper/convert.py and whisper.py; an output matrix of its own as fine-tuned models may have",
-        config: r#"{"model_type": "whisper", "d_model": 8, "decoder_layers": 1, "encoder_layers": 1, "num_hidden_layers": 1,
+        config: r#"{"model_type": "whisper", "d_model": 8, "decoder_layers": 1, "encoder_layers": 2,
             "decoder_attention_heads": 2, "encoder_attention_heads": 2, "num_attention_heads": 2, "vocab_size": 10}"#,
         form: Form::Mlx,
         gguf: "",
@@ -554,20 +554,35 @@ pub(crate) const LISTS: &[List] = &[
             model.encoder.conv2.weight                             8,8,3  encoder.conv2.weight                      transpose_last_two
             model.encoder.conv2.bias                               8      encoder.conv2.bias
             model.encoder.layers.0.self_attn_layer_norm.weight     8      encoder.blocks.0.attn_ln.weight
+            model.encoder.layers.1.self_attn_layer_norm.weight     8      encoder.blocks.1.attn_ln.weight
             model.encoder.layers.0.self_attn_layer_norm.bias       8      encoder.blocks.0.attn_ln.bias
+            model.encoder.layers.1.self_attn_layer_norm.bias       8      encoder.blocks.1.attn_ln.bias
             model.encoder.layers.0.self_attn.q_proj.weight         8,8    encoder.blocks.0.attn.query.weight
+            model.encoder.layers.1.self_attn.q_proj.weight         8,8    encoder.blocks.1.attn.query.weight
             model.encoder.layers.0.self_attn.q_proj.bias           8      encoder.blocks.0.attn.query.bias
+            model.encoder.layers.1.self_attn.q_proj.bias           8      encoder.blocks.1.attn.query.bias
             model.encoder.layers.0.self_attn.k_proj.weight         8,8    encoder.blocks.0.attn.key.weight
+            model.encoder.layers.1.self_attn.k_proj.weight         8,8    encoder.blocks.1.attn.key.weight
             model.encoder.layers.0.self_attn.v_proj.weight         8,8    encoder.blocks.0.attn.value.weight
+            model.encoder.layers.1.self_attn.v_proj.weight         8,8    encoder.blocks.1.attn.value.weight
             model.encoder.layers.0.self_attn.v_proj.bias           8      encoder.blocks.0.attn.value.bias
+            model.encoder.layers.1.self_attn.v_proj.bias           8      encoder.blocks.1.attn.value.bias
             model.encoder.layers.0.self_attn.out_proj.weight       8,8    encoder.blocks.0.attn.out.weight
+            model.encoder.layers.1.self_attn.out_proj.weight       8,8    encoder.blocks.1.attn.out.weight
             model.encoder.layers.0.self_attn.out_proj.bias         8      encoder.blocks.0.attn.out.bias
+            model.encoder.layers.1.self_attn.out_proj.bias         8      encoder.blocks.1.attn.out.bias
             model.encoder.layers.0.final_layer_norm.weight         8      encoder.blocks.0.mlp_ln.weight
+            model.encoder.layers.1.final_layer_norm.weight         8      encoder.blocks.1.mlp_ln.weight
             model.encoder.layers.0.final_layer_norm.bias           8      encoder.blocks.0.mlp_ln.bias
+            model.encoder.layers.1.final_layer_norm.bias           8      encoder.blocks.1.mlp_ln.bias
             model.encoder.layers.0.fc1.weight                      32,8   encoder.blocks.0.mlp1.weight
+            model.encoder.layers.1.fc1.weight                      32,8   encoder.blocks.1.mlp1.weight
             model.encoder.layers.0.fc1.bias                        32     encoder.blocks.0.mlp1.bias
+            model.encoder.layers.1.fc1.bias                        32     encoder.blocks.1.mlp1.bias
             model.encoder.layers.0.fc2.weight                      8,32   encoder.blocks.0.mlp2.weight
+            model.encoder.layers.1.fc2.weight                      8,32   encoder.blocks.1.mlp2.weight
             model.encoder.layers.0.fc2.bias                        8      encoder.blocks.0.mlp2.bias
+            model.encoder.layers.1.fc2.bias                        8      encoder.blocks.1.mlp2.bias
             model.decoder.layers.0.self_attn_layer_norm.weight     8      decoder.blocks.0.attn_ln.weight
             model.decoder.layers.0.self_attn_layer_norm.bias       8      decoder.blocks.0.attn_ln.bias
             model.decoder.layers.0.self_attn.q_proj.weight         8,8    decoder.blocks.0.attn.query.weight
