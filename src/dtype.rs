@@ -372,6 +372,22 @@ static BY_GGML: [u8; GGML_CODES] = {
 };
 
 impl DType {
+    /// Whether words hold codes of several rows, so that no row has bytes of its own.
+    pub(crate) const fn is_packed_across_rows(self) -> bool {
+        matches!(
+            self,
+            Self::GPTQ2
+                | Self::GPTQ3
+                | Self::GPTQ4
+                | Self::GPTQ8
+                | Self::GPTQ2_V2
+                | Self::GPTQ3_V2
+                | Self::GPTQ4_V2
+                | Self::GPTQ8_V2
+                | Self::AWQ4
+        )
+    }
+
     /// The row of the table.
     pub fn descriptor(self) -> &'static DTypeDescriptor {
         &DTYPES[self as usize]

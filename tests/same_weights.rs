@@ -48,7 +48,9 @@ fn llama() -> &'static Architecture {
 
 fn rule(canonical: &str) -> &'static NameRule {
     let mut rules = llama().rules.iter().copied().flatten();
-    rules.find(|rule| rule.canonical == canonical).expect("a rule for each tensor")
+    let both = |rule: &&NameRule| !rule.gguf.name.is_empty() && !rule.hf.name.is_empty();
+    let rule = rules.find(|rule| rule.canonical == canonical && both(rule));
+    rule.expect("a rule for each tensor")
 }
 
 fn tensors() -> Vec<Tensor> {

@@ -1,5 +1,9 @@
 //! Tensors that are known in every architecture, though no model code asks for them.
 
+const VISION: &str = "of the model that sees, which is not the language model's";
+const AUDIO: &str = "of the model that hears, which is not the language model's";
+const PROJECTOR: &str = "between the language model and the one that sees or hears";
+
 /// Patterns of stored names, where `*` stands for anything, and what such a tensor is.
 #[rustfmt::skip]
 static AUXILIARY: &[(&str, &str)] = &[
@@ -13,6 +17,24 @@ static AUXILIARY: &[(&str, &str)] = &[
     ("*.attn.masked_bias",           "what the mask of causal attention puts in place of a score"),
     ("*embeddings.position_ids",     "the numbers from 0 on"),
     ("cls.predictions.decoder.bias", "the same as cls.predictions.bias"),
+    ("*.attn_rot_embd.weight",       "rotary frequencies, which follow from the config"),
+    ("rope.freqs",                   "rotary frequencies, which follow from the config"),
+    ("vision_tower.*",               VISION),
+    ("vision_model.*",               VISION),
+    ("visual.*",                     VISION),
+    ("model.vision_tower.*",         VISION),
+    ("model.visual.*",               VISION),
+    ("v.*",                          VISION),
+    ("audio_tower.*",                AUDIO),
+    ("model.audio_tower.*",          AUDIO),
+    ("a.*",                          AUDIO),
+    ("multi_modal_projector.*",      PROJECTOR),
+    ("model.multi_modal_projector.*", PROJECTOR),
+    ("embed_vision.*",               PROJECTOR),
+    ("model.embed_vision.*",         PROJECTOR),
+    ("embed_audio.*",                PROJECTOR),
+    ("model.embed_audio.*",          PROJECTOR),
+    ("mm.*",                         PROJECTOR),
     ("*.input_scale",                "a factor for activations, which no weight needs"),
     ("*.activation_scale",           "a factor for activations, which no weight needs"),
 ];

@@ -1,7 +1,7 @@
 //! Rules that decoder-only transformers share. An architecture's own rules come before these.
 
-use super::rule::{NameRule, rule};
-use super::transform::SAME;
+use super::rule::{NameRule, both, gguf, hf, rule};
+use super::transform::{Rows, SAME, rows};
 
 /// Wrappers put a prefix before the language model's names, and a model saved without its head
 /// has none.
@@ -30,9 +30,74 @@ pub(super) static DECODER: &[NameRule] = &[
     rule("layers.{n}.ffn.gate.bias",             "blk.{n}.ffn_gate.bias",         "model.layers.{n}.mlp.gate_proj.bias",             SAME),
     rule("layers.{n}.ffn.up.bias",               "blk.{n}.ffn_up.bias",           "model.layers.{n}.mlp.up_proj.bias",               SAME),
     rule("layers.{n}.ffn.down.bias",             "blk.{n}.ffn_down.bias",         "model.layers.{n}.mlp.down_proj.bias",             SAME),
+    // llama.cpp's converter joins them on request (--fuse-qkv).
+    gguf("layers.{n}.attention.q.weight",        "blk.{n}.attn_qkv.weight",       rows(Rows::Qkv(0))),
+    gguf("layers.{n}.attention.k.weight",        "blk.{n}.attn_qkv.weight",       rows(Rows::Qkv(1))),
+    gguf("layers.{n}.attention.v.weight",        "blk.{n}.attn_qkv.weight",       rows(Rows::Qkv(2))),
+    gguf("layers.{n}.attention.q.bias",          "blk.{n}.attn_qkv.bias",         rows(Rows::Qkv(0))),
+    gguf("layers.{n}.attention.k.bias",          "blk.{n}.attn_qkv.bias",         rows(Rows::Qkv(1))),
+    gguf("layers.{n}.attention.v.bias",          "blk.{n}.attn_qkv.bias",         rows(Rows::Qkv(2))),
 ];
 
-/// What a dense decoder cannot do without; everything else depends on the model.
+/// Norms of the heads of q and k.
+#[rustfmt::skip]
+pub(super) static QK_NORM: &[NameRule] = &[
+    rule("layers.{n}.attention.q_norm.weight", "blk.{n}.attn_q_norm.weight", "model.layers.{n}.self_attn.q_norm.weight", SAME),
+    rule("layers.{n}.attention.k_norm.weight", "blk.{n}.attn_k_norm.weight", "model.layers.{n}.self_attn.k_norm.weight", SAME),
+];
+
+/// Gate above up in one matrix, which GGUF calls up.
+#[rustfmt::skip]
+pub(super) static GATE_UP: &[NameRule] = &[
+    both("layers.{n}.ffn.gate.weight", "blk.{n}.ffn_up.weight", "model.layers.{n}.mlp.gate_up_proj.weight", rows(Rows::Half(0))),
+    both("layers.{n}.ffn.up.weight",   "blk.{n}.ffn_up.weight", "model.layers.{n}.mlp.gate_up_proj.weight", rows(Rows::Half(1))),
+];
+
+/// A router and experts in place of the dense network.
+#[rustfmt::skip]
+pub(super) static MIXTURE: &[NameRule] = &[
+    rule("layers.{n}.ffn.router.weight",          "blk.{n}.ffn_gate_inp.weight",     "model.layers.{n}.mlp.gate.weight",                  SAME),
+    rule("layers.{n}.ffn.router.correction_bias", "blk.{n}.exp_probs_b.bias",        "model.layers.{n}.mlp.gate.e_score_correction_bias", SAME),
+    // All experts in one tensor: llama.cpp's converter, mlx-lm's.
+    rule("layers.{n}.ffn.experts.gate.weight",    "blk.{n}.ffn_gate_exps.weight",    "model.layers.{n}.mlp.switch_mlp.gate_proj.weight",  SAME),
+    rule("layers.{n}.ffn.experts.up.weight",      "blk.{n}.ffn_up_exps.weight",      "model.layers.{n}.mlp.switch_mlp.up_proj.weight",    SAME),
+    rule("layers.{n}.ffn.experts.down.weight",    "blk.{n}.ffn_down_exps.weight",    "model.layers.{n}.mlp.switch_mlp.down_proj.weight",  SAME),
+    // A tensor for each: llama.cpp's converter until early 2024, Hugging Face's files.
+    rule("layers.{n}.ffn.experts.gate.weight",    "blk.{n}.ffn_gate.{e}.weight",     "model.layers.{n}.mlp.experts.{e}.gate_proj.weight", SAME),
+    rule("layers.{n}.ffn.experts.up.weight",      "blk.{n}.ffn_up.{e}.weight",       "model.layers.{n}.mlp.experts.{e}.up_proj.weight",   SAME),
+    rule("layers.{n}.ffn.experts.down.weight",    "blk.{n}.ffn_down.{e}.weight",     "model.layers.{n}.mlp.experts.{e}.down_proj.weight", SAME),
+    // Gate above up: llama.cpp's converter on request (--fuse-gate-up-exps), and what transformers 5
+    // holds in memory, which some programs save.
+    both("layers.{n}.ffn.experts.gate.weight",    "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.mlp.experts.gate_up_proj",         rows(Rows::Half(0))),
+    both("layers.{n}.ffn.experts.up.weight",      "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.mlp.experts.gate_up_proj",         rows(Rows::Half(1))),
+    hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.mlp.experts.down_proj", SAME),
+];
+
+/// An expert that every token passes through.
+#[rustfmt::skip]
+pub(super) static SHARED_EXPERT: &[NameRule] = &[
+    rule("layers.{n}.ffn.shared_expert.gate.weight",   "blk.{n}.ffn_gate_shexp.weight",     "model.layers.{n}.mlp.shared_expert.gate_proj.weight", SAME),
+    rule("layers.{n}.ffn.shared_expert.up.weight",     "blk.{n}.ffn_up_shexp.weight",       "model.layers.{n}.mlp.shared_expert.up_proj.weight",   SAME),
+    rule("layers.{n}.ffn.shared_expert.down.weight",   "blk.{n}.ffn_down_shexp.weight",     "model.layers.{n}.mlp.shared_expert.down_proj.weight", SAME),
+    rule("layers.{n}.ffn.shared_expert.router.weight", "blk.{n}.ffn_gate_inp_shexp.weight", "model.layers.{n}.mlp.shared_expert_gate.weight",      SAME),
+    // DeepSeek's name, and GLM's.
+    hf("layers.{n}.ffn.shared_expert.gate.weight", "model.layers.{n}.mlp.shared_experts.gate_proj.weight", SAME),
+    hf("layers.{n}.ffn.shared_expert.up.weight",   "model.layers.{n}.mlp.shared_experts.up_proj.weight",   SAME),
+    hf("layers.{n}.ffn.shared_expert.down.weight", "model.layers.{n}.mlp.shared_experts.down_proj.weight", SAME),
+];
+
+/// A layer that predicts a token further ahead, which stands behind the others.
+#[rustfmt::skip]
+pub(super) static NEXTN: &[NameRule] = &[
+    rule("layers.{n}.nextn.embedding.weight",      "blk.{n}.nextn.embed_tokens.weight",     "model.layers.{n}.embed_tokens.weight",     SAME),
+    rule("layers.{n}.nextn.embedding_norm.weight", "blk.{n}.nextn.enorm.weight",            "model.layers.{n}.enorm.weight",            SAME),
+    rule("layers.{n}.nextn.hidden_norm.weight",    "blk.{n}.nextn.hnorm.weight",            "model.layers.{n}.hnorm.weight",            SAME),
+    rule("layers.{n}.nextn.projection.weight",     "blk.{n}.nextn.eh_proj.weight",          "model.layers.{n}.eh_proj.weight",          SAME),
+    rule("layers.{n}.nextn.output_norm.weight",    "blk.{n}.nextn.shared_head_norm.weight", "model.layers.{n}.shared_head.norm.weight", SAME),
+    rule("layers.{n}.nextn.output.weight",         "blk.{n}.nextn.shared_head_head.weight", "model.layers.{n}.shared_head.head.weight", SAME),
+];
+
+/// What a decoder cannot do without; everything else depends on the model.
 pub(super) static REQUIRED: &[&str] = &[
     "token_embedding.weight",
     "output_norm.weight",
@@ -42,7 +107,18 @@ pub(super) static REQUIRED: &[&str] = &[
     "layers.{n}.attention.v.weight",
     "layers.{n}.attention.output.weight",
     "layers.{n}.ffn_norm.weight",
-    "layers.{n}.ffn.gate.weight",
-    "layers.{n}.ffn.up.weight",
-    "layers.{n}.ffn.down.weight",
+    "layers.{n}.ffn.gate.weight | layers.{n}.ffn.experts.gate.weight",
+    "layers.{n}.ffn.up.weight | layers.{n}.ffn.experts.up.weight",
+    "layers.{n}.ffn.down.weight | layers.{n}.ffn.experts.down.weight",
+];
+
+/// What is left of that without norms and gates.
+pub(super) static BARE: &[&str] = &[
+    "token_embedding.weight",
+    "layers.{n}.attention.q.weight",
+    "layers.{n}.attention.k.weight",
+    "layers.{n}.attention.v.weight",
+    "layers.{n}.attention.output.weight",
+    "layers.{n}.ffn.up.weight | layers.{n}.ffn.experts.up.weight",
+    "layers.{n}.ffn.down.weight | layers.{n}.ffn.experts.down.weight",
 ];

@@ -1,7 +1,6 @@
 //! DeepSeek 2 and 3, and Kimi K2: attention in a latent space, shared and routed experts.
 
-use super::decoder::{DECODER, PREFIXES};
-use super::experts::{EXPERTS, NEXT_TOKENS};
+use super::decoder::{DECODER, MIXTURE, NEXTN, PREFIXES, SHARED_EXPERT};
 use super::rule::{NameRule, both, rule};
 use super::transform::{Rows, SAME, rows, transposed};
 use super::{Architecture, RopeLayout};
@@ -13,7 +12,7 @@ pub(super) static DEEPSEEK2: Architecture = Architecture {
     gguf: &["deepseek2", "deepseek32"],
     hf: &["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"],
     rope: RopeLayout::Interleaved,
-    rules: &[LATENT, NEXT_TOKENS, EXPERTS, DECODER],
+    rules: &[LATENT, NEXTN, SHARED_EXPERT, MIXTURE, DECODER],
     mlx: &[],
     publisher: &[],
     prefixes: PREFIXES,
@@ -53,8 +52,4 @@ static LATENT: &[NameRule] = &[
     rule("layers.{n}.attention.indexer.k_norm.weight",  "blk.{n}.indexer.k_norm.weight",   "model.layers.{n}.self_attn.indexer.k_norm.weight",       SAME),
     rule("layers.{n}.attention.indexer.k_norm.bias",    "blk.{n}.indexer.k_norm.bias",     "model.layers.{n}.self_attn.indexer.k_norm.bias",         SAME),
     rule("layers.{n}.attention.indexer.weights.weight", "blk.{n}.indexer.proj.weight",     "model.layers.{n}.self_attn.indexer.weights_proj.weight", SAME),
-    rule("layers.{n}.ffn.router.correction_bias",       "blk.{n}.exp_probs_b.bias",        "model.layers.{n}.mlp.gate.e_score_correction_bias",      SAME),
-    rule("layers.{n}.ffn.shared_expert.gate.weight",    "blk.{n}.ffn_gate_shexp.weight",   "model.layers.{n}.mlp.shared_experts.gate_proj.weight",   SAME),
-    rule("layers.{n}.ffn.shared_expert.up.weight",      "blk.{n}.ffn_up_shexp.weight",     "model.layers.{n}.mlp.shared_experts.up_proj.weight",     SAME),
-    rule("layers.{n}.ffn.shared_expert.down.weight",    "blk.{n}.ffn_down_shexp.weight",   "model.layers.{n}.mlp.shared_experts.down_proj.weight",   SAME),
 ];

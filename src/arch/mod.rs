@@ -2,14 +2,19 @@
 
 mod auxiliary;
 mod bert;
+mod cohere;
 mod config;
 mod decoder;
 mod deepseek;
-mod experts;
 mod falcon;
+mod gemma;
+mod glm;
 mod gpt2;
+mod gpt_oss;
 mod linear;
 mod llama;
+mod olmo;
+mod phi;
 mod qwen;
 mod qwen3_next;
 mod rule;
@@ -52,20 +57,41 @@ pub struct Architecture {
     /// What stored names of Hugging Face and MLX may start with, and what stands for it in the
     /// tables; tried in order after the name itself.
     pub prefixes: &'static [(&'static str, &'static str)],
-    /// Canonical names without which a model is not whole.
+    /// Canonical names without which a model is not whole; ` | ` stands between those of which one
+    /// is enough.
     pub required: &'static [&'static str],
 }
 
 /// Every architecture that is known. A model of another one opens under its stored names.
 pub static ARCHITECTURES: &[&Architecture] = &[
     &llama::LLAMA,
+    &llama::ARCEE,
+    &llama::BAICHUAN,
+    &llama::DEEPSEEK,
+    &llama::GRANITE,
+    &llama::INTERNLM2,
+    &llama::OLMO,
     &qwen::QWEN2,
+    &qwen::QWEN2MOE,
     &qwen::QWEN3,
+    &qwen::QWEN3MOE,
     &qwen3_next::QWEN3_NEXT,
     &qwen3_next::QWEN3_5,
+    &gemma::GEMMA,
+    &gemma::GEMMA2,
+    &gemma::GEMMA3,
+    &gemma::GEMMA3N,
+    &gemma::GEMMA4,
+    &phi::PHI3,
+    &gpt_oss::GPT_OSS,
     &deepseek::DEEPSEEK2,
-    &falcon::FALCON,
+    &glm::GLM4,
+    &glm::GLM4MOE,
+    &olmo::OLMO2,
+    &olmo::OLMOE,
+    &cohere::COMMAND_R,
     &starcoder2::STARCODER2,
+    &falcon::FALCON,
     &gpt2::GPT2,
     &bert::BERT,
     &whisper::WHISPER,
@@ -174,9 +200,7 @@ impl Resolution {
     /// Canonical tensors have Hugging Face's, [`Architecture::rope`].
     pub fn stored_rope_layout(&self) -> Option<RopeLayout> {
         let architecture = self.architecture?;
-        let pairs =
-            |mapping: &Mapping| matches!(mapping.transform.rows, Rows::PairsQ | Rows::PairsK);
-        let permuted = self.mapped.iter().any(pairs);
+        let permuted = self.mapped.iter().any(|mapping| mapping.transform.is_paired());
         Some(if permuted { RopeLayout::Interleaved } else { architecture.rope })
     }
 }
@@ -262,6 +286,7 @@ pub fn resolve(store: &WeightStore) -> Result<Resolution> {
         return Ok(resolution);
     };
     let names = names_of(architecture, dialect);
+    let bits = bits_of(architecture);
     // Which of the required names each layer has, a bit each; the layers are those stored, not
     // those promised.
     let mut layers = Layers::new();
@@ -281,8 +306,7 @@ pub fn resolve(store: &WeightStore) -> Result<Resolution> {
         };
         for &Row { rank, canonical, transform } in found.rows {
             if let Some(layer) = found.layer.zip(stack(canonical)) {
-                let bit = architecture.required.iter().position(|name| *name == canonical);
-                *layers.entry(layer).or_default() |= bit.map_or(0, |bit| 1 << bit);
+                *layers.entry(layer).or_default() |= bits.get(canonical).copied().unwrap_or(0);
             }
             let canonical = rule::expand(canonical, found.layer);
             let Some(expert) = found.expert else {
@@ -446,6 +470,12 @@ fn names_of(architecture: &'static Architecture, dialect: Dialect) -> Names {
     names
 }
 
+/// A bit for each required name of a layer, by each of its alternatives.
+fn bits_of(architecture: &Architecture) -> HashMap<&'static str, u64> {
+    let each = |(bit, name): (u32, &&'static str)| name.split(" | ").map(move |n| (n, 1 << bit));
+    (0..64).zip(architecture.required).flat_map(each).collect()
+}
+
 /// What a stored name says.
 struct Found<'n> {
     rows: &'n [Row],
@@ -464,7 +494,11 @@ fn find<'n>(
         if let Some(rows) = names.get(layers.as_str()) {
             return Some(Found { rows, layer, expert: None });
         }
-        let (pattern, expert) = experts?;
+        let Some((pattern, expert)) = experts else {
+            // The only number may be that of one of several, outside of layers.
+            let rows = names.get(layers.replace("{n}", "{e}").as_str())?;
+            return Some(Found { rows, layer: None, expert: layer });
+        };
         let rows = names.get(pattern.as_str())?;
         Some(Found { rows, layer, expert: Some(expert) })
     };
@@ -490,7 +524,8 @@ fn missing(
     }
     let has = |name: &str| sorted.binary_search_by(|m| m.canonical.as_str().cmp(name)).is_ok();
     let alone = architecture.required.iter().filter(|name| !name.contains("{n}"));
-    missing.extend(alone.filter(|name| !has(name)).map(|&name| name.to_owned()));
+    let lacks = |name: &&&str| !name.split(" | ").any(has);
+    missing.extend(alone.filter(lacks).map(|&name| name.to_owned()));
     // Whole layers between those that are there, and up to those promised.
     let stacks: BTreeSet<&str> = architecture.required.iter().filter_map(|n| stack(n)).collect();
     for stack in stacks {

@@ -1,18 +1,30 @@
-//! Qwen 2 and 3, dense.
+//! Qwen 2 and 3, dense and with experts.
 
-use super::decoder::{DECODER, PREFIXES, REQUIRED};
-use super::rule::{NameRule, rule};
-use super::transform::SAME;
+use super::decoder::{DECODER, MIXTURE, PREFIXES, QK_NORM, REQUIRED, SHARED_EXPERT};
 use super::{Architecture, RopeLayout};
 
 /// The row of the table: biases on q, k and v.
 pub(super) static QWEN2: Architecture = Architecture {
     name: "qwen2",
     summary: "Qwen 1.5, 2 and 2.5, dense",
-    gguf: &["qwen2"],
-    hf: &["qwen2"],
+    gguf: &["qwen2", "qwen2vl"],
+    hf: &["qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"],
     rope: RopeLayout::HalfSplit,
     rules: &[DECODER],
+    mlx: &[],
+    publisher: &[],
+    prefixes: PREFIXES,
+    required: REQUIRED,
+};
+
+/// The row of the table: a shared expert with a gate.
+pub(super) static QWEN2MOE: Architecture = Architecture {
+    name: "qwen2moe",
+    summary: "Qwen 1.5 and 2 with experts",
+    gguf: &["qwen2moe"],
+    hf: &["qwen2_moe"],
+    rope: RopeLayout::HalfSplit,
+    rules: &[SHARED_EXPERT, MIXTURE, DECODER],
     mlx: &[],
     publisher: &[],
     prefixes: PREFIXES,
@@ -23,8 +35,8 @@ pub(super) static QWEN2: Architecture = Architecture {
 pub(super) static QWEN3: Architecture = Architecture {
     name: "qwen3",
     summary: "Qwen 3, dense",
-    gguf: &["qwen3"],
-    hf: &["qwen3"],
+    gguf: &["qwen3", "qwen3vl"],
+    hf: &["qwen3", "qwen3_vl", "qwen3_vl_text"],
     rope: RopeLayout::HalfSplit,
     rules: &[QK_NORM, DECODER],
     mlx: &[],
@@ -33,8 +45,16 @@ pub(super) static QWEN3: Architecture = Architecture {
     required: REQUIRED,
 };
 
-#[rustfmt::skip]
-static QK_NORM: &[NameRule] = &[
-    rule("layers.{n}.attention.q_norm.weight", "blk.{n}.attn_q_norm.weight", "model.layers.{n}.self_attn.q_norm.weight", SAME),
-    rule("layers.{n}.attention.k_norm.weight", "blk.{n}.attn_k_norm.weight", "model.layers.{n}.self_attn.k_norm.weight", SAME),
-];
+/// The row of the table: both.
+pub(super) static QWEN3MOE: Architecture = Architecture {
+    name: "qwen3moe",
+    summary: "Qwen 3 with experts",
+    gguf: &["qwen3moe"],
+    hf: &["qwen3_moe"],
+    rope: RopeLayout::HalfSplit,
+    rules: &[QK_NORM, MIXTURE, DECODER],
+    mlx: &[],
+    publisher: &[],
+    prefixes: PREFIXES,
+    required: REQUIRED,
+};

@@ -3,8 +3,7 @@
 //! Norms have the factor `1 + w`; llama.cpp's converter and mlx-lm store the sum, except of the norm
 //! within linear attention, whose factor is `w`.
 
-use super::decoder::{DECODER, PREFIXES};
-use super::experts::EXPERTS;
+use super::decoder::{DECODER, MIXTURE, PREFIXES, SHARED_EXPERT};
 use super::linear::Linear;
 use super::rule::{NameRule, both, gguf, hf, rule};
 use super::transform::{Axes, Change, PLUS_ONE, Rows, SAME, Transform, rows};
@@ -17,7 +16,7 @@ pub(super) static QWEN3_NEXT: Architecture = Architecture {
     gguf: &["qwen3next"],
     hf: &["qwen3_next"],
     rope: RopeLayout::HalfSplit,
-    rules: &[NEXT, GATED, SHARED_EXPERT, EXPERTS, DECODER],
+    rules: &[NEXT, GATED, SHARED_EXPERT, MIXTURE, DECODER],
     mlx: MLX,
     publisher: &[],
     prefixes: PREFIXES,
@@ -31,7 +30,7 @@ pub(super) static QWEN3_5: Architecture = Architecture {
     gguf: &["qwen35", "qwen35moe"],
     hf: &["qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe"],
     rope: RopeLayout::HalfSplit,
-    rules: &[TILED, GATED, SHARED_EXPERT, EXPERTS, DECODER],
+    rules: &[TILED, GATED, SHARED_EXPERT, MIXTURE, DECODER],
     mlx: MLX,
     publisher: &[],
     prefixes: PREFIXES,
@@ -62,10 +61,10 @@ static GATED: &[NameRule] = &[
     both("layers.{n}.attention.gate.weight", "blk.{n}.attn_q.weight", "model.layers.{n}.self_attn.q_proj.weight", rows(Rows::HalfHeads(1))),
     rule("layers.{n}.linear_attention.norm.weight", "blk.{n}.ssm_norm.weight",            "model.layers.{n}.linear_attn.norm.weight",         SAME),
     // The converter puts the layer that predicts a further token behind the others, with 1 added to its norms.
-    gguf("layers.{n}.mtp.embedding_norm.weight", "blk.{n}.nextn.enorm.weight",            PLUS_ONE),
-    gguf("layers.{n}.mtp.hidden_norm.weight",    "blk.{n}.nextn.hnorm.weight",            PLUS_ONE),
-    gguf("layers.{n}.mtp.projection.weight",     "blk.{n}.nextn.eh_proj.weight",          SAME),
-    gguf("layers.{n}.mtp.output_norm.weight",    "blk.{n}.nextn.shared_head_norm.weight", PLUS_ONE),
+    gguf("layers.{n}.nextn.embedding_norm.weight", "blk.{n}.nextn.enorm.weight",            PLUS_ONE),
+    gguf("layers.{n}.nextn.hidden_norm.weight",    "blk.{n}.nextn.hnorm.weight",            PLUS_ONE),
+    gguf("layers.{n}.nextn.projection.weight",     "blk.{n}.nextn.eh_proj.weight",          SAME),
+    gguf("layers.{n}.nextn.output_norm.weight",    "blk.{n}.nextn.shared_head_norm.weight", PLUS_ONE),
 ];
 
 #[rustfmt::skip]
@@ -112,12 +111,4 @@ static TILED: &[NameRule] = &[
     rule("layers.{n}.linear_attention.dt_bias",       "blk.{n}.ssm_dt.bias",       "model.layers.{n}.linear_attn.dt_bias",          HEADS),
     rule("layers.{n}.linear_attention.conv.weight",   "blk.{n}.ssm_conv1d.weight", "model.layers.{n}.linear_attn.conv1d.weight",    Transform { rows: Rows::Linear(Linear::TiledConvolution), ..SQUEEZED }),
     rule("layers.{n}.linear_attention.output.weight", "blk.{n}.ssm_out.weight",    "model.layers.{n}.linear_attn.out_proj.weight",  Transform { columns: HEADS.rows,                          ..SAME }),
-];
-
-#[rustfmt::skip]
-static SHARED_EXPERT: &[NameRule] = &[
-    rule("layers.{n}.ffn.shared_expert.router.weight", "blk.{n}.ffn_gate_inp_shexp.weight", "model.layers.{n}.mlp.shared_expert_gate.weight",      SAME),
-    rule("layers.{n}.ffn.shared_expert.gate.weight",   "blk.{n}.ffn_gate_shexp.weight",     "model.layers.{n}.mlp.shared_expert.gate_proj.weight", SAME),
-    rule("layers.{n}.ffn.shared_expert.up.weight",     "blk.{n}.ffn_up_shexp.weight",       "model.layers.{n}.mlp.shared_expert.up_proj.weight",   SAME),
-    rule("layers.{n}.ffn.shared_expert.down.weight",   "blk.{n}.ffn_down_shexp.weight",     "model.layers.{n}.mlp.shared_expert.down_proj.weight", SAME),
 ];

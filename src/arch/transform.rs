@@ -34,11 +34,15 @@ pub enum Axes {
     Same,
     /// The last two are swapped.
     Transposed,
+    /// The last two are swapped if its elements are plain; packed ones lie in the canonical order.
+    TransposedIfPlain,
     /// The canonical tensor has an axis of length 1 before the last, which is not stored: a
     /// convolution of single channels.
     Squeezed,
     /// The stored tensor has a last axis of length 1 more.
     Trailing,
+    /// They are the same, and the last is that of the rows: a vector for each expert.
+    Vectors,
 }
 
 /// Which rows of a stored tensor, in which order, are those of a canonical one. Rows are counted
@@ -56,6 +60,8 @@ pub enum Rows {
     PairsK,
     /// q, k and v lie one after another; the number says which.
     Qkv(u8),
+    /// The same, and the rows of each head of q and k were reordered as well.
+    PairsQkv(u8),
     /// q, k and v lie in groups, one for each key head: its query heads, the key head, the value
     /// head. The number says which.
     GroupedQkv(u8),
@@ -115,10 +121,16 @@ impl Transform {
         !alone(self.rows) || !alone(self.columns)
     }
 
+    /// Whether rows of heads were reordered from halves to pairs.
+    pub(super) fn is_paired(self) -> bool {
+        matches!(self.rows, Rows::PairsQ | Rows::PairsK | Rows::PairsQkv(0 | 1))
+    }
+
     /// The same with the file's own order and values: only what chooses among rows stays.
     pub(crate) fn as_stored(self) -> Self {
         let rows = match self.rows {
             Rows::PairsQ | Rows::PairsK => Rows::All,
+            Rows::PairsQkv(part) => Rows::Qkv(part),
             Rows::Linear(Linear::Tiled | Linear::TiledConvolution) => Rows::All,
             Rows::Linear(Linear::TiledV) => Rows::Linear(Linear::Qkv(2)),
             rows => rows,
@@ -143,6 +155,7 @@ impl fmt::Display for Rows {
             Self::All => f.write_str("none"),
             Self::PairsQ | Self::PairsK => f.write_str("permute_qk"),
             Self::Qkv(which) => write!(f, "{} of qkv", part(which)),
+            Self::PairsQkv(which) => write!(f, "{} of qkv, permute_qk", part(which)),
             Self::GroupedQkv(which) => write!(f, "{} of qkv by groups", part(which)),
             Self::Half(which) => write!(f, "{} half", word(which, &["first", "second"])),
             Self::Alternate(which) => write!(f, "{} rows", word(which, &["even", "odd"])),
@@ -158,8 +171,9 @@ impl fmt::Display for Rows {
 impl fmt::Display for Transform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let axes = match self.axes {
-            Axes::Same => None,
+            Axes::Same | Axes::Vectors => None,
             Axes::Transposed => Some("transposed".to_owned()),
+            Axes::TransposedIfPlain => Some("transposed if plain".to_owned()),
             Axes::Squeezed => Some("an axis of 1 left out".to_owned()),
             Axes::Trailing => Some("an axis of 1 added".to_owned()),
         };
@@ -297,27 +311,31 @@ impl Rows {
         let kv_heads = u64::from(config.n_kv_heads.value);
         let misfit =
             |what: String| Error::mismatch(format!("{rows} rows, but the config says {what}"));
+        // Row 2i + c of a head is row i of its half c.
+        let pairs = |start: u64, rows: u64, heads: u64| {
+            let width = rows.checked_div(heads).filter(|_| rows.is_multiple_of(heads));
+            let half = width.filter(|width| width.is_multiple_of(2)).map(|width| width / 2);
+            let half = half.ok_or_else(|| misfit(format!("{heads} heads of even width")))?;
+            Ok(Run { start, loops: [(heads, 2 * half), (2, 1), (half, 2)] })
+        };
         match self {
-            Self::PairsQ | Self::PairsK => {
-                let heads = if self == Self::PairsQ { heads } else { kv_heads };
-                let width = rows.checked_div(heads).filter(|_| rows.is_multiple_of(heads));
-                let half = width.filter(|width| width.is_multiple_of(2)).map(|width| width / 2);
-                let half = half.ok_or_else(|| misfit(format!("{heads} heads of even width")))?;
-                // Row 2i + c of a head is row i of its half c.
-                let run = Run { start: 0, loops: [(heads, 2 * half), (2, 1), (half, 2)] };
-                Ok(Chosen { runs: vec![run], rows: vec![rows] })
-            }
-            Self::Qkv(part) => {
+            Self::PairsQ => Ok(Chosen { runs: vec![pairs(0, rows, heads)?], rows: vec![rows] }),
+            Self::PairsK => Ok(Chosen { runs: vec![pairs(0, rows, kv_heads)?], rows: vec![rows] }),
+            Self::Qkv(part) | Self::PairsQkv(part) => {
                 let (q, kv) = (u64::from(config.q_dim.value), u64::from(config.kv_dim.value));
                 if q + 2 * kv != rows {
                     return Err(misfit(format!("{q} of q and {kv} each of k and v")));
                 }
-                let (start, count) = match part {
-                    0 => (0, q),
-                    1 => (q, kv),
-                    _ => (q + kv, kv),
+                let (start, count, heads) = match part {
+                    0 => (0, q, heads),
+                    1 => (q, kv, kv_heads),
+                    _ => (q + kv, kv, kv_heads),
                 };
-                Ok(Chosen { runs: vec![Run::of(start, count)], rows: vec![count] })
+                let run = match self {
+                    Self::PairsQkv(0 | 1) => pairs(start, count, heads)?,
+                    _ => Run::of(start, count),
+                };
+                Ok(Chosen { runs: vec![run], rows: vec![count] })
             }
             Self::GroupedQkv(part) => {
                 let width = u64::from(config.head_dim.value);

@@ -140,6 +140,13 @@ impl<'a> View<'a> {
     ) -> Result<Self> {
         let mut view = Self::stored(tensor);
         let Transform { axes, rows, columns, values } = transform;
+        let axes = match axes {
+            Axes::TransposedIfPlain => {
+                let plain = tensor.dtype()?.descriptor().packing == Packing::Plain;
+                if plain { Axes::Transposed } else { Axes::Same }
+            }
+            axes => axes,
+        };
         if let Some(source) = view.sources.first_mut() {
             source.change = values;
             source.transposed = axes == Axes::Transposed;
@@ -147,7 +154,11 @@ impl<'a> View<'a> {
         let stored = format!("{:?}", view.shape);
         let misfit = |what: &str| Error::mismatch(format!("its shape is {stored}, but {what}"));
         match (axes, view.shape.as_mut_slice()) {
-            (Axes::Same, _) => {}
+            (Axes::Same | Axes::TransposedIfPlain, _) => {}
+            (Axes::Vectors, _) => {
+                view.pieces = vec![Piece { source: 0, run: Run::of(0, tensor.elements()) }];
+                (view.columns, view.order, view.taken) = (1, Run::of(0, 1), 0..1);
+            }
             (Axes::Transposed, [.., a, b]) => {
                 std::mem::swap(a, b);
                 view.columns = *b;
@@ -156,7 +167,7 @@ impl<'a> View<'a> {
                 view.pieces = vec![Piece { source: 0, run: Run::of(0, rows) }];
             }
             (Axes::Transposed, _) => return Err(misfit("a matrix was expected")),
-            // The axis comes back when rows are chosen.
+            // The axis comes back once rows are chosen.
             (Axes::Squeezed, [_, 1, _]) => drop(view.shape.remove(1)),
             (Axes::Squeezed, [_, _]) => {}
             (Axes::Squeezed, _) => return Err(misfit("a matrix was expected")),
@@ -172,29 +183,20 @@ impl<'a> View<'a> {
             (view.order, view.taken, *last) = (*run, 0..run.len(), run.len());
         }
         if rows != Rows::All {
-            view.choose(rows, config)?;
+            if view.shape.is_empty() {
+                return Err(misfit("rows were expected"));
+            }
+            view = view.by_rows();
+            let (arrays, count) = view.arrays();
+            let chosen = rows.choose(arrays, count, config)?;
+            view.pieces = chosen.runs.into_iter().map(|run| Piece { source: 0, run }).collect();
+            let axis = view.row_axis();
+            view.shape.splice(axis..axis + 1, chosen.rows);
         }
         if axes == Axes::Squeezed {
             view.shape.insert(1, 1);
         }
         Ok(view)
-    }
-
-    /// Some of its rows, told by what they are.
-    fn choose(&mut self, rows: Rows, config: Option<&ModelConfig>) -> Result<()> {
-        let (arrays, count) = match self.shape.as_slice() {
-            [elements] => {
-                (self.columns, self.order, self.taken) = (1, Run::of(0, 1), 0..1);
-                (1, *elements)
-            }
-            [outer @ .., rows, _] => (outer.iter().product(), *rows),
-            [] => return Err(Error::mismatch("a single number, but rows were expected")),
-        };
-        let chosen = rows.choose(arrays, count, config)?;
-        self.pieces = chosen.runs.into_iter().map(|run| Piece { source: 0, run }).collect();
-        let place = self.shape.len().saturating_sub(2);
-        self.shape.splice(place..place + 1, chosen.rows);
-        Ok(())
     }
 
     /// The rows of `other` after those of this one.
@@ -278,13 +280,18 @@ impl<'a> View<'a> {
         within.flat_map(|(piece, rows)| piece.run.spans(rows).map(|span| (piece.source, span)))
     }
 
+    /// The axis that rows are counted along, which is the last where each element is a row.
+    fn row_axis(&self) -> usize {
+        let each = self.width() == 1 && self.shape.last() != Some(&1);
+        self.shape.len().saturating_sub(if each { 1 } else { 2 })
+    }
+
     /// Matrices, or vectors, and the rows of each.
     fn arrays(&self) -> (u64, u64) {
-        match self.shape.as_slice() {
-            [] => (1, 1),
+        match self.shape.split_at_checked(self.row_axis()) {
             // A vector is joined and taken apart by its elements.
-            [elements] => (1, *elements),
-            [outer @ .., rows, _] => (outer.iter().product(), *rows),
+            Some((outer, [rows, ..])) => (outer.iter().product(), *rows),
+            _ => (1, 1),
         }
     }
 
@@ -348,8 +355,8 @@ impl<'a> View<'a> {
             fused.pieces = pieces;
             fused.check_pieces()?;
         }
-        let place = fused.shape.len().saturating_sub(2);
-        if let Some(rows) = fused.shape.get_mut(place) {
+        let axis = fused.row_axis();
+        if let Some(rows) = fused.shape.get_mut(axis) {
             *rows = all.iter().fold(0, |sum, rows| sum.saturating_add(*rows));
         }
         Ok(fused)
@@ -377,8 +384,8 @@ impl<'a> View<'a> {
         }
         view.pieces = pieces;
         view.check_pieces()?;
-        let place = view.shape.len().saturating_sub(2);
-        if let Some(count) = view.shape.get_mut(place) {
+        let axis = view.row_axis();
+        if let Some(count) = view.shape.get_mut(axis) {
             *count = rows.end - rows.start;
         }
         Ok(view)

@@ -173,10 +173,13 @@ impl<'a> View<'a> {
 
     /// Bytes of a part that each gathered row of a stored tensor has, where it lies by rows.
     fn row_bytes(&self, tensor: Tensor<'a>, segment: &Segment<'_>) -> Option<u64> {
+        // Shapes alone do not tell: words may make a matrix of as many rows by chance.
+        if tensor.dtype().is_ok_and(DType::is_packed_across_rows) {
+            return None;
+        }
         let elements = tensor.elements();
-        let rows = elements.checked_div(shape::columns(tensor.shape()))?;
-        let (_, outer) = segment.shape.split_last()?;
-        if outer.len() + 1 != tensor.shape().len() || outer.iter().product::<u64>() != rows {
+        let (_, outer) = tensor.shape().split_last()?;
+        if segment.shape.len() <= outer.len() || !segment.shape.starts_with(outer) {
             return None;
         }
         // Of a vector each element may be a row.

@@ -1,0 +1,56 @@
+//! gpt-oss: attention sinks, biases everywhere, and experts in MXFP4.
+
+use super::decoder::{DECODER, PREFIXES, REQUIRED};
+use super::rule::{NameRule, gguf, hf, rule};
+use super::transform::{Axes, Rows, SAME, Transform, rows};
+use super::{Architecture, RopeLayout};
+
+/// The row of the table.
+pub(super) static GPT_OSS: Architecture = Architecture {
+    name: "gpt-oss",
+    summary: "gpt-oss",
+    gguf: &["gpt-oss"],
+    hf: &["gpt_oss"],
+    rope: RopeLayout::HalfSplit,
+    rules: &[EXPERTS, DECODER],
+    mlx: &[],
+    publisher: &[],
+    prefixes: PREFIXES,
+    required: REQUIRED,
+};
+
+const INPUTS: Transform = Transform { axes: Axes::TransposedIfPlain, ..SAME };
+const INPUTS_EVEN: Transform = Transform { rows: Rows::Alternate(0), ..INPUTS };
+const INPUTS_ODD: Transform = Transform { rows: Rows::Alternate(1), ..INPUTS };
+
+/// Of a vector for each expert.
+const fn elements(rows: Rows) -> Transform {
+    Transform { axes: Axes::Vectors, rows, ..SAME }
+}
+
+#[rustfmt::skip]
+static EXPERTS: &[NameRule] = &[
+    rule("layers.{n}.ffn_norm.weight",         "blk.{n}.post_attention_norm.weight", "model.layers.{n}.post_attention_layernorm.weight", SAME),
+    rule("layers.{n}.attention.sinks",         "blk.{n}.attn_sinks.weight",          "model.layers.{n}.self_attn.sinks",                 SAME),
+    rule("layers.{n}.ffn.router.weight",       "blk.{n}.ffn_gate_inp.weight",        "model.layers.{n}.mlp.router.weight",               SAME),
+    rule("layers.{n}.ffn.router.bias",         "blk.{n}.ffn_gate_inp.bias",          "model.layers.{n}.mlp.router.bias",                 SAME),
+    // GGUF and mlx-lm keep gate and up apart.
+    rule("layers.{n}.ffn.experts.gate.weight", "blk.{n}.ffn_gate_exps.weight",       "model.layers.{n}.mlp.experts.gate_proj.weight",    SAME),
+    rule("layers.{n}.ffn.experts.up.weight",   "blk.{n}.ffn_up_exps.weight",         "model.layers.{n}.mlp.experts.up_proj.weight",      SAME),
+    rule("layers.{n}.ffn.experts.down.weight", "blk.{n}.ffn_down_exps.weight",       "model.layers.{n}.mlp.experts.down_proj.weight",    SAME),
+    rule("layers.{n}.ffn.experts.gate.bias",   "blk.{n}.ffn_gate_exps.bias",         "model.layers.{n}.mlp.experts.gate_proj.bias",      SAME),
+    rule("layers.{n}.ffn.experts.up.bias",     "blk.{n}.ffn_up_exps.bias",           "model.layers.{n}.mlp.experts.up_proj.bias",        SAME),
+    rule("layers.{n}.ffn.experts.down.bias",   "blk.{n}.ffn_down_exps.bias",         "model.layers.{n}.mlp.experts.down_proj.bias",      SAME),
+    // llama.cpp's converter on request (--fuse-gate-up-exps).
+    gguf("layers.{n}.ffn.experts.gate.weight", "blk.{n}.ffn_gate_up_exps.weight",                rows(Rows::Half(0))),
+    gguf("layers.{n}.ffn.experts.up.weight",   "blk.{n}.ffn_gate_up_exps.weight",                rows(Rows::Half(1))),
+    gguf("layers.{n}.ffn.experts.gate.bias",   "blk.{n}.ffn_gate_up_exps.bias",                  elements(Rows::Half(0))),
+    gguf("layers.{n}.ffn.experts.up.bias",     "blk.{n}.ffn_gate_up_exps.bias",                  elements(Rows::Half(1))),
+    // Hugging Face's files: gate and up in turn; unquantized experts are [inputs, outputs].
+    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.mlp.experts.gate_up_proj",      INPUTS_EVEN),
+    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.mlp.experts.gate_up_proj",      INPUTS_ODD),
+    hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.mlp.experts.down_proj",         INPUTS),
+    hf("layers.{n}.ffn.experts.gate.bias",   "model.layers.{n}.mlp.experts.gate_up_proj_bias", elements(Rows::Alternate(0))),
+    hf("layers.{n}.ffn.experts.up.bias",     "model.layers.{n}.mlp.experts.gate_up_proj_bias", elements(Rows::Alternate(1))),
+    hf("layers.{n}.ffn.experts.down.bias",   "model.layers.{n}.mlp.experts.down_proj_bias",    SAME),
+];
