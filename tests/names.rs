@@ -2,7 +2,11 @@
 //! random values in each form that there is a list for, and every canonical tensor is the same in
 //! all of them. The large lists are those in `../shared/data/names`, where that folder lies beside
 //! the repository; what those lack stands in `names/lists.rs`.
-#![allow(clippy::disallowed_methods, reason = "the sizes are the test's own")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::disallowed_methods,
+    reason = "the sizes are the test's own"
+)]
 
 #[path = "names/lists.rs"]
 mod lists;

@@ -37,6 +37,9 @@ static AUXILIARY: &[(&str, &str)] = &[
     ("mm.*",                         PROJECTOR),
     ("*.input_scale",                "a factor for activations, which no weight needs"),
     ("*.activation_scale",           "a factor for activations, which no weight needs"),
+    ("*.qscale_act",                 "a factor for activations, which no weight needs"),
+    ("*.k_scale",                    "a factor for cached keys, which no weight needs"),
+    ("*.v_scale",                    "a factor for cached values, which no weight needs"),
 ];
 
 /// What a tensor of that stored name is, if it is one of these.

@@ -62,6 +62,10 @@ pub(super) static MIXTURE: &[NameRule] = &[
     rule("layers.{n}.ffn.experts.gate.weight",    "blk.{n}.ffn_gate_exps.weight",    "model.layers.{n}.mlp.switch_mlp.gate_proj.weight",  SAME),
     rule("layers.{n}.ffn.experts.up.weight",      "blk.{n}.ffn_up_exps.weight",      "model.layers.{n}.mlp.switch_mlp.up_proj.weight",    SAME),
     rule("layers.{n}.ffn.experts.down.weight",    "blk.{n}.ffn_down_exps.weight",    "model.layers.{n}.mlp.switch_mlp.down_proj.weight",  SAME),
+    // Ollama's.
+    hf("layers.{n}.ffn.experts.gate.weight",  "model.layers.{n}.mlp.experts.gate_proj.weight", SAME),
+    hf("layers.{n}.ffn.experts.up.weight",    "model.layers.{n}.mlp.experts.up_proj.weight", SAME),
+    hf("layers.{n}.ffn.experts.down.weight",  "model.layers.{n}.mlp.experts.down_proj.weight", SAME),
     // A tensor for each: llama.cpp's converter until early 2024, Hugging Face's files.
     rule("layers.{n}.ffn.experts.gate.weight",    "blk.{n}.ffn_gate.{e}.weight",     "model.layers.{n}.mlp.experts.{e}.gate_proj.weight", SAME),
     rule("layers.{n}.ffn.experts.up.weight",      "blk.{n}.ffn_up.{e}.weight",       "model.layers.{n}.mlp.experts.{e}.up_proj.weight",   SAME),

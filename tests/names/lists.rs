@@ -115,13 +115,22 @@ pub(crate) const LISTS: &[List] = &[
         form: Form::Gguf,
         gguf: "llama",
         tensors: &[EMBEDDINGS, NORMS, PERMUTED, DENSE, "
-            model.layers.0.self_attn.q_proj.bias  16  blk.0.attn_q.bias  rope_row_interleave(head_dim=4)
-            model.layers.0.self_attn.k_proj.bias  8   blk.0.attn_k.bias  rope_row_interleave(head_dim=4)
-            model.layers.0.self_attn.v_proj.bias  8   blk.0.attn_v.bias
-            model.layers.0.self_attn.o_proj.bias  8   blk.0.attn_output.bias
-            model.layers.0.mlp.gate_proj.bias     6   blk.0.ffn_gate.bias
-            model.layers.0.mlp.up_proj.bias       6   blk.0.ffn_up.bias
-            model.layers.0.mlp.down_proj.bias     8   blk.0.ffn_down.bias
+            model.layers.0.self_attn.q_proj.bias          16  blk.0.attn_q.bias  rope_row_interleave(head_dim=4)
+            model.layers.0.self_attn.k_proj.bias          8   blk.0.attn_k.bias  rope_row_interleave(head_dim=4)
+            model.layers.0.self_attn.v_proj.bias          8   blk.0.attn_v.bias
+            model.layers.0.self_attn.o_proj.bias          8   blk.0.attn_output.bias
+            model.layers.0.mlp.gate_proj.bias             6   blk.0.ffn_gate.bias
+            model.layers.0.mlp.up_proj.bias               6   blk.0.ffn_up.bias
+            model.layers.0.mlp.down_proj.bias             8   blk.0.ffn_down.bias
+            model.layers.0.self_attn.rotary_emb.inv_freq  2   -
+            model.layers.0.self_attn.q_proj.input_scale   1   -
+            model.layers.0.self_attn.q_proj.qscale_act    1   -
+            model.layers.0.self_attn.k_proj.k_scale       1   -
+            model.layers.0.self_attn.v_proj.v_scale       1   -
+            -                                             2   rope_freqs.weight
+            -                                             2   rope_factors_long.weight
+            -                                             2   rope_factors_short.weight
+            -                                             2   blk.0.attn_rot_embd.weight
         "],
     },
     List {
@@ -329,6 +338,21 @@ pub(crate) const LISTS: &[List] = &[
         "],
     },
     List {
+        name: "qwen3moe in ollama",
+        source: "facts/ollama.md 3.7: experts of a projection in one tensor",
+        config: config!("qwen3_moe"),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[SAME_REST, "
+            model.layers.0.self_attn.q_norm.weight           4    =
+            model.layers.0.self_attn.k_norm.weight           4    =
+            model.layers.0.mlp.gate.weight                   2,8  =
+            model.layers.0.mlp.experts.{e}.gate_proj.weight  6,8  model.layers.0.mlp.experts.gate_proj.weight  stacked[{e}]
+            model.layers.0.mlp.experts.{e}.up_proj.weight    6,8  model.layers.0.mlp.experts.up_proj.weight    stacked[{e}]
+            model.layers.0.mlp.experts.{e}.down_proj.weight  8,6  model.layers.0.mlp.experts.down_proj.weight  stacked[{e}]
+        "],
+    },
+    List {
         name: "embeddinggemma",
         source: "llama.cpp, conversion/gemma.py, EmbeddingGemma: names without \"model.\"",
         config: config!("gemma3_text"),
@@ -352,6 +376,26 @@ pub(crate) const LISTS: &[List] = &[
             layers.0.mlp.gate_proj.weight               6,8   blk.0.ffn_gate.weight
             layers.0.mlp.up_proj.weight                 6,8   blk.0.ffn_up.weight
             layers.0.mlp.down_proj.weight               8,6   blk.0.ffn_down.weight
+        "],
+    },
+    List {
+        name: "phi3, taken apart",
+        source: "transformers, modeling_phi3.py: q, k and v in that order, gate before up",
+        config: config!("phi3"),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &["
+            model.embed_tokens.weight                       10,8  =
+            model.norm.weight                               8     =
+            model.layers.0.input_layernorm.weight           8     =
+            model.layers.0.post_attention_layernorm.weight  8     =
+            model.layers.0.self_attn.o_proj.weight          8,16  =
+            model.layers.0.self_attn.q_proj.weight          16,8  model.layers.0.self_attn.qkv_proj.weight  joined[0]
+            model.layers.0.self_attn.k_proj.weight          8,8   model.layers.0.self_attn.qkv_proj.weight  joined[1]
+            model.layers.0.self_attn.v_proj.weight          8,8   model.layers.0.self_attn.qkv_proj.weight  joined[2]
+            model.layers.0.mlp.gate_proj.weight             6,8   model.layers.0.mlp.gate_up_proj.weight    joined[0]
+            model.layers.0.mlp.up_proj.weight               6,8   model.layers.0.mlp.gate_up_proj.weight    joined[1]
+            model.layers.0.mlp.down_proj.weight             8,6   =
         "],
     },
     List {
