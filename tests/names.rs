@@ -22,9 +22,6 @@ use weighbridge::arch::{ARCHITECTURES, Architecture, Change, Dialect, Mapping, T
 use weighbridge::device::Cpu;
 use weighbridge::{Convention, DType, ErrorKind, OpenOptions, Strictness, WeightProvider};
 
-/// Lists of architectures that have no tables yet.
-const NOT_YET: &[&str] = &[];
-
 /// Stored tensors without a canonical name: the list, the form, the name with `{n}` for a layer,
 /// and why.
 const UNKNOWN: &[(&str, Form, &str, &str)] = &[];
@@ -341,16 +338,6 @@ fn listed_models() -> Vec<Model> {
         }
     }
     assert!(models.len() > 20, "{} lists", models.len());
-    for name in NOT_YET {
-        assert!(models.iter().any(|model| model.name == *name), "there is no list {name}");
-    }
-    models.retain(|model| {
-        let ready = !NOT_YET.contains(&&*model.name);
-        if !ready {
-            println!("skipped: {} has no tables yet", model.name);
-        }
-        ready
-    });
     models.sort_by(|a, b| a.name.cmp(&b.name));
     models
 }
