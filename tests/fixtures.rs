@@ -11,7 +11,8 @@ use support::walk;
 use weighbridge::arch::resolve;
 use weighbridge::metadata::Value;
 use weighbridge::{
-    Error, ErrorKind, ModelConfig, OpenOptions, Part, Strictness, Tensor, WeightStore,
+    Error, ErrorKind, ModelConfig, OpenOptions, Part, Strictness, Tensor, WeightProvider,
+    WeightStore,
 };
 
 fn data() -> PathBuf {
@@ -299,4 +300,65 @@ fn all_hostile_files() {
     if let Some(folder) = shared() {
         meet_all(&folder);
     }
+}
+
+#[test]
+fn converted_models_have_the_canonical_tensors_of_their_source() {
+    let Some(folder) = shared() else { return };
+    let mut checked = Vec::new();
+    for entry in std::fs::read_dir(folder.join("gguf/model")).expect("a folder of models") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(name) = name.strip_suffix(".relation.json") else { continue };
+        let relation = json(&path);
+        let open = |path: PathBuf| WeightProvider::open(path).expect("a model");
+        let file = |key: &str| relation[key].as_str().expect("a name");
+        let gguf = open(folder.join("gguf/model").join(file("gguf")));
+        let hf = open(folder.join("hf").join(file("hf")));
+        if [&gguf, &hf].iter().any(|model| model.resolution().architecture.is_none()) {
+            println!("skipped: the tables do not have {name}");
+            continue;
+        }
+        let canonical = |model: &WeightProvider, stored: &str| -> Vec<String> {
+            let mapped = model.resolution().mapped.iter();
+            let of = mapped.filter(|mapping| mapping.stored.iter().any(|name| name == stored));
+            of.map(|mapping| mapping.canonical.clone()).collect()
+        };
+        for (stored, source) in relation["tensors"].as_object().expect("pairs of names") {
+            let source = source[0].as_str().expect("a name").replace('*', "0");
+            let names = canonical(&gguf, stored);
+            assert!(!names.is_empty(), "{name}: {stored} is not known");
+            assert_eq!(names, canonical(&hf, &source), "{name}: {stored} and {source}");
+            for tensor in &names {
+                let view = |model: &WeightProvider| {
+                    let view = model.tensor(tensor).expect("the tensor");
+                    (view.shape().to_vec(), view.dequantize().expect("values").to_vec())
+                };
+                let ((shape, found), (expected_shape, expected)) = (view(&gguf), view(&hf));
+                assert_eq!(shape, expected_shape, "{name}: {tensor}");
+                // What the converter rounded, it rounded to f16.
+                let near = |(a, b): (&f32, &f32)| (a - b).abs() <= b.abs() / 1024.0 + 1e-7;
+                assert!(found.iter().zip(&expected).all(near), "{name}: {tensor} differs");
+            }
+        }
+        checked.push(name.to_owned());
+    }
+    checked.sort();
+    assert!(checked.iter().any(|name| name.starts_with("whisper")), "{checked:?}");
+    assert!(checked.iter().any(|name| name.starts_with("bert")), "{checked:?}");
+}
+
+#[test]
+fn blocks_of_deepseek_go_by_canonical_names() {
+    let Some(folder) = shared() else { return };
+    let model = WeightProvider::open(folder.join("hf/deepseek-fp8-block128")).expect("a model");
+    assert_eq!(model.resolution().unknown, [""; 0]);
+    let mut names: Vec<&str> = model.names().collect();
+    names.sort_unstable();
+    let expected =
+        ["layers.0.attention.q_a.weight", "layers.0.ffn.down.weight", "output_norm.weight"];
+    assert_eq!(names, expected);
+    let view = model.tensor("layers.0.ffn.down.weight").expect("the tensor");
+    let stored = model.store().tensor("model.layers.0.mlp.down_proj.weight").expect("the tensor");
+    assert_eq!(view.dequantize().expect("values")[..], stored.dequantize().expect("values")[..]);
 }

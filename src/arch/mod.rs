@@ -1,20 +1,28 @@
 //! Architectures: what a model's tensors are called, and what its numbers are.
 
 mod auxiliary;
+mod bert;
 mod cohere;
 mod config;
 mod decoder;
+mod deepseek;
+mod falcon;
 mod gemma;
 mod glm;
+mod gpt2;
 mod gpt_oss;
+mod linear;
 mod llama;
 mod olmo;
 mod phi;
 mod qwen;
+mod qwen3_next;
 mod rule;
+mod starcoder2;
 mod transform;
+mod whisper;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 use crate::bytes::Text;
@@ -25,6 +33,7 @@ pub use config::{
     LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling, RopeScalingKind,
     ScaleConfig, SsmConfig,
 };
+pub use linear::Linear;
 pub use rule::{NameRule, Stored};
 pub use transform::{Axes, Change, Rows, Transform};
 pub(crate) use transform::{Run, Span};
@@ -70,6 +79,8 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &qwen::QWEN2MOE,
     &qwen::QWEN3,
     &qwen::QWEN3MOE,
+    &qwen3_next::QWEN3_NEXT,
+    &qwen3_next::QWEN3_5,
     &gemma::GEMMA,
     &gemma::GEMMA2,
     &gemma::GEMMA3,
@@ -77,11 +88,17 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &gemma::GEMMA4,
     &phi::PHI3,
     &gpt_oss::GPT_OSS,
+    &deepseek::DEEPSEEK2,
     &glm::GLM4,
     &glm::GLM4MOE,
     &olmo::OLMO2,
     &olmo::OLMOE,
     &cohere::COMMAND_R,
+    &starcoder2::STARCODER2,
+    &falcon::FALCON,
+    &gpt2::GPT2,
+    &bert::BERT,
+    &whisper::WHISPER,
 ];
 
 /// The order of the rows of q and k within a head, which says how rotary embeddings apply.
@@ -92,6 +109,8 @@ pub enum RopeLayout {
     HalfSplit,
     /// Row 2i pairs with row 2i + 1 ("NORM").
     Interleaved,
+    /// There are no rotary embeddings.
+    None,
 }
 
 impl RopeLayout {
@@ -100,6 +119,7 @@ impl RopeLayout {
         match self {
             Self::HalfSplit => "half_split",
             Self::Interleaved => "interleaved",
+            Self::None => "none",
         }
     }
 }
@@ -252,6 +272,7 @@ pub fn resolve(store: &WeightStore) -> Result<Resolution> {
     let dialect = match (store.encoding(), found) {
         // whisper.cpp's own files have the names that its GGUF files have.
         (Encoding::Gguf | Encoding::Ggml, _) => Dialect::Gguf,
+        (_, Some(row)) if has_names_of_mlx(store, row) => Dialect::Mlx,
         (_, Some(row)) if is_publishers(store, row) => Dialect::Publisher,
         _ if is_mlx(store) => Dialect::Mlx,
         _ => Dialect::HuggingFace,
@@ -273,7 +294,9 @@ pub fn resolve(store: &WeightStore) -> Result<Resolution> {
     let bits = bits_of(architecture);
     // Which of the required names each layer has, a bit each; the layers are those stored, not
     // those promised.
-    let mut layers: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut layers = Layers::new();
+    // The row that each of those mapped is of.
+    let mut ranks: Vec<u32> = Vec::new();
     // Experts' tensors, by canonical name.
     let mut experts: HashMap<String, Experts> = HashMap::new();
     for tensor in store.tensors() {
@@ -286,14 +309,15 @@ pub fn resolve(store: &WeightStore) -> Result<Resolution> {
             }
             continue;
         };
-        for &(canonical, transform) in found.rows {
-            if let Some(layer) = found.layer {
+        for &Row { rank, canonical, transform } in found.rows {
+            if let Some(layer) = found.layer.zip(stack(canonical)) {
                 *layers.entry(layer).or_default() |= bits.get(canonical).copied().unwrap_or(0);
             }
             let canonical = rule::expand(canonical, found.layer);
             let Some(expert) = found.expert else {
                 let stored = vec![stored.clone().into_owned()];
                 resolution.mapped.push(Mapping { canonical, stored, stacked: false, transform });
+                ranks.push(rank);
                 continue;
             };
             let stored = (expert, stored.clone().into_owned());
@@ -308,6 +332,7 @@ pub fn resolve(store: &WeightStore) -> Result<Resolution> {
                         transform,
                     };
                     resolution.mapped.push(mapping);
+                    ranks.push(rank);
                     experts.insert(canonical, Experts { place, stored: vec![stored] });
                 }
             }
@@ -325,6 +350,7 @@ pub fn resolve(store: &WeightStore) -> Result<Resolution> {
             mapping.stored = experts.stored.into_iter().map(|(_, stored)| stored).collect();
         }
     }
+    keep_first_rows(&mut resolution, &ranks);
     let mut sorted: Vec<&Mapping> = resolution.mapped.iter().collect();
     sorted.sort_by(|a, b| a.canonical.cmp(&b.canonical));
     let twice = sorted.windows(2).find(|pair| matches!(pair, [a, b] if a.canonical == b.canonical));
@@ -336,6 +362,33 @@ pub fn resolve(store: &WeightStore) -> Result<Resolution> {
     let promised = config::layers(store).unwrap_or(0);
     resolution.missing = missing(architecture, &sorted, &layers, promised);
     Ok(resolution)
+}
+
+/// Of a tensor that is stored in more than one way, the way that is written first in the tables:
+/// ik_llama.cpp keeps `attn_kv_b` beside the two that it is split into.
+fn keep_first_rows(resolution: &mut Resolution, ranks: &[u32]) {
+    let mut first: HashMap<&str, u32> = HashMap::new();
+    for (mapping, &rank) in resolution.mapped.iter().zip(ranks) {
+        let first = first.entry(&mapping.canonical).or_insert(rank);
+        *first = rank.min(*first);
+    }
+    let is_first = |(mapping, rank): (&Mapping, &u32)| first.get(&*mapping.canonical) == Some(rank);
+    let keep: Vec<bool> = resolution.mapped.iter().zip(ranks).map(is_first).collect();
+    if keep.iter().all(|keep| *keep) {
+        return;
+    }
+    let (mut kept, mut others) = (Vec::new(), Vec::new());
+    for (mapping, keep) in std::mem::take(&mut resolution.mapped).into_iter().zip(keep) {
+        if keep { kept.push(mapping) } else { others.extend(mapping.stored) }
+    }
+    let serves: HashSet<&String> = kept.iter().flat_map(|mapping| &mapping.stored).collect();
+    others.retain(|stored| !serves.contains(stored));
+    others.sort();
+    others.dedup();
+    let reason = "what it holds is stored in another way as well";
+    let others = others.into_iter().map(|stored| Auxiliary { stored, reason });
+    resolution.auxiliary.extend(others);
+    resolution.mapped = kept;
 }
 
 /// The tensors of a layer's experts that are one canonical tensor together.
@@ -352,6 +405,23 @@ fn is_publishers(store: &WeightStore, architecture: &Architecture) -> bool {
     first.is_some_and(|rule| store.tensor(rule.hf.name).is_ok())
 }
 
+/// Whether a stored name is one that MLX alone uses.
+fn has_names_of_mlx(store: &WeightStore, architecture: &Architecture) -> bool {
+    let known = |name: &str| {
+        let mut rules = architecture.rules.iter().copied().flatten();
+        rules.any(|rule| rule.hf.name == name)
+    };
+    let others = |name: &str| {
+        let instead = |(prefix, instead): &(&str, &str)| {
+            name.strip_prefix(prefix).is_some_and(|rest| known(&format!("{instead}{rest}")))
+        };
+        known(name) || architecture.prefixes.iter().any(instead)
+    };
+    let names = architecture.mlx.iter().map(|rule| rule.hf.name);
+    let stored = |name: &str| store.tensor(&rule::expand(name, Some(0))).is_ok();
+    names.filter(|name| stored(name)).any(|name| !others(name))
+}
+
 /// Whether mlx-lm wrote the files: they are quantized in its way, or say so. The format is what
 /// `mlx_lm.utils.save_model` puts into their metadata.
 fn is_mlx(store: &WeightStore) -> bool {
@@ -359,8 +429,26 @@ fn is_mlx(store: &WeightStore) -> bool {
     store.container() == "mlx" || format.is_some_and(|format| format.as_bytes() == b"mlx")
 }
 
-/// Canonical patterns by stored patterns of a dialect: a stored tensor may hold several.
-type Names = HashMap<&'static str, Vec<(&'static str, Transform)>>;
+/// A row of the tables as one dialect reads it.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    /// Its place among all rows.
+    rank: u32,
+    canonical: &'static str,
+    transform: Transform,
+}
+
+/// Rows by stored patterns of a dialect: a stored tensor may hold several canonical ones.
+type Names = HashMap<&'static str, Vec<Row>>;
+
+/// Which of the required names a layer has, a bit each. Layers are told by their numbers and what
+/// stands before those in canonical names: `layers.`, `enc.layers.`.
+type Layers = BTreeMap<(u32, &'static str), u64>;
+
+/// What stands before the layer's number in a canonical name.
+fn stack(canonical: &'static str) -> Option<&'static str> {
+    canonical.split_once("{n}").map(|(stack, _)| stack)
+}
 
 fn names_of(architecture: &'static Architecture, dialect: Dialect) -> Names {
     let mut names = Names::new();
@@ -370,14 +458,16 @@ fn names_of(architecture: &'static Architecture, dialect: Dialect) -> Names {
         Dialect::Mlx => [mlx, architecture.rules],
         Dialect::Gguf | Dialect::HuggingFace => [&[], architecture.rules],
     };
+    let mut ranks = 0..;
     for table in tables.into_iter().flatten() {
         let stored = |rule: &NameRule| if dialect == Dialect::Gguf { rule.gguf } else { rule.hf };
         // Rows of one table share a stored tensor; an earlier table has it to itself.
         let mut these = Names::new();
-        for rule in *table {
+        for (rule, rank) in table.iter().zip(&mut ranks) {
             let Stored { name, transform } = stored(rule);
             if !name.is_empty() && !names.contains_key(name) {
-                these.entry(name).or_default().push((rule.canonical, transform));
+                let row = Row { rank, canonical: rule.canonical, transform };
+                these.entry(name).or_default().push(row);
             }
         }
         names.extend(these);
@@ -393,7 +483,7 @@ fn bits_of(architecture: &Architecture) -> HashMap<&'static str, u64> {
 
 /// What a stored name says.
 struct Found<'n> {
-    rows: &'n [(&'static str, Transform)],
+    rows: &'n [Row],
     layer: Option<u32>,
     expert: Option<u32>,
 }
@@ -430,7 +520,7 @@ fn find<'n>(
 fn missing(
     architecture: &Architecture,
     sorted: &[&Mapping],
-    layers: &BTreeMap<u32, u64>,
+    layers: &Layers,
     promised: u32,
 ) -> Vec<String> {
     let mut missing = Vec::new();
@@ -442,21 +532,24 @@ fn missing(
     let lacks = |name: &&&str| !name.split(" | ").any(has);
     missing.extend(alone.filter(lacks).map(|&name| name.to_owned()));
     // Whole layers between those that are there, and up to those promised.
-    let mut expected = 0;
-    for layer in layers.keys().copied().chain([promised]) {
-        if layer > expected {
-            missing.push(format!("layers.{expected}..{layer}"));
+    let stacks: BTreeSet<&str> = architecture.required.iter().filter_map(|n| stack(n)).collect();
+    for stack in stacks {
+        let mut expected = 0;
+        let stored = layers.keys().filter(|(_, of)| *of == stack).map(|(layer, _)| *layer);
+        // It is the decoder's layers that a config promises.
+        for layer in stored.chain((stack == "layers.").then_some(promised)) {
+            if layer > expected {
+                missing.push(format!("{stack}{expected}..{layer}"));
+            }
+            expected = expected.max(layer.saturating_add(1));
         }
-        expected = expected.max(layer.saturating_add(1));
     }
     for (bit, name) in architecture.required.iter().enumerate() {
-        if !name.contains("{n}") {
-            continue;
-        }
+        let Some(stack) = stack(name) else { continue };
         let lacking: Vec<u32> = layers
             .iter()
-            .filter(|(_, has)| **has & (1 << bit) == 0)
-            .map(|(layer, _)| *layer)
+            .filter(|((_, of), has)| *of == stack && **has & (1 << bit) == 0)
+            .map(|((layer, _), _)| *layer)
             .collect();
         match lacking.as_slice() {
             [] => {}

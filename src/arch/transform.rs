@@ -7,11 +7,12 @@
 use std::fmt;
 
 use super::ModelConfig;
+use super::linear::Linear;
 use crate::error::{Error, Result};
 
 /// How a stored tensor differs from a canonical one. The canonical tensor comes of the stored one
-/// when its [axes](Self::axes) are put right, then its [rows](Self::rows) chosen, then its
-/// [values](Self::values) changed back.
+/// when its [axes](Self::axes) are put right, then its [rows](Self::rows) and
+/// [columns](Self::columns) chosen, then its [values](Self::values) changed back.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Transform {
@@ -19,6 +20,8 @@ pub struct Transform {
     pub axes: Axes,
     /// Which of its rows are those of the canonical tensor.
     pub rows: Rows,
+    /// Which of its columns are, told in the same words.
+    pub columns: Rows,
     /// What was done to its values.
     pub values: Change,
 }
@@ -66,6 +69,14 @@ pub enum Rows {
     Half(u8),
     /// The even rows, or the odd ones.
     Alternate(u8),
+    /// The first half of the rows of each query head, or the second: queries, and the gates of
+    /// what comes of them.
+    HalfHeads(u8),
+    /// Of attention in a latent space: of each head, the rows that unfold keys, or those that
+    /// unfold values. They make a matrix for each head.
+    Unfolding(u8),
+    /// Those of linear attention.
+    Linear(Linear),
 }
 
 /// What was done to the values of a stored tensor.
@@ -82,7 +93,7 @@ pub enum Change {
 
 /// Stored as it is.
 pub(super) const SAME: Transform =
-    Transform { axes: Axes::Same, rows: Rows::All, values: Change::None };
+    Transform { axes: Axes::Same, rows: Rows::All, columns: Rows::All, values: Change::None };
 pub(super) const PERMUTE_Q: Transform = rows(Rows::PairsQ);
 pub(super) const PERMUTE_K: Transform = rows(Rows::PairsK);
 
@@ -93,6 +104,11 @@ pub(super) const fn rows(rows: Rows) -> Transform {
     Transform { rows, ..SAME }
 }
 
+/// Stored with other rows, as columns.
+pub(super) const fn transposed(rows: Rows) -> Transform {
+    Transform { axes: Axes::Transposed, rows, ..SAME }
+}
+
 impl Transform {
     /// Whether the stored tensor is the canonical one, byte for byte.
     pub fn is_same(self) -> bool {
@@ -101,7 +117,8 @@ impl Transform {
 
     /// Whether the transform leaves out or reorders rows in a way that the config's numbers say.
     pub(crate) fn needs_config(self) -> bool {
-        !matches!(self.rows, Rows::All | Rows::Half(_) | Rows::Alternate(_))
+        let alone = |rows| matches!(rows, Rows::All | Rows::Half(_) | Rows::Alternate(_));
+        !alone(self.rows) || !alone(self.columns)
     }
 
     /// Whether rows of heads were reordered from halves to pairs.
@@ -111,21 +128,48 @@ impl Transform {
 
     /// The same with the file's own order and values: only what chooses among rows stays.
     pub(crate) fn as_stored(self) -> Self {
-        match self.rows {
-            Rows::All | Rows::PairsQ | Rows::PairsK => SAME,
-            Rows::PairsQkv(part) => Self { rows: Rows::Qkv(part), values: Change::None, ..self },
+        let rows = match self.rows {
+            Rows::PairsQ | Rows::PairsK => Rows::All,
+            Rows::PairsQkv(part) => Rows::Qkv(part),
+            Rows::Linear(Linear::Tiled | Linear::TiledConvolution) => Rows::All,
+            Rows::Linear(Linear::TiledV) => Rows::Linear(Linear::Qkv(2)),
+            rows => rows,
+        };
+        match rows {
+            Rows::All => SAME,
             // Rows can be chosen only where rows are rows.
-            _ => Self { values: Change::None, ..self },
+            _ => Self { axes: self.axes, rows, ..SAME },
+        }
+    }
+}
+
+/// One of the words that a number stands for.
+pub(super) fn word(number: u8, words: &[&'static str]) -> &'static str {
+    words.get(usize::from(number)).copied().unwrap_or("?")
+}
+
+impl fmt::Display for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = |which| word(which, &["q", "k", "v"]);
+        match *self {
+            Self::All => f.write_str("none"),
+            Self::PairsQ | Self::PairsK => f.write_str("permute_qk"),
+            Self::Qkv(which) => write!(f, "{} of qkv", part(which)),
+            Self::PairsQkv(which) => write!(f, "{} of qkv, permute_qk", part(which)),
+            Self::GroupedQkv(which) => write!(f, "{} of qkv by groups", part(which)),
+            Self::Half(which) => write!(f, "{} half", word(which, &["first", "second"])),
+            Self::Alternate(which) => write!(f, "{} rows", word(which, &["even", "odd"])),
+            Self::HalfHeads(which) => {
+                write!(f, "{} half of each head", word(which, &["first", "second"]))
+            }
+            Self::Unfolding(which) => write!(f, "{} of each head", word(which, &["k", "v"])),
+            Self::Linear(linear) => linear.fmt(f),
         }
     }
 }
 
 impl fmt::Display for Transform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = |number: u8| ["q", "k", "v"].get(usize::from(number)).copied().unwrap_or("?");
-        let ordinal = |number: u8, names: [&'static str; 2]| {
-            names.get(usize::from(number)).copied().unwrap_or("?")
-        };
         let axes = match self.axes {
             Axes::Same | Axes::Vectors => None,
             Axes::Transposed => Some("transposed".to_owned()),
@@ -133,21 +177,14 @@ impl fmt::Display for Transform {
             Axes::Squeezed => Some("an axis of 1 left out".to_owned()),
             Axes::Trailing => Some("an axis of 1 added".to_owned()),
         };
-        let rows = match self.rows {
-            Rows::All => None,
-            Rows::PairsQ | Rows::PairsK => Some("permute_qk".to_owned()),
-            Rows::Qkv(which) => Some(format!("{} of qkv", part(which))),
-            Rows::PairsQkv(which) => Some(format!("{} of qkv, permute_qk", part(which))),
-            Rows::GroupedQkv(which) => Some(format!("{} of qkv by groups", part(which))),
-            Rows::Half(which) => Some(format!("{} half", ordinal(which, ["first", "second"]))),
-            Rows::Alternate(which) => Some(format!("{} rows", ordinal(which, ["even", "odd"]))),
-        };
+        let columns = (self.columns != Rows::All).then(|| format!("columns {}", self.columns));
+        let rows = (self.rows != Rows::All).then(|| self.rows.to_string());
         let values = match self.values {
             Change::None => None,
             Change::PlusOne => Some("plus_one".to_owned()),
             Change::NegExp => Some("neg_exp".to_owned()),
         };
-        let steps: Vec<String> = [axes, rows, values].into_iter().flatten().collect();
+        let steps: Vec<String> = [axes, rows, columns, values].into_iter().flatten().collect();
         if steps.is_empty() { f.write_str("none") } else { f.write_str(&steps.join(", ")) }
     }
 }
@@ -319,6 +356,30 @@ impl Rows {
                 let run = Run::repeated(skip, count, kv_heads, group);
                 Ok(Chosen { runs: vec![run], rows: vec![kv_heads * count] })
             }
+            Self::HalfHeads(part) => {
+                let width = rows.checked_div(heads).filter(|_| rows.is_multiple_of(heads));
+                let half = width.filter(|width| width.is_multiple_of(2)).map(|width| width / 2);
+                let half = half.ok_or_else(|| misfit(format!("{heads} heads of even width")))?;
+                let run = Run::repeated(u64::from(part) * half, half, heads, 2 * half);
+                Ok(Chosen { runs: vec![run], rows: vec![heads * half] })
+            }
+            Self::Unfolding(part) => {
+                // What of a key is not rotated; the rest of it is one for all heads.
+                let rotated = config.rope.dimension_count.as_ref();
+                let keys =
+                    rotated.and_then(|rotated| config.head_dim.value.checked_sub(rotated.value));
+                let keys = keys.map(u64::from);
+                let width = rows.checked_div(heads).filter(|_| rows.is_multiple_of(heads));
+                let values = width.zip(keys).and_then(|(width, keys)| width.checked_sub(keys));
+                let (Some(keys), Some(values)) = (keys, values) else {
+                    let keys = keys.map_or("?".to_owned(), |keys| keys.to_string());
+                    return Err(misfit(format!("{heads} heads of {keys} of k and more of v")));
+                };
+                let (skip, count) = if part == 0 { (0, keys) } else { (keys, values) };
+                let run = Run::repeated(skip, count, heads, keys + values);
+                Ok(Chosen { runs: vec![run], rows: vec![heads, count] })
+            }
+            Self::Linear(linear) => linear.choose(rows, config),
             Self::All | Self::Half(_) | Self::Alternate(_) => Err(Error::mismatch("no rows")),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::{ControlFlow, Range};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Fusion, LoadedPart, LoadedTensor, Member, WeightProvider};
 use crate::bytes::Scratch;
@@ -138,11 +138,11 @@ enum Work<'a> {
     Values { rows: Range<u64>, dtype: DType },
 }
 
-/// `count` times `len` bytes, `stride` apart, from `from` bytes into their part.
-#[derive(Clone, Copy)]
+/// `count` rows, `stride` apart, from `from` bytes into their part, and what is taken of each.
+#[derive(Clone)]
 struct Bytes {
     from: u64,
-    len: u64,
+    taken: Arc<[Range<u64>]>,
     stride: u64,
     count: u64,
 }
@@ -402,33 +402,37 @@ fn plan_bytes<'a>(
     let mut held: Option<(Tensor<'a>, Range<u64>, Range<u64>, Vec<Bytes>)> = None;
     for copy in view.copies(packed) {
         let mut to = start + copy.to;
-        if copy.len >= SHORT {
+        let each = copy.len();
+        if let ([whole], SHORT..) = (&*copy.taken, each) {
             if let Some((tensor, within, to, runs)) = held.take() {
                 push(tensor, within, to, runs);
             }
             for turn in 0..copy.count {
-                let from = copy.from + turn * copy.stride;
+                let from = copy.from + turn * copy.stride + whole.start;
                 let mut at = 0;
-                while at < copy.len {
+                while at < each {
                     // To the end of a piece of the buffer, and between blocks.
                     let end = (at + PIECE - to % PIECE) / block * block;
-                    let len = if end > at { end - at } else { step }.min(copy.len - at);
-                    let run = Bytes { from: from + at, len, stride: len, count: 1 };
-                    push(copy.tensor, run.from..run.from + len, to..to + len, vec![run]);
+                    let len = if end > at { end - at } else { step }.min(each - at);
+                    let from = from + at;
+                    let run = Bytes { from, taken: Arc::from([0..len]), stride: len, count: 1 };
+                    push(copy.tensor, from..from + len, to..to + len, vec![run]);
                     (at, to) = (at + len, to + len);
                 }
             }
             continue;
         }
-        // At most so many of its turns at once.
-        let each = (TOGETHER / copy.stride.max(copy.len).max(1)).max(1);
+        // At most so many of its rows at once.
+        let reach = copy.taken.iter().map(|run| run.end).max().unwrap_or(0);
+        let together = (TOGETHER / copy.stride.max(reach).max(1)).max(1);
         let mut turn = 0;
         while turn < copy.count {
-            let count = each.min(copy.count - turn);
+            let count = together.min(copy.count - turn);
             let from = copy.from + turn * copy.stride;
-            let run = Bytes { from, len: copy.len, stride: copy.stride, count };
-            let stretch = from..from + (count - 1) * copy.stride + copy.len;
-            let bytes = count * copy.len;
+            let (taken, stride) = (Arc::clone(&copy.taken), copy.stride);
+            let run = Bytes { from, taken, stride, count };
+            let stretch = from..from + (count - 1) * copy.stride + reach;
+            let bytes = count * each;
             let joins = held.as_ref().is_some_and(|(tensor, within, to, _)| {
                 let all = within.start.min(stretch.start)..within.end.max(stretch.end);
                 tensor.is(&copy.tensor)
@@ -461,28 +465,29 @@ impl Work<'_> {
     fn fill(&self, view: &View<'_>, out: &mut [u8], scratch: &mut Scratch) -> Result<Narrowing> {
         match self {
             Self::Bytes { tensor, part, within, runs } => {
-                if let [Bytes { count: 1, .. }] = runs.as_slice() {
-                    tensor.fill(*part, within.start, out, scratch)?;
+                if let [Bytes { taken, count: 1, .. }] = runs.as_slice()
+                    && let [run] = &**taken
+                {
+                    tensor.fill(*part, within.start + run.start, out, scratch)?;
                     return Ok(Narrowing::default());
                 }
                 let bytes = tensor.stretch(*part, within.clone(), scratch)?;
+                let place = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX);
                 let mut rest = out;
-                for run in runs {
-                    for turn in 0..run.count {
-                        let from = run.from + turn * run.stride - within.start;
-                        let from = usize::try_from(from).unwrap_or(usize::MAX);
-                        let len = usize::try_from(run.len).unwrap_or(usize::MAX);
-                        let bytes = bytes.get(from..from.saturating_add(len));
-                        let (now, later) = std::mem::take(&mut rest)
-                            .split_at_mut_checked(len)
-                            .zip(bytes)
-                            .map(|((now, later), bytes)| {
-                                now.copy_from_slice(bytes);
-                                (now, later)
-                            })
-                            .ok_or_else(|| Error::mismatch("rows beyond their part"))?;
-                        tensor.swap(*part, now)?;
-                        rest = later;
+                for Bytes { from, taken, stride, count } in runs {
+                    for turn in 0..*count {
+                        let row = from + turn * stride - within.start;
+                        for run in taken.iter() {
+                            let bytes = bytes
+                                .get(place(row + run.start)..place(row + run.end))
+                                .ok_or_else(|| Error::mismatch("rows beyond their part"))?;
+                            let (now, later) = std::mem::take(&mut rest)
+                                .split_at_mut_checked(place(run.end - run.start))
+                                .ok_or_else(|| Error::mismatch("rows beyond their room"))?;
+                            now.copy_from_slice(bytes);
+                            tensor.swap(*part, now)?;
+                            rest = later;
+                        }
                     }
                 }
                 Ok(Narrowing::default())

@@ -54,7 +54,9 @@ pub struct View<'a> {
     shape: Vec<u64>,
     /// Elements of a stored row. Of a vector whose elements are chosen, each is a row.
     columns: u64,
-    /// Those that are taken of each row.
+    /// Which of them are the view's columns, in order.
+    order: Run,
+    /// Those of them that are taken.
     taken: Range<u64>,
     sources: Vec<Source<'a>>,
     pieces: Vec<Piece>,
@@ -88,6 +90,7 @@ impl<'a> View<'a> {
             name: tensor.name().spelling().into_owned(),
             shape: tensor.shape().to_vec(),
             columns,
+            order: Run::of(0, columns),
             taken: 0..columns,
             sources: vec![Source { tensor, transposed: false, change: Change::None }],
             pieces: vec![Piece { source: 0, run: Run::of(0, rows) }],
@@ -117,7 +120,9 @@ impl<'a> View<'a> {
             let shape = view.shape.clone();
             for (number, other) in (1..).zip(views) {
                 let other = other?;
-                if other.shape != shape || other.columns != view.columns {
+                if other.shape != shape
+                    || (other.columns, other.order) != (view.columns, view.order)
+                {
                     let fault = format!(
                         "expert {number} of {} is {:?}, the first {shape:?}",
                         mapping.canonical, other.shape
@@ -138,7 +143,7 @@ impl<'a> View<'a> {
         config: Option<&ModelConfig>,
     ) -> Result<Self> {
         let mut view = Self::stored(tensor);
-        let Transform { axes, rows, values } = transform;
+        let Transform { axes, rows, columns, values } = transform;
         let axes = match axes {
             Axes::TransposedIfPlain => {
                 let plain = tensor.dtype()?.descriptor().packing == Packing::Plain;
@@ -156,35 +161,45 @@ impl<'a> View<'a> {
             (Axes::Same | Axes::TransposedIfPlain, _) => {}
             (Axes::Vectors, _) => {
                 view.pieces = vec![Piece { source: 0, run: Run::of(0, tensor.elements()) }];
-                (view.columns, view.taken) = (1, 0..1);
+                (view.columns, view.order, view.taken) = (1, Run::of(0, 1), 0..1);
             }
             (Axes::Transposed, [.., a, b]) => {
                 std::mem::swap(a, b);
                 view.columns = *b;
-                view.taken = 0..*b;
+                (view.order, view.taken) = (Run::of(0, *b), 0..*b);
                 let rows = tensor.elements().checked_div(*b).unwrap_or(0);
                 view.pieces = vec![Piece { source: 0, run: Run::of(0, rows) }];
             }
             (Axes::Transposed, _) => return Err(misfit("a matrix was expected")),
-            (Axes::Squeezed, [_, 1, _]) => {}
-            (Axes::Squeezed, [_, _]) => view.shape.insert(1, 1),
+            // The axis comes back once rows are chosen.
+            (Axes::Squeezed, [_, 1, _]) => drop(view.shape.remove(1)),
+            (Axes::Squeezed, [_, _]) => {}
             (Axes::Squeezed, _) => return Err(misfit("a matrix was expected")),
             (Axes::Trailing, [.., _, 1]) => drop(view.shape.pop()),
             (Axes::Trailing, [_]) => {}
             (Axes::Trailing, _) => return Err(misfit("a last axis of length 1 was expected")),
         }
-        if rows == Rows::All {
-            return Ok(view);
+        if columns != Rows::All {
+            let chosen = columns.choose(1, view.columns, config)?;
+            let ([run], Some(last)) = (chosen.runs.as_slice(), view.shape.last_mut()) else {
+                return Err(misfit("columns in one run were expected"));
+            };
+            (view.order, view.taken, *last) = (*run, 0..run.len(), run.len());
         }
-        if view.shape.is_empty() {
-            return Err(misfit("rows were expected"));
+        if rows != Rows::All {
+            if view.shape.is_empty() {
+                return Err(misfit("rows were expected"));
+            }
+            view = view.by_rows();
+            let (arrays, count) = view.arrays();
+            let chosen = rows.choose(arrays, count, config)?;
+            view.pieces = chosen.runs.into_iter().map(|run| Piece { source: 0, run }).collect();
+            let axis = view.row_axis();
+            view.shape.splice(axis..axis + 1, chosen.rows);
         }
-        let mut view = view.by_rows();
-        let (arrays, count) = view.arrays();
-        let chosen = rows.choose(arrays, count, config)?;
-        view.pieces = chosen.runs.into_iter().map(|run| Piece { source: 0, run }).collect();
-        let axis = view.row_axis();
-        view.shape.splice(axis..axis + 1, chosen.rows);
+        if axes == Axes::Squeezed {
+            view.shape.insert(1, 1);
+        }
         Ok(view)
     }
 
@@ -251,7 +266,12 @@ impl<'a> View<'a> {
         !source.transposed
             && source.change == Change::None
             && piece.run.is_whole(rows)
-            && self.taken == (0..self.columns)
+            && self.whole_rows()
+    }
+
+    /// Whether a row of the view is a stored row, all of it and in order.
+    fn whole_rows(&self) -> bool {
+        self.order.is_whole(self.columns) && self.taken == (0..self.columns)
     }
 
     /// Rows of each of its matrices; elements of a vector.
@@ -322,10 +342,10 @@ impl<'a> View<'a> {
 
     /// The same with each element of a vector as a row.
     fn by_rows(mut self) -> Self {
-        if self.shape.len() == 1 && self.columns > 1 && self.taken == (0..self.columns) {
+        if self.shape.len() == 1 && self.columns > 1 && self.whole_rows() {
             let [piece] = self.pieces.as_mut_slice() else { return self };
             piece.run = Run::of(0, self.columns);
-            (self.columns, self.taken) = (1, 0..1);
+            (self.columns, self.order, self.taken) = (1, Run::of(0, 1), 0..1);
         }
         self
     }
@@ -374,8 +394,10 @@ impl<'a> View<'a> {
             _ => (Vec::new(), None),
         };
         for other in views {
-            let same = (outer(&other.shape), other.shape.len(), other.columns, other.width())
-                == (outer(&fused.shape), fused.shape.len(), fused.columns, fused.width());
+            let form = |view: &Self| {
+                (outer(&view.shape), view.shape.len(), view.columns, view.order, view.taken.clone())
+            };
+            let same = form(&other) == form(&fused);
             if !same || fused.shape.is_empty() {
                 return Err(Error::mismatch(format!(
                     "{:?} cannot be laid below {:?} of {}",

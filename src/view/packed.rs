@@ -1,9 +1,10 @@
 //! The packed bytes of a view: which bytes of which files, and where they go.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::View;
-use crate::arch::Change;
+use crate::arch::{Change, Span};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::shape;
@@ -54,8 +55,8 @@ pub(crate) struct PackedPart {
 /// What of a part belongs to which rows.
 #[derive(Clone, Debug)]
 enum Per {
-    /// Each row has so many bytes, of which these are taken.
-    Row(u64, Range<u64>),
+    /// Each row has so many bytes, of which these are taken, in that order.
+    Row(u64, Vec<Range<u64>>),
     /// The stored tensor has it once, and so has the view, which is that tensor.
     Tensor,
     /// All sources have the same.
@@ -64,18 +65,26 @@ enum Per {
     Source,
 }
 
-/// Bytes of one part of one stored tensor: `count` times `len` of them, `stride` apart in the
-/// file, and one after another where they go.
-#[derive(Clone, Copy, Debug)]
+/// Bytes of one part of one stored tensor: `count` rows that are `stride` apart in the file, and one
+/// after another where they go.
+#[derive(Clone, Debug)]
 pub(crate) struct Copy<'a> {
     pub(crate) tensor: Tensor<'a>,
-    /// From the part's first byte.
+    /// Where the first row starts, from the part's first byte.
     pub(crate) from: u64,
-    pub(crate) len: u64,
+    /// What is taken of each row, in that order.
+    pub(crate) taken: Arc<[Range<u64>]>,
     pub(crate) stride: u64,
     pub(crate) count: u64,
     /// In the view's part.
     pub(crate) to: u64,
+}
+
+impl Copy<'_> {
+    /// Bytes that are taken of each row.
+    pub(crate) fn len(&self) -> u64 {
+        self.taken.iter().map(|run| run.end - run.start).sum()
+    }
 }
 
 impl<'a> View<'a> {
@@ -170,16 +179,20 @@ impl<'a> View<'a> {
         let block = u64::from(packed.dtype.descriptor().block_bytes).max(1);
         let piece = (CHUNK / block).max(1).saturating_mul(block);
         for copy in self.copies(packed) {
+            let mut to = copy.to;
             for turn in 0..copy.count {
-                let to = copy.to + turn * copy.len;
-                let (start, end) = (within.start.max(to), within.end.min(to + copy.len));
-                let from = copy.from + turn * copy.stride;
-                let mut at = start;
-                while at < end {
-                    let next = end.min(at.saturating_add(piece));
-                    let range = from + (at - to)..from + (next - to);
-                    sink(&copy.tensor.native_within(packed.part, range)?)?;
-                    at = next;
+                for run in copy.taken.iter() {
+                    let len = run.end - run.start;
+                    let (start, end) = (within.start.max(to), within.end.min(to + len));
+                    let from = copy.from + turn * copy.stride + run.start;
+                    let mut at = start;
+                    while at < end {
+                        let next = end.min(at.saturating_add(piece));
+                        let range = from + (at - to)..from + (next - to);
+                        sink(&copy.tensor.native_within(packed.part, range)?)?;
+                        at = next;
+                    }
+                    to += len;
                 }
             }
         }
@@ -189,7 +202,8 @@ impl<'a> View<'a> {
     /// Whether it is made in the same way as another of stored tensors with the same bytes: then
     /// its values are the same too.
     pub(crate) fn is_packed_like(&self, other: &View<'_>) -> Result<bool> {
-        let form = |view: &View<'_>| (view.columns, view.taken.clone(), view.sources.len());
+        let form =
+            |view: &View<'_>| (view.columns, view.order, view.taken.clone(), view.sources.len());
         if form(self) != form(other) || self.pieces != other.pieces {
             return Ok(false);
         }
@@ -253,17 +267,20 @@ impl<'a> View<'a> {
             return of(bytes, Per::Tensor);
         }
         if let Some(row) = self.row_bytes(tensor, segment) {
-            let within = |column: u64| {
-                let at = row.checked_mul(column)?;
-                at.is_multiple_of(self.columns).then(|| at / self.columns)
-            };
-            if let Some((start, end)) = within(self.taken.start).zip(within(self.taken.end)) {
-                let all = (end - start).saturating_mul(self.rows());
-                return of(all, Per::Row(row, start..end));
+            if let Some(taken) = self.taken_bytes(row) {
+                let each = taken.iter().map(|run| run.end - run.start).sum::<u64>();
+                return of(each.saturating_mul(self.rows()), Per::Row(row, taken));
+            }
+            if !self.order.is_whole(self.columns) {
+                let fault =
+                    format!("its columns were reordered within blocks of {}", tensor.dtype()?);
+                return Err(Error::unsupported(fault)
+                    .in_tensor(self.name())
+                    .advise("load its values, or the file's own order"));
             }
         }
         let single = shape::elements(segment.shape) == Some(1);
-        if single && self.taken == (0..self.columns) {
+        if single && self.taken == (0..self.order.len()) {
             if self.sources.len() == 1 || self.all_same(segment.part, bytes)? {
                 return of(bytes, Per::Same);
             }
@@ -287,6 +304,27 @@ impl<'a> View<'a> {
         Err(Error::unsupported(fault)
             .in_tensor(tensor.name())
             .advise("load its values: any rows of those can be had"))
+    }
+
+    /// Which bytes of a row of so many are those of the columns that are taken, if that many bytes
+    /// can be told apart.
+    fn taken_bytes(&self, row: u64) -> Option<Vec<Range<u64>>> {
+        let unit = self.column_unit().ok()?;
+        let byte = |column: u64| {
+            // Within a block no byte is that of one column.
+            if !column.is_multiple_of(unit) && column != self.columns {
+                return None;
+            }
+            let at = row.checked_mul(column)?;
+            at.is_multiple_of(self.columns).then(|| at / self.columns)
+        };
+        let run = |span: Span| {
+            // Columns apart from each other are told apart by values alone.
+            let beside = span.step == 1 || span.count == 1;
+            let end = span.start.checked_add(span.count).filter(|_| beside)?;
+            Some(byte(span.start)?..byte(end)?)
+        };
+        self.order.spans(self.taken.clone()).map(run).collect()
     }
 
     /// Bytes of a part that each gathered row of a stored tensor has, where it lies by rows.
@@ -328,13 +366,9 @@ impl<'a> View<'a> {
 
     /// What must be copied, and where to, for a part of the packed form.
     pub(crate) fn copies(&self, part: &PackedPart) -> Vec<Copy<'a>> {
-        let whole = |tensor: Tensor<'a>, len: u64, to: u64| Copy {
-            tensor,
-            from: 0,
-            len,
-            stride: len,
-            count: 1,
-            to,
+        let whole = |tensor: Tensor<'a>, len: u64, to: u64| {
+            let taken = Arc::from([0..len]);
+            Copy { tensor, from: 0, taken, stride: len, count: 1, to }
         };
         match &part.per {
             Per::Tensor | Per::Same => {
@@ -345,25 +379,28 @@ impl<'a> View<'a> {
                 (0..).zip(self.sources()).map(|(n, tensor)| whole(tensor, each, n * each)).collect()
             }
             Per::Row(row, taken) => {
-                let len = taken.end - taken.start;
+                let each = part.per_row().unwrap_or(0);
+                let taken: Arc<[Range<u64>]> = Arc::from(taken.as_slice());
                 let mut to = 0;
                 let mut copies = Vec::new();
                 for (source, span) in self.spans(0..self.rows()) {
                     let Some(source) = self.sources.get(source as usize) else { continue };
-                    let mut copy = Copy {
-                        tensor: source.tensor,
-                        from: span.start * row + taken.start,
-                        len,
-                        stride: span.step * row,
-                        count: span.count,
-                        to,
-                    };
-                    to += len * span.count;
-                    if copy.stride == len {
-                        (copy.len, copy.stride, copy.count) =
-                            (len * span.count, len * span.count, 1);
-                    }
-                    copies.push(copy);
+                    let (from, stride) = (span.start * row, span.step * row);
+                    let all = each * span.count;
+                    let (tensor, count) = (source.tensor, span.count);
+                    copies.push(match &*taken {
+                        // Whole rows, one after another.
+                        [run] if stride == each => Copy {
+                            tensor,
+                            from: from + run.start,
+                            taken: Arc::from([0..all]),
+                            stride: all,
+                            count: 1,
+                            to,
+                        },
+                        _ => Copy { tensor, from, taken: Arc::clone(&taken), stride, count, to },
+                    });
+                    to += all;
                 }
                 copies
             }
@@ -375,7 +412,7 @@ impl PackedPart {
     /// Bytes of a row, where rows have their own.
     pub(crate) fn per_row(&self) -> Option<u64> {
         match &self.per {
-            Per::Row(_, taken) => Some(taken.end - taken.start),
+            Per::Row(_, taken) => Some(taken.iter().map(|run| run.end - run.start).sum()),
             _ => None,
         }
     }

@@ -217,6 +217,23 @@ struct Reader<'v, 'a> {
     scratch: Option<&'v mut Scratch>,
 }
 
+impl View<'_> {
+    /// The stored columns that are taken, in runs.
+    fn stored_columns(&self) -> Result<Vec<Range<usize>>> {
+        let at = |column: u64| usize::try_from(column).unwrap_or(usize::MAX);
+        let mut runs = try_vec(0)?;
+        for span in self.order.spans(self.taken.clone()) {
+            // Columns apart are runs of one.
+            let (times, count) = if span.step == 1 { (1, span.count) } else { (span.count, 1) };
+            for turn in 0..times {
+                let start = span.start + turn * span.step;
+                runs.push(at(start)..at(start.saturating_add(count)));
+            }
+        }
+        Ok(runs)
+    }
+}
+
 impl<'v, 'a> Reader<'v, 'a> {
     fn new(view: &'v View<'a>) -> Self {
         Self { view, plan: None, array: None, scratch: None }
@@ -258,8 +275,8 @@ impl<'v, 'a> Reader<'v, 'a> {
         out: &mut [T],
         decoding: &Decoding<'_>,
     ) -> Result<Narrowing> {
-        let (columns, taken) = (self.view.columns, self.view.taken.clone());
-        let direct = !source.transposed && source.change == Change::None && taken == (0..columns);
+        let columns = self.view.columns;
+        let direct = !source.transposed && source.change == Change::None && self.view.whole_rows();
         if direct && (span.step == 1 || span.count == 1) {
             let start = span.start * columns;
             return self.elements(
@@ -341,13 +358,17 @@ impl<'v, 'a> Reader<'v, 'a> {
         out: &mut Vec<f32>,
         decoding: &Decoding<'_>,
     ) -> Result<()> {
-        let (columns, taken) = (self.view.columns, self.view.taken.clone());
+        let columns = self.view.columns;
+        let taken = self.view.stored_columns()?;
         let columns_each = usize::try_from(columns).unwrap_or(usize::MAX).max(1);
-        let taken = usize::try_from(taken.start).unwrap_or(usize::MAX)
-            ..usize::try_from(taken.end).unwrap_or(usize::MAX);
         let between = (span.count.saturating_sub(1)) * span.step + 1;
         let first = span.start * columns;
         let decoding = &Decoding { pool: None, ..*decoding };
+        let mut take = |row: &[f32]| {
+            for taken in &taken {
+                out.extend_from_slice(row.get(taken.clone()).unwrap_or_default());
+            }
+        };
         // Short rows, or elements of a vector: decode what lies between as well.
         if columns < 64 || span.step == 1 {
             let room = usize::try_from(between.saturating_mul(columns)).unwrap_or(usize::MAX);
@@ -355,9 +376,7 @@ impl<'v, 'a> Reader<'v, 'a> {
             rows.resize(room, 0.0f32);
             self.elements(number, source, first..first + between * columns, &mut rows, decoding)?;
             let step = usize::try_from(span.step).unwrap_or(usize::MAX).max(1);
-            for row in rows.chunks(columns_each).step_by(step) {
-                out.extend_from_slice(row.get(taken.clone()).unwrap_or_default());
-            }
+            rows.chunks(columns_each).step_by(step).for_each(take);
             return Ok(());
         }
         // Where much is read, what lies between is read as well, but not decoded.
@@ -377,7 +396,7 @@ impl<'v, 'a> Reader<'v, 'a> {
         for turn in 0..span.count {
             let start = first + turn * span.step * columns;
             plan.decode_from(start..start + columns, &mut row, decoding, window)?;
-            out.extend_from_slice(row.get(taken.clone()).unwrap_or_default());
+            take(&row);
         }
         Ok(())
     }
@@ -394,9 +413,12 @@ impl<'v, 'a> Reader<'v, 'a> {
         let stored_rows = self.view.columns;
         let stored_columns = shape::columns(source.tensor.shape());
         let each = stored_rows.saturating_mul(stored_columns);
+        let stored = usize::try_from(stored_columns).unwrap_or(usize::MAX);
+        let taken = self.view.stored_columns()?;
         for row in 0..span.count {
             let row = span.start + row * span.step;
             let (array, column) = (row / stored_columns, row % stored_columns);
+            let within = usize::try_from(column).unwrap_or(usize::MAX);
             let held = self.array.as_ref().is_some_and(|(n, a, _)| (*n, *a) == (number, array));
             if !held {
                 let room = usize::try_from(each).unwrap_or(usize::MAX);
@@ -406,9 +428,9 @@ impl<'v, 'a> Reader<'v, 'a> {
                 self.array = Some((number, array, values));
             }
             let Some((.., values)) = &self.array else { break };
-            let place = |row: u64| usize::try_from(row * stored_columns + column).ok();
-            let taken = self.view.taken.clone();
-            out.extend(taken.filter_map(|row| values.get(place(row)?).copied()));
+            let place = |row: usize| row.checked_mul(stored)?.checked_add(within);
+            let rows = taken.iter().cloned().flatten();
+            out.extend(rows.filter_map(|row| values.get(place(row)?).copied()));
         }
         Ok(())
     }

@@ -527,4 +527,538 @@ pub(crate) const LISTS: &[List] = &[
             model.layers.0.input_layernorm.weight  8  blk.0.attn_norm.weight
         "],
     },
+    List {
+        name: "deepseek before k_b and v_b",
+        source: "llama.cpp before its pull request 12801, which split attn_kv_b",
+        config: r#"{"model_type": "deepseek_v3", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "num_key_value_heads": 2, "qk_nope_head_dim": 2, "qk_rope_head_dim": 2, "v_head_dim": 3, "kv_lora_rank": 4,
+            "q_lora_rank": 5, "n_routed_experts": 2, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "deepseek2",
+        tensors: &["
+            model.embed_tokens.weight                           10,8  token_embd.weight
+            model.norm.weight                                   8     output_norm.weight
+            model.layers.0.input_layernorm.weight               8     blk.0.attn_norm.weight
+            model.layers.0.self_attn.q_a_proj.weight            5,8   blk.0.attn_q_a.weight
+            model.layers.0.self_attn.q_a_layernorm.weight       5     blk.0.attn_q_a_norm.weight
+            model.layers.0.self_attn.q_b_proj.weight            8,5   blk.0.attn_q_b.weight
+            model.layers.0.self_attn.kv_a_proj_with_mqa.weight  6,8   blk.0.attn_kv_a_mqa.weight
+            model.layers.0.self_attn.kv_a_layernorm.weight      4     blk.0.attn_kv_a_norm.weight
+            model.layers.0.self_attn.kv_b_proj.weight           10,4  blk.0.attn_kv_b.weight
+            model.layers.0.self_attn.o_proj.weight              8,6   blk.0.attn_output.weight
+            model.layers.0.post_attention_layernorm.weight      8     blk.0.ffn_norm.weight
+            model.layers.0.mlp.gate_proj.weight                 6,8   blk.0.ffn_gate.weight
+            model.layers.0.mlp.up_proj.weight                   6,8   blk.0.ffn_up.weight
+            model.layers.0.mlp.down_proj.weight                 8,6   blk.0.ffn_down.weight
+        "],
+    },
+    List {
+        name: "deepseek of ik_llama.cpp",
+        source: "ikawrakow/ik_llama.cpp keeps attn_kv_b beside attn_k_b and attn_v_b; its attn_k_b has other axes, which are not read",
+        config: r#"{"model_type": "deepseek_v3", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "num_key_value_heads": 2, "qk_nope_head_dim": 2, "qk_rope_head_dim": 2, "v_head_dim": 3, "kv_lora_rank": 4,
+            "q_lora_rank": 5, "n_routed_experts": 2, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "deepseek2",
+        tensors: &["
+            model.embed_tokens.weight                           10,8  token_embd.weight
+            model.norm.weight                                   8     output_norm.weight
+            model.layers.0.input_layernorm.weight               8     blk.0.attn_norm.weight
+            model.layers.0.self_attn.q_a_proj.weight            5,8   blk.0.attn_q_a.weight
+            model.layers.0.self_attn.q_a_layernorm.weight       5     blk.0.attn_q_a_norm.weight
+            model.layers.0.self_attn.q_b_proj.weight            8,5   blk.0.attn_q_b.weight
+            model.layers.0.self_attn.kv_a_proj_with_mqa.weight  6,8   blk.0.attn_kv_a_mqa.weight
+            model.layers.0.self_attn.kv_a_layernorm.weight      4     blk.0.attn_kv_a_norm.weight
+            model.layers.0.self_attn.kv_b_proj.weight           10,4  blk.0.attn_kv_b.weight
+            model.layers.0.self_attn.kv_b_proj.weight           10,4  blk.0.attn_k_b.weight        per_head(n=2,rows=5).slice(start=0,len=2)+transpose_last_two
+            model.layers.0.self_attn.kv_b_proj.weight           10,4  blk.0.attn_v_b.weight        per_head(n=2,rows=5).slice(start=2,len=3)
+            model.layers.0.self_attn.o_proj.weight              8,6   blk.0.attn_output.weight
+            model.layers.0.post_attention_layernorm.weight      8     blk.0.ffn_norm.weight
+            model.layers.0.mlp.gate_proj.weight                 6,8   blk.0.ffn_gate.weight
+            model.layers.0.mlp.up_proj.weight                   6,8   blk.0.ffn_up.weight
+            model.layers.0.mlp.down_proj.weight                 8,6   blk.0.ffn_down.weight
+        "],
+    },
+    List {
+        name: "deepseek 3.2 with the layer behind the others",
+        source: "llama.cpp's gguf-py/gguf/tensor_mapping.py; model.layers.61 of DeepSeek-V3",
+        config: r#"{"model_type": "deepseek_v32", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "num_key_value_heads": 2, "qk_nope_head_dim": 2, "qk_rope_head_dim": 2, "v_head_dim": 3, "kv_lora_rank": 4,
+            "q_lora_rank": 5, "n_routed_experts": 2, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "deepseek32",
+        tensors: &["
+            model.embed_tokens.weight                             10,8  token_embd.weight
+            model.norm.weight                                     8     output_norm.weight
+            model.layers.0.input_layernorm.weight                 8     blk.0.attn_norm.weight
+            model.layers.0.self_attn.q_a_proj.weight              5,8   blk.0.attn_q_a.weight
+            model.layers.0.self_attn.q_a_layernorm.weight         5     blk.0.attn_q_a_norm.weight
+            model.layers.0.self_attn.q_b_proj.weight              8,5   blk.0.attn_q_b.weight
+            model.layers.0.self_attn.kv_a_proj_with_mqa.weight    6,8   blk.0.attn_kv_a_mqa.weight
+            model.layers.0.self_attn.kv_a_layernorm.weight        4     blk.0.attn_kv_a_norm.weight
+            model.layers.0.self_attn.kv_b_proj.weight             10,4  blk.0.attn_k_b.weight                per_head(n=2,rows=5).slice(start=0,len=2)+transpose_last_two
+            model.layers.0.self_attn.kv_b_proj.weight             10,4  blk.0.attn_v_b.weight                per_head(n=2,rows=5).slice(start=2,len=3)
+            model.layers.0.self_attn.indexer.wq_b.weight          4,5   blk.0.indexer.attn_q_b.weight
+            model.layers.0.self_attn.indexer.wk.weight            2,8   blk.0.indexer.attn_k.weight
+            model.layers.0.self_attn.indexer.k_norm.weight        2     blk.0.indexer.k_norm.weight
+            model.layers.0.self_attn.indexer.k_norm.bias          2     blk.0.indexer.k_norm.bias
+            model.layers.0.self_attn.indexer.weights_proj.weight  2,8   blk.0.indexer.proj.weight
+            model.layers.0.self_attn.o_proj.weight                8,6   blk.0.attn_output.weight
+            model.layers.0.post_attention_layernorm.weight        8     blk.0.ffn_norm.weight
+            model.layers.0.mlp.gate_proj.weight                   6,8   blk.0.ffn_gate.weight
+            model.layers.0.mlp.up_proj.weight                     6,8   blk.0.ffn_up.weight
+            model.layers.0.mlp.down_proj.weight                   8,6   blk.0.ffn_down.weight
+            model.layers.1.input_layernorm.weight                 8     blk.1.attn_norm.weight
+            model.layers.1.self_attn.q_a_proj.weight              5,8   blk.1.attn_q_a.weight
+            model.layers.1.self_attn.q_a_layernorm.weight         5     blk.1.attn_q_a_norm.weight
+            model.layers.1.self_attn.q_b_proj.weight              8,5   blk.1.attn_q_b.weight
+            model.layers.1.self_attn.kv_a_proj_with_mqa.weight    6,8   blk.1.attn_kv_a_mqa.weight
+            model.layers.1.self_attn.kv_a_layernorm.weight        4     blk.1.attn_kv_a_norm.weight
+            model.layers.1.self_attn.kv_b_proj.weight             10,4  blk.1.attn_k_b.weight                per_head(n=2,rows=5).slice(start=0,len=2)+transpose_last_two
+            model.layers.1.self_attn.kv_b_proj.weight             10,4  blk.1.attn_v_b.weight                per_head(n=2,rows=5).slice(start=2,len=3)
+            model.layers.1.self_attn.o_proj.weight                8,6   blk.1.attn_output.weight
+            model.layers.1.post_attention_layernorm.weight        8     blk.1.ffn_norm.weight
+            model.layers.1.enorm.weight                           8     blk.1.nextn.enorm.weight
+            model.layers.1.hnorm.weight                           8     blk.1.nextn.hnorm.weight
+            model.layers.1.eh_proj.weight                         8,16  blk.1.nextn.eh_proj.weight
+            model.layers.1.embed_tokens.weight                    10,8  blk.1.nextn.embed_tokens.weight
+            model.layers.1.shared_head.norm.weight                8     blk.1.nextn.shared_head_norm.weight
+            model.layers.1.shared_head.head.weight                10,8  blk.1.nextn.shared_head_head.weight
+        "],
+    },
+    List {
+        name: "qwen3.5, dense",
+        source: "llama.cpp's conversion/qwen.py (_LinearAttentionVReorderBase, _QwenMtpMixin) and gguf-py/gguf/tensor_mapping.py; mtp.* as Qwen/Qwen3.5-9B has it",
+        config: r#"{"model_type": "qwen3_5_text", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "num_key_value_heads": 1, "head_dim": 4, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+            "linear_key_head_dim": 2, "linear_value_head_dim": 2, "linear_conv_kernel_dim": 3, "num_experts": 2, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "qwen35",
+        tensors: &["
+            model.language_model.embed_tokens.weight                       10,8    token_embd.weight
+            model.language_model.norm.weight                               8       output_norm.weight                   plus_one
+            model.language_model.layers.0.input_layernorm.weight           8       blk.0.attn_norm.weight               plus_one
+            model.language_model.layers.0.post_attention_layernorm.weight  8       blk.0.post_attention_norm.weight     plus_one
+            model.language_model.layers.0.linear_attn.in_proj_qkv.weight   16,8    blk.0.attn_qkv.weight                rows:0-9,12-13,10-11,14-15
+            model.language_model.layers.0.linear_attn.in_proj_z.weight     8,8     blk.0.attn_gate.weight               rows:0-1,4-5,2-3,6-7
+            model.language_model.layers.0.linear_attn.in_proj_a.weight     4,8     blk.0.ssm_alpha.weight               rows:0,2,1,3
+            model.language_model.layers.0.linear_attn.in_proj_b.weight     4,8     blk.0.ssm_beta.weight                rows:0,2,1,3
+            model.language_model.layers.0.linear_attn.A_log                4       blk.0.ssm_a                          rows:0,2,1,3+neg_exp
+            model.language_model.layers.0.linear_attn.dt_bias              4       blk.0.ssm_dt.bias                    rows:0,2,1,3
+            model.language_model.layers.0.linear_attn.conv1d.weight        16,1,3  blk.0.ssm_conv1d.weight              rows:0-9,12-13,10-11,14-15+reshape
+            model.language_model.layers.0.linear_attn.norm.weight          2       blk.0.ssm_norm.weight
+            model.language_model.layers.0.linear_attn.out_proj.weight      8,8     blk.0.ssm_out.weight                 transpose_last_two+rows:0-1,4-5,2-3,6-7+transpose_last_two
+            model.language_model.layers.0.mlp.gate_proj.weight             6,8     blk.0.ffn_gate.weight
+            model.language_model.layers.0.mlp.up_proj.weight               6,8     blk.0.ffn_up.weight
+            model.language_model.layers.0.mlp.down_proj.weight             8,6     blk.0.ffn_down.weight
+            model.language_model.layers.1.input_layernorm.weight           8       blk.1.attn_norm.weight               plus_one
+            model.language_model.layers.1.post_attention_layernorm.weight  8       blk.1.post_attention_norm.weight     plus_one
+            model.language_model.layers.1.self_attn.q_proj.weight          16,8    blk.1.attn_q.weight
+            model.language_model.layers.1.self_attn.k_proj.weight          4,8     blk.1.attn_k.weight
+            model.language_model.layers.1.self_attn.v_proj.weight          4,8     blk.1.attn_v.weight
+            model.language_model.layers.1.self_attn.o_proj.weight          8,8     blk.1.attn_output.weight
+            model.language_model.layers.1.self_attn.q_norm.weight          4       blk.1.attn_q_norm.weight             plus_one
+            model.language_model.layers.1.self_attn.k_norm.weight          4       blk.1.attn_k_norm.weight             plus_one
+            model.language_model.layers.1.mlp.gate_proj.weight             6,8     blk.1.ffn_gate.weight
+            model.language_model.layers.1.mlp.up_proj.weight               6,8     blk.1.ffn_up.weight
+            model.language_model.layers.1.mlp.down_proj.weight             8,6     blk.1.ffn_down.weight
+            mtp.layers.0.input_layernorm.weight                            8       blk.2.attn_norm.weight               plus_one
+            mtp.layers.0.post_attention_layernorm.weight                   8       blk.2.post_attention_norm.weight     plus_one
+            mtp.pre_fc_norm_embedding.weight                               8       blk.2.nextn.enorm.weight             plus_one
+            mtp.pre_fc_norm_hidden.weight                                  8       blk.2.nextn.hnorm.weight             plus_one
+            mtp.fc.weight                                                  8,16    blk.2.nextn.eh_proj.weight
+            mtp.norm.weight                                                8       blk.2.nextn.shared_head_norm.weight  plus_one
+        "],
+    },
+    List {
+        name: "qwen3.5 with experts",
+        source: "llama.cpp's conversion/qwen.py (Qwen2MoeModel: gate_up_proj); of layer 1 with --fuse-gate-up-exps",
+        config: r#"{"model_type": "qwen3_5_moe_text", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "num_key_value_heads": 1, "head_dim": 4, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+            "linear_key_head_dim": 2, "linear_value_head_dim": 2, "linear_conv_kernel_dim": 3, "num_experts": 2, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "qwen35moe",
+        tensors: &["
+            model.language_model.embed_tokens.weight                          10,8    token_embd.weight
+            model.language_model.norm.weight                                  8       output_norm.weight                plus_one
+            model.language_model.layers.0.input_layernorm.weight              8       blk.0.attn_norm.weight            plus_one
+            model.language_model.layers.0.post_attention_layernorm.weight     8       blk.0.post_attention_norm.weight  plus_one
+            model.language_model.layers.0.linear_attn.in_proj_qkv.weight      16,8    blk.0.attn_qkv.weight             rows:0-9,12-13,10-11,14-15
+            model.language_model.layers.0.linear_attn.in_proj_z.weight        8,8     blk.0.attn_gate.weight            rows:0-1,4-5,2-3,6-7
+            model.language_model.layers.0.linear_attn.in_proj_a.weight        4,8     blk.0.ssm_alpha.weight            rows:0,2,1,3
+            model.language_model.layers.0.linear_attn.in_proj_b.weight        4,8     blk.0.ssm_beta.weight             rows:0,2,1,3
+            model.language_model.layers.0.linear_attn.A_log                   4       blk.0.ssm_a                       rows:0,2,1,3+neg_exp
+            model.language_model.layers.0.linear_attn.dt_bias                 4       blk.0.ssm_dt.bias                 rows:0,2,1,3
+            model.language_model.layers.0.linear_attn.conv1d.weight           16,1,3  blk.0.ssm_conv1d.weight           rows:0-9,12-13,10-11,14-15+reshape
+            model.language_model.layers.0.linear_attn.norm.weight             2       blk.0.ssm_norm.weight
+            model.language_model.layers.0.linear_attn.out_proj.weight         8,8     blk.0.ssm_out.weight              transpose_last_two+rows:0-1,4-5,2-3,6-7+transpose_last_two
+            model.language_model.layers.0.mlp.gate.weight                     2,8     blk.0.ffn_gate_inp.weight
+            model.language_model.layers.0.mlp.shared_expert_gate.weight       1,8     blk.0.ffn_gate_inp_shexp.weight
+            model.language_model.layers.0.mlp.shared_expert.gate_proj.weight  6,8     blk.0.ffn_gate_shexp.weight
+            model.language_model.layers.0.mlp.shared_expert.up_proj.weight    6,8     blk.0.ffn_up_shexp.weight
+            model.language_model.layers.0.mlp.shared_expert.down_proj.weight  8,6     blk.0.ffn_down_shexp.weight
+            model.language_model.layers.0.mlp.experts.gate_up_proj            2,12,8  blk.0.ffn_gate_exps.weight        slice(axis=1,start=0,len=6)
+            model.language_model.layers.0.mlp.experts.gate_up_proj            2,12,8  blk.0.ffn_up_exps.weight          slice(axis=1,start=6,len=6)
+            model.language_model.layers.0.mlp.experts.down_proj               2,8,6   blk.0.ffn_down_exps.weight
+            model.language_model.layers.1.input_layernorm.weight              8       blk.1.attn_norm.weight            plus_one
+            model.language_model.layers.1.post_attention_layernorm.weight     8       blk.1.post_attention_norm.weight  plus_one
+            model.language_model.layers.1.self_attn.q_proj.weight             16,8    blk.1.attn_q.weight
+            model.language_model.layers.1.self_attn.k_proj.weight             4,8     blk.1.attn_k.weight
+            model.language_model.layers.1.self_attn.v_proj.weight             4,8     blk.1.attn_v.weight
+            model.language_model.layers.1.self_attn.o_proj.weight             8,8     blk.1.attn_output.weight
+            model.language_model.layers.1.self_attn.q_norm.weight             4       blk.1.attn_q_norm.weight          plus_one
+            model.language_model.layers.1.self_attn.k_norm.weight             4       blk.1.attn_k_norm.weight          plus_one
+            model.language_model.layers.1.mlp.gate.weight                     2,8     blk.1.ffn_gate_inp.weight
+            model.language_model.layers.1.mlp.shared_expert_gate.weight       1,8     blk.1.ffn_gate_inp_shexp.weight
+            model.language_model.layers.1.mlp.shared_expert.gate_proj.weight  6,8     blk.1.ffn_gate_shexp.weight
+            model.language_model.layers.1.mlp.shared_expert.up_proj.weight    6,8     blk.1.ffn_up_shexp.weight
+            model.language_model.layers.1.mlp.shared_expert.down_proj.weight  8,6     blk.1.ffn_down_shexp.weight
+            model.language_model.layers.1.mlp.experts.gate_up_proj            2,12,8  blk.1.ffn_gate_up_exps.weight
+            model.language_model.layers.1.mlp.experts.down_proj               2,8,6   blk.1.ffn_down_exps.weight
+        "],
+    },
+    List {
+        name: "qwen3.5 with experts, mlx",
+        source: "mlx-lm's mlx_lm/models/qwen3_5.py and qwen3_5_moe.py (sanitize)",
+        config: r#"{"model_type": "qwen3_5_moe_text", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "num_key_value_heads": 1, "head_dim": 4, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+            "linear_key_head_dim": 2, "linear_value_head_dim": 2, "linear_conv_kernel_dim": 3, "num_experts": 2, "vocab_size": 10}"#,
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &["
+            model.language_model.embed_tokens.weight                          10,8    language_model.model.embed_tokens.weight
+            model.language_model.norm.weight                                  8       language_model.model.norm.weight                                  plus_one
+            model.language_model.layers.0.input_layernorm.weight              8       language_model.model.layers.0.input_layernorm.weight              plus_one
+            model.language_model.layers.0.post_attention_layernorm.weight     8       language_model.model.layers.0.post_attention_layernorm.weight     plus_one
+            model.language_model.layers.0.linear_attn.in_proj_qkv.weight      16,8    language_model.model.layers.0.linear_attn.in_proj_qkv.weight
+            model.language_model.layers.0.linear_attn.in_proj_z.weight        8,8     language_model.model.layers.0.linear_attn.in_proj_z.weight
+            model.language_model.layers.0.linear_attn.in_proj_a.weight        4,8     language_model.model.layers.0.linear_attn.in_proj_a.weight
+            model.language_model.layers.0.linear_attn.in_proj_b.weight        4,8     language_model.model.layers.0.linear_attn.in_proj_b.weight
+            model.language_model.layers.0.linear_attn.A_log                   4       language_model.model.layers.0.linear_attn.A_log
+            model.language_model.layers.0.linear_attn.dt_bias                 4       language_model.model.layers.0.linear_attn.dt_bias
+            model.language_model.layers.0.linear_attn.conv1d.weight           16,1,3  language_model.model.layers.0.linear_attn.conv1d.weight           transpose_last_two
+            model.language_model.layers.0.linear_attn.norm.weight             2       language_model.model.layers.0.linear_attn.norm.weight
+            model.language_model.layers.0.linear_attn.out_proj.weight         8,8     language_model.model.layers.0.linear_attn.out_proj.weight
+            model.language_model.layers.0.mlp.gate.weight                     2,8     language_model.model.layers.0.mlp.gate.weight
+            model.language_model.layers.0.mlp.shared_expert_gate.weight       1,8     language_model.model.layers.0.mlp.shared_expert_gate.weight
+            model.language_model.layers.0.mlp.shared_expert.gate_proj.weight  6,8     language_model.model.layers.0.mlp.shared_expert.gate_proj.weight
+            model.language_model.layers.0.mlp.shared_expert.up_proj.weight    6,8     language_model.model.layers.0.mlp.shared_expert.up_proj.weight
+            model.language_model.layers.0.mlp.shared_expert.down_proj.weight  8,6     language_model.model.layers.0.mlp.shared_expert.down_proj.weight
+            model.language_model.layers.0.mlp.experts.gate_up_proj            2,12,8  language_model.model.layers.0.mlp.switch_mlp.gate_proj.weight     slice(axis=1,start=0,len=6)
+            model.language_model.layers.0.mlp.experts.gate_up_proj            2,12,8  language_model.model.layers.0.mlp.switch_mlp.up_proj.weight       slice(axis=1,start=6,len=6)
+            model.language_model.layers.0.mlp.experts.down_proj               2,8,6   language_model.model.layers.0.mlp.switch_mlp.down_proj.weight
+            model.language_model.layers.1.input_layernorm.weight              8       language_model.model.layers.1.input_layernorm.weight              plus_one
+            model.language_model.layers.1.post_attention_layernorm.weight     8       language_model.model.layers.1.post_attention_layernorm.weight     plus_one
+            model.language_model.layers.1.self_attn.q_proj.weight             16,8    language_model.model.layers.1.self_attn.q_proj.weight
+            model.language_model.layers.1.self_attn.k_proj.weight             4,8     language_model.model.layers.1.self_attn.k_proj.weight
+            model.language_model.layers.1.self_attn.v_proj.weight             4,8     language_model.model.layers.1.self_attn.v_proj.weight
+            model.language_model.layers.1.self_attn.o_proj.weight             8,8     language_model.model.layers.1.self_attn.o_proj.weight
+            model.language_model.layers.1.self_attn.q_norm.weight             4       language_model.model.layers.1.self_attn.q_norm.weight             plus_one
+            model.language_model.layers.1.self_attn.k_norm.weight             4       language_model.model.layers.1.self_attn.k_norm.weight             plus_one
+            model.language_model.layers.1.mlp.gate_proj.weight                6,8     language_model.model.layers.1.mlp.gate_proj.weight
+            model.language_model.layers.1.mlp.up_proj.weight                  6,8     language_model.model.layers.1.mlp.up_proj.weight
+            model.language_model.layers.1.mlp.down_proj.weight                8,6     language_model.model.layers.1.mlp.down_proj.weight
+        "],
+    },
+    List {
+        name: "qwen3-next of the first converter",
+        source: "llama.cpp's src/models/qwen3next.cpp: ssm_in is used by legacy GGUF",
+        config: r#"{"model_type": "qwen3_next", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "num_key_value_heads": 1, "head_dim": 4, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+            "linear_key_head_dim": 2, "linear_value_head_dim": 2, "linear_conv_kernel_dim": 3, "num_experts": 2, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "qwen3next",
+        tensors: &["
+            model.embed_tokens.weight                       10,8    token_embd.weight
+            model.norm.weight                               8       output_norm.weight                plus_one
+            model.layers.0.input_layernorm.weight           8       blk.0.attn_norm.weight            plus_one
+            model.layers.0.post_attention_layernorm.weight  8       blk.0.post_attention_norm.weight  plus_one
+            model.layers.0.linear_attn.in_proj_qkvz.weight  24,8    blk.0.ssm_in.weight
+            model.layers.0.linear_attn.in_proj_ba.weight    8,8     blk.0.ssm_ba.weight
+            model.layers.0.linear_attn.A_log                4       blk.0.ssm_a                       neg_exp
+            model.layers.0.linear_attn.dt_bias              4       blk.0.ssm_dt.bias
+            model.layers.0.linear_attn.conv1d.weight        16,1,3  blk.0.ssm_conv1d.weight
+            model.layers.0.linear_attn.norm.weight          2       blk.0.ssm_norm.weight
+            model.layers.0.linear_attn.out_proj.weight      8,8     blk.0.ssm_out.weight
+        "],
+    },
+    List {
+        name: "falcon 7b",
+        source: "llama.cpp's conversion/falcon.py and gguf-py/gguf/tensor_mapping.py; configuration_falcon.py of transformers",
+        config: r#"{"model_type": "falcon", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4, "layer_norm_epsilon": 1e-5, "vocab_size": 10, "multi_query": true, "new_decoder_architecture": false, "num_kv_heads": 1}"#,
+        form: Form::Gguf,
+        gguf: "falcon",
+        tensors: &["
+            transformer.word_embeddings.weight                     10,16  token_embd.weight
+            transformer.ln_f.weight                                16     output_norm.weight
+            transformer.ln_f.bias                                  16     output_norm.bias
+            lm_head.weight                                         10,16  output.weight
+            transformer.h.0.input_layernorm.weight                 16     blk.0.attn_norm.weight
+            transformer.h.0.input_layernorm.bias                   16     blk.0.attn_norm.bias
+            transformer.h.0.self_attention.query_key_value.weight  24,16  blk.0.attn_qkv.weight
+            transformer.h.0.self_attention.dense.weight            16,16  blk.0.attn_output.weight
+            transformer.h.0.mlp.dense_h_to_4h.weight               64,16  blk.0.ffn_up.weight
+            transformer.h.0.mlp.dense_4h_to_h.weight               16,64  blk.0.ffn_down.weight
+        "],
+    },
+    List {
+        name: "falcon 40b",
+        source: "llama.cpp's conversion/falcon.py and gguf-py/gguf/tensor_mapping.py; configuration_falcon.py of transformers",
+        config: r#"{"model_type": "falcon", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4, "layer_norm_epsilon": 1e-5, "vocab_size": 10, "multi_query": true, "new_decoder_architecture": true, "num_kv_heads": 2}"#,
+        form: Form::Gguf,
+        gguf: "falcon",
+        tensors: &["
+            transformer.word_embeddings.weight                     10,16  token_embd.weight
+            transformer.ln_f.weight                                16     output_norm.weight
+            transformer.ln_f.bias                                  16     output_norm.bias
+            lm_head.weight                                         10,16  output.weight
+            transformer.h.0.ln_attn.weight                         16     blk.0.attn_norm_2.weight
+            transformer.h.0.ln_attn.bias                           16     blk.0.attn_norm_2.bias
+            transformer.h.0.ln_mlp.weight                          16     blk.0.attn_norm.weight
+            transformer.h.0.ln_mlp.bias                            16     blk.0.attn_norm.bias
+            transformer.h.0.self_attention.query_key_value.weight  32,16  blk.0.attn_qkv.weight     rows:0-7,16-23,8-11,24-27,12-15,28-31
+            transformer.h.0.self_attention.dense.weight            16,16  blk.0.attn_output.weight
+            transformer.h.0.mlp.dense_h_to_4h.weight               64,16  blk.0.ffn_up.weight
+            transformer.h.0.mlp.dense_4h_to_h.weight               16,64  blk.0.ffn_down.weight
+        "],
+    },
+    List {
+        name: "starcoder2",
+        source: "modeling_starcoder2.py of transformers, llama.cpp's gguf-py/gguf/tensor_mapping.py",
+        config: r#"{"model_type": "starcoder2", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "starcoder2",
+        tensors: &["
+            model.embed_tokens.weight                       10,8  token_embd.weight
+            model.norm.weight                               8     output_norm.weight
+            model.norm.bias                                 8     output_norm.bias
+            model.layers.0.input_layernorm.weight           8     blk.0.attn_norm.weight
+            model.layers.0.post_attention_layernorm.weight  8     blk.0.ffn_norm.weight
+            model.layers.0.self_attn.q_proj.weight          16,8  blk.0.attn_q.weight
+            model.layers.0.self_attn.k_proj.weight          8,8   blk.0.attn_k.weight
+            model.layers.0.self_attn.v_proj.weight          8,8   blk.0.attn_v.weight
+            model.layers.0.self_attn.o_proj.weight          8,16  blk.0.attn_output.weight
+            model.layers.0.mlp.c_fc.weight                  32,8  blk.0.ffn_up.weight
+            model.layers.0.mlp.c_proj.weight                8,32  blk.0.ffn_down.weight
+            model.layers.0.input_layernorm.bias             8     blk.0.attn_norm.bias
+            model.layers.0.post_attention_layernorm.bias    8     blk.0.ffn_norm.bias
+            model.layers.0.self_attn.q_proj.bias            16    blk.0.attn_q.bias
+            model.layers.0.self_attn.k_proj.bias            8     blk.0.attn_k.bias
+            model.layers.0.self_attn.v_proj.bias            8     blk.0.attn_v.bias
+            model.layers.0.self_attn.o_proj.bias            8     blk.0.attn_output.bias
+            model.layers.0.mlp.c_fc.bias                    32    blk.0.ffn_up.bias
+            model.layers.0.mlp.c_proj.bias                  8     blk.0.ffn_down.bias
+        "],
+    },
+    List {
+        name: "gpt2 without prefixes",
+        source: "openai-community/gpt2 on the Hugging Face hub, which also stores masks; an output matrix of its own as fine-tuned models have",
+        config: r#"{"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "gpt2",
+        tensors: &["
+            wte.weight              10,8       token_embd.weight
+            wpe.weight              12,8       position_embd.weight
+            ln_f.weight             8          output_norm.weight
+            ln_f.bias               8          output_norm.bias
+            lm_head.weight          10,8       output.weight
+            h.0.attn.bias           1,1,12,12  -
+            h.0.attn.masked_bias    1          -
+            h.0.attn.c_attn.weight  8,24       blk.0.attn_qkv.weight     transpose_last_two
+            h.0.attn.c_attn.bias    24         blk.0.attn_qkv.bias
+            h.0.attn.c_proj.weight  8,8        blk.0.attn_output.weight  transpose_last_two
+            h.0.attn.c_proj.bias    8          blk.0.attn_output.bias
+            h.0.mlp.c_fc.weight     8,32       blk.0.ffn_up.weight       transpose_last_two
+            h.0.mlp.c_fc.bias       32         blk.0.ffn_up.bias
+            h.0.mlp.c_proj.weight   32,8       blk.0.ffn_down.weight     transpose_last_two
+            h.0.mlp.c_proj.bias     8          blk.0.ffn_down.bias
+            h.0.ln_1.weight         8          blk.0.attn_norm.weight
+            h.0.ln_1.bias           8          blk.0.attn_norm.bias
+            h.0.ln_2.weight         8          blk.0.ffn_norm.weight
+            h.0.ln_2.bias           8          blk.0.ffn_norm.bias
+        "],
+    },
+    List {
+        name: "bert of TensorFlow",
+        source: "google-bert/bert-base-uncased on the Hugging Face hub: gamma and beta, all heads",
+        config: r#"{"model_type": "bert", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 10}"#,
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &["
+            bert.embeddings.word_embeddings.weight                 10,8  bert.embeddings.word_embeddings.weight
+            bert.embeddings.position_embeddings.weight             12,8  bert.embeddings.position_embeddings.weight
+            bert.embeddings.token_type_embeddings.weight           2,8   bert.embeddings.token_type_embeddings.weight
+            bert.embeddings.LayerNorm.gamma                        8     bert.embeddings.LayerNorm.weight
+            bert.embeddings.LayerNorm.beta                         8     bert.embeddings.LayerNorm.bias
+            bert.encoder.layer.0.attention.output.LayerNorm.gamma  8     bert.encoder.layer.0.attention.output.LayerNorm.weight
+            bert.encoder.layer.0.attention.output.LayerNorm.beta   8     bert.encoder.layer.0.attention.output.LayerNorm.bias
+            bert.encoder.layer.0.output.LayerNorm.gamma            8     bert.encoder.layer.0.output.LayerNorm.weight
+            bert.encoder.layer.0.output.LayerNorm.beta             8     bert.encoder.layer.0.output.LayerNorm.bias
+            cls.predictions.transform.LayerNorm.gamma              8     cls.predictions.transform.LayerNorm.weight
+            cls.predictions.transform.LayerNorm.beta               8     cls.predictions.transform.LayerNorm.bias
+            bert.encoder.layer.0.attention.self.query.weight       8,8   bert.encoder.layer.0.attention.self.query.weight
+            bert.encoder.layer.0.attention.self.query.bias         8     bert.encoder.layer.0.attention.self.query.bias
+            bert.encoder.layer.0.attention.self.key.weight         8,8   bert.encoder.layer.0.attention.self.key.weight
+            bert.encoder.layer.0.attention.self.key.bias           8     bert.encoder.layer.0.attention.self.key.bias
+            bert.encoder.layer.0.attention.self.value.weight       8,8   bert.encoder.layer.0.attention.self.value.weight
+            bert.encoder.layer.0.attention.self.value.bias         8     bert.encoder.layer.0.attention.self.value.bias
+            bert.encoder.layer.0.attention.output.dense.weight     8,8   bert.encoder.layer.0.attention.output.dense.weight
+            bert.encoder.layer.0.attention.output.dense.bias       8     bert.encoder.layer.0.attention.output.dense.bias
+            bert.encoder.layer.0.intermediate.dense.weight         32,8  bert.encoder.layer.0.intermediate.dense.weight
+            bert.encoder.layer.0.intermediate.dense.bias           32    bert.encoder.layer.0.intermediate.dense.bias
+            bert.encoder.layer.0.output.dense.weight               8,32  bert.encoder.layer.0.output.dense.weight
+            bert.encoder.layer.0.output.dense.bias                 8     bert.encoder.layer.0.output.dense.bias
+            bert.pooler.dense.weight                               8,8   bert.pooler.dense.weight
+            bert.pooler.dense.bias                                 8     bert.pooler.dense.bias
+            cls.predictions.transform.dense.weight                 8,8   cls.predictions.transform.dense.weight
+            cls.predictions.transform.dense.bias                   8     cls.predictions.transform.dense.bias
+            cls.seq_relationship.weight                            2,8   cls.seq_relationship.weight
+            cls.seq_relationship.bias                              2     cls.seq_relationship.bias
+            cls.predictions.decoder.weight                         10,8  cls.predictions.decoder.weight
+            cls.predictions.bias                                   10    cls.predictions.bias
+        "],
+    },
+    List {
+        name: "xlm-roberta classifier",
+        source: "llama.cpp's conversion/bert.py and gguf-py/gguf/tensor_mapping.py; BAAI/bge-reranker-v2-m3. No padding token: the converter would take rows of the position embeddings away",
+        config: r#"{"model_type": "xlm-roberta", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "bert",
+        tensors: &["
+            roberta.embeddings.word_embeddings.weight                  10,8  token_embd.weight
+            roberta.embeddings.position_embeddings.weight              12,8  position_embd.weight
+            roberta.embeddings.token_type_embeddings.weight            2,8   token_types.weight
+            roberta.embeddings.LayerNorm.weight                        8     token_embd_norm.weight
+            roberta.embeddings.LayerNorm.bias                          8     token_embd_norm.bias
+            roberta.encoder.layer.0.attention.output.LayerNorm.weight  8     blk.0.attn_output_norm.weight
+            roberta.encoder.layer.0.attention.output.LayerNorm.bias    8     blk.0.attn_output_norm.bias
+            roberta.encoder.layer.0.output.LayerNorm.weight            8     blk.0.layer_output_norm.weight
+            roberta.encoder.layer.0.output.LayerNorm.bias              8     blk.0.layer_output_norm.bias
+            roberta.encoder.layer.0.attention.self.query.weight        8,8   blk.0.attn_q.weight
+            roberta.encoder.layer.0.attention.self.query.bias          8     blk.0.attn_q.bias
+            roberta.encoder.layer.0.attention.self.key.weight          8,8   blk.0.attn_k.weight
+            roberta.encoder.layer.0.attention.self.key.bias            8     blk.0.attn_k.bias
+            roberta.encoder.layer.0.attention.self.value.weight        8,8   blk.0.attn_v.weight
+            roberta.encoder.layer.0.attention.self.value.bias          8     blk.0.attn_v.bias
+            roberta.encoder.layer.0.attention.output.dense.weight      8,8   blk.0.attn_output.weight
+            roberta.encoder.layer.0.attention.output.dense.bias        8     blk.0.attn_output.bias
+            roberta.encoder.layer.0.intermediate.dense.weight          32,8  blk.0.ffn_up.weight
+            roberta.encoder.layer.0.intermediate.dense.bias            32    blk.0.ffn_up.bias
+            roberta.encoder.layer.0.output.dense.weight                8,32  blk.0.ffn_down.weight
+            roberta.encoder.layer.0.output.dense.bias                  8     blk.0.ffn_down.bias
+            classifier.dense.weight                                    8,8   cls.weight
+            classifier.dense.bias                                      8     cls.bias
+            classifier.out_proj.weight                                 1,8   cls.output.weight
+            classifier.out_proj.bias                                   1     cls.output.bias
+        "],
+    },
+    List {
+        name: "bert classifier",
+        source: "llama.cpp's conversion/bert.py: a classifier of one layer becomes cls.output",
+        config: r#"{"model_type": "bert", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "bert",
+        tensors: &["
+            bert.embeddings.word_embeddings.weight                  10,8  token_embd.weight
+            bert.embeddings.position_embeddings.weight              12,8  position_embd.weight
+            bert.embeddings.token_type_embeddings.weight            2,8   token_types.weight
+            bert.embeddings.LayerNorm.weight                        8     token_embd_norm.weight
+            bert.embeddings.LayerNorm.bias                          8     token_embd_norm.bias
+            bert.encoder.layer.0.attention.output.LayerNorm.weight  8     blk.0.attn_output_norm.weight
+            bert.encoder.layer.0.attention.output.LayerNorm.bias    8     blk.0.attn_output_norm.bias
+            bert.encoder.layer.0.output.LayerNorm.weight            8     blk.0.layer_output_norm.weight
+            bert.encoder.layer.0.output.LayerNorm.bias              8     blk.0.layer_output_norm.bias
+            bert.encoder.layer.0.attention.self.query.weight        8,8   blk.0.attn_q.weight
+            bert.encoder.layer.0.attention.self.query.bias          8     blk.0.attn_q.bias
+            bert.encoder.layer.0.attention.self.key.weight          8,8   blk.0.attn_k.weight
+            bert.encoder.layer.0.attention.self.key.bias            8     blk.0.attn_k.bias
+            bert.encoder.layer.0.attention.self.value.weight        8,8   blk.0.attn_v.weight
+            bert.encoder.layer.0.attention.self.value.bias          8     blk.0.attn_v.bias
+            bert.encoder.layer.0.attention.output.dense.weight      8,8   blk.0.attn_output.weight
+            bert.encoder.layer.0.attention.output.dense.bias        8     blk.0.attn_output.bias
+            bert.encoder.layer.0.intermediate.dense.weight          32,8  blk.0.ffn_up.weight
+            bert.encoder.layer.0.intermediate.dense.bias            32    blk.0.ffn_up.bias
+            bert.encoder.layer.0.output.dense.weight                8,32  blk.0.ffn_down.weight
+            bert.encoder.layer.0.output.dense.bias                  8     blk.0.ffn_down.bias
+            classifier.weight                                       3,8   cls.output.weight
+            classifier.bias                                         3     cls.output.bias
+        "],
+    },
+    List {
+        name: "whisper of mlx-examples",
+        source: "ml-explore/mlx-examples, whisper/convert.py and whisper.py; an output matrix of its own as fine-tuned models may have",
+        config: r#"{"model_type": "whisper", "d_model": 8, "decoder_layers": 1, "encoder_layers": 2,
+            "decoder_attention_heads": 2, "encoder_attention_heads": 2, "num_attention_heads": 2, "vocab_size": 10}"#,
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &["
+            model.decoder.embed_tokens.weight                      10,8   decoder.token_embedding.weight
+            model.decoder.embed_positions.weight                   12,8   decoder.positional_embedding
+            model.decoder.layer_norm.weight                        8      decoder.ln.weight
+            model.decoder.layer_norm.bias                          8      decoder.ln.bias
+            model.encoder.embed_positions.weight                   14,8   -
+            model.encoder.layer_norm.weight                        8      encoder.ln_post.weight
+            model.encoder.layer_norm.bias                          8      encoder.ln_post.bias
+            proj_out.weight                                        10,8   -
+            model.encoder.conv1.weight                             8,4,3  encoder.conv1.weight                      transpose_last_two
+            model.encoder.conv1.bias                               8      encoder.conv1.bias
+            model.encoder.conv2.weight                             8,8,3  encoder.conv2.weight                      transpose_last_two
+            model.encoder.conv2.bias                               8      encoder.conv2.bias
+            model.encoder.layers.0.self_attn_layer_norm.weight     8      encoder.blocks.0.attn_ln.weight
+            model.encoder.layers.1.self_attn_layer_norm.weight     8      encoder.blocks.1.attn_ln.weight
+            model.encoder.layers.0.self_attn_layer_norm.bias       8      encoder.blocks.0.attn_ln.bias
+            model.encoder.layers.1.self_attn_layer_norm.bias       8      encoder.blocks.1.attn_ln.bias
+            model.encoder.layers.0.self_attn.q_proj.weight         8,8    encoder.blocks.0.attn.query.weight
+            model.encoder.layers.1.self_attn.q_proj.weight         8,8    encoder.blocks.1.attn.query.weight
+            model.encoder.layers.0.self_attn.q_proj.bias           8      encoder.blocks.0.attn.query.bias
+            model.encoder.layers.1.self_attn.q_proj.bias           8      encoder.blocks.1.attn.query.bias
+            model.encoder.layers.0.self_attn.k_proj.weight         8,8    encoder.blocks.0.attn.key.weight
+            model.encoder.layers.1.self_attn.k_proj.weight         8,8    encoder.blocks.1.attn.key.weight
+            model.encoder.layers.0.self_attn.v_proj.weight         8,8    encoder.blocks.0.attn.value.weight
+            model.encoder.layers.1.self_attn.v_proj.weight         8,8    encoder.blocks.1.attn.value.weight
+            model.encoder.layers.0.self_attn.v_proj.bias           8      encoder.blocks.0.attn.value.bias
+            model.encoder.layers.1.self_attn.v_proj.bias           8      encoder.blocks.1.attn.value.bias
+            model.encoder.layers.0.self_attn.out_proj.weight       8,8    encoder.blocks.0.attn.out.weight
+            model.encoder.layers.1.self_attn.out_proj.weight       8,8    encoder.blocks.1.attn.out.weight
+            model.encoder.layers.0.self_attn.out_proj.bias         8      encoder.blocks.0.attn.out.bias
+            model.encoder.layers.1.self_attn.out_proj.bias         8      encoder.blocks.1.attn.out.bias
+            model.encoder.layers.0.final_layer_norm.weight         8      encoder.blocks.0.mlp_ln.weight
+            model.encoder.layers.1.final_layer_norm.weight         8      encoder.blocks.1.mlp_ln.weight
+            model.encoder.layers.0.final_layer_norm.bias           8      encoder.blocks.0.mlp_ln.bias
+            model.encoder.layers.1.final_layer_norm.bias           8      encoder.blocks.1.mlp_ln.bias
+            model.encoder.layers.0.fc1.weight                      32,8   encoder.blocks.0.mlp1.weight
+            model.encoder.layers.1.fc1.weight                      32,8   encoder.blocks.1.mlp1.weight
+            model.encoder.layers.0.fc1.bias                        32     encoder.blocks.0.mlp1.bias
+            model.encoder.layers.1.fc1.bias                        32     encoder.blocks.1.mlp1.bias
+            model.encoder.layers.0.fc2.weight                      8,32   encoder.blocks.0.mlp2.weight
+            model.encoder.layers.1.fc2.weight                      8,32   encoder.blocks.1.mlp2.weight
+            model.encoder.layers.0.fc2.bias                        8      encoder.blocks.0.mlp2.bias
+            model.encoder.layers.1.fc2.bias                        8      encoder.blocks.1.mlp2.bias
+            model.decoder.layers.0.self_attn_layer_norm.weight     8      decoder.blocks.0.attn_ln.weight
+            model.decoder.layers.0.self_attn_layer_norm.bias       8      decoder.blocks.0.attn_ln.bias
+            model.decoder.layers.0.self_attn.q_proj.weight         8,8    decoder.blocks.0.attn.query.weight
+            model.decoder.layers.0.self_attn.q_proj.bias           8      decoder.blocks.0.attn.query.bias
+            model.decoder.layers.0.self_attn.k_proj.weight         8,8    decoder.blocks.0.attn.key.weight
+            model.decoder.layers.0.self_attn.v_proj.weight         8,8    decoder.blocks.0.attn.value.weight
+            model.decoder.layers.0.self_attn.v_proj.bias           8      decoder.blocks.0.attn.value.bias
+            model.decoder.layers.0.self_attn.out_proj.weight       8,8    decoder.blocks.0.attn.out.weight
+            model.decoder.layers.0.self_attn.out_proj.bias         8      decoder.blocks.0.attn.out.bias
+            model.decoder.layers.0.encoder_attn_layer_norm.weight  8      decoder.blocks.0.cross_attn_ln.weight
+            model.decoder.layers.0.encoder_attn_layer_norm.bias    8      decoder.blocks.0.cross_attn_ln.bias
+            model.decoder.layers.0.encoder_attn.q_proj.weight      8,8    decoder.blocks.0.cross_attn.query.weight
+            model.decoder.layers.0.encoder_attn.q_proj.bias        8      decoder.blocks.0.cross_attn.query.bias
+            model.decoder.layers.0.encoder_attn.k_proj.weight      8,8    decoder.blocks.0.cross_attn.key.weight
+            model.decoder.layers.0.encoder_attn.v_proj.weight      8,8    decoder.blocks.0.cross_attn.value.weight
+            model.decoder.layers.0.encoder_attn.v_proj.bias        8      decoder.blocks.0.cross_attn.value.bias
+            model.decoder.layers.0.encoder_attn.out_proj.weight    8,8    decoder.blocks.0.cross_attn.out.weight
+            model.decoder.layers.0.encoder_attn.out_proj.bias      8      decoder.blocks.0.cross_attn.out.bias
+            model.decoder.layers.0.final_layer_norm.weight         8      decoder.blocks.0.mlp_ln.weight
+            model.decoder.layers.0.final_layer_norm.bias           8      decoder.blocks.0.mlp_ln.bias
+            model.decoder.layers.0.fc1.weight                      32,8   decoder.blocks.0.mlp1.weight
+            model.decoder.layers.0.fc1.bias                        32     decoder.blocks.0.mlp1.bias
+            model.decoder.layers.0.fc2.weight                      8,32   decoder.blocks.0.mlp2.weight
+            model.decoder.layers.0.fc2.bias                        8      decoder.blocks.0.mlp2.bias
+        "],
+    },
 ];

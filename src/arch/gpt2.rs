@@ -1,0 +1,77 @@
+//! GPT-2, whose matrices are stored with a column an output.
+
+use super::rule::{NameRule, both, gguf, hf, rule};
+use super::transform::{Rows, SAME, rows, transposed};
+use super::{Architecture, RopeLayout};
+
+/// The row of the table.
+pub(super) static GPT2: Architecture = Architecture {
+    name: "gpt2",
+    summary: "GPT-2",
+    gguf: &["gpt2"],
+    hf: &["gpt2"],
+    rope: RopeLayout::None,
+    rules: &[RULES],
+    mlx: MLX,
+    publisher: &[],
+    prefixes: PREFIXES,
+    required: REQUIRED,
+};
+
+/// mlx-lm's prefix, and that of the oldest checkpoints, which have none.
+static PREFIXES: &[(&str, &str)] = &[("model.", "transformer."), ("", "transformer.")];
+
+static REQUIRED: &[&str] = &[
+    "token_embedding.weight",
+    "output_norm.weight",
+    "layers.{n}.attention_norm.weight",
+    "layers.{n}.attention.q.weight",
+    "layers.{n}.attention.k.weight",
+    "layers.{n}.attention.v.weight",
+    "layers.{n}.attention.output.weight",
+    "layers.{n}.ffn_norm.weight",
+    "layers.{n}.ffn.up.weight",
+    "layers.{n}.ffn.down.weight",
+];
+
+#[rustfmt::skip]
+static RULES: &[NameRule] = &[
+    rule("token_embedding.weight",           "token_embd.weight",        "transformer.wte.weight",             SAME),
+    rule("position_embedding.weight",        "position_embd.weight",     "transformer.wpe.weight",             SAME),
+    rule("output_norm.weight",               "output_norm.weight",       "transformer.ln_f.weight",            SAME),
+    rule("output_norm.bias",                 "output_norm.bias",         "transformer.ln_f.bias",              SAME),
+    rule("output.weight",                    "output.weight",            "lm_head.weight",                     SAME),
+    rule("layers.{n}.attention_norm.weight", "blk.{n}.attn_norm.weight", "transformer.h.{n}.ln_1.weight",      SAME),
+    rule("layers.{n}.attention_norm.bias",   "blk.{n}.attn_norm.bias",   "transformer.h.{n}.ln_1.bias",        SAME),
+    rule("layers.{n}.ffn_norm.weight",       "blk.{n}.ffn_norm.weight",  "transformer.h.{n}.ln_2.weight",      SAME),
+    rule("layers.{n}.ffn_norm.bias",         "blk.{n}.ffn_norm.bias",    "transformer.h.{n}.ln_2.bias",        SAME),
+    gguf("layers.{n}.attention.q.weight",      "blk.{n}.attn_qkv.weight",    rows(Rows::Qkv(0))),
+    gguf("layers.{n}.attention.k.weight",      "blk.{n}.attn_qkv.weight",    rows(Rows::Qkv(1))),
+    gguf("layers.{n}.attention.v.weight",      "blk.{n}.attn_qkv.weight",    rows(Rows::Qkv(2))),
+    hf("layers.{n}.attention.q.weight",      "transformer.h.{n}.attn.c_attn.weight", transposed(Rows::Qkv(0))),
+    hf("layers.{n}.attention.k.weight",      "transformer.h.{n}.attn.c_attn.weight", transposed(Rows::Qkv(1))),
+    hf("layers.{n}.attention.v.weight",      "transformer.h.{n}.attn.c_attn.weight", transposed(Rows::Qkv(2))),
+    both("layers.{n}.attention.q.bias", "blk.{n}.attn_qkv.bias", "transformer.h.{n}.attn.c_attn.bias", rows(Rows::Qkv(0))),
+    both("layers.{n}.attention.k.bias", "blk.{n}.attn_qkv.bias", "transformer.h.{n}.attn.c_attn.bias", rows(Rows::Qkv(1))),
+    both("layers.{n}.attention.v.bias", "blk.{n}.attn_qkv.bias", "transformer.h.{n}.attn.c_attn.bias", rows(Rows::Qkv(2))),
+    gguf("layers.{n}.attention.output.weight", "blk.{n}.attn_output.weight", SAME),
+    hf("layers.{n}.attention.output.weight", "transformer.h.{n}.attn.c_proj.weight", transposed(Rows::All)),
+    rule("layers.{n}.attention.output.bias", "blk.{n}.attn_output.bias", "transformer.h.{n}.attn.c_proj.bias", SAME),
+    gguf("layers.{n}.ffn.up.weight",           "blk.{n}.ffn_up.weight",      SAME),
+    hf("layers.{n}.ffn.up.weight",           "transformer.h.{n}.mlp.c_fc.weight",    transposed(Rows::All)),
+    rule("layers.{n}.ffn.up.bias",           "blk.{n}.ffn_up.bias",      "transformer.h.{n}.mlp.c_fc.bias",    SAME),
+    gguf("layers.{n}.ffn.down.weight",         "blk.{n}.ffn_down.weight",    SAME),
+    hf("layers.{n}.ffn.down.weight",         "transformer.h.{n}.mlp.c_proj.weight",  transposed(Rows::All)),
+    rule("layers.{n}.ffn.down.bias",         "blk.{n}.ffn_down.bias",    "transformer.h.{n}.mlp.c_proj.bias",  SAME),
+];
+
+/// mlx-lm has a row an output.
+#[rustfmt::skip]
+static MLX: &[NameRule] = &[
+    hf("layers.{n}.attention.q.weight",      "model.h.{n}.attn.c_attn.weight", rows(Rows::Qkv(0))),
+    hf("layers.{n}.attention.k.weight",      "model.h.{n}.attn.c_attn.weight", rows(Rows::Qkv(1))),
+    hf("layers.{n}.attention.v.weight",      "model.h.{n}.attn.c_attn.weight", rows(Rows::Qkv(2))),
+    hf("layers.{n}.attention.output.weight", "model.h.{n}.attn.c_proj.weight", SAME),
+    hf("layers.{n}.ffn.up.weight",           "model.h.{n}.mlp.c_fc.weight",    SAME),
+    hf("layers.{n}.ffn.down.weight",         "model.h.{n}.mlp.c_proj.weight",  SAME),
+];

@@ -1,0 +1,109 @@
+//! The rows of linear attention: Qwen3-Next and Qwen3.5, whose layers are Gated DeltaNets.
+//!
+//! A key head has a query head beside it, and serves several value heads. Hugging Face keeps the
+//! value heads of a key head together; llama.cpp's converter lays those of Qwen3.5 out in tiles,
+//! the first of every key head, then the second of every key head, so that ggml can repeat keys by
+//! broadcasting (`_LinearAttentionVReorderBase` in conversion/qwen.py).
+
+use std::fmt;
+
+use super::ModelConfig;
+use super::transform::{Chosen, Run, word};
+use crate::error::{Error, Result};
+
+/// Which rows of a stored tensor, in which order, are those of a tensor of linear attention.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Linear {
+    /// q, k and v lie one after another; the number says which.
+    Qkv(u8),
+    /// The third of them, with the value heads in tiles.
+    TiledV,
+    /// q, k, v and the gates of v lie in groups, one for each key head; the number says which.
+    Grouped(u8),
+    /// The numbers that decide what is written and what is forgotten, in groups; the number says
+    /// which.
+    GroupedRates(u8),
+    /// All value heads, in tiles.
+    Tiled,
+    /// Channels of q, k and v, those of v in tiles.
+    TiledConvolution,
+}
+
+impl fmt::Display for Linear {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Qkv(which) => write!(f, "{} of linear qkv", word(which, &["q", "k", "v"])),
+            Self::TiledV => f.write_str("v of linear qkv, untile heads"),
+            Self::Grouped(which) => {
+                write!(f, "{} of linear qkvz by groups", word(which, &["q", "k", "v", "z"]))
+            }
+            Self::GroupedRates(which) => {
+                write!(f, "{} of linear rates by groups", word(which, &["b", "a"]))
+            }
+            Self::Tiled => f.write_str("untile heads"),
+            Self::TiledConvolution => f.write_str("untile heads of v"),
+        }
+    }
+}
+
+impl Linear {
+    pub(super) fn choose(self, rows: u64, config: &ModelConfig) -> Result<Chosen> {
+        let ssm = &config.ssm;
+        let (Some(keys), Some(values), Some(key_width), Some(inner)) =
+            (&ssm.group_count, &ssm.time_step_rank, &ssm.state_size, &ssm.inner_size)
+        else {
+            return Err(Error::mismatch("the config does not say what its linear attention is"));
+        };
+        let [keys, values, key_width, inner] =
+            [keys, values, key_width, inner].map(|field| u64::from(field.value));
+        let misfit = || {
+            Error::mismatch(format!(
+                "{rows} rows, but the config says {keys} key heads of {key_width} and {values} \
+                 value heads of {inner} together"
+            ))
+        };
+        let even = |all: u64, parts: u64| all.checked_div(parts).filter(|each| each * parts == all);
+        let each = even(values, keys).ok_or_else(misfit)?;
+        let qk = keys * key_width;
+        let run = |run: Run| Chosen { rows: vec![run.len()], runs: vec![run] };
+        // Value head v of key head k is tile v's head k.
+        let tiles = |start: u64, width: u64| Run {
+            start,
+            loops: [(keys, width), (each, keys * width), (width, 1)],
+        };
+        let all = 2 * qk + inner;
+        match self {
+            Self::Qkv(_) | Self::TiledV | Self::TiledConvolution if rows != all => Err(misfit()),
+            Self::Qkv(0) => Ok(run(Run::of(0, qk))),
+            Self::Qkv(1) => Ok(run(Run::of(qk, qk))),
+            Self::Qkv(_) => Ok(run(Run::of(2 * qk, inner))),
+            Self::TiledV => Ok(run(tiles(2 * qk, even(inner, values).ok_or_else(misfit)?))),
+            Self::TiledConvolution => {
+                let width = even(inner, values).ok_or_else(misfit)?;
+                Ok(Chosen { runs: vec![Run::of(0, 2 * qk), tiles(2 * qk, width)], rows: vec![all] })
+            }
+            Self::Tiled => Ok(run(tiles(0, even(rows, values).ok_or_else(misfit)?))),
+            Self::Grouped(which) => {
+                let of_values = even(inner, keys).ok_or_else(misfit)?;
+                let group = 2 * (key_width + of_values);
+                if group * keys != rows {
+                    return Err(misfit());
+                }
+                let (skip, count) = match which {
+                    0 => (0, key_width),
+                    1 => (key_width, key_width),
+                    2 => (2 * key_width, of_values),
+                    _ => (2 * key_width + of_values, of_values),
+                };
+                Ok(run(Run::repeated(skip, count, keys, group)))
+            }
+            Self::GroupedRates(which) => {
+                if rows != 2 * values {
+                    return Err(misfit());
+                }
+                Ok(run(Run::repeated(u64::from(which) * each, each, keys, 2 * each)))
+            }
+        }
+    }
+}

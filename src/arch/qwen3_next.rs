@@ -1,0 +1,114 @@
+//! Qwen3-Next and Qwen3.5: three layers of linear attention to each of attention with a gate.
+//!
+//! Norms have the factor `1 + w`; llama.cpp's converter and mlx-lm store the sum, except of the norm
+//! within linear attention, whose factor is `w`.
+
+use super::decoder::{DECODER, MIXTURE, PREFIXES, SHARED_EXPERT};
+use super::linear::Linear;
+use super::rule::{NameRule, both, gguf, hf, rule};
+use super::transform::{Axes, Change, PLUS_ONE, Rows, SAME, Transform, rows};
+use super::{Architecture, RopeLayout};
+
+/// The row of the table.
+pub(super) static QWEN3_NEXT: Architecture = Architecture {
+    name: "qwen3_next",
+    summary: "Qwen3-Next",
+    gguf: &["qwen3next"],
+    hf: &["qwen3_next"],
+    rope: RopeLayout::HalfSplit,
+    rules: &[NEXT, GATED, SHARED_EXPERT, MIXTURE, DECODER],
+    mlx: MLX,
+    publisher: &[],
+    prefixes: PREFIXES,
+    required: REQUIRED,
+};
+
+/// The row of the table.
+pub(super) static QWEN3_5: Architecture = Architecture {
+    name: "qwen3_5",
+    summary: "Qwen 3.5 and 3.6, dense and with experts",
+    gguf: &["qwen35", "qwen35moe"],
+    hf: &["qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe"],
+    rope: RopeLayout::HalfSplit,
+    rules: &[TILED, GATED, SHARED_EXPERT, MIXTURE, DECODER],
+    mlx: MLX,
+    publisher: &[],
+    prefixes: PREFIXES,
+    required: REQUIRED,
+};
+
+/// What every layer has; attention is of one kind or the other, and so is the feed-forward network.
+static REQUIRED: &[&str] = &[
+    "token_embedding.weight",
+    "output_norm.weight",
+    "layers.{n}.attention_norm.weight",
+    "layers.{n}.ffn_norm.weight",
+];
+
+const NEG_EXP: Transform = Transform { values: Change::NegExp, ..SAME };
+const SQUEEZED: Transform = Transform { axes: Axes::Squeezed, ..SAME };
+const HEADS: Transform = rows(Rows::Linear(Linear::Tiled));
+
+/// What both have. A query head of attention has as many rows again for the gate of its output.
+#[rustfmt::skip]
+static GATED: &[NameRule] = &[
+    rule("output_norm.weight",                      "output_norm.weight",                 "model.norm.weight",                                PLUS_ONE),
+    rule("layers.{n}.attention_norm.weight",        "blk.{n}.attn_norm.weight",           "model.layers.{n}.input_layernorm.weight",          PLUS_ONE),
+    rule("layers.{n}.attention.q_norm.weight",      "blk.{n}.attn_q_norm.weight",         "model.layers.{n}.self_attn.q_norm.weight",         PLUS_ONE),
+    rule("layers.{n}.attention.k_norm.weight",      "blk.{n}.attn_k_norm.weight",         "model.layers.{n}.self_attn.k_norm.weight",         PLUS_ONE),
+    rule("layers.{n}.ffn_norm.weight",              "blk.{n}.post_attention_norm.weight", "model.layers.{n}.post_attention_layernorm.weight", PLUS_ONE),
+    both("layers.{n}.attention.q.weight",    "blk.{n}.attn_q.weight", "model.layers.{n}.self_attn.q_proj.weight", rows(Rows::HalfHeads(0))),
+    both("layers.{n}.attention.gate.weight", "blk.{n}.attn_q.weight", "model.layers.{n}.self_attn.q_proj.weight", rows(Rows::HalfHeads(1))),
+    rule("layers.{n}.linear_attention.norm.weight", "blk.{n}.ssm_norm.weight",            "model.layers.{n}.linear_attn.norm.weight",         SAME),
+    // The converter puts the layer that predicts a further token behind the others, with 1 added to its norms.
+    gguf("layers.{n}.nextn.embedding_norm.weight", "blk.{n}.nextn.enorm.weight",            PLUS_ONE),
+    gguf("layers.{n}.nextn.hidden_norm.weight",    "blk.{n}.nextn.hnorm.weight",            PLUS_ONE),
+    gguf("layers.{n}.nextn.projection.weight",     "blk.{n}.nextn.eh_proj.weight",          SAME),
+    gguf("layers.{n}.nextn.output_norm.weight",    "blk.{n}.nextn.shared_head_norm.weight", PLUS_ONE),
+];
+
+#[rustfmt::skip]
+static MLX: &[NameRule] = &[
+    hf("output_norm.weight",                      "model.norm.weight",                                PLUS_ONE),
+    hf("layers.{n}.attention_norm.weight",        "model.layers.{n}.input_layernorm.weight",          PLUS_ONE),
+    hf("layers.{n}.attention.q_norm.weight",      "model.layers.{n}.self_attn.q_norm.weight",         PLUS_ONE),
+    hf("layers.{n}.attention.k_norm.weight",      "model.layers.{n}.self_attn.k_norm.weight",         PLUS_ONE),
+    hf("layers.{n}.ffn_norm.weight",              "model.layers.{n}.post_attention_layernorm.weight", PLUS_ONE),
+    hf("layers.{n}.linear_attention.conv.weight", "model.layers.{n}.linear_attn.conv1d.weight",       Transform { axes: Axes::Transposed, ..SAME }),
+];
+
+/// The linear attention of Qwen3-Next.
+#[rustfmt::skip]
+static NEXT: &[NameRule] = &[
+    gguf("layers.{n}.linear_attention.q.weight",    "blk.{n}.attn_qkv.weight",  rows(Rows::Linear(Linear::Qkv(0)))),
+    gguf("layers.{n}.linear_attention.k.weight",    "blk.{n}.attn_qkv.weight",  rows(Rows::Linear(Linear::Qkv(1)))),
+    gguf("layers.{n}.linear_attention.v.weight",    "blk.{n}.attn_qkv.weight",  rows(Rows::Linear(Linear::Qkv(2)))),
+    gguf("layers.{n}.linear_attention.gate.weight", "blk.{n}.attn_gate.weight", SAME),
+    // Files of the converter's first version have them as Hugging Face does.
+    both("layers.{n}.linear_attention.q.weight",     "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(Rows::Linear(Linear::Grouped(0)))),
+    both("layers.{n}.linear_attention.k.weight",     "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(Rows::Linear(Linear::Grouped(1)))),
+    both("layers.{n}.linear_attention.v.weight",     "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(Rows::Linear(Linear::Grouped(2)))),
+    both("layers.{n}.linear_attention.gate.weight",  "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(Rows::Linear(Linear::Grouped(3)))),
+    both("layers.{n}.linear_attention.beta.weight",  "blk.{n}.ssm_ba.weight", "model.layers.{n}.linear_attn.in_proj_ba.weight",   rows(Rows::Linear(Linear::GroupedRates(0)))),
+    both("layers.{n}.linear_attention.alpha.weight", "blk.{n}.ssm_ba.weight", "model.layers.{n}.linear_attn.in_proj_ba.weight",   rows(Rows::Linear(Linear::GroupedRates(1)))),
+    rule("layers.{n}.linear_attention.a_log",         "blk.{n}.ssm_a",             "model.layers.{n}.linear_attn.A_log",           NEG_EXP),
+    rule("layers.{n}.linear_attention.dt_bias",       "blk.{n}.ssm_dt.bias",       "model.layers.{n}.linear_attn.dt_bias",         SAME),
+    rule("layers.{n}.linear_attention.conv.weight",   "blk.{n}.ssm_conv1d.weight", "model.layers.{n}.linear_attn.conv1d.weight",   SQUEEZED),
+    rule("layers.{n}.linear_attention.output.weight", "blk.{n}.ssm_out.weight",    "model.layers.{n}.linear_attn.out_proj.weight", SAME),
+];
+
+/// The linear attention of Qwen3.5, whose value heads GGUF keeps in tiles.
+#[rustfmt::skip]
+static TILED: &[NameRule] = &[
+    both("layers.{n}.linear_attention.q.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.linear_attn.in_proj_qkv.weight", rows(Rows::Linear(Linear::Qkv(0)))),
+    both("layers.{n}.linear_attention.k.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.linear_attn.in_proj_qkv.weight", rows(Rows::Linear(Linear::Qkv(1)))),
+    gguf("layers.{n}.linear_attention.v.weight", "blk.{n}.attn_qkv.weight", rows(Rows::Linear(Linear::TiledV))),
+    hf("layers.{n}.linear_attention.v.weight", "model.layers.{n}.linear_attn.in_proj_qkv.weight", rows(Rows::Linear(Linear::Qkv(2)))),
+    rule("layers.{n}.linear_attention.gate.weight",   "blk.{n}.attn_gate.weight",  "model.layers.{n}.linear_attn.in_proj_z.weight", HEADS),
+    rule("layers.{n}.linear_attention.alpha.weight",  "blk.{n}.ssm_alpha.weight",  "model.layers.{n}.linear_attn.in_proj_a.weight", HEADS),
+    rule("layers.{n}.linear_attention.beta.weight",   "blk.{n}.ssm_beta.weight",   "model.layers.{n}.linear_attn.in_proj_b.weight", HEADS),
+    rule("layers.{n}.linear_attention.a_log",         "blk.{n}.ssm_a",             "model.layers.{n}.linear_attn.A_log",            Transform { values: Change::NegExp,                       ..HEADS }),
+    rule("layers.{n}.linear_attention.dt_bias",       "blk.{n}.ssm_dt.bias",       "model.layers.{n}.linear_attn.dt_bias",          HEADS),
+    rule("layers.{n}.linear_attention.conv.weight",   "blk.{n}.ssm_conv1d.weight", "model.layers.{n}.linear_attn.conv1d.weight",    Transform { rows: Rows::Linear(Linear::TiledConvolution), ..SQUEEZED }),
+    rule("layers.{n}.linear_attention.output.weight", "blk.{n}.ssm_out.weight",    "model.layers.{n}.linear_attn.out_proj.weight",  Transform { columns: HEADS.rows,                          ..SAME }),
+];
