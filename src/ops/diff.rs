@@ -543,6 +543,7 @@ mod tests {
                 transform: Transform {
                     axes: crate::arch::Axes::Same,
                     rows,
+                    columns: Rows::All,
                     values: crate::arch::Change::None,
                 },
             };
