@@ -2,6 +2,7 @@
 
 mod config;
 mod decoder;
+mod generation;
 mod llama;
 mod qwen;
 mod rule;
@@ -17,6 +18,7 @@ pub use config::{
     LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling, RopeScalingKind,
     ScaleConfig, SsmConfig,
 };
+pub use generation::GenerationConfig;
 pub use rule::{NameRule, Transform};
 
 /// A family of models whose tensors have the same names and meanings.

@@ -3,6 +3,7 @@
 
 mod cursor;
 mod hub_link;
+mod json;
 mod mmap;
 mod pages;
 mod text;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 pub(crate) use cursor::Cursor;
+pub(crate) use json::{Scanner, Span};
 pub use pages::{Pages, Values};
 pub use text::Text;
 

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use tempfile::TempDir;
-use weighbridge::arch::resolve;
+use weighbridge::arch::{GenerationConfig, resolve};
 use weighbridge::container::detect;
 use weighbridge::metadata::{Array, Value};
 use weighbridge::{
-    Decoding, Error, ModelConfig, OpenOptions, Part, Strictness, Tensor, WeightStore,
+    Decoding, Error, ModelConfig, OpenOptions, Part, Strictness, Tensor, Tokenizer, WeightStore,
 };
 
 use super::{POLICIES, Safetensors, f32s, folder, open_as, put};
@@ -227,14 +227,32 @@ pub(crate) fn walk(store: &WeightStore) {
     }
     let unknown = store.tensor("no such tensor").map(drop);
     look_at(&unknown.expect_err("nobody calls a tensor so"));
+    let quantization = store.quantization();
+    assert!(quantization.quant_bits().is_none_or(|bits| (1..16).contains(&bits)));
+    for (_, value) in ModelConfig::other(store) {
+        assert!(!value.to_string().contains(|c: char| c.is_control()));
+    }
+    match Tokenizer::of(store) {
+        Ok(tokenizer) => {
+            let tokenizer = tokenizer.as_ref();
+            let tokens = tokenizer.map_or(0, |tokenizer| tokenizer.tokens().count() as u64);
+            assert_eq!(tokens, tokenizer.map_or(0, Tokenizer::len));
+            tokenizer.map(|tokenizer| tokenizer.merges().count());
+        }
+        Err(error) => look_at(&error),
+    }
+    if let Err(error) = GenerationConfig::of(store) {
+        look_at(&error);
+    }
     match resolve(store) {
         Ok(resolution) => {
             assert_eq!(resolution.mapped.len() + resolution.unknown.len(), store.len());
             for mapping in resolution.mapped.iter().take(TENSORS) {
                 store.tensor(&mapping.stored).expect("a tensor under its own name");
             }
-            if let Err(error) = ModelConfig::of(store, &resolution) {
-                look_at(&error);
+            match ModelConfig::of(store, &resolution) {
+                Ok(config) => assert!(!config.fields().is_empty()),
+                Err(error) => look_at(&error),
             }
         }
         Err(error) => look_at(&error),
