@@ -37,6 +37,7 @@
 //! - [`dtype`]: the table of dtypes, one row each.
 //! - [`metadata`]: typed values under keys, read when they are asked for.
 //! - [`arch`]: what a family's tensors are called, and [`ModelConfig`].
+//! - [`tokenizer`]: tokens, merges, special tokens and chat templates, read when they are asked for.
 //! - [`WeightProvider`] and [`device`]: tensors by canonical name, in memory of a device.
 //!
 //! # What it promises
@@ -61,6 +62,7 @@ pub mod dtype;
 pub mod metadata;
 pub mod ops;
 pub mod shape;
+pub mod tokenizer;
 
 mod digest;
 mod error;
@@ -103,4 +105,5 @@ pub use store::{
     Attachment, DTypeSummary, Document, Encoding, Note, QuantizationSummary, WeightStore,
 };
 pub use tensor::{Decoding, Finding, FindingKind, Part, Segment, Tensor};
+pub use tokenizer::Tokenizer;
 pub use view::{Axis, Convention, Form, View};

@@ -36,6 +36,12 @@ pub struct Limits {
     pub index_bytes: u64,
     /// Bytes of a JSON document: `config.json`, `params.json`, a manifest.
     pub document_bytes: u64,
+    /// Bytes of a file that holds a vocabulary: `tokenizer.json`, `tokenizer.model`. Those of 262,000
+    /// tokens take 33 MB.
+    pub vocabulary_bytes: u64,
+    /// Tokens of a vocabulary in a file of its own, and its merges. Published ones have 262,000 and
+    /// 514,000.
+    pub vocabulary_items: u64,
     /// Values in a JSON document, by the room that they take once parsed: a number counts 1, a list
     /// 4 more, a key 3 and an object 8, each some 32 bytes.
     pub document_values: u64,
@@ -57,6 +63,8 @@ impl Default for Limits {
             shards: 100_000,
             index_bytes: 256 << 20,
             document_bytes: 12 << 20,
+            vocabulary_bytes: 256 << 20,
+            vocabulary_items: 1 << 22,
             document_values: 1 << 19,
         }
     }

@@ -17,7 +17,7 @@ const FLOORS: &[&[&str]] = &[
     &["dtype"],
     &["index", "metadata", "store", "tensor"],
     &["container"],
-    &["arch"],
+    &["arch", "tokenizer"],
     &["view"],
     &["device", "provider"],
     &["ops"],

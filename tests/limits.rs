@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use support::{Gguf, Kv, Safetensors, WhisperGgml, f32s, folder, index, packed, put, sharded};
 use tempfile::TempDir;
-use weighbridge::{DType, ErrorKind, Limits, OpenOptions};
+use weighbridge::{DType, ErrorKind, Limits, OpenOptions, Tokenizer};
 
 /// A model, and the least value of one limit that lets it through.
 struct Case {
@@ -33,7 +33,8 @@ impl Model {
                 options.open(path)
             }
         };
-        opened.map(|store| store.len())
+        // Vocabularies are read when they are asked for.
+        opened.and_then(|store| Tokenizer::of(&store).map(|_| store.len()))
     }
 }
 
@@ -134,6 +135,17 @@ fn cases() -> Vec<Case> {
     let documented = folder(&[("model.safetensors", shard("a").build())]);
     put(documented.path(), "config.json", "{\"a\":[1,2]}");
     case("document_values", |l, n| l.document_values = n, 17, Model::Folder(documented, ""));
+    let vocabulary = |text: &str| {
+        let folder = folder(&[("model.safetensors", shard("a").build())]);
+        put(folder.path(), "tokenizer.json", text);
+        Model::Folder(folder, "")
+    };
+    let text = r#"{"model":{"vocab":{"a":0,"b":1,"c":2}}}"#;
+    let bytes = text.len() as u64;
+    case("vocabulary_bytes", |l, n| l.vocabulary_bytes = n, bytes, vocabulary(text));
+    case("vocabulary_items", |l, n| l.vocabulary_items = n, 3, vocabulary(text));
+    let text = r#"{"model":{"merges":["a b","b c"]}}"#;
+    case("vocabulary_items", |l, n| l.vocabulary_items = n, 2, vocabulary(text));
     let state = br#"{"shape":[8,8],"blocksize":64}"#;
     let described = Safetensors::new()
         .tensor("l.weight", "U8", &[32, 1], [0x21; 32])

@@ -233,6 +233,13 @@ fn config() {
     rope_dimension_count           64  llama.rope.dimension_count
     rope_scaling_kind            none  default
 
+    tokenizer                     bpe  tokenizer.ggml.model
+    pre_tokenizer               gpt-2  tokenizer.ggml.pre
+    n_tokens                      512  tokenizer.ggml.model
+    n_merges                      254  tokenizer.ggml.model
+    bos_token                       0  tokenizer.ggml.bos_token_id
+    eos_token                       1  tokenizer.ggml.eos_token_id
+
     STORED AS  GROUP  TENSORS  WEIGHTS   BITS     SIZE
     Q8_0           -       15   1.31 M   8.50  1.3 MiB
     F32            -        5   1.28 k  32.00  5.0 KiB
@@ -264,6 +271,15 @@ fn config() {
     rope_dimension_count          64  head_dim
     rope_scaling_kind           none  config.json rope_parameters.rope_type
 
+    tokenizer                    bpe  tokenizer.json
+    n_tokens                     512  tokenizer.json
+    n_merges                     254  tokenizer.json
+    bos_token                      0  tokenizer_config.json bos_token
+    eos_token                      1  tokenizer_config.json eos_token
+
+    bos_token_id                   0  generation_config.json bos_token_id
+    eos_token_id                   1  generation_config.json eos_token_id
+
     STORED AS  GROUP  TENSORS  WEIGHTS   BITS     SIZE
     BF16           -       20   1.31 M  16.00  2.5 MiB
 
@@ -294,6 +310,15 @@ fn config() {
     rope_layout           half_split  hugging_face names
     rope_dimension_count          64  head_dim
     rope_scaling_kind           none  config.json rope_parameters.rope_type
+
+    tokenizer                    bpe  tokenizer.json
+    n_tokens                     512  tokenizer.json
+    n_merges                     254  tokenizer.json
+    bos_token                      0  tokenizer_config.json bos_token
+    eos_token                      1  tokenizer_config.json eos_token
+
+    bos_token_id                   0  generation_config.json bos_token_id
+    eos_token_id                   1  generation_config.json eos_token_id
 
     STORED AS    GROUP  TENSORS  WEIGHTS   BITS       SIZE
     MLX_AFFINE4     64       15   1.31 M   4.50  720.0 KiB

@@ -8,6 +8,7 @@ mod decoder;
 mod deepseek;
 mod falcon;
 mod gemma;
+mod generation;
 mod glm;
 mod gpt2;
 mod gpt_oss;
@@ -33,6 +34,7 @@ pub use config::{
     LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling, RopeScalingKind,
     ScaleConfig, SsmConfig,
 };
+pub use generation::GenerationConfig;
 pub use linear::Linear;
 pub use rule::{NameRule, Stored};
 pub use transform::{Axes, Change, Rows, Transform};

@@ -4,6 +4,7 @@
 mod bulk;
 mod cursor;
 mod hub_link;
+mod json;
 mod mmap;
 mod pages;
 mod text;
@@ -16,6 +17,7 @@ use std::sync::OnceLock;
 
 pub(crate) use bulk::Scratch;
 pub(crate) use cursor::Cursor;
+pub(crate) use json::{Scanner, Span};
 pub use pages::{Pages, Values};
 pub use text::Text;
 

@@ -3,10 +3,10 @@
 use serde_json::Value as Json;
 
 use super::groups::{Entries, MODES, Mode, Parts, Reading, contradiction};
-use super::{Container, OpenOptions, Opened, Probe, document, safetensors};
+use super::{Container, OpenOptions, Opened, Probe, safetensors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::store::{Indexed, WeightStore};
+use crate::store::{Indexed, WeightStore, document};
 use crate::tensor::Part;
 
 /// The row of the table.

@@ -7,7 +7,6 @@ pub mod ollama;
 pub mod safetensors;
 pub mod whisper_ggml;
 
-mod document;
 mod foreign;
 mod groups;
 mod npz;
@@ -121,15 +120,17 @@ impl OpenOptions {
     /// As [`WeightStore::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<WeightStore> {
         let path = path.as_ref();
-        let (container, opened) = match look(path, self) {
-            Ok(found) => found,
+        let opened = match look(path, self) {
+            Ok((container, opened)) => {
+                (container.open)(opened, self).map_err(|error| error.in_file(path))
+            }
             // An existing path wins over a name.
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return ollama::open_name(path, self).unwrap_or(Err(error));
+                ollama::open_name(path, self).unwrap_or(Err(error))
             }
-            Err(error) => return Err(error),
+            Err(error) => Err(error),
         };
-        (container.open)(opened, self).map_err(|error| error.in_file(path))
+        opened.map(|store| store.with_limits(&self.limits))
     }
 
     /// Opens bytes that are in memory: one GGUF, safetensors or whisper.cpp file. `name` stands for
@@ -147,7 +148,8 @@ impl OpenOptions {
         let path = source.path().to_path_buf();
         let opened = choose_file(&source, &self.limits)
             .and_then(|row| (row.open)(Opened::File(source), self));
-        opened.map_err(|error| error.in_file(&path))
+        let opened = opened.map_err(|error| error.in_file(&path));
+        opened.map(|store| store.with_limits(&self.limits))
     }
 }
 

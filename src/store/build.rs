@@ -9,6 +9,7 @@ use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::index::{NameIndex, hash};
+use crate::limits::Limits;
 use crate::metadata::Metadata;
 use crate::tensor::Part;
 
@@ -52,6 +53,8 @@ pub(crate) struct StoreBuilder {
     container: &'static str,
     encoding: Encoding,
     path: PathBuf,
+    /// Where files beside the weights lie, for containers that have such.
+    pub(crate) folder: Option<PathBuf>,
     files: Vec<StoredFile>,
     listing: Listing,
     groups: Vec<Group>,
@@ -67,6 +70,7 @@ impl StoreBuilder {
             container,
             encoding,
             path: path.to_path_buf(),
+            folder: None,
             files: Vec::new(),
             listing: Listing::default(),
             groups: Vec::new(),
@@ -286,6 +290,8 @@ impl Indexed {
             container: builder.container,
             encoding: builder.encoding,
             attachments: Vec::new(),
+            folder: builder.folder,
+            limits: Limits::default(),
             digests: Vec::new(),
             path: builder.path,
             tensors: builder.listing.len().saturating_sub(companions),

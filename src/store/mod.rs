@@ -1,7 +1,9 @@
 //! What every container parses to: files, tensors by stored name, metadata.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod beside;
 mod build;
+pub(crate) mod document;
 mod listing;
 mod summary;
 
@@ -12,6 +14,7 @@ use crate::bytes::{Source, Text};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::NameIndex;
+use crate::limits::Limits;
 use crate::metadata::Metadata;
 use crate::tensor::{Part, Tensor};
 use build::Group;
@@ -38,6 +41,10 @@ pub struct WeightStore {
     metadata: Metadata,
     documents: Vec<Document>,
     attachments: Vec<Attachment>,
+    /// Where files beside the weights lie.
+    folder: Option<PathBuf>,
+    /// What those files may ask for.
+    limits: Limits,
     /// Files with the digests that they should have.
     digests: Vec<(PathBuf, String)>,
     notes: Vec<Note>,
@@ -266,7 +273,8 @@ impl WeightStore {
         &self.metadata
     }
 
-    /// The JSON document of that file name, if the model has it.
+    /// The JSON document of that file name, if opening the model read it: `config.json`,
+    /// `params.json`. Others are read by [`read_document`](Self::read_document).
     pub fn document(&self, file_name: &str) -> Option<&serde_json::Value> {
         self.documents.iter().find(|document| document.name == file_name).map(|found| &found.json)
     }

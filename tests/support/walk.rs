@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use tempfile::TempDir;
-use weighbridge::arch::resolve;
+use weighbridge::arch::{GenerationConfig, resolve};
 use weighbridge::container::detect;
 use weighbridge::metadata::{Array, Value};
 use weighbridge::{
-    Decoding, Error, ModelConfig, OpenOptions, Part, Strictness, Tensor, WeightStore,
+    Decoding, Error, ModelConfig, OpenOptions, Part, Strictness, Tensor, Tokenizer, WeightStore,
 };
 
 use super::{POLICIES, Safetensors, f32s, folder, open_as, put};
@@ -235,6 +235,23 @@ pub(crate) fn walk(store: &WeightStore) {
     }
     let unknown = store.tensor("no such tensor").map(drop);
     look_at(&unknown.expect_err("nobody calls a tensor so"));
+    let quantization = store.quantization();
+    assert!(quantization.quant_bits().is_none_or(|bits| (1..16).contains(&bits)));
+    for (_, value) in ModelConfig::other(store) {
+        assert!(!value.to_string().contains(|c: char| c.is_control()));
+    }
+    match Tokenizer::of(store) {
+        Ok(tokenizer) => {
+            let tokenizer = tokenizer.as_ref();
+            let tokens = tokenizer.map_or(0, |tokenizer| tokenizer.tokens().count() as u64);
+            assert_eq!(tokens, tokenizer.map_or(0, Tokenizer::len));
+            tokenizer.map(|tokenizer| tokenizer.merges().count());
+        }
+        Err(error) => look_at(&error),
+    }
+    if let Err(error) = GenerationConfig::of(store) {
+        look_at(&error);
+    }
     match resolve(store) {
         Ok(resolution) => {
             let mapped = resolution.mapped.iter().flat_map(|mapping| &mapping.stored);
@@ -245,8 +262,9 @@ pub(crate) fn walk(store: &WeightStore) {
             for stored in mapped.take(TENSORS) {
                 store.tensor(stored).expect("a tensor under its own name");
             }
-            if let Err(error) = ModelConfig::of(store, &resolution) {
-                look_at(&error);
+            match ModelConfig::of(store, &resolution) {
+                Ok(config) => assert!(!config.fields().is_empty()),
+                Err(error) => look_at(&error),
             }
         }
         Err(error) => look_at(&error),

@@ -7,14 +7,14 @@ use serde_json::Value as Json;
 
 use super::super::groups::{Entries, Parts, Reading, contradiction};
 use super::super::safetensors::header::{self, Parsed};
-use super::super::{OpenOptions, Probe, document, in_parallel};
+use super::super::{OpenOptions, Probe, in_parallel};
 use super::manifest::{Layer, Manifest};
 use super::{OLLAMA, open_layer};
 use crate::bytes::{Access, Source};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
-use crate::store::{Document, Encoding, Indexed, StoreBuilder, StoredFile, WeightStore};
+use crate::store::{Document, Encoding, Indexed, StoreBuilder, StoredFile, WeightStore, document};
 use crate::tensor::Part;
 
 /// Blobs opened at once keep their files open up to this number; more are opened again when their
@@ -41,18 +41,11 @@ pub(super) fn open_tensors(
     options: &OpenOptions,
 ) -> Result<WeightStore> {
     let mut builder = StoreBuilder::new(OLLAMA.name, Encoding::Safetensors, path);
-    for layer in manifest.layers.iter().filter(|layer| layer.kind == "json") {
-        // Configs are small; tokenizers and the like stay files.
-        if !layer.name.ends_with("config.json") {
-            continue;
-        }
+    // Tokenizers and the like stay files until they are asked for.
+    let is_config = |layer: &&Layer| layer.kind == "json" && layer.name == "config.json";
+    for layer in manifest.layers.iter().filter(is_config) {
         let source = open_layer(layer, store, Access::Read)?;
-        let read = document::read(source.path(), &layer.name, &options.limits);
-        match read {
-            Ok(document) => builder.documents.push(document),
-            Err(error) if layer.name == "config.json" => return Err(error),
-            Err(error) => builder.note(source.path(), format!("not used: {error}")),
-        }
+        builder.documents.push(document::read(source.path(), &layer.name, &options.limits)?);
     }
     // Layers may name one blob several times; its tensors are still there once.
     let mut seen = HashSet::new();

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
-use super::{Container, OpenOptions, Opened, Probe, document, gguf, in_parallel};
+use super::{Container, OpenOptions, Opened, Probe, gguf, in_parallel};
 use crate::bytes::{Access, Source, Text};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Attachment, WeightStore};
+use crate::store::{Attachment, WeightStore, document};
 use manifest::{Layer, Manifest};
 use name::Name;
 

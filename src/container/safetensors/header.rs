@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use super::super::rules::Rules;
 use super::super::{OpenOptions, Strictness};
-use super::json::{Scanner, Span};
-use crate::bytes::{Source, Text, try_vec, try_zeroed};
+use crate::bytes::{Scanner, Source, Span, Text, try_vec, try_zeroed};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::index::{NameIndex, hash};

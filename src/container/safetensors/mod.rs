@@ -1,7 +1,6 @@
 #![doc = include_str!("../../../docs/formats/safetensors.md")]
 
 pub(super) mod header;
-mod json;
 mod resolve;
 mod scheme;
 mod weight_map;
@@ -9,11 +8,13 @@ mod weight_map;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::{Container, OpenOptions, Opened, Probe, document, in_parallel, npz};
+use super::{Container, OpenOptions, Opened, Probe, in_parallel, npz};
 use crate::bytes::Source;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::store::{Document, Encoding, Indexed, Note, StoreBuilder, StoredFile, WeightStore};
+use crate::store::{
+    Document, Encoding, Indexed, Note, StoreBuilder, StoredFile, WeightStore, document,
+};
 use header::Parsed;
 use weight_map::WeightMap;
 
@@ -41,15 +42,10 @@ fn is_safetensors(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "safetensors")
 }
 
-/// JSON documents that belong to a model, where they lie beside it.
-const DOCUMENTS: [&str; 6] = [
-    "config.json",
-    "params.json",
-    "generation_config.json",
-    "adapter_config.json",
-    "hf_quant_config.json",
-    "quantize_config.json",
-];
+/// JSON documents that opening needs, where they lie beside the weights; others are read when they
+/// are asked for.
+const DOCUMENTS: [&str; 4] =
+    ["config.json", "params.json", "hf_quant_config.json", "quantize_config.json"];
 
 fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
     let gather = |indexed: &mut Indexed| gather(indexed, &options.limits);
@@ -74,6 +70,7 @@ pub(super) fn open_file(
             documents(folder, |name| folder.join(name).exists(), options, |_| false)?;
         builder.documents = documents;
         builder.notes.extend(notes);
+        builder.folder = Some(folder.to_path_buf());
     }
     let mut indexed = build(builder, vec![header::parse(source, options)?])?;
     gather(&mut indexed)?;
@@ -95,6 +92,7 @@ pub(super) fn open_directory(
     let here = |name: &str| names.binary_search_by(|other| other.as_str().cmp(name)).is_ok();
     let (documents, notes) = documents(folder, here, options, |name| name == "config.json")?;
     builder.documents = documents;
+    builder.folder = Some(folder.to_path_buf());
     builder.notes.extend(notes);
     builder.notes.extend(choice.notes);
     let paths: Vec<PathBuf> = choice.files.iter().map(|name| folder.join(name)).collect();

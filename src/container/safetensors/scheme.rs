@@ -323,7 +323,7 @@ fn bitsandbytes(found: &Found<'_>, dtype: DType) -> Settled {
     found.check_dtypes(&[Part::Absmax], if coded { &[DType::U8] } else { FLOATS })?;
     found.check_dtypes(&[Part::CodeValues], FLOATS)?;
     found.check_dtypes(&nested, FLOATS)?;
-    let state = super::super::document::parse(&text, found.limits)?;
+    let state = crate::store::document::parse(&text, found.limits)?;
     let shape = state.get("shape").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let shape: Vec<u64> = shape.iter().filter_map(Json::as_u64).collect();
     let elements = crate::shape::elements(&shape);

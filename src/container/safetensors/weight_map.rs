@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Component, Path};
 
-use super::json::Scanner;
+use crate::bytes::Scanner;
 use crate::bytes::{Access, Source, Text};
 use crate::error::{Error, Result};
 use crate::limits::Limits;

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use super::Document;
 use crate::bytes::{Access, Source};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::store::Document;
 
 /// Reads and parses a JSON document.
 pub(crate) fn read(path: &Path, name: &str, limits: &Limits) -> Result<Document> {

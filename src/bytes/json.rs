@@ -1,4 +1,5 @@
-//! Steps through JSON text without building anything: safetensors headers reach tens of megabytes.
+//! Steps through JSON text without building anything: safetensors headers and tokenizers reach tens
+//! of megabytes.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,7 +11,7 @@ const DEPTH: u32 = 128;
 
 /// A position in JSON text that is known to be UTF-8.
 #[derive(Debug)]
-pub(super) struct Scanner<'a> {
+pub(crate) struct Scanner<'a> {
     text: &'a [u8],
     pos: usize,
     /// Where the text starts in its file.
@@ -19,28 +20,28 @@ pub(super) struct Scanner<'a> {
 
 /// A string in the text: its range without the quotes.
 #[derive(Clone, Debug)]
-pub(super) struct Span {
-    pub(super) range: Range<usize>,
+pub(crate) struct Span {
+    pub(crate) range: Range<usize>,
     /// It holds escapes, so its characters are not those of the text.
-    pub(super) escaped: bool,
+    pub(crate) escaped: bool,
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(text: &'a [u8], base: u64) -> Self {
+    pub(crate) fn new(text: &'a [u8], base: u64) -> Self {
         Self { text, pos: 0, base }
     }
 
     /// Where the text starts in its file.
-    pub(super) fn base(&self) -> u64 {
+    pub(crate) fn base(&self) -> u64 {
         self.base
     }
 
     /// The position in the file.
-    pub(super) fn at(&self) -> u64 {
+    pub(crate) fn at(&self) -> u64 {
         self.base + self.pos as u64
     }
 
-    pub(super) fn error(&self, fault: impl Into<Cow<'static, str>>) -> Error {
+    pub(crate) fn error(&self, fault: impl Into<Cow<'static, str>>) -> Error {
         Error::malformed(fault).at(self.at())
     }
 
@@ -50,7 +51,7 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline(always)]
-    pub(super) fn skip_space(&mut self) {
+    pub(crate) fn skip_space(&mut self) {
         while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.byte() {
             self.pos += 1;
         }
@@ -58,14 +59,14 @@ impl<'a> Scanner<'a> {
 
     /// The next byte that is no white space.
     #[inline(always)]
-    pub(super) fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         self.skip_space();
         self.byte()
     }
 
     /// Steps over `wanted`, if it comes next.
     #[inline(always)]
-    pub(super) fn eat(&mut self, wanted: u8) -> bool {
+    pub(crate) fn eat(&mut self, wanted: u8) -> bool {
         // Writers put no white space anywhere, so look before skipping it.
         if self.byte() != Some(wanted) && self.peek() != Some(wanted) {
             return false;
@@ -76,7 +77,7 @@ impl<'a> Scanner<'a> {
 
     /// Steps over exactly this text, if it comes next: the way a known writer spells things.
     #[inline(always)]
-    pub(super) fn eat_text<const N: usize>(&mut self, wanted: &[u8; N]) -> bool {
+    pub(crate) fn eat_text<const N: usize>(&mut self, wanted: &[u8; N]) -> bool {
         let same = self.text.get(self.pos..).and_then(|rest| rest.first_chunk()) == Some(wanted);
         if same {
             self.pos += N;
@@ -85,7 +86,7 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline(always)]
-    pub(super) fn expect(&mut self, wanted: u8) -> Result<()> {
+    pub(crate) fn expect(&mut self, wanted: u8) -> Result<()> {
         if self.eat(wanted) {
             Ok(())
         } else {
@@ -94,7 +95,7 @@ impl<'a> Scanner<'a> {
     }
 
     #[cold]
-    pub(super) fn unexpected(&self, wanted: &str) -> Error {
+    pub(crate) fn unexpected(&self, wanted: &str) -> Error {
         match self.byte() {
             Some(byte) => self.error(format!(
                 "not valid JSON: {wanted} should stand here, not '{}'",
@@ -105,24 +106,24 @@ impl<'a> Scanner<'a> {
     }
 
     /// Whether nothing but white space is left.
-    pub(super) fn at_end(&mut self) -> bool {
+    pub(crate) fn at_end(&mut self) -> bool {
         self.peek().is_none()
     }
 
     /// What is left, from here.
-    pub(super) fn rest(&self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         self.text.get(self.pos..).unwrap_or_default()
     }
 
     /// Goes on with `rest`, which is what is left of [`rest`](Self::rest).
     #[inline(always)]
-    pub(super) fn continue_at(&mut self, rest: &[u8]) {
+    pub(crate) fn continue_at(&mut self, rest: &[u8]) {
         self.pos = self.text.len() - rest.len();
     }
 
     /// A string. Its escapes are looked at by [`unescape`](Self::unescape) only.
     #[inline(always)]
-    pub(super) fn string(&mut self) -> Result<Span> {
+    pub(crate) fn string(&mut self) -> Result<Span> {
         if !self.eat(b'"') {
             return Err(self.unexpected("a string"));
         }
@@ -150,12 +151,12 @@ impl<'a> Scanner<'a> {
     }
 
     /// The bytes of a string, still escaped where it is.
-    pub(super) fn raw(&self, span: &Span) -> &'a [u8] {
+    pub(crate) fn raw(&self, span: &Span) -> &'a [u8] {
         self.text.get(span.range.clone()).unwrap_or_default()
     }
 
     /// The characters of a string.
-    pub(super) fn unescape(&self, span: &Span) -> Result<Cow<'a, [u8]>> {
+    pub(crate) fn unescape(&self, span: &Span) -> Result<Cow<'a, [u8]>> {
         if !span.escaped {
             return Ok(Cow::Borrowed(self.raw(span)));
         }
@@ -170,7 +171,7 @@ impl<'a> Scanner<'a> {
 
     /// A number without sign, point or exponent that fits in 64 bits.
     #[inline(always)]
-    pub(super) fn integer(&mut self) -> Result<u64> {
+    pub(crate) fn integer(&mut self) -> Result<u64> {
         if !self.byte().is_some_and(|byte| byte.is_ascii_digit()) {
             self.skip_space();
         }
@@ -191,7 +192,7 @@ impl<'a> Scanner<'a> {
 
     /// A number that may be written with a point or an exponent, but is a non-negative integer.
     /// The flag says whether it was.
-    pub(super) fn whole_number(&mut self) -> Result<(u64, bool)> {
+    pub(crate) fn whole_number(&mut self) -> Result<(u64, bool)> {
         let start = self.pos;
         let number = self.integer()?;
         if !matches!(self.byte(), Some(b'.' | b'e' | b'E')) {
@@ -214,7 +215,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Steps over any value.
-    pub(super) fn skip_value(&mut self) -> Result<()> {
+    pub(crate) fn skip_value(&mut self) -> Result<()> {
         let mut open = Vec::new();
         loop {
             match self.peek() {

@@ -1,0 +1,157 @@
+//! How a model's makers would have it generate text.
+
+use serde_json::{Map, Value as Json};
+
+use super::Field;
+use crate::error::{Error, Result};
+use crate::store::WeightStore;
+
+/// Settings for generating text: `generation_config.json`, GGUF's `general.sampling.`, or the
+/// parameters of an Ollama model.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct GenerationConfig {
+    /// Whether tokens are drawn at random.
+    pub do_sample: Option<Field<bool>>,
+    /// What scores are divided by.
+    pub temperature: Option<Field<f32>>,
+    /// The most likely tokens, so many, to draw from.
+    pub top_k: Option<Field<u32>>,
+    /// The most likely tokens, to this sum, to draw from.
+    pub top_p: Option<Field<f32>>,
+    /// Tokens at least so likely beside the likeliest.
+    pub min_p: Option<Field<f32>>,
+    /// Factor against tokens that were there already.
+    pub repetition_penalty: Option<Field<f32>>,
+    /// Tokens to be made at most.
+    pub max_new_tokens: Option<Field<u32>>,
+    /// The token that starts a text.
+    pub bos: Option<Field<u32>>,
+    /// Tokens of which each ends a text.
+    pub eos: Option<Field<Vec<u32>>>,
+    /// The token that fills up.
+    pub pad: Option<Field<u32>>,
+    /// Texts of which each ends the answer.
+    pub stop: Option<Field<Vec<String>>>,
+    /// What else the files say, as they say it.
+    pub other: Map<String, Json>,
+}
+
+/// Where settings stand, and what comes before a key in its source.
+struct Place<'a> {
+    json: Map<String, Json>,
+    shown: &'static str,
+    store: &'a WeightStore,
+}
+
+impl Place<'_> {
+    /// Takes the value of the first of these keys that is there.
+    fn take<T>(
+        &mut self,
+        keys: &[&str],
+        what: &str,
+        read: impl Fn(&Json) -> Option<T>,
+    ) -> Result<Option<Field<T>>> {
+        for key in keys {
+            let Some(json) = self.json.remove(*key).filter(|json| !json.is_null()) else {
+                continue;
+            };
+            let source = format!("{}{key}", self.shown);
+            let Some(value) = read(&json) else {
+                let shown = crate::bytes::Text::new(json.to_string().as_bytes()).brief();
+                let fault = format!("{shown}, but {what} is needed");
+                return Err(Error::malformed(fault).in_file(self.store.path()).in_key(source));
+            };
+            return Ok(Some(Field { value, source: source.into() }));
+        }
+        Ok(None)
+    }
+}
+
+fn float(json: &Json) -> Option<f32> {
+    #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
+    let float = json.as_f64()? as f32;
+    Some(float).filter(|float| float.is_finite())
+}
+
+fn count(json: &Json) -> Option<u32> {
+    u32::try_from(json.as_u64()?).ok()
+}
+
+fn each<T>(json: &Json, read: fn(&Json) -> Option<T>) -> Option<Vec<T>> {
+    match json {
+        Json::Array(list) => list.iter().map(read).collect(),
+        one => Some(vec![read(one)?]),
+    }
+}
+
+impl GenerationConfig {
+    /// The settings that a model comes with, or `None` if no file has any.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` if a setting is of another type than it should be, or the file is no JSON;
+    /// `LimitExceeded`; `Io` if it cannot be read.
+    pub fn of(store: &WeightStore) -> Result<Option<Self>> {
+        let Some(mut place) = find(store)? else { return Ok(None) };
+        let text = |json: &Json| json.as_str().map(str::to_owned);
+        Ok(Some(Self {
+            do_sample: place.take(&["do_sample"], "true or false", Json::as_bool)?,
+            temperature: place.take(&["temperature", "temp"], "a number", float)?,
+            top_k: place.take(&["top_k"], "a count", count)?,
+            top_p: place.take(&["top_p"], "a number", float)?,
+            min_p: place.take(&["min_p"], "a number", float)?,
+            repetition_penalty: place.take(
+                &["repetition_penalty", "repeat_penalty", "penalty_repeat"],
+                "a number",
+                float,
+            )?,
+            max_new_tokens: place.take(&["max_new_tokens", "num_predict"], "a count", |json| {
+                // Ollama's -1 is for no bound.
+                if json.as_i64().is_some_and(|number| number < 0) {
+                    Some(u32::MAX)
+                } else {
+                    count(json)
+                }
+            })?,
+            bos: place.take(&["bos_token_id"], "the number of a token", count)?,
+            eos: place.take(&["eos_token_id"], "numbers of tokens", |json| each(json, count))?,
+            pad: place.take(&["pad_token_id"], "the number of a token", count)?,
+            stop: place.take(&["stop", "stop_strings"], "texts", |json| each(json, text))?,
+            other: place.json,
+        }))
+    }
+}
+
+fn find(store: &WeightStore) -> Result<Option<Place<'_>>> {
+    let file = "generation_config.json";
+    if let Some(json) = store.read_document(file)? {
+        let Json::Object(json) = json.into_owned() else {
+            let fault = "no JSON object";
+            return Err(Error::malformed(fault).in_file(store.path()).in_key(file));
+        };
+        return Ok(Some(Place { json, shown: "generation_config.json ", store }));
+    }
+    let key = "ollama.params";
+    if let Some(text) = store.metadata().str(key) {
+        let json = crate::store::document::parse(text.as_bytes(), store.limits())
+            .map_err(|error| error.in_file(store.path()).in_key(key))?;
+        if let Json::Object(json) = json {
+            return Ok(Some(Place { json, shown: "ollama.params ", store }));
+        }
+    }
+    let shown = "general.sampling.";
+    let mut json = Map::new();
+    for (key, value) in store.metadata().iter() {
+        let key = key.spelling();
+        let Some(name) = key.strip_prefix(shown) else { continue };
+        let value = match (value.to_bool(), value.to_i128(), value.to_text()) {
+            (Some(flag), ..) => Json::from(flag),
+            (_, Some(number), _) => i64::try_from(number).map_or(Json::Null, Json::from),
+            (.., Some(text)) => Json::from(text.spelling().into_owned()),
+            _ => value.to_f64().map_or(Json::Null, Json::from),
+        };
+        json.insert(name.to_owned(), value);
+    }
+    Ok((!json.is_empty()).then_some(Place { json, shown, store }))
+}

@@ -1,0 +1,44 @@
+//! Vocabularies and merges as lines of text: BERT's `vocab.txt`, GPT-2's `merges.txt`.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::TokenizerKind;
+use super::vocabulary::{Pair, Piece, Place, Vocabulary, push};
+use crate::error::Result;
+use crate::limits::Limits;
+
+/// The ranges of lines, without what ends them.
+fn lines(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0usize;
+    bytes.split_inclusive(|&byte| byte == b'\n').map(move |line| {
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let range = start..start.saturating_add(text.len());
+        start = start.saturating_add(line.len());
+        range
+    })
+}
+
+/// A token a line, numbered from 0.
+pub(super) fn vocabulary<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vocabulary<'a>> {
+    let mut pieces = Vec::new();
+    for (id, range) in (0u32..).zip(lines(&bytes)) {
+        let place = Place::new(range, false)?;
+        push(&mut pieces, Piece { id, place, score: f32::NAN, kind: None }, limits)?;
+    }
+    Vocabulary::new(TokenizerKind::WordPiece, bytes, pieces, Vec::new())
+}
+
+/// A merge a line; the first line may give a version.
+pub(super) fn merges(bytes: &[u8], limits: &Limits) -> Result<Vec<Pair>> {
+    let mut merges = Vec::new();
+    for range in lines(bytes) {
+        let text = bytes.get(range.clone()).unwrap_or_default();
+        if text.is_empty() || (range.start == 0 && text.starts_with(b"#version")) {
+            continue;
+        }
+        push(&mut merges, Pair::Joined(Place::new(range, false)?), limits)?;
+    }
+    Ok(merges)
+}

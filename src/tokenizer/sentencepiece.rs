@@ -1,0 +1,178 @@
+//! `tokenizer.model`: SentencePiece's protocol buffer, of which little is needed.
+//!
+//! ```text
+//! ModelProto:    1 pieces (message, repeated), 2 trainer (message), others skipped
+//! SentencePiece: 1 piece (bytes), 2 score (32-bit float), 3 type (varint, 1 where it is missing)
+//! TrainerSpec:   3 model type (varint: 1 unigram, 2 BPE, 3 words, 4 characters),
+//!                40 unk, 41 bos, 42 eos, 43 pad (varints; -1 for none)
+//! ```
+//!
+//! The numbers are those of `sentencepiece_model.proto` in google/sentencepiece.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::vocabulary::{Piece, Place, Vocabulary, push};
+use super::{TokenKind, TokenizerKind};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+
+/// A field's value.
+enum Value {
+    Varint(u64),
+    Fixed32([u8; 4]),
+    /// Eight bytes, which no field that is needed has.
+    Fixed64,
+    Bytes(Range<usize>),
+}
+
+/// A position in a message.
+struct Message<'a> {
+    file: &'a [u8],
+    at: usize,
+    end: usize,
+}
+
+impl Message<'_> {
+    fn error(&self, fault: impl Into<Cow<'static, str>>) -> Error {
+        Error::malformed(fault).at(self.at as u64)
+    }
+
+    fn take(&mut self, len: u64) -> Result<Range<usize>> {
+        let end = usize::try_from(len).ok().and_then(|len| self.at.checked_add(len));
+        match end.filter(|&end| end <= self.end) {
+            Some(end) => {
+                let range = self.at..end;
+                self.at = end;
+                Ok(range)
+            }
+            None => {
+                let left = self.end.saturating_sub(self.at);
+                Err(self
+                    .error(format!("{len} bytes, but the message ends after {left}"))
+                    .advise("the file is cut short or no SentencePiece model: fetch it again"))
+            }
+        }
+    }
+
+    fn byte(&mut self) -> Result<u8> {
+        let range = self.take(1)?;
+        Ok(self.file.get(range.start).copied().unwrap_or(0))
+    }
+
+    fn varint(&mut self) -> Result<u64> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if bits != 0 && bits.leading_zeros() < shift {
+                break;
+            }
+            number |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(self.error("a number beyond 64 bits"))
+    }
+
+    /// The next field's number and value.
+    fn next(&mut self) -> Result<Option<(u64, Value)>> {
+        if self.at == self.end {
+            return Ok(None);
+        }
+        let tag = self.varint()?;
+        let value = match tag & 7 {
+            0 => Value::Varint(self.varint()?),
+            1 => {
+                self.take(8)?;
+                Value::Fixed64
+            }
+            2 => {
+                let len = self.varint()?;
+                Value::Bytes(self.take(len)?)
+            }
+            5 => {
+                let range = self.take(4)?;
+                let bytes = self.file.get(range).and_then(|bytes| bytes.first_chunk::<4>());
+                Value::Fixed32(bytes.copied().unwrap_or_default())
+            }
+            other => return Err(self.error(format!("wire type {other} of a protocol buffer"))),
+        };
+        Ok(Some((tag >> 3, value)))
+    }
+
+    fn inner(&self, range: Range<usize>) -> Self {
+        Self { file: self.file, at: range.start, end: range.end }
+    }
+}
+
+/// A `tokenizer.model`.
+pub(super) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vocabulary<'a>> {
+    let mut model = Message { file: &bytes, at: 0, end: bytes.len() };
+    let mut pieces = Vec::new();
+    // What the trainer's defaults are where it does not say.
+    let (mut method, mut special) = (1, [("unk", 0), ("bos", 1), ("eos", 2), ("pad", -1)]);
+    while let Some((field, value)) = model.next()? {
+        match (field, value) {
+            (1, Value::Bytes(range)) => {
+                let id = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
+                push(&mut pieces, piece(model.inner(range), id)?, limits)?;
+            }
+            (2, Value::Bytes(range)) => {
+                let mut trainer = model.inner(range);
+                while let Some((field, value)) = trainer.next()? {
+                    let Value::Varint(number) = value else { continue };
+                    match field {
+                        3 => method = number,
+                        40..=43 => {
+                            let slot = special.get_mut(usize::try_from(field - 40).unwrap_or(0));
+                            // Negative numbers are stored as if of 64 bits.
+                            slot.into_iter().for_each(|slot| slot.1 = number.cast_signed());
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    if pieces.is_empty() {
+        return Err(Error::malformed("no pieces: it is no SentencePiece model").at(0));
+    }
+    let kind = match method {
+        1 => TokenizerKind::Unigram,
+        2 => TokenizerKind::SentencePiece,
+        3 => TokenizerKind::Other("words".to_owned()),
+        4 => TokenizerKind::Other("characters".to_owned()),
+        other => TokenizerKind::Other(other.to_string()),
+    };
+    let count = pieces.len();
+    let mut vocabulary = Vocabulary::new(kind, bytes, pieces, Vec::new())?;
+    let there = |(name, id): (&'static str, i64)| {
+        let id = u32::try_from(id).ok().filter(|&id| (id as usize) < count)?;
+        Some((name, id))
+    };
+    vocabulary.special.extend(special.into_iter().filter_map(there));
+    Ok(vocabulary)
+}
+
+fn piece(mut message: Message<'_>, id: u32) -> Result<Piece> {
+    let start = message.at;
+    let mut piece = Piece {
+        id,
+        place: Place::new(start..start, false)?,
+        score: 0.0,
+        kind: Some(TokenKind::Normal),
+    };
+    while let Some((field, value)) = message.next()? {
+        match (field, value) {
+            (1, Value::Bytes(range)) => piece.place = Place::new(range, false)?,
+            (2, Value::Fixed32(bytes)) => piece.score = f32::from_le_bytes(bytes),
+            (3, Value::Varint(code)) => piece.kind = TokenKind::from_code(code.into()),
+            (1..=3, _) => return Err(message.error(format!("field {field} of another type"))),
+            _ => {}
+        }
+    }
+    Ok(piece)
+}

@@ -1,0 +1,213 @@
+//! Special tokens, chat templates, and whether texts start and end with a token.
+
+use std::borrow::Cow;
+
+use serde_json::Value as Json;
+
+use super::{Tokenizer, Tokens};
+use crate::arch::{ConfigValue, Field};
+use crate::error::{Error, Result};
+use crate::metadata::Value;
+use crate::store::{Encoding, WeightStore};
+
+/// A template that makes one text of a conversation (Jinja).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ChatTemplate {
+    /// What it is for, where there are several: `tool_use`, `rag`.
+    pub name: Option<String>,
+    /// The template.
+    pub text: Field<String>,
+}
+
+/// Uses that special tokens have, here and in GGUF behind `tokenizer.ggml.`. llama.cpp writes
+/// `seperator`, its document `separator`.
+const GGUF: [(&str, &str); 17] = [
+    ("bos", "bos_token_id"),
+    ("eos", "eos_token_id"),
+    ("eot", "eot_token_id"),
+    ("eom", "eom_token_id"),
+    ("unk", "unknown_token_id"),
+    ("sep", "seperator_token_id"),
+    ("sep", "separator_token_id"),
+    ("pad", "padding_token_id"),
+    ("cls", "cls_token_id"),
+    ("mask", "mask_token_id"),
+    ("fim_prefix", "fim_pre_token_id"),
+    ("fim_suffix", "fim_suf_token_id"),
+    ("fim_middle", "fim_mid_token_id"),
+    ("fim_pad", "fim_pad_token_id"),
+    ("fim_repository", "fim_rep_token_id"),
+    ("fim_separator", "fim_sep_token_id"),
+    ("fim_prefix", "prefix_token_id"),
+];
+
+/// As [`GGUF`], in `tokenizer_config.json` and `special_tokens_map.json`, by text; and with `_id`
+/// behind them in `config.json`, by number.
+const NAMES: [(&str, &str); 7] = [
+    ("bos", "bos_token"),
+    ("eos", "eos_token"),
+    ("unk", "unk_token"),
+    ("sep", "sep_token"),
+    ("pad", "pad_token"),
+    ("cls", "cls_token"),
+    ("mask", "mask_token"),
+];
+
+pub(super) fn gather(store: &WeightStore, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
+    if store.encoding() == Encoding::Gguf {
+        of_metadata(store, tokenizer)?;
+    } else {
+        of_documents(store, tokenizer)?;
+    }
+    if let Tokens::File(vocabulary) = &tokenizer.tokens {
+        for (name, id) in vocabulary.special.clone() {
+            if tokenizer.special(name).is_none() {
+                let source = tokenizer.kind.source.clone();
+                tokenizer.special.push((name.to_owned(), Field { value: id, source }));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn of_metadata(store: &WeightStore, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
+    let metadata = store.metadata();
+    let wrong = |key: &str, value: Value<'_>, allowed: &str| {
+        let fault = format!("{}, but {allowed} is needed", ConfigValue::Metadata(value));
+        Error::malformed(fault).in_file(store.path()).in_key(key)
+    };
+    for (name, key) in GGUF {
+        let key = format!("tokenizer.ggml.{key}");
+        let Some(value) = metadata.get(&key) else { continue };
+        let id = value.to_i128().ok_or_else(|| wrong(&key, value, "the number of a token"))?;
+        let id = u32::try_from(id).ok().filter(|&id| tokenizer.has(id));
+        if let Some(id) = id.filter(|_| tokenizer.special(name).is_none()) {
+            tokenizer.special.push((name.to_owned(), Field { value: id, source: key.into() }));
+        }
+    }
+    let flag = |key: &'static str| match metadata.get(key) {
+        None => Ok(None),
+        Some(value) => match value.to_bool() {
+            Some(flag) => Ok(Some(Field { value: flag, source: key.into() })),
+            None => Err(wrong(key, value, "true or false")),
+        },
+    };
+    tokenizer.add_bos = flag("tokenizer.ggml.add_bos_token")?;
+    tokenizer.add_eos = flag("tokenizer.ggml.add_eos_token")?;
+    let key = "tokenizer.ggml.pre";
+    tokenizer.pre =
+        metadata.str(key).map(|pre| Field { value: pre.to_owned(), source: key.into() });
+    let first = "tokenizer.chat_template";
+    for (key, value) in metadata.iter() {
+        let spelled = key.spelling();
+        let Some(rest) = spelled.strip_prefix(first) else { continue };
+        let name = match rest.strip_prefix('.') {
+            Some(name) => Some(name.to_owned()),
+            None if rest.is_empty() => None,
+            // `tokenizer.chat_templates` lists the names.
+            None => continue,
+        };
+        let text = value.to_text().and_then(|text| text.to_str());
+        let text = text.ok_or_else(|| wrong(&spelled, value, "text"))?;
+        let text = Field { value: text.to_owned(), source: Cow::Owned(spelled.into_owned()) };
+        tokenizer.chat_templates.push(ChatTemplate { name, text });
+    }
+    Ok(())
+}
+
+fn of_documents(store: &WeightStore, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
+    let config = store.read_document("tokenizer_config.json")?;
+    let map = store.read_document("special_tokens_map.json")?;
+    // Texts first, then their numbers in one pass over the vocabulary.
+    let mut texts: Vec<(&str, &str, String)> = Vec::new();
+    let documents = [("tokenizer_config.json", &config), ("special_tokens_map.json", &map)];
+    for (document, json) in documents {
+        let Some(json) = json else { continue };
+        for (name, key) in NAMES {
+            // A token is its text, or an object with it.
+            let found = json.get(key).map(|token| token.get("content").unwrap_or(token));
+            let text = found.and_then(Json::as_str);
+            if let Some(text) = text.filter(|_| texts.iter().all(|(other, ..)| *other != name)) {
+                texts.push((name, text, format!("{document} {key}")));
+            }
+        }
+    }
+    let mut ids = vec![None; texts.len()];
+    for token in tokenizer.tokens() {
+        for (id, (_, text, _)) in ids.iter_mut().zip(&texts) {
+            if *token.text == *text.as_bytes() {
+                *id = Some(token.id);
+            }
+        }
+    }
+    let mut special = Vec::new();
+    for (id, (name, _, source)) in ids.into_iter().zip(texts) {
+        special.extend(id.map(|id| (name.to_owned(), Field { value: id, source: source.into() })));
+    }
+    let model = store.document("config.json");
+    for (name, key) in NAMES {
+        let key = format!("{key}_id");
+        let text_config =
+            |model: &'_ Json| model.get("text_config").and_then(|c| c.get(&key)).cloned();
+        let id = model.and_then(|model| model.get(&key).cloned().or_else(|| text_config(model)));
+        // Several ends of a text are for those who generate.
+        let id = id.and_then(|id| id.as_u64().or_else(|| id.get(0)?.as_u64()));
+        let id = id.and_then(|id| u32::try_from(id).ok()).filter(|&id| tokenizer.has(id));
+        if let Some(value) = id.filter(|_| special.iter().all(|(other, _)| other != name)) {
+            let source = format!("config.json {key}").into();
+            special.push((name.to_owned(), Field { value, source }));
+        }
+    }
+    tokenizer.special = special;
+    let flag = |key: &str| {
+        let flag = config.as_ref()?.get(key)?.as_bool()?;
+        Some(Field { value: flag, source: format!("tokenizer_config.json {key}").into() })
+    };
+    tokenizer.add_bos = flag("add_bos_token");
+    tokenizer.add_eos = flag("add_eos_token");
+    tokenizer.chat_templates = templates(store, config.as_deref())?;
+    Ok(())
+}
+
+/// Chat templates in the files that may have them, the newest kind of file first.
+fn templates(store: &WeightStore, config: Option<&Json>) -> Result<Vec<ChatTemplate>> {
+    let unnamed = |text: &str, source: &'static str| ChatTemplate {
+        name: None,
+        text: Field { value: text.to_owned(), source: source.into() },
+    };
+    let mut templates = Vec::new();
+    let file = "chat_template.jinja";
+    let limit = (store.limits().document_bytes, "document_bytes");
+    if let Some(found) = store.read_beside(file, limit)? {
+        let text = String::from_utf8(found.bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to() as u64;
+            Error::malformed("not UTF-8").in_file(&found.path).at(at)
+        })?;
+        templates.push(unnamed(&text, file));
+    }
+    let file = "chat_template.json";
+    if templates.is_empty()
+        && let Some(json) = store.read_document(file)?
+        && let Some(text) = json.get("chat_template").and_then(Json::as_str)
+    {
+        templates.push(unnamed(text, file));
+    }
+    let source = "tokenizer_config.json chat_template";
+    match config.and_then(|config| config.get("chat_template")) {
+        Some(Json::String(text)) if templates.is_empty() => templates.push(unnamed(text, source)),
+        Some(Json::Array(list)) => {
+            for template in list {
+                let text = |key: &str| template.get(key).and_then(Json::as_str);
+                let (Some(name), Some(text)) = (text("name"), text("template")) else { continue };
+                let name = Some(name.to_owned()).filter(|name| name != "default");
+                if name.is_some() || templates.is_empty() {
+                    let text = Field { value: text.to_owned(), source: source.into() };
+                    templates.push(ChatTemplate { name, text });
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(templates)
+}

@@ -1,0 +1,188 @@
+//! A vocabulary in a file of its own: the file's bytes, and where each token stands in them.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::{Merge, Token, TokenKind, TokenizerKind, json, lines, sentencepiece};
+use crate::bytes::{Scanner, Span};
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::store::WeightStore;
+
+/// A range of the file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
+    start: u32,
+    len: u32,
+}
+
+/// Set in `len` where the text holds JSON escapes.
+const ESCAPED: u32 = 1 << 31;
+
+impl Place {
+    pub(super) fn new(range: Range<usize>, escaped: bool) -> Result<Self> {
+        let len = range.end.saturating_sub(range.start);
+        match (u32::try_from(range.start), u32::try_from(len)) {
+            (Ok(start), Ok(len)) if len < ESCAPED => {
+                Ok(Self { start, len: if escaped { len | ESCAPED } else { len } })
+            }
+            _ => Err(Error::unsupported("a vocabulary of more than 4 GiB")),
+        }
+    }
+
+    /// A string that JSON holds. Its escapes are checked here, so that they can be relied on.
+    pub(super) fn of(scanner: &Scanner<'_>, span: &Span) -> Result<Self> {
+        scanner.unescape(span)?;
+        Self::new(span.range.clone(), span.escaped)
+    }
+
+    fn bytes(self, file: &[u8]) -> Cow<'_, [u8]> {
+        let (start, len) = (self.start as usize, (self.len & !ESCAPED) as usize);
+        let raw = file.get(start..start.saturating_add(len)).unwrap_or_default();
+        if self.len & ESCAPED == 0 {
+            return Cow::Borrowed(raw);
+        }
+        let span = Span { range: 0..raw.len(), escaped: true };
+        Scanner::new(raw, 0)
+            .unescape(&span)
+            .map_or(Cow::Borrowed(raw), |text| Cow::Owned(text.into_owned()))
+    }
+}
+
+/// A token, before its text is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub(super) id: u32,
+    pub(super) place: Place,
+    /// NaN where there is none.
+    pub(super) score: f32,
+    pub(super) kind: Option<TokenKind>,
+}
+
+/// Two tokens: in one text with a space between, or in two.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pair {
+    Joined(Place),
+    Apart(Place, Place),
+}
+
+/// The tokens and merges of a file.
+#[derive(Debug)]
+pub(super) struct Vocabulary<'a> {
+    pub(super) kind: TokenizerKind,
+    bytes: Cow<'a, [u8]>,
+    /// Of `merges.txt`, which is a file of its own.
+    merge_bytes: Option<Vec<u8>>,
+    /// By id.
+    pieces: Vec<Piece>,
+    merges: Vec<Pair>,
+    /// Special tokens that the file itself names.
+    pub(super) special: Vec<(&'static str, u32)>,
+}
+
+impl<'a> Vocabulary<'a> {
+    /// Takes pieces in any order, each of its own id.
+    pub(super) fn new(
+        kind: TokenizerKind,
+        bytes: Cow<'a, [u8]>,
+        mut pieces: Vec<Piece>,
+        merges: Vec<Pair>,
+    ) -> Result<Self> {
+        pieces.sort_by_key(|piece| piece.id);
+        let twice = pieces.windows(2).find(|pair| matches!(pair, [a, b] if a.id == b.id));
+        if let Some([first, second]) = twice {
+            let name = |piece: &Piece| crate::bytes::Text::new(&piece.place.bytes(&bytes)).brief();
+            let (a, b) = (name(first), name(second));
+            return Err(Error::malformed(format!(
+                "token {} is both \"{a}\" and \"{b}\"",
+                first.id
+            )));
+        }
+        Ok(Self { kind, bytes, merge_bytes: None, pieces, merges, special: Vec::new() })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
+    pub(super) fn has(&self, id: u32) -> bool {
+        self.pieces.binary_search_by_key(&id, |piece| piece.id).is_ok()
+    }
+
+    pub(super) fn tokens(&self) -> impl Iterator<Item = Token<'_>> {
+        self.pieces.iter().map(|piece| Token {
+            id: piece.id,
+            text: piece.place.bytes(&self.bytes),
+            score: Some(piece.score).filter(|score| !score.is_nan()),
+            kind: piece.kind,
+        })
+    }
+
+    pub(super) fn merges(&self) -> impl Iterator<Item = Merge<'_>> {
+        let bytes = self.merge_bytes.as_deref().unwrap_or(&self.bytes);
+        self.merges.iter().map(move |merge| match merge {
+            Pair::Apart(first, second) => (first.bytes(bytes), second.bytes(bytes)),
+            Pair::Joined(place) => match place.bytes(bytes) {
+                Cow::Borrowed(text) => {
+                    let (first, second) = pair(text);
+                    (first.into(), second.into())
+                }
+                Cow::Owned(text) => {
+                    let (first, second) = pair(&text);
+                    (first.to_vec().into(), second.to_vec().into())
+                }
+            },
+        })
+    }
+}
+
+/// The two tokens of a merge: those on both sides of the first space, which is never the first
+/// character.
+pub(super) fn pair(text: &[u8]) -> (&[u8], &[u8]) {
+    let space =
+        text.iter().skip(1).position(|&byte| byte == b' ').map(|place| place.saturating_add(1));
+    let (first, rest) = text.split_at(space.unwrap_or(text.len()));
+    (first, rest.get(1..).unwrap_or_default())
+}
+
+/// Adds an item, unless there are too many.
+pub(super) fn push<T>(items: &mut Vec<T>, item: T, limits: &Limits) -> Result<()> {
+    let most = limits.vocabulary_items;
+    if items.len() as u64 >= most {
+        let found = (items.len() as u64).saturating_add(1);
+        return Err(Error::limit("tokens or merges", found, most, "vocabulary_items"));
+    }
+    items.push(item);
+    Ok(())
+}
+
+/// Reads the file that a vocabulary is made of.
+type Parse = fn(Cow<'static, [u8]>, &Limits) -> Result<Vocabulary<'static>>;
+
+/// The files that may hold a vocabulary, the one that says most first.
+const FILES: [(&str, Parse); 4] = [
+    ("tokenizer.json", json::tokenizer),
+    ("tokenizer.model", sentencepiece::tokenizer),
+    ("vocab.json", json::vocabulary),
+    ("vocab.txt", lines::vocabulary),
+];
+
+/// The vocabulary beside the weights, and the file that holds it.
+pub(super) fn beside(store: &WeightStore) -> Result<Option<(Vocabulary<'static>, &'static str)>> {
+    let limits = store.limits();
+    let limit = (limits.vocabulary_bytes, "vocabulary_bytes");
+    for (name, parse) in FILES {
+        let Some(file) = store.read_beside(name, limit)? else { continue };
+        let mut vocabulary =
+            parse(file.bytes.into(), limits).map_err(|error| error.in_file(&file.path))?;
+        if name == "vocab.json"
+            && let Some(file) = store.read_beside("merges.txt", limit)?
+        {
+            vocabulary.merges =
+                lines::merges(&file.bytes, limits).map_err(|error| error.in_file(&file.path))?;
+            vocabulary.merge_bytes = Some(file.bytes);
+        }
+        return Ok(Some((vocabulary, name)));
+    }
+    Ok(None)
+}
