@@ -11,8 +11,9 @@
 //! counts mapped pages of files.
 //!
 //! `cargo bench --bench load -- hot --rounds 7 ours limit` runs the hot cases whose name contains
-//! `ours` or `limit`. `WEIGHBRIDGE_PEERS_PYTHON` names a Python to run the peers of `peers/load.py`
-//! with; those it cannot import are left out.
+//! `ours` or `limit`. A load that other programs disturb is put off or taken again for some seconds
+//! (`--patience 20`), and then taken as it is and counted. `WEIGHBRIDGE_PEERS_PYTHON` names a Python
+//! to run the peers of `peers/load.py` with; those it cannot import are left out.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -227,13 +228,22 @@ struct Sample {
     sum: u64,
 }
 
-/// One load in a process of its own; again, a few times, if other programs were busy meanwhile.
-/// `None` if the case cannot run here.
-fn sample(name: &str, inputs: &Inputs, cold: bool, disturbed: &mut usize) -> Option<Sample> {
+/// How a table is taken.
+struct Run {
+    cold: bool,
+    rounds: usize,
+    /// How long one load may be put off, or be repeated, because other programs are busy.
+    patience: Duration,
+}
+
+/// One load in a process of its own, and whether other programs were busy meanwhile in spite of all
+/// patience. `None` if the case cannot run here.
+fn sample(name: &str, inputs: &Inputs, run: &Run) -> Option<(Sample, bool)> {
     let path = inputs.of(name);
-    for attempt in 1.. {
-        machine::wait_until_quiet(Duration::from_secs(20));
-        match cold {
+    let asked = Instant::now();
+    loop {
+        machine::wait_until_quiet(run.patience.saturating_sub(asked.elapsed()));
+        match run.cold {
             true => machine::drop_from_cache(path),
             false => machine::read_through(path),
         }
@@ -246,21 +256,21 @@ fn sample(name: &str, inputs: &Inputs, cold: bool, disturbed: &mut usize) -> Opt
             println!("{name}: left out: {}", error.lines().last().unwrap_or("it failed"));
             return None;
         }
-        let quiet = foreign < Duration::from_millis(30) + elapsed / 10;
-        if !quiet && attempt < 4 {
+        let disturbed = foreign > Duration::from_millis(30) + elapsed / 10;
+        if disturbed && asked.elapsed() < run.patience {
             continue;
         }
-        *disturbed += usize::from(!quiet);
         let text = String::from_utf8_lossy(&output.stdout);
         let mut fields = text.split_whitespace();
         let mut field = || fields.next().expect("seconds, peak and sum");
-        return Some(Sample {
+        let sample = Sample {
             seconds: field().parse().expect("seconds"),
             peak: field().parse().expect("bytes"),
             sum: field().parse().expect("a sum"),
-        });
+        };
+        eprintln!("{name}: {:.3} s{}", sample.seconds, if disturbed { ", disturbed" } else { "" });
+        return Some((sample, disturbed));
     }
-    None
 }
 
 fn command(name: &str, path: &Path) -> Option<Command> {
@@ -274,41 +284,39 @@ fn command(name: &str, path: &Path) -> Option<Command> {
     Some(command)
 }
 
-fn measure(cold: bool, wanted: impl Fn(&str) -> bool, rounds: usize, inputs: &Inputs) {
-    let ours = CASES.iter().filter(|case| if cold { case.cold } else { case.hot });
+fn measure(run: &Run, wanted: impl Fn(&str) -> bool, inputs: &Inputs) {
+    let ours = CASES.iter().filter(|case| if run.cold { case.cold } else { case.hot });
     let mut names: Vec<&str> =
         ours.map(|case| case.name).chain(PYTHON.iter().map(|peer| peer.0)).collect();
     names.retain(|name| wanted(name));
     let mut samples: BTreeMap<&str, Vec<Sample>> = BTreeMap::new();
     let mut disturbed = 0;
-    for round in 0..rounds {
-        let len = names.len().max(1);
-        names.rotate_left(round % len);
+    for _ in 0..run.rounds {
         names.retain(|name| {
-            let sample = sample(name, inputs, cold, &mut disturbed);
-            let runs = sample.is_some();
-            samples.entry(name).or_default().extend(sample);
-            runs
+            let Some((sample, busy)) = sample(name, inputs, run) else { return false };
+            disturbed += usize::from(busy);
+            samples.entry(name).or_default().push(sample);
+            true
         });
+        let turned = names.len().min(1);
+        names.rotate_left(turned);
     }
-    samples.retain(|_, samples| !samples.is_empty());
-    print(if cold { "cold" } else { "hot" }, rounds, disturbed, &mut samples, inputs);
+    println!(
+        "\n{}, {} rounds, {disturbed} loads disturbed by other programs",
+        if run.cold { "cold" } else { "hot" },
+        run.rounds
+    );
+    print(&mut samples, inputs);
+    check_sums(&samples);
 }
 
-fn print(
-    temperature: &str,
-    rounds: usize,
-    disturbed: usize,
-    samples: &mut BTreeMap<&str, Vec<Sample>>,
-    inputs: &Inputs,
-) {
+fn print(samples: &mut BTreeMap<&str, Vec<Sample>>, inputs: &Inputs) {
     for samples in samples.values_mut() {
         samples.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     }
     let median = |samples: &[Sample]| samples[samples.len() / 2].seconds;
     let limits = samples.iter().filter(|(name, _)| name.starts_with(LIMIT));
     let limit = limits.map(|(_, samples)| median(samples)).min_by(f64::total_cmp);
-    println!("\n{temperature}, {rounds} rounds, {disturbed} loads disturbed by other programs");
     println!("{:<30} seconds [min..max]       GB/s  of limit  peak - file, MB", "");
     let mut order: Vec<_> = samples.iter().collect();
     order.sort_by(|a, b| median(a.1).total_cmp(&median(b.1)));
@@ -324,7 +332,6 @@ fn print(
             if PYTHON.contains(&(name, false)) { "  (keeps nothing)" } else { "" },
         );
     }
-    check_sums(samples);
 }
 
 /// All that load BF16 have loaded the same values, and so have all that load F16.
@@ -342,16 +349,20 @@ fn check_sums(samples: &BTreeMap<&str, Vec<Sample>>) {
     }
 }
 
+fn number(argument: Option<String>) -> usize {
+    argument.and_then(|text| text.parse().ok()).expect("a number")
+}
+
 fn main() {
     let inputs = Inputs::made();
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
-    let (mut rounds, mut temperatures, mut texts) = (5, Vec::new(), Vec::new());
+    let (mut rounds, mut patience) = (5, 20);
+    let (mut temperatures, mut texts) = (Vec::new(), Vec::new());
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--child" => return child(&arguments.next().expect("a case"), &inputs),
-            "--rounds" => {
-                rounds = arguments.next().and_then(|n| n.parse().ok()).expect("a number of rounds");
-            }
+            "--rounds" => rounds = number(arguments.next()),
+            "--patience" => patience = number(arguments.next()),
             "hot" => temperatures.push(false),
             "cold" => temperatures.push(true),
             _ => texts.push(argument),
@@ -369,6 +380,7 @@ fn main() {
             && (texts.is_empty() || texts.iter().any(|text| name.contains(text.as_str())))
     };
     for cold in temperatures {
-        measure(cold, wanted, rounds, &inputs);
+        let patience = Duration::from_secs(patience as u64);
+        measure(&Run { cold, rounds, patience }, wanted, &inputs);
     }
 }

@@ -99,7 +99,9 @@ pub fn safetensors(folder: &Path) -> PathBuf {
     let config = format!(
         "{{\"model_type\":\"llama\",\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":{DIM},\"intermediate_size\":{HIDDEN},\"num_hidden_layers\":{LAYERS},\"num_attention_heads\":32,\"num_key_value_heads\":8,\"head_dim\":64,\"rms_norm_eps\":1e-05,\"rope_theta\":500000.0,\"max_position_embeddings\":131072,\"vocab_size\":{VOCABULARY},\"tie_word_embeddings\":true}}"
     );
-    std::fs::write(folder.join("config.json"), config).expect("the input can be written");
+    made_once(folder.join("config.json"), |out| {
+        out.write_all(config.as_bytes()).expect("the input can be written");
+    });
     made_once(folder.join("model.safetensors"), |out| {
         let weights = weights();
         let mut header = String::from("{\"__metadata__\":{\"format\":\"pt\"}");
