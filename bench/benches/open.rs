@@ -6,9 +6,10 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Duration;
 
-use criterion::Criterion;
+use criterion::{BatchSize, Criterion};
 use weighbridge::container::ollama;
-use weighbridge::{OpenOptions, WeightStore};
+use weighbridge::device::Cpu;
+use weighbridge::{OpenOptions, WeightProvider, WeightStore};
 use weighbridge_bench::{input, print_ratios};
 
 fn map(path: &Path) -> memmap2::Mmap {
@@ -44,6 +45,27 @@ fn gguf(c: &mut Criterion, name: &str, path: &Path, keys: usize, tensors: usize)
         });
     });
     floor(&mut group, path);
+    group.finish();
+}
+
+/// What names cost once the header is read: the architecture, canonical names, the config, and a view
+/// of every tensor.
+fn resolve(c: &mut Criterion, name: &str, path: &Path, tensors: usize) {
+    let mut group = c.benchmark_group(name);
+    group.bench_function("names_and_views", |b| {
+        b.iter_batched(
+            || WeightStore::open(path).expect("opens"),
+            |store| {
+                let provider = WeightProvider::new(store, Cpu).expect("resolves");
+                assert_eq!(provider.resolution().mapped.len(), tensors);
+                let view = |name: &str| provider.tensor(name).expect("a view").elements();
+                assert!(provider.names().map(view).sum::<u64>() > 0);
+                assert!(provider.config().expect("a config").dim.value > 0);
+                provider
+            },
+            BatchSize::PerIteration,
+        );
+    });
     group.finish();
 }
 
@@ -138,8 +160,9 @@ fn main() {
         .measurement_time(Duration::from_secs(4))
         .warm_up_time(Duration::from_secs(1))
         .configure_from_args();
-    gguf(&mut c, "open_gguf_vocabulary", &at("vocabulary.gguf"), 7, 700);
+    gguf(&mut c, "open_gguf_vocabulary", &at("vocabulary.gguf"), 8, 700);
     gguf(&mut c, "open_gguf_small", &at("small.gguf"), 100, 200);
+    resolve(&mut c, "resolve_gguf_700", &at("vocabulary.gguf"), 700);
     safetensors(&mut c, "open_safetensors_90000", &at("large.safetensors"), 90_000);
     safetensors(&mut c, "open_safetensors_300", &at("small.safetensors"), 300);
     shards(&mut c, "open_160_shards", &at("unindexed"));

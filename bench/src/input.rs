@@ -108,6 +108,7 @@ pub fn gguf_with_vocabulary(path: &Path) {
     gguf.string("general.architecture", "llama");
     gguf.u32("llama.block_count", 100);
     gguf.u32("llama.embedding_length", 32);
+    gguf.u32("llama.attention.head_count", 1);
     let tokens: Vec<String> = (0..152_064)
         .map(|n| format!("{}{}", if n % 3 == 0 { "\u{120}" } else { "" }, numbers.word(2, 12)))
         .collect();

@@ -362,7 +362,7 @@ impl<'a> View<'a> {
         if self.is_stored() && all(&[Packing::Plain, Packing::Block]) {
             let run = Run::of(0, self.elements());
             self.pieces = vec![Piece { source: 0, run }];
-            (self.columns, self.taken) = (1, 0..1);
+            (self.columns, self.order, self.taken) = (1, Run::of(0, 1), 0..1);
         } else if all(&[Packing::Plain]) {
             self = self.by_rows();
         }

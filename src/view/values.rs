@@ -299,11 +299,11 @@ impl<'v, 'a> Reader<'v, 'a> {
             let count = step.min(span.count - done);
             let now = Span { start: span.start + done * span.step, count, ..span };
             exact.clear();
-            if source.transposed {
-                self.columns_as_rows(number, source, now, &mut exact)?;
+            lost += if source.transposed {
+                self.columns_as_rows(number, source, now, &mut exact)?
             } else {
-                self.rows_apart(number, source, now, &mut exact, decoding)?;
-            }
+                self.rows_apart(number, source, now, &mut exact, decoding)?
+            };
             match source.change {
                 Change::None => {}
                 Change::PlusOne => exact.iter_mut().for_each(|value| *value -= 1.0),
@@ -357,7 +357,7 @@ impl<'v, 'a> Reader<'v, 'a> {
         span: Span,
         out: &mut Vec<f32>,
         decoding: &Decoding<'_>,
-    ) -> Result<()> {
+    ) -> Result<Narrowing> {
         let columns = self.view.columns;
         let taken = self.view.stored_columns()?;
         let columns_each = usize::try_from(columns).unwrap_or(usize::MAX).max(1);
@@ -374,14 +374,15 @@ impl<'v, 'a> Reader<'v, 'a> {
             let room = usize::try_from(between.saturating_mul(columns)).unwrap_or(usize::MAX);
             let mut rows = try_vec(room)?;
             rows.resize(room, 0.0f32);
-            self.elements(number, source, first..first + between * columns, &mut rows, decoding)?;
+            let all = first..first + between * columns;
+            let lost = self.elements(number, source, all, &mut rows, decoding)?;
             let step = usize::try_from(span.step).unwrap_or(usize::MAX).max(1);
             rows.chunks(columns_each).step_by(step).for_each(take);
-            return Ok(());
+            return Ok(lost);
         }
         // Where much is read, what lies between is read as well, but not decoded.
         self.plan(number, source)?;
-        let Some((_, plan)) = &self.plan else { return Ok(()) };
+        let Some((_, plan)) = &self.plan else { return Ok(Narrowing::default()) };
         let hull = plan.weight_range(&(first..first + between * columns));
         let scratch = self.scratch.as_deref_mut().filter(|_| plan.takes_windows());
         let window = match scratch.zip(hull) {
@@ -393,12 +394,13 @@ impl<'v, 'a> Reader<'v, 'a> {
         };
         let mut row = try_vec(columns_each)?;
         row.resize(columns_each, 0.0f32);
+        let mut lost = Narrowing::default();
         for turn in 0..span.count {
             let start = first + turn * span.step * columns;
-            plan.decode_from(start..start + columns, &mut row, decoding, window)?;
+            lost += plan.decode_from(start..start + columns, &mut row, decoding, window)?;
             take(&row);
         }
-        Ok(())
+        Ok(lost)
     }
 
     /// Rows of the view that are columns of a stored matrix.
@@ -408,13 +410,14 @@ impl<'v, 'a> Reader<'v, 'a> {
         source: &Source<'a>,
         span: Span,
         out: &mut Vec<f32>,
-    ) -> Result<()> {
+    ) -> Result<Narrowing> {
         // The stored matrix has a row for each of the view's columns.
         let stored_rows = self.view.columns;
         let stored_columns = shape::columns(source.tensor.shape());
         let each = stored_rows.saturating_mul(stored_columns);
         let stored = usize::try_from(stored_columns).unwrap_or(usize::MAX);
         let taken = self.view.stored_columns()?;
+        let mut lost = Narrowing::default();
         for row in 0..span.count {
             let row = span.start + row * span.step;
             let (array, column) = (row / stored_columns, row % stored_columns);
@@ -424,7 +427,7 @@ impl<'v, 'a> Reader<'v, 'a> {
                 let room = usize::try_from(each).unwrap_or(usize::MAX);
                 let mut values = Values::zeroed(room)?;
                 let range = array * each..(array + 1) * each;
-                self.elements(number, source, range, &mut values, &Decoding::new())?;
+                lost += self.elements(number, source, range, &mut values, &Decoding::new())?;
                 self.array = Some((number, array, values));
             }
             let Some((.., values)) = &self.array else { break };
@@ -432,6 +435,6 @@ impl<'v, 'a> Reader<'v, 'a> {
             let rows = taken.iter().cloned().flatten();
             out.extend(rows.filter_map(|row| values.get(place(row)?).copied()));
         }
-        Ok(())
+        Ok(lost)
     }
 }

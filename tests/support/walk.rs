@@ -9,9 +9,11 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 use weighbridge::arch::{GenerationConfig, resolve};
 use weighbridge::container::detect;
+use weighbridge::device::Cpu;
 use weighbridge::metadata::{Array, Value};
 use weighbridge::{
-    Decoding, Error, ModelConfig, OpenOptions, Part, Strictness, Tensor, Tokenizer, WeightStore,
+    Decoding, Error, ModelConfig, OpenOptions, Part, Strictness, Tensor, Tokenizer, WeightProvider,
+    WeightStore,
 };
 
 use super::{POLICIES, Safetensors, f32s, folder, open_as, put};
@@ -58,6 +60,7 @@ fn under_each_policy(bytes: &[u8]) {
                     assert_eq!(tensors, store.len());
                 }
                 narrower = Some(store.len());
+                serve(store);
             }
             Err(error) => {
                 look_at(&error);
@@ -130,6 +133,7 @@ pub(crate) fn index_bytes(bytes: &[u8]) {
             Ok(store) => {
                 walk(&store);
                 assert!(store.files().all(|file| file.starts_with(folder.path())));
+                serve(store);
             }
             Err(error) => look_at(&error),
         }
@@ -208,7 +212,10 @@ fn split(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
 fn open_folder(path: &Path) {
     for policy in [Strictness::Default, Strictness::Lenient] {
         match OpenOptions::new().strictness(policy).open(path) {
-            Ok(store) => walk(&store),
+            Ok(store) => {
+                walk(&store);
+                serve(store);
+            }
             Err(error) => look_at(&error),
         }
     }
@@ -268,6 +275,53 @@ pub(crate) fn walk(store: &WeightStore) {
             }
         }
         Err(error) => look_at(&error),
+    }
+}
+
+/// Asks a provider for all there is, by itself and fused with itself: what is loaded is what the
+/// view gives.
+pub(crate) fn serve(store: WeightStore) {
+    let provider = match WeightProvider::new(store, Cpu) {
+        Ok(provider) => provider,
+        Err(error) => return look_at(&error),
+    };
+    let names: Vec<&str> = provider.names().take(TENSORS).collect();
+    for &name in &names {
+        let view = match provider.tensor(name) {
+            Ok(view) => view,
+            Err(error) => {
+                look_at(&error);
+                continue;
+            }
+        };
+        if view.elements() > ELEMENTS || view.sources().any(|tensor| tensor.stored_bytes() > BYTES)
+        {
+            continue;
+        }
+        let values = view.dequantize();
+        match (provider.load(name), view.for_each_piece(Part::Weight, |_| Ok::<_, Error>(()))) {
+            (Ok(loaded), pieces) => {
+                assert_eq!(loaded.shape, view.shape());
+                assert!(loaded.computed.is_some() || pieces.is_ok(), "{name}");
+            }
+            (Err(error), _) => look_at(&error),
+        }
+        match provider.fuse(&[name, name]) {
+            Ok(fused) => {
+                let split = fused.split(&Cpu, name).expect("it was fused");
+                let alone = provider.load(name).expect("it was loaded");
+                assert_eq!(*split.buffer, *alone.buffer, "{name}");
+            }
+            Err(error) => look_at(&error),
+        }
+        match (values, view.shard(weighbridge::Axis::Rows, 0, 1)) {
+            (Ok(values), Ok(all)) => {
+                let same = all.dequantize().expect("the same values");
+                let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(&values), bits(&same), "{name}");
+            }
+            (Err(error), _) | (_, Err(error)) => look_at(&error),
+        }
     }
 }
 
