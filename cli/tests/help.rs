@@ -299,25 +299,63 @@ fn load() {
     Usage: weighbridge load [OPTIONS] [PATH]
 
     Arguments:
-      [PATH]  A file, any shard of a split GGUF, a directory, or the name of an Ollama model; the model
+      [PATH]
+              A file, any shard of a split GGUF, a directory, or the name of an Ollama model; the model
               inside the program if left out
 
     Options:
-          --filter <GLOB>  Only tensors whose stored or canonical name matches
-          --json           Write JSON
-          --strict         Refuse what the strictest reader refuses: llama.cpp for GGUF, the format's
-                           document for safetensors
-          --lenient        Accept in safetensors what MLX accepts: holes, shared bytes, bytes left over
-          --no-map         Read tensor data instead of mapping it
-          --all-files      Take safetensors files that the index does not name as well
-          --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
-                           never]
-      -h, --help           Print help
+          --filter <GLOB>
+              Only tensors whose stored or canonical name matches
+
+          --fuse <LIST>
+              Load these together, in one buffer, where they can be joined: qkv, gate-up
+
+          --dtype <DTYPE>
+              What tensors are kept as in memory
+
+              Possible values:
+              - keep: Packed as stored
+              - f32:  Values as f32
+              - f16:  Values as f16
+              - bf16: Values as bf16
+              
+              [default: keep]
+
+          --threads <N>
+              Threads that read and convert; 0 stands for one a processor, but no more than four
+              
+              [default: 0]
+
+          --json
+              Write JSON
+
+          --strict
+              Refuse what the strictest reader refuses: llama.cpp for GGUF, the format's document for
+              safetensors
+
+          --lenient
+              Accept in safetensors what MLX accepts: holes, shared bytes, bytes left over
+
+          --no-map
+              Read tensor data instead of mapping it
+
+          --all-files
+              Take safetensors files that the index does not name as well
+
+          --color <WHEN>
+              Controls when to use color
+              
+              [default: auto]
+              [possible values: auto, always, never]
+
+      -h, --help
+              Print help (see a summary with '-h')
 
     Examples:
       weighbridge load                            the small model inside the program
       weighbridge load model.gguf
-      weighbridge load ./Qwen3-0.6B --no-map --json
+      weighbridge load model.gguf --fuse qkv,gate-up --dtype f16
+      weighbridge load ./Qwen3-0.6B --filter 'layers.0.*' --no-map --json
     ");
 }
 
