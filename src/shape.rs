@@ -13,3 +13,14 @@ pub fn elements(shape: &[u64]) -> Option<u64> {
 pub fn columns(shape: &[u64]) -> u64 {
     shape.last().copied().unwrap_or(1)
 }
+
+/// The arrays that the dimensions before an axis count, and that axis's length. What has no elements
+/// counts as one array, whatever its dimensions claim.
+pub fn arrays(shape: &[u64], axis: usize) -> (u64, u64) {
+    let (outer, inner) = shape.split_at_checked(axis).unwrap_or((&[], shape));
+    let length = inner.first().copied().unwrap_or(1);
+    match elements(shape) {
+        None | Some(0) => (1, length),
+        Some(_) => (elements(outer).unwrap_or(1), length),
+    }
+}

@@ -212,6 +212,7 @@ impl<D: Device> WeightProvider<D> {
             shape: view.shape().to_vec(),
             group_size: if matches!(form, Form::Packed(_)) { view.group_size() } else { None },
             parts,
+            row_axis: view.row_axis(),
             members,
             computed: view.why_computed(),
             lost: Narrowing::default(),

@@ -44,6 +44,8 @@ pub struct LoadedTensor<D: Device> {
     pub group_size: Option<u32>,
     /// Where each part lies in the buffer, the weight first.
     pub parts: Vec<LoadedPart>,
+    /// The dimension that the rows of members are counted along.
+    pub(super) row_axis: usize,
     /// The tensors that were fused, in order; the tensor itself where none were.
     pub members: Vec<Member>,
     /// Why its values are not the file's own bytes, where they had to be computed.
@@ -70,10 +72,7 @@ impl<D: Device> LoadedTensor<D> {
         let member = self.members.iter().find(|member| member.name == name);
         let member =
             member.ok_or_else(|| Error::not_found(format!("no \"{name}\" was fused here")))?;
-        let (arrays, rows) = match self.shape.as_slice() {
-            [] | [_] => (1, self.shape.first().copied().unwrap_or(1)),
-            [outer @ .., rows, _] => (outer.iter().product::<u64>(), *rows),
-        };
+        let (arrays, rows) = crate::shape::arrays(&self.shape, self.row_axis);
         let ranges = |part: &LoadedPart| {
             let Some(each) = part.row_bytes.filter(|_| self.members.len() > 1) else {
                 return vec![part.range.clone()];
@@ -94,8 +93,7 @@ impl<D: Device> LoadedTensor<D> {
         let member = self.members.iter().find(|member| member.name == name);
         let rows = member.map_or(0, |member| member.rows.end - member.rows.start);
         let mut shape = self.shape.clone();
-        let place = shape.len().saturating_sub(2);
-        if let (Some(count), true) = (shape.get_mut(place), self.members.len() > 1) {
+        if let (Some(count), true) = (shape.get_mut(self.row_axis), self.members.len() > 1) {
             *count = rows;
         }
         let mut parts = Vec::new();
@@ -124,6 +122,7 @@ impl<D: Device> LoadedTensor<D> {
             shape,
             group_size: self.group_size,
             parts,
+            row_axis: self.row_axis,
             members: vec![Member { name: name.to_owned(), rows: 0..rows }],
             computed: self.computed,
             lost: Narrowing::default(),

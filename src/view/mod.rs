@@ -326,18 +326,14 @@ impl<'a> View<'a> {
     }
 
     /// The axis that rows are counted along, which is the last where each element is a row.
-    fn row_axis(&self) -> usize {
+    pub(crate) fn row_axis(&self) -> usize {
         let each = self.width() == 1 && self.shape.last() != Some(&1);
         self.shape.len().saturating_sub(if each { 1 } else { 2 })
     }
 
     /// Matrices, or vectors, and the rows of each.
     fn arrays(&self) -> (u64, u64) {
-        match self.shape.split_at_checked(self.row_axis()) {
-            // A vector is joined and taken apart by its elements.
-            Some((outer, [rows, ..])) => (outer.iter().product(), *rows),
-            _ => (1, 1),
-        }
+        shape::arrays(&self.shape, self.row_axis())
     }
 
     /// The same with each element of a vector as a row.
