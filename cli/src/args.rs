@@ -250,7 +250,7 @@ pub(crate) struct Load {
     /// What tensors are kept as in memory
     #[arg(long, value_enum, default_value = "keep", value_name = "DTYPE")]
     pub(crate) dtype: LoadDtype,
-    /// Threads that read and convert; 0 stands for one a processor, but no more than four
+    /// Threads that read and convert; 0 stands for four
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) threads: usize,
     /// Write JSON

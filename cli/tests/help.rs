@@ -322,7 +322,7 @@ fn load() {
               [default: keep]
 
           --threads <N>
-              Threads that read and convert; 0 stands for one a processor, but no more than four
+              Threads that read and convert; 0 stands for four
               
               [default: 0]
 

@@ -1,11 +1,11 @@
 //! Reading much of a file: from the system's page cache what that holds, past it what it does not.
-//! The map plays no part: its pages would count as this program's memory until they are dropped,
-//! which costs more than reading does.
+//! For copying the map plays no part: its pages would count as this program's memory until they are
+//! dropped, which costs more than reading does.
 
 use std::fs::File;
 use std::ops::Range;
 
-use super::{Handle, Kind, Pages, Source};
+use super::{Handle, Kind, Pages, Source, read_exact_at};
 use crate::error::Result;
 
 /// What a thread that reads much uses again and again.
@@ -17,8 +17,8 @@ pub(crate) struct Scratch {
 /// A file opened twice more for reading much of it.
 #[derive(Debug)]
 pub(super) struct Bulk {
-    /// Asked what the page cache holds, without setting it to work.
-    probe: File,
+    /// Asked what the page cache holds, and for a few bytes, without setting it to read ahead.
+    quiet: File,
     /// Read past the page cache.
     direct: File,
 }
@@ -56,16 +56,22 @@ impl Source {
     /// As [`read_at`](Self::read_at).
     pub(crate) fn fill(&self, offset: u64, out: &mut [u8], scratch: &mut Scratch) -> Result<()> {
         self.check(&(offset..offset.saturating_add(out.len() as u64)))?;
+        if out.len() < LEAST
+            && let Some(bulk) = self.bulk()
+            && read_exact_at(&bulk.quiet, offset, out).is_ok()
+        {
+            return Ok(());
+        }
         let Some(bulk) = self.cold(offset, out.len()) else { return self.read_at(offset, out) };
         // Up to the first page that begins in the file.
         let lead = usize::try_from(offset.next_multiple_of(SECTOR as u64) - offset).unwrap_or(0);
         let (head, pages) = out.split_at_mut(lead.min(out.len()));
         if pages.as_ptr().align_offset(SECTOR) == 0 {
-            self.read_at(offset, head)?;
+            self.fill(offset, head, scratch)?;
             let (pages, tail) = pages.split_at_mut(pages.len() / SECTOR * SECTOR);
             let start = offset + lead as u64;
             self.read_pages(bulk, start, pages, pages.len())?;
-            return self.read_at(start + pages.len() as u64, tail);
+            return self.fill(start + pages.len() as u64, tail, scratch);
         }
         let mut at = offset;
         for out in out.chunks_mut(STEP - SECTOR) {
@@ -98,15 +104,45 @@ impl Source {
         Ok(room)
     }
 
-    /// What to read bytes with that the system does not hold, as far as the first of them tells.
+    /// Whether the system holds the bytes in memory, as far as three of them tell. What is short
+    /// counts as held.
+    pub(crate) fn is_held(&self, range: &Range<u64>) -> bool {
+        let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+        self.cold(range.start, len).is_none()
+    }
+
+    /// Whether bytes that are held can be looked at where they are.
+    pub(crate) fn is_mapped(&self) -> bool {
+        matches!(self.kind, Kind::Mapped { .. })
+    }
+
+    /// Lets go of what the map holds of the bytes, so that it does not count as this program's
+    /// memory.
+    pub(crate) fn forget(&self, range: &Range<u64>) {
+        if let (Kind::Mapped { map, .. }, Ok((start, len))) = (&self.kind, self.check(range))
+            && let Some(map) = map.get()
+        {
+            map.forget(start, len);
+        }
+    }
+
+    /// What to read bytes with that the system does not hold, as far as three of them tell: the
+    /// first alone may have come with what lies before it.
     fn cold(&self, offset: u64, len: usize) -> Option<&Bulk> {
+        let bulk = self.bulk().filter(|_| len >= LEAST)?;
+        let end = offset.saturating_add(len as u64 - 1);
+        let held = |at: u64| is_held(&bulk.quiet, at);
+        let all = held(end) && held(offset.midpoint(end)) && held(offset);
+        (!all).then_some(bulk)
+    }
+
+    fn bulk(&self) -> Option<&Bulk> {
         let (Kind::Mapped { file: Handle::Open(file), .. }
         | Kind::Read { file: Handle::Open(file) }) = &self.kind
         else {
             return None;
         };
-        let bulk = self.bulk.get_or_init(|| open(file)).as_ref().filter(|_| len >= LEAST)?;
-        (!is_held(&bulk.probe, offset)).then_some(bulk)
+        self.bulk.get_or_init(|| open(file)).as_ref()
     }
 
     /// Reads a range past the page cache, with what lies beside it in its pages.
@@ -171,9 +207,9 @@ fn open(file: &File) -> Option<Bulk> {
     use std::os::unix::fs::OpenOptionsExt;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let open = |flags| File::options().read(true).custom_flags(flags).open(&path).ok();
-    let (probe, direct) = (open(0)?, open(libc::O_DIRECT)?);
-    rustix::fs::fadvise(&probe, 0, None, rustix::fs::Advice::Random).ok()?;
-    Some(Bulk { probe, direct })
+    let (quiet, direct) = (open(0)?, open(libc::O_DIRECT)?);
+    rustix::fs::fadvise(&quiet, 0, None, rustix::fs::Advice::Random).ok()?;
+    Some(Bulk { quiet, direct })
 }
 
 #[cfg(not(target_os = "linux"))]

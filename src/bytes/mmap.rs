@@ -24,4 +24,17 @@ impl Map {
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
     }
+
+    /// Lets go of the pages of some bytes; they come back when they are looked at. Until then they
+    /// do not count as memory of this process.
+    pub(super) fn forget(&self, start: usize, len: usize) {
+        let end = start.saturating_add(len).min(self.0.len());
+        #[cfg(target_os = "linux")]
+        if start < end {
+            let advice = memmap2::UncheckedAdvice::DontNeed;
+            // SAFETY: the map is of a file, is shared and never written to, so that dropped pages
+            // are read from the file again: nothing is lost.
+            let _ = unsafe { self.0.unchecked_advise_range(advice, start, end - start) };
+        }
+    }
 }

@@ -89,7 +89,8 @@ impl fmt::Debug for LoadOptions<'_> {
 }
 
 impl<'w> LoadOptions<'w> {
-    /// Nothing is fused; as many threads as there are processors, but no more than four.
+    /// Nothing is fused; four threads. Two would do where the files are in memory, whatever the
+    /// number of processors; while one waits for a disk, another can copy.
     pub fn new() -> Self {
         Self::default()
     }
@@ -116,8 +117,7 @@ impl<'w> LoadOptions<'w> {
     }
 
     fn workers(&self) -> usize {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        if self.threads == 0 { processors.min(4) } else { self.threads }
+        if self.threads == 0 { 4 } else { self.threads }
     }
 }
 

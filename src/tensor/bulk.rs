@@ -45,6 +45,25 @@ impl<'a> Tensor<'a> {
         source.stretch(range, scratch).map_err(|error| error.in_tensor(self.name()))
     }
 
+    /// Whether the system holds some bytes of a part in memory, as far as a few of them tell, and
+    /// whether they can be looked at there.
+    pub(crate) fn is_held(&self, part: Part, within: &Range<u64>) -> (bool, bool) {
+        let found = self.source(part).and_then(|(source, segment)| {
+            let held = source.is_held(&self.range(&segment, within)?);
+            Ok((held, held && source.is_mapped()))
+        });
+        found.unwrap_or((true, false))
+    }
+
+    /// Lets go of what the map holds of some bytes of a part.
+    pub(crate) fn forget(&self, part: Part, within: &Range<u64>) {
+        if let Ok((source, segment)) = self.source(part)
+            && let Ok(range) = self.range(&segment, within)
+        {
+            source.forget(&range);
+        }
+    }
+
     /// Turns the numbers of whole blocks round if the file is big-endian.
     pub(crate) fn swap(&self, part: Part, bytes: &mut [u8]) -> Result<()> {
         if self.is_big_endian() {

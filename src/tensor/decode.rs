@@ -541,6 +541,11 @@ impl<'a> Plan<'a> {
         Ok(Cow::Owned(bytes))
     }
 
+    /// Whether the weight says it all.
+    pub(crate) fn is_weight_alone(&self) -> bool {
+        self.parts.is_none() && self.formats == (None, None)
+    }
+
     /// Elements between which runs can start and end.
     pub(crate) fn unit(&self) -> u64 {
         self.unit

@@ -14,8 +14,12 @@ use crate::tensor::{Decoding, Part, Plan, Window};
 /// Values computed or gathered at a time, at most, if a row is not longer.
 const CHUNK: u64 = 1 << 18;
 
-/// Values whose bytes are read at a time where much is read.
-const BULK: u64 = 1 << 19;
+/// Values whose bytes are read at a time where much is read and the system holds it: few enough that
+/// they are still near when they are decoded.
+const HELD: u64 = 1 << 17;
+
+/// The same where it comes from a disk, which likes long reads.
+const COLD: u64 = 1 << 20;
 
 impl View<'_> {
     /// Whether its values can be had.
@@ -328,8 +332,16 @@ impl<'v, 'a> Reader<'v, 'a> {
         let Some(scratch) = self.scratch.as_deref_mut().filter(|_| plan.takes_windows()) else {
             return plan.decode(elements, out, decoding);
         };
-        // Little enough that what was read is still near when it is decoded.
-        let step = (BULK / plan.unit()).max(1) * plan.unit();
+        let all = plan.weight_range(&elements);
+        let is_held = |range| source.tensor.is_held(Part::Weight, range);
+        let (held, mapped) = all.as_ref().map_or((true, false), is_held);
+        if let (true, true, Some(all)) = (mapped, plan.is_weight_alone(), &all) {
+            // Decoded from where it is: a copy to look at would cost half as much again.
+            let lost = plan.decode(elements, out, decoding);
+            source.tensor.forget(Part::Weight, all);
+            return lost;
+        }
+        let step = (if held { HELD } else { COLD } / plan.unit()).max(1) * plan.unit();
         let mut lost = Narrowing::default();
         let (mut at, mut rest) = (elements.start, out);
         while at < elements.end {
