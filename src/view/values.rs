@@ -238,6 +238,25 @@ impl View<'_> {
     }
 }
 
+/// Decodes elements some at a time.
+fn in_steps<T>(
+    elements: Range<u64>,
+    out: &mut [T],
+    step: u64,
+    mut decode: impl FnMut(Range<u64>, &mut [T]) -> Result<Narrowing>,
+) -> Result<Narrowing> {
+    let mut lost = Narrowing::default();
+    let (mut at, mut rest) = (elements.start, out);
+    while at < elements.end {
+        let now = at..elements.end.min(at.saturating_add(step));
+        let len = usize::try_from(now.end - now.start).unwrap_or(usize::MAX).min(rest.len());
+        let (out, later) = rest.split_at_mut(len);
+        lost += decode(now.clone(), out)?;
+        (at, rest) = (now.end, later);
+    }
+    Ok(lost)
+}
+
 impl<'v, 'a> Reader<'v, 'a> {
     fn new(view: &'v View<'a>) -> Self {
         Self { view, plan: None, array: None, scratch: None }
@@ -335,19 +354,14 @@ impl<'v, 'a> Reader<'v, 'a> {
         let all = plan.weight_range(&elements);
         let is_held = |range| source.tensor.is_held(Part::Weight, range);
         let (held, mapped) = all.as_ref().map_or((true, false), is_held);
+        let step = (if held { HELD } else { COLD } / plan.unit()).max(1) * plan.unit();
         if let (true, true, Some(all)) = (mapped, plan.is_weight_alone(), &all) {
             // Decoded from where it is: a copy to look at would cost half as much again.
-            let lost = plan.decode(elements, out, decoding);
+            let lost = in_steps(elements, out, step, |now, out| plan.decode(now, out, decoding));
             source.tensor.forget(Part::Weight, all);
             return lost;
         }
-        let step = (if held { HELD } else { COLD } / plan.unit()).max(1) * plan.unit();
-        let mut lost = Narrowing::default();
-        let (mut at, mut rest) = (elements.start, out);
-        while at < elements.end {
-            let now = at..elements.end.min(at + step);
-            let len = usize::try_from(now.end - now.start).unwrap_or(usize::MAX).min(rest.len());
-            let (out, later) = rest.split_at_mut(len);
+        in_steps(elements, out, step, |now, out| {
             let window = match plan.weight_range(&now) {
                 Some(range) => {
                     let bytes = source.tensor.stretch(Part::Weight, range.clone(), scratch)?;
@@ -355,10 +369,8 @@ impl<'v, 'a> Reader<'v, 'a> {
                 }
                 None => None,
             };
-            lost += plan.decode_from(now.clone(), out, decoding, window)?;
-            (at, rest) = (now.end, later);
-        }
-        Ok(lost)
+            plan.decode_from(now, out, decoding, window)
+        })
     }
 
     /// Rows with others between, or of which some columns are taken.
