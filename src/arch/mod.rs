@@ -245,7 +245,7 @@ pub(crate) fn named(store: &WeightStore) -> Result<Option<Named>> {
             }
         }
     }
-    if store.document("params.json").is_some() && store.tensor("tok_embeddings.weight").is_ok() {
+    if store.document("params.json").is_some() && store.find("tok_embeddings.weight").is_some() {
         let source = "params.json beside Mistral's own names".to_owned();
         return Ok(Some(Named { name: "llama".to_owned(), source }));
     }
@@ -404,7 +404,7 @@ struct Experts {
 /// Whether the files are the publisher's own: they have the name of its embedding.
 fn is_publishers(store: &WeightStore, architecture: &Architecture) -> bool {
     let first = architecture.publisher.first();
-    first.is_some_and(|rule| store.tensor(rule.hf.name).is_ok())
+    first.is_some_and(|rule| store.find(rule.hf.name).is_some())
 }
 
 /// Whether a stored name is one that MLX alone uses.

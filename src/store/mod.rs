@@ -228,25 +228,36 @@ impl WeightStore {
     ///
     /// `NotFound` if there is none; the advice names the tensor that comes nearest.
     pub fn tensor(&self, stored_name: &str) -> Result<Tensor<'_>> {
-        let name_of = |n| name(&self.listing, &self.files, n);
-        if let Some(number) = self.index.find(stored_name.as_bytes(), name_of) {
-            let entry = self.entry(number);
-            let group = entry.and_then(|entry| self.groups.get(entry.group as usize));
-            return match group.filter(|group| group.head != number) {
-                None => Ok(Tensor::new(self, number)),
-                Some(group) => {
-                    let whole = self.entry_name(group.head);
-                    let name = Text::new(stored_name.as_bytes());
-                    Err(Error::not_found(format!("\"{name}\" is no tensor, but a part of one"))
-                        .in_file(&self.path)
-                        .advise(format!("ask for \"{whole}\"")))
-                }
-            };
+        let Some(number) = self.number(stored_name) else {
+            let unusual = self.tensors().find(|tensor| {
+                tensor.name().to_str().is_none() && tensor.name().spelling() == stored_name
+            });
+            return unusual.ok_or_else(|| self.no_tensor(stored_name));
+        };
+        let entry = self.entry(number);
+        let group = entry.and_then(|entry| self.groups.get(entry.group as usize));
+        match group.filter(|group| group.head != number) {
+            None => Ok(Tensor::new(self, number)),
+            Some(group) => {
+                let whole = self.entry_name(group.head);
+                let name = Text::new(stored_name.as_bytes());
+                Err(Error::not_found(format!("\"{name}\" is no tensor, but a part of one"))
+                    .in_file(&self.path)
+                    .advise(format!("ask for \"{whole}\"")))
+            }
         }
-        let unusual = self.tensors().find(|tensor| {
-            tensor.name().to_str().is_none() && tensor.name().spelling() == stored_name
-        });
-        unusual.ok_or_else(|| self.no_tensor(stored_name))
+    }
+
+    /// The tensor of that very name, for whoever expects that there may be none: an error takes its
+    /// time to say which name comes nearest.
+    pub(crate) fn find(&self, stored_name: &str) -> Option<Tensor<'_>> {
+        let number = self.number(stored_name)?;
+        let group = self.groups.get(self.entry(number)?.group as usize);
+        group.is_none_or(|group| group.head == number).then(|| Tensor::new(self, number))
+    }
+
+    fn number(&self, stored_name: &str) -> Option<u32> {
+        self.index.find(stored_name.as_bytes(), |n| name(&self.listing, &self.files, n))
     }
 
     fn no_tensor(&self, wanted: &str) -> Error {

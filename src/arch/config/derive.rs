@@ -391,7 +391,7 @@ fn finish_rope(
     }
     if scaling.kind.is_none() {
         let store = reader.store;
-        let tensor = |name: &str| store.tensor(name).ok().map(|tensor| tensor.name().to_string());
+        let tensor = |name: &str| store.find(name).map(|tensor| tensor.name().to_string());
         let stored = |name: &str, kind| {
             tensor(name).map(|name| Field::made(kind, format!("{name} is stored")))
         };
@@ -428,8 +428,8 @@ fn stored<'a>(
     names: &[&str],
 ) -> Option<Tensor<'a>> {
     let mapped = resolution.mapped.iter().find(|mapping| mapping.canonical == canonical);
-    let mapped = mapped.and_then(|mapping| store.tensor(mapping.stored.first()?).ok());
-    mapped.or_else(|| names.iter().find_map(|name| store.tensor(name).ok()))
+    let mapped = mapped.and_then(|mapping| store.find(mapping.stored.first()?));
+    mapped.or_else(|| names.iter().find_map(|name| store.find(name)))
 }
 
 /// Rows of the embedding, which are the truth where a config says otherwise.
