@@ -26,6 +26,8 @@ mod whisper;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 
+use foldhash::fast::RandomState;
+
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::store::{Encoding, WeightStore};
@@ -369,7 +371,7 @@ pub fn resolve(store: &WeightStore) -> Result<Resolution> {
 /// Of a tensor that is stored in more than one way, the way that is written first in the tables:
 /// ik_llama.cpp keeps `attn_kv_b` beside the two that it is split into.
 fn keep_first_rows(resolution: &mut Resolution, ranks: &[u32]) {
-    let mut first: HashMap<&str, u32> = HashMap::new();
+    let mut first: HashMap<&str, u32, RandomState> = HashMap::default();
     for (mapping, &rank) in resolution.mapped.iter().zip(ranks) {
         let first = first.entry(&mapping.canonical).or_insert(rank);
         *first = rank.min(*first);
@@ -441,7 +443,7 @@ struct Row {
 }
 
 /// Rows by stored patterns of a dialect: a stored tensor may hold several canonical ones.
-type Names = HashMap<&'static str, Vec<Row>>;
+type Names = HashMap<&'static str, Vec<Row>, RandomState>;
 
 /// Which of the required names a layer has, a bit each. Layers are told by their numbers and what
 /// stands before those in canonical names: `layers.`, `enc.layers.`.
@@ -453,7 +455,7 @@ fn stack(canonical: &'static str) -> Option<&'static str> {
 }
 
 fn names_of(architecture: &'static Architecture, dialect: Dialect) -> Names {
-    let mut names = Names::new();
+    let mut names = Names::default();
     let (publisher, mlx) = (&[architecture.publisher][..], &[architecture.mlx][..]);
     let tables = match dialect {
         Dialect::Publisher => [publisher, &[]],
@@ -464,7 +466,7 @@ fn names_of(architecture: &'static Architecture, dialect: Dialect) -> Names {
     for table in tables.into_iter().flatten() {
         let stored = |rule: &NameRule| if dialect == Dialect::Gguf { rule.gguf } else { rule.hf };
         // Rows of one table share a stored tensor; an earlier table has it to itself.
-        let mut these = Names::new();
+        let mut these = Names::default();
         for (rule, rank) in table.iter().zip(&mut ranks) {
             let Stored { name, transform } = stored(rule);
             if !name.is_empty() && !names.contains_key(name) {
@@ -478,7 +480,7 @@ fn names_of(architecture: &'static Architecture, dialect: Dialect) -> Names {
 }
 
 /// A bit for each required name of a layer, by each of its alternatives.
-fn bits_of(architecture: &Architecture) -> HashMap<&'static str, u64> {
+fn bits_of(architecture: &Architecture) -> HashMap<&'static str, u64, RandomState> {
     let each = |(bit, name): (u32, &&'static str)| name.split(" | ").map(move |n| (n, 1 << bit));
     (0..64).zip(architecture.required).flat_map(each).collect()
 }

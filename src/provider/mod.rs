@@ -37,7 +37,7 @@ pub struct WeightProvider<D: Device = Cpu> {
     store: WeightStore,
     resolution: Resolution,
     /// By canonical name, where in the resolution it stands.
-    mapped: HashMap<String, usize>,
+    mapped: HashMap<String, usize, foldhash::fast::RandomState>,
     /// The model's numbers, where they are sound.
     config: OnceLock<Option<ModelConfig>>,
     convention: Convention,
