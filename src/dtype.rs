@@ -153,23 +153,23 @@ dtypes! {
     /// 256 elements, 8 bits: an `F32` scale and sums of 16; for activations.
     Q8_K:         Block, 256 => 292    , ggml Some(15),  safetensors None,                units [(4, 1), (1, 256), (2, 16)], Some(&quant::Q8_K), quant::encode::Q8_K;
     /// 256 elements, 2.06 bits: a codebook of 256 points and signs.
-    IQ2_XXS:      Block, 256 =>  66    , ggml Some(16),  safetensors None,                units [(2, 33)], Some(&quant::IQ2_XXS);
+    IQ2_XXS:      Block, 256 =>  66    , ggml Some(16),  safetensors None,                units [(2, 33)], Some(&quant::IQ2_XXS), quant::encode::IQ2_XXS;
     /// 256 elements, 2.31 bits: a codebook of 512 points and signs.
-    IQ2_XS:       Block, 256 =>  74    , ggml Some(17),  safetensors None,                units [(2, 33), (1, 8)], Some(&quant::IQ2_XS);
+    IQ2_XS:       Block, 256 =>  74    , ggml Some(17),  safetensors None,                units [(2, 33), (1, 8)], Some(&quant::IQ2_XS), quant::encode::IQ2_XS;
     /// 256 elements, 3.06 bits: a codebook of 256 points and signs.
-    IQ3_XXS:      Block, 256 =>  98    , ggml Some(18),  safetensors None,                units [(2, 1), (1, 64), (4, 8)], Some(&quant::IQ3_XXS);
+    IQ3_XXS:      Block, 256 =>  98    , ggml Some(18),  safetensors None,                units [(2, 1), (1, 64), (4, 8)], Some(&quant::IQ3_XXS), quant::encode::IQ3_XXS;
     /// 256 elements, 1.56 bits: a codebook of 2048 ternary points.
-    IQ1_S:        Block, 256 =>  50    , ggml Some(19),  safetensors None,                units [(2, 1), (1, 32), (2, 8)], Some(&quant::IQ1_S);
+    IQ1_S:        Block, 256 =>  50    , ggml Some(19),  safetensors None,                units [(2, 1), (1, 32), (2, 8)], Some(&quant::IQ1_S), quant::encode::IQ1_S;
     /// 32 elements, 4 bits: a non-linear table of 16 levels.
     IQ4_NL:       Block,  32 =>  18    , ggml Some(20),  safetensors None,                units [(2, 1), (1, 16)], Some(&quant::IQ4_NL), quant::encode::IQ4_NL;
     /// 256 elements, 3.44 bits: a codebook of 512 points and signs.
-    IQ3_S:        Block, 256 => 110    , ggml Some(21),  safetensors None,                units [(2, 1), (1, 108)], Some(&quant::IQ3_S);
+    IQ3_S:        Block, 256 => 110    , ggml Some(21),  safetensors None,                units [(2, 1), (1, 108)], Some(&quant::IQ3_S), quant::encode::IQ3_S;
     /// 256 elements, 2.56 bits: a codebook of 1024 points and signs.
-    IQ2_S:        Block, 256 =>  82    , ggml Some(22),  safetensors None,                units [(2, 1), (1, 80)], Some(&quant::IQ2_S);
+    IQ2_S:        Block, 256 =>  82    , ggml Some(22),  safetensors None,                units [(2, 1), (1, 80)], Some(&quant::IQ2_S), quant::encode::IQ2_S;
     /// 256 elements, 4.25 bits: the levels of `IQ4_NL`, 6-bit scales.
     IQ4_XS:       Block, 256 => 136    , ggml Some(23),  safetensors None,                units [(2, 2), (1, 132)], Some(&quant::IQ4_XS), quant::encode::IQ4_XS;
     /// 256 elements, 1.75 bits: a codebook of 2048 ternary points, no scale field of its own.
-    IQ1_M:        Block, 256 =>  56    , ggml Some(29),  safetensors None,                units [(1, 48), (2, 4)], Some(&quant::IQ1_M);
+    IQ1_M:        Block, 256 =>  56    , ggml Some(29),  safetensors None,                units [(1, 48), (2, 4)], Some(&quant::IQ1_M), quant::encode::IQ1_M;
     /// 256 ternary elements, five to a byte.
     TQ1_0:        Block, 256 =>  54    , ggml Some(34),  safetensors None,                units [(1, 52), (2, 1)], Some(&quant::TQ1_0), quant::encode::TQ1_0;
     /// 256 ternary elements, four to a byte.

@@ -34,7 +34,7 @@
 //!   [`container::ollama`].
 //! - [`WeightStore`]: an opened model under the names of its files; [`Tensor`] is a view of one
 //!   tensor with its bytes, its [parts](Part) and its values.
-//! - [`dtype`]: the table of dtypes, one row each.
+//! - [`dtype`]: the table of dtypes, one row each; [`DType::quantize_rows`] chooses codes for values.
 //! - [`metadata`]: typed values under keys, read when they are asked for.
 //! - [`arch`]: what a family's tensors are called, and [`ModelConfig`].
 //! - [`WeightProvider`] and [`device`]: tensors by canonical name, in memory of a device.

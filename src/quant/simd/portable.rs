@@ -334,6 +334,11 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn transposed_words(self, rows: [[u32; 16]; 16]) -> [[u32; 16]; 16] {
+        from_fn(|column| from_fn(|row| rows[row][column]))
+    }
+
+    #[inline(always)]
     fn put_words(self, a: [u32; 16], out: &mut [u32; 16]) {
         *out = a;
     }

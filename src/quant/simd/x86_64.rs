@@ -233,6 +233,26 @@ fn transposed8(rows: [__m256; 8]) -> [__m256; 8] {
     [low(0), low(1), low(2), low(3), high(0), high(1), high(2), high(3)]
 }
 
+/// 16 rows, each in two halves, become columns.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transposed16(rows: [[__m256; 2]; 16]) -> [[__m256; 2]; 16] {
+    let mut columns = rows;
+    for half in 0..2 {
+        for side in 0..2 {
+            let mut eight = [rows[0][0]; 8];
+            for i in 0..8 {
+                eight[i] = rows[8 * side + i][half];
+            }
+            let eight = transposed8(eight);
+            for i in 0..8 {
+                columns[8 * half + i][side] = eight[i];
+            }
+        }
+    }
+    columns
+}
+
 impl Simd for Avx2 {
     type Bytes = __m256i;
     type Floats = [__m256; 2];
@@ -610,18 +630,18 @@ impl Simd for Avx2 {
         }
 
         fn transposed(self, rows: [[__m256; 2]; 16]) -> [[__m256; 2]; 16] {
+            transposed16(rows)
+        }
+
+        fn transposed_words(self, rows: [[__m256i; 2]; 16]) -> [[__m256i; 2]; 16] {
+            let mut floats = [[_mm256_setzero_ps(); 2]; 16];
+            for i in 0..16 {
+                floats[i] = rows[i].map(|a| _mm256_castsi256_ps(a));
+            }
+            let floats = transposed16(floats);
             let mut columns = rows;
-            for half in 0..2 {
-                for side in 0..2 {
-                    let mut eight = [rows[0][0]; 8];
-                    for i in 0..8 {
-                        eight[i] = rows[8 * side + i][half];
-                    }
-                    let eight = transposed8(eight);
-                    for i in 0..8 {
-                        columns[8 * half + i][side] = eight[i];
-                    }
-                }
+            for i in 0..16 {
+                columns[i] = floats[i].map(|a| _mm256_castps_si256(a));
             }
             columns
         }

@@ -85,8 +85,7 @@ fn e8m0(largest: f32) -> u8 {
 
 /// Unsigned E4M3, rounded to the nearest, ties up: as the first bit that is cut off says.
 fn ue4m3(value: f32) -> u8 {
-    // Not for NaN either.
-    if !(value > 0.0) {
+    if value <= 0.0 || value.is_nan() {
         return 0;
     }
     let bits = value.min(448.0).to_bits();

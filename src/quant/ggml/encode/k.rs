@@ -2,7 +2,7 @@
 
 use super::search::{Affine, Fitted, Scaled, TINY, descended, fitted, float, positive, scaled};
 use super::{
-    Batch, Simd, extreme, four, put_bytes, put_halves, put_nibbles, put_words, quantizers, squares,
+    Batch, Simd, extreme, four, put_bytes, put_halves, put_many, put_nibbles, quantizers, squares,
     total, weigh,
 };
 
@@ -60,10 +60,12 @@ quantizers! {
         let (mut scales, mut sums) = ([zero; 16], [zero; 16]);
         let mut codes = [zero; 256];
         let mean = simd.div(simd.mul(simd.splat(2.0), squares(simd, &x)), simd.splat(256.0));
-        for (sub, codes) in codes.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-            let x = &subs[sub];
-            let mut weights = [zero; 16];
-            if batch.importance(16 * sub, &mut weights) {
+        let d;
+        if batch.importance.is_some() {
+            for (sub, codes) in codes.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+                let x = &subs[sub];
+                let mut weights = [zero; 16];
+                batch.importance(16 * sub, &mut weights);
                 weigh(simd, &mut weights, x, mean);
                 sums[sub] = total(simd, &weights);
                 let found = scaled(simd, x, &weights, 4);
@@ -71,18 +73,17 @@ quantizers! {
                 for i in 0..16 {
                     codes[i] = found.code(simd, x[i], 4);
                 }
-            } else {
-                (scales[sub], *codes) = descended(simd, x);
             }
-        }
-        let d;
-        if batch.importance.is_some() {
             let found = scaled(simd, &scales, &sums, 32);
             for scale in &mut scales {
                 *scale = found.code(simd, *scale, 32);
             }
             d = found.scale;
         } else {
+            let (pairs, codes) = (x.as_chunks::<32>().0, codes.as_chunks_mut::<32>().0);
+            for (pair, (x, codes)) in pairs.iter().zip(codes).enumerate() {
+                [scales[2 * pair], scales[2 * pair + 1]] = descended(simd, x, codes);
+            }
             let (_, max) = extreme(simd, &scales);
             let whole = simd.div(simd.splat(-32.0), max);
             let nothing = simd.same(max, zero);
@@ -374,17 +375,16 @@ fn put_planes<S: Simd, const BYTES: usize>(
     at: usize,
     out: &mut [[u8; BYTES]],
 ) {
-    for word in 0..8 {
-        let mut planes = [simd.whole(simd.splat(0.0)); 4];
+    let mut words = [simd.whole(simd.splat(0.0)); 16];
+    for i in 0..8 {
+        let mut planes = [words[i]; 4];
         for plane in 0..4 {
-            let i = 32 * plane + 4 * word;
-            let codes = four(simd, [codes[i], codes[i + 1], codes[i + 2], codes[i + 3]]);
-            planes[plane] = simd.cut(codes, 0x0303_0303);
+            planes[plane] = simd.cut(four(simd, codes, 32 * plane + 4 * i), 0x0303_0303);
         }
         let [a, b, c, d] = planes;
-        let word_of_all = simd.join::<4>(simd.join::<2>(a, b), simd.join::<2>(c, d));
-        put_words(simd, word_of_all, at + 4 * word, out);
+        words[i] = simd.join::<4>(simd.join::<2>(a, b), simd.join::<2>(c, d));
     }
+    put_many(simd, words, 8, at, out);
 }
 
 /// Puts 32 bytes with the bits above the lowest `BITS` of 256 codes: those of the first 32 lowest.
@@ -395,14 +395,13 @@ fn put_bits<S: Simd, const BYTES: usize, const BITS: u32>(
     at: usize,
     out: &mut [[u8; BYTES]],
 ) {
-    for word in 0..8 {
-        let mut bits = simd.whole(simd.splat(0.0));
+    let mut words = [simd.whole(simd.splat(0.0)); 16];
+    for i in 0..8 {
         for group in (0..8).rev() {
-            let i = 32 * group + 4 * word;
-            let codes = four(simd, [codes[i], codes[i + 1], codes[i + 2], codes[i + 3]]);
+            let codes = four(simd, codes, 32 * group + 4 * i);
             let high = simd.cut(simd.down::<BITS>(codes), 0x0101_0101);
-            bits = simd.join::<1>(high, bits);
+            words[i] = simd.join::<1>(high, words[i]);
         }
-        put_words(simd, bits, at + 4 * word, out);
     }
+    put_many(simd, words, 8, at, out);
 }

@@ -75,8 +75,13 @@ const MIDDLES: [f32; 16] = {
 #[inline(always)]
 fn nearest_level<S: Simd>(simd: S, x: S::Floats) -> S::Words {
     let twice = simd.add(x, x);
-    let mut code = simd.splat(0.0);
-    for step in [8.0, 4.0, 2.0, 1.0] {
+    // Half by half; the first two steps have few middles to choose from.
+    let low = simd.below(twice, simd.splat(MIDDLES[8]));
+    let middle = simd.choose(low, simd.splat(MIDDLES[4]), simd.splat(MIDDLES[12]));
+    let code = simd.choose(low, simd.splat(0.0), simd.splat(8.0));
+    let next = simd.add(code, simd.splat(4.0));
+    let mut code = simd.choose(simd.below(twice, middle), code, next);
+    for step in [2.0, 1.0] {
         let next = simd.add(code, simd.splat(step));
         let middle = simd.entries(&MIDDLES, simd.whole(next));
         code = simd.choose(simd.below(twice, middle), code, next);

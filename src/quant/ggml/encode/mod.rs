@@ -5,19 +5,24 @@
 //! of a vector. 16 blocks can: each lane has a block to itself, and goes through the same steps as
 //! the reference does with it.
 
+mod codebook;
 mod fp4;
+mod iq1;
 mod k;
 mod legacy;
 mod level;
 mod plain;
+mod point;
 mod search;
 mod ternary;
 
 pub(crate) use fp4::{MXFP4, NVFP4};
+pub(crate) use iq1::{IQ1_M, IQ1_S};
 pub(crate) use k::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Q8_K};
 pub(crate) use legacy::{Q1_0, Q2_0, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8_1};
 pub(crate) use level::{IQ4_NL, IQ4_XS};
 pub(crate) use plain::{BF16, F16, F32};
+pub(crate) use point::{IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
 pub(crate) use ternary::{TQ1_0, TQ2_0};
 
 use std::array::from_fn;
@@ -92,10 +97,8 @@ impl<B: Blocks<LEN, BYTES>, const LEN: usize, const BYTES: usize> Encode
         let runs = rows.values.chunks(16 * rows.columns.max(1));
         let (out, _) = out.as_chunks_mut::<BYTES>();
         for (run, out) in runs.zip(out.chunks_mut(16 * across.max(1))) {
-            let mut means = [0.0; 16];
-            if B::BY_ROW && rows.importance.is_some() {
-                means = mean_squares(simd, run, rows.columns);
-            }
+            let by_row = B::BY_ROW && rows.importance.is_some();
+            let means = if by_row { mean_squares(simd, run, rows.columns) } else { [0.0; 16] };
             let last = out.len().saturating_sub(1);
             for (number, out) in out.chunks_mut(16).enumerate() {
                 let block = |lane: usize| (16 * number + lane).min(last);
@@ -105,7 +108,11 @@ impl<B: Blocks<LEN, BYTES>, const LEN: usize, const BYTES: usize> Encode
                     importance: rows.importance.map(|importance| {
                         from_fn(|lane| &importance[LEN * (block(lane) % across)..][..LEN])
                     }),
-                    row: simd.load(&from_fn(|lane| means[block(lane) / across])),
+                    // A division costs as much as all that some dtypes do with an element.
+                    row: match by_row {
+                        true => simd.load(&from_fn(|lane| means[block(lane) / across])),
+                        false => simd.splat(0.0),
+                    },
                 };
                 B::blocks(&batch, out);
             }
@@ -181,11 +188,13 @@ fn put_halves<S: Simd, const BYTES: usize>(
 ) -> S::Floats {
     let mut halves = [f16::ZERO; 16];
     simd.put_f16::<false>(a, &mut halves);
+    if simd.any(simd.differ(a, a)) {
+        // Of NaN not even the sign is kept: which it is depends on the compiler.
+        halves = halves.map(|half| if half.is_nan() { f16::from_bits(0x7e00) } else { half });
+    }
     let mut bytes = [0; 32];
-    for (lane, pair) in bytes.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-        // Of NaN not even the sign: which it is depends on the compiler.
-        let bits = if halves[lane].is_nan() { 0x7e00 } else { halves[lane].to_bits() };
-        *pair = bits.to_le_bytes();
+    for (pair, half) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(halves) {
+        *pair = half.to_le_bytes();
     }
     for (out, pair) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
         out[at..at + 2].copy_from_slice(pair);
@@ -208,13 +217,34 @@ fn put_words<S: Simd, const BYTES: usize>(
     }
 }
 
+/// Puts 4 bytes for each of the first `count` words.
+#[inline(always)]
+fn put_many<S: Simd, const BYTES: usize>(
+    simd: S,
+    words: [S::Words; 16],
+    count: usize,
+    at: usize,
+    out: &mut [[u8; BYTES]],
+) {
+    let lanes = simd.transposed_words(words);
+    for (out, lane) in out.iter_mut().zip(lanes) {
+        let mut words = [0; 16];
+        simd.put_words(lane, &mut words);
+        let (fours, _) = out[at..at + 4 * count].as_chunks_mut::<4>();
+        for (four, word) in fours.iter_mut().zip(words) {
+            *four = word.to_le_bytes();
+        }
+    }
+}
+
 /// Numbers of up to 8 bits, the first in the lowest byte.
 #[inline(always)]
-fn four<S: Simd>(simd: S, [a, b, c, d]: [S::Words; 4]) -> S::Words {
+fn four<S: Simd>(simd: S, codes: &[S::Words], at: usize) -> S::Words {
+    let [a, b, c, d] = [codes[at], codes[at + 1], codes[at + 2], codes[at + 3]];
     simd.join::<16>(simd.join::<8>(a, b), simd.join::<8>(c, d))
 }
 
-/// Puts numbers of up to 8 bits as bytes.
+/// Puts numbers of up to 8 bits as bytes, at most 64.
 #[inline(always)]
 fn put_bytes<S: Simd, const BYTES: usize>(
     simd: S,
@@ -222,13 +252,15 @@ fn put_bytes<S: Simd, const BYTES: usize>(
     at: usize,
     out: &mut [[u8; BYTES]],
 ) {
-    for (number, numbers) in numbers.as_chunks::<4>().0.iter().enumerate() {
-        put_words(simd, four(simd, *numbers), at + 4 * number, out);
+    let mut words = [simd.whole(simd.splat(0.0)); 16];
+    for i in 0..numbers.len() / 4 {
+        words[i] = four(simd, numbers, 4 * i);
     }
+    put_many(simd, words, numbers.len() / 4, at, out);
 }
 
-/// Puts half as many bytes as there are codes: the lowest 4 bits of the first half of them in low
-/// nibbles, of the others in high ones.
+/// Puts half as many bytes as there are codes, at most 64: the lowest 4 bits of the first half of
+/// them in low nibbles, of the others in high ones.
 #[inline(always)]
 fn put_nibbles<S: Simd, const BYTES: usize>(
     simd: S,
@@ -236,14 +268,14 @@ fn put_nibbles<S: Simd, const BYTES: usize>(
     at: usize,
     out: &mut [[u8; BYTES]],
 ) {
-    let (low, high) = codes.split_at(codes.len() / 2);
-    let (low, high) = (low.as_chunks::<4>().0, high.as_chunks::<4>().0);
-    for (number, (low, high)) in low.iter().zip(high).enumerate() {
-        let nibbles = 0x0f0f_0f0f;
-        let (low, high) = (four(simd, *low), four(simd, *high));
-        let word = simd.join::<4>(simd.cut(low, nibbles), simd.cut(high, nibbles));
-        put_words(simd, word, at + 4 * number, out);
+    let count = codes.len() / 8;
+    let mut words = [simd.whole(simd.splat(0.0)); 16];
+    for i in 0..count {
+        let low = simd.cut(four(simd, codes, 4 * i), 0x0f0f_0f0f);
+        let high = simd.cut(four(simd, codes, 4 * (count + i)), 0x0f0f_0f0f);
+        words[i] = simd.join::<4>(low, high);
     }
+    put_many(simd, words, count, at, out);
 }
 
 /// 1 / d, or 0 where d is 0.

@@ -95,6 +95,9 @@ pub(super) fn scaled<S: Simd, const N: usize>(
             simd.below(zero, suml2),
             simd.below(simd.mul(score, suml2), simd.mul(sumlx, sumlx)),
         );
+        if !simd.any(better) {
+            continue;
+        }
         let new = simd.div(sumlx, suml2);
         scale = simd.choose(better, new, scale);
         score = simd.choose(better, simd.mul(new, sumlx), score);
@@ -104,52 +107,71 @@ pub(super) fn scaled<S: Simd, const N: usize>(
     Scaled { scale: simd.choose(nothing, zero, scale), inverse: best, nothing }
 }
 
-/// A scale for codes from -4 to 3, and those codes and 4 more: from the scale that makes the largest
-/// magnitude -4, each code in turn is moved to where it fits best, up to five times
-/// (`make_q3_quants`).
+/// Scales for codes from -4 to 3, of two runs of 16, and those codes and 4 more: from the scale that
+/// makes the largest magnitude -4, each code in turn is moved to where it fits best, up to five
+/// times (`make_q3_quants`).
+///
+/// Each step waits for the one before; those of two runs need not wait for each other.
 #[inline(always)]
-pub(super) fn descended<S: Simd>(simd: S, x: &[S::Floats; 16]) -> (S::Floats, [S::Floats; 16]) {
+pub(super) fn descended<S: Simd>(
+    simd: S,
+    x: &[S::Floats; 32],
+    codes: &mut [S::Floats; 32],
+) -> [S::Floats; 2] {
     let zero = simd.splat(0.0);
-    let (largest, max) = super::extreme(simd, x);
-    let inverse = simd.div(simd.splat(-4.0), max);
-    let (mut weights, mut weighted, mut codes) = ([zero; 16], [zero; 16], [zero; 16]);
-    let (mut sumlx, mut suml2) = (zero, zero);
-    for i in 0..16 {
-        weights[i] = simd.mul(x[i], x[i]);
-        weighted[i] = simd.mul(weights[i], x[i]);
-        codes[i] = simd.nearest(simd.mul(inverse, x[i]), -4, 3);
-        sumlx = simd.add(sumlx, simd.mul(weighted[i], codes[i]));
-        suml2 = simd.add(suml2, simd.mul(simd.mul(weights[i], codes[i]), codes[i]));
+    let (mut weights, mut weighted) = ([zero; 32], [zero; 32]);
+    let (mut sumlx, mut suml2, mut nothing) = ([zero; 2], [zero; 2], [simd.same(zero, zero); 2]);
+    for run in 0..2 {
+        let (largest, max) = super::extreme(simd, &x[16 * run..16 * run + 16]);
+        nothing[run] = simd.below(largest, simd.splat(TINY));
+        let inverse = simd.div(simd.splat(-4.0), max);
+        for i in 16 * run..16 * run + 16 {
+            weights[i] = simd.mul(x[i], x[i]);
+            weighted[i] = simd.mul(weights[i], x[i]);
+            codes[i] = simd.nearest(simd.mul(inverse, x[i]), -4, 3);
+            sumlx[run] = simd.add(sumlx[run], simd.mul(weighted[i], codes[i]));
+            let square = simd.mul(simd.mul(weights[i], codes[i]), codes[i]);
+            suml2[run] = simd.add(suml2[run], square);
+        }
     }
     for _ in 0..5 {
-        let mut changed = false;
+        let mut changed = simd.below(zero, zero);
         for i in 0..16 {
-            let code = codes[i];
-            let slx = simd.sub(sumlx, simd.mul(weighted[i], code));
-            let sl2 = simd.sub(suml2, simd.mul(simd.mul(weights[i], code), code));
-            let new = simd.nearest(simd.div(simd.mul(x[i], sl2), slx), -4, 3);
-            let may = simd.both(simd.below(zero, slx), simd.differ(new, code));
-            let slx = simd.add(slx, simd.mul(weighted[i], new));
-            let sl2 = simd.add(sl2, simd.mul(simd.mul(weights[i], new), new));
-            let better = simd
-                .below(simd.mul(simd.mul(sumlx, sumlx), sl2), simd.mul(simd.mul(slx, slx), suml2));
-            let take = simd.both(may, simd.both(simd.below(zero, sl2), better));
-            codes[i] = simd.choose(take, new, code);
-            sumlx = simd.choose(take, slx, sumlx);
-            suml2 = simd.choose(take, sl2, suml2);
-            changed |= simd.any(take);
+            for run in 0..2 {
+                let i = 16 * run + i;
+                let code = codes[i];
+                let slx = simd.sub(sumlx[run], simd.mul(weighted[i], code));
+                let sl2 = simd.sub(suml2[run], simd.mul(simd.mul(weights[i], code), code));
+                let new = simd.nearest(simd.div(simd.mul(x[i], sl2), slx), -4, 3);
+                let may = simd.both(simd.below(zero, slx), simd.differ(new, code));
+                let slx = simd.add(slx, simd.mul(weighted[i], new));
+                let sl2 = simd.add(sl2, simd.mul(simd.mul(weights[i], new), new));
+                let better = simd.below(
+                    simd.mul(simd.mul(sumlx[run], sumlx[run]), sl2),
+                    simd.mul(simd.mul(slx, slx), suml2[run]),
+                );
+                let take = simd.both(may, simd.both(simd.below(zero, sl2), better));
+                codes[i] = simd.choose(take, new, code);
+                sumlx[run] = simd.choose(take, slx, sumlx[run]);
+                suml2[run] = simd.choose(take, sl2, suml2[run]);
+                changed = simd.either(changed, take);
+            }
         }
         // A lane that went through unchanged would do so again.
-        if !changed {
+        if !simd.any(changed) {
             break;
         }
     }
-    let nothing = simd.below(largest, simd.splat(TINY));
-    let scale = simd.choose(simd.below(zero, suml2), simd.div(sumlx, suml2), zero);
-    for code in &mut codes {
-        *code = simd.choose(nothing, zero, simd.add(*code, simd.splat(4.0)));
+    let mut scales = [zero; 2];
+    for run in 0..2 {
+        for i in 16 * run..16 * run + 16 {
+            codes[i] = simd.choose(nothing[run], zero, simd.add(codes[i], simd.splat(4.0)));
+        }
+        let scale = simd.div(sumlx[run], suml2[run]);
+        let scale = simd.choose(simd.below(zero, suml2[run]), scale, zero);
+        scales[run] = simd.choose(nothing[run], zero, scale);
     }
-    (simd.choose(nothing, zero, scale), codes)
+    scales
 }
 
 /// A scale for codes from 0 to top, and those codes, of numbers that are seldom negative: the best
@@ -328,10 +350,15 @@ pub(super) fn fitted<S: Simd, const N: usize>(
         let mut scale = simd.div(less(simd, [sum_w, sum_xl], [sum_x, sum_l]), determinant);
         let mut minimum = simd.div(less(simd, [sum_l2, sum_x], [sum_l, sum_xl]), determinant);
         let above = simd.below(zero, minimum);
-        scale = simd.choose(above, simd.div(sum_xl, sum_l2), scale);
-        minimum = simd.choose(above, zero, minimum);
+        if simd.any(above) {
+            scale = simd.choose(above, simd.div(sum_xl, sum_l2), scale);
+            minimum = simd.choose(above, zero, minimum);
+        }
         let off = error(simd, x, weights, &codes, [scale, minimum], how.absolute);
         let better = simd.both(simd.below(zero, determinant), simd.below(off, least));
+        if !simd.any(better) {
+            continue;
+        }
         least = simd.choose(better, off, least);
         best.scale = simd.choose(better, scale, best.scale);
         best.minimum = simd.choose(better, minimum, best.minimum);

@@ -10,6 +10,43 @@ use super::{
     touched,
 };
 
+/// 16 rows become columns.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn transposed16(rows: [__m512; 16]) -> [__m512; 16] {
+    // Of each four rows: vectors whose quarters are the columns 0, 4, 8 and 12; 1, 5, ...
+    let mut fours = rows;
+    for four in fours.as_chunks_mut::<4>().0 {
+        let [a, b, c, d] = *four;
+        let (low, high) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+        let (other_low, other_high) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+        *four = [
+            _mm512_shuffle_ps::<0b01_00_01_00>(low, other_low),
+            _mm512_shuffle_ps::<0b11_10_11_10>(low, other_low),
+            _mm512_shuffle_ps::<0b01_00_01_00>(high, other_high),
+            _mm512_shuffle_ps::<0b11_10_11_10>(high, other_high),
+        ];
+    }
+    // Of each kind of vector: the even quarters of the four, and the odd ones; twice.
+    let mut columns = rows;
+    for i in 0..4 {
+        let [a, b, c, d] = [fours[i], fours[i + 4], fours[i + 8], fours[i + 12]];
+        let even = [
+            _mm512_shuffle_f32x4::<0b10_00_10_00>(a, b),
+            _mm512_shuffle_f32x4::<0b10_00_10_00>(c, d),
+        ];
+        let odd = [
+            _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b),
+            _mm512_shuffle_f32x4::<0b11_01_11_01>(c, d),
+        ];
+        columns[i] = _mm512_shuffle_f32x4::<0b10_00_10_00>(even[0], even[1]);
+        columns[i + 4] = _mm512_shuffle_f32x4::<0b10_00_10_00>(odd[0], odd[1]);
+        columns[i + 8] = _mm512_shuffle_f32x4::<0b11_01_11_01>(even[0], even[1]);
+        columns[i + 12] = _mm512_shuffle_f32x4::<0b11_01_11_01>(odd[0], odd[1]);
+    }
+    columns
+}
+
 /// Operations that 32 bytes need no wider registers for.
 macro_rules! as_avx2 {
     ($(fn $name:ident $(<const $generic:ident: $kind:ty>)? (self $(, $arg:ident: $type:ty)*) -> $result:ty;)*) => {$(
@@ -269,35 +306,18 @@ impl Simd for Avx512 {
         }
 
         fn transposed(self, rows: [__m512; 16]) -> [__m512; 16] {
-            // Of each four rows: vectors whose quarters are the columns 0, 4, 8 and 12; 1, 5, ...
-            let mut fours = rows;
-            for four in fours.as_chunks_mut::<4>().0 {
-                let [a, b, c, d] = *four;
-                let (low, high) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-                let (other_low, other_high) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-                *four = [
-                    _mm512_shuffle_ps::<0b01_00_01_00>(low, other_low),
-                    _mm512_shuffle_ps::<0b11_10_11_10>(low, other_low),
-                    _mm512_shuffle_ps::<0b01_00_01_00>(high, other_high),
-                    _mm512_shuffle_ps::<0b11_10_11_10>(high, other_high),
-                ];
+            transposed16(rows)
+        }
+
+        fn transposed_words(self, rows: [__m512i; 16]) -> [__m512i; 16] {
+            let mut floats = [_mm512_setzero_ps(); 16];
+            for i in 0..16 {
+                floats[i] = _mm512_castsi512_ps(rows[i]);
             }
-            // Of each kind of vector: the even quarters of the four, and the odd ones; twice.
+            let floats = transposed16(floats);
             let mut columns = rows;
-            for i in 0..4 {
-                let [a, b, c, d] = [fours[i], fours[i + 4], fours[i + 8], fours[i + 12]];
-                let even = [
-                    _mm512_shuffle_f32x4::<0b10_00_10_00>(a, b),
-                    _mm512_shuffle_f32x4::<0b10_00_10_00>(c, d),
-                ];
-                let odd = [
-                    _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b),
-                    _mm512_shuffle_f32x4::<0b11_01_11_01>(c, d),
-                ];
-                columns[i] = _mm512_shuffle_f32x4::<0b10_00_10_00>(even[0], even[1]);
-                columns[i + 4] = _mm512_shuffle_f32x4::<0b10_00_10_00>(odd[0], odd[1]);
-                columns[i + 8] = _mm512_shuffle_f32x4::<0b11_01_11_01>(even[0], even[1]);
-                columns[i + 12] = _mm512_shuffle_f32x4::<0b11_01_11_01>(odd[0], odd[1]);
+            for i in 0..16 {
+                columns[i] = _mm512_castps_si512(floats[i]);
             }
             columns
         }
