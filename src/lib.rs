@@ -34,7 +34,7 @@
 //!   [`container::ollama`], [`container::whisper_ggml`].
 //! - [`WeightStore`]: an opened model under the names of its files; [`Tensor`] is a view of one
 //!   tensor with its bytes, its [parts](Part) and its values.
-//! - [`dtype`]: the table of dtypes, one row each.
+//! - [`dtype`]: the table of dtypes, one row each; [`DType::quantize_rows`] chooses codes for values.
 //! - [`metadata`]: typed values under keys, read when they are asked for.
 //! - [`arch`]: what a family's tensors are called, and [`ModelConfig`].
 //! - [`tokenizer`]: tokens, merges, special tokens and chat templates, read when they are asked for.
@@ -100,7 +100,7 @@ pub use provider::{
     FUSIONS, Fusion, LoadOptions, LoadedPart, LoadedTensor, Member, Policy, Progress,
     WeightProvider,
 };
-pub use quant::{Codec, Element, Narrowing, Rounding};
+pub use quant::{Codec, Element, Importance, Narrowing, Quantizer, Rounding};
 pub use store::{
     Attachment, DTypeSummary, Document, Encoding, Note, QuantizationSummary, WeightStore,
 };

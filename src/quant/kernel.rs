@@ -8,7 +8,7 @@ use super::element::Element;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
 use super::simd::{Portable, Simd};
-use super::{Packed, Runs};
+use super::{Packed, Rows, Runs};
 
 /// How a dtype's values are computed.
 pub(super) trait Decode {
@@ -210,6 +210,75 @@ impl Runs {
             to_bf16: Kernels::of::<D>(),
             native: None,
             lost: None,
+        }
+    }
+}
+
+/// How a dtype's bytes are computed from values.
+pub(super) trait Encode {
+    /// Fills `out` with the bytes of all rows.
+    fn encode<S: Simd>(simd: S, rows: &Rows<'_>, out: &mut [u8]);
+}
+
+/// The kernels that compute a dtype's bytes.
+pub(super) struct Encoders {
+    portable: fn(&Rows<'_>, &mut [u8]),
+    #[cfg(target_arch = "x86_64")]
+    avx2: unsafe fn(&Rows<'_>, &mut [u8]),
+    #[cfg(target_arch = "x86_64")]
+    avx512: unsafe fn(&Rows<'_>, &mut [u8]),
+}
+
+impl std::fmt::Debug for Encoders {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Encoders")
+    }
+}
+
+fn encode_portable<E: Encode>(rows: &Rows<'_>, out: &mut [u8]) {
+    E::encode(Portable, rows, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,f16c")]
+fn encode_avx2<E: Encode>(rows: &Rows<'_>, out: &mut [u8]) {
+    // SAFETY: this function is compiled for these features, so whoever called it had looked.
+    E::encode(unsafe { Avx2::new() }, rows, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx2,f16c")]
+fn encode_avx512<E: Encode>(rows: &Rows<'_>, out: &mut [u8]) {
+    // SAFETY: this function is compiled for these features, so whoever called it had looked.
+    E::encode(unsafe { Avx512::new() }, rows, out);
+}
+
+impl Encoders {
+    pub(super) const fn of<E: Encode>() -> Self {
+        Self {
+            portable: encode_portable::<E>,
+            #[cfg(target_arch = "x86_64")]
+            avx2: encode_avx2::<E>,
+            #[cfg(target_arch = "x86_64")]
+            avx512: encode_avx512::<E>,
+        }
+    }
+
+    /// Fills `out` with the bytes of all rows.
+    pub(super) fn run(&self, rows: &Rows<'_>, out: &mut [u8]) {
+        self.run_on(Isa::best(), rows, out);
+    }
+
+    /// The same with the kernel of one instruction set.
+    pub(super) fn run_on(&self, isa: Isa, rows: &Rows<'_>, out: &mut [u8]) {
+        match isa.0 {
+            Set::Portable => (self.portable)(rows, out),
+            // SAFETY: the set was found before an `Isa` was made of it.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => unsafe { (self.avx2)(rows, out) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => unsafe { (self.avx512)(rows, out) },
         }
     }
 }

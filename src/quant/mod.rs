@@ -11,6 +11,7 @@ mod ggml;
 mod integer;
 mod kernel;
 mod mlx;
+mod quantizer;
 mod scheme;
 mod simd;
 #[cfg(test)]
@@ -25,6 +26,7 @@ pub(crate) use float::{
     BF16, F4, F6_E2M3, F6_E3M2, F8_E4M3, F8_E4M3FNUZ, F8_E5M2, F8_E5M2FNUZ, F8_E8M0, F16, F32, F64,
     Float,
 };
+pub(crate) use ggml::encode;
 pub(crate) use ggml::*;
 pub(crate) use integer::{BOOL, I8, I16, I32, I64, U8, U16, U32, U64};
 use kernel::{Decode, Kernels, Out, Put};
@@ -32,6 +34,8 @@ pub(crate) use mlx::{
     AFFINE1, AFFINE2, AFFINE3, AFFINE4, AFFINE5, AFFINE6, AFFINE8, MXFP4 as MLX_MXFP4,
     MXFP8 as MLX_MXFP8, NVFP4 as MLX_NVFP4,
 };
+pub(crate) use quantizer::Rows;
+pub use quantizer::{Importance, Quantizer};
 pub(crate) use scheme::{
     AWQ4, BNB_FP4, BNB_INT8, BNB_NF4, CT_INT4, CT_INT8, GPTQ2, GPTQ2_V2, GPTQ3, GPTQ3_V2, GPTQ4,
     GPTQ4_V2, GPTQ8, GPTQ8_V2, SCALED_F8_E4M3, SCALED_I8,

@@ -187,3 +187,70 @@ fn short_input_is_no_fault() {
         }
     }
 }
+
+/// Values of many kinds, some of them all over the place.
+fn values(kind: usize, len: usize, bytes: &[u8]) -> Vec<f32> {
+    let words = bytes.iter().cycle().scan(0x9e37_79b9u32, |state, byte| {
+        *state = state.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f + u32::from(*byte));
+        Some(*state)
+    });
+    let unit = |word: u32| f32::from((word >> 16) as u16) / 32768.0 - 1.0;
+    let value = |word: u32| match kind {
+        0 => unit(word),
+        1 => unit(word) * 1e-3 / (unit(word.rotate_left(7)) + 1.001),
+        2 => f32::from((word >> 29) as u16) - 3.0,
+        3 if word.is_multiple_of(16) => unit(word),
+        3 | 4 => 0.0,
+        5 => -0.5,
+        6 => unit(word) * 1e-40,
+        7 => 1.0 + unit(word) * 1e-6,
+        8 => unit(word) * 1e30,
+        9 if word >> 8 & 63 == 0 => f32::NAN,
+        10 if word >> 8 & 63 == 0 => f32::INFINITY,
+        11 if word >> 8 & 63 == 0 => f32::MAX,
+        12 => -1e-7 - unit(word).abs() * 1e-20,
+        13 => f32::from_bits(word & 0xbfff_ffff),
+        _ => unit(word),
+    };
+    words.take(len).map(value).collect()
+}
+
+/// The quantizers of every instruction set give what the portable ones give, whatever the values
+/// and their importance.
+#[test]
+fn quantizers_agree() {
+    let bytes: Vec<u8> = (0..199u32).map(|i| (i * i * 17 + i * 5).to_le_bytes()[0]).collect();
+    for row in DTYPES {
+        let Some(quantizer) = row.quantizer else { continue };
+        for kind in 0..15 {
+            let rows = 1 + kind * 5 % 19;
+            let columns = 256 * (1 + kind % 3);
+            let values = values(kind, rows * columns, &bytes);
+            let mut importance = self::values(0, columns, &bytes[kind..]);
+            match kind % 5 {
+                0 => importance.fill(0.0),
+                1 => importance[3] = f32::NAN,
+                2 => importance[200] = f32::INFINITY,
+                3 => {}
+                _ => importance.iter_mut().for_each(|weight| *weight = weight.abs()),
+            }
+            for importance in [None, Some(&*importance)] {
+                if importance.is_none() && quantizer.importance() == Importance::Required {
+                    continue;
+                }
+                let given = Rows { values: &values, columns, importance };
+                let len = rows * columns / row.block_len as usize * row.block_bytes as usize;
+                let mut all = Isa::available().map(|isa| {
+                    let mut out = vec![0xa5; len];
+                    quantizer.run_on(isa, &given, &mut out);
+                    (isa, out)
+                });
+                let (_, expected) = all.next().unwrap();
+                for (isa, found) in all {
+                    let with = importance.is_some();
+                    assert_eq!(found, expected, "{}, {isa:?}, kind {kind}, {with}", row.name);
+                }
+            }
+        }
+    }
+}

@@ -4,6 +4,7 @@
 //! `docs/formats/ggml-blocks.md` has all fields and formulas in one table.
 #![allow(clippy::needless_range_loop, reason = "the number of a sub-block is used in many fields")]
 
+pub(crate) mod encode;
 mod fp4;
 mod grids;
 mod ik;

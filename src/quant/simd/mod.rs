@@ -1,4 +1,5 @@
-//! The few operations that decoding is written in: 32 bytes at a time, and 16 floats at a time.
+//! The operations that decoding and quantizing are written in: 32 bytes at a time, 16 floats or
+//! words at a time.
 //!
 //! A codec is one body, generic over [`Simd`]; each instruction set compiles it with its own
 //! registers. [`Portable`] says what each operation means, and is what other processors run.
@@ -23,6 +24,10 @@ pub(super) trait Simd: Copy {
     type Floats: Copy;
     /// What [`look`](Self::look) has seen.
     type Seen: Copy;
+    /// 16 numbers of 32 bits.
+    type Words: Copy;
+    /// 16 answers.
+    type Mask: Copy;
 
     fn bytes(self, from: &[u8; 32]) -> Self::Bytes;
     /// 16 bytes, then 16 others.
@@ -88,4 +93,46 @@ pub(super) trait Simd: Copy {
     fn look(self, seen: &mut Self::Seen, a: Self::Floats);
     /// Whether a magnitude had bits of at least `over`, or bits from 1 to `under`.
     fn doubtful(self, seen: Self::Seen, over: u32, under: u32) -> bool;
+
+    fn div(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    fn sqrt(self, a: Self::Floats) -> Self::Floats;
+    fn magnitude(self, a: Self::Floats) -> Self::Floats;
+    /// a where it is less than b, else b: b where one of them is NaN.
+    fn least(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// a where it is more than b, else b: b where one of them is NaN.
+    fn most(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    fn below(self, a: Self::Floats, b: Self::Floats) -> Self::Mask;
+    fn same(self, a: Self::Floats, b: Self::Floats) -> Self::Mask;
+    /// The opposite of [`same`](Self::same): NaN differs from everything.
+    fn differ(self, a: Self::Floats, b: Self::Floats) -> Self::Mask;
+    fn both(self, a: Self::Mask, b: Self::Mask) -> Self::Mask;
+    fn either(self, a: Self::Mask, b: Self::Mask) -> Self::Mask;
+    fn any(self, a: Self::Mask) -> bool;
+    fn all(self, a: Self::Mask) -> bool;
+    fn choose(self, mask: Self::Mask, yes: Self::Floats, no: Self::Floats) -> Self::Floats;
+    /// Whole numbers, ties to even, kept within bounds: 2^23 + 2^22 is added, and the bits of the
+    /// fraction are the number. What that makes of NaN and of magnitudes from 2^22 on, it makes on
+    /// every processor.
+    fn nearest(self, a: Self::Floats, low: i32, high: i32) -> Self::Floats;
+    /// Rounds towards 0. What no `i32` holds becomes the least of them.
+    fn whole(self, a: Self::Floats) -> Self::Words;
+    /// Rounds to the nearest, ties away from 0; see [`whole`](Self::whole).
+    fn rounded(self, a: Self::Floats) -> Self::Words;
+    /// Signed numbers as floats.
+    fn numbers(self, a: Self::Words) -> Self::Floats;
+    /// Signed numbers, and `most` in place of those above it.
+    fn at_most(self, a: Self::Words, most: i32) -> Self::Words;
+    /// The bits that are set in `mask`.
+    fn cut(self, a: Self::Words, mask: u32) -> Self::Words;
+    /// The bits of a, and those of b shifted to the left.
+    fn join<const BITS: u32>(self, a: Self::Words, b: Self::Words) -> Self::Words;
+    /// Shifts to the right.
+    fn down<const BITS: u32>(self, a: Self::Words) -> Self::Words;
+    /// An entry for each word, all of them less than 16.
+    fn entries(self, table: &[f32; 16], index: Self::Words) -> Self::Floats;
+    /// Rows become columns.
+    fn transposed(self, rows: [Self::Floats; 16]) -> [Self::Floats; 16];
+    /// As [`transposed`](Self::transposed).
+    fn transposed_words(self, rows: [Self::Words; 16]) -> [Self::Words; 16];
+    fn put_words(self, a: Self::Words, out: &mut [u32; 16]);
 }

@@ -21,6 +21,8 @@ impl Simd for Portable {
     type Floats = [f32; 16];
     /// The largest magnitude, and one less than the smallest that is not 0.
     type Seen = (u32, u32);
+    type Words = [u32; 16];
+    type Mask = [bool; 16];
 
     #[inline(always)]
     fn bytes(self, from: &[u8; 32]) -> [u8; 32] {
@@ -208,5 +210,136 @@ impl Simd for Portable {
     #[inline(always)]
     fn doubtful(self, (largest, smallest): (u32, u32), over: u32, under: u32) -> bool {
         largest >= over || smallest < under
+    }
+
+    #[inline(always)]
+    fn div(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        from_fn(|i| a[i] / b[i])
+    }
+
+    #[inline(always)]
+    fn sqrt(self, a: [f32; 16]) -> [f32; 16] {
+        a.map(f32::sqrt)
+    }
+
+    #[inline(always)]
+    fn magnitude(self, a: [f32; 16]) -> [f32; 16] {
+        a.map(f32::abs)
+    }
+
+    #[inline(always)]
+    fn least(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        from_fn(|i| if a[i] < b[i] { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    fn most(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        from_fn(|i| if a[i] > b[i] { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    fn below(self, a: [f32; 16], b: [f32; 16]) -> [bool; 16] {
+        from_fn(|i| a[i] < b[i])
+    }
+
+    #[inline(always)]
+    #[expect(clippy::float_cmp, reason = "what it is for")]
+    fn same(self, a: [f32; 16], b: [f32; 16]) -> [bool; 16] {
+        from_fn(|i| a[i] == b[i])
+    }
+
+    #[inline(always)]
+    #[expect(clippy::float_cmp, reason = "what it is for")]
+    fn differ(self, a: [f32; 16], b: [f32; 16]) -> [bool; 16] {
+        from_fn(|i| a[i] != b[i])
+    }
+
+    #[inline(always)]
+    fn both(self, a: [bool; 16], b: [bool; 16]) -> [bool; 16] {
+        from_fn(|i| a[i] && b[i])
+    }
+
+    #[inline(always)]
+    fn either(self, a: [bool; 16], b: [bool; 16]) -> [bool; 16] {
+        from_fn(|i| a[i] || b[i])
+    }
+
+    #[inline(always)]
+    fn any(self, a: [bool; 16]) -> bool {
+        a.contains(&true)
+    }
+
+    #[inline(always)]
+    fn all(self, a: [bool; 16]) -> bool {
+        a == [true; 16]
+    }
+
+    #[inline(always)]
+    fn choose(self, mask: [bool; 16], yes: [f32; 16], no: [f32; 16]) -> [f32; 16] {
+        from_fn(|i| if mask[i] { yes[i] } else { no[i] })
+    }
+
+    #[inline(always)]
+    fn nearest(self, a: [f32; 16], low: i32, high: i32) -> [f32; 16] {
+        let number = |a: f32| ((a + 12_582_912.0).to_bits() & 0x7f_ffff).cast_signed() - 0x40_0000;
+        self.numbers(a.map(|a| number(a).max(low).min(high).cast_unsigned()))
+    }
+
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "what does not fit is told apart")]
+    fn whole(self, a: [f32; 16]) -> [u32; 16] {
+        let fits = |a: f32| (-2_147_483_648.0..2_147_483_648.0).contains(&a);
+        a.map(|a| if fits(a) { a as i32 } else { i32::MIN }.cast_unsigned())
+    }
+
+    #[inline(always)]
+    fn rounded(self, a: [f32; 16]) -> [u32; 16] {
+        self.whole(a.map(f32::round))
+    }
+
+    #[inline(always)]
+    #[expect(clippy::cast_precision_loss, reason = "rounds, as instructions do")]
+    fn numbers(self, a: [u32; 16]) -> [f32; 16] {
+        a.map(|a| a.cast_signed() as f32)
+    }
+
+    #[inline(always)]
+    fn at_most(self, a: [u32; 16], most: i32) -> [u32; 16] {
+        a.map(|a| a.cast_signed().min(most).cast_unsigned())
+    }
+
+    #[inline(always)]
+    fn cut(self, a: [u32; 16], mask: u32) -> [u32; 16] {
+        a.map(|a| a & mask)
+    }
+
+    #[inline(always)]
+    fn join<const BITS: u32>(self, a: [u32; 16], b: [u32; 16]) -> [u32; 16] {
+        from_fn(|i| a[i] | b[i] << BITS)
+    }
+
+    #[inline(always)]
+    fn down<const BITS: u32>(self, a: [u32; 16]) -> [u32; 16] {
+        a.map(|a| a >> BITS)
+    }
+
+    #[inline(always)]
+    fn entries(self, table: &[f32; 16], index: [u32; 16]) -> [f32; 16] {
+        index.map(|index| table[index as usize & 15])
+    }
+
+    #[inline(always)]
+    fn transposed(self, rows: [[f32; 16]; 16]) -> [[f32; 16]; 16] {
+        from_fn(|column| from_fn(|row| rows[row][column]))
+    }
+
+    #[inline(always)]
+    fn transposed_words(self, rows: [[u32; 16]; 16]) -> [[u32; 16]; 16] {
+        from_fn(|column| from_fn(|row| rows[row][column]))
+    }
+
+    #[inline(always)]
+    fn put_words(self, a: [u32; 16], out: &mut [u32; 16]) {
+        *out = a;
     }
 }

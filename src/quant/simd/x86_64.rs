@@ -1,5 +1,7 @@
-//! AVX2 and AVX-512.
+//! AVX2, and what AVX-512 shares with it.
 #![allow(unsafe_code, reason = "instructions that not every processor has; see `instructions!`")]
+
+mod avx512;
 
 use std::arch::x86_64::*;
 
@@ -54,6 +56,8 @@ macro_rules! instructions {
         }
     )*};
 }
+
+use instructions;
 
 /// Bytes of which a shift by 16 bits has kept what belongs to each.
 const fn kept_right(bits: i32) -> i8 {
@@ -197,11 +201,65 @@ fn widened<const PLACE: usize>(a: __m256i) -> [__m256i; 2] {
     ]
 }
 
+/// The sign of `a` on what is just less than a half: added to `a`, it rounds ties away from 0 where
+/// the sum is then rounded towards 0.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn nearly_half(a: __m256) -> __m256 {
+    let sign = _mm256_and_ps(a, _mm256_set1_ps(-0.0));
+    _mm256_or_ps(sign, _mm256_set1_ps(NEARLY_HALF))
+}
+
+const NEARLY_HALF: f32 = 0.499_999_97;
+
+/// 8 rows become columns.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transposed8(rows: [__m256; 8]) -> [__m256; 8] {
+    let [a, b, c, d, e, f, g, h] = rows;
+    let [ab, cd, ef, gh] = [[a, b], [c, d], [e, f], [g, h]]
+        .map(|[a, b]| [_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)]);
+    // Columns 0 and 4, 1 and 5, 2 and 6, 3 and 7 of four rows each.
+    let [first, second] = [[ab, cd], [ef, gh]].map(|[a, c]| {
+        [
+            _mm256_shuffle_ps::<0b01_00_01_00>(a[0], c[0]),
+            _mm256_shuffle_ps::<0b11_10_11_10>(a[0], c[0]),
+            _mm256_shuffle_ps::<0b01_00_01_00>(a[1], c[1]),
+            _mm256_shuffle_ps::<0b11_10_11_10>(a[1], c[1]),
+        ]
+    });
+    let low = |i: usize| _mm256_permute2f128_ps::<0x20>(first[i], second[i]);
+    let high = |i: usize| _mm256_permute2f128_ps::<0x31>(first[i], second[i]);
+    [low(0), low(1), low(2), low(3), high(0), high(1), high(2), high(3)]
+}
+
+/// 16 rows, each in two halves, become columns.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transposed16(rows: [[__m256; 2]; 16]) -> [[__m256; 2]; 16] {
+    let mut columns = rows;
+    for half in 0..2 {
+        for side in 0..2 {
+            let mut eight = [rows[0][0]; 8];
+            for i in 0..8 {
+                eight[i] = rows[8 * side + i][half];
+            }
+            let eight = transposed8(eight);
+            for i in 0..8 {
+                columns[8 * half + i][side] = eight[i];
+            }
+        }
+    }
+    columns
+}
+
 impl Simd for Avx2 {
     type Bytes = __m256i;
     type Floats = [__m256; 2];
     /// The largest magnitudes, and one less than the smallest that are not 0.
     type Seen = (__m256i, __m256i);
+    type Words = [__m256i; 2];
+    type Mask = [__m256; 2];
 
     instructions! { "avx2,f16c":
         fn bytes(self, from: &[u8; 32]) -> __m256i {
@@ -460,6 +518,142 @@ impl Simd for Avx2 {
             let fine = _mm256_cmpeq_epi32(_mm256_max_epu32(seen.1, under), seen.1);
             _mm256_movemask_epi8(over) != 0 || _mm256_movemask_epi8(fine) != -1
         }
+
+        fn div(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            [_mm256_div_ps(a[0], b[0]), _mm256_div_ps(a[1], b[1])]
+        }
+
+        fn sqrt(self, a: [__m256; 2]) -> [__m256; 2] {
+            a.map(|a| _mm256_sqrt_ps(a))
+        }
+
+        fn magnitude(self, a: [__m256; 2]) -> [__m256; 2] {
+            a.map(|a| _mm256_andnot_ps(_mm256_set1_ps(-0.0), a))
+        }
+
+        fn least(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            [_mm256_min_ps(a[0], b[0]), _mm256_min_ps(a[1], b[1])]
+        }
+
+        fn most(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            [_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])]
+        }
+
+        fn below(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            [_mm256_cmp_ps::<_CMP_LT_OQ>(a[0], b[0]), _mm256_cmp_ps::<_CMP_LT_OQ>(a[1], b[1])]
+        }
+
+        fn same(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            [_mm256_cmp_ps::<_CMP_EQ_OQ>(a[0], b[0]), _mm256_cmp_ps::<_CMP_EQ_OQ>(a[1], b[1])]
+        }
+
+        fn differ(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            [_mm256_cmp_ps::<_CMP_NEQ_UQ>(a[0], b[0]), _mm256_cmp_ps::<_CMP_NEQ_UQ>(a[1], b[1])]
+        }
+
+        fn both(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            [_mm256_and_ps(a[0], b[0]), _mm256_and_ps(a[1], b[1])]
+        }
+
+        fn either(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            [_mm256_or_ps(a[0], b[0]), _mm256_or_ps(a[1], b[1])]
+        }
+
+        fn any(self, a: [__m256; 2]) -> bool {
+            _mm256_movemask_ps(_mm256_or_ps(a[0], a[1])) != 0
+        }
+
+        fn all(self, a: [__m256; 2]) -> bool {
+            _mm256_movemask_ps(_mm256_and_ps(a[0], a[1])) == 0xff
+        }
+
+        fn choose(self, mask: [__m256; 2], yes: [__m256; 2], no: [__m256; 2]) -> [__m256; 2] {
+            [
+                _mm256_blendv_ps(no[0], yes[0], mask[0]),
+                _mm256_blendv_ps(no[1], yes[1], mask[1]),
+            ]
+        }
+
+        fn nearest(self, a: [__m256; 2], low: i32, high: i32) -> [__m256; 2] {
+            let (low, high) = (_mm256_set1_epi32(low), _mm256_set1_epi32(high));
+            a.map(|a| {
+                let bits = _mm256_castps_si256(_mm256_add_ps(a, _mm256_set1_ps(12_582_912.0)));
+                let number = _mm256_and_si256(bits, _mm256_set1_epi32(0x7f_ffff));
+                let number = _mm256_sub_epi32(number, _mm256_set1_epi32(0x40_0000));
+                _mm256_cvtepi32_ps(_mm256_min_epi32(_mm256_max_epi32(number, low), high))
+            })
+        }
+
+        fn whole(self, a: [__m256; 2]) -> [__m256i; 2] {
+            a.map(|a| _mm256_cvttps_epi32(a))
+        }
+
+        fn rounded(self, a: [__m256; 2]) -> [__m256i; 2] {
+            a.map(|a| _mm256_cvttps_epi32(_mm256_add_ps(a, nearly_half(a))))
+        }
+
+        fn numbers(self, a: [__m256i; 2]) -> [__m256; 2] {
+            a.map(|a| _mm256_cvtepi32_ps(a))
+        }
+
+        fn at_most(self, a: [__m256i; 2], most: i32) -> [__m256i; 2] {
+            a.map(|a| _mm256_min_epi32(a, _mm256_set1_epi32(most)))
+        }
+
+        fn cut(self, a: [__m256i; 2], mask: u32) -> [__m256i; 2] {
+            a.map(|a| _mm256_and_si256(a, _mm256_set1_epi32(mask.cast_signed())))
+        }
+
+        fn join<const BITS: u32>(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+            let by = _mm256_set1_epi32(BITS.cast_signed());
+            [
+                _mm256_or_si256(a[0], _mm256_sllv_epi32(b[0], by)),
+                _mm256_or_si256(a[1], _mm256_sllv_epi32(b[1], by)),
+            ]
+        }
+
+        fn down<const BITS: u32>(self, a: [__m256i; 2]) -> [__m256i; 2] {
+            a.map(|a| _mm256_srlv_epi32(a, _mm256_set1_epi32(BITS.cast_signed())))
+        }
+
+        fn entries(self, table: &[f32; 16], index: [__m256i; 2]) -> [__m256; 2] {
+            // SAFETY: 64 bytes, which need not be aligned.
+            let (low, high) = unsafe {
+                (_mm256_loadu_ps(table.as_ptr()), _mm256_loadu_ps(table.as_ptr().add(8)))
+            };
+            index.map(|index| {
+                let (a, b) = (_mm256_permutevar8x32_ps(low, index), _mm256_permutevar8x32_ps(high, index));
+                // The fourth bit as the sign.
+                let upper = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index));
+                _mm256_blendv_ps(a, b, upper)
+            })
+        }
+
+        fn transposed(self, rows: [[__m256; 2]; 16]) -> [[__m256; 2]; 16] {
+            transposed16(rows)
+        }
+
+        fn transposed_words(self, rows: [[__m256i; 2]; 16]) -> [[__m256i; 2]; 16] {
+            let mut floats = [[_mm256_setzero_ps(); 2]; 16];
+            for i in 0..16 {
+                floats[i] = rows[i].map(|a| _mm256_castsi256_ps(a));
+            }
+            let floats = transposed16(floats);
+            let mut columns = rows;
+            for i in 0..16 {
+                columns[i] = floats[i].map(|a| _mm256_castps_si256(a));
+            }
+            columns
+        }
+
+        fn put_words(self, a: [__m256i; 2], out: &mut [u32; 16]) {
+            let out = out.as_mut_ptr();
+            // SAFETY: 64 bytes behind a reference, which need not be aligned.
+            unsafe {
+                _mm256_storeu_si256(out.cast(), a[0]);
+                _mm256_storeu_si256(out.add(8).cast(), a[1]);
+            }
+        }
     }
 }
 
@@ -481,166 +675,4 @@ fn e4m3_or_nan_as_f16(a: __m128i) -> __m256i {
     let magnitude = _mm256_and_si256(_mm256_cvtepu8_epi16(a), _mm256_set1_epi16(0x7f));
     let nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x7f));
     _mm256_or_si256(e4m3_as_f16(a), nan)
-}
-
-/// Operations that 32 bytes need no wider registers for.
-macro_rules! as_avx2 {
-    ($(fn $name:ident $(<const $generic:ident: $kind:ty>)? (self $(, $arg:ident: $type:ty)*) -> $result:ty;)*) => {$(
-        #[inline(always)]
-        fn $name $(<const $generic: $kind>)? (self $(, $arg: $type)*) -> $result {
-            self.narrow().$name $(::<$generic>)? ($($arg),*)
-        }
-    )*};
-}
-
-impl Simd for Avx512 {
-    type Bytes = __m256i;
-    type Floats = __m512;
-    type Seen = (__m512i, __m512i);
-
-    as_avx2! {
-        fn bytes(self, from: &[u8; 32]) -> __m256i;
-        fn halves(self, low: &[u8; 16], high: &[u8; 16]) -> __m256i;
-        fn words(self, words: [u64; 4]) -> __m256i;
-        fn fill(self, byte: u8) -> __m256i;
-        fn and(self, a: __m256i, b: __m256i) -> __m256i;
-        fn or(self, a: __m256i, b: __m256i) -> __m256i;
-        fn xor(self, a: __m256i, b: __m256i) -> __m256i;
-        fn plus(self, a: __m256i, b: __m256i) -> __m256i;
-        fn minus(self, a: __m256i, b: __m256i) -> __m256i;
-        fn right<const BITS: i32>(self, a: __m256i) -> __m256i;
-        fn left<const BITS: i32>(self, a: __m256i) -> __m256i;
-        fn at_least(self, a: __m256i, least: u8) -> __m256i;
-        fn nibbles(self, from: &[u8; 16]) -> __m256i;
-        fn nibble_pairs(self, from: &[u8; 16]) -> __m256i;
-        fn spread(self, bits: u32) -> __m256i;
-        fn lookup(self, table: &[i8; 16], index: __m256i) -> __m256i;
-        fn f16(self, bits: u16) -> f32;
-    }
-
-    #[inline(always)]
-    fn fence(self) {
-        self.narrow().fence();
-    }
-
-    instructions! { "avx512f,avx512bw":
-        fn signed(self, a: __m256i) -> [__m512; 2] {
-            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)]
-                .map(|a| _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(a)))
-        }
-
-        fn unsigned(self, a: __m256i) -> [__m512; 2] {
-            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)]
-                .map(|a| _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(a)))
-        }
-
-        fn e2m1(self, a: __m256i) -> [__m512; 2] {
-            let values = _mm512_setr_ps(
-                0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0,
-            );
-            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)]
-                .map(|a| _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(a), values))
-        }
-
-        fn e4m3(self, a: __m256i) -> [__m512; 2] {
-            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)].map(|a| {
-                let value = _mm512_mul_ps(_mm512_cvtph_ps(e4m3_as_f16(a)), _mm512_set1_ps(256.0));
-                let top = _mm_or_si128(a, _mm_set1_epi8(-0x80));
-                let nan = _mm_movemask_epi8(_mm_cmpeq_epi8(top, _mm_set1_epi8(-1)));
-                let nan = u16::try_from(nan).unwrap_or_default();
-                _mm512_mask_blend_ps(nan, value, _mm512_set1_ps(f32::NAN))
-            })
-        }
-
-        fn codes<const BITS: usize, const FIRST: usize>(self, from: &[u8; 16]) -> __m512 {
-            let all = _mm512_broadcast_i32x4(load128(from));
-            let touched: &[u8; 64] = &const { touched(BITS, FIRST) };
-            let offsets: &[u32; 16] = &const { offsets(BITS, FIRST) };
-            // SAFETY: 64 bytes each, which need not be aligned.
-            let (touched, offsets) = unsafe {
-                (_mm512_loadu_si512(touched.as_ptr().cast()), _mm512_loadu_si512(offsets.as_ptr().cast()))
-            };
-            let codes = _mm512_srlv_epi32(_mm512_shuffle_epi8(all, touched), offsets);
-            _mm512_cvtepi32_ps(_mm512_and_si512(codes, _mm512_set1_epi32((1 << BITS) - 1)))
-        }
-
-        fn f32s(self, from: &[u8; 64]) -> __m512 {
-            // SAFETY: 64 bytes, which need not be aligned.
-            unsafe { _mm512_loadu_ps(from.as_ptr().cast()) }
-        }
-
-        fn f16s(self, from: &[u8; 32]) -> __m512 {
-            _mm512_cvtph_ps(load256(from))
-        }
-
-        fn bf16s(self, from: &[u8; 32]) -> __m512 {
-            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(load256(from))))
-        }
-
-        fn load(self, from: &[f32; 16]) -> __m512 {
-            // SAFETY: 64 bytes, which need not be aligned.
-            unsafe { _mm512_loadu_ps(from.as_ptr()) }
-        }
-
-        fn splat(self, value: f32) -> __m512 {
-            _mm512_set1_ps(value)
-        }
-
-        fn mul(self, a: __m512, b: __m512) -> __m512 {
-            _mm512_mul_ps(a, b)
-        }
-
-        fn add(self, a: __m512, b: __m512) -> __m512 {
-            _mm512_add_ps(a, b)
-        }
-
-        fn sub(self, a: __m512, b: __m512) -> __m512 {
-            _mm512_sub_ps(a, b)
-        }
-
-        fn put_f32<const PAST: bool>(self, a: __m512, out: &mut [f32; 16]) {
-            let out = out.as_mut_ptr();
-            // SAFETY: 64 bytes behind a reference; past the cache, aligned ones.
-            unsafe {
-                if PAST && out.cast::<__m512>().is_aligned() {
-                    _mm512_stream_ps(out, a);
-                } else {
-                    _mm512_storeu_ps(out, a);
-                }
-            }
-        }
-
-        fn put_f16<const PAST: bool>(self, a: __m512, out: &mut [f16; 16]) {
-            let halfs = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(a);
-            store256::<_, PAST>(out, halfs);
-        }
-
-        fn put_bf16<const PAST: bool>(self, a: __m512, out: &mut [bf16; 16]) {
-            let bits = _mm512_castps_si512(a);
-            let upper = _mm512_srli_epi32::<16>(bits);
-            let odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
-            let half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
-            let rounded = _mm512_srli_epi32::<16>(_mm512_add_epi32(bits, half));
-            let quiet = _mm512_or_si512(upper, _mm512_set1_epi32(0x40));
-            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a);
-            let halves = _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(nan, rounded, quiet));
-            store256::<_, PAST>(out, halves);
-        }
-
-        fn blank(self) -> (__m512i, __m512i) {
-            (_mm512_setzero_si512(), _mm512_set1_epi32(-1))
-        }
-
-        fn look(self, seen: &mut (__m512i, __m512i), a: __m512) {
-            let a = _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(i32::MAX));
-            let less = _mm512_sub_epi32(a, _mm512_set1_epi32(1));
-            *seen = (_mm512_max_epu32(seen.0, a), _mm512_min_epu32(seen.1, less));
-        }
-
-        fn doubtful(self, seen: (__m512i, __m512i), over: u32, under: u32) -> bool {
-            let over = _mm512_cmpge_epu32_mask(seen.0, _mm512_set1_epi32(over.cast_signed()));
-            let under = _mm512_cmplt_epu32_mask(seen.1, _mm512_set1_epi32(under.cast_signed()));
-            over != 0 || under != 0
-        }
-    }
 }

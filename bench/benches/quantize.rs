@@ -1,0 +1,115 @@
+//! Quantizing from `f32`, one thread, with and without importance, beside candle. All cases of a
+//! dtype take turns.
+//!
+//! `cargo bench --bench quantize -- Q4_K` runs the rows whose name contains a text.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use candle_core::quantized::k_quants::{self, GgmlType};
+use weighbridge::dtype::DTYPES;
+use weighbridge::{DType, Importance};
+
+/// 4 MiB of `f32`.
+const ELEMENTS: usize = 1 << 20;
+
+const COLUMNS: usize = 4096;
+
+const ROUNDS: usize = 7;
+
+/// Numbers of about the size and the spread of weights: sums of uniform ones.
+fn weights(len: usize) -> Vec<f32> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut uniform = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1 << 24) as f32 - 0.5
+    };
+    (0..len).map(|_| 0.02 * (uniform() + uniform() + uniform() + uniform())).collect()
+}
+
+type Case<'a> = (&'static str, Box<dyn FnMut() + 'a>);
+
+/// candle's quantizer of the same dtype, into blocks that are there already.
+fn candle<'a>(dtype: DType, values: &'a [f32]) -> Option<Case<'a>> {
+    fn run<'a, B: GgmlType + 'a>(values: &'a [f32]) -> Option<Case<'a>> {
+        let mut blocks: Vec<B> = (0..values.len() / B::BLCK_SIZE).map(|_| B::zeros()).collect();
+        Some(("candle", Box::new(move || B::from_float(black_box(values), &mut blocks))))
+    }
+    match dtype {
+        DType::Q4_0 => run::<k_quants::BlockQ4_0>(values),
+        DType::Q4_1 => run::<k_quants::BlockQ4_1>(values),
+        DType::Q5_0 => run::<k_quants::BlockQ5_0>(values),
+        DType::Q5_1 => run::<k_quants::BlockQ5_1>(values),
+        DType::Q8_0 => run::<k_quants::BlockQ8_0>(values),
+        DType::Q2_K => run::<k_quants::BlockQ2K>(values),
+        DType::Q3_K => run::<k_quants::BlockQ3K>(values),
+        DType::Q4_K => run::<k_quants::BlockQ4K>(values),
+        DType::Q5_K => run::<k_quants::BlockQ5K>(values),
+        DType::Q6_K => run::<k_quants::BlockQ6K>(values),
+        _ => None,
+    }
+}
+
+fn ours<'a>(
+    name: &'static str,
+    dtype: DType,
+    values: &'a [f32],
+    importance: Option<&'a [f32]>,
+) -> Case<'a> {
+    let row = dtype.row_bytes(COLUMNS as u64).expect("whole blocks") as usize;
+    let mut out = vec![0; values.len() / COLUMNS * row];
+    let run = move || {
+        dtype.quantize_rows(black_box(values), COLUMNS, importance, &mut out).expect("bytes");
+    };
+    (name, Box::new(run))
+}
+
+/// Medians of seconds, all cases taking turns; the first round warms up.
+fn medians(cases: &mut [Case<'_>]) -> Vec<f64> {
+    let mut samples = vec![Vec::new(); cases.len()];
+    for round in 0..=ROUNDS {
+        for ((_, case), samples) in cases.iter_mut().zip(&mut samples) {
+            let start = Instant::now();
+            case();
+            if round > 0 {
+                samples.push(start.elapsed().as_secs_f64());
+            }
+        }
+    }
+    let middle = |mut samples: Vec<f64>| {
+        samples.sort_by(f64::total_cmp);
+        samples[samples.len() / 2]
+    };
+    samples.into_iter().map(middle).collect()
+}
+
+fn main() {
+    // `cargo bench` passes a flag of its own.
+    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
+    let wanted = |name: &str| filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
+    println!("one thread, {ELEMENTS} elements; G/s: 1e9 elements a second");
+    let (all, importance) = (weights(ELEMENTS), weights(COLUMNS));
+    let importance: Vec<f32> = importance.iter().map(|weight| weight * weight).collect();
+    for row in DTYPES.iter().filter(|row| wanted(row.name)) {
+        let Some(quantizer) = row.quantizer else { continue };
+        // Those with codebooks take long.
+        let some = matches!(row.name.as_bytes(), [b'I', b'Q', b'1'..=b'3', ..]);
+        let values = if some { &all[..ELEMENTS / 16] } else { &all };
+        let mut cases = Vec::new();
+        if quantizer.importance() != Importance::Required {
+            cases.push(ours("plain", row.dtype, values, None));
+        }
+        if quantizer.importance() != Importance::Ignored {
+            cases.push(ours("importance", row.dtype, values, Some(&importance)));
+        }
+        cases.extend(candle(row.dtype, values));
+        let seconds = medians(&mut cases);
+        print!("{:<8}", row.name);
+        for ((name, _), seconds) in cases.iter().zip(seconds) {
+            print!("  {name} {:>7.4}", values.len() as f64 / seconds / 1e9);
+        }
+        println!();
+    }
+}

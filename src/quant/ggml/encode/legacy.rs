@@ -1,0 +1,208 @@
+//! Quantizers of the first block dtypes, and of the plainest of the last.
+
+use super::search::{Affine, fitted, float, scaled};
+use super::{
+    Batch, Simd, extreme, inverse, largest, put_bytes, put_halves, put_nibbles, put_words,
+    quantizers, weigh,
+};
+
+quantizers! {
+    /// The largest magnitude becomes -8.
+    Q4_0: 32 => 18 Used BY_ROW, |batch, out| {
+        let codes = symmetric(batch, 8, out);
+        put_nibbles(batch.simd, &codes, 2, out);
+    }
+
+    /// The minimum becomes 0, and the maximum 15.
+    Q4_1: 32 => 20 Used BY_ROW, |batch, out| {
+        let codes = affine(batch, 15, out);
+        put_nibbles(batch.simd, &codes, 4, out);
+    }
+
+    /// The largest magnitude becomes -16.
+    Q5_0: 32 => 22 Used BY_ROW, |batch, out| {
+        let codes = symmetric(batch, 16, out);
+        put_words(batch.simd, fifth_bits(batch.simd, &codes), 2, out);
+        put_nibbles(batch.simd, &codes, 6, out);
+    }
+
+    /// The minimum becomes 0, and the maximum 31.
+    Q5_1: 32 => 24 Used BY_ROW, |batch, out| {
+        let codes = affine(batch, 31, out);
+        put_words(batch.simd, fifth_bits(batch.simd, &codes), 4, out);
+        put_nibbles(batch.simd, &codes, 8, out);
+    }
+
+    /// The largest magnitude becomes 127; ties are rounded away from 0.
+    Q8_0: 32 => 34 Ignored, |batch, out| {
+        let (_, codes) = bytes(batch, out);
+        put_bytes(batch.simd, &cut(batch.simd, codes), 2, out);
+    }
+
+    /// As `Q8_0`, and the sum of all codes times the scale.
+    Q8_1: 32 => 36 Ignored, |batch, out| {
+        let simd = batch.simd;
+        let (d, codes) = bytes(batch, out);
+        let mut sum = simd.splat(0.0);
+        for code in codes {
+            // As the byte that it becomes.
+            let byte = simd.numbers(simd.cut(code, 255));
+            let negative = simd.below(simd.splat(127.0), byte);
+            let minus = simd.choose(negative, simd.splat(256.0), simd.splat(0.0));
+            sum = simd.add(sum, simd.sub(byte, minus));
+        }
+        put_halves(simd, simd.mul(sum, d), 2, out);
+        put_bytes(simd, &cut(simd, codes), 4, out);
+    }
+
+    /// The mean magnitude, and a bit for each element that is not negative.
+    Q1_0: 128 => 18 Ignored, |batch, out| {
+        let simd = batch.simd;
+        let zero = simd.splat(0.0);
+        let mut sum = zero;
+        for number in 0..4 {
+            let mut x = [zero; 32];
+            batch.values(32 * number, &mut x);
+            let mut bits = simd.whole(zero);
+            for x in x.iter().rev() {
+                let below = simd.either(simd.below(*x, zero), simd.differ(*x, *x));
+                let bit = simd.whole(simd.choose(below, zero, simd.splat(1.0)));
+                bits = simd.join::<1>(bit, bits);
+            }
+            for x in x {
+                sum = simd.add(sum, simd.magnitude(x));
+            }
+            put_words(simd, bits, 2 + 4 * number, out);
+        }
+        put_halves(simd, simd.div(sum, simd.splat(128.0)), 0, out);
+    }
+
+    /// The largest magnitude becomes 1 or -1; 2 is never used.
+    Q2_0: 64 => 18 Ignored, |batch, out| {
+        let simd = batch.simd;
+        let zero = simd.splat(0.0);
+        let mut x = [zero; 64];
+        batch.values(0, &mut x);
+        let (d, _) = extreme(simd, &x);
+        let inverse = inverse(simd, d);
+        put_halves(simd, d, 0, out);
+        for (number, x) in x.as_chunks::<16>().0.iter().enumerate() {
+            let mut word = simd.whole(zero);
+            for x in x.iter().rev() {
+                let code = simd.numbers(simd.rounded(simd.mul(*x, inverse)));
+                let code = simd.add(code, simd.splat(1.0));
+                let code = simd.least(simd.most(code, zero), simd.splat(3.0));
+                word = simd.join::<2>(simd.whole(code), word);
+            }
+            put_words(simd, word, 2 + 4 * number, out);
+        }
+    }
+}
+
+/// The bits of value 16, one for each element.
+#[inline(always)]
+fn fifth_bits<S: Simd>(simd: S, codes: &[S::Words; 32]) -> S::Words {
+    let mut bits = simd.whole(simd.splat(0.0));
+    for code in codes.iter().rev() {
+        bits = simd.join::<1>(simd.down::<4>(simd.cut(*code, 16)), bits);
+    }
+    bits
+}
+
+/// The lowest 8 bits.
+#[inline(always)]
+fn cut<S: Simd>(simd: S, mut codes: [S::Words; 32]) -> [S::Words; 32] {
+    for code in &mut codes {
+        *code = simd.cut(*code, 255);
+    }
+    codes
+}
+
+/// Puts a scale. Gives back what it was before it was rounded, and codes with their signs.
+#[inline(always)]
+fn bytes<S: Simd, const BYTES: usize>(
+    batch: &Batch<'_, S>,
+    out: &mut [[u8; BYTES]],
+) -> (S::Floats, [S::Words; 32]) {
+    let simd = batch.simd;
+    let mut x = [simd.splat(0.0); 32];
+    batch.values(0, &mut x);
+    let d = simd.div(largest(simd, &x), simd.splat(127.0));
+    let inverse = inverse(simd, d);
+    put_halves(simd, d, 0, out);
+    let mut codes = [simd.whole(inverse); 32];
+    for i in 0..32 {
+        codes[i] = simd.rounded(simd.mul(x[i], inverse));
+    }
+    (d, codes)
+}
+
+/// Puts a scale. Gives back codes from 0 to 2 top - 1.
+#[inline(always)]
+fn symmetric<S: Simd, const BYTES: usize>(
+    batch: &Batch<'_, S>,
+    top: i32,
+    out: &mut [[u8; BYTES]],
+) -> [S::Words; 32] {
+    let simd = batch.simd;
+    let zero = simd.splat(0.0);
+    let (mut x, mut weights, mut codes) = ([zero; 32], [zero; 32], [simd.whole(zero); 32]);
+    batch.values(0, &mut x);
+    if batch.importance(0, &mut weights) {
+        weigh(simd, &mut weights, &x, batch.row);
+        let found = scaled(simd, &x, &weights, top);
+        put_halves(simd, found.scale, 0, out);
+        for i in 0..32 {
+            codes[i] = simd.whole(found.code(simd, x[i], top));
+        }
+        return codes;
+    }
+    let (_, max) = extreme(simd, &x);
+    let d = simd.div(max, simd.splat(-float(top)));
+    let inverse = inverse(simd, d);
+    put_halves(simd, d, 0, out);
+    for i in 0..32 {
+        let code = simd.add(simd.mul(x[i], inverse), simd.splat(float(top) + 0.5));
+        codes[i] = simd.cut(simd.at_most(simd.whole(code), 2 * top - 1), 255);
+    }
+    codes
+}
+
+/// Puts a scale and a minimum. Gives back codes from 0 to `top`.
+#[inline(always)]
+fn affine<S: Simd, const BYTES: usize>(
+    batch: &Batch<'_, S>,
+    top: i32,
+    out: &mut [[u8; BYTES]],
+) -> [S::Words; 32] {
+    let simd = batch.simd;
+    let zero = simd.splat(0.0);
+    let (mut x, mut weights, mut codes) = ([zero; 32], [zero; 32], [simd.whole(zero); 32]);
+    batch.values(0, &mut x);
+    if batch.importance(0, &mut weights) {
+        weigh(simd, &mut weights, &x, batch.row);
+        let how = Affine { top, first: -0.9, step: 0.05, steps: 36, absolute: false };
+        let found = fitted(simd, &x, &weights, &how);
+        put_halves(simd, found.scale, 0, out);
+        put_halves(simd, simd.mul(found.minimum, simd.splat(-1.0)), 2, out);
+        for i in 0..32 {
+            codes[i] = simd.whole(found.code(simd, x[i], top));
+        }
+        return codes;
+    }
+    let (mut low, mut high) = (simd.splat(f32::MAX), simd.splat(f32::MIN));
+    for x in x {
+        low = simd.least(x, low);
+        high = simd.most(x, high);
+    }
+    let d = simd.div(simd.sub(high, low), simd.splat(float(top)));
+    let inverse = inverse(simd, d);
+    put_halves(simd, d, 0, out);
+    put_halves(simd, low, 2, out);
+    for i in 0..32 {
+        let code = simd.mul(simd.sub(x[i], low), inverse);
+        let code = simd.add(code, simd.splat(0.5));
+        codes[i] = simd.cut(simd.at_most(simd.whole(code), top), 255);
+    }
+    codes
+}

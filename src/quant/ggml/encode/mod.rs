@@ -1,0 +1,325 @@
+//! Quantizers of ggml's block dtypes, bit for bit those of its default build for x86-64 (0.25.3,
+//! `ggml-quants.c`), in which every product and sum rounds on its own.
+//!
+//! Errors are summed in the order of a block's elements, so a block cannot be spread over the lanes
+//! of a vector. 16 blocks can: each lane has a block to itself, and goes through the same steps as
+//! the reference does with it.
+
+mod codebook;
+mod fp4;
+mod iq1;
+mod k;
+mod legacy;
+mod level;
+mod plain;
+mod point;
+mod search;
+mod ternary;
+
+pub(crate) use fp4::{MXFP4, NVFP4};
+pub(crate) use iq1::{IQ1_M, IQ1_S};
+pub(crate) use k::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Q8_K};
+pub(crate) use legacy::{Q1_0, Q2_0, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8_1};
+pub(crate) use level::{IQ4_NL, IQ4_XS};
+pub(crate) use plain::{BF16, F16, F32};
+pub(crate) use point::{IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
+pub(crate) use ternary::{TQ1_0, TQ2_0};
+
+use std::array::from_fn;
+use std::marker::PhantomData;
+
+use half::f16;
+
+use crate::quant::kernel::Encode;
+use crate::quant::quantizer::Rows;
+use crate::quant::simd::Simd;
+
+/// Blocks of `LEN` elements and `BYTES` bytes, 16 at a time.
+trait Blocks<const LEN: usize, const BYTES: usize> {
+    /// Whether importance is weighed with the mean square of the whole row.
+    const BY_ROW: bool = false;
+
+    /// Fills `out`, which may have room for fewer than 16 blocks.
+    fn blocks<S: Simd>(batch: &Batch<'_, S>, out: &mut [[u8; BYTES]]);
+}
+
+/// 16 blocks: a lane each. Behind the last block of all, lanes repeat it.
+struct Batch<'a, S: Simd> {
+    simd: S,
+    values: [&'a [f32]; 16],
+    importance: Option<[&'a [f32]; 16]>,
+    /// The mean square of each block's row, for those that ask for it.
+    row: S::Floats,
+}
+
+impl<S: Simd> Batch<'_, S> {
+    /// As many elements of each block as there is room for, from number `at` on.
+    #[inline(always)]
+    fn values(&self, at: usize, out: &mut [S::Floats]) {
+        turned(self.simd, &self.values, at, out);
+    }
+
+    /// The importance of the same elements, if there is any.
+    #[inline(always)]
+    fn importance(&self, at: usize, out: &mut [S::Floats]) -> bool {
+        if let Some(importance) = &self.importance {
+            turned(self.simd, importance, at, out);
+        }
+        self.importance.is_some()
+    }
+}
+
+/// Elements of 16 runs from number `at` on: those of one number together.
+#[inline(always)]
+fn turned<S: Simd>(simd: S, runs: &[&[f32]; 16], at: usize, out: &mut [S::Floats]) {
+    for (number, out) in out.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+        let at = at + 16 * number;
+        let mut rows = [simd.splat(0.0); 16];
+        for lane in 0..16 {
+            if let Some(floats) = runs[lane][at..].first_chunk() {
+                rows[lane] = simd.load(floats);
+            }
+        }
+        *out = simd.transposed(rows);
+    }
+}
+
+/// Rows as batches of blocks.
+struct Batches<B, const LEN: usize, const BYTES: usize>(PhantomData<B>);
+
+impl<B: Blocks<LEN, BYTES>, const LEN: usize, const BYTES: usize> Encode
+    for Batches<B, LEN, BYTES>
+{
+    #[inline(always)]
+    fn encode<S: Simd>(simd: S, rows: &Rows<'_>, out: &mut [u8]) {
+        let across = rows.columns / LEN;
+        // 16 rows at a time: their mean squares are lanes, too.
+        let runs = rows.values.chunks(16 * rows.columns.max(1));
+        let (out, _) = out.as_chunks_mut::<BYTES>();
+        for (run, out) in runs.zip(out.chunks_mut(16 * across.max(1))) {
+            let by_row = B::BY_ROW && rows.importance.is_some();
+            let means = if by_row { mean_squares(simd, run, rows.columns) } else { [0.0; 16] };
+            let last = out.len().saturating_sub(1);
+            for (number, out) in out.chunks_mut(16).enumerate() {
+                let block = |lane: usize| (16 * number + lane).min(last);
+                let batch = Batch {
+                    simd,
+                    values: from_fn(|lane| &run[LEN * block(lane)..][..LEN]),
+                    importance: rows.importance.map(|importance| {
+                        from_fn(|lane| &importance[LEN * (block(lane) % across)..][..LEN])
+                    }),
+                    // A division costs as much as all that some dtypes do with an element.
+                    row: match by_row {
+                        true => simd.load(&from_fn(|lane| means[block(lane) / across])),
+                        false => simd.splat(0.0),
+                    },
+                };
+                B::blocks(&batch, out);
+            }
+        }
+    }
+}
+
+/// The mean squares of up to 16 rows.
+#[inline(always)]
+fn mean_squares<S: Simd>(simd: S, values: &[f32], columns: usize) -> [f32; 16] {
+    let last = values.len() / columns - 1;
+    let rows = from_fn(|lane| &values[columns * lane.min(last)..][..columns]);
+    let mut sum = simd.splat(0.0);
+    for at in (0..columns).step_by(16) {
+        let mut x = [sum; 16];
+        turned(simd, &rows, at, &mut x);
+        for x in x {
+            sum = simd.add(sum, simd.mul(x, x));
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "as ggml does")]
+    let count = columns as f32;
+    let mut means = [0.0; 16];
+    simd.put_f32::<false>(simd.div(sum, simd.splat(count)), &mut means);
+    means
+}
+
+/// The sum of squares, in order.
+#[inline(always)]
+fn squares<S: Simd>(simd: S, x: &[S::Floats]) -> S::Floats {
+    let mut sum = simd.splat(0.0);
+    for x in x {
+        sum = simd.add(sum, simd.mul(*x, *x));
+    }
+    sum
+}
+
+/// The sum, in order.
+#[inline(always)]
+fn total<S: Simd>(simd: S, x: &[S::Floats]) -> S::Floats {
+    let mut sum = simd.splat(0.0);
+    for x in x {
+        sum = simd.add(sum, *x);
+    }
+    sum
+}
+
+/// The largest magnitude; after NaN, of those that follow.
+#[inline(always)]
+fn largest<S: Simd>(simd: S, x: &[S::Floats]) -> S::Floats {
+    let mut largest = simd.splat(0.0);
+    for x in x {
+        largest = simd.most(largest, simd.magnitude(*x));
+    }
+    largest
+}
+
+/// What an element counts: its importance, and the more the larger it is.
+#[inline(always)]
+fn weigh<S: Simd>(simd: S, importance: &mut [S::Floats], x: &[S::Floats], mean: S::Floats) {
+    for (weight, x) in importance.iter_mut().zip(x) {
+        *weight = simd.mul(*weight, simd.sqrt(simd.add(mean, simd.mul(*x, *x))));
+    }
+}
+
+/// Puts the lanes' numbers as halves into their blocks. Gives back what they are then.
+#[inline(always)]
+fn put_halves<S: Simd, const BYTES: usize>(
+    simd: S,
+    a: S::Floats,
+    at: usize,
+    out: &mut [[u8; BYTES]],
+) -> S::Floats {
+    let mut halves = [f16::ZERO; 16];
+    simd.put_f16::<false>(a, &mut halves);
+    if simd.any(simd.differ(a, a)) {
+        // Of NaN not even the sign is kept: which it is depends on the compiler.
+        halves = halves.map(|half| if half.is_nan() { f16::from_bits(0x7e00) } else { half });
+    }
+    let mut bytes = [0; 32];
+    for (pair, half) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(halves) {
+        *pair = half.to_le_bytes();
+    }
+    for (out, pair) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
+        out[at..at + 2].copy_from_slice(pair);
+    }
+    simd.f16s(&bytes)
+}
+
+/// Puts 4 bytes of each lane into its block.
+#[inline(always)]
+fn put_words<S: Simd, const BYTES: usize>(
+    simd: S,
+    a: S::Words,
+    at: usize,
+    out: &mut [[u8; BYTES]],
+) {
+    let mut words = [0; 16];
+    simd.put_words(a, &mut words);
+    for (out, word) in out.iter_mut().zip(words) {
+        out[at..at + 4].copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// Puts 4 bytes for each of the first `count` words.
+#[inline(always)]
+fn put_many<S: Simd, const BYTES: usize>(
+    simd: S,
+    words: [S::Words; 16],
+    count: usize,
+    at: usize,
+    out: &mut [[u8; BYTES]],
+) {
+    let lanes = simd.transposed_words(words);
+    for (out, lane) in out.iter_mut().zip(lanes) {
+        let mut words = [0; 16];
+        simd.put_words(lane, &mut words);
+        let (fours, _) = out[at..at + 4 * count].as_chunks_mut::<4>();
+        for (four, word) in fours.iter_mut().zip(words) {
+            *four = word.to_le_bytes();
+        }
+    }
+}
+
+/// Numbers of up to 8 bits, the first in the lowest byte.
+#[inline(always)]
+fn four<S: Simd>(simd: S, codes: &[S::Words], at: usize) -> S::Words {
+    let [a, b, c, d] = [codes[at], codes[at + 1], codes[at + 2], codes[at + 3]];
+    simd.join::<16>(simd.join::<8>(a, b), simd.join::<8>(c, d))
+}
+
+/// Puts numbers of up to 8 bits as bytes, at most 64.
+#[inline(always)]
+fn put_bytes<S: Simd, const BYTES: usize>(
+    simd: S,
+    numbers: &[S::Words],
+    at: usize,
+    out: &mut [[u8; BYTES]],
+) {
+    let mut words = [simd.whole(simd.splat(0.0)); 16];
+    for i in 0..numbers.len() / 4 {
+        words[i] = four(simd, numbers, 4 * i);
+    }
+    put_many(simd, words, numbers.len() / 4, at, out);
+}
+
+/// Puts half as many bytes as there are codes, at most 64: the lowest 4 bits of the first half of
+/// them in low nibbles, of the others in high ones.
+#[inline(always)]
+fn put_nibbles<S: Simd, const BYTES: usize>(
+    simd: S,
+    codes: &[S::Words],
+    at: usize,
+    out: &mut [[u8; BYTES]],
+) {
+    let count = codes.len() / 8;
+    let mut words = [simd.whole(simd.splat(0.0)); 16];
+    for i in 0..count {
+        let low = simd.cut(four(simd, codes, 4 * i), 0x0f0f_0f0f);
+        let high = simd.cut(four(simd, codes, 4 * (count + i)), 0x0f0f_0f0f);
+        words[i] = simd.join::<4>(low, high);
+    }
+    put_many(simd, words, count, at, out);
+}
+
+/// 1 / d, or 0 where d is 0.
+#[inline(always)]
+fn inverse<S: Simd>(simd: S, d: S::Floats) -> S::Floats {
+    let zero = simd.splat(0.0);
+    simd.choose(simd.same(d, zero), zero, simd.div(simd.splat(1.0), d))
+}
+
+/// The largest magnitude and the number that has it: the first of several.
+#[inline(always)]
+fn extreme<S: Simd>(simd: S, x: &[S::Floats]) -> (S::Floats, S::Floats) {
+    let mut largest = (simd.splat(0.0), simd.splat(0.0));
+    for x in x {
+        let magnitude = simd.magnitude(*x);
+        let more = simd.below(largest.0, magnitude);
+        largest = (simd.choose(more, magnitude, largest.0), simd.choose(more, *x, largest.1));
+    }
+    largest
+}
+
+/// Declares quantizers of block dtypes: the elements and the bytes of a block, what becomes of
+/// importance, and a body that fills up to 16 blocks.
+macro_rules! quantizers {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident: $len:literal => $bytes:literal $importance:ident $($by_row:ident)?, |$batch:ident, $out:ident| $body:block
+    )*) => {$(
+        $(#[$doc])*
+        pub(crate) static $name: $crate::quant::Quantizer = {
+            struct Body;
+            impl $crate::quant::ggml::encode::Blocks<$len, $bytes> for Body {
+                $(const $by_row: bool = true;)?
+
+                #[inline(always)]
+                fn blocks<S: $crate::quant::simd::Simd>(
+                    $batch: &$crate::quant::ggml::encode::Batch<'_, S>,
+                    $out: &mut [[u8; $bytes]],
+                ) $body
+            }
+            $crate::quant::Quantizer::of::<$crate::quant::ggml::encode::Batches<Body, $len, $bytes>>(
+                $crate::quant::Importance::$importance,
+            )
+        };
+    )*};
+}
+use quantizers;

@@ -1,0 +1,396 @@
+//! Quantizers of the dtypes with signs and points of a codebook: one block after the other.
+
+use std::array::from_fn;
+
+use super::codebook::{self, Codebook};
+use super::search::{TINY, positive};
+use super::{Batch, Simd, quantizers};
+
+/// How a dtype's points are searched for.
+struct Recipe {
+    /// How many mean squares importance is weighed with.
+    means: f32,
+    /// Whether the signs of 8 elements have an even number of minus, so that 7 bits tell them.
+    even: bool,
+    /// Runs with no number above this are 0.
+    tiny: f32,
+    /// The highest code, and one more.
+    top: u8,
+    /// Scales are tried for this many steps up and down.
+    steps: i32,
+    /// What a step is worth: part of a code, doubled.
+    step: f32,
+    /// Which points are looked for again in the end.
+    again: Again,
+}
+
+/// Which points are looked for again, once the scale is known.
+#[derive(Clone, Copy, PartialEq)]
+enum Again {
+    /// All.
+    All,
+    /// All, if one was not in the codebook right away, or none was found.
+    AllOfSome,
+    /// Those that were not in the codebook right away.
+    Some,
+}
+
+const TWO: Recipe =
+    Recipe { means: 1.0, even: true, tiny: TINY, top: 3, steps: 9, step: 0.1, again: Again::Some };
+const THREE: Recipe =
+    Recipe { means: 2.0, even: true, tiny: 1e-8, top: 8, steps: 15, step: 0.2, again: Again::Some };
+
+/// A run of elements without their signs.
+struct Run<const N: usize> {
+    values: [f32; N],
+    weights: [f32; N],
+    signs: [u8; 4],
+    /// The largest of `values`.
+    max: f32,
+}
+
+/// What was found for a run: at most 8 points.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    scale: f32,
+    points: [u16; 8],
+    signs: [u8; 4],
+    /// Nothing was looked for: the run is 0.
+    nothing: bool,
+}
+
+quantizers! {
+    IQ2_XXS: 256 => 66 Required, |batch, out| {
+        let how = Recipe { steps: 6, again: Again::All, ..TWO };
+        let means: [f32; 16] = from_fn(|lane| mean_square(batch, lane, &how));
+        let mut found = [[Found::default(); 8]; 16];
+        for number in 0..8 {
+            let runs: [Run<32>; 16] = from_fn(|lane| run(batch, lane, number, means[lane], &how));
+            // The range that candidates are spread over: three times the scale of codes up to 4.
+            let simd = batch.simd;
+            let (mut values, mut weights) = ([simd.splat(0.0); 32], [simd.splat(0.0); 32]);
+            for i in 0..32 {
+                values[i] = simd.load(&from_fn(|lane| runs[lane].values[i]));
+                weights[i] = simd.load(&from_fn(|lane| runs[lane].weights[i]));
+            }
+            let (scales, _) = positive(simd, &values, &weights, 4);
+            let (mut first, mut range) = ([0.0; 16], [0.0; 16]);
+            simd.put_f32::<false>(scales, &mut first);
+            simd.put_f32::<false>(simd.mul(scales, simd.splat(3.0)), &mut range);
+            for lane in 0..out.len() {
+                let start = [range[lane], first[lane]];
+                found[lane][number] = search(&codebook::IQ2_XXS, &runs[lane], start, &how);
+            }
+        }
+        for (out, found) in out.iter_mut().zip(&found) {
+            *out = [0; 66];
+            let Some((d, scales)) = scales(found) else { continue };
+            put_half(out, 0, d);
+            for (number, found) in found.iter().enumerate() {
+                let at = 2 + 8 * number;
+                for k in 0..4 {
+                    out[at + k] = low(found.points[k]);
+                }
+                out[at + 4..at + 8].copy_from_slice(&signs(found, scales[number]));
+            }
+        }
+    }
+
+    IQ2_XS: 256 => 74 Required, |batch, out| {
+        for (lane, out) in out.iter_mut().enumerate() {
+            let found: [Found; 16] = all::<_, 16, 16, 8>(batch, lane, &codebook::IQ2_XS, &TWO);
+            *out = [0; 74];
+            let Some((d, scales)) = scales(&found) else { continue };
+            put_half(out, 0, d);
+            for (number, found) in found.iter().enumerate() {
+                for k in 0..2 {
+                    let word = found.points[k] | u16::from(found.signs[k]) << 9;
+                    let at = 2 + 4 * number + 2 * k;
+                    out[at..at + 2].copy_from_slice(&word.to_le_bytes());
+                }
+                out[66 + number / 2] |= scales[number] << (4 * (number % 2));
+            }
+        }
+    }
+
+    IQ2_S: 256 => 82 Used, |batch, out| {
+        let how = Recipe { means: 2.0, even: false, tiny: 1e-8, ..TWO };
+        for (lane, out) in out.iter_mut().enumerate() {
+            let found: [Found; 16] = all::<_, 16, 16, 8>(batch, lane, &codebook::IQ2_S, &how);
+            *out = [0; 82];
+            for (number, found) in found.iter().enumerate() {
+                for k in 0..2 {
+                    let at = 2 * number + k;
+                    out[2 + at] = low(found.points[k]);
+                    out[34 + at] = found.signs[k];
+                    out[66 + at / 4] |= low(found.points[k] >> 8) << (2 * (at % 4));
+                }
+            }
+            let Some((d, scales)) = scales(&found) else { continue };
+            put_half(out, 0, d * 0.9875);
+            for (number, scale) in scales.iter().enumerate() {
+                out[74 + number / 2] |= scale << (4 * (number % 2));
+            }
+        }
+    }
+
+    IQ3_XXS: 256 => 98 Used, |batch, out| {
+        for (lane, out) in out.iter_mut().enumerate() {
+            let found: [Found; 8] = all::<_, 8, 32, 4>(batch, lane, &codebook::IQ3_XXS, &THREE);
+            *out = [0; 98];
+            let Some((d, scales)) = scales(&found) else { continue };
+            put_half(out, 0, d * 1.0125);
+            for (number, found) in found.iter().enumerate() {
+                for k in 0..8 {
+                    out[2 + 8 * number + k] = low(found.points[k]);
+                }
+                let at = 66 + 4 * number;
+                out[at..at + 4].copy_from_slice(&signs(found, scales[number]));
+            }
+        }
+    }
+
+    IQ3_S: 256 => 110 Used, |batch, out| {
+        let how = Recipe { even: false, tiny: 0.0, steps: 9, again: Again::AllOfSome, ..THREE };
+        for (lane, out) in out.iter_mut().enumerate() {
+            let found: [Found; 8] = all::<_, 8, 32, 4>(batch, lane, &codebook::IQ3_S, &how);
+            *out = [0; 110];
+            // As ggml has it, runs of zeros take no place for points and signs: those that follow
+            // lie where nobody will look for them.
+            let some = found.iter().enumerate().filter(|(_, found)| !found.nothing);
+            for (place, (number, found)) in some.enumerate() {
+                for k in 0..8 {
+                    out[2 + 8 * place + k] = low(found.points[k]);
+                    out[66 + number] |= low(found.points[k] >> 8) << k;
+                }
+                out[74 + 4 * place..78 + 4 * place].copy_from_slice(&found.signs);
+            }
+            let Some((d, scales)) = scales(&found) else { continue };
+            put_half(out, 0, d * 1.033);
+            for (number, scale) in scales.iter().take(8).enumerate() {
+                out[106 + number / 2] |= scale << (4 * (number % 2));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn low(word: u16) -> u8 {
+    word.to_le_bytes()[0]
+}
+
+/// Four times 7 bits for signs, and 4 for a scale.
+fn signs(found: &Found, scale: u8) -> [u8; 4] {
+    let signs = found.signs.map(u32::from);
+    let bits = signs[0] | signs[1] << 7 | signs[2] << 14 | signs[3] << 21;
+    (bits | u32::from(scale) << 28).to_le_bytes()
+}
+
+/// Puts one half; NaN as 0x7e00.
+pub(super) fn put_half(out: &mut [u8], at: usize, value: f32) {
+    out[at..at + 2].copy_from_slice(&half_bits(value).to_le_bytes());
+}
+
+pub(super) fn half_bits(value: f32) -> u16 {
+    if value.is_nan() { 0x7e00 } else { half::f16::from_f32(value).to_bits() }
+}
+
+/// As `Simd::nearest`.
+pub(super) fn nearest(value: f32, top: u8) -> u8 {
+    let bits = (value + 12_582_912.0).to_bits() & 0x7f_ffff;
+    bits.saturating_sub(0x40_0000).min(u32::from(top)).to_le_bytes()[0]
+}
+
+/// A 31st of the largest scale, and the scales in it: odd numbers of 4 bits. Nothing where all are 0.
+fn scales(found: &[Found]) -> Option<(f32, [u8; 16])> {
+    let mut max = 0.0f32;
+    for found in found {
+        max = if max > found.scale { max } else { found.scale };
+    }
+    if max == 0.0 {
+        return None;
+    }
+    let d = max / 31.0;
+    let inverse = 1.0 / d;
+    let mut scales = [0; 16];
+    for (scale, found) in scales.iter_mut().zip(found) {
+        *scale = nearest(0.5 * (inverse * found.scale - 1.0), 15);
+    }
+    Some((d, scales))
+}
+
+/// The sum of squares of a block, in order, as the mean that importance is weighed with.
+pub(super) fn mean_of(x: &[f32], means: f32) -> f32 {
+    means * x.iter().fold(0.0, |sum, x| sum + x * x) / 256.0
+}
+
+#[inline(always)]
+fn mean_square<S: Simd>(batch: &Batch<'_, S>, lane: usize, how: &Recipe) -> f32 {
+    mean_of(batch.values[lane], how.means)
+}
+
+/// A block's runs, one after the other.
+#[inline(always)]
+fn all<S: Simd, const RUNS: usize, const N: usize, const P: usize>(
+    batch: &Batch<'_, S>,
+    lane: usize,
+    book: &Codebook<P>,
+    how: &Recipe,
+) -> [Found; RUNS] {
+    let mean = mean_square(batch, lane, how);
+    from_fn(|number| {
+        let run: Run<N> = run(batch, lane, number, mean, how);
+        search(book, &run, [run.max, run.max / odd(how.top - 1)], how)
+    })
+}
+
+#[inline(always)]
+fn run<S: Simd, const N: usize>(
+    batch: &Batch<'_, S>,
+    lane: usize,
+    number: usize,
+    mean: f32,
+    how: &Recipe,
+) -> Run<N> {
+    let importance =
+        batch.importance.map(|importance| importance[lane][N * number..].first_chunk());
+    let x = batch.values[lane][N * number..].first_chunk();
+    prepare(x.unwrap_or(&[0.0; N]), importance.flatten(), mean, how)
+}
+
+/// Weights and signs of a run.
+fn prepare<const N: usize>(
+    x: &[f32; N],
+    importance: Option<&[f32; N]>,
+    mean: f32,
+    how: &Recipe,
+) -> Run<N> {
+    let weights: [f32; N] = from_fn(|i| match importance {
+        Some(importance) => importance[i] * (mean + x[i] * x[i]).sqrt(),
+        None if how.top == 3 => 0.25 * mean + x[i] * x[i],
+        None => x[i] * x[i],
+    });
+    // NaN is as good as negative.
+    let negative = |x: f32| x < 0.0 || x.is_nan();
+    let mut values = x.map(|x| if negative(x) { -x } else { x });
+    let mut signs = [0; 4];
+    for (k, (x, values)) in x.chunks(8).zip(values.chunks_mut(8)).enumerate() {
+        for (i, x) in x.iter().enumerate() {
+            signs[k] |= u8::from(negative(*x)) << i;
+        }
+        if how.even && signs[k].count_ones() % 2 == 1 {
+            // The sign that matters least is turned.
+            let cost = |i: usize| weights[8 * k + i] * x[i] * x[i];
+            let mut least = (0, cost(0));
+            for i in 1..8 {
+                if cost(i) < least.1 {
+                    least = (i, cost(i));
+                }
+            }
+            values[least.0] = -values[least.0];
+            signs[k] ^= 1 << least.0;
+        }
+        if how.even {
+            signs[k] &= 127;
+        }
+    }
+    let max = values.iter().skip(1).fold(values[0], |max, x| if max > *x { max } else { *x });
+    Run { values, weights, signs, max }
+}
+
+/// The scale and the points of least weighted square error among those that candidates lead to:
+/// scales that spread `range` over more or fewer codes. Where none is good, it is `first`.
+fn search<const N: usize, const P: usize>(
+    book: &Codebook<P>,
+    run: &Run<N>,
+    [range, first]: [f32; 2],
+    how: &Recipe,
+) -> Found {
+    let Run { values, weights, max, .. } = run;
+    if *max < how.tiny || *max == 0.0 || (how.again == Again::All && range <= 0.0) {
+        return Found { nothing: true, ..Found::default() };
+    }
+    let roots = weights.map(f32::sqrt);
+    let snap = |k: usize, scale: f32, inverse: f32| {
+        let mut codes: [u8; P] =
+            from_fn(|i| nearest(0.5 * (inverse * values[P * k + i] - 1.0), how.top - 1));
+        book.snap(&mut codes, |point| {
+            let mut sum = 0.0;
+            for i in 0..P {
+                let off = scale * odd(point[i]) - values[P * k + i];
+                sum += roots[P * k + i] * off * off;
+            }
+            sum
+        })
+    };
+    let sums = |points: &[u16; 8]| {
+        let (mut sumqx, mut sumq2) = (0.0, 0.0);
+        for i in 0..N {
+            let q = odd(book.point(points[i / P])[i % P]);
+            sumqx += weights[i] * values[i] * q;
+            sumq2 += weights[i] * q * q;
+        }
+        (sumqx, sumq2)
+    };
+    let full = odd(how.top - 1);
+    // Nothing found yet: the codes are 0.
+    let zeros = book.snap(&mut [0; P], |_| 0.0).0;
+    let mut points = [zeros; 8];
+    let mut on = [how.again == Again::Some; 8];
+    let mut scale = first;
+    let mut best = 0.0;
+    for step in -how.steps..=how.steps {
+        let inverse = (full + super::search::float(step) * how.step) / range;
+        let mut candidate = [0; 8];
+        let mut candidate_on = [true; 8];
+        for k in 0..N / P {
+            (candidate[k], candidate_on[k]) = snap(k, 1.0 / inverse, inverse);
+        }
+        let (sumqx, sumq2) = sums(&candidate);
+        if sumq2 > 0.0 && sumqx * sumqx > best * sumq2 {
+            scale = sumqx / sumq2;
+            best = scale * sumqx;
+            (points, on) = (candidate, candidate_on);
+        }
+    }
+    let some = on[..N / P].contains(&false);
+    if scale > 0.0 && (some || how.again == Again::All) {
+        for k in 0..N / P {
+            if how.again != Again::Some || !on[k] {
+                (points[k], _) = snap(k, scale, 1.0 / scale);
+            }
+        }
+        let (sumqx, sumq2) = sums(&points);
+        if sumq2 > 0.0 {
+            scale = sumqx / sumq2;
+        }
+    }
+    let mut signs = run.signs;
+    if scale < 0.0 {
+        scale = -scale;
+        for signs in signs.iter_mut().take(N / 8) {
+            *signs = if how.even { !*signs & 127 } else { !*signs };
+        }
+    }
+    Found { scale, points, signs, nothing: false }
+}
+
+/// What a code stands for.
+#[inline(always)]
+fn odd(code: u8) -> f32 {
+    f32::from(2 * code + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_is_that_of_lanes() {
+        for value in [0.5f32, 1.5, 2.5, -0.5, -3.0, 1e9, -1e9, f32::NAN, f32::INFINITY] {
+            let simd = crate::quant::simd::Portable;
+            let lanes = simd.nearest([value; 16], 0, 7);
+            assert_eq!(f32::from(nearest(value, 7)), lanes[0], "{value}");
+        }
+    }
+}

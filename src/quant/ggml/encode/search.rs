@@ -1,0 +1,424 @@
+//! Searches for the scale, or the scale and the minimum, that fit a run of numbers best. Every lane
+//! searches for itself.
+
+use crate::quant::simd::Simd;
+
+/// Magnitudes below this count as 0.
+pub(super) const TINY: f32 = 1e-15;
+
+/// A scale that was found, for codes from -top to top - 1.
+#[derive(Clone, Copy)]
+pub(super) struct Scaled<S: Simd> {
+    /// 0 where all numbers are 0.
+    pub(super) scale: S::Floats,
+    /// What numbers are multiplied with before they are rounded to codes.
+    inverse: S::Floats,
+    nothing: S::Mask,
+}
+
+impl<S: Simd> Scaled<S> {
+    /// Nothing yet.
+    #[inline(always)]
+    pub(super) fn none(simd: S) -> Self {
+        let zero = simd.splat(0.0);
+        Self { scale: zero, inverse: zero, nothing: simd.same(zero, zero) }
+    }
+
+    /// The code of a number, from 0 to 2 top - 1.
+    #[inline(always)]
+    pub(super) fn code(&self, simd: S, x: S::Floats, top: i32) -> S::Floats {
+        let code = simd.nearest(simd.mul(self.inverse, x), -top, top - 1);
+        let code = simd.add(code, simd.splat(float(top)));
+        simd.choose(self.nothing, simd.splat(0.0), code)
+    }
+}
+
+/// Small whole numbers.
+#[inline(always)]
+#[expect(clippy::cast_precision_loss, reason = "they are small")]
+pub(super) fn float(number: i32) -> f32 {
+    number as f32
+}
+
+/// Weighted sums of numbers times their codes, and of the codes' squares.
+#[inline(always)]
+fn sums<S: Simd, const N: usize>(
+    simd: S,
+    x: &[S::Floats; N],
+    weights: &[S::Floats; N],
+    weighted: &[S::Floats; N],
+    inverse: S::Floats,
+    top: i32,
+) -> (S::Floats, S::Floats) {
+    let (mut sumlx, mut suml2) = (simd.splat(0.0), simd.splat(0.0));
+    for i in 0..N {
+        // Only NaN is not within bounds by one already.
+        let code = rounded_within(simd, simd.mul(inverse, x[i]), -top, top - 1);
+        sumlx = simd.add(sumlx, simd.mul(weighted[i], code));
+        suml2 = simd.add(suml2, simd.mul(simd.mul(weights[i], code), code));
+    }
+    (sumlx, suml2)
+}
+
+/// Whole numbers, ties to even, of numbers that are brought within bounds before: as `nearest`, but
+/// for NaN and magnitudes from 2^22 on.
+#[inline(always)]
+fn rounded_within<S: Simd>(simd: S, a: S::Floats, low: i32, high: i32) -> S::Floats {
+    let a = simd.least(simd.most(a, simd.splat(float(low))), simd.splat(float(high)));
+    let large = simd.splat(12_582_912.0);
+    simd.sub(simd.add(a, large), large)
+}
+
+/// The scale of least weighted square error among 19 near that which makes the largest magnitude
+/// the code -top (`make_qx_quants`).
+#[inline(always)]
+pub(super) fn scaled<S: Simd, const N: usize>(
+    simd: S,
+    x: &[S::Floats; N],
+    weights: &[S::Floats; N],
+    top: i32,
+) -> Scaled<S> {
+    let zero = simd.splat(0.0);
+    let (largest, max) = super::extreme(simd, x);
+    let mut weighted = [zero; N];
+    for i in 0..N {
+        weighted[i] = simd.mul(weights[i], x[i]);
+    }
+    let mut best = simd.div(simd.splat(-float(top)), max);
+    let (sumlx, suml2) = sums(simd, x, weights, &weighted, best, top);
+    let mut scale = simd.choose(simd.same(suml2, zero), zero, simd.div(sumlx, suml2));
+    let mut score = simd.mul(scale, sumlx);
+    for step in (-9..=9).filter(|step| *step != 0) {
+        let inverse = simd.div(simd.splat(-(float(top) + 0.1 * float(step))), max);
+        let (sumlx, suml2) = sums(simd, x, weights, &weighted, inverse, top);
+        let better = simd.both(
+            simd.below(zero, suml2),
+            simd.below(simd.mul(score, suml2), simd.mul(sumlx, sumlx)),
+        );
+        if !simd.any(better) {
+            continue;
+        }
+        let new = simd.div(sumlx, suml2);
+        scale = simd.choose(better, new, scale);
+        score = simd.choose(better, simd.mul(new, sumlx), score);
+        best = simd.choose(better, inverse, best);
+    }
+    let nothing = simd.below(largest, simd.splat(TINY));
+    Scaled { scale: simd.choose(nothing, zero, scale), inverse: best, nothing }
+}
+
+/// Scales for codes from -4 to 3, of two runs of 16, and those codes and 4 more: from the scale that
+/// makes the largest magnitude -4, each code in turn is moved to where it fits best, up to five
+/// times (`make_q3_quants`).
+///
+/// Each step waits for the one before; those of two runs need not wait for each other.
+#[inline(always)]
+pub(super) fn descended<S: Simd>(
+    simd: S,
+    x: &[S::Floats; 32],
+    codes: &mut [S::Floats; 32],
+) -> [S::Floats; 2] {
+    let zero = simd.splat(0.0);
+    let (mut weights, mut weighted) = ([zero; 32], [zero; 32]);
+    let (mut sumlx, mut suml2, mut nothing) = ([zero; 2], [zero; 2], [simd.same(zero, zero); 2]);
+    for run in 0..2 {
+        let (largest, max) = super::extreme(simd, &x[16 * run..16 * run + 16]);
+        nothing[run] = simd.below(largest, simd.splat(TINY));
+        let inverse = simd.div(simd.splat(-4.0), max);
+        for i in 16 * run..16 * run + 16 {
+            weights[i] = simd.mul(x[i], x[i]);
+            weighted[i] = simd.mul(weights[i], x[i]);
+            codes[i] = simd.nearest(simd.mul(inverse, x[i]), -4, 3);
+            sumlx[run] = simd.add(sumlx[run], simd.mul(weighted[i], codes[i]));
+            let square = simd.mul(simd.mul(weights[i], codes[i]), codes[i]);
+            suml2[run] = simd.add(suml2[run], square);
+        }
+    }
+    for _ in 0..5 {
+        let mut changed = simd.below(zero, zero);
+        for i in 0..16 {
+            for run in 0..2 {
+                let i = 16 * run + i;
+                let code = codes[i];
+                let slx = simd.sub(sumlx[run], simd.mul(weighted[i], code));
+                let sl2 = simd.sub(suml2[run], simd.mul(simd.mul(weights[i], code), code));
+                let new = simd.nearest(simd.div(simd.mul(x[i], sl2), slx), -4, 3);
+                let may = simd.both(simd.below(zero, slx), simd.differ(new, code));
+                let slx = simd.add(slx, simd.mul(weighted[i], new));
+                let sl2 = simd.add(sl2, simd.mul(simd.mul(weights[i], new), new));
+                let better = simd.below(
+                    simd.mul(simd.mul(sumlx[run], sumlx[run]), sl2),
+                    simd.mul(simd.mul(slx, slx), suml2[run]),
+                );
+                let take = simd.both(may, simd.both(simd.below(zero, sl2), better));
+                codes[i] = simd.choose(take, new, code);
+                sumlx[run] = simd.choose(take, slx, sumlx[run]);
+                suml2[run] = simd.choose(take, sl2, suml2[run]);
+                changed = simd.either(changed, take);
+            }
+        }
+        // A lane that went through unchanged would do so again.
+        if !simd.any(changed) {
+            break;
+        }
+    }
+    let mut scales = [zero; 2];
+    for run in 0..2 {
+        for i in 16 * run..16 * run + 16 {
+            codes[i] = simd.choose(nothing[run], zero, simd.add(codes[i], simd.splat(4.0)));
+        }
+        let scale = simd.div(sumlx[run], suml2[run]);
+        let scale = simd.choose(simd.below(zero, suml2[run]), scale, zero);
+        scales[run] = simd.choose(nothing[run], zero, scale);
+    }
+    scales
+}
+
+/// A scale for codes from 0 to top, and those codes, of numbers that are seldom negative: the best
+/// of nine scales, and then as `descended` (`make_qp_quants`). Codes are bytes there, and so they
+/// are here: -1 is 255.
+#[inline(always)]
+pub(super) fn positive<S: Simd, const N: usize>(
+    simd: S,
+    x: &[S::Floats; N],
+    weights: &[S::Floats; N],
+    top: i32,
+) -> (S::Floats, [S::Words; N]) {
+    let zero = simd.splat(0.0);
+    let mut max = zero;
+    for x in x {
+        max = simd.most(max, *x);
+    }
+    let mut best = simd.div(simd.splat(float(top)), max);
+    let scale = simd.div(simd.splat(1.0), best);
+    let mut least = zero;
+    for i in 0..N {
+        let code = byte(simd, simd.nearest(simd.mul(best, x[i]), i32::MIN, i32::MAX));
+        let off = simd.sub(x[i], simd.mul(scale, code));
+        least = simd.add(least, simd.mul(simd.mul(weights[i], off), off));
+    }
+    for step in (-4..=4).filter(|step| *step != 0) {
+        let inverse = simd.div(simd.splat(0.1 * float(step) + float(top)), max);
+        let scale = simd.div(simd.splat(1.0), inverse);
+        let mut error = zero;
+        for i in 0..N {
+            let code = simd.nearest(simd.mul(inverse, x[i]), i32::MIN, top);
+            let off = simd.sub(x[i], simd.mul(scale, code));
+            error = simd.add(error, simd.mul(simd.mul(weights[i], off), off));
+        }
+        let better = simd.below(error, least);
+        least = simd.choose(better, error, least);
+        best = simd.choose(better, inverse, best);
+    }
+    let (mut weighted, mut codes) = ([zero; N], [zero; N]);
+    let (mut sumlx, mut suml2) = (zero, zero);
+    for i in 0..N {
+        weighted[i] = simd.mul(weights[i], x[i]);
+        let code = simd.nearest(simd.mul(best, x[i]), i32::MIN, top);
+        sumlx = simd.add(sumlx, simd.mul(weighted[i], code));
+        suml2 = simd.add(suml2, simd.mul(simd.mul(weights[i], code), code));
+        codes[i] = byte(simd, code);
+    }
+    for _ in 0..5 {
+        let mut changed = false;
+        for i in 0..N {
+            let code = codes[i];
+            let slx = simd.sub(sumlx, simd.mul(weighted[i], code));
+            let sl2 = simd.sub(suml2, simd.mul(simd.mul(weights[i], code), code));
+            let may = simd.both(simd.below(zero, slx), simd.below(zero, sl2));
+            let new = simd.nearest(simd.div(simd.mul(x[i], sl2), slx), i32::MIN, top);
+            let may = simd.both(may, simd.differ(new, code));
+            let slx = simd.add(slx, simd.mul(weighted[i], new));
+            let sl2 = simd.add(sl2, simd.mul(simd.mul(weights[i], new), new));
+            let better = simd
+                .below(simd.mul(simd.mul(sumlx, sumlx), sl2), simd.mul(simd.mul(slx, slx), suml2));
+            let take = simd.both(may, better);
+            codes[i] = simd.choose(take, byte(simd, new), code);
+            sumlx = simd.choose(take, slx, sumlx);
+            suml2 = simd.choose(take, sl2, suml2);
+            changed |= simd.any(take);
+        }
+        if !changed {
+            break;
+        }
+    }
+    let nothing = simd.below(max, simd.splat(TINY));
+    let scale = simd.choose(simd.below(zero, suml2), simd.div(sumlx, suml2), zero);
+    let mut bytes = [simd.whole(zero); N];
+    for i in 0..N {
+        bytes[i] = simd.whole(simd.choose(nothing, zero, codes[i]));
+    }
+    (simd.choose(nothing, zero, scale), bytes)
+}
+
+/// The lowest 8 bits of whole numbers.
+#[inline(always)]
+fn byte<S: Simd>(simd: S, code: S::Floats) -> S::Floats {
+    simd.numbers(simd.cut(simd.whole(code), 255))
+}
+
+/// How a scale and a minimum are searched for.
+pub(super) struct Affine {
+    /// The highest code.
+    pub(super) top: i32,
+    /// Where the candidates begin: codes that the range would be spread over, less `top`.
+    pub(super) first: f32,
+    /// How far apart they are.
+    pub(super) step: f32,
+    /// How many follow the first.
+    pub(super) steps: i32,
+    /// Whether errors count as they are, instead of their squares.
+    pub(super) absolute: bool,
+}
+
+/// A scale and a minimum that were found.
+#[derive(Clone, Copy)]
+pub(super) struct Fitted<S: Simd> {
+    /// 0 where all numbers are the same.
+    pub(super) scale: S::Floats,
+    /// What is subtracted from scaled codes.
+    pub(super) minimum: S::Floats,
+    /// Codes are those of (x - from) inverse.
+    inverse: S::Floats,
+    from: S::Floats,
+    flat: S::Mask,
+}
+
+impl<S: Simd> Fitted<S> {
+    /// Nothing yet.
+    #[inline(always)]
+    pub(super) fn none(simd: S) -> Self {
+        let zero = simd.splat(0.0);
+        let flat = simd.same(zero, zero);
+        Self { scale: zero, minimum: zero, inverse: zero, from: zero, flat }
+    }
+
+    /// The code of a number.
+    #[inline(always)]
+    pub(super) fn code(&self, simd: S, x: S::Floats, top: i32) -> S::Floats {
+        let product = simd.mul(self.inverse, simd.sub(x, self.from));
+        simd.choose(self.flat, simd.splat(0.0), simd.nearest(product, 0, top))
+    }
+}
+
+/// The scale and the minimum of least weighted error among those that follow from spreading the
+/// range over more or fewer codes (`make_qkx2_quants`, `make_qkx3_quants`).
+///
+/// Each candidate goes by the minimum that was best before it.
+#[inline(always)]
+pub(super) fn fitted<S: Simd, const N: usize>(
+    simd: S,
+    x: &[S::Floats; N],
+    weights: &[S::Floats; N],
+    how: &Affine,
+) -> Fitted<S> {
+    let zero = simd.splat(0.0);
+    let (mut lowest, mut high) = (x[0], x[0]);
+    let mut sum_w = weights[0];
+    let mut sum_x = simd.mul(sum_w, x[0]);
+    for i in 1..N {
+        lowest = simd.least(x[i], lowest);
+        high = simd.most(x[i], high);
+        sum_w = simd.add(sum_w, weights[i]);
+        sum_x = simd.add(sum_x, simd.mul(weights[i], x[i]));
+    }
+    let low = simd.choose(simd.below(zero, lowest), zero, lowest);
+    let flat = simd.same(high, low);
+    let mut codes = [zero; N];
+    let inverse = simd.div(simd.splat(float(how.top)), simd.sub(high, low));
+    for i in 0..N {
+        codes[i] = simd.nearest(simd.mul(inverse, simd.sub(x[i], low)), 0, how.top);
+    }
+    let scale = simd.div(simd.splat(1.0), inverse);
+    let mut least = error(simd, x, weights, &codes, [scale, low], how.absolute);
+    let mut best = Fitted { scale, minimum: low, inverse, from: low, flat };
+    for step in 0..=how.steps {
+        let min = best.minimum;
+        let spread = how.first + how.step * float(step) + float(how.top);
+        let inverse = simd.div(simd.splat(spread), simd.sub(high, min));
+        // With both ends in reach of `nearest`, all numbers are, and rounding can be had for less.
+        let reach = simd.splat(4_194_303.0);
+        let first = simd.magnitude(simd.mul(inverse, simd.sub(lowest, min)));
+        let last = simd.magnitude(simd.mul(inverse, simd.sub(high, min)));
+        let near = simd.both(simd.below(first, reach), simd.below(last, reach));
+        let [sum_l, sum_l2, sum_xl] = if simd.all(simd.either(near, flat)) {
+            coded::<S, N, true>(simd, x, weights, [inverse, min], how.top, &mut codes)
+        } else {
+            coded::<S, N, false>(simd, x, weights, [inverse, min], how.top, &mut codes)
+        };
+        let determinant = less(simd, [sum_w, sum_l2], [sum_l, sum_l]);
+        let mut scale = simd.div(less(simd, [sum_w, sum_xl], [sum_x, sum_l]), determinant);
+        let mut minimum = simd.div(less(simd, [sum_l2, sum_x], [sum_l, sum_xl]), determinant);
+        let above = simd.below(zero, minimum);
+        if simd.any(above) {
+            scale = simd.choose(above, simd.div(sum_xl, sum_l2), scale);
+            minimum = simd.choose(above, zero, minimum);
+        }
+        let off = error(simd, x, weights, &codes, [scale, minimum], how.absolute);
+        let better = simd.both(simd.below(zero, determinant), simd.below(off, least));
+        if !simd.any(better) {
+            continue;
+        }
+        least = simd.choose(better, off, least);
+        best.scale = simd.choose(better, scale, best.scale);
+        best.minimum = simd.choose(better, minimum, best.minimum);
+        best.inverse = simd.choose(better, inverse, best.inverse);
+        best.from = simd.choose(better, min, best.from);
+    }
+    best.scale = simd.choose(flat, zero, best.scale);
+    let minimum = simd.choose(flat, low, best.minimum);
+    best.minimum = simd.mul(minimum, simd.splat(-1.0));
+    best
+}
+
+/// The difference of two products.
+#[inline(always)]
+fn less<S: Simd>(simd: S, a: [S::Floats; 2], b: [S::Floats; 2]) -> S::Floats {
+    simd.sub(simd.mul(a[0], a[1]), simd.mul(b[0], b[1]))
+}
+
+/// The weighted error of codes.
+#[inline(always)]
+fn error<S: Simd, const N: usize>(
+    simd: S,
+    x: &[S::Floats; N],
+    weights: &[S::Floats; N],
+    codes: &[S::Floats; N],
+    [scale, minimum]: [S::Floats; 2],
+    absolute: bool,
+) -> S::Floats {
+    let mut sum = simd.splat(0.0);
+    for i in 0..N {
+        let off = simd.sub(simd.add(simd.mul(scale, codes[i]), minimum), x[i]);
+        let off = if absolute { simd.magnitude(off) } else { simd.mul(off, off) };
+        sum = simd.add(sum, simd.mul(weights[i], off));
+    }
+    sum
+}
+
+/// Codes, and the weighted sums of them, of their squares, and of their products with the numbers.
+#[inline(always)]
+fn coded<S: Simd, const N: usize, const NEAR: bool>(
+    simd: S,
+    x: &[S::Floats; N],
+    weights: &[S::Floats; N],
+    [inverse, minimum]: [S::Floats; 2],
+    top: i32,
+    codes: &mut [S::Floats; N],
+) -> [S::Floats; 3] {
+    let zero = simd.splat(0.0);
+    let [mut sum_l, mut sum_l2, mut sum_xl] = [zero; 3];
+    for i in 0..N {
+        let product = simd.mul(inverse, simd.sub(x[i], minimum));
+        let code = match NEAR {
+            true => rounded_within(simd, product, 0, top),
+            false => simd.nearest(product, 0, top),
+        };
+        codes[i] = code;
+        let weighted = simd.mul(weights[i], code);
+        sum_l = simd.add(sum_l, weighted);
+        sum_l2 = simd.add(sum_l2, simd.mul(weighted, code));
+        sum_xl = simd.add(sum_xl, simd.mul(weighted, x[i]));
+    }
+    [sum_l, sum_l2, sum_xl]
+}
