@@ -1,5 +1,7 @@
 //! The provider: what is loaded, fused, split, shared out, kept and dropped.
 
+#![allow(clippy::cast_possible_truncation, reason = "the sizes are the test's own")]
+
 mod support;
 
 use std::borrow::Cow;

@@ -2,6 +2,8 @@
 //! and fused bytes. Its numbers are such that each form, quantized ones too, holds them exactly.
 //! (whisper.cpp's container holds models of another family: `tests/fixtures.rs` compares those.)
 
+#![allow(clippy::cast_possible_truncation, reason = "the sizes are the test's own")]
+
 #[path = "support/ollama.rs"]
 mod blobs;
 mod support;

@@ -239,7 +239,7 @@ mod tests {
         const LEN: usize = 9_000_001;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        let bytes: Vec<u8> = (0..LEN).map(|i| (i * 7 + i / 256) as u8).collect();
+        let bytes: Vec<u8> = (0..LEN).map(|i| (i * 7 + i / 256).to_le_bytes()[0]).collect();
         let mut file = File::create(&path).unwrap();
         file.write_all(&bytes).unwrap();
         file.sync_all().unwrap();

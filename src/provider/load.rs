@@ -285,11 +285,15 @@ impl<D: Device> WeightProvider<D> {
                         })
                     })
                     .collect();
-                let ends = workers.into_iter().map(|worker| match worker.join() {
-                    Ok(done) => done,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                });
-                ends.fold(Ok(()), |first, done| first.and(done))
+                // All of them have ended before the first error is told.
+                let ends: Vec<Result<()>> = workers
+                    .into_iter()
+                    .map(|worker| match worker.join() {
+                        Ok(done) => done,
+                        Err(panic) => std::panic::resume_unwind(panic),
+                    })
+                    .collect();
+                ends.into_iter().collect::<Result<()>>()
             })?;
         }
         let done = state.done.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -370,6 +374,9 @@ impl<'a, D: Device> Job<'a, D> {
     }
 }
 
+/// Short runs: their tensor, the stretch of it that they lie in, where they go.
+type Collected<'a> = (Tensor<'a>, Range<u64>, Range<u64>, Vec<Bytes>);
+
 /// Bytes to leave free before a long part, so that it lies to a page of memory as it lies to one in
 /// the file: then it can be read straight to where it belongs. Only where that keeps it aligned.
 fn lead(view: &View<'_>, part: Part, bytes: u64, start: u64) -> u64 {
@@ -399,8 +406,8 @@ fn plan_bytes<'a>(
         let work = Work::Bytes { tensor, part: packed.part, within, runs };
         planned.push(Planned { to, place, work });
     };
-    // Short runs that are collected: their tensor, the stretch they lie in, where they go.
-    let mut held: Option<(Tensor<'a>, Range<u64>, Range<u64>, Vec<Bytes>)> = None;
+    // Short runs that are collected.
+    let mut held: Option<Collected<'a>> = None;
     for copy in view.copies(packed) {
         let mut to = start + copy.to;
         let each = copy.len();
@@ -416,7 +423,12 @@ fn plan_bytes<'a>(
                     let end = (at + PIECE - to % PIECE) / block * block;
                     let len = if end > at { end - at } else { step }.min(each - at);
                     let from = from + at;
-                    let run = Bytes { from, taken: Arc::from([0..len]), stride: len, count: 1 };
+                    let run = Bytes {
+                        from,
+                        taken: Arc::from(std::slice::from_ref(&(0..len))),
+                        stride: len,
+                        count: 1,
+                    };
                     push(copy.tensor, from..from + len, to..to + len, vec![run]);
                     (at, to) = (at + len, to + len);
                 }

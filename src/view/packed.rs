@@ -367,7 +367,7 @@ impl<'a> View<'a> {
     /// What must be copied, and where to, for a part of the packed form.
     pub(crate) fn copies(&self, part: &PackedPart) -> Vec<Copy<'a>> {
         let whole = |tensor: Tensor<'a>, len: u64, to: u64| {
-            let taken = Arc::from([0..len]);
+            let taken = Arc::from(std::slice::from_ref(&(0..len)));
             Copy { tensor, from: 0, taken, stride: len, count: 1, to }
         };
         match &part.per {
@@ -393,7 +393,7 @@ impl<'a> View<'a> {
                         [run] if stride == each => Copy {
                             tensor,
                             from: from + run.start,
-                            taken: Arc::from([0..all]),
+                            taken: Arc::from(std::slice::from_ref(&(0..all))),
                             stride: all,
                             count: 1,
                             to,
