@@ -354,6 +354,39 @@ fn a_device_out_of_reach_gets_the_same() {
     assert!(far.policy(Policy::F16).load(QKV[0]).is_ok());
 }
 
+/// Long parts are laid to pages as they lie in the file: every device has them aligned all the same.
+#[test]
+fn long_parts_are_aligned_wherever_they_lie() {
+    const LONG: [u64; 2] = [520, 1024];
+    let long = |seed| bytes(seed, 4 * LONG[0] * LONG[1]);
+    for between in [8, 16, 24, 72, 1000] {
+        let mut file = Gguf::new();
+        for (seed, name) in (1..).zip(["a", "b"]) {
+            file = file.tensor(name, DType::F32, &LONG, long(seed));
+            let between = vec![0; 4 * between as usize];
+            file = file.tensor(
+                format!("{name}.short"),
+                DType::F32,
+                &[between.len() as u64 / 4],
+                between,
+            );
+        }
+        let folder = folder(&[("model.gguf", file.build())]);
+        let near = WeightProvider::open(folder.path()).unwrap();
+        let store = OpenOptions::new().open(folder.path()).unwrap();
+        let far = WeightProvider::new(store, Far(Cpu)).unwrap();
+        for names in [&["a"][..], &["b"], &["a", "b"]] {
+            let (near_one, far_one) = (near.fuse(names).unwrap(), far.fuse(names).unwrap());
+            let expected: Vec<u8> =
+                names.iter().flat_map(|name| long(if *name == "a" { 1 } else { 2 })).collect();
+            assert_eq!(part(&near_one, Part::Weight), expected, "{names:?} {between}");
+            let start = far_one.parts[0].range.start;
+            assert!(start.is_multiple_of(256) && near_one.parts[0].range.start.is_multiple_of(64));
+            assert_eq!(far_one.buffer[start as usize..], expected);
+        }
+    }
+}
+
 #[test]
 fn parts_come_one_after_another() {
     // MLX: all weights, then all scales, then all biases.

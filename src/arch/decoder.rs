@@ -116,6 +116,20 @@ pub(super) static REQUIRED: &[&str] = &[
     "layers.{n}.ffn.down.weight | layers.{n}.ffn.experts.down.weight",
 ];
 
+/// The same without a gate in the feed-forward network.
+pub(super) static UNGATED_REQUIRED: &[&str] = &[
+    "token_embedding.weight",
+    "output_norm.weight",
+    "layers.{n}.attention_norm.weight",
+    "layers.{n}.attention.q.weight",
+    "layers.{n}.attention.k.weight",
+    "layers.{n}.attention.v.weight",
+    "layers.{n}.attention.output.weight",
+    "layers.{n}.ffn_norm.weight",
+    "layers.{n}.ffn.up.weight",
+    "layers.{n}.ffn.down.weight",
+];
+
 /// What is left of that without norms and gates.
 pub(super) static BARE: &[&str] = &[
     "token_embedding.weight",

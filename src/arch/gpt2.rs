@@ -1,5 +1,6 @@
 //! GPT-2, whose matrices are stored with a column an output.
 
+use super::decoder::UNGATED_REQUIRED;
 use super::rule::{NameRule, both, gguf, hf, rule};
 use super::transform::{Rows, SAME, rows, transposed};
 use super::{Architecture, RopeLayout};
@@ -15,24 +16,11 @@ pub(super) static GPT2: Architecture = Architecture {
     mlx: MLX,
     publisher: &[],
     prefixes: PREFIXES,
-    required: REQUIRED,
+    required: UNGATED_REQUIRED,
 };
 
 /// mlx-lm's prefix, and that of the oldest checkpoints, which have none.
 static PREFIXES: &[(&str, &str)] = &[("model.", "transformer."), ("", "transformer.")];
-
-static REQUIRED: &[&str] = &[
-    "token_embedding.weight",
-    "output_norm.weight",
-    "layers.{n}.attention_norm.weight",
-    "layers.{n}.attention.q.weight",
-    "layers.{n}.attention.k.weight",
-    "layers.{n}.attention.v.weight",
-    "layers.{n}.attention.output.weight",
-    "layers.{n}.ffn_norm.weight",
-    "layers.{n}.ffn.up.weight",
-    "layers.{n}.ffn.down.weight",
-];
 
 #[rustfmt::skip]
 static RULES: &[NameRule] = &[

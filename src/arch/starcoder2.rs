@@ -1,6 +1,6 @@
 //! StarCoder 2: biases everywhere, and a feed-forward network without a gate.
 
-use super::decoder::{DECODER, PREFIXES};
+use super::decoder::{DECODER, PREFIXES, UNGATED_REQUIRED};
 use super::rule::{NameRule, rule};
 use super::transform::SAME;
 use super::{Architecture, RopeLayout};
@@ -16,21 +16,8 @@ pub(super) static STARCODER2: Architecture = Architecture {
     mlx: &[],
     publisher: &[],
     prefixes: PREFIXES,
-    required: REQUIRED,
+    required: UNGATED_REQUIRED,
 };
-
-static REQUIRED: &[&str] = &[
-    "token_embedding.weight",
-    "output_norm.weight",
-    "layers.{n}.attention_norm.weight",
-    "layers.{n}.attention.q.weight",
-    "layers.{n}.attention.k.weight",
-    "layers.{n}.attention.v.weight",
-    "layers.{n}.attention.output.weight",
-    "layers.{n}.ffn_norm.weight",
-    "layers.{n}.ffn.up.weight",
-    "layers.{n}.ffn.down.weight",
-];
 
 #[rustfmt::skip]
 static BIASED: &[NameRule] = &[

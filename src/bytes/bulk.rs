@@ -14,6 +14,17 @@ pub(crate) struct Scratch {
     buffer: Option<Pages>,
 }
 
+/// Whether the system holds some bytes of a file in memory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Held {
+    /// It does not.
+    No,
+    /// It does, and they have to be read.
+    Unmapped,
+    /// It does, and they can be looked at where they are.
+    Mapped,
+}
+
 /// A file opened twice more for reading much of it.
 #[derive(Debug)]
 pub(super) struct Bulk {
@@ -104,16 +115,15 @@ impl Source {
         Ok(room)
     }
 
-    /// Whether the system holds the bytes in memory, as far as three of them tell. What is short
-    /// counts as held.
-    pub(crate) fn is_held(&self, range: &Range<u64>) -> bool {
+    /// Whether the system holds the bytes in memory, as far as three of them tell, and whether they
+    /// can be looked at there. What is short counts as held.
+    pub(crate) fn held(&self, range: &Range<u64>) -> Held {
         let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
-        self.cold(range.start, len).is_none()
-    }
-
-    /// Whether bytes that are held can be looked at where they are.
-    pub(crate) fn is_mapped(&self) -> bool {
-        matches!(self.kind, Kind::Mapped { .. })
+        match (self.cold(range.start, len), &self.kind) {
+            (Some(_), _) => Held::No,
+            (None, Kind::Mapped { .. }) => Held::Mapped,
+            (None, _) => Held::Unmapped,
+        }
     }
 
     /// Lets go of what the map holds of the bytes, so that it does not count as this program's

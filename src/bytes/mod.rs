@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-pub(crate) use bulk::Scratch;
+pub(crate) use bulk::{Held, Scratch};
 pub(crate) use cursor::Cursor;
 pub(crate) use json::{Scanner, Span};
 pub use pages::{Pages, Values};

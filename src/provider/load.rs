@@ -31,10 +31,10 @@ pub enum Policy {
 
 impl Policy {
     /// What becomes of a tensor.
-    pub(super) fn form(self, view: &View<'_>) -> Result<Form> {
+    pub(super) fn form(self, view: &View<'_>) -> Result<Kept> {
         let wanted = match self {
             Self::Keep if view.why_computed().is_some() => view.values_dtype(),
-            Self::Keep => return view.packed().map(Form::Packed),
+            Self::Keep => return view.packed().map(Kept::Packed),
             Self::F32 => DType::F32,
             Self::F16 => DType::F16,
             Self::BF16 => DType::BF16,
@@ -44,15 +44,15 @@ impl Policy {
             dtype.map(|dtype| kept && (dtype == wanted || dtype.is_integer()))
         })?;
         if is_kept && view.why_computed().is_none() {
-            return view.packed().map(Form::Packed);
+            return view.packed().map(Kept::Packed);
         }
-        Ok(Form::Values(wanted))
+        Ok(Kept::Values(wanted))
     }
 }
 
 /// What a tensor becomes in memory of the device.
 #[derive(Debug)]
-pub(super) enum Form {
+pub(super) enum Kept {
     /// The packed bytes of these parts.
     Packed(Vec<PackedPart>),
     /// Its values.
@@ -126,7 +126,7 @@ pub(super) struct Job<'a, D: Device> {
     /// Under which it is cached.
     pub(super) name: String,
     view: View<'a>,
-    form: Form,
+    form: Kept,
     pub(super) loaded: LoadedTensor<D>,
 }
 
@@ -181,11 +181,11 @@ impl<D: Device> WeightProvider<D> {
         };
         let form = policy.form(&view)?;
         let (dtype, packed) = match &form {
-            Form::Packed(parts) => {
+            Kept::Packed(parts) => {
                 let part = |part: &PackedPart| (part.part, part.dtype, part.bytes, part.per_row());
                 (view.stored_dtype()?, parts.iter().map(part).collect::<Vec<_>>())
             }
-            Form::Values(dtype) => {
+            Kept::Values(dtype) => {
                 let width = u64::from(dtype.descriptor().block_bytes);
                 let bytes = view.elements().saturating_mul(width);
                 let row = crate::shape::columns(view.shape()).saturating_mul(width);
@@ -202,7 +202,13 @@ impl<D: Device> WeightProvider<D> {
         let mut end = 0u64;
         for (part, dtype, bytes, row_bytes) in packed {
             let start = end.checked_next_multiple_of(self.device.alignment());
-            let start = start.and_then(|start| start.checked_add(lead(&view, part, bytes, start)));
+            let start = match (&form, start) {
+                (Kept::Packed(_), Some(start)) => {
+                    let alignment = self.device.alignment();
+                    start.checked_add(lead(&view, part, bytes, start, alignment))
+                }
+                (_, start) => start,
+            };
             let start = start.ok_or_else(too_large)?;
             end = start.checked_add(bytes).ok_or_else(too_large)?;
             parts.push(LoadedPart { part, dtype, range: start..end, row_bytes });
@@ -210,7 +216,7 @@ impl<D: Device> WeightProvider<D> {
         let loaded = LoadedTensor {
             dtype,
             shape: view.shape().to_vec(),
-            group_size: if matches!(form, Form::Packed(_)) { view.group_size() } else { None },
+            group_size: if matches!(form, Kept::Packed(_)) { view.group_size() } else { None },
             parts,
             row_axis: view.row_axis(),
             members,
@@ -279,7 +285,8 @@ impl<D: Device> WeightProvider<D> {
                                 // The others have nothing left to do.
                                 next.lock()
                                     .unwrap_or_else(PoisonError::into_inner)
-                                    .nth(usize::MAX - 1);
+                                    .by_ref()
+                                    .for_each(drop);
                             }
                             done
                         })
@@ -342,12 +349,12 @@ impl<'a, D: Device> Job<'a, D> {
     fn plan(&self) -> Result<Vec<Planned<'a>>> {
         let mut planned = Vec::new();
         match &self.form {
-            Form::Packed(parts) => {
+            Kept::Packed(parts) => {
                 for (part, loaded) in parts.iter().zip(&self.loaded.parts) {
                     plan_bytes(&self.view, part, loaded.range.start, &mut planned);
                 }
             }
-            Form::Values(dtype) => {
+            Kept::Values(dtype) => {
                 let width = u64::from(dtype.descriptor().block_bytes);
                 let start = self.loaded.parts.first().map_or(0, |part| part.range.start);
                 let (rows, columns) = self.view.gathered_shape();
@@ -379,12 +386,11 @@ type Collected<'a> = (Tensor<'a>, Range<u64>, Range<u64>, Vec<Bytes>);
 
 /// Bytes to leave free before a long part, so that it lies to a page of memory as it lies to one in
 /// the file: then it can be read straight to where it belongs. Only where that keeps it aligned.
-fn lead(view: &View<'_>, part: Part, bytes: u64, start: u64) -> u64 {
+fn lead(view: &View<'_>, part: Part, bytes: u64, start: u64, alignment: u64) -> u64 {
     const PAGE: u64 = 4096;
-    const ALIGNMENT: u64 = 64;
     let mut sources = view.sources();
     let place = sources.next().and_then(|tensor| tensor.place(part)).map(|(_, offset)| offset);
-    match place.filter(|offset| offset.is_multiple_of(ALIGNMENT) && bytes >= 2 << 20) {
+    match place.filter(|offset| offset.is_multiple_of(alignment) && bytes >= 2 << 20) {
         Some(offset) => (offset + PAGE - start % PAGE) % PAGE,
         None => 0,
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Part, Segment, Tensor, swap};
-use crate::bytes::{Scratch, Source};
+use crate::bytes::{Held, Scratch, Source};
 use crate::error::{Error, Result};
 
 impl<'a> Tensor<'a> {
@@ -45,20 +45,16 @@ impl<'a> Tensor<'a> {
         source.stretch(range, scratch).map_err(|error| error.in_tensor(self.name()))
     }
 
-    /// Whether the system holds some bytes of a part in memory, as far as a few of them tell, and
-    /// whether they can be looked at there.
-    pub(crate) fn is_held(&self, part: Part, within: &Range<u64>) -> (bool, bool) {
-        let found = self.source(part).and_then(|(source, segment)| {
-            let held = source.is_held(&self.range(&segment, within)?);
-            Ok((held, held && source.is_mapped()))
-        });
-        found.unwrap_or((true, false))
+    /// Whether the system holds some bytes of a part in memory, as far as a few of them tell.
+    pub(crate) fn held(&self, part: Part, within: &Range<u64>) -> Result<Held> {
+        let (source, segment) = self.source(part)?;
+        Ok(source.held(&self.range(&segment, within)?))
     }
 
     /// Lets go of what the map holds of some bytes of a part.
-    pub(crate) fn forget(&self, part: Part, within: &Range<u64>) {
+    pub(crate) fn forget(&self, part: Part, within: Range<u64>) {
         if let Ok((source, segment)) = self.source(part)
-            && let Ok(range) = self.range(&segment, within)
+            && let Ok(range) = self.range(&segment, &within)
         {
             source.forget(&range);
         }

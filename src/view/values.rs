@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Source, View};
 use crate::arch::{Change, Span};
-use crate::bytes::{Scratch, Values, try_vec};
+use crate::bytes::{Held, Scratch, Values, try_vec};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::quant::{Element, Narrowing, narrow};
@@ -351,11 +351,14 @@ impl<'v, 'a> Reader<'v, 'a> {
         let Some(scratch) = self.scratch.as_deref_mut().filter(|_| plan.takes_windows()) else {
             return plan.decode(elements, out, decoding);
         };
-        let all = plan.weight_range(&elements);
-        let is_held = |range| source.tensor.is_held(Part::Weight, range);
-        let (held, mapped) = all.as_ref().map_or((true, false), is_held);
-        let step = (if held { HELD } else { COLD } / plan.unit()).max(1) * plan.unit();
-        if let (true, true, Some(all)) = (mapped, plan.is_weight_alone(), &all) {
+        // Where the elements do not lie between bytes, the plan itself says so.
+        let Some(all) = plan.weight_range(&elements) else {
+            return plan.decode(elements, out, decoding);
+        };
+        let held = source.tensor.held(Part::Weight, &all)?;
+        let step = if held == Held::No { COLD } else { HELD };
+        let step = (step / plan.unit()).max(1) * plan.unit();
+        if held == Held::Mapped && plan.is_weight_alone() {
             // Decoded from where it is: a copy to look at would cost half as much again.
             let lost = in_steps(elements, out, step, |now, out| plan.decode(now, out, decoding));
             source.tensor.forget(Part::Weight, all);
