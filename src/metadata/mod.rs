@@ -1,12 +1,17 @@
 //! Metadata: typed values under keys, read from the header only when they are asked for.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod write;
+
 use std::fmt;
 use std::sync::Arc;
 
 use crate::bytes::Text;
 use crate::error::Result;
 use crate::index::{NameIndex, hash};
+
+pub(crate) use write::put_text;
+pub use write::{KeyValues, Scalar};
 
 /// The type of a metadata value; the numbers are GGUF's codes.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -48,6 +53,11 @@ impl ValueType {
     /// The type of a GGUF code.
     pub fn from_code(code: u32) -> Option<Self> {
         Self::ALL.get(usize::try_from(code).ok()?).copied()
+    }
+
+    /// The GGUF code.
+    pub const fn code(self) -> u32 {
+        self as u32
     }
 
     /// The name, as in GGUF's documents, in lower case.

@@ -1,0 +1,240 @@
+//! Metadata to be written, as GGUF version 3 encodes them.
+
+use super::{Array, Encoding, Metadata, Value, ValueType, decode};
+use crate::bytes::Text;
+use crate::error::{Error, Result};
+
+/// Metadata to be written: keys in the order in which they were first set, each once.
+///
+/// ```
+/// use weighbridge::metadata::{KeyValues, Value};
+///
+/// let mut keys = KeyValues::new();
+/// keys.set("llama.block_count", Value::U32(32));
+/// keys.set_array("tokenizer.ggml.scores", [0.5f32, -1.0]);
+/// assert_eq!(keys.get("llama.block_count"), Some(Value::U32(32)));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct KeyValues {
+    items: Vec<KeyValue>,
+}
+
+#[derive(Clone, Debug)]
+struct KeyValue {
+    key: Vec<u8>,
+    value_type: ValueType,
+    /// The value without the code of its type before it.
+    bytes: Vec<u8>,
+}
+
+/// How this crate writes: what version 3 says, least significant byte first.
+const WRITTEN: Encoding = Encoding { wide: true, swap: false };
+
+impl KeyValues {
+    /// Without any key.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// All that a model has.
+    pub fn of(metadata: &Metadata) -> Self {
+        let item = |(key, value): (Text<'_>, Value<'_>)| {
+            let mut bytes = Vec::new();
+            encode(&value, &mut bytes);
+            KeyValue { key: key.as_bytes().to_vec(), value_type: value.value_type(), bytes }
+        };
+        Self { items: metadata.iter().map(item).collect() }
+    }
+
+    /// The number of keys.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Gives a key that value. A key that is there keeps its place.
+    pub fn set(&mut self, key: &str, value: Value<'_>) {
+        let mut bytes = Vec::new();
+        encode(&value, &mut bytes);
+        self.put(key, value.value_type(), bytes);
+    }
+
+    /// Gives a key that text.
+    pub fn set_text(&mut self, key: &str, text: impl AsRef<[u8]>) {
+        self.set(key, Value::String(Text::new(text.as_ref())));
+    }
+
+    /// Gives a key an array of those elements. A type of its own says what they are encoded as.
+    pub fn set_array<T: Scalar>(&mut self, key: &str, elements: impl IntoIterator<Item = T>) {
+        let mut bytes = T::TYPE.code().to_le_bytes().to_vec();
+        let start = bytes.len();
+        bytes.extend_from_slice(&[0; 8]);
+        let mut count = 0u64;
+        for element in elements {
+            element.encode(&mut bytes);
+            count = count.saturating_add(1);
+        }
+        if let Some(len) = bytes.get_mut(start..).and_then(|rest| rest.first_chunk_mut()) {
+            *len = count.to_le_bytes();
+        }
+        self.put(key, ValueType::Array, bytes);
+    }
+
+    fn put(&mut self, key: &str, value_type: ValueType, bytes: Vec<u8>) {
+        match self.items.iter_mut().find(|item| item.key == key.as_bytes()) {
+            Some(item) => (item.value_type, item.bytes) = (value_type, bytes),
+            None => self.items.push(KeyValue { key: key.into(), value_type, bytes }),
+        }
+    }
+
+    /// Takes a key away; whether it was there.
+    pub fn remove(&mut self, key: &str) -> bool {
+        let before = self.items.len();
+        self.items.retain(|item| item.key != key.as_bytes());
+        self.items.len() < before
+    }
+
+    /// The value under `key`.
+    pub fn get(&self, key: &str) -> Option<Value<'_>> {
+        let item = self.items.iter().find(|item| item.key == key.as_bytes())?;
+        decode(item.value_type, &item.bytes, WRITTEN)
+    }
+
+    /// Keys and values, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (Text<'_>, Value<'_>)> {
+        self.items.iter().filter_map(|item| {
+            Some((Text::new(&item.key), decode(item.value_type, &item.bytes, WRITTEN)?))
+        })
+    }
+
+    /// Appends what stands between the counts and the tensors' entries of a GGUF header.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        for item in &self.items {
+            put_text(&item.key, out);
+            out.extend_from_slice(&item.value_type.code().to_le_bytes());
+            out.extend_from_slice(&item.bytes);
+        }
+    }
+
+    /// What llama.cpp would refuse.
+    pub(crate) fn check(&self) -> Result<()> {
+        for item in &self.items {
+            let key = || Text::new(&item.key).spelling().into_owned();
+            if item.key.is_empty() {
+                return Err(Error::mismatch("a metadata key without a character"));
+            }
+            if item.value_type == ValueType::Array
+                && let Some(Value::Array(array)) = decode(ValueType::Array, &item.bytes, WRITTEN)
+                && array.element_type() == ValueType::Array
+            {
+                return Err(
+                    Error::unsupported("an array of arrays, which llama.cpp refuses").in_key(key())
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What an array of metadata may hold.
+pub trait Scalar {
+    /// What it is encoded as.
+    const TYPE: ValueType;
+
+    /// Appends its bytes.
+    fn encode(&self, out: &mut Vec<u8>);
+}
+
+macro_rules! scalars {
+    ($($number:ty: $kind:ident),*) => {$(
+        impl Scalar for $number {
+            const TYPE: ValueType = ValueType::$kind;
+
+            fn encode(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+        }
+    )*};
+}
+
+scalars!(u8: U8, i8: I8, u16: U16, i16: I16, u32: U32, i32: I32, f32: F32, u64: U64, i64: I64, f64: F64);
+
+impl Scalar for bool {
+    const TYPE: ValueType = ValueType::Bool;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> Scalar for &T {
+    const TYPE: ValueType = ValueType::String;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_text(self.as_ref(), out);
+    }
+}
+
+pub(crate) fn put_text(text: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(text.len() as u64).to_le_bytes());
+    out.extend_from_slice(text);
+}
+
+fn encode(value: &Value<'_>, out: &mut Vec<u8>) {
+    match value {
+        Value::U8(v) => v.encode(out),
+        Value::I8(v) => v.encode(out),
+        Value::U16(v) => v.encode(out),
+        Value::I16(v) => v.encode(out),
+        Value::U32(v) => v.encode(out),
+        Value::I32(v) => v.encode(out),
+        Value::F32(v) => v.encode(out),
+        Value::Bool(v) => v.encode(out),
+        Value::String(text) => put_text(text.as_bytes(), out),
+        Value::Array(array) => encode_array(array, out),
+        Value::U64(v) => v.encode(out),
+        Value::I64(v) => v.encode(out),
+        Value::F64(v) => v.encode(out),
+    }
+}
+
+fn encode_array(array: &Array<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(&array.element_type().code().to_le_bytes());
+    out.extend_from_slice(&array.len().to_le_bytes());
+    for value in array.values() {
+        encode(&value, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_keep_their_place_and_values_come_back() {
+        let mut keys = KeyValues::new();
+        keys.set("a", Value::U32(1));
+        keys.set_text("b", "text");
+        keys.set_array("c", ["x", "", "yz"]);
+        keys.set_array("d", [true, false]);
+        keys.set("a", Value::F64(0.5));
+        assert!(keys.remove("b") && !keys.remove("b"));
+        let found: Vec<(String, Value<'_>)> =
+            keys.iter().map(|(key, value)| (key.spelling().into_owned(), value)).collect();
+        assert_eq!(found[0], ("a".to_owned(), Value::F64(0.5)));
+        let texts = |value: &Value<'_>| -> Vec<String> {
+            let array = value.to_array().unwrap();
+            array.texts().unwrap().map(|text| text.spelling().into_owned()).collect()
+        };
+        assert_eq!(texts(&found[1].1), ["x", "", "yz"]);
+        assert_eq!(
+            found[2].1.to_array().unwrap().bools().unwrap().collect::<Vec<_>>(),
+            [true, false]
+        );
+        assert_eq!(found.len(), 3);
+    }
+}
