@@ -68,11 +68,13 @@ mod digest;
 mod error;
 mod index;
 mod limits;
+mod progress;
 mod provider;
 mod quant;
 mod store;
 mod tensor;
 mod view;
+mod write;
 
 pub mod _documentation {
     //! The project's own documents, so that they are read and checked with the code.
@@ -96,9 +98,9 @@ pub use container::{OpenOptions, Strictness};
 pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
+pub use progress::Progress;
 pub use provider::{
-    FUSIONS, Fusion, LoadOptions, LoadedPart, LoadedTensor, Member, Policy, Progress,
-    WeightProvider,
+    FUSIONS, Fusion, LoadOptions, LoadedPart, LoadedTensor, Member, Policy, WeightProvider,
 };
 pub use quant::{Codec, Element, Importance, Narrowing, Quantizer, Rounding};
 pub use store::{
@@ -107,3 +109,4 @@ pub use store::{
 pub use tensor::{Decoding, Finding, FindingKind, Part, Segment, Tensor};
 pub use tokenizer::Tokenizer;
 pub use view::{Axis, Convention, Form, View};
+pub use write::{Fate, How, WriteOptions, WritePlan, Written};

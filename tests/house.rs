@@ -10,7 +10,7 @@ use weighbridge::dtype::DTYPES;
 /// Rooms of `src/`, floor by floor: a room may use those on its own floor and on floors before it.
 const FLOORS: &[&[&str]] = &[
     &["error"],
-    &["limits"],
+    &["limits", "progress"],
     &["bytes"],
     &["digest", "shape"],
     &["quant"],
@@ -19,7 +19,7 @@ const FLOORS: &[&[&str]] = &[
     &["container"],
     &["arch", "tokenizer"],
     &["view"],
-    &["device", "provider"],
+    &["device", "provider", "write"],
     &["ops"],
 ];
 

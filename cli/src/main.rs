@@ -6,6 +6,7 @@ mod hashes;
 mod json;
 mod layers;
 mod print;
+mod writing;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -62,6 +63,10 @@ fn main() -> ExitCode {
         Command::Diff(args) => cmd::diff::run(&args),
         Command::Verify(args) => cmd::verify::run(&args),
         Command::Load(args) => cmd::load::run(&args),
+        Command::Split(args) => cmd::split::run(&args),
+        Command::Merge(args) => cmd::merge::run(&args),
+        Command::Align(args) => cmd::merge::align(&args),
+        Command::Meta(args) => cmd::meta::run(&args),
         Command::List(args) => cmd::list::run(&args),
         Command::Completions(args) => cmd::list::completions(&args),
     };
@@ -97,6 +102,7 @@ fn status_of(kind: ErrorKind) -> u8 {
         ErrorKind::Unsupported => 4,
         ErrorKind::Io => 5,
         ErrorKind::NotFound => 5,
+        ErrorKind::Cancelled => 130,
         _ => 2,
     }
 }

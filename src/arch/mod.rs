@@ -19,6 +19,7 @@ mod phi;
 mod qwen;
 mod qwen3_next;
 mod rule;
+mod spell;
 mod starcoder2;
 mod transform;
 mod whisper;
@@ -39,6 +40,7 @@ pub use config::{
 pub use generation::GenerationConfig;
 pub use linear::Linear;
 pub use rule::{NameRule, Stored};
+pub(crate) use spell::{Spelled, spell};
 pub use transform::{Axes, Change, Rows, Transform};
 pub(crate) use transform::{Run, Span};
 

@@ -9,6 +9,7 @@ pub mod whisper_ggml;
 
 mod foreign;
 mod groups;
+pub(crate) mod layout;
 mod npz;
 mod rules;
 

@@ -1,17 +1,17 @@
 //! Loading: what a tensor becomes, where its bytes lie, and who copies which of them when.
 
 use std::fmt;
-use std::ops::{ControlFlow, Range};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use super::{Fusion, LoadedPart, LoadedTensor, Member, WeightProvider};
 use crate::bytes::Scratch;
 use crate::device::Device;
 use crate::dtype::{DType, Packing};
-use crate::error::{Error, ErrorKind, Result};
-use crate::quant::{Narrowing, bf16, f16};
-use crate::tensor::{Decoding, Part, Tensor};
-use crate::view::{PackedPart, View};
+use crate::error::{Error, Result};
+use crate::progress::{self, Watch};
+use crate::quant::Narrowing;
+use crate::tensor::Part;
+use crate::view::{PIECE, PackedPart, Planned, View, plan_packed, plan_values};
 
 /// What loaded tensors are kept as.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -58,19 +58,6 @@ pub(super) enum Kept {
     /// Its values.
     Values(DType),
 }
-
-/// How far loading has come.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Progress {
-    /// Bytes that are where they should be.
-    pub done: u64,
-    /// Bytes in all.
-    pub total: u64,
-}
-
-/// What is called as loading goes on, from any of its threads; it may end the loading.
-type Watch<'w> = &'w (dyn Fn(Progress) -> ControlFlow<()> + Sync);
 
 /// How many tensors are loaded at once.
 #[derive(Clone, Default)]
@@ -129,41 +116,6 @@ pub(super) struct Job<'a, D: Device> {
     form: Kept,
     pub(super) loaded: LoadedTensor<D>,
 }
-
-/// What one piece of a buffer is made of.
-enum Work<'a> {
-    /// Runs of one stored part's bytes within a stretch of it.
-    Bytes { tensor: Tensor<'a>, part: Part, within: Range<u64>, runs: Vec<Bytes> },
-    /// Values of rows of the view.
-    Values { rows: Range<u64>, dtype: DType },
-}
-
-/// `count` rows, `stride` apart, from `from` bytes into their part, and what is taken of each.
-#[derive(Clone)]
-struct Bytes {
-    from: u64,
-    taken: Arc<[Range<u64>]>,
-    stride: u64,
-    count: u64,
-}
-
-/// A piece of a job: where its bytes go, and what they are made of.
-struct Planned<'a> {
-    to: Range<u64>,
-    /// The file, and where in it the reading begins.
-    place: (u32, u64),
-    work: Work<'a>,
-}
-
-/// Bytes of a piece, at most, if one row is not longer: whole huge pages, which two threads should
-/// not fill together.
-const PIECE: u64 = 8 << 20;
-
-/// Runs shorter than this are read together with what lies between them.
-const SHORT: u64 = 64 << 10;
-
-/// As far as they reach together, and the bytes that are wanted of that.
-const TOGETHER: u64 = 2 << 20;
 
 impl<D: Device> WeightProvider<D> {
     /// Lays out a tensor, or several to be fused.
@@ -333,14 +285,9 @@ impl State<'_> {
         if !lost.is_lossless() {
             state.lost.push((job, lost));
         }
-        let progress = Progress { done: state.bytes, total: self.total };
+        let done = state.bytes;
         drop(state);
-        match self.watch.map(|watch| watch(progress)) {
-            Some(ControlFlow::Break(())) => {
-                Err(Error::new(ErrorKind::Cancelled, "loading was called off"))
-            }
-            _ => Ok(()),
-        }
+        progress::tell(self.watch, done, self.total)
     }
 }
 
@@ -351,38 +298,17 @@ impl<'a, D: Device> Job<'a, D> {
         match &self.form {
             Kept::Packed(parts) => {
                 for (part, loaded) in parts.iter().zip(&self.loaded.parts) {
-                    plan_bytes(&self.view, part, loaded.range.start, &mut planned);
+                    plan_packed(&self.view, part, loaded.range.start, PIECE, &mut planned);
                 }
             }
             Kept::Values(dtype) => {
-                let width = u64::from(dtype.descriptor().block_bytes);
                 let start = self.loaded.parts.first().map_or(0, |part| part.range.start);
-                let (rows, columns) = self.view.gathered_shape();
-                let row = columns.saturating_mul(width);
-                let step = match self.view.rows_at_once() {
-                    Some(together) => together,
-                    None => PIECE.checked_div(row).unwrap_or(0).max(1),
-                };
-                let mut first = 0;
-                while first < rows && row > 0 {
-                    let end = rows.min(first + step);
-                    let place = self.view.place_of(first);
-                    let work = Work::Values { rows: first..end, dtype: *dtype };
-                    planned.push(Planned {
-                        to: start + first * row..start + end * row,
-                        place,
-                        work,
-                    });
-                    first = end;
-                }
+                plan_values(&self.view, *dtype, start, PIECE, &mut planned);
             }
         }
         Ok(planned)
     }
 }
-
-/// Short runs: their tensor, the stretch of it that they lie in, where they go.
-type Collected<'a> = (Tensor<'a>, Range<u64>, Range<u64>, Vec<Bytes>);
 
 /// Bytes to leave free before a long part, so that it lies to a page of memory as it lies to one in
 /// the file: then it can be read straight to where it belongs. Only where that keeps it aligned.
@@ -393,147 +319,6 @@ fn lead(view: &View<'_>, part: Part, bytes: u64, start: u64, alignment: u64) -> 
     match place.filter(|offset| offset.is_multiple_of(alignment) && bytes >= 2 << 20) {
         Some(offset) => (offset + PAGE - start % PAGE) % PAGE,
         None => 0,
-    }
-}
-
-/// Cuts the copying of a part into pieces: long runs into several, short ones that lie close
-/// together into one.
-fn plan_bytes<'a>(
-    view: &View<'a>,
-    packed: &PackedPart,
-    start: u64,
-    planned: &mut Vec<Planned<'a>>,
-) {
-    let block = u64::from(packed.dtype.descriptor().block_bytes).max(1);
-    let step = (PIECE / block).max(1) * block;
-    let mut push = |tensor: Tensor<'a>, within: Range<u64>, to: Range<u64>, runs| {
-        let place = tensor.place(packed.part).unwrap_or_default();
-        let place = (place.0, place.1.saturating_add(within.start));
-        let work = Work::Bytes { tensor, part: packed.part, within, runs };
-        planned.push(Planned { to, place, work });
-    };
-    // Short runs that are collected.
-    let mut held: Option<Collected<'a>> = None;
-    for copy in view.copies(packed) {
-        let mut to = start + copy.to;
-        let each = copy.len();
-        if let ([whole], SHORT..) = (&*copy.taken, each) {
-            if let Some((tensor, within, to, runs)) = held.take() {
-                push(tensor, within, to, runs);
-            }
-            for turn in 0..copy.count {
-                let from = copy.from + turn * copy.stride + whole.start;
-                let mut at = 0;
-                while at < each {
-                    // To the end of a piece of the buffer, and between blocks.
-                    let end = (at + PIECE - to % PIECE) / block * block;
-                    let len = if end > at { end - at } else { step }.min(each - at);
-                    let from = from + at;
-                    let run = Bytes {
-                        from,
-                        taken: Arc::from(std::slice::from_ref(&(0..len))),
-                        stride: len,
-                        count: 1,
-                    };
-                    push(copy.tensor, from..from + len, to..to + len, vec![run]);
-                    (at, to) = (at + len, to + len);
-                }
-            }
-            continue;
-        }
-        // At most so many of its rows at once.
-        let reach = copy.taken.iter().map(|run| run.end).max().unwrap_or(0);
-        let together = (TOGETHER / copy.stride.max(reach).max(1)).max(1);
-        let mut turn = 0;
-        while turn < copy.count {
-            let count = together.min(copy.count - turn);
-            let from = copy.from + turn * copy.stride;
-            let (taken, stride) = (Arc::clone(&copy.taken), copy.stride);
-            let run = Bytes { from, taken, stride, count };
-            let stretch = from..from + (count - 1) * copy.stride + reach;
-            let bytes = count * each;
-            let joins = held.as_ref().is_some_and(|(tensor, within, to, _)| {
-                let all = within.start.min(stretch.start)..within.end.max(stretch.end);
-                tensor.is(&copy.tensor)
-                    && all.end - all.start <= TOGETHER
-                    && to.end - to.start + bytes <= TOGETHER
-            });
-            match &mut held {
-                Some((_, within, to, runs)) if joins => {
-                    *within = within.start.min(stretch.start)..within.end.max(stretch.end);
-                    to.end += bytes;
-                    runs.push(run);
-                }
-                _ => {
-                    if let Some((tensor, within, to, runs)) = held.take() {
-                        push(tensor, within, to, runs);
-                    }
-                    held = Some((copy.tensor, stretch, to..to + bytes, vec![run]));
-                }
-            }
-            (turn, to) = (turn + count, to + bytes);
-        }
-    }
-    if let Some((tensor, within, to, runs)) = held.take() {
-        push(tensor, within, to, runs);
-    }
-}
-
-impl Work<'_> {
-    /// Makes the bytes of a piece.
-    fn fill(&self, view: &View<'_>, out: &mut [u8], scratch: &mut Scratch) -> Result<Narrowing> {
-        match self {
-            Self::Bytes { tensor, part, within, runs } => {
-                if let [Bytes { taken, count: 1, .. }] = runs.as_slice()
-                    && let [run] = &**taken
-                {
-                    tensor.fill(*part, within.start + run.start, out, scratch)?;
-                    return Ok(Narrowing::default());
-                }
-                let bytes = tensor.stretch(*part, within.clone(), scratch)?;
-                let place = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX);
-                let mut rest = out;
-                for Bytes { from, taken, stride, count } in runs {
-                    for turn in 0..*count {
-                        let row = from + turn * stride - within.start;
-                        for run in taken.iter() {
-                            let bytes = bytes
-                                .get(place(row + run.start)..place(row + run.end))
-                                .ok_or_else(|| Error::mismatch("rows beyond their part"))?;
-                            let (now, later) = std::mem::take(&mut rest)
-                                .split_at_mut_checked(place(run.end - run.start))
-                                .ok_or_else(|| Error::mismatch("rows beyond their room"))?;
-                            now.copy_from_slice(bytes);
-                            tensor.swap(*part, now)?;
-                            rest = later;
-                        }
-                    }
-                }
-                Ok(Narrowing::default())
-            }
-            Self::Values { rows, dtype } => {
-                let decoding = Decoding::new();
-                let rows = rows.clone();
-                let unaligned = |_| Error::mismatch("a buffer that is not aligned for its numbers");
-                match dtype {
-                    DType::F16 => {
-                        let out =
-                            bytemuck::try_cast_slice_mut::<u8, f16>(out).map_err(unaligned)?;
-                        view.decode_bulk(rows, out, &decoding, scratch)
-                    }
-                    DType::BF16 => {
-                        let out =
-                            bytemuck::try_cast_slice_mut::<u8, bf16>(out).map_err(unaligned)?;
-                        view.decode_bulk(rows, out, &decoding, scratch)
-                    }
-                    _ => {
-                        let out =
-                            bytemuck::try_cast_slice_mut::<u8, f32>(out).map_err(unaligned)?;
-                        view.decode_bulk(rows, out, &decoding, scratch)
-                    }
-                }
-            }
-        }
     }
 }
 

@@ -24,7 +24,7 @@ use crate::view::{Axis, Convention, View};
 use cache::Cache;
 
 pub use fuse::{FUSIONS, Fusion};
-pub use load::{LoadOptions, Policy, Progress};
+pub use load::{LoadOptions, Policy};
 pub use loaded::{LoadedPart, LoadedTensor, Member};
 
 /// A model whose tensors are asked for by canonical name, `layers.3.attention.q.weight`, whatever
@@ -138,6 +138,11 @@ impl<D: Device> WeightProvider<D> {
         self.mapped.contains_key(name)
     }
 
+    /// How a canonical tensor is stored.
+    pub(crate) fn mapping(&self, name: &str) -> Option<&Mapping> {
+        self.mapped.get(name).and_then(|&at| self.resolution.mapped.get(at))
+    }
+
     /// The tensor of that canonical name.
     ///
     /// # Errors
@@ -145,10 +150,7 @@ impl<D: Device> WeightProvider<D> {
     /// `NotFound` if the model has none; `Mismatch` or `Malformed` if the stored tensor is not
     /// what its name and the model's config say.
     pub fn tensor(&self, name: &str) -> Result<View<'_>> {
-        let Some(mapping) = self.mapped.get(name).and_then(|&at| self.resolution.mapped.get(at))
-        else {
-            return self.stored_tensor(name);
-        };
+        let Some(mapping) = self.mapping(name) else { return self.stored_tensor(name) };
         let needs_config = mapping.transform.needs_config();
         let config = match needs_config {
             true => self.config.get_or_init(|| self.config().ok()).as_ref(),

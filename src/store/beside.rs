@@ -52,6 +52,40 @@ impl WeightStore {
         Ok(Some(Beside { path, bytes }))
     }
 
+    /// The documents that make a directory a model, by their names there: config, tokenizer, chat
+    /// template. Not the index of weights, which is another one wherever those go.
+    ///
+    /// # Errors
+    ///
+    /// `LimitExceeded`; `Io` if one cannot be read.
+    pub(crate) fn read_companions(&self) -> Result<Vec<(String, Vec<u8>)>> {
+        let mut found: Vec<(String, PathBuf)> = Vec::new();
+        for attachment in &self.attachments {
+            found.push((attachment.name.clone(), attachment.path.clone()));
+        }
+        if let Some(folder) = &self.folder {
+            let failed = |error| Error::io("cannot look into it", error).in_file(folder);
+            for entry in std::fs::read_dir(folder).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                found
+                    .extend(Some((entry.file_name().to_string_lossy().into_owned(), entry.path())));
+            }
+        }
+        found.retain(|(name, path)| is_companion(name) && path.is_file());
+        found.sort();
+        found.dedup_by(|a, b| a.0 == b.0);
+        let mut companions = Vec::new();
+        let mut left = self.limits.vocabulary_bytes;
+        for (name, path) in found {
+            let source = Source::open(&path, Access::Read)?;
+            left = left.checked_sub(source.len()).ok_or_else(|| {
+                Error::limit("bytes", source.len(), left, "vocabulary_bytes").in_file(&path)
+            })?;
+            companions.push((name, source.bytes(0..source.len())?.into_owned()));
+        }
+        Ok(companions)
+    }
+
     /// A JSON document beside the weights: as it was read when the model was opened, or read now.
     /// `None` if there is none.
     ///
@@ -66,4 +100,17 @@ impl WeightStore {
         let read = document::read(&path, name, &self.limits)?;
         Ok(Some(Cow::Owned(read.json)))
     }
+}
+
+/// Whether a file belongs to a model beside its weights, by its name, which must be one that a
+/// file may have in any directory.
+fn is_companion(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+    let known = matches!(ending, Some("json" | "jinja" | "model" | "txt" | "tiktoken" | "py"));
+    known
+        && !name.starts_with('.')
+        && name.len() <= 255
+        && name.chars().all(plain)
+        && !name.contains(".index")
 }

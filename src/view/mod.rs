@@ -9,8 +9,10 @@
 //! are all the same thing: a list of runs of rows.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod arrange;
 mod packed;
 mod values;
+mod work;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -24,6 +26,7 @@ use crate::tensor::{Part, Tensor};
 
 pub use packed::Form;
 pub(crate) use packed::PackedPart;
+pub(crate) use work::{PIECE, Planned, Work, plan_packed, plan_values};
 
 /// In whose order, and with whose values, tensors are served under canonical names.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -68,7 +71,51 @@ struct Source<'a> {
     tensor: Tensor<'a>,
     /// Its rows are the columns of the view.
     transposed: bool,
-    change: Change,
+    change: Arithmetic,
+}
+
+/// What is done to stored values.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Arithmetic {
+    None,
+    AddOne,
+    SubtractOne,
+    /// x becomes -e^x.
+    NegExp,
+    /// x becomes log(-x).
+    LogNeg,
+}
+
+impl Arithmetic {
+    /// What makes canonical values of those that a dialect stores.
+    fn undoing(change: Change) -> Self {
+        match change {
+            Change::None => Self::None,
+            Change::PlusOne => Self::SubtractOne,
+            Change::NegExp => Self::LogNeg,
+        }
+    }
+
+    /// What makes those that a dialect stores of canonical ones.
+    fn doing(change: Change) -> Self {
+        match change {
+            Change::None => Self::None,
+            Change::PlusOne => Self::AddOne,
+            Change::NegExp => Self::NegExp,
+        }
+    }
+
+    /// Both, one after the other; `None` where no one step does that.
+    fn then(self, next: Self) -> Option<Self> {
+        match (self, next) {
+            (one, Self::None) | (Self::None, one) => Some(one),
+            (Self::AddOne, Self::SubtractOne)
+            | (Self::SubtractOne, Self::AddOne)
+            | (Self::NegExp, Self::LogNeg)
+            | (Self::LogNeg, Self::NegExp) => Some(Self::None),
+            _ => None,
+        }
+    }
 }
 
 /// Rows of one of the sources.
@@ -92,7 +139,7 @@ impl<'a> View<'a> {
             columns,
             order: Run::of(0, columns),
             taken: 0..columns,
-            sources: vec![Source { tensor, transposed: false, change: Change::None }],
+            sources: vec![Source { tensor, transposed: false, change: Arithmetic::None }],
             pieces: vec![Piece { source: 0, run: Run::of(0, rows) }],
         }
     }
@@ -152,7 +199,7 @@ impl<'a> View<'a> {
             axes => axes,
         };
         if let Some(source) = view.sources.first_mut() {
-            source.change = values;
+            source.change = Arithmetic::undoing(values);
             source.transposed = axes == Axes::Transposed;
         }
         let stored = format!("{:?}", view.shape);
@@ -264,7 +311,7 @@ impl<'a> View<'a> {
         };
         let rows = source.tensor.elements().checked_div(self.columns).unwrap_or(0);
         !source.transposed
-            && source.change == Change::None
+            && source.change == Arithmetic::None
             && piece.run.is_whole(rows)
             && self.whole_rows()
     }

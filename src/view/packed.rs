@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::View;
-use crate::arch::{Change, Span};
+use super::{Arithmetic, View};
+use crate::arch::Span;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::shape;
@@ -92,10 +92,12 @@ impl<'a> View<'a> {
     /// be had.
     pub fn why_computed(&self) -> Option<&'static str> {
         self.sources.iter().find_map(|source| match source.change {
-            Change::PlusOne => Some("1 is subtracted from its stored values"),
-            Change::NegExp => Some("it is the logarithm of its stored values"),
-            Change::None if source.transposed => Some("its rows are stored as columns"),
-            Change::None => None,
+            Arithmetic::AddOne => Some("1 is added to its stored values"),
+            Arithmetic::SubtractOne => Some("1 is subtracted from its stored values"),
+            Arithmetic::NegExp => Some("it is the exponential of its stored values"),
+            Arithmetic::LogNeg => Some("it is the logarithm of its stored values"),
+            Arithmetic::None if source.transposed => Some("its rows are stored as columns"),
+            Arithmetic::None => None,
         })
     }
 
@@ -257,6 +259,27 @@ impl<'a> View<'a> {
             return Err(Error::mismatch(fault).in_tensor(other.tensor.name()));
         }
         Ok(parts)
+    }
+
+    /// The shape of a part of its packed form, as an array of elements of that part's dtype.
+    pub(crate) fn part_shape(&self, part: &PackedPart) -> Vec<u64> {
+        let of = |tensor: Tensor<'a>| {
+            let segment = tensor.segments().find(|segment| segment.part == part.part);
+            segment.map(|segment| segment.shape.to_vec()).unwrap_or_default()
+        };
+        let own = self.sources().next().map(of).unwrap_or_default();
+        match (&part.per, self.shape.split_last()) {
+            (Per::Tensor | Per::Same, _) | (_, None) => own,
+            (Per::Source, _) => vec![self.sources.len() as u64],
+            // A row of the view is so many gathered ones, each of so many bytes.
+            (Per::Row(..), Some((_, outer))) => {
+                let row = part.dtype.descriptor();
+                let rows = shape::elements(outer).unwrap_or(0).max(1);
+                let elements = (part.bytes / rows) / u64::from(row.block_bytes).max(1);
+                let columns = elements.saturating_mul(u64::from(row.block_len));
+                outer.iter().copied().chain([columns]).collect()
+            }
+        }
     }
 
     fn packed_part(&self, tensor: Tensor<'a>, segment: &Segment<'_>) -> Result<PackedPart> {

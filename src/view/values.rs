@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::{Source, View};
-use crate::arch::{Change, Span};
+use super::{Arithmetic, Source, View};
+use crate::arch::Span;
 use crate::bytes::{Held, Scratch, Values, try_vec};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -34,7 +34,7 @@ impl View<'_> {
     /// The dtype that holds its values without loss, where they are not served packed: the stored
     /// one if that is F32, F16 or BF16 and they are merely in another order, else F32.
     pub fn values_dtype(&self) -> DType {
-        let unchanged = self.sources.iter().all(|source| source.change == Change::None);
+        let unchanged = self.sources.iter().all(|source| source.change == Arithmetic::None);
         match self.stored_dtype() {
             Ok(dtype @ (DType::F16 | DType::BF16)) if unchanged => dtype,
             _ => DType::F32,
@@ -299,7 +299,8 @@ impl<'v, 'a> Reader<'v, 'a> {
         decoding: &Decoding<'_>,
     ) -> Result<Narrowing> {
         let columns = self.view.columns;
-        let direct = !source.transposed && source.change == Change::None && self.view.whole_rows();
+        let direct =
+            !source.transposed && source.change == Arithmetic::None && self.view.whole_rows();
         if direct && (span.step == 1 || span.count == 1) {
             let start = span.start * columns;
             return self.elements(
@@ -328,9 +329,11 @@ impl<'v, 'a> Reader<'v, 'a> {
                 self.rows_apart(number, source, now, &mut exact, decoding)?
             };
             match source.change {
-                Change::None => {}
-                Change::PlusOne => exact.iter_mut().for_each(|value| *value -= 1.0),
-                Change::NegExp => exact.iter_mut().for_each(|value| *value = (-*value).ln()),
+                Arithmetic::None => {}
+                Arithmetic::AddOne => exact.iter_mut().for_each(|value| *value += 1.0),
+                Arithmetic::SubtractOne => exact.iter_mut().for_each(|value| *value -= 1.0),
+                Arithmetic::NegExp => exact.iter_mut().for_each(|value| *value = -value.exp()),
+                Arithmetic::LogNeg => exact.iter_mut().for_each(|value| *value = (-*value).ln()),
             }
             lost += narrow(&exact, out);
         }

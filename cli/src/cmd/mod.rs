@@ -7,6 +7,9 @@ pub(crate) mod hash;
 pub(crate) mod inspect;
 pub(crate) mod list;
 pub(crate) mod load;
+pub(crate) mod merge;
+pub(crate) mod meta;
+pub(crate) mod split;
 pub(crate) mod verify;
 
 use std::collections::HashMap;

@@ -2,6 +2,7 @@
 
 mod read;
 mod split;
+pub(crate) mod write;
 
 use std::path::Path;
 

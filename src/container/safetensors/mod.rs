@@ -4,6 +4,7 @@ pub(super) mod header;
 mod resolve;
 mod scheme;
 mod weight_map;
+pub(crate) mod write;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

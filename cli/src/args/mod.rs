@@ -1,5 +1,7 @@
 //! The command line, as it is typed.
 
+pub(crate) mod write;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -43,6 +45,14 @@ pub(crate) enum Command {
     Verify(Verify),
     /// Load every tensor under its canonical name, and time it
     Load(Load),
+    /// Write a model as several files
+    Split(write::Split),
+    /// Write a model that lies in several files as one
+    Merge(write::Merge),
+    /// Write a file with its data aligned
+    Align(write::Align),
+    /// Read metadata, and change that of a GGUF file
+    Meta(write::Meta),
     /// List what this program knows (containers, dtypes, architectures), or Ollama's models
     List(List),
     /// Print a script that completes this program's arguments in a shell

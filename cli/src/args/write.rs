@@ -1,0 +1,139 @@
+//! The arguments of commands that write models.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Open;
+
+/// How a model is written.
+#[derive(Args, Debug)]
+pub(crate) struct Writing {
+    /// Say what would become of every tensor, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Replace what is there, once the new one is whole
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Threads that share the work; 0 stands for one for each processor
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) threads: usize,
+    /// Memory to work in, beside what headers take
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    pub(crate) max_memory: u64,
+    /// Write the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) open: Open,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge split model.gguf parts/model --max-size 4G     parts/model-00001-of-00003.gguf, ...
+  weighbridge split ./Qwen3-8B ./Qwen3-8B-shards --max-size 2GB")]
+pub(crate) struct Split {
+    /// A GGUF file, or a file or directory of safetensors
+    pub(crate) src: PathBuf,
+    /// What shards of GGUF are named after; the directory of shards of safetensors
+    pub(crate) dst: PathBuf,
+    /// Bytes of tensors in a shard, at most
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "max_tensors")]
+    pub(crate) max_size: Option<u64>,
+    /// Tensors in a shard, at most [default: 128, if there is no --max-size]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tensors: Option<u64>,
+    #[command(flatten)]
+    pub(crate) writing: Writing,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge merge model-00001-of-00003.gguf model.gguf
+  weighbridge merge ./Qwen3-8B Qwen3-8B.safetensors")]
+pub(crate) struct Merge {
+    /// Any shard of a split GGUF, or a directory of safetensors
+    pub(crate) src: PathBuf,
+    /// The file to write
+    pub(crate) dst: PathBuf,
+    #[command(flatten)]
+    pub(crate) writing: Writing,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge align model.safetensors aligned.safetensors            data at multiples of 64
+  weighbridge align model.safetensors crate.safetensors --align 8    as the safetensors crate does
+  weighbridge align model.gguf aligned.gguf --align 4096")]
+pub(crate) struct Align {
+    /// A file of safetensors or GGUF
+    pub(crate) src: PathBuf,
+    /// The file to write
+    pub(crate) dst: PathBuf,
+    /// What the data begin at a multiple of; in GGUF, every tensor
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    pub(crate) align: u64,
+    #[command(flatten)]
+    pub(crate) writing: Writing,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge meta get model.gguf general.name
+  weighbridge meta set model.gguf general.name='My model' llama.context_length=32768
+  weighbridge meta set model.gguf tokenizer.ggml.add_bos_token=bool:true
+  weighbridge meta rm model.gguf general.url")]
+pub(crate) struct Meta {
+    #[command(subcommand)]
+    pub(crate) verb: MetaVerb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum MetaVerb {
+    /// Print the values under some keys, or all of them
+    Get {
+        /// A model of any container
+        path: PathBuf,
+        /// The keys; all if left out
+        keys: Vec<String>,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Give keys of a GGUF file other values
+    Set {
+        /// A GGUF file
+        path: PathBuf,
+        /// KEY=VALUE, of the type that the key has; KEY=TYPE:VALUE for one that is new
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        values: Vec<String>,
+    },
+    /// Take keys of a GGUF file away
+    Rm {
+        /// A GGUF file
+        path: PathBuf,
+        /// The keys
+        #[arg(required = true, value_name = "KEY")]
+        keys: Vec<String>,
+    },
+}
+
+/// A number of bytes: `4G` and `4GB` are 4,000,000,000, `4GiB` is 4,294,967,296.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1_000,
+        "m" | "mb" => 1_000_000,
+        "g" | "gb" => 1_000_000_000,
+        "t" | "tb" => 1_000_000_000_000,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        "tib" => 1 << 40,
+        _ => return Err(format!("\"{unit}\" is no unit: use K, M, G, T, KiB, MiB, GiB or TiB")),
+    };
+    let number: u64 = number.parse().map_err(|_| "a number and a unit, as 4G or 512MiB")?;
+    number.checked_mul(factor).filter(|bytes| *bytes > 0).ok_or_else(|| "out of range".to_owned())
+}

@@ -1,0 +1,219 @@
+//! Running a plan, and telling what became of it: the same for every command that writes.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use serde::Serialize;
+use weighbridge::{Fate, How, Narrowing, Progress, WriteOptions, WritePlan};
+
+use crate::args::write::Writing;
+use crate::cmd::Done;
+use crate::json::{self, SCHEMA};
+use crate::print::{Align, Table, bits, bytes, count, plural, progress, shape, shown};
+use crate::{Status, Stop, note};
+
+#[derive(Serialize)]
+struct Report<'p> {
+    schema: u32,
+    written: Vec<String>,
+    dry_run: bool,
+    bytes: u64,
+    seconds: f64,
+    tensors: Vec<Tensor<'p>>,
+    notes: &'p [String],
+}
+
+#[derive(Serialize)]
+struct Tensor<'p> {
+    name: &'p str,
+    shape: &'p [u64],
+    from: &'p str,
+    dtype: &'static str,
+    group_size: Option<u32>,
+    bytes: u64,
+    how: &'static str,
+    lossless: bool,
+    why: Option<&'p str>,
+    lost_to_infinity: u64,
+    lost_to_zero: u64,
+}
+
+/// Runs a plan, or shows it.
+pub(crate) fn run(plan: &WritePlan<'_>, dst: &Path, args: &Writing) -> Done {
+    plan.notes.iter().for_each(|text| note(text));
+    let start = Instant::now();
+    let mut report = Report {
+        schema: SCHEMA,
+        written: Vec::new(),
+        dry_run: args.dry_run,
+        bytes: plan.bytes(),
+        seconds: 0.0,
+        tensors: plan.fates.iter().map(tensor).collect(),
+        notes: &plan.notes,
+    };
+    if !args.dry_run {
+        let written = execute(plan, dst, args)?;
+        report.written = written.paths.iter().map(|path| shown(path)).collect();
+        report.seconds = start.elapsed().as_secs_f64();
+        for (name, Narrowing { overflows, flushes, .. }) in &written.lost {
+            if let Some(tensor) = report.tensors.iter_mut().find(|tensor| tensor.name == name) {
+                (tensor.lost_to_infinity, tensor.lost_to_zero) = (*overflows, *flushes);
+            }
+        }
+    }
+    match args.json {
+        true => json::write(&report)?,
+        false => write_text(&report, plan, dst)?,
+    }
+    Ok(Status::Fine)
+}
+
+fn execute(plan: &WritePlan<'_>, dst: &Path, args: &Writing) -> Result<weighbridge::Written, Stop> {
+    let bar = progress(1);
+    let watch = |progress: Progress| {
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+        match interrupted() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    let options = WriteOptions::new()
+        .overwrite(args.overwrite)
+        .threads(args.threads)
+        .memory(args.max_memory)
+        .progress(&watch);
+    let written = plan.run(dst, &options);
+    bar.finish_and_clear();
+    Ok(written?)
+}
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the user has asked this program to end: then it takes away what it has begun. Asked a
+/// second time, it ends at once.
+fn interrupted() -> bool {
+    static LISTENING: std::sync::Once = std::sync::Once::new();
+    LISTENING.call_once(|| {
+        // Without a handler the system ends the program, and the next run takes away what is left.
+        let _ = ctrlc::set_handler(|| {
+            if INTERRUPTED.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+        });
+    });
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+fn tensor(fate: &Fate) -> Tensor<'_> {
+    Tensor {
+        name: &fate.name,
+        shape: &fate.shape,
+        from: &fate.from,
+        dtype: fate.dtype.name(),
+        group_size: fate.group_size,
+        bytes: fate.bytes,
+        how: fate.how.name(),
+        lossless: fate.how.is_lossless(),
+        why: fate.why.as_deref(),
+        lost_to_infinity: 0,
+        lost_to_zero: 0,
+    }
+}
+
+fn write_text(report: &Report<'_>, plan: &WritePlan<'_>, dst: &Path) -> Result<(), Stop> {
+    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    if report.dry_run {
+        let mut table = Table::new(&[
+            ("tensor", Align::Left),
+            ("shape", Align::Left),
+            ("from", Align::Left),
+            ("to", Align::Left),
+            ("how", Align::Left),
+            ("bytes", Align::Right),
+            ("why", Align::Left),
+        ]);
+        for tensor in &report.tensors {
+            table.row([
+                tensor.name.to_owned(),
+                shape(tensor.shape),
+                tensor.from.to_owned(),
+                match tensor.group_size {
+                    Some(size) => format!("{} g{size}", tensor.dtype),
+                    None => tensor.dtype.to_owned(),
+                },
+                tensor.how.to_owned(),
+                count(tensor.bytes),
+                tensor.why.unwrap_or_default().to_owned(),
+            ]);
+        }
+        table.write(&mut out)?;
+        writeln!(out)?;
+    }
+    let bold = anstyle::Style::new().bold();
+    let elements: u64 = report.tensors.iter().map(|t| t.shape.iter().product::<u64>()).sum();
+    let weight: u64 = report.tensors.iter().map(|tensor| tensor.bytes).sum();
+    let each = (elements > 0).then(|| weight as f64 * 8.0 / elements as f64);
+    let name = match plan.files().len() {
+        1 => shown(dst),
+        files => format!("{} ({})", shown(dst), plural(files, "file")),
+    };
+    writeln!(
+        out,
+        "{bold}{name}{bold:#}: {}, {} weights, {}{}",
+        plural(report.tensors.len(), "tensor"),
+        count(elements),
+        bytes(report.bytes),
+        match each {
+            Some(each) => format!(" ({} bits a weight)", bits(Some(each))),
+            None => String::new(),
+        }
+    )?;
+    let hows = [
+        How::Copied,
+        How::Repacked,
+        How::Exact,
+        How::Rounded,
+        How::Quantized,
+        How::Requantized,
+        How::Generated,
+    ];
+    let counts = hows.iter().filter_map(|how| {
+        let number = report.tensors.iter().filter(|tensor| tensor.how == how.name()).count();
+        (number > 0).then(|| format!("{number} {}", how.name()))
+    });
+    let lossless = report.tensors.iter().all(|tensor| tensor.lossless);
+    let all = if lossless { "; every value is what it was" } else { "" };
+    writeln!(out, "{}{all}", counts.collect::<Vec<_>>().join(", "))?;
+    let lost: Vec<&Tensor<'_>> = report
+        .tensors
+        .iter()
+        .filter(|tensor| tensor.lost_to_infinity > 0 || tensor.lost_to_zero > 0)
+        .collect();
+    for tensor in lost.iter().take(8) {
+        writeln!(
+            out,
+            "{}: rounding made {} values infinite and {} values 0",
+            tensor.name,
+            count(tensor.lost_to_infinity),
+            count(tensor.lost_to_zero)
+        )?;
+    }
+    if lost.len() > 8 {
+        writeln!(out, "and so in {} more tensors", lost.len() - 8)?;
+    }
+    match report.dry_run {
+        true => writeln!(out, "nothing was written")?,
+        false => writeln!(
+            out,
+            "written in {:.2} s ({:.2} G weights/s)",
+            report.seconds,
+            elements as f64 / 1e9 / report.seconds
+        )?,
+    }
+    out.flush()?;
+    Ok(())
+}

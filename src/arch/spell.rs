@@ -1,0 +1,108 @@
+//! Names backwards: what a dialect calls the tensors that hold some canonical ones.
+
+use std::collections::{HashMap, HashSet};
+
+use super::rule::{NameRule, Stored, expand, pattern};
+use super::{Architecture, Dialect, Transform};
+
+/// A tensor as a dialect stores it.
+#[derive(Debug)]
+pub(crate) struct Spelled {
+    /// Its name, with `{e}` for the number of an expert where each has a tensor of its own.
+    pub(crate) name: String,
+    /// The canonical tensors that it holds, each with its transform there.
+    pub(crate) parts: Vec<(String, Transform)>,
+}
+
+/// A way in which a dialect keeps a canonical tensor: the name, and all that has that name.
+struct Way {
+    name: &'static str,
+    holds: Vec<(&'static str, Transform)>,
+}
+
+/// How a dialect spells those canonical tensors, in their order, and those that it has no name for.
+///
+/// Of several ways the first in the tables is taken of which all parts are there: of experts, one
+/// tensor for each in Hugging Face's files, one for all of them elsewhere.
+pub(crate) fn spell(
+    architecture: &'static Architecture,
+    dialect: Dialect,
+    canonical: &[&str],
+) -> (Vec<Spelled>, Vec<String>) {
+    let ways = ways_of(architecture, dialect);
+    let there: HashSet<&str> = canonical.iter().copied().collect();
+    let mut placed: HashSet<String> = HashSet::new();
+    let (mut spelled, mut without) = (Vec::new(), Vec::new());
+    for &name in canonical {
+        if placed.contains(name) {
+            continue;
+        }
+        let found = pattern(name);
+        let layer = found.layer;
+        let parts = |way: &Way| {
+            let parts = way.holds.iter().map(|(name, transform)| (expand(name, layer), *transform));
+            parts.collect::<Vec<_>>()
+        };
+        let complete = |way: &&Way| {
+            parts(way).iter().all(|(part, _)| there.contains(&**part) && !placed.contains(part))
+        };
+        let ways = ways.get(found.layers.as_str()).map_or(&[][..], Vec::as_slice);
+        match ways.iter().find(complete) {
+            Some(way) => {
+                let parts = parts(way);
+                placed.extend(parts.iter().map(|(part, _)| part.clone()));
+                spelled.push(Spelled { name: expand(way.name, layer), parts });
+            }
+            None => without.push(name.to_owned()),
+        }
+    }
+    (spelled, without)
+}
+
+/// The ways of each canonical pattern, the best first.
+fn ways_of(
+    architecture: &'static Architecture,
+    dialect: Dialect,
+) -> HashMap<&'static str, Vec<Way>> {
+    let (publisher, mlx) = (&[architecture.publisher][..], &[architecture.mlx][..]);
+    let tables = match dialect {
+        Dialect::Publisher => [publisher, &[]],
+        Dialect::Mlx => [mlx, architecture.rules],
+        Dialect::Gguf | Dialect::HuggingFace => [&[], architecture.rules],
+    };
+    let stored = |rule: &NameRule| if dialect == Dialect::Gguf { rule.gguf } else { rule.hf };
+    let mut ways: HashMap<&'static str, Vec<Way>> = HashMap::new();
+    let mut taken: HashSet<&'static str> = HashSet::new();
+    for table in tables.into_iter().flatten() {
+        let rules = || table.iter().filter(|rule| !stored(rule).name.is_empty());
+        let mut these: HashMap<&'static str, Vec<Way>> = HashMap::new();
+        for rule in rules() {
+            let Stored { name, .. } = stored(rule);
+            // An earlier table has the name to itself.
+            if taken.contains(name) {
+                continue;
+            }
+            let same = rules().filter(|other| stored(other).name == name);
+            let holds = same.map(|other| (other.canonical, stored(other).transform)).collect();
+            these.entry(rule.canonical).or_default().push(Way { name, holds });
+        }
+        taken.extend(rules().map(|rule| stored(rule).name));
+        for (canonical, mut found) in these {
+            found.sort_by_key(|way| unlike(way.name, dialect));
+            ways.entry(canonical).or_default().extend(found);
+        }
+    }
+    ways
+}
+
+/// How little a name is like those that a dialect gives: mlx-lm puts experts together under a name
+/// of its own, Hugging Face keeps them apart.
+fn unlike(name: &str, dialect: Dialect) -> u32 {
+    let switch = name.contains(".switch_");
+    let apart = name.contains("{e}");
+    match dialect {
+        Dialect::HuggingFace => u32::from(!apart) + u32::from(switch),
+        Dialect::Mlx => u32::from(!switch) + u32::from(apart),
+        Dialect::Gguf | Dialect::Publisher => 0,
+    }
+}

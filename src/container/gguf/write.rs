@@ -1,0 +1,90 @@
+//! Writing GGUF: version 3, least significant byte first, and only what llama.cpp accepts.
+
+use std::collections::HashSet;
+
+use super::super::layout::{Layout, NewArray};
+use crate::error::{Error, Result};
+use crate::metadata::{KeyValues, put_text};
+
+/// The longest tensor name that llama.cpp reads (`GGML_MAX_NAME` with its NUL).
+const LONGEST_NAME: usize = 63;
+/// The most dimensions that it reads (`GGML_MAX_DIMS`).
+const MOST_DIMENSIONS: usize = 4;
+/// What data are aligned to where `general.alignment` says nothing.
+const ALIGNMENT: u64 = 32;
+
+/// The header of a file with those keys and arrays, which lie in the order in which they are given.
+///
+/// # Errors
+///
+/// `Unsupported` or `Mismatch` for what llama.cpp refuses.
+pub(crate) fn layout(keys: &KeyValues, arrays: &[NewArray]) -> Result<Layout> {
+    keys.check()?;
+    let alignment = alignment(keys)?;
+    let mut header = b"GGUF".to_vec();
+    header.extend_from_slice(&3u32.to_le_bytes());
+    header.extend_from_slice(&(arrays.len() as u64).to_le_bytes());
+    header.extend_from_slice(&(keys.len() as u64).to_le_bytes());
+    keys.encode(&mut header);
+    let too_large = || Error::unsupported("a file larger than 2^63 bytes");
+    let (mut end, mut starts, mut names) = (0u64, Vec::new(), HashSet::new());
+    for array in arrays {
+        if !names.insert(&array.name) {
+            return Err(Error::mismatch("two tensors of that name").in_tensor(&array.name));
+        }
+        put_entry(array, end, &mut header).map_err(|error| error.in_tensor(&array.name))?;
+        starts.push(end);
+        let padded = end.checked_add(array.bytes);
+        let padded = padded.and_then(|end| end.checked_next_multiple_of(alignment));
+        end = padded.filter(|end| i64::try_from(*end).is_ok()).ok_or_else(too_large)?;
+    }
+    let data = match arrays {
+        [] => header.len() as u64,
+        _ => (header.len() as u64).checked_next_multiple_of(alignment).ok_or_else(too_large)?,
+    };
+    let len = data.checked_add(end).ok_or_else(too_large)?;
+    let offsets = starts.into_iter().map(|start| data + start).collect();
+    Ok(Layout { header, offsets, len })
+}
+
+/// What the file's data are aligned to.
+fn alignment(keys: &KeyValues) -> Result<u64> {
+    const KEY: &str = "general.alignment";
+    let Some(value) = keys.get(KEY) else { return Ok(ALIGNMENT) };
+    match value.to_u64().filter(|_| value.value_type() == crate::metadata::ValueType::U32) {
+        Some(alignment) if alignment.is_power_of_two() => Ok(alignment),
+        _ => Err(Error::mismatch(format!("{value:?}, but a power of two of type u32 is needed"))
+            .in_key(KEY)),
+    }
+}
+
+fn put_entry(array: &NewArray, offset: u64, header: &mut Vec<u8>) -> Result<()> {
+    if array.name.len() > LONGEST_NAME {
+        let fault = format!(
+            "a name of {} bytes, but llama.cpp reads at most {LONGEST_NAME}",
+            array.name.len()
+        );
+        return Err(Error::unsupported(fault));
+    }
+    if array.shape.len() > MOST_DIMENSIONS {
+        let fault = format!(
+            "{} dimensions, but llama.cpp reads at most {MOST_DIMENSIONS}",
+            array.shape.len()
+        );
+        return Err(Error::unsupported(fault));
+    }
+    let code = array.dtype.descriptor().ggml;
+    let code = code.ok_or_else(|| {
+        Error::unsupported(format!("{} has no code in GGUF", array.dtype))
+            .advise("convert it to a dtype of ggml; `weighbridge list dtypes` names them")
+    })?;
+    put_text(array.name.as_bytes(), header);
+    let dimensions = u32::try_from(array.shape.len()).unwrap_or(u32::MAX);
+    header.extend_from_slice(&dimensions.to_le_bytes());
+    for dimension in array.shape.iter().rev() {
+        header.extend_from_slice(&dimension.to_le_bytes());
+    }
+    header.extend_from_slice(&code.to_le_bytes());
+    header.extend_from_slice(&offset.to_le_bytes());
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Writing safetensors: byte for byte as the `safetensors` crate does, but for metadata, whose keys
+//! are sorted here and in no order there, and for the data's alignment, which is 64 unless 8 is
+//! asked for.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::super::layout::{Layout, NewArray};
+use crate::error::{Error, Result};
+
+/// The dtypes in the order of the crate's enum (0.8.0, `tensor.rs`): the greatest come first in a
+/// file, so that each array is aligned for its elements.
+const ORDER: &[&str] = &[
+    "BOOL",
+    "F4",
+    "F6_E2M3",
+    "F6_E3M2",
+    "U8",
+    "I8",
+    "F8_E5M2",
+    "F8_E4M3",
+    "F8_E8M0",
+    "F8_E4M3FNUZ",
+    "F8_E5M2FNUZ",
+    "I16",
+    "U16",
+    "F16",
+    "BF16",
+    "I32",
+    "U32",
+    "F32",
+    "C64",
+    "F64",
+    "I64",
+    "U64",
+];
+
+/// The longest header that every reader takes: MLX wants less than 100,000,000 bytes.
+const LONGEST_HEADER: u64 = 99_999_999;
+
+/// What the first byte of the data is aligned to unless something else is asked for: a cache line,
+/// and what the widest vectors want.
+pub(crate) const ALIGNMENT: u64 = 64;
+
+/// The header of a file with that metadata and those arrays, in the crate's order.
+///
+/// # Errors
+///
+/// `Unsupported` for a dtype that safetensors does not have, or a header longer than readers take;
+/// `Mismatch` for two arrays of one name.
+pub(crate) fn layout(
+    metadata: &BTreeMap<String, String>,
+    arrays: &[NewArray],
+    alignment: u64,
+) -> Result<Layout> {
+    let mut order = Vec::new();
+    let mut names = HashSet::new();
+    for (number, array) in arrays.iter().enumerate() {
+        let in_tensor = |error: Error| error.in_tensor(&array.name);
+        if array.name == "__metadata__" {
+            return Err(in_tensor(Error::unsupported("a name that safetensors keeps for itself")));
+        }
+        if !names.insert(&array.name) {
+            return Err(in_tensor(Error::mismatch("two tensors of that name")));
+        }
+        let dtype = array.dtype.descriptor().safetensors.ok_or_else(|| {
+            in_tensor(Error::unsupported(format!("safetensors has no dtype {}", array.dtype)))
+        })?;
+        let rank = ORDER.iter().position(|name| *name == dtype);
+        order.push((std::cmp::Reverse(rank), &array.name, number, dtype, array));
+    }
+    order.sort_unstable_by_key(|(rank, name, ..)| (*rank, *name));
+    let mut json = String::from("{");
+    if !metadata.is_empty() {
+        json.push_str("\"__metadata__\":{");
+        for (number, (key, value)) in metadata.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            json.push_str(&format!("{comma}{}:{}", quoted(key), quoted(value)));
+        }
+        json.push('}');
+    }
+    let mut end = 0u64;
+    let mut starts = vec![0; arrays.len()];
+    for (_, name, number, dtype, array) in order {
+        let start = end;
+        end = end.checked_add(array.bytes).ok_or_else(too_large)?;
+        if let Some(place) = starts.get_mut(number) {
+            *place = start;
+        }
+        let comma = if json.len() == 1 { "" } else { "," };
+        let shape: Vec<String> = array.shape.iter().map(u64::to_string).collect();
+        json.push_str(&format!(
+            "{comma}{}:{{\"dtype\":\"{dtype}\",\"shape\":[{}],\"data_offsets\":[{start},{end}]}}",
+            quoted(name),
+            shape.join(",")
+        ));
+    }
+    json.push('}');
+    let data = (json.len() as u64).checked_add(8).ok_or_else(too_large)?;
+    let data = data.checked_next_multiple_of(alignment.max(1)).ok_or_else(too_large)?;
+    let padded = data - 8;
+    if padded > LONGEST_HEADER {
+        let fault =
+            format!("a header of {padded} bytes, but readers take at most {LONGEST_HEADER}");
+        return Err(Error::unsupported(fault).advise("write more, smaller shards"));
+    }
+    let mut header = padded.to_le_bytes().to_vec();
+    header.extend_from_slice(json.as_bytes());
+    header.resize(usize::try_from(data).unwrap_or(usize::MAX), b' ');
+    let len = data.checked_add(end).ok_or_else(too_large)?;
+    Ok(Layout { header, offsets: starts.into_iter().map(|start| data + start).collect(), len })
+}
+
+fn too_large() -> Error {
+    Error::unsupported("a file larger than 2^64 bytes")
+}
+
+/// A JSON string.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

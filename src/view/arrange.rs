@@ -1,0 +1,326 @@
+//! The way back: what a dialect stores for canonical tensors.
+//!
+//! Where each row of a canonical tensor lies in a stored one is told by its transform. The inverse
+//! is looked up, not told a second time: row by row, whose it is.
+
+use super::{Arithmetic, PIECES, Piece, View};
+use crate::arch::{Axes, ModelConfig, Rows, Run, Span, Transform};
+use crate::bytes::try_vec;
+use crate::dtype::Packing;
+use crate::error::{Error, Result};
+
+impl<'a> View<'a> {
+    /// What a dialect stores, under `name`, for the canonical tensors of `parts`: all those that it
+    /// stores in one, each with its transform there.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if the parts do not make one tensor; `Unsupported` if its values cannot be had
+    /// from these in one step.
+    pub(crate) fn stored_as(
+        name: &str,
+        parts: Vec<(Self, Transform)>,
+        config: Option<&ModelConfig>,
+    ) -> Result<Self> {
+        let misfit = |what: &str| Error::mismatch(what.to_owned()).in_tensor(name);
+        let Some((_, first)) = parts.first() else { return Err(misfit("nothing to store")) };
+        let (axes, values) = (first.axes, first.values);
+        if parts.iter().any(|(_, other)| (other.axes, other.values) != (axes, values)) {
+            return Err(misfit("its parts are stored in different ways"));
+        }
+        let rows: Vec<Rows> = parts.iter().map(|(_, transform)| transform.rows).collect();
+        let columns: Vec<Rows> = parts.iter().map(|(_, transform)| transform.columns).collect();
+        let mut views: Vec<Self> = parts.into_iter().map(|(view, _)| view).collect();
+        if axes == Axes::Squeezed {
+            for view in &mut views {
+                match view.shape.as_slice() {
+                    [_, 1, _] => drop(view.shape.remove(1)),
+                    _ => return Err(misfit("a second axis of length 1 was expected")),
+                }
+            }
+        }
+        if axes == Axes::Vectors {
+            views = views.into_iter().map(Self::by_single_elements).collect::<Result<_>>()?;
+        }
+        let mut view = match (<[Self; 1]>::try_from(views), rows.as_slice()) {
+            (Ok([view]), [Rows::All]) => view,
+            (Ok([view]), rows) => Self::with_rows_back(vec![view], rows, config)?,
+            (Err(views), rows) => Self::with_rows_back(views, rows, config)?,
+        };
+        if let Some(&order) = columns.iter().find(|order| **order != Rows::All) {
+            if columns.iter().any(|other| *other != order) {
+                return Err(misfit("the columns of its parts are stored in different orders"));
+            }
+            view.put_columns_back(order, config)?;
+        }
+        match axes {
+            Axes::Transposed => view = view.transpose()?,
+            Axes::TransposedIfPlain => {
+                let packing = |dtype: crate::DType| dtype.descriptor().packing;
+                if packing(view.stored_dtype()?) == Packing::Plain {
+                    view = view.transpose()?;
+                }
+            }
+            Axes::Trailing => {
+                view = view.by_rows();
+                view.shape.push(1);
+            }
+            Axes::Same | Axes::Squeezed | Axes::Vectors => {}
+        }
+        let doing = Arithmetic::doing(values);
+        for source in &mut view.sources {
+            source.change = source.change.then(doing).ok_or_else(|| {
+                Error::unsupported("its values were changed in another way already").in_tensor(name)
+            })?;
+        }
+        name.clone_into(&mut view.name);
+        Ok(view)
+    }
+
+    /// The same under another name.
+    pub(crate) fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+
+    /// One of the arrays along the first axis: an expert.
+    pub(crate) fn array(&self, number: u64) -> Result<Self> {
+        let fault = || {
+            let fault = format!("array {number} of a tensor of shape {:?}", self.shape);
+            Error::mismatch(fault).in_tensor(&self.name)
+        };
+        let [count, inner @ ..] = self.shape.as_slice() else { return Err(fault()) };
+        let each = self.rows().checked_div(*count).filter(|_| number < *count).ok_or_else(fault)?;
+        let mut view = Self { shape: inner.to_vec(), ..self.clone() };
+        let spans = self.spans(number * each..(number + 1) * each);
+        view.pieces = spans.map(|(source, span)| Piece { source, run: span.into() }).collect();
+        Ok(view.tidy())
+    }
+
+    /// Several of one shape along a new first axis: experts.
+    pub(crate) fn stack(views: Vec<Self>) -> Result<Self> {
+        let count = views.len() as u64;
+        let mut views = views.into_iter();
+        let mut stacked = views.next().ok_or_else(|| Error::mismatch("nothing to stack"))?;
+        let form = |view: &Self| (view.shape.clone(), view.columns, view.order, view.taken.clone());
+        let first = form(&stacked);
+        for view in views {
+            if form(&view) != first {
+                let fault = format!("{:?} cannot be stacked on {:?}", view.shape, first.0);
+                return Err(Error::mismatch(fault).in_tensor(&view.name));
+            }
+            stacked.append(view)?;
+        }
+        stacked.shape.insert(0, count);
+        Ok(stacked)
+    }
+
+    /// The stored tensor of which each view has the rows that `rows` choose.
+    fn with_rows_back(
+        views: Vec<Self>,
+        rows: &[Rows],
+        config: Option<&ModelConfig>,
+    ) -> Result<Self> {
+        let views: Vec<Self> = views.into_iter().map(Self::by_rows).collect();
+        let counts: Vec<u64> = views.iter().map(Self::rows).collect();
+        let Some(first) = views.first() else { return Err(Error::mismatch("nothing to store")) };
+        let misfit = |what: String| Error::mismatch(what).in_tensor(&first.name);
+        let form = |view: &Self| (view.columns, view.order, view.taken.clone());
+        if let Some(other) = views.iter().find(|view| form(view) != form(first)) {
+            return Err(misfit(format!("{} has other rows", other.name)));
+        }
+        let total = counts.iter().fold(0u64, |sum, rows| sum.saturating_add(*rows));
+        // Heads are told of one matrix; halves, of each of several.
+        let of_many = rows.iter().all(|rows| matches!(rows, Rows::Half(_) | Rows::Alternate(_)));
+        let arrays = if of_many { first.arrays().0 } else { 1 };
+        let each = total.checked_div(arrays).filter(|_| arrays > 0 && total.is_multiple_of(arrays));
+        let each = each.ok_or_else(|| misfit(format!("{total} rows in {arrays} arrays")))?;
+        let size = usize::try_from(total).unwrap_or(usize::MAX);
+        // For each stored row, whose it is and which of those.
+        let mut whose: Vec<Option<(usize, u64)>> = try_vec(size)?;
+        whose.resize(size, None);
+        for (number, (choice, count)) in rows.iter().zip(&counts).enumerate() {
+            let chosen = choice.choose(arrays, each, config)?;
+            let spans = chosen.runs.iter().flat_map(|run| run.spans(0..run.len()));
+            let stored = spans
+                .flat_map(|Span { start, step, count }| (0..count).map(move |n| start + n * step));
+            let mut found = 0;
+            for (own, row) in (0..).zip(stored) {
+                let place = usize::try_from(row).ok().and_then(|row| whose.get_mut(row));
+                let place = place.filter(|place| place.is_none());
+                let place = place.ok_or_else(|| misfit(format!("row {row} of {total} twice")))?;
+                *place = Some((number, own));
+                found += 1;
+            }
+            if found != *count {
+                return Err(misfit(format!("{count} rows, but {found} places for them")));
+            }
+        }
+        let mut joined = first.clone();
+        let mut before = vec![0u32];
+        let mut others = views.iter();
+        others.next();
+        joined.pieces.clear();
+        for view in others {
+            before.push(u32::try_from(joined.sources.len()).unwrap_or(u32::MAX));
+            joined.sources.extend(view.sources.iter().copied());
+        }
+        let mut at = 0;
+        while let Some(&found) = whose.get(at) {
+            let (number, row) = found.ok_or_else(|| misfit(format!("row {at} is in no part")))?;
+            let alike = whose.iter().skip(at).zip(row..);
+            let len = alike.take_while(|(other, own)| **other == Some((number, *own))).count();
+            let (view, shift) = views
+                .get(number)
+                .zip(before.get(number))
+                .ok_or_else(|| misfit("a row of no part".to_owned()))?;
+            let spans = view.spans(row..row + len as u64);
+            joined.pieces.extend(spans.map(|(source, span)| Piece {
+                source: source.saturating_add(*shift),
+                run: span.into(),
+            }));
+            if joined.pieces.len() > PIECES {
+                break;
+            }
+            at += len;
+        }
+        joined.check_pieces()?;
+        let columns = if joined.shape.len() < 2 { None } else { joined.shape.last().copied() };
+        let mut outer = if of_many { first.shape.clone() } else { Vec::new() };
+        if of_many {
+            outer.truncate(first.row_axis());
+        }
+        outer.push(each);
+        outer.extend(columns);
+        joined.shape = outer;
+        Ok(joined.tidy())
+    }
+
+    /// Puts columns back to where a transform found them.
+    fn put_columns_back(&mut self, order: Rows, config: Option<&ModelConfig>) -> Result<()> {
+        let misfit =
+            || Error::unsupported("its columns cannot be put in that order").in_tensor(&self.name);
+        if !self.whole_rows() {
+            return Err(misfit());
+        }
+        let chosen = order.choose(1, self.columns, config)?;
+        let [Run { start: 0, loops }] = *chosen.runs.as_slice() else { return Err(misfit()) };
+        // Column p of those chosen is the one at p's turns of three loops. The other way round, the
+        // loops are taken in the order of their strides, each stepping as far as p does in it.
+        let [(a, far), (b, near), (c, step)] = loops;
+        let mut turns = [(far, a, b * c), (near, b, c), (step, c, 1)];
+        turns.sort_by_key(|(stride, ..)| std::cmp::Reverse(*stride));
+        let inverse = Run { start: 0, loops: turns.map(|(_, count, stride)| (count, stride)) };
+        let there = |run: Run| {
+            let spans = run.spans(0..run.len());
+            spans.flat_map(|span| (0..span.count).map(move |n| span.start + n * span.step))
+        };
+        let forward: Vec<u64> = there(Run { start: 0, loops }).collect();
+        let back = there(inverse).enumerate().all(|(stored, own)| {
+            let own = usize::try_from(own).ok().and_then(|own| forward.get(own));
+            own == Some(&(stored as u64))
+        });
+        if !back || inverse.len() != self.columns {
+            return Err(misfit());
+        }
+        self.order = inverse;
+        Ok(())
+    }
+
+    /// Rows as columns.
+    fn transpose(self) -> Result<Self> {
+        let mut view = self.tidy();
+        let whole = match (view.sources.as_slice(), view.pieces.as_slice()) {
+            ([_], [piece]) => piece.run.is_whole(view.rows()) && view.whole_rows(),
+            _ => false,
+        };
+        let [.., a, b] = view.shape.as_mut_slice() else {
+            let fault = format!("{:?}, but a matrix was expected", view.shape);
+            return Err(Error::mismatch(fault).in_tensor(&view.name));
+        };
+        if !whole {
+            let fault = "several stored tensors, which cannot be transposed into one";
+            return Err(Error::unsupported(fault).in_tensor(&view.name));
+        }
+        std::mem::swap(a, b);
+        view.columns = *b;
+        (view.order, view.taken) = (Run::of(0, *b), 0..*b);
+        let rows = view.elements().checked_div(view.columns).unwrap_or(0);
+        view.pieces = vec![Piece { source: 0, run: Run::of(0, rows) }];
+        if let Some(source) = view.sources.first_mut() {
+            source.transposed = !source.transposed;
+        }
+        Ok(view)
+    }
+
+    /// Each element as a row.
+    fn by_single_elements(self) -> Result<Self> {
+        if self.columns == 1 {
+            return Ok(self);
+        }
+        if !self.is_stored() {
+            let fault = "its elements lie in several tensors";
+            return Err(Error::unsupported(fault).in_tensor(&self.name));
+        }
+        let run = Run::of(0, self.elements());
+        let pieces = vec![Piece { source: 0, run }];
+        Ok(Self { columns: 1, order: Run::of(0, 1), taken: 0..1, pieces, ..self })
+    }
+
+    /// The same with runs joined that go on where others end, and without sources of which nothing
+    /// is left, so that what is whole again is seen to be.
+    fn tidy(mut self) -> Self {
+        // One stored tensor may be the source of several parts.
+        let mut sources: Vec<super::Source<'a>> = Vec::new();
+        let mut place = Vec::with_capacity(self.sources.len());
+        for source in &self.sources {
+            let same = |other: &super::Source<'_>| {
+                other.tensor.is(&source.tensor)
+                    && (other.transposed, other.change) == (source.transposed, source.change)
+            };
+            place.push(sources.iter().position(same).unwrap_or_else(|| {
+                sources.push(*source);
+                sources.len() - 1
+            }));
+        }
+        let mut pieces: Vec<Piece> = Vec::with_capacity(self.pieces.len());
+        for piece in &self.pieces {
+            let source = place.get(piece.source as usize).copied().unwrap_or(0);
+            let source = u32::try_from(source).unwrap_or(u32::MAX);
+            let one = |run: Run| {
+                let mut spans = run.spans(0..run.len());
+                spans
+                    .next()
+                    .filter(|span| (span.step == 1 || span.count == 1) && spans.next().is_none())
+            };
+            if let (Some(last), Some(next)) = (pieces.last_mut(), one(piece.run))
+                && last.source == source
+                && let Some(span) = one(last.run)
+                && span.start + span.count == next.start
+            {
+                last.run = Run::of(span.start, span.count + next.count);
+                continue;
+            }
+            pieces.push(Piece { source, run: piece.run });
+        }
+        let used: Vec<bool> = (0..sources.len() as u32)
+            .map(|number| pieces.iter().any(|piece| piece.source == number))
+            .collect();
+        if used.iter().all(|used| *used) {
+            (self.sources, self.pieces) = (sources, pieces);
+            return self;
+        }
+        let mut numbers = Vec::new();
+        let mut kept = Vec::new();
+        for (source, used) in sources.into_iter().zip(&used) {
+            numbers.push(u32::try_from(kept.len()).unwrap_or(u32::MAX));
+            if *used {
+                kept.push(source);
+            }
+        }
+        for piece in &mut pieces {
+            piece.source = numbers.get(piece.source as usize).copied().unwrap_or(0);
+        }
+        (self.sources, self.pieces) = (kept, pieces);
+        self
+    }
+}

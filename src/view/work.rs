@@ -1,0 +1,224 @@
+//! Reading a view piece by piece, in the order of its files: for whoever fills memory or writes
+//! files, on several threads.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{PackedPart, View};
+use crate::bytes::Scratch;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::quant::{Narrowing, bf16, f16};
+use crate::tensor::{Decoding, Part, Tensor};
+
+/// What one piece of a buffer is made of.
+#[derive(Clone, Debug)]
+pub(crate) enum Work<'a> {
+    /// Runs of one stored part's bytes within a stretch of it.
+    Bytes { tensor: Tensor<'a>, part: Part, within: Range<u64>, runs: Vec<Bytes> },
+    /// Values of rows of the view.
+    Values { rows: Range<u64>, dtype: DType },
+}
+
+/// `count` rows, `stride` apart, from `from` bytes into their part, and what is taken of each.
+#[derive(Clone, Debug)]
+pub(crate) struct Bytes {
+    from: u64,
+    taken: Arc<[Range<u64>]>,
+    stride: u64,
+    count: u64,
+}
+
+/// A piece of a buffer: where its bytes go, and what they are made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned<'a> {
+    pub(crate) to: Range<u64>,
+    /// The file, and where in it the reading begins.
+    pub(crate) place: (u32, u64),
+    pub(crate) work: Work<'a>,
+}
+
+/// Bytes of a piece, at most, if one row is not longer: whole huge pages, which two threads should
+/// not fill together.
+pub(crate) const PIECE: u64 = 8 << 20;
+
+/// Runs shorter than this are read together with what lies between them.
+const SHORT: u64 = 64 << 10;
+
+/// As far as they reach together, and the bytes that are wanted of that.
+const TOGETHER: u64 = 2 << 20;
+
+/// Short runs: their tensor, the stretch of it that they lie in, where they go.
+type Collected<'a> = (Tensor<'a>, Range<u64>, Range<u64>, Vec<Bytes>);
+
+/// Cuts the values of all rows into pieces of at most `piece` bytes, if one row is not longer. A
+/// dtype other than F16 and BF16 stands for F32.
+pub(crate) fn plan_values<'a>(
+    view: &View<'a>,
+    dtype: DType,
+    start: u64,
+    piece: u64,
+    planned: &mut Vec<Planned<'a>>,
+) {
+    let width = u64::from(dtype.descriptor().block_bytes);
+    let (rows, columns) = view.gathered_shape();
+    let row = columns.saturating_mul(width);
+    let step = match view.rows_at_once() {
+        Some(together) => together,
+        None => piece.checked_div(row).unwrap_or(0).max(1),
+    };
+    let mut first = 0;
+    while first < rows && row > 0 {
+        let end = rows.min(first + step);
+        let (to, place) = (start + first * row..start + end * row, view.place_of(first));
+        planned.push(Planned { to, place, work: Work::Values { rows: first..end, dtype } });
+        first = end;
+    }
+}
+
+/// Cuts the copying of a part into pieces of at most `piece` bytes: long runs into several, short ones that lie close
+/// together into one.
+pub(crate) fn plan_packed<'a>(
+    view: &View<'a>,
+    packed: &PackedPart,
+    start: u64,
+    piece: u64,
+    planned: &mut Vec<Planned<'a>>,
+) {
+    let block = u64::from(packed.dtype.descriptor().block_bytes).max(1);
+    let step = (piece / block).max(1) * block;
+    let mut push = |tensor: Tensor<'a>, within: Range<u64>, to: Range<u64>, runs| {
+        let place = tensor.place(packed.part).unwrap_or_default();
+        let place = (place.0, place.1.saturating_add(within.start));
+        let work = Work::Bytes { tensor, part: packed.part, within, runs };
+        planned.push(Planned { to, place, work });
+    };
+    // Short runs that are collected.
+    let mut held: Option<Collected<'a>> = None;
+    for copy in view.copies(packed) {
+        let mut to = start + copy.to;
+        let each = copy.len();
+        if let ([whole], SHORT..) = (&*copy.taken, each) {
+            if let Some((tensor, within, to, runs)) = held.take() {
+                push(tensor, within, to, runs);
+            }
+            for turn in 0..copy.count {
+                let from = copy.from + turn * copy.stride + whole.start;
+                let mut at = 0;
+                while at < each {
+                    // To the end of a piece of the buffer, and between blocks.
+                    let end = (at + piece - to % piece) / block * block;
+                    let len = if end > at { end - at } else { step }.min(each - at);
+                    let from = from + at;
+                    let run = Bytes {
+                        from,
+                        taken: Arc::from(std::slice::from_ref(&(0..len))),
+                        stride: len,
+                        count: 1,
+                    };
+                    push(copy.tensor, from..from + len, to..to + len, vec![run]);
+                    (at, to) = (at + len, to + len);
+                }
+            }
+            continue;
+        }
+        // At most so many of its rows at once.
+        let reach = copy.taken.iter().map(|run| run.end).max().unwrap_or(0);
+        let together = (TOGETHER / copy.stride.max(reach).max(1)).max(1);
+        let mut turn = 0;
+        while turn < copy.count {
+            let count = together.min(copy.count - turn);
+            let from = copy.from + turn * copy.stride;
+            let (taken, stride) = (Arc::clone(&copy.taken), copy.stride);
+            let run = Bytes { from, taken, stride, count };
+            let stretch = from..from + (count - 1) * copy.stride + reach;
+            let bytes = count * each;
+            let joins = held.as_ref().is_some_and(|(tensor, within, to, _)| {
+                let all = within.start.min(stretch.start)..within.end.max(stretch.end);
+                tensor.is(&copy.tensor)
+                    && all.end - all.start <= TOGETHER
+                    && to.end - to.start + bytes <= TOGETHER
+            });
+            match &mut held {
+                Some((_, within, to, runs)) if joins => {
+                    *within = within.start.min(stretch.start)..within.end.max(stretch.end);
+                    to.end += bytes;
+                    runs.push(run);
+                }
+                _ => {
+                    if let Some((tensor, within, to, runs)) = held.take() {
+                        push(tensor, within, to, runs);
+                    }
+                    held = Some((copy.tensor, stretch, to..to + bytes, vec![run]));
+                }
+            }
+            (turn, to) = (turn + count, to + bytes);
+        }
+    }
+    if let Some((tensor, within, to, runs)) = held.take() {
+        push(tensor, within, to, runs);
+    }
+}
+
+impl Work<'_> {
+    /// Makes the bytes of a piece.
+    pub(crate) fn fill(
+        &self,
+        view: &View<'_>,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<Narrowing> {
+        match self {
+            Self::Bytes { tensor, part, within, runs } => {
+                if let [Bytes { taken, count: 1, .. }] = runs.as_slice()
+                    && let [run] = &**taken
+                {
+                    tensor.fill(*part, within.start + run.start, out, scratch)?;
+                    return Ok(Narrowing::default());
+                }
+                let bytes = tensor.stretch(*part, within.clone(), scratch)?;
+                let place = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX);
+                let mut rest = out;
+                for Bytes { from, taken, stride, count } in runs {
+                    for turn in 0..*count {
+                        let row = from + turn * stride - within.start;
+                        for run in taken.iter() {
+                            let bytes = bytes
+                                .get(place(row + run.start)..place(row + run.end))
+                                .ok_or_else(|| Error::mismatch("rows beyond their part"))?;
+                            let (now, later) = std::mem::take(&mut rest)
+                                .split_at_mut_checked(place(run.end - run.start))
+                                .ok_or_else(|| Error::mismatch("rows beyond their room"))?;
+                            now.copy_from_slice(bytes);
+                            tensor.swap(*part, now)?;
+                            rest = later;
+                        }
+                    }
+                }
+                Ok(Narrowing::default())
+            }
+            Self::Values { rows, dtype } => {
+                let decoding = Decoding::new();
+                let rows = rows.clone();
+                let unaligned = |_| Error::mismatch("a buffer that is not aligned for its numbers");
+                match dtype {
+                    DType::F16 => {
+                        let out =
+                            bytemuck::try_cast_slice_mut::<u8, f16>(out).map_err(unaligned)?;
+                        view.decode_bulk(rows, out, &decoding, scratch)
+                    }
+                    DType::BF16 => {
+                        let out =
+                            bytemuck::try_cast_slice_mut::<u8, bf16>(out).map_err(unaligned)?;
+                        view.decode_bulk(rows, out, &decoding, scratch)
+                    }
+                    _ => {
+                        let out =
+                            bytemuck::try_cast_slice_mut::<u8, f32>(out).map_err(unaligned)?;
+                        view.decode_bulk(rows, out, &decoding, scratch)
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! How the bytes of a tensor to be written come about, piece by piece.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::bytes::{Pages, Scratch, Values};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::quant::Narrowing;
+use crate::shape;
+use crate::tensor::{Decoding, Part};
+use crate::view::{PackedPart, Planned, View, Work, plan_packed, plan_values};
+
+/// How the bytes of a tensor come about.
+#[derive(Clone, Debug)]
+pub(crate) enum Making<'a> {
+    /// They are the packed ones of a view.
+    Packed(View<'a>),
+    /// They are its values in another dtype: a plain one, or blocks of ggml. Where there is
+    /// importance, it is a number for each column, of each of the view's matrices in turn.
+    Encoded { view: View<'a>, dtype: DType, importance: Option<Arc<[f32]>> },
+    /// They were computed.
+    Bytes { bytes: Arc<[u8]>, dtype: DType, shape: Vec<u64> },
+}
+
+/// An array that a tensor comes to in a file.
+#[derive(Clone, Debug)]
+pub(crate) struct NewPart {
+    pub(crate) part: Part,
+    pub(crate) dtype: DType,
+    /// Dimensions, outermost first.
+    pub(crate) shape: Vec<u64>,
+    pub(crate) bytes: u64,
+}
+
+/// A piece of a tensor's parts.
+#[derive(Debug)]
+pub(super) struct Piece<'a> {
+    /// Where its bytes go, from the start of the file.
+    pub(super) to: Range<u64>,
+    task: Task<'a>,
+}
+
+#[derive(Debug)]
+enum Task<'a> {
+    /// Bytes or values of a view, as they are read.
+    Read(Work<'a>),
+    /// Rows to be quantized, with the importance of their columns.
+    Quantize { rows: Range<u64>, columns: usize, dtype: DType, importance: Option<Range<usize>> },
+    /// Bytes that are there.
+    Bytes(Range<usize>),
+}
+
+/// What making pieces one after another can use again.
+#[derive(Default)]
+pub(super) struct Bench {
+    scratch: Scratch,
+    values: Option<Values<f32>>,
+}
+
+impl<'a> Making<'a> {
+    /// The arrays that it comes to, the weight first.
+    pub(crate) fn parts(&self) -> Result<Vec<NewPart>> {
+        match self {
+            Self::Packed(view) => {
+                let part = |packed: PackedPart| NewPart {
+                    part: packed.part,
+                    dtype: packed.dtype,
+                    shape: view.part_shape(&packed),
+                    bytes: packed.bytes,
+                };
+                Ok(view.packed()?.into_iter().map(part).collect())
+            }
+            Self::Encoded { view, dtype, .. } => {
+                let shape = view.shape().to_vec();
+                let bytes = bytes(*dtype, &shape)?;
+                Ok(vec![NewPart { part: Part::Weight, dtype: *dtype, shape, bytes }])
+            }
+            Self::Bytes { bytes, dtype, shape } => {
+                let (dtype, shape, bytes) = (*dtype, shape.clone(), bytes.len() as u64);
+                Ok(vec![NewPart { part: Part::Weight, dtype, shape, bytes }])
+            }
+        }
+    }
+
+    /// Dimensions, outermost first.
+    pub(crate) fn shape(&self) -> &[u64] {
+        match self {
+            Self::Packed(view) | Self::Encoded { view, .. } => view.shape(),
+            Self::Bytes { shape, .. } => shape,
+        }
+    }
+
+    /// What it is made of: the names of the dtypes that are read.
+    pub(crate) fn from(&self) -> String {
+        match self {
+            Self::Packed(view) | Self::Encoded { view, .. } => view.dtype_label(),
+            Self::Bytes { .. } => String::new(),
+        }
+    }
+
+    /// What it becomes.
+    pub(crate) fn dtype(&self) -> Result<DType> {
+        match self {
+            Self::Packed(view) => view.stored_dtype(),
+            Self::Encoded { dtype, .. } | Self::Bytes { dtype, .. } => Ok(*dtype),
+        }
+    }
+
+    /// Elements that share a scale afterwards, for dtypes that leave the number to the tensor.
+    pub(crate) fn group_size(&self) -> Option<u32> {
+        match self {
+            Self::Packed(view) => view.group_size(),
+            Self::Encoded { .. } | Self::Bytes { .. } => None,
+        }
+    }
+
+    /// Cuts it into pieces, of which each takes about so much memory to make. `places` are those of
+    /// its parts in the file.
+    pub(super) fn pieces(&self, places: &[u64], memory: u64) -> Result<Vec<Piece<'a>>> {
+        let mut planned = Vec::new();
+        let start = places.first().copied().unwrap_or(0);
+        match self {
+            Self::Packed(view) => {
+                for (part, &place) in view.packed()?.iter().zip(places) {
+                    plan_packed(view, part, place, memory, &mut planned);
+                }
+            }
+            Self::Encoded {
+                view, dtype: dtype @ (DType::F32 | DType::F16 | DType::BF16), ..
+            } => {
+                plan_values(view, *dtype, start, memory, &mut planned);
+            }
+            Self::Encoded { view, dtype, importance } => {
+                return quantized(view, *dtype, importance.as_deref(), start, memory);
+            }
+            Self::Bytes { bytes, .. } => {
+                let len = usize::try_from(memory).unwrap_or(usize::MAX).max(1);
+                let pieces = (0..bytes.len()).step_by(len).map(|from| {
+                    let range = from..bytes.len().min(from.saturating_add(len));
+                    let to = start + range.start as u64..start + range.end as u64;
+                    Piece { to, task: Task::Bytes(range) }
+                });
+                return Ok(pieces.collect());
+            }
+        }
+        let read = |Planned { to, work, .. }| Piece { to, task: Task::Read(work) };
+        Ok(planned.into_iter().map(read).collect())
+    }
+
+    /// Makes a piece.
+    pub(super) fn make(
+        &self,
+        piece: &Piece<'_>,
+        out: &mut [u8],
+        bench: &mut Bench,
+    ) -> Result<Narrowing> {
+        let torn = || Error::mismatch("a piece of another tensor");
+        match (self, &piece.task) {
+            (Self::Packed(view) | Self::Encoded { view, .. }, Task::Read(work)) => {
+                work.fill(view, out, &mut bench.scratch)
+            }
+            (
+                Self::Encoded { view, importance, .. },
+                Task::Quantize { rows, columns, dtype, importance: within },
+            ) => {
+                let (_, width) = view.gathered_shape();
+                let count = (rows.end - rows.start).saturating_mul(width);
+                let values = bench.values(usize::try_from(count).unwrap_or(usize::MAX))?;
+                // Nothing is lost on the way to an `f32` but from `F64`.
+                let (values, scratch) = values;
+                let lost = view.decode_bulk(rows.clone(), values, &Decoding::new(), scratch)?;
+                let importance = match within {
+                    Some(within) => {
+                        let all = importance.as_deref().ok_or_else(torn)?;
+                        Some(all.get(within.clone()).ok_or_else(torn)?)
+                    }
+                    None => None,
+                };
+                dtype
+                    .quantize_rows(values, *columns, importance, out)
+                    .map_err(|error| error.in_tensor(view.name()))?;
+                Ok(lost)
+            }
+            (Self::Bytes { bytes, .. }, Task::Bytes(range)) => {
+                out.copy_from_slice(bytes.get(range.clone()).ok_or_else(torn)?);
+                Ok(Narrowing::default())
+            }
+            _ => Err(torn()),
+        }
+    }
+}
+
+impl Bench {
+    /// Room for so many values, and what reads them.
+    fn values(&mut self, count: usize) -> Result<(&mut [f32], &mut Scratch)> {
+        if self.values.as_ref().is_none_or(|values| values.len() < count) {
+            self.values = None;
+            self.values = Some(Values::zeroed(count)?);
+        }
+        let values = self.values.as_deref_mut().and_then(|values| values.get_mut(..count));
+        Ok((values.unwrap_or_default(), &mut self.scratch))
+    }
+}
+
+/// Room for a piece, in memory that numbers of any width can lie in.
+pub(super) fn room(len: u64) -> Result<Pages> {
+    Pages::zeroed(len)
+}
+
+/// Bytes of a tensor of a dtype without parts.
+fn bytes(dtype: DType, shape: &[u64]) -> Result<u64> {
+    let columns = shape::columns(shape);
+    let rows = shape::elements(shape).and_then(|all| all.checked_div(columns.max(1)));
+    let bytes = dtype.row_bytes(columns).zip(rows).and_then(|(row, rows)| row.checked_mul(rows));
+    bytes.ok_or_else(|| {
+        let len = dtype.descriptor().block_len;
+        Error::mismatch(format!(
+            "rows of {columns} elements are no whole blocks of {len} ({dtype})"
+        ))
+    })
+}
+
+/// Cuts rows that are to be quantized into pieces.
+fn quantized<'a>(
+    view: &View<'_>,
+    dtype: DType,
+    importance: Option<&[f32]>,
+    start: u64,
+    memory: u64,
+) -> Result<Vec<Piece<'a>>> {
+    let (gathered, width) = view.gathered_shape();
+    let columns = shape::columns(view.shape());
+    let row_bytes = bytes(dtype, &[columns])?;
+    // Of a vector each gathered row may be an element.
+    let each = columns.checked_div(width).unwrap_or(0).max(1);
+    let rows = gathered / each;
+    let matrix = match view.rows_at_once() {
+        Some(together) => together / each,
+        None => view.matrix_rows() / each,
+    }
+    .max(1);
+    let step = match view.rows_at_once() {
+        Some(_) => matrix,
+        None => memory.checked_div(columns.saturating_mul(4)).unwrap_or(0).max(1),
+    };
+    let columns = usize::try_from(columns).unwrap_or(usize::MAX);
+    let mut pieces = Vec::new();
+    let mut first = 0;
+    while first < rows {
+        let mut end = rows.min(first + step);
+        let mut within = None;
+        if let Some(importance) = importance {
+            // Each matrix has its own.
+            end = end.min((first / matrix + 1) * matrix);
+            let number = usize::try_from(first / matrix).unwrap_or(usize::MAX);
+            let from = if importance.len() == columns { 0 } else { number.saturating_mul(columns) };
+            within = Some(from..from.saturating_add(columns));
+        }
+        let task =
+            Task::Quantize { rows: first * each..end * each, columns, dtype, importance: within };
+        pieces.push(Piece { to: start + first * row_bytes..start + end * row_bytes, task });
+        first = end;
+    }
+    Ok(pieces)
+}

@@ -1,0 +1,251 @@
+//! The pipeline: threads read and compute pieces, one thread writes them.
+//!
+//! There are so many buffers and no more: whoever has made a piece waits until one is free, so
+//! memory is bounded whatever the disk does.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+
+use super::making::{Bench, Making, Piece, room};
+use super::{OutFile, Target, WriteOptions};
+use crate::bytes::Pages;
+use crate::error::{Error, Result};
+use crate::progress;
+use crate::quant::Narrowing;
+
+/// What rounding did to the values of tensors: the name of each of which some were lost, and how
+/// many became infinite or 0.
+pub(crate) type Lost = Vec<(String, Narrowing)>;
+
+/// Files that are open at once, at most: a shell's limit is 1024.
+const OPEN: usize = 64;
+
+/// Memory where nothing is said.
+const MEMORY: u64 = 256 << 20;
+
+/// Buffers beyond one for each thread: what the disk may be behind.
+const AHEAD: u64 = 3;
+
+/// What reading takes for each thread: stretches that are read past the page cache.
+const READING: u64 = 8 << 20;
+
+/// Writes files into a target, and sees that they are on the disk.
+pub(crate) fn run(
+    files: &[OutFile<'_>],
+    target: &Target,
+    options: &WriteOptions<'_>,
+) -> Result<Lost> {
+    let threads = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    let total = files.iter().map(|file| file.data).fold(0, u64::saturating_add);
+    let work = Work { options, threads, total, stop: AtomicBool::new(false) };
+    let mut lost = Vec::new();
+    let mut done = 0;
+    for batch in files.chunks(OPEN) {
+        let open = |file: &OutFile<'_>| {
+            Ok(Open { file: target.create(&file.name, file.len)?, path: target.place(&file.name) })
+        };
+        let open = batch.iter().map(open).collect::<Result<Vec<Open>>>()?;
+        lost.extend(work.batch(batch, &open, &mut done)?);
+        for Open { file, path } in &open {
+            let failed = |error| Error::io("cannot bring it to the disk", error).in_file(path);
+            file.sync_all().map_err(failed)?;
+        }
+    }
+    Ok(lost)
+}
+
+/// A file that is being written.
+struct Open {
+    file: File,
+    path: PathBuf,
+}
+
+struct Work<'o, 'w> {
+    options: &'o WriteOptions<'w>,
+    threads: usize,
+    /// Bytes of all tensors.
+    total: u64,
+    /// Whether something has failed, and the rest need not be made.
+    stop: AtomicBool,
+}
+
+/// A piece, its file and its tensor, by number.
+type Job<'a> = (usize, usize, Piece<'a>);
+
+/// A piece that is made.
+struct Made {
+    file: usize,
+    at: u64,
+    len: usize,
+    buffer: Pages,
+}
+
+impl Work<'_, '_> {
+    /// Memory that making one piece may take.
+    fn piece(&self) -> u64 {
+        let memory = self.options.memory.unwrap_or(MEMORY);
+        let threads = self.threads as u64;
+        let left = memory.saturating_sub(threads * READING);
+        // A thread has a piece's values and what becomes of them.
+        (left / (2 * threads + AHEAD)).clamp(64 << 10, 4 << 20)
+    }
+
+    fn batch(&self, files: &[OutFile<'_>], open: &[Open], done: &mut u64) -> Result<Lost> {
+        let tensors: Vec<(&str, &Making<'_>)> = files
+            .iter()
+            .flat_map(|file| &file.tensors)
+            .map(|(tensor, _)| (tensor.name.as_str(), &tensor.making))
+            .collect();
+        let mut jobs: Vec<Job<'_>> = Vec::new();
+        let mut number = 0;
+        for (file, out) in files.iter().enumerate() {
+            for (tensor, places) in &out.tensors {
+                let pieces = tensor.making.pieces(places, self.piece());
+                let pieces = pieces.map_err(|error| error.in_tensor(&tensor.name))?;
+                jobs.extend(pieces.into_iter().map(|piece| (file, number, piece)));
+                number += 1;
+            }
+        }
+        let longest = jobs.iter().map(|(.., piece)| piece.to.end - piece.to.start).max();
+        for (out, open) in files.iter().zip(open) {
+            open.write(&out.header, 0)?;
+        }
+        let longest = longest.unwrap_or(0);
+        let buffers = self.threads.saturating_add(usize::try_from(AHEAD).unwrap_or(1));
+        let (free, empty) = sync_channel::<Pages>(buffers);
+        for _ in 0..buffers.min(jobs.len()) {
+            // What nobody touches takes no memory.
+            let _ = free.send(room(longest)?);
+        }
+        let (full, made) = sync_channel::<Made>(buffers);
+        let jobs = Mutex::new(jobs.into_iter());
+        let empty = Mutex::new(empty);
+        let lost = Mutex::new(Vec::<(usize, Narrowing)>::new());
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| self.write(made, free, open, done));
+            let makers: Vec<_> = (0..self.threads)
+                .map(|_| {
+                    let full = full.clone();
+                    scope.spawn(|| self.make(&jobs, &tensors, &empty, full, &lost))
+                })
+                .collect();
+            drop(full);
+            let mut ends: Vec<Result<()>> = makers.into_iter().map(joined).collect();
+            ends.insert(0, joined(writer));
+            ends.into_iter().collect::<Result<()>>()
+        })?;
+        let lost = lost.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut sums: Lost = Vec::new();
+        let mut by_tensor = vec![Narrowing::default(); tensors.len()];
+        for (tensor, lost) in lost {
+            if let Some(sum) = by_tensor.get_mut(tensor) {
+                *sum += lost;
+            }
+        }
+        for ((name, _), lost) in tensors.iter().zip(by_tensor) {
+            if !lost.is_lossless() {
+                sums.push(((*name).to_owned(), lost));
+            }
+        }
+        Ok(sums)
+    }
+
+    /// Makes pieces until there are no more.
+    fn make<'a>(
+        &self,
+        jobs: &Mutex<impl Iterator<Item = Job<'a>>>,
+        tensors: &[(&str, &Making<'_>)],
+        empty: &Mutex<Receiver<Pages>>,
+        full: SyncSender<Made>,
+        lost: &Mutex<Vec<(usize, Narrowing)>>,
+    ) -> Result<()> {
+        let mut bench = Bench::default();
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let buffer = empty.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            // The writer is gone: it says why.
+            let Ok(mut buffer) = buffer else { return Ok(()) };
+            let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((file, tensor, piece)) = job else { return Ok(()) };
+            let len = usize::try_from(piece.to.end - piece.to.start).unwrap_or(usize::MAX);
+            let done =
+                tensors.get(tensor).zip(buffer.get_mut(..len)).map(|((name, making), out)| {
+                    making.make(&piece, out, &mut bench).map_err(|error| error.in_tensor(name))
+                });
+            match done.unwrap_or_else(|| Err(Error::mismatch("a piece without a tensor"))) {
+                Ok(narrowing) if narrowing.is_lossless() => {}
+                Ok(narrowing) => {
+                    lost.lock().unwrap_or_else(PoisonError::into_inner).push((tensor, narrowing));
+                }
+                Err(error) => {
+                    self.stop.store(true, Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+            if full.send(Made { file, at: piece.to.start, len, buffer }).is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes what is made until no more comes.
+    fn write(
+        &self,
+        made: Receiver<Made>,
+        free: SyncSender<Pages>,
+        open: &[Open],
+        done: &mut u64,
+    ) -> Result<()> {
+        let put = |made: &Made| -> Result<()> {
+            let torn = || Error::mismatch("a piece of no file");
+            let open = open.get(made.file).ok_or_else(torn)?;
+            open.write(made.buffer.get(..made.len).ok_or_else(torn)?, made.at)
+        };
+        for piece in made {
+            *done += piece.len as u64;
+            let end =
+                put(&piece).and_then(|()| progress::tell(self.options.watch, *done, self.total));
+            if end.is_err() {
+                self.stop.store(true, Ordering::Relaxed);
+                return end;
+            }
+            // Nobody may be left to take it.
+            let _ = free.try_send(piece.buffer);
+        }
+        Ok(())
+    }
+}
+
+fn joined(thread: std::thread::ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
+    match thread.join() {
+        Ok(end) => end,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+impl Open {
+    fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
+        let failed = |error| Error::io("cannot write to it", error).in_file(&self.path).at(at);
+        write_all_at(&self.file, bytes, at).map_err(failed)
+    }
+}
+
+#[cfg(unix)]
+fn write_all_at(file: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, at)
+}
+
+#[cfg(not(unix))]
+fn write_all_at(mut file: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
+    use std::io::{Seek, SeekFrom, Write};
+    file.seek(SeekFrom::Start(at))?;
+    file.write_all(bytes)
+}
