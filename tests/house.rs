@@ -20,6 +20,7 @@ const FLOORS: &[&[&str]] = &[
     &["arch", "tokenizer"],
     &["view"],
     &["device", "provider"],
+    &["recipe"],
     &["ops"],
 ];
 
