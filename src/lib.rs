@@ -61,6 +61,7 @@ pub mod device;
 pub mod dtype;
 pub mod metadata;
 pub mod ops;
+pub mod recipe;
 pub mod shape;
 pub mod tokenizer;
 

@@ -19,7 +19,7 @@ const FLOORS: &[&[&str]] = &[
     &["container"],
     &["arch", "tokenizer"],
     &["view"],
-    &["device", "provider", "write"],
+    &["device", "provider", "recipe", "write"],
     &["ops"],
 ];
 

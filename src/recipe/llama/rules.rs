@@ -1,0 +1,291 @@
+//! The tables of llama-quantize: src/llama-quant.cpp of llama.cpp, as of ggml 0.25.3.
+
+use crate::dtype::DType;
+use crate::recipe::FileType;
+
+/// What a tensor is for, as far as rules tell tensors apart (`tensor_category`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Role {
+    Output,
+    TokenEmbedding,
+    /// Values of attention, and what values are stored together with: fused Q, K and V, and the
+    /// second half of latent attention.
+    Value,
+    Key,
+    Query,
+    AttentionOutput,
+    Up,
+    Gate,
+    Down,
+    Other,
+}
+
+/// Tensors with a role of their own.
+static NAMES: &[(&str, Role)] = &[
+    ("output.weight", Role::Output),
+    ("token_embd.weight", Role::TokenEmbedding),
+    ("per_layer_token_embd.weight", Role::TokenEmbedding),
+];
+
+/// Pieces of names that tell the role of the rest; the first that is there counts
+/// (`tensor_get_category`). Upstream has rules for fused Q, K and V alone too, but never gets to
+/// them: it asks for values first.
+static PIECES: &[(&str, Role)] = &[
+    ("attn_qkv.weight", Role::Value),
+    ("attn_kv_b.weight", Role::Value),
+    ("attn_v.weight", Role::Value),
+    ("attn_k.weight", Role::Key),
+    ("attn_q.weight", Role::Query),
+    ("attn_output.weight", Role::AttentionOutput),
+    ("ffn_up", Role::Up),
+    ("ffn_gate", Role::Gate),
+    ("ffn_down", Role::Down),
+];
+
+impl Role {
+    pub(super) fn of(name: &str) -> Self {
+        let named = NAMES.iter().find(|(whole, _)| *whole == name);
+        let found = named.or_else(|| PIECES.iter().find(|(piece, _)| name.contains(piece)));
+        found.map_or(Self::Other, |(_, role)| *role)
+    }
+}
+
+/// Tensors that stay as they are (`tensor_allows_quantization`): tables, not matrices.
+static KEPT_NAMES: &[&str] = &["position_embd.weight", "token_types.weight"];
+
+/// Pieces of the names of tensors that stay as they are: small ones, and those that suffer.
+#[rustfmt::skip]
+static KEPT: &[&str] = &[
+    "_norm.weight",
+    // Routers, and DeepSeek-V4's table from tokens to experts.
+    "ffn_gate_inp.weight", "ffn_gate_tid2eid.weight",
+    // Gemma 3n.
+    "altup", "laurel", "per_layer_model_proj",
+    // Convolutions of Mamba, Kimi and LFM2.
+    "ssm_conv1d", "shortconv.conv.weight",
+    // MiniMax's indexer.
+    "indexer.k_proj.weight", "indexer.q_proj.weight",
+    // RWKV.
+    "time_mix_first.weight", "time_mix_w0.weight", "time_mix_w1.weight", "time_mix_w2.weight",
+    "time_mix_v0.weight", "time_mix_v1.weight", "time_mix_v2.weight", "time_mix_a0.weight",
+    "time_mix_a1.weight", "time_mix_a2.weight", "time_mix_g1.weight", "time_mix_g2.weight",
+    "time_mix_decay_w1.weight", "time_mix_decay_w2.weight", "time_mix_lerp_fused.weight",
+    // T5's bias of relative positions.
+    "attn_rel_b.weight",
+    // Vision and audio.
+    ".position_embd", "sam.pos_embd", "sam.neck.", "sam.net_", ".rel_pos", ".patch_embd",
+    ".patch_merger", "a.rvq.codebook", "mm.a.code_embd",
+];
+
+/// As [`KEPT`], for the architecture `glm5-next`.
+static KEPT_GLM5_NEXT: &[&str] = &[
+    "hc_",
+    "indexer.attn_q_b",
+    "indexer.attn_k",
+    "indexer.proj",
+    "indexer_compressor_gate",
+    "indexer_compressor_ape",
+    "ssm_f_a.weight",
+    "ssm_f_b.weight",
+    "ssm_g_a.weight",
+    "ssm_g_b.weight",
+    "ssm_beta.weight",
+    "attn_kv_a_mqa.weight",
+    "attn_k_b.weight",
+    "attn_v_b.weight",
+];
+
+/// Pieces of names of `glm5-next` that get no less than `Q8_0`.
+static EIGHT_BITS_GLM5_NEXT: &[&str] = &["attn_q_a", "attn_q_b", "nextn.eh_proj"];
+
+/// Whether a matrix of this name is quantized at all.
+pub(super) fn is_quantized(architecture: &str, name: &str) -> bool {
+    let any = |pieces: &[&str]| pieces.iter().any(|piece| name.contains(piece));
+    let kept = KEPT_NAMES.contains(&name)
+        || any(KEPT)
+        || (architecture == "glm5-next" && any(KEPT_GLM5_NEXT));
+    name.ends_with("weight") && !kept
+}
+
+/// Whether a tensor gets `Q8_0` whatever the file type.
+pub(super) fn needs_eight_bits(architecture: &str, name: &str) -> bool {
+    architecture == "glm5-next" && EIGHT_BITS_GLM5_NEXT.iter().any(|piece| name.contains(piece))
+}
+
+/// The number of layers that makes a model of an architecture "70B", which gives values more bits
+/// (`LLM_TYPE_70B` in src/models/*.cpp). Of `llama` and its twin only those with fewer heads for
+/// keys than for queries, and not with 8 experts.
+static SEVENTY: &[(&str, u64)] =
+    &[("llama", 80), ("llama-embed", 80), ("qwen2", 80), ("deci", 80), ("olmo", 80), ("jais2", 68)];
+
+pub(super) fn is_seventy(model: &super::Model) -> bool {
+    let own = model.layers.saturating_sub(model.nextn_layers);
+    let llama = matches!(&*model.architecture, "llama" | "llama-embed");
+    SEVENTY.contains(&(&*model.architecture, own))
+        && !(llama && (model.heads == model.kv_heads || model.experts == 8))
+}
+
+/// What a rule may ask of a tensor's place in the model.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// Its number among `of` tensors of its role, or its layer.
+    pub(super) index: u64,
+    pub(super) of: u64,
+    /// Heads of queries that share one of keys, rounded down; 0 without attention.
+    pub(super) sharing: u64,
+    pub(super) experts: u64,
+    /// There is an importance matrix.
+    pub(super) importance: bool,
+    pub(super) falcon: bool,
+}
+
+impl Place {
+    /// Among the first of so many equal parts of the layers.
+    const fn first(&self, parts: u64) -> bool {
+        self.index < self.of / parts
+    }
+
+    const fn last_eighth(&self) -> bool {
+        self.index >= self.of.saturating_mul(7) / 8
+    }
+
+    /// The first and the last eighth of the layers, and every third between (`use_more_bits`).
+    const fn more(&self) -> bool {
+        self.first(8) || self.last_eighth() || (self.index - self.of / 8) % 3 == 2
+    }
+}
+
+/// One row: for these file types (none: all) and this role, where the place is right, the dtype.
+pub(super) struct Rule(Role, &'static [FileType], fn(&Place) -> bool, DType);
+
+impl Rule {
+    pub(super) fn fits(&self, role: Role, file_type: FileType, place: &Place) -> Option<DType> {
+        let Self(of, file_types, when, dtype) = self;
+        let fits = *of == role
+            && (file_types.is_empty() || file_types.contains(&file_type))
+            && when(place);
+        fits.then_some(*dtype)
+    }
+}
+
+const fn always(_: &Place) -> bool {
+    true
+}
+
+use DType as D;
+use FileType as F;
+use Role as R;
+
+/// File types of so few bits that they have [rules of their own](LOW_RULES).
+pub(super) static LOW: &[FileType] =
+    &[F::IQ1_S, F::IQ1_M, F::IQ2_XXS, F::IQ2_XS, F::IQ2_S, F::IQ2_M];
+
+/// What the output, or an embedding that is the output too, gets instead of the usual `Q6_K`.
+pub(super) static OUTPUT_RULES: &[Rule] = &[Rule(
+    R::Output,
+    &[F::IQ1_S, F::IQ1_M, F::IQ2_XXS, F::IQ2_XS, F::IQ2_S, F::IQ2_M, F::IQ3_XXS],
+    always,
+    D::Q5_K,
+)];
+
+/// For [`LOW`]: the first that fits, else the base.
+#[rustfmt::skip]
+pub(super) static LOW_RULES: &[Rule] = &[
+    Rule(R::TokenEmbedding,  &[F::IQ1_S, F::IQ1_M, F::IQ2_XXS, F::IQ2_XS], always, D::Q2_K),
+    Rule(R::TokenEmbedding,  &[F::IQ2_S, F::IQ2_M],                        always, D::IQ3_S),
+
+    Rule(R::Value,           &[],                   |p| p.sharing >= 4 || p.experts >= 4, D::Q4_K),
+    Rule(R::Value,           &[F::IQ2_S, F::IQ2_M], always,              D::IQ3_S),
+    Rule(R::Value,           &[],                   always,              D::Q2_K),
+
+    Rule(R::Key,             &[],                   |p| p.experts == 8,  D::Q4_K),
+
+    Rule(R::Down,            &[F::IQ2_S, F::IQ2_M], |p| p.first(8),      D::IQ3_S),
+    Rule(R::Down,            &[],                   |p| p.first(8),      D::Q2_K),
+
+    Rule(R::AttentionOutput, &[],                   |p| p.experts == 8,  D::Q5_K),
+    Rule(R::AttentionOutput, &[F::IQ1_S, F::IQ1_M], always,              D::IQ2_XXS),
+    Rule(R::AttentionOutput, &[F::IQ2_S, F::IQ2_M], always,              D::IQ3_S),
+];
+
+/// For all other file types: the first that fits, else the base.
+#[rustfmt::skip]
+pub(super) static RULES: &[Rule] = &[
+    Rule(R::TokenEmbedding,  &[F::IQ3_XXS],                   always,              D::IQ3_S),
+    Rule(R::TokenEmbedding,  &[F::TQ1_0, F::TQ2_0, F::Q2_0],  always,              D::Q4_K),
+
+    // Upstream gives them `Q8_0` last of all, over what other rules said.
+    Rule(R::Value,           &[],                             |p| p.experts == 8,  D::Q8_0),
+    Rule(R::Value,           &[F::Q2_K, F::Q2_K_S, F::IQ3_XXS, F::IQ3_XS, F::IQ3_S],
+                                                              |p| p.sharing >= 4,  D::Q4_K),
+    Rule(R::Value,           &[F::Q2_K],                      always,              D::Q3_K),
+    Rule(R::Value,           &[F::IQ3_XXS],                   |p| !p.importance,   D::IQ3_S),
+    Rule(R::Value,           &[F::IQ3_M],                     always,              D::Q4_K),
+    Rule(R::Value,           &[F::Q3_K_M],                    |p| p.index < 2,     D::Q5_K),
+    Rule(R::Value,           &[F::Q3_K_M],                    always,              D::Q4_K),
+    Rule(R::Value,           &[F::Q3_K_L],                    always,              D::Q5_K),
+    Rule(R::Value,           &[F::IQ4_NL, F::IQ4_XS],         |p| p.sharing >= 4,  D::Q5_K),
+    Rule(R::Value,           &[F::Q4_K_M, F::Q5_K_M],         Place::more,         D::Q6_K),
+    Rule(R::Value,           &[F::Q4_K_S],                    |p| p.index < 4,     D::Q5_K),
+
+    Rule(R::Key,             &[],                             |p| p.experts == 8,  D::Q8_0),
+    Rule(R::Key,             &[F::IQ3_XS],                    always,              D::IQ3_XXS),
+    Rule(R::Key,             &[F::IQ3_XXS],                   always,              D::IQ2_S),
+    Rule(R::Query,           &[F::IQ3_XS],                    always,              D::IQ3_XXS),
+    Rule(R::Query,           &[F::IQ3_XXS],                   always,              D::IQ2_S),
+
+    Rule(R::Down,            &[F::Q2_K],                      always,              D::Q3_K),
+    Rule(R::Down,            &[F::Q2_K_S],                    |p| p.first(8),      D::Q4_K),
+    Rule(R::Down,            &[F::IQ3_XXS],    |p| !p.importance && p.first(8),    D::Q4_K),
+    Rule(R::Down,            &[F::IQ3_XXS],                   |p| !p.importance,   D::Q3_K),
+    Rule(R::Down,            &[F::Q3_K_M],                    |p| p.first(16),     D::Q5_K),
+    Rule(R::Down,            &[F::Q3_K_M],     |p| !p.falcon || p.more(),          D::Q4_K),
+    Rule(R::Down,            &[F::IQ3_M],
+                             |p| p.first(8) || (p.experts == 8 && p.more()),       D::Q4_K),
+    Rule(R::Down,            &[F::Q3_K_L],                    |p| p.falcon,        D::Q4_K),
+    Rule(R::Down,            &[F::Q3_K_L],                    always,              D::Q5_K),
+    Rule(R::Down,            &[F::Q4_K_M],     |p| p.falcon && p.first(16),        D::Q6_K),
+    Rule(R::Down,            &[F::Q4_K_M],     |p| p.falcon && p.more(),           D::Q5_K),
+    Rule(R::Down,            &[F::Q4_K_M],     |p| !p.falcon && p.more(),          D::Q6_K),
+    Rule(R::Down,            &[F::IQ4_NL, F::IQ4_XS],
+                                               |p| !p.importance && p.first(8),    D::Q5_K),
+    Rule(R::Down,            &[F::Q5_K_M],                    Place::more,         D::Q6_K),
+    Rule(R::Down,            &[F::Q4_K_S],     |p| !p.falcon && p.first(8),        D::Q5_K),
+    // With importance the scales of the first layers go astray where there is no minimum.
+    Rule(R::Down,            &[F::Q4_0],       |p| p.importance && p.first(8),     D::Q4_1),
+    Rule(R::Down,            &[F::Q5_0],       |p| p.importance && p.first(8),     D::Q5_1),
+
+    Rule(R::AttentionOutput, &[F::Q2_K, F::IQ3_XS, F::IQ3_XXS, F::Q3_K_S, F::Q3_K_M, F::IQ4_NL,
+                               F::Q4_K_S, F::Q4_K_M, F::IQ3_S, F::IQ3_M, F::IQ4_XS],
+                                               |p| !p.falcon && p.experts == 8,    D::Q5_K),
+    Rule(R::AttentionOutput, &[F::Q2_K],                      |p| !p.falcon,       D::Q3_K),
+    Rule(R::AttentionOutput, &[F::IQ3_XXS],                   |p| !p.falcon,       D::IQ3_S),
+    Rule(R::AttentionOutput, &[F::Q3_K_M, F::IQ3_M],          |p| !p.falcon,       D::Q4_K),
+    Rule(R::AttentionOutput, &[F::Q3_K_L],                    |p| p.falcon,        D::Q4_K),
+    Rule(R::AttentionOutput, &[F::Q3_K_L],                    |p| p.experts != 8,  D::Q5_K),
+
+    Rule(R::Gate,            &[F::IQ3_XS], |p| !p.first(8) && !p.last_eighth(),    D::IQ3_XXS),
+    Rule(R::Up,              &[F::IQ3_XS], |p| !p.first(8) && !p.last_eighth(),    D::IQ3_XXS),
+];
+
+/// What rows get that are no whole blocks of the dtype on the left (`tensor_type_fallback`).
+pub(super) static FALLBACKS: &[(&[DType], DType)] = &[
+    (
+        &[D::IQ1_S, D::IQ1_M, D::IQ2_XXS, D::IQ2_XS, D::IQ2_S, D::IQ3_XXS, D::IQ3_S, D::IQ4_XS],
+        D::IQ4_NL,
+    ),
+    (&[D::Q2_0, D::Q2_K, D::Q3_K, D::TQ1_0, D::TQ2_0], D::Q4_0),
+    (&[D::Q4_K], D::Q5_0),
+    (&[D::Q5_K], D::Q5_1),
+    (&[D::Q6_K], D::Q8_0),
+];
+
+/// Dtypes of so few bits that llama-quantize makes none without importance, except for embeddings
+/// and the output (`tensor_requires_imatrix`).
+static NEED_IMPORTANCE: &[DType] =
+    &[D::IQ3_XXS, D::IQ2_XXS, D::IQ2_XS, D::IQ2_S, D::IQ1_M, D::IQ1_S];
+
+pub(super) fn needs_importance(file_type: FileType, role: Role, dtype: DType) -> bool {
+    !matches!(role, Role::Output | Role::TokenEmbedding)
+        && (NEED_IMPORTANCE.contains(&dtype) || (dtype, file_type) == (D::Q2_K, F::Q2_K_S))
+}

@@ -1,0 +1,186 @@
+//! The choice of dtypes against what other quantizers chose: all of their files in
+//! `../shared/fixtures`, where that folder lies beside the repository.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+use weighbridge::recipe::FileType;
+use weighbridge::recipe::llama::{Model, Options, Recipe, Stored, TensorType, target};
+use weighbridge::{DType, WeightStore};
+
+/// The fixtures, which a bare clone has not.
+fn shared() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/fixtures");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+    assert!(!ci, "{} is not here, and CI must not do without", folder.display());
+    println!("skipped: {} is not here", folder.display());
+    None
+}
+
+fn json(path: &Path) -> Json {
+    let text = std::fs::read_to_string(path);
+    let text = text.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The options of one run of llama-quantize.
+fn options(run: &Json) -> Options {
+    let name = run["type"].as_str().expect("a file type");
+    let mut options = Options::new(FileType::from_name(name).expect("a file type"));
+    options.importance = !run["imatrix"].is_null();
+    let mut given = run["options"].as_array().expect("options").iter().map(|x| x.as_str());
+    while let Some(option) = given.next() {
+        assert_eq!(option, Some("--tensor-type"));
+        let value = given.next().flatten().expect("its value");
+        options.tensor_types.push(TensorType::parse(value).expect("a tensor type"));
+    }
+    options
+}
+
+#[test]
+fn every_run_of_llama_quantize() {
+    let Some(folder) = shared() else { return };
+    let runs = json(&folder.join("quantize.json"));
+    let runs = runs.as_array().expect("runs");
+    assert_eq!(runs.len(), 28);
+    for run in runs {
+        let path = |key: &str| folder.join(run[key].as_str().expect("a path"));
+        let what = run["expected"].as_str().expect("a path");
+        let expected = json(&path("expected"));
+        let store = WeightStore::open(path("src")).expect("a model");
+        let options = options(run);
+        let model = Model::of(&store, &options.overrides).expect("its numbers");
+        let tensors = Stored::all(&store).expect("its tensors");
+        let recipe = Recipe::new(&model, &tensors, &options).expect("a recipe");
+        recipe.check(&options).expect("no refusal");
+
+        let expected_types: Vec<(&str, &str)> = expected["tensors"]
+            .as_array()
+            .expect("tensors")
+            .iter()
+            .map(|t| {
+                (t["name"].as_str().expect("a name"), t["ggml_type"].as_str().expect("a type"))
+            })
+            .collect();
+        let found: Vec<(&str, &str)> =
+            recipe.choices.iter().map(|choice| (&*choice.name, choice.to.name())).collect();
+        assert_eq!(found, expected_types, "{what}");
+        for choice in &recipe.choices {
+            assert_eq!(choice.stored_name, tensors[choice.source].name, "{what}");
+        }
+        assert_eq!(keys_after(&store, &recipe), keys(&expected), "{what}");
+    }
+}
+
+/// Keys and numbers of an expected file.
+fn keys(expected: &Json) -> Vec<(String, Option<u64>)> {
+    let key = |kv: &Json| {
+        let key = kv["key"].as_str().expect("a key").to_owned();
+        let number = kv["value"].as_u64().filter(|_| key.starts_with("general."));
+        (key, number)
+    };
+    let keys = expected["kv"].as_array().expect("keys").iter().map(key);
+    keys.filter(|(key, _)| !key.starts_with("quantize.imatrix.")).collect()
+}
+
+/// Keys and numbers that the recipe makes of a model's.
+fn keys_after(store: &WeightStore, recipe: &Recipe<'_>) -> Vec<(String, Option<u64>)> {
+    let general = |key: &str, number: Option<u64>| number.filter(|_| key.starts_with("general."));
+    let set = |key: &str| recipe.settings.iter().any(|setting| setting.key == key);
+    let old = store.metadata().iter().map(|(key, value)| (key.to_str().expect("a key"), value));
+    let kept = old.filter(|(key, _)| !set(key) && !recipe.removed.contains(key));
+    let kept = kept.map(|(key, value)| (key.to_owned(), general(key, value.to_u64())));
+    let new = recipe.settings.iter().map(|setting| {
+        (setting.key.clone(), general(&setting.key, setting.value.value().to_u64()))
+    });
+    kept.chain(new).collect()
+}
+
+/// Made-up models and options, with what the functions of src/llama-quant.cpp said of them (ggml
+/// 0.25.3, compiled by themselves): a line for the case, one for each tensor with its type and its
+/// dimensions innermost first, `=`, and its new name and type, `!` where it needs importance, `-`
+/// where it was taken out; then the number of layers left, or `error`.
+#[test]
+fn random_models() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recipe/llama-quantize.txt");
+    let text = std::fs::read_to_string(path).expect("the cases");
+    let mut count = 0;
+    for case in text.split("\n\n").filter(|case| !case.trim().is_empty()) {
+        check_case(case);
+        count += 1;
+    }
+    assert!(count >= 40, "{count}");
+}
+
+fn check_case(case: &str) {
+    let mut lines = case.trim().lines();
+    let head = lines.next().expect("a head");
+    let fields: Vec<&str> = head.split(' ').collect();
+    let number = |at: usize| fields[at].parse::<u64>().expect("a number");
+    let model = Model {
+        architecture: fields[0].to_owned(),
+        layers: number(4),
+        nextn_layers: 0,
+        heads: number(1),
+        kv_heads: number(2),
+        experts: number(3),
+        file_type: None,
+    };
+    let mut options = Options::new(FileType::from_name(fields[5]).expect("a file type"));
+    let dtype = |at: usize| (fields[at] != "none").then(|| target(fields[at]).expect("a dtype"));
+    options.importance = fields[6] == "1";
+    options.pure = fields[7] == "1";
+    options.leave_output = fields[8] == "1";
+    (options.output, options.token_embedding) = (dtype(9), dtype(10));
+    if fields[11] != "-" {
+        options.pruned = fields[11].split(',').map(|n| n.parse().expect("a layer")).collect();
+    }
+    let types = fields.get(12).into_iter().flat_map(|types| types.split(','));
+    options.tensor_types = types.map(|text| TensorType::parse(text).expect(text)).collect();
+
+    let mut tensors: Vec<(&str, DType, Vec<u64>)> = Vec::new();
+    let mut expected: Vec<(&str, String)> = Vec::new();
+    let mut end = "";
+    for line in lines {
+        let Some((before, after)) = line.split_once(" = ") else {
+            end = line;
+            continue;
+        };
+        let mut before = before.split(' ');
+        let name = before.next().expect("a name");
+        let dtype = DType::from_name(before.next().expect("a dtype")).expect("a dtype");
+        let mut shape: Vec<u64> = before.map(|n| n.parse().expect("a dimension")).collect();
+        shape.reverse();
+        tensors.push((name, dtype, shape));
+        expected.push((name, after.to_owned()));
+    }
+    let stored: Vec<Stored<'_>> =
+        tensors.iter().map(|(name, dtype, shape)| Stored { name, shape, dtype: *dtype }).collect();
+    let recipe = match Recipe::new(&model, &stored, &options) {
+        Ok(recipe) => recipe,
+        Err(error) => {
+            assert!(end.starts_with("error"), "{head}\n{error:?}");
+            return;
+        }
+    };
+    assert!(!end.starts_with("error"), "{head}\n{end}");
+    let mut found: Vec<(&str, String)> = Vec::new();
+    for choice in &recipe.choices {
+        let mark = if choice.needs_importance { " !" } else { "" };
+        found.push((choice.stored_name, format!("{} {}{mark}", choice.name, choice.to)));
+    }
+    let kept = expected.iter().filter(|(_, after)| after != "-");
+    for (found, kept) in found.iter().zip(kept.clone()) {
+        assert_eq!(found, kept, "{head}");
+    }
+    assert_eq!(found.len(), kept.count(), "{head}");
+    let layers = format!("{}.block_count", model.architecture);
+    let layers = recipe.settings.iter().find(|setting| setting.key == layers);
+    let layers = layers.and_then(|setting| setting.value.value().to_u64()).unwrap_or(0);
+    assert_eq!(layers.to_string(), end, "{head}");
+}
