@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::quant::{self, Codec};
+use crate::quant::{self, Codec, GroupQuantizer};
 use crate::shape;
 
 /// How the elements of a dtype lie in memory.
@@ -397,6 +397,23 @@ impl DType {
     /// The dtype of a [`name`](Self::name), in any case.
     pub fn from_name(name: &str) -> Option<Self> {
         DTYPES.iter().find(|row| row.name.eq_ignore_ascii_case(name)).map(|row| row.dtype)
+    }
+
+    /// What quantizes to this dtype, for those of MLX.
+    pub fn group_quantizer(self) -> Option<&'static GroupQuantizer> {
+        match self {
+            Self::MLX_AFFINE1 => Some(&quant::TO_AFFINE1),
+            Self::MLX_AFFINE2 => Some(&quant::TO_AFFINE2),
+            Self::MLX_AFFINE3 => Some(&quant::TO_AFFINE3),
+            Self::MLX_AFFINE4 => Some(&quant::TO_AFFINE4),
+            Self::MLX_AFFINE5 => Some(&quant::TO_AFFINE5),
+            Self::MLX_AFFINE6 => Some(&quant::TO_AFFINE6),
+            Self::MLX_AFFINE8 => Some(&quant::TO_AFFINE8),
+            Self::MLX_MXFP4 => Some(&quant::TO_MXFP4),
+            Self::MLX_MXFP8 => Some(&quant::TO_MXFP8),
+            Self::MLX_NVFP4 => Some(&quant::TO_NVFP4),
+            _ => None,
+        }
     }
 
     /// Whether llama.cpp knows the type: codes 0 to 42 without those removed.

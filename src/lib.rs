@@ -93,6 +93,6 @@ pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;
 pub use provider::{LoadedPart, LoadedTensor, WeightProvider};
-pub use quant::{Codec, Element, Narrowing, Rounding};
+pub use quant::{Codec, Element, GroupParts, GroupQuantizer, Grouping, Narrowing, Rounding};
 pub use store::{Attachment, Document, Encoding, Note, WeightStore};
 pub use tensor::{Decoding, Finding, FindingKind, Part, Segment, Tensor};

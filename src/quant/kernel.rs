@@ -5,6 +5,7 @@
 use std::sync::OnceLock;
 
 use super::element::Element;
+use super::mlx::{GroupParts, Grouping};
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
 use super::simd::{Portable, Simd};
@@ -210,6 +211,84 @@ impl Runs {
             to_bf16: Kernels::of::<D>(),
             native: None,
             lost: None,
+        }
+    }
+}
+
+/// How values become codes, scales and biases.
+pub(super) trait Quantize {
+    fn quantize<S: Simd, T: Element>(
+        simd: S,
+        values: &[T],
+        grouping: Grouping,
+        out: GroupParts<'_>,
+    );
+}
+
+/// Quantizes.
+type Quantizing<T> = fn(&[T], Grouping, GroupParts<'_>);
+
+/// The same, with instructions that must have been looked for.
+#[cfg(target_arch = "x86_64")]
+type UnsafeQuantizing<T> = unsafe fn(&[T], Grouping, GroupParts<'_>);
+
+/// The kernels of one dtype that quantize `T`.
+#[derive(Debug)]
+pub(super) struct Quantizers<T> {
+    portable: Quantizing<T>,
+    #[cfg(target_arch = "x86_64")]
+    avx2: UnsafeQuantizing<T>,
+    #[cfg(target_arch = "x86_64")]
+    avx512: UnsafeQuantizing<T>,
+}
+
+fn quantize_portable<Q: Quantize, T: Element>(
+    values: &[T],
+    grouping: Grouping,
+    out: GroupParts<'_>,
+) {
+    Q::quantize(Portable, values, grouping, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,f16c")]
+fn quantize_avx2<Q: Quantize, T: Element>(values: &[T], grouping: Grouping, out: GroupParts<'_>) {
+    // SAFETY: this function is compiled for these features, so whoever called it had looked.
+    Q::quantize(unsafe { Avx2::new() }, values, grouping, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx2,f16c")]
+fn quantize_avx512<Q: Quantize, T: Element>(values: &[T], grouping: Grouping, out: GroupParts<'_>) {
+    // SAFETY: this function is compiled for these features, so whoever called it had looked.
+    Q::quantize(unsafe { Avx512::new() }, values, grouping, out);
+}
+
+impl<T: Element> Quantizers<T> {
+    pub(super) const fn of<Q: Quantize>() -> Self {
+        Self {
+            portable: quantize_portable::<Q, T>,
+            #[cfg(target_arch = "x86_64")]
+            avx2: quantize_avx2::<Q, T>,
+            #[cfg(target_arch = "x86_64")]
+            avx512: quantize_avx512::<Q, T>,
+        }
+    }
+
+    pub(super) fn run(&self, values: &[T], grouping: Grouping, out: GroupParts<'_>) {
+        self.run_on(Isa::best(), values, grouping, out);
+    }
+
+    /// The same with the kernel of one instruction set.
+    pub(super) fn run_on(&self, isa: Isa, values: &[T], grouping: Grouping, out: GroupParts<'_>) {
+        match isa.0 {
+            Set::Portable => (self.portable)(values, grouping, out),
+            // SAFETY: the set was found before an `Isa` was made of it.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => unsafe { (self.avx2)(values, grouping, out) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => unsafe { (self.avx512)(values, grouping, out) },
         }
     }
 }

@@ -1,0 +1,259 @@
+//! AVX-512.
+#![allow(unsafe_code, reason = "instructions that not every processor has; see `instructions!`")]
+
+use std::arch::x86_64::*;
+
+use half::{bf16, f16};
+
+use super::{
+    Avx512, Simd, e4m3_as_f16, instructions, load128, load256, offsets, store256, touched,
+};
+
+/// Operations that 32 bytes need no wider registers for.
+macro_rules! as_avx2 {
+    ($(fn $name:ident $(<const $generic:ident: $kind:ty>)? (self $(, $arg:ident: $type:ty)*) -> $result:ty;)*) => {$(
+        #[inline(always)]
+        fn $name $(<const $generic: $kind>)? (self $(, $arg: $type)*) -> $result {
+            self.narrow().$name $(::<$generic>)? ($($arg),*)
+        }
+    )*};
+}
+
+impl Avx512 {
+    instructions! { "avx512f":
+        fn split(self, a: __m512) -> [__m256; 2] {
+            let high = _mm512_extractf64x4_pd::<1>(_mm512_castps_pd(a));
+            [_mm512_castps512_ps256(a), _mm256_castpd_ps(high)]
+        }
+    }
+}
+
+impl Simd for Avx512 {
+    type Bytes = __m256i;
+    type Floats = __m512;
+    type Seen = (__m512i, __m512i);
+
+    as_avx2! {
+        fn bytes(self, from: &[u8; 32]) -> __m256i;
+        fn halves(self, low: &[u8; 16], high: &[u8; 16]) -> __m256i;
+        fn words(self, words: [u64; 4]) -> __m256i;
+        fn fill(self, byte: u8) -> __m256i;
+        fn and(self, a: __m256i, b: __m256i) -> __m256i;
+        fn or(self, a: __m256i, b: __m256i) -> __m256i;
+        fn xor(self, a: __m256i, b: __m256i) -> __m256i;
+        fn plus(self, a: __m256i, b: __m256i) -> __m256i;
+        fn minus(self, a: __m256i, b: __m256i) -> __m256i;
+        fn right<const BITS: i32>(self, a: __m256i) -> __m256i;
+        fn left<const BITS: i32>(self, a: __m256i) -> __m256i;
+        fn at_least(self, a: __m256i, least: u8) -> __m256i;
+        fn nibbles(self, from: &[u8; 16]) -> __m256i;
+        fn nibble_pairs(self, from: &[u8; 16]) -> __m256i;
+        fn spread(self, bits: u32) -> __m256i;
+        fn lookup(self, table: &[i8; 16], index: __m256i) -> __m256i;
+        fn capped(self, a: __m256i, most: u8) -> __m256i;
+        fn f16(self, bits: u16) -> f32;
+    }
+
+    #[inline(always)]
+    fn fence(self) {
+        self.narrow().fence();
+    }
+
+    instructions! { "avx512f,avx512bw":
+        fn signed(self, a: __m256i) -> [__m512; 2] {
+            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)]
+                .map(|a| _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(a)))
+        }
+
+        fn unsigned(self, a: __m256i) -> [__m512; 2] {
+            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)]
+                .map(|a| _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(a)))
+        }
+
+        fn e2m1(self, a: __m256i) -> [__m512; 2] {
+            let values = _mm512_setr_ps(
+                0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0,
+            );
+            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)]
+                .map(|a| _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(a), values))
+        }
+
+        fn e4m3(self, a: __m256i) -> [__m512; 2] {
+            [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)].map(|a| {
+                let value = _mm512_mul_ps(_mm512_cvtph_ps(e4m3_as_f16(a)), _mm512_set1_ps(256.0));
+                let top = _mm_or_si128(a, _mm_set1_epi8(-0x80));
+                let nan = _mm_movemask_epi8(_mm_cmpeq_epi8(top, _mm_set1_epi8(-1)));
+                let nan = u16::try_from(nan).unwrap_or_default();
+                _mm512_mask_blend_ps(nan, value, _mm512_set1_ps(f32::NAN))
+            })
+        }
+
+        fn codes<const BITS: usize, const FIRST: usize>(self, from: &[u8; 16]) -> __m512 {
+            let all = _mm512_broadcast_i32x4(load128(from));
+            let touched: &[u8; 64] = &const { touched(BITS, FIRST) };
+            let offsets: &[u32; 16] = &const { offsets(BITS, FIRST) };
+            // SAFETY: 64 bytes each, which need not be aligned.
+            let (touched, offsets) = unsafe {
+                (_mm512_loadu_si512(touched.as_ptr().cast()), _mm512_loadu_si512(offsets.as_ptr().cast()))
+            };
+            let codes = _mm512_srlv_epi32(_mm512_shuffle_epi8(all, touched), offsets);
+            _mm512_cvtepi32_ps(_mm512_and_si512(codes, _mm512_set1_epi32((1 << BITS) - 1)))
+        }
+
+        fn f32s(self, from: &[u8; 64]) -> __m512 {
+            // SAFETY: 64 bytes, which need not be aligned.
+            unsafe { _mm512_loadu_ps(from.as_ptr().cast()) }
+        }
+
+        fn f16s(self, from: &[u8; 32]) -> __m512 {
+            _mm512_cvtph_ps(load256(from))
+        }
+
+        fn bf16s(self, from: &[u8; 32]) -> __m512 {
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(load256(from))))
+        }
+
+        fn load(self, from: &[f32; 16]) -> __m512 {
+            // SAFETY: 64 bytes, which need not be aligned.
+            unsafe { _mm512_loadu_ps(from.as_ptr()) }
+        }
+
+        fn splat(self, value: f32) -> __m512 {
+            _mm512_set1_ps(value)
+        }
+
+        fn mul(self, a: __m512, b: __m512) -> __m512 {
+            _mm512_mul_ps(a, b)
+        }
+
+        fn add(self, a: __m512, b: __m512) -> __m512 {
+            _mm512_add_ps(a, b)
+        }
+
+        fn sub(self, a: __m512, b: __m512) -> __m512 {
+            _mm512_sub_ps(a, b)
+        }
+
+        fn put_f32<const PAST: bool>(self, a: __m512, out: &mut [f32; 16]) {
+            let out = out.as_mut_ptr();
+            // SAFETY: 64 bytes behind a reference; past the cache, aligned ones.
+            unsafe {
+                if PAST && out.cast::<__m512>().is_aligned() {
+                    _mm512_stream_ps(out, a);
+                } else {
+                    _mm512_storeu_ps(out, a);
+                }
+            }
+        }
+
+        fn put_f16<const PAST: bool>(self, a: __m512, out: &mut [f16; 16]) {
+            let halfs = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(a);
+            store256::<_, PAST>(out, halfs);
+        }
+
+        fn put_bf16<const PAST: bool>(self, a: __m512, out: &mut [bf16; 16]) {
+            let bits = _mm512_castps_si512(a);
+            let upper = _mm512_srli_epi32::<16>(bits);
+            let odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
+            let half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+            let rounded = _mm512_srli_epi32::<16>(_mm512_add_epi32(bits, half));
+            let quiet = _mm512_or_si512(upper, _mm512_set1_epi32(0x40));
+            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a);
+            let halves = _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(nan, rounded, quiet));
+            store256::<_, PAST>(out, halves);
+        }
+
+        fn blank(self) -> (__m512i, __m512i) {
+            (_mm512_setzero_si512(), _mm512_set1_epi32(-1))
+        }
+
+        fn look(self, seen: &mut (__m512i, __m512i), a: __m512) {
+            let a = _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(i32::MAX));
+            let less = _mm512_sub_epi32(a, _mm512_set1_epi32(1));
+            *seen = (_mm512_max_epu32(seen.0, a), _mm512_min_epu32(seen.1, less));
+        }
+
+        fn doubtful(self, seen: (__m512i, __m512i), over: u32, under: u32) -> bool {
+            let over = _mm512_cmpge_epu32_mask(seen.0, _mm512_set1_epi32(over.cast_signed()));
+            let under = _mm512_cmplt_epu32_mask(seen.1, _mm512_set1_epi32(under.cast_signed()));
+            over != 0 || under != 0
+        }
+
+        fn load_f16(self, from: &[f16; 16]) -> __m512 {
+            // SAFETY: 32 bytes, which need not be aligned.
+            _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(from.as_ptr().cast()) })
+        }
+
+        fn load_bf16(self, from: &[bf16; 16]) -> __m512 {
+            // SAFETY: 32 bytes, which need not be aligned.
+            let upper = unsafe { _mm256_loadu_si256(from.as_ptr().cast()) };
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(upper)))
+        }
+
+        fn div(self, a: __m512, b: __m512) -> __m512 {
+            _mm512_div_ps(a, b)
+        }
+
+        fn most(self, a: __m512, b: __m512) -> __m512 {
+            _mm512_max_ps(a, b)
+        }
+
+        fn least(self, a: __m512, b: __m512) -> __m512 {
+            _mm512_min_ps(a, b)
+        }
+
+        fn peak(self, a: __m512, b: __m512) -> __m512 {
+            let [a, b] = [a, b].map(|a| {
+                _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(i32::MAX))
+            });
+            _mm512_castsi512_ps(_mm512_max_epi32(a, b))
+        }
+
+        fn as_f16(self, a: __m512) -> __m512 {
+            _mm512_cvtph_ps(_mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(a))
+        }
+
+        fn as_bf16(self, a: __m512) -> __m512 {
+            let bits = _mm512_castps_si512(a);
+            let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+            let half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+            let upper = _mm512_set1_epi32(0xffff_0000u32.cast_signed());
+            _mm512_castsi512_ps(_mm512_and_si512(_mm512_add_epi32(bits, half), upper))
+        }
+    }
+
+    #[inline(always)]
+    fn largest(self, a: __m512) -> f32 {
+        self.narrow().largest(self.split(a))
+    }
+
+    #[inline(always)]
+    fn smallest(self, a: __m512) -> f32 {
+        self.narrow().smallest(self.split(a))
+    }
+
+    #[inline(always)]
+    fn highest(self, a: __m512) -> f32 {
+        self.narrow().highest(self.split(a))
+    }
+
+    #[inline(always)]
+    fn to_unsigned(self, a: [__m512; 2]) -> __m256i {
+        self.narrow().to_unsigned(a.map(|a| self.split(a)))
+    }
+
+    #[inline(always)]
+    fn to_e2m1(self, a: [__m512; 2]) -> __m256i {
+        self.narrow().to_e2m1(a.map(|a| self.split(a)))
+    }
+
+    #[inline(always)]
+    fn to_e4m3(self, a: [__m512; 2]) -> __m256i {
+        self.narrow().to_e4m3(a.map(|a| self.split(a)))
+    }
+
+    #[inline(always)]
+    fn stream<const BITS: usize>(self, codes: __m256i, out: &mut [u8; 32]) {
+        self.narrow().stream::<BITS>(codes, out);
+    }
+}
