@@ -94,7 +94,6 @@ pub(super) fn to_e2m1(value: f32) -> u8 {
 }
 
 /// The code of the nearest E4M3, ties to even, at most 448: so does NaN become. Signs are kept.
-#[expect(clippy::cast_possible_truncation, reason = "at most 126")]
 pub(super) fn to_e4m3(value: f32) -> u8 {
     let magnitude = value.abs();
     let bits = magnitude.to_bits();

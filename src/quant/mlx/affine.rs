@@ -30,6 +30,7 @@ fn scaling<const BITS: usize>(largest: f32, smallest: f32) -> (f32, f32) {
 
 impl<const BITS: usize> Mode for Affine<BITS> {
     const BITS: usize = BITS;
+    const SIZE: Option<usize> = None;
 
     /// Scales and biases.
     type Scaling = [Each; 2];

@@ -2,7 +2,7 @@
 //! dtype, so each step rounds to that.
 
 use super::super::element::Element;
-use super::super::float::{E2M1, E4M3, to_e4m3};
+use super::super::float::E2M1;
 use super::super::simd::Simd;
 use super::quantize::{Each, Grouping, Mode, TILE};
 
@@ -55,29 +55,30 @@ fn powers<S: Simd, T: Element>(simd: S, highest: &Each, most: f32, scale: &mut [
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "wraps, as MLX's do")]
 fn power_of_two<T>(ratio: f32) -> (f32, u8) {
-    const NORMAL: u32 = 1 << 23;
-    let bits = match ratio.to_bits() {
-        0 => 1f32.to_bits(),
-        bits @ ..NORMAL => bits.next_power_of_two(),
-        bits => (bits + (NORMAL - 1)) & !(NORMAL - 1),
-    };
-    if !ratio.is_finite() {
-        // Its exponent is the least number there is. As a float, and 127 more, it ends in 128;
-        // what a narrower dtype has no bits for is lost.
-        return (0.0, if size_of::<T>() == 4 { 128 } else { 0 });
+    const FRACTION: u32 = (1 << 23) - 1;
+    // Subnormal numbers have no exponent of their own before they are lifted.
+    let (lift, lifted) = if ratio < f32::MIN_POSITIVE { (4_294_967_296.0, 32) } else { (1.0, 0) };
+    let bits = ((ratio * lift).to_bits() + FRACTION) & !FRACTION;
+    let (power, code) = (f32::from_bits(bits) / lift, ((bits >> 23) as u8).wrapping_sub(lifted));
+    if ratio == 0.0 {
+        (1.0, 127)
+    } else if ratio.is_finite() {
+        (power, code)
+    } else {
+        // The exponent is the least number there is. As an `f32`, and 127 more, it ends in 128;
+        // a narrower dtype has no bits for that.
+        (0.0, if size_of::<T>() == 4 { 128 } else { 0 })
     }
-    let code = match bits {
-        ..NORMAL => bits.trailing_zeros().wrapping_sub(149 - 127) as u8,
-        _ => (bits >> 23) as u8,
-    };
-    (f32::from_bits(bits), code)
 }
 
 /// Writes as many bytes as there is room for.
 #[inline(always)]
 fn write(bytes: &[u8; TILE], out: &mut [u8]) {
-    let len = out.len().min(TILE);
-    out[..len].copy_from_slice(&bytes[..len]);
+    if let Some(out) = out.first_chunk_mut() {
+        *out = *bytes;
+    } else {
+        out.iter_mut().zip(bytes).for_each(|(out, byte)| *out = *byte);
+    }
 }
 
 /// Values over the scales of their groups. These are powers of two: what rounding could change is
@@ -95,6 +96,7 @@ fn over<S: Simd>(
 
 impl Mode for E2m1 {
     const BITS: usize = 4;
+    const SIZE: Option<usize> = Some(32);
 
     /// The scales.
     type Scaling = Each;
@@ -133,6 +135,7 @@ impl Mode for E2m1 {
 
 impl Mode for E4m3 {
     const BITS: usize = 8;
+    const SIZE: Option<usize> = Some(32);
 
     /// The scales.
     type Scaling = Each;
@@ -175,6 +178,7 @@ impl Mode for E4m3 {
 }
 
 /// The scales of nvfp4.
+#[derive(Default)]
 pub(super) struct Scales {
     scales: Each,
     /// What values over their scale are multiplied by.
@@ -185,6 +189,7 @@ pub(super) struct Scales {
 
 impl Mode for Nv {
     const BITS: usize = 4;
+    const SIZE: Option<usize> = Some(16);
 
     type Scaling = Scales;
 
@@ -204,16 +209,23 @@ impl Mode for Nv {
         // The largest scale and the largest code.
         let factor = grouping.amax.map_or(1.0, |amax| 448.0 * 6.0 / amax);
         let ratios = ratios::<S, T>(simd, highest, 6.0);
-        let mut bytes = [0; TILE];
-        let (mut scales, mut beyond) = ([0.0; TILE], [false; TILE]);
+        // Codes have signs, but no scale is negative. Nor is NaN: 0 times an infinite factor.
+        let scaled = simd.mul(simd.load(&ratios), simd.splat(factor));
+        let codes = simd.and(simd.to_e4m3([scaled; 2]), simd.fill(0x7f));
+        let mut bytes = [0; 32];
+        simd.stream::<8>(codes, &mut bytes);
+        write(bytes.first_chunk().unwrap_or(&[0; TILE]), scale);
+        let [of_codes, _] = simd.e4m3(codes);
+        let most = simd.mul(simd.div(simd.load(highest), of_codes), simd.splat(factor));
+        let (mut scales, mut mosts) = ([0.0; TILE], [0.0; TILE]);
+        simd.put_f32::<false>(of_codes, &mut scales);
+        simd.put_f32::<false>(most, &mut mosts);
+        let mut beyond = [false; TILE];
         for i in 0..TILE {
-            // No scale is negative. Nor is NaN, which 0 times an infinite factor makes.
-            bytes[i] = to_e4m3(ratios[i] * factor) & 0x7f;
-            scales[i] = E4M3[usize::from(bytes[i])];
-            let most = highest[i] / scales[i] * factor;
-            beyond[i] = scales[i] != 0.0 && !(most < ORDINARY);
+            // NaN is not.
+            let ordinary = mosts[i] < ORDINARY;
+            beyond[i] = scales[i] != 0.0 && !ordinary;
         }
-        write(&bytes, scale);
         Scales { scales, factor, beyond }
     }
 

@@ -148,8 +148,12 @@ impl GroupQuantizer {
     }
 }
 
-/// Groups that are quantized at a time.
+/// Groups whose scales are computed together.
 pub(super) const TILE: usize = 16;
+
+/// Tiles that are looked through before any scale is computed: each step of that waits for the one
+/// before, so the scales of several tiles take hardly longer than those of one.
+const TILES: usize = 4;
 
 /// A number for each group of a tile.
 pub(super) type Each = [f32; TILE];
@@ -158,8 +162,11 @@ pub(super) type Each = [f32; TILE];
 pub(super) trait Mode {
     const BITS: usize;
 
+    /// The size of groups, where there is but one.
+    const SIZE: Option<usize>;
+
     /// What is known of the groups of a tile once their scales are.
-    type Scaling;
+    type Scaling: Default;
 
     /// The ends of a group's range.
     fn ends<S: Simd, T: Element>(simd: S, group: &[[T; 16]]) -> [f32; 2];
@@ -185,7 +192,10 @@ pub(super) trait Mode {
     fn stream<S: Simd>(simd: S, codes: S::Bytes, out: &mut [u8; 32]);
 }
 
-/// Quantizes a tile of groups after the other.
+/// 32 values: a group or a part of one, or two groups.
+type Pair<T> = [[T; 16]; 2];
+
+/// Quantizes some tiles of groups after the other.
 struct Tiles<M>(PhantomData<M>);
 
 impl<M: Mode> Quantize for Tiles<M> {
@@ -196,46 +206,91 @@ impl<M: Mode> Quantize for Tiles<M> {
         grouping: Grouping,
         out: GroupParts<'_>,
     ) {
-        let units_per_group = (grouping.size / 16).max(1);
-        let groups = values.len() / (16 * units_per_group);
-        let part = |len: usize| (len.checked_div(groups).unwrap_or(0) * TILE).max(1);
-        let mut scales = out.scale.chunks_mut(part(out.scale.len()));
-        let mut biases = out.bias.chunks_mut(part(out.bias.len()));
+        let size = M::SIZE.unwrap_or(grouping.size).max(16);
+        let groups = values.len() / size;
+        let [mut scales, mut biases] = [out.scale, out.bias].map(|rest| {
+            let bytes = rest.len().checked_div(groups).unwrap_or(0);
+            Part { rest, bytes }
+        });
         let mut stream = Stream { bytes: out.weight, at: 0 };
-        for tile in values.as_chunks::<16>().0.chunks(TILE * units_per_group) {
-            let mut ends = [[0.0; TILE]; 2];
-            for (group, number) in tile.chunks_exact(units_per_group).zip(0..TILE) {
-                let [first, second] = M::ends(simd, group);
-                (ends[0][number], ends[1][number]) = (first, second);
+        // Groups of 16 may be odd in number; there is no room for the codes of the zeros.
+        let (pairs, last) = values.as_chunks::<16>().0.as_chunks::<2>();
+        let last = last.first().map(|unit| [*unit, [T::round(0.0); 16]]);
+        let last = last.as_slice();
+        let pairs_per_tile = TILE * size / 32;
+        for tiles in pairs.chunks(TILES * pairs_per_tile).chain(last.chunks(1)) {
+            let mut ends = [[[0.0; TILE]; 2]; TILES];
+            for (tile, ends) in tiles.chunks(pairs_per_tile).zip(&mut ends) {
+                Self::look(simd, tile, size, ends);
             }
-            let scale = scales.next().unwrap_or_default();
-            let bias = biases.next().unwrap_or_default();
-            let scaling = M::scale::<S, T>(simd, &ends, grouping, scale, bias);
-            if units_per_group == 1 {
-                // Two groups at a time, and perhaps one more.
-                let (pairs, last) = tile.as_chunks::<2>();
-                for ([a, b], number) in pairs.iter().zip(0..TILE / 2) {
-                    let values = [T::load(simd, a), T::load(simd, b)];
-                    let groups = [2 * number, 2 * number + 1];
-                    let codes = M::codes::<S, T>(simd, &scaling, values, groups);
-                    stream.put::<S, M>(simd, codes);
-                }
-                if let [last] = last {
-                    let values = [T::load(simd, last), simd.splat(0.0)];
-                    let groups = [(tile.len() - 1).min(TILE - 1); 2];
-                    let codes = M::codes::<S, T>(simd, &scaling, values, groups);
-                    stream.put::<S, M>(simd, codes);
-                }
-                continue;
+            let mut scalings: [M::Scaling; TILES] = Default::default();
+            // Of all tiles, even those without groups: no step waits for a count.
+            let groups = tiles.len() * 32 / size;
+            for ((scaling, ends), number) in scalings.iter_mut().zip(&ends).zip(0..TILES) {
+                let groups = groups.saturating_sub(TILE * number).min(TILE);
+                let (scale, bias) = (scales.next(groups), biases.next(groups));
+                *scaling = M::scale::<S, T>(simd, ends, grouping, scale, bias);
             }
-            for (group, number) in tile.chunks_exact(units_per_group).zip(0..TILE) {
-                for [a, b] in group.as_chunks::<2>().0 {
-                    let values = [T::load(simd, a), T::load(simd, b)];
-                    let codes = M::codes::<S, T>(simd, &scaling, values, [number; 2]);
-                    stream.put::<S, M>(simd, codes);
-                }
+            for (tile, scaling) in tiles.chunks(pairs_per_tile).zip(&scalings) {
+                Self::put(simd, tile, size, scaling, &mut stream);
             }
         }
+    }
+}
+
+impl<M: Mode> Tiles<M> {
+    /// Looks for the ends of all groups of a tile.
+    #[inline(always)]
+    fn look<S: Simd, T: Element>(simd: S, tile: &[Pair<T>], size: usize, ends: &mut [Each; 2]) {
+        if M::SIZE == Some(16) {
+            for (group, number) in tile.as_flattened().iter().zip(0..TILE) {
+                [ends[0][number], ends[1][number]] = M::ends(simd, &[*group]);
+            }
+            return;
+        }
+        for (group, number) in tile.chunks_exact((size / 32).max(1)).zip(0..TILE) {
+            [ends[0][number], ends[1][number]] = M::ends(simd, group.as_flattened());
+        }
+    }
+
+    /// Puts the codes of all groups of a tile.
+    #[inline(always)]
+    fn put<S: Simd, T: Element>(
+        simd: S,
+        tile: &[Pair<T>],
+        size: usize,
+        scaling: &M::Scaling,
+        stream: &mut Stream<'_>,
+    ) {
+        if M::SIZE == Some(16) {
+            for ([a, b], number) in tile.iter().zip(0..TILE / 2) {
+                let values = [T::load(simd, a), T::load(simd, b)];
+                let groups = [2 * number, 2 * number + 1];
+                stream.put::<S, M>(simd, M::codes::<S, T>(simd, scaling, values, groups));
+            }
+            return;
+        }
+        for (group, number) in tile.chunks_exact((size / 32).max(1)).zip(0..TILE) {
+            for [a, b] in group {
+                let values = [T::load(simd, a), T::load(simd, b)];
+                stream.put::<S, M>(simd, M::codes::<S, T>(simd, scaling, values, [number; 2]));
+            }
+        }
+    }
+}
+
+/// Where scales or biases go.
+struct Part<'a> {
+    rest: &'a mut [u8],
+    /// Bytes of each.
+    bytes: usize,
+}
+
+impl<'a> Part<'a> {
+    /// Room for those of the next groups, or of as many as there are.
+    fn next(&mut self, groups: usize) -> &'a mut [u8] {
+        let len = (groups * self.bytes).min(self.rest.len());
+        self.rest.split_off_mut(..len).unwrap_or_default()
     }
 }
 
@@ -268,10 +323,10 @@ impl Stream<'_> {
 pub(super) fn store<S: Simd, T: Element>(simd: S, numbers: &Each, out: &mut [u8]) {
     let mut rounded = [T::round(0.0); TILE];
     T::put::<S, false>(simd, simd.load(numbers), &mut rounded);
-    let bytes: &[u8] = bytemuck::cast_slice(&rounded);
-    let len = out.len().min(bytes.len());
-    out[..len].copy_from_slice(&bytes[..len]);
-    if cfg!(target_endian = "big") {
-        out.chunks_mut(size_of::<T>()).for_each(<[u8]>::reverse);
+    for (out, number) in out.chunks_exact_mut(size_of::<T>()).zip(&rounded) {
+        out.copy_from_slice(bytemuck::bytes_of(number));
+        if cfg!(target_endian = "big") {
+            out.reverse();
+        }
     }
 }

@@ -170,6 +170,19 @@ proptest! {
     }
 }
 
+/// Tiles that are full, that lack a group, or that hold one alone.
+#[test]
+fn kernels_agree_on_any_number_of_groups() {
+    let mut values = vec![0.0; 67 * 32];
+    values.iter_mut().zip((0i16..1009).cycle().step_by(37)).for_each(|(value, number)| {
+        *value = f32::from(number - 500);
+    });
+    for groups in [0, 1, 2, 3, 15, 16, 17, 31, 33, 63, 64, 65, 66, 67] {
+        all_agree(&values[..groups * 16], None);
+        all_agree(&values[..groups * 32], Some(504.0));
+    }
+}
+
 fn come_back(dtype: DType, values: &[f32], grouping: Grouping) {
     let values = &values[..values.len() / grouping.size * grouping.size];
     let [weight, scale, bias] = quantize_on(portable(), dtype, values, grouping);

@@ -525,7 +525,7 @@ impl Simd for Avx2 {
         }
 
         fn as_bf16(self, a: [__m256; 2]) -> [__m256; 2] {
-            a.map(|a| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(upper_halves(a))))
+            a.map(|a| pack::bf16(a))
         }
 
         fn to_unsigned(self, a: [[__m256; 2]; 2]) -> __m256i {

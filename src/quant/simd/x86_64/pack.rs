@@ -2,6 +2,17 @@
 
 use std::arch::x86_64::*;
 
+/// Floats rounded to `bf16`, as floats. Not for NaN.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn bf16(a: __m256) -> __m256 {
+    let bits = _mm256_castps_si256(a);
+    let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+    let half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    let upper = _mm256_set1_epi32(0xffff_0000u32.cast_signed());
+    _mm256_castsi256_ps(_mm256_and_si256(_mm256_add_epi32(bits, half), upper))
+}
+
 /// Floats as unsigned bytes.
 #[inline]
 #[target_feature(enable = "avx2")]
