@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::{Error, Result};
-use crate::quant::{self, Codec, Importance, Quantizer, Rows};
+use crate::quant::{self, Codec, GroupQuantizer, Importance, Quantizer, Rows};
 use crate::shape;
 
 /// How the elements of a dtype lie in memory.
@@ -47,13 +47,16 @@ pub struct DTypeDescriptor {
     pub codec: Option<&'static Codec>,
     /// How codes are chosen for values; `None` while that is not written.
     pub quantizer: Option<&'static Quantizer>,
+    /// The same of dtypes whose parts are separate.
+    pub group_quantizer: Option<&'static GroupQuantizer>,
 }
 
 macro_rules! dtypes {
     ($(
         #[doc = $doc:literal]
         $name:ident: $packing:ident, $len:literal => $bytes:literal $(+ $head:literal)?,
-        ggml $ggml:expr, safetensors $safetensors:expr, units [$($unit:expr),*], $codec:expr $(, $quantizer:expr)?;
+        ggml $ggml:expr, safetensors $safetensors:expr, units [$($unit:expr),*], $codec:expr
+        $(, rows $quantizer:expr)? $(, groups $group_quantizer:expr)?;
     )*) => {
         /// How the elements of a tensor are stored.
         #[allow(non_camel_case_types, reason = "spelled as ggml, safetensors and MLX spell them")]
@@ -78,6 +81,7 @@ macro_rules! dtypes {
             units: &[$($unit),*],
             codec: $codec,
             quantizer: [$(Some(&$quantizer),)? None][0],
+            group_quantizer: [$(Some(&$group_quantizer),)? None][0],
         }),*];
     };
 }
@@ -85,11 +89,11 @@ macro_rules! dtypes {
 #[rustfmt::skip]
 dtypes! {
     /// IEEE single precision.
-    F32:          Plain,   1 =>   4    , ggml Some(0),   safetensors Some("F32"),         units [(4, 1)], Some(&quant::F32), quant::encode::F32;
+    F32:          Plain,   1 =>   4    , ggml Some(0),   safetensors Some("F32"),         units [(4, 1)], Some(&quant::F32), rows quant::encode::F32;
     /// IEEE half precision.
-    F16:          Plain,   1 =>   2    , ggml Some(1),   safetensors Some("F16"),         units [(2, 1)], Some(&quant::F16), quant::encode::F16;
+    F16:          Plain,   1 =>   2    , ggml Some(1),   safetensors Some("F16"),         units [(2, 1)], Some(&quant::F16), rows quant::encode::F16;
     /// The upper half of an `F32`: 8 bits of exponent, 7 of fraction.
-    BF16:         Plain,   1 =>   2    , ggml Some(30),  safetensors Some("BF16"),        units [(2, 1)], Some(&quant::BF16), quant::encode::BF16;
+    BF16:         Plain,   1 =>   2    , ggml Some(30),  safetensors Some("BF16"),        units [(2, 1)], Some(&quant::BF16), rows quant::encode::BF16;
     /// IEEE double precision.
     F64:          Plain,   1 =>   8    , ggml Some(28),  safetensors Some("F64"),         units [(8, 1)], Some(&quant::F64);
     /// Signed 8-bit integer.
@@ -129,59 +133,59 @@ dtypes! {
     /// 4-bit float (E2M1), two a byte.
     F4:           Plain,   2 =>   1    , ggml None,      safetensors Some("F4"),          units [(1, 1)], Some(&quant::F4);
     /// 32 elements, 4 bits: one scale.
-    Q4_0:         Block,  32 =>  18    , ggml Some(2),   safetensors None,                units [(2, 1), (1, 16)], Some(&quant::Q4_0), quant::encode::Q4_0;
+    Q4_0:         Block,  32 =>  18    , ggml Some(2),   safetensors None,                units [(2, 1), (1, 16)], Some(&quant::Q4_0), rows quant::encode::Q4_0;
     /// 32 elements, 4 bits: a scale and a minimum.
-    Q4_1:         Block,  32 =>  20    , ggml Some(3),   safetensors None,                units [(2, 2), (1, 16)], Some(&quant::Q4_1), quant::encode::Q4_1;
+    Q4_1:         Block,  32 =>  20    , ggml Some(3),   safetensors None,                units [(2, 2), (1, 16)], Some(&quant::Q4_1), rows quant::encode::Q4_1;
     /// 32 elements, 5 bits: one scale.
-    Q5_0:         Block,  32 =>  22    , ggml Some(6),   safetensors None,                units [(2, 1), (4, 1), (1, 16)], Some(&quant::Q5_0), quant::encode::Q5_0;
+    Q5_0:         Block,  32 =>  22    , ggml Some(6),   safetensors None,                units [(2, 1), (4, 1), (1, 16)], Some(&quant::Q5_0), rows quant::encode::Q5_0;
     /// 32 elements, 5 bits: a scale and a minimum.
-    Q5_1:         Block,  32 =>  24    , ggml Some(7),   safetensors None,                units [(2, 2), (4, 1), (1, 16)], Some(&quant::Q5_1), quant::encode::Q5_1;
+    Q5_1:         Block,  32 =>  24    , ggml Some(7),   safetensors None,                units [(2, 2), (4, 1), (1, 16)], Some(&quant::Q5_1), rows quant::encode::Q5_1;
     /// 32 elements, 8 bits: one scale.
-    Q8_0:         Block,  32 =>  34    , ggml Some(8),   safetensors None,                units [(2, 1), (1, 32)], Some(&quant::Q8_0), quant::encode::Q8_0;
+    Q8_0:         Block,  32 =>  34    , ggml Some(8),   safetensors None,                units [(2, 1), (1, 32)], Some(&quant::Q8_0), rows quant::encode::Q8_0;
     /// 32 elements, 8 bits: a scale and the scaled sum; for activations.
-    Q8_1:         Block,  32 =>  36    , ggml Some(9),   safetensors None,                units [(2, 2), (1, 32)], Some(&quant::Q8_1), quant::encode::Q8_1;
+    Q8_1:         Block,  32 =>  36    , ggml Some(9),   safetensors None,                units [(2, 2), (1, 32)], Some(&quant::Q8_1), rows quant::encode::Q8_1;
     /// 256 elements, 2 bits: 16 sub-blocks with 4-bit scales and minima.
-    Q2_K:         Block, 256 =>  84    , ggml Some(10),  safetensors None,                units [(1, 80), (2, 2)], Some(&quant::Q2_K), quant::encode::Q2_K;
+    Q2_K:         Block, 256 =>  84    , ggml Some(10),  safetensors None,                units [(1, 80), (2, 2)], Some(&quant::Q2_K), rows quant::encode::Q2_K;
     /// 256 elements, 3 bits: 16 sub-blocks with 6-bit scales.
-    Q3_K:         Block, 256 => 110    , ggml Some(11),  safetensors None,                units [(1, 108), (2, 1)], Some(&quant::Q3_K), quant::encode::Q3_K;
+    Q3_K:         Block, 256 => 110    , ggml Some(11),  safetensors None,                units [(1, 108), (2, 1)], Some(&quant::Q3_K), rows quant::encode::Q3_K;
     /// 256 elements, 4 bits: 8 sub-blocks with 6-bit scales and minima.
-    Q4_K:         Block, 256 => 144    , ggml Some(12),  safetensors None,                units [(2, 2), (1, 140)], Some(&quant::Q4_K), quant::encode::Q4_K;
+    Q4_K:         Block, 256 => 144    , ggml Some(12),  safetensors None,                units [(2, 2), (1, 140)], Some(&quant::Q4_K), rows quant::encode::Q4_K;
     /// 256 elements, 5 bits: 8 sub-blocks with 6-bit scales and minima.
-    Q5_K:         Block, 256 => 176    , ggml Some(13),  safetensors None,                units [(2, 2), (1, 172)], Some(&quant::Q5_K), quant::encode::Q5_K;
+    Q5_K:         Block, 256 => 176    , ggml Some(13),  safetensors None,                units [(2, 2), (1, 172)], Some(&quant::Q5_K), rows quant::encode::Q5_K;
     /// 256 elements, 6 bits: 16 sub-blocks with 8-bit scales.
-    Q6_K:         Block, 256 => 210    , ggml Some(14),  safetensors None,                units [(1, 208), (2, 1)], Some(&quant::Q6_K), quant::encode::Q6_K;
+    Q6_K:         Block, 256 => 210    , ggml Some(14),  safetensors None,                units [(1, 208), (2, 1)], Some(&quant::Q6_K), rows quant::encode::Q6_K;
     /// 256 elements, 8 bits: an `F32` scale and sums of 16; for activations.
-    Q8_K:         Block, 256 => 292    , ggml Some(15),  safetensors None,                units [(4, 1), (1, 256), (2, 16)], Some(&quant::Q8_K), quant::encode::Q8_K;
+    Q8_K:         Block, 256 => 292    , ggml Some(15),  safetensors None,                units [(4, 1), (1, 256), (2, 16)], Some(&quant::Q8_K), rows quant::encode::Q8_K;
     /// 256 elements, 2.06 bits: a codebook of 256 points and signs.
-    IQ2_XXS:      Block, 256 =>  66    , ggml Some(16),  safetensors None,                units [(2, 33)], Some(&quant::IQ2_XXS), quant::encode::IQ2_XXS;
+    IQ2_XXS:      Block, 256 =>  66    , ggml Some(16),  safetensors None,                units [(2, 33)], Some(&quant::IQ2_XXS), rows quant::encode::IQ2_XXS;
     /// 256 elements, 2.31 bits: a codebook of 512 points and signs.
-    IQ2_XS:       Block, 256 =>  74    , ggml Some(17),  safetensors None,                units [(2, 33), (1, 8)], Some(&quant::IQ2_XS), quant::encode::IQ2_XS;
+    IQ2_XS:       Block, 256 =>  74    , ggml Some(17),  safetensors None,                units [(2, 33), (1, 8)], Some(&quant::IQ2_XS), rows quant::encode::IQ2_XS;
     /// 256 elements, 3.06 bits: a codebook of 256 points and signs.
-    IQ3_XXS:      Block, 256 =>  98    , ggml Some(18),  safetensors None,                units [(2, 1), (1, 64), (4, 8)], Some(&quant::IQ3_XXS), quant::encode::IQ3_XXS;
+    IQ3_XXS:      Block, 256 =>  98    , ggml Some(18),  safetensors None,                units [(2, 1), (1, 64), (4, 8)], Some(&quant::IQ3_XXS), rows quant::encode::IQ3_XXS;
     /// 256 elements, 1.56 bits: a codebook of 2048 ternary points.
-    IQ1_S:        Block, 256 =>  50    , ggml Some(19),  safetensors None,                units [(2, 1), (1, 32), (2, 8)], Some(&quant::IQ1_S), quant::encode::IQ1_S;
+    IQ1_S:        Block, 256 =>  50    , ggml Some(19),  safetensors None,                units [(2, 1), (1, 32), (2, 8)], Some(&quant::IQ1_S), rows quant::encode::IQ1_S;
     /// 32 elements, 4 bits: a non-linear table of 16 levels.
-    IQ4_NL:       Block,  32 =>  18    , ggml Some(20),  safetensors None,                units [(2, 1), (1, 16)], Some(&quant::IQ4_NL), quant::encode::IQ4_NL;
+    IQ4_NL:       Block,  32 =>  18    , ggml Some(20),  safetensors None,                units [(2, 1), (1, 16)], Some(&quant::IQ4_NL), rows quant::encode::IQ4_NL;
     /// 256 elements, 3.44 bits: a codebook of 512 points and signs.
-    IQ3_S:        Block, 256 => 110    , ggml Some(21),  safetensors None,                units [(2, 1), (1, 108)], Some(&quant::IQ3_S), quant::encode::IQ3_S;
+    IQ3_S:        Block, 256 => 110    , ggml Some(21),  safetensors None,                units [(2, 1), (1, 108)], Some(&quant::IQ3_S), rows quant::encode::IQ3_S;
     /// 256 elements, 2.56 bits: a codebook of 1024 points and signs.
-    IQ2_S:        Block, 256 =>  82    , ggml Some(22),  safetensors None,                units [(2, 1), (1, 80)], Some(&quant::IQ2_S), quant::encode::IQ2_S;
+    IQ2_S:        Block, 256 =>  82    , ggml Some(22),  safetensors None,                units [(2, 1), (1, 80)], Some(&quant::IQ2_S), rows quant::encode::IQ2_S;
     /// 256 elements, 4.25 bits: the levels of `IQ4_NL`, 6-bit scales.
-    IQ4_XS:       Block, 256 => 136    , ggml Some(23),  safetensors None,                units [(2, 2), (1, 132)], Some(&quant::IQ4_XS), quant::encode::IQ4_XS;
+    IQ4_XS:       Block, 256 => 136    , ggml Some(23),  safetensors None,                units [(2, 2), (1, 132)], Some(&quant::IQ4_XS), rows quant::encode::IQ4_XS;
     /// 256 elements, 1.75 bits: a codebook of 2048 ternary points, no scale field of its own.
-    IQ1_M:        Block, 256 =>  56    , ggml Some(29),  safetensors None,                units [(1, 48), (2, 4)], Some(&quant::IQ1_M), quant::encode::IQ1_M;
+    IQ1_M:        Block, 256 =>  56    , ggml Some(29),  safetensors None,                units [(1, 48), (2, 4)], Some(&quant::IQ1_M), rows quant::encode::IQ1_M;
     /// 256 ternary elements, five to a byte.
-    TQ1_0:        Block, 256 =>  54    , ggml Some(34),  safetensors None,                units [(1, 52), (2, 1)], Some(&quant::TQ1_0), quant::encode::TQ1_0;
+    TQ1_0:        Block, 256 =>  54    , ggml Some(34),  safetensors None,                units [(1, 52), (2, 1)], Some(&quant::TQ1_0), rows quant::encode::TQ1_0;
     /// 256 ternary elements, four to a byte.
-    TQ2_0:        Block, 256 =>  66    , ggml Some(35),  safetensors None,                units [(1, 64), (2, 1)], Some(&quant::TQ2_0), quant::encode::TQ2_0;
+    TQ2_0:        Block, 256 =>  66    , ggml Some(35),  safetensors None,                units [(1, 64), (2, 1)], Some(&quant::TQ2_0), rows quant::encode::TQ2_0;
     /// 32 E2M1 elements and one E8M0 scale.
-    MXFP4:        Block,  32 =>  17    , ggml Some(39),  safetensors None,                units [(1, 17)], Some(&quant::MXFP4), quant::encode::MXFP4;
+    MXFP4:        Block,  32 =>  17    , ggml Some(39),  safetensors None,                units [(1, 17)], Some(&quant::MXFP4), rows quant::encode::MXFP4;
     /// 64 E2M1 elements and four E4M3 scales; a scale for the whole tensor may lie beside it.
-    NVFP4:        Block,  64 =>  36    , ggml Some(40),  safetensors None,                units [(1, 36)], Some(&quant::NVFP4), quant::encode::NVFP4;
+    NVFP4:        Block,  64 =>  36    , ggml Some(40),  safetensors None,                units [(1, 36)], Some(&quant::NVFP4), rows quant::encode::NVFP4;
     /// 128 signs and one scale.
-    Q1_0:         Block, 128 =>  18    , ggml Some(41),  safetensors None,                units [(2, 1), (1, 16)], Some(&quant::Q1_0), quant::encode::Q1_0;
+    Q1_0:         Block, 128 =>  18    , ggml Some(41),  safetensors None,                units [(2, 1), (1, 16)], Some(&quant::Q1_0), rows quant::encode::Q1_0;
     /// 64 elements of -1, 0, 1 or 2 and one scale.
-    Q2_0:         Block,  64 =>  18    , ggml Some(42),  safetensors None,                units [(2, 1), (1, 16)], Some(&quant::Q2_0), quant::encode::Q2_0;
+    Q2_0:         Block,  64 =>  18    , ggml Some(42),  safetensors None,                units [(2, 1), (1, 16)], Some(&quant::Q2_0), rows quant::encode::Q2_0;
     /// ik_llama.cpp's `Q6_0`.
     Q6_0:         Block,  32 =>  26    , ggml Some(133), safetensors None,                units [], Some(&quant::Q6_0);
     /// ik_llama.cpp's `IQ1_BN`.
@@ -277,25 +281,25 @@ dtypes! {
     /// ik_llama.cpp's `Q8_KV_R8` (rows interleaved).
     Q8_KV_R8:     Block,  32 =>  32 + 8, ggml Some(398), safetensors None,                units [], None;
     /// MLX affine groups: 1-bit elements, a scale and a bias for each group.
-    MLX_AFFINE1:  Group,   8 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE1);
+    MLX_AFFINE1:  Group,   8 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE1), groups quant::TO_AFFINE1;
     /// MLX affine groups: 2-bit elements, a scale and a bias for each group.
-    MLX_AFFINE2:  Group,   4 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE2);
+    MLX_AFFINE2:  Group,   4 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE2), groups quant::TO_AFFINE2;
     /// MLX affine groups: 3-bit elements, a scale and a bias for each group.
-    MLX_AFFINE3:  Group,   8 =>   3    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE3);
+    MLX_AFFINE3:  Group,   8 =>   3    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE3), groups quant::TO_AFFINE3;
     /// MLX affine groups: 4-bit elements, a scale and a bias for each group.
-    MLX_AFFINE4:  Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE4);
+    MLX_AFFINE4:  Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE4), groups quant::TO_AFFINE4;
     /// MLX affine groups: 5-bit elements, a scale and a bias for each group.
-    MLX_AFFINE5:  Group,   8 =>   5    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE5);
+    MLX_AFFINE5:  Group,   8 =>   5    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE5), groups quant::TO_AFFINE5;
     /// MLX affine groups: 6-bit elements, a scale and a bias for each group.
-    MLX_AFFINE6:  Group,   4 =>   3    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE6);
+    MLX_AFFINE6:  Group,   4 =>   3    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE6), groups quant::TO_AFFINE6;
     /// MLX affine groups: 8-bit elements, a scale and a bias for each group.
-    MLX_AFFINE8:  Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE8);
+    MLX_AFFINE8:  Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE8), groups quant::TO_AFFINE8;
     /// MLX groups: E2M1 elements in groups of 32, E8M0 scales.
-    MLX_MXFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_MXFP4);
+    MLX_MXFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_MXFP4), groups quant::TO_MXFP4;
     /// MLX groups: E4M3 elements in groups of 32, E8M0 scales.
-    MLX_MXFP8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_MXFP8);
+    MLX_MXFP8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_MXFP8), groups quant::TO_MXFP8;
     /// MLX groups: E2M1 elements in groups of 16, E4M3 scales, perhaps a scale for the whole tensor.
-    MLX_NVFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_NVFP4);
+    MLX_NVFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_NVFP4), groups quant::TO_NVFP4;
     /// GPTQ: 2-bit elements packed along the input, zero points less one, perhaps a group for each input.
     GPTQ2:        Group,   4 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ2);
     /// GPTQ's second format: 2-bit elements, zero points stored as they are.
@@ -436,6 +440,11 @@ impl DType {
             }
         }
         row.block_bytes * 8 / row.block_len
+    }
+
+    /// What quantizes to this dtype, for those of MLX.
+    pub fn group_quantizer(self) -> Option<&'static GroupQuantizer> {
+        self.descriptor().group_quantizer
     }
 
     /// Whether llama.cpp knows the type: codes 0 to 42 without those removed.

@@ -103,7 +103,10 @@ pub use progress::Progress;
 pub use provider::{
     FUSIONS, Fusion, LoadOptions, LoadedPart, LoadedTensor, Member, Policy, WeightProvider,
 };
-pub use quant::{Codec, Element, Importance, Narrowing, Quantizer, Rounding};
+pub use quant::{
+    Codec, Element, GroupParts, GroupQuantizer, Grouping, Importance, Narrowing, Quantizer,
+    Rounding,
+};
 pub use store::{
     Attachment, DTypeSummary, Document, Encoding, Note, QuantizationSummary, WeightStore,
 };

@@ -2,9 +2,9 @@
 
 use half::{bf16, f16};
 
-use super::Runs;
-use super::kernel::Kernels;
+use super::kernel::{Decoding, GroupEncoding, Kernels};
 use super::simd::Simd;
+use super::{GroupQuantizer, Runs};
 
 /// A number that values can be decoded to: `f32`, [`struct@f16`] or [`bf16`].
 pub trait Element: bytemuck::Pod + PartialEq + Send + Sync + sealed::Sealed {}
@@ -14,7 +14,7 @@ impl Element for f16 {}
 impl Element for bf16 {}
 
 pub(crate) mod sealed {
-    use super::{Bounds, Kernels, Runs, Simd};
+    use super::{Bounds, Decoding, GroupEncoding, GroupQuantizer, Kernels, Runs, Simd};
 
     /// What the library itself needs of an element.
     pub trait Sealed: Sized + 'static {
@@ -24,7 +24,11 @@ pub(crate) mod sealed {
 
         #[doc(hidden)]
         #[allow(private_interfaces, reason = "nobody outside can name the trait")]
-        fn kernels(runs: &Runs) -> &Kernels<Self>;
+        fn decoders(runs: &Runs) -> &Kernels<Decoding<Self>>;
+
+        #[doc(hidden)]
+        #[allow(private_interfaces, reason = "nobody outside can name the trait")]
+        fn encoders(quantizer: &GroupQuantizer) -> &Kernels<GroupEncoding<Self>>;
 
         /// Rounds to the nearest, ties to even.
         #[doc(hidden)]
@@ -33,6 +37,15 @@ pub(crate) mod sealed {
         #[doc(hidden)]
         #[allow(private_bounds, private_interfaces, reason = "nobody outside can name the trait")]
         fn put<S: Simd, const PAST: bool>(simd: S, floats: S::Floats, out: &mut [Self; 16]);
+
+        #[doc(hidden)]
+        #[allow(private_bounds, private_interfaces, reason = "nobody outside can name the trait")]
+        fn load<S: Simd>(simd: S, from: &[Self; 16]) -> S::Floats;
+
+        /// Rounds as [`round`](Self::round), but for NaN, which may become anything.
+        #[doc(hidden)]
+        #[allow(private_bounds, private_interfaces, reason = "nobody outside can name the trait")]
+        fn rounded<S: Simd>(simd: S, floats: S::Floats) -> S::Floats;
     }
 }
 
@@ -56,13 +69,21 @@ impl Bounds {
 }
 
 macro_rules! sealed {
-    ($element:ty, $kernels:ident, $put:ident, $bounds:expr, $round:expr) => {
+    (
+        $element:ty, $decoders:ident, $encoders:ident, $put:ident, $load:ident, $bounds:expr, $round:expr,
+        |$simd:ident, $floats:ident| $rounded:expr
+    ) => {
         impl sealed::Sealed for $element {
             const BOUNDS: Option<Bounds> = $bounds;
 
             #[allow(private_interfaces, reason = "nobody outside can name the trait")]
-            fn kernels(runs: &Runs) -> &Kernels<Self> {
-                &runs.$kernels
+            fn decoders(runs: &Runs) -> &Kernels<Decoding<Self>> {
+                &runs.$decoders
+            }
+
+            #[allow(private_interfaces, reason = "nobody outside can name the trait")]
+            fn encoders(quantizer: &GroupQuantizer) -> &Kernels<GroupEncoding<Self>> {
+                &quantizer.$encoders
             }
 
             #[inline(always)]
@@ -79,6 +100,27 @@ macro_rules! sealed {
             fn put<S: Simd, const PAST: bool>(simd: S, floats: S::Floats, out: &mut [Self; 16]) {
                 simd.$put::<PAST>(floats, out);
             }
+
+            #[inline(always)]
+            #[allow(
+                private_bounds,
+                private_interfaces,
+                reason = "nobody outside can name the trait"
+            )]
+            fn load<S: Simd>(simd: S, from: &[Self; 16]) -> S::Floats {
+                simd.$load(from)
+            }
+
+            #[inline(always)]
+            #[allow(
+                private_bounds,
+                private_interfaces,
+                unused_variables,
+                reason = "nobody outside can name the trait; an `f32` needs no rounding"
+            )]
+            fn rounded<S: Simd>($simd: S, $floats: S::Floats) -> S::Floats {
+                $rounded
+            }
         }
     };
 }
@@ -87,9 +129,11 @@ macro_rules! sealed {
 const F16: Bounds = Bounds { over: 0x477f_f000, under: 0x3300_0000 };
 const BF16: Bounds = Bounds { over: 0x7f7f_8000, under: 0x8000 };
 
-sealed!(f32, to_f32, put_f32, None, std::convert::identity);
-sealed!(f16, to_f16, put_f16, Some(F16), f16::from_f32);
-sealed!(bf16, to_bf16, put_bf16, Some(BF16), bf16::from_f32);
+sealed!(f32, to_f32, from_f32, put_f32, load, None, std::convert::identity, |simd, a| a);
+sealed!(f16, to_f16, from_f16, put_f16, load_f16, Some(F16), f16::from_f32, |simd, a| simd
+    .as_f16(a));
+sealed!(bf16, to_bf16, from_bf16, put_bf16, load_bf16, Some(BF16), bf16::from_f32, |simd, a| simd
+    .as_bf16(a));
 
 /// What rounding to a narrower format did beyond rounding.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -80,6 +80,32 @@ pub(super) fn e8m0(bits: u8) -> f32 {
 pub(super) const E2M1: [f32; 16] =
     [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0];
 
+/// The code of the nearest E2M1, ties to the smaller magnitude, as MLX's search through the table
+/// has them; 0 has no sign. From 2^29 on, and for NaN, it is 0.
+pub(super) fn to_e2m1(value: f32) -> u8 {
+    const TIES: [f32; 7] = [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0];
+    const LIMIT: f32 = 536_870_912.0;
+    let magnitude = value.abs();
+    let sign = if value < 0.0 { 8 } else { 0 };
+    match TIES.map(|tie| u8::from(magnitude > tie)).iter().sum::<u8>() {
+        code @ 1.. if magnitude < LIMIT => sign | code,
+        _ => 0,
+    }
+}
+
+/// The code of the nearest E4M3, ties to even, at most 448: so does NaN become. Signs are kept.
+pub(super) fn to_e4m3(value: f32) -> u8 {
+    let magnitude = value.abs();
+    let bits = magnitude.to_bits();
+    let code = if magnitude < 0.015_625 {
+        // Multiples of 2^-9: as are the last bits of floats from 2^14 on.
+        (magnitude + 16_384.0).to_bits() - 16_384.0f32.to_bits()
+    } else {
+        (bits - (120 << 23) + 0x7ffff + (bits >> 20 & 1)) >> 20
+    };
+    code.min(0x7e) as u8 | if value.is_sign_negative() { 0x80 } else { 0 }
+}
+
 /// The values of all codes of a small float: its bits of exponent and fraction, and its bias. With
 /// `one_nan` the code of minus zero is NaN, and all others are numbers (FNUZ).
 #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a few bits")]

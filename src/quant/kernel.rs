@@ -2,9 +2,11 @@
 //! them runs is decided here and nowhere else.
 #![allow(unsafe_code, reason = "kernels for instructions that were looked for first")]
 
+use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use super::element::Element;
+use super::mlx::{GroupParts, Grouping};
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
 use super::simd::{Portable, Simd};
@@ -114,91 +116,100 @@ impl<S: Simd, T: Element, const PAST: bool> Put<S> for Units<'_, S, T, PAST> {
     }
 }
 
-/// Decodes, and says whether some value may not have survived rounding.
-type Kernel<T> = fn(&Packed<'_>, &mut [T], bool) -> bool;
-
-/// The same, with instructions that must have been looked for.
-#[cfg(target_arch = "x86_64")]
-type UnsafeKernel<T> = unsafe fn(&Packed<'_>, &mut [T], bool) -> bool;
-
-/// The kernels of one codec that write `T`.
-pub(crate) struct Kernels<T> {
-    portable: Kernel<T>,
-    #[cfg(target_arch = "x86_64")]
-    avx2: UnsafeKernel<T>,
-    #[cfg(target_arch = "x86_64")]
-    avx512: UnsafeKernel<T>,
+/// What kernels of one kind are given, and what they say when they are done.
+pub(crate) trait Work {
+    type Given<'a>;
+    type Said;
 }
 
-impl<T> std::fmt::Debug for Kernels<T> {
+/// A body in the operations of whatever instruction set it is compiled for.
+pub(super) trait Body<W: Work> {
+    fn run<S: Simd>(simd: S, given: W::Given<'_>) -> W::Said;
+}
+
+/// The kernels that one body is compiled to.
+pub(crate) struct Kernels<W: Work> {
+    portable: fn(W::Given<'_>) -> W::Said,
+    #[cfg(target_arch = "x86_64")]
+    avx2: unsafe fn(W::Given<'_>) -> W::Said,
+    #[cfg(target_arch = "x86_64")]
+    avx512: unsafe fn(W::Given<'_>) -> W::Said,
+}
+
+impl<W: Work> std::fmt::Debug for Kernels<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Kernels")
     }
 }
 
-#[inline(always)]
-fn decode<D: Decode, S: Simd, T: Element>(
-    simd: S,
-    packed: &Packed<'_>,
-    values: &mut [T],
-    past: bool,
-) -> bool {
-    let mut seen = simd.blank();
-    if past {
-        D::decode(packed, Out::<S, T, true> { simd, values, seen: &mut seen });
-        simd.fence();
-    } else {
-        D::decode(packed, Out::<S, T, false> { simd, values, seen: &mut seen });
-    }
-    T::BOUNDS.is_some_and(|bounds| simd.doubtful(seen, bounds.over(), bounds.under()))
-}
-
-fn portable<D: Decode, T: Element>(packed: &Packed<'_>, values: &mut [T], _: bool) -> bool {
-    decode::<D, _, T>(Portable, packed, values, false)
+fn portable<B: Body<W>, W: Work>(given: W::Given<'_>) -> W::Said {
+    B::run(Portable, given)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
-fn avx2<D: Decode, T: Element>(packed: &Packed<'_>, values: &mut [T], past: bool) -> bool {
+fn avx2<B: Body<W>, W: Work>(given: W::Given<'_>) -> W::Said {
     // SAFETY: this function is compiled for these features, so whoever called it had looked.
-    decode::<D, _, T>(unsafe { Avx2::new() }, packed, values, past)
+    B::run(unsafe { Avx2::new() }, given)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx2,f16c")]
-fn avx512<D: Decode, T: Element>(packed: &Packed<'_>, values: &mut [T], past: bool) -> bool {
+fn avx512<B: Body<W>, W: Work>(given: W::Given<'_>) -> W::Said {
     // SAFETY: this function is compiled for these features, so whoever called it had looked.
-    decode::<D, _, T>(unsafe { Avx512::new() }, packed, values, past)
+    B::run(unsafe { Avx512::new() }, given)
 }
 
-impl<T: Element> Kernels<T> {
-    const fn of<D: Decode>() -> Self {
+impl<W: Work> Kernels<W> {
+    pub(super) const fn of<B: Body<W>>() -> Self {
         Self {
-            portable: portable::<D, T>,
+            portable: portable::<B, W>,
             #[cfg(target_arch = "x86_64")]
-            avx2: avx2::<D, T>,
+            avx2: avx2::<B, W>,
             #[cfg(target_arch = "x86_64")]
-            avx512: avx512::<D, T>,
+            avx512: avx512::<B, W>,
         }
     }
 
-    /// Decodes as many values as there is room for, past the cache where that is asked for. Says
-    /// whether some value may not have survived rounding.
-    pub(super) fn run(&self, packed: &Packed<'_>, out: &mut [T], past: bool) -> bool {
-        self.run_on(Isa::best(), packed, out, past)
+    /// Runs the kernel of the best instruction set.
+    pub(super) fn run(&self, given: W::Given<'_>) -> W::Said {
+        self.run_on(Isa::best(), given)
     }
 
     /// The same with the kernel of one instruction set.
-    pub(super) fn run_on(&self, isa: Isa, packed: &Packed<'_>, out: &mut [T], past: bool) -> bool {
+    pub(super) fn run_on(&self, isa: Isa, given: W::Given<'_>) -> W::Said {
         match isa.0 {
-            Set::Portable => (self.portable)(packed, out, past),
+            Set::Portable => (self.portable)(given),
             // SAFETY: the set was found before an `Isa` was made of it.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => unsafe { (self.avx2)(packed, out, past) },
+            Set::Avx2 => unsafe { (self.avx2)(given) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => unsafe { (self.avx512)(packed, out, past) },
+            Set::Avx512 => unsafe { (self.avx512)(given) },
         }
+    }
+}
+
+/// Decoding to `T`: as many values as there is room for, past the cache where that is asked for.
+/// Kernels say whether some value may not have survived rounding.
+pub(crate) struct Decoding<T>(PhantomData<T>);
+
+impl<T: 'static> Work for Decoding<T> {
+    type Given<'a> = (&'a Packed<'a>, &'a mut [T], bool);
+    type Said = bool;
+}
+
+impl<D: Decode, T: Element> Body<Decoding<T>> for D {
+    #[inline(always)]
+    fn run<S: Simd>(simd: S, (packed, values, past): (&Packed<'_>, &mut [T], bool)) -> bool {
+        let mut seen = simd.blank();
+        if past && S::STREAMS {
+            D::decode(packed, Out::<S, T, true> { simd, values, seen: &mut seen });
+            simd.fence();
+        } else {
+            D::decode(packed, Out::<S, T, false> { simd, values, seen: &mut seen });
+        }
+        T::BOUNDS.is_some_and(|bounds| simd.doubtful(seen, bounds.over(), bounds.under()))
     }
 }
 
@@ -214,72 +225,44 @@ impl Runs {
     }
 }
 
-/// How a dtype's bytes are computed from values.
+/// How the bytes of a block dtype are computed from values.
 pub(super) trait Encode {
     /// Fills `out` with the bytes of all rows.
     fn encode<S: Simd>(simd: S, rows: &Rows<'_>, out: &mut [u8]);
 }
 
-/// The kernels that compute a dtype's bytes.
-pub(super) struct Encoders {
-    portable: fn(&Rows<'_>, &mut [u8]),
-    #[cfg(target_arch = "x86_64")]
-    avx2: unsafe fn(&Rows<'_>, &mut [u8]),
-    #[cfg(target_arch = "x86_64")]
-    avx512: unsafe fn(&Rows<'_>, &mut [u8]),
+/// Quantizing to blocks: fills the bytes with those of all rows.
+pub(crate) struct Encoding;
+
+impl Work for Encoding {
+    type Given<'a> = (&'a Rows<'a>, &'a mut [u8]);
+    type Said = ();
 }
 
-impl std::fmt::Debug for Encoders {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Encoders")
+impl<E: Encode> Body<Encoding> for E {
+    #[inline(always)]
+    fn run<S: Simd>(simd: S, (rows, out): (&Rows<'_>, &mut [u8])) {
+        E::encode(simd, rows, out);
     }
 }
 
-fn encode_portable<E: Encode>(rows: &Rows<'_>, out: &mut [u8]) {
-    E::encode(Portable, rows, out);
+/// How the parts of a group dtype, codes, scales and biases, are computed from values.
+pub(super) trait GroupEncode {
+    fn encode<S: Simd, T: Element>(simd: S, values: &[T], grouping: Grouping, out: GroupParts<'_>);
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,f16c")]
-fn encode_avx2<E: Encode>(rows: &Rows<'_>, out: &mut [u8]) {
-    // SAFETY: this function is compiled for these features, so whoever called it had looked.
-    E::encode(unsafe { Avx2::new() }, rows, out);
+/// Quantizing a `T` to groups.
+pub(crate) struct GroupEncoding<T>(PhantomData<T>);
+
+impl<T: 'static> Work for GroupEncoding<T> {
+    type Given<'a> = (&'a [T], Grouping, GroupParts<'a>);
+    type Said = ();
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx2,f16c")]
-fn encode_avx512<E: Encode>(rows: &Rows<'_>, out: &mut [u8]) {
-    // SAFETY: this function is compiled for these features, so whoever called it had looked.
-    E::encode(unsafe { Avx512::new() }, rows, out);
-}
-
-impl Encoders {
-    pub(super) const fn of<E: Encode>() -> Self {
-        Self {
-            portable: encode_portable::<E>,
-            #[cfg(target_arch = "x86_64")]
-            avx2: encode_avx2::<E>,
-            #[cfg(target_arch = "x86_64")]
-            avx512: encode_avx512::<E>,
-        }
-    }
-
-    /// Fills `out` with the bytes of all rows.
-    pub(super) fn run(&self, rows: &Rows<'_>, out: &mut [u8]) {
-        self.run_on(Isa::best(), rows, out);
-    }
-
-    /// The same with the kernel of one instruction set.
-    pub(super) fn run_on(&self, isa: Isa, rows: &Rows<'_>, out: &mut [u8]) {
-        match isa.0 {
-            Set::Portable => (self.portable)(rows, out),
-            // SAFETY: the set was found before an `Isa` was made of it.
-            #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => unsafe { (self.avx2)(rows, out) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => unsafe { (self.avx512)(rows, out) },
-        }
+impl<E: GroupEncode, T: Element> Body<GroupEncoding<T>> for E {
+    #[inline(always)]
+    fn run<S: Simd>(simd: S, (values, grouping, out): (&[T], Grouping, GroupParts<'_>)) {
+        E::encode(simd, values, grouping, out);
     }
 }
 

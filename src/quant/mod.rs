@@ -29,10 +29,15 @@ pub(crate) use float::{
 pub(crate) use ggml::encode;
 pub(crate) use ggml::*;
 pub(crate) use integer::{BOOL, I8, I16, I32, I64, U8, U16, U32, U64};
-use kernel::{Decode, Kernels, Out, Put};
+use kernel::{Decode, Decoding, Kernels, Out, Put};
 pub(crate) use mlx::{
     AFFINE1, AFFINE2, AFFINE3, AFFINE4, AFFINE5, AFFINE6, AFFINE8, MXFP4 as MLX_MXFP4,
     MXFP8 as MLX_MXFP8, NVFP4 as MLX_NVFP4,
+};
+pub use mlx::{GroupParts, GroupQuantizer, Grouping};
+pub(crate) use mlx::{
+    TO_AFFINE1, TO_AFFINE2, TO_AFFINE3, TO_AFFINE4, TO_AFFINE5, TO_AFFINE6, TO_AFFINE8, TO_MXFP4,
+    TO_MXFP8, TO_NVFP4,
 };
 pub(crate) use quantizer::Rows;
 pub use quantizer::{Importance, Quantizer};
@@ -60,9 +65,9 @@ pub(crate) enum Decoder {
 /// The routines of a dtype whose values come in runs.
 #[derive(Debug)]
 pub(crate) struct Runs {
-    to_f32: Kernels<f32>,
-    to_f16: Kernels<f16>,
-    to_bf16: Kernels<bf16>,
+    to_f32: Kernels<Decoding<f32>>,
+    to_f16: Kernels<Decoding<f16>>,
+    to_bf16: Kernels<Decoding<bf16>>,
     /// Values rounded as the library that made the format rounds them, where that differs.
     native: Option<fn(&Packed<'_>, &mut [f32])>,
     /// What is lost already when a value becomes an `f32`.
@@ -142,10 +147,10 @@ impl Runs {
             return narrow(&exact, out);
         }
         let mut lost = self.lost.map_or_else(Narrowing::default, |lost| lost(packed));
-        let doubtful = T::kernels(self).run(packed, out, past);
+        let doubtful = T::decoders(self).run((packed, out, past));
         if let (true, Some(bounds)) = (doubtful, T::BOUNDS) {
             let mut exact = vec![0.0; out.len()];
-            self.to_f32.run(packed, &mut exact, false);
+            self.to_f32.run((packed, &mut exact, false));
             lost.look(&exact, bounds);
         }
         lost

@@ -1,11 +1,11 @@
 //! Quantizing: how numbers become the bytes of a dtype.
 
-use super::kernel::{Encode, Encoders};
+use super::kernel::{Encode, Encoding, Kernels};
 
 /// The routines that choose a dtype's codes.
 #[derive(Debug)]
 pub struct Quantizer {
-    kernels: Encoders,
+    kernels: Kernels<Encoding>,
     importance: Importance,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Rows<'a> {
 
 impl Quantizer {
     pub(super) const fn of<E: Encode>(importance: Importance) -> Self {
-        Self { kernels: Encoders::of::<E>(), importance }
+        Self { kernels: Kernels::of::<E>(), importance }
     }
 
     /// What it does with the importance of columns.
@@ -44,11 +44,11 @@ impl Quantizer {
 
     /// Fills `out` with the bytes of all rows.
     pub(crate) fn run(&self, rows: &Rows<'_>, out: &mut [u8]) {
-        self.kernels.run(rows, out);
+        self.kernels.run((rows, out));
     }
 
     #[cfg(test)]
     pub(super) fn run_on(&self, isa: super::kernel::Isa, rows: &Rows<'_>, out: &mut [u8]) {
-        self.kernels.run_on(isa, rows, out);
+        self.kernels.run_on(isa, (rows, out));
     }
 }

@@ -124,7 +124,7 @@ fn agree<T: Bits>(name: &str, runs: &Runs, input: &Input, exact: &[f32]) {
         for (past, off) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
             let (mut memory, range) = room::<T>(input.len, off);
             let out = &mut memory[range];
-            let doubtful = T::kernels(runs).run_on(isa, &input.packed(), out, past);
+            let doubtful = T::decoders(runs).run_on(isa, (&input.packed(), out, past));
             assert_eq!(bits(out), expected, "{name}, {isa:?}, past {past}, off {off}");
             assert!(doubtful || lost.is_lossless(), "{name}, {isa:?}: {lost:?} went unseen");
         }
@@ -144,7 +144,7 @@ fn all_agree(count: usize, bytes: &[u8], choice: usize) {
         let input = Input::new(row, count, bytes, choice);
         let mut exact = vec![f32::NAN; input.len];
         let portable = Isa::available().next().unwrap();
-        runs.to_f32.run_on(portable, &input.packed(), &mut exact, false);
+        runs.to_f32.run_on(portable, (&input.packed(), &mut exact, false));
         agree::<f32>(row.name, runs, &input, &exact);
         agree::<f16>(row.name, runs, &input, &exact);
         agree::<bf16>(row.name, runs, &input, &exact);
@@ -182,7 +182,7 @@ fn short_input_is_no_fault() {
             for cut in [0, 1, whole.weight.len() / 2, whole.weight.len().saturating_sub(1)] {
                 let mut out = vec![0.0f32; whole.len];
                 let packed = Packed { weight: &whole.weight[..cut], scale: &[], ..whole.packed() };
-                runs.to_f32.run_on(isa, &packed, &mut out, false);
+                runs.to_f32.run_on(isa, (&packed, &mut out, false));
             }
         }
     }

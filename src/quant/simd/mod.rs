@@ -29,6 +29,9 @@ pub(super) trait Simd: Copy {
     /// 16 answers.
     type Mask: Copy;
 
+    /// Whether it has stores that go past the cache.
+    const STREAMS: bool;
+
     fn bytes(self, from: &[u8; 32]) -> Self::Bytes;
     /// 16 bytes, then 16 others.
     fn halves(self, low: &[u8; 16], high: &[u8; 16]) -> Self::Bytes;
@@ -135,4 +138,31 @@ pub(super) trait Simd: Copy {
     /// As [`transposed`](Self::transposed).
     fn transposed_words(self, rows: [Self::Words; 16]) -> [Self::Words; 16];
     fn put_words(self, a: Self::Words, out: &mut [u32; 16]);
+
+    fn load_f16(self, from: &[f16; 16]) -> Self::Floats;
+    fn load_bf16(self, from: &[bf16; 16]) -> Self::Floats;
+    /// The larger magnitude of each two; that of NaN is larger than infinity.
+    fn peak(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// The largest of 16, none of them NaN; of zeros, either.
+    fn largest(self, a: Self::Floats) -> f32;
+    /// The smallest of 16, none of them NaN; of zeros, either.
+    fn smallest(self, a: Self::Floats) -> f32;
+    /// The largest magnitude of 16; that of NaN is larger than infinity.
+    fn highest(self, a: Self::Floats) -> f32;
+    /// Rounded to half precision: to the nearest, ties to even.
+    fn as_f16(self, a: Self::Floats) -> Self::Floats;
+    /// Rounded to `bf16`: to the nearest, ties to even. None of them is NaN.
+    fn as_bf16(self, a: Self::Floats) -> Self::Floats;
+    /// Floats as unsigned bytes: to the nearest, ties to even, at least 0 and at most 255; 0 for
+    /// what is no `i32`.
+    fn to_unsigned(self, a: [Self::Floats; 2]) -> Self::Bytes;
+    /// Floats as codes of the format E2M1; see [`to_e2m1`](super::float::to_e2m1).
+    fn to_e2m1(self, a: [Self::Floats; 2]) -> Self::Bytes;
+    /// Floats as codes of the format E4M3; see [`to_e4m3`](super::float::to_e4m3).
+    fn to_e4m3(self, a: [Self::Floats; 2]) -> Self::Bytes;
+    /// Each byte, or `most` where it is more.
+    fn capped(self, a: Self::Bytes, most: u8) -> Self::Bytes;
+    /// Packs 32 codes into a stream of bits, lowest first: 4 `BITS` bytes. Those behind become
+    /// anything.
+    fn stream<const BITS: usize>(self, codes: Self::Bytes, out: &mut [u8; 32]);
 }

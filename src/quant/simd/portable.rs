@@ -24,6 +24,8 @@ impl Simd for Portable {
     type Words = [u32; 16];
     type Mask = [bool; 16];
 
+    const STREAMS: bool = false;
+
     #[inline(always)]
     fn bytes(self, from: &[u8; 32]) -> [u8; 32] {
         *from
@@ -341,5 +343,81 @@ impl Simd for Portable {
     #[inline(always)]
     fn put_words(self, a: [u32; 16], out: &mut [u32; 16]) {
         *out = a;
+    }
+
+    #[inline(always)]
+    fn load_f16(self, from: &[f16; 16]) -> [f32; 16] {
+        from.map(f16::to_f32)
+    }
+
+    #[inline(always)]
+    fn load_bf16(self, from: &[bf16; 16]) -> [f32; 16] {
+        from.map(|value| f32::from_bits(u32::from(value.to_bits()) << 16))
+    }
+
+    #[inline(always)]
+    fn peak(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        from_fn(|i| f32::from_bits(a[i].abs().to_bits().max(b[i].abs().to_bits())))
+    }
+
+    #[inline(always)]
+    fn largest(self, a: [f32; 16]) -> f32 {
+        a.into_iter().fold(f32::NEG_INFINITY, f32::max)
+    }
+
+    #[inline(always)]
+    fn smallest(self, a: [f32; 16]) -> f32 {
+        a.into_iter().fold(f32::INFINITY, f32::min)
+    }
+
+    #[inline(always)]
+    fn highest(self, a: [f32; 16]) -> f32 {
+        f32::from_bits(a.into_iter().fold(0, |most, value| most.max(value.abs().to_bits())))
+    }
+
+    #[inline(always)]
+    fn as_f16(self, a: [f32; 16]) -> [f32; 16] {
+        a.map(|value| f16::from_f32(value).to_f32())
+    }
+
+    #[inline(always)]
+    fn as_bf16(self, a: [f32; 16]) -> [f32; 16] {
+        a.map(|value| bf16::from_f32(value).to_f32())
+    }
+
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 255")]
+    fn to_unsigned(self, [a, b]: [[f32; 16]; 2]) -> [u8; 32] {
+        from_fn(|i| {
+            let value = if i < 16 { a[i] } else { b[i - 16] };
+            if value < 2_147_483_648.0 {
+                value.round_ties_even().clamp(0.0, 255.0) as u8
+            } else {
+                0
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn to_e2m1(self, [a, b]: [[f32; 16]; 2]) -> [u8; 32] {
+        from_fn(|i| float::to_e2m1(if i < 16 { a[i] } else { b[i - 16] }))
+    }
+
+    #[inline(always)]
+    fn to_e4m3(self, [a, b]: [[f32; 16]; 2]) -> [u8; 32] {
+        from_fn(|i| float::to_e4m3(if i < 16 { a[i] } else { b[i - 16] }))
+    }
+
+    #[inline(always)]
+    fn capped(self, a: [u8; 32], most: u8) -> [u8; 32] {
+        a.map(|byte| byte.min(most))
+    }
+
+    #[inline(always)]
+    fn stream<const BITS: usize>(self, codes: [u8; 32], out: &mut [u8; 32]) {
+        for (eight, codes) in codes.as_chunks::<8>().0.iter().enumerate() {
+            let bits = codes.iter().rev().fold(0, |bits, code| bits << BITS | u64::from(*code));
+            out[eight * BITS..][..BITS].copy_from_slice(&bits.to_le_bytes()[..BITS]);
+        }
     }
 }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "instructions that not every processor has; see `instructions!`")]
 
 mod avx512;
+mod pack;
 
 use std::arch::x86_64::*;
 
@@ -260,6 +261,8 @@ impl Simd for Avx2 {
     type Seen = (__m256i, __m256i);
     type Words = [__m256i; 2];
     type Mask = [__m256; 2];
+
+    const STREAMS: bool = true;
 
     instructions! { "avx2,f16c":
         fn bytes(self, from: &[u8; 32]) -> __m256i {
@@ -652,6 +655,87 @@ impl Simd for Avx2 {
             unsafe {
                 _mm256_storeu_si256(out.cast(), a[0]);
                 _mm256_storeu_si256(out.add(8).cast(), a[1]);
+            }
+        }
+
+        fn load_f16(self, from: &[f16; 16]) -> [__m256; 2] {
+            let from = from.as_ptr().cast::<__m128i>();
+            // SAFETY: 32 bytes, which need not be aligned.
+            unsafe { [_mm_loadu_si128(from), _mm_loadu_si128(from.add(1))] }
+                .map(|halves| _mm256_cvtph_ps(halves))
+        }
+
+        fn load_bf16(self, from: &[bf16; 16]) -> [__m256; 2] {
+            let from = from.as_ptr().cast::<__m128i>();
+            // SAFETY: 32 bytes, which need not be aligned.
+            unsafe { [_mm_loadu_si128(from), _mm_loadu_si128(from.add(1))] }.map(|upper| {
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(upper)))
+            })
+        }
+
+        fn peak(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            let larger = |a, b| _mm256_max_epi32(pack::magnitudes(a), pack::magnitudes(b));
+            [larger(a[0], b[0]), larger(a[1], b[1])].map(|bits| _mm256_castsi256_ps(bits))
+        }
+
+        fn largest(self, a: [__m256; 2]) -> f32 {
+            let a = _mm256_max_ps(a[0], a[1]);
+            let a = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+            let a = _mm_max_ps(a, _mm_movehl_ps(a, a));
+            _mm_cvtss_f32(_mm_max_ss(a, _mm_movehdup_ps(a)))
+        }
+
+        fn smallest(self, a: [__m256; 2]) -> f32 {
+            let a = _mm256_min_ps(a[0], a[1]);
+            let a = _mm_min_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+            let a = _mm_min_ps(a, _mm_movehl_ps(a, a));
+            _mm_cvtss_f32(_mm_min_ss(a, _mm_movehdup_ps(a)))
+        }
+
+        fn highest(self, a: [__m256; 2]) -> f32 {
+            let a = _mm256_max_epi32(pack::magnitudes(a[0]), pack::magnitudes(a[1]));
+            let a = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a));
+            let a = _mm_max_epi32(a, _mm_shuffle_epi32::<0b01_00_11_10>(a));
+            let a = _mm_max_epi32(a, _mm_shuffle_epi32::<0b10_11_00_01>(a));
+            _mm_cvtss_f32(_mm_castsi128_ps(a))
+        }
+
+        fn as_f16(self, a: [__m256; 2]) -> [__m256; 2] {
+            a.map(|a| _mm256_cvtph_ps(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(a)))
+        }
+
+        fn as_bf16(self, a: [__m256; 2]) -> [__m256; 2] {
+            a.map(|a| pack::bf16(a))
+        }
+
+        fn to_unsigned(self, a: [[__m256; 2]; 2]) -> __m256i {
+            pack::unsigned(a)
+        }
+
+        fn to_e2m1(self, a: [[__m256; 2]; 2]) -> __m256i {
+            pack::e2m1(a)
+        }
+
+        fn to_e4m3(self, a: [[__m256; 2]; 2]) -> __m256i {
+            pack::e4m3(a)
+        }
+
+        fn capped(self, a: __m256i, most: u8) -> __m256i {
+            _mm256_min_epu8(a, _mm256_set1_epi8(most.cast_signed()))
+        }
+
+        fn stream<const BITS: usize>(self, codes: __m256i, out: &mut [u8; 32]) {
+            let out = out.as_mut_ptr();
+            if BITS == 8 {
+                // SAFETY: 32 bytes behind a reference, which need not be aligned.
+                return unsafe { _mm256_storeu_si256(out.cast(), codes) };
+            }
+            let halves = pack::stream(codes, BITS, load128(&const { pack::first_bytes(BITS) }));
+            // SAFETY: 16 bytes, and 16 from at most the 14th on, of 32 behind a reference.
+            unsafe {
+                _mm_storeu_si128(out.cast(), _mm256_castsi256_si128(halves));
+                let high = _mm256_extracti128_si256::<1>(halves);
+                _mm_storeu_si128(out.add(2 * BITS).cast(), high);
             }
         }
     }

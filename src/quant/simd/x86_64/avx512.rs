@@ -57,12 +57,23 @@ macro_rules! as_avx2 {
     )*};
 }
 
+impl Avx512 {
+    instructions! { "avx512f":
+        fn split(self, a: __m512) -> [__m256; 2] {
+            let high = _mm512_extractf64x4_pd::<1>(_mm512_castps_pd(a));
+            [_mm512_castps512_ps256(a), _mm256_castpd_ps(high)]
+        }
+    }
+}
+
 impl Simd for Avx512 {
     type Bytes = __m256i;
     type Floats = __m512;
     type Seen = (__m512i, __m512i);
     type Words = __m512i;
     type Mask = __mmask16;
+
+    const STREAMS: bool = true;
 
     as_avx2! {
         fn bytes(self, from: &[u8; 32]) -> __m256i;
@@ -81,6 +92,7 @@ impl Simd for Avx512 {
         fn nibble_pairs(self, from: &[u8; 16]) -> __m256i;
         fn spread(self, bits: u32) -> __m256i;
         fn lookup(self, table: &[i8; 16], index: __m256i) -> __m256i;
+        fn capped(self, a: __m256i, most: u8) -> __m256i;
         fn f16(self, bits: u16) -> f32;
     }
 
@@ -326,5 +338,70 @@ impl Simd for Avx512 {
             // SAFETY: 64 bytes behind a reference, which need not be aligned.
             unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), a) }
         }
+
+        fn load_f16(self, from: &[f16; 16]) -> __m512 {
+            // SAFETY: 32 bytes, which need not be aligned.
+            _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(from.as_ptr().cast()) })
+        }
+
+        fn load_bf16(self, from: &[bf16; 16]) -> __m512 {
+            // SAFETY: 32 bytes, which need not be aligned.
+            let upper = unsafe { _mm256_loadu_si256(from.as_ptr().cast()) };
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(upper)))
+        }
+
+        fn peak(self, a: __m512, b: __m512) -> __m512 {
+            let [a, b] = [a, b].map(|a| {
+                _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(i32::MAX))
+            });
+            _mm512_castsi512_ps(_mm512_max_epi32(a, b))
+        }
+
+        fn as_f16(self, a: __m512) -> __m512 {
+            _mm512_cvtph_ps(_mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(a))
+        }
+
+        fn as_bf16(self, a: __m512) -> __m512 {
+            let bits = _mm512_castps_si512(a);
+            let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+            let half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+            let upper = _mm512_set1_epi32(0xffff_0000u32.cast_signed());
+            _mm512_castsi512_ps(_mm512_and_si512(_mm512_add_epi32(bits, half), upper))
+        }
+    }
+
+    #[inline(always)]
+    fn largest(self, a: __m512) -> f32 {
+        self.narrow().largest(self.split(a))
+    }
+
+    #[inline(always)]
+    fn smallest(self, a: __m512) -> f32 {
+        self.narrow().smallest(self.split(a))
+    }
+
+    #[inline(always)]
+    fn highest(self, a: __m512) -> f32 {
+        self.narrow().highest(self.split(a))
+    }
+
+    #[inline(always)]
+    fn to_unsigned(self, a: [__m512; 2]) -> __m256i {
+        self.narrow().to_unsigned(a.map(|a| self.split(a)))
+    }
+
+    #[inline(always)]
+    fn to_e2m1(self, a: [__m512; 2]) -> __m256i {
+        self.narrow().to_e2m1(a.map(|a| self.split(a)))
+    }
+
+    #[inline(always)]
+    fn to_e4m3(self, a: [__m512; 2]) -> __m256i {
+        self.narrow().to_e4m3(a.map(|a| self.split(a)))
+    }
+
+    #[inline(always)]
+    fn stream<const BITS: usize>(self, codes: __m256i, out: &mut [u8; 32]) {
+        self.narrow().stream::<BITS>(codes, out);
     }
 }

@@ -4,6 +4,12 @@
 //! Each product and sum rounds to `f32` on its own. That is what MLX gives when scales and biases
 //! are `f32`; in their own dtype it rounds twice, which [`Rounding::Native`](super::Rounding) does.
 
+mod affine;
+mod floating;
+mod quantize;
+#[cfg(test)]
+mod tests;
+
 use std::marker::PhantomData;
 
 use half::slice::HalfFloatSliceExt;
@@ -14,6 +20,11 @@ use super::float::{self, E2M1, E4M3, Float, e8m0};
 use super::kernel::{Decode, Out, Put};
 use super::simd::{Portable, Simd};
 use super::{Codec, Global, Packed};
+pub use quantize::{GroupParts, GroupQuantizer, Grouping};
+pub(crate) use quantize::{
+    TO_AFFINE1, TO_AFFINE2, TO_AFFINE3, TO_AFFINE4, TO_AFFINE5, TO_AFFINE6, TO_AFFINE8, TO_MXFP4,
+    TO_MXFP8, TO_NVFP4,
+};
 
 pub(crate) static AFFINE1: Codec = Codec::groups::<Groups<Affine<1>>>(native::<Affine<1>>);
 pub(crate) static AFFINE2: Codec = Codec::groups::<Groups<Affine<2>>>(native::<Affine<2>>);

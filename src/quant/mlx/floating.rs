@@ -1,0 +1,279 @@
+//! Codes that are small floats: value = q scale. MLX computes these as arrays of the values' own
+//! dtype, so each step rounds to that.
+
+use super::super::element::Element;
+use super::super::float::E2M1;
+use super::super::simd::Simd;
+use super::quantize::{Each, Grouping, Mode, TILE};
+
+/// Codes of E2M1, scales of E8M0 (mxfp4).
+pub(super) struct E2m1;
+
+/// Codes of E4M3, scales of E8M0 (mxfp8).
+pub(super) struct E4m3;
+
+/// Codes of E2M1, scales of E4M3, perhaps another for the whole tensor (nvfp4).
+pub(super) struct Nv;
+
+/// Each group's largest magnitude.
+#[inline(always)]
+fn highest<S: Simd, T: Element>(simd: S, group: &[[T; 16]]) -> [f32; 2] {
+    let peaks =
+        group.iter().fold(simd.splat(0.0), |peaks, unit| simd.peak(T::load(simd, unit), peaks));
+    [simd.highest(peaks), 0.0]
+}
+
+/// Largest magnitudes over the largest value of a code, in the values' dtype.
+#[inline(always)]
+fn ratios<S: Simd, T: Element>(simd: S, highest: &Each, most: f32) -> Each {
+    let ratios = simd.div(simd.load(highest), simd.splat(most));
+    let mut out = [0.0; TILE];
+    simd.put_f32::<false>(T::rounded(simd, ratios), &mut out);
+    // NaN may have been rounded to anything.
+    for (ratio, highest) in out.iter_mut().zip(highest) {
+        if !highest.is_finite() {
+            *ratio = *highest;
+        }
+    }
+    out
+}
+
+/// Scales that are powers of two: the least that are not below a ratio.
+#[inline(always)]
+fn powers<S: Simd, T: Element>(simd: S, highest: &Each, most: f32, scale: &mut [u8]) -> Each {
+    let mut powers = ratios::<S, T>(simd, highest, most);
+    let mut bytes = [0; TILE];
+    for (power, byte) in powers.iter_mut().zip(&mut bytes) {
+        (*power, *byte) = power_of_two::<T>(*power);
+    }
+    write(&bytes, scale);
+    powers
+}
+
+/// The least power of two that is not below a ratio, and its code. It has none where it is less
+/// than 2^-127: the number wraps, and so it does in MLX.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "wraps, as MLX's do")]
+fn power_of_two<T>(ratio: f32) -> (f32, u8) {
+    const FRACTION: u32 = (1 << 23) - 1;
+    // Subnormal numbers have no exponent of their own before they are lifted.
+    let (lift, lifted) = if ratio < f32::MIN_POSITIVE { (4_294_967_296.0, 32) } else { (1.0, 0) };
+    let bits = ((ratio * lift).to_bits() + FRACTION) & !FRACTION;
+    let (power, code) = (f32::from_bits(bits) / lift, ((bits >> 23) as u8).wrapping_sub(lifted));
+    if ratio == 0.0 {
+        (1.0, 127)
+    } else if ratio.is_finite() {
+        (power, code)
+    } else {
+        // The exponent is the least number there is. As an `f32`, and 127 more, it ends in 128;
+        // a narrower dtype has no bits for that.
+        (0.0, if size_of::<T>() == 4 { 128 } else { 0 })
+    }
+}
+
+/// Writes as many bytes as there is room for.
+#[inline(always)]
+fn write(bytes: &[u8; TILE], out: &mut [u8]) {
+    if let Some(out) = out.first_chunk_mut() {
+        *out = *bytes;
+    } else {
+        out.iter_mut().zip(bytes).for_each(|(out, byte)| *out = *byte);
+    }
+}
+
+/// Values over the scales of their groups. These are powers of two: what rounding could change is
+/// far below the smallest code, and the codes are those of the exact quotient.
+#[inline(always)]
+fn over<S: Simd>(
+    simd: S,
+    powers: &Each,
+    [a, b]: [S::Floats; 2],
+    groups: [usize; 2],
+) -> [S::Floats; 2] {
+    let [first, second] = groups.map(|group| simd.splat(powers[group]));
+    [simd.div(a, first), simd.div(b, second)]
+}
+
+impl Mode for E2m1 {
+    const BITS: usize = 4;
+    const SIZE: Option<usize> = Some(32);
+
+    /// The scales.
+    type Scaling = Each;
+
+    #[inline(always)]
+    fn ends<S: Simd, T: Element>(simd: S, group: &[[T; 16]]) -> [f32; 2] {
+        highest(simd, group)
+    }
+
+    #[inline(always)]
+    fn scale<S: Simd, T: Element>(
+        simd: S,
+        [highest, _]: &[Each; 2],
+        _: Grouping,
+        scale: &mut [u8],
+        _: &mut [u8],
+    ) -> Each {
+        powers::<S, T>(simd, highest, 6.0, scale)
+    }
+
+    #[inline(always)]
+    fn codes<S: Simd, T: Element>(
+        simd: S,
+        powers: &Each,
+        values: [S::Floats; 2],
+        groups: [usize; 2],
+    ) -> S::Bytes {
+        simd.to_e2m1(over(simd, powers, values, groups))
+    }
+
+    #[inline(always)]
+    fn stream<S: Simd>(simd: S, codes: S::Bytes, out: &mut [u8; 32]) {
+        simd.stream::<4>(codes, out);
+    }
+}
+
+impl Mode for E4m3 {
+    const BITS: usize = 8;
+    const SIZE: Option<usize> = Some(32);
+
+    /// The scales.
+    type Scaling = Each;
+
+    #[inline(always)]
+    fn ends<S: Simd, T: Element>(simd: S, group: &[[T; 16]]) -> [f32; 2] {
+        highest(simd, group)
+    }
+
+    #[inline(always)]
+    fn scale<S: Simd, T: Element>(
+        simd: S,
+        [highest, _]: &[Each; 2],
+        _: Grouping,
+        scale: &mut [u8],
+        _: &mut [u8],
+    ) -> Each {
+        powers::<S, T>(simd, highest, 448.0, scale)
+    }
+
+    #[inline(always)]
+    fn codes<S: Simd, T: Element>(
+        simd: S,
+        powers: &Each,
+        values: [S::Floats; 2],
+        groups: [usize; 2],
+    ) -> S::Bytes {
+        if powers[groups[0]] == 0.0 {
+            // Over 0 all are infinite, or NaN with a sign that is the processor's choice.
+            let signs = simd.and(simd.to_e4m3(values), simd.fill(0x80));
+            return simd.or(signs, simd.fill(0x7e));
+        }
+        simd.to_e4m3(over(simd, powers, values, groups))
+    }
+
+    #[inline(always)]
+    fn stream<S: Simd>(simd: S, codes: S::Bytes, out: &mut [u8; 32]) {
+        simd.stream::<8>(codes, out);
+    }
+}
+
+/// The scales of nvfp4.
+#[derive(Default)]
+pub(super) struct Scales {
+    scales: Each,
+    /// What values over their scale are multiplied by.
+    factor: f32,
+    /// Groups with values so large beside their scale that differences from codes round.
+    beyond: [bool; TILE],
+}
+
+impl Mode for Nv {
+    const BITS: usize = 4;
+    const SIZE: Option<usize> = Some(16);
+
+    type Scaling = Scales;
+
+    #[inline(always)]
+    fn ends<S: Simd, T: Element>(simd: S, group: &[[T; 16]]) -> [f32; 2] {
+        highest(simd, group)
+    }
+
+    #[inline(always)]
+    fn scale<S: Simd, T: Element>(
+        simd: S,
+        [highest, _]: &[Each; 2],
+        grouping: Grouping,
+        scale: &mut [u8],
+        _: &mut [u8],
+    ) -> Scales {
+        // The largest scale and the largest code.
+        let factor = grouping.amax.map_or(1.0, |amax| 448.0 * 6.0 / amax);
+        let ratios = ratios::<S, T>(simd, highest, 6.0);
+        // Codes have signs, but no scale is negative. Nor is NaN: 0 times an infinite factor.
+        let scaled = simd.mul(simd.load(&ratios), simd.splat(factor));
+        let codes = simd.and(simd.to_e4m3([scaled; 2]), simd.fill(0x7f));
+        let mut bytes = [0; 32];
+        simd.stream::<8>(codes, &mut bytes);
+        write(bytes.first_chunk().unwrap_or(&[0; TILE]), scale);
+        let [of_codes, _] = simd.e4m3(codes);
+        let most = simd.mul(simd.div(simd.load(highest), of_codes), simd.splat(factor));
+        let (mut scales, mut mosts) = ([0.0; TILE], [0.0; TILE]);
+        simd.put_f32::<false>(of_codes, &mut scales);
+        simd.put_f32::<false>(most, &mut mosts);
+        let mut beyond = [false; TILE];
+        for i in 0..TILE {
+            // NaN is not.
+            let ordinary = mosts[i] < ORDINARY;
+            beyond[i] = scales[i] != 0.0 && !ordinary;
+        }
+        Scales { scales, factor, beyond }
+    }
+
+    #[inline(always)]
+    fn codes<S: Simd, T: Element>(
+        simd: S,
+        scaling: &Scales,
+        [a, b]: [S::Floats; 2],
+        groups: [usize; 2],
+    ) -> S::Bytes {
+        let scaled = |values: S::Floats, group: usize| {
+            let over = simd.div(values, simd.splat(scaling.scales[group]));
+            simd.mul(T::rounded(simd, over), simd.splat(scaling.factor))
+        };
+        let scaled = [scaled(a, groups[0]), scaled(b, groups[1])];
+        if scaling.beyond[groups[0]] || scaling.beyond[groups[1]] {
+            return nearest_of_rounded(simd, scaled);
+        }
+        simd.to_e2m1(scaled)
+    }
+
+    #[inline(always)]
+    fn stream<S: Simd>(simd: S, codes: S::Bytes, out: &mut [u8; 32]) {
+        simd.stream::<4>(codes, out);
+    }
+}
+
+/// Up to here the differences between a number and all codes are exact.
+const ORDINARY: f32 = 1_048_576.0;
+
+/// The codes with the least difference, after it was rounded: the first of them, which need not be
+/// the nearest.
+#[cold]
+#[inline(never)]
+fn nearest_of_rounded<S: Simd>(simd: S, scaled: [S::Floats; 2]) -> S::Bytes {
+    let mut codes = [0; 32];
+    for (floats, codes) in scaled.into_iter().zip(codes.as_chunks_mut::<16>().0) {
+        let mut values = [0.0; 16];
+        simd.put_f32::<false>(floats, &mut values);
+        for (value, found) in values.iter().zip(codes) {
+            let mut least = f32::INFINITY;
+            for (code, of_code) in (0..16).zip(E2M1) {
+                let difference = (value - of_code).abs();
+                if difference < least {
+                    (least, *found) = (difference, code);
+                }
+            }
+        }
+    }
+    simd.bytes(&codes)
+}
