@@ -67,6 +67,7 @@ pub mod tokenizer;
 
 mod digest;
 mod error;
+mod imatrix;
 mod index;
 mod limits;
 mod progress;
@@ -98,6 +99,7 @@ pub use bytes::Text;
 pub use container::{OpenOptions, Strictness};
 pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
+pub use imatrix::ImportanceMatrix;
 pub use limits::Limits;
 pub use progress::Progress;
 pub use provider::{

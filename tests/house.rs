@@ -17,6 +17,7 @@ const FLOORS: &[&[&str]] = &[
     &["dtype"],
     &["index", "metadata", "store", "tensor"],
     &["container"],
+    &["imatrix"],
     &["arch", "tokenizer"],
     &["view"],
     &["device", "provider", "recipe", "write"],

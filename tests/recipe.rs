@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama::{Model, Options, Recipe, Stored, TensorType, target};
-use weighbridge::{DType, WeightStore};
+use weighbridge::{DType, ImportanceMatrix, WeightStore};
 
 /// The fixtures, which a bare clone has not.
 fn shared() -> Option<PathBuf> {
@@ -29,10 +29,13 @@ fn json(path: &Path) -> Json {
 }
 
 /// The options of one run of llama-quantize.
-fn options(run: &Json) -> Options {
+fn options(run: &Json, folder: &Path) -> Options {
     let name = run["type"].as_str().expect("a file type");
     let mut options = Options::new(FileType::from_name(name).expect("a file type"));
-    options.importance = !run["imatrix"].is_null();
+    if let Some(file) = run["imatrix"].as_str() {
+        let matrix = ImportanceMatrix::open(folder.join(file)).expect("an importance matrix");
+        options = options.with_importance(&matrix, file);
+    }
     let mut given = run["options"].as_array().expect("options").iter().map(|x| x.as_str());
     while let Some(option) = given.next() {
         assert_eq!(option, Some("--tensor-type"));
@@ -53,7 +56,7 @@ fn every_run_of_llama_quantize() {
         let what = run["expected"].as_str().expect("a path");
         let expected = json(&path("expected"));
         let store = WeightStore::open(path("src")).expect("a model");
-        let options = options(run);
+        let options = options(run, &folder);
         let model = Model::of(&store, &options.overrides).expect("its numbers");
         let tensors = Stored::all(&store).expect("its tensors");
         let recipe = Recipe::new(&model, &tensors, &options).expect("a recipe");
@@ -81,23 +84,28 @@ fn every_run_of_llama_quantize() {
 fn keys(expected: &Json) -> Vec<(String, Option<u64>)> {
     let key = |kv: &Json| {
         let key = kv["key"].as_str().expect("a key").to_owned();
-        let number = kv["value"].as_u64().filter(|_| key.starts_with("general."));
+        let number = kv["value"].as_u64().filter(|_| is_told(&key));
         (key, number)
     };
-    let keys = expected["kv"].as_array().expect("keys").iter().map(key);
-    keys.filter(|(key, _)| !key.starts_with("quantize.imatrix.")).collect()
+    expected["kv"].as_array().expect("keys").iter().map(key).collect()
+}
+
+/// Whether a key's number is compared.
+fn is_told(key: &str) -> bool {
+    key.starts_with("general.") || key.starts_with("quantize.")
 }
 
 /// Keys and numbers that the recipe makes of a model's.
 fn keys_after(store: &WeightStore, recipe: &Recipe<'_>) -> Vec<(String, Option<u64>)> {
-    let general = |key: &str, number: Option<u64>| number.filter(|_| key.starts_with("general."));
+    let told = |key: &str, number: Option<u64>| number.filter(|_| is_told(key));
     let set = |key: &str| recipe.settings.iter().any(|setting| setting.key == key);
     let old = store.metadata().iter().map(|(key, value)| (key.to_str().expect("a key"), value));
     let kept = old.filter(|(key, _)| !set(key) && !recipe.removed.contains(key));
-    let kept = kept.map(|(key, value)| (key.to_owned(), general(key, value.to_u64())));
-    let new = recipe.settings.iter().map(|setting| {
-        (setting.key.clone(), general(&setting.key, setting.value.value().to_u64()))
-    });
+    let kept = kept.map(|(key, value)| (key.to_owned(), told(key, value.to_u64())));
+    let new = recipe
+        .settings
+        .iter()
+        .map(|setting| (setting.key.clone(), told(&setting.key, setting.value.value().to_u64())));
     kept.chain(new).collect()
 }
 

@@ -4,6 +4,7 @@ use super::{Model, Options, Stored};
 use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::imatrix::ImportanceMatrix;
 use crate::metadata::Value;
 use crate::recipe::FileType;
 
@@ -75,6 +76,23 @@ impl Setting {
         };
         Ok(Self::new(key, value))
     }
+}
+
+/// Bytes of a text that upstream has room for (`llama_model_kv_override`): the rest is cut off.
+const TEXT: usize = 127;
+
+/// What is said of the importance matrix that was used, and of the file that it came from.
+pub(super) fn importance(matrix: &ImportanceMatrix, file: &str) -> Vec<Setting> {
+    let text = |text: &str| SettingValue::String(text[..text.floor_char_boundary(TEXT)].to_owned());
+    let entries = u32::try_from(matrix.len()).unwrap_or(u32::MAX);
+    let mut settings = vec![Setting::new("quantize.imatrix.file", text(file))];
+    // Upstream names the first of several, too.
+    let dataset = matrix.datasets().first().map(|name| text(name));
+    settings.extend(dataset.map(|name| Setting::new("quantize.imatrix.dataset", name)));
+    settings.push(Setting::new("quantize.imatrix.entries_count", SettingValue::U32(entries)));
+    let chunks = Some(matrix.chunks()).filter(|chunks| *chunks > 0).map(SettingValue::U32);
+    settings.extend(chunks.map(|chunks| Setting::new("quantize.imatrix.chunks_count", chunks)));
+    settings
 }
 
 /// What says how a model is shared out among files.

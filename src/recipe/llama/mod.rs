@@ -12,6 +12,7 @@ use super::FileType;
 use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
+use crate::imatrix::ImportanceMatrix;
 use crate::metadata::{Metadata, Value};
 use crate::store::WeightStore;
 pub use keys::{Setting, SettingValue};
@@ -162,6 +163,30 @@ impl Choice<'_> {
     /// Whether its bytes stay as they are.
     pub fn is_copy(&self) -> bool {
         self.from == self.to
+    }
+
+    /// The importance of the columns of each matrix of `tensor`, which this choice is for.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if it is of another size, or missing for a dtype that is worth nothing without.
+    pub fn importance<'m>(
+        &self,
+        tensor: &Stored<'_>,
+        matrix: &'m ImportanceMatrix,
+    ) -> Result<Option<&'m [f32]>> {
+        let found = matrix.get(self.stored_name, tensor.columns(), tensor.matrices())?;
+        if found.is_none() && self.needs_importance {
+            let fault = format!(
+                "{} is worth nothing without the importance of columns, and the matrix has none",
+                self.to
+            );
+            return Err(Error::mismatch(fault)
+                .in_file(matrix.path())
+                .in_tensor(self.stored_name)
+                .advise("give this tensor more bits (--tensor-type)"));
+        }
+        Ok(found)
     }
 }
 

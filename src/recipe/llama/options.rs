@@ -7,6 +7,7 @@ use regex::bytes::{Regex, RegexBuilder};
 use super::keys::Setting;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::imatrix::ImportanceMatrix;
 use crate::recipe::FileType;
 
 /// What is to be made, and where it differs from the rules.
@@ -52,6 +53,16 @@ impl Options {
             importance: false,
             overrides: Vec::new(),
         }
+    }
+
+    /// Quantizes with an importance matrix, and says so in the metadata: `file` is the path as the
+    /// caller knows it. One without entries counts as none.
+    pub fn with_importance(mut self, matrix: &ImportanceMatrix, file: &str) -> Self {
+        self.importance = !matrix.is_empty();
+        if self.importance {
+            self.overrides.extend(super::keys::importance(matrix, file));
+        }
+        self
     }
 }
 

@@ -1,0 +1,330 @@
+//! Importance matrices: how much each column of a weight matters, as llama-imatrix measured it.
+//!
+//! Two forms are read (common/imatrix-loader.cpp and tools/quantize/quantize.cpp of llama.cpp, as
+//! of ggml 0.25.3). In GGUF `<weight>.in_sum2` holds a sum of squares for each column of each
+//! matrix, and `<weight>.counts` over how many tokens each matrix was seen. The older form, mostly
+//! called `.dat`, has no magic: a number of entries; for each a name, a number of calls, and means
+//! times that number; then perhaps a number of chunks and the name of the text.
+#![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::bytes::{Source, Text, try_vec};
+use crate::container::OpenOptions;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::store::{WeightStore, check_count};
+use crate::tensor::Tensor;
+
+/// The importance of the columns of a model's weights: for each the mean square of the activations
+/// that it is multiplied with.
+#[derive(Debug)]
+pub struct ImportanceMatrix {
+    path: PathBuf,
+    /// By the stored names of weights, as GGUF has them.
+    entries: BTreeMap<String, Vec<f32>>,
+    datasets: Vec<String>,
+    chunks: u32,
+}
+
+const SUMS: &str = ".in_sum2";
+const COUNTS: &str = ".counts";
+
+/// Keys that llama-quantize does not do without.
+const KEYS: &[&str] = &["imatrix.datasets", "imatrix.chunk_count", "imatrix.chunk_size"];
+
+/// Weights whose importance may be of another size: it is not used then.
+/// Embeddings are looked up, not multiplied with.
+const EMBEDDINGS: &[&str] = &["token_embd.weight", "per_layer_token_embd.weight"];
+
+impl ImportanceMatrix {
+    /// Reads a file of either form.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` for what llama-quantize would refuse too, and for a file that does not end where
+    /// its numbers say; `NotFound` and `Io`; `LimitExceeded`.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, &OpenOptions::new())
+    }
+
+    /// As [`open`](Self::open), with limits of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let source = Source::open(path, options.access)?;
+        let read = match source.bytes(0..source.len().min(4))?.as_ref() {
+            b"GGUF" => options.open(path).and_then(|store| Self::from_store(&store)),
+            _ => Self::from_dat(&source, &options.limits),
+        };
+        read.map_err(|error| error.in_file(path))
+    }
+
+    /// Reads bytes that are in memory. `name` stands for the path in messages.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_memory(name: &str, bytes: Vec<u8>, options: &OpenOptions) -> Result<Self> {
+        let read = match bytes.starts_with(b"GGUF") {
+            true => options.open_memory(name, bytes).and_then(|store| Self::from_store(&store)),
+            false => Self::from_dat(&Source::memory(name, bytes), &options.limits),
+        };
+        read.map_err(|error| error.in_file(Path::new(name)))
+    }
+
+    /// Where it was read from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The names of the weights whose importance is known.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
+    /// How many weights' importance is known.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether no weight's is.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The texts that it was measured on.
+    pub fn datasets(&self) -> &[String] {
+        &self.datasets
+    }
+
+    /// How many chunks of them; 0 where the file does not say.
+    pub fn chunks(&self) -> u32 {
+        self.chunks
+    }
+
+    /// Forgets all weights but these: `--include-weights` and `--exclude-weights`.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
+        self.entries.retain(|name, _| keep(name));
+    }
+
+    /// The importance of each column of each of a weight's matrices, one after the other; `None`
+    /// where it is not known.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if it was measured on a model of other sizes.
+    pub fn get(&self, name: &str, columns: u64, matrices: u64) -> Result<Option<&[f32]>> {
+        let Some(found) = self.entries.get(name) else { return Ok(None) };
+        if columns.checked_mul(matrices) == Some(found.len() as u64) {
+            return Ok(Some(found));
+        }
+        if EMBEDDINGS.contains(&name) {
+            return Ok(None);
+        }
+        let fault = format!(
+            "importance of {} columns, but the weight has {matrices} x {columns}",
+            found.len()
+        );
+        Err(Error::mismatch(fault)
+            .in_file(&self.path)
+            .in_tensor(name)
+            .advise("it was made for another model, or for experts that were stored one by one"))
+    }
+
+    fn from_store(store: &WeightStore) -> Result<Self> {
+        let metadata = store.metadata();
+        if let Some(kind) = metadata.str("general.type").filter(|kind| *kind != "imatrix") {
+            let kind = Text::new(kind.as_bytes()).brief();
+            let fault = format!("this is a GGUF file of type \"{kind}\", not an importance matrix");
+            return Err(Error::malformed(fault));
+        }
+        if let Some(key) = KEYS.iter().find(|key| metadata.get(key).is_none()) {
+            let fault = "the key is not there, but an importance matrix has it";
+            return Err(Error::malformed(fault).in_key(key));
+        }
+        let mut this = Self {
+            path: store.path().to_path_buf(),
+            entries: BTreeMap::new(),
+            datasets: Vec::new(),
+            chunks: metadata
+                .u64("imatrix.chunk_count")
+                .and_then(|count| u32::try_from(count).ok())
+                .unwrap_or(0),
+        };
+        let datasets = metadata.array("imatrix.datasets");
+        let datasets = datasets.as_ref().and_then(|array| array.texts()).into_iter().flatten();
+        this.datasets.extend(datasets.map(|text| text.spelling().into_owned()));
+        let mut halves: BTreeMap<&str, (Option<Tensor<'_>>, Option<Tensor<'_>>)> = BTreeMap::new();
+        for tensor in store.tensors() {
+            // Names of other endings are for programs to come.
+            let Some(name) = tensor.name().to_str() else { continue };
+            if let Some(weight) = name.strip_suffix(SUMS) {
+                halves.entry(weight).or_default().0 = Some(tensor);
+            } else if let Some(weight) = name.strip_suffix(COUNTS) {
+                halves.entry(weight).or_default().1 = Some(tensor);
+            }
+        }
+        for (weight, halves) in halves {
+            let (sums, counts) = match halves {
+                (Some(sums), Some(counts)) => (sums, counts),
+                (sums, _) => {
+                    let (has, lacks) = if sums.is_some() { (SUMS, COUNTS) } else { (COUNTS, SUMS) };
+                    let fault = format!("there is \"{weight}{has}\", but no \"{weight}{lacks}\"");
+                    return Err(Error::malformed(fault).in_tensor(format!("{weight}{has}")));
+                }
+            };
+            let (mut sums, counts) = (floats(&sums)?, floats(&counts)?);
+            let columns = sums.len().checked_div(counts.len()).filter(|columns| *columns > 0);
+            let columns = columns.filter(|_| sums.len().is_multiple_of(counts.len()));
+            let columns = columns.ok_or_else(|| {
+                let fault = format!("{} sums for {} counts", sums.len(), counts.len());
+                Error::malformed(fault).in_tensor(format!("{weight}{SUMS}"))
+            })?;
+            for (sums, count) in sums.chunks_exact_mut(columns).zip(counts) {
+                // `lround`. Experts that no token came to matter as much as each other.
+                let count = count.round();
+                for sum in sums {
+                    *sum = if count > 0.0 { *sum / count } else { 1.0 };
+                }
+            }
+            this.insert(weight, sums)?;
+        }
+        match this.is_empty() {
+            true => Err(Error::malformed("an importance matrix with no entry")),
+            false => Ok(this),
+        }
+    }
+
+    fn from_dat(source: &Source, limits: &Limits) -> Result<Self> {
+        let mut file = Dat { source, at: 0, limits };
+        // A name of no bytes, its length, two numbers, a value.
+        let count = file.count(1, source.len() / 16, "the number of entries")?;
+        check_count(count, limits)?;
+        let mut this = Self {
+            path: source.path().to_path_buf(),
+            entries: BTreeMap::new(),
+            datasets: Vec::new(),
+            chunks: 0,
+        };
+        for _ in 0..count {
+            let at = file.at;
+            let name = file.string("a name")?;
+            let calls = file.i32("the number of calls")?;
+            let most = file.left() / 4;
+            let len = file.count(1, most.saturating_sub(1), "the number of values")?;
+            let at_values = file.at;
+            let bytes = file.take(len.saturating_mul(4), "values")?;
+            let mut values = try_vec(bytes.len() / 4)?;
+            let (words, _) = bytes.as_chunks::<4>();
+            // Precision is lost as upstream loses it.
+            #[expect(clippy::cast_precision_loss, reason = "f32 is what upstream divides by")]
+            let calls = if calls > 0 { calls as f32 } else { 1.0 };
+            values.extend(words.iter().map(|word| f32::from_le_bytes(*word) / calls));
+            if this.entries.contains_key(&name) {
+                let name = Text::new(name.as_bytes()).brief();
+                return Err(Error::malformed(format!("two entries for \"{name}\"")).at(at));
+            }
+            this.insert(&name, values).map_err(|error| error.at(at_values))?;
+        }
+        if file.left() > 0 {
+            let at = file.at;
+            let chunks = file.i32("the number of chunks")?;
+            this.chunks = u32::try_from(chunks).map_err(|_| {
+                Error::malformed(format!("the number of chunks is {chunks}, but it counts from 0"))
+                    .at(at)
+            })?;
+        }
+        if file.left() > 0 {
+            this.datasets.extend(Some(file.string("the name of the text")?));
+        }
+        match file.left() {
+            0 => Ok(this),
+            left => {
+                let fault = format!("{left} bytes are left over after the last entry");
+                Err(Error::malformed(fault).at(file.at).advise(NO_MAGIC))
+            }
+        }
+    }
+
+    /// Adds the importance of one weight.
+    fn insert(&mut self, name: &str, values: Vec<f32>) -> Result<()> {
+        if let Some((place, value)) = values.iter().enumerate().find(|(_, v)| !v.is_finite()) {
+            let fault = format!("the importance of column {place} is {value}");
+            return Err(Error::malformed(fault).in_tensor(Text::new(name.as_bytes()).brief()));
+        }
+        self.entries.insert(name.to_owned(), values);
+        Ok(())
+    }
+}
+
+/// What else may be wrong with a file of the older form.
+const NO_MAGIC: &str = "such a file has no mark to know it by: see that it is an importance matrix";
+
+/// All values of a tensor that has to be `F32`.
+fn floats(tensor: &Tensor<'_>) -> Result<Vec<f32>> {
+    let dtype = tensor.dtype()?;
+    if dtype != DType::F32 {
+        let fault = format!("an importance matrix is made of F32, and this is {dtype}");
+        return Err(Error::malformed(fault).in_tensor(tensor.name()));
+    }
+    Ok(tensor.dequantize()?.to_vec())
+}
+
+/// A position in a file of the older form.
+struct Dat<'a> {
+    source: &'a Source,
+    at: u64,
+    limits: &'a Limits,
+}
+
+impl Dat<'_> {
+    fn left(&self) -> u64 {
+        self.source.len().saturating_sub(self.at)
+    }
+
+    fn take(&mut self, len: u64, what: &str) -> Result<Cow<'_, [u8]>> {
+        let (at, left) = (self.at, self.left());
+        if len > left {
+            let fault = format!("{what} needs {len} bytes, but only {left} are left in the file");
+            return Err(Error::malformed(fault).at(at).advise(NO_MAGIC));
+        }
+        self.at = at.saturating_add(len);
+        self.source.bytes(at..self.at)
+    }
+
+    fn i32(&mut self, what: &str) -> Result<i32> {
+        let bytes = self.take(4, what)?;
+        let bytes = bytes.first_chunk().copied().unwrap_or_default();
+        Ok(i32::from_le_bytes(bytes))
+    }
+
+    /// A number that has to lie within these bounds.
+    fn count(&mut self, least: u64, most: u64, what: &str) -> Result<u64> {
+        let at = self.at;
+        let found = self.i32(what)?;
+        let count = u64::try_from(found).ok().filter(|count| (least..=most).contains(count));
+        count.ok_or_else(|| {
+            let fault = format!("{what} is {found}, but the file has room for {least} to {most}");
+            Error::malformed(fault).at(at).advise(NO_MAGIC)
+        })
+    }
+
+    fn string(&mut self, what: &str) -> Result<String> {
+        let at = self.at;
+        let len = self.count(0, self.left().saturating_sub(4), &format!("the length of {what}"))?;
+        let limit = self.limits.string_bytes;
+        if len > limit {
+            return Err(Error::limit("bytes in one string", len, limit, "string_bytes").at(at));
+        }
+        let bytes = self.take(len, what)?.into_owned();
+        String::from_utf8(bytes)
+            .map_err(|_| Error::malformed(format!("{what} is not UTF-8")).at(at).advise(NO_MAGIC))
+    }
+}
