@@ -63,6 +63,7 @@ pub mod metadata;
 pub mod ops;
 pub mod shape;
 pub mod tokenizer;
+pub mod translate;
 
 mod digest;
 mod error;

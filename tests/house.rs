@@ -18,6 +18,7 @@ const FLOORS: &[&[&str]] = &[
     &["index", "metadata", "store", "tensor"],
     &["container"],
     &["arch", "tokenizer"],
+    &["translate"],
     &["view"],
     &["device", "provider"],
     &["ops"],
