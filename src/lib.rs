@@ -64,6 +64,7 @@ pub mod ops;
 pub mod recipe;
 pub mod shape;
 pub mod tokenizer;
+pub mod translate;
 
 mod digest;
 mod error;

@@ -19,6 +19,7 @@ const FLOORS: &[&[&str]] = &[
     &["container"],
     &["imatrix"],
     &["arch", "tokenizer"],
+    &["translate"],
     &["view"],
     &["device", "provider", "recipe", "write"],
     &["ops"],

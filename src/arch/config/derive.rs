@@ -4,8 +4,8 @@
 use std::num::NonZeroU32;
 
 use super::keys::{
-    AttentionConfig, Core, EncoderConfig, ExpertConfig, KEYS, RopeConfig, RopeScaling, ScaleConfig,
-    SsmConfig,
+    AttentionConfig, Core, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig,
+    SsmConfig, key,
 };
 use super::read::{Reader, check};
 use super::values::{LayerKind, LayerLayout, LayerPattern, NormKind, PerLayer, RopeScalingKind};
@@ -98,8 +98,7 @@ const OUTPUTS: &[&str] =
 
 /// Layers that the config promises.
 pub(super) fn layers(reader: &Reader<'_>) -> Option<u32> {
-    let key = KEYS.iter().copied().flatten().find(|key| key.name == "n_layers")?;
-    reader.field(key, check::count).ok()?.map(|field| field.value)
+    reader.field(key("n_layers")?, check::count).ok()?.map(|field| field.value)
 }
 
 /// Splits a number that may differ by layer into the largest and the list.

@@ -4,8 +4,10 @@
 //! them (`conversion/base.py`, `set_gguf_parameters`). A path that starts with `rope.` is looked
 //! for in all places that hold the numbers of rotary embeddings. The first name found wins.
 
+use serde_json::Value as Json;
+
 use super::read::{Reader, check};
-use super::values::{Gating, LayerKind, LayerPattern, PerLayer, RopeScalingKind};
+use super::values::{Gating, LayerKind, LayerPattern, PerLayer, Reported, RopeScalingKind};
 use super::{ConfigField, Field, report};
 use crate::error::Result;
 
@@ -15,6 +17,13 @@ pub(super) struct Key {
     pub(super) name: &'static str,
     pub(super) gguf: &'static [&'static str],
     pub(super) json: &'static [&'static str],
+    /// Checks a value and gives it as a report would.
+    pub(super) value: check::Check<Json>,
+}
+
+/// The row of that name.
+pub(super) fn key(name: &str) -> Option<&'static Key> {
+    KEYS.iter().copied().flatten().find(|key| key.name == name)
 }
 
 /// Makes of each part of the table a struct, its reader and its report.
@@ -36,13 +45,15 @@ macro_rules! parts {
             impl $part {
                 const KEYS: &[Key] = &[$(Key {
                     name: concat!($prefix, stringify!($field)), gguf: &$gguf, json: &$json,
+                    value: |found| Ok(check::$check(found)?.map(|value: $type| value.reported())),
                 },)*];
 
                 pub(super) fn read(reader: &Reader<'_>) -> Result<Self> {
-                    Ok(Self { $($field: reader.field(
-                        &Key { name: concat!($prefix, stringify!($field)), gguf: &$gguf, json: &$json },
-                        check::$check,
-                    )?,)* })
+                    let mut keys = Self::KEYS.iter();
+                    Ok(Self { $($field: match keys.next() {
+                        Some(key) => reader.field(key, check::$check)?,
+                        None => None,
+                    },)* })
                 }
 
                 #[allow(dead_code, reason = "the table's first part is reported field by field")]

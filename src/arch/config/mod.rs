@@ -2,8 +2,10 @@
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod derive;
+mod families;
 mod keys;
 mod read;
+mod to_gguf;
 mod values;
 
 use std::borrow::Cow;
@@ -20,6 +22,7 @@ pub use keys::{
     AttentionConfig, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig, SsmConfig,
 };
 use read::Reader;
+pub(crate) use to_gguf::{gguf_architecture, gguf_keys, gguf_tensors};
 use values::Reported;
 pub use values::{Gating, LayerKind, LayerLayout, NormKind, RopeScalingKind};
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
-use super::keys::{KEYS, Key};
+use super::keys::{KEYS, Key, key};
 use super::{ConfigValue, Field, TEXT_CONFIGS};
 use crate::arch::named;
 use crate::error::{Error, Result};
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
     /// A number that cannot be done without.
     pub(super) fn needed<T>(&self, name: &str, field: Option<Field<T>>) -> Result<Field<T>> {
         field.ok_or_else(|| {
-            let row = KEYS.iter().copied().flatten().find(|key| key.name == name);
+            let row = key(name);
             let gguf = row.and_then(|key| key.gguf.first()).copied().unwrap_or(name);
             // Those of an encoder's companion come first, but most models have no encoder.
             let json =

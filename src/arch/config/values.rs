@@ -87,6 +87,17 @@ impl Gating {
         }
     }
 
+    /// GGUF's number for it.
+    pub(super) fn number(&self) -> Option<u32> {
+        Some(match self {
+            Self::Softmax => 1,
+            Self::Sigmoid => 2,
+            Self::SoftmaxOfChosen => 3,
+            Self::SqrtSoftplus => 4,
+            Self::Other(_) => return None,
+        })
+    }
+
     /// The name in reports.
     pub fn name(&self) -> &str {
         match self {

@@ -1,0 +1,205 @@
+//! GGUF's general keys.
+
+use std::collections::BTreeSet;
+
+use crate::arch::{Mapping, Resolution};
+use crate::error::{Error, Result};
+use crate::metadata::{KeyValues, Value};
+use crate::store::WeightStore;
+
+/// What a setting's number is encoded as.
+enum Kind {
+    Integer,
+    Real,
+    Word,
+}
+
+use Kind::{Integer, Real, Word};
+
+/// Settings behind `general.sampling.`, and their names in `generation_config.json`, the first one
+/// found (`gguf-py`, `metadata.py`).
+const SAMPLING: [(&str, &[&str], Kind); 12] = [
+    ("sequence", &["sequence"], Word),
+    ("top_k", &["top_k"], Integer),
+    ("top_p", &["top_p"], Real),
+    ("min_p", &["min_p"], Real),
+    ("xtc_probability", &["xtc_probability"], Real),
+    ("xtc_threshold", &["xtc_threshold"], Real),
+    ("temp", &["temperature"], Real),
+    ("penalty_last_n", &["penalty_last_n"], Integer),
+    ("penalty_repeat", &["penalty_repeat", "repetition_penalty"], Real),
+    ("mirostat", &["mirostat"], Integer),
+    ("mirostat_tau", &["mirostat_tau"], Real),
+    ("mirostat_eta", &["mirostat_eta"], Real),
+];
+
+/// How the model's makers would have it generate text.
+pub(super) fn sampling(store: &WeightStore, keys: &mut KeyValues) -> Result<()> {
+    let document = "generation_config.json";
+    let Some(config) = store.read_document(document)? else { return Ok(()) };
+    for (name, names, kind) in SAMPLING {
+        let found = names.iter().find_map(|name| Some((*name, config.get(*name)?)));
+        let Some((said, json)) = found.filter(|(_, json)| !json.is_null()) else { continue };
+        let key = format!("general.sampling.{name}");
+        let integer = json.as_i64().and_then(|number| i32::try_from(number).ok());
+        #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
+        let real = json.as_f64().map(|number| number as f32);
+        match (kind, integer, real, json.as_str()) {
+            (Integer, Some(number), ..) => keys.set(&key, Value::I32(number)),
+            (Real, _, Some(number), _) => keys.set(&key, Value::F32(number)),
+            (Word, .., Some(text)) => keys.set_text(&key, text),
+            _ => {
+                let shown = crate::bytes::Text::new(json.to_string().as_bytes()).brief();
+                let fault = format!("{shown}, which GGUF has no form for");
+                return Err(Error::malformed(fault)
+                    .in_file(store.path())
+                    .in_key(format!("{document} {said}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The name and the number of parameters.
+pub(super) fn names(store: &WeightStore, resolution: &Resolution, keys: &mut KeyValues) {
+    if let Some(name) = name(store) {
+        keys.set_text("general.name", title(&name));
+    }
+    if let Some(label) = size_label(store, resolution) {
+        keys.set_text("general.size_label", label);
+    }
+}
+
+/// What the model is called: as its config says, else its folder, else its file.
+fn name(store: &WeightStore) -> Option<String> {
+    let config = store.document("config.json");
+    let said = config.and_then(|config| config.get("_name_or_path")?.as_str());
+    let said = said.filter(|name| !name.is_empty() && name.matches('/').count() <= 1);
+    if let Some(said) = said.and_then(|name| name.rsplit('/').next()) {
+        return Some(said.to_owned());
+    }
+    let path = store.path();
+    let folder = if path.is_dir() { Some(path) } else { path.parent() };
+    let parts = folder.into_iter().flat_map(|folder| folder.iter().rev());
+    let parts: Vec<&str> = parts.filter_map(|part| part.to_str()).take(3).collect();
+    match parts.as_slice() {
+        // huggingface_hub's cache: models--{owner}--{name}/snapshots/{commit}.
+        [_, "snapshots", model, ..] => Some(model.rsplit("--").next()?.to_owned()),
+        [folder, ..] => Some((*folder).to_owned()),
+        [] => None,
+    }
+}
+
+/// Words with a capital each, as the converter has them; a word with capitals of its own, a version
+/// and a number stay as they are.
+fn title(name: &str) -> String {
+    let word = |word: &str| {
+        let lower = word.chars().any(char::is_lowercase) && !word.chars().any(char::is_uppercase);
+        let digits = word.strip_prefix('v').unwrap_or(word);
+        let version = digits.starts_with(|c: char| c.is_ascii_digit())
+            && (digits == word || digits.chars().all(|c| c.is_ascii_digit() || c == '.'));
+        if !lower || version {
+            return word.to_owned();
+        }
+        // A letter behind something that is none begins anew: "x4b" is "X4B".
+        let mut out = String::new();
+        let mut inside = false;
+        for c in word.chars() {
+            if inside {
+                out.push(c)
+            } else {
+                out.extend(c.to_uppercase())
+            }
+            inside = c.is_alphabetic();
+        }
+        out
+    };
+    let name = name.replace('-', " ");
+    name.split_whitespace().map(word).collect::<Vec<String>>().join(" ")
+}
+
+/// How large the model is, in a word: `8B`, or `8x7B` where there are experts.
+fn size_label(store: &WeightStore, resolution: &Resolution) -> Option<String> {
+    let (mut total, mut each_expert) = (0u64, 0u64);
+    let (mut experts, mut stacks) = (0u64, 0u64);
+    let mut counted = BTreeSet::new();
+    for mapping in resolution.mapped.iter().filter(|mapping| in_gguf(resolution, mapping)) {
+        let stored = mapping.stored.iter().filter(|name| counted.insert(name.as_str()));
+        let tensors: Vec<_> = stored.filter_map(|name| store.find(name)).collect();
+        let elements: u64 = tensors.iter().map(|tensor| tensor.elements()).sum();
+        total = total.saturating_add(elements);
+        let shape = tensors.first().map_or(&[][..], |tensor| tensor.shape());
+        let number = match (mapping.stacked, shape) {
+            (true, [_, _]) => tensors.len() as u64,
+            (false, [number, _, _]) if mapping.canonical.contains(".experts.") => *number,
+            _ => continue,
+        };
+        each_expert = each_expert.saturating_add(elements.checked_div(number).unwrap_or(0));
+        experts = experts.saturating_add(number);
+        stacks = stacks.saturating_add(1);
+    }
+    if total == 0 {
+        return None;
+    }
+    let Some(experts @ 1..) = experts.checked_div(stacks) else { return Some(rounded(total)) };
+    let in_experts = each_expert.saturating_mul(experts);
+    let one_path = total.saturating_sub(in_experts).saturating_add(each_expert);
+    Some(format!("{experts}x{}", rounded(one_path)))
+}
+
+/// Whether GGUF has a name for a tensor; it has none for BERT's pooler.
+fn in_gguf(resolution: &Resolution, mapping: &Mapping) -> bool {
+    let rules = resolution.architecture.into_iter().flat_map(|row| row.rules).copied().flatten();
+    let mut named = rules.filter(|rule| !rule.gguf.name.is_empty());
+    let (layer, rest) = match mapping
+        .canonical
+        .split_once('.')
+        .map(|(stack, rest)| (stack, rest.split_once('.')))
+    {
+        Some((stack, Some((number, rest)))) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+            (format!("{stack}.{{n}}."), rest)
+        }
+        _ => (String::new(), mapping.canonical.as_str()),
+    };
+    named.any(|rule| rule.canonical.strip_prefix(layer.as_str()) == Some(rest))
+}
+
+/// A number of parameters with at least two digits: `1.3B`, `70B`, `451K`.
+fn rounded(parameters: u64) -> String {
+    let (mut scaled, mut unit) = (parameters as f64 / 1e3, "K");
+    for (size, name) in [(1e6, "M"), (1e9, "B"), (1e12, "T")] {
+        if parameters as f64 > size {
+            (scaled, unit) = (parameters as f64 / size, name);
+        }
+    }
+    let places = match scaled.round_ties_even() {
+        0.0 => 2,
+        whole if whole < 10.0 => 1,
+        _ => 0,
+    };
+    format!("{scaled:.places$}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_titles() {
+        for (name, expected) in [
+            ("v-llama-f16", "V Llama F16"),
+            ("Meta-Llama-3-8B", "Meta Llama 3 8B"),
+            ("qwen3-4b-v1.5", "Qwen3 4b v1.5"),
+        ] {
+            assert_eq!(title(name), expected);
+        }
+    }
+
+    #[test]
+    fn sizes_have_two_digits_at_least() {
+        let sizes = [(451_000, "451K"), (90_400, "90K"), (1_300_000_000, "1.3B"), (120, "0.12K")];
+        for (parameters, expected) in sizes {
+            assert_eq!(rounded(parameters), expected);
+        }
+    }
+}
