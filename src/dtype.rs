@@ -447,6 +447,24 @@ impl DType {
         self.descriptor().group_quantizer
     }
 
+    /// Whether its values are whole numbers that are no quantized weights: positions, masks.
+    pub(crate) fn is_integer(self) -> bool {
+        let row = self.descriptor();
+        row.packing == Packing::Plain
+            && matches!(
+                self,
+                Self::I8
+                    | Self::I16
+                    | Self::I32
+                    | Self::I64
+                    | Self::U8
+                    | Self::U16
+                    | Self::U32
+                    | Self::U64
+                    | Self::BOOL
+            )
+    }
+
     /// Whether llama.cpp knows the type: codes 0 to 42 without those removed.
     pub fn is_ggml(self) -> bool {
         self.descriptor().ggml.is_some_and(|code| code <= 42)

@@ -6,6 +6,7 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
+use weighbridge::metadata::KeyValues;
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama::{Model, Options, Recipe, Stored, TensorType, target};
 use weighbridge::{DType, ImportanceMatrix, WeightStore};
@@ -57,7 +58,8 @@ fn every_run_of_llama_quantize() {
         let expected = json(&path("expected"));
         let store = WeightStore::open(path("src")).expect("a model");
         let options = options(run, &folder);
-        let model = Model::of(&store, &options.overrides).expect("its numbers");
+        let model =
+            Model::of(&KeyValues::of(store.metadata()), &options.overrides).expect("its numbers");
         let tensors = Stored::all(&store).expect("its tensors");
         let recipe = Recipe::new(&model, &tensors, &options).expect("a recipe");
         recipe.check(&options).expect("no refusal");

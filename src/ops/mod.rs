@@ -2,7 +2,27 @@
 
 mod dialect;
 mod diff;
+mod gguf;
+mod quantize;
 mod rewrite;
 
 pub use diff::{Diff, Outcome, Pair, Pairs, TensorDiff, ValueDiff, Worst};
+pub use quantize::quantize;
 pub use rewrite::{Shards, edit_metadata, merge, split};
+
+/// What a reader should know of tensors that are left out.
+fn left_out(tensors: &[(String, String)]) -> Vec<String> {
+    let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (name, reason) in tensors {
+        match by_reason.iter_mut().find(|(other, _)| other == reason) {
+            Some((_, names)) => names.push(name),
+            None => by_reason.push((reason, vec![name])),
+        }
+    }
+    let note = |(reason, names): (&str, Vec<&str>)| match names.as_slice() {
+        [one] => format!("left out: {one}: {reason}"),
+        [first, ..] => format!("left out: {first} and {} more: {reason}", names.len() - 1),
+        [] => String::new(),
+    };
+    by_reason.into_iter().map(note).collect()
+}

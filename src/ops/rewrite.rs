@@ -53,34 +53,12 @@ pub fn merge(store: &WeightStore, alignment: Option<u64>) -> Result<WritePlan<'_
 pub fn split<'a>(store: &'a WeightStore, shards: Shards, path: &Path) -> Result<WritePlan<'a>> {
     let tensors = stored(store);
     let fates = fates(&tensors)?;
-    let total = tensors.len();
     let groups = cut(tensors, shards)?;
     let count = groups.len();
-    let number = |n: usize| u16::try_from(n).ok().filter(|_| count <= usize::from(u16::MAX));
     let mut files = Vec::new();
     let kind = match encoding(store)? {
         Files::Gguf => {
-            let name = path.file_name().and_then(|name| name.to_str());
-            let prefix = name.map(|name| name.strip_suffix(".gguf").unwrap_or(name));
-            let prefix = prefix
-                .ok_or_else(|| Error::mismatch("it ends in no name for shards").in_file(path))?;
-            let mut keys = KeyValues::of(store.metadata());
-            without_split(&mut keys);
-            let alignment = keys.get("general.alignment").and_then(|value| value.to_u64());
-            for (n, group) in groups.into_iter().enumerate() {
-                let mut own = if n == 0 { keys.clone() } else { KeyValues::new() };
-                // Each file is read by its own alignment.
-                set_alignment(&mut own, alignment)?;
-                let number = number(n).zip(number(count)).ok_or_else(|| {
-                    Error::unsupported(format!("{count} shards, but at most 65535 can be counted"))
-                })?;
-                own.set("split.no", Value::U16(number.0));
-                own.set("split.count", Value::U16(number.1));
-                let all = i32::try_from(total).unwrap_or(i32::MAX);
-                own.set("split.tensors.count", Value::I32(all));
-                let name = format!("{prefix}-{:05}-of-{count:05}.gguf", n + 1);
-                files.push(OutFile::gguf(name, &own, group)?);
-            }
+            files = gguf_shards(KeyValues::of(store.metadata()), groups, path)?;
             Kind::Shards
         }
         Files::Safetensors => {
@@ -200,6 +178,36 @@ fn cut(tensors: Vec<OutTensor<'_>>, shards: Shards) -> Result<Vec<Vec<OutTensor<
         }
     }
     Ok(groups)
+}
+
+/// Shards of GGUF that are named after a path: the first has all keys.
+pub(super) fn gguf_shards<'a>(
+    mut keys: KeyValues,
+    groups: Vec<Vec<OutTensor<'a>>>,
+    path: &Path,
+) -> Result<Vec<OutFile<'a>>> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let prefix = name.map(|name| name.strip_suffix(".gguf").unwrap_or(name));
+    let prefix =
+        prefix.ok_or_else(|| Error::mismatch("it ends in no name for shards").in_file(path))?;
+    let (count, total) = (groups.len(), groups.iter().map(Vec::len).sum::<usize>());
+    let of = u16::try_from(count).map_err(|_| {
+        Error::unsupported(format!("{count} shards, but at most 65535 are counted"))
+    })?;
+    without_split(&mut keys);
+    let alignment = keys.get("general.alignment").and_then(|value| value.to_u64());
+    let mut files = Vec::new();
+    for (group, number) in groups.into_iter().zip(0u16..) {
+        let mut own = if number == 0 { std::mem::take(&mut keys) } else { KeyValues::new() };
+        // Each file is read by its own alignment.
+        set_alignment(&mut own, alignment)?;
+        own.set("split.no", Value::U16(number));
+        own.set("split.count", Value::U16(of));
+        own.set("split.tensors.count", Value::I32(i32::try_from(total).unwrap_or(i32::MAX)));
+        let name = format!("{prefix}-{:05}-of-{count:05}.gguf", u32::from(number) + 1);
+        files.push(OutFile::gguf(name, &own, group)?);
+    }
+    Ok(files)
 }
 
 fn without_split(keys: &mut KeyValues) {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use super::{Fusion, LoadedPart, LoadedTensor, Member, WeightProvider};
 use crate::bytes::Scratch;
 use crate::device::Device;
-use crate::dtype::{DType, Packing};
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::progress::{self, Watch};
 use crate::quant::Narrowing;
@@ -319,25 +319,5 @@ fn lead(view: &View<'_>, part: Part, bytes: u64, start: u64, alignment: u64) -> 
     match place.filter(|offset| offset.is_multiple_of(alignment) && bytes >= 2 << 20) {
         Some(offset) => (offset + PAGE - start % PAGE) % PAGE,
         None => 0,
-    }
-}
-
-impl DType {
-    /// Whether its values are whole numbers that are no quantized weights: positions, masks.
-    fn is_integer(self) -> bool {
-        let row = self.descriptor();
-        row.packing == Packing::Plain
-            && matches!(
-                self,
-                Self::I8
-                    | Self::I16
-                    | Self::I32
-                    | Self::I64
-                    | Self::U8
-                    | Self::U16
-                    | Self::U32
-                    | Self::U64
-                    | Self::BOOL
-            )
     }
 }

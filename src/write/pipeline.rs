@@ -170,11 +170,12 @@ impl Work<'_, '_> {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
+            let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((file, tensor, piece)) = job else { return Ok(()) };
+            // A buffer is asked for once there is use for it: who has none to fill keeps none.
             let buffer = empty.lock().unwrap_or_else(PoisonError::into_inner).recv();
             // The writer is gone: it says why.
             let Ok(mut buffer) = buffer else { return Ok(()) };
-            let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some((file, tensor, piece)) = job else { return Ok(()) };
             let len = usize::try_from(piece.to.end - piece.to.start).unwrap_or(usize::MAX);
             let done =
                 tensors.get(tensor).zip(buffer.get_mut(..len)).map(|((name, making), out)| {

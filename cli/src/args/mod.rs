@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Verify(Verify),
     /// Load every tensor under its canonical name, and time it
     Load(Load),
+    /// Write a model in fewer bits, as llama-quantize does
+    Quantize(write::Quantize),
     /// Write a model as several files
     Split(write::Split),
     /// Write a model that lies in several files as one

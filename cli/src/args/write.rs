@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use weighbridge::DType;
+use weighbridge::recipe::llama::{Setting, TensorType, target};
+use weighbridge::recipe::{FILE_TYPES, FileType};
 
 use super::Open;
 
@@ -136,4 +139,87 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     };
     let number: u64 = number.parse().map_err(|_| "a number and a unit, as 4G or 512MiB")?;
     number.checked_mul(factor).filter(|bytes| *bytes > 0).ok_or_else(|| "out of range".to_owned())
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge quantize model-F16.gguf model-Q4_K_M.gguf --type Q4_K_M
+  weighbridge quantize model-F16.gguf model-IQ2_XS.gguf --type IQ2_XS --imatrix imatrix.gguf
+  weighbridge quantize ./Qwen3-8B Qwen3-8B-Q8_0.gguf --type Q8_0
+  weighbridge quantize model.gguf x.gguf --type Q8_0 --tensor-type 'attn_v=q6_k' --dry-run
+
+The dtype of each tensor, and every byte, are those that llama-quantize would write.")]
+pub(crate) struct Quantize {
+    /// A model of any container, better one that is not quantized yet
+    pub(crate) src: PathBuf,
+    /// The file to write
+    pub(crate) dst: PathBuf,
+    /// The mix of dtypes, as llama-quantize names it: Q4_K_M, Q8_0, IQ3_XXS, ...
+    #[arg(long = "type", value_name = "FTYPE", value_parser = file_type)]
+    pub(crate) file_type: FileType,
+    /// Which columns matter: a file of llama-imatrix, GGUF or its older form
+    #[arg(long, value_name = "FILE")]
+    pub(crate) imatrix: Option<PathBuf>,
+    /// Use the matrix for these tensors alone
+    #[arg(long, value_name = "NAME", requires = "imatrix", conflicts_with = "exclude_weights")]
+    pub(crate) include_weights: Vec<String>,
+    /// Use the matrix for all tensors but these
+    #[arg(long, value_name = "NAME", requires = "imatrix")]
+    pub(crate) exclude_weights: Vec<String>,
+    /// Quantize what is quantized already, at a loss
+    #[arg(long)]
+    pub(crate) allow_requantize: bool,
+    /// The same dtype for every tensor
+    #[arg(long)]
+    pub(crate) pure: bool,
+    /// Leave output.weight as it is
+    #[arg(long)]
+    pub(crate) leave_output_tensor: bool,
+    /// The dtype of output.weight
+    #[arg(long, value_name = "DTYPE", value_parser = dtype)]
+    pub(crate) output_tensor_type: Option<DType>,
+    /// The dtype of token_embd.weight
+    #[arg(long, value_name = "DTYPE", value_parser = dtype)]
+    pub(crate) token_embedding_type: Option<DType>,
+    /// The dtype of tensors whose names match; the first that matches counts
+    #[arg(long, value_name = "REGEX=DTYPE", value_parser = tensor_type)]
+    pub(crate) tensor_type: Vec<TensorType>,
+    /// Take layers out
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) prune_layers: Vec<u64>,
+    /// Write as many shards as are read, with the same tensors in each
+    #[arg(long)]
+    pub(crate) keep_split: bool,
+    /// Give a key another value: the type is int, float, bool or str
+    #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = setting)]
+    pub(crate) override_kv: Vec<Setting>,
+    #[command(flatten)]
+    pub(crate) writing: Writing,
+}
+
+fn file_type(text: &str) -> Result<FileType, String> {
+    FileType::from_name(text).ok_or_else(|| {
+        let names: Vec<&str> = FILE_TYPES.iter().map(|row| row.name).collect();
+        format!("not one of {}", names.join(", "))
+    })
+}
+
+/// What an option's value says, or the library's word on why it says nothing.
+fn told<T>(value: weighbridge::Result<T>) -> Result<T, String> {
+    value.map_err(|error| match error.advice() {
+        Some(advice) => format!("{error} ({advice})"),
+        None => error.to_string(),
+    })
+}
+
+fn dtype(text: &str) -> Result<DType, String> {
+    told(target(text))
+}
+
+fn tensor_type(text: &str) -> Result<TensorType, String> {
+    told(TensorType::parse(text))
+}
+
+fn setting(text: &str) -> Result<Setting, String> {
+    told(Setting::parse(text))
 }

@@ -9,6 +9,7 @@ pub(crate) mod list;
 pub(crate) mod load;
 pub(crate) mod merge;
 pub(crate) mod meta;
+pub(crate) mod quantize;
 pub(crate) mod split;
 pub(crate) mod verify;
 

@@ -13,7 +13,7 @@ use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::imatrix::ImportanceMatrix;
-use crate::metadata::{Metadata, Value};
+use crate::metadata::{KeyValues, Value};
 use crate::store::WeightStore;
 pub use keys::{Setting, SettingValue};
 pub use options::{Options, TensorType, target};
@@ -39,17 +39,15 @@ pub struct Model {
 }
 
 impl Model {
-    /// Reads them from the metadata of a GGUF file, as llama-quantize does: `overrides` count as if
-    /// they stood in the file.
+    /// Reads them from the metadata of GGUF, as llama-quantize does: `overrides` count as if they
+    /// stood there.
     ///
     /// # Errors
     ///
     /// `Unsupported` where the architecture or the number of layers is not to be found.
-    pub fn of(store: &WeightStore, overrides: &[Setting]) -> Result<Self> {
-        let metadata = store.metadata();
+    pub fn of(metadata: &KeyValues, overrides: &[Setting]) -> Result<Self> {
         let missing = |key: &str| {
             Error::unsupported("a model to be quantized needs this key, and it is not there")
-                .in_file(store.path())
                 .in_key(key)
         };
         let architecture = overridden(metadata, overrides, "general.architecture")
@@ -75,7 +73,7 @@ impl Model {
 }
 
 fn overridden<'a>(
-    metadata: &'a Metadata,
+    metadata: &'a KeyValues,
     overrides: &'a [Setting],
     key: &str,
 ) -> Option<Value<'a>> {

@@ -1,0 +1,45 @@
+//! `quantize`: a model in fewer bits.
+
+use weighbridge::device::Cpu;
+use weighbridge::recipe::llama::Options;
+use weighbridge::{ImportanceMatrix, WeightProvider, ops};
+
+use super::Done;
+use crate::args::write::Quantize;
+use crate::{note, remark, writing};
+
+pub(crate) fn run(args: &Quantize) -> Done {
+    let store = args.writing.open.options().open(&args.src)?;
+    remark(&store);
+    let model = WeightProvider::new(store, Cpu)?;
+    let mut options = Options {
+        pure: args.pure,
+        leave_output: args.leave_output_tensor,
+        output: args.output_tensor_type,
+        token_embedding: args.token_embedding_type,
+        tensor_types: args.tensor_type.clone(),
+        pruned: args.prune_layers.iter().copied().collect(),
+        allow_requantize: args.allow_requantize,
+        keep_split: args.keep_split,
+        overrides: args.override_kv.clone(),
+        ..Options::new(args.file_type)
+    };
+    let matrix = match &args.imatrix {
+        Some(path) => {
+            let mut matrix = ImportanceMatrix::open(path)?;
+            let named = |names: &[String], name: &str| names.iter().any(|part| name.contains(part));
+            if !args.include_weights.is_empty() {
+                matrix.retain(|name| named(&args.include_weights, name));
+            }
+            matrix.retain(|name| !named(&args.exclude_weights, name));
+            options = options.with_importance(&matrix, &path.to_string_lossy());
+            if matrix.is_empty() {
+                note(&format!("{}: no weight's importance is used", path.display()));
+            }
+            Some(matrix)
+        }
+        None => None,
+    };
+    let plan = ops::quantize(&model, &options, matrix.as_ref(), &args.dst)?;
+    writing::run(&plan, &args.dst, &args.writing)
+}
