@@ -158,6 +158,9 @@ pub(crate) fn gguf_keys(
                 table.put(token.id, token.text.into_owned(), score, kind)?;
             }
             table.add(&files.added)?;
+            if !gemma4 && let Some(unknown) = tokenizer.special("unk") {
+                table.mark(unknown, TokenKind::Unknown);
+            }
             if gemma4 {
                 table.show(&SHOWN);
                 out.set_text("tokenizer.ggml.model", "gemma4");
@@ -174,7 +177,7 @@ pub(crate) fn gguf_keys(
                 table.put(token.id, token.text.into_owned(), 0.0, TokenKind::Normal)?;
             }
             for (_, id) in &tokenizer.special {
-                table.control(id.value);
+                table.mark(id.value, TokenKind::Control);
             }
             table.add(&files.added)?;
             table.begin_words();
@@ -260,9 +263,9 @@ impl<'s> Table<'s> {
         Ok(())
     }
 
-    fn control(&mut self, id: u32) {
+    fn mark(&mut self, id: u32, kind: TokenKind) {
         if let Some(Some(row)) = self.rows.get_mut(id as usize) {
-            row.kind = TokenKind::Control;
+            row.kind = kind;
         }
     }
 
@@ -316,8 +319,9 @@ fn is_byte(text: &[u8]) -> bool {
     digits.is_some_and(|digits| digits.len() == 2 && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Scores of tokens that merges make: llama.cpp merges first what scores highest. The converter
-/// writes -1000 for all, which leaves the order of merges open.
+/// Scores of tokens that merges make: llama.cpp merges first what scores highest. The converter,
+/// which looks for a `tokenizer.model` first, writes -1000 for all where there is none, and that
+/// leaves the order of merges open; it also takes the unknown token for one of control.
 fn scores(tokenizer: &Tokenizer<'_>) -> HashMap<Vec<u8>, f32> {
     let mut scores = HashMap::new();
     for (rank, (first, second)) in tokenizer.merges().enumerate() {

@@ -4,7 +4,7 @@ use super::to_gguf::Constant;
 use super::to_hf::{
     Line, biased, deepseek_yarn, embedding_biases, falcon_flags, gated_by_sigmoid, has_experts,
     has_shared_experts, has_windows, is_embedding, is_roberta, latent_widths, layer_types, layers,
-    longrope, narrow_window, plain_width, rope, rotary_part, scalar, whisper_numbers,
+    longrope, narrow_window, plain_width, rope, rotary_part, scalar, segments, whisper_numbers,
 };
 
 use Constant::{Count, Flag, Real, Word};
@@ -128,7 +128,7 @@ pub(super) static FORMS: &[Form] = &[
             By(plain_width), Field("vocab_size", "vocab_size"), Field("norm_eps", "layer_norm_epsilon"), Fixed("activation_function", Word("gelu_new")),
             Field("tie_embeddings", "tie_word_embeddings")]] },
     Form { gguf: "bert", model_type: "bert", class: "BertModel", when: |known| !is_roberta(known) && is_embedding(known),
-        lines: &[SIZES, &[Field("norm_eps", "layer_norm_eps"), Fixed("hidden_act", Word("gelu")), Fixed("tie_word_embeddings", Flag(true)), Fixed("position_embedding_type", Word("absolute"))]] },
+        lines: &[SIZES, &[Field("norm_eps", "layer_norm_eps"), Fixed("hidden_act", Word("gelu")), Fixed("tie_word_embeddings", Flag(true)), Fixed("position_embedding_type", Word("absolute")), By(segments)]] },
     Form { gguf: "whisper", model_type: "whisper", class: "WhisperForConditionalGeneration", when: ALWAYS,
         lines: &[&[By(whisper_numbers), Field("vocab_size", "vocab_size"), Fixed("activation_function", Word("gelu")), Fixed("is_encoder_decoder", Flag(true)),
             Field("tie_embeddings", "tie_word_embeddings")]] },

@@ -326,6 +326,14 @@ pub(super) fn deepseek_yarn(known: &Known<'_>, out: &mut Map<String, Json>) -> R
     Ok(())
 }
 
+/// BERT's kinds of segments, which GGUF counts beside the tokens.
+pub(super) fn segments(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    if let Some(kinds) = known.metadata().u64("tokenizer.ggml.token_type_count") {
+        out.insert("type_vocab_size".to_owned(), kinds.into());
+    }
+    Ok(())
+}
+
 pub(super) fn whisper_numbers(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
     for (field, key) in [
         ("dim", "d_model"),
