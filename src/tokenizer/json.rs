@@ -2,11 +2,14 @@
 
 use std::borrow::Cow;
 
+use serde_json::{Map, Value as Json};
+
 use super::vocabulary::{Pair, Piece, Place, Vocabulary, push};
 use super::{TokenKind, TokenizerKind};
 use crate::bytes::{Scanner, Text};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::store::document;
 
 /// Steps through an object; `member` takes each value.
 fn object<'a>(
@@ -248,6 +251,41 @@ pub(super) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Voc
     });
     vocabulary.special.extend(unknown.map(|id| ("unk", id)));
     Ok(vocabulary)
+}
+
+/// A `tokenizer.json` without vocabulary and merges, which are most of it.
+pub(super) fn rest(bytes: &[u8], limits: &Limits) -> Result<Json> {
+    let mut scanner = start(bytes)?;
+    let mut rest = Map::new();
+    object(&mut scanner, |scanner, key| {
+        if *key != *b"model" {
+            return keep(scanner, &key, &mut rest, limits);
+        }
+        let mut model = Map::new();
+        object(scanner, |scanner, key| match &*key {
+            b"vocab" | b"merges" => scanner.skip_value(),
+            _ => keep(scanner, &key, &mut model, limits),
+        })?;
+        rest.insert("model".to_owned(), Json::Object(model));
+        Ok(())
+    })?;
+    end(&mut scanner)?;
+    Ok(Json::Object(rest))
+}
+
+/// Takes the next value of an object as it is.
+fn keep(
+    scanner: &mut Scanner<'_>,
+    key: &[u8],
+    into: &mut Map<String, Json>,
+    limits: &Limits,
+) -> Result<()> {
+    let before = scanner.rest();
+    scanner.skip_value()?;
+    let used = before.len().saturating_sub(scanner.rest().len());
+    let value = document::parse(before.get(..used).unwrap_or_default(), limits)?;
+    into.insert(String::from_utf8_lossy(key).into_owned(), value);
+    Ok(())
 }
 
 /// A `vocab.json`, whose merges lie in a file of their own.

@@ -8,8 +8,11 @@
 
 mod json;
 mod lines;
+mod pre;
 mod sentencepiece;
 mod special;
+mod to_gguf;
+mod to_json;
 mod vocabulary;
 
 use std::borrow::Cow;
@@ -20,6 +23,8 @@ use crate::error::{Error, Result};
 use crate::metadata::{Array, Value};
 use crate::store::WeightStore;
 pub use special::ChatTemplate;
+pub(crate) use to_gguf::gguf_keys;
+pub(crate) use to_json::files as hf_files;
 use vocabulary::Vocabulary;
 
 /// How text becomes tokens.

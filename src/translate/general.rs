@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::{Map, Value as Json};
+
 use crate::arch::{Mapping, Resolution};
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
@@ -58,6 +60,23 @@ pub(super) fn sampling(store: &WeightStore, keys: &mut KeyValues) -> Result<()> 
         }
     }
     Ok(())
+}
+
+/// What GGUF says of generating text, as `generation_config.json`.
+pub(super) fn generation(store: &WeightStore) -> Map<String, Json> {
+    let metadata = store.metadata();
+    let setting = |(name, names, _): &(&str, &[&str], Kind)| {
+        let value = metadata.get(&format!("general.sampling.{name}"))?;
+        let json = match (value.to_i128(), value.to_f64(), value.to_text()) {
+            (Some(number), ..) => i64::try_from(number).ok()?.into(),
+            // With as many digits as an f32 has.
+            (_, Some(number), _) => (number as f32).to_string().parse::<f64>().ok()?.into(),
+            (.., Some(text)) => text.to_str()?.into(),
+            _ => return None,
+        };
+        Some(((*names.last()?).to_owned(), json))
+    };
+    SAMPLING.iter().filter_map(setting).collect()
 }
 
 /// The name and the number of parameters.

@@ -7,10 +7,13 @@
 
 mod general;
 
-use crate::arch::{self, Resolution};
-use crate::error::Result;
-use crate::metadata::KeyValues;
-use crate::store::{Encoding, WeightStore};
+use serde_json::Value as Json;
+
+use crate::arch::{self, ModelConfig, Resolution};
+use crate::error::{Error, Result};
+use crate::metadata::{KeyValues, Value};
+use crate::store::{Encoding, Note, WeightStore};
+use crate::tokenizer;
 
 /// The metadata that a model has in GGUF, as llama.cpp's `convert_hf_to_gguf.py` writes it; of a
 /// GGUF file, its own.
@@ -24,17 +27,37 @@ use crate::store::{Encoding, WeightStore};
 /// `Unsupported` if there are no rules for the family, or a number that they need is missing;
 /// `Malformed`, `LimitExceeded` and `Io` as reading the files has them.
 pub fn gguf_metadata(store: &WeightStore, resolution: &Resolution) -> Result<KeyValues> {
+    Ok(gguf_metadata_and_notes(store, resolution)?.0)
+}
+
+/// As [`gguf_metadata`], with what a reader should know: that the way to split text has no name.
+///
+/// # Errors
+///
+/// As [`gguf_metadata`] has them.
+pub fn gguf_metadata_and_notes(
+    store: &WeightStore,
+    resolution: &Resolution,
+) -> Result<(KeyValues, Vec<Note>)> {
     if store.encoding() == Encoding::Gguf {
-        return Ok(KeyValues::of(store.metadata()));
+        return Ok((KeyValues::of(store.metadata()), Vec::new()));
     }
+    let architecture = arch::gguf_architecture(store)?;
     let mut keys = KeyValues::new();
-    keys.set_text("general.architecture", arch::gguf_architecture(store)?);
+    keys.set_text("general.architecture", architecture);
     keys.set_text("general.type", "model");
     general::sampling(store, &mut keys)?;
     general::names(store, resolution, &mut keys);
     arch::gguf_keys(store, resolution, &mut keys)?;
-    keys.set("general.quantization_version", crate::metadata::Value::U32(BLOCKS));
-    Ok(keys)
+    keys.set("general.quantization_version", Value::U32(BLOCKS));
+    let config = ModelConfig::of(store, resolution)?;
+    let rows = config.vocab_size.map(|rows| rows.value);
+    let remark = tokenizer::gguf_keys(store, architecture, rows, &mut keys)?;
+    if let ("bert", Some(kinds)) = (architecture, config.scales.type_vocab_size) {
+        keys.set("tokenizer.ggml.token_type_count", Value::U32(kinds.value));
+    }
+    let notes = remark.into_iter().map(|text| Note::new(store.path(), text)).collect();
+    Ok((keys, notes))
 }
 
 /// The version of ggml's block layouts, 2 since June 2023.
@@ -54,4 +77,69 @@ pub fn gguf_tensors(
         return Ok(Vec::new());
     }
     arch::gguf_tensors(store, resolution)
+}
+
+/// The documents that a Hugging Face or MLX directory may have beside its weights.
+const DOCUMENTS: [&str; 12] = [
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+];
+
+/// The documents that a model has beside its weights in a Hugging Face directory: `config.json`,
+/// `generation_config.json`, and the tokenizer's. Names of files, and their contents.
+///
+/// Those that lie beside the weights already are passed on as they are, byte for byte. `config.json`
+/// says `torch_dtype` where the embedding is stored plain; who writes another dtype says so there.
+///
+/// # Errors
+///
+/// `Unsupported` if there are no rules for the family or the tokenizer; `Malformed`,
+/// `LimitExceeded` and `Io` as reading the files has them.
+pub fn hf_documents(
+    store: &WeightStore,
+    resolution: &Resolution,
+) -> Result<Vec<(&'static str, Vec<u8>)>> {
+    if store.encoding() != Encoding::Gguf && store.document("config.json").is_some() {
+        return beside(store);
+    }
+    let mut config = arch::hf_config(store, resolution)?;
+    let longest = config.get("max_position_embeddings").and_then(Json::as_u64);
+    let longest = longest.and_then(|longest| u32::try_from(longest).ok());
+    let tokenizer = tokenizer::hf_files(store, longest)?;
+    let mut generation = general::generation(store);
+    for (name, id) in tokenizer::Tokenizer::of(store)?.into_iter().flat_map(|t| t.special) {
+        if ["bos", "eos", "pad"].contains(&name.as_str()) {
+            config.insert(format!("{name}_token_id"), id.value.into());
+            generation.insert(format!("{name}_token_id"), id.value.into());
+        }
+    }
+    let all = [
+        ("config.json", Json::Object(config)),
+        ("generation_config.json", Json::Object(generation)),
+    ];
+    let written = |(name, json): (&'static str, Json)| {
+        let bytes = serde_json::to_vec_pretty(&json);
+        let fault = |error| Error::malformed(format!("{name} cannot be written: {error}"));
+        Ok((name, bytes.map_err(fault)?))
+    };
+    all.into_iter().chain(tokenizer).map(written).collect()
+}
+
+fn beside(store: &WeightStore) -> Result<Vec<(&'static str, Vec<u8>)>> {
+    let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
+    let mut found = Vec::new();
+    for name in DOCUMENTS {
+        found.extend(store.read_beside(name, limit)?.map(|file| (name, file.bytes)));
+    }
+    Ok(found)
 }

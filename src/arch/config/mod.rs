@@ -3,9 +3,11 @@
 
 mod derive;
 mod families;
+mod forms;
 mod keys;
 mod read;
 mod to_gguf;
+mod to_hf;
 mod values;
 
 use std::borrow::Cow;
@@ -23,6 +25,7 @@ pub use keys::{
 };
 use read::Reader;
 pub(crate) use to_gguf::{gguf_architecture, gguf_keys, gguf_tensors};
+pub(crate) use to_hf::hf_config;
 use values::Reported;
 pub use values::{Gating, LayerKind, LayerLayout, NormKind, RopeScalingKind};
 

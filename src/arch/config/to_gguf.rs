@@ -3,6 +3,8 @@
 //! Types are those that llama.cpp's strict readers ask for: integers are `u32`, floats `f32`, flags
 //! `bool`, and integers in arrays `i32`, which is what `gguf-py` makes of Python's lists.
 
+use std::path::Path;
+
 use serde_json::Value as Json;
 
 use super::families::{FAMILIES, Family};
@@ -12,7 +14,7 @@ use super::values::{LayerKind, Reported, RopeScalingKind};
 use super::{Field, ModelConfig, TEXT_CONFIGS};
 use crate::arch::Resolution;
 use crate::error::{Error, Result};
-use crate::metadata::{KeyValues, Value};
+use crate::metadata::{KeyValues, Metadata, Value};
 use crate::store::WeightStore;
 
 /// One thing that a family has in GGUF.
@@ -65,6 +67,24 @@ impl<'a> Known<'a> {
     pub(super) fn of(store: &'a WeightStore, resolution: &'a Resolution) -> Result<Self> {
         let (reader, _) = Reader::new(store)?;
         Ok(Self { reader, config: ModelConfig::of(store, resolution)?, resolution })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.reader.store.path()
+    }
+
+    pub(super) fn metadata(&self) -> &Metadata {
+        self.reader.store.metadata()
+    }
+
+    /// Whether the model has a tensor of that canonical name.
+    pub(super) fn has(&self, canonical: &str) -> bool {
+        self.resolution.mapped.iter().any(|mapping| mapping.canonical == canonical)
+    }
+
+    /// The values of a stored tensor that is made of the config.
+    pub(super) fn values(&self, stored: &str) -> Result<Vec<f32>> {
+        Ok(self.reader.store.tensor(stored)?.dequantize()?.to_vec())
     }
 
     /// A row of the table as the files have it.
@@ -303,7 +323,12 @@ pub(crate) fn gguf_tensors(
     } else if kind == Some(&RopeScalingKind::Llama3)
         && family.rules.iter().copied().flatten().any(rotates)
     {
-        tensors.push(("rope_freqs.weight", llama3_factors(&known)));
+        // What transformers and the converter take where the config is silent.
+        let or = |field: &Option<Field<f32>>, usual| field.as_ref().map_or(usual, |f| f.value);
+        let (low, high) = (or(&scaling.low_freq_factor, 1.0), or(&scaling.high_freq_factor, 4.0));
+        let trained = scaling.original_max_seq_len.as_ref().map_or(8192, |length| length.value);
+        let made = llama3_factors(&known, [or(&scaling.factor, 8.0), low, high], trained);
+        tensors.push(("rope_freqs.weight", made));
     } else if family.gguf == "gemma4" {
         tensors.push(("rope_freqs.weight", unrotated_factors(&known)));
     }
@@ -312,16 +337,8 @@ pub(crate) fn gguf_tensors(
 
 /// Llama 3's divisor for each frequency: 1 for short waves, the factor for long ones, between them
 /// a ramp.
-fn llama3_factors(known: &Known<'_>) -> Vec<f32> {
-    let scaling = &known.config.rope_scaling;
-    let or = |field: &Option<Field<f32>>, usual: f32| {
-        f64::from(field.as_ref().map_or(usual, |f| f.value))
-    };
-    // What transformers and the converter take where the config is silent.
-    let factor = or(&scaling.factor, 8.0);
-    let (low, high) = (or(&scaling.low_freq_factor, 1.0), or(&scaling.high_freq_factor, 4.0));
-    let trained =
-        f64::from(scaling.original_max_seq_len.as_ref().map_or(8192, |length| length.value));
+pub(super) fn llama3_factors(known: &Known<'_>, numbers: [f32; 3], trained: u32) -> Vec<f32> {
+    let ([factor, low, high], trained) = (numbers.map(f64::from), f64::from(trained));
     let (dim, base) = (known.config.head_dim.value, known.config.rope_theta.value);
     let each = (0..dim).step_by(2).map(|pair| {
         // The converter has the frequencies in f32, and so far from a tie that f64 gives the same.

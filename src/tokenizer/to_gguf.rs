@@ -1,0 +1,545 @@
+//! The tokenizer as GGUF's keys, from the files of a directory: as llama.cpp's converter writes them
+//! (`conversion/base.py`, `gguf-py/gguf/vocab.py`).
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value as Json};
+
+use super::{TokenKind, Tokenizer, TokenizerKind, json, pre, sentencepiece};
+use crate::error::{Error, Result};
+use crate::metadata::{KeyValues, Value};
+use crate::store::WeightStore;
+
+/// Families whose text has no space put before it.
+const BARE: [&str; 5] = ["gemma", "gemma2", "gemma3", "gemma-embedding", "gemma3n"];
+
+/// The score of a token that is found before the others are asked, and of a row without a token.
+const FOUND_FIRST: f32 = -1000.0;
+const NO_TOKEN: f32 = -10_000.0;
+
+/// A row of GGUF's arrays.
+struct Row {
+    text: Vec<u8>,
+    score: f32,
+    kind: TokenKind,
+}
+
+/// What the files beside the weights say, but for the tokens themselves.
+struct Files {
+    /// `tokenizer.json` without vocabulary and merges.
+    tokenizer: Option<Json>,
+    /// `tokenizer_config.json`.
+    config: Map<String, Json>,
+    /// Tokens that are added to the vocabulary: text, and whether it is for control alone.
+    added: HashMap<u32, (String, bool)>,
+}
+
+impl Files {
+    fn of(store: &WeightStore) -> Result<Self> {
+        let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
+        let tokenizer = match store.read_beside("tokenizer.json", limit)? {
+            Some(file) => {
+                let rest = json::rest(&file.bytes, store.limits());
+                Some(rest.map_err(|error| error.in_file(&file.path))?)
+            }
+            None => None,
+        };
+        let config = store.read_document("tokenizer_config.json")?;
+        let config = config.and_then(|config| config.as_object().cloned()).unwrap_or_default();
+        let mut added = HashMap::new();
+        let number = |json: &Json| json.as_u64().and_then(|id| u32::try_from(id).ok());
+        let mut add = |id: Option<u32>, token: &Json| {
+            let text = token.get("content").and_then(Json::as_str);
+            let special = token.get("special").and_then(Json::as_bool).unwrap_or(false);
+            if let (Some(id), Some(text)) = (id, text) {
+                added.insert(id, (text.to_owned(), special));
+            }
+        };
+        if let Some(list) = tokenizer.as_ref().and_then(|json| json.get("added_tokens")?.as_array())
+        {
+            list.iter().for_each(|token| add(token.get("id").and_then(number), token));
+        }
+        if let Some(Json::Object(list)) = config.get("added_tokens_decoder") {
+            list.iter().for_each(|(id, token)| add(id.parse().ok(), token));
+        }
+        if let Some(file) = store.read_document("added_tokens.json")? {
+            for (text, id) in file.as_object().into_iter().flatten() {
+                if let Some(id) = number(id) {
+                    added.entry(id).or_insert_with(|| (text.clone(), false));
+                }
+            }
+        }
+        Ok(Self { tokenizer, config, added })
+    }
+
+    /// A value of `tokenizer.json` at a path.
+    fn said(&self, path: &[&str]) -> Option<&Json> {
+        let root = self.tokenizer.as_ref()?;
+        let found = path.iter().try_fold(root, |json, name| json.get(name))?;
+        Some(found).filter(|json| !json.is_null())
+    }
+
+    fn flag(&self, path: &[&str]) -> bool {
+        self.said(path).and_then(Json::as_bool).unwrap_or(false)
+    }
+}
+
+/// Appends the tokenizer's keys, for an embedding of so many rows. Gives a remark where something
+/// could not be told.
+///
+/// # Errors
+///
+/// `Unsupported` for a tokenizer that GGUF has no form of here; `Mismatch` if there are more tokens
+/// than rows; `Malformed`, `LimitExceeded` and `Io` as reading the files has them.
+pub(crate) fn gguf_keys(
+    store: &WeightStore,
+    architecture: &str,
+    rows: Option<u32>,
+    out: &mut KeyValues,
+) -> Result<Option<String>> {
+    let files = Files::of(store)?;
+    let limits = store.limits();
+    let limit = (limits.vocabulary_bytes, "vocabulary_bytes");
+    if let Some(file) = store.read_beside("tokenizer.model", limit)?
+        // Llama 3 and others have a file of tiktoken's under that name.
+        && let Ok(vocabulary) = sentencepiece::tokenizer(file.bytes.into(), limits)
+    {
+        if vocabulary.kind != TokenizerKind::SentencePiece {
+            let fault = format!("a tokenizer of the kind {}", vocabulary.kind.name());
+            return Err(Error::unsupported(fault).in_file(&file.path));
+        }
+        let mut table = Table::new(store, rows, vocabulary.len(), true)?;
+        for token in vocabulary.tokens() {
+            let kind = token.kind.unwrap_or(TokenKind::Normal);
+            table.put(token.id, token.text.into_owned(), token.score.unwrap_or(0.0), kind)?;
+        }
+        table.add(&files.added)?;
+        sentencepiece_keys(table, &files, architecture, out);
+        special_keys(store, &files, rows, out)?;
+        return templates(store, out).map(|()| None);
+    }
+    let Some(tokenizer) = Tokenizer::of(store)? else {
+        return Ok(Some("no tokenizer lies beside the weights".to_owned()));
+    };
+    let fallback = files.flag(&["model", "byte_fallback"]);
+    let len = usize::try_from(tokenizer.len()).unwrap_or(usize::MAX);
+    let mut remark = None;
+    match (&tokenizer.kind.value, fallback) {
+        (TokenizerKind::Bpe, false) => {
+            let mut table = Table::new(store, rows, len, false)?;
+            for token in tokenizer.tokens() {
+                table.put(token.id, token.text.into_owned(), 0.0, TokenKind::Normal)?;
+            }
+            table.add(&files.added)?;
+            let ignore = files.flag(&["model", "ignore_merges"]);
+            let found = match files.said(&["pre_tokenizer"]) {
+                Some(steps) => pre::of_steps(steps, ignore, architecture),
+                None => pre::of_family(architecture),
+            };
+            if found.is_none() {
+                remark = Some(format!(
+                    "no name is known for how {} splits text: tokenizer.ggml.pre is \"default\", \
+                     which may split it otherwise",
+                    tokenizer.kind.source
+                ));
+            }
+            out.set_text("tokenizer.ggml.model", "gpt2");
+            out.set_text("tokenizer.ggml.pre", found.map_or("default", |pre| pre.name));
+            table.write(out);
+            merges(&tokenizer, out);
+        }
+        (TokenizerKind::Bpe, true) => {
+            let gemma4 = architecture == "gemma4";
+            let mut table = Table::new(store, rows, len, true)?;
+            let scores = if gemma4 { HashMap::new() } else { scores(&tokenizer) };
+            for token in tokenizer.tokens() {
+                let kind = if is_byte(&token.text) { TokenKind::Byte } else { TokenKind::Normal };
+                let score = scores.get(&*token.text).copied().unwrap_or(FOUND_FIRST);
+                table.put(token.id, token.text.into_owned(), score, kind)?;
+            }
+            table.add(&files.added)?;
+            if !gemma4 && let Some(unknown) = tokenizer.special("unk") {
+                table.mark(unknown, TokenKind::Unknown);
+            }
+            if gemma4 {
+                table.show(&SHOWN);
+                out.set_text("tokenizer.ggml.model", "gemma4");
+                table.write(out);
+                merges(&tokenizer, out);
+                out.set("tokenizer.ggml.add_space_prefix", Value::Bool(false));
+            } else {
+                sentencepiece_keys(table, &files, architecture, out);
+            }
+        }
+        (TokenizerKind::WordPiece, _) => {
+            let mut table = Table::new(store, rows, len, false)?;
+            for token in tokenizer.tokens() {
+                table.put(token.id, token.text.into_owned(), 0.0, TokenKind::Normal)?;
+            }
+            for (_, id) in &tokenizer.special {
+                table.mark(id.value, TokenKind::Control);
+            }
+            table.add(&files.added)?;
+            table.begin_words();
+            out.set_text("tokenizer.ggml.model", "bert");
+            // llama.cpp splits such text in one way, whatever stands here.
+            out.set_text("tokenizer.ggml.pre", "jina-v2-en");
+            table.write(out);
+        }
+        (other, _) => {
+            let fault = format!("a tokenizer of the kind {}", other.name());
+            return Err(Error::unsupported(fault)
+                .in_file(store.path())
+                .in_key(&tokenizer.kind.source));
+        }
+    }
+    special_keys(store, &files, rows, out)?;
+    if architecture == "gemma4" {
+        out.set("tokenizer.ggml.add_bos_token", Value::Bool(true));
+    }
+    templates(store, out).map(|()| remark)
+}
+
+/// Gemma 4's tokens that stay visible, so that a chat's parser can read them.
+const SHOWN: [&str; 7] = [
+    "<|channel>",
+    "<channel|>",
+    "<|tool_call>",
+    "<tool_call|>",
+    "<|tool_response>",
+    "<tool_response|>",
+    "<|\"|>",
+];
+
+/// GGUF's arrays of tokens.
+struct Table<'s> {
+    store: &'s WeightStore,
+    rows: Vec<Option<Row>>,
+    /// Whether they have scores.
+    scored: bool,
+}
+
+impl<'s> Table<'s> {
+    /// As long as the embedding; as the vocabulary, where there is none.
+    fn new(store: &'s WeightStore, rows: Option<u32>, tokens: usize, scored: bool) -> Result<Self> {
+        let most = store.limits().vocabulary_items;
+        let len = rows.map_or(tokens as u64, u64::from);
+        if len > most {
+            return Err(Error::limit("tokens", len, most, "vocabulary_items").in_file(store.path()));
+        }
+        let mut all = Vec::new();
+        all.resize_with(usize::try_from(len).unwrap_or(0), || None);
+        Ok(Self { store, rows: all, scored })
+    }
+
+    fn put(&mut self, id: u32, text: Vec<u8>, score: f32, kind: TokenKind) -> Result<()> {
+        let rows = self.rows.len();
+        match self.rows.get_mut(id as usize) {
+            Some(row) => *row = Some(Row { text, score, kind }),
+            None => {
+                let shown = crate::bytes::Text::new(&text).brief();
+                let fault = format!("token {id} is \"{shown}\", but the embedding has {rows} rows");
+                return Err(Error::mismatch(fault).in_file(self.store.path()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tokens that were added to the vocabulary win over it.
+    fn add(&mut self, added: &HashMap<u32, (String, bool)>) -> Result<()> {
+        let mut sorted: Vec<_> = added.iter().collect();
+        sorted.sort_by_key(|(id, _)| **id);
+        for (&id, (text, special)) in sorted {
+            let (text, kind) = match *special || looks_special(text) {
+                true => (text.clone(), TokenKind::Control),
+                // llama.cpp looks for such a token in the text as it is.
+                false => (text.replace('▁', " "), TokenKind::UserDefined),
+            };
+            // What a config adds behind the last row has no embedding either.
+            if (id as usize) < self.rows.len() {
+                self.put(id, text.into_bytes(), FOUND_FIRST, kind)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, id: u32, kind: TokenKind) {
+        if let Some(Some(row)) = self.rows.get_mut(id as usize) {
+            row.kind = kind;
+        }
+    }
+
+    fn show(&mut self, texts: &[&str]) {
+        for row in self.rows.iter_mut().flatten() {
+            if texts.iter().any(|text| *row.text == *text.as_bytes()) {
+                row.kind = TokenKind::UserDefined;
+            }
+        }
+    }
+
+    /// BERT marks what goes on within a word, llama.cpp what begins one.
+    fn begin_words(&mut self) {
+        for row in self.rows.iter_mut().flatten().filter(|row| row.kind != TokenKind::Control) {
+            row.text = match row.text.strip_prefix(b"##") {
+                Some(rest) => rest.to_vec(),
+                None => ["▁".as_bytes(), &row.text].concat(),
+            };
+        }
+    }
+
+    fn write(self, out: &mut KeyValues) {
+        let each = |(id, row): (usize, Option<Row>)| {
+            row.unwrap_or_else(|| Row {
+                text: format!("[PAD{id}]").into_bytes(),
+                score: NO_TOKEN,
+                kind: TokenKind::Unused,
+            })
+        };
+        let rows: Vec<Row> = self.rows.into_iter().enumerate().map(each).collect();
+        out.set_array("tokenizer.ggml.tokens", rows.iter().map(|row| row.text.as_slice()));
+        if self.scored {
+            out.set_array("tokenizer.ggml.scores", rows.iter().map(|row| row.score));
+        }
+        out.set_array("tokenizer.ggml.token_type", rows.iter().map(|row| row.kind as i32));
+    }
+}
+
+/// Tokens that some models add without a word that they are for control.
+fn looks_special(text: &str) -> bool {
+    let within = |start: &str, end: &str| text.starts_with(start) && text.ends_with(end);
+    ["<pad>", "<mask>", "<2mass>", "[@BOS@]"].contains(&text)
+        || within("<|", "|>")
+        || within("<｜", "｜>")
+        || within("<unused", ">")
+}
+
+/// `<0x0A>`.
+fn is_byte(text: &[u8]) -> bool {
+    let digits = text.strip_prefix(b"<0x").and_then(|rest| rest.strip_suffix(b">"));
+    digits.is_some_and(|digits| digits.len() == 2 && digits.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// Scores of tokens that merges make: llama.cpp merges first what scores highest. The converter,
+/// which looks for a `tokenizer.model` first, writes -1000 for all where there is none, and that
+/// leaves the order of merges open; it also takes the unknown token for one of control.
+fn scores(tokenizer: &Tokenizer<'_>) -> HashMap<Vec<u8>, f32> {
+    let mut scores = HashMap::new();
+    for (rank, (first, second)) in tokenizer.merges().enumerate() {
+        scores.entry([&*first, &*second].concat()).or_insert(-(rank as f32));
+    }
+    scores
+}
+
+fn sentencepiece_keys(table: Table<'_>, files: &Files, architecture: &str, out: &mut KeyValues) {
+    out.set_text("tokenizer.ggml.model", "llama");
+    out.set_text("tokenizer.ggml.pre", "default");
+    table.write(out);
+    let said = files.config.get("add_prefix_space").and_then(Json::as_bool);
+    let bare = BARE.contains(&architecture).then_some(false);
+    if let Some(flag) = bare.or(said) {
+        out.set("tokenizer.ggml.add_space_prefix", Value::Bool(flag));
+    }
+}
+
+/// GGUF has a merge in one text, so a space within a token is written as the letter for its byte.
+fn merges(tokenizer: &Tokenizer<'_>, out: &mut KeyValues) {
+    let letter = "Ġ".as_bytes();
+    let part = |text: &[u8], all: &mut Vec<u8>| {
+        for byte in text {
+            match byte {
+                b' ' => all.extend_from_slice(letter),
+                other => all.push(*other),
+            }
+        }
+    };
+    let texts: Vec<Vec<u8>> = tokenizer
+        .merges()
+        .map(|(first, second)| {
+            let mut all = Vec::new();
+            part(&first, &mut all);
+            all.push(b' ');
+            part(&second, &mut all);
+            all
+        })
+        .collect();
+    if !texts.is_empty() {
+        out.set_array("tokenizer.ggml.merges", texts.iter().map(Vec::as_slice));
+    }
+}
+
+/// Special tokens: their names in the files and in GGUF.
+const SPECIAL: [(&str, &str); 6] = [
+    ("bos", "bos_token_id"),
+    ("eos", "eos_token_id"),
+    ("unk", "unknown_token_id"),
+    ("sep", "seperator_token_id"),
+    ("pad", "padding_token_id"),
+    ("mask", "mask_token_id"),
+];
+
+/// Which tokens texts start and end with, and what the special tokens are.
+fn special_keys(
+    store: &WeightStore,
+    files: &Files,
+    rows: Option<u32>,
+    out: &mut KeyValues,
+) -> Result<()> {
+    let text = |name: &str| {
+        let token = files.config.get(&format!("{name}_token"))?;
+        Some(token.get("content").unwrap_or(token).as_str()?.to_owned())
+    };
+    let mut texts: HashMap<&str, String> = SPECIAL
+        .iter()
+        .map(|(name, _)| *name)
+        .filter_map(|name| Some((name, text(name)?)))
+        .collect();
+    // BERT's texts are between these two, without which llama.cpp would start none.
+    let begins = text("cls");
+    if files.tokenizer.is_some() {
+        for (name, other) in [("bos", begins.clone()), ("eos", text("sep"))] {
+            if let (None, Some(other)) = (texts.get(name), other) {
+                texts.insert(name, other);
+            }
+        }
+    }
+    let adds = added_around(files, &mut texts, begins);
+    for (name, key) in
+        [("bos", "add_bos_token"), ("eos", "add_eos_token"), ("sep", "add_sep_token")]
+    {
+        let said = files.config.get(key).and_then(Json::as_bool);
+        let flag = adds.iter().find(|(other, _)| *other == name).map(|(_, flag)| *flag);
+        if let Some(flag) = flag.or(said) {
+            out.set(&format!("tokenizer.ggml.{key}"), Value::Bool(flag));
+        }
+    }
+    let config = store.read_document("config.json")?;
+    for (name, key) in SPECIAL {
+        let by_text = texts.get(name).and_then(|text| {
+            files.added.iter().filter(|(_, (other, _))| other == text).map(|(id, _)| *id).min()
+        });
+        let by_number = || {
+            let key = format!("{name}_token_id");
+            let config = config.as_ref()?;
+            let inner = config.get("text_config").and_then(|inner| inner.get(&key));
+            let id = config.get(&key).filter(|id| !id.is_null()).or(inner)?;
+            u32::try_from(id.as_u64()?).ok()
+        };
+        let there = |id: &u32| rows.is_none_or(|rows| *id < rows);
+        if let Some(id) = by_text.or_else(by_number).filter(there) {
+            out.set(&format!("tokenizer.ggml.{key}"), Value::U32(id));
+        }
+    }
+    let mut open: Vec<&Json> = files.said(&["normalizer"]).into_iter().collect();
+    while let Some(step) = open.pop() {
+        let is = |key: &str| step.get(key).and_then(Json::as_bool);
+        let (lower, bare) = match step.get("type").and_then(Json::as_str) {
+            Some("Lowercase") => (Some(true), None),
+            Some("StripAccents") => (None, Some(true)),
+            Some("BertNormalizer") => (is("lowercase"), is("strip_accents")),
+            _ => {
+                open.extend(step.get("normalizers").and_then(Json::as_array).into_iter().flatten());
+                (None, None)
+            }
+        };
+        for (key, flag) in [("lowercase", lower), ("strip_accents", bare)] {
+            if let Some(flag) = flag {
+                out.set(&format!("tokenizer.ggml.normalizer.{key}"), Value::Bool(flag));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Which tokens the last step of a `tokenizer.json` puts around a text.
+fn added_around(
+    files: &Files,
+    texts: &mut HashMap<&str, String>,
+    begins: Option<String>,
+) -> Vec<(&'static str, bool)> {
+    let mut adds: Vec<(&'static str, bool)> = Vec::new();
+    let Some(last) = files.said(&["post_processor"]) else { return adds };
+    let list = match last.get("processors").and_then(Json::as_array) {
+        Some(list) => list.iter().collect(),
+        None => vec![last],
+    };
+    let mut set = |name: &'static str, flag: bool, over: bool| match adds
+        .iter_mut()
+        .find(|(other, _)| *other == name)
+    {
+        Some(entry) if over => entry.1 = flag,
+        Some(_) => {}
+        None => adds.push((name, flag)),
+    };
+    for step in list {
+        match step.get("type").and_then(Json::as_str) {
+            Some("ByteLevel") => ["bos", "eos"].iter().for_each(|name| set(name, false, false)),
+            Some("RobertaProcessing") => {
+                ["bos", "eos", "sep"].iter().for_each(|name| set(name, true, true));
+            }
+            Some("TemplateProcessing") => {
+                let side = |key: &str| -> Vec<Option<&str>> {
+                    let list = step.get(key).and_then(Json::as_array);
+                    list.into_iter()
+                        .flatten()
+                        .map(|item| item.get("SpecialToken")?.get("id")?.as_str())
+                        .collect()
+                };
+                let single = side("single");
+                let (mut first, mut last) = (None, None);
+                if single.len() > 1 {
+                    first = single.first().copied().flatten();
+                    last = single.last().copied().flatten();
+                }
+                if let Some(first) = first {
+                    let start = texts.entry("bos").or_insert_with(|| first.to_owned());
+                    set("bos", start == first || begins.as_deref() == Some(first), true);
+                }
+                if let Some(last) = last {
+                    texts.insert("eos", last.to_owned());
+                    set("eos", true, true);
+                }
+                let pair = side("pair");
+                let between = pair.get(usize::from(first.is_some())..).unwrap_or_default();
+                let between = match last {
+                    Some(_) => between.split_last().map_or(between, |(_, rest)| rest),
+                    None => between,
+                };
+                // A text, what parts them, another text.
+                if let [None, parts @ .., None] = between
+                    && let Some(Some(first)) = parts.first()
+                {
+                    let known = [texts.get("sep"), texts.get("eos")];
+                    let is = |token: &str| known.iter().flatten().any(|text| *text == token);
+                    let second = parts.get(1).copied().flatten().is_some_and(is);
+                    set("sep", (is(first) && last.is_none()) || second, true);
+                }
+            }
+            _ => {}
+        }
+    }
+    adds
+}
+
+/// Chat templates, the unnamed one under the plain key.
+fn templates(store: &WeightStore, out: &mut KeyValues) -> Result<()> {
+    let Some(tokenizer) = Tokenizer::of(store)? else { return Ok(()) };
+    let plain = |name: &str| {
+        let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        name.chars().map(letter).collect::<String>()
+    };
+    let named = tokenizer.chat_templates.iter().filter_map(|template| template.name.as_deref());
+    let names: Vec<String> = named.map(plain).collect();
+    for template in &tokenizer.chat_templates {
+        if let Some(name) = &template.name {
+            out.set_text(&format!("tokenizer.chat_template.{}", plain(name)), &template.text.value);
+        }
+    }
+    if !names.is_empty() {
+        out.set_array("tokenizer.chat_templates", names.iter().map(String::as_str));
+    }
+    let unnamed = tokenizer.chat_templates.iter().find(|template| template.name.is_none());
+    if let Some(template) = unnamed {
+        out.set_text("tokenizer.chat_template", &template.text.value);
+    }
+    Ok(())
+}

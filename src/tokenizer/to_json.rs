@@ -1,0 +1,361 @@
+//! The tokenizer as Hugging Face's files, from GGUF's keys.
+//!
+//! `tokenizer.json` says all of it: any program that has Hugging Face's tokenizers reads text from
+//! it as llama.cpp does from GGUF. The other files name the special tokens and the chat templates.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value as Json, json};
+
+use super::{Token, TokenKind, Tokenizer, TokenizerKind, pre};
+use crate::error::{Error, Result};
+use crate::store::WeightStore;
+
+/// The files that a tokenizer becomes: names and contents.
+pub(crate) type Files = Vec<(&'static str, Json)>;
+
+/// A token as `tokenizer.json` has it.
+struct Entry {
+    id: u32,
+    text: String,
+    score: f32,
+    kind: TokenKind,
+}
+
+/// How text is prepared, merged and put together again.
+struct Parts {
+    normalizer: Json,
+    pre_tokenizer: Json,
+    model: Json,
+    decoder: Json,
+    /// Whether texts start and end with a token where the file does not say.
+    usual: (bool, bool),
+}
+
+/// The files of a model's tokenizer. None where it has no tokenizer.
+///
+/// # Errors
+///
+/// `Unsupported` for a tokenizer or a way to split text that no form is known for, and for a token
+/// that is not UTF-8; `Malformed` as [`Tokenizer::of`] has it.
+pub(crate) fn files(store: &WeightStore, longest: Option<u32>) -> Result<Files> {
+    let Some(tokenizer) = Tokenizer::of(store)? else { return Ok(Files::new()) };
+    let entries = entries(store, &tokenizer)?;
+    let parts = match &tokenizer.kind.value {
+        TokenizerKind::Bpe => byte_level(store, &tokenizer, &entries)?,
+        TokenizerKind::SentencePiece => sentencepiece(store, &tokenizer, &entries),
+        TokenizerKind::WordPiece => wordpiece(store, &tokenizer, &entries),
+        TokenizerKind::Other(name) if name == "gemma4" => gemma4(&tokenizer, &entries)?,
+        other => {
+            let fault = format!("a tokenizer of the kind {}", other.name());
+            return Err(Error::unsupported(fault)
+                .in_file(store.path())
+                .in_key(&tokenizer.kind.source));
+        }
+    };
+    let text = |name: &str| {
+        let id = tokenizer.special(name)?;
+        entries.iter().find(|entry| entry.id == id).map(|entry| entry.text.as_str())
+    };
+    let flag =
+        |said: &Option<crate::arch::Field<bool>>, usual| said.as_ref().map_or(usual, |f| f.value);
+    let bert = tokenizer.kind.value == TokenizerKind::WordPiece;
+    let around = (
+        text(if bert && tokenizer.special("cls").is_some() { "cls" } else { "bos" })
+            .filter(|_| flag(&tokenizer.add_bos, parts.usual.0)),
+        text(if bert { "sep" } else { "eos" }).filter(|_| flag(&tokenizer.add_eos, parts.usual.1)),
+    );
+    let id_of = |text: &str| entries.iter().find(|entry| entry.text == text).map(|entry| entry.id);
+    let added: Vec<&Entry> = entries
+        .iter()
+        .filter(|entry| {
+            matches!(entry.kind, TokenKind::Control | TokenKind::UserDefined | TokenKind::Unknown)
+        })
+        .collect();
+    let added_json = |entry: &Entry| {
+        let special = entry.kind != TokenKind::UserDefined;
+        json!({
+            "content": entry.text, "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": special,
+        })
+    };
+    let with_id = |entry: &&Entry| {
+        let mut token = Map::from_iter([("id".to_owned(), entry.id.into())]);
+        if let Json::Object(rest) = added_json(entry) {
+            token.extend(rest);
+        }
+        Json::Object(token)
+    };
+    let whole = json!({
+        "version": "1.0", "truncation": null, "padding": null,
+        "added_tokens": added.iter().map(with_id).collect::<Vec<Json>>(),
+        "normalizer": parts.normalizer, "pre_tokenizer": parts.pre_tokenizer,
+        "post_processor": post_processor(around, id_of, &parts.decoder),
+        "decoder": parts.decoder, "model": parts.model,
+    });
+    let mut config = Map::new();
+    let mut map = Map::new();
+    let decoder = added.iter().map(|entry| (entry.id.to_string(), added_json(entry)));
+    config.insert("added_tokens_decoder".to_owned(), Json::Object(decoder.collect()));
+    for name in ["bos", "eos", "unk", "sep", "pad", "cls", "mask"] {
+        // llama.cpp calls the tokens around BERT's texts by names of its own.
+        let other = match name {
+            "cls" if bert => text("bos"),
+            _ => None,
+        };
+        if let Some(text) = text(name).or(other) {
+            config.insert(format!("{name}_token"), text.into());
+            map.insert(format!("{name}_token"), text.into());
+        }
+    }
+    for (key, said) in
+        [("add_bos_token", &tokenizer.add_bos), ("add_eos_token", &tokenizer.add_eos)]
+    {
+        if let Some(flag) = said {
+            config.insert(key.to_owned(), flag.value.into());
+        }
+    }
+    if let Some(flag) = space_prefix(store) {
+        config.insert("add_prefix_space".to_owned(), flag.into());
+    }
+    config.insert("clean_up_tokenization_spaces".to_owned(), false.into());
+    if let Some(longest) = longest {
+        config.insert("model_max_length".to_owned(), longest.into());
+    }
+    // The class that takes all it does from tokenizer.json.
+    config.insert("tokenizer_class".to_owned(), "PreTrainedTokenizerFast".into());
+    match tokenizer.chat_templates.as_slice() {
+        [] => {}
+        [one] if one.name.is_none() => {
+            config.insert("chat_template".to_owned(), one.text.value.clone().into());
+        }
+        several => {
+            let each = several.iter().map(|template| {
+                let name = template.name.as_deref().unwrap_or("default");
+                json!({"name": name, "template": template.text.value})
+            });
+            config.insert("chat_template".to_owned(), each.collect());
+        }
+    }
+    Ok(vec![
+        ("tokenizer.json", whole),
+        ("tokenizer_config.json", Json::Object(config)),
+        ("special_tokens_map.json", Json::Object(map)),
+    ])
+}
+
+/// The tokens, without those that only fill the embedding's rows.
+fn entries(store: &WeightStore, tokenizer: &Tokenizer<'_>) -> Result<Vec<Entry>> {
+    let entry = |token: Token<'_>| {
+        let kind = token.kind.unwrap_or(TokenKind::Normal);
+        let fills = format!("[PAD{}]", token.id);
+        if kind == TokenKind::Unused && *token.text == *fills.as_bytes() {
+            return None;
+        }
+        let text = String::from_utf8(token.text.into_owned()).map_err(|error| {
+            let shown = crate::bytes::Text::new(error.as_bytes()).brief();
+            Error::unsupported(format!("token {} is \"{shown}\", which is not UTF-8", token.id))
+                .in_file(store.path())
+                .in_key("tokenizer.ggml.tokens")
+        });
+        let score = token.score.unwrap_or(0.0);
+        Some(text.map(|text| Entry { id: token.id, text, score, kind }))
+    };
+    tokenizer.tokens().filter_map(entry).collect()
+}
+
+/// All tokens by text: those that are found first stand here too, since their numbers would be
+/// given anew otherwise.
+fn vocabulary(entries: &[Entry]) -> Json {
+    Json::Object(entries.iter().map(|entry| (entry.text.clone(), entry.id.into())).collect())
+}
+
+fn bpe(
+    unknown: Option<&str>,
+    fallback: bool,
+    ignore_merges: bool,
+    entries: &[Entry],
+    merges: Json,
+) -> Json {
+    json!({
+        "type": "BPE", "dropout": null, "unk_token": unknown, "continuing_subword_prefix": null,
+        "end_of_word_suffix": null, "fuse_unk": unknown.is_some(), "byte_fallback": fallback,
+        "ignore_merges": ignore_merges, "vocab": vocabulary(entries), "merges": merges,
+    })
+}
+
+/// The merges that the file lists.
+fn listed(tokenizer: &Tokenizer<'_>) -> Result<Json> {
+    let text = |bytes: &[u8]| {
+        let text = std::str::from_utf8(bytes).map(str::to_owned);
+        text.map_err(|_| {
+            Error::unsupported("a merge that is not UTF-8").in_key("tokenizer.ggml.merges")
+        })
+    };
+    let pair = |(first, second): super::Merge<'_>| Ok(json!([text(&first)?, text(&second)?]));
+    tokenizer.merges().map(pair).collect()
+}
+
+fn space_prefix(store: &WeightStore) -> Option<bool> {
+    store.metadata().get("tokenizer.ggml.add_space_prefix")?.to_bool()
+}
+
+fn byte_level(store: &WeightStore, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Result<Parts> {
+    let name = tokenizer.pre.as_ref().map_or("default", |pre| pre.value.as_str());
+    let pre = pre::named(name).ok_or_else(|| {
+        let fault = format!("no steps are known for how \"{name}\" splits text");
+        Error::unsupported(fault).in_file(store.path()).in_key("tokenizer.ggml.pre")
+    })?;
+    let normalizer = if pre.composed { json!({"type": "NFC"}) } else { Json::Null };
+    Ok(Parts {
+        normalizer,
+        pre_tokenizer: pre.json(),
+        model: bpe(None, false, pre.ignore_merges, entries, listed(tokenizer)?),
+        decoder: pre::byte_level(true),
+        // llama.cpp's own for these, whatever the file leaves out.
+        usual: (matches!(pre.name, "llama-bpe" | "tekken"), false),
+    })
+}
+
+/// SentencePiece writes a lower block for a space.
+const BLOCK: &str = "▁";
+
+fn to_blocks() -> Json {
+    json!({"type": "Replace", "pattern": {"String": " "}, "content": BLOCK})
+}
+
+fn from_blocks(strip: bool) -> Json {
+    let mut steps = vec![
+        json!({"type": "Replace", "pattern": {"String": BLOCK}, "content": " "}),
+        json!({"type": "ByteFallback"}),
+        json!({"type": "Fuse"}),
+    ];
+    if strip {
+        steps.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+    }
+    json!({"type": "Sequence", "decoders": steps})
+}
+
+fn unknown<'e>(tokenizer: &Tokenizer<'_>, entries: &'e [Entry]) -> Option<&'e str> {
+    let named = tokenizer.special("unk");
+    let is = |entry: &&Entry| match named {
+        Some(id) => entry.id == id,
+        None => entry.kind == TokenKind::Unknown,
+    };
+    entries.iter().find(is).map(|entry| entry.text.as_str())
+}
+
+fn sentencepiece(store: &WeightStore, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Parts {
+    let prefix = space_prefix(store).unwrap_or(true);
+    let normalizer = match prefix {
+        true => {
+            let prepend = json!({"type": "Prepend", "prepend": BLOCK});
+            json!({"type": "Sequence", "normalizers": [prepend, to_blocks()]})
+        }
+        false => to_blocks(),
+    };
+    Parts {
+        normalizer,
+        pre_tokenizer: Json::Null,
+        model: bpe(unknown(tokenizer, entries), true, false, entries, of_scores(entries)),
+        decoder: from_blocks(prefix),
+        usual: (true, false),
+    }
+}
+
+/// The merges that scores stand for. SentencePiece makes of two neighbours the token that scores
+/// highest; so every way to part a token into two is a merge, and the merges of a token with a
+/// higher score come first.
+fn of_scores(entries: &[Entry]) -> Json {
+    let text = |entry: &&Entry| entry.kind == TokenKind::Normal;
+    let ids: HashMap<&str, u32> =
+        entries.iter().filter(text).map(|entry| (entry.text.as_str(), entry.id)).collect();
+    let mut made: Vec<&Entry> = entries.iter().filter(text).collect();
+    made.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let mut merges = Vec::new();
+    for entry in made {
+        let mut parts: Vec<(u32, u32, &str, &str)> = entry
+            .text
+            .char_indices()
+            .skip(1)
+            .filter_map(|(place, _)| {
+                let (first, second) = entry.text.split_at(place);
+                Some((*ids.get(first)?, *ids.get(second)?, first, second))
+            })
+            .collect();
+        parts.sort_unstable();
+        merges.extend(parts.into_iter().map(|(_, _, first, second)| json!([first, second])));
+    }
+    Json::Array(merges)
+}
+
+fn gemma4(tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Result<Parts> {
+    Ok(Parts {
+        normalizer: to_blocks(),
+        pre_tokenizer: json!({
+            "type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": false,
+        }),
+        model: bpe(unknown(tokenizer, entries), true, false, entries, listed(tokenizer)?),
+        decoder: from_blocks(false),
+        usual: (true, false),
+    })
+}
+
+fn wordpiece(store: &WeightStore, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Parts {
+    let flag = |name: &str| {
+        let key = format!("tokenizer.ggml.normalizer.{name}");
+        store.metadata().get(&key).and_then(|value| value.to_bool())
+    };
+    // llama.cpp marks what begins a word, BERT what goes on within one.
+    let marked = |entry: &Entry| match entry.text.strip_prefix(BLOCK) {
+        Some(word) => word.to_owned(),
+        None if entry.kind == TokenKind::Normal => format!("##{}", entry.text),
+        None => entry.text.clone(),
+    };
+    let vocabulary: Map<String, Json> =
+        entries.iter().map(|entry| (marked(entry), entry.id.into())).collect();
+    let unknown = unknown(tokenizer, entries).unwrap_or("[UNK]");
+    Parts {
+        normalizer: json!({
+            "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+            "strip_accents": flag("strip_accents"), "lowercase": flag("lowercase").unwrap_or(true),
+        }),
+        pre_tokenizer: json!({"type": "BertPreTokenizer"}),
+        model: json!({
+            "type": "WordPiece", "unk_token": unknown, "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100, "vocab": vocabulary,
+        }),
+        decoder: json!({"type": "WordPiece", "prefix": "##", "cleanup": true}),
+        usual: (true, true),
+    }
+}
+
+/// What puts tokens around a text.
+fn post_processor(
+    (first, last): (Option<&str>, Option<&str>),
+    id: impl Fn(&str) -> Option<u32>,
+    decoder: &Json,
+) -> Json {
+    if first.is_none() && last.is_none() {
+        let bytes = decoder.get("type").and_then(Json::as_str) == Some("ByteLevel");
+        return if bytes { decoder.clone() } else { Json::Null };
+    }
+    let token = |text: &str, kind: u32| json!({"SpecialToken": {"id": text, "type_id": kind}});
+    let sequence = |name: &str, kind: u32| json!({"Sequence": {"id": name, "type_id": kind}});
+    let around = |name: &str, kind: u32, first: Option<&str>| -> Vec<Json> {
+        let first = first.map(|first| token(first, kind));
+        let last = last.map(|last| token(last, kind));
+        first.into_iter().chain([sequence(name, kind)]).chain(last).collect()
+    };
+    let single = around("A", 0, first);
+    // BERT's second text goes on where the first has ended.
+    let second = around("B", 1, first.filter(|_| last.is_none()));
+    let pair: Vec<Json> = single.iter().cloned().chain(second).collect();
+    let specials = first.into_iter().chain(last).filter_map(|text| {
+        Some((text.to_owned(), json!({"id": text, "ids": [id(text)?], "tokens": [text]})))
+    });
+    json!({
+        "type": "TemplateProcessing", "single": single, "pair": pair,
+        "special_tokens": Json::Object(specials.collect()),
+    })
+}
