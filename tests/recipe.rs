@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 use weighbridge::metadata::KeyValues;
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama::{Model, Options, Recipe, Stored, TensorType, target};
+use weighbridge::recipe::mlx;
 use weighbridge::{DType, ImportanceMatrix, WeightStore};
 
 /// The fixtures, which a bare clone has not.
@@ -193,4 +194,70 @@ fn check_case(case: &str) {
     let layers = recipe.settings.iter().find(|setting| setting.key == layers);
     let layers = layers.and_then(|setting| setting.value.value().to_u64()).unwrap_or(0);
     assert_eq!(layers.to_string(), end, "{head}");
+}
+
+/// Modules with what mlx-lm 0.32.2's own predicates said of them: of small models made by its code,
+/// of its mixes over many layers, and of names made up for each predicate. A line for the case (model
+/// type, layers, mode, mix, group size, bits), one for each module with its shape, `=`, and `yes`,
+/// `-`, or mode, bits and group size, and whether the mode is to be named in the config.
+#[test]
+fn mlx_lm_predicates() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recipe/mlx-lm.txt");
+    let text = std::fs::read_to_string(path).expect("the cases");
+    let mut count = 0;
+    for case in text.split("\n\n").filter(|case| !case.trim().is_empty()) {
+        check_modules(case);
+        count += 1;
+    }
+    assert!(count >= 60, "{count}");
+}
+
+fn check_modules(case: &str) {
+    let (head, lines) = case.trim().split_once('\n').expect("a head");
+    let fields: Vec<&str> = head.split(' ').collect();
+    let model = mlx::Model {
+        model_type: fields[0].to_owned(),
+        layers: fields[1].parse().expect("layers"),
+        layer_group_size: None,
+    };
+    let options = mlx::Options {
+        mode: mlx::Mode::from_name(fields[2]).expect("a mode"),
+        mix: mlx::Mix::from_name(fields[3]),
+        group_size: fields[4].parse().ok(),
+        bits: fields[5].parse().ok(),
+    };
+    assert_eq!(options.mix.is_some(), fields[3] != "-", "{head}");
+    let rows: Vec<(&str, Vec<u64>, &str)> = lines
+        .lines()
+        .map(|line| {
+            let (module, choice) = line.split_once(" = ").expect("a choice");
+            let (path, shape) = module.split_once(' ').expect("a shape");
+            let shape = shape.split('x').map(|n| n.parse().expect("a dimension")).collect();
+            (path, shape, choice)
+        })
+        .collect();
+    let modules: Vec<mlx::Module<'_>> =
+        rows.iter().map(|(path, shape, _)| mlx::Module { path, shape }).collect();
+    let recipe = mlx::Recipe::new(&model, &modules, &options).expect("a recipe");
+    let usual = recipe.config["mode"].as_str().expect("a mode");
+    assert_eq!(usual, fields[2]);
+    for ((path, _, expected), choice) in rows.iter().zip(&recipe.choices) {
+        let named = &recipe.config[*path];
+        let found = match choice {
+            None => "-".to_owned(),
+            Some(_) if named.is_null() => "yes".to_owned(),
+            Some(choice) => {
+                assert_eq!(named["bits"], choice.bits);
+                assert_eq!(named["group_size"], choice.group_size);
+                let (mode, short) = match named["mode"].as_str() {
+                    Some(mode) => (mode, "named"),
+                    None => ("affine", "short"),
+                };
+                let mode = mlx::Mode::from_name(mode).expect("a mode");
+                assert_eq!(mode, choice.mode);
+                format!("{} {} {} {short}", mode.descriptor().name, choice.bits, choice.group_size)
+            }
+        };
+        assert_eq!(found, *expected, "{head}: {path}");
+    }
 }

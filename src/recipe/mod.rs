@@ -3,6 +3,7 @@
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 pub mod llama;
+pub mod mlx;
 
 use std::fmt;
 
@@ -161,9 +162,24 @@ impl fmt::Display for FileType {
     }
 }
 
+/// Whether a layer is one of those that all recipes give more bits: the first and the last eighth,
+/// and every third between. llama.cpp's rule (`use_more_bits`), which mlx-lm and Ollama took over.
+const fn more_bits(layer: u64, layers: u64) -> bool {
+    let eighth = layers / 8;
+    layer < eighth || layer >= layers.saturating_mul(7) / 8 || (layer - eighth) % 3 == 2
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn layers_of_more_bits() {
+        let of = |layers| (0..layers).filter(|n| more_bits(*n, layers)).collect::<Vec<u64>>();
+        assert_eq!(of(1), [0]);
+        assert_eq!(of(4), [2, 3]);
+        assert_eq!(of(30), [0, 1, 2, 5, 8, 11, 14, 17, 20, 23, 26, 27, 28, 29]);
+    }
 
     #[test]
     fn names_and_numbers() {

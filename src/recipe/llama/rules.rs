@@ -1,7 +1,7 @@
 //! The tables of llama-quantize: src/llama-quant.cpp of llama.cpp, as of ggml 0.25.3.
 
 use crate::dtype::DType;
-use crate::recipe::FileType;
+use crate::recipe::{FileType, more_bits};
 
 /// What a tensor is for, as far as rules tell tensors apart (`tensor_category`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -149,9 +149,8 @@ impl Place {
         self.index >= self.of.saturating_mul(7) / 8
     }
 
-    /// The first and the last eighth of the layers, and every third between (`use_more_bits`).
     const fn more(&self) -> bool {
-        self.first(8) || self.last_eighth() || (self.index - self.of / 8) % 3 == 2
+        more_bits(self.index, self.of)
     }
 }
 
