@@ -70,6 +70,7 @@ mod index;
 mod limits;
 mod provider;
 mod quant;
+mod repack;
 mod store;
 mod tensor;
 mod view;
@@ -101,9 +102,10 @@ pub use provider::{
     WeightProvider,
 };
 pub use quant::{
-    Codec, Element, GroupParts, GroupQuantizer, Grouping, Importance, Narrowing, Quantizer,
-    Rounding,
+    Codec, Element, Global, GroupParts, GroupQuantizer, Grouping, Importance, Narrowing, NotExact,
+    Quantizer, Rounding,
 };
+pub use repack::{PackedRows, REPACKS, Repack, Repacked};
 pub use store::{
     Attachment, DTypeSummary, Document, Encoding, Note, QuantizationSummary, WeightStore,
 };
