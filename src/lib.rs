@@ -74,6 +74,7 @@ mod limits;
 mod progress;
 mod provider;
 mod quant;
+mod repack;
 mod store;
 mod tensor;
 mod view;
@@ -107,9 +108,10 @@ pub use provider::{
     FUSIONS, Fusion, LoadOptions, LoadedPart, LoadedTensor, Member, Policy, WeightProvider,
 };
 pub use quant::{
-    Codec, Element, GroupParts, GroupQuantizer, Grouping, Importance, Narrowing, Quantizer,
-    Rounding,
+    Codec, Element, Global, GroupParts, GroupQuantizer, Grouping, Importance, Narrowing, NotExact,
+    Quantizer, Rounding,
 };
+pub use repack::{PackedRows, REPACKS, Repack, Repacked};
 pub use store::{
     Attachment, DTypeSummary, Document, Encoding, Note, QuantizationSummary, WeightStore,
 };

@@ -14,7 +14,7 @@ const FLOORS: &[&[&str]] = &[
     &["bytes"],
     &["digest", "shape"],
     &["quant"],
-    &["dtype"],
+    &["dtype", "repack"],
     &["index", "metadata", "store", "tensor"],
     &["container"],
     &["imatrix"],

@@ -182,6 +182,27 @@ impl Float {
         }
     }
 
+    /// The bytes of a number that the format has, and zeros behind them; NaN is NaN, whatever its
+    /// bits. Not for formats of one byte.
+    #[inline(always)]
+    pub(super) fn bytes_of(self, number: f32) -> Option<[u8; 4]> {
+        let (bytes, found) = match self {
+            Self::F32 => (number.to_le_bytes(), number),
+            Self::F16 => {
+                let half = f16::from_f32(number);
+                let [a, b] = half.to_le_bytes();
+                ([a, b, 0, 0], half.to_f32())
+            }
+            Self::BF16 => {
+                let upper = half::bf16::from_f32(number);
+                let [a, b] = upper.to_le_bytes();
+                ([a, b, 0, 0], upper.to_f32())
+            }
+            Self::E4M3 | Self::E8M0 => return None,
+        };
+        (found.to_bits() == number.to_bits() || found.is_nan() && number.is_nan()).then_some(bytes)
+    }
+
     /// The value of the first bytes; 255 of E8M0 is infinity.
     pub(crate) fn number(self, bytes: &[u8]) -> f32 {
         self.value(bytes, |bits| f16::from_bits(bits).to_f32())

@@ -12,6 +12,7 @@ mod integer;
 mod kernel;
 mod mlx;
 mod quantizer;
+pub(crate) mod repack;
 mod scheme;
 mod simd;
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub(crate) use mlx::{
 };
 pub(crate) use quantizer::Rows;
 pub use quantizer::{Importance, Quantizer};
+pub use repack::NotExact;
 pub(crate) use scheme::{
     AWQ4, BNB_FP4, BNB_INT8, BNB_NF4, CT_INT4, CT_INT8, GPTQ2, GPTQ2_V2, GPTQ3, GPTQ3_V2, GPTQ4,
     GPTQ4_V2, GPTQ8, GPTQ8_V2, SCALED_F8_E4M3, SCALED_I8,
@@ -93,13 +95,33 @@ pub(crate) struct Packed<'a> {
 
 /// A number for a whole tensor, beside the scales of its groups.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Global {
+pub enum Global {
+    /// There is none.
     None,
+    /// Scales are multiplied with it (ModelOpt, Ollama); in blocks of ggml, values are.
     Factor(f32),
+    /// Scales are divided by it (compressed-tensors).
     Divisor(f32),
 }
 
+/// What the formats of scale and element reach together: 448 times 6.
+const REACH: f32 = 2688.0;
+
 impl Global {
+    /// The factor of MLX, which keeps the largest magnitude of a tensor instead.
+    pub fn of_amax(amax: f32) -> Self {
+        Self::Factor(amax / REACH)
+    }
+
+    /// A largest magnitude for MLX to keep, if there is one that it makes this very factor of: about
+    /// every sixth factor has none.
+    pub fn amax(self) -> Option<f32> {
+        let Self::Factor(factor) = self else { return None };
+        let near = factor * REACH;
+        let made = |amax: &f32| (amax / REACH).to_bits() == factor.to_bits();
+        [near, near.next_down(), near.next_up()].into_iter().find(made)
+    }
+
     #[inline(always)]
     fn applied(self, scale: f32) -> f32 {
         match self {

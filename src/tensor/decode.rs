@@ -232,9 +232,7 @@ impl<'a> Tensor<'a> {
         let number = |bytes: &[u8; 4]| {
             let number = f32::from_le_bytes(*bytes);
             match segment.part {
-                // MLX keeps the largest magnitude; 2688 = 448 * 6 is what the formats of scale and
-                // element reach together. Ollama keeps the factor, compressed-tensors a divisor.
-                Part::GlobalAmax => Global::Factor(number / 2688.0),
+                Part::GlobalAmax => Global::of_amax(number),
                 Part::GlobalDivisor => Global::Divisor(number),
                 _ => Global::Factor(number),
             }

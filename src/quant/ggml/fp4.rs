@@ -3,12 +3,13 @@
 use super::{blocks, field, scaled, scaled_halves};
 
 /// Twice the value of each E2M1 code. In ggml's table of integers code 8 is +0, not -0.
-const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+pub(in super::super) const DOUBLED: [i8; 16] =
+    [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /// Half of an E8M0 scale, 2^(e - 128): subnormal for 0 and 1, and 2^127 for 255, which other
 /// readers take for NaN.
 #[inline(always)]
-pub(super) fn half_e8m0(e: u8) -> f32 {
+pub(in super::super) fn half_e8m0(e: u8) -> f32 {
     f32::from_bits(match e {
         0 => 0x0020_0000,
         1 => 0x0040_0000,
@@ -19,7 +20,7 @@ pub(super) fn half_e8m0(e: u8) -> f32 {
 /// Halves of what the codes of NVFP4's scales stand for: unsigned E4M3 with a seventh bit that
 /// counts for nothing but telling 0xff from 0x7f. 0 and 0x7f are 0.
 #[expect(clippy::cast_precision_loss, reason = "4 bits")]
-pub(super) static HALF_UE4M3: [f32; 256] = {
+pub(in super::super) static HALF_UE4M3: [f32; 256] = {
     let mut table = [0.0; 256];
     let mut code = 0;
     while code < 256 {

@@ -13,6 +13,7 @@ mod k;
 mod legacy;
 mod ternary;
 
+pub(super) use fp4::{DOUBLED, HALF_UE4M3, half_e8m0};
 pub(crate) use fp4::{MXFP4, NVFP4};
 pub(crate) use ik::{IQ2_K, IQ3_K, IQ4_K, IQ4_KS, Q6_0};
 pub(crate) use iq::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, IQ4_NL, IQ4_XS};
@@ -35,7 +36,7 @@ fn array<S: Simd>(simd: S, floats: S::Floats) -> [f32; 16] {
 /// Four codes of two bits from each of 32 bytes: the lowest bits of all, and so on. The bits above
 /// them are still there.
 #[inline(always)]
-fn planes<S: Simd>(simd: S, codes: S::Bytes) -> [S::Bytes; 4] {
+pub(super) fn planes<S: Simd>(simd: S, codes: S::Bytes) -> [S::Bytes; 4] {
     [codes, simd.right::<2>(codes), simd.right::<4>(codes), simd.right::<6>(codes)]
 }
 

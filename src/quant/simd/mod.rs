@@ -50,8 +50,12 @@ pub(super) trait Simd: Copy {
     fn left<const BITS: i32>(self, a: Self::Bytes) -> Self::Bytes;
     /// 255 where an unsigned byte is at least as large, 0 elsewhere.
     fn at_least(self, a: Self::Bytes, least: u8) -> Self::Bytes;
+    /// The top bit of each byte, the first lowest: undoes [`spread`](Self::spread).
+    fn tops(self, a: Self::Bytes) -> u32;
     /// Low nibbles, then high nibbles.
     fn nibbles(self, from: &[u8; 16]) -> Self::Bytes;
+    /// Undoes [`nibbles`](Self::nibbles): the bytes are less than 16.
+    fn put_nibbles(self, a: Self::Bytes, out: &mut [u8; 16]);
     /// Each byte's low nibble, then its high one.
     fn nibble_pairs(self, from: &[u8; 16]) -> Self::Bytes;
     /// 255 for each bit that is set, the lowest first, and 0 for the others.

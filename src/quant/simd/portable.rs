@@ -88,8 +88,18 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn tops(self, a: [u8; 32]) -> u32 {
+        a.iter().rev().fold(0, |bits, byte| bits << 1 | u32::from(byte >> 7))
+    }
+
+    #[inline(always)]
     fn nibbles(self, from: &[u8; 16]) -> [u8; 32] {
         from_fn(|i| if i < 16 { from[i] & 15 } else { from[i - 16] >> 4 })
+    }
+
+    #[inline(always)]
+    fn put_nibbles(self, a: [u8; 32], out: &mut [u8; 16]) {
+        *out = from_fn(|i| a[i] | a[i + 16] << 4);
     }
 
     #[inline(always)]

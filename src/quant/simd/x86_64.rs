@@ -314,6 +314,17 @@ impl Simd for Avx2 {
             _mm256_cmpeq_epi8(_mm256_max_epu8(a, _mm256_set1_epi8(least.cast_signed())), a)
         }
 
+        fn tops(self, a: __m256i) -> u32 {
+            _mm256_movemask_epi8(a).cast_unsigned()
+        }
+
+        fn put_nibbles(self, a: __m256i, out: &mut [u8; 16]) {
+            let high = _mm_slli_epi16::<4>(_mm256_extracti128_si256::<1>(a));
+            let both = _mm_or_si128(_mm256_castsi256_si128(a), high);
+            // SAFETY: 16 bytes behind a reference, which need not be aligned.
+            unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), both) }
+        }
+
         fn nibbles(self, from: &[u8; 16]) -> __m256i {
             let low = load128(from);
             let both = _mm256_set_m128i(_mm_srli_epi16::<4>(low), low);

@@ -88,6 +88,7 @@ impl Simd for Avx512 {
         fn right<const BITS: i32>(self, a: __m256i) -> __m256i;
         fn left<const BITS: i32>(self, a: __m256i) -> __m256i;
         fn at_least(self, a: __m256i, least: u8) -> __m256i;
+        fn tops(self, a: __m256i) -> u32;
         fn nibbles(self, from: &[u8; 16]) -> __m256i;
         fn nibble_pairs(self, from: &[u8; 16]) -> __m256i;
         fn spread(self, bits: u32) -> __m256i;
@@ -99,6 +100,11 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn fence(self) {
         self.narrow().fence();
+    }
+
+    #[inline(always)]
+    fn put_nibbles(self, a: __m256i, out: &mut [u8; 16]) {
+        self.narrow().put_nibbles(a, out);
     }
 
     instructions! { "avx512f,avx512bw":

@@ -1,0 +1,386 @@
+//! Codes that are whole numbers. All of them become q scale + bias, with a product and a sum that
+//! are exact where the scale is a half: both then have at most 19 bits.
+
+use std::marker::PhantomData;
+
+use super::super::float::Float;
+use super::super::ggml::planes;
+use super::super::kernel::{Body, Kernels};
+use super::super::simd::{Portable, Simd};
+use super::super::{GroupParts, Packed};
+use super::{Given, NotExact, Repacker, Repacking, block, room};
+
+pub(crate) static Q4_0_TO_AFFINE4: Repacker = to_groups::<Q4_0, 4>();
+pub(crate) static Q4_1_TO_AFFINE4: Repacker = to_groups::<Q4_1, 4>();
+pub(crate) static Q5_0_TO_AFFINE5: Repacker = to_groups::<Q5_0, 5>();
+pub(crate) static Q5_1_TO_AFFINE5: Repacker = to_groups::<Q5_1, 5>();
+pub(crate) static Q8_0_TO_AFFINE8: Repacker = to_groups::<Q8_0, 8>();
+pub(crate) static Q4_K_TO_AFFINE4: Repacker = to_groups::<Q4K, 4>();
+pub(crate) static Q5_K_TO_AFFINE5: Repacker = to_groups::<Q5K, 5>();
+pub(crate) static TQ2_0_TO_AFFINE2: Repacker = to_groups::<TQ2_0, 2>();
+pub(crate) static Q1_0_TO_AFFINE1: Repacker = to_groups::<Q1_0, 1>();
+pub(crate) static Q2_0_TO_AFFINE2: Repacker = to_groups::<Q2_0, 2>();
+pub(crate) static CT_INT4_TO_AFFINE4: Repacker = to_groups::<CtInt4, 4>();
+pub(crate) static AFFINE1_TO_Q4_1: Repacker = between::<Groups<1>, Q4_1>();
+pub(crate) static AFFINE2_TO_Q4_1: Repacker = between::<Groups<2>, Q4_1>();
+pub(crate) static AFFINE3_TO_Q4_1: Repacker = between::<Groups<3>, Q4_1>();
+pub(crate) static AFFINE4_TO_Q4_1: Repacker = between::<Groups<4>, Q4_1>();
+pub(crate) static AFFINE5_TO_Q5_1: Repacker = between::<Groups<5>, Q5_1>();
+
+const fn to_groups<F: Unpack, const BITS: usize>() -> Repacker {
+    between::<F, Groups<BITS>>()
+}
+
+const fn between<F: Unpack, T: Pack>() -> Repacker {
+    Repacker(Kernels::of::<Between<F, T>>())
+}
+
+/// 32 codes, and what makes numbers of them.
+struct Run<S: Simd> {
+    codes: S::Bytes,
+    scale: f32,
+    bias: f32,
+}
+
+/// What is wrong with a run.
+type Fault = (&'static str, f32);
+
+/// A packing that codes are taken from.
+trait Unpack {
+    /// Run number so much; `None` behind the last.
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>>;
+}
+
+/// A packing that codes are put into.
+trait Pack {
+    /// Puts run number so much, if there is room for it.
+    fn put<S: Simd>(
+        simd: S,
+        run: &Run<S>,
+        number: usize,
+        given: &mut Given<'_>,
+    ) -> Result<(), Fault>;
+}
+
+struct Between<F, T>(PhantomData<(F, T)>);
+
+impl<F: Unpack, T: Pack> Body<Repacking> for Between<F, T> {
+    #[inline(always)]
+    fn run<S: Simd>(simd: S, mut given: Given<'_>) -> Option<NotExact> {
+        for number in 0..given.elements / 32 {
+            let put = F::take(simd, &given.from, number)?
+                .and_then(|run| T::put(simd, &run, number, &mut given));
+            if let Err((fault, value)) = put {
+                return Some(NotExact { fault, value, element: 32 * number });
+            }
+        }
+        None
+    }
+}
+
+/// Of codes that stand for (q - zero) d, where d is a half.
+#[inline(always)]
+fn centred<S: Simd>(codes: S::Bytes, zero: f32, d: f32) -> Result<Run<S>, Fault> {
+    if d.is_infinite() {
+        return Err(("an infinite scale, which leaves no difference of products", d));
+    }
+    Ok(Run { codes, scale: d, bias: -zero * d })
+}
+
+/// Halves at the start of a block.
+#[inline(always)]
+fn half<S: Simd>(simd: S, bytes: &[u8], at: usize) -> f32 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0.0, |b| simd.f16(u16::from_le_bytes(*b)))
+}
+
+/// Fifth bits of 32 codes on their nibbles.
+#[inline(always)]
+fn fifths<S: Simd>(simd: S, bits: &[u8; 4], nibbles: &[u8; 16]) -> S::Bytes {
+    let fifths = simd.and(simd.spread(u32::from_le_bytes(*bits)), simd.fill(16));
+    simd.or(simd.nibbles(nibbles), fifths)
+}
+
+/// Codes of `BITS` bits, from the start of `stream` on.
+#[inline(always)]
+fn fields<S: Simd, const BITS: usize>(simd: S, stream: &[u8]) -> Option<S::Bytes> {
+    Some(match BITS {
+        1 => simd.and(simd.spread(u32::from_le_bytes(*stream.first_chunk()?)), simd.fill(1)),
+        4 => simd.nibble_pairs(stream.first_chunk()?),
+        8 => simd.bytes(stream.first_chunk()?),
+        _ => {
+            let mut codes = [0; 32];
+            let eights = codes.as_chunks_mut::<8>().0.iter_mut();
+            for (codes, bytes) in eights.zip(stream.get(..4 * BITS)?.chunks_exact(BITS)) {
+                let mut word = [0; 8];
+                word[..BITS].copy_from_slice(bytes);
+                let word = u64::from_le_bytes(word);
+                for (place, code) in codes.iter_mut().enumerate() {
+                    *code = (word >> (place * BITS)).to_le_bytes()[0] & (u8::MAX >> (8 - BITS));
+                }
+            }
+            simd.bytes(&codes)
+        }
+    })
+}
+
+struct Q4_0;
+
+impl Unpack for Q4_0 {
+    #[inline(always)]
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+        let bytes = block::<18>(from.weight, number)?;
+        Some(centred(simd.nibbles(bytes.last_chunk()?), 8.0, half(simd, bytes, 0)))
+    }
+}
+
+struct Q4_1;
+
+impl Unpack for Q4_1 {
+    #[inline(always)]
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+        let bytes = block::<20>(from.weight, number)?;
+        let (scale, bias) = (half(simd, bytes, 0), half(simd, bytes, 2));
+        Some(Ok(Run { codes: simd.nibbles(bytes.last_chunk()?), scale, bias }))
+    }
+}
+
+impl Pack for Q4_1 {
+    #[inline(always)]
+    fn put<S: Simd>(
+        simd: S,
+        run: &Run<S>,
+        number: usize,
+        given: &mut Given<'_>,
+    ) -> Result<(), Fault> {
+        let [scale, bias] = scaling(run, Float::F16)?;
+        if let Some([d0, d1, m0, m1, codes @ ..]) = room::<20>(given.to.weight, number) {
+            [*d0, *d1, ..] = scale;
+            [*m0, *m1, ..] = bias;
+            simd.put_nibbles(run.codes, codes);
+        }
+        Ok(())
+    }
+}
+
+struct Q5_0;
+
+impl Unpack for Q5_0 {
+    #[inline(always)]
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+        let bytes = block::<22>(from.weight, number)?;
+        let codes = fifths(simd, bytes[2..].first_chunk()?, bytes.last_chunk()?);
+        Some(centred(codes, 16.0, half(simd, bytes, 0)))
+    }
+}
+
+struct Q5_1;
+
+impl Unpack for Q5_1 {
+    #[inline(always)]
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+        let bytes = block::<24>(from.weight, number)?;
+        let codes = fifths(simd, bytes[4..].first_chunk()?, bytes.last_chunk()?);
+        Some(Ok(Run { codes, scale: half(simd, bytes, 0), bias: half(simd, bytes, 2) }))
+    }
+}
+
+impl Pack for Q5_1 {
+    #[inline(always)]
+    fn put<S: Simd>(
+        simd: S,
+        run: &Run<S>,
+        number: usize,
+        given: &mut Given<'_>,
+    ) -> Result<(), Fault> {
+        let [scale, bias] = scaling(run, Float::F16)?;
+        if let Some([d0, d1, m0, m1, h0, h1, h2, h3, codes @ ..]) =
+            room::<24>(given.to.weight, number)
+        {
+            [*d0, *d1, ..] = scale;
+            [*m0, *m1, ..] = bias;
+            [*h0, *h1, *h2, *h3] = simd.tops(simd.left::<3>(run.codes)).to_le_bytes();
+            simd.put_nibbles(simd.and(run.codes, simd.fill(15)), codes);
+        }
+        Ok(())
+    }
+}
+
+/// Bytes with a sign become bytes without one, 128 more.
+struct Q8_0;
+
+impl Unpack for Q8_0 {
+    #[inline(always)]
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+        let bytes = block::<34>(from.weight, number)?;
+        let codes = simd.xor(simd.bytes(bytes.last_chunk()?), simd.fill(0x80));
+        Some(centred(codes, 128.0, half(simd, bytes, 0)))
+    }
+}
+
+/// A scale and a minimum of 6 bits out of 12 bytes, by the number of the sub-block.
+#[inline(always)]
+fn sixes(bytes: &[u8], number: usize) -> Option<[f32; 2]> {
+    let byte = |at: usize| bytes.get(at).copied();
+    let [scale, minimum] = match number {
+        0..4 => [byte(number)? & 63, byte(number + 4)? & 63],
+        _ => {
+            let low = byte(number + 4)?;
+            [low & 15 | byte(number - 4)? >> 6 << 4, low >> 4 | byte(number)? >> 6 << 4]
+        }
+    };
+    Some([scale, minimum].map(f32::from))
+}
+
+/// Scale and bias of a sub-block of `Q4_K` or `Q5_K`: `d sc` and `-dmin mn`, both of 17 bits.
+#[inline(always)]
+fn of_sub_block<S: Simd>(simd: S, bytes: &[u8], number: usize) -> Option<[f32; 2]> {
+    let [scale, minimum] = sixes(bytes.get(4..)?, number)?;
+    Some([half(simd, bytes, 0) * scale, -(half(simd, bytes, 2) * minimum)])
+}
+
+/// Low nibbles of 32 bytes, then high ones.
+#[inline(always)]
+fn side<S: Simd>(simd: S, bytes: &[u8], at: usize, number: usize) -> Option<S::Bytes> {
+    let codes = simd.bytes(bytes.get(at + number / 2 * 32..)?.first_chunk()?);
+    Some(if number.is_multiple_of(2) {
+        simd.and(codes, simd.fill(15))
+    } else {
+        simd.right::<4>(codes)
+    })
+}
+
+struct Q4K;
+
+impl Unpack for Q4K {
+    #[inline(always)]
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+        let (bytes, number) = (block::<144>(from.weight, number / 8)?, number % 8);
+        let [scale, bias] = of_sub_block(simd, bytes, number)?;
+        Some(Ok(Run { codes: side(simd, bytes, 16, number)?, scale, bias }))
+    }
+}
+
+struct Q5K;
+
+impl Unpack for Q5K {
+    #[inline(always)]
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+        let (bytes, number) = (block::<176>(from.weight, number / 8)?, number % 8);
+        let [scale, bias] = of_sub_block(simd, bytes, number)?;
+        let bit = simd.and(simd.bytes(bytes[16..].first_chunk()?), simd.fill(1 << number));
+        let fifth = simd.and(simd.at_least(bit, 1), simd.fill(16));
+        Some(Ok(Run { codes: simd.or(side(simd, bytes, 48, number)?, fifth), scale, bias }))
+    }
+}
+
+struct TQ2_0;
+
+impl Unpack for TQ2_0 {
+    #[inline(always)]
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+        let (bytes, number) = (block::<66>(from.weight, number / 8)?, number % 8);
+        let codes = simd.bytes(bytes[number / 4 * 32..].first_chunk()?);
+        let codes = simd.and(planes(simd, codes)[number % 4], simd.fill(3));
+        Some(centred(codes, 1.0, half(simd, bytes, 64)))
+    }
+}
+
+/// d or -d: with steps of 2 d.
+struct Q1_0;
+
+impl Unpack for Q1_0 {
+    #[inline(always)]
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+        let (bytes, number) = (block::<18>(from.weight, number / 4)?, number % 4);
+        let codes = fields::<S, 1>(simd, &bytes[2 + 4 * number..])?;
+        Some(centred(codes, 0.5, 2.0 * half(simd, bytes, 0)))
+    }
+}
+
+struct Q2_0;
+
+impl Unpack for Q2_0 {
+    #[inline(always)]
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+        let (bytes, number) = (block::<18>(from.weight, number / 2)?, number % 2);
+        let codes = fields::<S, 2>(simd, &bytes[2 + 8 * number..])?;
+        Some(centred(codes, 1.0, half(simd, bytes, 0)))
+    }
+}
+
+/// A number of a part that has one for each group.
+#[inline(always)]
+fn of_group(bytes: &[u8], format: Float, group: usize) -> Option<f32> {
+    let bytes = bytes.get(group * format.bytes()..).filter(|rest| rest.len() >= format.bytes())?;
+    Some(format.value(bytes, |bits| Portable.f16(bits)))
+}
+
+/// compressed-tensors: words of nibbles that stand for (q - 8) s. The scale is no half: products
+/// are looked at.
+struct CtInt4;
+
+impl Unpack for CtInt4 {
+    #[inline(always)]
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+        let codes = fields::<S, 4>(simd, from.weight.get(16 * number..)?)?;
+        let d = of_group(from.scale, from.formats.0, (32 * number).checked_div(from.group_size)?)?;
+        let same = |q: u8| {
+            let (q, bias) = (f32::from(q), -8.0 * d);
+            let (is, was) = (q * d + bias, (q - 8.0) * d);
+            is == was || is.is_nan() && was.is_nan()
+        };
+        let run = Run { codes, scale: d, bias: -8.0 * d };
+        Some((0..16).all(same).then_some(run).ok_or(("a scale whose products round", d)))
+    }
+}
+
+/// MLX: one stream of codes, scales and biases beside it.
+struct Groups<const BITS: usize>;
+
+impl<const BITS: usize> Unpack for Groups<BITS> {
+    #[inline(always)]
+    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+        let codes = fields::<S, BITS>(simd, from.weight.get(4 * BITS * number..)?)?;
+        let group = (32 * number).checked_div(from.group_size)?;
+        let scale = of_group(from.scale, from.formats.0, group)?;
+        let bias = of_group(from.bias, from.formats.1, group)?;
+        Some(Ok(Run { codes, scale, bias }))
+    }
+}
+
+impl<const BITS: usize> Pack for Groups<BITS> {
+    #[inline(always)]
+    fn put<S: Simd>(
+        simd: S,
+        run: &Run<S>,
+        number: usize,
+        given: &mut Given<'_>,
+    ) -> Result<(), Fault> {
+        let GroupParts { weight, scale, bias } = &mut given.to;
+        if (32 * number).is_multiple_of(given.group_size) {
+            let width = given.format.bytes();
+            let at = 32 * number / given.group_size * width;
+            for (part, bytes) in [scale, bias].into_iter().zip(scaling(run, given.format)?) {
+                if let Some(part) = part.get_mut(at..at + width) {
+                    part.copy_from_slice(&bytes[..width]);
+                }
+            }
+        }
+        let mut bytes = [0; 32];
+        simd.stream::<BITS>(run.codes, &mut bytes);
+        if let Some(weight) = weight.get_mut(4 * BITS * number..4 * BITS * (number + 1)) {
+            weight.copy_from_slice(&bytes[..4 * BITS]);
+        }
+        Ok(())
+    }
+}
+
+/// Scale and bias in a format that has both of them.
+#[inline(always)]
+fn scaling<S: Simd>(run: &Run<S>, format: Float) -> Result<[[u8; 4]; 2], Fault> {
+    let scale =
+        format.bytes_of(run.scale).ok_or(("a scale that its dtype does not have", run.scale))?;
+    let bias =
+        format.bytes_of(run.bias).ok_or(("a bias that its dtype does not have", run.bias))?;
+    Ok([scale, bias])
+}

@@ -1,0 +1,90 @@
+//! Codes from one packing into another, without a look at the values they stand for.
+//!
+//! 32 codes are taken at a time, with what makes numbers of them: a scale and a bias, or the scales
+//! of small floats. Where the other packing cannot say the same, that is told and not rounded.
+
+mod affine;
+mod small;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+pub(crate) use affine::{
+    AFFINE1_TO_Q4_1, AFFINE2_TO_Q4_1, AFFINE3_TO_Q4_1, AFFINE4_TO_Q4_1, AFFINE5_TO_Q5_1,
+    CT_INT4_TO_AFFINE4, Q1_0_TO_AFFINE1, Q2_0_TO_AFFINE2, Q4_0_TO_AFFINE4, Q4_1_TO_AFFINE4,
+    Q4_K_TO_AFFINE4, Q5_0_TO_AFFINE5, Q5_1_TO_AFFINE5, Q5_K_TO_AFFINE5, Q8_0_TO_AFFINE8,
+    TQ2_0_TO_AFFINE2,
+};
+pub(crate) use small::{
+    BLOCKS_TO_MX, BLOCKS_TO_NV, MX_TO_BLOCKS, MX_TO_MX, NV_TO_BLOCKS, NV_TO_NV,
+};
+
+use super::float::Float;
+use super::kernel::{Kernels, Work};
+use super::{Global, GroupParts, Packed};
+
+/// What the other packing has no way to say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct NotExact {
+    /// What it is, in words.
+    pub fault: &'static str,
+    /// The scale or the bias.
+    pub value: f32,
+    /// The first of the 32 elements that have it, counted from the first of those given.
+    pub element: usize,
+}
+
+impl fmt::Display for NotExact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} from element {} on", self.fault, self.value, self.element)
+    }
+}
+
+/// Where codes come from and go to.
+pub(crate) struct Given<'a> {
+    pub(crate) from: Packed<'a>,
+    pub(crate) to: GroupParts<'a>,
+    /// Elements of a group of those parts, and how its scale and its bias are stored.
+    pub(crate) group_size: usize,
+    pub(crate) format: Float,
+    /// The number for the whole tensor that goes with them.
+    pub(crate) global: Global,
+    pub(crate) elements: usize,
+}
+
+/// Changing the packing of all elements, or of those before the first that it is not exact for.
+pub(crate) struct Repacking;
+
+impl Work for Repacking {
+    type Given<'a> = Given<'a>;
+    type Said = Option<NotExact>;
+}
+
+/// The routines of one change.
+#[derive(Debug)]
+pub(crate) struct Repacker(Kernels<Repacking>);
+
+impl Repacker {
+    pub(crate) fn run(&self, given: Given<'_>) -> Option<NotExact> {
+        self.0.run(given)
+    }
+
+    #[cfg(test)]
+    fn run_on(&self, isa: super::kernel::Isa, given: Given<'_>) -> Option<NotExact> {
+        self.0.run_on(isa, given)
+    }
+}
+
+/// The bytes of one block, or what is there of them.
+#[inline(always)]
+fn block<const BYTES: usize>(bytes: &[u8], number: usize) -> Option<&[u8; BYTES]> {
+    bytes.get(number * BYTES..)?.first_chunk()
+}
+
+/// Room for one block.
+#[inline(always)]
+fn room<const BYTES: usize>(bytes: &mut [u8], number: usize) -> Option<&mut [u8; BYTES]> {
+    bytes.get_mut(number * BYTES..)?.first_chunk_mut()
+}

@@ -1,0 +1,279 @@
+//! Lossless changes of packing: between ggml's blocks, MLX's groups and those of checkpoints.
+//!
+//! Nothing is quantized anew. Codes are moved, scales are stored as the other packing has them, and
+//! where it cannot say the same number, [`Repacked::NotExact`] says which.
+
+use crate::dtype::{DType, Packing};
+use crate::error::{Error, Result};
+use crate::quant::repack::{self, Given, NotExact, Repacker};
+use crate::quant::{Float, Global, GroupParts, Packed};
+
+/// A change of packing after which all values are the same `f32`: [`DType::repack_to`] gives it.
+///
+/// Rows are independent of each other: any number of whole rows can be changed at a time, by any
+/// number of threads.
+///
+/// ```
+/// use weighbridge::{DType, GroupParts, PackedRows, Repacked};
+///
+/// # fn main() -> weighbridge::Result<()> {
+/// let repack = DType::Q4_0.repack_to(DType::MLX_AFFINE4).unwrap();
+/// // Two rows of 32 elements, all of which have code 9: (9 - 8) d, where d is 1 and 2.
+/// let blocks = [[&[0x00, 0x3c][..], &[0x99; 16]], [&[0x00, 0x40][..], &[0x99; 16]]].concat().concat();
+/// let from = PackedRows::blocks(&blocks, 32);
+/// let sizes = repack.sizes(2, &from, DType::F16)?;
+/// let [mut weight, mut scale, mut bias] = sizes.map(|size| vec![0; size]);
+/// let to = GroupParts { weight: &mut weight, scale: &mut scale, bias: &mut bias };
+/// assert_eq!(repack.run(&from, DType::F16, to)?, Repacked::Exact);
+/// assert_eq!((weight, scale), (vec![0x99; 32], vec![0x00, 0x3c, 0x00, 0x40]));
+/// assert_eq!(bias, [0x00, 0xc8, 0x00, 0xcc]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Repack {
+    /// What is changed.
+    pub from: DType,
+    /// What it becomes.
+    pub to: DType,
+    /// Elements of a group, where there is but one size; see [`group_size`](Self::group_size).
+    pub group: Option<usize>,
+    /// What scales and biases may be stored as, the narrowest that may do first; nothing where
+    /// blocks are made.
+    pub scales: &'static [DType],
+    /// Whether zeros keep their signs. Where they do not, a zero may become one of the other sign;
+    /// all other values keep every bit.
+    pub keeps_zero_signs: bool,
+    pub(crate) repacker: &'static Repacker,
+}
+
+macro_rules! repacks {
+    ($($from:ident => $to:ident, $group:expr, $scales:ident, zeros $zeros:expr, $repacker:ident;)*) => {
+        /// Every change of packing there is.
+        pub static REPACKS: &[Repack] = &[$(Repack {
+            from: DType::$from,
+            to: DType::$to,
+            group: $group,
+            scales: $scales,
+            keeps_zero_signs: $zeros,
+            repacker: &repack::$repacker,
+        }),*];
+    };
+}
+
+const NONE: &[DType] = &[];
+/// MLX has no name for these formats, but their bytes are the same.
+const POWERS: &[DType] = &[DType::U8, DType::F8_E8M0];
+const EIGHTHS: &[DType] = &[DType::U8, DType::F8_E4M3];
+/// Sums of halves times small numbers: biases may be too large for a half.
+const FLOATS: &[DType] = &[DType::F16, DType::BF16, DType::F32];
+/// Products of halves, which few narrower numbers are.
+const PRODUCTS: &[DType] = &[DType::F32];
+
+// Differences from 8 and the like are +0 where ggml multiplies 0 with a negative scale. ggml's E2M1
+// has no -0, and codes of it keep their bytes.
+#[rustfmt::skip]
+repacks! {
+//  from         to           group      scales    -0 stays     how
+    Q4_0 =>      MLX_AFFINE4, Some(32),  FLOATS,   zeros false, Q4_0_TO_AFFINE4;
+    Q4_1 =>      MLX_AFFINE4, Some(32),  FLOATS,   zeros true,  Q4_1_TO_AFFINE4;
+    Q5_0 =>      MLX_AFFINE5, Some(32),  FLOATS,   zeros false, Q5_0_TO_AFFINE5;
+    Q5_1 =>      MLX_AFFINE5, Some(32),  FLOATS,   zeros true,  Q5_1_TO_AFFINE5;
+    Q8_0 =>      MLX_AFFINE8, Some(32),  FLOATS,   zeros false, Q8_0_TO_AFFINE8;
+    Q4_K =>      MLX_AFFINE4, Some(32),  PRODUCTS, zeros true,  Q4_K_TO_AFFINE4;
+    Q5_K =>      MLX_AFFINE5, Some(32),  PRODUCTS, zeros true,  Q5_K_TO_AFFINE5;
+    TQ2_0 =>     MLX_AFFINE2, Some(128), FLOATS,   zeros false, TQ2_0_TO_AFFINE2;
+    Q1_0 =>      MLX_AFFINE1, Some(128), FLOATS,   zeros false, Q1_0_TO_AFFINE1;
+    Q2_0 =>      MLX_AFFINE2, Some(64),  FLOATS,   zeros false, Q2_0_TO_AFFINE2;
+    CT_INT4 =>   MLX_AFFINE4, None,      FLOATS,   zeros false, CT_INT4_TO_AFFINE4;
+    MLX_AFFINE1 => Q4_1,      None,      NONE,     zeros true,  AFFINE1_TO_Q4_1;
+    MLX_AFFINE2 => Q4_1,      None,      NONE,     zeros true,  AFFINE2_TO_Q4_1;
+    MLX_AFFINE3 => Q4_1,      None,      NONE,     zeros true,  AFFINE3_TO_Q4_1;
+    MLX_AFFINE4 => Q4_1,      None,      NONE,     zeros true,  AFFINE4_TO_Q4_1;
+    MLX_AFFINE5 => Q5_1,      None,      NONE,     zeros true,  AFFINE5_TO_Q5_1;
+    MXFP4 =>     MLX_MXFP4,   Some(32),  POWERS,   zeros false, BLOCKS_TO_MX;
+    MXFP4 =>     HF_MXFP4,    Some(32),  POWERS,   zeros false, BLOCKS_TO_MX;
+    MLX_MXFP4 => MXFP4,       Some(32),  NONE,     zeros false, MX_TO_BLOCKS;
+    HF_MXFP4 =>  MXFP4,       Some(32),  NONE,     zeros false, MX_TO_BLOCKS;
+    HF_MXFP4 =>  MLX_MXFP4,   Some(32),  POWERS,   zeros true,  MX_TO_MX;
+    MLX_MXFP4 => HF_MXFP4,    Some(32),  POWERS,   zeros true,  MX_TO_MX;
+    NVFP4 =>     MLX_NVFP4,   Some(16),  EIGHTHS,  zeros false, BLOCKS_TO_NV;
+    NVFP4 =>     HF_NVFP4,    Some(16),  EIGHTHS,  zeros false, BLOCKS_TO_NV;
+    MLX_NVFP4 => NVFP4,       Some(16),  NONE,     zeros false, NV_TO_BLOCKS;
+    HF_NVFP4 =>  NVFP4,       Some(16),  NONE,     zeros false, NV_TO_BLOCKS;
+    HF_NVFP4 =>  MLX_NVFP4,   Some(16),  EIGHTHS,  zeros true,  NV_TO_NV;
+    MLX_NVFP4 => HF_NVFP4,    Some(16),  EIGHTHS,  zeros true,  NV_TO_NV;
+}
+
+/// Some whole rows of a tensor: its weight, and the other parts that it may have.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedRows<'a> {
+    /// Blocks, or packed codes.
+    pub weight: &'a [u8],
+    /// A scale for each group.
+    pub scale: &'a [u8],
+    /// A bias for each group.
+    pub bias: &'a [u8],
+    /// The dtypes of scales and of biases; `U8` where they are bytes.
+    pub dtypes: (DType, DType),
+    /// Elements of a row.
+    pub columns: usize,
+    /// Elements of a group.
+    pub group_size: usize,
+    /// The number for the whole tensor, or for the array of it that these rows are of.
+    pub global: Global,
+}
+
+impl<'a> PackedRows<'a> {
+    /// Rows that are blocks and nothing else.
+    pub fn blocks(weight: &'a [u8], columns: usize) -> Self {
+        let (dtypes, global) = ((DType::U8, DType::U8), Global::None);
+        Self { weight, scale: &[], bias: &[], dtypes, columns, group_size: 1, global }
+    }
+}
+
+/// How a change of packing went.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
+pub enum Repacked {
+    /// All values are the same.
+    Exact,
+    /// Something cannot be said in the other packing; what was made is of no use. Wider scales may
+    /// do, otherwise there is only quantizing anew.
+    NotExact(NotExact),
+}
+
+impl DType {
+    /// The change of packing from this dtype to another, where there is one that is lossless.
+    pub fn repack_to(self, to: Self) -> Option<&'static Repack> {
+        REPACKS.iter().find(|repack| (repack.from, repack.to) == (self, to))
+    }
+}
+
+impl Repack {
+    /// Elements of a group that is made of groups of so many, or of blocks: as many where MLX has
+    /// such groups, otherwise the most that fit.
+    pub fn group_size(&self, from: usize) -> Option<usize> {
+        self.group.or_else(|| [128, 64, 32].into_iter().find(|size| from.is_multiple_of(*size)))
+    }
+
+    /// The number for the whole tensor that goes with what is made. MLX stores
+    /// [another](Global::amax) that it follows from.
+    pub fn global(&self, from: Global) -> Global {
+        match from {
+            Global::Divisor(divisor) => Global::Factor(1.0 / divisor),
+            global => global,
+        }
+    }
+
+    /// Bytes of the weight, the scale and the bias that so many rows become, with scales and biases
+    /// of one dtype.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if the rows are no whole blocks or groups, or the dtype cannot be that of scales.
+    pub fn sizes(&self, rows: usize, from: &PackedRows<'_>, scales: DType) -> Result<[usize; 3]> {
+        let (columns, old) = (from.columns, from.group_size);
+        let fits = |size: usize| {
+            columns.is_multiple_of(size) && (!is_group(self.from) || old.is_multiple_of(size))
+        };
+        let group = self.group_size(old).filter(|size| fits(*size));
+        let whole = row_bytes(self.from, columns).and(row_bytes(self.to, columns));
+        let (Some(group), Some(bytes)) = (group, whole.and_then(|row| row.checked_mul(rows)))
+        else {
+            let fault = format!("rows of {columns} elements, groups of {old} of {}", self.from);
+            return Err(Error::mismatch(format!("{fault}, make no {}", self.to)));
+        };
+        if !is_group(self.to) {
+            return Ok([bytes, 0, 0]);
+        }
+        let may_do = is_affine(self.to) && float(scales).is_some();
+        if !may_do && !self.scales.contains(&scales) {
+            return Err(Error::mismatch(format!("{} has no scales of {scales}", self.to)));
+        }
+        let part = rows * (columns / group) * scales.descriptor().block_bytes as usize;
+        Ok([bytes, part, if is_affine(self.to) { part } else { 0 }])
+    }
+
+    /// Changes some whole rows, with scales and biases of one dtype.
+    ///
+    /// # Errors
+    ///
+    /// As [`sizes`](Self::sizes), and `Mismatch` if a part is not as long as the rows make it.
+    pub fn run(
+        &self,
+        from: &PackedRows<'_>,
+        scales: DType,
+        to: GroupParts<'_>,
+    ) -> Result<Repacked> {
+        let row = row_bytes(self.from, from.columns).unwrap_or(0);
+        let rows = from.weight.len().checked_div(row).unwrap_or(0);
+        let needed = self.sizes(rows, from, scales)?;
+        let room = [to.weight.len(), to.scale.len(), to.bias.len()];
+        if room != needed {
+            let fault = format!("room for {room:?} bytes, but the parts have {needed:?}");
+            return Err(Error::mismatch(fault));
+        }
+        let groups = rows * from.columns.checked_div(from.group_size).unwrap_or(0);
+        let part = |there: bool, dtype: DType| match there {
+            true => groups * dtype.descriptor().block_bytes as usize,
+            false => 0,
+        };
+        let (scale, bias) = (is_group(self.from), is_affine(self.from));
+        let needed = [rows * row, part(scale, from.dtypes.0), part(bias, from.dtypes.1)];
+        let given = [from.weight.len(), from.scale.len(), from.bias.len()];
+        if given != needed {
+            let fault = format!("parts of {given:?} bytes, but {rows} rows have {needed:?}");
+            return Err(Error::mismatch(fault));
+        }
+        let format = |dtype: DType| match (float(dtype), dtype) {
+            (Some(format), _) => Ok(format),
+            // Which of them it is, the kernels know by the dtype of the codes.
+            (None, DType::U8 | DType::F8_E8M0 | DType::F8_E4M3) => Ok(Float::E8M0),
+            (None, _) => Err(Error::mismatch(format!("{} has no scales of {dtype}", self.from))),
+        };
+        let packed = Packed {
+            weight: from.weight,
+            scale: from.scale,
+            bias: from.bias,
+            formats: (format(from.dtypes.0)?, format(from.dtypes.1)?),
+            group_size: from.group_size,
+            global: from.global,
+        };
+        let given = Given {
+            from: packed,
+            to,
+            group_size: self.group_size(from.group_size).unwrap_or(32),
+            format: format(scales)?,
+            global: self.global(from.global),
+            elements: rows * from.columns,
+        };
+        Ok(self.repacker.run(given).map_or(Repacked::Exact, Repacked::NotExact))
+    }
+}
+
+/// Whether scales are parts of their own.
+fn is_group(dtype: DType) -> bool {
+    dtype.descriptor().packing == Packing::Group
+}
+
+/// Whether there are biases, too.
+fn is_affine(dtype: DType) -> bool {
+    dtype.name().starts_with("MLX_AFFINE")
+}
+
+/// Bytes of a row of whole blocks.
+fn row_bytes(dtype: DType, columns: usize) -> Option<usize> {
+    usize::try_from(dtype.row_bytes(u64::try_from(columns).ok()?)?).ok()
+}
+
+/// How the scales of affine groups may be stored.
+fn float(dtype: DType) -> Option<Float> {
+    match dtype {
+        DType::F32 => Some(Float::F32),
+        DType::F16 => Some(Float::F16),
+        DType::BF16 => Some(Float::BF16),
+        _ => None,
+    }
+}
