@@ -63,6 +63,7 @@ fn main() -> ExitCode {
         Command::Diff(args) => cmd::diff::run(&args),
         Command::Verify(args) => cmd::verify::run(&args),
         Command::Load(args) => cmd::load::run(&args),
+        Command::Convert(args) => cmd::convert::run(&args),
         Command::Quantize(args) => cmd::quantize::run(&args),
         Command::Split(args) => cmd::split::run(&args),
         Command::Merge(args) => cmd::merge::run(&args),

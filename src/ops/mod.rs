@@ -1,11 +1,14 @@
 //! What programs do with whole models, as functions that give reports.
 
+mod convert;
 mod dialect;
 mod diff;
 mod gguf;
+mod packing;
 mod quantize;
 mod rewrite;
 
+pub use convert::{ConvertOptions, Format, convert};
 pub use diff::{Diff, Outcome, Pair, Pairs, TensorDiff, ValueDiff, Worst};
 pub use quantize::quantize;
 pub use rewrite::{Shards, edit_metadata, merge, split};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::gguf::{Draft, Drafted, Plain};
+use super::gguf::{Draft, Drafted};
+use super::packing::Wanted;
 use super::rewrite::gguf_shards;
 use crate::device::Device;
 use crate::dtype::DType;
@@ -32,7 +33,7 @@ pub fn quantize<'a, D: Device>(
     path: &Path,
 ) -> Result<WritePlan<'a>> {
     let store = model.store();
-    let Draft { mut keys, tensors, left_out } = Draft::of(model, Plain::default())?;
+    let Draft { mut keys, tensors, notes } = Draft::of(model, Wanted::default())?;
     let mut stored = Vec::new();
     for Drafted { tensor, .. } in &tensors {
         let dtype = tensor.making.dtype().map_err(|error| error.in_file(store.path()))?;
@@ -47,10 +48,10 @@ pub fn quantize<'a, D: Device>(
         let Some(Drafted { tensor, how, why }) = tensors.get(choice.source) else { continue };
         let (making, how) = match (&tensor.making, choice.is_copy()) {
             (making, true) => (making.clone(), *how),
-            (Making::Packed(view) | Making::Encoded { view, .. }, false) => {
-                encoded(view, choice, importance)?
-            }
-            (making, false) => (making.clone(), *how),
+            (making, false) => match making.view() {
+                Some(view) => encoded(view, choice, importance)?,
+                None => (making.clone(), *how),
+            },
         };
         let why = why.clone().or_else(|| reason(choice));
         out.push((OutTensor { name: choice.name.clone().into_owned(), making }, how, why));
@@ -69,17 +70,14 @@ pub fn quantize<'a, D: Device>(
         true => (Kind::Shards, gguf_shards(keys, by_file(tensors), path).map_err(here)?),
         false => (Kind::File, vec![OutFile::gguf("model.gguf", &keys, tensors).map_err(here)?]),
     };
-    Ok(WritePlan::new(kind, files, fates, super::left_out(&left_out), store))
+    Ok(WritePlan::new(kind, files, fates, notes, store))
 }
 
 /// Tensors in groups, by the files that they are read from.
 fn by_file(tensors: Vec<OutTensor<'_>>) -> Vec<Vec<OutTensor<'_>>> {
     let mut files: BTreeMap<u32, Vec<OutTensor<'_>>> = BTreeMap::new();
     for tensor in tensors {
-        let file = match &tensor.making {
-            Making::Packed(view) | Making::Encoded { view, .. } => view.place_of(0).0,
-            Making::Bytes { .. } => 0,
-        };
+        let file = tensor.making.view().map_or(0, |view| view.place_of(0).0);
         files.entry(file).or_default().push(tensor);
     }
     files.into_values().collect()

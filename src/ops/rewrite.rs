@@ -157,7 +157,7 @@ fn fates(tensors: &[OutTensor<'_>]) -> Result<Vec<Fate>> {
 }
 
 /// Tensors in groups, in order.
-fn cut(tensors: Vec<OutTensor<'_>>, shards: Shards) -> Result<Vec<Vec<OutTensor<'_>>>> {
+pub(super) fn cut(tensors: Vec<OutTensor<'_>>, shards: Shards) -> Result<Vec<Vec<OutTensor<'_>>>> {
     let (Shards::Tensors(most) | Shards::Bytes(most)) = shards;
     if most == 0 {
         return Err(Error::mismatch("shards of nothing"));
@@ -245,7 +245,7 @@ fn safetensors_file<'a>(
 }
 
 /// What a part of a stored tensor is called where it lies.
-fn stored_part(tensor: &OutTensor<'_>, part: Part) -> String {
+pub(super) fn stored_part(tensor: &OutTensor<'_>, part: Part) -> String {
     let Making::Packed(view) = &tensor.making else { return tensor.name.clone() };
     let segments = view.sources().next().into_iter().flat_map(|tensor| tensor.segments());
     let name = segments.filter(|segment| segment.part == part).map(|segment| segment.name);

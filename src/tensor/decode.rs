@@ -211,7 +211,7 @@ impl<'a> Tensor<'a> {
     }
 
     /// Numbers for the whole tensor, or for each of its outermost arrays.
-    fn globals(&self) -> Result<Vec<Global>> {
+    pub(crate) fn globals(&self) -> Result<Vec<Global>> {
         let is_global = |segment: &Segment<'_>| {
             matches!(segment.part, Part::GlobalAmax | Part::GlobalScale | Part::GlobalDivisor)
         };

@@ -20,6 +20,7 @@ use std::ops::Range;
 use crate::arch::{Axes, Change, Mapping, ModelConfig, Rows, Run, Span, Transform};
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
+use crate::quant::Global;
 use crate::shape;
 use crate::store::WeightStore;
 use crate::tensor::{Part, Tensor};
@@ -285,6 +286,24 @@ impl<'a> View<'a> {
     /// The stored tensors of which it has rows, in the order of their first rows.
     pub fn sources(&self) -> impl ExactSizeIterator<Item = Tensor<'a>> {
         self.sources.iter().map(|source| source.tensor)
+    }
+
+    /// Numbers for the whole tensor, or for each of its outermost arrays.
+    pub(crate) fn globals(&self) -> Result<Vec<Global>> {
+        let each = self.sources.iter().map(|source| source.tensor.globals());
+        let each = each.collect::<Result<Vec<Vec<Global>>>>()?;
+        match each.as_slice() {
+            [one] if one.len() < 2 || self.is_stored() => Ok(one.clone()),
+            all if all.iter().all(Vec::is_empty) => Ok(Vec::new()),
+            // Experts that are stored one by one.
+            all if all.iter().all(|one| one.len() == 1) && self.shape.len() > 2 => {
+                Ok(each.into_iter().flatten().collect())
+            }
+            _ => {
+                let fault = "a number for each of several tensors, which cannot be one";
+                Err(self.located(Error::unsupported(fault)))
+            }
+        }
     }
 
     /// Elements that share a scale, for dtypes that leave the number to the tensor (MLX).

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::groups::{Quantizing, Repacking};
 use crate::bytes::{Pages, Scratch, Values};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -19,6 +20,10 @@ pub(crate) enum Making<'a> {
     /// They are its values in another dtype: a plain one, or blocks of ggml. Where there is
     /// importance, it is a number for each column, of each of the view's matrices in turn.
     Encoded { view: View<'a>, dtype: DType, importance: Option<Arc<[f32]>> },
+    /// They are its codes in another packing.
+    Repacked(Repacking<'a>),
+    /// They are its values, quantized in groups.
+    Grouped(Quantizing<'a>),
     /// They were computed.
     Bytes { bytes: Arc<[u8]>, dtype: DType, shape: Vec<u64> },
 }
@@ -33,12 +38,22 @@ pub(crate) struct NewPart {
     pub(crate) bytes: u64,
 }
 
+/// Bytes of a piece that go to each of three parts.
+pub(super) type Split = [usize; 3];
+
 /// A piece of a tensor's parts.
 #[derive(Debug)]
 pub(super) struct Piece<'a> {
-    /// Where its bytes go, from the start of the file.
-    pub(super) to: Range<u64>,
+    /// Where its bytes go, from the start of the file: to one place, or some to each of three.
+    pub(super) to: Vec<Range<u64>>,
     task: Task<'a>,
+}
+
+impl Piece<'_> {
+    /// Bytes of all of it.
+    pub(super) fn len(&self) -> u64 {
+        self.to.iter().map(|range| range.end - range.start).sum()
+    }
 }
 
 #[derive(Debug)]
@@ -47,8 +62,10 @@ enum Task<'a> {
     Read(Work<'a>),
     /// Rows to be quantized, with the importance of their columns.
     Quantize { rows: Range<u64>, columns: usize, dtype: DType, importance: Option<Range<usize>> },
+    /// Rows whose parts are made together.
+    Rows(Range<u64>),
     /// Bytes that are there.
-    Bytes(Range<usize>),
+    Bytes(Vec<u8>),
 }
 
 /// What making pieces one after another can use again.
@@ -76,6 +93,8 @@ impl<'a> Making<'a> {
                 let bytes = bytes(*dtype, &shape)?;
                 Ok(vec![NewPart { part: Part::Weight, dtype: *dtype, shape, bytes }])
             }
+            Self::Repacked(repacking) => repacking.parts(),
+            Self::Grouped(quantizing) => quantizing.parts(),
             Self::Bytes { bytes, dtype, shape } => {
                 let (dtype, shape, bytes) = (*dtype, shape.clone(), bytes.len() as u64);
                 Ok(vec![NewPart { part: Part::Weight, dtype, shape, bytes }])
@@ -83,27 +102,38 @@ impl<'a> Making<'a> {
         }
     }
 
+    /// What it is made of; nothing where it was computed.
+    pub(crate) fn view(&self) -> Option<&View<'a>> {
+        match self {
+            Self::Packed(view)
+            | Self::Encoded { view, .. }
+            | Self::Grouped(Quantizing { view, .. }) => Some(view),
+            Self::Repacked(repacking) => Some(repacking.view()),
+            Self::Bytes { .. } => None,
+        }
+    }
+
     /// Dimensions, outermost first.
     pub(crate) fn shape(&self) -> &[u64] {
         match self {
-            Self::Packed(view) | Self::Encoded { view, .. } => view.shape(),
             Self::Bytes { shape, .. } => shape,
+            making => making.view().map_or(&[], View::shape),
         }
     }
 
     /// What it is made of: the names of the dtypes that are read.
     pub(crate) fn from(&self) -> String {
-        match self {
-            Self::Packed(view) | Self::Encoded { view, .. } => view.dtype_label(),
-            Self::Bytes { .. } => String::new(),
-        }
+        self.view().map(View::dtype_label).unwrap_or_default()
     }
 
     /// What it becomes.
     pub(crate) fn dtype(&self) -> Result<DType> {
         match self {
             Self::Packed(view) => view.stored_dtype(),
-            Self::Encoded { dtype, .. } | Self::Bytes { dtype, .. } => Ok(*dtype),
+            Self::Encoded { dtype, .. }
+            | Self::Grouped(Quantizing { dtype, .. })
+            | Self::Bytes { dtype, .. } => Ok(*dtype),
+            Self::Repacked(repacking) => Ok(repacking.dtype()),
         }
     }
 
@@ -111,6 +141,8 @@ impl<'a> Making<'a> {
     pub(crate) fn group_size(&self) -> Option<u32> {
         match self {
             Self::Packed(view) => view.group_size(),
+            Self::Repacked(repacking) => repacking.group_size(),
+            Self::Grouped(quantizing) => Some(quantizing.group_size),
             Self::Encoded { .. } | Self::Bytes { .. } => None,
         }
     }
@@ -134,17 +166,33 @@ impl<'a> Making<'a> {
             Self::Encoded { view, dtype, importance } => {
                 return quantized(view, *dtype, importance.as_deref(), start, memory);
             }
+            Self::Repacked(repacking) => {
+                let (rows, row) = row_count(repacking.view());
+                let step = memory.checked_div(row.saturating_mul(2)).unwrap_or(0).max(1);
+                let end = |first| repacking.piece_end(first, rows, step);
+                let sizes = |rows: Range<u64>| repacking.sizes(rows);
+                let mut pieces = in_rows(rows, places, end, sizes)?;
+                if let (Some(bytes), Some(&place)) = (repacking.global_bytes()?, places.last()) {
+                    let to = vec![place..place + bytes.len() as u64];
+                    pieces.push(Piece { to, task: Task::Bytes(bytes) });
+                }
+                return Ok(pieces);
+            }
+            Self::Grouped(quantizing) => {
+                let (rows, row) = row_count(&quantizing.view);
+                let step = match quantizing.view.rows_at_once() {
+                    Some(together) => together,
+                    None => memory.checked_div(row.saturating_mul(4)).unwrap_or(0).max(1),
+                };
+                let end = |first: u64| rows.min(first.saturating_add(step));
+                return in_rows(rows, places, end, |rows| quantizing.sizes(rows));
+            }
             Self::Bytes { bytes, .. } => {
-                let len = usize::try_from(memory).unwrap_or(usize::MAX).max(1);
-                let pieces = (0..bytes.len()).step_by(len).map(|from| {
-                    let range = from..bytes.len().min(from.saturating_add(len));
-                    let to = start + range.start as u64..start + range.end as u64;
-                    Piece { to, task: Task::Bytes(range) }
-                });
-                return Ok(pieces.collect());
+                let to = vec![start..start + bytes.len() as u64];
+                return Ok(vec![Piece { to, task: Task::Bytes(bytes.to_vec()) }]);
             }
         }
-        let read = |Planned { to, work, .. }| Piece { to, task: Task::Read(work) };
+        let read = |Planned { to, work, .. }| Piece { to: vec![to], task: Task::Read(work) };
         Ok(planned.into_iter().map(read).collect())
     }
 
@@ -182,8 +230,18 @@ impl<'a> Making<'a> {
                     .map_err(|error| error.in_tensor(view.name()))?;
                 Ok(lost)
             }
-            (Self::Bytes { bytes, .. }, Task::Bytes(range)) => {
-                out.copy_from_slice(bytes.get(range.clone()).ok_or_else(torn)?);
+            (Self::Repacked(repacking), Task::Rows(rows)) => {
+                match repacking.fill(rows.clone(), out)? {
+                    None => Ok(Narrowing::default()),
+                    // It was looked at before, and found to be exact.
+                    Some(fault) => Err(Error::mismatch(format!("it has changed: {fault}"))),
+                }
+            }
+            (Self::Grouped(quantizing), Task::Rows(rows)) => {
+                quantizing.fill(rows.clone(), out, &mut bench.scratch)
+            }
+            (_, Task::Bytes(bytes)) => {
+                out.copy_from_slice(bytes);
                 Ok(Narrowing::default())
             }
             _ => Err(torn()),
@@ -219,6 +277,36 @@ fn bytes(dtype: DType, shape: &[u64]) -> Result<u64> {
             "rows of {columns} elements are no whole blocks of {len} ({dtype})"
         ))
     })
+}
+
+/// Rows of a view as they are gathered, and the elements of each.
+pub(super) fn row_count(view: &View<'_>) -> (u64, u64) {
+    view.gathered_shape()
+}
+
+/// Cuts rows whose parts are made together into pieces. `end` says where that which starts at a row
+/// ends, `sizes` how many bytes of each part its rows have.
+fn in_rows<'a>(
+    rows: u64,
+    places: &[u64],
+    end: impl Fn(u64) -> u64,
+    sizes: impl Fn(Range<u64>) -> Result<Split>,
+) -> Result<Vec<Piece<'a>>> {
+    let mut at: Vec<u64> = places.to_vec();
+    let mut pieces = Vec::new();
+    let mut first = 0;
+    while first < rows {
+        let next = end(first).max(first + 1);
+        let sizes = sizes(first..next)?;
+        let mut to = Vec::new();
+        for (place, size) in at.iter_mut().zip(sizes).filter(|(_, size)| *size > 0) {
+            to.push(*place..*place + size as u64);
+            *place += size as u64;
+        }
+        pieces.push(Piece { to, task: Task::Rows(first..next) });
+        first = next;
+    }
+    Ok(pieces)
 }
 
 /// Cuts rows that are to be quantized into pieces.
@@ -259,7 +347,7 @@ fn quantized<'a>(
         }
         let task =
             Task::Quantize { rows: first * each..end * each, columns, dtype, importance: within };
-        pieces.push(Piece { to: start + first * row_bytes..start + end * row_bytes, task });
+        pieces.push(Piece { to: vec![start + first * row_bytes..start + end * row_bytes], task });
         first = end;
     }
     Ok(pieces)

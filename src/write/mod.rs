@@ -8,6 +8,7 @@
 //! its parts lie; one pipeline makes and writes the pieces of every container.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod groups;
 mod making;
 mod pipeline;
 mod plan;
@@ -25,6 +26,7 @@ use crate::progress::{Progress, Watch};
 use crate::store::WeightStore;
 use crate::tensor::Part;
 
+pub(crate) use groups::{Quantizing, Repacking};
 pub(crate) use making::{Making, NewPart};
 pub(crate) use plan::Kind;
 pub use plan::{WritePlan, Written};

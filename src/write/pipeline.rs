@@ -4,6 +4,7 @@
 //! memory is bounded whatever the disk does.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -81,8 +82,7 @@ type Job<'a> = (usize, usize, Piece<'a>);
 /// A piece that is made.
 struct Made {
     file: usize,
-    at: u64,
-    len: usize,
+    to: Vec<Range<u64>>,
     buffer: Pages,
 }
 
@@ -112,7 +112,7 @@ impl Work<'_, '_> {
                 number += 1;
             }
         }
-        let longest = jobs.iter().map(|(.., piece)| piece.to.end - piece.to.start).max();
+        let longest = jobs.iter().map(|(.., piece)| piece.len()).max();
         for (out, open) in files.iter().zip(open) {
             open.write(&out.header, 0)?;
         }
@@ -176,7 +176,7 @@ impl Work<'_, '_> {
             let buffer = empty.lock().unwrap_or_else(PoisonError::into_inner).recv();
             // The writer is gone: it says why.
             let Ok(mut buffer) = buffer else { return Ok(()) };
-            let len = usize::try_from(piece.to.end - piece.to.start).unwrap_or(usize::MAX);
+            let len = usize::try_from(piece.len()).unwrap_or(usize::MAX);
             let done =
                 tensors.get(tensor).zip(buffer.get_mut(..len)).map(|((name, making), out)| {
                     making.make(&piece, out, &mut bench).map_err(|error| error.in_tensor(name))
@@ -191,7 +191,7 @@ impl Work<'_, '_> {
                     return Err(error);
                 }
             }
-            if full.send(Made { file, at: piece.to.start, len, buffer }).is_err() {
+            if full.send(Made { file, to: piece.to, buffer }).is_err() {
                 return Ok(());
             }
         }
@@ -208,10 +208,17 @@ impl Work<'_, '_> {
         let put = |made: &Made| -> Result<()> {
             let torn = || Error::mismatch("a piece of no file");
             let open = open.get(made.file).ok_or_else(torn)?;
-            open.write(made.buffer.get(..made.len).ok_or_else(torn)?, made.at)
+            let mut rest = &made.buffer[..];
+            for range in &made.to {
+                let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+                let (now, later) = rest.split_at_checked(len).ok_or_else(torn)?;
+                open.write(now, range.start)?;
+                rest = later;
+            }
+            Ok(())
         };
         for piece in made {
-            *done += piece.len as u64;
+            *done += piece.to.iter().map(|range| range.end - range.start).sum::<u64>();
             let end =
                 put(&piece).and_then(|()| progress::tell(self.options.watch, *done, self.total));
             if end.is_err() {

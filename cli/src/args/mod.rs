@@ -45,7 +45,9 @@ pub(crate) enum Command {
     Verify(Verify),
     /// Load every tensor under its canonical name, and time it
     Load(Load),
-    /// Write a model in fewer bits, as llama-quantize does
+    /// Write a model in another container
+    Convert(write::Convert),
+    /// Write a model in fewer bits, as llama-quantize or mlx-lm does
     Quantize(write::Quantize),
     /// Write a model as several files
     Split(write::Split),

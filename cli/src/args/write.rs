@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use weighbridge::DType;
 use weighbridge::recipe::llama::{Setting, TensorType, target};
-use weighbridge::recipe::{FILE_TYPES, FileType};
+use weighbridge::recipe::{FILE_TYPES, FileType, mlx};
 
 use super::Open;
 
@@ -147,16 +147,24 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
   weighbridge quantize model-F16.gguf model-IQ2_XS.gguf --type IQ2_XS --imatrix imatrix.gguf
   weighbridge quantize ./Qwen3-8B Qwen3-8B-Q8_0.gguf --type Q8_0
   weighbridge quantize model.gguf x.gguf --type Q8_0 --tensor-type 'attn_v=q6_k' --dry-run
+  weighbridge quantize ./Qwen3-8B ./Qwen3-8B-4bit --mlx 4
 
-The dtype of each tensor, and every byte, are those that llama-quantize would write.")]
+The dtype of each tensor, and every byte, are those that llama-quantize would write, or mlx-lm.")]
 pub(crate) struct Quantize {
     /// A model of any container, better one that is not quantized yet
     pub(crate) src: PathBuf,
     /// The file to write
     pub(crate) dst: PathBuf,
     /// The mix of dtypes, as llama-quantize names it: Q4_K_M, Q8_0, IQ3_XXS, ...
-    #[arg(long = "type", value_name = "FTYPE", value_parser = file_type)]
-    pub(crate) file_type: FileType,
+    #[arg(long = "type", value_name = "FTYPE", value_parser = file_type, required_unless_present = "mlx")]
+    pub(crate) file_type: Option<FileType>,
+    /// Write a directory of MLX instead: bits, elements of a group and mode, as far as they are not
+    /// mlx-lm's own: 4 or 4,64 or 4,32,mxfp4
+    #[arg(long, value_name = "BITS,GROUP,MODE", value_parser = mlx, conflicts_with = "file_type")]
+    pub(crate) mlx: Option<mlx::Options>,
+    /// With --mlx: a mix of bits, as mlx-lm names it: mixed_2_6, mixed_3_4, mixed_3_6, mixed_4_6
+    #[arg(long, value_name = "MIX", value_parser = mix, requires = "mlx")]
+    pub(crate) quant_predicate: Option<&'static mlx::Mix>,
     /// Which columns matter: a file of llama-imatrix, GGUF or its older form
     #[arg(long, value_name = "FILE")]
     pub(crate) imatrix: Option<PathBuf>,
@@ -212,6 +220,31 @@ fn told<T>(value: weighbridge::Result<T>) -> Result<T, String> {
     })
 }
 
+fn mlx(text: &str) -> Result<mlx::Options, String> {
+    let mut parts = text.split(',').map(str::trim);
+    let number = |part: Option<&str>| match part {
+        None | Some("") => Ok(None),
+        Some(part) => part.parse().map(Some).map_err(|_| format!("\"{part}\" is no number")),
+    };
+    let (bits, group_size) = (number(parts.next())?, number(parts.next())?);
+    let mode = match parts.next() {
+        None => mlx::Mode::default(),
+        Some(name) => mlx::Mode::from_name(name).ok_or_else(|| {
+            let names: Vec<&str> = mlx::MODES.iter().map(|row| row.name).collect();
+            format!("\"{name}\" is not one of {}", names.join(", "))
+        })?,
+    };
+    told(mlx::Quantization::new(mode, group_size, bits))?;
+    Ok(mlx::Options { mode, group_size, bits, ..mlx::Options::default() })
+}
+
+fn mix(text: &str) -> Result<&'static mlx::Mix, String> {
+    mlx::Mix::from_name(text).ok_or_else(|| {
+        let names: Vec<&str> = mlx::MIXES.iter().map(|mix| mix.name).collect();
+        format!("not one of {}", names.join(", "))
+    })
+}
+
 fn dtype(text: &str) -> Result<DType, String> {
     told(target(text))
 }
@@ -222,4 +255,45 @@ fn tensor_type(text: &str) -> Result<TensorType, String> {
 
 fn setting(text: &str) -> Result<Setting, String> {
     told(Setting::parse(text))
+}
+
+/// A container that can be written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum To {
+    /// A GGUF file, as llama.cpp's converter makes it
+    Gguf,
+    /// A directory as transformers reads it
+    Safetensors,
+    /// A directory as mlx-lm reads it
+    Mlx,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge convert ./Qwen3-8B Qwen3-8B.gguf --to gguf
+  weighbridge convert model-Q4_K_M.gguf ./model-mlx --to mlx --dry-run
+  weighbridge convert model-Q8_0.gguf ./model --to safetensors --dtype BF16
+  weighbridge convert ./model-4bit model.gguf --to gguf --lossless
+
+Quantized tensors keep their codes wherever the container has a packing that says the same values;
+--dry-run says where it has none, and --lossless makes that an error.")]
+pub(crate) struct Convert {
+    /// A model of any container
+    pub(crate) src: PathBuf,
+    /// The file or directory to write
+    pub(crate) dst: PathBuf,
+    /// What to write
+    #[arg(long, value_enum)]
+    pub(crate) to: To,
+    /// The dtype of all matrices: F32, F16, BF16, and for GGUF any that nothing more has to be known for
+    #[arg(long, value_name = "DTYPE", value_parser = dtype)]
+    pub(crate) dtype: Option<DType>,
+    /// Make it an error if any value would be lost
+    #[arg(long)]
+    pub(crate) lossless: bool,
+    /// Bytes of tensors in a file of safetensors, at most
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) max_shard_size: Option<u64>,
+    #[command(flatten)]
+    pub(crate) writing: Writing,
 }

@@ -1,6 +1,7 @@
 //! One file a verb.
 
 pub(crate) mod config;
+pub(crate) mod convert;
 pub(crate) mod diff;
 pub(crate) mod dump;
 pub(crate) mod hash;

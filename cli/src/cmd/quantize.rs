@@ -1,17 +1,26 @@
 //! `quantize`: a model in fewer bits.
 
 use weighbridge::device::Cpu;
+use weighbridge::ops::{ConvertOptions, Format};
 use weighbridge::recipe::llama::Options;
+use weighbridge::recipe::mlx;
 use weighbridge::{ImportanceMatrix, WeightProvider, ops};
 
 use super::Done;
 use crate::args::write::Quantize;
-use crate::{note, remark, writing};
+use crate::{Stop, note, remark, writing};
 
 pub(crate) fn run(args: &Quantize) -> Done {
     let store = args.writing.open.options().open(&args.src)?;
     remark(&store);
     let model = WeightProvider::new(store, Cpu)?;
+    if let Some(options) = args.mlx {
+        let options = mlx::Options { mix: args.quant_predicate, ..options };
+        let options = ConvertOptions::new(Format::Mlx).quantize(options);
+        let plan = ops::convert(&model, &options)?;
+        return writing::run(&plan, &args.dst, &args.writing);
+    }
+    let file_type = args.file_type.ok_or_else(|| Stop::Usage("--type is missing".to_owned()))?;
     let mut options = Options {
         pure: args.pure,
         leave_output: args.leave_output_tensor,
@@ -22,7 +31,7 @@ pub(crate) fn run(args: &Quantize) -> Done {
         allow_requantize: args.allow_requantize,
         keep_split: args.keep_split,
         overrides: args.override_kv.clone(),
-        ..Options::new(args.file_type)
+        ..Options::new(file_type)
     };
     let matrix = match &args.imatrix {
         Some(path) => {

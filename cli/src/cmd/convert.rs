@@ -1,0 +1,29 @@
+//! `convert`: a model in another container.
+
+use weighbridge::WeightProvider;
+use weighbridge::device::Cpu;
+use weighbridge::ops::{self, ConvertOptions, Format};
+
+use super::Done;
+use crate::args::write::{Convert, To};
+use crate::{remark, writing};
+
+pub(crate) fn run(args: &Convert) -> Done {
+    let store = args.writing.open.options().open(&args.src)?;
+    remark(&store);
+    let model = WeightProvider::new(store, Cpu)?;
+    let format = match args.to {
+        To::Gguf => Format::Gguf,
+        To::Safetensors => Format::Safetensors,
+        To::Mlx => Format::Mlx,
+    };
+    let mut options = ConvertOptions::new(format).lossless(args.lossless);
+    if let Some(dtype) = args.dtype {
+        options = options.dtype(dtype);
+    }
+    if let Some(bytes) = args.max_shard_size {
+        options = options.shard_bytes(bytes);
+    }
+    let plan = ops::convert(&model, &options)?;
+    writing::run(&plan, &args.dst, &args.writing)
+}

@@ -1,0 +1,147 @@
+//! What a tensor becomes where another container has no dtype for what it is.
+
+use crate::dtype::{DType, Packing};
+use crate::error::{Error, Result};
+use crate::repack::REPACKS;
+use crate::shape;
+use crate::tensor::Part;
+use crate::view::View;
+use crate::write::{How, Making, Quantizing, Repacking};
+
+/// What is wanted of tensors, beyond that the container can hold them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wanted {
+    /// The dtype of matrices that are plain, and of quantized ones too.
+    pub(super) dtype: Option<DType>,
+    /// Nothing may be rounded.
+    pub(super) lossless: bool,
+}
+
+/// Which dtypes a container can hold.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Holds {
+    /// Plain ones and ggml's blocks.
+    Blocks,
+    /// Plain ones and MLX's groups.
+    Groups,
+    /// Plain ones.
+    Plain,
+}
+
+/// How a tensor is made, what that does to its values, and why so.
+pub(super) type Made<'a> = (Making<'a>, How, Option<String>);
+
+/// The way of a tensor into a container: as it is, in another packing with the same values, or
+/// with other values, which is an error if nothing may be lost.
+pub(super) fn made<'a>(view: &View<'a>, holds: Holds, wanted: Wanted) -> Result<Made<'a>> {
+    let lossy = |what: String| {
+        let error = Error::unsupported(format!("{what}, and nothing may be lost"));
+        Err(error.in_tensor(view.name()).advise("--dtype F32 holds every value"))
+    };
+    let stored = view.stored_dtype();
+    let plain = matches!(&stored, Ok(dtype) if dtype.descriptor().packing == Packing::Plain);
+    let matrix = view.shape().len() > 1;
+    let integer = matches!(&stored, Ok(dtype) if dtype.is_integer());
+    if let Some(dtype) = wanted.dtype.filter(|_| matrix && !integer) {
+        if stored.as_ref().ok() != Some(&dtype) || view.why_computed().is_some() {
+            let made = encoded(view, dtype, None);
+            return if wanted.lossless && !made.1.is_lossless() {
+                lossy(format!("{} does not hold every value of {}", dtype, view.dtype_label()))
+            } else {
+                Ok(made)
+            };
+        }
+    }
+    if let Some(why) = view.why_computed() {
+        return Ok(encoded(view, view.values_dtype(), Some(why.to_owned())));
+    }
+    let parts = match view.packed() {
+        Ok(parts) => parts,
+        // Of quantized tensors whose rows lie apart the values alone can be had.
+        Err(error) if plain => {
+            return Ok(encoded(view, view.values_dtype(), Some(error.to_string())));
+        }
+        Err(error) => return requantized(view, holds, wanted, error.to_string()),
+    };
+    let stored = stored?;
+    let row = stored.descriptor();
+    let native = match holds {
+        Holds::Blocks => {
+            let known = |part: Part| matches!(part, Part::Weight | Part::GlobalScale);
+            row.ggml.is_some() && parts.iter().all(|part| known(part.part))
+        }
+        Holds::Groups => plain && row.safetensors.is_some() || is_mlx(stored),
+        Holds::Plain => plain && row.safetensors.is_some(),
+    };
+    if native {
+        return Ok((Making::Packed(view.clone()), How::Copied, None));
+    }
+    let candidates = REPACKS.iter().filter(|repack| repack.from == stored);
+    let fits = |to: DType| match holds {
+        Holds::Blocks => to.descriptor().ggml.is_some(),
+        Holds::Groups => is_mlx(to),
+        Holds::Plain => false,
+    };
+    let mut why = format!("{} says nothing that {stored} says exactly", holds.name());
+    for repack in candidates.filter(|repack| fits(repack.to)) {
+        match Repacking::exact(view, repack.to)? {
+            Ok(repacking) => return Ok((Making::Repacked(repacking), How::Repacked, None)),
+            Err(fault) => why = fault,
+        }
+    }
+    requantized(view, holds, wanted, why)
+}
+
+impl Holds {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Blocks => "GGUF",
+            Self::Groups => "MLX",
+            Self::Plain => "safetensors",
+        }
+    }
+}
+
+/// Whether mlx-lm reads tensors of a dtype.
+pub(super) fn is_mlx(dtype: DType) -> bool {
+    dtype.group_quantizer().is_some()
+}
+
+/// Values in a plain dtype.
+pub(super) fn encoded<'a>(view: &View<'a>, dtype: DType, why: Option<String>) -> Made<'a> {
+    let exact = view.values_dtype();
+    let how = match dtype == exact || dtype == DType::F32 && exact != DType::F64 {
+        true => How::Exact,
+        false if dtype.is_quantized() => How::Quantized,
+        false => How::Rounded,
+    };
+    (Making::Encoded { view: view.clone(), dtype, importance: None }, how, why)
+}
+
+/// The values of a quantized tensor in the dtype of a container that is next to lossless.
+fn requantized<'a>(view: &View<'a>, holds: Holds, wanted: Wanted, why: String) -> Result<Made<'a>> {
+    view.check_decodable()?;
+    if wanted.lossless {
+        return Err(Error::unsupported(format!("{why}, and nothing may be lost"))
+            .in_tensor(view.name())
+            .advise("--dtype F32 holds every value"));
+    }
+    let whole = shape::columns(view.shape()).is_multiple_of(32) && view.shape().len() > 1;
+    let making = match holds {
+        Holds::Blocks if whole => {
+            let dtype = DType::Q8_0;
+            Making::Encoded { view: view.clone(), dtype, importance: None }
+        }
+        Holds::Groups if whole => Making::Grouped(Quantizing {
+            view: view.clone(),
+            dtype: DType::MLX_AFFINE8,
+            group_size: 32,
+            values: DType::F16,
+        }),
+        _ => {
+            let (making, how, _) = encoded(view, DType::F16, None);
+            return Ok((making, how, Some(why)));
+        }
+    };
+    Ok((making, How::Requantized, Some(why)))
+}

@@ -1,0 +1,341 @@
+//! Tensors that become other parts than they have: codes repacked, values quantized in groups.
+
+use std::ops::Range;
+
+use super::making::{NewPart, Split, row_count};
+use crate::bytes::{Scratch, try_vec};
+use crate::dtype::{DType, Packing};
+use crate::error::{Error, ErrorKind, Result};
+use crate::quant::{Element, Global, GroupParts, Grouping, NotExact, bf16, f16};
+use crate::repack::{PackedRows, Repack, Repacked};
+use crate::shape;
+use crate::tensor::{Decoding, Part};
+use crate::view::View;
+
+/// Codes of a view in another packing, with the same values.
+#[derive(Clone, Debug)]
+pub(crate) struct Repacking<'a> {
+    view: View<'a>,
+    repack: &'static Repack,
+    /// What scales and biases are stored as.
+    scales: DType,
+    /// Elements of a group as it is read.
+    from_group: usize,
+    /// Elements of a group as it is written.
+    to_group: Option<usize>,
+    /// A number for the whole tensor, or for each of its outermost arrays.
+    globals: Vec<Global>,
+}
+
+impl<'a> Repacking<'a> {
+    /// The change from what a view is packed as, if there is one that is exact for every number in
+    /// it: all of its scales are looked at. Otherwise says why there is none.
+    pub(crate) fn exact(view: &View<'a>, to: DType) -> Result<Result<Self, String>> {
+        let from = match view.stored_dtype() {
+            Ok(dtype) => dtype,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let Some(repack) = from.repack_to(to) else {
+            return Ok(Err(format!("{to} cannot say what {from} says")));
+        };
+        if let Err(error) = view.packed() {
+            return if error.kind() == ErrorKind::Io {
+                Err(error)
+            } else {
+                Ok(Err(error.to_string()))
+            };
+        }
+        let globals = view.globals()?;
+        let from_group = view.group_size().map_or(1, |size| size as usize);
+        let mut why = String::new();
+        // Wider scales may do where narrow ones do not.
+        let none = [DType::U8];
+        let candidates = if repack.scales.is_empty() { &none[..] } else { repack.scales };
+        for &scales in candidates {
+            let to_group = (to.descriptor().packing == Packing::Group)
+                .then(|| repack.group_size(from_group))
+                .flatten();
+            let view = view.clone();
+            let globals = globals.clone();
+            let this = Self { view, repack, scales, from_group, to_group, globals };
+            match this.first_fault()? {
+                None => return Ok(Ok(this)),
+                Some(fault) => why = fault,
+            }
+        }
+        Ok(Err(why))
+    }
+
+    pub(crate) fn view(&self) -> &View<'a> {
+        &self.view
+    }
+
+    pub(crate) fn dtype(&self) -> DType {
+        self.repack.to
+    }
+
+    pub(crate) fn group_size(&self) -> Option<u32> {
+        self.to_group.and_then(|size| u32::try_from(size).ok())
+    }
+
+    /// What scales and biases are stored as, where they are parts of their own.
+    pub(crate) fn parts(&self) -> Result<Vec<NewPart>> {
+        let mut parts =
+            grouped_parts(self.view.shape(), self.repack.to, self.to_group, self.scales)?;
+        if let Some(bytes) = self.global_bytes()? {
+            let count = self.globals.len() as u64;
+            let shape = if count == 1 { Vec::new() } else { vec![count] };
+            let part = match self.repack.to.descriptor().packing {
+                Packing::Group => Part::GlobalAmax,
+                _ => Part::GlobalScale,
+            };
+            let shape = if part == Part::GlobalScale { vec![count] } else { shape };
+            parts.push(NewPart { part, dtype: DType::F32, shape, bytes: bytes.len() as u64 });
+        }
+        Ok(parts)
+    }
+
+    /// The numbers for the whole tensor as they are written.
+    pub(crate) fn global_bytes(&self) -> Result<Option<Vec<u8>>> {
+        if self.globals.is_empty() {
+            return Ok(None);
+        }
+        let group = self.repack.to.descriptor().packing == Packing::Group;
+        let mut bytes = Vec::new();
+        for global in &self.globals {
+            let number = match (self.repack.global(*global), group) {
+                (global, true) => global.amax(),
+                (Global::Factor(factor), false) => Some(factor),
+                _ => None,
+            };
+            let number = number.ok_or_else(|| {
+                Error::unsupported("its global scale follows from no largest magnitude")
+                    .in_tensor(self.view.name())
+            })?;
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        Ok(Some(bytes))
+    }
+
+    /// The first number that the other packing cannot hold, in words.
+    fn first_fault(&self) -> Result<Option<String>> {
+        if self.global_bytes().is_err() {
+            return Ok(Some("its global scale follows from no largest magnitude".to_owned()));
+        }
+        let (rows, row) = row_count(&self.view);
+        let step = (1 << 20) / row.max(1);
+        let mut first = 0;
+        let mut bench = Vec::new();
+        while first < rows {
+            let end = self.piece_end(first, rows, step.max(1));
+            let sizes = self.sizes(first..end)?;
+            bench.resize(sizes.iter().sum::<usize>(), 0);
+            if let Some(fault) = self.fill(first..end, &mut bench)? {
+                return Ok(Some(fault.to_string()));
+            }
+            first = end;
+        }
+        Ok(None)
+    }
+
+    /// Where a piece of at most `step` rows ends: numbers for arrays are those of one at a time.
+    pub(crate) fn piece_end(&self, first: u64, rows: u64, step: u64) -> u64 {
+        let end = rows.min(first.saturating_add(step));
+        match self.globals.len() as u64 {
+            0 | 1 => end,
+            arrays => {
+                let each = rows.checked_div(arrays).unwrap_or(rows).max(1);
+                end.min((first / each + 1) * each)
+            }
+        }
+    }
+
+    /// Bytes of the weight, the scale and the bias of some rows.
+    pub(crate) fn sizes(&self, rows: Range<u64>) -> Result<[usize; 3]> {
+        let from = self.rows(&[], &[], &[], Global::None, (DType::U8, DType::U8));
+        let count = usize::try_from(rows.end - rows.start).unwrap_or(usize::MAX);
+        self.repack.sizes(count, &from, self.scales)
+    }
+
+    fn rows<'r>(
+        &self,
+        weight: &'r [u8],
+        scale: &'r [u8],
+        bias: &'r [u8],
+        global: Global,
+        dtypes: (DType, DType),
+    ) -> PackedRows<'r> {
+        let columns = usize::try_from(shape::columns(self.view.shape())).unwrap_or(usize::MAX);
+        PackedRows { weight, scale, bias, dtypes, columns, group_size: self.from_group, global }
+    }
+
+    /// Makes the parts of some rows, one after another.
+    pub(crate) fn fill(&self, rows: Range<u64>, out: &mut [u8]) -> Result<Option<NotExact>> {
+        let (all, _) = row_count(&self.view);
+        let (mut weight, mut scale, mut bias) = (Vec::new(), Vec::new(), Vec::new());
+        let mut dtypes = (DType::U8, DType::U8);
+        for part in self.view.packed()? {
+            let into = match part.part {
+                Part::Weight => &mut weight,
+                Part::Scale => {
+                    dtypes.0 = part.dtype;
+                    &mut scale
+                }
+                Part::Bias => {
+                    dtypes.1 = part.dtype;
+                    &mut bias
+                }
+                _ => continue,
+            };
+            let row = part.bytes.checked_div(all).unwrap_or(0);
+            let within = rows.start * row..rows.end * row;
+            *into = try_vec(usize::try_from(within.end - within.start).unwrap_or(usize::MAX))?;
+            self.view.for_each_piece_in(part.part, within, |bytes| {
+                into.extend_from_slice(bytes);
+                Ok::<(), Error>(())
+            })?;
+        }
+        let global = match self.globals.len() as u64 {
+            0 => Global::None,
+            arrays => {
+                let each = all.checked_div(arrays).unwrap_or(all).max(1);
+                let number = usize::try_from(rows.start / each).unwrap_or(usize::MAX);
+                self.globals.get(number).copied().unwrap_or(Global::None)
+            }
+        };
+        let sizes = self.sizes(rows)?;
+        let from = self.rows(&weight, &scale, &bias, global, dtypes);
+        match self.repack.run(&from, self.scales, parts_of(out, sizes)?)? {
+            Repacked::Exact => Ok(None),
+            Repacked::NotExact(fault) => Ok(Some(fault)),
+        }
+    }
+}
+
+/// Values of a view, quantized in groups.
+#[derive(Clone, Debug)]
+pub(crate) struct Quantizing<'a> {
+    pub(crate) view: View<'a>,
+    pub(crate) dtype: DType,
+    pub(crate) group_size: u32,
+    /// What the values are rounded to before, and scales and biases stored as: F32, F16 or BF16.
+    pub(crate) values: DType,
+}
+
+impl Quantizing<'_> {
+    pub(crate) fn parts(&self) -> Result<Vec<NewPart>> {
+        let scales = match self.is_affine() {
+            true => self.values,
+            false => DType::U8,
+        };
+        grouped_parts(self.view.shape(), self.dtype, Some(self.group_size as usize), scales)
+    }
+
+    fn is_affine(&self) -> bool {
+        !matches!(self.dtype, DType::MLX_MXFP4 | DType::MLX_MXFP8 | DType::MLX_NVFP4)
+    }
+
+    /// Bytes of the weight, the scale and the bias of so many rows.
+    pub(crate) fn sizes(&self, rows: Range<u64>) -> Result<[usize; 3]> {
+        let (_, row) = row_count(&self.view);
+        let values = usize::try_from((rows.end - rows.start).saturating_mul(row));
+        let values = values.unwrap_or(usize::MAX);
+        let grouping = Grouping { size: self.group_size as usize, amax: None };
+        let quantizer = self.dtype.group_quantizer();
+        let quantizer = quantizer
+            .ok_or_else(|| Error::unsupported(format!("nothing quantizes to {}", self.dtype)))?;
+        match self.values {
+            DType::F16 => quantizer.sizes::<f16>(values, grouping),
+            DType::BF16 => quantizer.sizes::<bf16>(values, grouping),
+            _ => quantizer.sizes::<f32>(values, grouping),
+        }
+    }
+
+    /// Makes the parts of some rows, one after another.
+    pub(crate) fn fill(
+        &self,
+        rows: Range<u64>,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<crate::quant::Narrowing> {
+        match self.values {
+            DType::F16 => self.fill_from::<f16>(rows, out, scratch),
+            DType::BF16 => self.fill_from::<bf16>(rows, out, scratch),
+            _ => self.fill_from::<f32>(rows, out, scratch),
+        }
+    }
+
+    fn fill_from<T: Element>(
+        &self,
+        rows: Range<u64>,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<crate::quant::Narrowing> {
+        let (_, row) = row_count(&self.view);
+        let count = (rows.end - rows.start).saturating_mul(row);
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let mut values: Vec<T> = try_vec(count)?;
+        values.resize(count, T::zeroed());
+        let lost = self.view.decode_bulk(rows.clone(), &mut values, &Decoding::new(), scratch)?;
+        let grouping = Grouping { size: self.group_size as usize, amax: None };
+        let sizes = self.sizes(rows)?;
+        let quantizer = self.dtype.group_quantizer();
+        let quantizer = quantizer
+            .ok_or_else(|| Error::unsupported(format!("nothing quantizes to {}", self.dtype)))?;
+        quantizer.quantize(&values, grouping, parts_of(out, sizes)?)?;
+        Ok(lost)
+    }
+}
+
+/// Room for three parts, one after another.
+fn parts_of(out: &mut [u8], [weight, scale, bias]: Split) -> Result<GroupParts<'_>> {
+    let short = || Error::mismatch("too little room for the parts of a piece");
+    let (weight, rest) = out.split_at_mut_checked(weight).ok_or_else(short)?;
+    let (scale, rest) = rest.split_at_mut_checked(scale).ok_or_else(short)?;
+    let (bias, _) = rest.split_at_mut_checked(bias).ok_or_else(short)?;
+    Ok(GroupParts { weight, scale, bias })
+}
+
+/// The arrays of a tensor of a dtype, in groups or in blocks.
+fn grouped_parts(
+    shape: &[u64],
+    dtype: DType,
+    group: Option<usize>,
+    scales: DType,
+) -> Result<Vec<NewPart>> {
+    let columns = shape::columns(shape);
+    let misfit = || Error::mismatch(format!("rows of {columns} elements do not fit {dtype}"));
+    let row = dtype.row_bytes(columns).ok_or_else(misfit)?;
+    let outer = shape.split_last().map(|(_, outer)| outer).unwrap_or_default();
+    let rows = shape::elements(outer).ok_or_else(misfit)?;
+    let with = |last: u64| outer.iter().copied().chain([last]).collect::<Vec<u64>>();
+    let Some(group) = group.map(|group| group as u64) else {
+        let bytes = row.checked_mul(rows).ok_or_else(misfit)?;
+        return Ok(vec![NewPart { part: Part::Weight, dtype, shape: shape.to_vec(), bytes }]);
+    };
+    if !row.is_multiple_of(4) || group == 0 || !columns.is_multiple_of(group) {
+        return Err(misfit());
+    }
+    // Codes lie in words of 32 bits.
+    let weight = NewPart {
+        part: Part::Weight,
+        dtype: DType::U32,
+        shape: with(row / 4),
+        bytes: row.checked_mul(rows).ok_or_else(misfit)?,
+    };
+    let each = u64::from(scales.descriptor().block_bytes);
+    let part = |part| NewPart {
+        part,
+        dtype: scales,
+        shape: with(columns / group),
+        bytes: rows * (columns / group) * each,
+    };
+    let affine = !matches!(
+        dtype,
+        DType::MLX_MXFP4 | DType::MLX_MXFP8 | DType::MLX_NVFP4 | DType::HF_MXFP4 | DType::HF_NVFP4
+    );
+    Ok(match affine {
+        true => vec![weight, part(Part::Scale), part(Part::Bias)],
+        false => vec![weight, part(Part::Scale)],
+    })
+}
