@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama::{Model, Options, Recipe, Stored, TensorType, target};
-use weighbridge::recipe::mlx;
+use weighbridge::recipe::{mlx, ollama};
 use weighbridge::{DType, ImportanceMatrix, WeightStore};
 
 /// The fixtures, which a bare clone has not.
@@ -257,5 +257,84 @@ fn check_modules(case: &str) {
             }
         };
         assert_eq!(found, *expected, "{head}: {path}");
+    }
+}
+
+/// Cases of Ollama's own tests (x/create/*_test.go as of fb307609): architecture, layers, experts, the
+/// type asked for, shape and name, `=`, and the type it gets, or `-`.
+#[test]
+fn ollama_policies() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recipe/ollama.txt");
+    let text = std::fs::read_to_string(path).expect("the cases");
+    let mut count = 0;
+    for line in text.lines() {
+        let (before, expected) = line.split_once(" = ").expect("a type");
+        let fields: Vec<&str> = before.split(' ').collect();
+        let [architecture, layers, experts, requested, shape, name] = fields[..] else {
+            panic!("{line}");
+        };
+        let model = ollama::Model {
+            architecture: architecture.to_owned(),
+            layers: layers.parse().expect("layers"),
+            experts: experts.parse().expect("experts"),
+            ..ollama::Model::default()
+        };
+        let shape: Vec<u64> = shape.split('x').map(|n| n.parse().expect("a dimension")).collect();
+        let requested = ollama::QuantType::from_name(requested).expect("a type");
+        let found = model.choose(name, &shape, requested);
+        assert_eq!(found.map_or("-", |found| found.descriptor().name), expected, "{line}");
+        count += 1;
+    }
+    assert!(count > 130, "{count}");
+}
+
+#[test]
+fn ollama_policies_without_cases_upstream() {
+    use ollama::{Model, QuantType as Q};
+    let json = |text: &str| serde_json::from_str::<Json>(text).expect("JSON");
+    let choose = |model: &Model, name: &str, asked| model.choose(name, &[2048, 2048], asked);
+
+    let qwen = Model::of(&json(r#"{"architectures": ["Qwen3NextForCausalLM"]}"#));
+    let linear = "model.layers.0.linear_attn.in_proj_";
+    assert_eq!(choose(&qwen, &format!("{linear}ba.weight"), Q::Int4), None);
+    assert_eq!(choose(&qwen, &format!("{linear}qkvz.weight"), Q::Int4), Some(Q::Int4));
+    let gate = "model.layers.0.mlp.shared_expert_gate.weight";
+    assert_eq!(choose(&qwen, gate, Q::Int8), None);
+
+    let cohere = json(r#"{"architectures": ["Cohere2MoeForCausalLM"], "num_hidden_layers": 32}"#);
+    let cohere = Model::of(&cohere);
+    assert_eq!(choose(&cohere, "model.embed_tokens.weight", Q::Nvfp4), Some(Q::Mxfp8));
+    let down = |layer: u64| format!("model.layers.{layer}.mlp.experts.down_proj.weight");
+    let of_layers = |model: &Model, asked| -> Vec<u64> {
+        let high = |layer: &u64| choose(model, &down(*layer), asked) != Some(asked);
+        (0..32).filter(high).collect()
+    };
+    let more = [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31];
+    assert_eq!(of_layers(&cohere, Q::Int4), more);
+    assert!(of_layers(&cohere, Q::Mxfp8).is_empty());
+
+    let laguna = json(
+        r#"{"architectures": ["LagunaForCausalLM"], "num_hidden_layers": 32,
+            "mlp_layer_types": ["dense", "sparse"]}"#,
+    );
+    let laguna = Model::of(&laguna);
+    assert_eq!(laguna.dense_layers.iter().collect::<Vec<_>>(), [&0]);
+    // As above, but every third only before layer 12; those stay as they are.
+    let kept: Vec<u64> = (0..32)
+        .filter(|layer| laguna.choose(&down(*layer), &[8, 64, 64], Q::Mxfp8).is_none())
+        .collect();
+    assert_eq!(kept, [0, 1, 2, 3, 6, 9, 28, 29, 30, 31]);
+
+    let mut draft = Model::of(&json(r#"{"text_config": {"model_type": "gemma4_unified"}}"#));
+    assert_eq!(draft.architecture, "gemma4_unified");
+    assert_eq!(choose(&draft, "model.embed_tokens.weight", Q::Nvfp4), Some(Q::Mxfp8));
+    draft.draft = true;
+    assert_eq!(choose(&draft, "model.embed_tokens.weight", Q::Nvfp4), Some(Q::Nvfp4));
+    assert_eq!(draft.choose("lm_head.weight", &[64, 63], Q::Nvfp4), None);
+
+    assert_eq!(ollama::QuantType::from_name("FP4"), Some(Q::Int4));
+    assert_eq!(ollama::QuantType::from_name("int6"), None);
+    for (place, row) in ollama::TYPES.iter().enumerate() {
+        assert_eq!(row.quant_type as usize, place, "{}", row.name);
     }
 }
