@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
@@ -192,6 +193,80 @@ fn check_case(case: &str) {
     let layers = recipe.settings.iter().find(|setting| setting.key == layers);
     let layers = layers.and_then(|setting| setting.value.value().to_u64()).unwrap_or(0);
     assert_eq!(layers.to_string(), end, "{head}");
+}
+
+/// llama.cpp's own snapshots (tests/snapshots/*.schema as of ggml 0.25.3), with layers joined: a line
+/// for the model (name, architecture, layers, heads, heads of keys, experts); its tensors that some
+/// file type treats in a way of its own, as `columns x matrices`, layers and names, where columns
+/// stand for all that divide alike; then for each file type the dtypes that are not its base.
+#[test]
+fn snapshots_of_llama_cpp() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recipe/llama-snapshots.txt");
+    let text = std::fs::read_to_string(path).expect("the snapshots");
+    let sections: usize = text.trim().split("\n\n").map(check_snapshot).sum();
+    assert!(sections >= 12 * 32, "{sections}");
+}
+
+/// Names and what stands before them: `q6_K 0-3,7 *ffn_down.weight *attn_v.weight`.
+fn spread(line: &str) -> impl Iterator<Item = (String, &str)> {
+    let mut fields = line.split(' ');
+    let value = fields.next().expect("a value");
+    let layers = fields.next().expect("layers");
+    let layers = layers.split(',').filter(|range| *range != "-").flat_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let number = |text: &str| text.parse::<u64>().expect("a layer");
+        number(first)..=number(last)
+    });
+    let layers: Vec<u64> = layers.collect();
+    fields.flat_map(move |name| match name.strip_prefix('*') {
+        Some(rest) => {
+            layers.iter().map(|layer| (format!("blk.{layer}.{rest}"), value)).collect::<Vec<_>>()
+        }
+        None => vec![(name.to_owned(), value)],
+    })
+}
+
+fn check_snapshot(text: &str) -> usize {
+    let mut sections = text.split("\n[");
+    let mut lines = sections.next().expect("a model").lines();
+    let head = lines.next().expect("a head");
+    let fields: Vec<&str> = head.split(' ').collect();
+    let number = |at: usize| fields[at].parse().expect("a number");
+    let model = Model {
+        architecture: fields[1].to_owned(),
+        layers: number(2),
+        nextn_layers: 0,
+        heads: number(3),
+        kv_heads: number(4),
+        experts: number(5),
+        file_type: None,
+    };
+    let tensors: Vec<(String, [u64; 3])> = lines
+        .flat_map(spread)
+        .map(|(name, size)| {
+            let (columns, matrices) = size.split_once('x').expect("a size");
+            let number = |text: &str| text.parse().expect("a dimension");
+            (name, [number(matrices), 8, number(columns)])
+        })
+        .collect();
+    assert!(tensors.len() > 100, "{head}");
+    let stored: Vec<Stored<'_>> =
+        tensors.iter().map(|(name, shape)| Stored { name, shape, dtype: DType::BF16 }).collect();
+    let mut count = 0;
+    for section in sections {
+        let (name, lines) = section.split_once(']').expect("a file type");
+        let options = Options::new(FileType::from_name(name).expect("a file type"));
+        let expected: HashMap<String, &str> = lines.trim().lines().flat_map(spread).collect();
+        let base = options.file_type.descriptor().base.expect("a base").name();
+        let recipe = Recipe::new(&model, &stored, &options).expect("a recipe");
+        assert_eq!(recipe.choices.len(), tensors.len(), "{head}");
+        for choice in &recipe.choices {
+            let expected = expected.get(&*choice.name).copied().unwrap_or(base);
+            assert!(choice.to.name().eq_ignore_ascii_case(expected), "{head} {name}: {choice:?}");
+        }
+        count += 1;
+    }
+    count
 }
 
 /// Modules with what mlx-lm 0.32.2's own predicates said of them: of small models made by its code,
