@@ -6,11 +6,246 @@ mod support;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use insta::assert_snapshot;
 use serde_json::Value as Json;
+use support::told;
 use weighbridge::recipe::FileType;
-use weighbridge::recipe::llama::{Model, Options, Recipe, Stored, TensorType, target};
+use weighbridge::recipe::llama::{
+    Choice, Model, Options, Recipe, Setting, Stored, TensorType, target,
+};
 use weighbridge::recipe::{mlx, ollama};
-use weighbridge::{DType, ImportanceMatrix, WeightStore};
+use weighbridge::{DType, ImportanceMatrix, OpenOptions, WeightStore};
+
+/// Tensors of a small model.
+const SMALL: &[Stored<'_>] = &[
+    Stored { name: "blk.10.ffn_down.weight", shape: &[256, 256], dtype: DType::F16 },
+    Stored { name: "blk.9.ffn_down.weight", shape: &[256, 256], dtype: DType::F16 },
+    Stored { name: "output_norm.weight", shape: &[256], dtype: DType::F32 },
+    Stored { name: "token_embd.weight", shape: &[512, 256], dtype: DType::F16 },
+    Stored { name: "blk.9.attn_v.weight", shape: &[1, 256], dtype: DType::F16 },
+];
+
+/// One that low file types give their base.
+const UP: Stored<'_> = Stored { name: "blk.10.ffn_up.weight", ..SMALL[0] };
+
+fn small() -> Model {
+    Model { architecture: "llama".to_owned(), layers: 11, ..Model::default() }
+}
+
+fn refused(model: &Model, tensors: &[Stored<'_>], options: &Options) -> String {
+    let checked = Recipe::new(model, tensors, options).and_then(|recipe| recipe.check(options));
+    told(&checked.expect_err("a refusal"))
+}
+
+#[test]
+fn order_and_reasons() {
+    let mut options = Options::new(FileType::Q4_K_M);
+    options.tensor_types = vec![TensorType::parse("BLK.9=q5_0").expect("a tensor type")];
+    let recipe = Recipe::new(&small(), SMALL, &options).expect("a recipe");
+    recipe.check(&options).expect("no refusal");
+    let told: Vec<String> = recipe
+        .choices
+        .iter()
+        .map(|choice| {
+            let Choice { source, name, from, to, reason, .. } = choice;
+            format!("{source} {name}: {from} -> {to}, {reason:?}, copy {}", choice.is_copy())
+        })
+        .collect();
+    assert_snapshot!(told.join("\n"), @"
+    2 output_norm.weight: F32 -> F32, Kept, copy true
+    3 token_embd.weight: F16 -> Q6_K, Rule, copy false
+    4 blk.9.attn_v.weight: F16 -> F16, Kept, copy true
+    1 blk.9.ffn_down.weight: F16 -> Q5_0, Option, copy false
+    0 blk.10.ffn_down.weight: F16 -> Q6_K, Rule, copy false
+    ");
+    options.keep_split = true;
+    let recipe = Recipe::new(&small(), SMALL, &options).expect("a recipe");
+    let sources: Vec<usize> = recipe.choices.iter().map(|choice| choice.source).collect();
+    assert_eq!(sources, [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn copies_keep_their_file_type() {
+    let number = |tensors: &[Stored<'_>], file_type| {
+        let model = Model { file_type, ..small() };
+        let recipe = Recipe::new(&model, tensors, &Options::new(FileType::COPY)).expect("a recipe");
+        assert!(recipe.choices.iter().all(Choice::is_copy));
+        let found = recipe.settings.iter().find(|setting| setting.key == "general.file_type");
+        found.expect("a file type").value.value().to_u64().expect("a number")
+    };
+    assert_eq!(number(SMALL, Some(15)), 15);
+    assert_eq!(number(SMALL, None), 1024 + 1);
+    let of = |dtype| Stored { dtype, ..SMALL[0] };
+    assert_eq!(number(&[of(DType::Q4_K)], None), 1024 + 15);
+    assert_eq!(number(&[of(DType::IQ2_S)], None), 1024 + 28);
+    assert_eq!(number(&[of(DType::NVFP4)], None), 1024 + 39);
+    assert_eq!(number(&[of(DType::MXFP4)], None), 1024);
+    // The one that gets ahead first.
+    assert_eq!(number(&[SMALL[2], of(DType::Q8_0)], None), 1024);
+}
+
+#[test]
+fn settings() {
+    let mut options = Options::new(FileType::Q8_0);
+    for text in ["general.name=str:a=b:c", "x=int:-7", "x=float:0.5", "y=bool:true"] {
+        options.overrides.push(Setting::parse(text).expect(text));
+    }
+    options.pruned = [9].into();
+    let recipe = Recipe::new(&small(), SMALL, &options).expect("a recipe");
+    let told: Vec<String> =
+        recipe.settings.iter().map(|set| format!("{}: {:?}", set.key, set.value)).collect();
+    assert_snapshot!(told.join("\n"), @r#"
+    general.quantization_version: U32(2)
+    general.file_type: U32(7)
+    general.name: String("a=b:c")
+    x: F32(0.5)
+    y: Bool(true)
+    llama.block_count: U32(1)
+    "#);
+    assert_eq!(recipe.removed, ["split.no", "split.count", "split.tensors.count"]);
+    let names: Vec<&str> = recipe.choices.iter().map(|choice| &*choice.name).collect();
+    // Upstream counts the layers that it meets, and these begin at 10.
+    assert_eq!(names, ["output_norm.weight", "token_embd.weight", "blk.0.ffn_down.weight"]);
+
+    for text in ["x", "=int:1", "x=1", "x=long:1", "x=int:a", "x=int:4294967296", "x=bool:1"] {
+        assert!(Setting::parse(text).is_err(), "{text}");
+    }
+    assert_snapshot!(told_of(Setting::parse("x=bool:1")), @r#"
+    Mismatch: "x=bool:1" is no setting: "1" is no bool
+    help: write key=type:value, where the type is int, float, bool or str
+    "#);
+}
+
+fn told_of<T: std::fmt::Debug>(result: weighbridge::Result<T>) -> String {
+    told(&result.expect_err("a refusal"))
+}
+
+#[test]
+fn overrides_count_as_the_file_s_own() {
+    let store = WeightStore::open("assets/sample/sample-Q8_0.gguf").expect("a model");
+    let model = Model::of(&store, &[]).expect("its numbers");
+    assert_eq!((&*model.architecture, model.layers, model.experts), ("llama", 2, 0));
+    let overrides = ["llama.expert_count=int:8", "llama.attention.head_count=int:64"];
+    let overrides = overrides.map(|text| Setting::parse(text).expect(text));
+    let model = Model::of(&store, &overrides).expect("its numbers");
+    assert_eq!((model.heads, model.experts, model.file_type), (64, 8, Some(7)));
+    let store = WeightStore::open("assets/sample/hf").expect("a model");
+    assert_snapshot!(told_of(Model::of(&store, &[])), @r#"Unsupported: assets/sample/hf: key "general.architecture": a model to be quantized needs this key, and it is not there"#);
+}
+
+#[test]
+fn refusals() {
+    let low = Options::new(FileType::IQ2_XXS);
+    assert_snapshot!(refused(&small(), &[UP], &low), @r#"
+    Mismatch: tensor "blk.10.ffn_up.weight": IQ2_XXS is worth nothing without the importance of columns
+    help: give it an importance matrix (--imatrix), or more bits
+    "#);
+    let packed = [Stored { dtype: DType::Q8_0, ..SMALL[0] }];
+    let mut options = Options::new(FileType::Q4_K_M);
+    assert_snapshot!(refused(&small(), &packed, &options), @r#"
+    Mismatch: tensor "blk.10.ffn_down.weight": it is quantized already, as Q8_0, and was to become Q6_K
+    help: quantize the original, or allow to requantize at a loss
+    "#);
+    options.allow_requantize = true;
+    let recipe = Recipe::new(&small(), &packed, &options).expect("a recipe");
+    recipe.check(&options).expect("no refusal");
+
+    let odd = [Stored { shape: &[4, 96], ..SMALL[0] }];
+    assert_snapshot!(refused(&small(), &odd, &Options::new(FileType::Q1_0)), @r#"
+    Unsupported: tensor "blk.10.ffn_down.weight": rows of 96 elements are no whole blocks of 128 for Q1_0, which has no fallback
+    help: choose another dtype for this tensor (--tensor-type)
+    "#);
+    options.output = Some(DType::Q6_K);
+    let output = [Stored { name: "output.weight", ..odd[0] }];
+    assert_snapshot!(refused(&small(), &output, &options), @r#"
+    Unsupported: tensor "output.weight": rows of 96 elements are no whole blocks of 256 for Q6_K
+    help: choose another dtype for this tensor (--tensor-type)
+    "#);
+    let whole = [Stored { dtype: DType::I32, ..SMALL[0] }];
+    assert_snapshot!(refused(&small(), &whole, &options), @r#"Unsupported: tensor "blk.10.ffn_down.weight": I32 is not quantized to Q6_K"#);
+    options.output = Some(DType::MLX_AFFINE4);
+    let output = [Stored { name: "output.weight", ..SMALL[0] }];
+    assert_snapshot!(refused(&small(), &output, &options), @r#"Unsupported: tensor "output.weight": F16 is not quantized to MLX_AFFINE4"#);
+    let experts = Model { experts: 4, layers: 9, ..small() };
+    assert_snapshot!(refused(&experts, &SMALL[..1], &options), @r#"
+    Unsupported: tensor "blk.10.ffn_down.weight": the choice among experts goes by layers, and the name tells none of the 9
+    help: give its dtype by name (--tensor-type)
+    "#);
+
+    assert_snapshot!(told_of(TensorType::parse("attn_v")), @r#"
+    Mismatch: "attn_v" is no tensor type
+    help: write a part of the name and a dtype: attn_v=q6_k
+    "#);
+    assert_snapshot!(told_of(TensorType::parse("attn_(?!v)=q8_0")), @r#"
+    Mismatch: "attn_(?!v)" is no regular expression: look-around, including look-ahead and look-behind, is not supported
+    help: lookaround and back references, which std::regex has, are not known here
+    "#);
+    assert_snapshot!(told_of(TensorType::parse("(a=q8_0")), @r#"
+    Mismatch: "(a" is no regular expression: unclosed group
+    help: lookaround and back references, which std::regex has, are not known here
+    "#);
+    assert_snapshot!(told_of(target("Q8_K")), @r#"
+    Mismatch: "Q8_K" is no dtype that llama.cpp quantizes to
+    help: one of F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ2_XXS, IQ2_XS, IQ3_XXS, IQ1_S, IQ4_NL, IQ3_S, IQ2_S, IQ4_XS, IQ1_M, TQ1_0, TQ2_0, MXFP4, NVFP4, Q1_0, Q2_0
+    "#);
+}
+
+#[test]
+fn importance_of_a_choice() {
+    let bytes = |name: &str| {
+        let writer =
+            support::Writer::default().u32(1).u32(u32::try_from(name.len()).expect("short"));
+        let values = support::f32s(&[2.0; 256]);
+        writer.raw(name.as_bytes()).u32(2).u32(256).raw(&values).out
+    };
+    let open = |name: &str| {
+        ImportanceMatrix::open_memory("file", bytes(name), &OpenOptions::new()).expect("a matrix")
+    };
+    let matrix = open(UP.name);
+    let mut options = Options::new(FileType::IQ2_XXS).with_importance(&matrix, "some/file");
+    // Importance goes by the names that the matrix was measured under.
+    options.pruned = [0].into();
+    let recipe = Recipe::new(&small(), &[UP], &options).expect("a recipe");
+    recipe.check(&options).expect("no refusal");
+    let choice = &recipe.choices[0];
+    assert_eq!((&*choice.name, choice.needs_importance), ("blk.0.ffn_up.weight", true));
+    let found = choice.importance(&UP, &matrix).expect("importance");
+    assert_eq!(found, Some(&[1.0; 256][..]));
+    assert_snapshot!(told_of(choice.importance(&UP, &open("other.weight"))), @r#"
+    Mismatch: file: tensor "blk.10.ffn_up.weight": IQ2_XXS is worth nothing without the importance of columns, and the matrix has none
+    help: give this tensor more bits (--tensor-type)
+    "#);
+    let wrong = Stored { shape: &[4, 64], ..UP };
+    assert_snapshot!(told_of(choice.importance(&wrong, &matrix)), @r#"
+    Mismatch: file: tensor "blk.10.ffn_up.weight": importance of 256 columns, but the weight has 1 x 64
+    help: it was made for another model, or for experts that were stored one by one
+    "#);
+}
+
+#[test]
+fn what_mlx_does_not_have() {
+    use mlx::{Mix, Mode, Module, Options, Recipe};
+    let modules = [Module { path: "model.layers.0.mlp.up_proj", shape: &[64, 96] }];
+    let model = mlx::Model { model_type: "llama".to_owned(), layers: 1, ..Default::default() };
+    let refused = |options: Options| told_of(Recipe::new(&model, &modules, &options));
+    let usual = Options::default();
+    assert_snapshot!(refused(Options { bits: Some(7), ..usual }), @"Mismatch: affine has elements of 1, 2, 3, 4, 5, 6, 8 bits, and not of 7");
+    assert_snapshot!(refused(Options { mode: Mode::Nvfp4, group_size: Some(32), ..usual }), @"Mismatch: nvfp4 has groups of 16, and not of 32");
+    let mix = Mix::from_name("mixed_3_6");
+    assert_snapshot!(refused(Options { mix, ..usual }), @"
+    Mismatch: mixed_3_6 goes by down_proj, and no module is called so
+    help: quantize without a mix
+    ");
+    assert_snapshot!(refused(Options { mix, mode: Mode::Mxfp8, ..usual }), @"Mismatch: mixed_3_6 is a mix of affine groups, and not of mxfp8");
+    // 8 bits in groups of 64, where rows are whole groups of 32 only.
+    let router = [Module { path: "model.layers.0.mlp.gate", shape: &[64, 96] }];
+    let qwen = mlx::Model { model_type: "qwen3_moe".to_owned(), ..model.clone() };
+    let options = Options { group_size: Some(32), ..usual };
+    assert_snapshot!(told_of(Recipe::new(&qwen, &router, &options)), @r#"Mismatch: tensor "model.layers.0.mlp.gate": rows of 96 elements are no whole groups of 64"#);
+    let recipe = Recipe::new(&model, &modules, &usual).expect("a recipe");
+    assert_eq!(recipe.choices, [None]);
+    assert_eq!(recipe.config.to_string(), r#"{"group_size":64,"bits":4,"mode":"affine"}"#);
+}
 
 /// The fixtures, which a bare clone has not.
 fn shared() -> Option<PathBuf> {
