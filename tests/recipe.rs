@@ -570,6 +570,59 @@ fn check_modules(case: &str) {
     }
 }
 
+/// Directories that `mlx_lm.convert` wrote: what is quantized in them and how, and what their configs
+/// say of it.
+#[test]
+fn directories_of_mlx_lm() {
+    let Some(folder) = shared() else { return };
+    let affine = |bits, group_size| mlx::Options {
+        bits: Some(bits),
+        group_size: Some(group_size),
+        ..mlx::Options::default()
+    };
+    let mode = |name| mlx::Options {
+        mode: mlx::Mode::from_name(name).expect("a mode"),
+        ..mlx::Options::default()
+    };
+    let mix = mlx::Mix::from_name("mixed_3_6");
+    for (name, options) in [
+        ("llama-q4g64-f16", mlx::Options::default()),
+        ("llama-q4g32-bf16-sharded", affine(4, 32)),
+        ("qwen2-q5g32-f16", affine(5, 32)),
+        ("qwen3-tied-q3g32-bf16", affine(3, 32)),
+        ("llama-mxfp8", mode("mxfp8")),
+        ("qwen2-nvfp4", mode("nvfp4")),
+        ("mixtral-mxfp4", mode("mxfp4")),
+        ("llama-mixed_3_6", mlx::Options { mix, ..mlx::Options::default() }),
+    ] {
+        let store = WeightStore::open(folder.join("mlx").join(name)).expect("a model");
+        let config = store.document("config.json").expect("a config");
+        let model = mlx::Model {
+            model_type: config["model_type"].as_str().expect("a type").to_owned(),
+            layers: config["num_hidden_layers"].as_u64().expect("layers"),
+            layer_group_size: None,
+        };
+        let weights: Vec<_> = store
+            .tensors()
+            .filter_map(|tensor| {
+                Some((tensor.name().to_str()?.strip_suffix(".weight")?.to_owned(), tensor))
+            })
+            .collect();
+        let modules: Vec<mlx::Module<'_>> = weights
+            .iter()
+            .map(|(path, tensor)| mlx::Module { path, shape: tensor.shape() })
+            .collect();
+        let recipe = mlx::Recipe::new(&model, &modules, &options).expect("a recipe");
+        for ((path, tensor), choice) in weights.iter().zip(&recipe.choices) {
+            let dtype = tensor.dtype().expect("a dtype");
+            let stored = dtype.is_quantized().then_some((dtype, tensor.group_size()));
+            let chosen = choice.map(|choice| (choice.dtype, Some(choice.group_size)));
+            assert_eq!(chosen, stored, "{name}: {path}");
+        }
+        assert_eq!(recipe.config, config["quantization"], "{name}");
+    }
+}
+
 /// Cases of Ollama's own tests (x/create/*_test.go as of fb307609): architecture, layers, experts, the
 /// type asked for, shape and name, `=`, and the type it gets, or `-`.
 #[test]
