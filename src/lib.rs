@@ -36,6 +36,8 @@
 //!   tensor with its bytes, its [parts](Part) and its values.
 //! - [`dtype`]: the table of dtypes, one row each; [`DType::quantize_rows`] chooses codes for values.
 //! - [`metadata`]: typed values under keys, read when they are asked for.
+//! - [`recipe`]: which dtype each tensor gets when a model is quantized, as llama.cpp, mlx-lm and
+//!   Ollama choose; [`ImportanceMatrix`] says which columns matter.
 //! - [`arch`]: what a family's tensors are called, and [`ModelConfig`].
 //! - [`tokenizer`]: tokens, merges, special tokens and chat templates, read when they are asked for.
 //! - [`WeightProvider`] and [`device`]: tensors by canonical name, in memory of a device.

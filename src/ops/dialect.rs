@@ -19,8 +19,7 @@ pub(super) struct Spoken<'a> {
 ///
 /// # Errors
 ///
-/// `Unsupported` if the architecture is not known, or a tensor is neither a weight that the
-/// dialect has a name for nor one that is known to be needed by nobody.
+/// `Unsupported` if the architecture is not known, or a tensor is none that it is known to have.
 pub(super) fn speak<D: Device>(model: &WeightProvider<D>, dialect: Dialect) -> Result<Spoken<'_>> {
     let (store, resolution) = (model.store(), model.resolution());
     if resolution.dialect == dialect {
@@ -49,10 +48,8 @@ pub(super) fn speak<D: Device>(model: &WeightProvider<D>, dialect: Dialect) -> R
     }
     let canonical: Vec<&str> = resolution.mapped.iter().map(|m| m.canonical.as_str()).collect();
     let (spelled, without) = spell(architecture, dialect, &canonical);
-    if let Some(name) = without.first() {
-        let fault = format!("{} has no name for it in {}", dialect.name(), architecture.name);
-        return Err(Error::unsupported(fault).in_tensor(name).in_file(store.path()));
-    }
+    let nameless = format!("{} has no name for it", dialect.name());
+    spoken.left_out.extend(without.into_iter().map(|name| (name, nameless.clone())));
     let config = model.config().ok();
     for Spelled { name, parts } in &spelled {
         if let Some(view) = unchanged(model, parts)? {

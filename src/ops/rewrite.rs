@@ -244,10 +244,11 @@ fn safetensors_file<'a>(
     OutFile::safetensors(name, &metadata, alignment, tensors, stored_part)
 }
 
-/// What a part of a stored tensor is called where it lies.
+/// What a part of a tensor is called: as where it lies, if the tensor itself is.
 pub(super) fn stored_part(tensor: &OutTensor<'_>, part: Part) -> String {
     let Making::Packed(view) = &tensor.making else { return tensor.name.clone() };
-    let segments = view.sources().next().into_iter().flat_map(|tensor| tensor.segments());
+    let own = |stored: &Tensor<'_>| stored.name().spelling() == tensor.name;
+    let segments = view.sources().next().filter(own).into_iter().flat_map(|t| t.segments());
     let name = segments.filter(|segment| segment.part == part).map(|segment| segment.name);
     name.map(|name| name.spelling().into_owned()).next().unwrap_or_else(|| tensor.name.clone())
 }

@@ -4,6 +4,7 @@
 
 pub mod llama;
 pub mod mlx;
+pub mod ollama;
 
 use std::fmt;
 

@@ -83,7 +83,10 @@ const TEXT: usize = 127;
 
 /// What is said of the importance matrix that was used, and of the file that it came from.
 pub(super) fn importance(matrix: &ImportanceMatrix, file: &str) -> Vec<Setting> {
-    let text = |text: &str| SettingValue::String(text[..text.floor_char_boundary(TEXT)].to_owned());
+    let text = |text: &str| {
+        let end = (0..=TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+        SettingValue::String(text.get(..end.unwrap_or(0)).unwrap_or_default().to_owned())
+    };
     let entries = u32::try_from(matrix.len()).unwrap_or(u32::MAX);
     let mut settings = vec![Setting::new("quantize.imatrix.file", text(file))];
     // Upstream names the first of several, too.

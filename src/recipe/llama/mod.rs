@@ -507,7 +507,8 @@ impl Chooser<'_> {
         if from == to {
             return Ok(());
         }
-        if !from.is_quantized() && !matches!(from, DType::F32 | DType::F16 | DType::BF16) {
+        let plain = !from.is_quantized() && !matches!(from, DType::F32 | DType::F16 | DType::BF16);
+        if plain || !options::is_target(to) {
             return Err(Error::unsupported(format!("{from} is not quantized to {to}")));
         }
         let columns = tensor.columns();

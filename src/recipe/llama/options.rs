@@ -91,7 +91,7 @@ impl TensorType {
         let pattern = compiled.map_err(|error| {
             // The library draws the expression with a mark below: too many lines for a message.
             let text = error.to_string();
-            let reason = text.lines().last().unwrap_or_default();
+            let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
             Error::mismatch(format!("\"{pattern}\" is no regular expression: {reason}"))
                 .advise("lookaround and back references, which std::regex has, are not known here")
         })?;
@@ -104,13 +104,21 @@ impl TensorType {
     }
 }
 
+/// Whether tensors of a file are quantized or converted to a dtype. ggml's 8 bits for activations
+/// are not for files.
+pub(super) fn is_target(dtype: DType) -> bool {
+    dtype.is_ggml()
+        && dtype.descriptor().quantizer.is_some()
+        && !matches!(dtype, DType::Q8_1 | DType::Q8_K)
+}
+
 /// The dtype of a name, if a tensor of a GGUF file can be quantized or converted to it.
 ///
 /// # Errors
 ///
 /// `Mismatch` if it is none.
 pub fn target(name: &str) -> Result<DType> {
-    let possible = |dtype: &DType| dtype.is_ggml() && dtype.descriptor().quantizer.is_some();
+    let possible = |dtype: &DType| is_target(*dtype);
     DType::from_name(name).filter(possible).ok_or_else(|| {
         let names = crate::dtype::DTYPES.iter().map(|row| row.dtype).filter(possible);
         let names: Vec<&str> = names.map(DType::name).collect();

@@ -1,0 +1,438 @@
+//! The choice that `ollama create --quantize` makes for a safetensors model: x/create of Ollama as of
+//! fb307609 (2026-08-21).
+//!
+//! Names are those of the source, with the experts of a layer already stacked:
+//! `model.layers.0.mlp.experts.up_proj.weight`.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value as Json;
+
+use super::more_bits;
+use crate::dtype::DType;
+use crate::shape;
+
+/// What is known of one type that Ollama quantizes to.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct TypeDescriptor {
+    /// The type of this row.
+    pub quant_type: QuantType,
+    /// Its name, as `--quantize` and the metadata of blobs have it.
+    pub name: &'static str,
+    /// Other names for `--quantize`.
+    pub aliases: &'static [&'static str],
+    /// Elements of a group.
+    pub group_size: u32,
+    /// The dtype that it makes.
+    pub dtype: DType,
+}
+
+/// A type that Ollama quantizes to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum QuantType {
+    Int4,
+    Int8,
+    Nvfp4,
+    Mxfp4,
+    Mxfp8,
+}
+
+/// Every type (`normalizeQuantType` and `isAligned` of x/create/create.go).
+#[rustfmt::skip]
+pub static TYPES: &[TypeDescriptor] = &[
+    TypeDescriptor { quant_type: QuantType::Int4,  name: "int4",  aliases: &["q4", "fp4"], group_size: 64, dtype: DType::MLX_AFFINE4 },
+    TypeDescriptor { quant_type: QuantType::Int8,  name: "int8",  aliases: &["q8", "fp8"], group_size: 64, dtype: DType::MLX_AFFINE8 },
+    TypeDescriptor { quant_type: QuantType::Nvfp4, name: "nvfp4", aliases: &[],            group_size: 16, dtype: DType::MLX_NVFP4 },
+    TypeDescriptor { quant_type: QuantType::Mxfp4, name: "mxfp4", aliases: &[],            group_size: 32, dtype: DType::MLX_MXFP4 },
+    TypeDescriptor { quant_type: QuantType::Mxfp8, name: "mxfp8", aliases: &[],            group_size: 32, dtype: DType::MLX_MXFP8 },
+];
+
+impl QuantType {
+    /// The row of the table.
+    pub fn descriptor(self) -> &'static TypeDescriptor {
+        #[expect(clippy::indexing_slicing, reason = "one row for each variant, in order")]
+        &TYPES[self as usize]
+    }
+
+    /// The type of a name or an alias, in any case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let named = |row: &&TypeDescriptor| {
+            row.name.eq_ignore_ascii_case(name)
+                || row.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(name))
+        };
+        TYPES.iter().find(named).map(|row| row.quant_type)
+    }
+
+    /// The type of 8 bits in its family (`eightBit`).
+    fn eight_bits(self) -> Self {
+        match self {
+            Self::Int4 | Self::Int8 => Self::Int8,
+            _ => Self::Mxfp8,
+        }
+    }
+}
+
+/// What the choice asks of a model beside its tensors.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// The first of `architectures`, else `model_type`.
+    pub architecture: String,
+    /// Layers of the decoder; 0 where the config does not say.
+    pub layers: u64,
+    /// Experts of a layer; 0 where the config does not say.
+    pub experts: u64,
+    /// Layers without experts: only Laguna's choice goes by them.
+    pub dense_layers: BTreeSet<u64>,
+    /// It is a draft of another model: its output need not be good.
+    pub draft: bool,
+}
+
+impl Model {
+    /// Reads them from `config.json`.
+    pub fn of(config: &Json) -> Self {
+        let text = |value: &Json| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let number = |key: &str| {
+            let within = [config, &config["text_config"], &config["llm_config"]];
+            let numbers = within.into_iter().filter_map(|map| map[key].as_u64());
+            numbers.into_iter().find(|number| *number != 0).unwrap_or(0)
+        };
+        let named = ["/architectures/0", "/model_type", "/text_config/model_type"];
+        let architecture = named.iter().find_map(|at| text(config.pointer(at)?));
+        let architecture = architecture.unwrap_or_default();
+        let kinds = config["mlp_layer_types"].as_array().map_or(&[][..], Vec::as_slice);
+        let dense =
+            (0u64..).zip(kinds).filter(|(_, kind)| *kind == "dense").map(|(layer, _)| layer);
+        let only = config["mlp_only_layers"].as_array().into_iter().flatten();
+        Self {
+            architecture,
+            layers: match number("num_hidden_layers") {
+                0 => kinds.len() as u64,
+                layers => layers,
+            },
+            experts: number("num_experts"),
+            dense_layers: dense.chain(only.filter_map(Json::as_u64)).collect(),
+            draft: false,
+        }
+    }
+
+    /// The type that a tensor gets; none where it stays as it is.
+    pub fn choose(&self, name: &str, shape: &[u64], requested: QuantType) -> Option<QuantType> {
+        let weight = Weight { name, shape };
+        if self.draft && (weight.is_embedding() || weight.ends(&["lm_head.weight"])) {
+            return weight.fitting(requested);
+        }
+        let row = POLICIES.iter().find(|(names, _)| names.contains(&&*self.architecture));
+        match row {
+            Some((_, policy)) => policy(self, &weight, requested),
+            None => usual(&weight, requested),
+        }
+    }
+}
+
+/// A rule for some architectures.
+type Policy = fn(&Model, &Weight<'_>, QuantType) -> Option<QuantType>;
+
+/// Architectures with rules of their own (`tensorImportTransformRegistry`).
+static POLICIES: &[(&[&str], Policy)] = &[
+    (
+        &[
+            "Qwen3_5ForCausalLM",
+            "Qwen3_5ForConditionalGeneration",
+            "Qwen3NextForCausalLM",
+            "Qwen3NextForConditionalGeneration",
+            "Qwen3_5MoeForCausalLM",
+            "Qwen3_5MoeForConditionalGeneration",
+            "Qwen3NextMoeForCausalLM",
+            "Qwen3NextMoeForConditionalGeneration",
+        ],
+        qwen35,
+    ),
+    (
+        &[
+            "Gemma4ForCausalLM",
+            "Gemma4ForConditionalGeneration",
+            "Gemma4UnifiedForCausalLM",
+            "Gemma4UnifiedForConditionalGeneration",
+            "gemma4_unified",
+            "gemma4_unified_text",
+            "Gemma4AssistantForCausalLM",
+            "Gemma4UnifiedAssistantForCausalLM",
+            "gemma4_unified_assistant",
+        ],
+        gemma4,
+    ),
+    (&["LagunaForCausalLM"], laguna),
+    (&["MuseGlimmerForConditionalGeneration"], glimmer),
+    (&["Cohere2MoeForCausalLM"], cohere2moe),
+    (
+        &["NemotronH_Nano_VL_V2", "NemotronH_Nano_Omni_Reasoning_V3", "NemotronHForCausalLM"],
+        nemotron_h,
+    ),
+];
+
+/// A tensor, and the questions that rules ask of it.
+struct Weight<'a> {
+    name: &'a str,
+    shape: &'a [u64],
+}
+
+/// Projections that suffer most from few bits.
+const SENSITIVE: &[&str] = &[".v_proj", ".k_proj", "down_proj"];
+
+impl Weight<'_> {
+    fn has(&self, pieces: &[&str]) -> bool {
+        pieces.iter().any(|piece| self.name.contains(piece))
+    }
+
+    fn ends(&self, ends: &[&str]) -> bool {
+        ends.iter().any(|end| self.name.ends_with(end))
+    }
+
+    /// The type, where rows are whole groups of it.
+    fn fitting(&self, wanted: QuantType) -> Option<QuantType> {
+        let group = wanted.descriptor().group_size;
+        let divides = |columns: &u64| columns.is_multiple_of(group.into());
+        self.shape.last().is_some_and(divides).then_some(wanted)
+    }
+
+    /// The type of 8 bits where that is wanted and fits, else the base where that does
+    /// (`sensitiveType`).
+    fn promoted(&self, promote: bool, base: QuantType) -> Option<QuantType> {
+        let high = promote.then(|| self.fitting(base.eight_bits())).flatten();
+        high.or_else(|| self.fitting(base))
+    }
+
+    /// The number in `.layers.{n}.`.
+    fn layer(&self) -> Option<u64> {
+        self.name.match_indices(".layers.").find_map(|(at, piece)| {
+            let rest = self.name.get(at.checked_add(piece.len())?..)?;
+            let (digits, _) = rest.split_once('.')?;
+            let whole = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+            whole.then(|| digits.parse().ok()).flatten()
+        })
+    }
+
+    /// Whether it is in one of the layers that get more bits, of which there are none where the
+    /// number of layers is not known.
+    fn more_bits(&self, layers: u64) -> bool {
+        layers > 0 && self.layer().is_some_and(|layer| more_bits(layer, layers))
+    }
+
+    fn is_embedding(&self) -> bool {
+        self.ends(&["embed_tokens.weight"]) && !self.has(&["per_layer"])
+    }
+
+    fn is_vision(&self) -> bool {
+        self.has(&["vision", "visual"])
+    }
+
+    fn is_audio(&self) -> bool {
+        self.has(&["audio_tower", "embed_audio"])
+    }
+
+    /// Experts, stacked or shared, with `.weight` or without (`isStackedExpertWeight`).
+    fn is_expert(&self) -> bool {
+        !self.ends(&[".bias", ".scale", ".qbias"])
+            && self.has(&[
+                ".experts.",
+                ".mlp.switch_mlp.",
+                ".mlp.shared_experts.",
+                ".mixer.shared_experts.",
+            ])
+    }
+
+    fn is_router(&self) -> bool {
+        self.ends(&[
+            ".mlp.gate.weight",
+            ".mixer.gate.weight",
+            ".shared_expert_gate.weight",
+            ".router.proj.weight",
+        ])
+    }
+
+    /// A weight that is multiplied with (`ShouldQuantize`).
+    fn is_linear(&self) -> bool {
+        self.ends(&[".weight"]) && !self.is_audio() && !self.has(&["embed", "norm", "ln_"])
+    }
+}
+
+/// The rules for models without their own (`GetTensorQuantization`).
+fn usual(weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
+    let expert = weight.is_expert();
+    let matrix = weight.shape.len() == 2 || (weight.shape.len() == 3 && expert);
+    let small = shape::elements(weight.shape).is_some_and(|elements| elements < 1024);
+    if !(expert || weight.is_linear()) || !matrix || small || weight.is_router() {
+        return None;
+    }
+    if weight.ends(&["lm_head.weight"]) {
+        return weight.fitting(base.eight_bits());
+    }
+    if weight.is_vision() {
+        return None;
+    }
+    weight.fitting(base)?;
+    // Kernels for experts take one type for all of them, except the one for int4.
+    let promote = match base {
+        QuantType::Int4 => weight.has(SENSITIVE),
+        QuantType::Nvfp4 | QuantType::Mxfp4 => !expert && weight.has(SENSITIVE),
+        _ => false,
+    };
+    weight.promoted(promote, base)
+}
+
+/// x/create/qwen35.go.
+fn qwen35(_: &Model, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
+    let low_rank = weight.ends(&[
+        ".linear_attn.in_proj_a.weight",
+        ".linear_attn.in_proj_b.weight",
+        ".linear_attn.in_proj_ba.weight",
+    ]);
+    if low_rank { None } else { usual(weight, base) }
+}
+
+/// x/create/gemma4.go.
+fn gemma4(model: &Model, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
+    // It is the output as well.
+    if weight.is_embedding() {
+        return weight.promoted(true, base);
+    }
+    let language = !weight.is_vision() && !weight.is_audio();
+    if language && weight.has(SENSITIVE) && base.eight_bits() != base {
+        // With 8 experts there are few heads of keys and values.
+        let few_heads = model.layers > 0 && model.experts == 8;
+        let promote = (few_heads && weight.has(&[".v_proj", ".k_proj"]))
+            || (!weight.has(&[".k_proj"]) && weight.more_bits(model.layers));
+        return weight.promoted(promote, base);
+    }
+    usual(weight, base)
+}
+
+/// x/create/cohere2moe.go.
+fn cohere2moe(model: &Model, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
+    if weight.is_embedding() && weight.shape.len() == 2 {
+        return weight.fitting(base.eight_bits());
+    }
+    let by_layer = model.layers > 0 && weight.layer().is_some();
+    if weight.has(SENSITIVE) && base.eight_bits() != base && by_layer {
+        return weight.promoted(weight.more_bits(model.layers), base);
+    }
+    usual(weight, base)
+}
+
+/// x/create/nemotron_h.go.
+fn nemotron_h(model: &Model, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
+    let other = ["vision_model.", "mlp1.", "sound_encoder.", "sound_projection."];
+    if other.iter().any(|start| weight.name.starts_with(start))
+        || weight.ends(&[".mixer.gate.weight", ".mixer.conv1d.weight"])
+    {
+        return None;
+    }
+    if weight.ends(&["embeddings.weight", "lm_head.weight"]) {
+        return weight.fitting(base.eight_bits());
+    }
+    if matches!(base, QuantType::Nvfp4 | QuantType::Mxfp4) {
+        let attention = weight.ends(&[
+            ".mixer.q_proj.weight",
+            ".mixer.k_proj.weight",
+            ".mixer.v_proj.weight",
+            ".mixer.o_proj.weight",
+        ]);
+        let expert = weight.has(&[".mixer.experts."]) && weight.ends(&[".down_proj.weight"]);
+        let others = weight.ends(&[
+            ".mixer.out_proj.weight",
+            ".mixer.down_proj.weight",
+            ".mixer.shared_experts.down_proj.weight",
+        ]);
+        if attention || expert || others {
+            let promote = attention || weight.layer().is_none() || weight.more_bits(model.layers);
+            return weight.promoted(promote, base);
+        }
+    }
+    usual(weight, base)
+}
+
+/// x/create/glimmer.go.
+fn glimmer(model: &Model, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
+    if weight.is_vision() {
+        return None;
+    }
+    if weight.is_embedding() {
+        return weight.promoted(true, base);
+    }
+    let attention = weight.has(&[
+        ".self_attn.q_proj",
+        ".self_attn.o_proj",
+        ".self_attn.k_proj",
+        ".self_attn.v_proj",
+    ]);
+    let others =
+        weight.has(&[".self_attn.gate_proj", ".self_attn.output_gate_proj", ".mlp.down_proj"]);
+    if (attention || others) && base.eight_bits() != base {
+        return weight.promoted(attention || weight.more_bits(model.layers), base);
+    }
+    usual(weight, base)
+}
+
+/// x/create/laguna.go: a list of what is quantized, for floats; integers go by the usual rules.
+fn laguna(model: &Model, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
+    if matches!(base, QuantType::Int4 | QuantType::Int8) {
+        return usual(weight, base);
+    }
+    if weight.is_embedding() || weight.ends(&["lm_head.weight"]) {
+        return weight.fitting(base.eight_bits());
+    }
+    let eight = base == QuantType::Mxfp8;
+    // The usual rules' promotion does not count here.
+    let plain = || {
+        let found = usual(weight, base);
+        found.map(|found| if found == base.eight_bits() { base } else { found })
+    };
+    let attention = weight.has(&[
+        ".self_attn.q_proj.weight",
+        ".self_attn.k_proj.weight",
+        ".self_attn.v_proj.weight",
+        ".self_attn.o_proj.weight",
+        ".self_attn.g_proj.weight",
+    ]);
+    if attention {
+        return if eight { None } else { plain() };
+    }
+    let dense =
+        weight.has(&[".mlp.gate_proj.weight", ".mlp.up_proj.weight", ".mlp.down_proj.weight"]);
+    if dense && weight.layer().is_some_and(|layer| laguna_is_dense(model, layer)) {
+        return plain();
+    }
+    if weight.has(&[".mlp.shared_expert.down_proj.weight"]) {
+        return match (eight, laguna_gets_more(model, weight)) {
+            (true, _) => None,
+            (false, true) => usual(weight, base),
+            (false, false) => plain(),
+        };
+    }
+    let projection = weight.ends(&[".gate_proj.weight", ".up_proj.weight", ".down_proj.weight"]);
+    if weight.has(&[".mlp.experts."]) && projection {
+        let down = weight.ends(&[".down_proj.weight"]);
+        return if eight && down && laguna_gets_more(model, weight) { None } else { plain() };
+    }
+    if weight.has(&[".mlp.shared_expert."]) && projection { plain() } else { None }
+}
+
+/// The first layer is taken for dense where the config says of none.
+fn laguna_is_dense(model: &Model, layer: u64) -> bool {
+    match model.dense_layers.is_empty() {
+        true => layer == 0,
+        false => model.dense_layers.contains(&layer),
+    }
+}
+
+/// As [`more_bits`], but every third layer only up to some before the middle
+/// (`useMoreBitsWithMiddleEnd`). A config that does not say has 40 layers.
+fn laguna_gets_more(model: &Model, weight: &Weight<'_>) -> bool {
+    let layers = if model.layers == 0 { 40 } else { model.layers };
+    let Some(layer) = weight.layer() else { return false };
+    let outer = layer < layers / 8 || layer >= layers.saturating_mul(7) / 8;
+    outer || (more_bits(layer, layers) && layer.saturating_add(4) < layers / 2)
+}
