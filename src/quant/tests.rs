@@ -254,3 +254,56 @@ fn quantizers_agree() {
         }
     }
 }
+
+/// The plainest quantizers, element by element: blocks are looked through in order, and of several
+/// largest magnitudes the first counts; NaN and what is too large for a number becomes code 0.
+#[test]
+#[allow(clippy::cast_possible_truncation, reason = "what does not fit is told apart")]
+fn plain_blocks_by_definition() {
+    fn whole(value: f32) -> i32 {
+        if value.abs() < 2e9 { value as i32 } else { i32::MIN }
+    }
+    let half = |value: f32| match f16::from_f32(value) {
+        half if half.is_nan() => f16::from_bits(0x7e00).to_le_bytes(),
+        half => half.to_le_bytes(),
+    };
+    let inverse = |d: f32| if d == 0.0 { 0.0 } else { 1.0 / d };
+    let q4_0 = |block: &[f32]| {
+        let (mut largest, mut extreme) = (0.0, 0.0);
+        for x in block.iter().filter(|x| x.abs() > 0.0) {
+            if x.abs() > largest {
+                (largest, extreme) = (x.abs(), *x);
+            }
+        }
+        let d = extreme / -8.0;
+        let code = |x: f32| (whole(x * inverse(d) + 8.5).min(15) & 15) as u8;
+        let pairs = (0..16).map(|i| code(block[i]) | code(block[i + 16]) << 4);
+        half(d).into_iter().chain(pairs).collect::<Vec<u8>>()
+    };
+    let q8_0 = |block: &[f32]| {
+        let most = |most: f32, x: &f32| if most > x.abs() { most } else { x.abs() };
+        let d = block.iter().fold(0.0, most) / 127.0;
+        let code = |x: &f32| whole((x * inverse(d)).round()) as u8;
+        half(d).into_iter().chain(block.iter().map(code)).collect::<Vec<u8>>()
+    };
+    let bytes: Vec<u8> = (0..199u32).map(|i| (i * i * 13 + i * 3).to_le_bytes()[0]).collect();
+    for kind in 0..15 {
+        let mut values = values(kind, 4096, &bytes);
+        // Ties of both orders.
+        values[64..66].copy_from_slice(&[40.0, -40.0]);
+        values[160..162].copy_from_slice(&[-40.0, 40.0]);
+        for (dtype, expected) in [
+            (crate::DType::Q4_0, values.chunks(32).flat_map(q4_0).collect::<Vec<u8>>()),
+            (crate::DType::Q8_0, values.chunks(32).flat_map(q8_0).collect()),
+        ] {
+            let mut found = vec![0xa5; expected.len()];
+            dtype.quantize_rows(&values, 256, None, &mut found).unwrap();
+            let block = dtype.descriptor().block_bytes as usize;
+            for (number, (found, expected)) in
+                found.chunks(block).zip(expected.chunks(block)).enumerate()
+            {
+                assert_eq!(found, expected, "{dtype}, kind {kind}, block {number}");
+            }
+        }
+    }
+}

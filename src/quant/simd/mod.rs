@@ -127,6 +127,8 @@ pub(super) trait Simd: Copy {
     fn rounded(self, a: Self::Floats) -> Self::Words;
     /// Signed numbers as floats.
     fn numbers(self, a: Self::Words) -> Self::Floats;
+    /// Signed numbers as signed bytes: the least or the largest of those where they do not fit.
+    fn to_signed(self, a: [Self::Words; 2]) -> Self::Bytes;
     /// Signed numbers, and `most` in place of those above it.
     fn at_most(self, a: Self::Words, most: i32) -> Self::Words;
     /// The bits that are set in `mask`.

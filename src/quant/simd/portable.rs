@@ -316,6 +316,15 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "-128 to 127")]
+    fn to_signed(self, [a, b]: [[u32; 16]; 2]) -> [u8; 32] {
+        from_fn(|i| {
+            let number = if i < 16 { a[i] } else { b[i - 16] }.cast_signed();
+            (number.clamp(-128, 127) as i8).cast_unsigned()
+        })
+    }
+
+    #[inline(always)]
     fn at_most(self, a: [u32; 16], most: i32) -> [u32; 16] {
         a.map(|a| a.cast_signed().min(most).cast_unsigned())
     }

@@ -610,6 +610,10 @@ impl Simd for Avx2 {
             a.map(|a| _mm256_cvtepi32_ps(a))
         }
 
+        fn to_signed(self, a: [[__m256i; 2]; 2]) -> __m256i {
+            pack::signed(a)
+        }
+
         fn at_most(self, a: [__m256i; 2], most: i32) -> [__m256i; 2] {
             a.map(|a| _mm256_min_epi32(a, _mm256_set1_epi32(most)))
         }

@@ -9,8 +9,16 @@ use super::{
 quantizers! {
     /// The largest magnitude becomes -8.
     Q4_0: 32 => 18 Used BY_ROW, |batch, out| {
-        let codes = symmetric(batch, 8, out);
-        put_nibbles(batch.simd, &codes, 2, out);
+        if batch.importance.is_some() {
+            let codes = symmetric(batch, 8, out);
+            return put_nibbles(batch.simd, &codes, 2, out);
+        }
+        let simd = batch.simd;
+        let inverses = extremes(batch, 8, out);
+        for (lane, [_, _, out @ ..]) in out.iter_mut().enumerate() {
+            let codes = offset(batch, lane, inverses[lane], 8);
+            simd.put_nibbles(simd.and(codes, simd.fill(15)), out);
+        }
     }
 
     /// The minimum becomes 0, and the maximum 15.
@@ -21,9 +29,18 @@ quantizers! {
 
     /// The largest magnitude becomes -16.
     Q5_0: 32 => 22 Used BY_ROW, |batch, out| {
-        let codes = symmetric(batch, 16, out);
-        put_words(batch.simd, fifth_bits(batch.simd, &codes), 2, out);
-        put_nibbles(batch.simd, &codes, 6, out);
+        let simd = batch.simd;
+        if batch.importance.is_some() {
+            let codes = symmetric(batch, 16, out);
+            put_words(simd, fifth_bits(simd, &codes), 2, out);
+            return put_nibbles(simd, &codes, 6, out);
+        }
+        let inverses = extremes(batch, 16, out);
+        for (lane, [_, _, h0, h1, h2, h3, out @ ..]) in out.iter_mut().enumerate() {
+            let codes = offset(batch, lane, inverses[lane], 16);
+            [*h0, *h1, *h2, *h3] = simd.tops(simd.left::<3>(codes)).to_le_bytes();
+            simd.put_nibbles(simd.and(codes, simd.fill(15)), out);
+        }
     }
 
     /// The minimum becomes 0, and the maximum 31.
@@ -35,8 +52,29 @@ quantizers! {
 
     /// The largest magnitude becomes 127; ties are rounded away from 0.
     Q8_0: 32 => 34 Ignored, |batch, out| {
-        let (_, codes) = bytes(batch, out);
-        put_bytes(batch.simd, &cut(batch.simd, codes), 2, out);
+        let simd = batch.simd;
+        let mut most = [0.0; 16];
+        for lane in 0..16 {
+            let [a, b] = batch.pair(lane);
+            most[lane] = simd.highest(simd.peak(a, b));
+        }
+        let d = simd.div(simd.load(&most), simd.splat(127.0));
+        let inverse = inverse(simd, d);
+        let infinite = simd.splat(f32::INFINITY);
+        if !simd.all(simd.both(simd.below(d, infinite), simd.below(inverse, infinite))) {
+            // Numbers that are not finite, or too small: their codes are no numbers.
+            let (_, codes) = bytes(batch, out);
+            return put_bytes(simd, &cut(simd, codes), 2, out);
+        }
+        put_halves(simd, d, 0, out);
+        let mut inverses = [0.0; 16];
+        simd.put_f32::<false>(inverse, &mut inverses);
+        for (lane, [_, _, out @ ..]) in out.iter_mut().enumerate() {
+            let inverse = simd.splat(inverses[lane]);
+            let [a, b] = batch.pair(lane);
+            let code = |x| simd.rounded(simd.mul(x, inverse));
+            simd.stream::<8>(simd.to_signed([code(a), code(b)]), out);
+        }
     }
 
     /// As `Q8_0`, and the sum of all codes times the scale.
@@ -109,6 +147,57 @@ fn fifth_bits<S: Simd>(simd: S, codes: &[S::Words; 32]) -> S::Words {
     bits
 }
 
+/// Puts the scales that make the largest magnitude of each block -top. Gives back their inverses.
+#[inline(always)]
+fn extremes<S: Simd, const BYTES: usize>(
+    batch: &Batch<'_, S>,
+    top: i32,
+    out: &mut [[u8; BYTES]],
+) -> [f32; 16] {
+    let simd = batch.simd;
+    let zero = simd.splat(0.0);
+    let mut extremes = [0.0; 16];
+    for lane in 0..16 {
+        // NaN is neither.
+        let [a, b] = batch.pair(lane);
+        let high = simd.largest(simd.most(a, simd.most(b, zero)));
+        let low = simd.smallest(simd.least(a, simd.least(b, zero)));
+        extremes[lane] = if high > -low {
+            high
+        } else if high < -low {
+            low
+        } else {
+            first(batch.values[lane], high)
+        };
+    }
+    let d = simd.div(simd.load(&extremes), simd.splat(-float(top)));
+    put_halves(simd, d, 0, out);
+    let mut inverses = [0.0; 16];
+    simd.put_f32::<false>(inverse(simd, d), &mut inverses);
+    inverses
+}
+
+/// The first number of a magnitude, which another has with the other sign.
+#[cold]
+#[inline(never)]
+fn first(block: &[f32], magnitude: f32) -> f32 {
+    let same = |x: &&f32| x.abs().to_bits() == magnitude.to_bits();
+    block.iter().find(same).filter(|_| magnitude > 0.0).copied().unwrap_or(0.0)
+}
+
+/// The codes of one block, from 0 to 2 top - 1; of what is no number, -128.
+#[inline(always)]
+fn offset<S: Simd>(batch: &Batch<'_, S>, lane: usize, inverse: f32, top: i32) -> S::Bytes {
+    let simd = batch.simd;
+    let (inverse, half) = (simd.splat(inverse), simd.splat(float(top) + 0.5));
+    let [a, b] = batch.pair(lane);
+    let code = |x| {
+        let code = simd.add(simd.mul(x, inverse), half);
+        simd.at_most(simd.whole(code), 2 * top - 1)
+    };
+    simd.to_signed([code(a), code(b)])
+}
+
 /// The lowest 8 bits.
 #[inline(always)]
 fn cut<S: Simd>(simd: S, mut codes: [S::Words; 32]) -> [S::Words; 32] {
@@ -137,7 +226,7 @@ fn bytes<S: Simd, const BYTES: usize>(
     (d, codes)
 }
 
-/// Puts a scale. Gives back codes from 0 to 2 top - 1.
+/// Puts a scale that suits the importance of columns. Gives back codes from 0 to 2 top - 1.
 #[inline(always)]
 fn symmetric<S: Simd, const BYTES: usize>(
     batch: &Batch<'_, S>,
@@ -148,22 +237,12 @@ fn symmetric<S: Simd, const BYTES: usize>(
     let zero = simd.splat(0.0);
     let (mut x, mut weights, mut codes) = ([zero; 32], [zero; 32], [simd.whole(zero); 32]);
     batch.values(0, &mut x);
-    if batch.importance(0, &mut weights) {
-        weigh(simd, &mut weights, &x, batch.row);
-        let found = scaled(simd, &x, &weights, top);
-        put_halves(simd, found.scale, 0, out);
-        for i in 0..32 {
-            codes[i] = simd.whole(found.code(simd, x[i], top));
-        }
-        return codes;
-    }
-    let (_, max) = extreme(simd, &x);
-    let d = simd.div(max, simd.splat(-float(top)));
-    let inverse = inverse(simd, d);
-    put_halves(simd, d, 0, out);
+    batch.importance(0, &mut weights);
+    weigh(simd, &mut weights, &x, batch.row);
+    let found = scaled(simd, &x, &weights, top);
+    put_halves(simd, found.scale, 0, out);
     for i in 0..32 {
-        let code = simd.add(simd.mul(x[i], inverse), simd.splat(float(top) + 0.5));
-        codes[i] = simd.cut(simd.at_most(simd.whole(code), 2 * top - 1), 255);
+        codes[i] = simd.whole(found.code(simd, x[i], top));
     }
     codes
 }

@@ -3,7 +3,8 @@
 //!
 //! Errors are summed in the order of a block's elements, so a block cannot be spread over the lanes
 //! of a vector. 16 blocks can: each lane has a block to itself, and goes through the same steps as
-//! the reference does with it.
+//! the reference does with it. Where nothing is summed, blocks are gone through one by one, and only
+//! their scales are computed together.
 
 mod codebook;
 mod fp4;
@@ -66,6 +67,17 @@ impl<S: Simd> Batch<'_, S> {
             turned(self.simd, importance, at, out);
         }
         self.importance.is_some()
+    }
+}
+
+impl<S: Simd> Batch<'_, S> {
+    /// The elements of one block of 32.
+    #[inline(always)]
+    fn pair(&self, lane: usize) -> [S::Floats; 2] {
+        match self.values[lane].as_chunks::<16>().0 {
+            [a, b, ..] => [self.simd.load(a), self.simd.load(b)],
+            _ => [self.simd.splat(0.0); 2],
+        }
     }
 }
 

@@ -301,6 +301,10 @@ impl Simd for Avx512 {
             _mm512_cvtepi32_ps(a)
         }
 
+        fn to_signed(self, a: [__m512i; 2]) -> __m256i {
+            _mm256_set_m128i(_mm512_cvtsepi32_epi8(a[1]), _mm512_cvtsepi32_epi8(a[0]))
+        }
+
         fn at_most(self, a: __m512i, most: i32) -> __m512i {
             _mm512_min_epi32(a, _mm512_set1_epi32(most))
         }

@@ -21,6 +21,14 @@ pub(super) fn unsigned(a: [[__m256; 2]; 2]) -> __m256i {
     in_order(_mm256_packus_epi16(a, b))
 }
 
+/// Signed numbers as signed bytes.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn signed(a: [[__m256i; 2]; 2]) -> __m256i {
+    let [a, b] = a.map(|a| _mm256_packs_epi32(a[0], a[1]));
+    in_order(_mm256_packs_epi16(a, b))
+}
+
 /// Floats as codes of E2M1.
 #[inline]
 #[target_feature(enable = "avx2")]
