@@ -40,6 +40,7 @@
 //!   Ollama choose; [`ImportanceMatrix`] says which columns matter.
 //! - [`arch`]: what a family's tensors are called, and [`ModelConfig`].
 //! - [`tokenizer`]: tokens, merges, special tokens and chat templates, read when they are asked for.
+//! - [`translate`]: all that a model has beside its tensors, in the words of another container.
 //! - [`WeightProvider`] and [`device`]: tensors by canonical name, in memory of a device.
 //!
 //! # What it promises

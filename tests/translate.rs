@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
-use support::put;
+use support::{Gguf, Kv, Safetensors, f32s, folder, put};
 use weighbridge::arch::resolve;
 use weighbridge::metadata::{KeyValues, Value};
-use weighbridge::translate::{gguf_metadata, hf_documents};
-use weighbridge::{ModelConfig, WeightStore};
+use weighbridge::translate::{gguf_metadata, gguf_metadata_and_notes, gguf_tensors, hf_documents};
+use weighbridge::{DType, ModelConfig, OpenOptions, WeightStore};
 
 fn shared(path: &str) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared");
@@ -113,11 +113,9 @@ fn documents_from_gguf_say_what_the_file_says() {
         assert_eq!(fields(&store), fields(&of_gguf), "{file}");
 
         // What the original says, wherever both say it.
-        let json = |path: PathBuf| -> Json {
-            serde_json::from_slice(&std::fs::read(path).expect("a document")).expect("JSON")
-        };
-        let (original, made) =
-            (json(original.join("config.json")), json(folder.path().join("config.json")));
+        let original = WeightStore::open(original).expect("a directory");
+        let json = |store: &WeightStore| store.document("config.json").cloned().expect("a config");
+        let (original, made) = (json(&original), json(&store));
         for (key, value) in made.as_object().expect("an object") {
             let there = original.get(key).filter(|value| !value.is_null());
             // The toy directories were made without a tokenizer, the GGUF files with one.
@@ -148,4 +146,134 @@ const NOT_BACK: &[(&str, &str)] = &[
 
 fn of_gguf_keys(path: &Path) -> BTreeMap<String, String> {
     listed(&KeyValues::of(WeightStore::open(path).expect("a GGUF file").metadata()))
+}
+
+/// A directory of some documents, and one tensor of no meaning.
+fn directory(documents: &BTreeMap<&'static str, Vec<u8>>) -> (tempfile::TempDir, WeightStore) {
+    let weights = Safetensors::new().tensor("t", "F32", &[1], f32s(&[1.0])).build();
+    let folder = folder(&[("model.safetensors", weights)]);
+    for (name, bytes) in documents {
+        put(folder.path(), name, bytes);
+    }
+    let store = WeightStore::open(folder.path()).expect("a directory");
+    (folder, store)
+}
+
+fn metadata(store: &WeightStore) -> BTreeMap<String, String> {
+    listed(&gguf_metadata(store, &resolve(store).expect("a model")).expect("metadata"))
+}
+
+#[test]
+fn real_vocabularies_go_there_and_back() {
+    for file in ["ggml-vocab-llama-spm", "ggml-vocab-deepseek-coder"] {
+        let Some(root) = shared("fixtures/gguf/vocab") else { return };
+        let gguf = root.join(format!("{file}.gguf"));
+        let documents = documents(&gguf);
+        let (_folder, store) = directory(&documents);
+        let (back, own) = (metadata(&store), of_gguf_keys(&gguf));
+        for (key, value) in own.iter().filter(|(key, _)| key.starts_with("tokenizer.")) {
+            // Today's converter takes seven tokens that look special, <|EOT|> and such, for control;
+            // the one that wrote this file did not.
+            if (file, key.as_str()) == ("ggml-vocab-deepseek-coder", "tokenizer.ggml.token_type") {
+                let control = |text: &str| text.matches("I32(3)").count();
+                assert_eq!(control(&back[key]), control(value) + 7);
+                continue;
+            }
+            let excused = NOT_BACK.iter().any(|(name, _)| key.starts_with(name));
+            assert!(excused || back.get(key) == Some(value), "{file}: {key}");
+        }
+
+        // What came from files goes back to files as it is.
+        let again = hf_documents(&store, &resolve(&store).expect("a model")).expect("documents");
+        let again: BTreeMap<_, _> = again.into_iter().collect();
+        assert_eq!(again, documents, "{file}");
+
+        let json: Json = serde_json::from_slice(&documents["tokenizer.json"]).expect("JSON");
+        if file.ends_with("spm") {
+            assert_eq!(json["model"]["byte_fallback"], true);
+            // The first token that merges make: two blocks, of the highest score of all.
+            assert_eq!(json["model"]["merges"][0], serde_json::json!(["▁", "t"]));
+            assert_eq!(json["model"]["vocab"]["<0x0A>"], 13);
+        } else {
+            assert_eq!(json["pre_tokenizer"]["pretokenizers"][1]["pattern"]["Regex"], r"\s?\p{L}+");
+            assert_eq!(json["pre_tokenizer"]["pretokenizers"][4]["individual_digits"], true);
+        }
+    }
+}
+
+/// A Llama of this much more config.
+fn llama(more: Json) -> (tempfile::TempDir, WeightStore) {
+    let mut config = serde_json::json!({
+        "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
+    });
+    let (Some(all), Json::Object(more)) = (config.as_object_mut(), more) else { unreachable!() };
+    all.extend(more);
+    directory(&BTreeMap::from([("config.json", config.to_string().into_bytes())]))
+}
+
+#[test]
+fn rotary_factors_are_made_and_read_again() {
+    let (_folder, store) = llama(serde_json::json!({
+        "rope_theta": 500_000.0, "head_dim": 16,
+        "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0, "original_max_position_embeddings": 8192},
+    }));
+    let resolution = resolve(&store).expect("a model");
+    let made = gguf_tensors(&store, &resolution).expect("tensors");
+    let [(name, factors)] = made.as_slice() else { panic!("{made:?}") };
+    // The fifth wave is 4,443 positions long, between 8,192 / 4 and 8,192 / 1.
+    assert_eq!(*name, "rope_freqs.weight");
+    assert_eq!(factors.as_slice(), [1.0, 1.0, 1.0, 1.0, 2.694_529_8, 8.0, 8.0, 8.0]);
+
+    let keys = gguf_metadata(&store, &resolution).expect("metadata");
+    let file = keys.iter().fold(Gguf::new(), |file, (key, value)| {
+        let value = match value {
+            Value::U32(number) => Kv::U32(number),
+            Value::F32(number) => Kv::F32(number),
+            Value::String(text) => Kv::text(text.to_str().expect("text")),
+            other => panic!("{other:?}"),
+        };
+        file.key(key.as_bytes(), value)
+    });
+    let file = file.tensor(*name, DType::F32, &[8], f32s(factors));
+    let store = OpenOptions::new().open_memory("file", file.build()).expect("a model");
+    let documents = hf_documents(&store, &resolve(&store).expect("a model")).expect("documents");
+    let config: Json = serde_json::from_slice(&documents[0].1).expect("JSON");
+    let scaling = &config["rope_scaling"];
+    assert_eq!(scaling["rope_type"], "llama3");
+    assert_eq!((&scaling["factor"], &scaling["high_freq_factor"]), (&8.0.into(), &4.0.into()));
+    assert_eq!(scaling["original_max_position_embeddings"], 8192);
+}
+
+#[test]
+fn what_has_no_rules_is_refused_by_name() {
+    let (_folder, store) = llama(serde_json::json!({"model_type": "ministral"}));
+    let error = gguf_metadata(&store, &resolve(&store).expect("a model")).expect_err("no rules");
+    assert_eq!(error.kind(), weighbridge::ErrorKind::Unsupported);
+    assert!(error.to_string().contains("ministral"), "{error}");
+}
+
+#[test]
+fn text_that_is_split_in_an_unknown_way_is_noted() {
+    let tokenizer = serde_json::json!({
+        "added_tokens": [{"id": 2, "content": "<|end|>", "special": false, "normalized": true}],
+        "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null,
+        "model": {"type": "BPE", "vocab": {"a": 0, "b c": 1}, "merges": [["a", "b c"]]},
+    });
+    let config = serde_json::json!({
+        "model_type": "qwen2", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "vocab_size": 4,
+    });
+    let (_folder, store) = directory(&BTreeMap::from([
+        ("config.json", config.to_string().into_bytes()),
+        ("tokenizer.json", tokenizer.to_string().into_bytes()),
+    ]));
+    let resolution = resolve(&store).expect("a model");
+    let (keys, notes) = gguf_metadata_and_notes(&store, &resolution).expect("metadata");
+    assert!(notes[0].text.contains("tokenizer.ggml.pre"), "{}", notes[0].text);
+    let keys = listed(&keys);
+    assert_eq!(keys["tokenizer.ggml.pre"], r#"String("default")"#);
+    assert!(keys["tokenizer.ggml.tokens"].contains("[PAD3]"), "{}", keys["tokenizer.ggml.tokens"]);
+    assert_eq!(keys["tokenizer.ggml.token_type"], "I32 [I32(1), I32(1), I32(3), I32(5)]");
+    assert_eq!(keys["tokenizer.ggml.merges"], r#"String [String("a bĠc")]"#);
 }

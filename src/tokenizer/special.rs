@@ -201,7 +201,7 @@ fn templates(store: &WeightStore, config: Option<&Json>) -> Result<Vec<ChatTempl
                 let text = |key: &str| template.get(key).and_then(Json::as_str);
                 let (Some(name), Some(text)) = (text("name"), text("template")) else { continue };
                 let name = Some(name.to_owned()).filter(|name| name != "default");
-                if name.is_some() || templates.is_empty() {
+                if name.is_some() || templates.iter().all(|template| template.name.is_some()) {
                     let text = Field { value: text.to_owned(), source: source.into() };
                     templates.push(ChatTemplate { name, text });
                 }

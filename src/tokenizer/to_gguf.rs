@@ -115,7 +115,7 @@ pub(crate) fn gguf_keys(
         }
         table.add(&files.added)?;
         sentencepiece_keys(table, &files, architecture, out);
-        special_keys(store, &files, rows, out)?;
+        special_keys(store, &files, architecture, rows, out)?;
         return templates(store, out).map(|()| None);
     }
     let Some(tokenizer) = Tokenizer::of(store)? else {
@@ -193,7 +193,7 @@ pub(crate) fn gguf_keys(
                 .in_key(&tokenizer.kind.source));
         }
     }
-    special_keys(store, &files, rows, out)?;
+    special_keys(store, &files, architecture, rows, out)?;
     if architecture == "gemma4" {
         out.set("tokenizer.ggml.add_bos_token", Value::Bool(true));
     }
@@ -377,10 +377,24 @@ const SPECIAL: [(&str, &str); 6] = [
     ("mask", "mask_token_id"),
 ];
 
+/// Special tokens that the files of a family do not name, by the converter's classes.
+const FAMILYS_OWN: [(&str, &str, &str); 9] = [
+    ("glm4", "bos_token_id", "<|endoftext|>"),
+    ("glm4", "eos_token_id", "<|endoftext|>"),
+    ("glm4", "unknown_token_id", "<|endoftext|>"),
+    ("glm4", "eot_token_id", "<|user|>"),
+    ("glm4moe", "bos_token_id", "[gMASK]"),
+    ("glm4moe", "unknown_token_id", "<|endoftext|>"),
+    ("glm4moe", "eot_token_id", "<|user|>"),
+    ("glm4moe", "eom_token_id", "<|observation|>"),
+    ("gemma", "eot_token_id", "<end_of_turn>"),
+];
+
 /// Which tokens texts start and end with, and what the special tokens are.
 fn special_keys(
     store: &WeightStore,
     files: &Files,
+    architecture: &str,
     rows: Option<u32>,
     out: &mut KeyValues,
 ) -> Result<()> {
@@ -414,9 +428,19 @@ fn special_keys(
     }
     let config = store.read_document("config.json")?;
     for (name, key) in SPECIAL {
-        let by_text = texts.get(name).and_then(|text| {
-            files.added.iter().filter(|(_, (other, _))| other == text).map(|(id, _)| *id).min()
-        });
+        let text = texts.get(name);
+        // What the config says comes between, as in the converter.
+        let in_vocabulary = || {
+            let list = files.said(&["added_tokens"])?.as_array()?.iter();
+            let mut same = list.filter(|token| {
+                token.get("content").and_then(Json::as_str) == text.map(String::as_str)
+            });
+            u32::try_from(same.next()?.get("id")?.as_u64()?).ok()
+        };
+        let in_config = || {
+            let same = files.added.iter().filter(|(_, (other, _))| Some(other) == text);
+            same.map(|(id, _)| *id).min()
+        };
         let by_number = || {
             let key = format!("{name}_token_id");
             let config = config.as_ref()?;
@@ -425,8 +449,17 @@ fn special_keys(
             u32::try_from(id.as_u64()?).ok()
         };
         let there = |id: &u32| rows.is_none_or(|rows| *id < rows);
-        if let Some(id) = by_text.or_else(by_number).filter(there) {
+        let found = text.and_then(|_| in_vocabulary());
+        let found = found.or_else(by_number).or_else(|| text.and_then(|_| in_config()));
+        if let Some(id) = found.filter(there) {
             out.set(&format!("tokenizer.ggml.{key}"), Value::U32(id));
+        }
+    }
+    for (_, key, text) in FAMILYS_OWN.iter().filter(|(name, ..)| *name == architecture) {
+        let key = format!("tokenizer.ggml.{key}");
+        let token = files.added.iter().find(|(_, (other, _))| other == text);
+        if let (None, Some((id, _))) = (out.get(&key), token) {
+            out.set(&key, Value::U32(*id));
         }
     }
     let mut open: Vec<&Json> = files.said(&["normalizer"]).into_iter().collect();

@@ -72,11 +72,13 @@ pub(crate) fn files(store: &WeightStore, longest: Option<u32>) -> Result<Files> 
             matches!(entry.kind, TokenKind::Control | TokenKind::UserDefined | TokenKind::Unknown)
         })
         .collect();
+    // Looked for in the text as llama.cpp looks for it: before a space becomes something else.
+    let plain = parts.normalizer.is_null();
     let added_json = |entry: &Entry| {
         let special = entry.kind != TokenKind::UserDefined;
         json!({
             "content": entry.text, "single_word": false, "lstrip": false, "rstrip": false,
-            "normalized": false, "special": special,
+            "normalized": plain && !special, "special": special,
         })
     };
     let with_id = |entry: &&Entry| {
@@ -130,7 +132,10 @@ pub(crate) fn files(store: &WeightStore, longest: Option<u32>) -> Result<Files> 
             config.insert("chat_template".to_owned(), one.text.value.clone().into());
         }
         several => {
-            let each = several.iter().map(|template| {
+            // Some readers look for the default first.
+            let mut sorted: Vec<_> = several.iter().collect();
+            sorted.sort_by_key(|template| template.name.is_some());
+            let each = sorted.into_iter().map(|template| {
                 let name = template.name.as_deref().unwrap_or("default");
                 json!({"name": name, "template": template.text.value})
             });

@@ -70,6 +70,7 @@ pub(super) fn generation(store: &WeightStore) -> Map<String, Json> {
         let json = match (value.to_i128(), value.to_f64(), value.to_text()) {
             (Some(number), ..) => i64::try_from(number).ok()?.into(),
             // With as many digits as an f32 has.
+            #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
             (_, Some(number), _) => (number as f32).to_string().parse::<f64>().ok()?.into(),
             (.., Some(text)) => text.to_str()?.into(),
             _ => return None,
@@ -125,9 +126,9 @@ fn title(name: &str) -> String {
         let mut inside = false;
         for c in word.chars() {
             if inside {
-                out.push(c)
+                out.push(c);
             } else {
-                out.extend(c.to_uppercase())
+                out.extend(c.to_uppercase());
             }
             inside = c.is_alphabetic();
         }

@@ -4,9 +4,10 @@
 //! family for each `general.architecture`. What several classes write stands in tables of its own.
 
 use super::to_gguf::{
-    Constant, Rule, altup, block_count, clipped, deepstack, dense_layers, gating, gemma4_layers,
-    indexer, latent, longrope, loops, minicpm_scales, minus_pad, olmo_windows, pooling, recurrent,
-    rope_scaling, sections, shared_width, temperature, true_context, widths_of_heads,
+    Constant, Rule, all_widths_of_heads, altup, block_count, clipped, deepstack, dense_layers,
+    gating, gemma4_layers, indexer, latent, longrope, loops, minicpm_scales, minus_pad,
+    olmo_windows, pooling, recurrent, rope_scaling, sections, shared_width, temperature,
+    true_context, widths_of_heads,
 };
 
 use Constant::{Count, Flag, Real, Word};
@@ -39,7 +40,7 @@ const HEADS: &[Rule] = &[By(widths_of_heads)];
 #[rustfmt::skip]
 const GEMMA: &[Rule] = &[
     Row("max_seq_len"), Row("dim"), By(block_count), Row("ffn_dim"), Row("n_heads"),
-    Settled("n_kv_heads"), Row("rms_eps"), Settled("head_dim"), Settled("value_head_dim"),
+    Settled("n_kv_heads"), Row("rms_eps"), By(all_widths_of_heads),
 ];
 
 const LLAMA: &[Rule] = &[Settled("vocab_size"), Rotated(1.0)];
@@ -54,8 +55,8 @@ const GRANITE: &[Rule] = &[
 
 #[rustfmt::skip]
 const GEMMA3: &[Rule] = &[
-    Or("max_seq_len", Count(131_072)), Or("rms_eps", Real(1e-6)), Settled("head_dim"),
-    Settled("value_head_dim"), Or("rope_theta", Real(1e6)), Row("final_logit_softcap"),
+    Or("max_seq_len", Count(131_072)), Or("rms_eps", Real(1e-6)), By(all_widths_of_heads),
+    Or("rope_theta", Real(1e6)), Row("final_logit_softcap"),
     Row("sliding_window"), Settled("n_kv_heads"),
 ];
 

@@ -330,7 +330,9 @@ pub(crate) fn gguf_tensors(
         let made = llama3_factors(&known, [or(&scaling.factor, 8.0), low, high], trained);
         tensors.push(("rope_freqs.weight", made));
     } else if family.gguf == "gemma4" {
-        tensors.push(("rope_freqs.weight", unrotated_factors(&known)));
+        let full = of_full_layers(&known, "global_head_dim", "head_dim")?;
+        let full = full.ok_or_else(|| known.lacks("global_head_dim"))?;
+        tensors.push(("rope_freqs.weight", unrotated_factors(&known, full)));
     }
     Ok(tensors)
 }
@@ -361,12 +363,12 @@ pub(super) fn llama3_factors(known: &Known<'_>, numbers: [f32; 3], trained: u32)
 
 /// Gemma 4 rotates the first part of a head's pairs; a divisor that leaves no turn stands for the
 /// others.
-fn unrotated_factors(known: &Known<'_>) -> Vec<f32> {
-    let pairs = known.config.head_dim.value / 2;
+fn unrotated_factors(known: &Known<'_>, width: u32) -> Vec<f32> {
+    let pairs = width / 2;
     let part = known.config.rope.partial_factor.as_ref().map_or(1.0, |part| part.value);
     // A part is at most the whole, so this fits.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
-    let rotated = (f64::from(known.config.head_dim.value) * f64::from(part) / 2.0) as u32;
+    let rotated = (f64::from(width) * f64::from(part) / 2.0) as u32;
     (0..pairs).map(|pair| if pair < rotated { 1.0 } else { 1e30 }).collect()
 }
 
@@ -438,6 +440,13 @@ pub(super) fn widths_of_heads(known: &Known<'_>, keys: &mut Keys<'_>) -> Result<
         keys.set("attention.key_length", &width);
         keys.set("attention.value_length", &width);
     }
+    Ok(())
+}
+
+/// Gemma's width of a head is never what follows from the others.
+pub(super) fn all_widths_of_heads(known: &Known<'_>, keys: &mut Keys<'_>) -> Result<()> {
+    keys.count("attention.key_length", known.config.head_dim.value);
+    keys.count("attention.value_length", known.config.head_dim.value);
     Ok(())
 }
 
@@ -684,6 +693,18 @@ fn deviations(part: f64) -> f32 {
     found
 }
 
+/// A number of Gemma 4's layers without a window: under a name of its own, or in newer configs under
+/// that of the first such layer.
+fn of_full_layers(known: &Known<'_>, own: &str, name: &str) -> Result<Option<u32>> {
+    if let Some(number) = known.count(own)? {
+        return Ok(Some(number));
+    }
+    let sliding = known.layers_of(&LayerKind::Sliding)?.unwrap_or_default();
+    let Some(first) = sliding.iter().position(|sliding| !sliding) else { return Ok(None) };
+    let padded = known.count(&format!("per_layer_config.{first:02}.{name}"))?;
+    Ok(padded.or(known.count(&format!("per_layer_config.{first}.{name}"))?))
+}
+
 /// Gemma 4's layers with a window differ from the others in the widths and numbers of their heads.
 pub(super) fn gemma4_layers(known: &Known<'_>, keys: &mut Keys<'_>) -> Result<()> {
     let config = &known.config;
@@ -695,7 +716,8 @@ pub(super) fn gemma4_layers(known: &Known<'_>, keys: &mut Keys<'_>) -> Result<()
     let sliding = known.layers_of(&LayerKind::Sliding)?;
     let sliding = sliding.ok_or_else(|| known.lacks("layer_types"))?;
     keys.flags("attention.sliding_window_pattern", &sliding);
-    let full = known.count("global_head_dim")?.ok_or_else(|| known.lacks("global_head_dim"))?;
+    let full = of_full_layers(known, "global_head_dim", "head_dim")?;
+    let full = full.ok_or_else(|| known.lacks("global_head_dim"))?;
     let narrow = known.count("head_dim")?.ok_or_else(|| known.lacks("head_dim"))?;
     for (ending, width) in [("", full), ("_swa", narrow)] {
         keys.count(&format!("attention.key_length{ending}"), width);
@@ -712,7 +734,8 @@ pub(super) fn gemma4_layers(known: &Known<'_>, keys: &mut Keys<'_>) -> Result<()
         let each = (0..layers).map(|n| if n < own { width } else { width.saturating_mul(2) });
         keys.set("feed_forward_length", &each.collect::<Vec<u32>>().reported());
     }
-    let heads = (known.count("num_global_key_value_heads")?, known.count("num_key_value_heads")?);
+    let of_full = of_full_layers(known, "num_global_key_value_heads", "num_key_value_heads")?;
+    let heads = (of_full, known.count("num_key_value_heads")?);
     if let (Some(of_full), Some(of_sliding)) = heads {
         let each = sliding.iter().map(|&sliding| if sliding { of_sliding } else { of_full });
         keys.set("attention.head_count_kv", &each.collect::<Vec<u32>>().reported());
@@ -733,7 +756,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_normal_distribution_lie_below_these() {
-        assert_eq!(deviations(0.5).abs() < 1e-6, true);
+        assert!(deviations(0.5).abs() < 1e-6);
         // What real Gemma 3n files have: torch's value for 0.95.
         assert_eq!(deviations(0.95), 1.644_853_6);
         assert_eq!(deviations(0.0), f32::NEG_INFINITY);
