@@ -1,0 +1,165 @@
+//! Runs that are killed, run out of room, or find something in their way: what lay under the name
+//! stays whole, and nothing of the model that is read changes.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::{printed, program, refused, root};
+
+const SOURCE: &str = "assets/sample/hf";
+
+/// Every file below a folder, with its bytes.
+fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        if path.is_dir() {
+            let inner = contents(&path).into_iter();
+            found.extend(inner.map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)));
+        } else {
+            found.insert(name, std::fs::read(&path).expect("a file"));
+        }
+    }
+    found
+}
+
+/// Numbers without a pattern; the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end.max(1)
+    }
+}
+
+/// Kills runs of a command at moments from its start to its end, and holds what lies under the
+/// target's name against what may lie there: what was before, or all of what comes.
+fn killed(times: u32, arguments: &[&str], target: &str) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join(target);
+    let path = path.to_str().expect("a path in UTF-8");
+    let all = [arguments, &[SOURCE, path, "--overwrite", "--threads", "1"]].concat();
+    let start = Instant::now();
+    printed(&all);
+    let whole = start.elapsed();
+    let new = contents(folder.path());
+    let source = contents(&root().join(SOURCE));
+    // Something else of the same kind, to be replaced.
+    let mut old = new.clone();
+    for (name, bytes) in &mut old {
+        match name.ends_with(".json") {
+            true => bytes.push(b'\n'),
+            false => bytes.truncate(bytes.len() / 2),
+        }
+    }
+    let mut numbers = Numbers(0x2545_f491_4f6c_dd1d);
+    let (mut before, mut after) = (0, 0);
+    for _ in 0..times {
+        for (name, bytes) in &old {
+            std::fs::write(folder.path().join(name), bytes).expect("an old file");
+        }
+        let mut child = program(&all)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let most = u64::try_from(whole.as_micros()).expect("a short run");
+        std::thread::sleep(Duration::from_micros(numbers.below(most + most / 10)));
+        // It may have ended by itself.
+        let _ = child.kill();
+        child.wait().expect("an end");
+        let mut found = contents(folder.path());
+        found.retain(|name, _| !name.starts_with('.'));
+        match found == old {
+            true => before += 1,
+            false => {
+                assert!(found == new, "{arguments:?}: torn: {:?}", found.keys());
+                after += 1;
+            }
+        }
+    }
+    println!("{arguments:?}: killed {times} times: {before} before the end, {after} at it");
+    assert!(before > 0, "no run was killed before its end");
+    assert!(contents(&root().join(SOURCE)) == source, "the source has changed");
+    // What killed runs have left is taken away by the next.
+    printed(&all);
+    assert!(contents(folder.path()) == new, "something is left");
+}
+
+#[test]
+fn a_killed_run_tears_no_file() {
+    killed(50, &["quantize", "--type", "Q3_K_M"], "model.gguf");
+}
+
+#[test]
+fn a_killed_run_tears_no_directory() {
+    killed(20, &["convert", "--to", "mlx"], "model");
+}
+
+#[test]
+fn a_file_that_may_not_be_that_long() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("model.gguf");
+    std::fs::write(&path, "what lies there").expect("an old file");
+    let words = format!(
+        "ulimit -f 64; exec '{}' convert {SOURCE} '{}' --to gguf --overwrite",
+        env!("CARGO_BIN_EXE_weighbridge"),
+        path.display()
+    );
+    let ran = Command::new("sh").args(["-c", &words]).current_dir(root()).output().expect("a shell");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(5), "{said}");
+    assert!(said.contains("this process may write files of"), "{said}");
+    let left = contents(folder.path());
+    assert_eq!(left, BTreeMap::from([("model.gguf".to_owned(), b"what lies there".to_vec())]));
+}
+
+/// A file system of its own, too small, as a user without rights may have one.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_system_that_is_full() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let words = format!(
+        "mount -t tmpfs -o size=600k none '{0}' || exit 99
+         echo old > '{0}/model.gguf'
+         '{1}' convert {SOURCE} '{0}/model.gguf' --to gguf --overwrite
+         echo \"status $?\"; ls -A '{0}'; cat '{0}/model.gguf'",
+        folder.path().display(),
+        env!("CARGO_BIN_EXE_weighbridge"),
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &words]);
+    let Ok(ran) = command.current_dir(root()).output() else {
+        println!("skipped: no `unshare` here");
+        return;
+    };
+    let (out, err) =
+        (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    if !ran.status.success() && !out.contains("status") {
+        println!("skipped: no file system can be mounted here: {err}");
+        return;
+    }
+    assert_eq!(out, "status 5\nmodel.gguf\nold\n", "{err}");
+    assert!(err.contains("no room for"), "{err}");
+}
+
+#[test]
+fn what_lies_there_is_not_replaced_unasked() {
+    let (_folder, path) = support::file("model.gguf", b"mine");
+    let said = refused(&["convert", SOURCE, &path, "--to", "gguf"]);
+    assert!(said.starts_with("2\n") && said.contains("it is there already"), "{said}");
+    assert_eq!(std::fs::read(&path).expect("a file"), b"mine");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::create_dir(folder.path().join("photos")).expect("a folder");
+    let path = folder.path().to_str().expect("a path in UTF-8");
+    let said = refused(&["convert", SOURCE, path, "--to", "mlx", "--overwrite"]);
+    assert!(said.starts_with("2\n") && said.contains("no part of a model"), "{said}");
+}
