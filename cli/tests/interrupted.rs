@@ -114,7 +114,8 @@ fn a_file_that_may_not_be_that_long() {
         env!("CARGO_BIN_EXE_weighbridge"),
         path.display()
     );
-    let ran = Command::new("sh").args(["-c", &words]).current_dir(root()).output().expect("a shell");
+    let ran =
+        Command::new("sh").args(["-c", &words]).current_dir(root()).output().expect("a shell");
     let said = String::from_utf8_lossy(&ran.stderr);
     assert_eq!(ran.status.code(), Some(5), "{said}");
     assert!(said.contains("this process may write files of"), "{said}");
@@ -141,8 +142,7 @@ fn a_file_system_that_is_full() {
         println!("skipped: no `unshare` here");
         return;
     };
-    let (out, err) =
-        (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     if !ran.status.success() && !out.contains("status") {
         println!("skipped: no file system can be mounted here: {err}");
         return;

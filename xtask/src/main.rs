@@ -33,6 +33,24 @@ const BENCH: Step = Step { folder: "bench", variable: None, words: &["cargo", "b
 const FUZZ_CHECK: Step =
     Step { folder: "fuzz", variable: Some(("RUSTC_BOOTSTRAP", "1")), words: &["cargo", "check"] };
 
+const VENV: Step = step(&["python3", "-m", "venv", "target/oracles"]);
+const PACKAGES: Step = step(&[
+    "target/oracles/bin/pip",
+    "install",
+    "--quiet",
+    "gguf",
+    "safetensors",
+    "mlx",
+    "mlx-cpu",
+    "mlx-lm",
+]);
+const PROGRAM: Step = step(&["cargo", "build", "--release", "--package", "weighbridge-cli"]);
+const READ: Step = step(&[
+    "target/oracles/bin/python",
+    "xtask/oracles/oracles.py",
+    "target/release/weighbridge",
+]);
+
 static TASKS: &[Task] = &[
     Task {
         name: "ci",
@@ -46,6 +64,11 @@ static TASKS: &[Task] = &[
         name: "bench",
         help: "measure beside the peers; see docs/performance.md",
         steps: &[BENCH],
+    },
+    Task {
+        name: "oracles",
+        help: "the field's Python packages read what this program writes",
+        steps: &[VENV, PACKAGES, PROGRAM, READ],
     },
     Task { name: "fuzz-check", help: "whether the fuzz targets compile", steps: &[FUZZ_CHECK] },
 ];
