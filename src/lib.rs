@@ -121,4 +121,4 @@ pub use store::{
 pub use tensor::{Decoding, Finding, FindingKind, Part, Segment, Tensor};
 pub use tokenizer::Tokenizer;
 pub use view::{Axis, Convention, Form, View};
-pub use write::{Fate, How, WriteOptions, WritePlan, Written};
+pub use write::{Fate, How, Loss, WriteOptions, WritePlan, Written};

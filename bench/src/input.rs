@@ -48,6 +48,11 @@ impl Gguf {
         self.items.extend_from_slice(&value.to_le_bytes());
     }
 
+    pub(crate) fn f32(&mut self, key: &str, value: f32) {
+        self.key(key, 6);
+        self.items.extend_from_slice(&value.to_le_bytes());
+    }
+
     pub(crate) fn string(&mut self, key: &str, value: &str) {
         self.key(key, 8);
         Self::text(&mut self.items, value);

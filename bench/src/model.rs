@@ -144,6 +144,7 @@ pub fn gguf(folder: &Path) -> PathBuf {
         ] {
             gguf.u32(&format!("llama.{key}"), value);
         }
+        gguf.f32("llama.attention.layer_norm_rms_epsilon", 1e-5);
         // F16 is type 1; norms are F32 elsewhere, and F16 here so that all cases move as much.
         let infos = weights.iter().map(|weight| {
             let dims = weight.dims.iter().rev().copied().collect();

@@ -1,5 +1,6 @@
 //! Running a plan, and telling what became of it: the same for every command that writes.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde::Serialize;
-use weighbridge::{Fate, How, Narrowing, Progress, WriteOptions, WritePlan};
+use weighbridge::{Fate, How, Loss, Progress, WriteOptions, WritePlan};
 
 use crate::args::write::Writing;
 use crate::cmd::Done;
@@ -39,6 +40,8 @@ struct Tensor<'p> {
     why: Option<&'p str>,
     lost_to_infinity: u64,
     lost_to_zero: u64,
+    /// Of what was requantized, the relative RMS difference.
+    relative_rms: Option<f64>,
 }
 
 /// Runs a plan, or shows it.
@@ -58,9 +61,13 @@ pub(crate) fn run(plan: &WritePlan<'_>, dst: &Path, args: &Writing) -> Done {
         let written = execute(plan, dst, args)?;
         report.written = written.paths.iter().map(|path| shown(path)).collect();
         report.seconds = start.elapsed().as_secs_f64();
-        for (name, Narrowing { overflows, flushes, .. }) in &written.lost {
-            if let Some(tensor) = report.tensors.iter_mut().find(|tensor| tensor.name == name) {
-                (tensor.lost_to_infinity, tensor.lost_to_zero) = (*overflows, *flushes);
+        let lost: HashMap<&str, &Loss> =
+            written.lost.iter().map(|(name, loss)| (name.as_str(), loss)).collect();
+        for tensor in &mut report.tensors {
+            if let Some(loss) = lost.get(tensor.name) {
+                tensor.lost_to_infinity = loss.narrowing.overflows;
+                tensor.lost_to_zero = loss.narrowing.flushes;
+                tensor.relative_rms = loss.relative_rms();
             }
         }
     }
@@ -121,6 +128,7 @@ fn tensor(fate: &Fate) -> Tensor<'_> {
         why: fate.why.as_deref(),
         lost_to_infinity: 0,
         lost_to_zero: 0,
+        relative_rms: None,
     }
 }
 
@@ -188,6 +196,20 @@ fn write_text(report: &Report<'_>, plan: &WritePlan<'_>, dst: &Path) -> Result<(
     let lossless = report.tensors.iter().all(|tensor| tensor.lossless);
     let all = if lossless { "; every value is what it was" } else { "" };
     writeln!(out, "{}{all}", counts.collect::<Vec<_>>().join(", "))?;
+    let mut requantized: Vec<(f64, &str, &str)> = report
+        .tensors
+        .iter()
+        .filter_map(|tensor| Some((tensor.relative_rms?, tensor.name, tensor.from)))
+        .collect();
+    requantized.sort_by(|a, b| b.0.total_cmp(&a.0));
+    if let Some((rms, name, from)) = requantized.first() {
+        let others = match requantized.len() {
+            1 => String::new(),
+            several => format!(", the most of {several}"),
+        };
+        let percent = rms * 100.0;
+        writeln!(out, "requantizing cost {percent:.3} % (RMS) in {name} ({from}){others}")?;
+    }
     let lost: Vec<&Tensor<'_>> = report
         .tensors
         .iter()

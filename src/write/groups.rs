@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use super::making::{NewPart, Split, row_count};
+use super::Loss;
+use super::making::{NewPart, Split, is_quantized, row_count};
 use crate::bytes::{Scratch, try_vec};
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, ErrorKind, Result};
-use crate::quant::{Element, Global, GroupParts, Grouping, NotExact, bf16, f16};
+use crate::quant::{Element, Float, Global, GroupParts, Grouping, NotExact, Packed, bf16, f16};
 use crate::repack::{PackedRows, Repack, Repacked};
 use crate::shape;
 use crate::tensor::{Decoding, Part};
@@ -257,7 +258,7 @@ impl Quantizing<'_> {
         rows: Range<u64>,
         out: &mut [u8],
         scratch: &mut Scratch,
-    ) -> Result<crate::quant::Narrowing> {
+    ) -> Result<Loss> {
         match self.values {
             DType::F16 => self.fill_from::<f16>(rows, out, scratch),
             DType::BF16 => self.fill_from::<bf16>(rows, out, scratch),
@@ -270,7 +271,7 @@ impl Quantizing<'_> {
         rows: Range<u64>,
         out: &mut [u8],
         scratch: &mut Scratch,
-    ) -> Result<crate::quant::Narrowing> {
+    ) -> Result<Loss> {
         let (_, row) = row_count(&self.view);
         let count = (rows.end - rows.start).saturating_mul(row);
         let count = usize::try_from(count).unwrap_or(usize::MAX);
@@ -278,12 +279,36 @@ impl Quantizing<'_> {
         values.resize(count, T::zeroed());
         let lost = self.view.decode_bulk(rows.clone(), &mut values, &Decoding::new(), scratch)?;
         let grouping = Grouping { size: self.group_size as usize, amax: None };
-        let sizes = self.sizes(rows)?;
+        let sizes = self.sizes(rows.clone())?;
         let quantizer = self.dtype.group_quantizer();
         let quantizer = quantizer
             .ok_or_else(|| Error::unsupported(format!("nothing quantizes to {}", self.dtype)))?;
         quantizer.quantize(&values, grouping, parts_of(out, sizes)?)?;
-        Ok(lost)
+        let mut loss = Loss::from(lost);
+        if is_quantized(&self.view) {
+            // What they were before anything was rounded.
+            let mut values: Vec<f32> = try_vec(count)?;
+            values.resize(count, 0.0);
+            self.view.decode_bulk(rows.clone(), &mut values, &Decoding::new(), scratch)?;
+            let GroupParts { weight, scale, bias } = parts_of(out, sizes)?;
+            let format = match self.dtype {
+                DType::MLX_NVFP4 => Float::E4M3,
+                DType::MLX_MXFP4 | DType::MLX_MXFP8 => Float::E8M0,
+                _ if self.values == DType::F16 => Float::F16,
+                _ if self.values == DType::BF16 => Float::BF16,
+                _ => Float::F32,
+            };
+            let packed = Packed {
+                weight,
+                scale,
+                bias,
+                formats: (format, format),
+                group_size: self.group_size as usize,
+                global: Global::None,
+            };
+            loss += Loss::measured(&values, self.dtype, &packed);
+        }
+        Ok(loss)
     }
 }
 

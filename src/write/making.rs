@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::Loss;
 use super::groups::{Quantizing, Repacking};
 use crate::bytes::{Pages, Scratch, Values};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::quant::Narrowing;
+use crate::quant::Packed;
 use crate::shape;
 use crate::tensor::{Decoding, Part};
 use crate::view::{PackedPart, Planned, View, Work, plan_packed, plan_values};
@@ -202,11 +203,11 @@ impl<'a> Making<'a> {
         piece: &Piece<'_>,
         out: &mut [u8],
         bench: &mut Bench,
-    ) -> Result<Narrowing> {
+    ) -> Result<Loss> {
         let torn = || Error::mismatch("a piece of another tensor");
         match (self, &piece.task) {
             (Self::Packed(view) | Self::Encoded { view, .. }, Task::Read(work)) => {
-                work.fill(view, out, &mut bench.scratch)
+                work.fill(view, out, &mut bench.scratch).map(Loss::from)
             }
             (
                 Self::Encoded { view, importance, .. },
@@ -228,11 +229,16 @@ impl<'a> Making<'a> {
                 dtype
                     .quantize_rows(values, *columns, importance, out)
                     .map_err(|error| error.in_tensor(view.name()))?;
-                Ok(lost)
+                let mut loss = Loss::from(lost);
+                // What is quantized for the first time has the loss that everybody expects.
+                if is_quantized(view) {
+                    loss += Loss::measured(values, *dtype, &Packed::blocks(out));
+                }
+                Ok(loss)
             }
             (Self::Repacked(repacking), Task::Rows(rows)) => {
                 match repacking.fill(rows.clone(), out)? {
-                    None => Ok(Narrowing::default()),
+                    None => Ok(Loss::default()),
                     // It was looked at before, and found to be exact.
                     Some(fault) => Err(Error::mismatch(format!("it has changed: {fault}"))),
                 }
@@ -242,7 +248,7 @@ impl<'a> Making<'a> {
             }
             (_, Task::Bytes(bytes)) => {
                 out.copy_from_slice(bytes);
-                Ok(Narrowing::default())
+                Ok(Loss::default())
             }
             _ => Err(torn()),
         }
@@ -259,6 +265,11 @@ impl Bench {
         let values = self.values.as_deref_mut().and_then(|values| values.get_mut(..count));
         Ok((values.unwrap_or_default(), &mut self.scratch))
     }
+}
+
+/// Whether a view's values come from quantized tensors.
+pub(super) fn is_quantized(view: &View<'_>) -> bool {
+    view.sources().any(|tensor| tensor.dtype().is_ok_and(DType::is_quantized))
 }
 
 /// Room for a piece, in memory that numbers of any width can lie in.

@@ -9,6 +9,7 @@
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod groups;
+mod loss;
 mod making;
 mod pipeline;
 mod plan;
@@ -27,6 +28,7 @@ use crate::store::WeightStore;
 use crate::tensor::Part;
 
 pub(crate) use groups::{Quantizing, Repacking};
+pub use loss::Loss;
 pub(crate) use making::{Making, NewPart};
 pub(crate) use plan::Kind;
 pub use plan::{WritePlan, Written};

@@ -11,15 +11,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
 use super::making::{Bench, Making, Piece, room};
-use super::{OutFile, Target, WriteOptions};
+use super::{Loss, OutFile, Target, WriteOptions};
 use crate::bytes::Pages;
 use crate::error::{Error, Result};
 use crate::progress;
-use crate::quant::Narrowing;
 
-/// What rounding did to the values of tensors: the name of each of which some were lost, and how
-/// many became infinite or 0.
-pub(crate) type Lost = Vec<(String, Narrowing)>;
+/// Tensors that have lost something, by name.
+pub(crate) type Lost = Vec<(String, Loss)>;
 
 /// Files that are open at once, at most: a shell's limit is 1024.
 const OPEN: usize = 64;
@@ -126,7 +124,7 @@ impl Work<'_, '_> {
         let (full, made) = sync_channel::<Made>(buffers);
         let jobs = Mutex::new(jobs.into_iter());
         let empty = Mutex::new(empty);
-        let lost = Mutex::new(Vec::<(usize, Narrowing)>::new());
+        let lost = Mutex::new(Vec::<(usize, Loss)>::new());
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| self.write(made, free, open, done));
             let makers: Vec<_> = (0..self.threads)
@@ -142,14 +140,14 @@ impl Work<'_, '_> {
         })?;
         let lost = lost.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut sums: Lost = Vec::new();
-        let mut by_tensor = vec![Narrowing::default(); tensors.len()];
+        let mut by_tensor = vec![Loss::default(); tensors.len()];
         for (tensor, lost) in lost {
             if let Some(sum) = by_tensor.get_mut(tensor) {
                 *sum += lost;
             }
         }
         for ((name, _), lost) in tensors.iter().zip(by_tensor) {
-            if !lost.is_lossless() {
+            if !lost.is_nothing() {
                 sums.push(((*name).to_owned(), lost));
             }
         }
@@ -163,7 +161,7 @@ impl Work<'_, '_> {
         tensors: &[(&str, &Making<'_>)],
         empty: &Mutex<Receiver<Pages>>,
         full: SyncSender<Made>,
-        lost: &Mutex<Vec<(usize, Narrowing)>>,
+        lost: &Mutex<Vec<(usize, Loss)>>,
     ) -> Result<()> {
         let mut bench = Bench::default();
         loop {
@@ -182,9 +180,9 @@ impl Work<'_, '_> {
                     making.make(&piece, out, &mut bench).map_err(|error| error.in_tensor(name))
                 });
             match done.unwrap_or_else(|| Err(Error::mismatch("a piece without a tensor"))) {
-                Ok(narrowing) if narrowing.is_lossless() => {}
-                Ok(narrowing) => {
-                    lost.lock().unwrap_or_else(PoisonError::into_inner).push((tensor, narrowing));
+                Ok(loss) if loss == Loss::default() => {}
+                Ok(loss) => {
+                    lost.lock().unwrap_or_else(PoisonError::into_inner).push((tensor, loss));
                 }
                 Err(error) => {
                     self.stop.store(true, Ordering::Relaxed);

@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Fate, OutFile, Target, WriteOptions, pipeline};
+use super::{Fate, Loss, OutFile, Target, WriteOptions, pipeline};
 use crate::error::{Error, Result};
-use crate::quant::Narrowing;
 use crate::store::WeightStore;
 
 /// Files that are going to be written, and what becomes of each tensor. Nothing is read of the
@@ -41,8 +40,8 @@ pub struct Written {
     pub paths: Vec<PathBuf>,
     /// Bytes of all files.
     pub bytes: u64,
-    /// Tensors of which values became infinite or 0 when they were rounded.
-    pub lost: Vec<(String, Narrowing)>,
+    /// Tensors that have lost something when they were rounded, or quantized a second time.
+    pub lost: Vec<(String, Loss)>,
 }
 
 impl<'a> WritePlan<'a> {

@@ -45,11 +45,8 @@ const PACKAGES: Step = step(&[
     "mlx-lm",
 ]);
 const PROGRAM: Step = step(&["cargo", "build", "--release", "--package", "weighbridge-cli"]);
-const READ: Step = step(&[
-    "target/oracles/bin/python",
-    "xtask/oracles/oracles.py",
-    "target/release/weighbridge",
-]);
+const READ: Step =
+    step(&["target/oracles/bin/python", "xtask/oracles/oracles.py", "target/release/weighbridge"]);
 
 static TASKS: &[Task] = &[
     Task {

@@ -1,0 +1,60 @@
+//! What making a tensor did to its values.
+
+use std::ops::AddAssign;
+
+use crate::dtype::DType;
+use crate::quant::{Decoder, Narrowing, Packed, Rounding};
+
+/// What was lost when values were rounded, or quantized a second time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Loss {
+    /// Values that became infinite or 0.
+    pub narrowing: Narrowing,
+    /// The sum of the squares of differences, and that of values, where a quantized tensor was
+    /// quantized anew.
+    squares: (f64, f64),
+}
+
+impl Loss {
+    /// Whether there is nothing to say.
+    pub fn is_nothing(&self) -> bool {
+        self.narrowing.is_lossless() && self.squares.0 == 0.0
+    }
+
+    /// Of a quantized tensor that was quantized anew, the root of the mean square of differences
+    /// over that of values.
+    pub fn relative_rms(&self) -> Option<f64> {
+        let (differences, values) = self.squares;
+        (differences > 0.0 && values > 0.0).then(|| (differences / values).sqrt())
+    }
+
+    /// What became of values that are packed now.
+    pub(super) fn measured(values: &[f32], dtype: DType, packed: &Packed<'_>) -> Self {
+        let mut loss = Self::default();
+        let Some(Decoder::Runs(runs)) = dtype.descriptor().codec.map(|codec| &codec.0) else {
+            return loss;
+        };
+        let mut now = vec![0.0; values.len()];
+        runs.decode::<f32>(packed, &mut now, Rounding::F32, false);
+        for (was, is) in values.iter().zip(&now) {
+            let difference = f64::from(*was) - f64::from(*is);
+            loss.squares.0 += difference * difference;
+            loss.squares.1 += f64::from(*was) * f64::from(*was);
+        }
+        loss
+    }
+}
+
+impl From<Narrowing> for Loss {
+    fn from(narrowing: Narrowing) -> Self {
+        Self { narrowing, ..Self::default() }
+    }
+}
+
+impl AddAssign for Loss {
+    fn add_assign(&mut self, other: Self) {
+        self.narrowing += other.narrowing;
+        self.squares.0 += other.squares.0;
+        self.squares.1 += other.squares.1;
+    }
+}
