@@ -1,5 +1,6 @@
 //! Runs that are killed, run out of room, or find something in their way: what lay under the name
 //! stays whole, and nothing of the model that is read changes.
+#![allow(clippy::disallowed_methods, reason = "the tests' own files")]
 
 mod support;
 

@@ -42,15 +42,14 @@ pub(super) fn made<'a>(view: &View<'a>, holds: Holds, wanted: Wanted) -> Result<
     let plain = matches!(&stored, Ok(dtype) if dtype.descriptor().packing == Packing::Plain);
     let matrix = view.shape().len() > 1;
     let integer = matches!(&stored, Ok(dtype) if dtype.is_integer());
-    if let Some(dtype) = wanted.dtype.filter(|_| matrix && !integer) {
-        if stored.as_ref().ok() != Some(&dtype) || view.why_computed().is_some() {
-            let made = encoded(view, dtype, None);
-            return if wanted.lossless && !made.1.is_lossless() {
-                lossy(format!("{} does not hold every value of {}", dtype, view.dtype_label()))
-            } else {
-                Ok(made)
-            };
+    let other =
+        |dtype: &DType| stored.as_ref().ok() != Some(dtype) || view.why_computed().is_some();
+    if let Some(dtype) = wanted.dtype.filter(|_| matrix && !integer).filter(other) {
+        let made = encoded(view, dtype, None);
+        if wanted.lossless && !made.1.is_lossless() {
+            return lossy(format!("{dtype} does not hold every value of {}", view.dtype_label()));
         }
+        return Ok(made);
     }
     if let Some(why) = view.why_computed() {
         return Ok(encoded(view, view.values_dtype(), Some(why.to_owned())));

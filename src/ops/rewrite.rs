@@ -114,10 +114,10 @@ pub fn edit_metadata(
     let tensors = stored(&store);
     let fates = fates(&tensors)?;
     let out = OutFile::gguf("model.gguf", &keys, tensors)?;
-    if let Some(bytes) = out.header_in_place(&store) {
-        if overwrite_within_a_page(&file, &bytes)? {
-            return Ok(true);
-        }
+    if let Some(bytes) = out.header_in_place(&store)
+        && overwrite_within_a_page(&file, &bytes)?
+    {
+        return Ok(true);
     }
     let plan = WritePlan::new(Kind::File, vec![out], fates, Vec::new(), &store);
     plan.replace(&file, options)?;

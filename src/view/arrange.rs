@@ -253,7 +253,7 @@ impl<'a> View<'a> {
     fn tidy(mut self) -> Self {
         // One stored tensor may be the source of several parts.
         let mut sources: Vec<super::Source<'a>> = Vec::new();
-        let mut place = Vec::with_capacity(self.sources.len());
+        let mut place = Vec::new();
         for source in &self.sources {
             let same = |other: &super::Source<'_>| {
                 other.tensor.is(&source.tensor)
@@ -264,7 +264,7 @@ impl<'a> View<'a> {
                 sources.len() - 1
             }));
         }
-        let mut pieces: Vec<Piece> = Vec::with_capacity(self.pieces.len());
+        let mut pieces: Vec<Piece> = Vec::new();
         for piece in &self.pieces {
             let source = place.get(piece.source as usize).copied().unwrap_or(0);
             let source = u32::try_from(source).unwrap_or(u32::MAX);
@@ -284,9 +284,12 @@ impl<'a> View<'a> {
             }
             pieces.push(Piece { source, run: piece.run });
         }
-        let used: Vec<bool> = (0..sources.len() as u32)
-            .map(|number| pieces.iter().any(|piece| piece.source == number))
-            .collect();
+        let mut used = vec![false; sources.len()];
+        for piece in &pieces {
+            if let Some(used) = used.get_mut(piece.source as usize) {
+                *used = true;
+            }
+        }
         if used.iter().all(|used| *used) {
             (self.sources, self.pieces) = (sources, pieces);
             return self;

@@ -174,7 +174,7 @@ impl<'a> Making<'a> {
                 let sizes = |rows: Range<u64>| repacking.sizes(rows);
                 let mut pieces = in_rows(rows, places, end, sizes)?;
                 if let (Some(bytes), Some(&place)) = (repacking.global_bytes()?, places.last()) {
-                    let to = vec![place..place + bytes.len() as u64];
+                    let to = one(place..place + bytes.len() as u64);
                     pieces.push(Piece { to, task: Task::Bytes(bytes) });
                 }
                 return Ok(pieces);
@@ -189,11 +189,11 @@ impl<'a> Making<'a> {
                 return in_rows(rows, places, end, |rows| quantizing.sizes(rows));
             }
             Self::Bytes { bytes, .. } => {
-                let to = vec![start..start + bytes.len() as u64];
+                let to = one(start..start + bytes.len() as u64);
                 return Ok(vec![Piece { to, task: Task::Bytes(bytes.to_vec()) }]);
             }
         }
-        let read = |Planned { to, work, .. }| Piece { to: vec![to], task: Task::Read(work) };
+        let read = |Planned { to, work, .. }| Piece { to: one(to), task: Task::Read(work) };
         Ok(planned.into_iter().map(read).collect())
     }
 
@@ -295,6 +295,11 @@ pub(super) fn row_count(view: &View<'_>) -> (u64, u64) {
     view.gathered_shape()
 }
 
+/// One place for all of a piece.
+fn one(range: Range<u64>) -> Vec<Range<u64>> {
+    std::iter::once(range).collect()
+}
+
 /// Cuts rows whose parts are made together into pieces. `end` says where that which starts at a row
 /// ends, `sizes` how many bytes of each part its rows have.
 fn in_rows<'a>(
@@ -358,7 +363,7 @@ fn quantized<'a>(
         }
         let task =
             Task::Quantize { rows: first * each..end * each, columns, dtype, importance: within };
-        pieces.push(Piece { to: vec![start + first * row_bytes..start + end * row_bytes], task });
+        pieces.push(Piece { to: one(start + first * row_bytes..start + end * row_bytes), task });
         first = end;
     }
     Ok(pieces)
