@@ -83,6 +83,14 @@ pub(super) fn made<'a>(view: &View<'a>, holds: Holds, wanted: Wanted) -> Result<
     if native {
         return Ok((Making::Packed(view.clone()), How::Copied, None));
     }
+    if plain && holds == Holds::Blobs {
+        let (making, how, _) = encoded(view, view.values_dtype(), None);
+        let how = if stored == DType::F64 { How::Rounded } else { how };
+        return match wanted.lossless && !how.is_lossless() {
+            true => lossy(format!("MLX does not read {stored}")),
+            false => Ok((making, how, Some(format!("MLX does not read {stored}")))),
+        };
+    }
     let candidates = REPACKS.iter().filter(|repack| repack.from == stored);
     let fits = |to: DType| match holds {
         Holds::Blocks => to.descriptor().ggml.is_some(),
