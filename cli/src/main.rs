@@ -65,6 +65,7 @@ fn main() -> ExitCode {
         Command::Load(args) => cmd::load::run(&args),
         Command::Convert(args) => cmd::convert::run(&args),
         Command::Quantize(args) => cmd::quantize::run(&args),
+        Command::Create(args) => cmd::create::run(&args),
         Command::Split(args) => cmd::split::run(&args),
         Command::Merge(args) => cmd::merge::run(&args),
         Command::Align(args) => cmd::merge::align(&args),

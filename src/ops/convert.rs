@@ -31,6 +31,8 @@ pub enum Format {
     Safetensors,
     /// A directory as mlx-lm reads it.
     Mlx,
+    /// A model in Ollama's store, at the [place](crate::container::ollama::place) of its name.
+    Ollama,
 }
 
 /// What is wanted of a conversion.
@@ -99,6 +101,7 @@ pub fn convert<'a, D: Device>(
         Format::Gguf => gguf(model, options.wanted),
         Format::Safetensors => directory(model, options, Dialect::HuggingFace),
         Format::Mlx => directory(model, options, Dialect::Mlx),
+        Format::Ollama => super::create::planned(model, None, options.wanted),
     }
     .map_err(|error| error.in_file(model.store().path()))
 }
@@ -132,7 +135,7 @@ fn directory<'a, D: Device>(
         let choice =
             recipe.as_ref().and_then(|recipe| recipe.choices.get(number).copied().flatten());
         let (making, how, why) = match choice {
-            Some(choice) => quantized(view, choice)?,
+            Some(choice) => quantized(view, choice.dtype, choice.group_size)?,
             None => plain(view, is_mlx_directory, resolution.dialect == dialect, options.wanted)?,
         };
         tensors.push((OutTensor { name: view.name().to_owned(), making }, how, why));
@@ -153,7 +156,7 @@ fn directory<'a, D: Device>(
         let bytes = match name {
             // As long as nothing is made otherwise, what it says of it stays true.
             "config.json" if !(copies && quantization.is_none()) => {
-                config(&bytes, quantization.as_ref(), &fates)?
+                config_json(&bytes, quantization.as_ref(), &fates)?
             }
             _ => bytes,
         };
@@ -180,14 +183,14 @@ fn plain<'a>(view: &View<'a>, mlx: bool, same: bool, wanted: Wanted) -> Result<M
     }
 }
 
-/// A tensor in groups, of the numbers that it is quantized from in mlx-lm.
-fn quantized<'a>(view: &View<'a>, choice: mlx::Quantization) -> Result<Made<'a>> {
+/// A tensor in groups, of the numbers that it is quantized from in mlx-lm and in Ollama.
+pub(super) fn quantized<'a>(view: &View<'a>, dtype: DType, group_size: u32) -> Result<Made<'a>> {
     let stored = view.stored_dtype()?;
     let again = stored.is_quantized();
     let quantizing = Quantizing {
         view: view.clone(),
-        dtype: choice.dtype,
-        group_size: choice.group_size,
+        dtype,
+        group_size,
         values: if again { DType::F16 } else { view.values_dtype() },
     };
     let how = if again { How::Requantized } else { How::Quantized };
@@ -246,7 +249,7 @@ fn said(tensors: &[(OutTensor<'_>, How, Option<String>)]) -> Option<Json> {
 }
 
 /// `config.json` with what is said of dtypes as it now is.
-fn config(
+pub(super) fn config_json(
     bytes: &[u8],
     quantization: Option<&Json>,
     fates: &[crate::write::Fate],

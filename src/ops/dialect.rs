@@ -52,7 +52,9 @@ pub(super) fn speak<D: Device>(model: &WeightProvider<D>, dialect: Dialect) -> R
     spoken.left_out.extend(without.into_iter().map(|name| (name, nameless.clone())));
     let config = model.config().ok();
     for Spelled { name, parts } in &spelled {
-        if let Some(view) = unchanged(model, parts)? {
+        // Experts that are stored in one are taken apart.
+        let whole = if name.contains("{e}") { None } else { unchanged(model, parts)? };
+        if let Some(view) = whole {
             spoken.tensors.push(view.named(name));
             continue;
         }

@@ -1,6 +1,7 @@
 //! What programs do with whole models, as functions that give reports.
 
 mod convert;
+mod create;
 mod dialect;
 mod diff;
 mod gguf;
@@ -9,6 +10,7 @@ mod quantize;
 mod rewrite;
 
 pub use convert::{ConvertOptions, Format, convert};
+pub use create::create;
 pub use diff::{Diff, Outcome, Pair, Pairs, TensorDiff, ValueDiff, Worst};
 pub use quantize::quantize;
 pub use rewrite::{Shards, edit_metadata, merge, split};

@@ -2,6 +2,7 @@
 
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
+use crate::recipe::ollama;
 use crate::repack::REPACKS;
 use crate::shape;
 use crate::tensor::Part;
@@ -24,6 +25,8 @@ pub(super) enum Holds {
     Blocks,
     /// Plain ones and MLX's groups.
     Groups,
+    /// Plain ones that MLX reads, and those of its groups that Ollama has names for.
+    Blobs,
     /// Plain ones.
     Plain,
 }
@@ -70,20 +73,33 @@ pub(super) fn made<'a>(view: &View<'a>, holds: Holds, wanted: Wanted) -> Result<
             row.ggml.is_some() && parts.iter().all(|part| known(part.part))
         }
         Holds::Groups => plain && row.safetensors.is_some() || is_mlx(stored),
+        Holds::Blobs => {
+            let amax = parts.iter().any(|part| part.part == Part::GlobalAmax);
+            is_plain_of_mlx(stored) || is_ollama(stored) && !amax
+        }
         Holds::Plain => plain && row.safetensors.is_some(),
     };
     if native {
         return Ok((Making::Packed(view.clone()), How::Copied, None));
     }
+    if plain && holds == Holds::Blobs {
+        let (making, how, _) = encoded(view, view.values_dtype(), None);
+        let how = if stored == DType::F64 { How::Rounded } else { how };
+        return match wanted.lossless && !how.is_lossless() {
+            true => lossy(format!("MLX does not read {stored}")),
+            false => Ok((making, how, Some(format!("MLX does not read {stored}")))),
+        };
+    }
     let candidates = REPACKS.iter().filter(|repack| repack.from == stored);
     let fits = |to: DType| match holds {
         Holds::Blocks => to.descriptor().ggml.is_some(),
         Holds::Groups => is_mlx(to),
+        Holds::Blobs => is_ollama(to),
         Holds::Plain => false,
     };
     let mut why = format!("{} says nothing that {stored} says exactly", holds.name());
     for repack in candidates.filter(|repack| fits(repack.to)) {
-        match Repacking::exact(view, repack.to)? {
+        match Repacking::exact(view, repack.to, holds.global())? {
             Ok(repacking) => return Ok((Making::Repacked(repacking), How::Repacked, None)),
             Err(fault) => why = fault,
         }
@@ -92,10 +108,19 @@ pub(super) fn made<'a>(view: &View<'a>, holds: Holds, wanted: Wanted) -> Result<
 }
 
 impl Holds {
+    /// What it keeps of a number for a whole tensor.
+    const fn global(self) -> Part {
+        match self {
+            Self::Groups => Part::GlobalAmax,
+            Self::Blocks | Self::Blobs | Self::Plain => Part::GlobalScale,
+        }
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Blocks => "GGUF",
             Self::Groups => "MLX",
+            Self::Blobs => "Ollama",
             Self::Plain => "safetensors",
         }
     }
@@ -104,6 +129,17 @@ impl Holds {
 /// Whether mlx-lm reads tensors of a dtype.
 pub(super) fn is_mlx(dtype: DType) -> bool {
     dtype.group_quantizer().is_some()
+}
+
+/// Whether Ollama has a name for groups of a dtype.
+fn is_ollama(dtype: DType) -> bool {
+    ollama::TYPES.iter().any(|row| row.dtype == dtype)
+}
+
+/// Whether MLX reads plain numbers of a dtype as what they are (`dtype_from_safetensor_str` of
+/// mlx/io/safetensors.cpp): F64 not at all, those of 8 bits as integers.
+fn is_plain_of_mlx(dtype: DType) -> bool {
+    dtype.is_integer() || matches!(dtype, DType::BOOL | DType::F16 | DType::BF16 | DType::F32)
 }
 
 /// Values in a plain dtype.
@@ -131,7 +167,7 @@ fn requantized<'a>(view: &View<'a>, holds: Holds, wanted: Wanted, why: String) -
             let dtype = DType::Q8_0;
             Making::Encoded { view: view.clone(), dtype, importance: None }
         }
-        Holds::Groups if whole => Making::Grouped(Quantizing {
+        Holds::Groups | Holds::Blobs if whole => Making::Grouped(Quantizing {
             view: view.clone(),
             dtype: DType::MLX_AFFINE8,
             group_size: 32,

@@ -30,18 +30,23 @@ pub enum Shards {
 /// `Unsupported` if the model lies in no GGUF or safetensors files, or has a tensor that they
 /// cannot hold.
 pub fn merge(store: &WeightStore, alignment: Option<u64>) -> Result<WritePlan<'_>> {
+    let fates = fates(&stored(store))?;
+    let file = merged(store, alignment)?;
+    Ok(WritePlan::new(Kind::File, vec![file], fates, Vec::new(), store))
+}
+
+/// All tensors of a model in one file.
+pub(super) fn merged(store: &WeightStore, alignment: Option<u64>) -> Result<OutFile<'_>> {
     let tensors = stored(store);
-    let fates = fates(&tensors)?;
-    let file = match encoding(store)? {
+    match encoding(store)? {
         Files::Gguf => {
             let mut keys = KeyValues::of(store.metadata());
             without_split(&mut keys);
             set_alignment(&mut keys, alignment)?;
-            OutFile::gguf("model.gguf", &keys, tensors)?
+            OutFile::gguf("model.gguf", &keys, tensors)
         }
-        Files::Safetensors => safetensors_file("model.safetensors", store, alignment, tensors)?,
-    };
-    Ok(WritePlan::new(Kind::File, vec![file], fates, Vec::new(), store))
+        Files::Safetensors => safetensors_file("model.safetensors", store, alignment, tensors),
+    }
 }
 
 /// A model as several files. GGUF's lie beside each other, and are named after the path that is
@@ -144,7 +149,7 @@ fn encoding(store: &WeightStore) -> Result<Files> {
 }
 
 /// All tensors as they are.
-fn stored(store: &WeightStore) -> Vec<OutTensor<'_>> {
+pub(super) fn stored(store: &WeightStore) -> Vec<OutTensor<'_>> {
     let of = |tensor: Tensor<'_>| tensor.name().spelling().into_owned();
     let tensors = store.tensors();
     tensors
@@ -152,7 +157,7 @@ fn stored(store: &WeightStore) -> Vec<OutTensor<'_>> {
         .collect()
 }
 
-fn fates(tensors: &[OutTensor<'_>]) -> Result<Vec<Fate>> {
+pub(super) fn fates(tensors: &[OutTensor<'_>]) -> Result<Vec<Fate>> {
     tensors.iter().map(|tensor| tensor.fate(How::Copied, None)).collect()
 }
 

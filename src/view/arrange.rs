@@ -96,6 +96,24 @@ impl<'a> View<'a> {
         Ok(view.tidy())
     }
 
+    /// Several of one shape along a new first axis: experts.
+    pub(crate) fn stack(views: Vec<Self>) -> Result<Self> {
+        let count = views.len() as u64;
+        let mut views = views.into_iter();
+        let mut stacked = views.next().ok_or_else(|| Error::mismatch("nothing to stack"))?;
+        let form = |view: &Self| (view.shape.clone(), view.columns, view.order, view.taken.clone());
+        let first = form(&stacked);
+        for view in views {
+            if form(&view) != first {
+                let fault = format!("{:?} cannot be stacked on {:?}", view.shape, first.0);
+                return Err(Error::mismatch(fault).in_tensor(&view.name));
+            }
+            stacked.append(view)?;
+        }
+        stacked.shape.insert(0, count);
+        Ok(stacked)
+    }
+
     /// The stored tensor of which each view has the rows that `rows` choose.
     fn with_rows_back(
         views: Vec<Self>,

@@ -26,12 +26,14 @@ pub(crate) struct Repacking<'a> {
     to_group: Option<usize>,
     /// A number for the whole tensor, or for each of its outermost arrays.
     globals: Vec<Global>,
+    /// What is written of it: an amax or a factor.
+    global: Part,
 }
 
 impl<'a> Repacking<'a> {
     /// The change from what a view is packed as, if there is one that is exact for every number in
     /// it: all of its scales are looked at. Otherwise says why there is none.
-    pub(crate) fn exact(view: &View<'a>, to: DType) -> Result<Result<Self, String>> {
+    pub(crate) fn exact(view: &View<'a>, to: DType, global: Part) -> Result<Result<Self, String>> {
         let from = match view.stored_dtype() {
             Ok(dtype) => dtype,
             Err(error) => return Ok(Err(error.to_string())),
@@ -58,7 +60,7 @@ impl<'a> Repacking<'a> {
                 .flatten();
             let view = view.clone();
             let globals = globals.clone();
-            let this = Self { view, repack, scales, from_group, to_group, globals };
+            let this = Self { view, repack, scales, from_group, to_group, globals, global };
             match this.first_fault()? {
                 None => return Ok(Ok(this)),
                 Some(fault) => why = fault,
@@ -85,13 +87,10 @@ impl<'a> Repacking<'a> {
             grouped_parts(self.view.shape(), self.repack.to, self.to_group, self.scales)?;
         if let Some(bytes) = self.global_bytes()? {
             let count = self.globals.len() as u64;
-            let shape = if count == 1 { Vec::new() } else { vec![count] };
-            let part = match self.repack.to.descriptor().packing {
-                Packing::Group => Part::GlobalAmax,
-                _ => Part::GlobalScale,
-            };
-            let shape = if part == Part::GlobalScale { vec![count] } else { shape };
-            parts.push(NewPart { part, dtype: DType::F32, shape, bytes: bytes.len() as u64 });
+            let amax = self.global == Part::GlobalAmax;
+            let shape = if amax && count == 1 { Vec::new() } else { vec![count] };
+            let (part, bytes) = (self.global, bytes.len() as u64);
+            parts.push(NewPart { part, dtype: DType::F32, shape, bytes });
         }
         Ok(parts)
     }
@@ -101,10 +100,10 @@ impl<'a> Repacking<'a> {
         if self.globals.is_empty() {
             return Ok(None);
         }
-        let group = self.repack.to.descriptor().packing == Packing::Group;
+        let amax = self.global == Part::GlobalAmax;
         let mut bytes = Vec::new();
         for global in &self.globals {
-            let number = match (self.repack.global(*global), group) {
+            let number = match (self.repack.global(*global), amax) {
                 (global, true) => global.amax(),
                 (Global::Factor(factor), false) => Some(factor),
                 _ => None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Loss;
 use super::groups::{Quantizing, Repacking};
-use crate::bytes::{Pages, Scratch, Values};
+use crate::bytes::{Pages, Scratch, Source, Values};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::quant::Packed;
@@ -27,6 +27,8 @@ pub(crate) enum Making<'a> {
     Grouped(Quantizing<'a>),
     /// They were computed.
     Bytes { bytes: Arc<[u8]>, dtype: DType, shape: Vec<u64> },
+    /// They are those of a file.
+    File(Arc<Source>),
 }
 
 /// An array that a tensor comes to in a file.
@@ -67,6 +69,8 @@ enum Task<'a> {
     Rows(Range<u64>),
     /// Bytes that are there.
     Bytes(Vec<u8>),
+    /// Bytes of a file.
+    Copy(Range<u64>),
 }
 
 /// What making pieces one after another can use again.
@@ -100,6 +104,10 @@ impl<'a> Making<'a> {
                 let (dtype, shape, bytes) = (*dtype, shape.clone(), bytes.len() as u64);
                 Ok(vec![NewPart { part: Part::Weight, dtype, shape, bytes }])
             }
+            Self::File(source) => {
+                let (dtype, bytes) = (DType::U8, source.len());
+                Ok(vec![NewPart { part: Part::Weight, dtype, shape: vec![bytes], bytes }])
+            }
         }
     }
 
@@ -110,7 +118,7 @@ impl<'a> Making<'a> {
             | Self::Encoded { view, .. }
             | Self::Grouped(Quantizing { view, .. }) => Some(view),
             Self::Repacked(repacking) => Some(repacking.view()),
-            Self::Bytes { .. } => None,
+            Self::Bytes { .. } | Self::File(_) => None,
         }
     }
 
@@ -135,6 +143,7 @@ impl<'a> Making<'a> {
             | Self::Grouped(Quantizing { dtype, .. })
             | Self::Bytes { dtype, .. } => Ok(*dtype),
             Self::Repacked(repacking) => Ok(repacking.dtype()),
+            Self::File(_) => Ok(DType::U8),
         }
     }
 
@@ -144,7 +153,7 @@ impl<'a> Making<'a> {
             Self::Packed(view) => view.group_size(),
             Self::Repacked(repacking) => repacking.group_size(),
             Self::Grouped(quantizing) => Some(quantizing.group_size),
-            Self::Encoded { .. } | Self::Bytes { .. } => None,
+            Self::Encoded { .. } | Self::Bytes { .. } | Self::File(_) => None,
         }
     }
 
@@ -191,6 +200,15 @@ impl<'a> Making<'a> {
             Self::Bytes { bytes, .. } => {
                 let to = one(start..start + bytes.len() as u64);
                 return Ok(vec![Piece { to, task: Task::Bytes(bytes.to_vec()) }]);
+            }
+            Self::File(source) => {
+                let (len, step) = (source.len(), memory.max(1));
+                let pieces = (0..len.div_ceil(step)).map(|number| {
+                    let from = number * step..len.min((number + 1) * step);
+                    let to = vec![start + from.start..start + from.end];
+                    Piece { to, task: Task::Copy(from) }
+                });
+                return Ok(pieces.collect());
             }
         }
         let read = |Planned { to, work, .. }| Piece { to: one(to), task: Task::Read(work) };
@@ -245,6 +263,10 @@ impl<'a> Making<'a> {
             }
             (Self::Grouped(quantizing), Task::Rows(rows)) => {
                 quantizing.fill(rows.clone(), out, &mut bench.scratch)
+            }
+            (Self::File(source), Task::Copy(from)) => {
+                source.read_at(from.start, out)?;
+                Ok(Loss::default())
             }
             (_, Task::Bytes(bytes)) => {
                 out.copy_from_slice(bytes);

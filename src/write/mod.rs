@@ -8,6 +8,7 @@
 //! its parts lie; one pipeline makes and writes the pieces of every container.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod blobs;
 mod groups;
 mod loss;
 mod making;
@@ -17,9 +18,11 @@ mod target;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
+use crate::bytes::Source;
 use crate::container::layout::{Layout, NewArray};
-use crate::container::{gguf, safetensors};
+use crate::container::{gguf, ollama, safetensors};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::metadata::KeyValues;
@@ -108,8 +111,30 @@ impl<'a> OutFile<'a> {
         tensors: Vec<OutTensor<'a>>,
         named: impl Fn(&OutTensor<'_>, Part) -> String,
     ) -> Result<Self> {
-        let layout = |arrays: &[NewArray]| safetensors::write::layout(metadata, arrays, alignment);
+        let order = safetensors::write::Order::Crate;
+        let layout =
+            |arrays: &[NewArray]| safetensors::write::layout(metadata, arrays, alignment, order);
         Self::laid(name, tensors, named, layout)
+    }
+
+    /// A blob of Ollama's with those tensors, in that order, as its own writer lays them out.
+    pub(crate) fn blob(
+        name: impl Into<String>,
+        metadata: &BTreeMap<String, String>,
+        tensors: Vec<OutTensor<'a>>,
+    ) -> Result<Self> {
+        let named = |tensor: &OutTensor<'_>, part: Part| ollama::part_name(&tensor.name, part);
+        let order = safetensors::write::Order::Given;
+        let layout = |arrays: &[NewArray]| safetensors::write::layout(metadata, arrays, 8, order);
+        Self::laid(name, tensors, named, layout)
+    }
+
+    /// A copy of a file.
+    pub(crate) fn copy(name: impl Into<String>, source: Source) -> Self {
+        let (name, len) = (name.into(), source.len());
+        let making = Making::File(Arc::new(source));
+        let tensors = vec![(OutTensor { name: name.clone(), making }, vec![0])];
+        Self { name, header: Vec::new(), len, data: len, tensors }
     }
 
     fn laid(

@@ -37,6 +37,21 @@ pub(crate) fn run(
     target: &Target,
     options: &WriteOptions<'_>,
 ) -> Result<Lost> {
+    let open = |file: &OutFile<'_>| {
+        Ok(Open { file: target.create(&file.name, file.len)?, path: target.place(&file.name) })
+    };
+    let close = |batch: Vec<Open>| batch.iter().try_for_each(Open::sync);
+    in_batches(files, options, open, close)
+}
+
+/// Writes files, as many at a time as may be open: `open` begins each, in order, and `close` is
+/// given them once their bytes are written.
+pub(super) fn in_batches<'f>(
+    files: &[OutFile<'f>],
+    options: &WriteOptions<'_>,
+    mut open: impl FnMut(&OutFile<'f>) -> Result<Open>,
+    mut close: impl FnMut(Vec<Open>) -> Result<()>,
+) -> Result<Lost> {
     let threads = match options.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
@@ -46,23 +61,18 @@ pub(crate) fn run(
     let mut lost = Vec::new();
     let mut done = 0;
     for batch in files.chunks(OPEN) {
-        let open = |file: &OutFile<'_>| {
-            Ok(Open { file: target.create(&file.name, file.len)?, path: target.place(&file.name) })
-        };
-        let open = batch.iter().map(open).collect::<Result<Vec<Open>>>()?;
+        let open = batch.iter().map(&mut open).collect::<Result<Vec<Open>>>()?;
         lost.extend(work.batch(batch, &open, &mut done)?);
-        for Open { file, path } in &open {
-            let failed = |error| Error::io("cannot bring it to the disk", error).in_file(path);
-            file.sync_all().map_err(failed)?;
-        }
+        close(open)?;
     }
     Ok(lost)
 }
 
 /// A file that is being written.
-struct Open {
-    file: File,
-    path: PathBuf,
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) file: File,
+    pub(super) path: PathBuf,
 }
 
 struct Work<'o, 'w> {
@@ -238,6 +248,12 @@ fn joined(thread: std::thread::ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
 }
 
 impl Open {
+    /// Sees that it is on the disk.
+    pub(super) fn sync(&self) -> Result<()> {
+        let failed = |error| Error::io("cannot bring it to the disk", error);
+        self.file.sync_all().map_err(failed).map_err(|error| error.in_file(&self.path))
+    }
+
     fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
         let failed = |error| Error::io("cannot write to it", error).in_file(&self.path).at(at);
         write_all_at(&self.file, bytes, at).map_err(failed)

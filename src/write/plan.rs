@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::blobs::Blobs;
 use super::{Fate, Loss, OutFile, Target, WriteOptions, pipeline};
 use crate::error::{Error, Result};
 use crate::store::WeightStore;
@@ -21,7 +22,7 @@ pub struct WritePlan<'a> {
 }
 
 /// What a plan writes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     /// One file.
     File,
@@ -30,13 +31,16 @@ pub(crate) enum Kind {
     /// Files beside each other, named after the path that is given, each of which appears whole:
     /// the first of them last, since readers begin with it.
     Shards,
+    /// A model in Ollama's store: a blob for each file, of these kinds in Ollama's words, and a
+    /// manifest, which is the path that is given and appears last.
+    Blobs(Vec<String>),
 }
 
 /// What writing came to.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Written {
-    /// The paths that were written: a file, a directory, or shards.
+    /// The paths that were written: a file, a directory, shards, or a manifest.
     pub paths: Vec<PathBuf>,
     /// Bytes of all files.
     pub bytes: u64,
@@ -76,7 +80,7 @@ impl<'a> WritePlan<'a> {
     /// short; `Cancelled`. Whatever the error, nothing half-written is left.
     pub fn run(&self, path: &Path, options: &WriteOptions<'_>) -> Result<Written> {
         let written = |paths, lost| Written { paths, bytes: self.bytes(), lost };
-        match self.kind {
+        match &self.kind {
             Kind::File => {
                 self.check_target(path)?;
                 let target = Target::file(path, options.overwrite)?;
@@ -104,6 +108,13 @@ impl<'a> WritePlan<'a> {
                 }
                 targets.into_iter().rev().try_for_each(Target::finish)?;
                 Ok(written(paths, lost))
+            }
+            Kind::Blobs(kinds) => {
+                let mut blobs = Blobs::begin(path, options.overwrite)?;
+                let lost = blobs.write(&self.files, options)?;
+                let names = self.files.iter().map(|file| file.name.as_str());
+                blobs.finish(kinds.iter().map(String::as_str).zip(names))?;
+                Ok(written(vec![path.to_path_buf()], lost))
             }
         }
     }

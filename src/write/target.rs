@@ -71,44 +71,18 @@ impl Target {
         partial.push(name);
         partial.push(".partial");
         let partial = path.with_file_name(partial);
-        let failed = |doing| move |error| Error::io(doing, error);
-        let here = |error: Error| error.in_file(&partial);
-        let lock = loop {
-            let opened = match kind {
-                Kind::File => File::options()
-                    .read(true)
-                    .write(true)
-                    .create(true)
-                    .truncate(false)
-                    .open(&partial),
-                Kind::Directory => std::fs::create_dir(&partial)
-                    .or_else(|error| match error.kind() {
-                        std::io::ErrorKind::AlreadyExists => Ok(()),
-                        _ => Err(error),
-                    })
-                    .and_then(|()| File::open(&partial)),
-            };
-            let file = opened.map_err(failed("cannot create it")).map_err(here)?;
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => {
-                    return Err(here(Error::new(
-                        ErrorKind::Io,
-                        "another program is writing it at this moment",
-                    )));
-                }
-                // A file system without locks: nothing is known of others then.
-                Err(TryLockError::Error(_)) => break file,
-            }
-            // Whoever held the lock may have given the file its name, or have taken it away.
-            if is_same(&file, &partial) {
-                break file;
-            }
-        };
+        let lock = claimed(&partial, || match kind {
+            Kind::File => open_or_create(&partial),
+            Kind::Directory => std::fs::create_dir(&partial)
+                .or_else(|error| match error.kind() {
+                    std::io::ErrorKind::AlreadyExists => Ok(()),
+                    _ => Err(error),
+                })
+                .and_then(|()| File::open(&partial)),
+        })?;
         let this = Self { path, partial, lock, kind, pending: true, overwrite };
-        this.clear()
-            .map_err(failed("cannot take away what an earlier run left"))
-            .map_err(|error| error.in_file(&this.partial))?;
+        let failed = |error| Error::io("cannot take away what an earlier run left", error);
+        this.clear().map_err(failed).map_err(|error| error.in_file(&this.partial))?;
         Ok(this)
     }
 
@@ -139,8 +113,8 @@ impl Target {
     pub(crate) fn create(&self, name: &str, len: u64) -> Result<File> {
         let path = self.place(name);
         let here = |error: Error| error.in_file(&path);
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = file.map_err(|error| here(Error::io("cannot create it", error)))?;
+        let file =
+            open_or_create(&path).map_err(|error| here(Error::io("cannot create it", error)))?;
         reserve(&file, len).map_err(here)?;
         Ok(file)
     }
@@ -182,7 +156,33 @@ impl Drop for Target {
     }
 }
 
-fn exists(path: &Path) -> Error {
+/// What `open` opens at a path, locked for as long as it is held.
+pub(super) fn claimed(path: &Path, open: impl Fn() -> std::io::Result<File>) -> Result<File> {
+    loop {
+        let opened = open().map_err(|error| Error::io("cannot create it", error));
+        let file = opened.map_err(|error| error.in_file(path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let fault = "another program is writing it at this moment";
+                return Err(Error::new(ErrorKind::Io, fault).in_file(path));
+            }
+            // A file system without locks: nothing is known of others then.
+            Err(TryLockError::Error(_)) => return Ok(file),
+        }
+        // Whoever held the lock may have given the file its name, or have taken it away.
+        if is_same(&file, path) {
+            return Ok(file);
+        }
+    }
+}
+
+/// A file to write to, with whatever it holds already.
+pub(super) fn open_or_create(path: &Path) -> std::io::Result<File> {
+    File::options().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+pub(super) fn exists(path: &Path) -> Error {
     Error::new(ErrorKind::Mismatch, "it is there already")
         .advise("give another name, or --overwrite to replace it when the new one is whole")
         .in_file(path)
@@ -233,12 +233,12 @@ fn check_replaceable(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn folder(path: &Path) -> std::io::Result<File> {
+pub(super) fn folder(path: &Path) -> std::io::Result<File> {
     File::open(if path.as_os_str().is_empty() { Path::new(".") } else { path })
 }
 
 #[cfg(unix)]
-fn is_same(file: &File, path: &Path) -> bool {
+pub(super) fn is_same(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let id = |found: std::fs::Metadata| (found.dev(), found.ino());
     match (file.metadata(), path.symlink_metadata()) {
@@ -248,12 +248,12 @@ fn is_same(file: &File, path: &Path) -> bool {
 }
 
 #[cfg(not(unix))]
-fn is_same(_: &File, path: &Path) -> bool {
+pub(super) fn is_same(_: &File, path: &Path) -> bool {
     path.exists()
 }
 
 #[cfg(target_os = "linux")]
-fn rename_to_new(from: &Path, to: &Path) -> std::io::Result<()> {
+pub(super) fn rename_to_new(from: &Path, to: &Path) -> std::io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     use rustix::io::Errno;
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
@@ -264,7 +264,7 @@ fn rename_to_new(from: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn rename_to_new(from: &Path, to: &Path) -> std::io::Result<()> {
+pub(super) fn rename_to_new(from: &Path, to: &Path) -> std::io::Result<()> {
     rename_if_new(from, to)
 }
 
@@ -309,7 +309,7 @@ fn replace(new: &Path, path: &Path) -> std::io::Result<()> {
 }
 
 /// Makes a file that long, so that room is short now and not at its end.
-fn reserve(file: &File, len: u64) -> Result<()> {
+pub(super) fn reserve(file: &File, len: u64) -> Result<()> {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{Resource, getrlimit};

@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Convert(write::Convert),
     /// Write a model in fewer bits, as llama-quantize or mlx-lm does
     Quantize(write::Quantize),
+    /// Write a model into Ollama's store
+    Create(write::Create),
     /// Write a model as several files
     Split(write::Split),
     /// Write a model that lies in several files as one

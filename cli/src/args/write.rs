@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use weighbridge::DType;
+use weighbridge::container::ollama;
 use weighbridge::recipe::llama::{Setting, TensorType, target};
+use weighbridge::recipe::ollama::{QuantType, TYPES};
 use weighbridge::recipe::{FILE_TYPES, FileType, mlx};
 
 use super::Open;
@@ -266,6 +268,8 @@ pub(crate) enum To {
     Safetensors,
     /// A directory as mlx-lm reads it
     Mlx,
+    /// A model in Ollama's store: DST is its name
+    Ollama,
 }
 
 #[derive(Args, Debug)]
@@ -274,13 +278,14 @@ pub(crate) enum To {
   weighbridge convert model-Q4_K_M.gguf ./model-mlx --to mlx --dry-run
   weighbridge convert model-Q8_0.gguf ./model --to safetensors --dtype BF16
   weighbridge convert ./model-4bit model.gguf --to gguf --lossless
+  weighbridge convert ./model-4bit qwen3:4bit --to ollama
 
 Quantized tensors keep their codes wherever the container has a packing that says the same values;
 --dry-run says where it has none, and --lossless makes that an error.")]
 pub(crate) struct Convert {
     /// A model of any container
     pub(crate) src: PathBuf,
-    /// The file or directory to write
+    /// The file or directory to write; for Ollama, the model's name
     pub(crate) dst: PathBuf,
     /// What to write
     #[arg(long, value_enum)]
@@ -295,5 +300,53 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_shard_size: Option<u64>,
     #[command(flatten)]
+    pub(crate) store: Store,
+    #[command(flatten)]
     pub(crate) writing: Writing,
+}
+
+/// Where Ollama's models lie.
+#[derive(Args, Debug)]
+pub(crate) struct Store {
+    /// Ollama's store to write to [default: OLLAMA_MODELS, else ~/.ollama/models]
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+}
+
+impl Store {
+    /// The manifest of a model.
+    pub(crate) fn place(&self, name: &str) -> weighbridge::Result<PathBuf> {
+        ollama::place(name, self.store.as_deref())
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge create qwen3:mine ./Qwen3-8B
+  weighbridge create qwen3:int4 ./Qwen3-8B --quantize int4
+  weighbridge create qwen3:q4 Qwen3-8B-Q4_K_M.gguf
+  weighbridge create me/qwen3:nvfp4 ./Qwen3-8B --quantize nvfp4 --dry-run
+
+A model of tensors is laid out as `ollama create --experimental` does it: a blob for each tensor, of
+the type that Ollama would choose. A GGUF model that is not quantized is one blob, its file as it is.
+What was quantized before keeps its codes where Ollama has a name for them. No server need run.")]
+pub(crate) struct Create {
+    /// What to call it: [HOST/][NAMESPACE/]MODEL[:TAG]
+    pub(crate) name: String,
+    /// A model of any container
+    pub(crate) src: PathBuf,
+    /// The type of its matrices: int4, int8, nvfp4, mxfp4 or mxfp8
+    #[arg(long, value_name = "TYPE", value_parser = quant_type)]
+    pub(crate) quantize: Option<QuantType>,
+    #[command(flatten)]
+    pub(crate) store: Store,
+    #[command(flatten)]
+    pub(crate) writing: Writing,
+}
+
+fn quant_type(text: &str) -> Result<QuantType, String> {
+    QuantType::from_name(text).ok_or_else(|| {
+        let names: Vec<&str> = TYPES.iter().map(|row| row.name).collect();
+        format!("not one of {}", names.join(", "))
+    })
 }

@@ -16,6 +16,7 @@ pub(crate) fn run(args: &Convert) -> Done {
         To::Gguf => Format::Gguf,
         To::Safetensors => Format::Safetensors,
         To::Mlx => Format::Mlx,
+        To::Ollama => Format::Ollama,
     };
     let mut options = ConvertOptions::new(format).lossless(args.lossless);
     if let Some(dtype) = args.dtype {
@@ -24,6 +25,10 @@ pub(crate) fn run(args: &Convert) -> Done {
     if let Some(bytes) = args.max_shard_size {
         options = options.shard_bytes(bytes);
     }
+    let dst = match args.to {
+        To::Ollama => &args.store.place(&args.dst.to_string_lossy())?,
+        _ => &args.dst,
+    };
     let plan = ops::convert(&model, &options)?;
-    writing::run(&plan, &args.dst, &args.writing)
+    writing::run(&plan, dst, &args.writing)
 }

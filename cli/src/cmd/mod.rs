@@ -2,6 +2,7 @@
 
 pub(crate) mod config;
 pub(crate) mod convert;
+pub(crate) mod create;
 pub(crate) mod diff;
 pub(crate) mod dump;
 pub(crate) mod hash;

@@ -9,29 +9,29 @@ use crate::error::{Error, Result};
 
 /// The blobs of one model.
 #[derive(Debug)]
-pub(super) struct Manifest {
-    pub(super) config: Option<Layer>,
-    pub(super) layers: Vec<Layer>,
+pub(crate) struct Manifest {
+    pub(crate) config: Option<Layer>,
+    pub(crate) layers: Vec<Layer>,
 }
 
 /// One blob, and what it is to the model.
 #[derive(Clone, Debug)]
-pub(super) struct Layer {
+pub(crate) struct Layer {
     /// The last word of the media type: `tensor`, `model`, `license`.
-    pub(super) kind: String,
-    pub(super) digest: Digest,
+    pub(crate) kind: String,
+    pub(crate) digest: Digest,
     /// Bytes, as the manifest says.
-    pub(super) size: u64,
+    pub(crate) size: u64,
     /// The tensor, group or file that the blob holds.
-    pub(super) name: String,
+    pub(crate) name: String,
 }
 
 /// `sha256:` and 64 hexadecimal digits: nothing else ever becomes part of a path.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Digest(String);
+pub(crate) struct Digest(String);
 
 impl Digest {
-    pub(super) fn parse(text: &str) -> Result<Self> {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
         let hex = text.strip_prefix("sha256").and_then(|rest| rest.strip_prefix([':', '-']));
         let valid =
             |hex: &&str| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -47,12 +47,12 @@ impl Digest {
         }
     }
 
-    pub(super) fn hex(&self) -> &str {
+    pub(crate) fn hex(&self) -> &str {
         &self.0
     }
 
     /// The blob's file.
-    pub(super) fn path(&self, store: &Path) -> PathBuf {
+    pub(crate) fn path(&self, store: &Path) -> PathBuf {
         store.join("blobs").join(format!("sha256-{}", self.0))
     }
 

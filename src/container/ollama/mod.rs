@@ -3,6 +3,7 @@
 mod blobs;
 mod manifest;
 mod name;
+mod write;
 
 use std::path::{Path, PathBuf};
 
@@ -12,8 +13,11 @@ use super::{Container, OpenOptions, Opened, Probe, gguf, in_parallel};
 use crate::bytes::{Access, Source, Text};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Attachment, WeightStore, document};
-use manifest::{Layer, Manifest};
 use name::Name;
+
+pub(crate) use manifest::{Digest, Layer, Manifest};
+pub use write::place;
+pub(crate) use write::{Config, part_name, store_of_place};
 
 /// The row of the table.
 pub static OLLAMA: Container = Container {
@@ -183,7 +187,7 @@ fn attach(opened: &mut WeightStore, manifest: &Manifest, store: &Path) -> Result
 fn check_linked(path: &Path) -> Result<()> {
     let Ok(target) = std::fs::read_link(path) else { return Ok(()) };
     let name = target.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let digest = manifest::Digest::parse(name).map_err(|error| error.in_file(path))?;
+    let digest = Digest::parse(name).map_err(|error| error.in_file(path))?;
     let source = Source::open(path, Access::Read)?;
     if crate::digest::sha256(&source)? != digest.hex().to_ascii_lowercase() {
         return Err(Error::malformed(

@@ -48,6 +48,13 @@ impl Name {
         })
     }
 
+    /// The file that the manifest is written to, in the case of what is there.
+    pub(super) fn place(&self, store: &Path) -> PathBuf {
+        let parts = [&self.host, &self.namespace, &self.model, &self.tag];
+        let found = |at: PathBuf, part: &String| entry(&at, part).unwrap_or_else(|| at.join(part));
+        parts.into_iter().fold(store.join(WRITTEN), found)
+    }
+
     /// The file of the manifest in one of a store's trees, found without regard to case.
     pub(super) fn find(&self, store: &Path) -> Option<PathBuf> {
         let hosts: Vec<&str> = if PUBLIC.contains(&self.host.to_ascii_lowercase().as_str()) {
@@ -73,7 +80,10 @@ impl Name {
 }
 
 /// The trees of manifests in a store, the one that wins first.
-pub(super) const TREES: [&str; 2] = ["manifests-v2", "manifests"];
+pub(super) const TREES: [&str; 2] = ["manifests-v2", WRITTEN];
+
+/// The one that is written: servers that do not know the other would delete its blobs.
+pub(super) const WRITTEN: &str = "manifests";
 
 /// The entry of that name, in the case that is there.
 fn entry(folder: &Path, name: &str) -> Option<PathBuf> {
@@ -97,15 +107,23 @@ fn is_part(part: &str, longest: usize, more: &[u8]) -> bool {
 
 /// Where a store may lie: `OLLAMA_MODELS`, the user's, the Linux package's.
 pub(super) fn stores() -> Vec<PathBuf> {
-    if let Some(set) = std::env::var_os("OLLAMA_MODELS") {
-        let text = set.to_string_lossy();
-        let text = text.trim().trim_matches(['"', '\'']);
-        if !text.is_empty() {
-            return vec![PathBuf::from(text)];
-        }
+    if let Some(set) = set_store() {
+        return vec![set];
     }
-    let home = std::env::home_dir().map(|home| home.join(".ollama/models"));
-    home.into_iter().chain([PathBuf::from("/usr/share/ollama/.ollama/models")]).collect()
+    let package = PathBuf::from("/usr/share/ollama/.ollama/models");
+    own_store().into_iter().chain([package]).collect()
+}
+
+/// The store that this user's Ollama keeps its models in: `OLLAMA_MODELS`, or a folder at home.
+pub(super) fn own_store() -> Option<PathBuf> {
+    set_store().or_else(|| Some(std::env::home_dir()?.join(".ollama/models")))
+}
+
+fn set_store() -> Option<PathBuf> {
+    let set = std::env::var_os("OLLAMA_MODELS")?;
+    let text = set.to_string_lossy();
+    let text = text.trim().trim_matches(['"', '\'']);
+    (!text.is_empty()).then(|| PathBuf::from(text))
 }
 
 #[cfg(test)]

@@ -41,7 +41,16 @@ const LONGEST_HEADER: u64 = 99_999_999;
 /// and what the widest vectors want.
 pub(crate) const ALIGNMENT: u64 = 64;
 
-/// The header of a file with that metadata and those arrays, in the crate's order.
+/// In which order arrays lie in a file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Order {
+    /// The crate's, in which the header lists them too.
+    Crate,
+    /// That in which they are given. The header lists them by name, as Ollama's writer does.
+    Given,
+}
+
+/// The header of a file with that metadata and those arrays.
 ///
 /// # Errors
 ///
@@ -51,8 +60,9 @@ pub(crate) fn layout(
     metadata: &BTreeMap<String, String>,
     arrays: &[NewArray],
     alignment: u64,
+    order: Order,
 ) -> Result<Layout> {
-    let mut order = Vec::new();
+    let mut entries = Vec::new();
     let mut names = HashSet::new();
     for (number, array) in arrays.iter().enumerate() {
         let in_tensor = |error: Error| error.in_tensor(&array.name);
@@ -65,10 +75,32 @@ pub(crate) fn layout(
         let dtype = array.dtype.descriptor().safetensors.ok_or_else(|| {
             in_tensor(Error::unsupported(format!("safetensors has no dtype {}", array.dtype)))
         })?;
-        let rank = ORDER.iter().position(|name| *name == dtype);
-        order.push((std::cmp::Reverse(rank), &array.name, number, dtype, array));
+        let rank = match order {
+            Order::Crate => ORDER.iter().position(|name| *name == dtype),
+            Order::Given => None,
+        };
+        entries.push((std::cmp::Reverse(rank), &array.name, number, dtype, array));
     }
-    order.sort_unstable_by_key(|(rank, name, ..)| (*rank, *name));
+    entries.sort_unstable_by_key(|(rank, name, ..)| (*rank, *name));
+    let mut starts = vec![0u64; arrays.len()];
+    let mut place = |number: usize, array: &NewArray, end: &mut u64| {
+        if let Some(start) = starts.get_mut(number) {
+            *start = *end;
+        }
+        *end = end.checked_add(array.bytes).ok_or_else(too_large)?;
+        Ok::<(), Error>(())
+    };
+    let mut end = 0u64;
+    match order {
+        Order::Crate => {
+            let mut entries = entries.iter();
+            entries.try_for_each(|(_, _, number, _, array)| place(*number, array, &mut end))?;
+        }
+        Order::Given => {
+            let mut arrays = arrays.iter().enumerate();
+            arrays.try_for_each(|(number, array)| place(number, array, &mut end))?;
+        }
+    }
     let mut json = String::from("{");
     if !metadata.is_empty() {
         json.push_str("\"__metadata__\":{");
@@ -78,14 +110,9 @@ pub(crate) fn layout(
         }
         json.push('}');
     }
-    let mut end = 0u64;
-    let mut starts = vec![0; arrays.len()];
-    for (_, name, number, dtype, array) in order {
-        let start = end;
-        end = end.checked_add(array.bytes).ok_or_else(too_large)?;
-        if let Some(place) = starts.get_mut(number) {
-            *place = start;
-        }
+    for (_, name, number, dtype, array) in entries {
+        let start = starts.get(number).copied().unwrap_or(0);
+        let end = start.saturating_add(array.bytes);
         let comma = if json.len() == 1 { "" } else { "," };
         let shape: Vec<String> = array.shape.iter().map(u64::to_string).collect();
         json.push_str(&format!(

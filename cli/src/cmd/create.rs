@@ -1,0 +1,17 @@
+//! `create`: a model in Ollama's store.
+
+use weighbridge::device::Cpu;
+use weighbridge::{WeightProvider, ops};
+
+use super::Done;
+use crate::args::write::Create;
+use crate::{remark, writing};
+
+pub(crate) fn run(args: &Create) -> Done {
+    let place = args.store.place(&args.name)?;
+    let store = args.writing.open.options().open(&args.src)?;
+    remark(&store);
+    let model = WeightProvider::new(store, Cpu)?;
+    let plan = ops::create(&model, args.quantize)?;
+    writing::run(&plan, &place, &args.writing)
+}

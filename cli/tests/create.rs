@@ -1,0 +1,199 @@
+//! `create` and `convert --to ollama`: what they print, and what is left of them when they are
+//! killed.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use insta::assert_snapshot;
+use support::{Ran, program, without};
+
+const HF: &str = "assets/sample/hf";
+
+/// Runs the program with a store of its own.
+fn run(store: &Path, arguments: &[&str]) -> Ran {
+    let output = program(arguments).env("OLLAMA_MODELS", store).output();
+    output.expect("the program starts").into()
+}
+
+fn told(store: &Path, arguments: &[&str]) -> String {
+    let Ran { status, out, err, .. } = run(store, arguments);
+    let text = format!("{}\n{out}{err}", status.unwrap_or(-1));
+    let text = text.replace(&*store.to_string_lossy(), "STORE");
+    without(&text, "written in ", "\n")
+}
+
+#[test]
+fn reports() {
+    let store = tempfile::tempdir().unwrap();
+    let store = store.path();
+    let dry = told(store, &["create", "sample:int4", HF, "--quantize", "q4", "--dry-run"]);
+    assert_snapshot!(dry.replace("  \n", "\n"), @"
+    0
+    tensor                                          shape      from  to               how           bytes  why
+    model.embed_tokens.weight                       512 x 256  BF16  BF16             copied     262.14 k
+    model.layers.0.input_layernorm.weight           256        BF16  BF16             copied          512
+    model.layers.0.mlp.down_proj.weight             256 x 512  BF16  MLX_AFFINE8 g64  quantized  139.26 k
+    model.layers.0.mlp.gate_proj.weight             512 x 256  BF16  MLX_AFFINE4 g64  quantized   73.73 k
+    model.layers.0.mlp.up_proj.weight               512 x 256  BF16  MLX_AFFINE4 g64  quantized   73.73 k
+    model.layers.0.post_attention_layernorm.weight  256        BF16  BF16             copied          512
+    model.layers.0.self_attn.k_proj.weight          128 x 256  BF16  MLX_AFFINE8 g64  quantized   34.82 k
+    model.layers.0.self_attn.o_proj.weight          256 x 256  BF16  MLX_AFFINE4 g64  quantized   36.86 k
+    model.layers.0.self_attn.q_proj.weight          256 x 256  BF16  MLX_AFFINE4 g64  quantized   36.86 k
+    model.layers.0.self_attn.v_proj.weight          128 x 256  BF16  MLX_AFFINE8 g64  quantized   34.82 k
+    model.layers.1.input_layernorm.weight           256        BF16  BF16             copied          512
+    model.layers.1.mlp.down_proj.weight             256 x 512  BF16  MLX_AFFINE8 g64  quantized  139.26 k
+    model.layers.1.mlp.gate_proj.weight             512 x 256  BF16  MLX_AFFINE4 g64  quantized   73.73 k
+    model.layers.1.mlp.up_proj.weight               512 x 256  BF16  MLX_AFFINE4 g64  quantized   73.73 k
+    model.layers.1.post_attention_layernorm.weight  256        BF16  BF16             copied          512
+    model.layers.1.self_attn.k_proj.weight          128 x 256  BF16  MLX_AFFINE8 g64  quantized   34.82 k
+    model.layers.1.self_attn.o_proj.weight          256 x 256  BF16  MLX_AFFINE4 g64  quantized   36.86 k
+    model.layers.1.self_attn.q_proj.weight          256 x 256  BF16  MLX_AFFINE4 g64  quantized   36.86 k
+    model.layers.1.self_attn.v_proj.weight          128 x 256  BF16  MLX_AFFINE8 g64  quantized   34.82 k
+    model.norm.weight                               256        BF16  BF16             copied          512
+
+    STORE/manifests/registry.ollama.ai/library/sample/int4 (25 files): 20 tensors, 1.31 M weights, 1.1 MiB (6.86 bits a weight)
+    6 copied, 14 quantized
+    nothing was written
+    ");
+    assert!(std::fs::read_dir(store).unwrap().next().is_none());
+    assert_snapshot!(told(store, &["create", "sample:int4", HF, "--quantize", "int4"]), @"
+    0
+    STORE/manifests/registry.ollama.ai/library/sample/int4 (25 files): 20 tensors, 1.31 M weights, 1.1 MiB (6.86 bits a weight)
+    6 copied, 14 quantized
+    written in ..
+    ");
+    assert_snapshot!(told(store, &["create", "sample:int4", HF]), @"
+    2
+    error: STORE/manifests/registry.ollama.ai/library/sample/int4: it is there already
+     help: give another name, or --overwrite to replace it when the new one is whole
+    ");
+    assert_snapshot!(told(store, &["create", "sample:int4", HF, "--overwrite"]), @"
+    0
+    STORE/manifests/registry.ollama.ai/library/sample/int4 (25 files): 20 tensors, 1.31 M weights, 2.5 MiB (16.00 bits a weight)
+    20 copied; every value is what it was
+    written in ..
+    ");
+    assert_snapshot!(told(store, &["convert", HF, "me/sample", "--to", "ollama"]), @"
+    0
+    STORE/manifests/registry.ollama.ai/me/sample/latest (25 files): 20 tensors, 1.31 M weights, 2.5 MiB (16.00 bits a weight)
+    20 copied; every value is what it was
+    written in ..
+    ");
+    assert_snapshot!(told(store, &["verify", "me/sample"]), @"
+    0
+    STORE/manifests/registry.ollama.ai/me/sample/latest: fine: 20 files, 20 tensors; headers, names, shapes, byte ranges, 25 digests checked
+    ");
+    assert_snapshot!(told(store, &["create", "a b", HF]), @"
+    2
+    error: a b: no name that Ollama gives a model
+     help: [HOST/][NAMESPACE/]MODEL[:TAG], of letters, digits, '_', '-' and '.'
+    ");
+    assert_snapshot!(told(store, &["create", "a", HF, "--quantize", "int6"]), @"
+    2
+    error: invalid value 'int6' for '--quantize <TYPE>': not one of int4, int8, nvfp4, mxfp4, mxfp8
+
+    For more information, try '--help'.
+    ");
+}
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.expect("an entry").path();
+        match path.is_dir() {
+            true => files(&path, found),
+            false => found.push(path),
+        }
+    }
+}
+
+/// A directory of many small tensors, whose numbers follow from `seed`.
+fn many(folder: &Path, count: usize, seed: u8) {
+    let mut header = String::from("{");
+    let mut data = Vec::new();
+    for number in 0..count {
+        let comma = if number == 0 { "" } else { "," };
+        let start = data.len();
+        data.extend((number as u64).to_le_bytes());
+        data.extend([seed; 4088]);
+        header.push_str(&format!(
+            "{comma}\"model.layers.{number}.weight\":{{\"dtype\":\"BF16\",\"shape\":[2048],\
+             \"data_offsets\":[{start},{}]}}",
+            data.len()
+        ));
+    }
+    header.push('}');
+    let bytes = support::safetensors(&header, &data);
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(folder.join("model.safetensors"), bytes).unwrap();
+    std::fs::write(folder.join("config.json"), "{}").unwrap();
+}
+
+/// Killed at any moment, the program leaves the store readable, the old model whole, and nothing
+/// that the next run does not take away.
+#[test]
+fn killed_at_any_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let sources = [folder.path().join("old"), folder.path().join("new")];
+    let [old, new] = [0, 1].map(|seed| {
+        many(&sources[seed], 600, seed as u8 + 1);
+        sources[seed].to_str().unwrap().to_owned()
+    });
+    assert_eq!(run(&store, &["create", "m", &old]).status, Some(0));
+    let manifest = store.join("manifests/registry.ollama.ai/library/m/latest");
+    let before = std::fs::read(&manifest).unwrap();
+    // How long a run takes.
+    let start = Instant::now();
+    assert_eq!(run(&store, &["create", "other", &new]).status, Some(0));
+    let whole = start.elapsed();
+    let after = std::fs::read(store.join("manifests/registry.ollama.ai/library/other/latest"));
+    let after = after.unwrap();
+    let foreign = store.join(format!("blobs/sha256-{}-partial", "0".repeat(64)));
+    std::fs::write(&foreign, "theirs").unwrap();
+    let (mut killed, mut left) = (0, 0);
+    for turn in 0..16u32 {
+        // Without the blobs of the new model, so that there is something to do.
+        let mut found = Vec::new();
+        files(&store.join("blobs"), &mut found);
+        let said = String::from_utf8_lossy(&before).into_owned();
+        for blob in &found {
+            let name = blob.file_name().unwrap().to_string_lossy().replace('-', ":");
+            if blob != &foreign && !said.contains(&name) && !name.contains("weighbridge") {
+                std::fs::remove_file(blob).unwrap();
+            }
+        }
+        let _ = std::fs::remove_dir_all(store.join("manifests/registry.ollama.ai/library/other"));
+        std::fs::write(&manifest, &before).unwrap();
+        let arguments = ["create", "m", &new, "--overwrite"];
+        let mut child = program(&arguments)
+            .env("OLLAMA_MODELS", &store)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(whole.mul_f64(f64::from(turn) / 15.0) + Duration::from_micros(300));
+        child.kill().unwrap();
+        killed += u32::from(!child.wait().unwrap().success());
+        let now = std::fs::read(&manifest).unwrap();
+        assert!(now == before || now == after, "turn {turn}: a torn manifest");
+        let mut found = Vec::new();
+        files(&store, &mut found);
+        let own = |path: &&PathBuf| path.to_string_lossy().contains("weighbridge-");
+        left += found.iter().filter(own).count();
+        let in_tree = found.iter().filter(|path| path.starts_with(store.join("manifests")));
+        assert_eq!(in_tree.collect::<Vec<_>>(), [&manifest], "turn {turn}");
+        let Ran { status, out, err, .. } = run(&store, &["verify", "m"]);
+        assert_eq!(status, Some(0), "turn {turn}: {out}{err}");
+        assert_eq!(run(&store, &["list", "models"]).status, Some(0));
+    }
+    println!("{killed} of 16 runs were killed, of {whole:?}; they left {left} files in all");
+    assert!(killed > 4, "{killed}");
+    assert_eq!(run(&store, &["create", "m", &new, "--overwrite"]).status, Some(0));
+    let mut found = Vec::new();
+    files(&store, &mut found);
+    assert!(found.contains(&foreign), "another program's download is gone");
+    assert!(!found.iter().any(|path| path.to_string_lossy().contains("weighbridge-")), "{found:?}");
+    assert_eq!(std::fs::read(&manifest).unwrap(), after);
+}
