@@ -1,6 +1,10 @@
 //! Models written into Ollama's store: as Ollama itself wrote them, where it has, and with the values
 //! of what they were made of.
-#![allow(clippy::cast_possible_truncation, reason = "the sizes are the test's own")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::disallowed_methods,
+    reason = "the files and their sizes are the test's own"
+)]
 
 mod support;
 

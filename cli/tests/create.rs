@@ -1,6 +1,8 @@
 //! `create` and `convert --to ollama`: what they print, and what is left of them when they are
 //! killed.
 
+#![allow(clippy::disallowed_methods, reason = "the files are the test's own")]
+
 mod support;
 
 use std::path::{Path, PathBuf};
@@ -137,9 +139,10 @@ fn killed_at_any_moment() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
     let sources = [folder.path().join("old"), folder.path().join("new")];
-    let [old, new] = [0, 1].map(|seed| {
-        many(&sources[seed], 600, seed as u8 + 1);
-        sources[seed].to_str().unwrap().to_owned()
+    let [old, new] = [(0, 1), (1, 2)].map(|(number, seed)| {
+        let source: &PathBuf = &sources[number];
+        many(source, 600, seed);
+        source.to_str().unwrap().to_owned()
     });
     assert_eq!(run(&store, &["create", "m", &old]).status, Some(0));
     let manifest = store.join("manifests/registry.ollama.ai/library/m/latest");
@@ -173,7 +176,7 @@ fn killed_at_any_moment() {
             .stderr(std::process::Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(whole.mul_f64(f64::from(turn) / 15.0) + Duration::from_micros(300));
+        std::thread::sleep(whole.mul_f64(f64::from(turn) / 12.0) + Duration::from_micros(300));
         child.kill().unwrap();
         killed += u32::from(!child.wait().unwrap().success());
         let now = std::fs::read(&manifest).unwrap();

@@ -36,7 +36,7 @@ const SYNCED: usize = 8;
 
 /// How often the dates of unfinished files are renewed. A server that starts takes away what is
 /// older than an hour and belongs to no model.
-const RENEWED: Duration = Duration::from_mins(10);
+const RENEWED: Duration = Duration::from_secs(10 * 60);
 
 /// A model that is being written.
 #[derive(Debug)]

@@ -205,7 +205,7 @@ impl<'a> Making<'a> {
                 let (len, step) = (source.len(), memory.max(1));
                 let pieces = (0..len.div_ceil(step)).map(|number| {
                     let from = number * step..len.min((number + 1) * step);
-                    let to = vec![start + from.start..start + from.end];
+                    let to = std::iter::once(start + from.start..start + from.end).collect();
                     Piece { to, task: Task::Copy(from) }
                 });
                 return Ok(pieces.collect());
