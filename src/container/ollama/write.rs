@@ -268,7 +268,7 @@ mod tests {
         };
         let text = String::from_utf8(manifest.to_json()).unwrap();
         let text = text.replace(digest.hex(), "0");
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @r#"{"schemaVersion":2,"mediaType":"application/vnd.docker.distribution.manifest.v2+json","config":{"mediaType":"application/vnd.docker.container.image.v1+json","digest":"sha256:0","size":3},"layers":[{"mediaType":"application/vnd.ollama.image.tensor","digest":"sha256:0","size":3,"name":"a\u003cb\u003e\u0026\"c"}]}"#);
     }
 
     #[test]
