@@ -131,7 +131,7 @@ fn overrides_count_as_the_file_s_own() {
     let model = Model::of(&KeyValues::of(store.metadata()), &overrides).expect("its numbers");
     assert_eq!((model.heads, model.experts, model.file_type), (64, 8, Some(7)));
     let store = WeightStore::open("assets/sample/hf").expect("a model");
-    assert_snapshot!(told_of(Model::of(&KeyValues::of(store.metadata()), &[])), @r#"Unsupported: assets/sample/hf: key "general.architecture": a model to be quantized needs this key, and it is not there"#);
+    assert_snapshot!(told_of(Model::of(&KeyValues::of(store.metadata()), &[])), @r#"Unsupported: key "general.architecture": a model to be quantized needs this key, and it is not there"#);
 }
 
 #[test]
