@@ -144,14 +144,16 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "The dtype of each tensor, and every byte, are those that llama-quantize would write, or mlx-lm.
+
+Examples:
   weighbridge quantize model-F16.gguf model-Q4_K_M.gguf --type Q4_K_M
   weighbridge quantize model-F16.gguf model-IQ2_XS.gguf --type IQ2_XS --imatrix imatrix.gguf
   weighbridge quantize ./Qwen3-8B Qwen3-8B-Q8_0.gguf --type Q8_0
   weighbridge quantize model.gguf x.gguf --type Q8_0 --tensor-type 'attn_v=q6_k' --dry-run
-  weighbridge quantize ./Qwen3-8B ./Qwen3-8B-4bit --mlx 4
-
-The dtype of each tensor, and every byte, are those that llama-quantize would write, or mlx-lm.")]
+  weighbridge quantize ./Qwen3-8B ./Qwen3-8B-4bit --mlx 4"
+)]
 pub(crate) struct Quantize {
     /// A model of any container, better one that is not quantized yet
     pub(crate) src: PathBuf,
@@ -273,15 +275,17 @@ pub(crate) enum To {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "Quantized tensors keep their codes wherever the container has a packing that says the same values;
+--dry-run says where it has none, and --lossless makes that an error.
+
+Examples:
   weighbridge convert ./Qwen3-8B Qwen3-8B.gguf --to gguf
   weighbridge convert model-Q4_K_M.gguf ./model-mlx --to mlx --dry-run
   weighbridge convert model-Q8_0.gguf ./model --to safetensors --dtype BF16
   weighbridge convert ./model-4bit model.gguf --to gguf --lossless
-  weighbridge convert ./model-4bit qwen3:4bit --to ollama
-
-Quantized tensors keep their codes wherever the container has a packing that says the same values;
---dry-run says where it has none, and --lossless makes that an error.")]
+  weighbridge convert ./model-4bit qwen3:4bit --to ollama"
+)]
 pub(crate) struct Convert {
     /// A model of any container
     pub(crate) src: PathBuf,
