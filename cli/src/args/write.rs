@@ -325,15 +325,17 @@ impl Store {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "A model of tensors is laid out as `ollama create --experimental` does it: a blob for each tensor, of
+the type that Ollama would choose. A GGUF model that is not quantized is one blob, its file as it is.
+What was quantized before keeps its codes where Ollama has a name for them. No server need run.
+
+Examples:
   weighbridge create qwen3:mine ./Qwen3-8B
   weighbridge create qwen3:int4 ./Qwen3-8B --quantize int4
   weighbridge create qwen3:q4 Qwen3-8B-Q4_K_M.gguf
-  weighbridge create me/qwen3:nvfp4 ./Qwen3-8B --quantize nvfp4 --dry-run
-
-A model of tensors is laid out as `ollama create --experimental` does it: a blob for each tensor, of
-the type that Ollama would choose. A GGUF model that is not quantized is one blob, its file as it is.
-What was quantized before keeps its codes where Ollama has a name for them. No server need run.")]
+  weighbridge create me/qwen3:nvfp4 ./Qwen3-8B --quantize nvfp4 --dry-run"
+)]
 pub(crate) struct Create {
     /// What to call it: [HOST/][NAMESPACE/]MODEL[:TAG]
     pub(crate) name: String,
