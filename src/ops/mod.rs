@@ -9,6 +9,7 @@ mod quantize;
 mod rewrite;
 
 pub use convert::{ConvertOptions, Format, convert};
+pub use dialect::{Spoken, speak};
 pub use diff::{Diff, Outcome, Pair, Pairs, TensorDiff, ValueDiff, Worst};
 pub use quantize::quantize;
 pub use rewrite::{Shards, edit_metadata, merge, split};

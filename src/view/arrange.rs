@@ -9,6 +9,10 @@ use crate::bytes::try_vec;
 use crate::dtype::Packing;
 use crate::error::{Error, Result};
 
+/// Rows of fused tensors that are put back one by one, at most: what a file may make this library
+/// hold is 16 bytes for each.
+const ROWS: u64 = 1 << 24;
+
 impl<'a> View<'a> {
     /// What a dialect stores, under `name`, for the canonical tensors of `parts`: all those that it
     /// stores in one, each with its transform there.
@@ -89,29 +93,13 @@ impl<'a> View<'a> {
             Error::mismatch(fault).in_tensor(&self.name)
         };
         let [count, inner @ ..] = self.shape.as_slice() else { return Err(fault()) };
-        let each = self.rows().checked_div(*count).filter(|_| number < *count).ok_or_else(fault)?;
+        // Of a vector, the arrays would be its elements.
+        let whole = number < *count && self.rows().is_multiple_of(*count);
+        let each = self.rows().checked_div(*count).filter(|_| whole).ok_or_else(fault)?;
         let mut view = Self { shape: inner.to_vec(), ..self.clone() };
         let spans = self.spans(number * each..(number + 1) * each);
         view.pieces = spans.map(|(source, span)| Piece { source, run: span.into() }).collect();
         Ok(view.tidy())
-    }
-
-    /// Several of one shape along a new first axis: experts.
-    pub(crate) fn stack(views: Vec<Self>) -> Result<Self> {
-        let count = views.len() as u64;
-        let mut views = views.into_iter();
-        let mut stacked = views.next().ok_or_else(|| Error::mismatch("nothing to stack"))?;
-        let form = |view: &Self| (view.shape.clone(), view.columns, view.order, view.taken.clone());
-        let first = form(&stacked);
-        for view in views {
-            if form(&view) != first {
-                let fault = format!("{:?} cannot be stacked on {:?}", view.shape, first.0);
-                return Err(Error::mismatch(fault).in_tensor(&view.name));
-            }
-            stacked.append(view)?;
-        }
-        stacked.shape.insert(0, count);
-        Ok(stacked)
     }
 
     /// The stored tensor of which each view has the rows that `rows` choose.
@@ -134,16 +122,31 @@ impl<'a> View<'a> {
         let arrays = if of_many { first.arrays().0 } else { 1 };
         let each = total.checked_div(arrays).filter(|_| arrays > 0 && total.is_multiple_of(arrays));
         let each = each.ok_or_else(|| misfit(format!("{total} rows in {arrays} arrays")))?;
+        if let ([view], [choice]) = (views.as_slice(), rows)
+            && let [run] = choice.choose(arrays, each, config)?.runs.as_slice()
+            && let [Piece { source, run: own }] = *view.pieces.as_slice()
+            && own.is_whole(total)
+            && run.len() == total
+            && let Some(run) = run.inverse()
+        {
+            // All rows of one tensor in another order: a loop tells them, however many they are.
+            let shape = stored_shape(view, of_many, each);
+            return Ok(Self { shape, pieces: vec![Piece { source, run }], ..view.clone() });
+        }
+        if total > ROWS {
+            let fault = format!("{total} rows to be put back, but at most {ROWS} are told apart");
+            return Err(Error::unsupported(fault).in_tensor(&first.name));
+        }
         let size = usize::try_from(total).unwrap_or(usize::MAX);
         // For each stored row, whose it is and which of those.
-        let mut whose: Vec<Option<(usize, u64)>> = try_vec(size)?;
+        let mut whose: Vec<Option<(u32, u32)>> = try_vec(size)?;
         whose.resize(size, None);
-        for (number, (choice, count)) in rows.iter().zip(&counts).enumerate() {
+        for (number, (choice, count)) in (0..).zip(rows.iter().zip(&counts)) {
             let chosen = choice.choose(arrays, each, config)?;
             let spans = chosen.runs.iter().flat_map(|run| run.spans(0..run.len()));
             let stored = spans
                 .flat_map(|Span { start, step, count }| (0..count).map(move |n| start + n * step));
-            let mut found = 0;
+            let mut found = 0u64;
             for (own, row) in (0..).zip(stored) {
                 let place = usize::try_from(row).ok().and_then(|row| whose.get_mut(row));
                 let place = place.filter(|place| place.is_none());
@@ -170,9 +173,10 @@ impl<'a> View<'a> {
             let alike = whose.iter().skip(at).zip(row..);
             let len = alike.take_while(|(other, own)| **other == Some((number, *own))).count();
             let (view, shift) = views
-                .get(number)
-                .zip(before.get(number))
+                .get(number as usize)
+                .zip(before.get(number as usize))
                 .ok_or_else(|| misfit("a row of no part".to_owned()))?;
+            let row = u64::from(row);
             let spans = view.spans(row..row + len as u64);
             joined.pieces.extend(spans.map(|(source, span)| Piece {
                 source: source.saturating_add(*shift),
@@ -184,14 +188,7 @@ impl<'a> View<'a> {
             at += len;
         }
         joined.check_pieces()?;
-        let columns = if joined.shape.len() < 2 { None } else { joined.shape.last().copied() };
-        let mut outer = if of_many { first.shape.clone() } else { Vec::new() };
-        if of_many {
-            outer.truncate(first.row_axis());
-        }
-        outer.push(each);
-        outer.extend(columns);
-        joined.shape = outer;
+        joined.shape = stored_shape(first, of_many, each);
         Ok(joined.tidy())
     }
 
@@ -203,25 +200,11 @@ impl<'a> View<'a> {
             return Err(misfit());
         }
         let chosen = order.choose(1, self.columns, config)?;
-        let [Run { start: 0, loops }] = *chosen.runs.as_slice() else { return Err(misfit()) };
-        // Column p of those chosen is the one at p's turns of three loops. The other way round, the
-        // loops are taken in the order of their strides, each stepping as far as p does in it.
-        let [(a, far), (b, near), (c, step)] = loops;
-        let mut turns = [(far, a, b * c), (near, b, c), (step, c, 1)];
-        turns.sort_by_key(|(stride, ..)| std::cmp::Reverse(*stride));
-        let inverse = Run { start: 0, loops: turns.map(|(_, count, stride)| (count, stride)) };
-        let there = |run: Run| {
-            let spans = run.spans(0..run.len());
-            spans.flat_map(|span| (0..span.count).map(move |n| span.start + n * span.step))
+        let inverse = match chosen.runs.as_slice() {
+            [run] if run.len() == self.columns => run.inverse(),
+            _ => None,
         };
-        let forward: Vec<u64> = there(Run { start: 0, loops }).collect();
-        let back = there(inverse).enumerate().all(|(stored, own)| {
-            let own = usize::try_from(own).ok().and_then(|own| forward.get(own));
-            own == Some(&(stored as u64))
-        });
-        if !back || inverse.len() != self.columns {
-            return Err(misfit());
-        }
+        let inverse = inverse.ok_or_else(misfit)?;
         self.order = inverse;
         Ok(())
     }
@@ -233,11 +216,16 @@ impl<'a> View<'a> {
             ([_], [piece]) => piece.run.is_whole(view.rows()) && view.whole_rows(),
             _ => false,
         };
+        // As many rows may be other matrices than the stored ones.
+        let form = |source: &super::Source<'_>, [a, b]: [u64; 2]| {
+            source.tensor.shape().ends_with(&if source.transposed { [b, a] } else { [a, b] })
+        };
         let [.., a, b] = view.shape.as_mut_slice() else {
             let fault = format!("{:?}, but a matrix was expected", view.shape);
             return Err(Error::mismatch(fault).in_tensor(&view.name));
         };
-        if !whole {
+        let alike = view.sources.iter().all(|source| form(source, [*a, *b]));
+        if !(whole && alike) {
             let fault = "several stored tensors, which cannot be transposed into one";
             return Err(Error::unsupported(fault).in_tensor(&view.name));
         }
@@ -323,4 +311,13 @@ impl<'a> View<'a> {
         (self.sources, self.pieces) = (kept, pieces);
         self
     }
+}
+
+/// The shape of a stored tensor of `each` rows, of which a view has some. Heads are told of one
+/// matrix alone: what the view has before its columns becomes one axis.
+fn stored_shape(view: &View<'_>, of_many: bool, each: u64) -> Vec<u64> {
+    let outer = if of_many { view.shape.get(..view.row_axis()) } else { None };
+    let columns = view.shape.get(view.row_axis() + 1..).and_then(<[u64]>::last);
+    let outer = outer.unwrap_or_default().iter().chain([&each]);
+    outer.chain(columns).copied().collect()
 }

@@ -106,14 +106,33 @@ impl Arithmetic {
         }
     }
 
+    /// What undoes it, but for what it rounds.
+    const fn undone(self) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::AddOne => Self::SubtractOne,
+            Self::SubtractOne => Self::AddOne,
+            Self::NegExp => Self::LogNeg,
+            Self::LogNeg => Self::NegExp,
+        }
+    }
+
+    /// Does it.
+    fn change(self, values: &mut [f32]) {
+        match self {
+            Self::None => {}
+            Self::AddOne => values.iter_mut().for_each(|value| *value += 1.0),
+            Self::SubtractOne => values.iter_mut().for_each(|value| *value -= 1.0),
+            Self::NegExp => values.iter_mut().for_each(|value| *value = -value.exp()),
+            Self::LogNeg => values.iter_mut().for_each(|value| *value = (-*value).ln()),
+        }
+    }
+
     /// Both, one after the other; `None` where no one step does that.
     fn then(self, next: Self) -> Option<Self> {
         match (self, next) {
             (one, Self::None) | (Self::None, one) => Some(one),
-            (Self::AddOne, Self::SubtractOne)
-            | (Self::SubtractOne, Self::AddOne)
-            | (Self::NegExp, Self::LogNeg)
-            | (Self::LogNeg, Self::NegExp) => Some(Self::None),
+            (one, next) if one == next.undone() => Some(Self::None),
             _ => None,
         }
     }
@@ -293,17 +312,34 @@ impl<'a> View<'a> {
         let each = self.sources.iter().map(|source| source.tensor.globals());
         let each = each.collect::<Result<Vec<Vec<Global>>>>()?;
         match each.as_slice() {
-            [one] if one.len() < 2 || self.is_stored() => Ok(one.clone()),
-            all if all.iter().all(Vec::is_empty) => Ok(Vec::new()),
-            // Experts that are stored one by one.
-            all if all.iter().all(|one| one.len() == 1) && self.shape.len() > 2 => {
-                Ok(each.into_iter().flatten().collect())
-            }
-            _ => {
-                let fault = "a number for each of several tensors, which cannot be one";
-                Err(self.located(Error::unsupported(fault)))
-            }
+            [one] if one.len() < 2 || self.is_stored() => return Ok(one.clone()),
+            all if all.iter().all(Vec::is_empty) || self.rows() == 0 => return Ok(Vec::new()),
+            _ => {}
         }
+        let arrays = if self.shape.len() > 2 { self.shape.first().copied() } else { None };
+        let arrays = arrays.unwrap_or(1).max(1);
+        let rows = self.rows() / arrays;
+        let of_array = |array: u64| {
+            let spans = self.spans(array * rows..(array + 1) * rows);
+            let mut numbers = spans.flat_map(|(source, span)| {
+                let stored = self.sources.get(source as usize).map_or(0, |s| s.tensor.elements());
+                let numbers = each.get(source as usize).map_or(&[][..], Vec::as_slice);
+                // Stored rows that have a number together.
+                let rows = stored.checked_div(self.columns.saturating_mul(numbers.len() as u64));
+                let last = span.start + span.step * span.count.saturating_sub(1);
+                [span.start, last].map(|row| {
+                    let number = usize::try_from(row.checked_div(rows?)?).ok()?;
+                    numbers.get(number).copied()
+                })
+            });
+            let first = numbers.next().flatten();
+            let one = first.filter(|first| numbers.all(|number| number == Some(*first)));
+            one.ok_or_else(|| {
+                let fault = "several numbers for what would have one as a whole";
+                self.located(Error::unsupported(fault))
+            })
+        };
+        (0..arrays).map(of_array).collect()
     }
 
     /// Elements that share a scale, for dtypes that leave the number to the tensor (MLX).

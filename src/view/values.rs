@@ -41,6 +41,36 @@ impl View<'_> {
         }
     }
 
+    /// Whether an `f32` holds each of its values, and what was done to the stored ones can be
+    /// undone again, bit for bit.
+    pub(crate) fn is_exact_in_f32(&self) -> Result<bool> {
+        let wide = |tensor: crate::tensor::Tensor<'_>| {
+            let dtype = tensor.dtype();
+            dtype.is_ok_and(|dtype| {
+                let wide = dtype.descriptor().block_bytes > 2 && dtype.is_integer();
+                dtype == DType::F64 || wide
+            })
+        };
+        if self.sources().any(wide) {
+            return Ok(false);
+        }
+        for source in self.sources.iter().filter(|source| source.change != Arithmetic::None) {
+            // Norms and the like: vectors, which are soon looked at.
+            let mut exact = true;
+            View::stored(source.tensor).for_each_values(|values: &[f32]| {
+                let mut there = values.to_vec();
+                source.change.change(&mut there);
+                source.change.undone().change(&mut there);
+                exact &= values.iter().zip(&there).all(|(a, b)| a.to_bits() == b.to_bits());
+                Ok::<(), Error>(())
+            })?;
+            if !exact {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// All values as `f32`, in row-major order, in new memory.
     ///
     /// # Errors
@@ -328,13 +358,7 @@ impl<'v, 'a> Reader<'v, 'a> {
             } else {
                 self.rows_apart(number, source, now, &mut exact, decoding)?
             };
-            match source.change {
-                Arithmetic::None => {}
-                Arithmetic::AddOne => exact.iter_mut().for_each(|value| *value += 1.0),
-                Arithmetic::SubtractOne => exact.iter_mut().for_each(|value| *value -= 1.0),
-                Arithmetic::NegExp => exact.iter_mut().for_each(|value| *value = -value.exp()),
-                Arithmetic::LogNeg => exact.iter_mut().for_each(|value| *value = (-*value).ln()),
-            }
+            source.change.change(&mut exact);
             lost += narrow(&exact, out);
         }
         Ok(lost)

@@ -28,7 +28,11 @@ pub(crate) fn run(args: &Meta) -> Done {
                 return Err(Stop::Usage(format!("{}: no key \"{key}\"", shown(path))));
             }
             drop(store);
-            edit(path, |old| keys.iter().for_each(|key| drop(old.remove(key))))
+            edit(path, |old| {
+                keys.iter().for_each(|key| {
+                    old.remove(key);
+                });
+            })
         }
     }
 }
