@@ -72,7 +72,7 @@ const FLOATS: &[DType] = &[DType::F16, DType::BF16, DType::F32];
 const PRODUCTS: &[DType] = &[DType::F32];
 
 // Differences from 8 and the like are +0 where ggml multiplies 0 with a negative scale. ggml's E2M1
-// has no -0, and codes of it keep their bytes.
+// has no -0, and codes of it keep their bytes. Of several ways the smaller blocks come first.
 #[rustfmt::skip]
 repacks! {
 //  from         to           group      scales    -0 stays     how
@@ -90,8 +90,11 @@ repacks! {
     MLX_AFFINE1 => Q4_1,      None,      NONE,     zeros true,  AFFINE1_TO_Q4_1;
     MLX_AFFINE2 => Q4_1,      None,      NONE,     zeros true,  AFFINE2_TO_Q4_1;
     MLX_AFFINE3 => Q4_1,      None,      NONE,     zeros true,  AFFINE3_TO_Q4_1;
+    MLX_AFFINE4 => Q4_0,      None,      NONE,     zeros false, AFFINE4_TO_Q4_0;
     MLX_AFFINE4 => Q4_1,      None,      NONE,     zeros true,  AFFINE4_TO_Q4_1;
+    MLX_AFFINE5 => Q5_0,      None,      NONE,     zeros false, AFFINE5_TO_Q5_0;
     MLX_AFFINE5 => Q5_1,      None,      NONE,     zeros true,  AFFINE5_TO_Q5_1;
+    MLX_AFFINE8 => Q8_0,      None,      NONE,     zeros false, AFFINE8_TO_Q8_0;
     MXFP4 =>     MLX_MXFP4,   Some(32),  POWERS,   zeros false, BLOCKS_TO_MX;
     MXFP4 =>     HF_MXFP4,    Some(32),  POWERS,   zeros false, BLOCKS_TO_MX;
     MLX_MXFP4 => MXFP4,       Some(32),  NONE,     zeros false, MX_TO_BLOCKS;

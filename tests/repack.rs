@@ -137,8 +137,11 @@ fn golden_groups_as_blocks() {
             _ => (format!("MLX_{mode}"), 32),
         };
         let dtype = DType::from_name(&dtype).expect("a dtype");
+        // Biases of groups that MLX chose are no multiples of their scales.
+        let centred = [DType::Q4_0, DType::Q5_0, DType::Q8_0];
         let blocks = |repack: &&Repack| {
-            repack.from == dtype && repack.to.descriptor().packing == Packing::Block
+            let block = repack.to.descriptor().packing == Packing::Block;
+            repack.from == dtype && block && !centred.contains(&repack.to)
         };
         let Some(repack) = REPACKS.iter().find(blocks) else { continue };
         let part = |part: &str| bytes(&store, &format!("{name}.{part}"));

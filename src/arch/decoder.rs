@@ -84,10 +84,14 @@ pub(super) static SHARED_EXPERT: &[NameRule] = &[
     rule("layers.{n}.ffn.shared_expert.up.weight",     "blk.{n}.ffn_up_shexp.weight",       "model.layers.{n}.mlp.shared_expert.up_proj.weight",   SAME),
     rule("layers.{n}.ffn.shared_expert.down.weight",   "blk.{n}.ffn_down_shexp.weight",     "model.layers.{n}.mlp.shared_expert.down_proj.weight", SAME),
     rule("layers.{n}.ffn.shared_expert.router.weight", "blk.{n}.ffn_gate_inp_shexp.weight", "model.layers.{n}.mlp.shared_expert_gate.weight",      SAME),
-    // DeepSeek's name, and GLM's.
-    hf("layers.{n}.ffn.shared_expert.gate.weight", "model.layers.{n}.mlp.shared_experts.gate_proj.weight", SAME),
-    hf("layers.{n}.ffn.shared_expert.up.weight",   "model.layers.{n}.mlp.shared_experts.up_proj.weight",   SAME),
-    hf("layers.{n}.ffn.shared_expert.down.weight", "model.layers.{n}.mlp.shared_experts.down_proj.weight", SAME),
+];
+
+/// The same under DeepSeek's name, which is GLM's too.
+#[rustfmt::skip]
+pub(super) static SHARED_EXPERTS: &[NameRule] = &[
+    rule("layers.{n}.ffn.shared_expert.gate.weight",   "blk.{n}.ffn_gate_shexp.weight",     "model.layers.{n}.mlp.shared_experts.gate_proj.weight", SAME),
+    rule("layers.{n}.ffn.shared_expert.up.weight",     "blk.{n}.ffn_up_shexp.weight",       "model.layers.{n}.mlp.shared_experts.up_proj.weight",   SAME),
+    rule("layers.{n}.ffn.shared_expert.down.weight",   "blk.{n}.ffn_down_shexp.weight",     "model.layers.{n}.mlp.shared_experts.down_proj.weight", SAME),
 ];
 
 /// A layer that predicts a token further ahead, which stands behind the others.

@@ -1,6 +1,6 @@
 //! DeepSeek 2 and 3, and Kimi K2: attention in a latent space, shared and routed experts.
 
-use super::decoder::{DECODER, MIXTURE, NEXTN, PREFIXES, SHARED_EXPERT};
+use super::decoder::{DECODER, MIXTURE, NEXTN, PREFIXES, SHARED_EXPERTS};
 use super::rule::{NameRule, both, rule};
 use super::transform::{Rows, SAME, rows, transposed};
 use super::{Architecture, RopeLayout};
@@ -12,7 +12,7 @@ pub(super) static DEEPSEEK2: Architecture = Architecture {
     gguf: &["deepseek2", "deepseek32"],
     hf: &["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"],
     rope: RopeLayout::Interleaved,
-    rules: &[LATENT, NEXTN, SHARED_EXPERT, MIXTURE, DECODER],
+    rules: &[LATENT, NEXTN, SHARED_EXPERTS, MIXTURE, DECODER],
     mlx: &[],
     publisher: &[],
     prefixes: PREFIXES,

@@ -1,7 +1,7 @@
 //! Gemma. Factors of norms are `1 + w` up to Gemma 3, and GGUF has the sum; mlx-lm keeps `w`.
 
 use super::decoder::{DECODER, MIXTURE, PREFIXES, QK_NORM, REQUIRED};
-use super::rule::{NameRule, gguf, hf, rule};
+use super::rule::{NameRule, both, gguf, hf, rule};
 use super::transform::{PLUS_ONE, Rows, SAME, rows};
 use super::{Architecture, RopeLayout};
 
@@ -146,8 +146,8 @@ static GEMMA4_ROWS: &[NameRule] = &[
     rule("layers.{n}.ffn.router.weight",        "blk.{n}.ffn_gate_inp.weight",       "model.layers.{n}.router.proj.weight",                  SAME),
     rule("layers.{n}.ffn.router.scale",         "blk.{n}.ffn_gate_inp.scale",        "model.layers.{n}.router.scale",                        SAME),
     rule("layers.{n}.ffn.experts.output_scale", "blk.{n}.ffn_down_exps.scale",       "model.layers.{n}.router.per_expert_scale",             SAME),
-    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.experts.gate_up_proj",                rows(Rows::Half(0))),
-    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.experts.gate_up_proj",                rows(Rows::Half(1))),
+    both("layers.{n}.ffn.experts.gate.weight", "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.experts.gate_up_proj", rows(Rows::Half(0))),
+    both("layers.{n}.ffn.experts.up.weight",   "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.experts.gate_up_proj", rows(Rows::Half(1))),
     hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.experts.down_proj",                   SAME),
     hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.experts.switch_glu.gate_proj.weight", SAME),
     hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.experts.switch_glu.up_proj.weight",   SAME),

@@ -1,7 +1,7 @@
 //! GLM 4.
 
 use super::decoder::{
-    DECODER, GATE_UP, MIXTURE, NEXTN, PREFIXES, QK_NORM, REQUIRED, SHARED_EXPERT,
+    DECODER, GATE_UP, MIXTURE, NEXTN, PREFIXES, QK_NORM, REQUIRED, SHARED_EXPERTS,
 };
 use super::rule::{NameRule, rule};
 use super::transform::SAME;
@@ -28,7 +28,7 @@ pub(super) static GLM4MOE: Architecture = Architecture {
     gguf: &["glm4moe"],
     hf: &["glm4_moe"],
     rope: RopeLayout::HalfSplit,
-    rules: &[FFN_NORM, QK_NORM, NEXTN, SHARED_EXPERT, MIXTURE, DECODER],
+    rules: &[FFN_NORM, QK_NORM, NEXTN, SHARED_EXPERTS, MIXTURE, DECODER],
     mlx: &[],
     publisher: &[],
     prefixes: PREFIXES,

@@ -1,7 +1,7 @@
 //! Llama, Mistral and Mixtral, and the families that are like them but for their numbers: in GGUF
 //! the rows of q and k lie in pairs.
 
-use super::decoder::{BARE, DECODER, MIXTURE, PREFIXES, REQUIRED, SHARED_EXPERT};
+use super::decoder::{BARE, DECODER, MIXTURE, PREFIXES, REQUIRED, SHARED_EXPERT, SHARED_EXPERTS};
 use super::rule::{NameRule, gguf, hf, rule};
 use super::transform::{PERMUTE_K, PERMUTE_Q, Rows, SAME, rows};
 use super::{Architecture, RopeLayout};
@@ -108,7 +108,7 @@ pub(super) static DEEPSEEK: Architecture = Architecture {
     gguf: &["deepseek"],
     hf: &["deepseek"],
     rope: RopeLayout::HalfSplit,
-    rules: &[PERMUTED, SHARED_EXPERT, MIXTURE, DECODER],
+    rules: &[PERMUTED, SHARED_EXPERTS, MIXTURE, DECODER],
     mlx: &[],
     publisher: &[],
     prefixes: PREFIXES,

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::rule::{NameRule, Stored, expand, pattern};
-use super::{Architecture, Dialect, Transform};
+use super::{Architecture, Dialect, Rows, Transform};
 
 /// A tensor as a dialect stores it.
 #[derive(Debug)]
@@ -32,6 +32,7 @@ pub(crate) fn spell(
     let ways = ways_of(architecture, dialect);
     let there: HashSet<&str> = canonical.iter().copied().collect();
     let mut placed: HashSet<String> = HashSet::new();
+    let mut taken: HashSet<String> = HashSet::new();
     let (mut spelled, mut without) = (Vec::new(), Vec::new());
     for &name in canonical {
         if placed.contains(name) {
@@ -44,14 +45,18 @@ pub(crate) fn spell(
             parts.collect::<Vec<_>>()
         };
         let complete = |way: &&Way| {
-            parts(way).iter().all(|(part, _)| there.contains(&**part) && !placed.contains(part))
+            let free = !taken.contains(&expand(way.name, layer));
+            let part = |(part, _): &(String, _)| there.contains(&**part) && !placed.contains(part);
+            free && parts(way).iter().all(part)
         };
         let ways = ways.get(found.layers.as_str()).map_or(&[][..], Vec::as_slice);
         match ways.iter().find(complete) {
             Some(way) => {
                 let parts = parts(way);
                 placed.extend(parts.iter().map(|(part, _)| part.clone()));
-                spelled.push(Spelled { name: expand(way.name, layer), parts });
+                let name = expand(way.name, layer);
+                taken.insert(name.clone());
+                spelled.push(Spelled { name, parts });
             }
             None => without.push(name.to_owned()),
         }
@@ -82,27 +87,34 @@ fn ways_of(
             if taken.contains(name) {
                 continue;
             }
-            let same = rules().filter(|other| stored(other).name == name);
+            // Where none has rows of its own, each is all of it: norms that a family has once or twice.
+            let whole = |rule: &NameRule| stored(rule).transform.rows == Rows::All;
+            let same = rules().filter(|other| {
+                stored(other).name == name && (!whole(rule) || rule.canonical == other.canonical)
+            });
             let holds = same.map(|other| (other.canonical, stored(other).transform)).collect();
             these.entry(rule.canonical).or_default().push(Way { name, holds });
         }
         taken.extend(rules().map(|rule| stored(rule).name));
         for (canonical, mut found) in these {
-            found.sort_by_key(|way| unlike(way.name, dialect));
+            found.sort_by_key(|way| unlike(way, dialect));
             ways.entry(canonical).or_default().extend(found);
         }
     }
     ways
 }
 
-/// How little a name is like those that a dialect gives: mlx-lm puts experts together under a name
-/// of its own, Hugging Face keeps them apart.
-fn unlike(name: &str, dialect: Dialect) -> u32 {
-    let switch = name.contains(".switch_");
-    let apart = name.contains("{e}");
+/// How little a way is like those of a dialect: mlx-lm puts experts together under a name of its
+/// own, Hugging Face keeps them apart, and llama.cpp's converter has taken apart since April 2025
+/// what unfolds keys and values.
+fn unlike(way: &Way, dialect: Dialect) -> u32 {
+    let switch = way.name.contains(".switch_");
+    let apart = way.name.contains("{e}");
+    let folded = |(_, transform): &(&str, Transform)| matches!(transform.rows, Rows::Unfolding(_));
     match dialect {
         Dialect::HuggingFace => u32::from(!apart) + u32::from(switch),
         Dialect::Mlx => u32::from(!switch) + u32::from(apart),
-        Dialect::Gguf | Dialect::Publisher => 0,
+        Dialect::Gguf => u32::from(way.holds.iter().any(folded)),
+        Dialect::Publisher => 0,
     }
 }

@@ -205,6 +205,15 @@ pub(crate) struct Span {
     pub(crate) count: u64,
 }
 
+impl Span {
+    /// Rows one after another that make it up.
+    pub(crate) fn unbroken(self) -> impl Iterator<Item = Self> {
+        let (times, count) = if self.step == 1 { (1, self.count) } else { (self.count, 1) };
+        let Self { start, step, .. } = self;
+        (0..times).map(move |turn| Self { start: start + turn * step, step: 1, count })
+    }
+}
+
 impl Run {
     /// `count` rows from `start`, one after another.
     pub(crate) const fn of(start: u64, count: u64) -> Self {
@@ -224,6 +233,23 @@ impl Run {
     /// Whether these are `rows` rows from the first, in order.
     pub(crate) fn is_whole(&self, rows: u64) -> bool {
         self.start == 0 && self.len() == rows && self.spans(0..rows).count() <= 1
+    }
+
+    /// The run that goes the other way: where this one has row m in place n, that one has row n in
+    /// place m. `None` where this one has not every row up to its length, once.
+    pub(crate) fn inverse(&self) -> Option<Self> {
+        let [(a, far), (b, near), (c, step)] = self.loops;
+        // Each loop with how far a turn of it goes in the rows, and in the places.
+        let mut turns = [(a, far, b.checked_mul(c)?), (b, near, c), (c, step, 1)];
+        // Taken in the order of the rows: the loop of the widest steps is the outermost.
+        turns.sort_by_key(|(count, stride, _)| (*count != 1, std::cmp::Reverse(*stride)));
+        let mut reach = 1u64;
+        for (count, stride, _) in turns.iter().rev().filter(|(count, ..)| *count != 1) {
+            // It goes on where all within it end.
+            reach = count.checked_mul(reach).filter(|_| *stride == reach)?;
+        }
+        let loops = turns.map(|(count, _, place)| (count, place));
+        (self.start == 0).then_some(Self { start: 0, loops })
     }
 
     /// Some of the rows, counted as this run orders them, in as few spans as there are.
@@ -421,6 +447,24 @@ mod tests {
                     assert_eq!(found, expected[start..end], "{run:?} {start}..{end}");
                 }
             }
+        }
+        for run in [
+            Run::of(0, 7),
+            Run::repeated(0, 3, 4, 3),
+            Run { start: 0, loops: [(3, 8), (2, 1), (4, 2)] },
+            Run { start: 0, loops: [(2, 1), (3, 8), (4, 2)] },
+            Run { start: 0, loops: [(1, 9), (5, 1), (2, 5)] },
+        ] {
+            let (there, back) = (every(run), every(run.inverse().unwrap()));
+            assert!((0..).zip(&there).all(|(n, m)| back[*m as usize] == n), "{run:?}");
+        }
+        for run in [
+            Run::of(1, 7),
+            Run::repeated(0, 3, 4, 5),
+            Run::repeated(0, 3, 4, 2),
+            Run { start: 0, loops: [(u64::MAX, 1), (u64::MAX, 1), (u64::MAX, 1)] },
+        ] {
+            assert_eq!(run.inverse(), None, "{run:?}");
         }
         assert!(Run::repeated(0, 3, 4, 3).is_whole(12));
         assert!(!Run::repeated(0, 3, 4, 4).is_whole(12));

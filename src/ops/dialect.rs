@@ -4,23 +4,27 @@ use crate::arch::{Dialect, Mapping, Spelled, Transform, spell};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::provider::WeightProvider;
-use crate::view::View;
+use crate::view::{Convention, View};
 
 /// A model's tensors as a dialect has them.
 #[derive(Debug, Default)]
-pub(super) struct Spoken<'a> {
+#[non_exhaustive]
+pub struct Spoken<'a> {
     /// By the dialect's names, in the order of the files that are read.
-    pub(super) tensors: Vec<View<'a>>,
+    pub tensors: Vec<View<'a>>,
     /// Tensors that are left out, each with the reason.
-    pub(super) left_out: Vec<(String, String)>,
+    pub left_out: Vec<(String, String)>,
 }
 
-/// The tensors of a model as a dialect has them.
+/// The tensors of a model under the names of a dialect, with its shapes and values: what
+/// [`convert`](super::convert) writes, but for dtypes and documents.
 ///
 /// # Errors
 ///
-/// `Unsupported` if the architecture is not known, or a tensor is none that it is known to have.
-pub(super) fn speak<D: Device>(model: &WeightProvider<D>, dialect: Dialect) -> Result<Spoken<'_>> {
+/// `Unsupported` if the architecture is not known, or a tensor is none that it is known to have, or
+/// the dialect keeps it in a way that this model's cannot be brought into; `Mismatch` if tensors are
+/// not what the config says.
+pub fn speak<D: Device>(model: &WeightProvider<D>, dialect: Dialect) -> Result<Spoken<'_>> {
     let (store, resolution) = (model.store(), model.resolution());
     if resolution.dialect == dialect {
         let tensors = store.tensors().map(View::stored).collect();
@@ -53,19 +57,32 @@ pub(super) fn speak<D: Device>(model: &WeightProvider<D>, dialect: Dialect) -> R
     let config = model.config().ok();
     for Spelled { name, parts } in &spelled {
         // Experts that are stored in one are taken apart.
-        let whole = if name.contains("{e}") { None } else { unchanged(model, parts)? };
+        let apart = name.contains("{e}");
+        let whole = if apart { None } else { unchanged(model, parts)? };
         if let Some(view) = whole {
             spoken.tensors.push(view.named(name));
             continue;
         }
-        let views = parts.iter().map(|(part, transform)| Ok((model.tensor(part)?, *transform)));
+        // Transforms are told of canonical tensors, whatever the model serves.
+        let canonical = |part: &String| model.tensor_in(part, Convention::HuggingFace);
+        let views = parts.iter().map(|(part, transform)| Ok((canonical(part)?, *transform)));
         let views = views.collect::<Result<Vec<(View<'_>, Transform)>>>()?;
-        if !name.contains("{e}") {
+        if !apart {
             spoken.tensors.push(View::stored_as(name, views, config.as_ref())?);
             continue;
         }
-        let experts = views.first().and_then(|(view, _)| view.shape().first()).copied();
-        for expert in 0..experts.unwrap_or(0) {
+        let experts =
+            views.first().and_then(|(view, _)| view.shape().first()).copied().unwrap_or(0);
+        if experts == 0 {
+            spoken.left_out.push((name.clone(), "there are no experts".to_owned()));
+        }
+        // Each has rows of its own; a shape alone may promise any number.
+        let rows = views.iter().map(|(view, _)| view.elements()).max().unwrap_or(0);
+        if experts > rows.max(1) {
+            let fault = format!("{experts} experts without a value");
+            return Err(Error::mismatch(fault).in_tensor(name).in_file(store.path()));
+        }
+        for expert in 0..experts {
             let name = name.replace("{e}", &expert.to_string());
             let parts = views.iter().map(|(view, transform)| Ok((view.array(expert)?, *transform)));
             let parts = parts.collect::<Result<_>>()?;

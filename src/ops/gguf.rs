@@ -97,7 +97,7 @@ fn drafted<'a>(view: &View<'a>, own: bool, wanted: Wanted) -> Result<Made<'a>> {
         if stored.is_ok_and(|dtype| dtype == DType::F32) && view.packed().is_ok() {
             return Ok((Making::Packed(view.clone()), How::Copied, None));
         }
-        return Ok(encoded(view, DType::F32, None));
+        return encoded(view, DType::F32, None, wanted);
     }
     made(view, Holds::Blocks, wanted)
 }

@@ -11,6 +11,7 @@ mod rewrite;
 
 pub use convert::{ConvertOptions, Format, convert};
 pub use create::create;
+pub use dialect::{Spoken, speak};
 pub use diff::{Diff, Outcome, Pair, Pairs, TensorDiff, ValueDiff, Worst};
 pub use quantize::quantize;
 pub use rewrite::{Shards, edit_metadata, merge, split};

@@ -2,6 +2,7 @@
 
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
+use crate::quant::Importance;
 use crate::recipe::ollama;
 use crate::repack::REPACKS;
 use crate::shape;
@@ -37,31 +38,26 @@ pub(super) type Made<'a> = (Making<'a>, How, Option<String>);
 /// The way of a tensor into a container: as it is, in another packing with the same values, or
 /// with other values, which is an error if nothing may be lost.
 pub(super) fn made<'a>(view: &View<'a>, holds: Holds, wanted: Wanted) -> Result<Made<'a>> {
-    let lossy = |what: String| {
-        let error = Error::unsupported(format!("{what}, and nothing may be lost"));
-        Err(error.in_tensor(view.name()).advise("--dtype F32 holds every value"))
-    };
     let stored = view.stored_dtype();
-    let plain = matches!(&stored, Ok(dtype) if dtype.descriptor().packing == Packing::Plain);
+    let plain = plain(view);
     let matrix = view.shape().len() > 1;
     let integer = matches!(&stored, Ok(dtype) if dtype.is_integer());
     let other =
         |dtype: &DType| stored.as_ref().ok() != Some(dtype) || view.why_computed().is_some();
-    if let Some(dtype) = wanted.dtype.filter(|_| matrix && !integer).filter(other) {
-        let made = encoded(view, dtype, None);
-        if wanted.lossless && !made.1.is_lossless() {
-            return lossy(format!("{dtype} does not hold every value of {}", view.dtype_label()));
+    if let Some(dtype) = wanted.dtype.filter(|_| matrix && !integer) {
+        check_makable(dtype)?;
+        if other(&dtype) {
+            return encoded(view, dtype, None, wanted);
         }
-        return Ok(made);
     }
     if let Some(why) = view.why_computed() {
-        return Ok(encoded(view, view.values_dtype(), Some(why.to_owned())));
+        return encoded(view, view.values_dtype(), Some(why.to_owned()), wanted);
     }
     let parts = match view.packed() {
         Ok(parts) => parts,
         // Of quantized tensors whose rows lie apart the values alone can be had.
         Err(error) if plain => {
-            return Ok(encoded(view, view.values_dtype(), Some(error.to_string())));
+            return encoded(view, view.values_dtype(), Some(error.to_string()), wanted);
         }
         Err(error) => return requantized(view, holds, wanted, error.to_string()),
     };
@@ -83,12 +79,8 @@ pub(super) fn made<'a>(view: &View<'a>, holds: Holds, wanted: Wanted) -> Result<
         return Ok((Making::Packed(view.clone()), How::Copied, None));
     }
     if plain && holds == Holds::Blobs {
-        let (making, how, _) = encoded(view, view.values_dtype(), None);
-        let how = if stored == DType::F64 { How::Rounded } else { how };
-        return match wanted.lossless && !how.is_lossless() {
-            true => lossy(format!("MLX does not read {stored}")),
-            false => Ok((making, how, Some(format!("MLX does not read {stored}")))),
-        };
+        let why = format!("MLX does not read {stored}");
+        return encoded(view, view.values_dtype(), Some(why), wanted);
     }
     let candidates = REPACKS.iter().filter(|repack| repack.from == stored);
     let fits = |to: DType| match holds {
@@ -105,6 +97,12 @@ pub(super) fn made<'a>(view: &View<'a>, holds: Holds, wanted: Wanted) -> Result<
         }
     }
     requantized(view, holds, wanted, why)
+}
+
+/// Whether no tensor that it is made of is quantized. Of several dtypes none is the view's.
+fn plain(view: &View<'_>) -> bool {
+    let plain = |dtype: DType| dtype.descriptor().packing == Packing::Plain;
+    view.sources().all(|tensor| tensor.dtype().is_ok_and(plain))
 }
 
 impl Holds {
@@ -142,15 +140,49 @@ fn is_plain_of_mlx(dtype: DType) -> bool {
     dtype.is_integer() || matches!(dtype, DType::BOOL | DType::F16 | DType::BF16 | DType::F32)
 }
 
-/// Values in a plain dtype.
-pub(super) fn encoded<'a>(view: &View<'a>, dtype: DType, why: Option<String>) -> Made<'a> {
-    let exact = view.values_dtype();
-    let how = match dtype == exact || dtype == DType::F32 && exact != DType::F64 {
+/// Whether values can be written in a dtype, with nothing but them to go by.
+fn check_makable(dtype: DType) -> Result<()> {
+    let plain = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+    match dtype.descriptor().quantizer {
+        _ if plain => Ok(()),
+        Some(quantizer) if quantizer.importance() != Importance::Required => Ok(()),
+        Some(_) => {
+            let fault = format!("{dtype} needs the importance of its columns, and nothing says it");
+            Err(Error::mismatch(fault).advise("`weighbridge quantize --imatrix` takes a matrix"))
+        }
+        None => Err(Error::unsupported(format!("nothing converts to {dtype}"))),
+    }
+}
+
+/// Values in another dtype.
+///
+/// # Errors
+///
+/// `Unsupported` if it does not hold each of them, and nothing may be lost.
+pub(super) fn encoded<'a>(
+    view: &View<'a>,
+    dtype: DType,
+    why: Option<String>,
+    wanted: Wanted,
+) -> Result<Made<'a>> {
+    let held = match view.values_dtype() {
+        own if own == dtype || dtype == DType::F32 => view.is_exact_in_f32()?,
+        _ => false,
+    };
+    let how = match held {
         true => How::Exact,
+        false if dtype.is_quantized() && !plain(view) => How::Requantized,
         false if dtype.is_quantized() => How::Quantized,
         false => How::Rounded,
     };
-    (Making::Encoded { view: view.clone(), dtype, importance: None }, how, why)
+    if wanted.lossless && !how.is_lossless() {
+        let what = format!("{dtype} does not hold every value of {}", view.dtype_label());
+        let what = why.as_ref().map_or(what.clone(), |why| format!("{why}, and {what}"));
+        return Err(
+            Error::unsupported(format!("{what}, and nothing may be lost")).in_tensor(view.name())
+        );
+    }
+    Ok((Making::Encoded { view: view.clone(), dtype, importance: None }, how, why))
 }
 
 /// The values of a quantized tensor in the dtype of a container that is next to lossless.
@@ -174,8 +206,7 @@ fn requantized<'a>(view: &View<'a>, holds: Holds, wanted: Wanted, why: String) -
             values: DType::F16,
         }),
         _ => {
-            let (making, how, _) = encoded(view, DType::F16, None);
-            return Ok((making, how, Some(why)));
+            return encoded(view, DType::F16, Some(why), wanted);
         }
     };
     Ok((making, How::Requantized, Some(why)))

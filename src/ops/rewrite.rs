@@ -207,8 +207,8 @@ pub(super) fn gguf_shards<'a>(
         // Each file is read by its own alignment.
         set_alignment(&mut own, alignment)?;
         own.set("split.no", Value::U16(number));
-        own.set("split.count", Value::U16(of));
         own.set("split.tensors.count", Value::I32(i32::try_from(total).unwrap_or(i32::MAX)));
+        own.set("split.count", Value::U16(of));
         let name = format!("{prefix}-{:05}-of-{count:05}.gguf", u32::from(number) + 1);
         files.push(OutFile::gguf(name, &own, group)?);
     }

@@ -150,13 +150,18 @@ impl<D: Device> WeightProvider<D> {
     /// `NotFound` if the model has none; `Mismatch` or `Malformed` if the stored tensor is not
     /// what its name and the model's config say.
     pub fn tensor(&self, name: &str) -> Result<View<'_>> {
+        self.tensor_in(name, self.convention)
+    }
+
+    /// The same, in whosever order.
+    pub(crate) fn tensor_in(&self, name: &str, convention: Convention) -> Result<View<'_>> {
         let Some(mapping) = self.mapping(name) else { return self.stored_tensor(name) };
         let needs_config = mapping.transform.needs_config();
         let config = match needs_config {
             true => self.config.get_or_init(|| self.config().ok()).as_ref(),
             false => None,
         };
-        match View::mapped(&self.store, mapping, config, self.convention) {
+        match View::mapped(&self.store, mapping, config, convention) {
             // What is wrong with the config is what is wrong with the tensor.
             Err(error) if needs_config && config.is_none() => {
                 Err(self.config().err().unwrap_or(error))

@@ -354,7 +354,7 @@ impl<'a> Tensor<'a> {
         Ok(Cow::Owned(bytes))
     }
 
-    fn is_big_endian(&self) -> bool {
+    pub(crate) fn is_big_endian(&self) -> bool {
         self.store.entry_file(self.number).is_some_and(|file| file.big_endian)
     }
 

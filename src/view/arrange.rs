@@ -8,6 +8,11 @@ use crate::arch::{Axes, ModelConfig, Rows, Run, Span, Transform};
 use crate::bytes::try_vec;
 use crate::dtype::Packing;
 use crate::error::{Error, Result};
+use crate::shape;
+
+/// Rows of fused tensors that are put back one by one, at most: what a file may make this library
+/// hold is 16 bytes for each.
+const ROWS: u64 = 1 << 24;
 
 impl<'a> View<'a> {
     /// What a dialect stores, under `name`, for the canonical tensors of `parts`: all those that it
@@ -89,7 +94,9 @@ impl<'a> View<'a> {
             Error::mismatch(fault).in_tensor(&self.name)
         };
         let [count, inner @ ..] = self.shape.as_slice() else { return Err(fault()) };
-        let each = self.rows().checked_div(*count).filter(|_| number < *count).ok_or_else(fault)?;
+        // Of a vector, the arrays would be its elements.
+        let whole = number < *count && self.rows().is_multiple_of(*count);
+        let each = self.rows().checked_div(*count).filter(|_| whole).ok_or_else(fault)?;
         let mut view = Self { shape: inner.to_vec(), ..self.clone() };
         let spans = self.spans(number * each..(number + 1) * each);
         view.pieces = spans.map(|(source, span)| Piece { source, run: span.into() }).collect();
@@ -134,16 +141,31 @@ impl<'a> View<'a> {
         let arrays = if of_many { first.arrays().0 } else { 1 };
         let each = total.checked_div(arrays).filter(|_| arrays > 0 && total.is_multiple_of(arrays));
         let each = each.ok_or_else(|| misfit(format!("{total} rows in {arrays} arrays")))?;
+        if let ([view], [choice]) = (views.as_slice(), rows)
+            && let [run] = choice.choose(arrays, each, config)?.runs.as_slice()
+            && let [Piece { source, run: own }] = *view.pieces.as_slice()
+            && own.is_whole(total)
+            && run.len() == total
+            && let Some(run) = run.inverse()
+        {
+            // All rows of one tensor in another order: a loop tells them, however many they are.
+            let shape = stored_shape(view, of_many, each);
+            return Ok(Self { shape, pieces: vec![Piece { source, run }], ..view.clone() });
+        }
+        if total > ROWS {
+            let fault = format!("{total} rows to be put back, but at most {ROWS} are told apart");
+            return Err(Error::unsupported(fault).in_tensor(&first.name));
+        }
         let size = usize::try_from(total).unwrap_or(usize::MAX);
         // For each stored row, whose it is and which of those.
-        let mut whose: Vec<Option<(usize, u64)>> = try_vec(size)?;
+        let mut whose: Vec<Option<(u32, u32)>> = try_vec(size)?;
         whose.resize(size, None);
-        for (number, (choice, count)) in rows.iter().zip(&counts).enumerate() {
+        for (number, (choice, count)) in (0..).zip(rows.iter().zip(&counts)) {
             let chosen = choice.choose(arrays, each, config)?;
             let spans = chosen.runs.iter().flat_map(|run| run.spans(0..run.len()));
             let stored = spans
                 .flat_map(|Span { start, step, count }| (0..count).map(move |n| start + n * step));
-            let mut found = 0;
+            let mut found = 0u64;
             for (own, row) in (0..).zip(stored) {
                 let place = usize::try_from(row).ok().and_then(|row| whose.get_mut(row));
                 let place = place.filter(|place| place.is_none());
@@ -162,7 +184,7 @@ impl<'a> View<'a> {
         joined.pieces.clear();
         for view in others {
             before.push(u32::try_from(joined.sources.len()).unwrap_or(u32::MAX));
-            joined.sources.extend(view.sources.iter().copied());
+            joined.sources.extend(view.sources.iter().cloned());
         }
         let mut at = 0;
         while let Some(&found) = whose.get(at) {
@@ -170,9 +192,10 @@ impl<'a> View<'a> {
             let alike = whose.iter().skip(at).zip(row..);
             let len = alike.take_while(|(other, own)| **other == Some((number, *own))).count();
             let (view, shift) = views
-                .get(number)
-                .zip(before.get(number))
+                .get(number as usize)
+                .zip(before.get(number as usize))
                 .ok_or_else(|| misfit("a row of no part".to_owned()))?;
+            let row = u64::from(row);
             let spans = view.spans(row..row + len as u64);
             joined.pieces.extend(spans.map(|(source, span)| Piece {
                 source: source.saturating_add(*shift),
@@ -184,14 +207,7 @@ impl<'a> View<'a> {
             at += len;
         }
         joined.check_pieces()?;
-        let columns = if joined.shape.len() < 2 { None } else { joined.shape.last().copied() };
-        let mut outer = if of_many { first.shape.clone() } else { Vec::new() };
-        if of_many {
-            outer.truncate(first.row_axis());
-        }
-        outer.push(each);
-        outer.extend(columns);
-        joined.shape = outer;
+        joined.shape = stored_shape(first, of_many, each);
         Ok(joined.tidy())
     }
 
@@ -203,51 +219,53 @@ impl<'a> View<'a> {
             return Err(misfit());
         }
         let chosen = order.choose(1, self.columns, config)?;
-        let [Run { start: 0, loops }] = *chosen.runs.as_slice() else { return Err(misfit()) };
-        // Column p of those chosen is the one at p's turns of three loops. The other way round, the
-        // loops are taken in the order of their strides, each stepping as far as p does in it.
-        let [(a, far), (b, near), (c, step)] = loops;
-        let mut turns = [(far, a, b * c), (near, b, c), (step, c, 1)];
-        turns.sort_by_key(|(stride, ..)| std::cmp::Reverse(*stride));
-        let inverse = Run { start: 0, loops: turns.map(|(_, count, stride)| (count, stride)) };
-        let there = |run: Run| {
-            let spans = run.spans(0..run.len());
-            spans.flat_map(|span| (0..span.count).map(move |n| span.start + n * span.step))
+        let inverse = match chosen.runs.as_slice() {
+            [run] if run.len() == self.columns => run.inverse(),
+            _ => None,
         };
-        let forward: Vec<u64> = there(Run { start: 0, loops }).collect();
-        let back = there(inverse).enumerate().all(|(stored, own)| {
-            let own = usize::try_from(own).ok().and_then(|own| forward.get(own));
-            own == Some(&(stored as u64))
-        });
-        if !back || inverse.len() != self.columns {
-            return Err(misfit());
-        }
+        let inverse = inverse.ok_or_else(misfit)?;
         self.order = inverse;
         Ok(())
     }
 
-    /// Rows as columns.
-    fn transpose(self) -> Result<Self> {
+    /// Rows as columns, in each matrix.
+    pub(super) fn transpose(self) -> Result<Self> {
         let mut view = self.tidy();
-        let whole = match (view.sources.as_slice(), view.pieces.as_slice()) {
-            ([_], [piece]) => piece.run.is_whole(view.rows()) && view.whole_rows(),
-            _ => false,
+        let whole = view.whole_rows();
+        let elements = view.elements();
+        let misfit = |what: &str, name: &str| {
+            let fault = format!("{what}, which cannot be transposed into one");
+            Err(Error::unsupported(fault).in_tensor(name))
         };
         let [.., a, b] = view.shape.as_mut_slice() else {
             let fault = format!("{:?}, but a matrix was expected", view.shape);
             return Err(Error::mismatch(fault).in_tensor(&view.name));
         };
-        if !whole {
-            let fault = "several stored tensors, which cannot be transposed into one";
-            return Err(Error::unsupported(fault).in_tensor(&view.name));
+        let [source] = view.sources.as_mut_slice() else {
+            return misfit("several stored tensors", &view.name);
+        };
+        if !whole || view.columns != *b {
+            return misfit("columns in another order", &view.name);
         }
         std::mem::swap(a, b);
         view.columns = *b;
         (view.order, view.taken) = (Run::of(0, *b), 0..*b);
-        let rows = view.elements().checked_div(view.columns).unwrap_or(0);
-        view.pieces = vec![Piece { source: 0, run: Run::of(0, rows) }];
-        if let Some(source) = view.sources.first_mut() {
-            source.transposed = !source.transposed;
+        let rows = elements.checked_div(*b).unwrap_or(0);
+        let all = Run::of(0, rows);
+        let runs = view.pieces.iter().map(|piece| piece.run);
+        match source.transposed.take() {
+            None => {
+                source.transposed = Some(runs.collect());
+                view.pieces = vec![Piece { source: 0, run: all }];
+            }
+            // Back again.
+            Some(rows)
+                if runs.eq([Run::of(0, elements.checked_div(*a).unwrap_or(0))])
+                    && *b == shape::columns(source.tensor.shape()) =>
+            {
+                view.pieces = rows.into_iter().map(|run| Piece { source: 0, run }).collect();
+            }
+            Some(_) => return misfit("rows of what was transposed before", &view.name),
         }
         Ok(view)
     }
@@ -275,10 +293,10 @@ impl<'a> View<'a> {
         for source in &self.sources {
             let same = |other: &super::Source<'_>| {
                 other.tensor.is(&source.tensor)
-                    && (other.transposed, other.change) == (source.transposed, source.change)
+                    && (&other.transposed, other.change) == (&source.transposed, source.change)
             };
             place.push(sources.iter().position(same).unwrap_or_else(|| {
-                sources.push(*source);
+                sources.push(source.clone());
                 sources.len() - 1
             }));
         }
@@ -326,4 +344,13 @@ impl<'a> View<'a> {
         (self.sources, self.pieces) = (kept, pieces);
         self
     }
+}
+
+/// The shape of a stored tensor of `each` rows, of which a view has some. Heads are told of one
+/// matrix alone: what the view has before its columns becomes one axis.
+fn stored_shape(view: &View<'_>, of_many: bool, each: u64) -> Vec<u64> {
+    let outer = if of_many { view.shape.get(..view.row_axis()) } else { None };
+    let columns = view.shape.get(view.row_axis() + 1..).and_then(<[u64]>::last);
+    let outer = outer.unwrap_or_default().iter().chain([&each]);
+    outer.chain(columns).copied().collect()
 }

@@ -67,11 +67,12 @@ pub struct View<'a> {
 }
 
 /// A stored tensor of which a view has rows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Source<'a> {
     tensor: Tensor<'a>,
-    /// Its rows are the columns of the view.
-    transposed: bool,
+    /// Its rows are the columns of the view: these in this order, those of one matrix after those of
+    /// another.
+    transposed: Option<Vec<Run>>,
     change: Arithmetic,
 }
 
@@ -106,14 +107,33 @@ impl Arithmetic {
         }
     }
 
+    /// What undoes it, but for what it rounds.
+    const fn undone(self) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::AddOne => Self::SubtractOne,
+            Self::SubtractOne => Self::AddOne,
+            Self::NegExp => Self::LogNeg,
+            Self::LogNeg => Self::NegExp,
+        }
+    }
+
+    /// Does it.
+    fn change(self, values: &mut [f32]) {
+        match self {
+            Self::None => {}
+            Self::AddOne => values.iter_mut().for_each(|value| *value += 1.0),
+            Self::SubtractOne => values.iter_mut().for_each(|value| *value -= 1.0),
+            Self::NegExp => values.iter_mut().for_each(|value| *value = -value.exp()),
+            Self::LogNeg => values.iter_mut().for_each(|value| *value = (-*value).ln()),
+        }
+    }
+
     /// Both, one after the other; `None` where no one step does that.
     fn then(self, next: Self) -> Option<Self> {
         match (self, next) {
             (one, Self::None) | (Self::None, one) => Some(one),
-            (Self::AddOne, Self::SubtractOne)
-            | (Self::SubtractOne, Self::AddOne)
-            | (Self::NegExp, Self::LogNeg)
-            | (Self::LogNeg, Self::NegExp) => Some(Self::None),
+            (one, next) if one == next.undone() => Some(Self::None),
             _ => None,
         }
     }
@@ -140,7 +160,7 @@ impl<'a> View<'a> {
             columns,
             order: Run::of(0, columns),
             taken: 0..columns,
-            sources: vec![Source { tensor, transposed: false, change: Arithmetic::None }],
+            sources: vec![Source { tensor, transposed: None, change: Arithmetic::None }],
             pieces: vec![Piece { source: 0, run: Run::of(0, rows) }],
         }
     }
@@ -201,7 +221,6 @@ impl<'a> View<'a> {
         };
         if let Some(source) = view.sources.first_mut() {
             source.change = Arithmetic::undoing(values);
-            source.transposed = axes == Axes::Transposed;
         }
         let stored = format!("{:?}", view.shape);
         let misfit = |what: &str| Error::mismatch(format!("its shape is {stored}, but {what}"));
@@ -211,13 +230,7 @@ impl<'a> View<'a> {
                 view.pieces = vec![Piece { source: 0, run: Run::of(0, tensor.elements()) }];
                 (view.columns, view.order, view.taken) = (1, Run::of(0, 1), 0..1);
             }
-            (Axes::Transposed, [.., a, b]) => {
-                std::mem::swap(a, b);
-                view.columns = *b;
-                (view.order, view.taken) = (Run::of(0, *b), 0..*b);
-                let rows = tensor.elements().checked_div(*b).unwrap_or(0);
-                view.pieces = vec![Piece { source: 0, run: Run::of(0, rows) }];
-            }
+            (Axes::Transposed, [.., _, _]) => view = view.transpose()?,
             (Axes::Transposed, _) => return Err(misfit("a matrix was expected")),
             // The axis comes back once rows are chosen.
             (Axes::Squeezed, [_, 1, _]) => drop(view.shape.remove(1)),
@@ -293,17 +306,34 @@ impl<'a> View<'a> {
         let each = self.sources.iter().map(|source| source.tensor.globals());
         let each = each.collect::<Result<Vec<Vec<Global>>>>()?;
         match each.as_slice() {
-            [one] if one.len() < 2 || self.is_stored() => Ok(one.clone()),
-            all if all.iter().all(Vec::is_empty) => Ok(Vec::new()),
-            // Experts that are stored one by one.
-            all if all.iter().all(|one| one.len() == 1) && self.shape.len() > 2 => {
-                Ok(each.into_iter().flatten().collect())
-            }
-            _ => {
-                let fault = "a number for each of several tensors, which cannot be one";
-                Err(self.located(Error::unsupported(fault)))
-            }
+            [one] if one.len() < 2 || self.is_stored() => return Ok(one.clone()),
+            all if all.iter().all(Vec::is_empty) || self.rows() == 0 => return Ok(Vec::new()),
+            _ => {}
         }
+        let arrays = if self.shape.len() > 2 { self.shape.first().copied() } else { None };
+        let arrays = arrays.unwrap_or(1).max(1);
+        let rows = self.rows() / arrays;
+        let of_array = |array: u64| {
+            let spans = self.spans(array * rows..(array + 1) * rows);
+            let mut numbers = spans.flat_map(|(source, span)| {
+                let stored = self.sources.get(source as usize).map_or(0, |s| s.tensor.elements());
+                let numbers = each.get(source as usize).map_or(&[][..], Vec::as_slice);
+                // Stored rows that have a number together.
+                let rows = stored.checked_div(self.columns.saturating_mul(numbers.len() as u64));
+                let last = span.start + span.step * span.count.saturating_sub(1);
+                [span.start, last].map(|row| {
+                    let number = usize::try_from(row.checked_div(rows?)?).ok()?;
+                    numbers.get(number).copied()
+                })
+            });
+            let first = numbers.next().flatten();
+            let one = first.filter(|first| numbers.all(|number| number == Some(*first)));
+            one.ok_or_else(|| {
+                let fault = "several numbers for what would have one as a whole";
+                self.located(Error::unsupported(fault))
+            })
+        };
+        (0..arrays).map(of_array).collect()
     }
 
     /// Elements that share a scale, for dtypes that leave the number to the tensor (MLX).
@@ -329,7 +359,7 @@ impl<'a> View<'a> {
             return false;
         };
         let rows = source.tensor.elements().checked_div(self.columns).unwrap_or(0);
-        !source.transposed
+        source.transposed.is_none()
             && source.change == Arithmetic::None
             && piece.run.is_whole(rows)
             && self.whole_rows()
@@ -353,7 +383,7 @@ impl<'a> View<'a> {
     /// Gathered rows that are best decoded together, where there are such: those of a matrix
     /// whose columns are the rows.
     pub(crate) fn rows_at_once(&self) -> Option<u64> {
-        let transposed = self.sources.iter().any(|source| source.transposed);
+        let transposed = self.sources.iter().any(|source| source.transposed.is_some());
         transposed.then(|| self.arrays().1.max(1))
     }
 
@@ -381,14 +411,8 @@ impl<'a> View<'a> {
 
     /// The spans of stored rows that make up some rows of the view, with their sources.
     fn spans(&self, rows: Range<u64>) -> impl Iterator<Item = (u32, Span)> {
-        let mut first = 0u64;
-        let within = self.pieces.iter().filter_map(move |piece| {
-            let (start, end) = (first, first.saturating_add(piece.run.len()));
-            first = end;
-            let (from, to) = (rows.start.max(start), rows.end.min(end));
-            (from < to).then(|| (piece, from - start..to - start))
-        });
-        within.flat_map(|(piece, rows)| piece.run.spans(rows).map(|span| (piece.source, span)))
+        let spans = spans(&self.pieces, |piece| &piece.run, rows);
+        spans.map(|(piece, span)| (piece.source, span))
     }
 
     /// The axis that rows are counted along, which is the last where each element is a row.
@@ -558,10 +582,10 @@ impl<'a> View<'a> {
             let blocks = u64::from(row.block_len);
             let group = u64::from(source.tensor.group_size().unwrap_or(1));
             let each = match row.packing {
-                Packing::Plain if !source.transposed => blocks,
+                _ if source.transposed.is_some() => 1,
+                Packing::Plain => blocks,
                 // A group is a whole number of words, whatever the width.
-                _ if row.row_head == 0 && !source.transposed => blocks.max(group),
-                _ if source.transposed => 1,
+                _ if row.row_head == 0 => blocks.max(group),
                 _ => self.columns,
             };
             unit = unit.max(each);
@@ -627,6 +651,23 @@ impl<'a> View<'a> {
         let (dtype, ..) = found.ok_or_else(|| Error::not_found("no stored tensor"))?;
         Ok(dtype)
     }
+}
+
+/// The spans that some rows of runs, one after another, lie in.
+fn spans<T>(
+    runs: &[T],
+    run: impl Fn(&T) -> &Run,
+    rows: Range<u64>,
+) -> impl Iterator<Item = (&T, Span)> {
+    let mut first = 0u64;
+    let within = runs.iter().filter_map(move |each| {
+        let run = run(each);
+        let (start, end) = (first, first.saturating_add(run.len()));
+        first = end;
+        let (from, to) = (rows.start.max(start), rows.end.min(end));
+        (from < to).then(|| run.spans(from - start..to - start).map(move |span| (each, span)))
+    });
+    within.flatten()
 }
 
 impl From<Span> for Run {

@@ -96,7 +96,9 @@ impl<'a> View<'a> {
             Arithmetic::SubtractOne => Some("1 is subtracted from its stored values"),
             Arithmetic::NegExp => Some("it is the exponential of its stored values"),
             Arithmetic::LogNeg => Some("it is the logarithm of its stored values"),
-            Arithmetic::None if source.transposed => Some("its rows are stored as columns"),
+            Arithmetic::None if source.transposed.is_some() => {
+                Some("its rows are stored as columns")
+            }
             Arithmetic::None => None,
         })
     }
@@ -210,7 +212,7 @@ impl<'a> View<'a> {
             return Ok(false);
         }
         for (own, theirs) in self.sources.iter().zip(&other.sources) {
-            let alike = (own.transposed, own.change) == (theirs.transposed, theirs.change);
+            let alike = (&own.transposed, own.change) == (&theirs.transposed, theirs.change);
             if !alike || !own.tensor.is_packed_like(&theirs.tensor)? {
                 return Ok(false);
             }

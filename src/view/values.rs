@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::{Arithmetic, Source, View};
-use crate::arch::Span;
+use super::{Arithmetic, Source, View, spans};
+use crate::arch::{Run, Span};
 use crate::bytes::{Held, Scratch, Values, try_vec};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -39,6 +39,36 @@ impl View<'_> {
             Ok(dtype @ (DType::F16 | DType::BF16)) if unchanged => dtype,
             _ => DType::F32,
         }
+    }
+
+    /// Whether an `f32` holds each of its values, and what was done to the stored ones can be
+    /// undone again, bit for bit.
+    pub(crate) fn is_exact_in_f32(&self) -> Result<bool> {
+        let wide = |tensor: crate::tensor::Tensor<'_>| {
+            let dtype = tensor.dtype();
+            dtype.is_ok_and(|dtype| {
+                let wide = dtype.descriptor().block_bytes > 2 && dtype.is_integer();
+                dtype == DType::F64 || wide
+            })
+        };
+        if self.sources().any(wide) {
+            return Ok(false);
+        }
+        for source in self.sources.iter().filter(|source| source.change != Arithmetic::None) {
+            // Norms and the like: vectors, which are soon looked at.
+            let mut exact = true;
+            View::stored(source.tensor).for_each_values(|values: &[f32]| {
+                let mut there = values.to_vec();
+                source.change.change(&mut there);
+                source.change.undone().change(&mut there);
+                exact &= values.iter().zip(&there).all(|(a, b)| a.to_bits() == b.to_bits());
+                Ok::<(), Error>(())
+            })?;
+            if !exact {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// All values as `f32`, in row-major order, in new memory.
@@ -226,13 +256,10 @@ impl View<'_> {
     fn stored_columns(&self) -> Result<Vec<Range<usize>>> {
         let at = |column: u64| usize::try_from(column).unwrap_or(usize::MAX);
         let mut runs = try_vec(0)?;
-        for span in self.order.spans(self.taken.clone()) {
-            // Columns apart are runs of one.
-            let (times, count) = if span.step == 1 { (1, span.count) } else { (span.count, 1) };
-            for turn in 0..times {
-                let start = span.start + turn * span.step;
-                runs.push(at(start)..at(start.saturating_add(count)));
-            }
+        for Span { start, count, .. } in
+            self.order.spans(self.taken.clone()).flat_map(Span::unbroken)
+        {
+            runs.push(at(start)..at(start.saturating_add(count)));
         }
         Ok(runs)
     }
@@ -299,8 +326,9 @@ impl<'v, 'a> Reader<'v, 'a> {
         decoding: &Decoding<'_>,
     ) -> Result<Narrowing> {
         let columns = self.view.columns;
-        let direct =
-            !source.transposed && source.change == Arithmetic::None && self.view.whole_rows();
+        let direct = source.transposed.is_none()
+            && source.change == Arithmetic::None
+            && self.view.whole_rows();
         if direct && (span.step == 1 || span.count == 1) {
             let start = span.start * columns;
             return self.elements(
@@ -323,18 +351,11 @@ impl<'v, 'a> Reader<'v, 'a> {
             let count = step.min(span.count - done);
             let now = Span { start: span.start + done * span.step, count, ..span };
             exact.clear();
-            lost += if source.transposed {
-                self.columns_as_rows(number, source, now, &mut exact)?
-            } else {
-                self.rows_apart(number, source, now, &mut exact, decoding)?
+            lost += match &source.transposed {
+                Some(rows) => self.columns_as_rows(number, source, rows, now, &mut exact)?,
+                None => self.rows_apart(number, source, now, &mut exact, decoding)?,
             };
-            match source.change {
-                Arithmetic::None => {}
-                Arithmetic::AddOne => exact.iter_mut().for_each(|value| *value += 1.0),
-                Arithmetic::SubtractOne => exact.iter_mut().for_each(|value| *value -= 1.0),
-                Arithmetic::NegExp => exact.iter_mut().for_each(|value| *value = -value.exp()),
-                Arithmetic::LogNeg => exact.iter_mut().for_each(|value| *value = (-*value).ln()),
-            }
+            source.change.change(&mut exact);
             lost += narrow(&exact, out);
         }
         Ok(lost)
@@ -438,10 +459,11 @@ impl<'v, 'a> Reader<'v, 'a> {
         &mut self,
         number: u32,
         source: &Source<'a>,
+        rows: &[Run],
         span: Span,
         out: &mut Vec<f32>,
     ) -> Result<Narrowing> {
-        // The stored matrix has a row for each of the view's columns.
+        // A matrix has a row for each of the view's columns.
         let stored_rows = self.view.columns;
         let stored_columns = shape::columns(source.tensor.shape());
         let each = stored_rows.saturating_mul(stored_columns);
@@ -456,8 +478,17 @@ impl<'v, 'a> Reader<'v, 'a> {
             if !held {
                 let room = usize::try_from(each).unwrap_or(usize::MAX);
                 let mut values = Values::zeroed(room)?;
-                let range = array * each..(array + 1) * each;
-                lost += self.elements(number, source, range, &mut values, &Decoding::new())?;
+                let mut rest = &mut values[..];
+                let all = array * stored_rows..(array + 1) * stored_rows;
+                let spans = spans(rows, |run| run, all).map(|(_, span)| span);
+                for span in spans.flat_map(Span::unbroken) {
+                    let range =
+                        span.start * stored_columns..(span.start + span.count) * stored_columns;
+                    let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+                    let (now, later) = rest.split_at_mut(len.min(rest.len()));
+                    lost += self.elements(number, source, range, now, &Decoding::new())?;
+                    rest = later;
+                }
                 self.array = Some((number, array, values));
             }
             let Some((.., values)) = &self.array else { break };

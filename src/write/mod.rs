@@ -168,7 +168,9 @@ impl<'a> OutFile<'a> {
         let found = store.tensors().map(|tensor| Some(tensor.place(Part::Weight)?.1));
         let alone = self.tensors.iter().all(|(_, places)| places.len() == 1);
         let first = self.tensors.first()?.1.first().copied()?;
-        if !alone || !places.eq(found) {
+        // The other byte order is that of the tensors, too.
+        let swapped = store.tensors().any(|tensor| tensor.is_big_endian());
+        if swapped || !alone || !places.eq(found) {
             return None;
         }
         let mut bytes = self.header.clone();

@@ -116,6 +116,13 @@ impl Work<'_, '_> {
             for (tensor, places) in &out.tensors {
                 let pieces = tensor.making.pieces(places, self.piece());
                 let pieces = pieces.map_err(|error| error.in_tensor(&tensor.name))?;
+                // What no piece fills would be zeros, and nobody would know.
+                let (planned, bytes) =
+                    (pieces.iter().map(Piece::len).sum::<u64>(), tensor.bytes()?);
+                if planned != bytes {
+                    let fault = format!("{planned} bytes are made of the {bytes} that it has");
+                    return Err(Error::mismatch(fault).in_tensor(&tensor.name));
+                }
                 jobs.extend(pieces.into_iter().map(|piece| (file, number, piece)));
                 number += 1;
             }

@@ -7,8 +7,8 @@ use super::{Fate, Loss, OutFile, Target, WriteOptions, pipeline};
 use crate::error::{Error, Result};
 use crate::store::WeightStore;
 
-/// Files that are going to be written, and what becomes of each tensor. Nothing is read of the
-/// tensors, and nothing written, before it is [run](Self::run).
+/// Files that are going to be written, and what becomes of each tensor. Nothing is written before it
+/// is [run](Self::run), and no more read than tells whether another packing is exact.
 #[derive(Debug)]
 pub struct WritePlan<'a> {
     /// What becomes of each tensor, in the order in which they are written.
@@ -129,8 +129,11 @@ impl<'a> WritePlan<'a> {
     /// The source is read while the target is written, and must outlive it.
     fn check_target(&self, path: &Path) -> Result<()> {
         let Ok(target) = path.canonicalize() else { return Ok(()) };
+        // A hub's snapshot is links to files that lie elsewhere: it is read as well.
+        let within = |path: &Path| path.canonicalize().is_ok_and(|path| path.starts_with(&target));
         let own = |source: &PathBuf| {
-            source.canonicalize().is_ok_and(|source| source.starts_with(&target))
+            within(source)
+                || source.parent().is_some_and(|folder| target.is_dir() && within(folder))
         };
         match self.sources.iter().any(own) {
             true => Err(Error::mismatch("it is what is being read")

@@ -132,6 +132,10 @@ impl Target {
     }
 
     fn take_place(&self) -> std::io::Result<()> {
+        if let (Kind::File, Ok(old)) = (self.kind, self.path.metadata()) {
+            // Who may read it stays the same. Where that cannot be kept, it is the user's default.
+            let _ = std::fs::set_permissions(&self.partial, old.permissions());
+        }
         match self.kind {
             // A name that has come into being meanwhile is not this program's to replace.
             Kind::File if !self.overwrite => rename_to_new(&self.partial, &self.path),

@@ -88,3 +88,67 @@ fn put_entry(array: &NewArray, offset: u64, header: &mut Vec<u8>) -> Result<()> 
     header.extend_from_slice(&offset.to_le_bytes());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::metadata::Value;
+
+    fn array(name: &str, dtype: DType, shape: &[u64], bytes: u64) -> NewArray {
+        NewArray { name: name.to_owned(), dtype, shape: shape.to_vec(), bytes }
+    }
+
+    fn refused(keys: &KeyValues, arrays: &[NewArray]) -> String {
+        layout(keys, arrays).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn what_llama_cpp_refuses_is_not_written() {
+        let keys = KeyValues::new();
+        let one = array("x", DType::F32, &[2], 8);
+        let longest = array(&"n".repeat(63), DType::F32, &[1, 1, 1, 2], 8);
+        assert_eq!(layout(&keys, &[one.clone(), longest]).unwrap().offsets.len(), 2);
+        for (fault, array) in [
+            ("a name of 64 bytes", array(&"n".repeat(64), DType::F32, &[2], 8)),
+            // Bytes are counted, not characters.
+            ("a name of 64 bytes", array(&"é".repeat(32), DType::F32, &[2], 8)),
+            ("5 dimensions", array("y", DType::F32, &[1, 1, 1, 1, 2], 8)),
+            ("two tensors of that name", one.clone()),
+            ("F8_E4M3 has no code in GGUF", array("y", DType::F8_E4M3, &[2], 2)),
+            ("larger than 2^63 bytes", array("y", DType::F32, &[1 << 61], 1 << 63)),
+            ("larger than 2^63 bytes", array("y", DType::F32, &[1 << 61], u64::MAX)),
+        ] {
+            let said = refused(&keys, &[one.clone(), array]);
+            assert!(said.contains(fault), "{said}");
+        }
+        for value in [Value::U32(0), Value::U32(24), Value::U64(32), Value::I32(32)] {
+            let mut keys = KeyValues::new();
+            keys.set("general.alignment", value);
+            let said = refused(&keys, &[]);
+            assert!(said.contains("a power of two of type u32 is needed"), "{said}");
+        }
+    }
+
+    #[test]
+    fn arrays_lie_in_order_and_aligned() {
+        let mut keys = KeyValues::new();
+        let arrays = [
+            array("b", DType::F32, &[3], 12),
+            array("a", DType::I8, &[], 1),
+            array("c", DType::F16, &[0], 0),
+        ];
+        for alignment in [1, 32, 4096] {
+            keys.set("general.alignment", Value::U32(alignment));
+            let Layout { header, offsets, len } = layout(&keys, &arrays).unwrap();
+            let alignment = u64::from(alignment);
+            let data = (header.len() as u64).next_multiple_of(alignment);
+            let second = data + 12u64.next_multiple_of(alignment);
+            let third = second + alignment;
+            assert_eq!((offsets, len), (vec![data, second, third], third));
+        }
+        // Without tensors nothing is aligned.
+        let Layout { header, offsets, len } = layout(&KeyValues::new(), &[]).unwrap();
+        assert_eq!((header.len(), offsets.len(), len), (24, 0, 24));
+    }
+}

@@ -145,3 +145,66 @@ fn too_large() -> Error {
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+
+    fn array(name: &str, dtype: DType, shape: &[u64], bytes: u64) -> NewArray {
+        NewArray { name: name.to_owned(), dtype, shape: shape.to_vec(), bytes }
+    }
+
+    #[test]
+    fn headers_are_in_the_order_of_the_crate() {
+        let arrays = [
+            array("b", DType::F16, &[3], 6),
+            array("a\"", DType::F16, &[], 2),
+            array("z", DType::I64, &[1], 8),
+            array("y", DType::U8, &[0, 2], 0),
+        ];
+        let metadata = [("z", "1"), ("a\n", "é")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        let Layout { header, offsets, len } =
+            layout(&metadata.into(), &arrays, 8, Order::Crate).unwrap();
+        let text = std::str::from_utf8(&header[8..]).unwrap();
+        let expected = concat!(
+            r#"{"__metadata__":{"a\n":"é","z":"1"},"#,
+            r#""z":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},"#,
+            r#""a\"":{"dtype":"F16","shape":[],"data_offsets":[8,10]},"#,
+            r#""b":{"dtype":"F16","shape":[3],"data_offsets":[10,16]},"#,
+            r#""y":{"dtype":"U8","shape":[0,2],"data_offsets":[16,16]}}"#,
+        );
+        assert_eq!(text.trim_end(), expected);
+        let data = header.len() as u64;
+        assert_eq!((offsets, len), (vec![data + 10, data + 8, data, data + 16], data + 16));
+        assert_eq!(header[..8], (data - 8).to_le_bytes());
+        assert!(data.is_multiple_of(8));
+        let aligned = layout(&BTreeMap::new(), &arrays, 4096, Order::Crate).unwrap();
+        assert_eq!(aligned.header.len(), 4096);
+        let empty = layout(&BTreeMap::new(), &[], 8, Order::Crate).unwrap();
+        assert_eq!(empty.header, b"\x08\0\0\0\0\0\0\0{}      ");
+    }
+
+    #[test]
+    fn what_readers_refuse_is_not_written() {
+        let metadata = BTreeMap::new();
+        let one = array("x", DType::F32, &[2], 8);
+        for (fault, array) in [
+            ("a name that safetensors keeps", array("__metadata__", DType::F32, &[2], 8)),
+            ("two tensors of that name", one.clone()),
+            ("safetensors has no dtype Q4_0", array("y", DType::Q4_0, &[32], 18)),
+            ("larger than 2^64 bytes", array("y", DType::F32, &[1 << 61], u64::MAX)),
+        ] {
+            let error =
+                layout(&metadata, &[one.clone(), array], 8, Order::Crate).expect_err("refused");
+            assert!(error.to_string().contains(fault), "{error}");
+        }
+        // What a header may have is counted with its padding.
+        let long = |len: usize| BTreeMap::from([("k".to_owned(), "v".repeat(len))]);
+        let rest = r#"{"__metadata__":{"k":""}}"#.len();
+        let most = 99_999_992 - rest;
+        assert_eq!(layout(&long(most), &[], 8, Order::Crate).unwrap().header.len(), 100_000_000);
+        let error = layout(&long(most + 1), &[], 8, Order::Crate).expect_err("refused");
+        assert!(error.to_string().contains("a header of 100000000 bytes"), "{error}");
+    }
+}

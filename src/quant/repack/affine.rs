@@ -26,6 +26,9 @@ pub(crate) static AFFINE2_TO_Q4_1: Repacker = between::<Groups<2>, Q4_1>();
 pub(crate) static AFFINE3_TO_Q4_1: Repacker = between::<Groups<3>, Q4_1>();
 pub(crate) static AFFINE4_TO_Q4_1: Repacker = between::<Groups<4>, Q4_1>();
 pub(crate) static AFFINE5_TO_Q5_1: Repacker = between::<Groups<5>, Q5_1>();
+pub(crate) static AFFINE4_TO_Q4_0: Repacker = between::<Groups<4>, Q4_0>();
+pub(crate) static AFFINE5_TO_Q5_0: Repacker = between::<Groups<5>, Q5_0>();
+pub(crate) static AFFINE8_TO_Q8_0: Repacker = between::<Groups<8>, Q8_0>();
 
 const fn to_groups<F: Unpack, const BITS: usize>() -> Repacker {
     between::<F, Groups<BITS>>()
@@ -87,6 +90,19 @@ fn centred<S: Simd>(codes: S::Bytes, zero: f32, d: f32) -> Result<Run<S>, Fault>
     Ok(Run { codes, scale: d, bias: -zero * d })
 }
 
+/// The scale of codes that stand for (q - zero) d, as a half: those whose bias is exactly that many
+/// scales.
+#[inline(always)]
+fn centre<S: Simd>(run: &Run<S>, zero: f32) -> Result<[u8; 2], Fault> {
+    // Neither of infinity nor of NaN is any multiple the same.
+    if run.bias != -zero * run.scale || run.scale.is_infinite() {
+        return Err(("a bias that is no centre of the codes", run.bias));
+    }
+    let scale = Float::F16.bytes_of(run.scale);
+    let [low, high, ..] = scale.ok_or(("a scale that its dtype does not have", run.scale))?;
+    Ok([low, high])
+}
+
 /// Halves at the start of a block.
 #[inline(always)]
 fn half<S: Simd>(simd: S, bytes: &[u8], at: usize) -> f32 {
@@ -133,6 +149,23 @@ impl Unpack for Q4_0 {
     }
 }
 
+impl Pack for Q4_0 {
+    #[inline(always)]
+    fn put<S: Simd>(
+        simd: S,
+        run: &Run<S>,
+        number: usize,
+        given: &mut Given<'_>,
+    ) -> Result<(), Fault> {
+        let scale = centre(run, 8.0)?;
+        if let Some([d0, d1, codes @ ..]) = room::<18>(given.to.weight, number) {
+            [*d0, *d1] = scale;
+            simd.put_nibbles(run.codes, codes);
+        }
+        Ok(())
+    }
+}
+
 struct Q4_1;
 
 impl Unpack for Q4_1 {
@@ -170,6 +203,24 @@ impl Unpack for Q5_0 {
         let bytes = block::<22>(from.weight, number)?;
         let codes = fifths(simd, bytes[2..].first_chunk()?, bytes.last_chunk()?);
         Some(centred(codes, 16.0, half(simd, bytes, 0)))
+    }
+}
+
+impl Pack for Q5_0 {
+    #[inline(always)]
+    fn put<S: Simd>(
+        simd: S,
+        run: &Run<S>,
+        number: usize,
+        given: &mut Given<'_>,
+    ) -> Result<(), Fault> {
+        let scale = centre(run, 16.0)?;
+        if let Some([d0, d1, h0, h1, h2, h3, codes @ ..]) = room::<22>(given.to.weight, number) {
+            [*d0, *d1] = scale;
+            [*h0, *h1, *h2, *h3] = simd.tops(simd.left::<3>(run.codes)).to_le_bytes();
+            simd.put_nibbles(simd.and(run.codes, simd.fill(15)), codes);
+        }
+        Ok(())
     }
 }
 
@@ -214,6 +265,23 @@ impl Unpack for Q8_0 {
         let bytes = block::<34>(from.weight, number)?;
         let codes = simd.xor(simd.bytes(bytes.last_chunk()?), simd.fill(0x80));
         Some(centred(codes, 128.0, half(simd, bytes, 0)))
+    }
+}
+
+impl Pack for Q8_0 {
+    #[inline(always)]
+    fn put<S: Simd>(
+        simd: S,
+        run: &Run<S>,
+        number: usize,
+        given: &mut Given<'_>,
+    ) -> Result<(), Fault> {
+        let scale = centre(run, 128.0)?;
+        if let Some([d0, d1, codes @ ..]) = room::<34>(given.to.weight, number) {
+            [*d0, *d1] = scale;
+            simd.stream::<8>(simd.xor(run.codes, simd.fill(0x80)), codes);
+        }
+        Ok(())
     }
 }
 

@@ -180,11 +180,34 @@ fn random(repack: &Repack, rows: usize, units: usize, choice: usize) -> Rows {
         let of_blocks = of_blocks.filter(|_| blocks).flat_map(|block| &mut block[..each]);
         of_blocks.chain(&mut scale).for_each(|scale| *scale %= 0x7f);
     }
+    let mut bias = cut(if biased { groups * width(dtypes.1) } else { 0 });
+    let zero = match repack.to {
+        DType::Q4_0 => 8.0,
+        DType::Q5_0 => 16.0,
+        DType::Q8_0 => 128.0,
+        _ => 0.0,
+    };
+    if zero > 0.0 && !choice.is_multiple_of(7) {
+        // Biases in the midst of the codes, of scales that have so many times themselves.
+        let format = match float {
+            DType::F16 => Float::F16,
+            DType::BF16 => Float::BF16,
+            _ => Float::F32,
+        };
+        let pairs = scale.chunks_mut(width(float)).zip(bias.chunks_mut(width(float)));
+        for (number, (scale, bias)) in pairs.enumerate() {
+            let d = (number as f32 + 1.0) * if choice.is_multiple_of(2) { 0.25 } else { -0.125 };
+            for (value, part) in [(d, scale), (-zero * d, bias)] {
+                let bytes = format.bytes_of(value).unwrap();
+                part.copy_from_slice(&bytes[..part.len()]);
+            }
+        }
+    }
     Rows {
         dtype,
         weight,
         scale,
-        bias: cut(if biased { groups * width(dtypes.1) } else { 0 }),
+        bias,
         dtypes,
         columns,
         group_size: if blocks { 1 } else { group_size },
@@ -258,6 +281,10 @@ fn every_half() {
                 Ok(to) => {
                     assert!(!d.is_infinite());
                     from.check(&to);
+                    // The very blocks come back, where the scale is a number.
+                    if matches!(dtype, DType::Q4_0 | DType::Q5_0 | DType::Q8_0) && !d.is_nan() {
+                        assert_eq!(to.to(dtype, DType::U8).unwrap().weight, from.weight, "{d}");
+                    }
                     let zeros = from.values().into_iter().zip(to.values());
                     signs += zeros.filter(|(a, b)| *a == 0.0 && a.to_bits() != b.to_bits()).count();
                 }

@@ -1,0 +1,443 @@
+//! Conversions there and back: what other programs made of the same model is what is made here, and
+//! what is said to be lossless comes back bit for bit.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use support::{Safetensors, f32s, folder};
+use tempfile::TempDir;
+use weighbridge::arch::{Dialect, resolve};
+use weighbridge::device::Cpu;
+use weighbridge::ops::{self, ConvertOptions, Format};
+use weighbridge::{
+    Convention, DType, ErrorKind, Fate, How, OpenOptions, Part, Strictness, Tensor, View,
+    WeightProvider, WeightStore, WriteOptions,
+};
+
+fn sample(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let ours = folder.join("assets/sample").join(name);
+    if ours.exists() { ours } else { folder.join("../shared/sample").join(name) }
+}
+
+/// A file of the larger set, which a bare clone has not.
+fn shared(name: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared").join(name);
+    if path.exists() {
+        return Some(path);
+    }
+    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+    assert!(!ci, "{} is not here, and CI must not do without", path.display());
+    println!("skipped: {} is not here", path.display());
+    None
+}
+
+fn provider(path: &Path) -> WeightProvider {
+    let store = OpenOptions::new().open(path).unwrap_or_else(|error| panic!("{error}"));
+    WeightProvider::new(store, Cpu).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What a conversion has written, and what it said of it.
+struct Converted {
+    store: WeightStore,
+    fates: Vec<Fate>,
+    notes: Vec<String>,
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Converted {
+    /// How a tensor was made.
+    fn how(&self, name: &str) -> How {
+        let fate = self.fates.iter().find(|fate| fate.name == name);
+        fate.unwrap_or_else(|| panic!("no tensor {name}")).how
+    }
+}
+
+/// Converts a model, and opens what was written by the strict rules, which find nothing wrong.
+fn converted(path: &Path, options: &ConvertOptions) -> Converted {
+    let model = provider(path);
+    let plan = ops::convert(&model, options).unwrap_or_else(|error| panic!("{error}"));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("model.gguf");
+    let written = plan.run(&path, &WriteOptions::new()).unwrap_or_else(|error| panic!("{error}"));
+    assert!(written.paths == [path.clone()] && written.bytes == plan.bytes());
+    let store = OpenOptions::new().strictness(Strictness::Strict).open(&path);
+    let store = store.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(store.notes().iter().map(|note| &*note.text).collect::<Vec<_>>(), [""; 0]);
+    let missing = resolve(&store).unwrap_or_else(|error| panic!("{error}")).missing;
+    assert_eq!(missing, [""; 0]);
+    assert_eq!(plan.fates.len(), store.len());
+    for fate in &plan.fates {
+        let tensor = store.tensor(&fate.name).unwrap_or_else(|error| panic!("{error}"));
+        let is = (tensor.dtype().expect("a dtype"), tensor.shape(), tensor.group_size());
+        assert_eq!(is, (fate.dtype, &*fate.shape, fate.group_size), "{}", fate.name);
+    }
+    let (fates, notes) = (plan.fates.clone(), plan.notes.clone());
+    Converted { store, fates, notes, path, _folder: folder }
+}
+
+/// All that a tensor is, but its name.
+fn content(tensor: Tensor<'_>) -> (DType, Vec<u64>, Option<u32>, Vec<(Part, DType, Vec<u8>)>) {
+    let part = |part: Part, dtype: DType| {
+        (part, dtype, tensor.native_bytes(part).expect("bytes").into_owned())
+    };
+    let parts = tensor.segments().map(|segment| part(segment.part, segment.dtype)).collect();
+    (tensor.dtype().expect("a dtype"), tensor.shape().to_vec(), tensor.group_size(), parts)
+}
+
+/// The same names, dtypes, shapes and bytes, in whatever order.
+fn assert_same(found: &WeightStore, expected: &WeightStore) {
+    let names = |store: &WeightStore| {
+        let mut names: Vec<String> = store.tensors().map(|t| t.name().to_string()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(found), names(expected));
+    for expected in expected.tensors() {
+        let name = expected.name();
+        let found = found.tensor(name.to_str().expect("a name")).expect("a tensor");
+        let label = |t: Tensor<'_>| (t.dtype_label().into_owned(), t.shape().to_vec());
+        assert_eq!(label(found), label(expected), "{name}");
+        assert!(content(found) == content(expected), "{name} has other bytes");
+    }
+}
+
+/// The models of which llama.cpp's converter wrote a GGUF file (the fixtures' MANIFEST), and
+/// OpenAI's Whisper under its own names.
+#[test]
+fn gguf_is_what_the_converter_of_llama_cpp_writes() {
+    for (hf, gguf) in [
+        ("llama-f16", "llama-f16"),
+        ("qwen2-f16", "qwen2-f16"),
+        ("mixtral-bf16", "mixtral-bf16"),
+        ("bert-f32", "bert-f32"),
+    ] {
+        let Some(hf) = shared(&format!("fixtures/hf/{hf}")) else { return };
+        let gguf = shared(&format!("fixtures/gguf/model/{gguf}.gguf")).expect("it lies beside");
+        println!("{}", hf.display());
+        let made = converted(&hf, &ConvertOptions::new(Format::Gguf).lossless(true));
+        let expected = WeightStore::open(&gguf).expect("a GGUF file");
+        assert_same(&made.store, &expected);
+        let key = "general.file_type";
+        assert_eq!(made.store.metadata().u64(key), expected.metadata().u64(key));
+    }
+}
+
+/// The sample was converted by the same program.
+#[test]
+fn the_sample_in_gguf_is_that_of_llama_cpp() {
+    let made = converted(&sample("hf"), &ConvertOptions::new(Format::Gguf).lossless(true));
+    let Some(gguf) = shared("sample/sample-BF16.gguf") else { return };
+    let expected = WeightStore::open(gguf).expect("a GGUF file");
+    assert_same(&made.store, &expected);
+    for (key, value) in expected.metadata().iter() {
+        let key = key.to_str().expect("a key");
+        // Made of the folder's name.
+        if key == "general.name" {
+            continue;
+        }
+        let found = made.store.metadata().get(key);
+        assert!(found == Some(value), "{key}: {found:?}, not {value:?}");
+    }
+}
+
+/// Plain values go through every container and come back as they were.
+#[test]
+fn plain_values_come_back() {
+    let hf = sample("hf");
+    let expected = WeightStore::open(&hf).expect("the sample");
+    for format in [Format::Gguf, Format::Mlx] {
+        let there = converted(&hf, &ConvertOptions::new(format).lossless(true));
+        let back = converted(&there.path, &ConvertOptions::new(Format::Safetensors).lossless(true));
+        // llama.cpp keeps vectors as F32.
+        let widened = format == Format::Gguf;
+        for tensor in expected.tensors() {
+            let name = tensor.name().to_str().expect("a name");
+            let found = back.store.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+            if widened && tensor.shape().len() == 1 {
+                assert_eq!(found.dtype().expect("a dtype"), DType::F32);
+                assert!(*found.dequantize().unwrap() == *tensor.dequantize().unwrap(), "{name}");
+            } else {
+                assert!(content(found) == content(tensor), "{name}");
+            }
+        }
+        assert_eq!(back.store.len(), expected.len());
+    }
+}
+
+/// Each quantized GGUF in MLX's groups and back: where the lattice of exact changes has a way, the
+/// values are the same, and the blocks too where the way back leads to the same dtype.
+#[test]
+fn blocks_in_groups_and_back() {
+    for (name, exact, back) in [
+        ("Q4_0", DType::MLX_AFFINE4, DType::Q4_0),
+        ("Q4_1", DType::MLX_AFFINE4, DType::Q4_1),
+        ("Q5_0", DType::MLX_AFFINE5, DType::Q5_0),
+        ("Q5_1", DType::MLX_AFFINE5, DType::Q5_1),
+        ("Q8_0", DType::MLX_AFFINE8, DType::Q8_0),
+        ("TQ2_0", DType::MLX_AFFINE2, DType::Q4_1),
+        ("Q1_0", DType::MLX_AFFINE1, DType::Q4_1),
+        ("Q2_0", DType::MLX_AFFINE2, DType::Q4_1),
+    ] {
+        let Some(gguf) = shared(&format!("fixtures/gguf/quant/llama-{name}.gguf")) else { return };
+        println!("{name}");
+        let dtype = DType::from_name(name).expect("a dtype");
+        let model = provider(&gguf);
+        let there = converted(&gguf, &ConvertOptions::new(Format::Mlx));
+        let again = converted(&there.path, &ConvertOptions::new(Format::Gguf));
+        let mut count = 0;
+        for tensor in
+            model.store().tensors().filter(|tensor| tensor.dtype().is_ok_and(|d| d == dtype))
+        {
+            let name = tensor.name().to_str().expect("a name");
+            let mapping = model.resolution().mapped.iter().find(|m| m.stored == [name]);
+            let canonical = &mapping.expect("a mapping").canonical;
+            let groups = provider(&there.path);
+            let groups = groups.tensor(canonical).expect("the tensor");
+            let stored = groups.sources().next().expect("a source");
+            assert_eq!(stored.dtype().expect("a dtype"), exact, "{name}");
+            assert_eq!(there.how(&stored.name().to_string()), How::Repacked);
+            let values = model.tensor(canonical).unwrap().dequantize().unwrap();
+            assert!(*groups.dequantize().unwrap() == *values, "{name}");
+            let found = again.store.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(found.dtype().expect("a dtype"), back, "{name}");
+            assert_eq!(again.how(name), How::Repacked, "{name}");
+            match back == dtype {
+                true => assert!(content(found) == content(tensor), "{name} has other blocks"),
+                false => assert!(*found.dequantize().unwrap() == *tensor.dequantize().unwrap()),
+            }
+            count += 1;
+        }
+        assert!(count > 0, "{name}");
+    }
+}
+
+/// MLX's groups in GGUF and back.
+#[test]
+fn groups_in_blocks_and_back() {
+    for (name, dtype, blocks) in [
+        ("sample/mlx-4bit", DType::MLX_AFFINE4, DType::Q4_1),
+        ("fixtures/mlx/llama-q4g64-f16", DType::MLX_AFFINE4, DType::Q4_1),
+        ("fixtures/mlx/llama-q4g32-bf16-sharded", DType::MLX_AFFINE4, DType::Q4_1),
+        ("fixtures/mlx/qwen2-q5g32-f16", DType::MLX_AFFINE5, DType::Q5_1),
+        ("fixtures/mlx/qwen3-tied-q3g32-bf16", DType::MLX_AFFINE3, DType::Q4_1),
+        ("fixtures/mlx/mixtral-mxfp4", DType::MLX_MXFP4, DType::MXFP4),
+        ("fixtures/mlx/qwen2-nvfp4", DType::MLX_NVFP4, DType::NVFP4),
+    ] {
+        let Some(mlx) = shared(name) else { continue };
+        println!("{name}");
+        let model = provider(&mlx);
+        let there = converted(&mlx, &ConvertOptions::new(Format::Gguf).lossless(true));
+        let again = converted(&there.path, &ConvertOptions::new(Format::Mlx).lossless(true));
+        let (gguf, back) = (provider(&there.path), provider(&again.path));
+        let mut count = 0;
+        for mapping in &model.resolution().mapped {
+            let name = &*mapping.canonical;
+            let values = model.tensor(name).unwrap().dequantize().unwrap();
+            let in_gguf = gguf.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+            assert!(*in_gguf.dequantize().unwrap() == *values, "{name} in GGUF");
+            let again = back.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+            assert!(*again.dequantize().unwrap() == *values, "{name} in MLX again");
+            // llama.cpp keeps routers as F32.
+            let kept = !name.contains("router");
+            let is = |tensor: Tensor<'_>| tensor.dtype().is_ok_and(|found| found == dtype);
+            if kept && model.tensor(name).unwrap().sources().all(is) {
+                let found = in_gguf.sources().next().unwrap().dtype().unwrap();
+                assert_eq!(found, blocks, "{name}");
+                count += 1;
+            }
+        }
+        assert!(count > 0);
+    }
+}
+
+/// What has no exact way is said with its name and the reason, before anything is written.
+#[test]
+fn what_would_be_lost_is_refused_by_name() {
+    let mut told = Vec::new();
+    for (name, format) in [
+        ("fixtures/gguf/quant/llama-Q6_K.gguf", Format::Mlx),
+        ("fixtures/gguf/quant/llama-IQ4_XS.gguf", Format::Mlx),
+        ("fixtures/gguf/quant/llama-Q2_K.gguf", Format::Mlx),
+        ("sample/sample-Q4_K_M.gguf", Format::Mlx),
+        ("fixtures/mlx/llama-mxfp8", Format::Gguf),
+        ("fixtures/mlx/llama-mixed_3_6", Format::Gguf),
+    ] {
+        let Some(path) = shared(name) else { return };
+        let model = provider(&path);
+        let error = ops::convert(&model, &ConvertOptions::new(format).lossless(true));
+        let error = error.expect_err("something would be lost");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert_eq!(error.path(), Some(&*path));
+        let text = error.to_string().replace(&*path.to_string_lossy(), name);
+        told.push(format!("{text}\nhelp: {}", error.advice().unwrap_or_default()));
+        // Where it may be lost, the fates say so, and name the reason.
+        let made = converted(&path, &ConvertOptions::new(format));
+        let lossy = made.fates.iter().filter(|fate| !fate.how.is_lossless());
+        for fate in lossy.clone() {
+            assert_eq!(fate.how, How::Requantized);
+            assert!(fate.why.is_some(), "{}", fate.name);
+        }
+        assert!(lossy.count() > 0);
+        println!("{name}: {:?}", made.notes);
+    }
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+/// A mixture of experts, each of which has a number for all of its values.
+fn experts() -> TempDir {
+    let mut file = Safetensors::new().metadata("format", "pt");
+    let plain = |file: Safetensors, name: &str, shape: &[u64]| {
+        let count: u64 = shape.iter().product();
+        let values: Vec<f32> = (0..count).map(|n| (n % 13) as f32 / 8.0 - 0.5).collect();
+        file.tensor(name, "F32", shape, f32s(&values))
+    };
+    for name in ["model.embed_tokens.weight", "lm_head.weight"] {
+        file = plain(file, name, &[8, 64]);
+    }
+    file = plain(file, "model.norm.weight", &[64]);
+    let layer = |name: &str| format!("model.layers.0.{name}");
+    for name in ["q", "k", "v", "o"] {
+        file = plain(file, &layer(&format!("self_attn.{name}_proj.weight")), &[64, 64]);
+    }
+    for name in ["input_layernorm.weight", "post_attention_layernorm.weight"] {
+        file = plain(file, &layer(name), &[64]);
+    }
+    file = plain(file, &layer("block_sparse_moe.gate.weight"), &[2, 64]);
+    for (expert, divisor) in [(0u8, 4.0f32), (1, 32.0)] {
+        for name in ["w1", "w2", "w3"] {
+            let base = layer(&format!("block_sparse_moe.experts.{expert}.{name}"));
+            // No code of -0, which ggml does not have.
+            let codes: Vec<u8> = (0..64 * 32).map(|n| (n % 7) as u8 * 0x11 + expert).collect();
+            let scales: Vec<u8> = (0..64 * 4).map(|n| 0x30 + (n % 8) as u8).collect();
+            file = file
+                .tensor(&format!("{base}.weight_packed"), "U8", &[64, 32], codes)
+                .tensor(&format!("{base}.weight_scale"), "F8_E4M3", &[64, 4], scales)
+                .tensor(&format!("{base}.weight_global_scale"), "F32", &[1], f32s(&[divisor]));
+        }
+    }
+    let config = serde_json::json!({"model_type": "mixtral", "hidden_size": 64,
+        "architectures": ["MixtralForCausalLM"], "num_hidden_layers": 1,
+        "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 64,
+        "num_local_experts": 2, "num_experts_per_tok": 1, "vocab_size": 8, "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0, "max_position_embeddings": 64, "torch_dtype": "float32",
+        "quantization_config": {"quant_method": "compressed-tensors",
+            "format": "nvfp4-pack-quantized", "config_groups": {"group_0": {
+                "format": "nvfp4-pack-quantized", "targets": ["Linear"], "weights": {
+                    "group_size": 16, "num_bits": 4, "strategy": "tensor_group",
+                    "symmetric": true, "type": "float"}}}}});
+    let config = config.to_string().into_bytes();
+    folder(&[("config.json", config), ("model.safetensors", file.build())])
+}
+
+/// Experts keep their own numbers when they are put together, and when they are taken apart.
+#[test]
+fn experts_with_numbers_of_their_own() {
+    let source = experts();
+    let model = provider(source.path());
+    let lossless = |format| ConvertOptions::new(format).lossless(true);
+    let gguf = converted(source.path(), &lossless(Format::Gguf));
+    let mlx = converted(&gguf.path, &lossless(Format::Mlx));
+    let direct = converted(source.path(), &lossless(Format::Mlx));
+    let again = converted(&mlx.path, &lossless(Format::Gguf));
+    let apart = converted(&gguf.path, &lossless(Format::Safetensors));
+    let name = "blk.0.ffn_gate_exps.weight";
+    let tensor = gguf.store.tensor(name).expect("experts");
+    assert_eq!(
+        (tensor.dtype().expect("a dtype"), tensor.shape()),
+        (DType::NVFP4, &[2, 64, 64][..])
+    );
+    let numbers = tensor.native_bytes(Part::GlobalScale).expect("numbers");
+    assert_eq!(*numbers, *f32s(&[0.25, 1.0 / 32.0]));
+    assert!(content(again.store.tensor(name).expect("experts")) == content(tensor));
+    for made in [&gguf, &mlx, &direct, &again, &apart] {
+        let made = provider(&made.path);
+        for mapping in &model.resolution().mapped {
+            let name = &*mapping.canonical;
+            let values = |model: &WeightProvider| {
+                let view = model.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+                view.dequantize().unwrap_or_else(|error| panic!("{error}")).to_vec()
+            };
+            assert!(values(&made) == values(&model), "{name}");
+        }
+    }
+}
+
+/// Files of the other byte order hold the same numbers, and are written in this one.
+#[test]
+fn big_endian_sources() {
+    for (big, little) in [
+        ("fixtures/gguf/misc/be-qwen2-Q4_0.gguf", "fixtures/gguf/quant/qwen2-Q4_0.gguf"),
+        ("fixtures/gguf/misc/be-qwen2-f16.gguf", "fixtures/gguf/model/qwen2-f16.gguf"),
+    ] {
+        let (Some(big), Some(little)) = (shared(big), shared(little)) else { return };
+        let little = WeightStore::open(little).expect("a model");
+        let gguf = converted(&big, &ConvertOptions::new(Format::Gguf).lossless(true));
+        assert_same(&gguf.store, &little);
+        for (key, value) in little.metadata().iter() {
+            assert!(
+                gguf.store.metadata().get(key.to_str().expect("a key")) == Some(value),
+                "{key}"
+            );
+        }
+        let made = |format| {
+            let options = ConvertOptions::new(format);
+            let (one, other) = (converted(&big, &options), converted(little.path(), &options));
+            assert_same(&one.store, &other.store);
+        };
+        made(Format::Mlx);
+        made(Format::Safetensors);
+    }
+}
+
+/// Whatever order a model serves its rows in, its files have that of their container.
+#[test]
+fn the_convention_of_a_provider_changes_no_file() {
+    let model = provider(&sample("sample-Q8_0.gguf"));
+    let names = |model: &WeightProvider| {
+        let spoken = ops::speak(model, Dialect::HuggingFace).expect("names");
+        let of = |view: &View<'_>| (view.name().to_owned(), view.dequantize().unwrap().to_vec());
+        spoken.tensors.iter().map(of).collect::<Vec<_>>()
+    };
+    let expected = names(&model);
+    let stored = model.convention(Convention::Stored);
+    assert!(names(&stored) == expected);
+}
+
+/// What `F32` cannot hold is not called exact.
+#[test]
+fn wide_numbers_are_not_called_exact() {
+    let source = experts();
+    let config = source.path().join("config.json");
+    let text = std::fs::read_to_string(&config).expect("it");
+    let mut json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    json.as_object_mut().expect("an object").remove("quantization_config");
+    json["model_type"] = "llama".into();
+    json["architectures"] = serde_json::json!(["LlamaForCausalLM"]);
+    let f64s =
+        |count: usize| (0..count).flat_map(|n| (0.1 * n as f64).to_le_bytes()).collect::<Vec<u8>>();
+    let tensor = |file: Safetensors, name: &str, shape: &[u64]| {
+        let count: u64 = shape.iter().product();
+        file.tensor(name, "F64", shape, f64s(usize::try_from(count).expect("a small one")))
+    };
+    let mut file = tensor(Safetensors::new(), "model.embed_tokens.weight", &[8, 64]);
+    file = tensor(file, "model.norm.weight", &[64]);
+    let folder = folder(&[
+        ("config.json", json.to_string().into_bytes()),
+        ("model.safetensors", file.build()),
+    ]);
+    let model = provider(folder.path());
+    let plan = ops::convert(&model, &ConvertOptions::new(Format::Gguf)).expect("a plan");
+    let hows: Vec<(&str, DType, How)> =
+        plan.fates.iter().map(|fate| (&*fate.name, fate.dtype, fate.how)).collect();
+    let expected = [
+        ("output_norm.weight", DType::F32, How::Rounded),
+        ("token_embd.weight", DType::F64, How::Copied),
+    ];
+    assert!(expected.iter().all(|one| hows.contains(one)), "{hows:?}");
+    let lossless = ConvertOptions::new(Format::Gguf).lossless(true);
+    let error = ops::convert(&model, &lossless).expect_err("a norm is rounded");
+    assert!(error.to_string().contains("F32 does not hold every value of F64"), "{error}");
+}
