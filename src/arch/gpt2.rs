@@ -53,9 +53,23 @@ static RULES: &[NameRule] = &[
     rule("layers.{n}.ffn.down.bias",         "blk.{n}.ffn_down.bias",    "transformer.h.{n}.mlp.c_proj.bias",  SAME),
 ];
 
-/// mlx-lm has a row an output.
+/// mlx-lm has a row an output, and a prefix of its own.
 #[rustfmt::skip]
 static MLX: &[NameRule] = &[
+    hf("token_embedding.weight",             "model.wte.weight",                  SAME),
+    hf("position_embedding.weight",          "model.wpe.weight",                  SAME),
+    hf("output_norm.weight",                 "model.ln_f.weight",                 SAME),
+    hf("output_norm.bias",                   "model.ln_f.bias",                   SAME),
+    hf("layers.{n}.attention_norm.weight",   "model.h.{n}.ln_1.weight",           SAME),
+    hf("layers.{n}.attention_norm.bias",     "model.h.{n}.ln_1.bias",             SAME),
+    hf("layers.{n}.ffn_norm.weight",         "model.h.{n}.ln_2.weight",           SAME),
+    hf("layers.{n}.ffn_norm.bias",           "model.h.{n}.ln_2.bias",             SAME),
+    hf("layers.{n}.attention.q.bias",        "model.h.{n}.attn.c_attn.bias",      rows(Rows::Qkv(0))),
+    hf("layers.{n}.attention.k.bias",        "model.h.{n}.attn.c_attn.bias",      rows(Rows::Qkv(1))),
+    hf("layers.{n}.attention.v.bias",        "model.h.{n}.attn.c_attn.bias",      rows(Rows::Qkv(2))),
+    hf("layers.{n}.attention.output.bias",   "model.h.{n}.attn.c_proj.bias",      SAME),
+    hf("layers.{n}.ffn.up.bias",             "model.h.{n}.mlp.c_fc.bias",         SAME),
+    hf("layers.{n}.ffn.down.bias",           "model.h.{n}.mlp.c_proj.bias",       SAME),
     hf("layers.{n}.attention.q.weight",      "model.h.{n}.attn.c_attn.weight", rows(Rows::Qkv(0))),
     hf("layers.{n}.attention.k.weight",      "model.h.{n}.attn.c_attn.weight", rows(Rows::Qkv(1))),
     hf("layers.{n}.attention.v.weight",      "model.h.{n}.attn.c_attn.weight", rows(Rows::Qkv(2))),

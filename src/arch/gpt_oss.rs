@@ -13,7 +13,7 @@ pub(super) static GPT_OSS: Architecture = Architecture {
     hf: &["gpt_oss"],
     rope: RopeLayout::HalfSplit,
     rules: &[EXPERTS, DECODER],
-    mlx: &[],
+    mlx: MLX,
     publisher: &[],
     prefixes: PREFIXES,
     required: REQUIRED,
@@ -34,7 +34,14 @@ static EXPERTS: &[NameRule] = &[
     rule("layers.{n}.attention.sinks",         "blk.{n}.attn_sinks.weight",          "model.layers.{n}.self_attn.sinks",                 SAME),
     rule("layers.{n}.ffn.router.weight",       "blk.{n}.ffn_gate_inp.weight",        "model.layers.{n}.mlp.router.weight",               SAME),
     rule("layers.{n}.ffn.router.bias",         "blk.{n}.ffn_gate_inp.bias",          "model.layers.{n}.mlp.router.bias",                 SAME),
-    // GGUF and mlx-lm keep gate and up apart.
+    // Hugging Face's files: gate and up in turn; unquantized experts are [inputs, outputs].
+    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.mlp.experts.gate_up_proj",      INPUTS_EVEN),
+    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.mlp.experts.gate_up_proj",      INPUTS_ODD),
+    hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.mlp.experts.down_proj",         INPUTS),
+    hf("layers.{n}.ffn.experts.gate.bias",   "model.layers.{n}.mlp.experts.gate_up_proj_bias", elements(Rows::Alternate(0))),
+    hf("layers.{n}.ffn.experts.up.bias",     "model.layers.{n}.mlp.experts.gate_up_proj_bias", elements(Rows::Alternate(1))),
+    hf("layers.{n}.ffn.experts.down.bias",   "model.layers.{n}.mlp.experts.down_proj_bias",    SAME),
+    // GGUF keeps gate and up apart, and some directories do.
     rule("layers.{n}.ffn.experts.gate.weight", "blk.{n}.ffn_gate_exps.weight",       "model.layers.{n}.mlp.experts.gate_proj.weight",    SAME),
     rule("layers.{n}.ffn.experts.up.weight",   "blk.{n}.ffn_up_exps.weight",         "model.layers.{n}.mlp.experts.up_proj.weight",      SAME),
     rule("layers.{n}.ffn.experts.down.weight", "blk.{n}.ffn_down_exps.weight",       "model.layers.{n}.mlp.experts.down_proj.weight",    SAME),
@@ -46,11 +53,15 @@ static EXPERTS: &[NameRule] = &[
     gguf("layers.{n}.ffn.experts.up.weight",   "blk.{n}.ffn_gate_up_exps.weight",                rows(Rows::Half(1))),
     gguf("layers.{n}.ffn.experts.gate.bias",   "blk.{n}.ffn_gate_up_exps.bias",                  elements(Rows::Half(0))),
     gguf("layers.{n}.ffn.experts.up.bias",     "blk.{n}.ffn_gate_up_exps.bias",                  elements(Rows::Half(1))),
-    // Hugging Face's files: gate and up in turn; unquantized experts are [inputs, outputs].
-    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.mlp.experts.gate_up_proj",      INPUTS_EVEN),
-    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.mlp.experts.gate_up_proj",      INPUTS_ODD),
-    hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.mlp.experts.down_proj",         INPUTS),
-    hf("layers.{n}.ffn.experts.gate.bias",   "model.layers.{n}.mlp.experts.gate_up_proj_bias", elements(Rows::Alternate(0))),
-    hf("layers.{n}.ffn.experts.up.bias",     "model.layers.{n}.mlp.experts.gate_up_proj_bias", elements(Rows::Alternate(1))),
-    hf("layers.{n}.ffn.experts.down.bias",   "model.layers.{n}.mlp.experts.down_proj_bias",    SAME),
+];
+
+/// mlx-lm keeps gate and up apart, with a row an output.
+#[rustfmt::skip]
+static MLX: &[NameRule] = &[
+    hf("layers.{n}.ffn.experts.gate.weight",        "model.layers.{n}.mlp.experts.gate_proj.weight",         SAME),
+    hf("layers.{n}.ffn.experts.up.weight",          "model.layers.{n}.mlp.experts.up_proj.weight",           SAME),
+    hf("layers.{n}.ffn.experts.down.weight",        "model.layers.{n}.mlp.experts.down_proj.weight",         SAME),
+    hf("layers.{n}.ffn.experts.gate.bias",          "model.layers.{n}.mlp.experts.gate_proj.bias",           SAME),
+    hf("layers.{n}.ffn.experts.up.bias",            "model.layers.{n}.mlp.experts.up_proj.bias",             SAME),
+    hf("layers.{n}.ffn.experts.down.bias",          "model.layers.{n}.mlp.experts.down_proj.bias",           SAME),
 ];

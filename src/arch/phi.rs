@@ -1,7 +1,7 @@
 //! Phi 3 and 4.
 
 use super::decoder::{DECODER, GATE_UP, PREFIXES, REQUIRED};
-use super::rule::{NameRule, hf};
+use super::rule::{NameRule, both};
 use super::transform::{Rows, rows};
 use super::{Architecture, RopeLayout};
 
@@ -21,7 +21,7 @@ pub(super) static PHI3: Architecture = Architecture {
 
 #[rustfmt::skip]
 static QKV: &[NameRule] = &[
-    hf("layers.{n}.attention.q.weight", "model.layers.{n}.self_attn.qkv_proj.weight", rows(Rows::Qkv(0))),
-    hf("layers.{n}.attention.k.weight", "model.layers.{n}.self_attn.qkv_proj.weight", rows(Rows::Qkv(1))),
-    hf("layers.{n}.attention.v.weight", "model.layers.{n}.self_attn.qkv_proj.weight", rows(Rows::Qkv(2))),
+    both("layers.{n}.attention.q.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.self_attn.qkv_proj.weight", rows(Rows::Qkv(0))),
+    both("layers.{n}.attention.k.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.self_attn.qkv_proj.weight", rows(Rows::Qkv(1))),
+    both("layers.{n}.attention.v.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.self_attn.qkv_proj.weight", rows(Rows::Qkv(2))),
 ];

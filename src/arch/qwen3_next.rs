@@ -30,7 +30,7 @@ pub(super) static QWEN3_5: Architecture = Architecture {
     gguf: &["qwen35", "qwen35moe"],
     hf: &["qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe"],
     rope: RopeLayout::HalfSplit,
-    rules: &[TILED, GATED, SHARED_EXPERT, MIXTURE, DECODER],
+    rules: &[TILED, EXPERTS, GATED, SHARED_EXPERT, MIXTURE, DECODER],
     mlx: MLX,
     publisher: &[],
     prefixes: PREFIXES,
@@ -48,6 +48,14 @@ static REQUIRED: &[&str] = &[
 const NEG_EXP: Transform = Transform { values: Change::NegExp, ..SAME };
 const SQUEEZED: Transform = Transform { axes: Axes::Squeezed, ..SAME };
 const HEADS: Transform = rows(Rows::Linear(Linear::Tiled));
+
+/// All experts in one: the published files of Qwen 3.5 (Qwen/Qwen3.5-35B-A3B).
+#[rustfmt::skip]
+static EXPERTS: &[NameRule] = &[
+    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.mlp.experts.gate_up_proj", rows(Rows::Half(0))),
+    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.mlp.experts.gate_up_proj", rows(Rows::Half(1))),
+    hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.mlp.experts.down_proj",    SAME),
+];
 
 /// What both have. A query head of attention has as many rows again for the gate of its output.
 #[rustfmt::skip]

@@ -18,16 +18,20 @@ pub(crate) struct Spelled {
 struct Way {
     name: &'static str,
     holds: Vec<(&'static str, Transform)>,
+    /// They are all the same tensor.
+    holds_one: bool,
 }
 
 /// How a dialect spells those canonical tensors, in their order, and those that it has no name for.
 ///
 /// Of several ways the first in the tables is taken of which all parts are there: of experts, one
-/// tensor for each in Hugging Face's files, one for all of them elsewhere.
+/// tensor for each in Hugging Face's files, one for all of them elsewhere. `one` says whether two
+/// canonical tensors are one that is stored: a norm that serves twice.
 pub(crate) fn spell(
     architecture: &'static Architecture,
     dialect: Dialect,
     canonical: &[&str],
+    one: impl Fn(&str, &str) -> bool,
 ) -> (Vec<Spelled>, Vec<String>) {
     let ways = ways_of(architecture, dialect);
     let there: HashSet<&str> = canonical.iter().copied().collect();
@@ -46,14 +50,18 @@ pub(crate) fn spell(
         };
         let complete = |way: &&Way| {
             let free = !taken.contains(&expand(way.name, layer));
-            let part = |(part, _): &(String, _)| there.contains(&**part) && !placed.contains(part);
+            let part = |(part, _): &(String, _)| {
+                let one = way.holds_one && one(name, part);
+                there.contains(&**part) && !placed.contains(part) && (one || !way.holds_one)
+            };
             free && parts(way).iter().all(part)
         };
         let ways = ways.get(found.layers.as_str()).map_or(&[][..], Vec::as_slice);
         match ways.iter().find(complete) {
             Some(way) => {
-                let parts = parts(way);
+                let mut parts = parts(way);
                 placed.extend(parts.iter().map(|(part, _)| part.clone()));
+                parts.truncate(if way.holds_one { 1 } else { parts.len() });
                 let name = expand(way.name, layer);
                 taken.insert(name.clone());
                 spelled.push(Spelled { name, parts });
@@ -87,19 +95,27 @@ fn ways_of(
             if taken.contains(name) {
                 continue;
             }
+            let same = rules().filter(|other| stored(other).name == name);
+            let holds = same.map(|other| (other.canonical, stored(other).transform));
+            let holds: Vec<(&str, Transform)> = holds.collect();
+            let ways = these.entry(rule.canonical).or_default();
             // Where none has rows of its own, each is all of it: norms that a family has once or twice.
-            let whole = |rule: &NameRule| stored(rule).transform.rows == Rows::All;
-            let same = rules().filter(|other| {
-                stored(other).name == name && (!whole(rule) || rule.canonical == other.canonical)
-            });
-            let holds = same.map(|other| (other.canonical, stored(other).transform)).collect();
-            these.entry(rule.canonical).or_default().push(Way { name, holds });
+            let holds_one = holds.len() > 1 && stored(rule).transform.rows == Rows::All;
+            if holds_one {
+                let own = vec![(rule.canonical, stored(rule).transform)];
+                ways.push(Way { name, holds: own, holds_one: false });
+            }
+            ways.push(Way { name, holds, holds_one });
         }
         taken.extend(rules().map(|rule| stored(rule).name));
         for (canonical, mut found) in these {
-            found.sort_by_key(|way| unlike(way, dialect));
+            found.sort_by_key(|way| (!way.holds_one, unlike(way, dialect)));
             ways.entry(canonical).or_default().extend(found);
         }
+    }
+    if dialect == Dialect::Mlx {
+        // Wherever its name for all experts stands.
+        ways.values_mut().for_each(|found| found.sort_by_key(|way| unlike(way, dialect)));
     }
     ways
 }

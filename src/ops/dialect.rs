@@ -51,7 +51,9 @@ pub fn speak<D: Device>(model: &WeightProvider<D>, dialect: Dialect) -> Result<S
         spoken.left_out.push((auxiliary.stored.clone(), auxiliary.reason.to_owned()));
     }
     let canonical: Vec<&str> = resolution.mapped.iter().map(|m| m.canonical.as_str()).collect();
-    let (spelled, without) = spell(architecture, dialect, &canonical);
+    let stored = |name: &str| model.mapping(name).map(|of| (&of.stored, of.transform));
+    let one = |a: &str, b: &str| stored(a).is_some_and(|a| stored(b) == Some(a));
+    let (spelled, without) = spell(architecture, dialect, &canonical, one);
     let nameless = format!("{} has no name for it", dialect.name());
     spoken.left_out.extend(without.into_iter().map(|name| (name, nameless.clone())));
     let config = model.config().ok();
