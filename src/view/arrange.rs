@@ -6,7 +6,6 @@
 use super::{Arithmetic, PIECES, Piece, View};
 use crate::arch::{Axes, ModelConfig, Rows, Run, Span, Transform};
 use crate::bytes::try_vec;
-use crate::dtype::Packing;
 use crate::error::{Error, Result};
 use crate::shape;
 
@@ -59,13 +58,8 @@ impl<'a> View<'a> {
             view.put_columns_back(order, config)?;
         }
         match axes {
-            Axes::Transposed => view = view.transpose()?,
-            Axes::TransposedIfPlain => {
-                let packing = |dtype: crate::DType| dtype.descriptor().packing;
-                if packing(view.stored_dtype()?) == Packing::Plain {
-                    view = view.transpose()?;
-                }
-            }
+            // What is written here is plain: quantized tensors of that kind are copied or not at all.
+            Axes::Transposed | Axes::TransposedIfPlain => view = view.transpose()?,
             Axes::Trailing => {
                 view = view.by_rows();
                 view.shape.push(1);

@@ -155,6 +155,12 @@ pub(super) trait Simd: Copy {
     fn smallest(self, a: Self::Floats) -> f32;
     /// The largest magnitude of 16; that of NaN is larger than infinity.
     fn highest(self, a: Self::Floats) -> f32;
+    /// [`largest`](Self::largest) of each row.
+    fn largest_of_each(self, rows: [Self::Floats; 16]) -> Self::Floats;
+    /// [`smallest`](Self::smallest) of each row.
+    fn smallest_of_each(self, rows: [Self::Floats; 16]) -> Self::Floats;
+    /// [`highest`](Self::highest) of each row.
+    fn highest_of_each(self, rows: [Self::Floats; 16]) -> Self::Floats;
     /// Rounded to half precision: to the nearest, ties to even.
     fn as_f16(self, a: Self::Floats) -> Self::Floats;
     /// Rounded to `bf16`: to the nearest, ties to even. None of them is NaN.
@@ -168,6 +174,8 @@ pub(super) trait Simd: Copy {
     fn to_e4m3(self, a: [Self::Floats; 2]) -> Self::Bytes;
     /// Each byte, or `most` where it is more.
     fn capped(self, a: Self::Bytes, most: u8) -> Self::Bytes;
+    /// Each signed byte, or `most` where it is more.
+    fn signed_capped(self, a: Self::Bytes, most: i8) -> Self::Bytes;
     /// Packs 32 codes into a stream of bits, lowest first: 4 `BITS` bytes. Those behind become
     /// anything.
     fn stream<const BITS: usize>(self, codes: Self::Bytes, out: &mut [u8; 32]);

@@ -395,6 +395,21 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn largest_of_each(self, rows: [[f32; 16]; 16]) -> [f32; 16] {
+        rows.map(|row| self.largest(row))
+    }
+
+    #[inline(always)]
+    fn smallest_of_each(self, rows: [[f32; 16]; 16]) -> [f32; 16] {
+        rows.map(|row| self.smallest(row))
+    }
+
+    #[inline(always)]
+    fn highest_of_each(self, rows: [[f32; 16]; 16]) -> [f32; 16] {
+        rows.map(|row| self.highest(row))
+    }
+
+    #[inline(always)]
     fn as_f16(self, a: [f32; 16]) -> [f32; 16] {
         a.map(|value| f16::from_f32(value).to_f32())
     }
@@ -430,6 +445,11 @@ impl Simd for Portable {
     #[inline(always)]
     fn capped(self, a: [u8; 32], most: u8) -> [u8; 32] {
         a.map(|byte| byte.min(most))
+    }
+
+    #[inline(always)]
+    fn signed_capped(self, a: [u8; 32], most: i8) -> [u8; 32] {
+        a.map(|byte| byte.cast_signed().min(most).cast_unsigned())
     }
 
     #[inline(always)]

@@ -3,10 +3,12 @@
 
 mod avx512;
 mod pack;
+mod rows;
 
 use std::arch::x86_64::*;
 
 use half::{bf16, f16};
+use rows::{of_each, transposed16};
 
 use super::Simd;
 
@@ -212,47 +214,6 @@ fn nearly_half(a: __m256) -> __m256 {
 }
 
 const NEARLY_HALF: f32 = 0.499_999_97;
-
-/// 8 rows become columns.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn transposed8(rows: [__m256; 8]) -> [__m256; 8] {
-    let [a, b, c, d, e, f, g, h] = rows;
-    let [ab, cd, ef, gh] = [[a, b], [c, d], [e, f], [g, h]]
-        .map(|[a, b]| [_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)]);
-    // Columns 0 and 4, 1 and 5, 2 and 6, 3 and 7 of four rows each.
-    let [first, second] = [[ab, cd], [ef, gh]].map(|[a, c]| {
-        [
-            _mm256_shuffle_ps::<0b01_00_01_00>(a[0], c[0]),
-            _mm256_shuffle_ps::<0b11_10_11_10>(a[0], c[0]),
-            _mm256_shuffle_ps::<0b01_00_01_00>(a[1], c[1]),
-            _mm256_shuffle_ps::<0b11_10_11_10>(a[1], c[1]),
-        ]
-    });
-    let low = |i: usize| _mm256_permute2f128_ps::<0x20>(first[i], second[i]);
-    let high = |i: usize| _mm256_permute2f128_ps::<0x31>(first[i], second[i]);
-    [low(0), low(1), low(2), low(3), high(0), high(1), high(2), high(3)]
-}
-
-/// 16 rows, each in two halves, become columns.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn transposed16(rows: [[__m256; 2]; 16]) -> [[__m256; 2]; 16] {
-    let mut columns = rows;
-    for half in 0..2 {
-        for side in 0..2 {
-            let mut eight = [rows[0][0]; 8];
-            for i in 0..8 {
-                eight[i] = rows[8 * side + i][half];
-            }
-            let eight = transposed8(eight);
-            for i in 0..8 {
-                columns[8 * half + i][side] = eight[i];
-            }
-        }
-    }
-    columns
-}
 
 impl Simd for Avx2 {
     type Bytes = __m256i;
@@ -715,6 +676,20 @@ impl Simd for Avx2 {
             _mm_cvtss_f32(_mm_castsi128_ps(a))
         }
 
+        fn largest_of_each(self, rows: [[__m256; 2]; 16]) -> [__m256; 2] {
+            of_each(rows, |a, b| _mm256_max_ps(a, b))
+        }
+
+        fn smallest_of_each(self, rows: [[__m256; 2]; 16]) -> [__m256; 2] {
+            of_each(rows, |a, b| _mm256_min_ps(a, b))
+        }
+
+        fn highest_of_each(self, rows: [[__m256; 2]; 16]) -> [__m256; 2] {
+            let rows = rows.map(|row| row.map(|a| _mm256_castsi256_ps(pack::magnitudes(a))));
+            let bits = |a| _mm256_castps_si256(a);
+            of_each(rows, |a, b| _mm256_castsi256_ps(_mm256_max_epi32(bits(a), bits(b))))
+        }
+
         fn as_f16(self, a: [__m256; 2]) -> [__m256; 2] {
             a.map(|a| _mm256_cvtph_ps(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(a)))
         }
@@ -737,6 +712,10 @@ impl Simd for Avx2 {
 
         fn capped(self, a: __m256i, most: u8) -> __m256i {
             _mm256_min_epu8(a, _mm256_set1_epi8(most.cast_signed()))
+        }
+
+        fn signed_capped(self, a: __m256i, most: i8) -> __m256i {
+            _mm256_min_epi8(a, _mm256_set1_epi8(most))
         }
 
         fn stream<const BITS: usize>(self, codes: __m256i, out: &mut [u8; 32]) {

@@ -1,5 +1,8 @@
 //! Quantizers of the first block dtypes, and of the plainest of the last.
 
+use std::array::from_fn;
+use std::cmp::Ordering;
+
 use super::search::{Affine, fitted, float, scaled};
 use super::{
     Batch, Simd, extreme, inverse, largest, put_bytes, put_halves, put_nibbles, put_words,
@@ -16,13 +19,18 @@ quantizers! {
         let simd = batch.simd;
         let inverses = extremes(batch, 8, out);
         for (lane, [_, _, out @ ..]) in out.iter_mut().enumerate() {
-            let codes = offset(batch, lane, inverses[lane], 8);
-            simd.put_nibbles(simd.and(codes, simd.fill(15)), out);
+            put_low(simd, offset(batch, lane, inverses[lane], 8), out);
         }
     }
 
     /// The minimum becomes 0, and the maximum 15.
     Q4_1: 32 => 20 Used BY_ROW, |batch, out| {
+        if batch.importance.is_none() && let Some(range) = ranges(batch, 15, out) {
+            for (lane, [_, _, _, _, out @ ..]) in out.iter_mut().enumerate() {
+                put_low(batch.simd, within(batch, lane, &range, 15), out);
+            }
+            return;
+        }
         let codes = affine(batch, 15, out);
         put_nibbles(batch.simd, &codes, 4, out);
     }
@@ -38,13 +46,21 @@ quantizers! {
         let inverses = extremes(batch, 16, out);
         for (lane, [_, _, h0, h1, h2, h3, out @ ..]) in out.iter_mut().enumerate() {
             let codes = offset(batch, lane, inverses[lane], 16);
-            [*h0, *h1, *h2, *h3] = simd.tops(simd.left::<3>(codes)).to_le_bytes();
-            simd.put_nibbles(simd.and(codes, simd.fill(15)), out);
+            [*h0, *h1, *h2, *h3] = fifths(simd, codes);
+            put_low(simd, codes, out);
         }
     }
 
     /// The minimum becomes 0, and the maximum 31.
     Q5_1: 32 => 24 Used BY_ROW, |batch, out| {
+        if batch.importance.is_none() && let Some(range) = ranges(batch, 31, out) {
+            for (lane, [_, _, _, _, h0, h1, h2, h3, out @ ..]) in out.iter_mut().enumerate() {
+                let codes = within(batch, lane, &range, 31);
+                [*h0, *h1, *h2, *h3] = fifths(batch.simd, codes);
+                put_low(batch.simd, codes, out);
+            }
+            return;
+        }
         let codes = affine(batch, 31, out);
         put_words(batch.simd, fifth_bits(batch.simd, &codes), 4, out);
         put_nibbles(batch.simd, &codes, 8, out);
@@ -53,12 +69,11 @@ quantizers! {
     /// The largest magnitude becomes 127; ties are rounded away from 0.
     Q8_0: 32 => 34 Ignored, |batch, out| {
         let simd = batch.simd;
-        let mut most = [0.0; 16];
-        for lane in 0..16 {
+        let most = simd.highest_of_each(from_fn(|lane| {
             let [a, b] = batch.pair(lane);
-            most[lane] = simd.highest(simd.peak(a, b));
-        }
-        let d = simd.div(simd.load(&most), simd.splat(127.0));
+            simd.peak(a, b)
+        }));
+        let d = simd.div(most, simd.splat(127.0));
         let inverse = inverse(simd, d);
         let infinite = simd.splat(f32::INFINITY);
         if !simd.all(simd.both(simd.below(d, infinite), simd.below(inverse, infinite))) {
@@ -156,46 +171,110 @@ fn extremes<S: Simd, const BYTES: usize>(
 ) -> [f32; 16] {
     let simd = batch.simd;
     let zero = simd.splat(0.0);
-    let mut extremes = [0.0; 16];
-    for lane in 0..16 {
-        // NaN is neither.
+    // NaN is neither.
+    let high = simd.largest_of_each(from_fn(|lane| {
         let [a, b] = batch.pair(lane);
-        let high = simd.largest(simd.most(a, simd.most(b, zero)));
-        let low = simd.smallest(simd.least(a, simd.least(b, zero)));
-        extremes[lane] = if high > -low {
-            high
-        } else if high < -low {
-            low
-        } else {
-            first(batch.values[lane], high)
-        };
+        simd.most(a, simd.most(b, zero))
+    }));
+    let low = simd.smallest_of_each(from_fn(|lane| {
+        let [a, b] = batch.pair(lane);
+        simd.least(a, simd.least(b, zero))
+    }));
+    let depth = simd.sub(zero, low);
+    let mut extreme = simd.choose(simd.below(depth, high), high, low);
+    if simd.any(simd.both(simd.same(depth, high), simd.below(zero, high))) {
+        extreme = first(batch, high, low);
     }
-    let d = simd.div(simd.load(&extremes), simd.splat(-float(top)));
+    let d = simd.div(extreme, simd.splat(-float(top)));
     put_halves(simd, d, 0, out);
     let mut inverses = [0.0; 16];
     simd.put_f32::<false>(inverse(simd, d), &mut inverses);
     inverses
 }
 
-/// The first number of a magnitude, which another has with the other sign.
+/// The extremes of blocks, where some have one magnitude with both signs: the first of the two.
 #[cold]
-#[inline(never)]
-fn first(block: &[f32], magnitude: f32) -> f32 {
-    let same = |x: &&f32| x.abs().to_bits() == magnitude.to_bits();
-    block.iter().find(same).filter(|_| magnitude > 0.0).copied().unwrap_or(0.0)
+fn first<S: Simd>(batch: &Batch<'_, S>, high: S::Floats, low: S::Floats) -> S::Floats {
+    let simd = batch.simd;
+    let (mut highs, mut lows) = ([0.0; 16], [0.0; 16]);
+    simd.put_f32::<false>(high, &mut highs);
+    simd.put_f32::<false>(low, &mut lows);
+    simd.load(&from_fn(|lane| {
+        let (high, low) = (highs[lane], lows[lane]);
+        let extreme = |x: &&f32| **x == high || **x == low;
+        match high.partial_cmp(&-low) {
+            Some(Ordering::Greater) => high,
+            Some(Ordering::Equal) if high > 0.0 => {
+                batch.values[lane].iter().find(extreme).copied().unwrap_or(high)
+            }
+            _ => low,
+        }
+    }))
 }
 
 /// The codes of one block, from 0 to 2 top - 1; of what is no number, -128.
 #[inline(always)]
-fn offset<S: Simd>(batch: &Batch<'_, S>, lane: usize, inverse: f32, top: i32) -> S::Bytes {
+fn offset<S: Simd>(batch: &Batch<'_, S>, lane: usize, inverse: f32, top: i8) -> S::Bytes {
     let simd = batch.simd;
-    let (inverse, half) = (simd.splat(inverse), simd.splat(float(top) + 0.5));
+    let (inverse, half) = (simd.splat(inverse), simd.splat(f32::from(top) + 0.5));
+    let [a, b] = batch.pair(lane);
+    let code = |x| simd.whole(simd.add(simd.mul(x, inverse), half));
+    simd.signed_capped(simd.to_signed([code(a), code(b)]), 2 * top - 1)
+}
+
+/// Puts the scales and minima that spread the codes from 0 to `top` over each block. Gives back the
+/// minima and the scales' inverses; nothing where a minimum is 0, of which the sign is the first's.
+#[inline(always)]
+fn ranges<S: Simd, const BYTES: usize>(
+    batch: &Batch<'_, S>,
+    top: i8,
+    out: &mut [[u8; BYTES]],
+) -> Option<[[f32; 16]; 2]> {
+    let simd = batch.simd;
+    let (least, most) = (simd.splat(f32::MIN), simd.splat(f32::MAX));
+    let low = simd.smallest_of_each(from_fn(|lane| {
+        let [a, b] = batch.pair(lane);
+        simd.least(a, simd.least(b, most))
+    }));
+    if simd.any(simd.same(low, simd.splat(0.0))) {
+        return None;
+    }
+    let high = simd.largest_of_each(from_fn(|lane| {
+        let [a, b] = batch.pair(lane);
+        simd.most(a, simd.most(b, least))
+    }));
+    let d = simd.div(simd.sub(high, low), simd.splat(f32::from(top)));
+    put_halves(simd, d, 0, out);
+    put_halves(simd, low, 2, out);
+    let mut found = [[0.0; 16]; 2];
+    simd.put_f32::<false>(low, &mut found[0]);
+    simd.put_f32::<false>(inverse(simd, d), &mut found[1]);
+    Some(found)
+}
+
+/// The codes of one block, from 0 to `top`; of what is no number, -128.
+#[inline(always)]
+fn within<S: Simd>(batch: &Batch<'_, S>, lane: usize, range: &[[f32; 16]; 2], top: i8) -> S::Bytes {
+    let simd = batch.simd;
+    let [low, inverse] = range.map(|numbers| simd.splat(numbers[lane]));
     let [a, b] = batch.pair(lane);
     let code = |x| {
-        let code = simd.add(simd.mul(x, inverse), half);
-        simd.at_most(simd.whole(code), 2 * top - 1)
+        let code = simd.mul(simd.sub(x, low), inverse);
+        simd.whole(simd.add(code, simd.splat(0.5)))
     };
-    simd.to_signed([code(a), code(b)])
+    simd.signed_capped(simd.to_signed([code(a), code(b)]), top)
+}
+
+/// Puts the lowest 4 bits of 32 codes.
+#[inline(always)]
+fn put_low<S: Simd>(simd: S, codes: S::Bytes, out: &mut [u8; 16]) {
+    simd.put_nibbles(simd.and(codes, simd.fill(15)), out);
+}
+
+/// The bits of value 16 of 32 codes.
+#[inline(always)]
+fn fifths<S: Simd>(simd: S, codes: S::Bytes) -> [u8; 4] {
+    simd.tops(simd.left::<3>(codes)).to_le_bytes()
 }
 
 /// The lowest 8 bits.

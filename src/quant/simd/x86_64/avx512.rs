@@ -63,6 +63,11 @@ impl Avx512 {
             let high = _mm512_extractf64x4_pd::<1>(_mm512_castps_pd(a));
             [_mm512_castps512_ps256(a), _mm256_castpd_ps(high)]
         }
+
+        fn joined(self, a: [__m256; 2]) -> __m512 {
+            let low = _mm512_castps_pd(_mm512_castps256_ps512(a[0]));
+            _mm512_castpd_ps(_mm512_insertf64x4::<1>(low, _mm256_castps_pd(a[1])))
+        }
     }
 }
 
@@ -94,6 +99,7 @@ impl Simd for Avx512 {
         fn spread(self, bits: u32) -> __m256i;
         fn lookup(self, table: &[i8; 16], index: __m256i) -> __m256i;
         fn capped(self, a: __m256i, most: u8) -> __m256i;
+        fn signed_capped(self, a: __m256i, most: i8) -> __m256i;
         fn f16(self, bits: u16) -> f32;
     }
 
@@ -393,6 +399,21 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn highest(self, a: __m512) -> f32 {
         self.narrow().highest(self.split(a))
+    }
+
+    #[inline(always)]
+    fn largest_of_each(self, rows: [__m512; 16]) -> __m512 {
+        self.joined(self.narrow().largest_of_each(rows.map(|row| self.split(row))))
+    }
+
+    #[inline(always)]
+    fn smallest_of_each(self, rows: [__m512; 16]) -> __m512 {
+        self.joined(self.narrow().smallest_of_each(rows.map(|row| self.split(row))))
+    }
+
+    #[inline(always)]
+    fn highest_of_each(self, rows: [__m512; 16]) -> __m512 {
+        self.joined(self.narrow().highest_of_each(rows.map(|row| self.split(row))))
     }
 
     #[inline(always)]

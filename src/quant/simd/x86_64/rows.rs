@@ -1,0 +1,66 @@
+//! Rows of a matrix with AVX2: made columns, and reduced.
+
+use std::arch::x86_64::*;
+
+/// 8 rows become columns.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transposed8(rows: [__m256; 8]) -> [__m256; 8] {
+    let [a, b, c, d, e, f, g, h] = rows;
+    let [ab, cd, ef, gh] = [[a, b], [c, d], [e, f], [g, h]]
+        .map(|[a, b]| [_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)]);
+    // Columns 0 and 4, 1 and 5, 2 and 6, 3 and 7 of four rows each.
+    let [first, second] = [[ab, cd], [ef, gh]].map(|[a, c]| {
+        [
+            _mm256_shuffle_ps::<0b01_00_01_00>(a[0], c[0]),
+            _mm256_shuffle_ps::<0b11_10_11_10>(a[0], c[0]),
+            _mm256_shuffle_ps::<0b01_00_01_00>(a[1], c[1]),
+            _mm256_shuffle_ps::<0b11_10_11_10>(a[1], c[1]),
+        ]
+    });
+    let low = |i: usize| _mm256_permute2f128_ps::<0x20>(first[i], second[i]);
+    let high = |i: usize| _mm256_permute2f128_ps::<0x31>(first[i], second[i]);
+    [low(0), low(1), low(2), low(3), high(0), high(1), high(2), high(3)]
+}
+
+/// 16 rows, each in two halves, become columns.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn transposed16(rows: [[__m256; 2]; 16]) -> [[__m256; 2]; 16] {
+    let mut columns = rows;
+    for half in 0..2 {
+        for side in 0..2 {
+            let mut eight = [rows[0][0]; 8];
+            for i in 0..8 {
+                eight[i] = rows[8 * side + i][half];
+            }
+            let eight = transposed8(eight);
+            for i in 0..8 {
+                columns[8 * half + i][side] = eight[i];
+            }
+        }
+    }
+    columns
+}
+
+/// What is chosen from each of 16 rows, each in two halves, two numbers at a time.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn of_each(
+    rows: [[__m256; 2]; 16],
+    choose: impl Fn(__m256, __m256) -> __m256 + Copy,
+) -> [__m256; 2] {
+    let (eights, _) = rows.as_chunks::<8>();
+    let of_eight = |eight: &[[__m256; 2]; 8]| {
+        let [a, b, c, d, e, f, g, h] = eight.map(|[low, high]| choose(low, high));
+        // Of two rows in turn, then of four; in both halves.
+        let two = |a, b| choose(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+        let four = |a, b| {
+            let low = _mm256_shuffle_ps::<0b01_00_01_00>(a, b);
+            choose(low, _mm256_shuffle_ps::<0b11_10_11_10>(a, b))
+        };
+        let (low, high) = (four(two(a, b), two(c, d)), four(two(e, f), two(g, h)));
+        choose(_mm256_permute2f128_ps::<0x20>(low, high), _mm256_permute2f128_ps::<0x31>(low, high))
+    };
+    [of_eight(&eights[0]), of_eight(&eights[1])]
+}
