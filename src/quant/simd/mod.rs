@@ -5,6 +5,8 @@
 //! registers. [`Portable`] says what each operation means, and is what other processors run.
 
 mod portable;
+#[cfg(test)]
+mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -177,6 +179,6 @@ pub(super) trait Simd: Copy {
     /// Each signed byte, or `most` where it is more.
     fn signed_capped(self, a: Self::Bytes, most: i8) -> Self::Bytes;
     /// Packs 32 codes into a stream of bits, lowest first: 4 `BITS` bytes. Those behind become
-    /// anything.
+    /// anything. No codes have seven bits.
     fn stream<const BITS: usize>(self, codes: Self::Bytes, out: &mut [u8; 32]);
 }

@@ -719,6 +719,7 @@ impl Simd for Avx2 {
         }
 
         fn stream<const BITS: usize>(self, codes: __m256i, out: &mut [u8; 32]) {
+            const { assert!(BITS <= 6 || BITS == 8) };
             let out = out.as_mut_ptr();
             if BITS == 8 {
                 // SAFETY: 32 bytes behind a reference, which need not be aligned.

@@ -74,8 +74,8 @@ pub(super) fn e4m3(a: [[__m256; 2]; 2]) -> __m256i {
     in_order(_mm256_or_si256(_mm256_packs_epi16(low, high), sign))
 }
 
-/// 32 codes of less than eight bits as a stream: 2 `bits` bytes at the start of each half, which
-/// `first_bytes` puts there.
+/// 32 codes of at most six bits as a stream: 2 `bits` bytes at the start of each half, which
+/// `first_bytes` puts there. With seven, the factor of every other code would be no signed byte.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn stream(codes: __m256i, bits: usize, first_bytes: __m128i) -> __m256i {
