@@ -175,6 +175,7 @@ impl<S: Simd> Found<S> {
         self.bytes("minus", simd.minus(a, b));
         self.bytes("at_least", simd.at_least(a, number));
         self.bytes("capped", simd.capped(a, number));
+        self.bytes("signed_capped", simd.signed_capped(a, number.cast_signed()));
         self.number("tops", simd.tops(a));
         self.shifted::<1>(a);
         self.shifted::<2>(a);
@@ -368,6 +369,13 @@ impl<S: Simd> Found<S> {
             self.number("largest", positive(simd.largest(simd.load(&numbers))));
             self.number("smallest", positive(simd.smallest(simd.load(&numbers))));
         }
+        let rows = input.floats.map(|row| simd.load(&row));
+        self.floats("highest_of_each", simd.highest_of_each(rows));
+        let zero = simd.splat(0.0);
+        let numbers = input.floats.map(|row| row.map(|x| if x.is_nan() { 0.5 } else { x }));
+        let numbers = numbers.map(|row| simd.load(&row));
+        self.floats("largest_of_each", simd.add(simd.largest_of_each(numbers), zero));
+        self.floats("smallest_of_each", simd.add(simd.smallest_of_each(numbers), zero));
         for count in 0..=4 {
             let mut seen = simd.blank();
             for floats in &input.floats[..count] {

@@ -8,7 +8,7 @@ mod rows;
 use std::arch::x86_64::*;
 
 use half::{bf16, f16};
-use rows::{of_each, transposed16};
+use rows::{Choice, of_each, transposed16};
 
 use super::Simd;
 
@@ -677,17 +677,21 @@ impl Simd for Avx2 {
         }
 
         fn largest_of_each(self, rows: [[__m256; 2]; 16]) -> [__m256; 2] {
-            of_each(rows, |a, b| _mm256_max_ps(a, b))
+            of_each(Choice::Most, rows)
         }
 
         fn smallest_of_each(self, rows: [[__m256; 2]; 16]) -> [__m256; 2] {
-            of_each(rows, |a, b| _mm256_min_ps(a, b))
+            of_each(Choice::Least, rows)
         }
 
         fn highest_of_each(self, rows: [[__m256; 2]; 16]) -> [__m256; 2] {
-            let rows = rows.map(|row| row.map(|a| _mm256_castsi256_ps(pack::magnitudes(a))));
-            let bits = |a| _mm256_castps_si256(a);
-            of_each(rows, |a, b| _mm256_castsi256_ps(_mm256_max_epi32(bits(a), bits(b))))
+            let mut magnitudes = rows;
+            for halves in &mut magnitudes {
+                for half in halves {
+                    *half = _mm256_castsi256_ps(pack::magnitudes(*half));
+                }
+            }
+            of_each(Choice::Bits, magnitudes)
         }
 
         fn as_f16(self, a: [__m256; 2]) -> [__m256; 2] {

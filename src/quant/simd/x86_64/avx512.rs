@@ -64,6 +64,15 @@ impl Avx512 {
             [_mm512_castps512_ps256(a), _mm256_castpd_ps(high)]
         }
 
+        fn all_split(self, rows: [__m512; 16]) -> [[__m256; 2]; 16] {
+            let mut split = [[_mm256_setzero_ps(); 2]; 16];
+            for (split, row) in split.iter_mut().zip(rows) {
+                let high = _mm512_extractf64x4_pd::<1>(_mm512_castps_pd(row));
+                *split = [_mm512_castps512_ps256(row), _mm256_castpd_ps(high)];
+            }
+            split
+        }
+
         fn joined(self, a: [__m256; 2]) -> __m512 {
             let low = _mm512_castps_pd(_mm512_castps256_ps512(a[0]));
             _mm512_castpd_ps(_mm512_insertf64x4::<1>(low, _mm256_castps_pd(a[1])))
@@ -403,17 +412,17 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn largest_of_each(self, rows: [__m512; 16]) -> __m512 {
-        self.joined(self.narrow().largest_of_each(rows.map(|row| self.split(row))))
+        self.joined(self.narrow().largest_of_each(self.all_split(rows)))
     }
 
     #[inline(always)]
     fn smallest_of_each(self, rows: [__m512; 16]) -> __m512 {
-        self.joined(self.narrow().smallest_of_each(rows.map(|row| self.split(row))))
+        self.joined(self.narrow().smallest_of_each(self.all_split(rows)))
     }
 
     #[inline(always)]
     fn highest_of_each(self, rows: [__m512; 16]) -> __m512 {
-        self.joined(self.narrow().highest_of_each(rows.map(|row| self.split(row))))
+        self.joined(self.narrow().highest_of_each(self.all_split(rows)))
     }
 
     #[inline(always)]

@@ -43,24 +43,54 @@ pub(super) fn transposed16(rows: [[__m256; 2]; 16]) -> [[__m256; 2]; 16] {
     columns
 }
 
-/// What is chosen from each of 16 rows, each in two halves, two numbers at a time.
+/// What is chosen of two numbers.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(super) enum Choice {
+    /// The larger.
+    Most,
+    /// The smaller.
+    Least,
+    /// The larger bits, of magnitudes.
+    Bits,
+}
+
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn of_each(
-    rows: [[__m256; 2]; 16],
-    choose: impl Fn(__m256, __m256) -> __m256 + Copy,
-) -> [__m256; 2] {
-    let (eights, _) = rows.as_chunks::<8>();
-    let of_eight = |eight: &[[__m256; 2]; 8]| {
-        let [a, b, c, d, e, f, g, h] = eight.map(|[low, high]| choose(low, high));
-        // Of two rows in turn, then of four; in both halves.
-        let two = |a, b| choose(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
-        let four = |a, b| {
-            let low = _mm256_shuffle_ps::<0b01_00_01_00>(a, b);
-            choose(low, _mm256_shuffle_ps::<0b11_10_11_10>(a, b))
-        };
-        let (low, high) = (four(two(a, b), two(c, d)), four(two(e, f), two(g, h)));
-        choose(_mm256_permute2f128_ps::<0x20>(low, high), _mm256_permute2f128_ps::<0x31>(low, high))
-    };
-    [of_eight(&eights[0]), of_eight(&eights[1])]
+fn chosen(choice: Choice, a: __m256, b: __m256) -> __m256 {
+    match choice {
+        Choice::Most => _mm256_max_ps(a, b),
+        Choice::Least => _mm256_min_ps(a, b),
+        Choice::Bits => {
+            let (a, b) = (_mm256_castps_si256(a), _mm256_castps_si256(b));
+            _mm256_castsi256_ps(_mm256_max_epi32(a, b))
+        }
+    }
+}
+
+/// What is chosen from each of 16 rows, each in two halves.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn of_each(choice: Choice, rows: [[__m256; 2]; 16]) -> [__m256; 2] {
+    let mut columns = [rows[0][0]; 2];
+    for eight in 0..2 {
+        // Of two rows in turn, then of four, in both halves.
+        let mut fours = columns;
+        for four in 0..2 {
+            let mut twos = columns;
+            for two in 0..2 {
+                let row = 8 * eight + 4 * four + 2 * two;
+                let a = chosen(choice, rows[row][0], rows[row][1]);
+                let b = chosen(choice, rows[row + 1][0], rows[row + 1][1]);
+                let (low, high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+                twos[two] = chosen(choice, low, high);
+            }
+            let low = _mm256_shuffle_ps::<0b01_00_01_00>(twos[0], twos[1]);
+            let high = _mm256_shuffle_ps::<0b11_10_11_10>(twos[0], twos[1]);
+            fours[four] = chosen(choice, low, high);
+        }
+        let low = _mm256_permute2f128_ps::<0x20>(fours[0], fours[1]);
+        let high = _mm256_permute2f128_ps::<0x31>(fours[0], fours[1]);
+        columns[eight] = chosen(choice, low, high);
+    }
+    columns
 }
