@@ -209,11 +209,16 @@ fn converted(
             tell("the config that was written says another width of heads".to_owned());
             return Vec::new();
         }
-        let numbers = |c: &ModelConfig| {
-            [c.dim.value, c.n_layers.value, c.n_heads.value, c.n_kv_heads.value, c.n_experts.value]
+        let numbers = |model: &WeightProvider, c: &ModelConfig| {
+            // GGUF counts the layers that predict further tokens among the others.
+            let next = c.experts.n_next_token_layers.as_ref().map_or(0, |next| next.value);
+            let next = if model.store().container() == "gguf" { next } else { 0 };
+            let layers = c.n_layers.value - next;
+            [c.dim.value, layers, c.n_heads.value, c.n_kv_heads.value, c.n_experts.value]
         };
-        if numbers(&a) != numbers(&b) {
-            return vec![format!("{at}: numbers {:?}, not {:?}", numbers(&b), numbers(&a))];
+        let (a, b) = (numbers(&opened.model, &a), numbers(&again, &b));
+        if a != b {
+            return vec![format!("{at}: numbers {b:?}, not {a:?}")];
         }
     }
     compare(&format!("{at}, convert"), &opened.model, &again, &left)

@@ -37,7 +37,7 @@ pub use config::{
     LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling, RopeScalingKind,
     ScaleConfig, SsmConfig,
 };
-pub(crate) use config::{gguf_architecture, gguf_keys, gguf_tensors, hf_config};
+pub(crate) use config::{gguf_architecture, gguf_keys, gguf_tensors, hf_config, in_mlx};
 pub use generation::GenerationConfig;
 pub use linear::Linear;
 pub use rule::{NameRule, Stored};

@@ -152,7 +152,11 @@ fn directory<'a, D: Device>(
     let copies = tensors.iter().all(|(_, how, _)| *how == How::Copied);
     let tensors: Vec<OutTensor<'a>> = tensors.into_iter().map(|(tensor, ..)| tensor).collect();
     let mut files = shards(tensors, &metadata, options.shard, is_mlx_directory)?;
-    for (name, bytes) in translate::hf_documents(store, resolution)? {
+    let documents = match is_mlx_directory {
+        true => translate::mlx_documents(store, resolution)?,
+        false => translate::hf_documents(store, resolution)?,
+    };
+    for (name, bytes) in documents {
         let bytes = match name {
             // As long as nothing is made otherwise, what it says of it stays true.
             "config.json" if !(copies && quantization.is_none()) => {

@@ -7,7 +7,7 @@
 
 mod general;
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use crate::arch::{self, ModelConfig, Resolution};
 use crate::error::{Error, Result};
@@ -133,6 +133,28 @@ pub fn hf_documents(
         Ok((name, bytes.map_err(fault)?))
     };
     all.into_iter().chain(tokenizer).map(written).collect()
+}
+
+/// As [`hf_documents`], of an MLX directory: mlx-lm has the text models of Qwen-VL, Qwen 3.5 and
+/// Gemma 3n only within those that see images, so `config.json` says `text_config` there.
+///
+/// # Errors
+///
+/// As [`hf_documents`] has them; `Malformed` if `config.json` is no object.
+pub fn mlx_documents(
+    store: &WeightStore,
+    resolution: &Resolution,
+) -> Result<Vec<(&'static str, Vec<u8>)>> {
+    let mut documents = hf_documents(store, resolution)?;
+    for (name, bytes) in documents.iter_mut().filter(|(name, _)| *name == "config.json") {
+        let fault = |error| Error::malformed(format!("{name}: {error}")).in_file(store.path());
+        let config: Map<String, Json> = serde_json::from_slice(bytes).map_err(fault)?;
+        let within = arch::in_mlx(config.clone());
+        if within != config {
+            *bytes = serde_json::to_vec_pretty(&within).map_err(fault)?;
+        }
+    }
+    Ok(documents)
 }
 
 fn beside(store: &WeightStore) -> Result<Vec<(&'static str, Vec<u8>)>> {

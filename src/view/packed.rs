@@ -270,7 +270,10 @@ impl<'a> View<'a> {
             segment.map(|segment| segment.shape.to_vec()).unwrap_or_default()
         };
         let own = self.sources().next().map(of).unwrap_or_default();
+        let plain = self.sources().next().is_some_and(|tensor| tensor.shape() == own);
         match (&part.per, self.shape.split_last()) {
+            // The same bytes, but an axis of length 1 may have come or gone.
+            (Per::Tensor, _) if plain => self.shape.clone(),
             (Per::Tensor | Per::Same, _) | (_, None) => own,
             (Per::Source, _) => vec![self.sources.len() as u64],
             // A row of the view is so many gathered ones, each of so many bytes.

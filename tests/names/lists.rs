@@ -25,11 +25,16 @@ pub(crate) struct List {
 /// What nearly all have: four heads of width 4, two key heads.
 macro_rules! config {
     ($model_type:literal) => {
+        config!($model_type, "")
+    };
+    ($model_type:literal, $more:literal) => {
         concat!(
             r#"{"model_type": ""#,
             $model_type,
-            r#"", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 4,
-            "num_key_value_heads": 2, "head_dim": 4, "intermediate_size": 6, "vocab_size": 10}"#
+            r#"", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "head_dim": 4, "intermediate_size": 6, "vocab_size": 10"#,
+            $more,
+            "}"
         )
     };
 }
@@ -180,7 +185,7 @@ pub(crate) const LISTS: &[List] = &[
     List {
         name: "mixtral consolidated",
         source: "llama.cpp, gguf-py/gguf/tensor_mapping.py (mixtral); mistral-inference, moe.py",
-        config: config!("mixtral"),
+        config: config!("mixtral", r#", "num_local_experts": 2, "num_experts_per_tok": 1"#),
         form: Form::Publisher,
         gguf: "",
         tensors: &[CONSOLIDATED, "
@@ -193,7 +198,7 @@ pub(crate) const LISTS: &[List] = &[
     List {
         name: "mixtral of 2023",
         source: "facts/gguf.md 5.4: a tensor for each expert until early 2024",
-        config: config!("mixtral"),
+        config: config!("mixtral", r#", "num_local_experts": 2, "num_experts_per_tok": 1"#),
         form: Form::Gguf,
         gguf: "llama",
         tensors: &[EMBEDDINGS, NORMS, PERMUTED, "
@@ -206,7 +211,7 @@ pub(crate) const LISTS: &[List] = &[
     List {
         name: "mixtral, fused",
         source: "llama.cpp, conversion/base.py, --fuse-gate-up-exps",
-        config: config!("mixtral"),
+        config: config!("mixtral", r#", "num_local_experts": 2, "num_experts_per_tok": 1"#),
         form: Form::Gguf,
         gguf: "llama",
         tensors: &[EMBEDDINGS, NORMS, PERMUTED, "
@@ -218,7 +223,7 @@ pub(crate) const LISTS: &[List] = &[
     List {
         name: "mixtral in memory",
         source: "data/names/mixtral.json, hf_notes: the names that transformers 5 holds in memory",
-        config: config!("mixtral"),
+        config: config!("mixtral", r#", "num_local_experts": 2, "num_experts_per_tok": 1"#),
         form: Form::HuggingFace,
         gguf: "",
         tensors: &[SAME_REST, "
@@ -242,8 +247,9 @@ pub(crate) const LISTS: &[List] = &[
     List {
         name: "baichuan",
         source: "llama.cpp, conversion/baichuan.py",
-        config: r#"{"model_type": "baichuan", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 4,
-            "head_dim": 4, "intermediate_size": 6, "vocab_size": 10}"#,
+        // As wide as its heads together, since no key says their width; the tensors are narrower.
+        config: r#"{"model_type": "baichuan", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4,
+            "intermediate_size": 6, "vocab_size": 10}"#,
         form: Form::Gguf,
         gguf: "baichuan",
         tensors: &[EMBEDDINGS, NORMS, DENSE, "
@@ -257,7 +263,9 @@ pub(crate) const LISTS: &[List] = &[
     List {
         name: "internlm2",
         source: "llama.cpp, conversion/internlm.py",
-        config: config!("internlm2"),
+        // As wide as its heads together, since no key says their width; the tensors are narrower.
+        config: r#"{"model_type": "internlm2", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "intermediate_size": 6, "vocab_size": 10}"#,
         form: Form::Gguf,
         gguf: "internlm2",
         tensors: &["
@@ -288,7 +296,7 @@ pub(crate) const LISTS: &[List] = &[
     List {
         name: "granitemoe",
         source: "llama.cpp, conversion/granite.py",
-        config: config!("granitemoeshared"),
+        config: config!("granitemoeshared", r#", "num_local_experts": 2, "num_experts_per_tok": 1"#),
         form: Form::Gguf,
         gguf: "granitemoe",
         tensors: &[EMBEDDINGS, NORMS, PERMUTED, "
@@ -304,7 +312,7 @@ pub(crate) const LISTS: &[List] = &[
     List {
         name: "granitemoe in mlx",
         source: "mlx-lm, granitemoe.py, sanitize",
-        config: config!("granitemoe"),
+        config: config!("granitemoe", r#", "num_local_experts": 2, "num_experts_per_tok": 1"#),
         form: Form::Mlx,
         gguf: "",
         tensors: &[SAME_REST, "
@@ -317,7 +325,10 @@ pub(crate) const LISTS: &[List] = &[
     List {
         name: "deepseek",
         source: "llama.cpp, conversion/deepseek.py, DeepseekModel",
-        config: config!("deepseek"),
+        // As wide as its heads together, since no key says their width; the tensors are narrower.
+        config: r#"{"model_type": "deepseek", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "intermediate_size": 6, "vocab_size": 10, "n_routed_experts": 2, "num_experts_per_tok": 1,
+            "n_shared_experts": 1, "moe_intermediate_size": 6, "first_k_dense_replace": 0}"#,
         form: Form::Gguf,
         gguf: "deepseek",
         tensors: &[EMBEDDINGS, NORMS, PERMUTED, EXPERTS, SHARED_EXPERTS],
@@ -325,7 +336,7 @@ pub(crate) const LISTS: &[List] = &[
     List {
         name: "qwen3moe in memory",
         source: "data/names/qwen3_moe.json, hf_notes: the names that transformers 5 holds in memory",
-        config: config!("qwen3_moe"),
+        config: config!("qwen3_moe", r#", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
         form: Form::HuggingFace,
         gguf: "",
         tensors: &[SAME_REST, "
@@ -340,7 +351,7 @@ pub(crate) const LISTS: &[List] = &[
     List {
         name: "qwen3moe in ollama",
         source: "facts/ollama.md 3.7: experts of a projection in one tensor",
-        config: config!("qwen3_moe"),
+        config: config!("qwen3_moe", r#", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
         form: Form::HuggingFace,
         gguf: "",
         tensors: &[SAME_REST, "
@@ -381,7 +392,7 @@ pub(crate) const LISTS: &[List] = &[
     List {
         name: "phi3, taken apart",
         source: "transformers, modeling_phi3.py: q, k and v in that order, gate before up",
-        config: config!("phi3"),
+        config: config!("phi3", r#", "max_position_embeddings": 16"#),
         form: Form::HuggingFace,
         gguf: "",
         tensors: &["
@@ -403,7 +414,9 @@ pub(crate) const LISTS: &[List] = &[
         source: "llama.cpp, conversion/gemma.py, Gemma3NModel; llama.cpp, gguf-py/gguf/tensor_mapping.py",
         config: r#"{"model_type": "gemma3n", "text_config": {"model_type": "gemma3n_text", "hidden_size": 8,
             "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4,
-            "intermediate_size": [6], "vocab_size": 10}}"#,
+            "intermediate_size": [6], "vocab_size": 10, "hidden_size_per_layer_input": 5, "num_kv_shared_layers": 0,
+            "altup_active_idx": 0, "altup_num_inputs": 4, "activation_sparsity_pattern": [0.5], "sliding_window": 4,
+            "layer_types": ["full_attention"]}}"#,
         form: Form::Gguf,
         gguf: "gemma3n",
         tensors: &["
@@ -451,7 +464,7 @@ pub(crate) const LISTS: &[List] = &[
     List {
         name: "gpt-oss, fused",
         source: "llama.cpp, conversion/gpt_oss.py, --fuse-gate-up-exps",
-        config: config!("gpt_oss"),
+        config: config!("gpt_oss", r#", "num_local_experts": 2, "num_experts_per_tok": 1"#),
         form: Form::Gguf,
         gguf: "gpt-oss",
         tensors: &[EMBEDDINGS, ATTENTION, "
@@ -469,7 +482,7 @@ pub(crate) const LISTS: &[List] = &[
     List {
         name: "glm4moe",
         source: "llama.cpp, conversion/glm.py, Glm4MoeModel; constants.py for the norm's name",
-        config: config!("glm4_moe"),
+        config: config!("glm4_moe", r#", "n_routed_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6, "n_shared_experts": 1, "first_k_dense_replace": 0"#),
         form: Form::Gguf,
         gguf: "glm4moe",
         tensors: &[EMBEDDINGS, ATTENTION, HEAD_NORMS, EXPERTS, SHARED_EXPERTS, "
@@ -500,7 +513,7 @@ pub(crate) const LISTS: &[List] = &[
     List {
         name: "olmoe",
         source: "llama.cpp, conversion/olmo.py, OlmoeModel; llama.cpp, gguf-py/gguf/tensor_mapping.py",
-        config: config!("olmoe"),
+        config: config!("olmoe", r#", "num_experts": 2, "num_experts_per_tok": 1"#),
         form: Form::Gguf,
         gguf: "olmoe",
         tensors: &[EMBEDDINGS, NORMS, ATTENTION, HEAD_NORMS, EXPERTS],
@@ -532,7 +545,8 @@ pub(crate) const LISTS: &[List] = &[
         source: "llama.cpp before its pull request 12801, which split attn_kv_b",
         config: r#"{"model_type": "deepseek_v3", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
             "num_key_value_heads": 2, "qk_nope_head_dim": 2, "qk_rope_head_dim": 2, "v_head_dim": 3, "kv_lora_rank": 4,
-            "q_lora_rank": 5, "n_routed_experts": 2, "vocab_size": 10}"#,
+            "q_lora_rank": 5, "n_routed_experts": 2, "num_experts_per_tok": 1, "n_shared_experts": 1,
+            "moe_intermediate_size": 6, "intermediate_size": 6, "first_k_dense_replace": 0, "vocab_size": 10}"#,
         form: Form::Gguf,
         gguf: "deepseek2",
         tensors: &["
@@ -557,7 +571,8 @@ pub(crate) const LISTS: &[List] = &[
         source: "ikawrakow/ik_llama.cpp keeps attn_kv_b beside attn_k_b and attn_v_b; its attn_k_b has other axes, which are not read",
         config: r#"{"model_type": "deepseek_v3", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
             "num_key_value_heads": 2, "qk_nope_head_dim": 2, "qk_rope_head_dim": 2, "v_head_dim": 3, "kv_lora_rank": 4,
-            "q_lora_rank": 5, "n_routed_experts": 2, "vocab_size": 10}"#,
+            "q_lora_rank": 5, "n_routed_experts": 2, "num_experts_per_tok": 1, "n_shared_experts": 1,
+            "moe_intermediate_size": 6, "intermediate_size": 6, "first_k_dense_replace": 0, "vocab_size": 10}"#,
         form: Form::Gguf,
         gguf: "deepseek2",
         tensors: &["
@@ -584,7 +599,9 @@ pub(crate) const LISTS: &[List] = &[
         source: "llama.cpp's gguf-py/gguf/tensor_mapping.py; model.layers.61 of DeepSeek-V3",
         config: r#"{"model_type": "deepseek_v32", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
             "num_key_value_heads": 2, "qk_nope_head_dim": 2, "qk_rope_head_dim": 2, "v_head_dim": 3, "kv_lora_rank": 4,
-            "q_lora_rank": 5, "n_routed_experts": 2, "vocab_size": 10}"#,
+            "q_lora_rank": 5, "n_routed_experts": 2, "num_experts_per_tok": 1, "n_shared_experts": 1,
+            "moe_intermediate_size": 6, "intermediate_size": 6, "first_k_dense_replace": 0, "index_n_heads": 2, "index_head_dim": 4,
+            "index_topk": 2, "vocab_size": 10}"#,
         form: Form::Gguf,
         gguf: "deepseek32",
         tensors: &["
@@ -631,7 +648,8 @@ pub(crate) const LISTS: &[List] = &[
         source: "llama.cpp's conversion/qwen.py (_LinearAttentionVReorderBase, _QwenMtpMixin) and gguf-py/gguf/tensor_mapping.py; mtp.* as Qwen/Qwen3.5-9B has it",
         config: r#"{"model_type": "qwen3_5_text", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
             "num_key_value_heads": 1, "head_dim": 4, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
-            "linear_key_head_dim": 2, "linear_value_head_dim": 2, "linear_conv_kernel_dim": 3, "num_experts": 2, "vocab_size": 10}"#,
+            "linear_key_head_dim": 2, "linear_value_head_dim": 2, "linear_conv_kernel_dim": 3, "intermediate_size": 6,
+            "layer_types": ["linear_attention", "full_attention"], "vocab_size": 10}"#,
         form: Form::Gguf,
         gguf: "qwen35",
         tensors: &["
@@ -675,7 +693,9 @@ pub(crate) const LISTS: &[List] = &[
         source: "llama.cpp's conversion/qwen.py (Qwen2MoeModel: gate_up_proj); of layer 1 with --fuse-gate-up-exps",
         config: r#"{"model_type": "qwen3_5_moe_text", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
             "num_key_value_heads": 1, "head_dim": 4, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
-            "linear_key_head_dim": 2, "linear_value_head_dim": 2, "linear_conv_kernel_dim": 3, "num_experts": 2, "vocab_size": 10}"#,
+            "linear_key_head_dim": 2, "linear_value_head_dim": 2, "linear_conv_kernel_dim": 3, "num_experts": 2, "num_experts_per_tok": 1,
+            "moe_intermediate_size": 6, "shared_expert_intermediate_size": 6,
+            "layer_types": ["linear_attention", "full_attention"], "vocab_size": 10}"#,
         form: Form::Gguf,
         gguf: "qwen35moe",
         tensors: &["
@@ -722,7 +742,9 @@ pub(crate) const LISTS: &[List] = &[
         source: "mlx-lm's mlx_lm/models/qwen3_5.py and qwen3_5_moe.py (sanitize)",
         config: r#"{"model_type": "qwen3_5_moe_text", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
             "num_key_value_heads": 1, "head_dim": 4, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
-            "linear_key_head_dim": 2, "linear_value_head_dim": 2, "linear_conv_kernel_dim": 3, "num_experts": 2, "vocab_size": 10}"#,
+            "linear_key_head_dim": 2, "linear_value_head_dim": 2, "linear_conv_kernel_dim": 3, "num_experts": 2, "num_experts_per_tok": 1,
+            "moe_intermediate_size": 6, "shared_expert_intermediate_size": 6,
+            "layer_types": ["linear_attention", "full_attention"], "vocab_size": 10}"#,
         form: Form::Mlx,
         gguf: "",
         tensors: &["
@@ -765,7 +787,9 @@ pub(crate) const LISTS: &[List] = &[
         source: "llama.cpp's src/models/qwen3next.cpp: ssm_in is used by legacy GGUF",
         config: r#"{"model_type": "qwen3_next", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
             "num_key_value_heads": 1, "head_dim": 4, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
-            "linear_key_head_dim": 2, "linear_value_head_dim": 2, "linear_conv_kernel_dim": 3, "num_experts": 2, "vocab_size": 10}"#,
+            "linear_key_head_dim": 2, "linear_value_head_dim": 2, "linear_conv_kernel_dim": 3, "num_experts": 2, "num_experts_per_tok": 1,
+            "moe_intermediate_size": 6, "shared_expert_intermediate_size": 6,
+            "layer_types": ["linear_attention"], "vocab_size": 10}"#,
         form: Form::Gguf,
         gguf: "qwen3next",
         tensors: &["
@@ -989,7 +1013,8 @@ pub(crate) const LISTS: &[List] = &[
         name: "whisper of mlx-examples",
         source: "ml-explore/mlx-examples, whisper/convert.py and whisper.py; an output matrix of its own as fine-tuned models may have",
         config: r#"{"model_type": "whisper", "d_model": 8, "decoder_layers": 1, "encoder_layers": 2,
-            "decoder_attention_heads": 2, "encoder_attention_heads": 2, "num_attention_heads": 2, "vocab_size": 10}"#,
+            "decoder_attention_heads": 2, "encoder_attention_heads": 2, "num_attention_heads": 2, "decoder_ffn_dim": 32,
+            "encoder_ffn_dim": 32, "max_source_positions": 14, "max_target_positions": 12, "num_mel_bins": 4, "vocab_size": 10}"#,
         form: Form::Mlx,
         gguf: "",
         tensors: &["

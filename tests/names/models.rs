@@ -209,7 +209,12 @@ pub(crate) fn made(
         tensors.insert(name.to_owned(), Tensor { shape, values });
     }
     for (name, shape) in shapes {
-        tensors.entry(name.clone()).or_insert_with(|| Tensor::random(name, shape.clone()));
+        // Divisors of 1 are ones that a config can make.
+        let made = || match name.as_str() {
+            "rope_freqs.weight" => Tensor::random(name, shape.clone()).map(|_| 1.0),
+            _ => Tensor::random(name, shape.clone()),
+        };
+        tensors.entry(name.clone()).or_insert_with(made);
     }
     tensors
 }
@@ -360,24 +365,43 @@ pub(crate) const KEYS: &[(&str, &[&str])] = &[
     ("feed_forward_length",               &["intermediate_size", "n_inner"]),
     ("attention.head_count",              &["num_attention_heads", "n_head"]),
     ("attention.head_count_kv",           &["num_key_value_heads", "num_kv_heads"]),
-    ("attention.key_length",              &["head_dim"]),
-    ("attention.value_length",            &["head_dim"]),
+    ("attention.key_length",              &["global_head_dim", "head_dim"]),
+    ("attention.value_length",            &["global_head_dim", "head_dim"]),
+    ("attention.sliding_window",          &["sliding_window"]),
+    ("attention.shared_kv_layers",        &["num_kv_shared_layers"]),
+    ("embedding_length_per_layer_input",  &["hidden_size_per_layer_input"]),
+    ("altup.active_idx",                  &["altup_active_idx"]),
+    ("altup.num_inputs",                  &["altup_num_inputs"]),
     ("attention.layer_norm_rms_epsilon",  &["rms_norm_eps"]),
     ("attention.layer_norm_epsilon",      &["layer_norm_eps", "layer_norm_epsilon"]),
     ("vocab_size",                        &["vocab_size"]),
     ("expert_count",                      &["num_local_experts", "num_experts", "n_routed_experts"]),
     ("expert_used_count",                 &["num_experts_per_tok", "top_k_experts"]),
     ("expert_feed_forward_length",        &["moe_intermediate_size"]),
+    ("expert_shared_feed_forward_length", &["shared_expert_intermediate_size"]),
     ("expert_shared_count",               &["n_shared_experts"]),
     ("leading_dense_block_count",         &["first_k_dense_replace"]),
     ("attention.q_lora_rank",             &["q_lora_rank"]),
     ("attention.kv_lora_rank",            &["kv_lora_rank"]),
     ("rope.dimension_count",              &["qk_rope_head_dim"]),
     ("attention.value_length_mla",        &["v_head_dim"]),
+    ("attention.indexer.head_count",      &["index_n_heads"]),
+    ("attention.indexer.key_length",      &["index_head_dim"]),
+    ("attention.indexer.top_k",           &["index_topk"]),
     ("ssm.conv_kernel",                   &["linear_conv_kernel_dim"]),
     ("ssm.state_size",                    &["linear_key_head_dim"]),
     ("ssm.group_count",                   &["linear_num_key_heads"]),
     ("ssm.time_step_rank",                &["linear_num_value_heads"]),
+    // The converter has no Whisper; these are as ggml's docs/gguf.md has them.
+    ("encoder.block_count",               &["encoder_layers"]),
+    ("encoder.attention.head_count",      &["encoder_attention_heads"]),
+    ("encoder.feed_forward_length",       &["encoder_ffn_dim"]),
+    ("encoder.context_length",            &["max_source_positions"]),
+    ("encoder.mels_count",                &["num_mel_bins"]),
+    ("decoder.block_count",               &["decoder_layers"]),
+    ("decoder.attention.head_count",      &["decoder_attention_heads"]),
+    ("decoder.feed_forward_length",       &["decoder_ffn_dim"]),
+    ("decoder.context_length",            &["max_target_positions"]),
 ];
 
 pub(crate) fn number(json: &Json) -> Kv {
@@ -409,7 +433,36 @@ pub(crate) fn metadata(architecture: &str, config: &Json) -> Vec<(String, Kv)> {
     {
         found.insert("ssm.inner_size", (heads * width).into());
     }
+    if let Some(narrow) = count("head_dim").filter(|_| found.contains_key("attention.key_length")) {
+        if config.get("global_head_dim").is_some() {
+            found.insert("attention.key_length_swa", narrow.into());
+            found.insert("attention.value_length_swa", narrow.into());
+        }
+    }
+    found.extend(
+        config["rope_parameters"]["sliding_attention"]
+            .get("rope_theta")
+            .map(|theta| ("rope.freq_base_swa", theta.clone())),
+    );
     let mut keys = vec![("general.architecture".to_owned(), Kv::text(architecture))];
+    let mut list = |key: &str, code: u32, values: Vec<Kv>| {
+        keys.push((format!("{architecture}.{key}"), Kv::Array(code, values)));
+    };
+    if let Some(kinds) = config.get("layer_types").and_then(Json::as_array) {
+        for (kind, key) in [
+            ("sliding_attention", "attention.sliding_window_pattern"),
+            ("linear_attention", "attention.recurrent_layers"),
+        ] {
+            if kinds.iter().any(|found| found == kind) {
+                list(key, 7, kinds.iter().map(|found| Kv::Bool(found == kind)).collect());
+            }
+        }
+    }
+    // Half of a normal distribution lies below its mean; other parts no list has.
+    if let Some(parts) = config.get("activation_sparsity_pattern").and_then(Json::as_array) {
+        assert!(parts.iter().all(|part| *part == 0.5), "{parts:?}");
+        list("activation_sparsity_scale", 6, vec![Kv::F32(0.0); parts.len()]);
+    }
     for (key, value) in found {
         let value = match &value {
             Json::Array(each) => Kv::Array(4, each.iter().map(number).collect()),

@@ -339,6 +339,16 @@ fn layout(
     let interval = core.full_interval.as_ref().map(|interval| {
         Field::made(of_period(interval.value, LayerKind::Linear), interval.source.clone())
     });
+    let linear = core.linear_layers.as_ref().map(|Field { value, source }| {
+        let kind = |&linear: &bool| if linear { LayerKind::Linear } else { LayerKind::Full };
+        let kinds: Vec<LayerKind> = value.iter().map(kind).collect();
+        let agrees = |interval: &&Field<LayerLayout>| interval.value.agrees(&kinds);
+        interval
+            .as_ref()
+            .filter(agrees)
+            .cloned()
+            .unwrap_or_else(|| Field::made(LayerLayout::of(kinds.clone()), source.clone()))
+    });
     let partly = core.window_from.as_ref().filter(|_| core.use_window.is_some()).map(|from| {
         Field::made(LayerLayout::From(from.value, LayerKind::Sliding), from.source.clone())
     });
@@ -352,6 +362,7 @@ fn layout(
     // What speaks of windows says nothing where there is none.
     let of_windows = |field: Option<Field<LayerLayout>>| field.filter(|_| window);
     let layout = listed
+        .or(linear)
         .or(interval)
         .or_else(|| of_windows(pattern))
         .or_else(|| of_windows(partly))

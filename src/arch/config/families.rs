@@ -7,7 +7,7 @@ use super::to_gguf::{
     Constant, Rule, all_widths_of_heads, altup, block_count, clipped, deepstack, dense_layers,
     gating, gemma4_layers, indexer, latent, longrope, loops, minicpm_scales, minus_pad,
     olmo_windows, pooling, recurrent, rope_scaling, sections, shared_width, temperature,
-    true_context, widths_of_heads,
+    true_context, uneven_heads, widths_of_heads,
 };
 
 use Constant::{Count, Flag, Real, Word};
@@ -50,7 +50,7 @@ const MIXTURE: &[Rule] = &[Row("expert_ffn_dim"), Row("shared_expert_ffn_dim")];
 #[rustfmt::skip]
 const GRANITE: &[Rule] = &[
     Settled("vocab_size"), Rotated(1.0), Row("attention_scale"), Row("embedding_scale"),
-    Row("residual_scale"), Row("logit_scale"),
+    Row("residual_scale"), Row("logit_scale"), By(uneven_heads),
 ];
 
 #[rustfmt::skip]

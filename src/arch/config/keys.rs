@@ -83,7 +83,7 @@ parts! {
         narrow_head_dim: u32 = size,    gguf ["attention.key_length_swa"],                                 json ["head_dim"];
         ffn_dim: PerLayer = lengths,    gguf ["feed_forward_length", "decoder.feed_forward_length"],       json ["decoder_ffn_dim", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "ffn_dim"];
         vocab_size: u32 = room,         gguf ["vocab_size"],                                               json ["vocab_size", "n_vocab"];
-        max_seq_len: u32 = room,        gguf ["context_length", "decoder.context_length"],                 json ["max_target_positions", "max_position_embeddings", "n_ctx", "n_positions", "max_sequence_length", "max_seq_len", "n_text_ctx"];
+        max_seq_len: u32 = room,        gguf ["context_length", "decoder.context_length"],                 json ["max_target_positions", "max_position_embeddings", "n_ctx", "n_positions", "max_sequence_length", "max_seq_len", "n_text_ctx", "model_max_length"];
         rms_eps: f32 = positive,        gguf ["attention.layer_norm_rms_epsilon"],                         json ["rms_norm_eps", "norm_eps"];
         layer_eps: f32 = positive,      gguf ["attention.layer_norm_epsilon"],                             json ["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"];
         rope_theta: f32 = positive,     gguf ["rope.freq_base"],                                           json ["rope_theta", "rope.rope_theta", "rotary_emb_base"];
@@ -92,6 +92,7 @@ parts! {
         layer_types: Vec<LayerKind> = kinds, gguf [],                                                      json ["layer_types"];
         layer_pattern: LayerPattern = pattern, gguf ["attention.sliding_window_pattern"],                  json ["sliding_window_pattern", "_sliding_window_pattern"];
         full_interval: u32 = size,      gguf ["full_attention_interval"],                                  json ["full_attention_interval"];
+        linear_layers: Vec<bool> = flags, gguf ["attention.recurrent_layers"],                            json [];
         use_window: bool = flag,        gguf [],                                                           json ["use_sliding_window"];
         window_from: u32 = count,       gguf [],                                                           json ["max_window_layers"];
         activation: String = word,      gguf [],                                                           json ["hidden_act", "hidden_activation", "activation_function"];

@@ -25,7 +25,7 @@ pub use keys::{
 };
 use read::Reader;
 pub(crate) use to_gguf::{gguf_architecture, gguf_keys, gguf_tensors};
-pub(crate) use to_hf::hf_config;
+pub(crate) use to_hf::{hf_config, in_mlx};
 use values::Reported;
 pub use values::{Gating, LayerKind, LayerLayout, NormKind, RopeScalingKind};
 

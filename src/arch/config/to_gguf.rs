@@ -87,6 +87,13 @@ impl<'a> Known<'a> {
         Ok(self.reader.store.tensor(stored)?.dequantize()?.to_vec())
     }
 
+    /// The shape of the stored tensor that holds that canonical one.
+    pub(super) fn shape(&self, canonical: &str) -> Option<&'a [u64]> {
+        let mut mapped = self.resolution.mapped.iter();
+        let mapping = mapped.find(|mapping| mapping.canonical == canonical)?;
+        Some(self.reader.store.find(mapping.stored.first()?)?.shape())
+    }
+
     /// A row of the table as the files have it.
     fn row(&self, name: &str) -> Result<Option<Json>> {
         let Some(key) = key(name) else { return Ok(None) };
@@ -443,6 +450,15 @@ pub(super) fn widths_of_heads(known: &Known<'_>, keys: &mut Keys<'_>) -> Result<
     Ok(())
 }
 
+/// The converter leaves Granite's width of a head out, which is what follows in all its models.
+pub(super) fn uneven_heads(known: &Known<'_>, keys: &mut Keys<'_>) -> Result<()> {
+    let config = &known.config;
+    match config.dim.value.checked_div(config.n_heads.value) == Some(config.head_dim.value) {
+        true => Ok(()),
+        false => all_widths_of_heads(known, keys),
+    }
+}
+
 /// Gemma's width of a head is never what follows from the others.
 pub(super) fn all_widths_of_heads(known: &Known<'_>, keys: &mut Keys<'_>) -> Result<()> {
     keys.count("attention.key_length", known.config.head_dim.value);
@@ -665,6 +681,21 @@ pub(super) fn altup(known: &Known<'_>, keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The part of a normal distribution that lies below so many standard deviations above the mean.
+pub(super) fn below(x: f64) -> f64 {
+    if x.is_infinite() {
+        return f64::from(u8::from(x > 0.0));
+    }
+    let density = (-x * x / 2.0).exp() / std::f64::consts::TAU.sqrt();
+    // The distribution's own series: x + x^3/3 + x^5/(3*5) + ..., times the density.
+    let (mut term, mut sum) = (x, x);
+    for odd in (3..400).step_by(2) {
+        term *= x * x / f64::from(odd);
+        sum += term;
+    }
+    0.5 + density * sum
+}
+
 /// How many standard deviations above the mean this part of a normal distribution lies below.
 fn deviations(part: f64) -> f32 {
     if part <= 0.0 {
@@ -673,16 +704,6 @@ fn deviations(part: f64) -> f32 {
     if part >= 1.0 {
         return f32::INFINITY;
     }
-    let density = |x: f64| (-x * x / 2.0).exp() / std::f64::consts::TAU.sqrt();
-    // The distribution's own series: x + x^3/3 + x^5/(3*5) + ..., times the density.
-    let below = |x: f64| {
-        let (mut term, mut sum) = (x, x);
-        for odd in (3..400).step_by(2) {
-            term *= x * x / f64::from(odd);
-            sum += term;
-        }
-        0.5 + density(x) * sum
-    };
     let (mut low, mut high) = (-8.0, 8.0);
     for _ in 0..80 {
         let middle = (low + high) / 2.0;

@@ -4,9 +4,10 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::forms::FORMS;
-use super::to_gguf::{Constant, Known, llama3_factors};
-use super::values::{LayerKind, Reported, RopeScalingKind};
+use super::ModelConfig;
+use super::forms::{FORMS, WITHIN};
+use super::to_gguf::{Constant, Known, below, llama3_factors};
+use super::values::{LayerKind, LayerLayout, Reported, RopeScalingKind};
 use crate::arch::Resolution;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -17,6 +18,10 @@ use crate::store::WeightStore;
 pub(super) enum Line {
     /// A field of the config under that key.
     Field(&'static str, &'static str),
+    /// As `Field`, of what would be wrong where it is left to the class's default.
+    Needed(&'static str, &'static str),
+    /// One of GGUF's keys that no field is made of, behind the architecture's name, and the key here.
+    Stated(&'static str, &'static str),
     /// The same for every model.
     Fixed(&'static str, Constant),
     /// What follows from more than one field, or from the tensors.
@@ -43,21 +48,18 @@ pub(crate) fn hf_config(store: &WeightStore, resolution: &Resolution) -> Result<
     for line in form.lines.iter().copied().flatten() {
         match line {
             Line::Field(field, key) => {
-                let value = match (*field, known.settled(field)) {
-                    // Layers that differ have a list of their own.
-                    ("ffn_dim", _) if known.config.ffn_dim_per_layer.is_some() => {
-                        return Err(
-                            known.without("a width of the feed-forward network for each layer")
-                        );
-                    }
-                    ("n_heads", _) if known.config.attention.n_heads_per_layer.is_some() => {
-                        return Err(known.without("a number of heads for each layer"));
-                    }
-                    (_, value) => value,
-                };
-                if let Some(value) = value {
+                known.alike_in_all_layers(field)?;
+                if let Some(value) = known.settled(field) {
                     out.insert((*key).to_owned(), value);
                 }
+            }
+            Line::Needed(field, key) => {
+                let value =
+                    known.settled(field).ok_or_else(|| known.without(&format!("no {key}")))?;
+                out.insert((*key).to_owned(), value);
+            }
+            Line::Stated(key, name) => {
+                out.insert((*name).to_owned(), known.stated(key)?);
             }
             Line::Fixed(key, value) => {
                 out.insert((*key).to_owned(), (*value).into());
@@ -65,6 +67,7 @@ pub(crate) fn hf_config(store: &WeightStore, resolution: &Resolution) -> Result<
             Line::By(line) => line(&known, &mut out)?,
         }
     }
+    known.follows_from_the_others(&out)?;
     let embedding =
         resolution.mapped.iter().find(|mapping| mapping.canonical == "token_embedding.weight");
     let embedding = embedding.and_then(|mapping| store.find(mapping.stored.first()?));
@@ -80,6 +83,20 @@ pub(crate) fn hf_config(store: &WeightStore, resolution: &Resolution) -> Result<
     Ok(out)
 }
 
+/// The config as mlx-lm has it: of some families, within that of a model with images.
+pub(crate) fn in_mlx(config: Map<String, Json>) -> Map<String, Json> {
+    let name = config.get("model_type").and_then(Json::as_str);
+    let outer = WITHIN.iter().find(|(inner, _)| name == Some(*inner));
+    let Some((_, outer)) = outer else { return config };
+    let mut out = Map::new();
+    out.insert("model_type".to_owned(), (*outer).into());
+    for key in ["architectures", "bos_token_id", "eos_token_id", "pad_token_id", "torch_dtype"] {
+        out.extend(config.get(key).map(|value| (key.to_owned(), value.clone())));
+    }
+    out.insert("text_config".to_owned(), Json::Object(config));
+    out
+}
+
 impl Known<'_> {
     /// A model that transformers' class cannot hold.
     fn without(&self, what: &str) -> Error {
@@ -88,6 +105,65 @@ impl Known<'_> {
             self.config.architecture.value
         );
         Error::unsupported(fault).in_file(self.path())
+    }
+
+    /// One of GGUF's own keys, that the form needs.
+    fn stated(&self, key: &str) -> Result<Json> {
+        let key = format!("{}.{key}", self.config.architecture.value);
+        let value = self.metadata().get(&key);
+        let json = value.and_then(|value| match (value.to_u64(), value.to_bool()) {
+            (Some(count), _) => Some(count.into()),
+            (_, Some(flag)) => Some(flag.into()),
+            #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
+            _ => value.to_f64().map(|real| (real as f32).reported()),
+        });
+        json.ok_or_else(|| {
+            let fault = format!("config.json needs {key}, which the file lacks");
+            Error::unsupported(fault).in_file(self.path())
+        })
+    }
+
+    /// Lists are of some families alone.
+    fn alike_in_all_layers(&self, field: &str) -> Result<()> {
+        let config = &self.config;
+        let (list, what) = match field {
+            "ffn_dim" => (&config.ffn_dim_per_layer, "width of the feed-forward network"),
+            "n_heads" => (&config.attention.n_heads_per_layer, "number of heads"),
+            "n_kv_heads" => (&config.attention.n_kv_heads_per_layer, "number of key heads"),
+            _ => return Ok(()),
+        };
+        let each = list.as_ref().map_or(&[][..], |list| &list.value);
+        match each.iter().all(|number| each.first() == Some(number)) {
+            true => Ok(()),
+            false => Err(self.without(&format!("a {what} for each layer"))),
+        }
+    }
+
+    /// A width of heads that the form does not state is `hidden_size / num_attention_heads`.
+    fn follows_from_the_others(&self, out: &Map<String, Json>) -> Result<()> {
+        let states = ["head_dim", "qk_nope_head_dim"].iter().any(|key| out.contains_key(*key));
+        let ModelConfig { dim, n_heads, head_dim, .. } = &self.config;
+        if states || dim.value.checked_div(n_heads.value) == Some(head_dim.value) {
+            return Ok(());
+        }
+        let (heads, width) = (n_heads.value, head_dim.value);
+        Err(self.without(&format!("{heads} heads of {width} for a width of {}", dim.value)))
+    }
+
+    /// Layers without those behind them, which predict further tokens.
+    fn own_layers(&self) -> u32 {
+        let next = self.config.experts.n_next_token_layers.as_ref().map_or(0, |next| next.value);
+        self.config.n_layers.value.saturating_sub(next)
+    }
+
+    /// Kinds of layers, where they differ.
+    fn kinds(&self) -> Option<Vec<&LayerKind>> {
+        (0..self.own_layers()).map(|layer| self.config.layer_kind(layer)).collect()
+    }
+
+    /// Whether any layer has a tensor of that canonical name.
+    fn has_in_layers(&self, rest: &str) -> bool {
+        (0..self.own_layers()).any(|layer| self.has(&format!("layers.{layer}.{rest}")))
     }
 }
 
@@ -117,20 +193,27 @@ pub(super) fn is_embedding(known: &Known<'_>) -> bool {
     !known.has("classifier.weight")
 }
 
+pub(super) fn has_temperature(known: &Known<'_>) -> bool {
+    known.stated("attention.temperature_scale").is_ok()
+}
+
 /// Layers that predict further tokens are counted apart.
 pub(super) fn layers(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    let next = known.config.experts.n_next_token_layers.as_ref().map_or(0, |next| next.value);
-    let layers = known.config.n_layers.value.saturating_sub(next);
-    out.insert("num_hidden_layers".to_owned(), layers.into());
+    out.insert("num_hidden_layers".to_owned(), known.own_layers().into());
     Ok(())
 }
 
 pub(super) fn biased(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    let biased = known.has("layers.0.attention.q.bias");
+    let biased = known.has_in_layers("attention.q.bias");
     out.insert("attention_bias".to_owned(), biased.into());
-    if known.config.architecture.value == "llama" {
+    if ["llama", "nanbeige"].contains(&known.config.architecture.value.as_str()) {
         out.insert("mlp_bias".to_owned(), known.has("layers.0.ffn.up.bias").into());
     }
+    Ok(())
+}
+
+pub(super) fn plain_bias(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    out.insert("bias".to_owned(), known.has_in_layers("attention.q.bias").into());
     Ok(())
 }
 
@@ -141,10 +224,21 @@ pub(super) fn embedding_biases(known: &Known<'_>, out: &mut Map<String, Json>) -
     Ok(())
 }
 
-pub(super) fn rope(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    out.insert("rope_theta".to_owned(), known.config.rope_theta.value.reported());
-    let scaling = &known.config.rope_scaling;
-    let Some(kind) = scaling.kind.as_ref().map(|kind| &kind.value) else { return Ok(()) };
+/// Heads as wide as others have them are not stated: the class makes them of the other numbers.
+pub(super) fn uneven_heads(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let config = &known.config;
+    if config.dim.value.checked_div(config.n_heads.value) != Some(config.head_dim.value) {
+        out.insert("head_dim".to_owned(), config.head_dim.value.into());
+    }
+    Ok(())
+}
+
+/// How rotary embeddings are stretched, where they are, but for LongRoPE, which is of a form of its
+/// own.
+fn stretched(known: &Known<'_>) -> Result<Option<Map<String, Json>>> {
+    let Some(kind) = known.config.rope_scaling.kind.as_ref().map(|kind| &kind.value) else {
+        return Ok(None);
+    };
     let mut rope = Map::new();
     rope.insert("rope_type".to_owned(), kind.reported());
     let mut put = |key: &str, value: Option<Json>| {
@@ -153,7 +247,7 @@ pub(super) fn rope(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()>
         }
     };
     match kind {
-        RopeScalingKind::None => return Ok(()),
+        RopeScalingKind::None | RopeScalingKind::LongRope => return Ok(None),
         RopeScalingKind::Linear | RopeScalingKind::Yarn => {
             for (field, key) in [
                 ("rope_scaling_factor", "factor"),
@@ -166,8 +260,6 @@ pub(super) fn rope(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()>
                 put(key, known.settled(field));
             }
         }
-        // Of a form of its own.
-        RopeScalingKind::LongRope => return Ok(()),
         RopeScalingKind::Tensor => {
             let stored = known.values("rope_freqs.weight")?;
             let (factor, low, high, trained) = llama3_of(known, &stored).ok_or_else(|| {
@@ -181,7 +273,56 @@ pub(super) fn rope(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()>
         }
         other => return Err(known.without(&format!("rope scaling \"{}\"", other.name()))),
     }
-    out.insert("rope_scaling".to_owned(), Json::Object(rope));
+    Ok(Some(rope))
+}
+
+pub(super) fn rope(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    out.insert("rope_theta".to_owned(), known.config.rope_theta.value.reported());
+    if let Some(rope) = stretched(known)? {
+        out.insert("rope_scaling".to_owned(), Json::Object(rope));
+    }
+    Ok(())
+}
+
+/// The same in the newer form, for classes that came with it: all in one.
+pub(super) fn rope_parameters(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let usual = || Map::from_iter([("rope_type".to_owned(), "default".into())]);
+    let mut rope = stretched(known)?.unwrap_or_else(usual);
+    rope.insert("rope_theta".to_owned(), known.config.rope_theta.value.reported());
+    out.insert("rope_parameters".to_owned(), Json::Object(rope));
+    Ok(())
+}
+
+/// As `rope_parameters`, with the part that is rotated and what it turns with.
+pub(super) fn rope_sections(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    rope_parameters(known, out)?;
+    if let Some(Json::Object(rope)) = out.get_mut("rope_parameters") {
+        rotary_part(known, rope)?;
+        rope.extend(of_sections(known));
+    }
+    Ok(())
+}
+
+/// Pairs that turn with time, height and width, three of GGUF's four. Qwen deals them out since
+/// Qwen3-VL.
+fn of_sections(known: &Known<'_>) -> Vec<(String, Json)> {
+    let Some(sections) = &known.config.rope.sections else { return Vec::new() };
+    let mut said = sections.value.clone();
+    said.truncate(3);
+    let dealt = known.config.architecture.value != "qwen2vl";
+    let dealt = dealt.then(|| ("mrope_interleaved".to_owned(), true.into()));
+    [("mrope_section".to_owned(), said.reported())].into_iter().chain(dealt).collect()
+}
+
+pub(super) fn sections(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let said = of_sections(known);
+    if said.is_empty() {
+        return Err(known.without("no rope.dimension_sections"));
+    }
+    let rope = out.entry("rope_scaling").or_insert_with(|| json!({"rope_type": "default"}));
+    if let Json::Object(rope) = rope {
+        rope.extend(said);
+    }
     Ok(())
 }
 
@@ -226,24 +367,51 @@ pub(super) fn longrope(known: &Known<'_>, out: &mut Map<String, Json>) -> Result
     Ok(())
 }
 
-/// The part of a head that is rotated.
+/// The part of a head that is rotated, which classes have other defaults for.
 pub(super) fn rotary_part(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let (whole, rotated) = (known.config.head_dim.value, &known.config.rope.dimension_count);
-    if let Some(rotated) = rotated.as_ref().filter(|rotated| rotated.value != whole) {
-        #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-        let part = (f64::from(rotated.value) / f64::from(whole)) as f32;
-        out.insert("partial_rotary_factor".to_owned(), part.reported());
-    }
+    let rotated = rotated.as_ref().map_or(whole, |rotated| rotated.value);
+    #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
+    let part = (f64::from(rotated) / f64::from(whole)) as f32;
+    out.insert("partial_rotary_factor".to_owned(), part.reported());
     Ok(())
 }
 
 /// Kinds of layers, where they differ.
 pub(super) fn layer_types(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    let kinds: Option<Vec<&LayerKind>> =
-        (0..known.config.n_layers.value).map(|layer| known.config.layer_kind(layer)).collect();
-    if let Some(kinds) = kinds {
+    if let Some(kinds) = known.kinds() {
         out.insert("layer_types".to_owned(), kinds.into_iter().map(Reported::reported).collect());
     }
+    Ok(())
+}
+
+/// Linear attention: its layers, which mlx-lm has by their period, and the width of its values.
+pub(super) fn linear_layers(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let kinds: Vec<LayerKind> = known.kinds().into_iter().flatten().cloned().collect();
+    if !kinds.contains(&LayerKind::Linear) {
+        return Err(known.without("no layer of linear attention"));
+    }
+    out.insert("layer_types".to_owned(), kinds.iter().map(Reported::reported).collect());
+    if let LayerLayout::Period(period, LayerKind::Linear) = LayerLayout::of(kinds) {
+        out.insert("full_attention_interval".to_owned(), period.get().into());
+    }
+    let (inner, heads) = (&known.config.ssm.inner_size, &known.config.ssm.time_step_rank);
+    let each = inner.as_ref().zip(heads.as_ref());
+    let each = each.and_then(|(inner, heads)| inner.value.checked_div(heads.value));
+    let each = each.ok_or_else(|| known.without("no linear_value_head_dim"))?;
+    out.insert("linear_value_head_dim".to_owned(), each.into());
+    Ok(())
+}
+
+/// mlx-lm's class asks for the list.
+pub(super) fn no_dense_layers(_: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    out.insert("mlp_only_layers".to_owned(), json!([]));
+    Ok(())
+}
+
+/// The class of Mistral has a window where the config is silent.
+pub(super) fn no_window(_: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    out.insert("sliding_window".to_owned(), Json::Null);
     Ok(())
 }
 
@@ -326,6 +494,173 @@ pub(super) fn deepseek_yarn(known: &Known<'_>, out: &mut Map<String, Json>) -> R
     Ok(())
 }
 
+/// Mistral's YaRN, and the temperature of Ministral 3. GGUF has one factor of the magnitude for
+/// both that the config has, which are the same in the published models.
+pub(super) fn mistral_yarn(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let rope = ["rope_parameters", "rope_scaling"].into_iter().find(|key| out.contains_key(*key));
+    let Some(Json::Object(rope)) = rope.and_then(|key| out.get_mut(key)) else { return Ok(()) };
+    if let Some(multiplier) = &known.config.rope_scaling.log_multiplier {
+        rope.insert("mscale".to_owned(), multiplier.value.reported());
+        rope.insert("mscale_all_dim".to_owned(), multiplier.value.reported());
+    }
+    if let Ok(beta) = known.stated("attention.temperature_scale") {
+        rope.insert("llama_4_scaling_beta".to_owned(), beta);
+    }
+    Ok(())
+}
+
+/// MiniCPM's factors, whose products the converter writes.
+pub(super) fn minicpm_scales(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let ModelConfig { dim, n_layers, scales, .. } = &known.config;
+    let need = |field: &Option<super::Field<f32>>, key: &str| {
+        let value = field.as_ref().map(|field| f64::from(field.value));
+        value.ok_or_else(|| known.without(&format!("no {key}")))
+    };
+    let residual = need(&scales.residual_scale, "residual_scale")?;
+    let depth = residual * f64::from(n_layers.value).sqrt();
+    let base = f64::from(dim.value) / need(&scales.logit_scale, "logit_scale")?;
+    let embedding = need(&scales.embedding_scale, "embedding_scale")?;
+    for (key, value) in [("scale_depth", depth), ("scale_emb", embedding)] {
+        // Six digits, which is what an f32 keeps of a root and back.
+        let value = (value * 1e6).round() / 1e6;
+        out.insert(key.to_owned(), value.into());
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a width")]
+    let base = base.round() as u32;
+    out.insert("dim_model_base".to_owned(), base.into());
+    Ok(())
+}
+
+/// OLMo's bound on queries, keys and values, in some of its models.
+pub(super) fn clipped(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    if let Ok(bound) = known.stated("attention.clamp_kqv") {
+        out.insert("clip_qkv".to_owned(), bound);
+    }
+    Ok(())
+}
+
+/// A width of the feed-forward network for all layers, or for each.
+pub(super) fn widths(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let each = known.config.ffn_dim_per_layer.as_ref().map(|each| each.value.reported());
+    let width = each.or_else(|| known.settled("ffn_dim"));
+    let width = width.ok_or_else(|| known.without("no intermediate_size"))?;
+    out.insert("intermediate_size".to_owned(), width);
+    Ok(())
+}
+
+/// The embeddings that each layer has of its own, and the keys and values that it has not.
+pub(super) fn own_embeddings(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let count = |field: &str| known.settled(field).unwrap_or_else(|| 0.into());
+    out.insert("hidden_size_per_layer_input".to_owned(), count("per_layer_dim"));
+    out.insert("num_kv_shared_layers".to_owned(), count("n_kv_shared_layers"));
+    let rows = known.shape("per_layer_embedding.weight").and_then(|shape| shape.first().copied());
+    let rows = rows.map(Json::from).or_else(|| known.settled("vocab_size"));
+    out.extend(rows.map(|rows| ("vocab_size_per_layer_input".to_owned(), rows)));
+    Ok(())
+}
+
+/// Gemma 3n: what no key says, its tensors do, and the parts that its activations drop are written
+/// as places of a normal distribution.
+pub(super) fn altup(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let rank = known.shape("layers.0.laurel.left.weight").and_then(|shape| shape.first().copied());
+    let rank = rank.ok_or_else(|| known.without("no layers.0.laurel.left.weight"))?;
+    out.insert("laurel_rank".to_owned(), rank.into());
+    let scaled = known.has("layers.0.altup.output_scale");
+    out.insert("altup_correct_scale".to_owned(), scaled.into());
+    let key = format!("{}.activation_sparsity_scale", known.config.architecture.value);
+    let places = known.metadata().array(&key).and_then(|places| places.floats());
+    let places = places.ok_or_else(|| known.without("no activation_sparsity_scale"))?;
+    #[expect(clippy::cast_possible_truncation, reason = "as many digits as an f32 has")]
+    let parts = places.map(|place| (below(place) as f32).reported());
+    out.insert("activation_sparsity_pattern".to_owned(), parts.collect());
+    Ok(())
+}
+
+/// Gemma 4's feed-forward networks: twice as wide in layers that share keys and values, and experts.
+pub(super) fn gemma4_widths(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let config = &known.config;
+    let shared = config.attention.n_kv_shared_layers.as_ref().map_or(0, |shared| shared.value);
+    let own = usize::try_from(known.own_layers().saturating_sub(shared)).unwrap_or(usize::MAX);
+    let each = config.ffn_dim_per_layer.as_ref().map_or(&[][..], |each| &each.value);
+    let first = each.first().copied().or(config.ffn_dim.as_ref().map(|width| width.value));
+    let first = first.ok_or_else(|| known.without("no intermediate_size"))?;
+    let (narrow, wide) = each.split_at(own.min(each.len()));
+    let twice = !wide.is_empty() && wide.iter().all(|width| *width == first.saturating_mul(2));
+    let plain = wide.iter().all(|width| *width == first);
+    if !(twice || plain) || narrow.iter().any(|width| *width != first) {
+        return Err(known.without("a width of the feed-forward network for each layer"));
+    }
+    out.insert("intermediate_size".to_owned(), first.into());
+    out.insert("use_double_wide_mlp".to_owned(), twice.into());
+    let experts = config.n_experts.value > 0;
+    out.insert("enable_moe_block".to_owned(), experts.into());
+    if experts {
+        for (field, key) in [
+            ("n_experts", "num_experts"),
+            ("n_experts_used", "top_k_experts"),
+            ("expert_ffn_dim", "moe_intermediate_size"),
+        ] {
+            let value = known.settled(field).ok_or_else(|| known.without(&format!("no {key}")))?;
+            out.insert(key.to_owned(), value);
+        }
+    }
+    Ok(())
+}
+
+/// Gemma 4's heads, of which layers with a window have others.
+pub(super) fn gemma4_attention(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let config = &known.config;
+    let (wide, narrow) = (config.head_dim.value, &config.attention.local_head_dim);
+    let narrow = narrow.as_ref().map_or(wide, |narrow| narrow.value);
+    out.insert("head_dim".to_owned(), narrow.into());
+    out.insert("global_head_dim".to_owned(), wide.into());
+    let kinds = known.kinds().unwrap_or_default();
+    let each = config.attention.n_kv_heads_per_layer.as_ref().map_or(&[][..], |each| &each.value);
+    let of = |full: bool| {
+        let of = kinds.iter().zip(each).filter(|(kind, _)| (***kind == LayerKind::Full) == full);
+        let mut heads = of.map(|(_, heads)| *heads);
+        let first = heads.next();
+        match heads.all(|heads| Some(heads) == first) {
+            true => Ok(first),
+            false => Err(known.without("a number of key heads for each layer")),
+        }
+    };
+    let heads = of(false)?.unwrap_or(config.n_kv_heads.value);
+    out.insert("num_key_value_heads".to_owned(), heads.into());
+    if let Some(heads) = of(true)? {
+        out.insert("num_global_key_value_heads".to_owned(), heads.into());
+    }
+    // Layers without a window may have keys for values.
+    let full = (0u32..).zip(&kinds).find(|(_, kind)| ***kind == LayerKind::Full);
+    let has =
+        |layer: u32, name: &str| known.has(&format!("layers.{layer}.attention.{name}.weight"));
+    let same = full.is_some_and(|(layer, _)| has(layer, "k") && !has(layer, "v"));
+    out.insert("attention_k_eq_v".to_owned(), same.into());
+    Ok(())
+}
+
+/// Gemma 4's rotary embeddings: where there is no window, the part that the divisors leave as it is.
+pub(super) fn gemma4_rope(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let divisors = known.values("rope_freqs.weight")?;
+    let rotated = divisors.iter().take_while(|divisor| **divisor == 1.0).count();
+    if divisors.iter().skip(rotated).any(|divisor| *divisor < 1e29) {
+        return Err(known.without("rope_freqs.weight that is not made as Gemma 4's is"));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
+    let part = (rotated as f64 / divisors.len().max(1) as f64) as f32;
+    let local = known.settled("rope_local_theta");
+    let local = local.ok_or_else(|| known.without("no rope.freq_base_swa"))?;
+    let full = json!({
+        "rope_type": "proportional",
+        "rope_theta": known.config.rope_theta.value.reported(),
+        "partial_rotary_factor": part.reported(),
+    });
+    let sliding = json!({"rope_type": "default", "rope_theta": local});
+    let both = json!({"full_attention": full, "sliding_attention": sliding});
+    out.insert("rope_parameters".to_owned(), both);
+    Ok(())
+}
+
 /// BERT's kinds of segments, which GGUF counts beside the tokens.
 pub(super) fn segments(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
     if let Some(kinds) = known.metadata().u64("tokenizer.ggml.token_type_count") {
@@ -366,7 +701,9 @@ mod tests {
     fn every_line_is_read_again_by_its_own_row() {
         for form in FORMS {
             for line in form.lines.iter().copied().flatten() {
-                let Line::Field(field, written) = line else { continue };
+                let (Line::Field(field, written) | Line::Needed(field, written)) = line else {
+                    continue;
+                };
                 if MADE.contains(field) {
                     continue;
                 }
