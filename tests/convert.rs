@@ -78,8 +78,11 @@ fn converted(path: &Path, options: &ConvertOptions) -> Converted {
     Converted { store, fates, notes, path, _folder: folder }
 }
 
+/// Its dtype, shape and group size, and each of its parts.
+type Content = (DType, Vec<u64>, Option<u32>, Vec<(Part, DType, Vec<u8>)>);
+
 /// All that a tensor is, but its name.
-fn content(tensor: Tensor<'_>) -> (DType, Vec<u64>, Option<u32>, Vec<(Part, DType, Vec<u8>)>) {
+fn content(tensor: Tensor<'_>) -> Content {
     let part = |part: Part, dtype: DType| {
         (part, dtype, tensor.native_bytes(part).expect("bytes").into_owned())
     };

@@ -5,7 +5,7 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use support::{Gguf, Kv, Safetensors, folder, put, sharded};
-use weighbridge::metadata::Value;
+use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::ops::{self, Shards};
 use weighbridge::{
     DType, ErrorKind, OpenOptions, Part, Strictness, WeightStore, WriteOptions, WritePlan,
@@ -189,7 +189,11 @@ fn metadata_in_place_or_anew() {
     let before = read(&path);
     let set = |key: &'static str, text: String| {
         let options = WriteOptions::new();
-        let done = ops::edit_metadata(&path, |keys| Ok(keys.set_text(key, text)), &options);
+        let set = |keys: &mut KeyValues| {
+            keys.set_text(key, text);
+            Ok(())
+        };
+        let done = ops::edit_metadata(&path, set, &options);
         done.unwrap_or_else(|error| panic!("{error}"))
     };
     assert!(set("general.name", "a name with rook".to_owned()));
@@ -208,7 +212,7 @@ fn metadata_in_place_or_anew() {
     assert_eq!(*store.tensor("x").expect("it").dequantize().expect("values"), [1.0; 32]);
     assert_eq!(store.metadata().str("far.away").map(str::len), Some(40_000));
     // A key less.
-    let less = |keys: &mut weighbridge::metadata::KeyValues| {
+    let less = |keys: &mut KeyValues| {
         assert!(keys.remove("far.away"));
         Ok(())
     };
@@ -230,7 +234,7 @@ fn big_endian_files_are_written_anew() {
         (values.to_vec(), store.notes().len())
     };
     assert_eq!(values(&path).0, [1.0, 2.0, 3.0, 4.0]);
-    let set = |keys: &mut weighbridge::metadata::KeyValues| {
+    let set = |keys: &mut KeyValues| {
         keys.set_text("general.name", "a name with rook");
         Ok(())
     };
@@ -247,7 +251,7 @@ fn a_file_written_anew_keeps_its_mode() {
     let folder = folder(&[("model.gguf", small(&[1.0; 32]).build())]);
     let path = folder.path().join("model.gguf");
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).expect("a mode");
-    let set = |keys: &mut weighbridge::metadata::KeyValues| {
+    let set = |keys: &mut KeyValues| {
         keys.set("a.number", Value::U32(7));
         keys.set_text("general.name", "b".repeat(9000));
         Ok(())

@@ -1,5 +1,6 @@
-//! Quantizing from `f32`, one thread, with and without importance, beside candle. All cases of a
-//! dtype take turns.
+//! Quantizing from `f32`, one thread, with and without importance, beside candle, and beside ggml
+//! where `WEIGHBRIDGE_GGML` is the path of a `libggml-base.so`, whose bytes must be the same. All
+//! cases of a dtype take turns.
 //!
 //! `cargo bench --bench quantize -- Q4_K` runs the rows whose name contains a text.
 
@@ -7,6 +8,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use candle_core::quantized::k_quants::{self, GgmlType};
+use libloading::{Library, Symbol};
 use weighbridge::dtype::DTYPES;
 use weighbridge::{DType, Importance};
 
@@ -66,6 +68,61 @@ fn ours<'a>(
     (name, Box::new(run))
 }
 
+/// `ggml_quantize_chunk` of ggml.h: the type, values, blocks, the first element, rows, columns and
+/// importance; gives the bytes written.
+type QuantizeChunk =
+    unsafe extern "C" fn(i32, *const f32, *mut u8, i64, i64, i64, *const f32) -> usize;
+
+/// ggml, if its library was named.
+fn ggml() -> Option<Library> {
+    /// `ggml_init_params` of ggml.h.
+    #[repr(C)]
+    struct Params {
+        size: usize,
+        buffer: *mut u8,
+        no_alloc: bool,
+    }
+    let path = std::env::var_os("WEIGHBRIDGE_GGML")?;
+    // SAFETY: the library that was asked for, and the function as its header declares it. The first
+    // context fills ggml's tables of halves.
+    unsafe {
+        let library = Library::new(path).expect("a library");
+        let init: Symbol<'_, unsafe extern "C" fn(Params) -> *mut u8> =
+            library.get(b"ggml_init").expect("ggml_init");
+        init(Params { size: 1 << 20, buffer: std::ptr::null_mut(), no_alloc: false });
+        Some(library)
+    }
+}
+
+/// ggml's quantizer of the same dtype, once its bytes were seen to be ours.
+fn theirs<'a>(
+    library: &'a Library,
+    name: &'static str,
+    dtype: DType,
+    values: &'a [f32],
+    importance: Option<&'a [f32]>,
+) -> Option<Case<'a>> {
+    let kind = i32::try_from(dtype.descriptor().ggml?).ok()?;
+    // SAFETY: as its header declares it.
+    let quantize: Symbol<'a, QuantizeChunk> =
+        unsafe { library.get(b"ggml_quantize_chunk") }.expect("ggml_quantize_chunk");
+    let row = dtype.row_bytes(COLUMNS as u64).expect("whole blocks") as usize;
+    let weights = importance.map_or(std::ptr::null(), <[f32]>::as_ptr);
+    let rows = (values.len() / COLUMNS) as i64;
+    let run = move |out: &mut [u8]| {
+        let (from, to) = (black_box(values).as_ptr(), out.as_mut_ptr());
+        // SAFETY: `values` are so many rows, `out` has room for their blocks, and `weights` are as
+        // many as there are columns, or none.
+        unsafe { quantize(kind, from, to, 0, rows, COLUMNS as i64, weights) };
+    };
+    let (mut out, mut own) =
+        (vec![0; values.len() / COLUMNS * row], vec![0; values.len() / COLUMNS * row]);
+    run(&mut out);
+    dtype.quantize_rows(values, COLUMNS, importance, &mut own).expect("bytes");
+    assert!(out == own, "{dtype}: other bytes than ggml's");
+    Some((name, Box::new(move || run(&mut out))))
+}
+
 /// Medians of seconds, all cases taking turns; the first round warms up.
 fn medians(cases: &mut [Case<'_>]) -> Vec<f64> {
     let mut samples = vec![Vec::new(); cases.len()];
@@ -92,6 +149,7 @@ fn main() {
     println!("one thread, {ELEMENTS} elements; G/s: 1e9 elements a second");
     let (all, importance) = (weights(ELEMENTS), weights(COLUMNS));
     let importance: Vec<f32> = importance.iter().map(|weight| weight * weight).collect();
+    let library = ggml();
     for row in DTYPES.iter().filter(|row| wanted(row.name)) {
         let Some(quantizer) = row.quantizer else { continue };
         // Those with codebooks take long.
@@ -105,6 +163,17 @@ fn main() {
             cases.push(ours("importance", row.dtype, values, Some(&importance)));
         }
         cases.extend(candle(row.dtype, values));
+        if let Some(library) = &library {
+            // Some have a type of ggml's own, and no quantizer there.
+            let quantizes = !matches!(row.name, "Q8_1" | "Q8_K");
+            if quantizes && quantizer.importance() != Importance::Required {
+                cases.extend(theirs(library, "ggml", row.dtype, values, None));
+            }
+            if quantizes && quantizer.importance() != Importance::Ignored {
+                let case = "ggml, importance";
+                cases.extend(theirs(library, case, row.dtype, values, Some(&importance)));
+            }
+        }
         let seconds = medians(&mut cases);
         print!("{:<8}", row.name);
         for ((name, _), seconds) in cases.iter().zip(seconds) {

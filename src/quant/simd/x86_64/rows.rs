@@ -75,18 +75,18 @@ pub(super) fn of_each(choice: Choice, rows: [[__m256; 2]; 16]) -> [__m256; 2] {
     for eight in 0..2 {
         // Of two rows in turn, then of four, in both halves.
         let mut fours = columns;
-        for four in 0..2 {
+        for (four, found) in fours.iter_mut().enumerate() {
             let mut twos = columns;
-            for two in 0..2 {
+            for (two, found) in twos.iter_mut().enumerate() {
                 let row = 8 * eight + 4 * four + 2 * two;
                 let a = chosen(choice, rows[row][0], rows[row][1]);
                 let b = chosen(choice, rows[row + 1][0], rows[row + 1][1]);
                 let (low, high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
-                twos[two] = chosen(choice, low, high);
+                *found = chosen(choice, low, high);
             }
             let low = _mm256_shuffle_ps::<0b01_00_01_00>(twos[0], twos[1]);
             let high = _mm256_shuffle_ps::<0b11_10_11_10>(twos[0], twos[1]);
-            fours[four] = chosen(choice, low, high);
+            *found = chosen(choice, low, high);
         }
         let low = _mm256_permute2f128_ps::<0x20>(fours[0], fours[1]);
         let high = _mm256_permute2f128_ps::<0x31>(fours[0], fours[1]);
