@@ -444,3 +444,36 @@ fn wide_numbers_are_not_called_exact() {
     let error = ops::convert(&model, &lossless).expect_err("a norm is rounded");
     assert!(error.to_string().contains("F32 does not hold every value of F64"), "{error}");
 }
+
+/// Symmetric codes of compressed-tensors are those of MLX's groups; with zero points they are not.
+#[test]
+fn codes_of_checkpoints_in_groups() {
+    for (name, how) in [
+        ("ct-pack-int4-sym-g128", How::Repacked),
+        ("ct-pack-int4-asym-g128", How::Requantized),
+        ("gptq-4bit-g128-actorder", How::Requantized),
+        ("modelopt-nvfp4", How::Repacked),
+    ] {
+        let Some(path) = shared(&format!("fixtures/hfq/{name}")) else { return };
+        let model = provider(&path);
+        let plan = ops::convert(&model, &ConvertOptions::new(Format::Mlx));
+        let plan = plan.unwrap_or_else(|error| panic!("{error}"));
+        let quantized = |fate: &&Fate| fate.dtype.is_quantized();
+        let ways: Vec<How> = plan.fates.iter().filter(quantized).map(|fate| fate.how).collect();
+        assert_eq!(ways, vec![how; 3], "{name}");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let target = folder.path().join("model");
+        plan.run(&target, &WriteOptions::new()).unwrap_or_else(|error| panic!("{error}"));
+        let again = provider(&target);
+        for name in model.names() {
+            let [old, new] = [&model, &again].map(|model| {
+                model.tensor(name).and_then(|view| view.dequantize()).expect("values")
+            });
+            let near = |(a, b): (&f32, &f32)| match how {
+                How::Repacked => a == b,
+                _ => (a - b).abs() < 0.01,
+            };
+            assert!(old.len() == new.len() && old.iter().zip(&*new).all(near), "{name}");
+        }
+    }
+}

@@ -357,18 +357,26 @@ pub fn resolve(store: &WeightStore) -> Result<Resolution> {
             mapping.stored = experts.stored.into_iter().map(|(_, stored)| stored).collect();
         }
     }
-    keep_first_rows(&mut resolution, &ranks);
+    let names = resolution.mapped.iter().map(|mapping| mapping.canonical.as_str());
+    let distinct = names.collect::<HashSet<&str, RandomState>>().len();
+    if distinct < resolution.mapped.len() {
+        keep_first_rows(&mut resolution, &ranks);
+        check_once(&resolution).map_err(|error| error.in_file(store.path()))?;
+    }
+    let promised = config::layers(store).unwrap_or(0);
+    resolution.missing = missing(architecture, &resolution.mapped, &layers, promised);
+    Ok(resolution)
+}
+
+/// Whether each canonical tensor is stored once.
+fn check_once(resolution: &Resolution) -> Result<()> {
     let mut sorted: Vec<&Mapping> = resolution.mapped.iter().collect();
     sorted.sort_by(|a, b| a.canonical.cmp(&b.canonical));
     let twice = sorted.windows(2).find(|pair| matches!(pair, [a, b] if a.canonical == b.canonical));
-    if let Some([first, second]) = twice {
-        let name = |mapping: &Mapping| mapping.stored.first().cloned().unwrap_or_default();
-        let fault = format!("it and \"{}\" are both \"{}\"", name(first), first.canonical);
-        return Err(Error::malformed(fault).in_file(store.path()).in_tensor(name(second)));
-    }
-    let promised = config::layers(store).unwrap_or(0);
-    resolution.missing = missing(architecture, &sorted, &layers, promised);
-    Ok(resolution)
+    let Some([first, second]) = twice else { return Ok(()) };
+    let name = |mapping: &Mapping| mapping.stored.first().cloned().unwrap_or_default();
+    let fault = format!("it and \"{}\" are both \"{}\"", name(first), first.canonical);
+    Err(Error::malformed(fault).in_tensor(name(second)))
 }
 
 /// Of a tensor that is stored in more than one way, the way that is written first in the tables:
@@ -526,15 +534,15 @@ fn find<'n>(
 /// What an architecture needs and the model lacks. `sorted` are its tensors by canonical name.
 fn missing(
     architecture: &Architecture,
-    sorted: &[&Mapping],
+    mapped: &[Mapping],
     layers: &Layers,
     promised: u32,
 ) -> Vec<String> {
     let mut missing = Vec::new();
-    if sorted.is_empty() {
+    if mapped.is_empty() {
         return missing;
     }
-    let has = |name: &str| sorted.binary_search_by(|m| m.canonical.as_str().cmp(name)).is_ok();
+    let has = |name: &str| mapped.iter().any(|mapping| mapping.canonical == name);
     let alone = architecture.required.iter().filter(|name| !name.contains("{n}"));
     let lacks = |name: &&&str| !name.split(" | ").any(has);
     missing.extend(alone.filter(lacks).map(|&name| name.to_owned()));

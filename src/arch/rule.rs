@@ -118,8 +118,8 @@ pub(super) fn pattern(name: &str) -> Pattern {
 
 /// Puts the layer's number back.
 pub(super) fn expand(pattern: &str, layer: Option<u32>) -> String {
-    match layer {
-        Some(layer) => pattern.replace("{n}", &layer.to_string()),
+    match layer.zip(pattern.split_once("{n}")) {
+        Some((layer, (before, after))) => format!("{before}{layer}{after}"),
         None => pattern.to_owned(),
     }
 }

@@ -222,8 +222,8 @@ impl<'a> View<'a> {
         if let Some(source) = view.sources.first_mut() {
             source.change = Arithmetic::undoing(values);
         }
-        let stored = format!("{:?}", view.shape);
-        let misfit = |what: &str| Error::mismatch(format!("its shape is {stored}, but {what}"));
+        let stored = tensor.shape();
+        let misfit = |what: &str| Error::mismatch(format!("its shape is {stored:?}, but {what}"));
         match (axes, view.shape.as_mut_slice()) {
             (Axes::Same | Axes::TransposedIfPlain, _) => {}
             (Axes::Vectors, _) => {

@@ -41,12 +41,14 @@ impl<'a> Repacking<'a> {
         let Some(repack) = from.repack_to(to) else {
             return Ok(Err(format!("{to} cannot say what {from} says")));
         };
-        if let Err(error) = view.packed() {
-            return if error.kind() == ErrorKind::Io {
-                Err(error)
-            } else {
-                Ok(Err(error.to_string()))
-            };
+        let parts = match view.packed() {
+            Ok(parts) => parts,
+            Err(error) if error.kind() == ErrorKind::Io => return Err(error),
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let more = |part: &Part| matches!(part, Part::ZeroPoint | Part::GroupIndex);
+        if let Some(part) = parts.iter().map(|part| part.part).find(more) {
+            return Ok(Err(format!("{to} has no {}", part.name())));
         }
         let globals = view.globals()?;
         let from_group = view.group_size().map_or(1, |size| size as usize);

@@ -107,6 +107,12 @@ fn try_scheme(indexed: &mut Indexed, head: u32, scheme: &Scheme, limits: &Limits
     let group_size = match dtype {
         DType::HF_NVFP4 => 16,
         DType::HF_MXFP4 => 32,
+        DType::CT_INT4 | DType::CT_INT8 => {
+            let columns = shape.last().copied().unwrap_or(0);
+            let groups = found.shape(Part::Scale).last().copied().unwrap_or(0);
+            let each = columns.checked_div(groups).filter(|_| columns.is_multiple_of(groups));
+            each.and_then(|each| u32::try_from(each).ok()).unwrap_or(0)
+        }
         _ => 0,
     };
     let grouped = Grouped { dtype, group_size, name, shape: Some(shape), companions: &companions };
