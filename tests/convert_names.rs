@@ -201,9 +201,14 @@ fn converted(
         Ok(again) => again,
         Err(error) => return vec![format!("{at}: {error}")],
     };
-    let spoken = speak(&opened.model, dialect);
-    let left = spoken.map(|spoken| spoken.left_out).unwrap_or_default();
-    let left = left.into_iter().map(|(name, _)| name).collect();
+    let spoken = speak(&opened.model, dialect).unwrap_or_default();
+    for view in &spoken.tensors {
+        let written = again.store().tensor(view.name()).map(|tensor| tensor.shape().to_vec());
+        if written.as_ref().is_ok_and(|shape| shape != view.shape()) {
+            return vec![format!("{at}: {} is {written:?}, not {:?}", view.name(), view.shape())];
+        }
+    }
+    let left = spoken.left_out.into_iter().map(|(name, _)| name).collect();
     if let (Ok(a), Ok(b)) = (opened.model.config(), again.config()) {
         if (a.head_dim.value, a.q_dim.value) != (b.head_dim.value, b.q_dim.value) {
             tell("the config that was written says another width of heads".to_owned());

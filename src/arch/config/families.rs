@@ -142,7 +142,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family { gguf: "phi3", hf: &["phi3"], class: None,
         rules: &[&[Row("max_seq_len"), By(longrope), Row("dim"), Row("ffn_dim"), By(block_count),
             Row("n_heads"), Settled("n_kv_heads"), Row("rms_eps"), Rotated(1.0), Row("rope_theta"),
-            Or("sliding_window", Count(0))]] },
+            Or("sliding_window", Count(0)), By(uneven_heads)]] },
     Family { gguf: "gpt-oss", hf: &["gpt_oss"], class: None,
         rules: &[BASE, HEADS, &[Row("sliding_window"), Settled("expert_ffn_dim")]] },
     Family { gguf: "deepseek2", hf: &["deepseek_v2", "deepseek_v3", "kimi_k2"], class: None,

@@ -450,7 +450,8 @@ pub(super) fn widths_of_heads(known: &Known<'_>, keys: &mut Keys<'_>) -> Result<
     Ok(())
 }
 
-/// The converter leaves Granite's width of a head out, which is what follows in all its models.
+/// The converter leaves the width of a head of Granite and Phi 3 out, which is what follows in all
+/// their models.
 pub(super) fn uneven_heads(known: &Known<'_>, keys: &mut Keys<'_>) -> Result<()> {
     let config = &known.config;
     match config.dim.value.checked_div(config.n_heads.value) == Some(config.head_dim.value) {
