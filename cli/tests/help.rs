@@ -42,6 +42,13 @@ fn the_program() {
       diff         Compare the tensors of two models by canonical name, whatever containers they lie in
       verify       Check a model's structure, and with --deep its values
       load         Load every tensor under its canonical name, and time it
+      convert      Write a model in another container
+      quantize     Write a model in fewer bits, as llama-quantize or mlx-lm does
+      create       Write a model into Ollama's store
+      split        Write a model as several files
+      merge        Write a model that lies in several files as one
+      align        Write a file with its data aligned
+      meta         Read metadata, and change that of a GGUF file
       list         List what this program knows (containers, dtypes, architectures), or Ollama's models
       completions  Print a script that completes this program's arguments in a shell
 
