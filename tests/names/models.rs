@@ -433,9 +433,7 @@ pub(crate) fn metadata(architecture: &str, config: &Json) -> Vec<(String, Kv)> {
     {
         found.insert("ssm.inner_size", (heads * width).into());
     }
-    if let Some(narrow) = count("head_dim").filter(|_| found.contains_key("attention.key_length"))
-        && config.get("global_head_dim").is_some()
-    {
+    if let (Some(narrow), Some(_)) = (count("head_dim"), count("global_head_dim")) {
         found.insert("attention.key_length_swa", narrow.into());
         found.insert("attention.value_length_swa", narrow.into());
     }
