@@ -9,10 +9,9 @@
 //! The program brings files to the disk before it gives them their name; its peers leave that to
 //! the system. Time for that is part of its time.
 
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weighbridge::WeightStore;
 use weighbridge_bench::{machine, model};
@@ -51,17 +50,30 @@ struct Sample {
 fn timed(command: &mut Command) -> (Sample, ExitStatus, String) {
     let start = Instant::now();
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts");
+    let number = child.id();
+    // What the system says of a child that has ended counts this process's own pages.
+    let watch = std::thread::spawn(move || {
+        let mut peak = 0;
+        while let Some(bytes) = resident(number) {
+            peak = peak.max(bytes);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        peak
+    });
     let mut out = String::new();
     let pipe = child.stdout.as_mut().expect("a pipe");
     std::io::Read::read_to_string(pipe, &mut out).expect("text");
-    // SAFETY: numbers all of which may be 0.
-    let (mut status, mut usage) = (0, unsafe { std::mem::zeroed::<libc::rusage>() });
-    // SAFETY: both are places of this function's own.
-    let waited = unsafe { libc::wait4(child.id() as i32, &mut status, 0, &mut usage) };
-    assert_eq!(waited, child.id() as i32);
-    let sample =
-        Sample { seconds: start.elapsed().as_secs_f64(), peak: usage.ru_maxrss as u64 * 1024 };
-    (sample, ExitStatus::from_raw(status), out)
+    let status = child.wait().expect("it ends");
+    let seconds = start.elapsed().as_secs_f64();
+    (Sample { seconds, peak: watch.join().expect("a number") }, status, out)
+}
+
+/// The most memory that a process has had; none once it has ended.
+fn resident(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(1024 * kilobytes)
 }
 
 fn ours(job: &Job, src: &Path, dst: &Path) -> Sample {
@@ -130,7 +142,10 @@ fn main() {
     }
     let wanted =
         |job: &&Job| texts.is_empty() || texts.iter().any(|text| job.name.contains(text.as_str()));
-    println!("{:<18} {:>8} {:>9} {:>8} {:>9} {:>6}  same tensors", "", "ours, s", "MB", "peer, s", "MB", "ratio");
+    println!(
+        "{:<18} {:>8} {:>9} {:>8} {:>9} {:>6}  same tensors",
+        "", "ours, s", "MB", "peer, s", "MB", "ratio"
+    );
     for job in JOBS.iter().filter(wanted) {
         let src: PathBuf = match job.gguf {
             true => model::gguf(&folder),

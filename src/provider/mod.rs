@@ -11,7 +11,6 @@ mod fuse;
 mod load;
 mod loaded;
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -19,6 +18,7 @@ use crate::arch::{Mapping, ModelConfig, Resolution, resolve};
 use crate::container::OpenOptions;
 use crate::device::{Cpu, Device};
 use crate::error::{Error, Result};
+use crate::index::{self, NameIndex};
 use crate::store::WeightStore;
 use crate::view::{Axis, Convention, View};
 use cache::Cache;
@@ -37,7 +37,7 @@ pub struct WeightProvider<D: Device = Cpu> {
     store: WeightStore,
     resolution: Resolution,
     /// By canonical name, where in the resolution it stands.
-    mapped: HashMap<String, usize, foldhash::fast::RandomState>,
+    mapped: NameIndex,
     /// The model's numbers, where they are sound.
     config: OnceLock<Option<ModelConfig>>,
     convention: Convention,
@@ -57,6 +57,11 @@ impl WeightProvider {
     }
 }
 
+/// The name of the canonical tensor in that place.
+fn canonical(resolution: &Resolution, place: u32) -> &[u8] {
+    resolution.mapped.get(place as usize).map_or(&[], |mapping| mapping.canonical.as_bytes())
+}
+
 impl<D: Device> WeightProvider<D> {
     /// Serves the tensors of an opened store from `device`.
     ///
@@ -65,8 +70,11 @@ impl<D: Device> WeightProvider<D> {
     /// As [`resolve`].
     pub fn new(store: WeightStore, device: D) -> Result<Self> {
         let resolution = resolve(&store)?;
-        let mapped = (0..).zip(&resolution.mapped);
-        let mapped = mapped.map(|(place, mapping)| (mapping.canonical.clone(), place)).collect();
+        let mut mapped = NameIndex::with_room(resolution.mapped.len())?;
+        for (place, mapping) in (0..).zip(&resolution.mapped) {
+            let name = mapping.canonical.as_bytes();
+            mapped.insert(name, index::hash(name), place, |place| canonical(&resolution, place));
+        }
         Ok(Self {
             store,
             resolution,
@@ -135,12 +143,13 @@ impl<D: Device> WeightProvider<D> {
 
     /// Whether there is a tensor of that canonical name.
     pub fn has(&self, name: &str) -> bool {
-        self.mapped.contains_key(name)
+        self.mapping(name).is_some()
     }
 
     /// How a canonical tensor is stored.
     pub(crate) fn mapping(&self, name: &str) -> Option<&Mapping> {
-        self.mapped.get(name).and_then(|&at| self.resolution.mapped.get(at))
+        let place = self.mapped.find(name.as_bytes(), |place| canonical(&self.resolution, place));
+        place.and_then(|place| self.resolution.mapped.get(place as usize))
     }
 
     /// The tensor of that canonical name.

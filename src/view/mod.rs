@@ -152,10 +152,14 @@ const PIECES: usize = 1 << 20;
 impl<'a> View<'a> {
     /// A stored tensor as it is.
     pub fn stored(tensor: Tensor<'a>) -> Self {
+        Self::all_of(tensor, tensor.name().spelling().into_owned())
+    }
+
+    fn all_of(tensor: Tensor<'a>, name: String) -> Self {
         let columns = shape::columns(tensor.shape());
         let rows = tensor.elements().checked_div(columns).unwrap_or(0);
         Self {
-            name: tensor.name().spelling().into_owned(),
+            name,
             shape: tensor.shape().to_vec(),
             columns,
             order: Run::of(0, columns),
@@ -210,6 +214,10 @@ impl<'a> View<'a> {
         transform: Transform,
         config: Option<&ModelConfig>,
     ) -> Result<Self> {
+        if transform.is_same() {
+            // Its name is the canonical one, which is given to it later.
+            return Ok(Self::all_of(tensor, String::new()));
+        }
         let mut view = Self::stored(tensor);
         let Transform { axes, rows, columns, values } = transform;
         let axes = match axes {
