@@ -123,6 +123,8 @@ pub(super) trait Simd: Copy {
     /// fraction are the number. What that makes of NaN and of magnitudes from 2^22 on, it makes on
     /// every processor.
     fn nearest(self, a: Self::Floats, low: i32, high: i32) -> Self::Floats;
+    /// Whole numbers, ties to even, of magnitudes below 2^22; 0 may have either sign.
+    fn even(self, a: Self::Floats) -> Self::Floats;
     /// Rounds towards 0. What no `i32` holds becomes the least of them.
     fn whole(self, a: Self::Floats) -> Self::Words;
     /// Rounds to the nearest, ties away from 0; see [`whole`](Self::whole).

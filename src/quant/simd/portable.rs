@@ -298,6 +298,11 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn even(self, a: [f32; 16]) -> [f32; 16] {
+        a.map(|a| (a + 12_582_912.0) - 12_582_912.0)
+    }
+
+    #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "what does not fit is told apart")]
     fn whole(self, a: [f32; 16]) -> [u32; 16] {
         let fits = |a: f32| (-2_147_483_648.0..2_147_483_648.0).contains(&a);

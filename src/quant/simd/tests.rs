@@ -304,6 +304,8 @@ impl<S: Simd> Found<S> {
             let a = simd.load(&floats);
             self.words("whole", simd.whole(a));
             self.words("rounded", simd.rounded(a));
+            let near = simd.load(&floats.map(|x| if x.abs() < 4_194_303.0 { x } else { 0.5 }));
+            self.floats("even", simd.add(simd.even(near), simd.splat(0.0)));
         }
         // Most fit, and some do not.
         let near = input.words.map(|words| self.made(&words.map(|word| word % 601)));

@@ -559,6 +559,10 @@ impl Simd for Avx2 {
             })
         }
 
+        fn even(self, a: [__m256; 2]) -> [__m256; 2] {
+            a.map(|a| _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a))
+        }
+
         fn whole(self, a: [__m256; 2]) -> [__m256i; 2] {
             a.map(|a| _mm256_cvttps_epi32(a))
         }

@@ -40,9 +40,10 @@ pub(super) fn float(number: i32) -> f32 {
     number as f32
 }
 
-/// Weighted sums of numbers times their codes, and of the codes' squares.
+/// Weighted sums of numbers times their codes, and of the codes' squares. With `ABOVE`, no product is
+/// so far below -top that it would be rounded to less.
 #[inline(always)]
-fn sums<S: Simd, const N: usize>(
+fn sums<S: Simd, const N: usize, const ABOVE: bool>(
     simd: S,
     x: &[S::Floats; N],
     weights: &[S::Floats; N],
@@ -52,8 +53,12 @@ fn sums<S: Simd, const N: usize>(
 ) -> (S::Floats, S::Floats) {
     let (mut sumlx, mut suml2) = (simd.splat(0.0), simd.splat(0.0));
     for i in 0..N {
-        // Only NaN is not within bounds by one already.
-        let code = rounded_within(simd, simd.mul(inverse, x[i]), -top, top - 1);
+        // Only NaN is not within bounds by one already, and makes all sums NaN.
+        let product = simd.mul(inverse, x[i]);
+        let code = match ABOVE {
+            true => simd.even(simd.least(product, simd.splat(float(top - 1)))),
+            false => rounded_within(simd, product, -top, top - 1),
+        };
         sumlx = simd.add(sumlx, simd.mul(weighted[i], code));
         suml2 = simd.add(suml2, simd.mul(simd.mul(weights[i], code), code));
     }
@@ -65,8 +70,7 @@ fn sums<S: Simd, const N: usize>(
 #[inline(always)]
 fn rounded_within<S: Simd>(simd: S, a: S::Floats, low: i32, high: i32) -> S::Floats {
     let a = simd.least(simd.most(a, simd.splat(float(low))), simd.splat(float(high)));
-    let large = simd.splat(12_582_912.0);
-    simd.sub(simd.add(a, large), large)
+    simd.even(a)
 }
 
 /// The scale of least weighted square error among 19 near that which makes the largest magnitude
@@ -85,12 +89,17 @@ pub(super) fn scaled<S: Simd, const N: usize>(
         weighted[i] = simd.mul(weights[i], x[i]);
     }
     let mut best = simd.div(simd.splat(-float(top)), max);
-    let (sumlx, suml2) = sums(simd, x, weights, &weighted, best, top);
+    let (sumlx, suml2) = sums::<S, N, true>(simd, x, weights, &weighted, best, top);
     let mut scale = simd.choose(simd.same(suml2, zero), zero, simd.div(sumlx, suml2));
     let mut score = simd.mul(scale, sumlx);
     for step in (-9..=9).filter(|step| *step != 0) {
         let inverse = simd.div(simd.splat(-(float(top) + 0.1 * float(step))), max);
-        let (sumlx, suml2) = sums(simd, x, weights, &weighted, inverse, top);
+        // The largest magnitude becomes -(top + step / 10).
+        let (sumlx, suml2) = if step < 5 {
+            sums::<S, N, true>(simd, x, weights, &weighted, inverse, top)
+        } else {
+            sums::<S, N, false>(simd, x, weights, &weighted, inverse, top)
+        };
         let better = simd.both(
             simd.below(zero, suml2),
             simd.below(simd.mul(score, suml2), simd.mul(sumlx, sumlx)),
