@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use insta::assert_snapshot;
 use serde_json::{Value as Json, json};
-use support::{Gguf, Kv, Safetensors, f32s, folder, told, without_path};
+use support::{Gguf, Kv, Safetensors, f32s, folder, shared, told, without_path};
 use weighbridge::arch::{LayerKind, resolve};
 use weighbridge::{DType, ModelConfig, OpenOptions, WeightStore};
 
@@ -67,17 +67,6 @@ fn said(config: &ModelConfig, groups: &[&str]) -> String {
 fn value(config: &ModelConfig, name: &str) -> Json {
     let found = config.fields().into_iter().find(|field| field.name == name);
     found.map_or(Json::Null, |field| field.value)
-}
-
-fn shared(folder: &str) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared").join(folder);
-    if folder.exists() {
-        return Some(folder);
-    }
-    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    assert!(!ci, "{} is not here, and CI must not do without", folder.display());
-    println!("skipped: {} is not here", folder.display());
-    None
 }
 
 fn read(path: &Path) -> Json {

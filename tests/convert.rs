@@ -5,7 +5,7 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
-use support::{Safetensors, f32s, folder};
+use support::{Safetensors, f32s, folder, shared};
 use tempfile::TempDir;
 use weighbridge::arch::{Dialect, resolve};
 use weighbridge::device::Cpu;
@@ -19,18 +19,6 @@ fn sample(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let ours = folder.join("assets/sample").join(name);
     if ours.exists() { ours } else { folder.join("../shared/sample").join(name) }
-}
-
-/// A file of the larger set, which a bare clone has not.
-fn shared(name: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared").join(name);
-    if path.exists() {
-        return Some(path);
-    }
-    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    assert!(!ci, "{} is not here, and CI must not do without", path.display());
-    println!("skipped: {} is not here", path.display());
-    None
 }
 
 fn provider(path: &Path) -> WeightProvider {

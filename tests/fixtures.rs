@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
-use support::walk;
+use support::{shared, walk};
 use weighbridge::arch::resolve;
 use weighbridge::metadata::Value;
 use weighbridge::{
@@ -17,18 +17,6 @@ use weighbridge::{
 
 fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
-}
-
-/// The larger set, which a bare clone has not.
-fn shared() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/fixtures");
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    assert!(!ci, "{} is not here, and CI must not do without", folder.display());
-    println!("skipped: {} is not here", folder.display());
-    None
 }
 
 fn json(path: &Path) -> Json {
@@ -188,7 +176,7 @@ fn a_few_files() {
 
 #[test]
 fn all_files() {
-    let Some(folder) = shared() else { return };
+    let Some(folder) = shared("fixtures") else { return };
     for kind in ["gguf", "hf", "hfq", "mlx", "real"] {
         let (compared, without) = compare_all(&folder.join(kind));
         println!("{kind}: values of {compared} tensors compared; {without} without a codec");
@@ -199,7 +187,7 @@ fn all_files() {
 /// `hashlib`.
 #[test]
 fn a_file_of_whisper() {
-    let Some(folder) = shared() else { return };
+    let Some(folder) = shared("fixtures") else { return };
     let path = folder.join("real/for-tests-silero-v6.2.0-ggml.bin");
     let store = OpenOptions::new().strictness(Strictness::Strict).open(path).expect("a model");
     walk(&store);
@@ -297,14 +285,14 @@ fn hostile_files() {
 
 #[test]
 fn all_hostile_files() {
-    if let Some(folder) = shared() {
+    if let Some(folder) = shared("fixtures") {
         meet_all(&folder);
     }
 }
 
 #[test]
 fn converted_models_have_the_canonical_tensors_of_their_source() {
-    let Some(folder) = shared() else { return };
+    let Some(folder) = shared("fixtures") else { return };
     let mut checked = Vec::new();
     for entry in std::fs::read_dir(folder.join("gguf/model")).expect("a folder of models") {
         let path = entry.expect("an entry").path();
@@ -350,7 +338,7 @@ fn converted_models_have_the_canonical_tensors_of_their_source() {
 
 #[test]
 fn blocks_of_deepseek_go_by_canonical_names() {
-    let Some(folder) = shared() else { return };
+    let Some(folder) = shared("fixtures") else { return };
     let model = WeightProvider::open(folder.join("hf/deepseek-fp8-block128")).expect("a model");
     assert_eq!(model.resolution().unknown, [""; 0]);
     let mut names: Vec<&str> = model.names().collect();

@@ -9,25 +9,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use support::{Gguf, Safetensors, folder, open_as, same, same_rounded};
+use support::{Gguf, Safetensors, folder, open_as, same, same_rounded, shared};
 use weighbridge::dtype::DTYPES;
 use weighbridge::{DType, Decoding, Part, Rounding, Strictness, Tensor, WeightStore};
 
 fn data() -> WeightStore {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden.safetensors");
     WeightStore::open(path).expect("the golden rows")
-}
-
-/// The larger set, which a bare clone has not.
-fn shared(part: &str) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/fixtures/golden").join(part);
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    assert!(!ci, "{} is not here, and CI must not do without", folder.display());
-    println!("skipped: {} is not here", folder.display());
-    None
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -96,7 +84,7 @@ fn rows_of_every_ggml_type() {
 
 #[test]
 fn all_blocks_of_every_ggml_type() {
-    let Some(folder) = shared("ggml") else { return };
+    let Some(folder) = shared("fixtures/golden/ggml") else { return };
     let mut count = 0;
     for path in files(&folder) {
         let (store, name) = (WeightStore::open(&path).expect("a file"), stem(&path));
@@ -172,7 +160,7 @@ fn a_row_of_every_mlx_mode() {
 
 #[test]
 fn all_groups_of_every_mlx_mode() {
-    let Some(folder) = shared("mlx") else { return };
+    let Some(folder) = shared("fixtures/golden/mlx") else { return };
     let mut native = 0;
     for path in files(&folder) {
         let (store, name) = (WeightStore::open(&path).expect("a file"), stem(&path));
@@ -256,7 +244,7 @@ fn codes() -> Vec<u8> {
 
 #[test]
 fn tables_of_small_floats() {
-    let Some(tables) = shared("scalar") else { return };
+    let Some(tables) = shared("fixtures/golden/scalar") else { return };
     let tables = WeightStore::open(tables.join("scalar_tables.safetensors")).expect("the tables");
     let table = |name: &str| floats(&bytes(&tables, name));
     let halves: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();

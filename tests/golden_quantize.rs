@@ -3,23 +3,9 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
-
-use support::{Gguf, open_as};
+use support::{Gguf, open_as, shared};
 use weighbridge::dtype::DTYPES;
 use weighbridge::{DType, ErrorKind, Importance, Part, Strictness, WeightStore};
-
-/// The fixtures, which a bare clone has not.
-fn folder() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/fixtures/golden/ggml");
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    assert!(!ci, "{} is not here, and CI must not do without", folder.display());
-    println!("skipped: {} is not here", folder.display());
-    None
-}
 
 fn bytes(store: &WeightStore, name: &str) -> Option<Vec<u8>> {
     let tensor = store.tensor(name).ok()?;
@@ -56,7 +42,7 @@ fn same(what: &str, dtype: DType, found: &[u8], expected: &[u8]) {
 
 #[test]
 fn blocks_of_every_ggml_type() {
-    let Some(folder) = folder() else { return };
+    let Some(folder) = shared("fixtures/golden/ggml") else { return };
     let input = WeightStore::open(folder.join("_input.safetensors")).expect("the input");
     let (values, importance) = (floats(&input, "input"), floats(&input, "imatrix"));
     let columns = importance.len();

@@ -3,10 +3,8 @@
 
 mod support;
 
-use std::path::Path;
-
 use insta::assert_snapshot;
-use support::{Gguf, Kv, Writer, f32s, told};
+use support::{Gguf, Kv, Writer, f32s, shared, told};
 use weighbridge::{DType, ImportanceMatrix, Limits, OpenOptions};
 
 fn open(bytes: Vec<u8>) -> weighbridge::Result<ImportanceMatrix> {
@@ -205,13 +203,7 @@ fn cut_short_and_changed() {
 /// What llama-imatrix wrote of one model, in both forms.
 #[test]
 fn both_forms_say_the_same() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/fixtures/gguf/misc");
-    if !folder.is_dir() {
-        let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-        assert!(!ci, "{} is not here, and CI must not do without", folder.display());
-        println!("skipped: {} is not here", folder.display());
-        return;
-    }
+    let Some(folder) = shared("fixtures/gguf/misc") else { return };
     let [gguf, dat] = ["imatrix.gguf", "imatrix.dat"]
         .map(|name| ImportanceMatrix::open(folder.join(name)).expect("a matrix"));
     assert!(gguf.names().eq(dat.names()) && gguf.len() == 7);

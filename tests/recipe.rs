@@ -4,11 +4,11 @@
 mod support;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use insta::assert_snapshot;
 use serde_json::Value as Json;
-use support::told;
+use support::{shared, told};
 use weighbridge::metadata::KeyValues;
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama::{
@@ -248,18 +248,6 @@ fn what_mlx_does_not_have() {
     assert_eq!(recipe.config.to_string(), r#"{"group_size":64,"bits":4,"mode":"affine"}"#);
 }
 
-/// The fixtures, which a bare clone has not.
-fn shared() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/fixtures");
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    assert!(!ci, "{} is not here, and CI must not do without", folder.display());
-    println!("skipped: {} is not here", folder.display());
-    None
-}
-
 fn json(path: &Path) -> Json {
     let text = std::fs::read_to_string(path);
     let text = text.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -285,7 +273,7 @@ fn options(run: &Json, folder: &Path) -> Options {
 
 #[test]
 fn every_run_of_llama_quantize() {
-    let Some(folder) = shared() else { return };
+    let Some(folder) = shared("fixtures") else { return };
     let runs = json(&folder.join("quantize.json"));
     let runs = runs.as_array().expect("runs");
     assert_eq!(runs.len(), 28);
@@ -576,7 +564,7 @@ fn check_modules(case: &str) {
 /// say of it.
 #[test]
 fn directories_of_mlx_lm() {
-    let Some(folder) = shared() else { return };
+    let Some(folder) = shared("fixtures") else { return };
     let affine = |bits, group_size| mlx::Options {
         bits: Some(bits),
         group_size: Some(group_size),

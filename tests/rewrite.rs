@@ -4,7 +4,7 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
-use support::{Gguf, Kv, Safetensors, folder, put, sharded};
+use support::{Gguf, Kv, Safetensors, folder, put, sharded, shared};
 use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::ops::{self, Shards};
 use weighbridge::{
@@ -13,18 +13,6 @@ use weighbridge::{
 
 fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/sample").join(name)
-}
-
-/// A file of the larger set, which a bare clone has not.
-fn shared(name: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared").join(name);
-    if path.exists() {
-        return Some(path);
-    }
-    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    assert!(!ci, "{} is not here, and CI must not do without", path.display());
-    println!("skipped: {} is not here", path.display());
-    None
 }
 
 #[allow(clippy::disallowed_methods, reason = "the files are small")]

@@ -2,12 +2,12 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use insta::assert_snapshot;
 use proptest::prelude::*;
 use serde_json::json;
-use support::{Gguf, Kv, Safetensors, f32s, folder, put, told, without_path};
+use support::{Gguf, Kv, Safetensors, f32s, folder, put, shared, told, without_path};
 use tempfile::TempDir;
 use weighbridge::arch::GenerationConfig;
 use weighbridge::{DType, OpenOptions, Text, Tokenizer, WeightStore};
@@ -59,15 +59,8 @@ fn refused(store: &WeightStore, folder: &Path) -> String {
     without_path(&told(&Tokenizer::of(store).expect_err("a fault")), folder)
 }
 
-fn shared(model: &str) -> Option<WeightStore> {
-    let root: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared");
-    if root.is_dir() {
-        return Some(WeightStore::open(root.join(model)).expect(model));
-    }
-    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    assert!(!ci, "{} is not here, and CI must not do without", root.display());
-    println!("skipped: {} is not here", root.display());
-    None
+fn model(path: &str) -> Option<WeightStore> {
+    Some(WeightStore::open(shared(path)?).expect(path))
 }
 
 const BPE: &str = r#"{
@@ -386,7 +379,7 @@ fn settings_for_generating() {
 /// The same tokenizer in GGUF and beside safetensors.
 #[test]
 fn containers_agree() {
-    let (Some(hf), Some(gguf)) = (shared("sample/hf"), shared("sample/sample-Q8_0.gguf")) else {
+    let (Some(hf), Some(gguf)) = (model("sample/hf"), model("sample/sample-Q8_0.gguf")) else {
         return;
     };
     let of = |store| Tokenizer::of(store).expect("a tokenizer").expect("one");
@@ -402,11 +395,11 @@ fn containers_agree() {
 
 #[test]
 fn real_vocabularies() {
-    let Some(bpe) = shared("fixtures/gguf/vocab/ggml-vocab-deepseek-coder.gguf") else { return };
+    let Some(bpe) = model("fixtures/gguf/vocab/ggml-vocab-deepseek-coder.gguf") else { return };
     let tokenizer = Tokenizer::of(&bpe).expect("a tokenizer").expect("one");
     assert_eq!((tokenizer.tokens().count(), tokenizer.merges().count()), (32256, 31757));
     assert!(tokenizer.merges().all(|(first, second)| !first.is_empty() && !second.is_empty()));
-    let Some(spm) = shared("fixtures/gguf/vocab/ggml-vocab-llama-spm.gguf") else { return };
+    let Some(spm) = model("fixtures/gguf/vocab/ggml-vocab-llama-spm.gguf") else { return };
     let tokenizer = Tokenizer::of(&spm).expect("a tokenizer").expect("one");
     let bytes =
         tokenizer.tokens().filter(|t| t.kind == Some(weighbridge::tokenizer::TokenKind::Byte));

@@ -3,25 +3,14 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value as Json;
-use support::{Gguf, Kv, Safetensors, f32s, folder, put};
+use support::{Gguf, Kv, Safetensors, f32s, folder, put, shared};
 use weighbridge::arch::resolve;
 use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::translate::{gguf_metadata, gguf_metadata_and_notes, gguf_tensors, hf_documents};
 use weighbridge::{DType, ModelConfig, OpenOptions, WeightStore};
-
-fn shared(path: &str) -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared");
-    if root.is_dir() {
-        return Some(root.join(path));
-    }
-    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    assert!(!ci, "{} is not here, and CI must not do without", root.display());
-    println!("skipped: {} is not here", root.display());
-    None
-}
 
 /// Keys with their values, types included, arrays by their elements.
 fn listed(keys: &KeyValues) -> BTreeMap<String, String> {

@@ -7,14 +7,13 @@
 pub(crate) mod lists;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde_json::Value as Json;
 use tempfile::TempDir;
 use weighbridge::device::Cpu;
 use weighbridge::{DType, OpenOptions, Strictness, WeightProvider};
 
-use crate::support::{Gguf, Kv, Safetensors, f32s, folder};
+use crate::support::{Gguf, Kv, Safetensors, f32s, folder, shared};
 
 /// What a list of names is of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -296,13 +295,7 @@ pub(crate) fn listed(name: &str, list: &Json) -> Model {
 
 /// The models of the files of names, if they are here.
 pub(crate) fn listed_models() -> Vec<Model> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/names");
-    if !folder.is_dir() {
-        let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-        assert!(!ci, "{} is not here, and CI must not do without", folder.display());
-        println!("skipped: {} is not here", folder.display());
-        return Vec::new();
-    }
+    let Some(folder) = shared("data/names") else { return Vec::new() };
     let mut models = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder of lists") {
         let path = entry.expect("an entry").path();
