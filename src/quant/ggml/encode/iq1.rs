@@ -18,7 +18,7 @@ const DOWN: [f32; 3] = [-1.125, -0.125, 0.875];
 quantizers! {
     IQ1_S: 256 => 50 Required, |batch, out| {
         for (lane, out) in out.iter_mut().enumerate() {
-            let x = batch.values[lane];
+            let x = &batch.values[lane];
             let mean = mean_of(x, 2.0);
             *out = [0; 50];
             let mut found = [(0.0, true); 8];
@@ -48,7 +48,7 @@ quantizers! {
 
     IQ1_M: 256 => 56 Used, |batch, out| {
         for (lane, out) in out.iter_mut().enumerate() {
-            let x = batch.values[lane];
+            let x = &batch.values[lane];
             let mean = mean_of(x, 2.0);
             *out = [0; 56];
             // A scale, two points, and whether each of them is shifted down.
@@ -101,7 +101,7 @@ struct Split<const N: usize> {
 /// A run and its weights.
 #[inline(always)]
 fn run<S: Simd, const N: usize>(
-    batch: &Batch<'_, S>,
+    batch: &Batch<'_, S, 256>,
     lane: usize,
     number: usize,
     mean: f32,

@@ -1,22 +1,25 @@
 //! Quantizers of the dtypes with super-blocks of 256 elements.
 
-use super::search::{Affine, Fitted, Scaled, TINY, descended, fitted, float, positive, scaled};
+use std::array::from_fn;
+
+use super::search::{
+    Affine, Fitted, Scaled, TINY, descended, fitted, float, positive, scaled, settled,
+};
 use super::{
     Batch, Simd, extreme, four, put_bytes, put_halves, put_many, put_nibbles, quantizers, squares,
-    total, weigh,
+    total, turned, weigh,
 };
 
 quantizers! {
     Q2_K: 256 => 84 Used, |batch, out| {
         let simd = batch.simd;
         let zero = simd.splat(0.0);
-        let x = elements(batch);
-        let (subs, _) = x.as_chunks::<16>();
+        let subs = elements(batch);
         let how = match batch.importance {
             None => Affine { top: 3, first: -0.5, step: 0.1, steps: 15, absolute: true },
             Some(_) => with_importance(3),
         };
-        let mean = simd.div(squares(simd, &x), simd.splat(256.0));
+        let mean = simd.div(squares(simd, subs.as_flattened()), simd.splat(256.0));
         let (mut scales, mut minima, mut sums) = ([zero; 16], [zero; 16], [zero; 16]);
         let mut found = [Fitted::none(simd); 16];
         for sub in 0..16 {
@@ -55,24 +58,20 @@ quantizers! {
     Q3_K: 256 => 110 Used, |batch, out| {
         let simd = batch.simd;
         let zero = simd.splat(0.0);
-        let x = elements(batch);
-        let (subs, _) = x.as_chunks::<16>();
+        let subs = elements(batch);
         let (mut scales, mut sums) = ([zero; 16], [zero; 16]);
-        let mut codes = [zero; 256];
-        let mean = simd.div(simd.mul(simd.splat(2.0), squares(simd, &x)), simd.splat(256.0));
+        let mut found = [Scaled::none(simd); 16];
         let d;
         if batch.importance.is_some() {
-            for (sub, codes) in codes.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-                let x = &subs[sub];
+            let squares = squares(simd, subs.as_flattened());
+            let mean = simd.div(simd.mul(simd.splat(2.0), squares), simd.splat(256.0));
+            for (sub, x) in subs.iter().enumerate() {
                 let mut weights = [zero; 16];
                 batch.importance(16 * sub, &mut weights);
                 weigh(simd, &mut weights, x, mean);
                 sums[sub] = total(simd, &weights);
-                let found = scaled(simd, x, &weights, 4);
-                scales[sub] = found.scale;
-                for i in 0..16 {
-                    codes[i] = found.code(simd, x[i], 4);
-                }
+                found[sub] = scaled(simd, x, &weights, 4);
+                scales[sub] = found[sub].scale;
             }
             let found = scaled(simd, &scales, &sums, 32);
             for scale in &mut scales {
@@ -80,10 +79,7 @@ quantizers! {
             }
             d = found.scale;
         } else {
-            let (pairs, codes) = (x.as_chunks::<32>().0, codes.as_chunks_mut::<32>().0);
-            for (pair, (x, codes)) in pairs.iter().zip(codes).enumerate() {
-                [scales[2 * pair], scales[2 * pair + 1]] = descended(simd, x, codes);
-            }
+            scales = threes(batch, &subs);
             let (_, max) = extreme(simd, &scales);
             let whole = simd.div(simd.splat(-32.0), max);
             let nothing = simd.same(max, zero);
@@ -98,10 +94,20 @@ quantizers! {
         for (sub, whole) in whole.as_chunks_mut::<16>().0.iter_mut().enumerate() {
             let d = simd.mul(d, simd.sub(scales[sub], simd.splat(32.0)));
             let nothing = simd.same(d, zero);
+            let any = simd.any(nothing);
+            let mut old = [zero; 32];
+            if any && batch.importance.is_some() {
+                for i in 0..16 {
+                    old[i] = found[sub].code(simd, subs[sub][i], 4);
+                }
+            } else if any {
+                let runs: [_; 16] = from_fn(|lane| 16 * sub + lane);
+                old = descent(batch, &runs).1;
+            }
             for i in 0..16 {
                 let new = simd.nearest(simd.div(subs[sub][i], d), -4, 3);
                 let new = simd.add(new, simd.splat(4.0));
-                whole[i] = simd.whole(simd.choose(nothing, codes[16 * sub + i], new));
+                whole[i] = simd.whole(if any { simd.choose(nothing, old[i], new) } else { new });
             }
         }
         put_bits::<S, 110, 2>(simd, &whole, 0, out);
@@ -141,8 +147,7 @@ quantizers! {
     Q6_K: 256 => 210 Used, |batch, out| {
         let simd = batch.simd;
         let zero = simd.splat(0.0);
-        let x = elements(batch);
-        let (subs, _) = x.as_chunks::<16>();
+        let subs = elements(batch);
         let mut found = [Scaled::none(simd); 16];
         let mut scales = [zero; 16];
         for sub in 0..16 {
@@ -196,8 +201,8 @@ quantizers! {
     Q8_K: 256 => 292 Ignored, |batch, out| {
         let simd = batch.simd;
         let zero = simd.splat(0.0);
-        let x = elements(batch);
-        let (_, max) = extreme(simd, &x);
+        let subs = elements(batch);
+        let (_, max) = extreme(simd, subs.as_flattened());
         let nothing = simd.same(max, zero);
         let whole = simd.div(simd.splat(-127.0), max);
         let mut d = [0.0; 16];
@@ -205,7 +210,7 @@ quantizers! {
         for (out, d) in out.iter_mut().zip(d) {
             out[..4].copy_from_slice(&d.to_le_bytes());
         }
-        for (number, x) in x.as_chunks::<16>().0.iter().enumerate() {
+        for (number, x) in subs.iter().enumerate() {
             let mut codes = [zero; 16];
             let mut bytes = [simd.whole(zero); 16];
             for i in 0..16 {
@@ -225,15 +230,65 @@ quantizers! {
     }
 }
 
+/// The scales of runs of 16 for codes from -4 to 3. Runs of any blocks whose codes move are taken
+/// together.
+#[inline(always)]
+fn threes<S: Simd>(batch: &Batch<'_, S, 256>, subs: &[[S::Floats; 16]; 16]) -> [S::Floats; 16] {
+    let simd = batch.simd;
+    let zero = simd.splat(0.0);
+    let mut scales = [[0.0; 16]; 16];
+    let (mut moving, mut count) = ([0; 256], 0);
+    for (sub, (x, scales)) in subs.iter().zip(&mut scales).enumerate() {
+        let (scale, settled) = settled(simd, x);
+        simd.put_f32::<false>(scale, scales);
+        let mut moves = [0.0; 16];
+        simd.put_f32::<false>(simd.choose(settled, zero, simd.splat(1.0)), &mut moves);
+        for (run, moves) in (16 * sub..).zip(moves) {
+            moving[count] = run;
+            count += usize::from(moves > 0.0);
+        }
+    }
+    for runs in moving[..count].chunks(32) {
+        let mut found = [[0.0; 16]; 2];
+        for (found, scale) in found.iter_mut().zip(descent(batch, runs).0) {
+            simd.put_f32::<false>(scale, found);
+        }
+        for (run, scale) in runs.iter().zip(found.as_flattened()) {
+            scales.as_flattened_mut()[*run] = *scale;
+        }
+    }
+    from_fn(|sub| simd.load(&scales[sub]))
+}
+
+/// `descended` of up to 32 runs: 16 times the number of a sub-block, and the lane.
+#[inline(always)]
+fn descent<S: Simd>(
+    batch: &Batch<'_, S, 256>,
+    runs: &[usize],
+) -> ([S::Floats; 2], [S::Floats; 32]) {
+    let simd = batch.simd;
+    let mut x = [[simd.splat(0.0); 16]; 2];
+    for (half, x) in x.iter_mut().enumerate() {
+        let run = |number: usize| {
+            let run = runs[(16 * half + number).min(runs.len() - 1)];
+            &batch.values[run % 16][run / 16 * 16..]
+        };
+        turned(simd, run, x);
+    }
+    let mut codes = [simd.splat(0.0); 32];
+    (descended(simd, x.as_flattened(), &mut codes), codes)
+}
+
 /// How minima are searched for with importance.
 const fn with_importance(top: i32) -> Affine {
     Affine { top, first: -0.9, step: 0.05, steps: 36, absolute: false }
 }
 
+/// The elements of 16 runs of 16.
 #[inline(always)]
-fn elements<S: Simd>(batch: &Batch<'_, S>) -> [S::Floats; 256] {
-    let mut x = [batch.simd.splat(0.0); 256];
-    batch.values(0, &mut x);
+fn elements<S: Simd>(batch: &Batch<'_, S, 256>) -> [[S::Floats; 16]; 16] {
+    let mut x = [[batch.simd.splat(0.0); 16]; 16];
+    batch.values(0, x.as_flattened_mut());
     x
 }
 
@@ -241,7 +296,7 @@ fn elements<S: Simd>(batch: &Batch<'_, S>) -> [S::Floats; 256] {
 /// those are `kept`, none is above `top` in the end.
 #[inline(always)]
 fn few_bits<S: Simd, const N: usize>(
-    batch: &Batch<'_, S>,
+    batch: &Batch<'_, S, 256>,
     of: &[S::Floats; N],
     weights: &[S::Floats; N],
     top: i32,
@@ -298,16 +353,17 @@ fn affine<S: Simd, const N: usize>(
 /// Puts scales and minima of 8 sub-blocks of 32 elements. Gives back the codes.
 #[inline(always)]
 fn eights<S: Simd, const BYTES: usize>(
-    batch: &Batch<'_, S>,
+    batch: &Batch<'_, S, 256>,
     how: Affine,
     out: &mut [[u8; BYTES]],
 ) -> [S::Words; 256] {
     let simd = batch.simd;
     let zero = simd.splat(0.0);
     let x = elements(batch);
+    let x = x.as_flattened();
     let (subs, _) = x.as_chunks::<32>();
     let how = if batch.importance.is_some() { with_importance(how.top) } else { how };
-    let mean = simd.div(simd.mul(simd.splat(2.0), squares(simd, &x)), simd.splat(256.0));
+    let mean = simd.div(simd.mul(simd.splat(2.0), squares(simd, x)), simd.splat(256.0));
     let (mut scales, mut minima, mut sums) = ([zero; 8], [zero; 8], [zero; 8]);
     let mut found = [Fitted::none(simd); 8];
     for sub in 0..8 {

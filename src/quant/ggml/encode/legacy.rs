@@ -165,21 +165,19 @@ fn fifth_bits<S: Simd>(simd: S, codes: &[S::Words; 32]) -> S::Words {
 /// Puts the scales that make the largest magnitude of each block -top. Gives back their inverses.
 #[inline(always)]
 fn extremes<S: Simd, const BYTES: usize>(
-    batch: &Batch<'_, S>,
+    batch: &Batch<'_, S, 32>,
     top: i32,
     out: &mut [[u8; BYTES]],
 ) -> [f32; 16] {
     let simd = batch.simd;
     let zero = simd.splat(0.0);
-    // NaN is neither.
-    let high = simd.largest_of_each(from_fn(|lane| {
+    let extremes: [_; 16] = from_fn(|lane| {
+        // NaN is neither.
         let [a, b] = batch.pair(lane);
-        simd.most(a, simd.most(b, zero))
-    }));
-    let low = simd.smallest_of_each(from_fn(|lane| {
-        let [a, b] = batch.pair(lane);
-        simd.least(a, simd.least(b, zero))
-    }));
+        [simd.most(a, simd.most(b, zero)), simd.least(a, simd.least(b, zero))]
+    });
+    let high = simd.largest_of_each(from_fn(|lane| extremes[lane][0]));
+    let low = simd.smallest_of_each(from_fn(|lane| extremes[lane][1]));
     let depth = simd.sub(zero, low);
     let mut extreme = simd.choose(simd.below(depth, high), high, low);
     if simd.any(simd.both(simd.same(depth, high), simd.below(zero, high))) {
@@ -194,7 +192,7 @@ fn extremes<S: Simd, const BYTES: usize>(
 
 /// The extremes of blocks, where some have one magnitude with both signs: the first of the two.
 #[cold]
-fn first<S: Simd>(batch: &Batch<'_, S>, high: S::Floats, low: S::Floats) -> S::Floats {
+fn first<S: Simd>(batch: &Batch<'_, S, 32>, high: S::Floats, low: S::Floats) -> S::Floats {
     let simd = batch.simd;
     let (mut highs, mut lows) = ([0.0; 16], [0.0; 16]);
     simd.put_f32::<false>(high, &mut highs);
@@ -214,7 +212,7 @@ fn first<S: Simd>(batch: &Batch<'_, S>, high: S::Floats, low: S::Floats) -> S::F
 
 /// The codes of one block, from 0 to 2 top - 1; of what is no number, -128.
 #[inline(always)]
-fn offset<S: Simd>(batch: &Batch<'_, S>, lane: usize, inverse: f32, top: i8) -> S::Bytes {
+fn offset<S: Simd>(batch: &Batch<'_, S, 32>, lane: usize, inverse: f32, top: i8) -> S::Bytes {
     let simd = batch.simd;
     let (inverse, half) = (simd.splat(inverse), simd.splat(f32::from(top) + 0.5));
     let [a, b] = batch.pair(lane);
@@ -226,7 +224,7 @@ fn offset<S: Simd>(batch: &Batch<'_, S>, lane: usize, inverse: f32, top: i8) -> 
 /// minima and the scales' inverses; nothing where a minimum is 0, of which the sign is the first's.
 #[inline(always)]
 fn ranges<S: Simd, const BYTES: usize>(
-    batch: &Batch<'_, S>,
+    batch: &Batch<'_, S, 32>,
     top: i8,
     out: &mut [[u8; BYTES]],
 ) -> Option<[[f32; 16]; 2]> {
@@ -254,7 +252,12 @@ fn ranges<S: Simd, const BYTES: usize>(
 
 /// The codes of one block, from 0 to `top`; of what is no number, -128.
 #[inline(always)]
-fn within<S: Simd>(batch: &Batch<'_, S>, lane: usize, range: &[[f32; 16]; 2], top: i8) -> S::Bytes {
+fn within<S: Simd>(
+    batch: &Batch<'_, S, 32>,
+    lane: usize,
+    range: &[[f32; 16]; 2],
+    top: i8,
+) -> S::Bytes {
     let simd = batch.simd;
     let [low, inverse] = range.map(|numbers| simd.splat(numbers[lane]));
     let [a, b] = batch.pair(lane);
@@ -289,7 +292,7 @@ fn cut<S: Simd>(simd: S, mut codes: [S::Words; 32]) -> [S::Words; 32] {
 /// Puts a scale. Gives back what it was before it was rounded, and codes with their signs.
 #[inline(always)]
 fn bytes<S: Simd, const BYTES: usize>(
-    batch: &Batch<'_, S>,
+    batch: &Batch<'_, S, 32>,
     out: &mut [[u8; BYTES]],
 ) -> (S::Floats, [S::Words; 32]) {
     let simd = batch.simd;
@@ -308,7 +311,7 @@ fn bytes<S: Simd, const BYTES: usize>(
 /// Puts a scale that suits the importance of columns. Gives back codes from 0 to 2 top - 1.
 #[inline(always)]
 fn symmetric<S: Simd, const BYTES: usize>(
-    batch: &Batch<'_, S>,
+    batch: &Batch<'_, S, 32>,
     top: i32,
     out: &mut [[u8; BYTES]],
 ) -> [S::Words; 32] {
@@ -329,7 +332,7 @@ fn symmetric<S: Simd, const BYTES: usize>(
 /// Puts a scale and a minimum. Gives back codes from 0 to `top`.
 #[inline(always)]
 fn affine<S: Simd, const BYTES: usize>(
-    batch: &Batch<'_, S>,
+    batch: &Batch<'_, S, 32>,
     top: i32,
     out: &mut [[u8; BYTES]],
 ) -> [S::Words; 32] {

@@ -107,8 +107,8 @@ fn put_codes<S: Simd, const BYTES: usize>(
 /// The scale of least weighted square error among 16 near that which makes the largest magnitude
 /// the first level. `mean` is the mean square that importance is weighed with.
 #[inline(always)]
-fn scale<S: Simd>(
-    batch: &Batch<'_, S>,
+fn scale<S: Simd, const LEN: usize>(
+    batch: &Batch<'_, S, LEN>,
     at: usize,
     x: &[S::Floats; 32],
     mean: S::Floats,

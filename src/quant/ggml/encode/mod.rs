@@ -41,54 +41,53 @@ trait Blocks<const LEN: usize, const BYTES: usize> {
     const BY_ROW: bool = false;
 
     /// Fills `out`, which may have room for fewer than 16 blocks.
-    fn blocks<S: Simd>(batch: &Batch<'_, S>, out: &mut [[u8; BYTES]]);
+    fn blocks<S: Simd>(batch: &Batch<'_, S, LEN>, out: &mut [[u8; BYTES]]);
 }
 
 /// 16 blocks: a lane each. Behind the last block of all, lanes repeat it.
-struct Batch<'a, S: Simd> {
+struct Batch<'a, S: Simd, const LEN: usize> {
     simd: S,
-    values: [&'a [f32]; 16],
-    importance: Option<[&'a [f32]; 16]>,
+    values: &'a [[f32; LEN]; 16],
+    importance: Option<[&'a [f32; LEN]; 16]>,
     /// The mean square of each block's row, for those that ask for it.
     row: S::Floats,
 }
 
-impl<S: Simd> Batch<'_, S> {
+impl<S: Simd, const LEN: usize> Batch<'_, S, LEN> {
     /// As many elements of each block as there is room for, from number `at` on.
     #[inline(always)]
     fn values(&self, at: usize, out: &mut [S::Floats]) {
-        turned(self.simd, &self.values, at, out);
+        turned(self.simd, |lane| &self.values[lane][at..], out);
     }
 
     /// The importance of the same elements, if there is any.
     #[inline(always)]
     fn importance(&self, at: usize, out: &mut [S::Floats]) -> bool {
         if let Some(importance) = &self.importance {
-            turned(self.simd, importance, at, out);
+            turned(self.simd, |lane| &importance[lane][at..], out);
         }
         self.importance.is_some()
     }
 }
 
-impl<S: Simd> Batch<'_, S> {
-    /// The elements of one block of 32.
+impl<S: Simd> Batch<'_, S, 32> {
+    /// The elements of one block.
     #[inline(always)]
     fn pair(&self, lane: usize) -> [S::Floats; 2] {
-        match self.values[lane].as_chunks::<16>().0 {
+        match self.values[lane].as_chunks().0 {
             [a, b, ..] => [self.simd.load(a), self.simd.load(b)],
             _ => [self.simd.splat(0.0); 2],
         }
     }
 }
 
-/// Elements of 16 runs from number `at` on: those of one number together.
+/// Elements of 16 runs: those of one number together.
 #[inline(always)]
-fn turned<S: Simd>(simd: S, runs: &[&[f32]; 16], at: usize, out: &mut [S::Floats]) {
+fn turned<'a, S: Simd>(simd: S, run: impl Fn(usize) -> &'a [f32], out: &mut [S::Floats]) {
     for (number, out) in out.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-        let at = at + 16 * number;
         let mut rows = [simd.splat(0.0); 16];
         for lane in 0..16 {
-            if let Some(floats) = runs[lane][at..].first_chunk() {
+            if let Some(floats) = run(lane)[16 * number..].first_chunk() {
                 rows[lane] = simd.load(floats);
             }
         }
@@ -111,15 +110,23 @@ impl<B: Blocks<LEN, BYTES>, const LEN: usize, const BYTES: usize> Encode
         for (run, out) in runs.zip(out.chunks_mut(16 * across.max(1))) {
             let by_row = B::BY_ROW && rows.importance.is_some();
             let means = if by_row { mean_squares(simd, run, rows.columns) } else { [0.0; 16] };
-            let last = out.len().saturating_sub(1);
-            for (number, out) in out.chunks_mut(16).enumerate() {
-                let block = |lane: usize| (16 * number + lane).min(last);
+            let (blocks, _) = run.as_chunks::<LEN>();
+            let columns = rows.importance.map(|importance| importance.as_chunks::<LEN>().0);
+            for (number, (blocks, out)) in blocks.chunks(16).zip(out.chunks_mut(16)).enumerate() {
+                let last = blocks.len() - 1;
+                let block = |lane: usize| 16 * number + lane.min(last);
+                let repeated;
                 let batch = Batch {
                     simd,
-                    values: from_fn(|lane| &run[LEN * block(lane)..][..LEN]),
-                    importance: rows.importance.map(|importance| {
-                        from_fn(|lane| &importance[LEN * (block(lane) % across)..][..LEN])
-                    }),
+                    values: match blocks.try_into() {
+                        Ok(blocks) => blocks,
+                        Err(_) => {
+                            repeated = from_fn(|lane: usize| blocks[lane.min(last)]);
+                            &repeated
+                        }
+                    },
+                    importance: columns
+                        .map(|columns| from_fn(|lane| &columns[block(lane) % across])),
                     // A division costs as much as all that some dtypes do with an element.
                     row: match by_row {
                         true => simd.load(&from_fn(|lane| means[block(lane) / across])),
@@ -136,11 +143,11 @@ impl<B: Blocks<LEN, BYTES>, const LEN: usize, const BYTES: usize> Encode
 #[inline(always)]
 fn mean_squares<S: Simd>(simd: S, values: &[f32], columns: usize) -> [f32; 16] {
     let last = values.len() / columns - 1;
-    let rows = from_fn(|lane| &values[columns * lane.min(last)..][..columns]);
+    let rows: [_; 16] = from_fn(|lane| &values[columns * lane.min(last)..][..columns]);
     let mut sum = simd.splat(0.0);
     for at in (0..columns).step_by(16) {
         let mut x = [sum; 16];
-        turned(simd, &rows, at, &mut x);
+        turned(simd, |lane| &rows[lane][at..], &mut x);
         for x in x {
             sum = simd.add(sum, simd.mul(x, x));
         }
@@ -324,7 +331,7 @@ macro_rules! quantizers {
 
                 #[inline(always)]
                 fn blocks<S: $crate::quant::simd::Simd>(
-                    $batch: &$crate::quant::ggml::encode::Batch<'_, S>,
+                    $batch: &$crate::quant::ggml::encode::Batch<'_, S, $len>,
                     $out: &mut [[u8; $bytes]],
                 ) $body
             }

@@ -225,14 +225,14 @@ pub(super) fn mean_of(x: &[f32], means: f32) -> f32 {
 }
 
 #[inline(always)]
-fn mean_square<S: Simd>(batch: &Batch<'_, S>, lane: usize, how: &Recipe) -> f32 {
-    mean_of(batch.values[lane], how.means)
+fn mean_square<S: Simd>(batch: &Batch<'_, S, 256>, lane: usize, how: &Recipe) -> f32 {
+    mean_of(&batch.values[lane], how.means)
 }
 
 /// A block's runs, one after the other.
 #[inline(always)]
 fn all<S: Simd, const RUNS: usize, const N: usize, const P: usize>(
-    batch: &Batch<'_, S>,
+    batch: &Batch<'_, S, 256>,
     lane: usize,
     book: &Codebook<P>,
     how: &Recipe,
@@ -246,7 +246,7 @@ fn all<S: Simd, const RUNS: usize, const N: usize, const P: usize>(
 
 #[inline(always)]
 fn run<S: Simd, const N: usize>(
-    batch: &Batch<'_, S>,
+    batch: &Batch<'_, S, 256>,
     lane: usize,
     number: usize,
     mean: f32,

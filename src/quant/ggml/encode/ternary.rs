@@ -51,7 +51,7 @@ fn five<S: Simd>(simd: S, codes: [S::Floats; 5]) -> S::Words {
 /// Puts the scale. Gives back the codes: 0, 1 and 2.
 #[inline(always)]
 fn codes<S: Simd, const BYTES: usize>(
-    batch: &Batch<'_, S>,
+    batch: &Batch<'_, S, 256>,
     at: usize,
     out: &mut [[u8; BYTES]],
 ) -> [S::Floats; 256] {
