@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json, json};
 
 use super::dialect::{Spoken, speak};
+use super::experts::{self, Experts};
 use super::gguf::{Draft, Drafted};
 use super::packing::{Holds, Made, Wanted, made};
 use super::rewrite::{index_json, stored_part};
@@ -124,8 +125,9 @@ fn directory<'a, D: Device>(
     dialect: Dialect,
 ) -> Result<WritePlan<'a>> {
     let (store, resolution) = (model.store(), model.resolution());
-    let Spoken { tensors: views, left_out } = speak(model, dialect)?;
+    let Spoken { tensors: mut views, left_out, in_mxfp4 } = speak(model, dialect)?;
     let is_mlx_directory = dialect == Dialect::Mlx;
+    let (experts, why_plain) = Experts::new(&mut views, &in_mxfp4, options.wanted.dtype)?;
     let mut tensors: Vec<(OutTensor<'a>, How, Option<String>)> = Vec::new();
     let recipe = match options.quantization {
         Some(quantization) => Some(recipe(model, &views, &quantization)?),
@@ -134,9 +136,12 @@ fn directory<'a, D: Device>(
     for (number, view) in views.iter().enumerate() {
         let choice =
             recipe.as_ref().and_then(|recipe| recipe.choices.get(number).copied().flatten());
-        let (making, how, why) = match choice {
-            Some(choice) => quantized(view, choice.dtype, choice.group_size)?,
-            None => plain(view, is_mlx_directory, resolution.dialect == dialect, options.wanted)?,
+        let (making, how, why) = match (choice, experts.made(view.name())) {
+            (_, Some(made)) => made,
+            (Some(choice), _) => quantized(view, choice.dtype, choice.group_size)?,
+            (None, _) => {
+                plain(view, is_mlx_directory, resolution.dialect == dialect, options.wanted)?
+            }
         };
         tensors.push((OutTensor { name: view.name().to_owned(), making }, how, why));
     }
@@ -145,7 +150,7 @@ fn directory<'a, D: Device>(
     let quantization = match recipe {
         Some(recipe) => Some(recipe.config),
         None if is_mlx_directory => said(&tensors),
-        None => None,
+        None => experts.quantization(),
     };
     let format = if is_mlx_directory { "mlx" } else { "pt" };
     let metadata = BTreeMap::from([("format".to_owned(), format.to_owned())]);
@@ -166,7 +171,8 @@ fn directory<'a, D: Device>(
         };
         files.push(OutFile::document(name, bytes));
     }
-    let notes = super::left_out(&left_out);
+    let mut notes = super::left_out(&left_out);
+    notes.extend(why_plain);
     Ok(WritePlan::new(Kind::Directory, files, fates, notes, store))
 }
 
@@ -263,7 +269,10 @@ pub(super) fn config_json(
     config.remove("quantization");
     config.remove("quantization_config");
     if let Some(quantization) = quantization {
-        config.insert("quantization".to_owned(), quantization.clone());
+        if quantization.get("quant_method").is_none() {
+            // Where mlx-lm looks for it first, which knows no methods.
+            config.insert("quantization".to_owned(), quantization.clone());
+        }
         config.insert("quantization_config".to_owned(), quantization.clone());
     }
     let weights = |dtype: DType| {
@@ -290,9 +299,10 @@ fn shards<'a>(
     let bytes = tensors.iter().map(OutTensor::bytes).sum::<Result<u64>>()?;
     let groups = super::rewrite::cut(tensors, super::Shards::Bytes(most))?;
     let count = groups.len();
-    let named = |tensor: &OutTensor<'_>, part: Part| match mlx {
-        true => mlx_part(&tensor.name, part),
-        false => stored_part(tensor, part),
+    let named = |tensor: &OutTensor<'_>, part: Part| match &tensor.making {
+        _ if mlx => mlx_part(&tensor.name, part),
+        Making::Repacked(_) => experts::part_name(&tensor.name, part),
+        _ => stored_part(tensor, part),
     };
     let mut index = BTreeMap::new();
     let mut files = Vec::new();

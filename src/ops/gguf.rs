@@ -36,7 +36,7 @@ impl<'a> Draft<'a> {
     pub(super) fn of<D: Device>(model: &'a WeightProvider<D>, wanted: Wanted) -> Result<Self> {
         let (store, resolution) = (model.store(), model.resolution());
         let (keys, remarks) = translate::gguf_metadata_and_notes(store, resolution)?;
-        let Spoken { tensors: views, left_out } = speak(model, Dialect::Gguf)?;
+        let Spoken { tensors: views, left_out, .. } = speak(model, Dialect::Gguf)?;
         let own = store.encoding() == Encoding::Gguf;
         let mut tensors = Vec::new();
         for (name, values) in translate::gguf_tensors(store, resolution)? {
