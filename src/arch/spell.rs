@@ -22,6 +22,10 @@ struct Way {
     holds_one: bool,
 }
 
+/// Families whose class in mlx-lm has the language model within another one, and puts nothing before
+/// names that it reads: what stands first in the tables, and there.
+static WITHIN: &[(&str, &str, &str)] = &[("gemma3n", "model.", "model.language_model.")];
+
 /// How a dialect spells those canonical tensors, in their order, and those that it has no name for.
 ///
 /// Of several ways the first in the tables is taken of which all parts are there: of experts, one
@@ -64,12 +68,22 @@ pub(crate) fn spell(
                 parts.truncate(if way.holds_one { 1 } else { parts.len() });
                 let name = expand(way.name, layer);
                 taken.insert(name.clone());
+                let name = if dialect == Dialect::Mlx { within(architecture, name) } else { name };
                 spelled.push(Spelled { name, parts });
             }
             None => without.push(name.to_owned()),
         }
     }
     (spelled, without)
+}
+
+/// The name where mlx-lm's class has it.
+fn within(architecture: &Architecture, name: String) -> String {
+    let row = WITHIN.iter().find(|(family, ..)| *family == architecture.name);
+    let moved = row.and_then(|(_, first, there)| {
+        name.strip_prefix(first).map(|rest| format!("{there}{rest}"))
+    });
+    moved.unwrap_or(name)
 }
 
 /// The ways of each canonical pattern, the best first.
