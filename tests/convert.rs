@@ -571,6 +571,8 @@ fn experts_of_gpt_oss_come_back() {
         let (found, own) = (config_of(&back.path), config_of(source.path()));
         assert_eq!(found.get(key), own.get(key));
         assert_eq!(found.get("quantization"), None);
+        // What GGUF has no key for.
+        assert_eq!(found["rope_scaling"]["truncate"], false);
     }
 }
 

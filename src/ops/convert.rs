@@ -9,7 +9,7 @@ use super::experts::{self, Experts};
 use super::gguf::{Draft, Drafted};
 use super::packing::{Holds, Made, Wanted, made};
 use super::rewrite::{index_json, stored_part};
-use crate::arch::Dialect;
+use crate::arch::{self, Dialect};
 use crate::container::safetensors;
 use crate::device::Device;
 use crate::dtype::DType;
@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::provider::WeightProvider;
 use crate::recipe::mlx;
 use crate::shape;
+use crate::store::Encoding;
 use crate::tensor::Part;
 use crate::translate;
 use crate::view::View;
@@ -127,6 +128,16 @@ fn directory<'a, D: Device>(
     let (store, resolution) = (model.store(), model.resolution());
     let Spoken { tensors: mut views, left_out, in_mxfp4 } = speak(model, dialect)?;
     let is_mlx_directory = dialect == Dialect::Mlx;
+    let mut notes = super::left_out(&left_out);
+    if store.encoding() == Encoding::Gguf {
+        let before = arch::rows_before_positions(store, resolution)?;
+        let end = "embeddings.position_embeddings.weight";
+        for view in views.iter_mut().filter(|view| before > 0 && view.name().ends_with(end)) {
+            *view = view.clone().after_copies(before)?;
+            let what = "which no position has, are copies of the next one";
+            notes.push(format!("{}: its first {before} rows, {what}", view.name()));
+        }
+    }
     let (experts, why_plain) = Experts::new(&mut views, &in_mxfp4, options.wanted.dtype)?;
     let mut tensors: Vec<(OutTensor<'a>, How, Option<String>)> = Vec::new();
     let recipe = match options.quantization {
@@ -171,7 +182,6 @@ fn directory<'a, D: Device>(
         };
         files.push(OutFile::document(name, bytes));
     }
-    let mut notes = super::left_out(&left_out);
     notes.extend(why_plain);
     Ok(WritePlan::new(Kind::Directory, files, fates, notes, store))
 }

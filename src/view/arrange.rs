@@ -97,6 +97,27 @@ impl<'a> View<'a> {
         Ok(view.tidy())
     }
 
+    /// The same with so many rows before its own, each of which is its first row again: rows that
+    /// nobody looks at.
+    pub(crate) fn after_copies(mut self, count: u64) -> Result<Self> {
+        let few = usize::try_from(count).ok().filter(|count| *count <= PIECES);
+        let few = few.ok_or_else(|| {
+            let fault =
+                format!("{count} rows before the first, but at most {PIECES} are put there");
+            Error::unsupported(fault).in_tensor(&self.name)
+        })?;
+        let first = self.spans(0..1).next();
+        let (Some((source, span)), [rows, _]) = (first, self.shape.as_mut_slice()) else {
+            let fault = format!("{:?}, but a matrix with rows was expected", self.shape);
+            return Err(Error::mismatch(fault).in_tensor(&self.name));
+        };
+        *rows = rows.saturating_add(count);
+        let before = std::iter::repeat_n(Piece::of(source, span.into()), few);
+        self.pieces.splice(0..0, before);
+        self.check_pieces()?;
+        Ok(self)
+    }
+
     /// Several of one shape along a new first axis: experts.
     pub(crate) fn stack(views: Vec<Self>) -> Result<Self> {
         let count = views.len() as u64;
