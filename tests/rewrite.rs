@@ -152,6 +152,44 @@ fn quantized_shards_keep_their_tensors() {
     assert!(plan.fates.iter().any(|fate| fate.dtype == DType::Q4_0));
 }
 
+/// A first shard may have all the keys and no tensors; it stays so.
+#[test]
+fn quantized_shards_keep_a_first_one_without_tensors() {
+    let shard = |number| {
+        Gguf::new()
+            .key("split.no", Kv::U16(number))
+            .key("split.count", Kv::U16(2))
+            .key("split.tensors.count", Kv::I32(2))
+    };
+    let first = shard(0)
+        .key("general.architecture", Kv::text("llama"))
+        .key("llama.block_count", Kv::U32(1))
+        .key("llama.attention.head_count", Kv::U32(1));
+    let second =
+        ["token_embd.weight", "blk.0.ffn_up.weight"].into_iter().fold(shard(1), |file, name| {
+            let values = (0..64 * 64).flat_map(|n: u16| (0x3c00 | (n % 512)).to_le_bytes());
+            file.tensor(name, DType::F16, &[64, 64], values.collect::<Vec<u8>>())
+        });
+    let files =
+        [("a-00001-of-00002.gguf", first.build()), ("a-00002-of-00002.gguf", second.build())];
+    let folder = folder(&files);
+    let path = folder.path().join(files[0].0);
+    let model = WeightProvider::new(strict(&path), Cpu).expect("a model");
+    let mut options = Options::new(FileType::Q8_0);
+    options.keep_split = true;
+    let made = folder.path().join("b.gguf");
+    let plan = ops::quantize(&model, &options, None, &made).expect("a plan");
+    let made = run(&plan, &made);
+    let expected = ["b-00001-of-00002.gguf", "b-00002-of-00002.gguf"];
+    assert_eq!(made, expected.map(|name| folder.path().join(name)));
+    let store = strict(&made[0]);
+    assert_eq!(store.len(), 2);
+    for tensor in store.tensors() {
+        assert_eq!(tensor.dtype().expect("a dtype"), DType::Q8_0);
+        assert!(tensor.segments().all(|segment| segment.path == made[1]));
+    }
+}
+
 /// Safetensors in shards with an index, whose documents come along, and in one file again.
 #[test]
 fn directories_in_shards_and_back() {

@@ -21,7 +21,8 @@ pub struct Spoken<'a> {
 }
 
 /// The tensors of a model under the names of a dialect, with its shapes and values: what
-/// [`convert`](super::convert) writes, but for dtypes and documents.
+/// [`convert`](super::convert) writes, but for dtypes and documents. Experts of gpt-oss in MXFP4 lie as
+/// transformers has those: not transposed, as plain ones are.
 ///
 /// # Errors
 ///
