@@ -1,5 +1,10 @@
 //! Conversions there and back: what other programs made of the same model is what is made here, and
 //! what is said to be lossless comes back bit for bit.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::disallowed_methods,
+    reason = "the sizes are the test's own"
+)]
 
 mod support;
 
@@ -464,4 +469,178 @@ fn codes_of_checkpoints_in_groups() {
             assert!(old.len() == new.len() && old.iter().zip(&*new).all(near), "{name}");
         }
     }
+}
+
+/// gpt-oss as it is published: experts in blocks of MXFP4, gate and up in turn.
+fn gpt_oss() -> TempDir {
+    let (experts, hidden, inter) = (3u64, 96u64, 64u64);
+    let mut file = Safetensors::new().metadata("format", "pt");
+    let mut plain = |name: &str, shape: &[u64]| {
+        let count: u64 = shape.iter().product();
+        // BF16 holds each, and no two rows are alike.
+        let value = |n: u64| half::bf16::from_f32((n * 37 % 251) as f32 / 8.0 - 9.0);
+        let bytes = (0..count).flat_map(|n| value(n).to_le_bytes()).collect::<Vec<u8>>();
+        file = std::mem::take(&mut file).tensor(name, "BF16", shape, bytes);
+    };
+    for name in ["model.embed_tokens.weight", "lm_head.weight"] {
+        plain(name, &[8, hidden]);
+    }
+    plain("model.norm.weight", &[hidden]);
+    let layer = |name: &str| format!("model.layers.0.{name}");
+    for (name, rows, columns) in
+        [("q", 64, hidden), ("k", 32, hidden), ("v", 32, hidden), ("o", hidden, 64)]
+    {
+        plain(&layer(&format!("self_attn.{name}_proj.weight")), &[rows, columns]);
+        plain(&layer(&format!("self_attn.{name}_proj.bias")), &[rows]);
+    }
+    for name in ["input_layernorm.weight", "post_attention_layernorm.weight"] {
+        plain(&layer(name), &[hidden]);
+    }
+    plain(&layer("self_attn.sinks"), &[2]);
+    plain(&layer("mlp.router.weight"), &[experts, hidden]);
+    plain(&layer("mlp.router.bias"), &[experts]);
+    for (name, rows) in [("gate_up_proj", 2 * inter), ("down_proj", hidden)] {
+        plain(&layer(&format!("mlp.experts.{name}_bias")), &[experts, rows]);
+    }
+    for (name, rows, columns) in [("gate_up_proj", 2 * inter, hidden), ("down_proj", hidden, inter)]
+    {
+        let base = layer(&format!("mlp.experts.{name}"));
+        let blocks = columns / 32;
+        let codes = (0..experts * rows * blocks * 16).map(|n| (n * n % 255 + n % 7) as u8);
+        let scales = (0..experts * rows * blocks).map(|n| 110 + (n * 5 % 29) as u8);
+        file = file
+            .tensor(
+                &format!("{base}_blocks"),
+                "U8",
+                &[experts, rows, blocks, 16],
+                codes.collect::<Vec<u8>>(),
+            )
+            .tensor(
+                &format!("{base}_scales"),
+                "U8",
+                &[experts, rows, blocks],
+                scales.collect::<Vec<u8>>(),
+            );
+    }
+    let config = serde_json::json!({"architectures": ["GptOssForCausalLM"],
+        "model_type": "gpt_oss", "hidden_size": hidden, "intermediate_size": inter,
+        "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "head_dim": 32, "num_local_experts": experts, "num_experts_per_tok": 2, "vocab_size": 8,
+        "rms_norm_eps": 1e-5, "max_position_embeddings": 131_072, "sliding_window": 128,
+        "layer_types": ["sliding_attention"], "attention_bias": true, "torch_dtype": "bfloat16",
+        "tie_word_embeddings": false, "rope_theta": 150_000.0, "rope_scaling": {
+            "beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "rope_type": "yarn",
+            "original_max_position_embeddings": 4096, "truncate": false},
+        "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": [
+            "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens",
+            "lm_head"]}});
+    let config = config.to_string().into_bytes();
+    folder(&[("config.json", config), ("model.safetensors", file.build())])
+}
+
+fn config_of(path: &Path) -> serde_json::Value {
+    let bytes = std::fs::read(path.join("config.json")).expect("a config.json");
+    serde_json::from_slice(&bytes).expect("JSON")
+}
+
+/// Blocks and scales come back byte for byte from GGUF, where gate and up lie apart, and from MLX.
+#[test]
+fn experts_of_gpt_oss_come_back() {
+    let source = gpt_oss();
+    let expected = WeightStore::open(source.path()).expect("a model");
+    for format in [Format::Gguf, Format::Mlx] {
+        let there = converted(source.path(), &ConvertOptions::new(format).lossless(true));
+        let back = converted(&there.path, &ConvertOptions::new(Format::Safetensors).lossless(true));
+        assert_eq!(back.store.len(), expected.len());
+        for tensor in expected.tensors() {
+            let name = tensor.name().to_str().expect("a name");
+            let found = back.store.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+            let widened = found.dtype().expect("a dtype") == DType::F32;
+            if format == Format::Gguf && widened {
+                // llama.cpp keeps vectors and routers as F32.
+                assert_eq!(found.shape(), tensor.shape(), "{name}");
+                assert!(*found.dequantize().unwrap() == *tensor.dequantize().unwrap(), "{name}");
+            } else {
+                assert!(content(found) == content(tensor), "{name}");
+            }
+        }
+        for name in ["gate_up_proj", "down_proj"] {
+            assert_eq!(back.how(&format!("model.layers.0.mlp.experts.{name}")), How::Repacked);
+        }
+        let key = "quantization_config";
+        let (found, own) = (config_of(&back.path), config_of(source.path()));
+        assert_eq!(found.get(key), own.get(key));
+        assert_eq!(found.get("quantization"), None);
+        // What GGUF has no key for.
+        assert_eq!(found["rope_scaling"]["truncate"], false);
+    }
+}
+
+/// Plain experts have rows as columns, those of gate and up in turn.
+#[test]
+fn experts_of_gpt_oss_in_plain_numbers() {
+    let source = gpt_oss();
+    let model = provider(source.path());
+    let options = ConvertOptions::new(Format::Safetensors).dtype(DType::BF16);
+    let gguf = converted(source.path(), &ConvertOptions::new(Format::Gguf));
+    let mlx = converted(source.path(), &ConvertOptions::new(Format::Mlx));
+    for path in [&gguf.path, &mlx.path] {
+        let made = converted(path, &options);
+        let values = |name: &str| model.tensor(name).unwrap().dequantize().unwrap();
+        let [gate, up, down] = ["gate", "up", "down"]
+            .map(|name| values(&format!("layers.0.ffn.experts.{name}.weight")));
+        let mut in_turn = Vec::new();
+        let mut turned = Vec::new();
+        for expert in 0..3 {
+            for input in 0..96 {
+                for output in 0..64 {
+                    let at = (expert * 64 + output) * 96 + input;
+                    in_turn.extend([gate[at], up[at]]);
+                }
+            }
+            for input in 0..64 {
+                turned.extend((0..96).map(|output| down[(expert * 96 + output) * 64 + input]));
+            }
+        }
+        for (name, shape, expected) in
+            [("gate_up_proj", [3, 96, 128], in_turn), ("down_proj", [3, 64, 96], turned)]
+        {
+            let name = format!("model.layers.0.mlp.experts.{name}");
+            let tensor = made.store.tensor(&name).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!((tensor.dtype().unwrap(), tensor.shape()), (DType::BF16, &shape[..]));
+            assert!(tensor.dequantize().unwrap().to_vec() == expected, "{name}");
+        }
+        assert_eq!(config_of(&made.path).get("quantization_config"), None);
+        // And into GGUF once more, rows as rows.
+        let again = converted(&made.path, &ConvertOptions::new(Format::Gguf));
+        let again = provider(&again.path);
+        for mapping in &model.resolution().mapped {
+            let name = &*mapping.canonical;
+            let again = again.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+            assert!(*again.dequantize().unwrap() == *values(name), "{name}");
+        }
+    }
+}
+
+/// A scale that ggml reads as a number and others as none: then the values are written.
+#[test]
+fn experts_of_gpt_oss_that_mxfp4_of_others_does_not_hold() {
+    let source = gpt_oss();
+    let gguf = converted(source.path(), &ConvertOptions::new(Format::Gguf));
+    let name = "blk.0.ffn_up_exps.weight";
+    let blocks = gguf.store.tensor(name).expect("experts").native_bytes(Part::Weight);
+    let blocks = blocks.expect("bytes").into_owned();
+    let mut bytes = std::fs::read(&gguf.path).expect("a file");
+    let at = bytes.windows(blocks.len()).position(|run| run == blocks).expect("its blocks");
+    bytes[at] = 255;
+    let file = folder(&[("model.gguf", bytes)]);
+    let path = file.path().join("model.gguf");
+    let model = provider(&path);
+    let made = ops::convert(&model, &ConvertOptions::new(Format::Safetensors)).expect("a plan");
+    let fate = |name: &str| made.fates.iter().find(|fate| fate.name.ends_with(name)).unwrap();
+    for name in ["gate_up_proj", "down_proj"] {
+        assert_eq!((fate(name).dtype, fate(name).how), (DType::F16, How::Rounded), "{name}");
+    }
+    let note = made.notes.iter().find(|note| note.contains("no experts are in MXFP4"));
+    assert!(note.expect("a note").contains("a scale that stands for something else"));
 }

@@ -259,3 +259,19 @@ fn every_form_in_every_other() {
     let told: Vec<String> = told.iter().map(line).collect();
     insta::assert_snapshot!(told.join("\n"));
 }
+
+/// mlx-lm's class of Gemma 3n has the language model within one that sees and hears, and takes names
+/// as they come.
+#[test]
+fn gemma3n_lies_within_another_in_mlx() {
+    let models = models();
+    let model = models.iter().find(|model| model.name == "gemma3n").expect("a list");
+    for (form, tensors) in model.forms.iter().filter(|(form, _)| *form != Form::Mlx) {
+        let opened = open(model, *form, tensors);
+        let spoken = speak(&opened.model, Dialect::Mlx).expect("names");
+        assert!(spoken.tensors.len() > 30);
+        for view in &spoken.tensors {
+            assert!(view.name().starts_with("model.language_model."), "{}", view.name());
+        }
+    }
+}

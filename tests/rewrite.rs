@@ -2,13 +2,19 @@
 
 mod support;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use support::{Gguf, Kv, Safetensors, folder, put, sharded, shared};
+use weighbridge::device::Cpu;
 use weighbridge::metadata::{KeyValues, Value};
-use weighbridge::ops::{self, Shards};
+use weighbridge::ops::{self, ConvertOptions, Format, Shards};
+use weighbridge::recipe::FileType;
+use weighbridge::recipe::llama::Options;
 use weighbridge::{
-    DType, ErrorKind, OpenOptions, Part, Strictness, WeightStore, WriteOptions, WritePlan,
+    DType, ErrorKind, OpenOptions, Part, Progress, Strictness, WeightProvider, WeightStore,
+    WriteOptions, WritePlan,
 };
 
 fn sample(name: &str) -> PathBuf {
@@ -90,6 +96,98 @@ fn shards_are_those_of_llama_gguf_split() {
     let merged = folder.path().join("merged.gguf");
     run(&ops::merge(&shards, None).expect("a plan"), &merged);
     assert!(read(&merged) == read(&whole));
+}
+
+/// A model of several files, quantized: as many files under llama-quantize's names, with the same
+/// tensors in each as were read from it, and told of as one work.
+#[test]
+fn quantized_shards_keep_their_tensors() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let provider = |path: &Path| WeightProvider::new(strict(path), Cpu).expect("a model");
+    let hf = provider(&sample("hf"));
+    let to_gguf = ConvertOptions::new(Format::Gguf);
+    run(&ops::convert(&hf, &to_gguf).expect("a plan"), &at("whole.gguf"));
+    let whole = strict(&at("whole.gguf"));
+    let cut = run(
+        &ops::split(&whole, Shards::Tensors(7), &at("cut.gguf")).expect("a plan"),
+        &at("cut.gguf"),
+    );
+    assert!(cut.len() > 2);
+    let mut options = Options::new(FileType::Q4_0);
+    let one = provider(&at("whole.gguf"));
+    let one =
+        ops::quantize(&one, &options, None, &at("one.gguf")).map(|p| run(&p, &at("one.gguf")));
+    assert_eq!(one.expect("a plan"), [at("one.gguf")]);
+    options.keep_split = true;
+    let model = provider(&cut[0]);
+    let plan = ops::quantize(&model, &options, None, &at("made.gguf")).expect("a plan");
+    let told = Mutex::new(Vec::new());
+    let watch = |progress: Progress| {
+        told.lock().expect("no panic").push((progress.done, progress.total));
+        ControlFlow::Continue(())
+    };
+    let made = plan.run(&at("made.gguf"), &WriteOptions::new().progress(&watch));
+    let made = made.expect("shards").paths;
+    let count = cut.len();
+    let names = (1..=count).map(|number| at(&format!("made-{number:05}-of-{count:05}.gguf")));
+    assert_eq!(made, names.collect::<Vec<_>>());
+    let told = told.into_inner().expect("no panic");
+    assert!(told.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 == pair[1].1));
+    assert_eq!(told.last().map(|(done, total)| done == total), Some(true));
+    // One file of a split is opened with all the others: which file a tensor lies in, it says.
+    let of_files = |path: &Path| {
+        let store = strict(path);
+        let file = |tensor: weighbridge::Tensor<'_>| {
+            let path = tensor.segments().next().expect("a part").path.to_path_buf();
+            let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+            (tensor.name().to_string(), name[name.len() - "00001-of-00003.gguf".len()..].to_owned())
+        };
+        let mut files: Vec<(String, String)> = store.tensors().map(file).collect();
+        files.sort();
+        files
+    };
+    assert_eq!(of_files(&made[0]), of_files(&cut[0]));
+    assert_same(&strict(&made[0]), &strict(&at("one.gguf")));
+    assert!(plan.fates.iter().any(|fate| fate.dtype == DType::Q4_0));
+}
+
+/// A first shard may have all the keys and no tensors; it stays so.
+#[test]
+fn quantized_shards_keep_a_first_one_without_tensors() {
+    let shard = |number| {
+        Gguf::new()
+            .key("split.no", Kv::U16(number))
+            .key("split.count", Kv::U16(2))
+            .key("split.tensors.count", Kv::I32(2))
+    };
+    let first = shard(0)
+        .key("general.architecture", Kv::text("llama"))
+        .key("llama.block_count", Kv::U32(1))
+        .key("llama.attention.head_count", Kv::U32(1));
+    let second =
+        ["token_embd.weight", "blk.0.ffn_up.weight"].into_iter().fold(shard(1), |file, name| {
+            let values = (0..64 * 64).flat_map(|n: u16| (0x3c00 | (n % 512)).to_le_bytes());
+            file.tensor(name, DType::F16, &[64, 64], values.collect::<Vec<u8>>())
+        });
+    let files =
+        [("a-00001-of-00002.gguf", first.build()), ("a-00002-of-00002.gguf", second.build())];
+    let folder = folder(&files);
+    let path = folder.path().join(files[0].0);
+    let model = WeightProvider::new(strict(&path), Cpu).expect("a model");
+    let mut options = Options::new(FileType::Q8_0);
+    options.keep_split = true;
+    let made = folder.path().join("b.gguf");
+    let plan = ops::quantize(&model, &options, None, &made).expect("a plan");
+    let made = run(&plan, &made);
+    let expected = ["b-00001-of-00002.gguf", "b-00002-of-00002.gguf"];
+    assert_eq!(made, expected.map(|name| folder.path().join(name)));
+    let store = strict(&made[0]);
+    assert_eq!(store.len(), 2);
+    for tensor in store.tensors() {
+        assert_eq!(tensor.dtype().expect("a dtype"), DType::Q8_0);
+        assert!(tensor.segments().all(|segment| segment.path == made[1]));
+    }
 }
 
 /// Safetensors in shards with an index, whose documents come along, and in one file again.

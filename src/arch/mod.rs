@@ -37,7 +37,9 @@ pub use config::{
     LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling, RopeScalingKind,
     ScaleConfig, SsmConfig,
 };
-pub(crate) use config::{gguf_architecture, gguf_keys, gguf_tensors, hf_config, in_mlx};
+pub(crate) use config::{
+    gguf_architecture, gguf_keys, gguf_tensors, hf_config, in_mlx, rows_before_positions,
+};
 pub use generation::GenerationConfig;
 pub use linear::Linear;
 pub use rule::{NameRule, Stored};

@@ -22,6 +22,27 @@ struct Way {
     holds_one: bool,
 }
 
+/// Names that are others in a class than the tables have first: Gemma 3n's in mlx-lm, and those of
+/// RoBERTa's classifiers in transformers, which have the model within another and two layers.
+#[rustfmt::skip]
+static INSTEAD: &[Instead] = &[
+    Instead { family: "gemma3n", dialect: Dialect::Mlx, with: "", first: "model.", there: "model.language_model." },
+    Instead { family: "bert", dialect: Dialect::HuggingFace, with: "classifier.dense.weight", first: "embeddings.", there: "roberta.embeddings." },
+    Instead { family: "bert", dialect: Dialect::HuggingFace, with: "classifier.dense.weight", first: "encoder.", there: "roberta.encoder." },
+    Instead { family: "bert", dialect: Dialect::HuggingFace, with: "classifier.dense.weight", first: "classifier.weight", there: "classifier.out_proj.weight" },
+    Instead { family: "bert", dialect: Dialect::HuggingFace, with: "classifier.dense.weight", first: "classifier.bias", there: "classifier.out_proj.bias" },
+];
+
+/// What a name starts with in the tables, and in files of that dialect.
+struct Instead {
+    family: &'static str,
+    dialect: Dialect,
+    /// A canonical tensor without which it is not so, if there is one.
+    with: &'static str,
+    first: &'static str,
+    there: &'static str,
+}
+
 /// How a dialect spells those canonical tensors, in their order, and those that it has no name for.
 ///
 /// Of several ways the first in the tables is taken of which all parts are there: of experts, one
@@ -34,6 +55,11 @@ pub(crate) fn spell(
     one: impl Fn(&str, &str) -> bool,
 ) -> (Vec<Spelled>, Vec<String>) {
     let ways = ways_of(architecture, dialect);
+    let of_these = |row: &&Instead| {
+        let of = (row.family, row.dialect) == (architecture.name, dialect);
+        of && (row.with.is_empty() || canonical.contains(&row.with))
+    };
+    let instead: Vec<&Instead> = INSTEAD.iter().filter(of_these).collect();
     let there: HashSet<&str> = canonical.iter().copied().collect();
     let mut placed: HashSet<String> = HashSet::new();
     let mut taken: HashSet<String> = HashSet::new();
@@ -64,6 +90,9 @@ pub(crate) fn spell(
                 parts.truncate(if way.holds_one { 1 } else { parts.len() });
                 let name = expand(way.name, layer);
                 taken.insert(name.clone());
+                let put =
+                    |row: &&Instead| Some(row.there.to_owned() + name.strip_prefix(row.first)?);
+                let name = instead.iter().find_map(put).unwrap_or(name);
                 spelled.push(Spelled { name, parts });
             }
             None => without.push(name.to_owned()),

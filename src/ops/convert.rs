@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json, json};
 
 use super::dialect::{Spoken, speak};
+use super::experts::{self, Experts};
 use super::gguf::{Draft, Drafted};
 use super::packing::{Holds, Made, Wanted, made};
 use super::rewrite::{index_json, stored_part};
-use crate::arch::Dialect;
+use crate::arch::{self, Dialect};
 use crate::container::safetensors;
 use crate::device::Device;
 use crate::dtype::DType;
@@ -16,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::provider::WeightProvider;
 use crate::recipe::mlx;
 use crate::shape;
+use crate::store::Encoding;
 use crate::tensor::Part;
 use crate::translate;
 use crate::view::View;
@@ -124,8 +126,19 @@ fn directory<'a, D: Device>(
     dialect: Dialect,
 ) -> Result<WritePlan<'a>> {
     let (store, resolution) = (model.store(), model.resolution());
-    let Spoken { tensors: views, left_out } = speak(model, dialect)?;
+    let Spoken { tensors: mut views, left_out, in_mxfp4 } = speak(model, dialect)?;
     let is_mlx_directory = dialect == Dialect::Mlx;
+    let mut notes = super::left_out(&left_out);
+    if store.encoding() == Encoding::Gguf {
+        let before = arch::rows_before_positions(store, resolution)?;
+        let end = "embeddings.position_embeddings.weight";
+        for view in views.iter_mut().filter(|view| before > 0 && view.name().ends_with(end)) {
+            *view = view.clone().after_copies(before)?;
+            let what = "which no position has, are copies of the next one";
+            notes.push(format!("{}: its first {before} rows, {what}", view.name()));
+        }
+    }
+    let (experts, why_plain) = Experts::new(&mut views, &in_mxfp4, options.wanted.dtype)?;
     let mut tensors: Vec<(OutTensor<'a>, How, Option<String>)> = Vec::new();
     let recipe = match options.quantization {
         Some(quantization) => Some(recipe(model, &views, &quantization)?),
@@ -134,9 +147,12 @@ fn directory<'a, D: Device>(
     for (number, view) in views.iter().enumerate() {
         let choice =
             recipe.as_ref().and_then(|recipe| recipe.choices.get(number).copied().flatten());
-        let (making, how, why) = match choice {
-            Some(choice) => quantized(view, choice.dtype, choice.group_size)?,
-            None => plain(view, is_mlx_directory, resolution.dialect == dialect, options.wanted)?,
+        let (making, how, why) = match (choice, experts.made(view.name())) {
+            (_, Some(made)) => made,
+            (Some(choice), _) => quantized(view, choice.dtype, choice.group_size)?,
+            (None, _) => {
+                plain(view, is_mlx_directory, resolution.dialect == dialect, options.wanted)?
+            }
         };
         tensors.push((OutTensor { name: view.name().to_owned(), making }, how, why));
     }
@@ -145,7 +161,7 @@ fn directory<'a, D: Device>(
     let quantization = match recipe {
         Some(recipe) => Some(recipe.config),
         None if is_mlx_directory => said(&tensors),
-        None => None,
+        None => experts.quantization(),
     };
     let format = if is_mlx_directory { "mlx" } else { "pt" };
     let metadata = BTreeMap::from([("format".to_owned(), format.to_owned())]);
@@ -166,7 +182,7 @@ fn directory<'a, D: Device>(
         };
         files.push(OutFile::document(name, bytes));
     }
-    let notes = super::left_out(&left_out);
+    notes.extend(why_plain);
     Ok(WritePlan::new(Kind::Directory, files, fates, notes, store))
 }
 
@@ -263,7 +279,10 @@ pub(super) fn config_json(
     config.remove("quantization");
     config.remove("quantization_config");
     if let Some(quantization) = quantization {
-        config.insert("quantization".to_owned(), quantization.clone());
+        if quantization.get("quant_method").is_none() {
+            // Where mlx-lm looks for it first, which knows no methods.
+            config.insert("quantization".to_owned(), quantization.clone());
+        }
         config.insert("quantization_config".to_owned(), quantization.clone());
     }
     let weights = |dtype: DType| {
@@ -290,9 +309,10 @@ fn shards<'a>(
     let bytes = tensors.iter().map(OutTensor::bytes).sum::<Result<u64>>()?;
     let groups = super::rewrite::cut(tensors, super::Shards::Bytes(most))?;
     let count = groups.len();
-    let named = |tensor: &OutTensor<'_>, part: Part| match mlx {
-        true => mlx_part(&tensor.name, part),
-        false => stored_part(tensor, part),
+    let named = |tensor: &OutTensor<'_>, part: Part| match &tensor.making {
+        _ if mlx => mlx_part(&tensor.name, part),
+        Making::Repacked(_) => experts::part_name(&tensor.name, part),
+        _ => stored_part(tensor, part),
     };
     let mut index = BTreeMap::new();
     let mut files = Vec::new();

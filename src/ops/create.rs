@@ -134,7 +134,7 @@ fn tensors<D: Device>(
     wanted: Wanted,
 ) -> Result<WritePlan<'_>> {
     let (store, resolution) = (model.store(), model.resolution());
-    let Spoken { tensors: views, left_out } = speak(model, Dialect::HuggingFace)?;
+    let Spoken { tensors: views, left_out, .. } = speak(model, Dialect::HuggingFace)?;
     let mut notes = super::left_out(&left_out);
     let mut documents = match store.document("config.json") {
         Some(_) if store.encoding() == Encoding::Safetensors => store.read_companions()?,

@@ -1,7 +1,8 @@
 //! A model's tensors under the names, and in the order and with the values, of a dialect.
 
-use crate::arch::{Dialect, Mapping, Spelled, Transform, spell};
+use crate::arch::{Axes, Dialect, Mapping, Spelled, Transform, spell};
 use crate::device::Device;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::provider::WeightProvider;
 use crate::view::{Convention, View};
@@ -14,10 +15,14 @@ pub struct Spoken<'a> {
     pub tensors: Vec<View<'a>>,
     /// Tensors that are left out, each with the reason.
     pub left_out: Vec<(String, String)>,
+    /// Names of experts that transformers keeps with rows as columns unless they are in MXFP4, as
+    /// these are.
+    pub(super) in_mxfp4: Vec<String>,
 }
 
 /// The tensors of a model under the names of a dialect, with its shapes and values: what
-/// [`convert`](super::convert) writes, but for dtypes and documents.
+/// [`convert`](super::convert) writes, but for dtypes and documents. Experts of gpt-oss in MXFP4 lie as
+/// transformers has those: not transposed, as plain ones are.
 ///
 /// # Errors
 ///
@@ -28,7 +33,7 @@ pub fn speak<D: Device>(model: &WeightProvider<D>, dialect: Dialect) -> Result<S
     let (store, resolution) = (model.store(), model.resolution());
     if resolution.dialect == dialect {
         let tensors = store.tensors().map(View::stored).collect();
-        return Ok(Spoken { tensors, left_out: Vec::new() });
+        return Ok(Spoken { tensors, ..Spoken::default() });
     }
     let Some(architecture) = resolution.architecture else {
         let fault = format!(
@@ -68,7 +73,11 @@ pub fn speak<D: Device>(model: &WeightProvider<D>, dialect: Dialect) -> Result<S
         // Transforms are told of canonical tensors, whatever the model serves.
         let canonical = |part: &String| model.tensor_in(part, Convention::HuggingFace);
         let views = parts.iter().map(|(part, transform)| Ok((canonical(part)?, *transform)));
-        let views = views.collect::<Result<Vec<(View<'_>, Transform)>>>()?;
+        let mut views = views.collect::<Result<Vec<(View<'_>, Transform)>>>()?;
+        if views.iter().all(stays_packed) {
+            views.iter_mut().for_each(|(_, transform)| transform.axes = Axes::Same);
+            spoken.in_mxfp4.push(name.clone());
+        }
         if !apart {
             spoken.tensors.push(View::stored_as(name, views, config.as_ref())?);
             continue;
@@ -92,6 +101,12 @@ pub fn speak<D: Device>(model: &WeightProvider<D>, dialect: Dialect) -> Result<S
         }
     }
     Ok(spoken)
+}
+
+/// Whether a part of a tensor is written with the codes that it has, and so in the order of those.
+fn stays_packed((view, transform): &(View<'_>, Transform)) -> bool {
+    let mxfp4 = |dtype: DType| dtype.repack_to(DType::HF_MXFP4).is_some();
+    transform.axes == Axes::TransposedIfPlain && view.stored_dtype().is_ok_and(mxfp4)
 }
 
 /// The stored tensor that holds those canonical ones in the very same way, if one does: then all

@@ -2,7 +2,7 @@
 
 use super::dialect::{Spoken, speak};
 use super::packing::{Holds, Made, Wanted, encoded, made};
-use crate::arch::Dialect;
+use crate::arch::{self, Dialect};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -36,7 +36,7 @@ impl<'a> Draft<'a> {
     pub(super) fn of<D: Device>(model: &'a WeightProvider<D>, wanted: Wanted) -> Result<Self> {
         let (store, resolution) = (model.store(), model.resolution());
         let (keys, remarks) = translate::gguf_metadata_and_notes(store, resolution)?;
-        let Spoken { tensors: views, left_out } = speak(model, Dialect::Gguf)?;
+        let Spoken { tensors: views, left_out, .. } = speak(model, Dialect::Gguf)?;
         let own = store.encoding() == Encoding::Gguf;
         let mut tensors = Vec::new();
         for (name, values) in translate::gguf_tensors(store, resolution)? {
@@ -47,8 +47,15 @@ impl<'a> Draft<'a> {
             let why = Some("computed from the config".to_owned());
             tensors.push(Drafted { tensor, how: How::Generated, why });
         }
-        for view in &views {
-            let (making, how, why) = drafted(view, own, wanted)?;
+        let before = if own { 0 } else { arch::rows_before_positions(store, resolution)? };
+        for view in views {
+            let rows = view.shape().first().copied().unwrap_or(0);
+            let view = match view.name() {
+                // llama.cpp counts positions from 0.
+                "position_embd.weight" if before > 0 => view.slice_rows(before..rows)?,
+                _ => view,
+            };
+            let (making, how, why) = drafted(&view, own, wanted)?;
             let tensor = OutTensor { name: view.name().to_owned(), making };
             tensors.push(Drafted { tensor, how, why });
         }

@@ -4,6 +4,7 @@ mod convert;
 mod create;
 mod dialect;
 mod diff;
+mod experts;
 mod gguf;
 mod packing;
 mod quantize;

@@ -53,6 +53,11 @@ pub(super) fn made<'a>(view: &View<'a>, holds: Holds, wanted: Wanted) -> Result<
     if let Some(why) = view.why_computed() {
         return encoded(view, view.values_dtype(), Some(why.to_owned()), wanted);
     }
+    // Rows in turn are many short ones, of which the values are soon had.
+    if plain && view.is_in_turn() && stored.as_ref().is_ok_and(|own| *own == view.values_dtype()) {
+        let why = "its rows lie in several tensors in turn".to_owned();
+        return encoded(view, view.values_dtype(), Some(why), wanted);
+    }
     let parts = match view.packed() {
         Ok(parts) => parts,
         // Of quantized tensors whose rows lie apart the values alone can be had.

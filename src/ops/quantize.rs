@@ -67,15 +67,19 @@ pub fn quantize<'a, D: Device>(
     let fates = fates.collect::<Result<Vec<_>>>()?;
     let tensors: Vec<OutTensor<'_>> = out.into_iter().map(|(tensor, ..)| tensor).collect();
     let (kind, files) = match options.keep_split && store.files().len() > 1 {
-        true => (Kind::Shards, gguf_shards(keys, by_file(tensors), path).map_err(here)?),
+        true => {
+            let groups = by_file(tensors, store.files().len());
+            (Kind::Shards, gguf_shards(keys, groups, path).map_err(here)?)
+        }
         false => (Kind::File, vec![OutFile::gguf("model.gguf", &keys, tensors).map_err(here)?]),
     };
     Ok(WritePlan::new(kind, files, fates, notes, store))
 }
 
-/// Tensors in groups, by the files that they are read from.
-fn by_file(tensors: Vec<OutTensor<'_>>) -> Vec<Vec<OutTensor<'_>>> {
-    let mut files: BTreeMap<u32, Vec<OutTensor<'_>>> = BTreeMap::new();
+/// Tensors in groups, by the files that they are read from: the first may have none.
+fn by_file(tensors: Vec<OutTensor<'_>>, count: usize) -> Vec<Vec<OutTensor<'_>>> {
+    let mut files: BTreeMap<u32, Vec<OutTensor<'_>>> =
+        (0..).take(count).map(|file| (file, Vec::new())).collect();
     for tensor in tensors {
         let file = tensor.making.view().map_or(0, |view| view.place_of(0).0);
         files.entry(file).or_default().push(tensor);

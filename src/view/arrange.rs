@@ -3,7 +3,7 @@
 //! Where each row of a canonical tensor lies in a stored one is told by its transform. The inverse
 //! is looked up, not told a second time: row by row, whose it is.
 
-use super::{Arithmetic, PIECES, Piece, View};
+use super::{Arithmetic, PIECES, Piece, Source, Transposed, View};
 use crate::arch::{Axes, ModelConfig, Rows, Run, Span, Transform};
 use crate::bytes::try_vec;
 use crate::error::{Error, Result};
@@ -93,8 +93,29 @@ impl<'a> View<'a> {
         let each = self.rows().checked_div(*count).filter(|_| whole).ok_or_else(fault)?;
         let mut view = Self { shape: inner.to_vec(), ..self.clone() };
         let spans = self.spans(number * each..(number + 1) * each);
-        view.pieces = spans.map(|(source, span)| Piece { source, run: span.into() }).collect();
+        view.pieces = spans.map(|(source, span)| Piece::of(source, span.into())).collect();
         Ok(view.tidy())
+    }
+
+    /// The same with so many rows before its own, each of which is its first row again: rows that
+    /// nobody looks at.
+    pub(crate) fn after_copies(mut self, count: u64) -> Result<Self> {
+        let few = usize::try_from(count).ok().filter(|count| *count <= PIECES);
+        let few = few.ok_or_else(|| {
+            let fault =
+                format!("{count} rows before the first, but at most {PIECES} are put there");
+            Error::unsupported(fault).in_tensor(&self.name)
+        })?;
+        let first = self.spans(0..1).next();
+        let (Some((source, span)), [rows, _]) = (first, self.shape.as_mut_slice()) else {
+            let fault = format!("{:?}, but a matrix with rows was expected", self.shape);
+            return Err(Error::mismatch(fault).in_tensor(&self.name));
+        };
+        *rows = rows.saturating_add(count);
+        let before = std::iter::repeat_n(Piece::of(source, span.into()), few);
+        self.pieces.splice(0..0, before);
+        self.check_pieces()?;
+        Ok(self)
     }
 
     /// Several of one shape along a new first axis: experts.
@@ -137,14 +158,17 @@ impl<'a> View<'a> {
         let each = each.ok_or_else(|| misfit(format!("{total} rows in {arrays} arrays")))?;
         if let ([view], [choice]) = (views.as_slice(), rows)
             && let [run] = choice.choose(arrays, each, config)?.runs.as_slice()
-            && let [Piece { source, run: own }] = *view.pieces.as_slice()
+            && let [Piece { source, turns: 1, run: own }] = *view.pieces.as_slice()
             && own.is_whole(total)
             && run.len() == total
             && let Some(run) = run.inverse()
         {
             // All rows of one tensor in another order: a loop tells them, however many they are.
             let shape = stored_shape(view, of_many, each);
-            return Ok(Self { shape, pieces: vec![Piece { source, run }], ..view.clone() });
+            return Ok(Self { shape, pieces: vec![Piece::of(source, run)], ..view.clone() });
+        }
+        if let Some(joined) = Self::in_turn(&views, rows) {
+            return Ok(Self { shape: stored_shape(first, of_many, each), ..joined });
         }
         if total > ROWS {
             let fault = format!("{total} rows to be put back, but at most {ROWS} are told apart");
@@ -191,10 +215,9 @@ impl<'a> View<'a> {
                 .ok_or_else(|| misfit("a row of no part".to_owned()))?;
             let row = u64::from(row);
             let spans = view.spans(row..row + len as u64);
-            joined.pieces.extend(spans.map(|(source, span)| Piece {
-                source: source.saturating_add(*shift),
-                run: span.into(),
-            }));
+            joined.pieces.extend(
+                spans.map(|(source, span)| Piece::of(source.saturating_add(*shift), span.into())),
+            );
             if joined.pieces.len() > PIECES {
                 break;
             }
@@ -203,6 +226,24 @@ impl<'a> View<'a> {
         joined.check_pieces()?;
         joined.shape = stored_shape(first, of_many, each);
         Ok(joined.tidy())
+    }
+
+    /// Even rows of one view and odd ones of another, where they lie alike in tensors of their own:
+    /// told at once, since models have millions of them.
+    fn in_turn(views: &[Self], rows: &[Rows]) -> Option<Self> {
+        let ([even, odd], [Rows::Alternate(0), Rows::Alternate(1)]) = (views, rows) else {
+            return None;
+        };
+        let alike = even.pieces == odd.pieces && even.sources.len() == odd.sources.len();
+        if !alike || even.is_in_turn() {
+            return None;
+        }
+        let sources = even.sources.iter().zip(&odd.sources).flat_map(|(even, odd)| [even, odd]);
+        let pieces = even.pieces.iter().map(|piece| {
+            Some(Piece { source: piece.source.checked_mul(2)?, turns: 2, run: piece.run })
+        });
+        let (sources, pieces) = (sources.cloned().collect(), pieces.collect::<Option<_>>()?);
+        Some(Self { sources, pieces, ..even.clone() })
     }
 
     /// Puts columns back to where a transform found them.
@@ -223,44 +264,53 @@ impl<'a> View<'a> {
     }
 
     /// Rows as columns, in each matrix.
-    pub(super) fn transpose(self) -> Result<Self> {
+    pub(crate) fn transpose(self) -> Result<Self> {
         let mut view = self.tidy();
         let whole = view.whole_rows();
         let elements = view.elements();
-        let misfit = |what: &str, name: &str| {
+        let name = view.name.clone();
+        let misfit = |what: &str| {
             let fault = format!("{what}, which cannot be transposed into one");
-            Err(Error::unsupported(fault).in_tensor(name))
+            Err(Error::unsupported(fault).in_tensor(&name))
         };
         let [.., a, b] = view.shape.as_mut_slice() else {
             let fault = format!("{:?}, but a matrix was expected", view.shape);
             return Err(Error::mismatch(fault).in_tensor(&view.name));
         };
-        let [source] = view.sources.as_mut_slice() else {
-            return misfit("several stored tensors", &view.name);
-        };
         if !whole || view.columns != *b {
-            return misfit("columns in another order", &view.name);
+            return misfit("columns in another order");
         }
         std::mem::swap(a, b);
-        view.columns = *b;
-        (view.order, view.taken) = (Run::of(0, *b), 0..*b);
-        let rows = elements.checked_div(*b).unwrap_or(0);
-        let all = Run::of(0, rows);
-        let runs = view.pieces.iter().map(|piece| piece.run);
-        match source.transposed.take() {
-            None => {
-                source.transposed = Some(runs.collect());
-                view.pieces = vec![Piece { source: 0, run: all }];
-            }
+        let (columns, before) = (*b, *a);
+        let all =
+            |columns: u64| Piece::of(0, Run::of(0, elements.checked_div(columns).unwrap_or(0)));
+        view.columns = columns;
+        (view.order, view.taken) = (Run::of(0, columns), 0..columns);
+        let rows = std::mem::take(&mut view.pieces);
+        let mut sources = std::mem::take(&mut view.sources);
+        if let [Source { transposed: transposed @ Some(_), tensor, change }] =
+            sources.as_mut_slice()
+        {
             // Back again.
-            Some(rows)
-                if runs.eq([Run::of(0, elements.checked_div(*a).unwrap_or(0))])
-                    && *b == shape::columns(source.tensor.shape()) =>
-            {
-                view.pieces = rows.into_iter().map(|run| Piece { source: 0, run }).collect();
-            }
-            Some(_) => return misfit("rows of what was transposed before", &view.name),
+            let stored = transposed.take().filter(|_| columns == shape::columns(tensor.shape()));
+            let Some(stored) = stored.filter(|_| rows == [all(before)]) else {
+                return misfit("rows of what was transposed before");
+            };
+            let source = |tensor| Source { tensor, transposed: None, change: *change };
+            view.sources = stored.tensors.into_iter().map(source).collect();
+            view.pieces = stored.rows;
+            return Ok(view);
         }
+        let Some(&Source { tensor, change, .. }) = sources.first() else {
+            return misfit("no stored tensor");
+        };
+        if sources.iter().any(|source| source.transposed.is_some() || source.change != change) {
+            return misfit("several stored tensors of different values");
+        }
+        let tensors = sources.iter().map(|source| source.tensor).collect();
+        view.sources =
+            vec![Source { tensor, transposed: Some(Transposed { rows, tensors }), change }];
+        view.pieces = vec![all(columns)];
         Ok(view)
     }
 
@@ -274,20 +324,24 @@ impl<'a> View<'a> {
             return Err(Error::unsupported(fault).in_tensor(&self.name));
         }
         let run = Run::of(0, self.elements());
-        let pieces = vec![Piece { source: 0, run }];
+        let pieces = vec![Piece::of(0, run)];
         Ok(Self { columns: 1, order: Run::of(0, 1), taken: 0..1, pieces, ..self })
     }
 
     /// The same with runs joined that go on where others end, and without sources of which nothing
     /// is left, so that what is whole again is seen to be.
     fn tidy(mut self) -> Self {
+        if self.is_in_turn() {
+            // Those that take turns stay beside each other.
+            return self;
+        }
         // One stored tensor may be the source of several parts.
-        let mut sources: Vec<super::Source<'a>> = Vec::new();
+        let mut sources: Vec<Source<'a>> = Vec::new();
         let mut place = Vec::new();
         for source in &self.sources {
-            let same = |other: &super::Source<'_>| {
-                other.tensor.is(&source.tensor)
-                    && (&other.transposed, other.change) == (&source.transposed, source.change)
+            let same = |other: &Source<'_>| {
+                let mut tensors = other.tensors().iter().zip(source.tensors());
+                other.is_made_like(source) && tensors.all(|(one, other)| one.is(other))
             };
             place.push(sources.iter().position(same).unwrap_or_else(|| {
                 sources.push(source.clone());
@@ -312,7 +366,7 @@ impl<'a> View<'a> {
                 last.run = Run::of(span.start, span.count + next.count);
                 continue;
             }
-            pieces.push(Piece { source, run: piece.run });
+            pieces.push(Piece::of(source, piece.run));
         }
         let mut used = vec![false; sources.len()];
         for piece in &pieces {

@@ -70,10 +70,37 @@ pub struct View<'a> {
 #[derive(Clone, Debug)]
 struct Source<'a> {
     tensor: Tensor<'a>,
-    /// Its rows are the columns of the view: these in this order, those of one matrix after those of
-    /// another.
-    transposed: Option<Vec<Run>>,
+    /// Rows are the columns of the view.
+    transposed: Option<Transposed<'a>>,
     change: Arithmetic,
+}
+
+/// Stored rows that are the columns of a view: these in this order, those of one matrix after those
+/// of another.
+#[derive(Clone, Debug)]
+struct Transposed<'a> {
+    rows: Vec<Piece>,
+    /// What they are rows of, the source's own tensor first.
+    tensors: Vec<Tensor<'a>>,
+}
+
+impl<'a> Source<'a> {
+    /// All stored tensors that it stands for.
+    fn tensors(&self) -> &[Tensor<'a>] {
+        match &self.transposed {
+            Some(columns) => &columns.tensors,
+            None => std::slice::from_ref(&self.tensor),
+        }
+    }
+
+    /// Whether another one has the same done to as many tensors.
+    fn is_made_like(&self, other: &Source<'_>) -> bool {
+        let same = match (&self.transposed, &other.transposed) {
+            (Some(own), Some(theirs)) => own.rows == theirs.rows,
+            (own, theirs) => own.is_none() && theirs.is_none(),
+        };
+        same && self.change == other.change && self.tensors().len() == other.tensors().len()
+    }
 }
 
 /// What is done to stored values.
@@ -139,11 +166,39 @@ impl Arithmetic {
     }
 }
 
-/// Rows of one of the sources.
+/// Rows of one of the sources, or of several that follow each other in turn: the first row of each,
+/// then the second of each.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Piece {
     source: u32,
+    /// How many sources take turns.
+    turns: u32,
     run: Run,
+}
+
+impl Piece {
+    const fn of(source: u32, run: Run) -> Self {
+        Self { source, turns: 1, run }
+    }
+
+    /// Rows of all that take turns.
+    fn len(&self) -> u64 {
+        self.run.len().saturating_mul(u64::from(self.turns))
+    }
+
+    /// Some of the rows, counted as this piece orders them, with their sources.
+    fn spans(&self, within: Range<u64>) -> impl Iterator<Item = (u32, Span)> + use<> {
+        let Self { source, turns, run } = *self;
+        let alone = (turns == 1).then(|| run.spans(within.clone()));
+        let in_turn = (turns != 1).then(|| within.start..within.end.min(self.len()));
+        let of_turn = move |row: u64| {
+            let (row, turn) = (row / u64::from(turns), row % u64::from(turns));
+            let source = source.saturating_add(u32::try_from(turn).unwrap_or(u32::MAX));
+            run.spans(row..row.saturating_add(1)).next().map(|span| (source, span))
+        };
+        let alone = alone.into_iter().flatten().map(move |span| (source, span));
+        alone.chain(in_turn.into_iter().flatten().filter_map(of_turn))
+    }
 }
 
 /// Pieces of a view, at most: what a file may make this library hold.
@@ -165,7 +220,7 @@ impl<'a> View<'a> {
             order: Run::of(0, columns),
             taken: 0..columns,
             sources: vec![Source { tensor, transposed: None, change: Arithmetic::None }],
-            pieces: vec![Piece { source: 0, run: Run::of(0, rows) }],
+            pieces: vec![Piece::of(0, Run::of(0, rows))],
         }
     }
 
@@ -235,7 +290,7 @@ impl<'a> View<'a> {
         match (axes, view.shape.as_mut_slice()) {
             (Axes::Same | Axes::TransposedIfPlain, _) => {}
             (Axes::Vectors, _) => {
-                view.pieces = vec![Piece { source: 0, run: Run::of(0, tensor.elements()) }];
+                view.pieces = vec![Piece::of(0, Run::of(0, tensor.elements()))];
                 (view.columns, view.order, view.taken) = (1, Run::of(0, 1), 0..1);
             }
             (Axes::Transposed, [.., _, _]) => view = view.transpose()?,
@@ -262,7 +317,7 @@ impl<'a> View<'a> {
             view = view.by_rows();
             let (arrays, count) = view.arrays();
             let chosen = rows.choose(arrays, count, config)?;
-            view.pieces = chosen.runs.into_iter().map(|run| Piece { source: 0, run }).collect();
+            view.pieces = chosen.runs.into_iter().map(|run| Piece::of(0, run)).collect();
             let axis = view.row_axis();
             view.shape.splice(axis..axis + 1, chosen.rows);
         }
@@ -306,7 +361,9 @@ impl<'a> View<'a> {
 
     /// The stored tensors of which it has rows, in the order of their first rows.
     pub fn sources(&self) -> impl ExactSizeIterator<Item = Tensor<'a>> {
-        self.sources.iter().map(|source| source.tensor)
+        let all: Vec<Tensor<'a>> =
+            self.sources.iter().flat_map(|source| source.tensors()).copied().collect();
+        all.into_iter()
     }
 
     /// Numbers for the whole tensor, or for each of its outermost arrays.
@@ -373,6 +430,11 @@ impl<'a> View<'a> {
             && self.whole_rows()
     }
 
+    /// Whether rows of several stored tensors follow each other in turn.
+    pub(crate) fn is_in_turn(&self) -> bool {
+        self.pieces.iter().any(|piece| piece.turns > 1)
+    }
+
     /// Whether a row of the view is a stored row, all of it and in order.
     fn whole_rows(&self) -> bool {
         self.order.is_whole(self.columns) && self.taken == (0..self.columns)
@@ -409,7 +471,7 @@ impl<'a> View<'a> {
 
     /// Rows as they are gathered.
     fn rows(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.run.len()).fold(0, u64::saturating_add)
+        self.pieces.iter().map(Piece::len).fold(0, u64::saturating_add)
     }
 
     /// Elements of a row as it is gathered.
@@ -419,8 +481,7 @@ impl<'a> View<'a> {
 
     /// The spans of stored rows that make up some rows of the view, with their sources.
     fn spans(&self, rows: Range<u64>) -> impl Iterator<Item = (u32, Span)> {
-        let spans = spans(&self.pieces, |piece| &piece.run, rows);
-        spans.map(|(piece, span)| (piece.source, span))
+        spans(&self.pieces, rows)
     }
 
     /// The axis that rows are counted along, which is the last where each element is a row.
@@ -437,7 +498,7 @@ impl<'a> View<'a> {
     /// The same with each element of a vector as a row.
     fn by_rows(mut self) -> Self {
         if self.shape.len() == 1 && self.columns > 1 && self.whole_rows() {
-            let [piece] = self.pieces.as_mut_slice() else { return self };
+            let [piece @ Piece { turns: 1, .. }] = self.pieces.as_mut_slice() else { return self };
             piece.run = Run::of(0, self.columns);
             (self.columns, self.order, self.taken) = (1, Run::of(0, 1), 0..1);
         }
@@ -455,7 +516,7 @@ impl<'a> View<'a> {
         };
         if self.is_stored() && all(&[Packing::Plain, Packing::Block]) {
             let run = Run::of(0, self.elements());
-            self.pieces = vec![Piece { source: 0, run }];
+            self.pieces = vec![Piece::of(0, run)];
             (self.columns, self.order, self.taken) = (1, Run::of(0, 1), 0..1);
         } else if all(&[Packing::Plain]) {
             self = self.by_rows();
@@ -512,7 +573,7 @@ impl<'a> View<'a> {
                 for &rows in &all {
                     let start = before + array * rows;
                     let spans = fused.spans(start..start + rows);
-                    pieces.extend(spans.map(|(source, span)| Piece { source, run: span.into() }));
+                    pieces.extend(spans.map(|(source, span)| Piece::of(source, span.into())));
                     before += arrays * rows;
                 }
                 if pieces.len() > PIECES {
@@ -544,7 +605,7 @@ impl<'a> View<'a> {
         let mut pieces = Vec::new();
         for array in 0..arrays {
             let spans = view.spans(array * all + rows.start..array * all + rows.end);
-            pieces.extend(spans.map(|(source, span)| Piece { source, run: span.into() }));
+            pieces.extend(spans.map(|(source, span)| Piece::of(source, span.into())));
             if pieces.len() > PIECES {
                 break;
             }
@@ -632,8 +693,7 @@ impl<'a> View<'a> {
     /// that is not known.
     pub fn stored_dtype(&self) -> Result<DType> {
         let mut found: Option<(DType, Option<u32>, Tensor<'a>)> = None;
-        for source in &self.sources {
-            let tensor = source.tensor;
+        for tensor in self.sources() {
             let (dtype, group) = (tensor.dtype()?, tensor.group_size());
             match found {
                 Some((first, first_group, other)) if (first, first_group) != (dtype, group) => {
@@ -661,19 +721,14 @@ impl<'a> View<'a> {
     }
 }
 
-/// The spans that some rows of runs, one after another, lie in.
-fn spans<T>(
-    runs: &[T],
-    run: impl Fn(&T) -> &Run,
-    rows: Range<u64>,
-) -> impl Iterator<Item = (&T, Span)> {
+/// The spans that some rows of pieces, one after another, lie in, with their sources.
+fn spans(pieces: &[Piece], rows: Range<u64>) -> impl Iterator<Item = (u32, Span)> {
     let mut first = 0u64;
-    let within = runs.iter().filter_map(move |each| {
-        let run = run(each);
-        let (start, end) = (first, first.saturating_add(run.len()));
+    let within = pieces.iter().filter_map(move |piece| {
+        let (start, end) = (first, first.saturating_add(piece.len()));
         first = end;
         let (from, to) = (rows.start.max(start), rows.end.min(end));
-        (from < to).then(|| run.spans(from - start..to - start).map(move |span| (each, span)))
+        (from < to).then(|| piece.spans(from - start..to - start))
     });
     within.flatten()
 }

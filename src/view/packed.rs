@@ -182,7 +182,11 @@ impl<'a> View<'a> {
         // Whole blocks, so that those of big-endian files can be turned round.
         let block = u64::from(packed.dtype.descriptor().block_bytes).max(1);
         let piece = (CHUNK / block).max(1).saturating_mul(block);
-        for copy in self.copies(packed) {
+        let rows = match packed.per_row() {
+            Some(each @ 1..) => within.start / each..within.end.div_ceil(each),
+            _ => 0..self.rows(),
+        };
+        for copy in self.copies(packed, rows) {
             let mut to = copy.to;
             for turn in 0..copy.count {
                 for run in copy.taken.iter() {
@@ -212,9 +216,13 @@ impl<'a> View<'a> {
             return Ok(false);
         }
         for (own, theirs) in self.sources.iter().zip(&other.sources) {
-            let alike = (&own.transposed, own.change) == (&theirs.transposed, theirs.change);
-            if !alike || !own.tensor.is_packed_like(&theirs.tensor)? {
+            if !own.is_made_like(theirs) {
                 return Ok(false);
+            }
+            for (own, theirs) in own.tensors().iter().zip(theirs.tensors()) {
+                if !own.is_packed_like(theirs)? {
+                    return Ok(false);
+                }
             }
         }
         Ok(true)
@@ -315,9 +323,9 @@ impl<'a> View<'a> {
             // Each source must be one of the view's arrays, all of it and in order.
             let (arrays, rows) = self.arrays();
             let whole = self.pieces.len() as u64 == arrays
-                && (0u32..)
-                    .zip(&self.pieces)
-                    .all(|(n, piece)| piece.source == n && piece.run.is_whole(rows));
+                && (0u32..).zip(&self.pieces).all(|(n, piece)| {
+                    (piece.source, piece.turns) == (n, 1) && piece.run.is_whole(rows)
+                });
             if whole && arrays == self.sources.len() as u64 {
                 return of(bytes.saturating_mul(arrays), Per::Source);
             }
@@ -392,8 +400,9 @@ impl<'a> View<'a> {
         Ok(true)
     }
 
-    /// What must be copied, and where to, for a part of the packed form.
-    pub(crate) fn copies(&self, part: &PackedPart) -> Vec<Copy<'a>> {
+    /// What must be copied, and where to, for some rows of a part of the packed form; for all of it
+    /// where it does not lie by rows.
+    pub(crate) fn copies(&self, part: &PackedPart, rows: Range<u64>) -> Vec<Copy<'a>> {
         let whole = |tensor: Tensor<'a>, len: u64, to: u64| {
             let taken = Arc::from(std::slice::from_ref(&(0..len)));
             Copy { tensor, from: 0, taken, stride: len, count: 1, to }
@@ -409,9 +418,9 @@ impl<'a> View<'a> {
             Per::Row(row, taken) => {
                 let each = part.per_row().unwrap_or(0);
                 let taken: Arc<[Range<u64>]> = Arc::from(taken.as_slice());
-                let mut to = 0;
+                let mut to = rows.start.saturating_mul(each);
                 let mut copies = Vec::new();
-                for (source, span) in self.spans(0..self.rows()) {
+                for (source, span) in self.spans(rows) {
                     let Some(source) = self.sources.get(source as usize) else { continue };
                     let (from, stride) = (span.start * row, span.step * row);
                     let all = each * span.count;

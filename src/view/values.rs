@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use super::{Arithmetic, Source, View, spans};
-use crate::arch::{Run, Span};
+use super::{Arithmetic, Source, Transposed, View, spans};
+use crate::arch::Span;
 use crate::bytes::{Held, Scratch, Values, try_vec};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::quant::{Element, Narrowing, narrow};
 use crate::shape;
-use crate::tensor::{Decoding, Part, Plan, Window};
+use crate::tensor::{Decoding, Part, Plan, Tensor, Window};
 
 /// Values computed or gathered at a time, at most, if a row is not longer.
 const CHUNK: u64 = 1 << 18;
@@ -20,6 +20,9 @@ const HELD: u64 = 1 << 17;
 
 /// The same where it comes from a disk, which likes long reads.
 const COLD: u64 = 1 << 20;
+
+/// Tensors whose plans are kept while a view is read.
+const PLANS: usize = 4;
 
 impl View<'_> {
     /// Whether its values can be had.
@@ -54,10 +57,13 @@ impl View<'_> {
         if self.sources().any(wide) {
             return Ok(false);
         }
-        for source in self.sources.iter().filter(|source| source.change != Arithmetic::None) {
+        let changed = self.sources.iter().filter(|source| source.change != Arithmetic::None);
+        let changed =
+            changed.flat_map(|source| source.tensors().iter().map(move |tensor| (source, tensor)));
+        for (source, tensor) in changed {
             // Norms and the like: vectors, which are soon looked at.
             let mut exact = true;
-            View::stored(source.tensor).for_each_values(|values: &[f32]| {
+            View::stored(*tensor).for_each_values(|values: &[f32]| {
                 let mut there = values.to_vec();
                 source.change.change(&mut there);
                 source.change.undone().change(&mut there);
@@ -244,7 +250,8 @@ impl<'v, 'a, T: Element> Pieces<'v, 'a, T> {
 /// What reading a view from its first row to its last can use again.
 struct Reader<'v, 'a> {
     view: &'v View<'a>,
-    plan: Option<(u32, Plan<'a>)>,
+    /// Of the tensors read last: several, since their rows may follow each other in turn.
+    plans: Vec<(Tensor<'a>, Plan<'a>)>,
     /// One array of a source whose rows are the view's columns.
     array: Option<(u32, u64, Values<f32>)>,
     /// For reading much.
@@ -286,7 +293,7 @@ fn in_steps<T>(
 
 impl<'v, 'a> Reader<'v, 'a> {
     fn new(view: &'v View<'a>) -> Self {
-        Self { view, plan: None, array: None, scratch: None }
+        Self { view, plans: Vec::new(), array: None, scratch: None }
     }
 
     fn decode<T: Element>(
@@ -309,12 +316,16 @@ impl<'v, 'a> Reader<'v, 'a> {
         Ok(lost)
     }
 
-    fn plan(&mut self, number: u32, source: &Source<'a>) -> Result<&Plan<'a>> {
-        if self.plan.as_ref().is_none_or(|(held, _)| *held != number) {
-            self.plan = Some((number, Plan::new(&source.tensor)?));
+    /// Which of the plans is that of a tensor.
+    fn plan(&mut self, tensor: &Tensor<'a>) -> Result<usize> {
+        if let Some(held) = self.plans.iter().position(|(held, _)| held.is(tensor)) {
+            return Ok(held);
         }
-        let (_, plan) = self.plan.as_ref().ok_or_else(|| Error::not_found("its plan"))?;
-        Ok(plan)
+        if self.plans.len() == PLANS {
+            self.plans.remove(0);
+        }
+        self.plans.push((*tensor, Plan::new(tensor)?));
+        Ok(self.plans.len() - 1)
     }
 
     fn span<T: Element>(
@@ -331,13 +342,8 @@ impl<'v, 'a> Reader<'v, 'a> {
             && self.view.whole_rows();
         if direct && (span.step == 1 || span.count == 1) {
             let start = span.start * columns;
-            return self.elements(
-                number,
-                source,
-                start..start + span.count * columns,
-                out,
-                decoding,
-            );
+            let elements = start..start + span.count * columns;
+            return self.elements(&source.tensor, elements, out, decoding);
         }
         // Some at a time as f32: rows with others between, columns as rows, changed values.
         let width = self.view.width();
@@ -352,8 +358,8 @@ impl<'v, 'a> Reader<'v, 'a> {
             let now = Span { start: span.start + done * span.step, count, ..span };
             exact.clear();
             lost += match &source.transposed {
-                Some(rows) => self.columns_as_rows(number, source, rows, now, &mut exact)?,
-                None => self.rows_apart(number, source, now, &mut exact, decoding)?,
+                Some(stored) => self.columns_as_rows(number, stored, now, &mut exact)?,
+                None => self.rows_apart(&source.tensor, now, &mut exact, decoding)?,
             };
             source.change.change(&mut exact);
             lost += narrow(&exact, out);
@@ -361,17 +367,16 @@ impl<'v, 'a> Reader<'v, 'a> {
         Ok(lost)
     }
 
-    /// Elements of a source, one after another.
+    /// Elements of a stored tensor, one after another.
     fn elements<T: Element>(
         &mut self,
-        number: u32,
-        source: &Source<'a>,
+        tensor: &Tensor<'a>,
         elements: Range<u64>,
         out: &mut [T],
         decoding: &Decoding<'_>,
     ) -> Result<Narrowing> {
-        self.plan(number, source)?;
-        let Some((_, plan)) = &self.plan else { return Ok(Narrowing::default()) };
+        let plan = self.plan(tensor)?;
+        let Some((_, plan)) = self.plans.get(plan) else { return Ok(Narrowing::default()) };
         let Some(scratch) = self.scratch.as_deref_mut().filter(|_| plan.takes_windows()) else {
             return plan.decode(elements, out, decoding);
         };
@@ -379,19 +384,19 @@ impl<'v, 'a> Reader<'v, 'a> {
         let Some(all) = plan.weight_range(&elements) else {
             return plan.decode(elements, out, decoding);
         };
-        let held = source.tensor.held(Part::Weight, &all)?;
+        let held = tensor.held(Part::Weight, &all)?;
         let step = if held == Held::No { COLD } else { HELD };
         let step = (step / plan.unit()).max(1) * plan.unit();
         if held == Held::Mapped && plan.is_weight_alone() {
             // Decoded from where it is: a copy to look at would cost half as much again.
             let lost = in_steps(elements, out, step, |now, out| plan.decode(now, out, decoding));
-            source.tensor.forget(Part::Weight, all);
+            tensor.forget(Part::Weight, all);
             return lost;
         }
         in_steps(elements, out, step, |now, out| {
             let window = match plan.weight_range(&now) {
                 Some(range) => {
-                    let bytes = source.tensor.stretch(Part::Weight, range.clone(), scratch)?;
+                    let bytes = tensor.stretch(Part::Weight, range.clone(), scratch)?;
                     Some(Window { start: range.start, bytes })
                 }
                 None => None,
@@ -403,8 +408,7 @@ impl<'v, 'a> Reader<'v, 'a> {
     /// Rows with others between, or of which some columns are taken.
     fn rows_apart(
         &mut self,
-        number: u32,
-        source: &Source<'a>,
+        tensor: &Tensor<'a>,
         span: Span,
         out: &mut Vec<f32>,
         decoding: &Decoding<'_>,
@@ -426,19 +430,19 @@ impl<'v, 'a> Reader<'v, 'a> {
             let mut rows = try_vec(room)?;
             rows.resize(room, 0.0f32);
             let all = first..first + between * columns;
-            let lost = self.elements(number, source, all, &mut rows, decoding)?;
+            let lost = self.elements(tensor, all, &mut rows, decoding)?;
             let step = usize::try_from(span.step).unwrap_or(usize::MAX).max(1);
             rows.chunks(columns_each).step_by(step).for_each(take);
             return Ok(lost);
         }
         // Where much is read, what lies between is read as well, but not decoded.
-        self.plan(number, source)?;
-        let Some((_, plan)) = &self.plan else { return Ok(Narrowing::default()) };
+        let plan = self.plan(tensor)?;
+        let Some((_, plan)) = self.plans.get(plan) else { return Ok(Narrowing::default()) };
         let hull = plan.weight_range(&(first..first + between * columns));
         let scratch = self.scratch.as_deref_mut().filter(|_| plan.takes_windows());
         let window = match scratch.zip(hull) {
             Some((scratch, range)) => {
-                let bytes = source.tensor.stretch(Part::Weight, range.clone(), scratch)?;
+                let bytes = tensor.stretch(Part::Weight, range.clone(), scratch)?;
                 Some(Window { start: range.start, bytes })
             }
             None => None,
@@ -458,14 +462,13 @@ impl<'v, 'a> Reader<'v, 'a> {
     fn columns_as_rows(
         &mut self,
         number: u32,
-        source: &Source<'a>,
-        rows: &[Run],
+        Transposed { rows, tensors }: &Transposed<'a>,
         span: Span,
         out: &mut Vec<f32>,
     ) -> Result<Narrowing> {
         // A matrix has a row for each of the view's columns.
         let stored_rows = self.view.columns;
-        let stored_columns = shape::columns(source.tensor.shape());
+        let stored_columns = tensors.first().map_or(0, |tensor| shape::columns(tensor.shape()));
         let each = stored_rows.saturating_mul(stored_columns);
         let stored = usize::try_from(stored_columns).unwrap_or(usize::MAX);
         let taken = self.view.stored_columns()?;
@@ -480,15 +483,22 @@ impl<'v, 'a> Reader<'v, 'a> {
                 let mut values = Values::zeroed(room)?;
                 let mut rest = &mut values[..];
                 let all = array * stored_rows..(array + 1) * stored_rows;
-                let spans = spans(rows, |run| run, all).map(|(_, span)| span);
-                for span in spans.flat_map(Span::unbroken) {
+                // Single rows, of which what lies around them is wanted next, are left to the
+                // system's cache.
+                let in_turn = rows.iter().any(|piece| piece.turns > 1);
+                let scratch = if in_turn { self.scratch.take() } else { None };
+                let spans = spans(rows, all)
+                    .flat_map(|(tensor, span)| span.unbroken().map(move |span| (tensor, span)));
+                for (tensor, span) in spans {
+                    let Some(tensor) = tensors.get(tensor as usize) else { break };
                     let range =
                         span.start * stored_columns..(span.start + span.count) * stored_columns;
                     let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
                     let (now, later) = rest.split_at_mut(len.min(rest.len()));
-                    lost += self.elements(number, source, range, now, &Decoding::new())?;
+                    lost += self.elements(tensor, range, now, &Decoding::new())?;
                     rest = later;
                 }
+                self.scratch = scratch.or(self.scratch.take());
                 self.array = Some((number, array, values));
             }
             let Some((.., values)) = &self.array else { break };

@@ -95,7 +95,7 @@ pub(crate) fn plan_packed<'a>(
     };
     // Short runs that are collected.
     let mut held: Option<Collected<'a>> = None;
-    for copy in view.copies(packed) {
+    for copy in view.copies(packed, 0..view.gathered_shape().0) {
         let mut to = start + copy.to;
         let each = copy.len();
         if let ([whole], SHORT..) = (&*copy.taken, each) {

@@ -342,13 +342,16 @@ fn grouped_parts(
     if !row.is_multiple_of(4) || group == 0 || !columns.is_multiple_of(group) {
         return Err(misfit());
     }
-    // Codes lie in words of 32 bits.
-    let weight = NewPart {
-        part: Part::Weight,
-        dtype: DType::U32,
-        shape: with(row / 4),
-        bytes: row.checked_mul(rows).ok_or_else(misfit)?,
+    let bytes = row.checked_mul(rows).ok_or_else(misfit)?;
+    let (words, shape) = match dtype {
+        // As transformers has them, an axis for the bytes of a block.
+        DType::HF_MXFP4 => {
+            (DType::U8, [outer, &[columns / group, row / (columns / group)]].concat())
+        }
+        // Codes lie in words of 32 bits.
+        _ => (DType::U32, with(row / 4)),
     };
+    let weight = NewPart { part: Part::Weight, dtype: words, shape, bytes };
     let each = u64::from(scales.descriptor().block_bytes);
     let part = |part| NewPart {
         part,

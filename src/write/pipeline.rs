@@ -37,11 +37,29 @@ pub(crate) fn run(
     target: &Target,
     options: &WriteOptions<'_>,
 ) -> Result<Lost> {
+    in_batches(files, options, |file| begun(file, target), synced)
+}
+
+/// Writes files, each into a target of its own, and tells of them as of one work.
+pub(crate) fn run_each(
+    files: &[OutFile<'_>],
+    targets: &[Target],
+    options: &WriteOptions<'_>,
+) -> Result<Lost> {
+    let mut targets = targets.iter();
     let open = |file: &OutFile<'_>| {
-        Ok(Open { file: target.create(&file.name, file.len)?, path: target.place(&file.name) })
+        let target = targets.next();
+        begun(file, target.ok_or_else(|| Error::mismatch("a file without a target"))?)
     };
-    let close = |batch: Vec<Open>| batch.iter().try_for_each(Open::sync);
-    in_batches(files, options, open, close)
+    in_batches(files, options, open, synced)
+}
+
+fn begun(file: &OutFile<'_>, target: &Target) -> Result<Open> {
+    Ok(Open { file: target.create(&file.name, file.len)?, path: target.place(&file.name) })
+}
+
+fn synced(batch: Vec<Open>) -> Result<()> {
+    batch.iter().try_for_each(Open::sync)
 }
 
 /// Writes files, as many at a time as may be open: `open` begins each, in order, and `close` is

@@ -102,10 +102,7 @@ impl<'a> WritePlan<'a> {
                 paths.iter().try_for_each(|path| self.check_target(path))?;
                 let targets = paths.iter().map(|path| Target::file(path, options.overwrite));
                 let targets = targets.collect::<Result<Vec<Target>>>()?;
-                let mut lost = Vec::new();
-                for (file, target) in self.files.iter().zip(&targets) {
-                    lost.extend(pipeline::run(std::slice::from_ref(file), target, options)?);
-                }
+                let lost = pipeline::run_each(&self.files, &targets, options)?;
                 targets.into_iter().rev().try_for_each(Target::finish)?;
                 Ok(written(paths, lost))
             }

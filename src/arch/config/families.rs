@@ -3,11 +3,12 @@
 //! The rows are those of the converter's classes (`conversion/*.py`, `set_gguf_parameters`), a
 //! family for each `general.architecture`. What several classes write stands in tables of its own.
 
+use super::bert::{labels, minus_pad};
 use super::to_gguf::{
     Constant, Rule, all_widths_of_heads, altup, block_count, clipped, deepstack, dense_layers,
-    gating, gemma4_layers, indexer, latent, longrope, loops, minicpm_scales, minus_pad,
-    olmo_windows, pooling, recurrent, rope_scaling, sections, shared_width, temperature,
-    true_context, uneven_heads, widths_of_heads,
+    gating, gemma4_layers, indexer, latent, longrope, loops, minicpm_scales, olmo_windows, pooling,
+    recurrent, rope_scaling, sections, shared_width, temperature, true_context, uneven_heads,
+    widths_of_heads,
 };
 
 use Constant::{Count, Flag, Real, Word};
@@ -74,7 +75,7 @@ const DEEPSEEK2: &[Rule] = &[
     Row("expert_weights_scale"), Row("rope_dimension_count"),
 ];
 
-const BERT: &[Rule] = &[Fixed("attention.causal", Flag(false)), By(pooling)];
+const BERT: &[Rule] = &[Fixed("attention.causal", Flag(false)), By(pooling), By(labels)];
 
 /// Every family.
 #[rustfmt::skip]

@@ -1,13 +1,16 @@
 //! Forms: what each family's config looks like in `config.json`, by the names of transformers.
 
+use super::bert::{
+    has_classifier, is_roberta, is_xlm_roberta, no_pooler, plus_pad, segments, two_layers,
+};
 use super::to_gguf::Constant;
 use super::to_hf::{
     Line, altup, biased, clipped, deepseek_yarn, embedding_biases, falcon_flags, gated_by_sigmoid,
     gemma4_attention, gemma4_rope, gemma4_widths, has_experts, has_shared_experts, has_temperature,
-    has_windows, is_embedding, is_roberta, latent_widths, layer_types, layers, linear_layers,
-    longrope, minicpm_scales, mistral_yarn, narrow_window, no_dense_layers, no_window,
-    own_embeddings, plain_bias, plain_width, rope, rope_parameters, rope_sections, rotary_part,
-    scalar, sections, segments, uneven_heads, whisper_numbers, widths,
+    has_windows, latent_widths, layer_types, layers, linear_layers, longrope, minicpm_scales,
+    mistral_yarn, narrow_window, no_dense_layers, no_window, own_embeddings, plain_bias,
+    plain_width, rope, rope_parameters, rope_sections, rotary_part, scalar, sections, uneven_heads,
+    untruncated, whisper_numbers, widths,
 };
 
 use Constant::{Count, Flag, Real, Word};
@@ -80,6 +83,12 @@ const PER_LAYER: &[Line] = &[
 
 const GEMMA: &[Line] = &[Fixed("hidden_activation", Word("gelu_pytorch_tanh"))];
 
+#[rustfmt::skip]
+const BERT: &[Line] = &[
+    Field("norm_eps", "layer_norm_eps"), Fixed("hidden_act", Word("gelu")), Fixed("tie_word_embeddings", Flag(true)),
+    Fixed("position_embedding_type", Word("absolute")), By(segments),
+];
+
 /// Every form.
 #[rustfmt::skip]
 pub(super) static FORMS: &[Form] = &[
@@ -87,6 +96,9 @@ pub(super) static FORMS: &[Form] = &[
         lines: &[BODY, DENSE, GROUPED, RMS, HEADS, SILU, &[Field("n_experts", "num_local_experts"), Needed("n_experts_used", "num_experts_per_tok")]] },
     Form { gguf: "llama", model_type: "llama", class: "LlamaForCausalLM", when: ALWAYS,
         lines: &[BODY, DENSE, GROUPED, RMS, HEADS, SILU, &[By(biased)]] },
+    // Transformers' class looks both ways where it is told so; the name is that of the model's own code.
+    Form { gguf: "llama-embed", model_type: "llama", class: "LlamaBidirectionalModel", when: ALWAYS,
+        lines: &[BODY, DENSE, GROUPED, RMS, HEADS, SILU, &[By(biased), Fixed("is_causal", Flag(false))]] },
     // Ministral 3 scales by the logarithm of the position, other models of Mistral do not.
     Form { gguf: "mistral3", model_type: "ministral3", class: "Ministral3ForCausalLM", when: has_temperature,
         lines: &[BODY, DENSE, KEYS, RMS, HEADS, SILU, &[By(rope_parameters), By(mistral_yarn)]] },
@@ -159,7 +171,7 @@ pub(super) static FORMS: &[Form] = &[
         lines: &[BODY, DENSE, UNEVEN, GROUPED, RMS, SILU, &[Field("sliding_window", "sliding_window"), By(rotary_part), By(longrope)]] },
     Form { gguf: "gpt-oss", model_type: "gpt_oss", class: "GptOssForCausalLM", when: ALWAYS,
         lines: &[BODY, DENSE, GROUPED, RMS, HEADS, SILU, &[Field("sliding_window", "sliding_window"), Field("n_experts", "num_local_experts"),
-            Needed("n_experts_used", "num_experts_per_tok"), Field("expert_ffn_dim", "intermediate_size"), By(layer_types), Fixed("attention_bias", Flag(true))]] },
+            Needed("n_experts_used", "num_experts_per_tok"), Field("expert_ffn_dim", "intermediate_size"), By(layer_types), By(untruncated), Fixed("attention_bias", Flag(true))]] },
     Form { gguf: "deepseek2", model_type: "deepseek_v3", class: "DeepseekV3ForCausalLM", when: gated_by_sigmoid,
         lines: &[BODY, DENSE, GROUPED, RMS, SILU, DEEPSEEK, &[Fixed("scoring_func", Word("sigmoid")), Fixed("topk_method", Word("noaux_tc"))]] },
     Form { gguf: "deepseek2", model_type: "deepseek_v2", class: "DeepseekV2ForCausalLM", when: ALWAYS,
@@ -193,8 +205,18 @@ pub(super) static FORMS: &[Form] = &[
         lines: &[&[Field("dim", "n_embd"), Field("n_layers", "n_layer"), Field("n_heads", "n_head"), Field("max_seq_len", "n_ctx"), Field("max_seq_len", "n_positions"),
             By(plain_width), Field("vocab_size", "vocab_size"), Field("norm_eps", "layer_norm_epsilon"), Fixed("activation_function", Word("gelu_new")),
             Field("tie_embeddings", "tie_word_embeddings")]] },
-    Form { gguf: "bert", model_type: "bert", class: "BertModel", when: |known| !is_roberta(known) && is_embedding(known),
-        lines: &[BODY, DENSE, &[Field("norm_eps", "layer_norm_eps"), Fixed("hidden_act", Word("gelu")), Fixed("tie_word_embeddings", Flag(true)), Fixed("position_embedding_type", Word("absolute")), By(segments)]] },
+    Form { gguf: "bert", model_type: "bert", class: "BertModel", when: |known| !is_roberta(known) && !is_xlm_roberta(known) && !has_classifier(known),
+        lines: &[BODY, DENSE, BERT] },
+    Form { gguf: "bert", model_type: "roberta", class: "RobertaModel", when: |known| is_roberta(known) && !has_classifier(known),
+        lines: &[BODY, DENSE, BERT, &[By(plus_pad)]] },
+    Form { gguf: "bert", model_type: "roberta", class: "RobertaForSequenceClassification", when: is_roberta,
+        lines: &[BODY, DENSE, BERT, &[By(plus_pad), By(two_layers)]] },
+    Form { gguf: "bert", model_type: "xlm-roberta", class: "XLMRobertaModel", when: |known| is_xlm_roberta(known) && !has_classifier(known),
+        lines: &[BODY, DENSE, BERT, &[By(plus_pad)]] },
+    Form { gguf: "bert", model_type: "xlm-roberta", class: "XLMRobertaForSequenceClassification", when: is_xlm_roberta,
+        lines: &[BODY, DENSE, BERT, &[By(plus_pad), By(two_layers)]] },
+    Form { gguf: "bert", model_type: "bert", class: "BertForSequenceClassification", when: ALWAYS,
+        lines: &[&[By(no_pooler)]] },
     Form { gguf: "whisper", model_type: "whisper", class: "WhisperForConditionalGeneration", when: ALWAYS,
         lines: &[&[By(whisper_numbers), Field("vocab_size", "vocab_size"), Fixed("activation_function", Word("gelu")), Fixed("is_encoder_decoder", Flag(true)),
             Field("tie_embeddings", "tie_word_embeddings")]] },

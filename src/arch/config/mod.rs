@@ -1,6 +1,7 @@
 //! One config struct, whatever file the numbers stand in.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod bert;
 mod derive;
 mod families;
 mod forms;
@@ -20,6 +21,7 @@ use crate::bytes::Text;
 use crate::error::Result;
 use crate::metadata::Value;
 use crate::store::WeightStore;
+pub(crate) use bert::rows_before_positions;
 pub use keys::{
     AttentionConfig, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig, SsmConfig,
 };

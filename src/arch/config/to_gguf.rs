@@ -107,7 +107,7 @@ impl<'a> Known<'a> {
     }
 
     /// What `config.json` says at a path that the table has no row for.
-    fn said(&self, path: &str) -> Option<&'a Json> {
+    pub(super) fn said(&self, path: &str) -> Option<&'a Json> {
         let root = self.reader.store.document("config.json")?;
         let inner = TEXT_CONFIGS.iter().filter_map(|name| root.get(name));
         inner.chain([root]).find_map(|config| {
@@ -116,7 +116,7 @@ impl<'a> Known<'a> {
         })
     }
 
-    fn count(&self, path: &str) -> Result<Option<u32>> {
+    pub(super) fn count(&self, path: &str) -> Result<Option<u32>> {
         let Some(json) = self.said(path) else { return Ok(None) };
         let count = json.as_u64().and_then(|count| u32::try_from(count).ok());
         count.map(Some).ok_or_else(|| self.wrong(path, json, "a count"))
@@ -217,8 +217,12 @@ impl Keys<'_> {
         self.out.set(&format!("{}.{key}", self.prefix), Value::F32(value));
     }
 
-    fn count(&mut self, key: &str, value: u32) {
+    pub(super) fn count(&mut self, key: &str, value: u32) {
         self.out.set(&format!("{}.{key}", self.prefix), Value::U32(value));
+    }
+
+    pub(super) fn texts<'t>(&mut self, key: &str, texts: impl Iterator<Item = &'t str>) {
+        self.out.set_array(&format!("{}.{key}", self.prefix), texts);
     }
 
     fn flags(&mut self, key: &str, flags: &[bool]) {
@@ -647,15 +651,6 @@ pub(super) fn indexer(known: &Known<'_>, keys: &mut Keys<'_>) -> Result<()> {
     ];
     for (path, key) in rows {
         keys.count(key, known.count(path)?.ok_or_else(|| known.lacks(path))?);
-    }
-    Ok(())
-}
-
-/// RoBERTa counts positions from behind the padding's number.
-pub(super) fn minus_pad(known: &Known<'_>, keys: &mut Keys<'_>) -> Result<()> {
-    let longest = known.config.max_seq_len.as_ref().map(|length| length.value);
-    if let (Some(longest), Some(pad)) = (longest, known.count("pad_token_id")?) {
-        keys.count("context_length", longest.saturating_sub(pad).saturating_sub(1));
     }
     Ok(())
 }

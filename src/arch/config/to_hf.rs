@@ -99,7 +99,7 @@ pub(crate) fn in_mlx(config: Map<String, Json>) -> Map<String, Json> {
 
 impl Known<'_> {
     /// A model that transformers' class cannot hold.
-    fn without(&self, what: &str) -> Error {
+    pub(super) fn without(&self, what: &str) -> Error {
         let fault = format!(
             "{what}, which config.json has no form for in {}",
             self.config.architecture.value
@@ -184,15 +184,6 @@ pub(super) fn gated_by_sigmoid(known: &Known<'_>) -> bool {
     gating.is_some_and(|gating| gating.value == super::Gating::Sigmoid)
 }
 
-/// RoBERTa is a BERT with GPT-2's tokenizer, whose positions start behind the padding's number.
-pub(super) fn is_roberta(known: &Known<'_>) -> bool {
-    known.metadata().str("tokenizer.ggml.model").is_some_and(|model| model != "bert")
-}
-
-pub(super) fn is_embedding(known: &Known<'_>) -> bool {
-    !known.has("classifier.weight")
-}
-
 pub(super) fn has_temperature(known: &Known<'_>) -> bool {
     known.stated("attention.temperature_scale").is_ok()
 }
@@ -206,7 +197,7 @@ pub(super) fn layers(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<(
 pub(super) fn biased(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let biased = known.has_in_layers("attention.q.bias");
     out.insert("attention_bias".to_owned(), biased.into());
-    if ["llama", "nanbeige"].contains(&known.config.architecture.value.as_str()) {
+    if ["llama", "llama-embed", "nanbeige"].contains(&known.config.architecture.value.as_str()) {
         out.insert("mlp_bias".to_owned(), known.has("layers.0.ffn.up.bias").into());
     }
     Ok(())
@@ -509,6 +500,15 @@ pub(super) fn mistral_yarn(known: &Known<'_>, out: &mut Map<String, Json>) -> Re
     Ok(())
 }
 
+/// gpt-oss has whole numbers at neither end of what YaRN blends: in no GGUF file, and the same in all
+/// models of the family.
+pub(super) fn untruncated(_: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    if let Some(Json::Object(rope)) = out.get_mut("rope_scaling") {
+        rope.insert("truncate".to_owned(), false.into());
+    }
+    Ok(())
+}
+
 /// MiniCPM's factors, whose products the converter writes.
 pub(super) fn minicpm_scales(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let ModelConfig { dim, n_layers, scales, .. } = &known.config;
@@ -658,14 +658,6 @@ pub(super) fn gemma4_rope(known: &Known<'_>, out: &mut Map<String, Json>) -> Res
     let sliding = json!({"rope_type": "default", "rope_theta": local});
     let both = json!({"full_attention": full, "sliding_attention": sliding});
     out.insert("rope_parameters".to_owned(), both);
-    Ok(())
-}
-
-/// BERT's kinds of segments, which GGUF counts beside the tokens.
-pub(super) fn segments(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    if let Some(kinds) = known.metadata().u64("tokenizer.ggml.token_type_count") {
-        out.insert("type_vocab_size".to_owned(), kinds.into());
-    }
     Ok(())
 }
 
