@@ -7,10 +7,11 @@ mod support;
 use std::path::Path;
 
 use serde_json::Value as Json;
-use support::{Gguf, Kv, f32s, folder};
+use support::{Gguf, Kv, f32s, folder, put};
 use tempfile::TempDir;
 use weighbridge::arch::resolve;
 use weighbridge::device::Cpu;
+use weighbridge::metadata::{Value, ValueType};
 use weighbridge::ops::{self, ConvertOptions, Format};
 use weighbridge::{DType, ModelConfig, OpenOptions, Strictness, WeightProvider, WriteOptions};
 
@@ -132,6 +133,96 @@ fn roberta_counts_positions_behind_the_padding() {
         assert_same(&folder.path().join(&back), &folder.path().join(from));
         let back = open(&folder.path().join(back));
         assert_eq!(back.store().metadata().u64("bert.context_length"), Some(POSITIONS));
+    }
+}
+
+/// As `transformers` writes XLM-RoBERTa's, with a map of letters of six bytes.
+const UNIGRAM: &str = r#"{
+    "version": "1.0", "truncation": null, "padding": null,
+    "added_tokens": [
+        {"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+         "normalized": false, "special": true},
+        {"id": 1, "content": "<pad>", "single_word": false, "lstrip": false, "rstrip": false,
+         "normalized": false, "special": true},
+        {"id": 2, "content": "</s>", "single_word": false, "lstrip": false, "rstrip": false,
+         "normalized": false, "special": true},
+        {"id": 3, "content": "<unk>", "single_word": false, "lstrip": false, "rstrip": false,
+         "normalized": false, "special": true}
+    ],
+    "normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAEC/f7/"},
+    "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+        {"type": "WhitespaceSplit"},
+        {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true}
+    ]},
+    "post_processor": {"type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                   {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+        "pair": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                 {"SpecialToken": {"id": "</s>", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}},
+                 {"Sequence": {"id": "B", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]},
+                           "</s>": {"id": "</s>", "ids": [2], "tokens": ["</s>"]}}},
+    "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
+    "model": {"type": "Unigram", "unk_id": 3, "byte_fallback": false, "vocab": [
+        ["<s>", 0.0], ["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0], ["▁", -2.5], ["a", -3.25],
+        ["▁a", -4.0], ["b", -5.5]
+    ]}
+}"#;
+
+/// T5's tokenizer in llama.cpp, with tokens for the last rows that no text has.
+#[test]
+fn the_likeliest_pieces() {
+    let folder = folder(&[("x.gguf", bert("t5").build())]);
+    written(&folder, "x.gguf", "x", Format::Safetensors);
+    let config = r#"{"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>",
+        "pad_token": "<pad>", "sep_token": "</s>", "cls_token": "<s>"}"#;
+    put(&folder.path().join("x"), "tokenizer.json", UNIGRAM);
+    put(&folder.path().join("x"), "tokenizer_config.json", config);
+    written(&folder, "x", "y.gguf", Format::Gguf);
+    let gguf = open(&folder.path().join("y.gguf"));
+    let metadata = gguf.store().metadata();
+    let key = |name: &str| metadata.get(&format!("tokenizer.ggml.{name}"));
+    let text = |name: &str| key(name).and_then(|value| value.to_text()?.to_str());
+    assert_eq!((text("model"), text("pre")), (Some("t5"), Some("default")));
+    for flag in [
+        "add_space_prefix",
+        "remove_extra_whitespaces",
+        "add_bos_token",
+        "add_eos_token",
+        "add_sep_token",
+    ] {
+        assert_eq!(key(flag).and_then(|value| value.to_bool()), Some(true), "{flag}");
+    }
+    let list = |name: &str| match key(name) {
+        Some(Value::Array(array)) => array,
+        other => panic!("{name}: {other:?}"),
+    };
+    let letters = list("precompiled_charsmap");
+    assert_eq!(letters.element_type(), ValueType::U8);
+    assert!(letters.integers().expect("bytes").eq([0, 1, 2, 0xfd, 0xfe, 0xff]));
+    assert!(list("token_type").integers().expect("kinds").eq([3, 3, 3, 2, 1, 1, 1, 1, 5, 5]));
+    let scores: Vec<f64> = list("scores").floats().expect("scores").collect();
+    assert_eq!(scores, [0.0, 0.0, 0.0, 0.0, -2.5, -3.25, -4.0, -5.5, -10_000.0, -10_000.0]);
+
+    written(&folder, "y.gguf", "z", Format::Safetensors);
+    let read = |name: &str| -> Json {
+        let bytes = std::fs::read(folder.path().join("z").join(name)).expect("a document");
+        serde_json::from_slice(&bytes).expect("JSON")
+    };
+    assert_eq!(read("tokenizer.json"), serde_json::from_str::<Json>(UNIGRAM).expect("JSON"));
+    let config = read("tokenizer_config.json");
+    assert_eq!((&config["cls_token"], &config["sep_token"]), (&"<s>".into(), &"</s>".into()));
+    assert_eq!(config["model_max_length"], POSITIONS);
+
+    // What stands for the map of letters and is none.
+    for (from, to, fault) in [
+        ("AAEC/f7/", "AAEC/f7", "precompiled_charsmap, which is to be base64"),
+        (r#""unk_id": 3"#, r#""unk_id": 3, "x": "#, "not valid JSON"),
+    ] {
+        put(&folder.path().join("x"), "tokenizer.json", UNIGRAM.replace(from, to));
+        let model = open(&folder.path().join("x"));
+        let error = ops::convert(&model, &ConvertOptions::new(Format::Gguf)).expect_err(fault);
+        assert!(error.to_string().contains(fault), "{error}");
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value as Json};
 
 use super::{TokenKind, Tokenizer, TokenizerKind, json, pre, sentencepiece};
@@ -82,6 +84,24 @@ impl Files {
     fn flag(&self, path: &[&str]) -> bool {
         self.said(path).and_then(Json::as_bool).unwrap_or(false)
     }
+
+    /// The steps of a part of `tokenizer.json`, in order; `list` is where one has others within.
+    fn steps(&self, part: &str, list: &str) -> Vec<&Json> {
+        let mut open: Vec<&Json> = self.said(&[part]).into_iter().collect();
+        let mut steps = Vec::new();
+        while let Some(step) = open.pop() {
+            match step.get(list).and_then(Json::as_array) {
+                Some(inner) => open.extend(inner.iter().rev()),
+                None => steps.push(step),
+            }
+        }
+        steps
+    }
+}
+
+/// What kind a step of `tokenizer.json` is.
+fn step_kind(step: &Json) -> &str {
+    step.get("type").and_then(Json::as_str).unwrap_or_default()
 }
 
 /// Appends the tokenizer's keys, for an embedding of so many rows. Gives a remark where something
@@ -185,6 +205,22 @@ pub(crate) fn gguf_keys(
             // llama.cpp splits such text in one way, whatever stands here.
             out.set_text("tokenizer.ggml.pre", "jina-v2-en");
             table.write(out);
+        }
+        (TokenizerKind::Unigram, _) => {
+            let mut table = Table::new(store, rows, len, true)?;
+            let unknown = tokenizer.special("unk");
+            for token in tokenizer.tokens() {
+                let kind = match token.kind {
+                    _ if Some(token.id) == unknown => TokenKind::Unknown,
+                    Some(kind) => kind,
+                    None if fallback && is_byte(&token.text) => TokenKind::Byte,
+                    None => TokenKind::Normal,
+                };
+                let score = token.score.unwrap_or(0.0);
+                table.put(token.id, token.text.into_owned(), score, kind)?;
+            }
+            remark = unigram_keys(table, &files, out)
+                .map_err(|error| error.in_file(store.path()).in_key(&tokenizer.kind.source))?;
         }
         (other, _) => {
             let fault = format!("a tokenizer of the kind {}", other.name());
@@ -341,6 +377,54 @@ fn sentencepiece_keys(table: Table<'_>, files: &Files, architecture: &str, out: 
     }
 }
 
+/// What llama.cpp calls T5's tokenizer, which XLM-RoBERTa has too. Gives a remark where a step before
+/// it has no place in GGUF.
+fn unigram_keys(table: Table<'_>, files: &Files, out: &mut KeyValues) -> Result<Option<String>> {
+    out.set_text("tokenizer.ggml.model", "t5");
+    out.set_text("tokenizer.ggml.pre", "default");
+    table.write(out);
+    let (mut prefix, mut single_spaces) = (None, None);
+    for step in files.steps("pre_tokenizer", "pretokenizers") {
+        match step_kind(step) {
+            "Metaspace" => {
+                let scheme = step.get("prepend_scheme").and_then(Json::as_str);
+                let older = step.get("add_prefix_space").and_then(Json::as_bool);
+                prefix = scheme.map(|scheme| scheme != "never").or(older);
+            }
+            // What lies between words is left out, however long.
+            "WhitespaceSplit" | "Whitespace" => single_spaces = Some(true),
+            _ => {}
+        }
+    }
+    let (mut letters, mut others) = (None, Vec::new());
+    for step in files.steps("normalizer", "normalizers") {
+        match step_kind(step) {
+            "Precompiled" => letters = step.get("precompiled_charsmap").and_then(Json::as_str),
+            // As files made from SentencePiece's leave out spaces.
+            "Replace" if step.pointer("/pattern/Regex") == Some(&Json::from(" {2,}")) => {
+                single_spaces = Some(true);
+            }
+            "Strip" => {}
+            other => others.push(other),
+        }
+    }
+    let said = |key: &str| files.config.get(key).and_then(Json::as_bool);
+    let prefix = said("add_prefix_space").or(prefix).unwrap_or(true);
+    out.set("tokenizer.ggml.add_space_prefix", Value::Bool(prefix));
+    // Without steps that tell, what the converter takes for it.
+    let single_spaces = single_spaces.or_else(|| said("clean_up_tokenization_spaces"));
+    let single_spaces = Value::Bool(single_spaces.unwrap_or(false));
+    out.set("tokenizer.ggml.remove_extra_whitespaces", single_spaces);
+    if let Some(letters) = letters.filter(|letters| !letters.is_empty()) {
+        let bytes = BASE64_STANDARD.decode(letters).map_err(|error| {
+            Error::malformed(format!("precompiled_charsmap, which is to be base64: {error}"))
+        })?;
+        out.set_array("tokenizer.ggml.precompiled_charsmap", bytes);
+    }
+    Ok((!others.is_empty())
+        .then(|| format!("GGUF has no form of how text is prepared before: {}", others.join(", "))))
+}
+
 /// GGUF has a merge in one text, so a space within a token is written as the letter for its byte.
 fn merges(tokenizer: &Tokenizer<'_>, out: &mut KeyValues) {
     let letter = "Ġ".as_bytes();
@@ -462,17 +546,13 @@ fn special_keys(
             out.set(&key, Value::U32(*id));
         }
     }
-    let mut open: Vec<&Json> = files.said(&["normalizer"]).into_iter().collect();
-    while let Some(step) = open.pop() {
+    for step in files.steps("normalizer", "normalizers") {
         let is = |key: &str| step.get(key).and_then(Json::as_bool);
-        let (lower, bare) = match step.get("type").and_then(Json::as_str) {
-            Some("Lowercase") => (Some(true), None),
-            Some("StripAccents") => (None, Some(true)),
-            Some("BertNormalizer") => (is("lowercase"), is("strip_accents")),
-            _ => {
-                open.extend(step.get("normalizers").and_then(Json::as_array).into_iter().flatten());
-                (None, None)
-            }
+        let (lower, bare) = match step_kind(step) {
+            "Lowercase" => (Some(true), None),
+            "StripAccents" => (None, Some(true)),
+            "BertNormalizer" => (is("lowercase"), is("strip_accents")),
+            _ => (None, None),
         };
         for (key, flag) in [("lowercase", lower), ("strip_accents", bare)] {
             if let Some(flag) = flag {

@@ -5,10 +5,14 @@
 
 use std::collections::HashMap;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value as Json, json};
 
 use super::{Token, TokenKind, Tokenizer, TokenizerKind, pre};
+use crate::arch::ConfigValue;
 use crate::error::{Error, Result};
+use crate::metadata::Value;
 use crate::store::WeightStore;
 
 /// The files that a tokenizer becomes: names and contents.
@@ -45,6 +49,7 @@ pub(crate) fn files(store: &WeightStore, longest: Option<u32>) -> Result<Files> 
         TokenizerKind::Bpe => byte_level(store, &tokenizer, &entries)?,
         TokenizerKind::SentencePiece => sentencepiece(store, &tokenizer, &entries),
         TokenizerKind::WordPiece => wordpiece(store, &tokenizer, &entries),
+        TokenizerKind::Unigram => unigram(store, &tokenizer, &entries)?,
         TokenizerKind::Other(name) if name == "gemma4" => gemma4(&tokenizer, &entries)?,
         other => {
             let fault = format!("a tokenizer of the kind {}", other.name());
@@ -60,6 +65,8 @@ pub(crate) fn files(store: &WeightStore, longest: Option<u32>) -> Result<Files> 
     let flag =
         |said: &Option<crate::arch::Field<bool>>, usual| said.as_ref().map_or(usual, |f| f.value);
     let bert = tokenizer.kind.value == TokenizerKind::WordPiece;
+    // Two texts, with what ends the first and what starts the second between them.
+    let doubled = !bert && key_flag(store, "add_sep_token").unwrap_or(false);
     let around = (
         text(if bert && tokenizer.special("cls").is_some() { "cls" } else { "bos" })
             .filter(|_| flag(&tokenizer.add_bos, parts.usual.0)),
@@ -92,7 +99,7 @@ pub(crate) fn files(store: &WeightStore, longest: Option<u32>) -> Result<Files> 
         "version": "1.0", "truncation": null, "padding": null,
         "added_tokens": added.iter().map(with_id).collect::<Vec<Json>>(),
         "normalizer": parts.normalizer, "pre_tokenizer": parts.pre_tokenizer,
-        "post_processor": post_processor(around, id_of, &parts.decoder),
+        "post_processor": post_processor(around, doubled, id_of, &parts.decoder),
         "decoder": parts.decoder, "model": parts.model,
     });
     let mut config = Map::new();
@@ -102,7 +109,7 @@ pub(crate) fn files(store: &WeightStore, longest: Option<u32>) -> Result<Files> 
     for name in ["bos", "eos", "unk", "sep", "pad", "cls", "mask"] {
         // llama.cpp calls the tokens around BERT's texts by names of its own.
         let other = match name {
-            "cls" if bert => text("bos"),
+            "cls" if bert || doubled => text("bos"),
             _ => None,
         };
         if let Some(text) = text(name).or(other) {
@@ -117,7 +124,7 @@ pub(crate) fn files(store: &WeightStore, longest: Option<u32>) -> Result<Files> 
             config.insert(key.to_owned(), flag.value.into());
         }
     }
-    if let Some(flag) = space_prefix(store) {
+    if let Some(flag) = key_flag(store, "add_space_prefix") {
         config.insert("add_prefix_space".to_owned(), flag.into());
     }
     config.insert("clean_up_tokenization_spaces".to_owned(), false.into());
@@ -201,8 +208,8 @@ fn listed(tokenizer: &Tokenizer<'_>) -> Result<Json> {
     tokenizer.merges().map(pair).collect()
 }
 
-fn space_prefix(store: &WeightStore) -> Option<bool> {
-    store.metadata().get("tokenizer.ggml.add_space_prefix")?.to_bool()
+fn key_flag(store: &WeightStore, name: &str) -> Option<bool> {
+    store.metadata().get(&format!("tokenizer.ggml.{name}"))?.to_bool()
 }
 
 fn byte_level(store: &WeightStore, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Result<Parts> {
@@ -251,7 +258,7 @@ fn unknown<'e>(tokenizer: &Tokenizer<'_>, entries: &'e [Entry]) -> Option<&'e st
 }
 
 fn sentencepiece(store: &WeightStore, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Parts {
-    let prefix = space_prefix(store).unwrap_or(true);
+    let prefix = key_flag(store, "add_space_prefix").unwrap_or(true);
     let normalizer = match prefix {
         true => {
             let prepend = json!({"type": "Prepend", "prepend": BLOCK});
@@ -307,10 +314,7 @@ fn gemma4(tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Result<Parts> {
 }
 
 fn wordpiece(store: &WeightStore, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Parts {
-    let flag = |name: &str| {
-        let key = format!("tokenizer.ggml.normalizer.{name}");
-        store.metadata().get(&key).and_then(|value| value.to_bool())
-    };
+    let flag = |name: &str| key_flag(store, &format!("normalizer.{name}"));
     // llama.cpp marks what begins a word, BERT what goes on within one.
     let marked = |entry: &Entry| match entry.text.strip_prefix(BLOCK) {
         Some(word) => word.to_owned(),
@@ -335,9 +339,61 @@ fn wordpiece(store: &WeightStore, tokenizer: &Tokenizer<'_>, entries: &[Entry]) 
     }
 }
 
+/// As XLM-RoBERTa's files have it: T5's tokenizer in llama.cpp.
+fn unigram(store: &WeightStore, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Result<Parts> {
+    let metadata = store.metadata();
+    let key = "tokenizer.ggml.precompiled_charsmap";
+    let normalizer = match metadata.get(key) {
+        None => Json::Null,
+        Some(Value::Array(letters)) if letters.integers().is_some() => {
+            let bytes: Vec<u8> =
+                // Signed bytes in some files.
+                letters.integers().into_iter().flatten().map(|byte| byte.to_le_bytes()[0]).collect();
+            json!({"type": "Precompiled", "precompiled_charsmap": BASE64_STANDARD.encode(bytes)})
+        }
+        Some(value) => {
+            let fault =
+                format!("{}, but an array of bytes is needed", ConfigValue::Metadata(value));
+            return Err(Error::malformed(fault).in_file(store.path()).in_key(key));
+        }
+    };
+    let prefix = key_flag(store, "add_space_prefix").unwrap_or(true);
+    let block = json!({
+        "type": "Metaspace", "replacement": BLOCK, "split": true,
+        "prepend_scheme": if prefix { "always" } else { "never" },
+    });
+    let pre_tokenizer = match key_flag(store, "remove_extra_whitespaces") {
+        Some(true) => json!({
+            "type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, block],
+        }),
+        _ => block.clone(),
+    };
+    // Tokens are numbered by their places here.
+    let mut vocabulary = Vec::new();
+    for entry in entries {
+        while vocabulary.len() < entry.id as usize {
+            vocabulary.push(json!([format!("[PAD{}]", vocabulary.len()), -10_000.0]));
+        }
+        vocabulary.push(json!([entry.text, entry.score]));
+    }
+    let is_unknown = |entry: &&Entry| entry.kind == TokenKind::Unknown;
+    let unknown = entries.iter().find(is_unknown).map(|entry| entry.id);
+    Ok(Parts {
+        normalizer,
+        pre_tokenizer,
+        model: json!({
+            "type": "Unigram", "unk_id": tokenizer.special("unk").or(unknown), "vocab": vocabulary,
+            "byte_fallback": entries.iter().any(|entry| entry.kind == TokenKind::Byte),
+        }),
+        decoder: block,
+        usual: (false, true),
+    })
+}
+
 /// What puts tokens around a text.
 fn post_processor(
     (first, last): (Option<&str>, Option<&str>),
+    doubled: bool,
     id: impl Fn(&str) -> Option<u32>,
     decoder: &Json,
 ) -> Json {
@@ -353,8 +409,12 @@ fn post_processor(
         first.into_iter().chain([sequence(name, kind)]).chain(last).collect()
     };
     let single = around("A", 0, first);
-    // BERT's second text goes on where the first has ended.
-    let second = around("B", 1, first.filter(|_| last.is_none()));
+    let second = match doubled {
+        // RoBERTa's second text starts with the token that ends texts.
+        true => around("B", 0, last),
+        // BERT's goes on where the first has ended.
+        false => around("B", 1, first.filter(|_| last.is_none())),
+    };
     let pair: Vec<Json> = single.iter().cloned().chain(second).collect();
     let specials = first.into_iter().chain(last).filter_map(|text| {
         Some((text.to_owned(), json!({"id": text, "ids": [id(text)?], "tokens": [text]})))

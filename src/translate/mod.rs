@@ -113,7 +113,9 @@ pub fn hf_documents(
         return beside(store);
     }
     let mut config = arch::hf_config(store, resolution)?;
-    let longest = config.get("max_position_embeddings").and_then(Json::as_u64);
+    // RoBERTa's `max_position_embeddings` is more: rows that no position has.
+    let family = store.metadata().str("general.architecture");
+    let longest = family.and_then(|name| store.metadata().u64(&format!("{name}.context_length")));
     let longest = longest.and_then(|longest| u32::try_from(longest).ok());
     let tokenizer = tokenizer::hf_files(store, longest)?;
     let mut generation = general::generation(store);
