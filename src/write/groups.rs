@@ -346,7 +346,9 @@ fn grouped_parts(
     let (words, shape) = match dtype {
         // As transformers has them, an axis for the bytes of a block.
         DType::HF_MXFP4 => {
-            (DType::U8, [outer, &[columns / group, row / (columns / group)]].concat())
+            let blocks = columns / group;
+            let each = row.checked_div(blocks).ok_or_else(misfit)?;
+            (DType::U8, [outer, &[blocks, each]].concat())
         }
         // Codes lie in words of 32 bits.
         _ => (DType::U32, with(row / 4)),
