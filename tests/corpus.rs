@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use support::{
     DIGESTS, Gguf, Kv, Safetensors, WhisperGgml, any_file, codec_bytes, decodable, f32s,
     gguf_bytes, index, index_bytes, mlx_bytes, ollama_bytes, packed, safetensors_bytes,
-    whisper_ggml_bytes,
+    tokenizer_bytes, whisper_ggml_bytes,
 };
 use weighbridge::DType;
 use weighbridge::dtype::DTYPES;
@@ -20,13 +20,14 @@ struct Target {
     seeds: fn() -> Vec<(&'static str, Vec<u8>)>,
 }
 
-const TARGETS: [Target; 8] = [
+const TARGETS: [Target; 9] = [
     Target { name: "gguf", body: gguf_bytes, seeds: gguf_seeds },
     Target { name: "safetensors", body: safetensors_bytes, seeds: safetensors_seeds },
     Target { name: "weight_map", body: index_bytes, seeds: index_seeds },
     Target { name: "mlx", body: mlx_bytes, seeds: mlx_seeds },
     Target { name: "ollama", body: ollama_bytes, seeds: ollama_seeds },
     Target { name: "whisper_ggml", body: whisper_ggml_bytes, seeds: whisper_ggml_seeds },
+    Target { name: "tokenizer", body: tokenizer_bytes, seeds: tokenizer_seeds },
     Target { name: "codecs", body: codecs, seeds: codec_seeds },
     Target { name: "detect", body: any_file, seeds: file_seeds },
 ];
@@ -374,6 +375,47 @@ fn ollama_seeds() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("missing", manifest(&[layer("tensor", 2, "1", "m")]).into_bytes()),
         ("list", format!("{{\"schemaVersion\":2,\"manifests\":[{child}]}}").into_bytes()),
+    ]
+}
+
+fn tokenizer_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    // The first byte chooses the file, and a config for each four of them.
+    let of = |first: u8, file: &str, config: &str| {
+        let mut seed = [&[first], file.as_bytes()].concat();
+        if !config.is_empty() {
+            seed.extend([b"\xff", config.as_bytes()].concat());
+        }
+        seed
+    };
+    let config = r#"{"bos_token":"<s>","eos_token":{"content":"</s>"},"add_bos_token":true,
+        "added_tokens_decoder":{"2":{"content":"</s>","special":true}},"chat_template":"{{ a }}"}"#;
+    let added = r#""added_tokens":[{"id":0,"content":"<s>","special":true}]"#;
+    let bytes = r#"{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true}"#;
+    let bpe = format!(
+        r#"{{{added},"pre_tokenizer":{bytes},"model":{{"type":"BPE",
+        "vocab":{{"<s>":0,"t":1,"h":2,"th":3,"\u0120t":4}},"merges":["t h",["\u0120","t"]]}}}}"#
+    );
+    let fallback = r#"{"model":{"type":"BPE","byte_fallback":true,"unk_token":"<unk>",
+        "vocab":{"<unk>":0,"<0x0A>":1,"a":2,"b":3,"ab":4},"merges":["a b"]}}"#;
+    let unigram = format!(
+        r#"{{{added},"normalizer":{{"type":"Precompiled","precompiled_charsmap":"AAEC/f7/"}},
+        "pre_tokenizer":{{"type":"Sequence","pretokenizers":[{{"type":"WhitespaceSplit"}},
+        {{"type":"Metaspace","replacement":"_","prepend_scheme":"always"}}]}},
+        "model":{{"type":"Unigram","unk_id":1,"vocab":[["<s>",0],["<unk>",0.0],["a",-2.5]]}}}}"#
+    );
+    let words = r###"{"normalizer":{"type":"BertNormalizer","lowercase":true},
+        "model":{"type":"WordPiece","unk_token":"[UNK]","vocab":{"[UNK]":0,"the":1,"##re":2}}}"###;
+    let piece = b"\x0a\x0c\x0a\x03\xe2\x96\x81\x15\0\0\x60\xc0\x18\x01";
+    let trainer = b"\x12\x02\x18\x02";
+    vec![
+        ("bpe", of(0, &bpe, config)),
+        ("fallback", of(0, fallback, config)),
+        ("gemma4", of(4, fallback, config)),
+        ("unigram", of(8, &unigram, config)),
+        ("words", of(8, words, "")),
+        ("sentencepiece", [&[1][..], piece, trainer].concat()),
+        ("vocab", of(2, "{\"t\":0,\"h\":1}", "")),
+        ("lines", of(11, "[PAD]\n[UNK]\r\nthe", "")),
     ]
 }
 

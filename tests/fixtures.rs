@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
-use support::{shared, walk};
+use support::{serve, shared, walk};
 use weighbridge::arch::resolve;
 use weighbridge::metadata::Value;
 use weighbridge::{
@@ -119,6 +119,7 @@ fn compare(fixture: &Fixture) -> (usize, usize) {
             compare_key(&store, key);
         }
     }
+    serve(store);
     (compared, without)
 }
 
@@ -260,7 +261,11 @@ fn meet(path: &Path, expect: &str) -> Result<(), String> {
         "policy" => rejected != Some(false),
         other => return Err(format!("what is {other}?")),
     };
-    if met { Ok(()) } else { Err(format!("{}: {expect}, but {opened:?}", path.display())) }
+    if !met {
+        return Err(format!("{}: {expect}, but {opened:?}", path.display()));
+    }
+    opened.into_iter().for_each(serve);
+    Ok(())
 }
 
 fn meet_all(folder: &Path) {

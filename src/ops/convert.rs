@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 use super::dialect::{Spoken, speak};
 use super::experts::{self, Experts};
 use super::gguf::{Draft, Drafted};
-use super::packing::{Holds, Made, Wanted, made};
+use super::packing::{Holds, Made, Wanted, is_mlx, made};
 use super::rewrite::{index_json, stored_part};
 use crate::arch::{self, Dialect};
 use crate::container::safetensors;
@@ -193,8 +193,10 @@ fn plain<'a>(view: &View<'a>, mlx: bool, same: bool, wanted: Wanted) -> Result<M
         return made(view, Holds::Groups, wanted);
     }
     match wanted.dtype {
-        // What a checkpoint has, transformers reads.
-        None if same && view.is_stored() => Ok((Making::Packed(view.clone()), How::Copied, None)),
+        // What a checkpoint has, transformers reads; groups of MLX in Ollama's store, it does not.
+        None if same && view.is_stored() && !view.stored_dtype().is_ok_and(is_mlx) => {
+            Ok((Making::Packed(view.clone()), How::Copied, None))
+        }
         None if quantized && wanted.lossless => {
             made(view, Holds::Plain, Wanted { dtype: Some(DType::F32), ..wanted })
         }

@@ -20,7 +20,7 @@ pub(crate) use safetensors::{Array, Safetensors, escaped, index, quoted};
 pub(crate) use values::{same, same_rounded};
 pub(crate) use walk::{
     DIGESTS, any_file, gguf_bytes, index_bytes, look_at, mlx_bytes, ollama_bytes, packed,
-    safetensors_bytes, walk, whisper_ggml_bytes,
+    safetensors_bytes, serve, tokenizer_bytes, walk, whisper_ggml_bytes,
 };
 pub(crate) use whisper_ggml::WhisperGgml;
 

@@ -11,9 +11,12 @@ use weighbridge::arch::{GenerationConfig, resolve};
 use weighbridge::container::detect;
 use weighbridge::device::Cpu;
 use weighbridge::metadata::{Array, Value};
+use weighbridge::ops::{self, ConvertOptions, Format};
+use weighbridge::recipe::FileType;
+use weighbridge::recipe::llama::Options;
 use weighbridge::{
     Decoding, Error, ModelConfig, OpenOptions, Part, Strictness, Tensor, Tokenizer, WeightProvider,
-    WeightStore,
+    WeightStore, WriteOptions, WritePlan,
 };
 
 use super::{POLICIES, Safetensors, f32s, folder, open_as, put};
@@ -22,6 +25,8 @@ use super::{POLICIES, Safetensors, f32s, folder, open_as, put};
 const TENSORS: usize = 64;
 const ELEMENTS: u64 = 1 << 14;
 const BYTES: u64 = 1 << 20;
+/// What would be larger is planned, but not written.
+const WRITTEN: u64 = 1 << 16;
 
 /// Opens bytes as GGUF, whatever they are.
 pub(crate) fn gguf_bytes(bytes: &[u8]) {
@@ -138,6 +143,41 @@ pub(crate) fn index_bytes(bytes: &[u8]) {
             Err(error) => look_at(&error),
         }
     }
+}
+
+/// Opens a folder with a tokenizer in one of the files that may hold one: the first byte says which.
+/// What follows the first 0xFF is its `tokenizer_config.json`. SentencePiece's file may hold that byte
+/// itself, and has no other.
+pub(crate) fn tokenizer_bytes(bytes: &[u8]) {
+    const NAMES: [&str; 4] = ["tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"];
+    const CONFIGS: [&str; 3] = [
+        r#"{"model_type": "llama", "hidden_size": 4, "num_hidden_layers": 0, "num_attention_heads": 1,
+            "intermediate_size": 4, "rms_norm_eps": 1e-5, "max_position_embeddings": 8, "vocab_size": 8}"#,
+        r#"{"model_type": "gemma4_text", "hidden_size": 4, "num_hidden_layers": 0,
+            "num_attention_heads": 1, "vocab_size": 8}"#,
+        r#"{"model_type": "xlm-roberta", "hidden_size": 4, "num_hidden_layers": 0,
+            "num_attention_heads": 1, "intermediate_size": 4, "layer_norm_eps": 1e-5,
+            "max_position_embeddings": 4, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size": 8}"#,
+    ];
+    let Some((&first, bytes)) = bytes.split_first() else { return };
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let embedding = |file: Safetensors, name| file.tensor(name, "F32", &[8, 4], [0; 128]);
+        let file = embedding(Safetensors::new(), "model.embed_tokens.weight");
+        folder(&[("model.safetensors", file.build())])
+    });
+    for name in NAMES.into_iter().chain(["tokenizer_config.json"]) {
+        drop(std::fs::remove_file(folder.path().join(name)));
+    }
+    let name = NAMES[usize::from(first) % NAMES.len()];
+    let config = CONFIGS[usize::from(first) / NAMES.len() % CONFIGS.len()];
+    let (file, more) = if name == NAMES[1] { (bytes, None) } else { split(bytes) };
+    put(folder.path(), name, file);
+    put(folder.path(), "config.json", config);
+    if let Some(more) = more {
+        put(folder.path(), "tokenizer_config.json", more);
+    }
+    open_folder(folder.path());
 }
 
 /// Opens a folder of quantized weights, as MLX and others write it. The bytes up to the first 0xFF
@@ -285,6 +325,7 @@ pub(crate) fn serve(store: WeightStore) {
         Ok(provider) => provider,
         Err(error) => return look_at(&error),
     };
+    rewrite(&provider);
     let names: Vec<&str> = provider.names().take(TENSORS).collect();
     for &name in &names {
         let view = match provider.tensor(name) {
@@ -323,6 +364,47 @@ pub(crate) fn serve(store: WeightStore) {
             (Err(error), _) | (_, Err(error)) => look_at(&error),
         }
     }
+}
+
+/// Plans the model in every form that it may be written in, and writes it where it is small. What was
+/// written opens again.
+fn rewrite(model: &WeightProvider) {
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| folder::<&[u8]>(&[])).path();
+    let write = |plan: weighbridge::Result<WritePlan<'_>>, name: &str, opens: bool| {
+        let plan = match plan {
+            Ok(plan) => plan,
+            Err(error) => return look_at(&error),
+        };
+        for note in &plan.notes {
+            assert!(!note.contains(|c: char| c.is_control()), "{note:?}");
+        }
+        if plan.bytes() > WRITTEN || !opens {
+            return;
+        }
+        let path = folder.join(name);
+        match plan.run(&path, &WriteOptions::new().overwrite(true).threads(1)) {
+            Ok(written) => {
+                assert_eq!(written.bytes, plan.bytes());
+                let store = WeightStore::open(&path);
+                let store = store.unwrap_or_else(|error| panic!("what was written: {error}"));
+                assert_eq!(store.len(), plan.fates.len(), "{name}");
+            }
+            Err(error) => look_at(&error),
+        }
+    };
+    for (format, name, opens) in [
+        (Format::Gguf, "model.gguf", true),
+        (Format::Safetensors, "hf", true),
+        (Format::Mlx, "mlx", true),
+        // Only within a store.
+        (Format::Ollama, "ollama", false),
+    ] {
+        write(ops::convert(model, &ConvertOptions::new(format)), name, opens);
+    }
+    let path = folder.join("quantized.gguf");
+    let plan = ops::quantize(model, &Options::new(FileType::Q8_0), None, &path);
+    write(plan, "quantized.gguf", true);
 }
 
 fn walk_tensor(store: &WeightStore, tensor: Tensor<'_>) {
