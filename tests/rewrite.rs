@@ -182,6 +182,10 @@ fn quantized_shards_keep_a_first_one_without_tensors() {
     let made = run(&plan, &made);
     let expected = ["b-00001-of-00002.gguf", "b-00002-of-00002.gguf"];
     assert_eq!(made, expected.map(|name| folder.path().join(name)));
+    let second = Gguf::new().key("split.no", Kv::U16(1)).key("split.count", Kv::U16(2));
+    let second = second.key("split.tensors.count", Kv::I32(2)).build();
+    // In the order in which llama-quantize has the keys: behind magic, version and counts.
+    assert!(read(&made[1])[24..].starts_with(&second[24..24 + 82]));
     let store = strict(&made[0]);
     assert_eq!(store.len(), 2);
     for tensor in store.tensors() {

@@ -63,7 +63,7 @@ pub fn split<'a>(store: &'a WeightStore, shards: Shards, path: &Path) -> Result<
     let mut files = Vec::new();
     let kind = match encoding(store)? {
         Files::Gguf => {
-            files = gguf_shards(KeyValues::of(store.metadata()), groups, path)?;
+            files = gguf_shards(KeyValues::of(store.metadata()), groups, path, PLACE)?;
             Kind::Shards
         }
         Files::Safetensors => {
@@ -185,11 +185,19 @@ pub(super) fn cut(tensors: Vec<OutTensor<'_>>, shards: Shards) -> Result<Vec<Vec
     Ok(groups)
 }
 
-/// Shards of GGUF that are named after a path: the first has all keys.
+/// What a shard says of its place, in the order of gguf-split.
+const PLACE: [&str; 3] = ["split.no", "split.tensors.count", "split.count"];
+
+/// The same in the order of llama-quantize.
+pub(super) const QUANTIZED_PLACE: [&str; 3] = ["split.no", "split.count", "split.tensors.count"];
+
+/// Shards of GGUF that are named after a path: the first has all keys. Each says its place in keys of
+/// that order.
 pub(super) fn gguf_shards<'a>(
     mut keys: KeyValues,
     groups: Vec<Vec<OutTensor<'a>>>,
     path: &Path,
+    place: [&str; 3],
 ) -> Result<Vec<OutFile<'a>>> {
     let name = path.file_name().and_then(|name| name.to_str());
     let prefix = name.map(|name| name.strip_suffix(".gguf").unwrap_or(name));
@@ -206,9 +214,14 @@ pub(super) fn gguf_shards<'a>(
         let mut own = if number == 0 { std::mem::take(&mut keys) } else { KeyValues::new() };
         // Each file is read by its own alignment.
         set_alignment(&mut own, alignment)?;
-        own.set("split.no", Value::U16(number));
-        own.set("split.tensors.count", Value::I32(i32::try_from(total).unwrap_or(i32::MAX)));
-        own.set("split.count", Value::U16(of));
+        for key in place {
+            let value = match key {
+                "split.no" => Value::U16(number),
+                "split.count" => Value::U16(of),
+                _ => Value::I32(i32::try_from(total).unwrap_or(i32::MAX)),
+            };
+            own.set(key, value);
+        }
         let name = format!("{prefix}-{:05}-of-{count:05}.gguf", u32::from(number) + 1);
         files.push(OutFile::gguf(name, &own, group)?);
     }
@@ -216,7 +229,7 @@ pub(super) fn gguf_shards<'a>(
 }
 
 fn without_split(keys: &mut KeyValues) {
-    for key in ["split.no", "split.count", "split.tensors.count"] {
+    for key in PLACE {
         keys.remove(key);
     }
 }
