@@ -555,8 +555,8 @@ impl<'a> View<'a> {
             let same = form(&other) == form(&fused);
             if !same || fused.shape.is_empty() {
                 return Err(Error::mismatch(format!(
-                    "{:?} cannot be laid below {:?} of {}",
-                    other.shape, fused.shape, fused.name
+                    "{:?} cannot be laid below {}, which is {:?}",
+                    other.shape, fused.name, fused.shape
                 ))
                 .in_tensor(&other.name));
             }
