@@ -51,7 +51,7 @@ quantizers! {
         }
         put_bytes(simd, &pairs, 0, out);
         for half in 0..2 {
-            put_planes(simd, &codes[128 * half..], 16 + 32 * half, out);
+            put_planes::<S, 84, 0>(simd, &codes[128 * half..], 16 + 32 * half, out);
         }
     }
 
@@ -112,7 +112,7 @@ quantizers! {
         }
         put_bits::<S, 110, 2>(simd, &whole, 0, out);
         for half in 0..2 {
-            put_planes(simd, &whole[128 * half..], 32 + 32 * half, out);
+            put_planes::<S, 110, 0>(simd, &whole[128 * half..], 32 + 32 * half, out);
         }
         let mut bits = [simd.whole(zero); 16];
         for sub in 0..16 {
@@ -189,11 +189,7 @@ quantizers! {
         put_bytes(simd, &bytes, 192, out);
         for (half, codes) in codes.as_chunks::<128>().0.iter().enumerate() {
             put_nibbles(simd, codes, 64 * half, out);
-            let mut high = [simd.whole(zero); 128];
-            for i in 0..128 {
-                high[i] = simd.down::<4>(codes[i]);
-            }
-            put_planes(simd, &high, 128 + 32 * half, out);
+            put_planes::<S, 210, 4>(simd, codes, 128 + 32 * half, out);
         }
     }
 
@@ -423,9 +419,9 @@ fn sixes<S: Simd, const BYTES: usize>(
     codes
 }
 
-/// Puts 32 bytes with the lowest two bits of 128 codes: those of the first 32 lowest.
+/// Puts 32 bytes with two bits of 128 codes, above the lowest `BITS`: those of the first 32 lowest.
 #[inline(always)]
-fn put_planes<S: Simd, const BYTES: usize>(
+fn put_planes<S: Simd, const BYTES: usize, const BITS: u32>(
     simd: S,
     codes: &[S::Words],
     at: usize,
@@ -435,7 +431,8 @@ fn put_planes<S: Simd, const BYTES: usize>(
     for i in 0..8 {
         let mut planes = [words[i]; 4];
         for plane in 0..4 {
-            planes[plane] = simd.cut(four(simd, codes, 32 * plane + 4 * i), 0x0303_0303);
+            let codes = four(simd, codes, 32 * plane + 4 * i);
+            planes[plane] = simd.cut(simd.down::<BITS>(codes), 0x0303_0303);
         }
         let [a, b, c, d] = planes;
         words[i] = simd.join::<4>(simd.join::<2>(a, b), simd.join::<2>(c, d));
