@@ -136,7 +136,7 @@ fn roberta_counts_positions_behind_the_padding() {
     }
 }
 
-/// As `transformers` writes XLM-RoBERTa's, with a map of letters of six bytes.
+/// As `transformers` writes XLM-RoBERTa's, with a charsmap of six bytes.
 const UNIGRAM: &str = r#"{
     "version": "1.0", "truncation": null, "padding": null,
     "added_tokens": [
@@ -197,9 +197,9 @@ fn the_likeliest_pieces() {
         Some(Value::Array(array)) => array,
         other => panic!("{name}: {other:?}"),
     };
-    let letters = list("precompiled_charsmap");
-    assert_eq!(letters.element_type(), ValueType::U8);
-    assert!(letters.integers().expect("bytes").eq([0, 1, 2, 0xfd, 0xfe, 0xff]));
+    let charsmap = list("precompiled_charsmap");
+    assert_eq!(charsmap.element_type(), ValueType::U8);
+    assert!(charsmap.integers().expect("bytes").eq([0, 1, 2, 0xfd, 0xfe, 0xff]));
     assert!(list("token_type").integers().expect("kinds").eq([3, 3, 3, 2, 1, 1, 1, 1, 5, 5]));
     let scores: Vec<f64> = list("scores").floats().expect("scores").collect();
     assert_eq!(scores, [0.0, 0.0, 0.0, 0.0, -2.5, -3.25, -4.0, -5.5, -10_000.0, -10_000.0]);
@@ -214,7 +214,15 @@ fn the_likeliest_pieces() {
     assert_eq!((&config["cls_token"], &config["sep_token"]), (&"<s>".into(), &"</s>".into()));
     assert_eq!(config["model_max_length"], POSITIONS);
 
-    // What stands for the map of letters and is none.
+    let charsmap = r#"{"type": "Precompiled", "precompiled_charsmap": "AAEC/f7/"}"#;
+    let plain = UNIGRAM.replace(charsmap, r#"{"type": "NFKC"}"#);
+    put(&folder.path().join("x"), "tokenizer.json", plain);
+    let notes = written(&folder, "x", "plain.gguf", Format::Gguf);
+    assert!(notes.iter().any(|note| note.ends_with("normalizer: NFKC")), "{notes:?}");
+    let gguf = open(&folder.path().join("plain.gguf"));
+    assert!(gguf.store().metadata().get("tokenizer.ggml.precompiled_charsmap").is_none());
+
+    // What stands for the charsmap and is none.
     for (from, to, fault) in [
         ("AAEC/f7/", "AAEC/f7", "precompiled_charsmap, which is to be base64"),
         (r#""unk_id": 3"#, r#""unk_id": 3, "x": "#, "not valid JSON"),

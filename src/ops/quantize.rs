@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::gguf::{Draft, Drafted};
 use super::packing::Wanted;
-use super::rewrite::{QUANTIZED_PLACE, gguf_shards};
+use super::rewrite::gguf_shards;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -69,7 +69,8 @@ pub fn quantize<'a, D: Device>(
     let (kind, files) = match options.keep_split && store.files().len() > 1 {
         true => {
             let groups = by_file(tensors, store.files().len());
-            (Kind::Shards, gguf_shards(keys, groups, path, QUANTIZED_PLACE).map_err(here)?)
+            // Taken away and set again, in llama-quantize's order.
+            (Kind::Shards, gguf_shards(keys, groups, path, recipe.removed).map_err(here)?)
         }
         false => (Kind::File, vec![OutFile::gguf("model.gguf", &keys, tensors).map_err(here)?]),
     };

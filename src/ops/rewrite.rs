@@ -63,7 +63,7 @@ pub fn split<'a>(store: &'a WeightStore, shards: Shards, path: &Path) -> Result<
     let mut files = Vec::new();
     let kind = match encoding(store)? {
         Files::Gguf => {
-            files = gguf_shards(KeyValues::of(store.metadata()), groups, path, PLACE)?;
+            files = gguf_shards(KeyValues::of(store.metadata()), groups, path, &PLACE)?;
             Kind::Shards
         }
         Files::Safetensors => {
@@ -188,16 +188,13 @@ pub(super) fn cut(tensors: Vec<OutTensor<'_>>, shards: Shards) -> Result<Vec<Vec
 /// What a shard says of its place, in the order of gguf-split.
 const PLACE: [&str; 3] = ["split.no", "split.tensors.count", "split.count"];
 
-/// The same in the order of llama-quantize.
-pub(super) const QUANTIZED_PLACE: [&str; 3] = ["split.no", "split.count", "split.tensors.count"];
-
 /// Shards of GGUF that are named after a path: the first has all keys. Each says its place in keys of
 /// that order.
 pub(super) fn gguf_shards<'a>(
     mut keys: KeyValues,
     groups: Vec<Vec<OutTensor<'a>>>,
     path: &Path,
-    place: [&str; 3],
+    place: &[&str],
 ) -> Result<Vec<OutFile<'a>>> {
     let name = path.file_name().and_then(|name| name.to_str());
     let prefix = name.map(|name| name.strip_suffix(".gguf").unwrap_or(name));
@@ -215,7 +212,7 @@ pub(super) fn gguf_shards<'a>(
         // Each file is read by its own alignment.
         set_alignment(&mut own, alignment)?;
         for key in place {
-            let value = match key {
+            let value = match *key {
                 "split.no" => Value::U16(number),
                 "split.count" => Value::U16(of),
                 _ => Value::I32(i32::try_from(total).unwrap_or(i32::MAX)),

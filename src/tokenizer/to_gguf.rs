@@ -396,10 +396,10 @@ fn unigram_keys(table: Table<'_>, files: &Files, out: &mut KeyValues) -> Result<
             _ => {}
         }
     }
-    let (mut letters, mut others) = (None, Vec::new());
+    let (mut charsmap, mut others) = (None, Vec::new());
     for step in files.steps("normalizer", "normalizers") {
         match step_kind(step) {
-            "Precompiled" => letters = step.get("precompiled_charsmap").and_then(Json::as_str),
+            "Precompiled" => charsmap = step.get("precompiled_charsmap").and_then(Json::as_str),
             // As files made from SentencePiece's leave out spaces.
             "Replace" if step.pointer("/pattern/Regex") == Some(&Json::from(" {2,}")) => {
                 single_spaces = Some(true);
@@ -415,14 +415,15 @@ fn unigram_keys(table: Table<'_>, files: &Files, out: &mut KeyValues) -> Result<
     let single_spaces = single_spaces.or_else(|| said("clean_up_tokenization_spaces"));
     let single_spaces = Value::Bool(single_spaces.unwrap_or(false));
     out.set("tokenizer.ggml.remove_extra_whitespaces", single_spaces);
-    if let Some(letters) = letters.filter(|letters| !letters.is_empty()) {
-        let bytes = BASE64_STANDARD.decode(letters).map_err(|error| {
+    if let Some(charsmap) = charsmap.filter(|charsmap| !charsmap.is_empty()) {
+        let bytes = BASE64_STANDARD.decode(charsmap).map_err(|error| {
             Error::malformed(format!("precompiled_charsmap, which is to be base64: {error}"))
         })?;
         out.set_array("tokenizer.ggml.precompiled_charsmap", bytes);
     }
-    Ok((!others.is_empty())
-        .then(|| format!("GGUF has no form of how text is prepared before: {}", others.join(", "))))
+    Ok((!others.is_empty()).then(|| {
+        format!("llama.cpp leaves out these steps of its normalizer: {}", others.join(", "))
+    }))
 }
 
 /// GGUF has a merge in one text, so a space within a token is written as the letter for its byte.

@@ -183,14 +183,15 @@ fn vocabulary(entries: &[Entry]) -> Json {
 }
 
 fn bpe(
-    unknown: Option<&str>,
+    unknown: Option<&Entry>,
     fallback: bool,
     ignore_merges: bool,
     entries: &[Entry],
     merges: Json,
 ) -> Json {
     json!({
-        "type": "BPE", "dropout": null, "unk_token": unknown, "continuing_subword_prefix": null,
+        "type": "BPE", "dropout": null, "unk_token": unknown.map(|entry| &entry.text),
+        "continuing_subword_prefix": null,
         "end_of_word_suffix": null, "fuse_unk": unknown.is_some(), "byte_fallback": fallback,
         "ignore_merges": ignore_merges, "vocab": vocabulary(entries), "merges": merges,
     })
@@ -208,6 +209,7 @@ fn listed(tokenizer: &Tokenizer<'_>) -> Result<Json> {
     tokenizer.merges().map(pair).collect()
 }
 
+/// A flag among GGUF's keys of the tokenizer.
 fn key_flag(store: &WeightStore, name: &str) -> Option<bool> {
     store.metadata().get(&format!("tokenizer.ggml.{name}"))?.to_bool()
 }
@@ -248,13 +250,13 @@ fn from_blocks(strip: bool) -> Json {
     json!({"type": "Sequence", "decoders": steps})
 }
 
-fn unknown<'e>(tokenizer: &Tokenizer<'_>, entries: &'e [Entry]) -> Option<&'e str> {
+fn unknown<'e>(tokenizer: &Tokenizer<'_>, entries: &'e [Entry]) -> Option<&'e Entry> {
     let named = tokenizer.special("unk");
     let is = |entry: &&Entry| match named {
         Some(id) => entry.id == id,
         None => entry.kind == TokenKind::Unknown,
     };
-    entries.iter().find(is).map(|entry| entry.text.as_str())
+    entries.iter().find(is)
 }
 
 fn sentencepiece(store: &WeightStore, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Parts {
@@ -323,7 +325,7 @@ fn wordpiece(store: &WeightStore, tokenizer: &Tokenizer<'_>, entries: &[Entry]) 
     };
     let vocabulary: Map<String, Json> =
         entries.iter().map(|entry| (marked(entry), entry.id.into())).collect();
-    let unknown = unknown(tokenizer, entries).unwrap_or("[UNK]");
+    let unknown = unknown(tokenizer, entries).map_or("[UNK]", |entry| &entry.text);
     Parts {
         normalizer: json!({
             "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
@@ -345,16 +347,20 @@ fn unigram(store: &WeightStore, tokenizer: &Tokenizer<'_>, entries: &[Entry]) ->
     let key = "tokenizer.ggml.precompiled_charsmap";
     let normalizer = match metadata.get(key) {
         None => Json::Null,
-        Some(Value::Array(letters)) if letters.integers().is_some() => {
-            let bytes: Vec<u8> =
-                // Signed bytes in some files.
-                letters.integers().into_iter().flatten().map(|byte| byte.to_le_bytes()[0]).collect();
-            json!({"type": "Precompiled", "precompiled_charsmap": BASE64_STANDARD.encode(bytes)})
-        }
         Some(value) => {
-            let fault =
-                format!("{}, but an array of bytes is needed", ConfigValue::Metadata(value));
-            return Err(Error::malformed(fault).in_file(store.path()).in_key(key));
+            let integers = match value {
+                Value::Array(charsmap) => charsmap.integers(),
+                _ => None,
+            };
+            let integers = integers.ok_or_else(|| {
+                let found = ConfigValue::Metadata(value);
+                Error::malformed(format!("{found}, but an array of bytes is needed"))
+                    .in_file(store.path())
+                    .in_key(key)
+            })?;
+            // Signed in some files.
+            let bytes: Vec<u8> = integers.map(|byte| byte.to_le_bytes()[0]).collect();
+            json!({"type": "Precompiled", "precompiled_charsmap": BASE64_STANDARD.encode(bytes)})
         }
     };
     let prefix = key_flag(store, "add_space_prefix").unwrap_or(true);
@@ -376,13 +382,12 @@ fn unigram(store: &WeightStore, tokenizer: &Tokenizer<'_>, entries: &[Entry]) ->
         }
         vocabulary.push(json!([entry.text, entry.score]));
     }
-    let is_unknown = |entry: &&Entry| entry.kind == TokenKind::Unknown;
-    let unknown = entries.iter().find(is_unknown).map(|entry| entry.id);
     Ok(Parts {
         normalizer,
         pre_tokenizer,
         model: json!({
-            "type": "Unigram", "unk_id": tokenizer.special("unk").or(unknown), "vocab": vocabulary,
+            "type": "Unigram", "unk_id": unknown(tokenizer, entries).map(|entry| entry.id),
+            "vocab": vocabulary,
             "byte_fallback": entries.iter().any(|entry| entry.kind == TokenKind::Byte),
         }),
         decoder: block,
