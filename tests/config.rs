@@ -761,7 +761,7 @@ fn faults_of_gguf() {
     assert_snapshot!(fault("attention.sliding_window", Kv::text("x")), @r#"Malformed: file: key "llama.attention.sliding_window": "x", but no integer"#);
     assert_snapshot!(fault("attention.sliding_window_pattern", Kv::Array(7, vec![Kv::Bool(true); 70_000])), @r#"Malformed: file: key "llama.attention.sliding_window_pattern": 70000 elements, but no list has more than 65536"#);
     assert_snapshot!(fault("rope.scaling.factor", Kv::F32(f32::NAN)), @r#"Malformed: file: key "llama.rope.scaling.factor": NaN, but an f32 is needed, finite and not negative"#);
-    // A number of layers is never looped to.
+    // Lists are made as long as there are layers.
     let store = gguf(
         "llama",
         &[
@@ -770,7 +770,8 @@ fn faults_of_gguf() {
             ("attention.head_count", Kv::U32(4)),
         ],
     );
-    assert_eq!(of(&store).expect("a config").n_layers.value, u32::MAX);
+    let error = of(&store).expect_err("too many layers");
+    assert_snapshot!(error, @r#"file: key "llama.block_count": 4294967295 layers, but no model has more than 65536"#);
 }
 
 /// A line for each dtype, and what is said of all.

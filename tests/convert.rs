@@ -456,7 +456,9 @@ fn codes_of_checkpoints_in_groups() {
         assert_eq!(ways, vec![how; 3], "{name}");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let target = folder.path().join("model");
-        plan.run(&target, &WriteOptions::new()).unwrap_or_else(|error| panic!("{error}"));
+        // These files are parts of models.
+        plan.run(&target, &WriteOptions::new().allow_incomplete(true))
+            .unwrap_or_else(|error| panic!("{error}"));
         let again = provider(&target);
         for name in model.names() {
             let [old, new] = [&model, &again].map(|model| {

@@ -10,7 +10,7 @@ use std::time::Instant;
 use serde::Serialize;
 use weighbridge::{Fate, How, Loss, Progress, WriteOptions, WritePlan};
 
-use crate::args::write::Writing;
+use crate::args::write::{Whole, Writing};
 use crate::cmd::Done;
 use crate::json::{self, SCHEMA};
 use crate::print::{Align, Table, bits, bytes, count, plural, progress, shape, shown};
@@ -46,6 +46,16 @@ struct Tensor<'p> {
 
 /// Runs a plan, or shows it.
 pub(crate) fn run(plan: &WritePlan<'_>, dst: &Path, args: &Writing) -> Done {
+    run_whole(plan, dst, Whole::default(), args)
+}
+
+/// As [`run`], for a model that must be whole unless `whole` says otherwise.
+pub(crate) fn run_whole(plan: &WritePlan<'_>, dst: &Path, whole: Whole, args: &Writing) -> Done {
+    let options = WriteOptions::new().allow_incomplete(whole.allow_incomplete);
+    plan.check(&options)?;
+    if !plan.missing.is_empty() {
+        note(&format!("the model is incomplete: it lacks {}", plan.missing.join(", ")));
+    }
     plan.notes.iter().for_each(|text| note(text));
     let start = Instant::now();
     let mut report = Report {
@@ -58,9 +68,13 @@ pub(crate) fn run(plan: &WritePlan<'_>, dst: &Path, args: &Writing) -> Done {
         notes: &plan.notes,
     };
     if !args.dry_run {
-        let written = execute(plan, dst, args)?;
+        let written = execute(plan, dst, options, args)?;
         report.written = written.paths.iter().map(|path| shown(path)).collect();
         report.seconds = start.elapsed().as_secs_f64();
+        for (link, target) in &written.replaced_links {
+            let (link, target) = (shown(link), shown(target));
+            note(&format!("{link}: replaced the symbolic link; {target} is unchanged"));
+        }
         let lost: HashMap<&str, &Loss> =
             written.lost.iter().map(|(name, loss)| (name.as_str(), loss)).collect();
         for tensor in &mut report.tensors {
@@ -78,7 +92,12 @@ pub(crate) fn run(plan: &WritePlan<'_>, dst: &Path, args: &Writing) -> Done {
     Ok(Status::Fine)
 }
 
-fn execute(plan: &WritePlan<'_>, dst: &Path, args: &Writing) -> Result<weighbridge::Written, Stop> {
+fn execute(
+    plan: &WritePlan<'_>,
+    dst: &Path,
+    options: WriteOptions<'_>,
+    args: &Writing,
+) -> Result<weighbridge::Written, Stop> {
     let bar = progress(1);
     let watch = |progress: Progress| {
         bar.set_length(progress.total);
@@ -88,7 +107,7 @@ fn execute(plan: &WritePlan<'_>, dst: &Path, args: &Writing) -> Result<weighbrid
             false => ControlFlow::Continue(()),
         }
     };
-    let options = WriteOptions::new()
+    let options = options
         .overwrite(args.overwrite)
         .threads(args.threads)
         .memory(args.max_memory)

@@ -365,7 +365,7 @@ pub fn resolve(store: &WeightStore) -> Result<Resolution> {
         keep_first_rows(&mut resolution, &ranks);
         check_once(&resolution).map_err(|error| error.in_file(store.path()))?;
     }
-    let promised = config::layers(store).unwrap_or(0);
+    let promised = config::layers(store).unwrap_or_default();
     resolution.missing = missing(architecture, &resolution.mapped, &layers, promised);
     Ok(resolution)
 }
@@ -533,12 +533,16 @@ fn find<'n>(
     })
 }
 
+/// Required names that a layer which uses another layer's keys and values does without.
+const KEYS_AND_VALUES: [&str; 2] =
+    ["layers.{n}.attention.k.weight", "layers.{n}.attention.v.weight"];
+
 /// What an architecture needs and the model lacks. `sorted` are its tensors by canonical name.
 fn missing(
     architecture: &Architecture,
     mapped: &[Mapping],
     layers: &Layers,
-    promised: u32,
+    (promised, sharing): (u32, Option<u32>),
 ) -> Vec<String> {
     let mut missing = Vec::new();
     if mapped.is_empty() {
@@ -563,14 +567,17 @@ fn missing(
     }
     for (bit, name) in architecture.required.iter().enumerate() {
         let Some(stack) = stack(name) else { continue };
+        // Transformers 5 does not save what layers that share keys and values have of them.
+        let shared = KEYS_AND_VALUES.contains(name);
+        let needs = |layer: u32| !(shared && sharing.is_some_and(|first| layer >= first));
         let lacking: Vec<u32> = layers
             .iter()
-            .filter(|((_, of), has)| *of == stack && **has & (1 << bit) == 0)
+            .filter(|((layer, of), has)| *of == stack && **has & (1 << bit) == 0 && needs(*layer))
             .map(|((layer, _), _)| *layer)
             .collect();
         match lacking.as_slice() {
             [] => {}
-            [layer] => missing.push(rule::expand(name, Some(*layer))),
+            [layer] => missing.push(name.replace("{n}", &layer.to_string())),
             several => missing.push(name.replace("{n}", &rule::runs(several))),
         }
     }

@@ -2,6 +2,7 @@
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod bulk;
+mod content_addressed;
 mod cursor;
 mod hub_link;
 mod json;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 pub(crate) use bulk::{Held, Scratch};
+pub(crate) use content_addressed::{blob_behind, is_content_addressed};
 pub(crate) use cursor::Cursor;
 pub(crate) use json::{Scanner, Span};
 pub use pages::{Pages, Values};

@@ -445,11 +445,16 @@ impl Metadata {
         self.len() == 0
     }
 
-    /// Keys and values, in the order of the file.
-    pub fn iter(&self) -> impl Iterator<Item = (Text<'_>, Value<'_>)> {
+    /// Keys and values of the file that holds the metadata, in its order: without texts that lie in
+    /// files of their own.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = (Text<'_>, Value<'_>)> {
         let items = self.items.iter();
-        let items =
-            items.filter_map(|item| Some((Text::new(self.span(item.key)), self.value(item)?)));
+        items.filter_map(|item| Some((Text::new(self.span(item.key)), self.value(item)?)))
+    }
+
+    /// Keys and values, in the order of the file, then texts that lie in files of their own.
+    pub fn iter(&self) -> impl Iterator<Item = (Text<'_>, Value<'_>)> {
+        let items = self.stored();
         let texts = self.texts.iter();
         items.chain(
             texts.map(|(key, text)| (Text::new(key.as_bytes()), Value::String(Text::new(text)))),

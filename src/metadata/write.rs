@@ -36,14 +36,15 @@ impl KeyValues {
         Self::default()
     }
 
-    /// All that a model has.
+    /// All keys and values of a model's file. Texts that the container keeps in files of their own,
+    /// as Ollama's templates are, are not among them.
     pub fn of(metadata: &Metadata) -> Self {
         let item = |(key, value): (Text<'_>, Value<'_>)| {
             let mut bytes = Vec::new();
             encode(&value, &mut bytes);
             KeyValue { key: key.as_bytes().to_vec(), value_type: value.value_type(), bytes }
         };
-        Self { items: metadata.iter().map(item).collect() }
+        Self { items: metadata.stored().map(item).collect() }
     }
 
     /// The number of keys.

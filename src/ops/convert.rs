@@ -105,6 +105,7 @@ pub fn convert<'a, D: Device>(
         Format::Mlx => directory(model, options, Dialect::Mlx),
         Format::Ollama => super::create::planned(model, None, options.wanted),
     }
+    .map(|plan| plan.of_whole_model(model.resolution()))
     .map_err(|error| error.in_file(model.store().path()))
 }
 

@@ -10,7 +10,7 @@ use super::packing::{Holds, Made, Wanted, made};
 use super::rewrite::{fates, merged, stored};
 use crate::arch::Dialect;
 use crate::bytes::{Access, Source};
-use crate::container::ollama::Config;
+use crate::container::ollama::{Config, NewManifest};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -34,7 +34,8 @@ pub fn create<D: Device>(
     model: &WeightProvider<D>,
     quantization: Option<QuantType>,
 ) -> Result<WritePlan<'_>> {
-    planned(model, quantization, Wanted::default())
+    let plan = planned(model, quantization, Wanted::default())?;
+    Ok(plan.of_whole_model(model.resolution()))
 }
 
 pub(super) fn planned<D: Device>(
@@ -75,7 +76,13 @@ impl<'a> Layers<'a> {
     }
 
     fn plan(self, fates: Vec<Fate>, notes: Vec<String>, store: &WeightStore) -> WritePlan<'a> {
-        WritePlan::new(Kind::Blobs(self.kinds), self.files, fates, notes, store)
+        WritePlan::new(
+            Kind::Blobs(NewManifest::Create(self.kinds)),
+            self.files,
+            fates,
+            notes,
+            store,
+        )
     }
 }
 

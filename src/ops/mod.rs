@@ -15,7 +15,7 @@ pub use create::create;
 pub use dialect::{Spoken, speak};
 pub use diff::{Diff, Outcome, Pair, Pairs, TensorDiff, ValueDiff, Worst};
 pub use quantize::quantize;
-pub use rewrite::{Shards, edit_metadata, merge, split};
+pub use rewrite::{Edited, Shards, edit_metadata, merge, split};
 
 /// What a reader should know of tensors that are left out.
 fn left_out(tensors: &[(String, String)]) -> Vec<String> {

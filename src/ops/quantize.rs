@@ -74,7 +74,8 @@ pub fn quantize<'a, D: Device>(
         }
         false => (Kind::File, vec![OutFile::gguf("model.gguf", &keys, tensors).map_err(here)?]),
     };
-    Ok(WritePlan::new(kind, files, fates, notes, store))
+    let plan = WritePlan::new(kind, files, fates, notes, store);
+    Ok(plan.of_whole_model(model.resolution()))
 }
 
 /// Tensors in groups, by the files that they are read from: the first may have none.

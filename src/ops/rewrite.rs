@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::container::{OpenOptions, safetensors};
+use crate::bytes::blob_behind;
+use crate::container::{OpenOptions, ollama, safetensors};
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::metadata::{KeyValues, Value, ValueType};
 use crate::store::{Encoding, WeightStore};
 use crate::tensor::{Part, Tensor};
@@ -96,18 +98,35 @@ pub fn split<'a>(store: &'a WeightStore, shards: Shards, path: &Path) -> Result<
     Ok(WritePlan::new(kind, files, fates, Vec::new(), store))
 }
 
-/// Changes the metadata of a GGUF file. Where the change fits between what stands before and after
-/// it, within a page of the file, so that no moment can tear it, it is made in place; else the whole
-/// file is written anew and takes the old one's name. Gives whether it was made in place.
+/// How [`edit_metadata`] changed a model.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Edited {
+    /// It overwrote some bytes of the file.
+    InPlace,
+    /// It wrote the whole file again, which then took the old one's name.
+    Rewritten,
+    /// It added a blob to Ollama's store and named it in the model's manifest. The old blob stays:
+    /// other models may use it.
+    NewBlob,
+}
+
+/// Changes the metadata of a model in one GGUF file.
+///
+/// If the tensors stay where they are and all changed bytes lie within one page of the file, which the
+/// system writes as a whole, the file is changed in place. Otherwise it is rewritten and replaced. A
+/// file named by the digest of its content is never changed: a model of Ollama's store gets a new blob
+/// and a new manifest, and a blob of the Hugging Face cache is refused.
 ///
 /// # Errors
 ///
-/// `Unsupported` if the model is no GGUF of one file; as [`WritePlan::run`].
+/// `Unsupported` if the model is not one GGUF file; `Mismatch` if the file is named by its digest and
+/// no manifest can name another; as [`WritePlan::run`].
 pub fn edit_metadata(
     path: &Path,
     edit: impl FnOnce(&mut KeyValues) -> Result<()>,
     options: &WriteOptions<'_>,
-) -> Result<bool> {
+) -> Result<Edited> {
     let store = OpenOptions::new().open(path)?;
     if encoding(&store)? != Files::Gguf || store.files().len() != 1 {
         let fault = "its metadata can be changed in a GGUF of one file only";
@@ -118,16 +137,52 @@ pub fn edit_metadata(
     edit(&mut keys)?;
     let tensors = stored(&store);
     let fates = fates(&tensors)?;
+    if store.container() == ollama::OLLAMA.name {
+        let manifest = store.path().to_path_buf();
+        let kind = Kind::Blobs(ollama::replaceable_model(&manifest, &Limits::default())?);
+        // The layer of the weights has no name.
+        let out = OutFile::gguf("", &keys, tensors)?;
+        let plan = WritePlan::new(kind, vec![out], fates, Vec::new(), &store);
+        plan.run(&manifest, &options.overwrite(true))?;
+        return Ok(Edited::NewBlob);
+    }
+    if let Some(blob) = blob_behind(&file) {
+        let fault = format!(
+            "the file is {}, whose name is the digest of its content, so it must not be changed",
+            blob.display()
+        );
+        let advice = "copy it to another name and change the copy; for a model of Ollama's, give the \
+                      model's name";
+        return Err(Error::mismatch(fault).advise(advice).in_file(path));
+    }
+    // The file behind a link is changed, not the link.
+    let file = file.canonicalize().unwrap_or(file);
     let out = OutFile::gguf("model.gguf", &keys, tensors)?;
-    if let Some(bytes) = out.header_in_place(&store)
+    if !has_other_names(&file)
+        && let Some(bytes) = out.header_in_place(&store)
         && overwrite_within_a_page(&file, &bytes)?
     {
-        return Ok(true);
+        return Ok(Edited::InPlace);
     }
     let plan = WritePlan::new(Kind::File, vec![out], fates, Vec::new(), &store);
     plan.replace(&file, options)?;
-    Ok(false)
+    Ok(Edited::Rewritten)
 }
+
+/// Whether hard links give the file other names, one of which may be a digest.
+fn has_other_names(file: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        file.metadata().is_ok_and(|found| found.nlink() > 1)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        false
+    }
+}
+
 /// What a model's files are, of those that can be written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Files {
@@ -249,9 +304,8 @@ fn safetensors_file<'a>(
     tensors: Vec<OutTensor<'a>>,
 ) -> Result<OutFile<'a>> {
     let text = |value: Value<'_>| Some(value.to_text()?.to_str()?.to_owned());
-    let metadata = store.metadata().iter();
+    let metadata = store.metadata().stored();
     let metadata = metadata.filter(|(_, value)| value.value_type() == ValueType::String);
-    let metadata = metadata.filter(|(key, _)| !key.as_bytes().starts_with(b"ollama."));
     let metadata: BTreeMap<String, String> = metadata
         .filter_map(|(key, value)| Some((key.to_str()?.to_owned(), text(value)?)))
         .collect();

@@ -186,6 +186,17 @@ impl Indexed {
         &self.builder.path
     }
 
+    /// What is remarked on a file of that name.
+    pub(crate) fn note_on(&self, name: &str) -> Option<&Note> {
+        let on = |note: &&Note| note.path.file_name().is_some_and(|file| file == name);
+        self.builder.notes.iter().find(on)
+    }
+
+    /// Whether a file of that name lies beside the weights.
+    pub(crate) fn root_has(&self, name: &'static str) -> bool {
+        self.builder.folder.as_ref().is_some_and(|folder| folder.join(name).exists())
+    }
+
     /// The JSON documents of the model.
     pub(crate) fn documents(&self) -> &[Document] {
         &self.builder.documents

@@ -21,6 +21,20 @@ pub(crate) fn read(path: &Path, name: &str, limits: &Limits) -> Result<Document>
     Ok(Document { name: name.to_owned(), json })
 }
 
+/// Reads a JSON document that must be an object, as every document of a model is.
+pub(crate) fn read_object(path: &Path, name: &str, limits: &Limits) -> Result<Document> {
+    let document = read(path, name, limits)?;
+    let found = match &document.json {
+        serde_json::Value::Object(_) => return Ok(document),
+        serde_json::Value::Array(_) => "an array",
+        serde_json::Value::String(_) => "a string",
+        serde_json::Value::Null => "null",
+        _ => "a number or a truth value",
+    };
+    let error = Error::malformed(format!("{found}, but a JSON object is required"));
+    Err(error.advise("fetch the file again, or correct it").in_file(path))
+}
+
 /// Parses JSON in which Python may have written `NaN` and `Infinity`.
 pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<serde_json::Value> {
     let check = |bytes: &[u8]| match (weight(bytes), limits.document_values) {

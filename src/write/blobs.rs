@@ -24,7 +24,7 @@ use super::pipeline::{self, Lost, Open};
 use super::target::{claimed, exists, folder, is_same, open_or_create, rename_to_new, reserve};
 use super::{OutFile, WriteOptions};
 use crate::bytes::{Access, Source};
-use crate::container::ollama::{Digest, Layer, Manifest, store_of_place};
+use crate::container::ollama::{Digest, NewBlob, NewManifest, store_of_place};
 use crate::digest::{sha256, sha256_of};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -188,7 +188,7 @@ impl Blobs {
         let digest = Digest::parse(&format!("sha256:{}", sha256(&source)?))?;
         let len = source.len();
         let there = digest.path(&self.store);
-        if there.metadata().is_ok_and(|found| found.len() == len) {
+        if is_intact(&there, len, &digest) {
             let failed = |error| Error::io("cannot take it away", error).in_file(&open.path);
             removed(&open.path).map_err(failed)?;
             touch(&there);
@@ -210,12 +210,8 @@ impl Blobs {
         self.renewed = Instant::now();
     }
 
-    /// Gives the blobs their names, and then the model its own. `roles` are the kinds of the blobs
-    /// and the names that the manifest has for them.
-    pub(super) fn finish<'n>(
-        mut self,
-        roles: impl Iterator<Item = (&'n str, &'n str)>,
-    ) -> Result<()> {
+    /// Gives the blobs their names, then writes the manifest, which calls them `names`.
+    pub(super) fn finish(mut self, manifest: &NewManifest, names: &[&str]) -> Result<()> {
         self.renew();
         let failed = |error| Error::io("cannot give it its name", error);
         for blob in &mut self.blobs {
@@ -232,9 +228,13 @@ impl Blobs {
             }
         }
         synced(&self.store.join("blobs"));
-        let manifest = self.manifest_of(roles);
+        let blobs = self.blobs.iter().zip(names);
+        let blobs: Vec<NewBlob<'_>> = blobs
+            .map(|(blob, name)| NewBlob { name, digest: &blob.digest, size: blob.len })
+            .collect();
+        let manifest = manifest.to_json(&blobs);
         let here = |error: Error| error.in_file(&self.partial);
-        let written = std::io::Write::write_all(&mut &self.lock, &manifest.to_json());
+        let written = std::io::Write::write_all(&mut &self.lock, &manifest);
         let written = written.and_then(|()| self.lock.sync_all());
         written.map_err(|error| here(Error::io("cannot write it", error)))?;
         for_everyone(&self.lock);
@@ -251,19 +251,6 @@ impl Blobs {
         self.manifest.ancestors().skip(1).take(5).for_each(synced);
         Ok(())
     }
-
-    fn manifest_of<'n>(&self, roles: impl Iterator<Item = (&'n str, &'n str)>) -> Manifest {
-        let layer = |((kind, name), blob): ((&str, &str), &Blob)| Layer {
-            kind: kind.to_owned(),
-            digest: blob.digest.clone(),
-            size: blob.len,
-            name: name.to_owned(),
-        };
-        let layers = roles.zip(&self.blobs).map(layer);
-        let (config, layers): (Vec<Layer>, Vec<Layer>) =
-            layers.partition(|layer| layer.kind == "config");
-        Manifest { config: config.into_iter().next(), layers }
-    }
 }
 
 impl Drop for Blobs {
@@ -277,6 +264,13 @@ impl Drop for Blobs {
             let _ = std::fs::remove_file(&self.partial);
         }
     }
+}
+
+/// Whether a blob of the store has the bytes that its name promises. One that has others, after a
+/// crash or a bad edit, is replaced.
+fn is_intact(path: &Path, len: u64, digest: &Digest) -> bool {
+    let Ok(source) = Source::open(path, Access::Read) else { return false };
+    source.len() == len && sha256(&source).is_ok_and(|found| found == digest.hex())
 }
 
 /// Takes a file away, if it is there.

@@ -189,6 +189,7 @@ impl<'a> OutFile<'a> {
 #[non_exhaustive]
 pub struct WriteOptions<'w> {
     pub(crate) overwrite: bool,
+    pub(crate) allow_incomplete: bool,
     threads: usize,
     memory: Option<u64>,
     watch: Option<Watch<'w>>,
@@ -211,6 +212,13 @@ impl<'w> WriteOptions<'w> {
     #[must_use]
     pub fn overwrite(mut self, overwrite: bool) -> Self {
         self.overwrite = overwrite;
+        self
+    }
+
+    /// Writes a model although it lacks tensors that its architecture requires.
+    #[must_use]
+    pub fn allow_incomplete(mut self, allow: bool) -> Self {
+        self.allow_incomplete = allow;
         self
     }
 

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::blobs::Blobs;
 use super::{Fate, Loss, OutFile, Target, WriteOptions, pipeline};
+use crate::arch::Resolution;
+use crate::container::ollama::NewManifest;
 use crate::error::{Error, Result};
 use crate::store::WeightStore;
 
@@ -15,6 +17,9 @@ pub struct WritePlan<'a> {
     pub fates: Vec<Fate>,
     /// What a reader should know of what is left out, or was guessed.
     pub notes: Vec<String>,
+    /// Canonical names of tensors that the architecture requires and the model lacks. A plan with any is
+    /// not run unless [`WriteOptions::allow_incomplete`] says so.
+    pub missing: Vec<String>,
     files: Vec<OutFile<'a>>,
     kind: Kind,
     /// The files that are read, which are never written to.
@@ -22,7 +27,7 @@ pub struct WritePlan<'a> {
 }
 
 /// What a plan writes.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// One file.
     File,
@@ -31,9 +36,9 @@ pub(crate) enum Kind {
     /// Files beside each other, named after the path that is given, each of which appears whole:
     /// the first of them last, since readers begin with it.
     Shards,
-    /// A model in Ollama's store: a blob for each file, of these kinds in Ollama's words, and a
-    /// manifest, which is the path that is given and appears last.
-    Blobs(Vec<String>),
+    /// A model in Ollama's store: a blob for each file, and a manifest, which is written to the given
+    /// path once all blobs are in place.
+    Blobs(NewManifest),
 }
 
 /// What writing came to.
@@ -42,6 +47,8 @@ pub(crate) enum Kind {
 pub struct Written {
     /// The paths that were written: a file, a directory, shards, or a manifest.
     pub paths: Vec<PathBuf>,
+    /// Symbolic links that were replaced, each with what it led to. What they led to is unchanged.
+    pub replaced_links: Vec<(PathBuf, PathBuf)>,
     /// Bytes of all files.
     pub bytes: u64,
     /// Tensors that have lost something when they were rounded, or quantized a second time.
@@ -57,7 +64,37 @@ impl<'a> WritePlan<'a> {
         source: &WeightStore,
     ) -> Self {
         let sources = source.files().map(Path::to_path_buf).collect();
-        Self { fates, notes, files, kind, sources }
+        Self { fates, notes, missing: Vec::new(), files, kind, sources }
+    }
+
+    /// The plan of a model that should be whole: says what it lacks, and which of its tensors have no
+    /// meaning that is known.
+    pub(crate) fn of_whole_model(mut self, resolution: &Resolution) -> Self {
+        self.missing.clone_from(&resolution.missing);
+        if let (Some(architecture), [_, ..]) = (resolution.architecture, &*resolution.unknown) {
+            let shown = shortened(&resolution.unknown);
+            self.notes.push(format!("unknown to {}: {shown}", architecture.name));
+        }
+        self
+    }
+
+    /// Checks that the plan may be run with these options.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` if the model lacks tensors and that is not [allowed](WriteOptions::allow_incomplete).
+    pub fn check(&self, options: &WriteOptions<'_>) -> Result<()> {
+        if self.missing.is_empty() || options.allow_incomplete {
+            return Ok(());
+        }
+        let shown = shortened(&self.missing);
+        let fault = format!("the model is incomplete: its architecture requires {shown}");
+        let error = Error::malformed(fault)
+            .advise("fetch the files that are missing; --allow-incomplete writes what is there");
+        Err(match self.sources.first() {
+            Some(source) => error.in_file(source),
+            None => error,
+        })
     }
 
     /// Bytes of all files: the room that is needed on the disk, beside what is replaced.
@@ -76,10 +113,18 @@ impl<'a> WritePlan<'a> {
     /// # Errors
     ///
     /// `Mismatch` if something lies at `path` and is not to be [replaced](WriteOptions::overwrite),
-    /// or belongs to the model that is read; `Io` if a file cannot be read or written, or room is
+    /// or belongs to the model that is read; as [`check`](Self::check); `Io` if a file cannot be read or written, or room is
     /// short; `Cancelled`. Whatever the error, nothing half-written is left.
     pub fn run(&self, path: &Path, options: &WriteOptions<'_>) -> Result<Written> {
-        let written = |paths, lost| Written { paths, bytes: self.bytes(), lost };
+        self.check(options)?;
+        let links = |paths: &[PathBuf]| -> Vec<(PathBuf, PathBuf)> {
+            paths.iter().filter_map(|path| Some((path.clone(), path.read_link().ok()?))).collect()
+        };
+        let replaced_links = match &self.kind {
+            Kind::Shards => links(&self.shard_paths(path)),
+            _ => links(&[path.to_path_buf()]),
+        };
+        let written = |paths, lost| Written { paths, replaced_links, bytes: self.bytes(), lost };
         match &self.kind {
             Kind::File => {
                 self.check_target(path)?;
@@ -96,9 +141,7 @@ impl<'a> WritePlan<'a> {
                 Ok(written(vec![path.to_path_buf()], lost))
             }
             Kind::Shards => {
-                let folder = path.parent().unwrap_or(Path::new(""));
-                let paths: Vec<PathBuf> =
-                    self.files.iter().map(|file| folder.join(&file.name)).collect();
+                let paths = self.shard_paths(path);
                 paths.iter().try_for_each(|path| self.check_target(path))?;
                 let targets = paths.iter().map(|path| Target::file(path, options.overwrite));
                 let targets = targets.collect::<Result<Vec<Target>>>()?;
@@ -106,17 +149,24 @@ impl<'a> WritePlan<'a> {
                 targets.into_iter().rev().try_for_each(Target::finish)?;
                 Ok(written(paths, lost))
             }
-            Kind::Blobs(kinds) => {
+            Kind::Blobs(manifest) => {
                 let mut blobs = Blobs::begin(path, options.overwrite)?;
                 let lost = blobs.write(&self.files, options)?;
-                let names = self.files.iter().map(|file| file.name.as_str());
-                blobs.finish(kinds.iter().map(String::as_str).zip(names))?;
+                let names: Vec<&str> = self.files.iter().map(|file| file.name.as_str()).collect();
+                blobs.finish(manifest, &names)?;
                 Ok(written(vec![path.to_path_buf()], lost))
             }
         }
     }
 
-    /// Writes the only file over the one that is read, which is whole until the new one is.
+    /// Where shards named after `path` are written.
+    fn shard_paths(&self, path: &Path) -> Vec<PathBuf> {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        self.files.iter().map(|file| folder.join(&file.name)).collect()
+    }
+
+    /// Replaces the file that is read with the only file of the plan. The old one stays in place
+    /// until the new one is complete.
     pub(crate) fn replace(&self, path: &Path, options: &WriteOptions<'_>) -> Result<()> {
         let target = Target::file(path, true)?;
         pipeline::run(&self.files, &target, options)?;
@@ -138,5 +188,15 @@ impl<'a> WritePlan<'a> {
                 .in_file(path)),
             false => Ok(()),
         }
+    }
+}
+
+/// The first names of a list, and how many more there are.
+fn shortened(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let first = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
 }

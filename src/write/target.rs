@@ -5,6 +5,7 @@ use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use crate::bytes::is_content_addressed;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A file or directory that is being written under another name, beside its own.
@@ -32,10 +33,11 @@ enum Kind {
 impl Target {
     /// Begins a file.
     pub(crate) fn file(path: &Path, overwrite: bool) -> Result<Self> {
-        match path.metadata() {
+        match path.symlink_metadata() {
             Ok(found) if found.is_dir() => {
                 Err(Error::mismatch("a directory, but a file is to be written").in_file(path))
             }
+            // A link counts as what lies there, wherever it leads and whether anything is there.
             Ok(_) if !overwrite => Err(exists(path)),
             _ => Self::begin(path, Kind::File, overwrite),
         }
@@ -57,16 +59,22 @@ impl Target {
                 check_replaceable(path)?;
                 Self::begin(path, Kind::Directory, overwrite)
             }
+            // A link that leads nowhere.
+            Err(_) if path.is_symlink() && !overwrite => Err(exists(path)),
             Err(_) => Self::begin(path, Kind::Directory, overwrite),
         }
     }
 
     fn begin(path: &Path, kind: Kind, overwrite: bool) -> Result<Self> {
-        // A link is followed: the model behind it is what is replaced.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let Some(name) = path.file_name() else {
-            return Err(Error::mismatch("it ends in no name to write to").in_file(&path));
+            return Err(Error::mismatch("it ends in no name to write to").in_file(path));
         };
+        if is_content_addressed(path) {
+            let fault = "the name is the digest of the file's content, so nothing else may be \
+                         written under it";
+            return Err(Error::mismatch(fault).advise("write to another name").in_file(path));
+        }
+        let path = path.to_path_buf();
         let mut partial = OsString::from(".");
         partial.push(name);
         partial.push(".partial");
@@ -274,7 +282,7 @@ pub(super) fn rename_to_new(from: &Path, to: &Path) -> std::io::Result<()> {
 
 /// The same in two steps, where the system cannot do it in one.
 fn rename_if_new(from: &Path, to: &Path) -> std::io::Result<()> {
-    match to.exists() {
+    match to.symlink_metadata().is_ok() {
         true => Err(std::io::ErrorKind::AlreadyExists.into()),
         false => std::fs::rename(from, to),
     }
@@ -284,7 +292,7 @@ fn rename_if_new(from: &Path, to: &Path) -> std::io::Result<()> {
 #[cfg(target_os = "linux")]
 fn exchange(new: &Path, path: &Path) -> std::io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
-    if !path.exists() {
+    if path.symlink_metadata().is_err() {
         return std::fs::rename(new, path);
     }
     match renameat_with(CWD, new, CWD, path, RenameFlags::EXCHANGE) {
@@ -296,7 +304,7 @@ fn exchange(new: &Path, path: &Path) -> std::io::Result<()> {
 
 #[cfg(not(target_os = "linux"))]
 fn exchange(new: &Path, path: &Path) -> std::io::Result<()> {
-    if !path.exists() {
+    if path.symlink_metadata().is_err() {
         return std::fs::rename(new, path);
     }
     replace(new, path)

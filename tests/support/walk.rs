@@ -383,10 +383,12 @@ fn rewrite(model: &WeightProvider) {
             return;
         }
         let path = folder.join(name);
-        match plan.run(&path, &WriteOptions::new().overwrite(true).threads(1)) {
+        let options = WriteOptions::new().overwrite(true).allow_incomplete(true).threads(1);
+        match plan.run(&path, &options) {
             Ok(written) => {
                 assert_eq!(written.bytes, plan.bytes());
-                let store = WeightStore::open(&path);
+                // Arrays may have the names of packed ones.
+                let store = OpenOptions::new().strictness(Strictness::Lenient).open(&path);
                 let store = store.unwrap_or_else(|error| panic!("what was written: {error}"));
                 assert_eq!(store.len(), plan.fates.len(), "{name}");
             }

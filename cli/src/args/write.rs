@@ -143,6 +143,14 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).filter(|bytes| *bytes > 0).ok_or_else(|| "out of range".to_owned())
 }
 
+/// Whether a model must be whole.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct Whole {
+    /// Write the model even if it lacks tensors that its architecture requires
+    #[arg(long)]
+    pub(crate) allow_incomplete: bool,
+}
+
 #[derive(Args, Debug)]
 #[command(
     after_help = "The dtype of each tensor, and every byte, are those that llama-quantize would write, or mlx-lm.
@@ -205,6 +213,8 @@ pub(crate) struct Quantize {
     /// Give a key another value: the type is int, float, bool or str
     #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = setting)]
     pub(crate) override_kv: Vec<Setting>,
+    #[command(flatten)]
+    pub(crate) whole: Whole,
     #[command(flatten)]
     pub(crate) writing: Writing,
 }
@@ -304,6 +314,8 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_shard_size: Option<u64>,
     #[command(flatten)]
+    pub(crate) whole: Whole,
+    #[command(flatten)]
     pub(crate) store: Store,
     #[command(flatten)]
     pub(crate) writing: Writing,
@@ -344,6 +356,8 @@ pub(crate) struct Create {
     /// The type of its matrices: int4, int8, nvfp4, mxfp4 or mxfp8
     #[arg(long, value_name = "TYPE", value_parser = quant_type)]
     pub(crate) quantize: Option<QuantType>,
+    #[command(flatten)]
+    pub(crate) whole: Whole,
     #[command(flatten)]
     pub(crate) store: Store,
     #[command(flatten)]

@@ -30,5 +30,5 @@ pub(crate) fn run(args: &Convert) -> Done {
         _ => &args.dst,
     };
     let plan = ops::convert(&model, &options)?;
-    writing::run(&plan, dst, &args.writing)
+    writing::run_whole(&plan, dst, args.whole, &args.writing)
 }

@@ -13,5 +13,5 @@ pub(crate) fn run(args: &Create) -> Done {
     remark(&store);
     let model = WeightProvider::new(store, Cpu)?;
     let plan = ops::create(&model, args.quantize)?;
-    writing::run(&plan, &place, &args.writing)
+    writing::run_whole(&plan, &place, args.whole, &args.writing)
 }

@@ -16,6 +16,8 @@ pub(crate) fn run(args: &Meta) -> Done {
         MetaVerb::Get { path, keys, json } => get(path, keys, *json),
         MetaVerb::Set { path, values } => {
             let store = OpenOptions::new().open(path)?;
+            let keys = values.iter().filter_map(|text| Some(text.split_once('=')?.0));
+            check_in_file(&store, keys)?;
             let values = values.iter().map(|text| Setting::parse(text, &store));
             let values = values.collect::<Result<Vec<Setting>, Stop>>()?;
             drop(store);
@@ -23,6 +25,7 @@ pub(crate) fn run(args: &Meta) -> Done {
         }
         MetaVerb::Rm { path, keys } => {
             let store = OpenOptions::new().open(path)?;
+            check_in_file(&store, keys.iter().map(String::as_str))?;
             let there = |key: &String| store.metadata().get(key).is_some();
             if let Some(key) = keys.iter().find(|key| !there(key)) {
                 return Err(Stop::Usage(format!("{}: no key \"{key}\"", shown(path))));
@@ -35,6 +38,19 @@ pub(crate) fn run(args: &Meta) -> Done {
             })
         }
     }
+}
+
+/// Ollama keeps templates, parameters and licenses in layers of their own, which are shown as metadata
+/// but are no part of the file that is changed.
+fn check_in_file<'k>(
+    store: &weighbridge::WeightStore,
+    mut keys: impl Iterator<Item = &'k str>,
+) -> Result<(), Stop> {
+    let layer = keys.find(|key| store.container() == "ollama" && key.starts_with("ollama."));
+    layer.map_or(Ok(()), |key| {
+        let path = shown(store.path());
+        Err(Stop::Usage(format!("{path}: \"{key}\" is a layer of its own, not a key of the file")))
+    })
 }
 
 fn get(path: &Path, keys: &[String], json: bool) -> Done {
@@ -102,8 +118,11 @@ fn edit(path: &Path, change: impl FnOnce(&mut KeyValues)) -> Done {
         change(keys);
         Ok(())
     };
-    let in_place = ops::edit_metadata(path, change, &WriteOptions::new())?;
-    let how = if in_place { "changed in place" } else { "written anew" };
+    let how = match ops::edit_metadata(path, change, &WriteOptions::new())? {
+        ops::Edited::InPlace => "changed in place",
+        ops::Edited::NewBlob => "wrote a new blob, which the model's manifest now names",
+        _ => "rewrote the file",
+    };
     let mut out = anstream::stdout().lock();
     writeln!(out, "{}: {how}", shown(path))?;
     Ok(Status::Fine)

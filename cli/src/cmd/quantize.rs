@@ -18,7 +18,7 @@ pub(crate) fn run(args: &Quantize) -> Done {
         let options = mlx::Options { mix: args.quant_predicate, ..options };
         let options = ConvertOptions::new(Format::Mlx).quantize(options);
         let plan = ops::convert(&model, &options)?;
-        return writing::run(&plan, &args.dst, &args.writing);
+        return writing::run_whole(&plan, &args.dst, args.whole, &args.writing);
     }
     let file_type = args.file_type.ok_or_else(|| Stop::Usage("--type is missing".to_owned()))?;
     let mut options = Options {
@@ -50,5 +50,5 @@ pub(crate) fn run(args: &Quantize) -> Done {
         None => None,
     };
     let plan = ops::quantize(&model, &options, matrix.as_ref(), &args.dst)?;
-    writing::run(&plan, &args.dst, &args.writing)
+    writing::run_whole(&plan, &args.dst, args.whole, &args.writing)
 }

@@ -10,7 +10,7 @@ use super::keys::{
 use super::read::{Reader, check};
 use super::values::{LayerKind, LayerLayout, LayerPattern, NormKind, PerLayer, RopeScalingKind};
 use super::{Field, ModelConfig};
-use crate::arch::Resolution;
+use crate::arch::{Mapping, Resolution};
 use crate::error::{Error, Result};
 use crate::store::WeightStore;
 use crate::tensor::Tensor;
@@ -96,10 +96,41 @@ const EMBEDDINGS: &[&str] = &[
 const OUTPUTS: &[&str] =
     &["output.weight", "lm_head.weight", "language_model.lm_head.weight", "proj_out.weight"];
 
-/// Layers that the config promises.
-pub(super) fn layers(reader: &Reader<'_>) -> Option<u32> {
-    reader.field(key("n_layers")?, check::count).ok()?.map(|field| field.value)
+/// Layers that the config promises, and the first of those that use the keys and values of an
+/// earlier layer.
+pub(super) fn layers(reader: &Reader<'_>) -> Option<(u32, Option<u32>)> {
+    let layers = reader.field(key("n_layers")?, check::layers).ok()??.value;
+    let shared = reader.field(key("n_kv_shared_layers")?, check::count).ok()?;
+    let shared = shared.map_or_else(|| shared_kv_layers(&reader.prefix), |field| field.value);
+    // As transformers has it: where all layers would share, none does.
+    let first = layers.checked_sub(shared).filter(|&first| first > 0 && shared > 0);
+    Some((layers, first))
 }
+
+/// Refuses a number of layers far beyond those that have tensors. One shard of a model may hold a few
+/// of its layers, but not one in a thousand.
+fn check_layers(reader: &Reader<'_>, resolution: &Resolution, said: &Field<u32>) -> Result<()> {
+    let layer = |mapping: &Mapping| {
+        let number = mapping.canonical.strip_prefix("layers.")?.split('.').next()?;
+        number.parse::<u32>().ok()
+    };
+    let Some(last) = resolution.mapped.iter().filter_map(layer).max() else { return Ok(()) };
+    let stored = last.saturating_add(1);
+    if said.value <= stored.saturating_mul(16).max(1024) {
+        return Ok(());
+    }
+    let fault = format!("{} layers, but there are tensors of {stored} only", said.value);
+    Err(reader.wrong(&said.source, fault))
+}
+
+fn shared_kv_layers(family: &str) -> u32 {
+    let row = SHARED_KV_LAYERS.iter().find(|(name, _)| *name == family);
+    row.map_or(0, |(_, layers)| *layers)
+}
+
+/// Layers that share keys and values where `config.json` leaves the number out, as transformers 5 does
+/// with defaults (`Gemma3nTextConfig`).
+const SHARED_KV_LAYERS: &[(&str, u32)] = &[("gemma3n", 15), ("gemma3n_text", 15)];
 
 /// Splits a number that may differ by layer into the largest and the list.
 fn split(field: Option<Field<PerLayer>>) -> (Option<Field<u32>>, Option<Field<Vec<u32>>>) {
@@ -129,6 +160,7 @@ pub(super) fn config(store: &WeightStore, resolution: &Resolution) -> Result<Mod
 
     let dim = reader.needed("dim", core.dim.take())?;
     let n_layers = reader.needed("n_layers", core.n_layers.take())?;
+    check_layers(&reader, resolution, &n_layers)?;
     let (n_heads, each) = split(core.n_heads.take());
     let n_heads = reader.needed("n_heads", n_heads)?;
     attention.n_heads_per_layer = each;

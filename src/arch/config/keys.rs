@@ -73,7 +73,7 @@ parts! {
     /// What [`ModelConfig`](super::ModelConfig) holds by itself, as found.
     pub(super) Core, "model", "" {
         dim: u32 = size,                gguf ["embedding_length", "decoder.embedding_length"],             json ["hidden_size", "n_embd", "d_model", "dim", "n_text_state"];
-        n_layers: u32 = size,           gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer"];
+        n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer"];
         n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "n_text_head"];
         n_kv_heads: PerLayer = heads,   gguf ["attention.head_count_kv", "decoder.attention.head_count_kv"], json ["num_key_value_heads", "n_kv_heads", "num_kv_heads"];
         multi_query: bool = flag,       gguf [],                                                           json ["multi_query"];

@@ -169,8 +169,9 @@ fn report<'a, T: Reported>(
 /// Where a config nests the language model's own numbers, outermost first.
 pub(super) const TEXT_CONFIGS: [&str; 3] = ["text_config", "llm_config", "language_config"];
 
-/// Layers that the config promises, for the account of what is missing. Never a number to loop to.
-pub(super) fn layers(store: &WeightStore) -> Option<u32> {
+/// Layers that the config promises, for the account of what is missing, and the first that stores no
+/// keys and values of its own. Never a number to loop to.
+pub(super) fn layers(store: &WeightStore) -> Option<(u32, Option<u32>)> {
     let (reader, _) = Reader::new(store).ok()?;
     derive::layers(&reader)
 }

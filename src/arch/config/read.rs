@@ -249,6 +249,17 @@ pub(super) mod check {
         natural(found).map(Some)
     }
 
+    /// A number of layers. Lists of that length are made of it, so a file may not choose any number.
+    pub(in super::super) fn layers(found: ConfigValue<'_>) -> Checked<u32> {
+        match natural(found)? {
+            0 => Err("0, but it cannot be zero".into()),
+            number if u64::from(number) > LONGEST => {
+                Err(format!("{number} layers, but no model has more than {LONGEST}").into())
+            }
+            number => Ok(Some(number)),
+        }
+    }
+
     pub(in super::super) fn counts(found: ConfigValue<'_>) -> Checked<Vec<u32>> {
         needed_list(found, count)
     }

@@ -15,9 +15,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Attachment, WeightStore, document};
 use name::Name;
 
-pub(crate) use manifest::{Digest, Layer, Manifest};
+pub(crate) use manifest::Digest;
+use manifest::{Layer, Manifest};
 pub use write::place;
-pub(crate) use write::{Config, part_name, store_of_place};
+pub(crate) use write::{
+    Config, NewBlob, NewManifest, part_name, replaceable_model, store_of_place,
+};
 
 /// The row of the table.
 pub static OLLAMA: Container = Container {

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
-use super::manifest::{Layer, Manifest};
+use super::manifest::{Digest, Layer, Manifest};
 use super::name::{self, Name};
 use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::store::document;
 use crate::tensor::Part;
 
 /// The manifest's file for a model of that name, which need not be there yet: in `store`, or where
@@ -53,6 +55,82 @@ pub(crate) fn part_name(tensor: &str, part: Part) -> String {
     }
 }
 
+/// A blob that has just been written, and what the manifest calls it.
+#[derive(Debug)]
+pub(crate) struct NewBlob<'b> {
+    pub(crate) name: &'b str,
+    pub(crate) digest: &'b Digest,
+    pub(crate) size: u64,
+}
+
+/// A manifest whose blobs are still to be written.
+#[derive(Clone, Debug)]
+pub(crate) enum NewManifest {
+    /// A new model: the kind of each blob, in Ollama's words.
+    Create(Vec<String>),
+    /// A stored manifest in which the only blob takes the place of the layer `model`. Everything else
+    /// stays, members that this program does not know included.
+    ReplaceModel(Json),
+}
+
+impl NewManifest {
+    /// The manifest's bytes.
+    pub(crate) fn to_json(&self, blobs: &[NewBlob<'_>]) -> Vec<u8> {
+        match self {
+            Self::Create(kinds) => {
+                let layers = kinds.iter().zip(blobs).map(|(kind, blob)| Layer {
+                    kind: kind.clone(),
+                    digest: blob.digest.clone(),
+                    size: blob.size,
+                    name: blob.name.to_owned(),
+                });
+                let (config, layers): (Vec<Layer>, Vec<Layer>) =
+                    layers.partition(|layer| layer.kind == "config");
+                Manifest { config: config.into_iter().next(), layers }.to_json()
+            }
+            Self::ReplaceModel(manifest) => {
+                let mut manifest = manifest.clone();
+                let layers = manifest.get_mut("layers").and_then(Json::as_array_mut);
+                let models = layers.into_iter().flatten().filter(|layer| is_model(layer));
+                if let (Some(model), Some(blob)) = (models.last(), blobs.first()) {
+                    model["digest"] = format!("sha256:{}", blob.digest.hex()).into();
+                    model["size"] = blob.size.into();
+                }
+                let mut text = html_safe(&manifest.to_string());
+                text.push('\n');
+                text.into_bytes()
+            }
+        }
+    }
+}
+
+fn is_model(layer: &Json) -> bool {
+    let media_type = layer.get("mediaType").and_then(Json::as_str);
+    media_type == Some("application/vnd.ollama.image.model")
+}
+
+/// The manifest of a model of one GGUF blob, as far as its weights can be replaced.
+///
+/// # Errors
+///
+/// `Unsupported` for a manifest that is itself kept as a blob, and for a list of manifests.
+pub(crate) fn replaceable_model(path: &Path, limits: &Limits) -> Result<NewManifest> {
+    let refused = |fault: &str| {
+        let advice = "copy the model to a file with `weighbridge convert NAME copy.gguf --to gguf`, \
+                      change the copy, and create a model from it";
+        Err(Error::unsupported(fault.to_owned()).advise(advice).in_file(path))
+    };
+    if path.is_symlink() || store_of_place(path).is_none() {
+        return refused("this manifest is itself named by its digest, so it cannot be changed");
+    }
+    let manifest = document::read(path, "", limits)?.json;
+    let layers = manifest.get("layers").and_then(Json::as_array);
+    match layers.is_some_and(|layers| layers.iter().any(is_model)) {
+        true => Ok(NewManifest::ReplaceModel(manifest)),
+        false => refused("this manifest lists other manifests, so it cannot be changed"),
+    }
+}
+
 impl Manifest {
     /// The file, as Go's encoder writes it.
     pub(crate) fn to_json(&self) -> Vec<u8> {
@@ -92,8 +170,13 @@ impl Layer {
 
 /// A JSON string as Go's encoder writes it: safe within HTML.
 fn quoted(text: &str) -> String {
+    html_safe(&Json::from(text).to_string())
+}
+
+/// JSON in which no character has a meaning in HTML. All of them stand within strings.
+fn html_safe(json: &str) -> String {
     let mut out = String::new();
-    for c in Json::from(text).to_string().chars() {
+    for c in json.chars() {
         match c {
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
                 out.push_str(&format!("\\u{:04x}", u32::from(c)));
@@ -231,7 +314,6 @@ fn human(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::manifest::Digest;
     use super::*;
     use crate::digest::sha256_of;
 

@@ -9,10 +9,9 @@ pub(crate) mod write;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::{Container, OpenOptions, Opened, Probe, in_parallel, npz};
+use super::{Container, OpenOptions, Opened, Probe, Strictness, in_parallel, mlx, npz};
 use crate::bytes::Source;
 use crate::error::{Error, Result};
-use crate::limits::Limits;
 use crate::store::{
     Document, Encoding, Indexed, Note, StoreBuilder, StoredFile, WeightStore, document,
 };
@@ -49,7 +48,7 @@ const DOCUMENTS: [&str; 4] =
     ["config.json", "params.json", "hf_quant_config.json", "quantize_config.json"];
 
 fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
-    let gather = |indexed: &mut Indexed| gather(indexed, &options.limits);
+    let gather = |indexed: &mut Indexed| gather(indexed, options);
     match opened {
         Opened::File(source) => open_file(SAFETENSORS.name, source, options, gather),
         Opened::Directory(folder, names) => {
@@ -127,7 +126,7 @@ fn documents(
             continue;
         }
         let path = folder.join(name);
-        match document::read(&path, name, &options.limits) {
+        match document::read_object(&path, name, &options.limits) {
             Ok(document) => documents.push(document),
             Err(error) if needed(name) => return Err(error),
             Err(error) => notes.push(Note::new(&path, format!("not used: {error}"))),
@@ -157,11 +156,23 @@ fn build(mut builder: StoreBuilder, files: Vec<Parsed>) -> Result<Indexed> {
 }
 
 /// Joins the parts of tensors quantized by the schemes that this container knows.
-fn gather(indexed: &mut Indexed, limits: &Limits) -> Result<()> {
+fn gather(indexed: &mut Indexed, options: &OpenOptions) -> Result<()> {
     if scheme::is_quantized(indexed.documents()) {
-        scheme::gather(indexed, limits)?;
+        return scheme::gather(indexed, &options.limits);
     }
-    Ok(())
+    match mlx::unexplained(indexed) {
+        None => Ok(()),
+        Some((path, note)) if options.strictness == Strictness::Lenient => {
+            indexed.note(&path, note.to_string());
+            Ok(())
+        }
+        // Without any config.json this is one file by itself, in which nothing contradicts itself.
+        Some((path, note)) if !indexed.root_has("config.json") => {
+            indexed.note(&path, note.to_string());
+            Ok(())
+        }
+        Some((path, fault)) => Err(fault.in_file(&path)),
+    }
 }
 
 /// Checks that every tensor of the index lies in the file that the index says.
