@@ -134,6 +134,12 @@ impl Error {
         self
     }
 
+    /// The message without the path, for notes that name it themselves.
+    pub(crate) fn without_path(mut self) -> Self {
+        self.0.path = None;
+        self
+    }
+
     /// The class of the fault.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

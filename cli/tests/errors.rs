@@ -133,7 +133,8 @@ fn status_1() {
     assert_snapshot!(ran.out.replace(path, "."), @"
     fault: the model lacks token_embedding.weight, which its architecture needs
     fault: the model lacks layers.0..2, which its architecture needs
-    .: 2 faults in 1 file, 1 tensor
+    fault: .: neither llama.embedding_length nor hidden_size in config.json
+    .: 3 faults in 1 file, 1 tensor
     ");
     assert_eq!(run(&["verify", path, "--json"]).status, Some(1));
     // It can be looked at all the same, but has no config.

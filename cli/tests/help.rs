@@ -40,7 +40,7 @@ fn the_program() {
       hash         Print the SHA-256 of every tensor
       dump         Write one tensor's values or bytes to standard output
       diff         Compare the tensors of two models by canonical name, whatever containers they lie in
-      verify       Check a model's structure, and with --deep its values
+      verify       Check a model's files, whether they agree with each other, and with --deep its values
       load         Load every tensor under its canonical name, and time it
       convert      Write a model in another container
       quantize     Write a model in fewer bits, as llama-quantize or mlx-lm does
@@ -266,7 +266,7 @@ fn diff() {
 #[test]
 fn verify() {
     assert_snapshot!(printed(&["verify", "--help"]), @"
-    Check a model's structure, and with --deep its values
+    Check a model's files, whether they agree with each other, and with --deep its values
 
     Usage: weighbridge verify [OPTIONS] <PATH>
 

@@ -32,6 +32,7 @@ use foldhash::fast::RandomState;
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::store::{Encoding, WeightStore};
+pub(crate) use config::TEXT_CONFIGS;
 pub use config::{
     AttentionConfig, ConfigField, ConfigValue, EncoderConfig, ExpertConfig, Field, Gating,
     LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling, RopeScalingKind,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value as Json;
 
 use super::groups::{Entries, MODES, Mode, Parts, Reading, contradiction};
-use super::{Container, OpenOptions, Opened, Probe, safetensors};
+use super::{Container, OpenOptions, Opened, Probe, Strictness, safetensors};
 use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -41,6 +41,7 @@ fn detect(probe: &Probe<'_>) -> bool {
 }
 
 fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
+    let gather = |indexed: &mut Indexed| gather(indexed, options.strictness);
     match opened {
         Opened::Directory(folder, names) => {
             safetensors::open_directory(MLX.name, &folder, &names, options, gather)
@@ -200,12 +201,13 @@ impl Settings {
 }
 
 /// Joins each packed weight with its scales, biases and global scale.
-fn gather(indexed: &mut Indexed) -> Result<()> {
+fn gather(indexed: &mut Indexed, strictness: Strictness) -> Result<()> {
     let config = indexed.documents().iter().find(|document| document.name == "config.json");
     let Some(config) = config.map(|document| document.json.clone()) else { return Ok(()) };
     let Some(settings) = settings(&config) else { return Ok(()) };
     let settings = Settings::parse(settings)
         .map_err(|error| error.in_file(&indexed.root().join("config.json")))?;
+    let mut others: Option<(PathBuf, Error, u64)> = None;
     for head in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
         let Some(weight) = indexed.get(head) else { continue };
         let Some(module) = weight.name.as_bytes().strip_suffix(b".weight") else { continue };
@@ -225,10 +227,30 @@ fn gather(indexed: &mut Indexed) -> Result<()> {
         let module = String::from_utf8_lossy(module).into_owned();
         let entries = Entries { weight: head, scales, biases, global };
         let Some(parts) = entries.parts(indexed) else { continue };
-        let reading = settle(&parts, &settings, &module, &config).map_err(located)?;
+        let reading = settle(&parts, &settings, &module, &config).map_err(&located)?;
+        if settings.named(&module).is_none() && !settings.all.allows(&reading) {
+            let fault = format!(
+                "its shapes fit {reading}, but config.json says {} for all: mlx-lm does not load it",
+                settings.all
+            );
+            let error = || located(contradiction(fault));
+            others = match others {
+                Some((path, error, count)) => Some((path, error, count.saturating_add(1))),
+                None => Some((path.clone(), error(), 1)),
+            };
+        }
         entries.join(indexed, &reading).map_err(located)?;
     }
-    Ok(())
+    match others {
+        None => Ok(()),
+        Some((_, error, _)) if strictness == Strictness::Strict => Err(error),
+        Some((path, error, count)) => {
+            let more =
+                if count > 1 { format!(" ({} more alike)", count - 1) } else { String::new() };
+            indexed.note(&path, format!("{}{more}", error.without_path()));
+            Ok(())
+        }
+    }
 }
 
 /// The one way to read the arrays of a module.

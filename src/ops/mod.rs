@@ -9,6 +9,7 @@ mod gguf;
 mod packing;
 mod quantize;
 mod rewrite;
+mod verify;
 
 pub use convert::{ConvertOptions, Format, convert};
 pub use create::create;
@@ -16,6 +17,7 @@ pub use dialect::{Spoken, speak};
 pub use diff::{Diff, Outcome, Pair, Pairs, TensorDiff, ValueDiff, Worst};
 pub use quantize::quantize;
 pub use rewrite::{Edited, Shards, edit_metadata, merge, split};
+pub use verify::{Meaning, check_meaning};
 
 /// What a reader should know of tensors that are left out.
 fn left_out(tensors: &[(String, String)]) -> Vec<String> {

@@ -41,7 +41,7 @@ pub(crate) enum Command {
     Dump(Dump),
     /// Compare the tensors of two models by canonical name, whatever containers they lie in
     Diff(Diff),
-    /// Check a model's structure, and with --deep its values
+    /// Check a model's files, whether they agree with each other, and with --deep its values
     Verify(Verify),
     /// Load every tensor under its canonical name, and time it
     Load(Load),

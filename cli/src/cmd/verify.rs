@@ -5,8 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
-use weighbridge::arch::resolve;
-use weighbridge::{Error, ErrorKind, Finding, Tensor, Text, WeightStore};
+use weighbridge::{Error, ErrorKind, Finding, Strictness, Tensor, Text, WeightStore, ops};
 
 use super::Done;
 use crate::args::Verify;
@@ -122,27 +121,34 @@ pub(crate) fn run(args: &Verify) -> Done {
     let list = args.against.as_deref().map(Saved::read).transpose()?;
     let (store, faults) = match args.open.options().open(&args.path) {
         Ok(store) => {
-            let mut faults = faults(&store);
-            faults.extend(digest_faults(&store)?);
+            let faults = digest_faults(&store)?;
             (store, faults)
         }
         // What only the strict rules refuse is a finding about a model that can be opened.
         Err(error) if args.open.strict && error.kind() == ErrorKind::Malformed => {
-            let options = args.open.options().strictness(weighbridge::Strictness::Default);
+            let options = args.open.options().strictness(Strictness::Default);
             let store = options.open(&args.path).map_err(|_| Stop::Library(error))?;
             let mut faults: Vec<String> = store.notes().iter().map(|n| n.text.clone()).collect();
-            faults.extend(self::faults(&store));
             faults.extend(digest_faults(&store)?);
             (store, faults)
         }
         Err(error) => return Err(error.into()),
     };
+    let strictness = match args.open.strict {
+        true => Strictness::Strict,
+        false => Strictness::Default,
+    };
+    let meaning = ops::check_meaning(&store, strictness)?;
+    let mut faults = faults;
+    faults.extend(meaning.faults);
+    let mut notes = if args.open.strict { Vec::new() } else { notes(&store) };
+    notes.extend(meaning.notes);
     let mut report = Report {
         schema: SCHEMA,
         path: args.path.to_string_lossy().into_owned(),
         tensors: store.len(),
         faults,
-        notes: if args.open.strict { Vec::new() } else { notes(&store) },
+        notes,
         findings: None,
         differences: None,
     };
@@ -286,16 +292,4 @@ fn digest_faults(store: &WeightStore) -> Result<Vec<String>, Stop> {
         None => format!("{}: the file is missing", shown(&path)),
     };
     Ok(wrong.into_iter().map(fault).collect())
-}
-
-/// What a model that opened still lacks.
-fn faults(store: &WeightStore) -> Vec<String> {
-    match resolve(store) {
-        Ok(resolution) => resolution
-            .missing
-            .iter()
-            .map(|name| format!("the model lacks {name}, which its architecture needs"))
-            .collect(),
-        Err(error) => vec![error.to_string()],
-    }
 }

@@ -167,7 +167,7 @@ fn report<'a, T: Reported>(
 }
 
 /// Where a config nests the language model's own numbers, outermost first.
-pub(super) const TEXT_CONFIGS: [&str; 3] = ["text_config", "llm_config", "language_config"];
+pub(crate) const TEXT_CONFIGS: [&str; 3] = ["text_config", "llm_config", "language_config"];
 
 /// Layers that the config promises, for the account of what is missing, and the first that stores no
 /// keys and values of its own. Never a number to loop to.

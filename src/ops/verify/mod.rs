@@ -1,0 +1,193 @@
+//! Whether a model's files mean what they say: config, tensors, tokenizer and template beside each
+//! other.
+
+mod shapes;
+mod vocabulary;
+
+use crate::arch::{ModelConfig, Resolution, resolve};
+use crate::container::Strictness;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{Encoding, WeightStore};
+use crate::view::{Convention, View};
+
+/// What [`check_meaning`] found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Meaning {
+    /// What makes the model unfit for use, one sentence each.
+    pub faults: Vec<String>,
+    /// What some readers refuse, or what could not be checked.
+    pub notes: Vec<String>,
+}
+
+/// Compares what a model's files say of each other: required tensors, the shapes that the config
+/// determines, the vocabulary and its special tokens, chat templates.
+///
+/// With [`Strictness::Strict`] what the reference reader of the container refuses is a fault as well:
+/// llama.cpp for GGUF, transformers for Hugging Face directories, mlx-lm for MLX.
+///
+/// # Errors
+///
+/// `Io` if a file beside the weights cannot be read.
+pub fn check_meaning(store: &WeightStore, strictness: Strictness) -> Result<Meaning> {
+    let mut found = Meaning::default();
+    let resolution = match resolve(store) {
+        Ok(resolution) => resolution,
+        Err(error) => {
+            found.faults.push(error.to_string());
+            return Ok(found);
+        }
+    };
+    let resolution = &resolution;
+    let missing = resolution.missing.iter();
+    found.faults.extend(
+        missing.map(|name| format!("the model lacks {name}, which its architecture needs")),
+    );
+    let strict = strictness == Strictness::Strict;
+    let mut refused = Vec::new();
+    if !store.is_empty() {
+        architecture(store, resolution, &mut refused);
+    }
+    let config = match ModelConfig::of(store, resolution) {
+        Ok(config) => Some(config),
+        Err(error) if resolution.architecture.is_some() && !store.is_empty() => {
+            found.faults.push(error.to_string());
+            None
+        }
+        Err(_) => None,
+    };
+    if let Some(config) = config.as_ref().filter(|_| resolution.architecture.is_some()) {
+        found.faults.extend(tensors(store, resolution, config)?);
+        found.faults.extend(numbers(config));
+        untied(store, config, &mut found.faults);
+    }
+    if let Some(config) = config.as_ref().filter(|_| store.encoding() == Encoding::Gguf) {
+        required_numbers(config, &mut refused);
+    }
+    vocabulary::check(store, config.as_ref(), &mut found, &mut refused)?;
+    if strict {
+        found.faults.extend(refused);
+    } else {
+        found.notes.extend(refused);
+    }
+    Ok(found)
+}
+
+/// What the reference readers say of a model that does not name its architecture.
+fn architecture(store: &WeightStore, resolution: &Resolution, refused: &mut Vec<String>) {
+    let named = crate::arch::named(store).is_ok_and(|named| named.is_some());
+    if !named && store.encoding() == Encoding::Gguf {
+        refused.push("no general.architecture: llama.cpp does not load the file".to_owned());
+    }
+    let directory = store.container() != "safetensors" || store.path().is_dir();
+    if !named && store.encoding() == Encoding::Safetensors && directory {
+        refused.push("no model_type in config.json: transformers does not load the model".into());
+    }
+    if resolution.architecture.is_some() && resolution.mapped.is_empty() {
+        let fault = format!("{}, but no tensor has a name of its", resolution.reason);
+        refused.push(fault);
+    }
+}
+
+/// Tensors that cannot be served, or have another shape than the config says.
+fn tensors(
+    store: &WeightStore,
+    resolution: &Resolution,
+    config: &ModelConfig,
+) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    for mapping in &resolution.mapped {
+        match View::mapped(store, mapping, Some(config), Convention::HuggingFace) {
+            Ok(view) => {
+                faults.extend(shapes::fault(config, &mapping.canonical, view.shape()));
+            }
+            Err(error) if is_io(&error) => return Err(error),
+            Err(error) => faults.push(error.to_string()),
+        }
+    }
+    Ok(faults)
+}
+
+fn is_io(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io | ErrorKind::NotFound)
+}
+
+/// Numbers of the config that contradict each other, whatever tensors there are.
+fn numbers(config: &ModelConfig) -> Vec<String> {
+    let mut faults = Vec::new();
+    let (heads, kv_heads) = (&config.n_heads, &config.n_kv_heads);
+    let attention = &config.attention;
+    let uneven = attention.n_heads_per_layer.is_some() || attention.n_kv_heads_per_layer.is_some();
+    if !uneven && !heads.value.is_multiple_of(kv_heads.value.max(1)) {
+        faults.push(format!(
+            "n_heads ({}) is {}, which is no multiple of n_kv_heads ({}), {}",
+            heads.source, heads.value, kv_heads.source, kv_heads.value
+        ));
+    }
+    if let Some(used) = &config.experts.n_experts_used
+        && config.n_experts.value > 0
+        && used.value > config.n_experts.value
+    {
+        faults.push(format!(
+            "n_experts_used ({}) is {}, but there are {} experts ({})",
+            used.source, used.value, config.n_experts.value, config.n_experts.source
+        ));
+    }
+    if let Some(rotated) = &config.rope.dimension_count
+        && attention.kv_lora_rank.is_none()
+        && rotated.value > config.head_dim.value
+    {
+        faults.push(format!(
+            "rope_dimension_count ({}) is {}, but a head has {} elements ({})",
+            rotated.source, rotated.value, config.head_dim.value, config.head_dim.source
+        ));
+    }
+    let layers = config.n_layers.value as usize;
+    let next = config.experts.n_next_token_layers.as_ref().map_or(0, |more| more.value as usize);
+    let lists = [
+        ("n_heads_per_layer", attention.n_heads_per_layer.as_ref()),
+        ("n_kv_heads_per_layer", attention.n_kv_heads_per_layer.as_ref()),
+        ("ffn_dim_per_layer", config.ffn_dim_per_layer.as_ref()),
+    ];
+    for (name, list) in lists {
+        if let Some(list) = list.filter(|list| {
+            list.value.len() != layers && list.value.len().saturating_add(next) != layers
+        }) {
+            faults.push(format!(
+                "{name} ({}) has {} entries, but there are {layers} layers ({})",
+                list.source,
+                list.value.len(),
+                config.n_layers.source
+            ));
+        }
+    }
+    faults
+}
+
+/// Numbers that llama.cpp's `load_hparams` cannot do without, although a config can.
+fn required_numbers(config: &ModelConfig, refused: &mut Vec<String>) {
+    let family = &config.architecture.value;
+    let needed = [
+        ("context_length", config.max_seq_len.is_some()),
+        ("attention.layer_norm_rms_epsilon", config.norm_eps.is_some()),
+    ];
+    for (key, _) in needed.iter().filter(|(_, there)| !there) {
+        refused.push(format!("no {family}.{key}: llama.cpp does not load the file"));
+    }
+}
+
+/// A config that says that the output matrix is stored, of a model that has none.
+fn untied(store: &WeightStore, config: &ModelConfig, faults: &mut Vec<String>) {
+    let said = store.document("config.json").and_then(|json| json.get("tie_word_embeddings"));
+    let tied = config.tie_embeddings.as_ref().is_some_and(|tied| tied.value);
+    let head = store.document("config.json").and_then(|json| {
+        let classes = json.get("architectures")?.as_array()?;
+        Some(classes.iter().any(|class| class.as_str().is_some_and(|c| c.ends_with("ForCausalLM"))))
+    });
+    if tied && head == Some(true) && said.and_then(serde_json::Value::as_bool) == Some(false) {
+        faults.push(
+            "the model lacks output.weight, although tie_word_embeddings in config.json is false"
+                .to_owned(),
+        );
+    }
+}

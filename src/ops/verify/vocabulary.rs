@@ -1,0 +1,173 @@
+//! The vocabulary beside the embedding, special tokens beside the vocabulary, and chat templates.
+
+use serde_json::Value as Json;
+
+use super::{Meaning, is_io};
+use crate::arch::ModelConfig;
+use crate::error::Result;
+use crate::store::{Encoding, WeightStore};
+use crate::tokenizer::Tokenizer;
+
+/// Keys of `config.json` and `generation_config.json` that are numbers of tokens, or lists of such.
+const TOKEN_KEYS: [&str; 7] = [
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "sep_token_id",
+    "cls_token_id",
+    "mask_token_id",
+    "decoder_start_token_id",
+];
+
+pub(super) fn check(
+    store: &WeightStore,
+    config: Option<&ModelConfig>,
+    found: &mut Meaning,
+    refused: &mut Vec<String>,
+) -> Result<()> {
+    let tokenizer = match Tokenizer::of(store) {
+        Ok(tokenizer) => tokenizer,
+        Err(error) if is_io(&error) => return Err(error),
+        Err(error) => {
+            found.faults.push(error.to_string());
+            return Ok(());
+        }
+    };
+    let rows = config.and_then(|config| config.vocab_size.as_ref());
+    let rows = rows.filter(|rows| rows.source.starts_with("rows of "));
+    if let Some(tokenizer) = &tokenizer
+        && let Some(rows) = rows
+    {
+        let (tokens, rows) = (tokenizer.len(), u64::from(rows.value));
+        // llama.cpp makes the embedding as long as the list of tokens; elsewhere there may be
+        // rows that no token uses.
+        let exact = store.encoding() == Encoding::Gguf;
+        if tokens > rows || (exact && tokens != rows) {
+            found.faults.push(format!(
+                "{tokens} tokens ({}), but the embedding has {rows} rows",
+                tokenizer.kind.source
+            ));
+        }
+    }
+    if let Some(rows) = rows {
+        stated(store, u64::from(rows.value), found);
+        special_tokens(store, u64::from(rows.value), found);
+    }
+    if let Some(tokenizer) = &tokenizer {
+        #[cfg(feature = "chat-template")]
+        templates(tokenizer, found);
+        #[cfg(not(feature = "chat-template"))]
+        let _ = tokenizer;
+    } else if store.container() == "mlx" && !store.is_empty() {
+        refused.push("no tokenizer: mlx-lm does not load the model".to_owned());
+    }
+    let named = store.metadata().get("tokenizer.ggml.model").is_some();
+    if store.encoding() == Encoding::Gguf && !named && !store.is_empty() && config.is_some() {
+        refused.push("no tokenizer.ggml.model: llama.cpp does not load the file".to_owned());
+    }
+    Ok(())
+}
+
+/// The size of the vocabulary that a config states, beside the rows of the embedding.
+fn stated(store: &WeightStore, rows: u64, found: &mut Meaning) {
+    let fault =
+        |source: &str, said: u64| format!("{source} is {said}, but the embedding has {rows} rows");
+    if let Some((at, config)) = configs(store)
+        && let Some(said) = config.get("vocab_size").and_then(Json::as_u64)
+        && said != rows
+    {
+        found.faults.push(fault(&format!("config.json {at}vocab_size"), said));
+    }
+    if let Some(name) = store.metadata().str("general.architecture") {
+        let key = format!("{name}.vocab_size");
+        let said = store.metadata().get(&key).and_then(|value| value.to_u64());
+        if let Some(said) = said.filter(|&said| said != rows) {
+            found.faults.push(fault(&key, said));
+        }
+    }
+}
+
+/// The config, or that of the language model within it, whichever says what the embedding is.
+fn configs(store: &WeightStore) -> Option<(String, &Json)> {
+    let root = store.document("config.json")?;
+    let inner = crate::arch::TEXT_CONFIGS
+        .iter()
+        .find_map(|name| Some((format!("{name}."), root.get(name)?)))
+        .filter(|(_, inner)| inner.is_object());
+    Some(inner.unwrap_or((String::new(), root)))
+}
+
+/// Special tokens that lie beyond the vocabulary.
+fn special_tokens(store: &WeightStore, rows: u64, found: &mut Meaning) {
+    let mut wrong = |source: String, id: u64| {
+        if id >= rows {
+            found.faults.push(format!("{source} is {id}, but the vocabulary has {rows} tokens"));
+        }
+    };
+    for (key, value) in store.metadata().iter() {
+        let Some(key) = key.to_str() else { continue };
+        if key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id") {
+            let Some(id) = value.to_i128() else { continue };
+            // What stands for none, as a 32-bit number.
+            if id >= 0 && id != i128::from(u32::MAX) {
+                wrong(key.to_owned(), u64::try_from(id).unwrap_or(u64::MAX));
+            }
+        }
+    }
+    let generation = store.read_document("generation_config.json").ok().flatten();
+    let documents = configs(store)
+        .map(|(at, json)| (format!("config.json {at}"), json))
+        .into_iter()
+        .chain(generation.as_deref().map(|json| ("generation_config.json ".to_owned(), json)));
+    for (document, json) in documents {
+        for key in TOKEN_KEYS {
+            let Some(value) = json.get(key) else { continue };
+            let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+            // Some configs write -1 for none.
+            for id in list.iter().filter_map(Json::as_u64) {
+                wrong(format!("{document}{key}"), id);
+            }
+        }
+    }
+}
+
+/// Chat templates that are no Jinja.
+#[cfg(feature = "chat-template")]
+fn templates(tokenizer: &Tokenizer<'_>, found: &mut Meaning) {
+    for template in &tokenizer.chat_templates {
+        if let Err(error) = syntax(&template.text.value) {
+            let name = template.name.as_ref().map_or(String::new(), |name| format!(" \"{name}\""));
+            let source = &template.text.source;
+            found
+                .faults
+                .push(format!("the chat template{name} ({source}) is no valid Jinja: {error}"));
+        }
+    }
+}
+
+/// Parses a template.
+#[cfg(feature = "chat-template")]
+fn syntax(template: &str) -> std::result::Result<(), String> {
+    // transformers' own tag, which marks what the assistant says and changes nothing else.
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some(start) = rest.find("{%") {
+        let (before, tag) = rest.split_at(start);
+        text.push_str(before);
+        let end = tag.find("%}").map_or(tag.len(), |end| end + 2);
+        let (tag, after) = tag.split_at(end);
+        let word = tag.trim_matches(['{', '%', '}', '-', '+', ' ', '\n', '\t', '\r']);
+        if !matches!(word, "generation" | "endgeneration") {
+            text.push_str(tag);
+        }
+        rest = after;
+    }
+    text.push_str(rest);
+    let mut environment = minijinja::Environment::empty();
+    environment.set_recursion_limit(64);
+    environment.template_from_str(&text).map(drop).map_err(|error| {
+        let line = error.line().map_or(String::new(), |line| format!(" in line {line}"));
+        let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+        format!("{what}{line}")
+    })
+}
