@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::bytes::Text;
 
@@ -20,8 +21,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// ```text
 /// models/tiny.gguf: tensor "blk.0.attn_q.weight": 96 bytes end at 4128, but the file has 4100 (at byte 4032)
 /// ```
+#[derive(Clone)]
 pub struct Error(Box<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     fault: Cow<'static, str>,
@@ -30,7 +33,7 @@ struct Inner {
     tensor: Option<String>,
     key: Option<String>,
     offset: Option<u64>,
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 /// The rough class of an [`Error`]: who or what would have to change for the call to succeed.
@@ -98,7 +101,7 @@ impl Error {
             _ => ErrorKind::Io,
         };
         let mut this = Self::new(kind, doing);
-        this.0.source = Some(Box::new(error));
+        this.0.source = Some(Arc::new(error));
         this
     }
 

@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::bytes::{Source, Text, try_vec};
-use crate::container::OpenOptions;
+use crate::container::{self, OpenOptions};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::store::{WeightStore, check_count};
-use crate::tensor::Tensor;
+use crate::store::tensor::StoredTensor;
+use crate::store::{Store, check_count};
 
 /// The importance of the columns of a model's weights: for each the mean square of the activations
 /// that it is multiplied with.
@@ -60,7 +60,7 @@ impl ImportanceMatrix {
         let path = path.as_ref();
         let source = Source::open(path, options.access)?;
         let read = match source.bytes(0..source.len().min(4))?.as_ref() {
-            b"GGUF" => options.open(path).and_then(|store| Self::from_store(&store)),
+            b"GGUF" => container::open(path, options).and_then(|store| Self::from_store(&store)),
             _ => Self::from_dat(&source, &options.limits),
         };
         read.map_err(|error| error.in_file(path))
@@ -73,7 +73,10 @@ impl ImportanceMatrix {
     /// As [`open`](Self::open).
     pub fn open_memory(name: &str, bytes: Vec<u8>, options: &OpenOptions) -> Result<Self> {
         let read = match bytes.starts_with(b"GGUF") {
-            true => options.open_memory(name, bytes).and_then(|store| Self::from_store(&store)),
+            true => {
+                let store = container::open_memory(name.into(), bytes.into(), options)?;
+                Self::from_store(&store)
+            }
             false => Self::from_dat(&Source::memory(name, bytes), &options.limits),
         };
         read.map_err(|error| error.in_file(Path::new(name)))
@@ -138,7 +141,7 @@ impl ImportanceMatrix {
             .advise("it was made for another model, or for experts that were stored one by one"))
     }
 
-    fn from_store(store: &WeightStore) -> Result<Self> {
+    fn from_store(store: &Store) -> Result<Self> {
         let metadata = store.metadata();
         if let Some(kind) = metadata.str("general.type").filter(|kind| *kind != "imatrix") {
             let kind = Text::new(kind.as_bytes()).brief();
@@ -161,7 +164,8 @@ impl ImportanceMatrix {
         let datasets = metadata.array("imatrix.datasets");
         let datasets = datasets.as_ref().and_then(|array| array.texts()).into_iter().flatten();
         this.datasets.extend(datasets.map(|text| text.spelling().into_owned()));
-        let mut halves: BTreeMap<&str, (Option<Tensor<'_>>, Option<Tensor<'_>>)> = BTreeMap::new();
+        let mut halves: BTreeMap<&str, (Option<StoredTensor<'_>>, Option<StoredTensor<'_>>)> =
+            BTreeMap::new();
         for tensor in store.tensors() {
             // Names of other endings are for programs to come.
             let Some(name) = tensor.name().to_str() else { continue };
@@ -268,7 +272,7 @@ impl ImportanceMatrix {
 const NO_MAGIC: &str = "such a file has no mark to know it by: see that it is an importance matrix";
 
 /// All values of a tensor that has to be `F32`.
-fn floats(tensor: &Tensor<'_>) -> Result<Vec<f32>> {
+fn floats(tensor: &StoredTensor<'_>) -> Result<Vec<f32>> {
     let dtype = tensor.dtype()?;
     if dtype != DType::F32 {
         let fault = format!("an importance matrix is made of F32, and this is {dtype}");

@@ -1,11 +1,11 @@
-//! Opens the weights of a language model whatever file they come in, and serves them under one set
-//! of names.
+//! Opens the weights of a language model from any file format, serves them under one set of names, and
+//! writes them into any other format.
 //!
 //! ```
-//! use weighbridge::WeightProvider;
+//! use weighbridge::{Model, WeightProvider, device::Cpu};
 //!
 //! # fn main() -> weighbridge::Result<()> {
-//! let model = WeightProvider::open("assets/sample/sample-Q8_0.gguf")?;
+//! let model = Model::open("assets/sample/sample-Q8_0.gguf")?;
 //! assert_eq!(model.config()?.dim.value, 256);
 //!
 //! // The same name, whether the file is GGUF or a Hugging Face directory.
@@ -14,8 +14,9 @@
 //! let values = q.dequantize()?;
 //! # assert_eq!(values.len(), 256 * 256);
 //!
-//! // Packed as stored, in memory of its own, read once.
-//! let loaded = model.load("layers.1.attention.q.weight")?;
+//! // Packed as stored, in memory of a device, read once.
+//! let provider = WeightProvider::new(model, Cpu)?;
+//! let loaded = provider.load("layers.1.attention.q.weight")?;
 //! assert_eq!(loaded.buffer.len(), 256 / 32 * 34 * 256);
 //! # Ok(())
 //! # }
@@ -24,37 +25,38 @@
 //! # How data flow
 //!
 //! ```text
-//!  path ──detect──▶ Container ──open──▶ WeightStore ──resolve──▶ Resolution ──▶ WeightProvider ──load──▶ Buffer
-//!                   (files → headers)   (stored names,           (canonical     (cache, device)
-//!                                        parts, metadata)         names, config)
+//!  path ──container──▶ Model ──name──▶ Tensor ──▶ bytes, values
+//!                        │                └──▶ ops: convert, quantize, diff, ... ──▶ files
+//!                        └──WeightProvider──▶ memory of a device
 //! ```
 //!
-//! - [`container`]: the ways in which weights lie on disk; [`WeightStore::open`] tells which by
-//!   content. One page each: [`container::gguf`], [`container::safetensors`], [`container::mlx`],
-//!   [`container::ollama`], [`container::whisper_ggml`].
-//! - [`WeightStore`]: an opened model under the names of its files; [`Tensor`] is a view of one
-//!   tensor with its bytes, its [parts](Part) and its values.
-//! - [`dtype`]: the table of dtypes, one row each; [`DType::quantize_rows`] chooses codes for values.
+//! - [`Model`]: an opened model. It is owned, cheap to clone, and bound to no device.
+//!   [`Model::open`] detects the [`container`] from the content: [`container::gguf`],
+//!   [`container::safetensors`], [`container::mlx`], [`container::ollama`], [`container::whisper_ggml`].
+//! - [`Tensor`]: one tensor of a model, under its canonical or its stored name, with its bytes, its
+//!   [parts](Part) and its values. A tensor keeps its model open.
+//! - [`dtype`]: the table of dtypes, one row each; [`DType::quantize_rows`] quantizes values.
 //! - [`metadata`]: typed values under keys, read when they are asked for.
-//! - [`recipe`]: which dtype each tensor gets when a model is quantized, as llama.cpp, mlx-lm and
-//!   Ollama choose; [`ImportanceMatrix`] says which columns matter.
-//! - [`arch`]: what a family's tensors are called, and [`ModelConfig`].
+//! - [`arch`]: the names of each family's tensors, and [`ModelConfig`].
 //! - [`tokenizer`]: tokens, merges, special tokens and chat templates, read when they are asked for.
-//! - [`translate`]: all that a model has beside its tensors, in the words of another container.
-//! - [`WeightProvider`] and [`device`]: tensors by canonical name, in memory of a device.
+//! - [`translate`]: config, tokenizer and metadata in another container's form.
+//! - [`recipe`]: which dtype each tensor gets when a model is quantized, as llama.cpp, mlx-lm and Ollama
+//!   choose; [`ImportanceMatrix`] weighs the columns.
+//! - [`ops`]: whole models converted, quantized, compared, verified, split and merged.
+//! - [`WeightProvider`] and [`device`]: tensors by canonical name, in memory of a device, cached and fused.
 //!
 //! # What it promises
 //!
-//! Opening costs the headers, and never more than a small multiple of them: [`Limits`] bounds what
-//! a file may ask for. A file that breaks its format gives an [`Error`] that says what, where and
-//! what to do. It never crashes, hangs or reads outside the file. What a memory map cannot promise
-//! is said at [`bytes::Access`].
+//! Opening reads the headers and allocates no more than a small multiple of them: [`Limits`] bounds what
+//! a file may ask for. A file that breaks its format gives an [`Error`] that says what, where and what to
+//! do. It never crashes, hangs or reads outside the file. [`bytes::Access`] says what a memory map cannot
+//! promise.
 //!
-//! # What it does not do yet
+//! # What is not supported
 //!
-//! Complex numbers and most types of ik_llama.cpp have no [codec](dtype::DTypeDescriptor::codec):
-//! they are listed, sized and loaded packed, and reading their values is
-//! [`Unsupported`](ErrorKind::Unsupported). Nothing is written.
+//! Complex numbers and most types of ik_llama.cpp have no [codec](dtype::DTypeDescriptor::codec): they are
+//! listed, sized and loaded packed, and reading their values is [`Unsupported`](ErrorKind::Unsupported).
+//! Files of whisper.cpp are read and not written.
 #![deny(missing_docs)]
 
 pub mod arch;
@@ -74,13 +76,12 @@ mod error;
 mod imatrix;
 mod index;
 mod limits;
+mod model;
 mod progress;
 mod provider;
 mod quant;
 mod repack;
 mod store;
-mod tensor;
-mod view;
 mod write;
 
 pub mod _documentation {
@@ -106,6 +107,7 @@ pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
 pub use imatrix::ImportanceMatrix;
 pub use limits::Limits;
+pub use model::{Axis, Convention, Form, Model, Tensor};
 pub use progress::Progress;
 pub use provider::{
     FUSIONS, Fusion, LoadOptions, LoadedPart, LoadedTensor, Member, Policy, WeightProvider,
@@ -115,10 +117,7 @@ pub use quant::{
     Quantizer, Rounding,
 };
 pub use repack::{PackedRows, REPACKS, Repack, Repacked};
-pub use store::{
-    Attachment, DTypeSummary, Document, Encoding, Note, QuantizationSummary, WeightStore,
-};
-pub use tensor::{Decoding, Finding, FindingKind, Part, Segment, Tensor};
+pub use store::tensor::{Decoding, Finding, FindingKind, Segment};
+pub use store::{Attachment, DTypeSummary, Document, Encoding, Note, Part, QuantizationSummary};
 pub use tokenizer::Tokenizer;
-pub use view::{Axis, Convention, Form, View};
 pub use write::{Fate, How, Loss, WriteOptions, WritePlan, Written};

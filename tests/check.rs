@@ -6,18 +6,18 @@ mod support;
 use insta::assert_snapshot;
 use support::{Gguf, Safetensors, f32s, folder, open_as};
 use weighbridge::dtype::{DTYPES, DTypeDescriptor, Packing};
-use weighbridge::{DType, ErrorKind, Finding, FindingKind, Strictness, WeightStore};
+use weighbridge::{DType, ErrorKind, Finding, FindingKind, Model, Strictness};
 
 /// What is found in one tensor of a store, and where its weight begins.
-fn found(store: &WeightStore, name: &str) -> (Vec<Finding>, u64) {
-    let tensor = store.tensor(name).unwrap();
+fn found(store: &Model, name: &str) -> (Vec<Finding>, u64) {
+    let tensor = store.stored_tensor(name).unwrap();
     let start = tensor.segments().next().unwrap().range.start;
     (tensor.check_values().unwrap(), start)
 }
 
 /// The same as sentences, with byte offsets from the start of the part.
-fn said(store: &WeightStore, name: &str) -> String {
-    let tensor = store.tensor(name).unwrap();
+fn said(store: &Model, name: &str) -> String {
+    let tensor = store.stored_tensor(name).unwrap();
     let sentence = |mut finding: Finding| {
         let segment = tensor.segments().find(|segment| segment.part == finding.part).unwrap();
         finding.offset = finding.offset.map(|offset| offset - segment.range.start);
@@ -27,12 +27,12 @@ fn said(store: &WeightStore, name: &str) -> String {
 }
 
 /// A GGUF file of two tensors, the second of these bytes.
-fn gguf(dtype: DType, shape: &[u64], bytes: Vec<u8>) -> WeightStore {
+fn gguf(dtype: DType, shape: &[u64], bytes: Vec<u8>) -> Model {
     let file = Gguf::new().tensor("a", DType::F32, &[2], f32s(&[1.0, 2.0]));
     open_as(file.tensor("t", dtype, shape, bytes).build(), Strictness::Default).unwrap()
 }
 
-fn safetensors(dtype: &str, shape: &[u64], bytes: impl Into<Vec<u8>>) -> WeightStore {
+fn safetensors(dtype: &str, shape: &[u64], bytes: impl Into<Vec<u8>>) -> Model {
     let file = Safetensors::new().tensor("t", dtype, shape, bytes);
     open_as(file.build(), Strictness::Default).unwrap()
 }
@@ -200,7 +200,7 @@ fn mlx(mode: &str, group: u64, scales: (&str, Vec<u8>), biases: Option<Vec<u8>>)
     );
     let folder =
         folder(&[("config.json", config.into_bytes()), ("model.safetensors", file.build())]);
-    said(&WeightStore::open(folder.path()).unwrap(), "m.weight")
+    said(&Model::open(folder.path()).unwrap(), "m.weight")
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn scales_in_arrays_of_their_own() {
 fn schemes_of_checkpoints() {
     let open = |config: &str, file: Safetensors| {
         let folder = folder(&[("config.json", config.into()), ("model.safetensors", file.build())]);
-        WeightStore::open(folder.path()).unwrap()
+        Model::open(folder.path()).unwrap()
     };
     let fp8 = Safetensors::new()
         .tensor("l.weight", "F8_E4M3", &[2, 2], [0x38, 0x30, 0x38, 0x7f])
@@ -265,7 +265,7 @@ fn schemes_of_checkpoints() {
 fn what_cannot_be_decoded_is_an_error() {
     let row = DType::IQ5_K.descriptor();
     let store = gguf(row.dtype, &[1, 256], vec![0; row.block_bytes as usize]);
-    let error = store.tensor("t").unwrap().check_values().unwrap_err();
+    let error = store.stored_tensor("t").unwrap().check_values().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert_snapshot!(error.to_string(), @r#"file: tensor "t": values of IQ5_K cannot be read yet"#);
 }
@@ -278,7 +278,7 @@ fn parts_of_the_whole() {
     let bytes: Vec<u8> =
         (0..3u32 << 20).flat_map(|n| (n % 251).to_le_bytes()[..1].to_vec()).collect();
     let store = safetensors("BF16", &[3, 1 << 19], bytes.clone());
-    let tensor = store.tensor("t").unwrap();
+    let tensor = store.stored_tensor("t").unwrap();
     let mut pieces = Vec::new();
     let range = 5..(3 << 20) - 7;
     tensor

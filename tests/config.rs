@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use insta::assert_snapshot;
 use serde_json::{Value as Json, json};
 use support::{Gguf, Kv, Safetensors, f32s, folder, shared, told, without_path};
-use weighbridge::arch::{LayerKind, resolve};
-use weighbridge::{DType, ModelConfig, OpenOptions, WeightStore};
+use weighbridge::arch::LayerKind;
+use weighbridge::{DType, Model, ModelConfig, OpenOptions};
 
-fn of(store: &WeightStore) -> weighbridge::Result<ModelConfig> {
-    ModelConfig::of(store, &resolve(store)?)
+fn of(store: &Model) -> weighbridge::Result<ModelConfig> {
+    store.config().cloned()
 }
 
 /// The config of a model that has this `config.json`, and one tensor of no meaning.
-fn directory(config: &Json) -> (tempfile::TempDir, WeightStore) {
+fn directory(config: &Json) -> (tempfile::TempDir, Model) {
     let weights = Safetensors::new().tensor("t", "F32", &[1], f32s(&[1.0])).build();
     let folder =
         folder(&[("config.json", config.to_string().into_bytes()), ("model.safetensors", weights)]);
-    let store = WeightStore::open(folder.path()).expect("a model");
+    let store = Model::open(folder.path()).expect("a model");
     (folder, store)
 }
 
@@ -27,7 +27,7 @@ fn from_json(config: &Json) -> ModelConfig {
     of(&directory(config).1).expect("a config")
 }
 
-fn gguf(architecture: &str, keys: &[(&str, Kv)]) -> WeightStore {
+fn gguf(architecture: &str, keys: &[(&str, Kv)]) -> Model {
     let file = Gguf::new().key("general.architecture", Kv::text(architecture));
     let file = keys
         .iter()
@@ -645,7 +645,7 @@ fn mistrals_own_params() {
         ("params.json", params.to_string().into_bytes()),
         ("consolidated.safetensors", weights),
     ]);
-    let store = WeightStore::open(folder.path()).expect("a model");
+    let store = Model::open(folder.path()).expect("a model");
     let config = of(&store).expect("a config");
     assert_snapshot!(said(&config, &["model", "rope", "experts"]), @r#"
     architecture = "llama" (params.json beside Mistral's own names)
@@ -678,8 +678,8 @@ fn mistrals_own_params() {
 }
 
 /// Keys that no field is made of, sorted, a line each.
-fn other(store: &WeightStore) -> String {
-    let other = ModelConfig::other(store).into_iter();
+fn other(store: &Model) -> String {
+    let other = store.unused_config().into_iter();
     let mut lines: Vec<String> = other.map(|(key, value)| format!("{key}: {value}")).collect();
     lines.sort();
     lines.join("\n")
@@ -776,7 +776,7 @@ fn faults_of_gguf() {
 
 /// A line for each dtype, and what is said of all.
 fn stored(path: &Path) -> String {
-    let summary = WeightStore::open(path).expect("a model").quantization();
+    let summary = Model::open(path).expect("a model").quantization();
     let mut lines: Vec<String> = summary
         .dtypes
         .iter()

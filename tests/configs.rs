@@ -10,10 +10,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json};
 use support::{Gguf, Kv, Safetensors, f32s, folder, put};
-use weighbridge::arch::resolve;
 use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::translate::{gguf_metadata, gguf_tensors, hf_documents, mlx_documents};
-use weighbridge::{DType, WeightStore};
+use weighbridge::{DType, Model};
 
 /// A config, and tensors of GGUF that say what no key does.
 struct Case {
@@ -205,17 +204,16 @@ fn kv(value: &Value<'_>) -> Kv {
     }
 }
 
-fn directory(config: &[u8]) -> (tempfile::TempDir, WeightStore) {
+fn directory(config: &[u8]) -> (tempfile::TempDir, Model) {
     let weights = Safetensors::new().tensor("t", "F32", &[1], f32s(&[1.0])).build();
     let folder = folder(&[("model.safetensors", weights)]);
     put(folder.path(), "config.json", config);
-    let store = WeightStore::open(folder.path()).expect("a directory");
+    let store = Model::open(folder.path()).expect("a directory");
     (folder, store)
 }
 
-fn metadata(store: &WeightStore) -> KeyValues {
-    let resolution = resolve(store).expect("a model");
-    gguf_metadata(store, &resolution).unwrap_or_else(|error| panic!("{error}"))
+fn metadata(store: &Model) -> KeyValues {
+    gguf_metadata(store).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Keys with their values, but for the name, which is the folder's.
@@ -230,7 +228,7 @@ fn listed(keys: &KeyValues) -> BTreeMap<String, String> {
 
 /// What is in a model's metadata and not in another's. That may have more, since the config that is
 /// made states what the published one leaves to the class: which layers are linear.
-fn lost(store: &WeightStore, again: &WeightStore) -> Vec<String> {
+fn lost(store: &Model, again: &Model) -> Vec<String> {
     let again = listed(&metadata(again));
     let keys = listed(&metadata(store)).into_iter();
     let lost = keys.filter(|(key, value)| again.get(key) != Some(value));
@@ -238,11 +236,11 @@ fn lost(store: &WeightStore, again: &WeightStore) -> Vec<String> {
 }
 
 /// The file that the converter would write, as far as it says what the model is.
-fn file(store: &WeightStore, tensors: &[(&str, &[u64])]) -> WeightStore {
+fn file(store: &Model, tensors: &[(&str, &[u64])]) -> Model {
     let file = metadata(store)
         .iter()
         .fold(Gguf::new(), |file, (key, value)| file.key(key.spelling().as_bytes(), kv(&value)));
-    let made = gguf_tensors(store, &resolve(store).expect("a model")).expect("tensors");
+    let made = gguf_tensors(store).expect("tensors");
     let file = made.iter().fold(file, |file, (name, values)| {
         file.tensor(*name, DType::F32, &[values.len() as u64], f32s(values))
     });
@@ -281,8 +279,7 @@ fn published_configs_come_back_from_gguf() {
         let name = &stated["model_type"];
         let (_folder, store) = directory(config.as_bytes());
         let gguf = file(&store, tensors);
-        let resolution = resolve(&gguf).expect("a model");
-        let documents = hf_documents(&gguf, &resolution).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let documents = hf_documents(&gguf).unwrap_or_else(|e| panic!("{name}: {e}"));
         let made: Map<String, Json> = serde_json::from_slice(&documents[0].1).expect("JSON");
         for (key, value) in &stated {
             let found = made.get(key).unwrap_or(&Json::Null);
@@ -292,7 +289,7 @@ fn published_configs_come_back_from_gguf() {
         assert_eq!(lost(&store, &again), Vec::<String>::new(), "{name}");
 
         // mlx-lm has some within others.
-        let documents = mlx_documents(&gguf, &resolution).expect("documents");
+        let documents = mlx_documents(&gguf).expect("documents");
         let within: Map<String, Json> = serde_json::from_slice(&documents[0].1).expect("JSON");
         match mlx {
             None => assert_eq!(within, made, "{name}"),
@@ -328,7 +325,7 @@ fn what_a_file_lacks_is_not_made_up() {
         });
         let file = file.tensor("t", DType::F32, &[1], f32s(&[1.0])).build();
         let store = weighbridge::OpenOptions::new().open_memory("file", file).expect("a file");
-        let error = hf_documents(&store, &resolve(&store).expect("a model")).expect_err(lost);
+        let error = hf_documents(&store).expect_err(lost);
         assert_eq!(error.kind(), weighbridge::ErrorKind::Unsupported);
         assert!(error.to_string().contains(told), "{error}");
     }
@@ -348,13 +345,13 @@ fn widths_of_heads_are_never_left_to_the_class() {
     for name in ["qwen2", "granite", "olmo", "cohere", "starcoder2", "llama"] {
         let (_folder, store) = directory(config(name).as_bytes());
         let gguf = file(&store, &[]);
-        let documents = hf_documents(&gguf, &resolve(&gguf).expect("a model")).expect(name);
+        let documents = hf_documents(&gguf).expect(name);
         let made: Json = serde_json::from_slice(&documents[0].1).expect("JSON");
         assert_eq!(made["head_dim"], 32, "{name}");
     }
     let (_folder, store) = directory(config("deepseek").as_bytes());
     let gguf = file(&store, &[]);
-    let error = hf_documents(&gguf, &resolve(&gguf).expect("a model")).expect_err("no head_dim");
+    let error = hf_documents(&gguf).expect_err("no head_dim");
     assert!(error.to_string().contains("4 heads of 32 for a width of 64"), "{error}");
 }
 
@@ -377,7 +374,7 @@ fn layers_behind_the_others_are_not_counted() {
     let file = file.key("qwen35.nextn_predict_layers", Kv::U32(1));
     let file = file.tensor("t", DType::F32, &[1], f32s(&[1.0])).build();
     let store = weighbridge::OpenOptions::new().open_memory("file", file).expect("a file");
-    let documents = hf_documents(&store, &resolve(&store).expect("a model")).expect("documents");
+    let documents = hf_documents(&store).expect("documents");
     let made: Json = serde_json::from_slice(&documents[0].1).expect("JSON");
     let stated: Json = serde_json::from_str(CASES[1].config).expect("JSON");
     for key in ["num_hidden_layers", "layer_types", "full_attention_interval"] {

@@ -17,7 +17,7 @@ use support::{Gguf, Kv, f32s, folder, told, without_path};
 use tempfile::TempDir;
 use weighbridge::metadata::KeyValues;
 use weighbridge::ops::{self, Edited, Shards};
-use weighbridge::{DType, ErrorKind, WeightStore, WriteOptions};
+use weighbridge::{DType, ErrorKind, Model, WriteOptions};
 
 fn gguf(name: &str) -> Vec<u8> {
     Gguf::new()
@@ -76,18 +76,18 @@ fn ollama_models_get_a_new_blob() {
 
     assert_eq!(set(&manifest, "general.name", "new").unwrap(), Edited::NewBlob);
 
-    let opened = WeightStore::open(&manifest).unwrap();
+    let opened = Model::open(&manifest).unwrap();
     assert_eq!(opened.metadata().str("general.name"), Some("new"));
     assert_eq!(opened.metadata().str("ollama.template"), Some("{{ .Prompt }} <x> & y"));
     assert_eq!(opened.verify_digests(|_| {}).unwrap(), []);
     let text = std::fs::read_to_string(&manifest).unwrap();
     assert!(text.contains(r#""from":"a\u003cb""#), "{text}");
     // The template is a layer of its own, not a key of the file.
-    let blob = WeightStore::open(opened.files().next().unwrap()).unwrap();
+    let blob = Model::open(opened.files().next().unwrap()).unwrap();
     assert!(blob.metadata().get("ollama.template").is_none());
     // Another model keeps the old blob.
     assert_eq!(std::fs::read(&other).unwrap(), before);
-    let opened = WeightStore::open(&other).unwrap();
+    let opened = Model::open(&other).unwrap();
     assert_eq!(opened.metadata().str("general.name"), Some("old"));
     assert_eq!(opened.verify_digests(|_| {}).unwrap(), []);
     assert_blobs_intact(&store.path().join("blobs"));
@@ -169,7 +169,7 @@ fn hard_links_are_separated() {
     let mine = store.path().join("mine.gguf");
     std::fs::hard_link(&blob, &mine).unwrap();
     assert_eq!(set(&mine, "general.name", "new").unwrap(), Edited::Rewritten);
-    assert_eq!(WeightStore::open(&mine).unwrap().metadata().str("general.name"), Some("new"));
+    assert_eq!(Model::open(&mine).unwrap().metadata().str("general.name"), Some("new"));
     assert_blobs_intact(&store.path().join("blobs"));
 }
 
@@ -187,7 +187,7 @@ fn ordinary_links_are_followed_by_edits() {
     let edited = ops::edit_metadata(&link, edit, &WriteOptions::new()).unwrap();
     assert_eq!(edited, Edited::Rewritten);
     assert!(link.is_symlink());
-    let real = WeightStore::open(files.path().join("real/model.gguf")).unwrap();
+    let real = Model::open(files.path().join("real/model.gguf")).unwrap();
     assert_eq!(real.metadata().str("general.name"), Some("new"));
     assert!(real.metadata().get("a.key").is_some());
 }
@@ -196,7 +196,7 @@ fn ordinary_links_are_followed_by_edits() {
 #[test]
 fn overwriting_a_link_replaces_the_link() {
     let source = folder(&[("new.gguf", gguf("new"))]);
-    let store = WeightStore::open(source.path().join("new.gguf")).unwrap();
+    let store = Model::open(source.path().join("new.gguf")).unwrap();
     let bytes = gguf("old");
     let (cache, link) = hub(&bytes);
     let dangling = cache.path().join("dangling.gguf");
@@ -210,7 +210,7 @@ fn overwriting_a_link_replaces_the_link() {
         let written = plan.run(link, &WriteOptions::new().overwrite(true)).unwrap();
         assert_eq!(written.replaced_links, [(link.clone(), target)]);
         assert!(!link.is_symlink());
-        assert_eq!(WeightStore::open(link).unwrap().metadata().str("general.name"), Some("new"));
+        assert_eq!(Model::open(link).unwrap().metadata().str("general.name"), Some("new"));
         // Replacing a file is nothing to remark on.
         let written = plan.run(link, &WriteOptions::new().overwrite(true)).unwrap();
         assert_eq!(written.replaced_links, []);
@@ -222,7 +222,7 @@ fn overwriting_a_link_replaces_the_link() {
 #[test]
 fn overwriting_links_to_shards_and_directories() {
     let source = folder(&[("new.gguf", gguf("new"))]);
-    let store = WeightStore::open(source.path().join("new.gguf")).unwrap();
+    let store = Model::open(source.path().join("new.gguf")).unwrap();
     let bytes = gguf("old");
     let (cache, link) = hub(&bytes);
     let shard = link.with_file_name("x-00001-of-00001.gguf");
@@ -234,7 +234,7 @@ fn overwriting_links_to_shards_and_directories() {
     assert!(!shard.is_symlink());
     assert_blobs_intact(&cache.path().join("models--a--b/blobs"));
 
-    let hf = WeightStore::open("assets/sample/hf").unwrap();
+    let hf = Model::open("assets/sample/hf").unwrap();
     let real = cache.path().join("real");
     std::fs::create_dir(&real).unwrap();
     std::fs::write(real.join("model.safetensors"), "old").unwrap();
@@ -244,7 +244,7 @@ fn overwriting_links_to_shards_and_directories() {
     let written = plan.run(&link, &WriteOptions::new().overwrite(true)).unwrap();
     assert_eq!(written.replaced_links, [(link.clone(), PathBuf::from("real"))]);
     assert!(!link.is_symlink());
-    assert_eq!(WeightStore::open(&link).unwrap().len(), hf.len());
+    assert_eq!(Model::open(&link).unwrap().len(), hf.len());
     assert_eq!(std::fs::read_to_string(real.join("model.safetensors")).unwrap(), "old");
 }
 
@@ -252,7 +252,7 @@ fn overwriting_links_to_shards_and_directories() {
 #[test]
 fn nothing_is_written_under_a_digest() {
     let source = folder(&[("new.gguf", gguf("new"))]);
-    let model = WeightStore::open(source.path().join("new.gguf")).unwrap();
+    let model = Model::open(source.path().join("new.gguf")).unwrap();
     let store = Store::new();
     let there = store.path().join(format!("blobs/sha256-{}", store.blob(&gguf("old"))));
     let new = store.path().join(format!("blobs/sha256-{}", "0".repeat(64)));
@@ -271,10 +271,10 @@ fn damaged_blobs_are_written_again() {
     let folder = tempfile::tempdir().unwrap();
     let create = |name: &str| {
         let place = weighbridge::container::ollama::place(name, Some(folder.path())).unwrap();
-        let source = weighbridge::WeightProvider::open("assets/sample/hf").unwrap();
+        let source = weighbridge::Model::open("assets/sample/hf").unwrap();
         let plan = ops::create(&source, None).unwrap();
         plan.run(&place, &WriteOptions::new()).unwrap();
-        WeightStore::open(place).unwrap()
+        Model::open(place).unwrap()
     };
     create("first");
     let blobs = folder.path().join("blobs");

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 
 use support::{Safetensors, f32s, folder, shared};
 use tempfile::TempDir;
-use weighbridge::arch::{Dialect, resolve};
+use weighbridge::arch::Dialect;
 use weighbridge::device::Cpu;
 use weighbridge::ops::{self, ConvertOptions, Format};
 use weighbridge::{
-    Convention, DType, ErrorKind, Fate, How, OpenOptions, Part, Strictness, Tensor, View,
-    WeightProvider, WeightStore, WriteOptions,
+    Convention, DType, ErrorKind, Fate, How, Model, OpenOptions, Part, Strictness, Tensor,
+    WeightProvider, WriteOptions,
 };
 
 fn sample(name: &str) -> PathBuf {
@@ -26,14 +26,14 @@ fn sample(name: &str) -> PathBuf {
     if ours.exists() { ours } else { folder.join("../shared/sample").join(name) }
 }
 
-fn provider(path: &Path) -> WeightProvider {
+fn provider(path: &Path) -> Model {
     let store = OpenOptions::new().open(path).unwrap_or_else(|error| panic!("{error}"));
-    WeightProvider::new(store, Cpu).unwrap_or_else(|error| panic!("{error}"))
+    support::resolved(store).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// What a conversion has written, and what it said of it.
 struct Converted {
-    store: WeightStore,
+    store: Model,
     fates: Vec<Fate>,
     notes: Vec<String>,
     path: PathBuf,
@@ -59,11 +59,11 @@ fn converted(path: &Path, options: &ConvertOptions) -> Converted {
     let store = OpenOptions::new().strictness(Strictness::Strict).open(&path);
     let store = store.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(store.notes().iter().map(|note| &*note.text).collect::<Vec<_>>(), [""; 0]);
-    let missing = resolve(&store).unwrap_or_else(|error| panic!("{error}")).missing;
+    let missing = store.resolution().unwrap_or_else(|error| panic!("{error}")).missing.clone();
     assert_eq!(missing, [""; 0]);
     assert_eq!(plan.fates.len(), store.len());
     for fate in &plan.fates {
-        let tensor = store.tensor(&fate.name).unwrap_or_else(|error| panic!("{error}"));
+        let tensor = store.stored_tensor(&fate.name).unwrap_or_else(|error| panic!("{error}"));
         let is = (tensor.dtype().expect("a dtype"), tensor.shape(), tensor.group_size());
         assert_eq!(is, (fate.dtype, &*fate.shape, fate.group_size), "{}", fate.name);
     }
@@ -75,28 +75,27 @@ fn converted(path: &Path, options: &ConvertOptions) -> Converted {
 type Content = (DType, Vec<u64>, Option<u32>, Vec<(Part, DType, Vec<u8>)>);
 
 /// All that a tensor is, but its name.
-fn content(tensor: Tensor<'_>) -> Content {
-    let part = |part: Part, dtype: DType| {
-        (part, dtype, tensor.native_bytes(part).expect("bytes").into_owned())
-    };
+fn content(tensor: &Tensor) -> Content {
+    let part =
+        |part: Part, dtype: DType| (part, dtype, tensor.bytes(part).expect("bytes").into_owned());
     let parts = tensor.segments().map(|segment| part(segment.part, segment.dtype)).collect();
     (tensor.dtype().expect("a dtype"), tensor.shape().to_vec(), tensor.group_size(), parts)
 }
 
 /// The same names, dtypes, shapes and bytes, in whatever order.
-fn assert_same(found: &WeightStore, expected: &WeightStore) {
-    let names = |store: &WeightStore| {
-        let mut names: Vec<String> = store.tensors().map(|t| t.name().to_string()).collect();
+fn assert_same(found: &Model, expected: &Model) {
+    let names = |store: &Model| {
+        let mut names: Vec<String> = store.stored_tensors().map(|t| t.name().to_string()).collect();
         names.sort();
         names
     };
     assert_eq!(names(found), names(expected));
-    for expected in expected.tensors() {
+    for expected in expected.stored_tensors() {
         let name = expected.name();
-        let found = found.tensor(name.to_str().expect("a name")).expect("a tensor");
-        let label = |t: Tensor<'_>| (t.dtype_label().into_owned(), t.shape().to_vec());
-        assert_eq!(label(found), label(expected), "{name}");
-        assert!(content(found) == content(expected), "{name} has other bytes");
+        let found = found.stored_tensor(name).expect("a tensor");
+        let label = |t: &Tensor| (t.dtype_label(), t.shape().to_vec());
+        assert_eq!(label(&found), label(&expected), "{name}");
+        assert!(content(&found) == content(&expected), "{name} has other bytes");
     }
 }
 
@@ -114,7 +113,7 @@ fn gguf_is_what_the_converter_of_llama_cpp_writes() {
         let gguf = shared(&format!("fixtures/gguf/model/{gguf}.gguf")).expect("it lies beside");
         println!("{}", hf.display());
         let made = converted(&hf, &ConvertOptions::new(Format::Gguf).lossless(true));
-        let expected = WeightStore::open(&gguf).expect("a GGUF file");
+        let expected = Model::open(&gguf).expect("a GGUF file");
         assert_same(&made.store, &expected);
         let key = "general.file_type";
         assert_eq!(made.store.metadata().u64(key), expected.metadata().u64(key));
@@ -126,7 +125,7 @@ fn gguf_is_what_the_converter_of_llama_cpp_writes() {
 fn the_sample_in_gguf_is_that_of_llama_cpp() {
     let made = converted(&sample("hf"), &ConvertOptions::new(Format::Gguf).lossless(true));
     let Some(gguf) = shared("sample/sample-BF16.gguf") else { return };
-    let expected = WeightStore::open(gguf).expect("a GGUF file");
+    let expected = Model::open(gguf).expect("a GGUF file");
     assert_same(&made.store, &expected);
     for (key, value) in expected.metadata().iter() {
         let key = key.to_str().expect("a key");
@@ -143,20 +142,20 @@ fn the_sample_in_gguf_is_that_of_llama_cpp() {
 #[test]
 fn plain_values_come_back() {
     let hf = sample("hf");
-    let expected = WeightStore::open(&hf).expect("the sample");
+    let expected = Model::open(&hf).expect("the sample");
     for format in [Format::Gguf, Format::Mlx] {
         let there = converted(&hf, &ConvertOptions::new(format).lossless(true));
         let back = converted(&there.path, &ConvertOptions::new(Format::Safetensors).lossless(true));
         // llama.cpp keeps vectors as F32.
         let widened = format == Format::Gguf;
-        for tensor in expected.tensors() {
-            let name = tensor.name().to_str().expect("a name");
-            let found = back.store.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+        for tensor in expected.stored_tensors() {
+            let name = tensor.name();
+            let found = back.store.stored_tensor(name).unwrap_or_else(|error| panic!("{error}"));
             if widened && tensor.shape().len() == 1 {
                 assert_eq!(found.dtype().expect("a dtype"), DType::F32);
                 assert!(*found.dequantize().unwrap() == *tensor.dequantize().unwrap(), "{name}");
             } else {
-                assert!(content(found) == content(tensor), "{name}");
+                assert!(content(&found) == content(&tensor), "{name}");
             }
         }
         assert_eq!(back.store.len(), expected.len());
@@ -185,23 +184,24 @@ fn blocks_in_groups_and_back() {
         let again = converted(&there.path, &ConvertOptions::new(Format::Gguf));
         let mut count = 0;
         for tensor in
-            model.store().tensors().filter(|tensor| tensor.dtype().is_ok_and(|d| d == dtype))
+            model.stored_tensors().filter(|tensor| tensor.dtype().is_ok_and(|d| d == dtype))
         {
-            let name = tensor.name().to_str().expect("a name");
-            let mapping = model.resolution().mapped.iter().find(|m| m.stored == [name]);
+            let name = tensor.name();
+            let mapping =
+                model.resolution().expect("resolved").mapped.iter().find(|m| m.stored == [name]);
             let canonical = &mapping.expect("a mapping").canonical;
             let groups = provider(&there.path);
             let groups = groups.tensor(canonical).expect("the tensor");
             let stored = groups.sources().next().expect("a source");
             assert_eq!(stored.dtype().expect("a dtype"), exact, "{name}");
-            assert_eq!(there.how(&stored.name().to_string()), How::Repacked);
+            assert_eq!(there.how(stored.name()), How::Repacked);
             let values = model.tensor(canonical).unwrap().dequantize().unwrap();
             assert!(*groups.dequantize().unwrap() == *values, "{name}");
-            let found = again.store.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+            let found = again.store.stored_tensor(name).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(found.dtype().expect("a dtype"), back, "{name}");
             assert_eq!(again.how(name), How::Repacked, "{name}");
             match back == dtype {
-                true => assert!(content(found) == content(tensor), "{name} has other blocks"),
+                true => assert!(content(&found) == content(&tensor), "{name} has other blocks"),
                 false => assert!(*found.dequantize().unwrap() == *tensor.dequantize().unwrap()),
             }
             count += 1;
@@ -229,7 +229,7 @@ fn groups_in_blocks_and_back() {
         let again = converted(&there.path, &ConvertOptions::new(Format::Mlx).lossless(true));
         let (gguf, back) = (provider(&there.path), provider(&again.path));
         let mut count = 0;
-        for mapping in &model.resolution().mapped {
+        for mapping in &model.resolution().expect("resolved").mapped {
             let name = &*mapping.canonical;
             let values = model.tensor(name).unwrap().dequantize().unwrap();
             let in_gguf = gguf.tensor(name).unwrap_or_else(|error| panic!("{error}"));
@@ -238,7 +238,7 @@ fn groups_in_blocks_and_back() {
             assert!(*again.dequantize().unwrap() == *values, "{name} in MLX again");
             // llama.cpp keeps routers as F32.
             let kept = !name.contains("router");
-            let is = |tensor: Tensor<'_>| tensor.dtype().is_ok_and(|found| found == dtype);
+            let is = |tensor: Tensor| tensor.dtype().is_ok_and(|found| found == dtype);
             if kept && model.tensor(name).unwrap().sources().all(is) {
                 let found = in_gguf.sources().next().unwrap().dtype().unwrap();
                 assert_eq!(found, blocks, "{name}");
@@ -340,19 +340,19 @@ fn experts_with_numbers_of_their_own() {
     let again = converted(&mlx.path, &lossless(Format::Gguf));
     let apart = converted(&gguf.path, &lossless(Format::Safetensors));
     let name = "blk.0.ffn_gate_exps.weight";
-    let tensor = gguf.store.tensor(name).expect("experts");
+    let tensor = gguf.store.stored_tensor(name).expect("experts");
     assert_eq!(
         (tensor.dtype().expect("a dtype"), tensor.shape()),
         (DType::NVFP4, &[2, 64, 64][..])
     );
-    let numbers = tensor.native_bytes(Part::GlobalScale).expect("numbers");
+    let numbers = tensor.bytes(Part::GlobalScale).expect("numbers");
     assert_eq!(*numbers, *f32s(&[0.25, 1.0 / 32.0]));
-    assert!(content(again.store.tensor(name).expect("experts")) == content(tensor));
+    assert!(content(&again.store.stored_tensor(name).expect("experts")) == content(&tensor));
     for made in [&gguf, &mlx, &direct, &again, &apart] {
         let made = provider(&made.path);
-        for mapping in &model.resolution().mapped {
+        for mapping in &model.resolution().expect("resolved").mapped {
             let name = &*mapping.canonical;
-            let values = |model: &WeightProvider| {
+            let values = |model: &Model| {
                 let view = model.tensor(name).unwrap_or_else(|error| panic!("{error}"));
                 view.dequantize().unwrap_or_else(|error| panic!("{error}")).to_vec()
             };
@@ -369,7 +369,7 @@ fn big_endian_sources() {
         ("fixtures/gguf/misc/be-qwen2-f16.gguf", "fixtures/gguf/model/qwen2-f16.gguf"),
     ] {
         let (Some(big), Some(little)) = (shared(big), shared(little)) else { return };
-        let little = WeightStore::open(little).expect("a model");
+        let little = Model::open(little).expect("a model");
         let gguf = converted(&big, &ConvertOptions::new(Format::Gguf).lossless(true));
         assert_same(&gguf.store, &little);
         for (key, value) in little.metadata().iter() {
@@ -392,14 +392,16 @@ fn big_endian_sources() {
 #[test]
 fn the_convention_of_a_provider_changes_no_file() {
     let model = provider(&sample("sample-Q8_0.gguf"));
-    let names = |model: &WeightProvider| {
+    let names = |model: &Model| {
         let spoken = ops::speak(model, Dialect::HuggingFace).expect("names");
-        let of = |view: &View<'_>| (view.name().to_owned(), view.dequantize().unwrap().to_vec());
+        let of = |view: &Tensor| (view.name().to_owned(), view.dequantize().unwrap().to_vec());
         spoken.tensors.iter().map(of).collect::<Vec<_>>()
     };
     let expected = names(&model);
-    let stored = model.convention(Convention::Stored);
-    assert!(names(&stored) == expected);
+    // A provider of the same model that serves the file's own order.
+    let stored =
+        WeightProvider::new(model, Cpu).expect("a provider").convention(Convention::Stored);
+    assert!(names(stored.model()) == expected);
 }
 
 /// What `F32` cannot hold is not called exact.
@@ -460,7 +462,7 @@ fn codes_of_checkpoints_in_groups() {
         plan.run(&target, &WriteOptions::new().allow_incomplete(true))
             .unwrap_or_else(|error| panic!("{error}"));
         let again = provider(&target);
-        for name in model.names() {
+        for name in model.names().expect("resolved") {
             let [old, new] = [&model, &again].map(|model| {
                 model.tensor(name).and_then(|view| view.dequantize()).expect("values")
             });
@@ -549,21 +551,21 @@ fn config_of(path: &Path) -> serde_json::Value {
 #[test]
 fn experts_of_gpt_oss_come_back() {
     let source = gpt_oss();
-    let expected = WeightStore::open(source.path()).expect("a model");
+    let expected = Model::open(source.path()).expect("a model");
     for format in [Format::Gguf, Format::Mlx] {
         let there = converted(source.path(), &ConvertOptions::new(format).lossless(true));
         let back = converted(&there.path, &ConvertOptions::new(Format::Safetensors).lossless(true));
         assert_eq!(back.store.len(), expected.len());
-        for tensor in expected.tensors() {
-            let name = tensor.name().to_str().expect("a name");
-            let found = back.store.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+        for tensor in expected.stored_tensors() {
+            let name = tensor.name();
+            let found = back.store.stored_tensor(name).unwrap_or_else(|error| panic!("{error}"));
             let widened = found.dtype().expect("a dtype") == DType::F32;
             if format == Format::Gguf && widened {
                 // llama.cpp keeps vectors and routers as F32.
                 assert_eq!(found.shape(), tensor.shape(), "{name}");
                 assert!(*found.dequantize().unwrap() == *tensor.dequantize().unwrap(), "{name}");
             } else {
-                assert!(content(found) == content(tensor), "{name}");
+                assert!(content(&found) == content(&tensor), "{name}");
             }
         }
         for name in ["gate_up_proj", "down_proj"] {
@@ -608,7 +610,7 @@ fn experts_of_gpt_oss_in_plain_numbers() {
             [("gate_up_proj", [3, 96, 128], in_turn), ("down_proj", [3, 64, 96], turned)]
         {
             let name = format!("model.layers.0.mlp.experts.{name}");
-            let tensor = made.store.tensor(&name).unwrap_or_else(|error| panic!("{error}"));
+            let tensor = made.store.stored_tensor(&name).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!((tensor.dtype().unwrap(), tensor.shape()), (DType::BF16, &shape[..]));
             assert!(tensor.dequantize().unwrap().to_vec() == expected, "{name}");
         }
@@ -616,7 +618,7 @@ fn experts_of_gpt_oss_in_plain_numbers() {
         // And into GGUF once more, rows as rows.
         let again = converted(&made.path, &ConvertOptions::new(Format::Gguf));
         let again = provider(&again.path);
-        for mapping in &model.resolution().mapped {
+        for mapping in &model.resolution().expect("resolved").mapped {
             let name = &*mapping.canonical;
             let again = again.tensor(name).unwrap_or_else(|error| panic!("{error}"));
             assert!(*again.dequantize().unwrap() == *values(name), "{name}");
@@ -630,7 +632,8 @@ fn experts_of_gpt_oss_that_mxfp4_of_others_does_not_hold() {
     let source = gpt_oss();
     let gguf = converted(source.path(), &ConvertOptions::new(Format::Gguf));
     let name = "blk.0.ffn_up_exps.weight";
-    let blocks = gguf.store.tensor(name).expect("experts").native_bytes(Part::Weight);
+    let blocks = gguf.store.stored_tensor(name).expect("experts");
+    let blocks = blocks.bytes(Part::Weight);
     let blocks = blocks.expect("bytes").into_owned();
     let mut bytes = std::fs::read(&gguf.path).expect("a file");
     let at = bytes.windows(blocks.len()).position(|run| run == blocks).expect("its blocks");

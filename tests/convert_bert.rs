@@ -9,11 +9,9 @@ use std::path::Path;
 use serde_json::Value as Json;
 use support::{Gguf, Kv, f32s, folder, put};
 use tempfile::TempDir;
-use weighbridge::arch::resolve;
-use weighbridge::device::Cpu;
 use weighbridge::metadata::{Value, ValueType};
 use weighbridge::ops::{self, ConvertOptions, Format};
-use weighbridge::{DType, ModelConfig, OpenOptions, Strictness, WeightProvider, WriteOptions};
+use weighbridge::{DType, Model, OpenOptions, Strictness, WriteOptions};
 
 /// Positions of the toy models; RoBERTa's have two more rows, up to the padding's number.
 const POSITIONS: u64 = 12;
@@ -76,9 +74,9 @@ fn with_classifier(file: Gguf) -> Gguf {
     layers.into_iter().fold(file, |file, (name, shape)| tensor(file, name, shape))
 }
 
-fn open(path: &Path) -> WeightProvider {
+fn open(path: &Path) -> Model {
     let store = OpenOptions::new().strictness(Strictness::Strict).open(path);
-    WeightProvider::new(store.unwrap_or_else(|error| panic!("{error}")), Cpu).expect("a model")
+    support::resolved(store.unwrap_or_else(|error| panic!("{error}"))).expect("a model")
 }
 
 fn written(folder: &TempDir, from: &str, to: &str, format: Format) -> Vec<String> {
@@ -97,10 +95,10 @@ fn config(folder: &TempDir, name: &str) -> Json {
 /// The tensors of two models, by their own names.
 fn assert_same(found: &Path, expected: &Path) {
     let (found, expected) = (open(found), open(expected));
-    assert_eq!(found.store().len(), expected.store().len());
-    for tensor in expected.store().tensors() {
-        let name = tensor.name().to_str().expect("a name");
-        let found = found.store().tensor(name).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(found.len(), expected.len());
+    for tensor in expected.stored_tensors() {
+        let name = tensor.name();
+        let found = found.stored_tensor(name).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(found.shape(), tensor.shape(), "{name}");
         assert!(*found.dequantize().unwrap() == *tensor.dequantize().unwrap(), "{name}");
     }
@@ -122,17 +120,17 @@ fn roberta_counts_positions_behind_the_padding() {
         assert_eq!((said("pad_token_id"), said("type_vocab_size")), (1.into(), 1.into()));
         let model = open(&folder.path().join(to));
         let name = "embeddings.position_embeddings.weight";
-        let rows = model.store().tensor(name).expect("the positions");
+        let rows = model.stored_tensor(name).expect("the positions");
         assert_eq!(rows.shape(), [POSITIONS + 2, 8]);
         let gguf = open(&folder.path().join(from));
-        let expected = gguf.store().tensor("position_embd.weight").unwrap().dequantize().unwrap();
+        let expected = gguf.stored_tensor("position_embd.weight").unwrap().dequantize().unwrap();
         assert_eq!(rows.dequantize().unwrap()[16..], expected[..]);
         // And back: the rows that no position has are gone again.
         let back = format!("{to}-back.gguf");
         written(&folder, to, &back, Format::Gguf);
         assert_same(&folder.path().join(&back), &folder.path().join(from));
         let back = open(&folder.path().join(back));
-        assert_eq!(back.store().metadata().u64("bert.context_length"), Some(POSITIONS));
+        assert_eq!(back.metadata().u64("bert.context_length"), Some(POSITIONS));
     }
 }
 
@@ -180,7 +178,7 @@ fn the_likeliest_pieces() {
     put(&folder.path().join("x"), "tokenizer_config.json", config);
     written(&folder, "x", "y.gguf", Format::Gguf);
     let gguf = open(&folder.path().join("y.gguf"));
-    let metadata = gguf.store().metadata();
+    let metadata = gguf.metadata();
     let key = |name: &str| metadata.get(&format!("tokenizer.ggml.{name}"));
     let text = |name: &str| key(name).and_then(|value| value.to_text()?.to_str());
     assert_eq!((text("model"), text("pre")), (Some("t5"), Some("default")));
@@ -220,7 +218,7 @@ fn the_likeliest_pieces() {
     let notes = written(&folder, "x", "plain.gguf", Format::Gguf);
     assert!(notes.iter().any(|note| note.ends_with("normalizer: NFKC")), "{notes:?}");
     let gguf = open(&folder.path().join("plain.gguf"));
-    assert!(gguf.store().metadata().get("tokenizer.ggml.precompiled_charsmap").is_none());
+    assert!(gguf.metadata().get("tokenizer.ggml.precompiled_charsmap").is_none());
 
     // What stands for the charsmap and is none.
     for (from, to, fault) in [
@@ -261,13 +259,13 @@ fn a_classifier_of_two_layers() {
             "classifier.dense.weight",
             "classifier.out_proj.weight",
         ] {
-            assert!(model.store().tensor(name).is_ok(), "{name}");
+            assert!(model.stored_tensor(name).is_ok(), "{name}");
         }
         let back = format!("{to}-back.gguf");
         written(&folder, to, &back, Format::Gguf);
         assert_same(&folder.path().join(&back), &folder.path().join(from));
         let back = open(&folder.path().join(back));
-        let labels = back.store().metadata().array("bert.classifier.output_labels");
+        let labels = back.metadata().array("bert.classifier.output_labels");
         let labels = labels.and_then(|labels| labels.texts()).expect("names");
         assert_eq!(labels.map(|label| label.to_string()).next().as_deref(), Some(first));
     }
@@ -282,7 +280,7 @@ fn what_gguf_does_not_keep() {
     let other = with_classifier(bert("gpt2")).key("bert.classifier.output_labels", labels);
     for file in [with_classifier(bert("bert")), one_layer, other] {
         let store = OpenOptions::new().open_memory("file", file.build()).expect("a file");
-        let model = WeightProvider::new(store, Cpu).expect("a model");
+        let model = support::resolved(store).expect("a model");
         let error = ops::convert(&model, &ConvertOptions::new(Format::Safetensors));
         told.push(error.expect_err("a refusal").to_string());
     }
@@ -324,10 +322,10 @@ fn a_llama_that_looks_both_ways() {
     assert_eq!((&said["model_type"], &said["is_causal"]), (&"llama".into(), &false.into()));
     assert_eq!(said["architectures"][0], "LlamaBidirectionalModel");
     let store = OpenOptions::new().open(folder.path().join("a")).expect("a model");
-    let fields = ModelConfig::of(&store, &resolve(&store).expect("a model")).expect("a config");
+    let fields = store.config().expect("a config");
     assert!(fields.fields().iter().any(|field| field.name == "causal" && field.value == false));
     written(&folder, "a", "back.gguf", Format::Gguf);
     assert_same(&folder.path().join("back.gguf"), &folder.path().join("a.gguf"));
     let back = open(&folder.path().join("back.gguf"));
-    assert_eq!(back.store().metadata().str("general.architecture"), Some("llama-embed"));
+    assert_eq!(back.metadata().str("general.architecture"), Some("llama-embed"));
 }

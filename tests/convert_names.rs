@@ -13,11 +13,10 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use models::{Form, Model, Opened, Tensor, Tensors, lists, models, open, pattern};
+use models::{Array, Form, NamedModel, Opened, Tensors, lists, models, open, pattern};
 use weighbridge::arch::{Change, Dialect};
-use weighbridge::device::Cpu;
 use weighbridge::ops::{self, ConvertOptions, Format, speak};
-use weighbridge::{ModelConfig, OpenOptions, Strictness, View, WeightProvider, WriteOptions};
+use weighbridge::{Model, ModelConfig, OpenOptions, Strictness, Tensor, WriteOptions};
 
 /// The containers that are written, as forms of lists.
 const TARGETS: &[(Form, Dialect, Format)] = &[
@@ -26,10 +25,10 @@ const TARGETS: &[(Form, Dialect, Format)] = &[
     (Form::Mlx, Dialect::Mlx, Format::Mlx),
 ];
 
-fn tensor(view: &View<'_>) -> Result<Tensor, String> {
+fn tensor(view: &Tensor) -> Result<Array, String> {
     let values = view.dequantize().map_err(|error| format!("{}: {error}", view.name()))?;
     let shape = view.shape().iter().map(|dim| *dim as usize).collect();
-    Ok(Tensor { shape, values: values.to_vec() })
+    Ok(Array { shape, values: values.to_vec() })
 }
 
 /// Whether values are the same, bit for bit, but where adding 1 and taking it off again rounds.
@@ -40,8 +39,8 @@ fn alike(a: &[f32], b: &[f32], changed: bool) -> bool {
 }
 
 /// The canonical tensors of a model, and whether the values of each are stored changed.
-fn canonical(model: &WeightProvider) -> Result<BTreeMap<String, (Tensor, bool)>, String> {
-    let mappings = model.resolution().mapped.iter();
+fn canonical(model: &Model) -> Result<BTreeMap<String, (Array, bool)>, String> {
+    let mappings = model.resolution().expect("resolved").mapped.iter();
     mappings
         .map(|mapping| {
             let name = &mapping.canonical;
@@ -53,14 +52,9 @@ fn canonical(model: &WeightProvider) -> Result<BTreeMap<String, (Tensor, bool)>,
 }
 
 /// What is wrong with a model in another form.
-fn compare(
-    at: &str,
-    source: &WeightProvider,
-    found: &WeightProvider,
-    left: &BTreeSet<String>,
-) -> Vec<String> {
+fn compare(at: &str, source: &Model, found: &Model, left: &BTreeSet<String>) -> Vec<String> {
     let mut faults = Vec::new();
-    let resolution = found.resolution();
+    let resolution = found.resolution().expect("resolved");
     faults.extend(resolution.unknown.iter().map(|name| format!("{at}: {name} is unknown")));
     let (expected, found) = match (canonical(source), canonical(found)) {
         (Ok(expected), Ok(found)) => (expected, found),
@@ -104,7 +98,7 @@ fn expert(name: &str) -> String {
 
 /// What is wrong with a model that was given a form's names, and what is told of it.
 fn spoken(
-    model: &Model,
+    model: &NamedModel,
     opened: &Opened,
     (form, dialect, _): (Form, Dialect, Format),
     told: &mut Told,
@@ -133,14 +127,15 @@ fn spoken(
     }
     let left = spoken.left_out.iter().map(|(name, _)| name.clone()).collect();
     // A list without a GGUF form has no name of the architecture there.
-    let known = opened.model.resolution().architecture.map_or("", |known| known.gguf[0]);
+    let known =
+        opened.model.resolution().expect("resolved").architecture.map_or("", |known| known.gguf[0]);
     let gguf = if model.gguf.len() > 1 { model.gguf.clone() } else { known.to_owned() };
-    let named = Model { gguf, ..model.clone() };
+    let named = NamedModel { gguf, ..model.clone() };
     let again = open(&named, form, &tensors);
     faults.extend(compare(&at, &opened.model, &again.model, &left));
     // The list of that form is the oracle for names, shapes and values; axes of 1 it does not tell.
-    let as_listed = |found: &Tensor, listed: &Tensor| {
-        let long = |tensor: &Tensor| -> Vec<usize> {
+    let as_listed = |found: &Array, listed: &Array| {
+        let long = |tensor: &Array| -> Vec<usize> {
             tensor.shape.iter().copied().filter(|length| *length != 1).collect()
         };
         long(found) == long(listed) && alike(&found.values, &listed.values, true)
@@ -175,7 +170,7 @@ fn spoken(
 
 /// The same with `convert`, through files.
 fn converted(
-    model: &Model,
+    model: &NamedModel,
     opened: &Opened,
     (form, dialect, format): (Form, Dialect, Format),
     told: &mut Told,
@@ -187,7 +182,7 @@ fn converted(
     let plan = match ops::convert(&opened.model, &ConvertOptions::new(format)) {
         Ok(plan) => plan,
         Err(error) => {
-            let folder = format!("{}", opened.model.store().path().display());
+            let folder = format!("{}", opened.model.path().display());
             let text = error.to_string().replace(&format!("{folder}: "), "");
             tell(format!("convert: {}", text.replace(&folder, ".")));
             return Vec::new();
@@ -198,13 +193,13 @@ fn converted(
     plan.run(&path, &WriteOptions::new().allow_incomplete(true))
         .unwrap_or_else(|error| panic!("{at}: {error}"));
     let again = OpenOptions::new().strictness(Strictness::Strict).open(&path);
-    let again = match again.and_then(|store| WeightProvider::new(store, Cpu)) {
+    let again = match again.and_then(support::resolved) {
         Ok(again) => again,
         Err(error) => return vec![format!("{at}: {error}")],
     };
     let spoken = speak(&opened.model, dialect).unwrap_or_default();
     for view in &spoken.tensors {
-        let written = again.store().tensor(view.name()).map(|tensor| tensor.shape().to_vec());
+        let written = again.tensor(view.name()).map(|tensor| tensor.shape().to_vec());
         if written.as_ref().is_ok_and(|shape| shape != view.shape()) {
             return vec![format!("{at}: {} is {written:?}, not {:?}", view.name(), view.shape())];
         }
@@ -215,14 +210,14 @@ fn converted(
             tell("the config that was written says another width of heads".to_owned());
             return Vec::new();
         }
-        let numbers = |model: &WeightProvider, c: &ModelConfig| {
+        let numbers = |model: &Model, c: &ModelConfig| {
             // GGUF counts the layers that predict further tokens among the others.
             let next = c.experts.n_next_token_layers.as_ref().map_or(0, |next| next.value);
-            let next = if model.store().container() == "gguf" { next } else { 0 };
+            let next = if model.container() == "gguf" { next } else { 0 };
             let layers = c.n_layers.value - next;
             [c.dim.value, layers, c.n_heads.value, c.n_kv_heads.value, c.n_experts.value]
         };
-        let (a, b) = (numbers(&opened.model, &a), numbers(&again, &b));
+        let (a, b) = (numbers(&opened.model, a), numbers(&again, b));
         if a != b {
             return vec![format!("{at}: numbers {b:?}, not {a:?}")];
         }

@@ -15,11 +15,10 @@ use serde_json::Value;
 use support::{Safetensors, f32s, folder, put, told};
 use tempfile::TempDir;
 use weighbridge::container::ollama;
-use weighbridge::device::Cpu;
 use weighbridge::ops::{self, ConvertOptions, Format};
 use weighbridge::recipe::mlx;
 use weighbridge::recipe::ollama::QuantType;
-use weighbridge::{DType, ErrorKind, Part, WeightProvider, WeightStore, WriteOptions};
+use weighbridge::{DType, ErrorKind, Model, Part, WriteOptions};
 
 const HF: &str = "assets/sample/hf";
 const MLX: &str = "assets/sample/mlx-4bit";
@@ -29,8 +28,8 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/fixtures")
 }
 
-fn model(path: impl AsRef<Path>) -> WeightProvider<Cpu> {
-    WeightProvider::open(path).expect("a model")
+fn model(path: impl AsRef<Path>) -> Model {
+    Model::open(path).expect("a model")
 }
 
 /// Creates a model of a store; gives its manifest.
@@ -261,17 +260,17 @@ fn experts_are_stacked() {
 fn assert_same_values(ours: &Path, source: impl AsRef<Path>) {
     let path = source.as_ref().display().to_string();
     let (ours, source) = (model(ours), model(source));
-    let names: Vec<&str> = source.names().collect();
-    assert!(ours.store().tensors().all(|tensor| !tensor.name().spelling().contains('{')), "{path}");
-    assert_eq!(ours.names().count(), names.len());
+    let names: Vec<&str> = source.names().expect("resolved").collect();
+    assert!(ours.stored_tensors().all(|tensor| !tensor.name().contains('{')), "{path}");
+    assert_eq!(ours.names().expect("resolved").count(), names.len());
     for name in names {
-        let values = |model: &WeightProvider<Cpu>| -> Vec<u32> {
+        let values = |model: &Model| -> Vec<u32> {
             let values = model.tensor(name).expect(name).dequantize().expect(name);
             values.iter().map(|value| value.to_bits()).collect()
         };
         assert!(values(&ours) == values(&source), "{path}: {name}");
     }
-    assert!(ours.store().verify_digests(|_| {}).unwrap().is_empty());
+    assert!(ours.verify_digests(|_| {}).unwrap().is_empty());
 }
 
 #[test]
@@ -323,8 +322,8 @@ fn gguf_models() {
     assert_eq!(how("model.norm.weight"), "copied");
     let place = ollama::place("sample:int8", Some(store.path())).unwrap();
     plan.run(&place, &WriteOptions::new()).unwrap();
-    let opened = WeightStore::open(&place).unwrap();
-    let tensor = opened.tensor("model.layers.0.mlp.up_proj.weight").unwrap();
+    let opened = Model::open(&place).unwrap();
+    let tensor = opened.stored_tensor("model.layers.0.mlp.up_proj.weight").unwrap();
     assert_eq!((tensor.dtype().unwrap(), tensor.group_size()), (DType::MLX_AFFINE8, Some(64)));
 }
 
@@ -341,16 +340,17 @@ fn quantizers_are_those_of_mlx() {
         (QuantType::Nvfp4, mlx::Mode::Nvfp4, 4),
     ] {
         let name = to.descriptor().name;
-        let made = WeightStore::open(create(&store, name, HF, Some(to))).unwrap();
+        let made = Model::open(create(&store, name, HF, Some(to))).unwrap();
         let source = model(HF);
         let options = mlx::Options { mode, bits: Some(bits), ..mlx::Options::default() };
         let options = ConvertOptions::new(Format::Mlx).quantize(options);
         let folder = out.path().join(name);
         ops::convert(&source, &options).unwrap().run(&folder, &WriteOptions::new()).unwrap();
-        let theirs = WeightStore::open(&folder).unwrap();
+        let theirs = Model::open(&folder).unwrap();
         let mut compared = 0;
-        for tensor in made.tensors().filter(|t| t.dtype().unwrap() == to.descriptor().dtype) {
-            let other = theirs.tensor(&tensor.name().spelling()).unwrap();
+        for tensor in made.stored_tensors().filter(|t| t.dtype().unwrap() == to.descriptor().dtype)
+        {
+            let other = theirs.stored_tensor(tensor.name()).unwrap();
             assert_eq!(tensor.group_size(), other.group_size());
             for part in [Part::Weight, Part::Scale, Part::Bias] {
                 let bytes = tensor.bytes(part).ok();
@@ -456,8 +456,8 @@ fn dtypes_that_mlx_does_not_read() {
     let source = folder(&[("config.json", b"{}".as_slice()), ("model.safetensors", &file.build())]);
     let store = tempfile::tempdir().unwrap();
     let made = create(&store, "m", source.path(), None);
-    let opened = WeightStore::open(made).unwrap();
-    let tensor = opened.tensor("a.weight").unwrap();
+    let opened = Model::open(made).unwrap();
+    let tensor = opened.stored_tensor("a.weight").unwrap();
     assert_eq!(tensor.dtype().unwrap(), DType::F32);
     assert_eq!(*tensor.dequantize().unwrap(), [1.5, -2.0]);
 }

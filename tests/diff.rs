@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use blobs::Store;
 use support::{Gguf, Kv, Safetensors, f32s, folder, open_as, put};
 use tempfile::TempDir;
-use weighbridge::device::Cpu;
 use weighbridge::ops::{Diff, Outcome, Pairs, ValueDiff};
-use weighbridge::{DType, ErrorKind, OpenOptions, Part, Strictness, WeightProvider, WeightStore};
+use weighbridge::{DType, ErrorKind, Model, OpenOptions, Part, Strictness};
 
 fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/sample").join(name)
@@ -27,34 +26,34 @@ fn shared(name: &str) -> Option<PathBuf> {
     path.exists().then_some(path)
 }
 
-fn open(path: &Path) -> WeightProvider {
-    WeightProvider::open(path).unwrap_or_else(|error| panic!("{error}"))
+fn open(path: &Path) -> Model {
+    Model::open(path).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn model(bytes: Vec<u8>) -> WeightProvider {
+fn model(bytes: Vec<u8>) -> Model {
     let store = open_as(bytes, Strictness::Default).expect("a model");
-    WeightProvider::new(store, Cpu).expect("names")
+    support::resolved(store).expect("names")
 }
 
-fn diff<'a>(a: &'a WeightProvider, b: &'a WeightProvider, tolerance: f64) -> Diff<'a> {
+fn diff<'a>(a: &'a Model, b: &'a Model, tolerance: f64) -> Diff {
     let pairs = Pairs::new(a, b).unwrap_or_else(|error| panic!("{error}"));
     pairs.compare(tolerance, 2, |_| {}).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn outcome<'d>(diff: &'d Diff<'_>, name: &str) -> &'d Outcome {
+fn outcome<'d>(diff: &'d Diff, name: &str) -> &'d Outcome {
     let tensor = diff.tensors.iter().find(|tensor| tensor.pair.name == name);
     &tensor.unwrap_or_else(|| panic!("{name} was not compared")).outcome
 }
 
-fn values(diff: &Diff<'_>, name: &str) -> ValueDiff {
+fn values(diff: &Diff, name: &str) -> ValueDiff {
     match outcome(diff, name) {
         Outcome::Values(values) => *values,
         other => panic!("{name}: {other:?}"),
     }
 }
 
-fn names(diff: &Diff<'_>) -> [Vec<String>; 3] {
-    let names = |views: &[weighbridge::View<'_>]| {
+fn names(diff: &Diff) -> [Vec<String>; 3] {
+    let names = |views: &[weighbridge::Tensor]| {
         views.iter().map(|view| view.name().to_owned()).collect::<Vec<_>>()
     };
     let different = diff.tensors.iter().filter(|tensor| tensor.outcome.is_difference());
@@ -64,9 +63,9 @@ fn names(diff: &Diff<'_>) -> [Vec<String>; 3] {
 
 /// The sample as Ollama keeps it: a blob for each tensor of a directory, with its parts.
 fn in_ollama(directory: &Path) -> (Store, PathBuf) {
-    let (store, source) = (Store::new(), WeightStore::open(directory).expect("a directory"));
+    let (store, source) = (Store::new(), Model::open(directory).expect("a directory"));
     let mut layers = Vec::new();
-    for tensor in source.tensors() {
+    for tensor in source.stored_tensors() {
         let name = tensor.name().to_string();
         let mut file = Safetensors::new();
         if let Some(group) = tensor.group_size() {
@@ -126,10 +125,10 @@ fn sample_names() -> Vec<([String; 3], usize)> {
 
 /// The values of a form of the sample by canonical name, by stored names and index arithmetic
 /// alone.
-fn plain_values(store: &WeightStore, names: &[String; 3], heads: usize) -> Vec<f32> {
+fn plain_values(store: &Model, names: &[String; 3], heads: usize) -> Vec<f32> {
     let gguf = store.container() == "gguf";
     let name = if gguf { &names[1] } else { &names[2] };
-    let tensor = store.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+    let tensor = store.stored_tensor(name).unwrap_or_else(|error| panic!("{error}"));
     let stored = tensor.dequantize().expect("values").to_vec();
     if !gguf || heads == 0 {
         return stored;
@@ -153,7 +152,7 @@ fn plain_values(store: &WeightStore, names: &[String; 3], heads: usize) -> Vec<f
 /// values give, norms and embeddings in BF16 are equal, and nothing is missing.
 #[test]
 fn the_samples_forms_differ_by_their_quantization_and_nothing_else() {
-    let exact = WeightStore::open(sample("hf")).expect("the sample");
+    let exact = Model::open(sample("hf")).expect("the sample");
     let (_plain_store, plain) = in_ollama(&sample("hf"));
     let (_packed_store, packed) = in_ollama(&sample("mlx-4bit"));
     let forms = [
@@ -168,8 +167,8 @@ fn the_samples_forms_differ_by_their_quantization_and_nothing_else() {
     for (form, container, expected) in forms {
         let Some(form) = form else { continue };
         let what = form.display();
-        let (b, stored) = (open(&form), WeightStore::open(&form).expect("a form of the sample"));
-        assert_eq!(b.store().container(), container, "{what}");
+        let (b, stored) = (open(&form), Model::open(&form).expect("a form of the sample"));
+        assert_eq!(b.container(), container, "{what}");
         for (a, b, reversed) in [(&a, &b, false), (&b, &a, true)] {
             let diff = diff(a, b, 0.0);
             let [different, only_a, only_b] = names(&diff);
@@ -226,7 +225,7 @@ fn equal_bytes_are_told_without_decoding() {
 }
 
 /// A file of some tensors under names of no architecture.
-fn plain(tensors: &[(&str, &[u64], &[f32])]) -> WeightProvider {
+fn plain(tensors: &[(&str, &[u64], &[f32])]) -> Model {
     let file = tensors.iter().fold(Safetensors::new(), |file, (name, shape, values)| {
         file.tensor(name, "F32", shape, f32s(values))
     });
@@ -424,28 +423,15 @@ fn one_unknown_architecture_makes_both_go_by_stored_names() {
 fn neither_threads_nor_maps_matter() {
     let read = |name: &str| {
         let store = OpenOptions::new().read().open(sample(name)).expect("the sample");
-        WeightProvider::new(store, Cpu).expect("names")
+        support::resolved(store).expect("names")
     };
     let (a, b) = (open(&sample("hf")), open(&sample("sample-Q8_0.gguf")));
     let (unmapped_a, unmapped_b) = (read("hf"), read("sample-Q8_0.gguf"));
-    let figures = |a: &WeightProvider, b: &WeightProvider, threads: usize| {
+    let figures = |a: &Model, b: &Model, threads: usize| {
         let diff = Pairs::new(a, b).expect("pairs").compare(1e-4, threads, |_| {}).expect("values");
         diff.tensors.iter().map(|tensor| format!("{:?}", tensor.outcome)).collect::<Vec<_>>()
     };
     let expected = figures(&a, &b, 1);
     assert_eq!(figures(&a, &b, 3), expected);
     assert_eq!(figures(&unmapped_a, &unmapped_b, 2), expected);
-}
-
-/// The file's own order and values, if both are asked for them.
-#[test]
-fn conventions_are_the_providers() {
-    let stored = |name: &str| {
-        let model = open(&sample(name));
-        model.convention(weighbridge::Convention::Stored)
-    };
-    let (a, b) = (stored("hf"), stored("sample-Q8_0.gguf"));
-    let found = diff(&a, &b, 0.0);
-    assert!(values(&found, "layers.0.attention.v.weight").relative_rms() < 0.01);
-    assert!(values(&found, "layers.0.attention.q.weight").relative_rms() > 0.5);
 }

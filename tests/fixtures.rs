@@ -8,12 +8,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 use support::{serve, shared, walk};
-use weighbridge::arch::resolve;
 use weighbridge::metadata::Value;
-use weighbridge::{
-    Error, ErrorKind, ModelConfig, OpenOptions, Part, Strictness, Tensor, WeightProvider,
-    WeightStore,
-};
+use weighbridge::{Error, ErrorKind, Model, OpenOptions, Part, Strictness, Tensor};
 
 fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
@@ -52,19 +48,19 @@ fn hex(bytes: impl AsRef<[u8]>) -> String {
     bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn raw_digest(tensor: Tensor<'_>) -> Result<String, Error> {
+fn raw_digest(tensor: &Tensor) -> Result<String, Error> {
     let mut hash = Sha256::new();
-    tensor.for_each_piece(Part::Weight, |piece| {
+    tensor.for_each_raw_piece(Part::Weight, |piece| {
         hash.update(piece);
         Ok::<_, Error>(())
     })?;
-    let mapped = tensor.bytes(Part::Weight)?;
+    let mapped = tensor.raw_bytes(Part::Weight)?;
     let digest = hex(hash.finalize());
     assert_eq!(digest, hex(Sha256::digest(mapped)), "pieces are the bytes");
     Ok(digest)
 }
 
-fn f32_digest(tensor: Tensor<'_>) -> Result<String, Error> {
+fn f32_digest(tensor: &Tensor) -> Result<String, Error> {
     let mut hash = Sha256::new();
     tensor.for_each_values(|values: &[f32]| {
         values.iter().for_each(|value| hash.update(value.to_le_bytes()));
@@ -78,7 +74,7 @@ fn f32_digest(tensor: Tensor<'_>) -> Result<String, Error> {
 fn compare(fixture: &Fixture) -> (usize, usize) {
     let Fixture { model, expected } = fixture;
     let at = model.display();
-    let store = WeightStore::open(model).unwrap_or_else(|error| panic!("{error}"));
+    let store = Model::open(model).unwrap_or_else(|error| panic!("{error}"));
     walk(&store);
     let tensors: Vec<(&str, &Json)> = match &expected["tensors"] {
         Json::Object(map) => map.iter().map(|(name, json)| (name.as_str(), json)).collect(),
@@ -91,16 +87,16 @@ fn compare(fixture: &Fixture) -> (usize, usize) {
     assert!(store.len() >= tensors.len(), "{at}: {} tensors", store.len());
     let (mut compared, mut without) = (0, 0);
     for (name, expected) in tensors {
-        let tensor = store.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+        let tensor = store.stored_tensor(name).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(serde_json::json!(tensor.shape()), expected["shape"], "{at}: {name}");
         if let Some(raw) = expected["raw_sha256"].as_str() {
-            assert_eq!(raw_digest(tensor).expect("bytes"), raw, "{at}: {name}");
+            assert_eq!(raw_digest(&tensor).expect("bytes"), raw, "{at}: {name}");
         }
         let offset = expected["file_offset"].as_u64();
         let begins = tensor.segments().next().map(|segment| segment.range.start);
         assert!(offset.is_none() || offset == begins, "{at}: {name}: {offset:?}, not {begins:?}");
         let Some(values) = expected["f32_sha256"].as_str() else { continue };
-        match f32_digest(tensor) {
+        match f32_digest(&tensor) {
             Ok(digest) => {
                 assert_eq!(digest, values, "{at}: {name}, {}", tensor.dtype_label());
                 compared += 1;
@@ -123,7 +119,7 @@ fn compare(fixture: &Fixture) -> (usize, usize) {
     (compared, without)
 }
 
-fn compare_key(store: &WeightStore, expected: &Json) {
+fn compare_key(store: &Model, expected: &Json) {
     let key = expected["key"].as_str().expect("a key");
     let value = store.metadata().get(key).unwrap_or_else(|| panic!("{key} is not there"));
     let Some(array) = value.to_array() else {
@@ -202,7 +198,7 @@ fn a_file_of_whisper() {
     assert_eq!(number("encoder.0.in_channels"), Some(129));
     assert_eq!(number("encoder.3.out_channels"), Some(128));
     assert_eq!((number("n_window"), number("final_conv_out")), (Some(512), Some(1)));
-    assert_eq!(resolve(&store).expect("names").architecture.map(|row| row.name), None);
+    assert_eq!(store.resolution().expect("names").architecture.map(|row| row.name), None);
     for (name, shape, digest) in [
         (
             "_model.encoder.0.reparam_conv.weight",
@@ -230,11 +226,11 @@ fn a_file_of_whisper() {
             "cd130dce55c5aaf058ebcea9b8282bfba186d9d42f9d6eff9d065f0836b49fed",
         ),
     ] {
-        let tensor = store.tensor(name).expect("a tensor");
+        let tensor = store.stored_tensor(name).expect("a tensor");
         assert_eq!(tensor.shape(), shape, "{name}");
-        assert_eq!(raw_digest(tensor).expect("bytes"), digest, "{name}");
+        assert_eq!(raw_digest(&tensor).expect("bytes"), digest, "{name}");
     }
-    let bias = store.tensor("_model.decoder.decoder.2.bias").expect("a scalar");
+    let bias = store.stored_tensor("_model.decoder.decoder.2.bias").expect("a scalar");
     assert_eq!(*bias.dequantize().expect("a value"), [-0.6245977]);
 }
 
@@ -247,12 +243,9 @@ fn meet(path: &Path, expect: &str) -> Result<(), String> {
     });
     let readable = opened.as_ref().is_ok_and(|store| {
         walk(store);
-        store.tensors().all(|tensor| tensor.bytes(Part::Weight).is_ok())
+        store.stored_tensors().all(|tensor| tensor.bytes(Part::Weight).is_ok())
     });
-    let config = opened.as_ref().map(|store| {
-        let resolution = resolve(store)?;
-        ModelConfig::of(store, &resolution).map(drop)
-    });
+    let config = opened.as_ref().map(|store| store.config().map(drop));
     let met = match expect {
         "accept" => readable,
         "reject-open" | "reject-as-model" => rejected == Some(true),
@@ -304,16 +297,19 @@ fn converted_models_have_the_canonical_tensors_of_their_source() {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let Some(name) = name.strip_suffix(".relation.json") else { continue };
         let relation = json(&path);
-        let open = |path: PathBuf| WeightProvider::open(path).expect("a model");
+        let open = |path: PathBuf| Model::open(path).expect("a model");
         let file = |key: &str| relation[key].as_str().expect("a name");
         let gguf = open(folder.join("gguf/model").join(file("gguf")));
         let hf = open(folder.join("hf").join(file("hf")));
-        if [&gguf, &hf].iter().any(|model| model.resolution().architecture.is_none()) {
+        if [&gguf, &hf]
+            .iter()
+            .any(|model| model.resolution().expect("resolved").architecture.is_none())
+        {
             println!("skipped: the tables do not have {name}");
             continue;
         }
-        let canonical = |model: &WeightProvider, stored: &str| -> Vec<String> {
-            let mapped = model.resolution().mapped.iter();
+        let canonical = |model: &Model, stored: &str| -> Vec<String> {
+            let mapped = model.resolution().expect("resolved").mapped.iter();
             let of = mapped.filter(|mapping| mapping.stored.iter().any(|name| name == stored));
             of.map(|mapping| mapping.canonical.clone()).collect()
         };
@@ -323,7 +319,7 @@ fn converted_models_have_the_canonical_tensors_of_their_source() {
             assert!(!names.is_empty(), "{name}: {stored} is not known");
             assert_eq!(names, canonical(&hf, &source), "{name}: {stored} and {source}");
             for tensor in &names {
-                let view = |model: &WeightProvider| {
+                let view = |model: &Model| {
                     let view = model.tensor(tensor).expect("the tensor");
                     (view.shape().to_vec(), view.dequantize().expect("values").to_vec())
                 };
@@ -344,14 +340,14 @@ fn converted_models_have_the_canonical_tensors_of_their_source() {
 #[test]
 fn blocks_of_deepseek_go_by_canonical_names() {
     let Some(folder) = shared("fixtures") else { return };
-    let model = WeightProvider::open(folder.join("hf/deepseek-fp8-block128")).expect("a model");
-    assert_eq!(model.resolution().unknown, [""; 0]);
-    let mut names: Vec<&str> = model.names().collect();
+    let model = Model::open(folder.join("hf/deepseek-fp8-block128")).expect("a model");
+    assert_eq!(model.resolution().expect("resolved").unknown, [""; 0]);
+    let mut names: Vec<&str> = model.names().expect("resolved").collect();
     names.sort_unstable();
     let expected =
         ["layers.0.attention.q_a.weight", "layers.0.ffn.down.weight", "output_norm.weight"];
     assert_eq!(names, expected);
     let view = model.tensor("layers.0.ffn.down.weight").expect("the tensor");
-    let stored = model.store().tensor("model.layers.0.mlp.down_proj.weight").expect("the tensor");
+    let stored = model.stored_tensor("model.layers.0.mlp.down_proj.weight").expect("the tensor");
     assert_eq!(view.dequantize().expect("values")[..], stored.dequantize().expect("values")[..]);
 }

@@ -14,7 +14,7 @@ mod support;
 use half::{bf16, f16};
 use support::{Gguf, Safetensors, f32s, folder, open_as, same, same_rounded, told, without_path};
 use tempfile::TempDir;
-use weighbridge::{DType, Decoding, Error, Strictness, Tensor, WeightStore};
+use weighbridge::{DType, Decoding, Error, Model, Strictness, Tensor};
 
 /// Bytes without a pattern, the same ones each time.
 struct Random(u64);
@@ -109,7 +109,7 @@ fn le(words: &[u32]) -> Vec<u8> {
 }
 
 /// All values, the same rounded to halves, and each row alone.
-fn check(what: &str, tensor: Tensor<'_>, dtype: DType, shape: &[u64], expected: &[f32]) {
+fn check(what: &str, tensor: &Tensor, dtype: DType, shape: &[u64], expected: &[f32]) {
     assert_eq!(tensor.dtype().expect("a dtype"), dtype, "{what}");
     assert_eq!(tensor.shape(), shape, "{what}");
     assert!(expected.iter().any(|value| value.is_finite() && *value != 0.0), "{what}");
@@ -230,8 +230,8 @@ fn types_of_ik_llama() {
         let shape = [rows, (blocks * elements) as u64];
         let file = Gguf::new().coded("t", code, &shape, raw).build();
         let store = open_as(file, Strictness::Default).expect("a well-formed file");
-        let tensor = store.tensor("t").expect("the tensor");
-        check(dtype.name(), tensor, dtype, &shape, &expected);
+        let tensor = store.stored_tensor("t").expect("the tensor");
+        check(dtype.name(), &tensor, dtype, &shape, &expected);
     }
 }
 
@@ -250,10 +250,10 @@ fn check_scheme(
     expected: &[f32],
 ) {
     let folder = directory(settings, file);
-    let store = WeightStore::open(folder.path()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let store = Model::open(folder.path()).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(store.len(), 1, "{what}");
-    let tensor = store.tensor(name).unwrap_or_else(|error| panic!("{what}: {error}"));
-    check(what, tensor, dtype, shape, expected);
+    let tensor = store.stored_tensor(name).unwrap_or_else(|error| panic!("{what}: {error}"));
+    check(what, &tensor, dtype, shape, expected);
 }
 
 /// Field `number` of fields of `width` bits, bit by bit, `word` giving the words that they lie in.
@@ -723,8 +723,8 @@ fn bitsandbytes() {
 /// What is said of a weight whose parts do not fit, when it is opened or when it is decoded.
 fn refused(method: &str, file: &Safetensors) -> String {
     let folder = directory(&settings(method, ""), file);
-    let decoded = |store: &WeightStore| -> Result<String, Error> {
-        let tensor = store.tensor("l.weight")?;
+    let decoded = |store: &Model| -> Result<String, Error> {
+        let tensor = store.stored_tensor("l.weight")?;
         let rows = tensor.shape()[0];
         let mut row = vec![0.0f32; tensor.shape()[1] as usize];
         let last = tensor.dequantize_rows(rows - 1..rows, &mut row, &Decoding::new());
@@ -732,7 +732,7 @@ fn refused(method: &str, file: &Safetensors) -> String {
         assert_eq!(last.is_ok(), all.is_ok(), "{last:?}, but {all:?}");
         all
     };
-    let found = WeightStore::open(folder.path()).and_then(|store| decoded(&store));
+    let found = Model::open(folder.path()).and_then(|store| decoded(&store));
     without_path(&found.unwrap_or_else(|error| told(&error)), folder.path())
 }
 

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use half::{bf16, f16};
 use support::{Gguf, Safetensors, folder, open_as, same, same_rounded, shared};
 use weighbridge::dtype::DTYPES;
-use weighbridge::{DType, Decoding, Part, Rounding, Strictness, Tensor, WeightStore};
+use weighbridge::{DType, Decoding, Model, Part, Rounding, Strictness, Tensor};
 
-fn data() -> WeightStore {
+fn data() -> Model {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden.safetensors");
-    WeightStore::open(path).expect("the golden rows")
+    Model::open(path).expect("the golden rows")
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -29,8 +29,8 @@ fn stem(path: &Path) -> String {
     path.file_stem().expect("a name").to_string_lossy().into_owned()
 }
 
-fn bytes(store: &WeightStore, name: &str) -> Vec<u8> {
-    let tensor = store.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+fn bytes(store: &Model, name: &str) -> Vec<u8> {
+    let tensor = store.stored_tensor(name).unwrap_or_else(|error| panic!("{error}"));
     tensor.bytes(Part::Weight).expect("bytes").into_owned()
 }
 
@@ -38,7 +38,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
-fn check(what: &str, tensor: Tensor<'_>, expected: &[f32]) {
+fn check(what: &str, tensor: &Tensor, expected: &[f32]) {
     same(what, &tensor.dequantize().expect("values"), expected);
     same_rounded(&format!("{what} as f16"), tensor, expected, f16::from_f32, f16::to_f32);
     same_rounded(&format!("{what} as bf16"), tensor, expected, bf16::from_f32, bf16::to_f32);
@@ -61,20 +61,21 @@ fn check(what: &str, tensor: Tensor<'_>, expected: &[f32]) {
 fn check_blocks(what: &str, dtype: DType, shape: &[u64], raw: Vec<u8>, expected: &[f32]) {
     let file = Gguf::new().tensor("t", dtype, shape, raw).build();
     let store = open_as(file, Strictness::Strict).expect("a well-formed file");
-    check(what, store.tensor("t").expect("the tensor"), expected);
+    check(what, &store.stored_tensor("t").expect("the tensor"), expected);
 }
 
 #[test]
 fn rows_of_every_ggml_type() {
     let store = data();
     let mut count = 0;
-    for tensor in store.tensors() {
+    for tensor in store.stored_tensors() {
         let name = tensor.name().to_string();
         let Some(dtype) = name.strip_suffix(".raw").map(DType::from_name) else {
             continue;
         };
         let expected = name.replace(".raw", ".expected");
-        let shape = store.tensor(&expected).expect("the values").shape();
+        let values = store.stored_tensor(&expected).expect("the values");
+        let shape = values.shape();
         let expected = floats(&bytes(&store, &expected));
         check_blocks(&name, dtype.expect("a dtype"), shape, bytes(&store, &name), &expected);
         count += 1;
@@ -87,10 +88,10 @@ fn all_blocks_of_every_ggml_type() {
     let Some(folder) = shared("fixtures/golden/ggml") else { return };
     let mut count = 0;
     for path in files(&folder) {
-        let (store, name) = (WeightStore::open(&path).expect("a file"), stem(&path));
+        let (store, name) = (Model::open(&path).expect("a file"), stem(&path));
         let Some(dtype) = DType::from_name(&name) else { continue };
         for kind in ["", "_imatrix", "_random"] {
-            let Ok(tensor) = store.tensor(&format!("expected{kind}")) else { continue };
+            let Ok(tensor) = store.stored_tensor(&format!("expected{kind}")) else { continue };
             let raw = bytes(&store, &format!("raw{kind}"));
             let expected = floats(&bytes(&store, &format!("expected{kind}")));
             check_blocks(&format!("{name}{kind}"), dtype, tensor.shape(), raw, &expected);
@@ -102,16 +103,16 @@ fn all_blocks_of_every_ggml_type() {
 
 /// Puts arrays of MLX into a directory, and compares its values: `f32` all along, and rounded as
 /// MLX rounds.
-fn check_groups(name: &str, store: &WeightStore, prefix: &str, suffix: &str) -> usize {
+fn check_groups(name: &str, store: &Model, prefix: &str, suffix: &str) -> usize {
     let find = |part: &str| {
         [format!("{prefix}{part}{suffix}"), format!("{prefix}{part}")]
             .into_iter()
-            .find_map(|name| store.tensor(&name).ok())
+            .find_map(|name| store.stored_tensor(&name).ok())
     };
     let mut file = Safetensors::new();
     for part in ["weight", "scales", "biases", "global_scale"] {
         if let Some(tensor) = find(part) {
-            let label = tensor.dtype_label().into_owned();
+            let label = tensor.dtype_label();
             let bytes = tensor.bytes(Part::Weight).expect("bytes");
             file = file.tensor(&format!("m.{part}"), &label, tensor.shape(), bytes.into_owned());
         }
@@ -133,12 +134,14 @@ fn check_groups(name: &str, store: &WeightStore, prefix: &str, suffix: &str) -> 
     );
     let folder =
         folder(&[("config.json", config.into_bytes()), ("model.safetensors", file.build())]);
-    let opened = WeightStore::open(folder.path()).expect("a directory");
-    let tensor = opened.tensor("m.weight").expect("the tensor");
-    check(&format!("{name}{suffix}"), tensor, &expected.dequantize().expect("values"));
+    let opened = Model::open(folder.path()).expect("a directory");
+    let tensor = opened.stored_tensor("m.weight").expect("the tensor");
+    check(&format!("{name}{suffix}"), &tensor, &expected.dequantize().expect("values"));
 
     let native = [format!("{prefix}expected{suffix}_native"), format!("{prefix}native")];
-    let Some(native) = native.iter().find_map(|name| store.tensor(name).ok()) else { return 1 };
+    let Some(native) = native.iter().find_map(|name| store.stored_tensor(name).ok()) else {
+        return 1;
+    };
     let expected = native.dequantize().expect("values");
     let decoding = Decoding::new().rounding(Rounding::Native);
     let mut out = vec![0.0f32; expected.len()];
@@ -150,7 +153,8 @@ fn check_groups(name: &str, store: &WeightStore, prefix: &str, suffix: &str) -> 
 #[test]
 fn a_row_of_every_mlx_mode() {
     let store = data();
-    let names: Vec<String> = store.tensors().map(|tensor| tensor.name().to_string()).collect();
+    let names: Vec<String> =
+        store.stored_tensors().map(|tensor| tensor.name().to_string()).collect();
     let mut count = 0;
     for name in names.iter().filter_map(|name| name.strip_suffix(".weight")) {
         count += check_groups(name, &store, &format!("{name}."), "");
@@ -163,7 +167,7 @@ fn all_groups_of_every_mlx_mode() {
     let Some(folder) = shared("fixtures/golden/mlx") else { return };
     let mut native = 0;
     for path in files(&folder) {
-        let (store, name) = (WeightStore::open(&path).expect("a file"), stem(&path));
+        let (store, name) = (Model::open(&path).expect("a file"), stem(&path));
         native += check_groups(&name, &store, "", "") - 1;
         native += check_groups(&name, &store, "", "_random") - 1;
     }
@@ -205,7 +209,7 @@ fn reason(dtype: DType) -> Option<&'static str> {
 fn every_row_has_golden_data_or_a_reason() {
     let store = data();
     let golden: BTreeSet<String> = store
-        .tensors()
+        .stored_tensors()
         .filter_map(|tensor| {
             let name = tensor.name().to_string();
             let mode = name.strip_suffix(".weight").map(|name| {
@@ -235,7 +239,7 @@ fn every_row_has_golden_data_or_a_reason() {
 fn plain(dtype: &str, elements: u64, raw: Vec<u8>) -> Vec<f32> {
     let file = Safetensors::new().tensor("t", dtype, &[elements], raw).build();
     let store = open_as(file, Strictness::Strict).expect("a well-formed file");
-    store.tensor("t").expect("the tensor").dequantize().expect("values").to_vec()
+    store.stored_tensor("t").expect("the tensor").dequantize().expect("values").to_vec()
 }
 
 fn codes() -> Vec<u8> {
@@ -245,7 +249,7 @@ fn codes() -> Vec<u8> {
 #[test]
 fn tables_of_small_floats() {
     let Some(tables) = shared("fixtures/golden/scalar") else { return };
-    let tables = WeightStore::open(tables.join("scalar_tables.safetensors")).expect("the tables");
+    let tables = Model::open(tables.join("scalar_tables.safetensors")).expect("the tables");
     let table = |name: &str| floats(&bytes(&tables, name));
     let halves: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
     same("F16", &plain("F16", 65_536, halves.clone()), &table("f16_to_f32"));
@@ -274,9 +278,9 @@ fn tables_of_small_floats() {
             .tensor("m.scales", "U8", &[256, 1], codes());
         let folder =
             folder(&[("config.json", config.into_bytes()), ("model.safetensors", file.build())]);
-        let store = WeightStore::open(folder.path()).expect("a directory");
+        let store = Model::open(folder.path()).expect("a directory");
         let values = spread(name, group as usize);
-        check(name, store.tensor("m.weight").expect("the tensor"), &values);
+        check(name, &store.stored_tensor("m.weight").expect("the tensor"), &values);
     };
     groups("mxfp4", "e8m0_to_f32_mlx_mxfp4", 32);
     groups("nvfp4", "e4m3_to_f32_mlx_nvfp4", 16);
@@ -286,7 +290,7 @@ fn tables_of_small_floats() {
     let count = input.len() as u64 / 4;
     let file = Safetensors::new().tensor("t", "F32", &[count], input).build();
     let store = open_as(file, Strictness::Strict).expect("a well-formed file");
-    let tensor = store.tensor("t").expect("the tensor");
+    let tensor = store.stored_tensor("t").expect("the tensor");
     let mut halves = vec![f16::ZERO; count as usize];
     let lost = tensor.dequantize_into(&mut halves, &Decoding::new()).expect("values");
     assert!(lost.overflows > 0 && lost.flushes > 0, "{lost:?}");

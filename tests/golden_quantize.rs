@@ -5,15 +5,15 @@ mod support;
 
 use support::{Gguf, open_as, shared};
 use weighbridge::dtype::DTYPES;
-use weighbridge::{DType, ErrorKind, Importance, Part, Strictness, WeightStore};
+use weighbridge::{DType, ErrorKind, Importance, Model, Part, Strictness};
 
-fn bytes(store: &WeightStore, name: &str) -> Option<Vec<u8>> {
-    let tensor = store.tensor(name).ok()?;
+fn bytes(store: &Model, name: &str) -> Option<Vec<u8>> {
+    let tensor = store.stored_tensor(name).ok()?;
     Some(tensor.bytes(Part::Weight).expect("bytes").into_owned())
 }
 
-fn floats(store: &WeightStore, name: &str) -> Vec<f32> {
-    store.tensor(name).expect("the tensor").dequantize().expect("values").to_vec()
+fn floats(store: &Model, name: &str) -> Vec<f32> {
+    store.stored_tensor(name).expect("the tensor").dequantize().expect("values").to_vec()
 }
 
 /// Why a dtype of ggml has no quantizer here.
@@ -43,7 +43,7 @@ fn same(what: &str, dtype: DType, found: &[u8], expected: &[u8]) {
 #[test]
 fn blocks_of_every_ggml_type() {
     let Some(folder) = shared("fixtures/golden/ggml") else { return };
-    let input = WeightStore::open(folder.join("_input.safetensors")).expect("the input");
+    let input = Model::open(folder.join("_input.safetensors")).expect("the input");
     let (values, importance) = (floats(&input, "input"), floats(&input, "imatrix"));
     let columns = importance.len();
     let mut count = 0;
@@ -51,7 +51,7 @@ fn blocks_of_every_ggml_type() {
         let both = (row.quantizer.is_some(), reason(row.dtype).is_some());
         assert!(both.0 != both.1, "{}: quantizer {}, reason {}", row.name, both.0, both.1);
         let Some(quantizer) = row.quantizer else { continue };
-        let store = WeightStore::open(folder.join(format!("{}.safetensors", row.name)));
+        let store = Model::open(folder.join(format!("{}.safetensors", row.name)));
         let store = store.expect("a file of golden blocks");
         let plain = bytes(&store, "raw");
         if let Some(expected) = &plain {

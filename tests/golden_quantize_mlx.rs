@@ -8,10 +8,10 @@ use std::path::Path;
 
 use half::{bf16, f16};
 use support::shared;
-use weighbridge::{DType, Element, ErrorKind, GroupParts, Grouping, Part, WeightStore};
+use weighbridge::{DType, Element, ErrorKind, GroupParts, Grouping, Model, Part};
 
-fn bytes(store: &WeightStore, name: &str) -> Vec<u8> {
-    let Ok(tensor) = store.tensor(name) else { return Vec::new() };
+fn bytes(store: &Model, name: &str) -> Vec<u8> {
+    let Ok(tensor) = store.stored_tensor(name) else { return Vec::new() };
     tensor.bytes(Part::Weight).expect("bytes").into_owned()
 }
 
@@ -41,12 +41,12 @@ fn named(name: &str) -> (DType, usize) {
 /// Compares what is made of `input` with the other arrays of a file.
 fn check(path: &Path) {
     let name = path.file_stem().expect("a name").to_string_lossy();
-    let store = WeightStore::open(path).expect("a file");
+    let store = Model::open(path).expect("a file");
     let (dtype, size) = named(&name);
     let amax = bytes(&store, "global_scale");
     let amax = amax.first_chunk().map(|bytes| f32::from_le_bytes(*bytes));
     let grouping = Grouping { size, amax };
-    let tensor = store.tensor("input").expect("the input");
+    let tensor = store.stored_tensor("input").expect("the input");
     let input = bytes(&store, "input");
     let (twos, fours) = (input.as_chunks::<2>().0, input.as_chunks::<4>().0);
     let parts = match tensor.dtype().expect("a dtype") {

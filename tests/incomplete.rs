@@ -10,13 +10,10 @@ use std::path::Path;
 use serde_json::{Value as Json, json};
 use support::{Safetensors, folder, put, told, without_path};
 use tempfile::TempDir;
-use weighbridge::device::Cpu;
 use weighbridge::ops::{self, ConvertOptions, Format};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama::Options;
-use weighbridge::{
-    ErrorKind, ModelConfig, OpenOptions, Strictness, WeightProvider, WeightStore, WriteOptions,
-};
+use weighbridge::{ErrorKind, Model, OpenOptions, Strictness, WriteOptions};
 
 const HF: &str = "assets/sample/hf";
 const MLX: &str = "assets/sample/mlx-4bit";
@@ -41,19 +38,19 @@ fn changed(model: &str, change: impl FnOnce(&mut Json)) -> TempDir {
     copy
 }
 
-fn model(path: impl AsRef<Path>) -> WeightProvider<Cpu> {
-    WeightProvider::open(path).expect("a model")
+fn model(path: impl AsRef<Path>) -> Model {
+    Model::open(path).expect("a model")
 }
 
 /// The sample without some of its tensors.
 fn lacking(names: &[&str]) -> TempDir {
     let copy = changed(HF, |_| {});
     let path = copy.path().join("model.safetensors");
-    let store = WeightStore::open(&path).expect("a model");
+    let store = Model::open(&path).expect("a model");
     let mut file = Safetensors::new();
-    for tensor in store.tensors().filter(|tensor| !names.contains(&&*tensor.name().spelling())) {
+    for tensor in store.stored_tensors().filter(|tensor| !names.contains(&tensor.name())) {
         let bytes = tensor.bytes(weighbridge::Part::Weight).expect("bytes").into_owned();
-        file = file.tensor(&tensor.name().spelling(), "BF16", tensor.shape(), bytes);
+        file = file.tensor(tensor.name(), "BF16", tensor.shape(), bytes);
     }
     drop(store);
     std::fs::write(path, file.build()).expect("a file");
@@ -91,7 +88,7 @@ fn incomplete_models_need_permission() {
             ");
         }
         plan.run(&path, &WriteOptions::new().allow_incomplete(true)).unwrap();
-        let written = WeightStore::open(&path).unwrap();
+        let written = Model::open(&path).unwrap();
         assert_eq!(written.len(), 19);
         drop(written);
         match path.is_dir() {
@@ -132,9 +129,9 @@ fn what_is_missing_is_listed() {
 fn layers_that_no_tensor_supports() {
     for layers in [13_369_351u64, 65_537, 2000] {
         let source = changed(HF, |config| config["num_hidden_layers"] = json!(layers));
-        let store = WeightStore::open(source.path()).unwrap();
-        let resolution = weighbridge::arch::resolve(&store).unwrap();
-        let error = ModelConfig::of(&store, &resolution).expect_err("too many");
+        let store = Model::open(source.path()).unwrap();
+        let _resolution = store.resolution().unwrap();
+        let error = store.config().expect_err("too many");
         assert_eq!(error.kind(), ErrorKind::Malformed);
         let said = told(&error);
         assert!(said.contains(&format!("{layers} layers, but ")), "{said}");
@@ -164,7 +161,7 @@ fn layers_that_no_tensor_supports() {
 /// Packed arrays that no config explains are not taken for weights.
 #[test]
 fn packed_arrays_without_a_config() {
-    let said = |path: &Path| match WeightStore::open(path) {
+    let said = |path: &Path| match Model::open(path) {
         Ok(store) => format!("opened: {}", support::notes(&store)),
         Err(error) => without_path(&told(&error), path),
     };
@@ -200,7 +197,7 @@ fn packed_arrays_without_a_config() {
         assert!(said.contains("but a JSON object is required"), "{said}");
         // The file by itself finds the same config beside it.
         let file = copy.path().join("model.safetensors");
-        let error = WeightStore::open(&file).expect_err("no config explains it");
+        let error = Model::open(&file).expect_err("no config explains it");
         assert!(error.to_string().contains("config.json is not used: "), "{error}");
     }
     // Codes as they are, for whoever asks for them.
@@ -215,7 +212,7 @@ fn packed_arrays_without_a_config() {
     // A file that came without any config contradicts nothing.
     let alone =
         folder(&[("x.safetensors", std::fs::read(format!("{MLX}/model.safetensors")).unwrap())]);
-    let store = WeightStore::open(alone.path().join("x.safetensors")).expect("opened");
+    let store = Model::open(alone.path().join("x.safetensors")).expect("opened");
     assert!(
         support::notes(&store).contains("MLX packed this weight"),
         "{}",
@@ -229,7 +226,7 @@ fn packed_arrays_without_a_config() {
         .tensor("b.scales", "F32", &[2], [0; 8]);
     let plain = folder(&[("model.safetensors", file.build())]);
     put(plain.path(), "config.json", "{}");
-    assert_eq!(WeightStore::open(plain.path()).expect("opened").len(), 4);
+    assert_eq!(Model::open(plain.path()).expect("opened").len(), 4);
 }
 
 /// Layers that use the keys and values of an earlier one need none of their own.
@@ -260,8 +257,8 @@ fn shared_keys_and_values() {
     let missing = |config: Json, layers, own| {
         let folder = folder(&[("model.safetensors", tensors(layers, own))]);
         put(folder.path(), "config.json", config.to_string());
-        let store = WeightStore::open(folder.path()).expect("a model");
-        weighbridge::arch::resolve(&store).expect("resolved").missing.join(" ")
+        let store = Model::open(folder.path()).expect("a model");
+        store.resolution().expect("resolved").missing.join(" ")
     };
     let shared = |family: &str, layers: u32, shared: u32| json!({"model_type": family, "num_hidden_layers": layers, "num_kv_shared_layers": shared});
     assert_eq!(missing(shared("gemma3n_text", 5, 2), 5, 3), "");

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use support::{Gguf, Kv, Safetensors, WhisperGgml, f32s, folder, index, packed, put, sharded};
 use tempfile::TempDir;
-use weighbridge::{DType, ErrorKind, Limits, OpenOptions, Tokenizer};
+use weighbridge::{DType, ErrorKind, Limits, OpenOptions};
 
 /// A model, and the least value of one limit that lets it through.
 struct Case {
@@ -34,7 +34,7 @@ impl Model {
             }
         };
         // Vocabularies are read when they are asked for.
-        opened.and_then(|store| Tokenizer::of(&store).map(|_| store.len()))
+        opened.and_then(|store| store.tokenizer().map(|_| store.len()))
     }
 }
 

@@ -56,7 +56,7 @@ fn heads_of_whole_blocks_move_packed() {
     let view = model.tensor(NAME).expect("the tensor");
     assert_eq!(view.shape(), [ROWS, 128]);
     assert!(!view.is_stored());
-    let stored = model.store().tensor("blk.0.ssm_out.weight").expect("the stored tensor");
+    let stored = model.model().stored_tensor("blk.0.ssm_out.weight").expect("the stored tensor");
     let values = stored.dequantize().expect("values");
     assert_eq!(view.dequantize().expect("values")[..], untiled(&values, 32));
     let half = view.shard(Axis::Columns, 1, 2).expect("the heads of the second key head");
@@ -77,7 +77,7 @@ fn heads_within_blocks_move_as_values_alone() {
         error.to_string(),
         format!("tensor \"{NAME}\": its columns were reordered within blocks of Q8_0")
     );
-    let stored = model.store().tensor("blk.0.ssm_out.weight").expect("the stored tensor");
+    let stored = model.model().stored_tensor("blk.0.ssm_out.weight").expect("the stored tensor");
     let values = stored.dequantize().expect("values");
     let view = model.tensor(NAME).expect("the tensor");
     assert_eq!(view.dequantize().expect("values")[..], untiled(&values, 16));

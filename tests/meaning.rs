@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use support::{Safetensors, folder, put, shared, without_path};
 use tempfile::TempDir;
 use weighbridge::metadata::{KeyValues, Value};
-use weighbridge::{OpenOptions, Strictness, WeightStore, WriteOptions, ops};
+use weighbridge::{Model, OpenOptions, Strictness, WriteOptions, ops};
 
 const HF: &str = "assets/sample/hf";
 const MLX: &str = "assets/sample/mlx-4bit";
@@ -18,7 +18,7 @@ const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
 
 /// What is found by default, and with it what the strict rules add.
 fn found(path: &Path) -> String {
-    let store = WeightStore::open(path).expect("a model");
+    let store = Model::open(path).expect("a model");
     let of = |strictness| ops::check_meaning(&store, strictness).expect("checked");
     let (default, strict) = (of(Strictness::Default), of(Strictness::Strict));
     let faults = default.faults.iter().map(|fault| format!("fault: {fault}"));
@@ -233,7 +233,7 @@ fn quantization_beside_the_arrays() {
         put(folder.path(), "config.json", json!({"quantization": quantization}).to_string());
         let strict = OpenOptions::new().strictness(Strictness::Strict).open(folder.path());
         let strict = strict.err().map_or("fine".to_owned(), |error| error.to_string());
-        let default = WeightStore::open(folder.path()).expect("one way to read it");
+        let default = Model::open(folder.path()).expect("one way to read it");
         without_path(&format!("{}\nstrict: {strict}", support::notes(&default)), folder.path())
     };
     insta::assert_snapshot!(with(json!({"bits": 5, "group_size": 64})), @"
@@ -253,7 +253,7 @@ fn quantization_beside_the_arrays() {
         edit_json(&folder, "config.json", |config| {
             config["quantization"] = json!({"bits": bits, "group_size": 64});
         });
-        let error = WeightStore::open(folder.path()).expect_err("two ways to read it");
+        let error = Model::open(folder.path()).expect_err("two ways to read it");
         assert!(error.to_string().contains("its shapes fit"), "{error}");
     }
 }

@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 
 use support::{Gguf, Kv, Safetensors, WhisperGgml, Writer, folder, put};
 use tempfile::TempDir;
-use weighbridge::arch::resolve;
-use weighbridge::{ModelConfig, OpenOptions};
+use weighbridge::OpenOptions;
 
 /// Bytes of the hostile file, and bytes that opening it may cost beyond its own.
 const INPUT: usize = (16 << 20) - (64 << 10);
@@ -318,7 +317,7 @@ fn open_in_a_process_of_its_own() {
     let after = peak();
     let outcome = match &opened {
         Ok(store) => {
-            let config = resolve(store).and_then(|names| ModelConfig::of(store, &names));
+            let config = store.resolution().and_then(|_names| store.config());
             format!(
                 "{} tensors; {}",
                 store.len(),

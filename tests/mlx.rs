@@ -5,7 +5,7 @@ mod support;
 
 use support::{Safetensors, f32s, folder, refused_folder};
 use tempfile::TempDir;
-use weighbridge::{DType, Decoding, Part, WeightStore};
+use weighbridge::{DType, Decoding, Model, Part};
 
 /// A module of 2 rows of 64 values, packed at some width, all bits zero.
 fn module(bits: u64, group: u64, scales: &str) -> Safetensors {
@@ -29,10 +29,10 @@ fn directory(quantization: &str, file: &Safetensors) -> TempDir {
 /// The dtype and group size that a directory settles on, or what is wrong with it.
 fn settled(quantization: &str, file: &Safetensors) -> String {
     let folder = directory(quantization, file);
-    match WeightStore::open(folder.path()) {
+    match Model::open(folder.path()) {
         Ok(store) => {
             assert_eq!(store.container(), "mlx");
-            let tensor = store.tensor("m.weight").unwrap();
+            let tensor = store.stored_tensor("m.weight").unwrap();
             assert_eq!(tensor.shape(), [2, 64]);
             format!("{} {}", tensor.dtype().unwrap(), tensor.group_size().unwrap_or(0))
         }
@@ -88,8 +88,8 @@ fn wrappers_put_prefixes_before_names() {
         );
         let folder =
             folder(&[("config.json", config.into_bytes()), ("model.safetensors", file.build())]);
-        let store = WeightStore::open(folder.path()).unwrap();
-        let tensor = store.tensor("language_model.model.m.weight").unwrap();
+        let store = Model::open(folder.path()).unwrap();
+        let tensor = store.stored_tensor("language_model.model.m.weight").unwrap();
         assert_eq!(tensor.dtype().unwrap(), DType::MLX_AFFINE4, "{name}");
     }
 }
@@ -148,8 +148,8 @@ fn values_of_experts_with_a_global_scale_each() {
         .tensor("m.scales", "U8", &[2, 1, 1], vec![0x38; 2])
         .tensor("m.global_scale", "F32", &[2], f32s(&[2688.0, 5376.0]));
     let folder = directory("{\"bits\":4,\"group_size\":16,\"mode\":\"nvfp4\"}", &file);
-    let store = WeightStore::open(folder.path()).unwrap();
-    let tensor = store.tensor("m.weight").unwrap();
+    let store = Model::open(folder.path()).unwrap();
+    let tensor = store.stored_tensor("m.weight").unwrap();
     assert_eq!(tensor.shape(), [2, 1, 16]);
     assert_eq!(tensor.segments().last().unwrap().part, Part::GlobalAmax);
     assert_eq!(*tensor.dequantize().unwrap(), [[1.0; 16], [2.0; 16]].concat());

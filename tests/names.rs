@@ -13,12 +13,12 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use models::{Form, Model, Opened, Tensor, lists, metadata, models, open, pattern};
+use models::{Array, Form, NamedModel, Opened, lists, metadata, models, open, pattern};
 use serde_json::Value as Json;
 use support::{Gguf, Safetensors, folder};
 use weighbridge::arch::{ARCHITECTURES, Architecture, Change, Dialect, Mapping, Transform};
 use weighbridge::device::Cpu;
-use weighbridge::{Convention, DType, ErrorKind, OpenOptions, WeightProvider};
+use weighbridge::{Convention, DType, ErrorKind, Model, OpenOptions, WeightProvider};
 
 /// Stored tensors without a canonical name: the list, the form, the name with `{n}` for a layer,
 /// and why.
@@ -50,21 +50,21 @@ const LACKING: &[(&str, Form, &str, &str)] = &[
 const BEHIND: &str = "of the layer behind the others, which Hugging Face keeps apart";
 const NO_DENSE: &str = "the converter stops at dense layers, which no published model has";
 
-fn open_all(model: &Model) -> Vec<Opened> {
+fn open_all(model: &NamedModel) -> Vec<Opened> {
     model.forms.iter().map(|(form, tensors)| open(model, *form, tensors)).collect()
 }
 
 /// Where the forms of a model are not understood, or have other tensors.
-fn faults(model: &Model) -> Vec<String> {
+fn faults(model: &NamedModel) -> Vec<String> {
     let (at, opened) = (&model.name, open_all(model));
     let mut faults = Vec::new();
     let named = |table: &[(&str, Form, &str, &str)], form: Form, name: &str| {
         let name = pattern(name);
         table.iter().any(|(list, of, pattern, _)| *list == at && *of == form && *pattern == name)
     };
-    let mut all: BTreeMap<&str, (usize, Tensor)> = BTreeMap::new();
+    let mut all: BTreeMap<&str, (usize, Array)> = BTreeMap::new();
     for (place, Opened { form, model, .. }) in opened.iter().enumerate() {
-        let resolution = model.resolution();
+        let resolution = model.resolution().expect("resolved");
         let known = resolution.architecture.map(|architecture| architecture.name);
         if known.is_none() {
             faults.push(format!("{at}, {form:?}: {}", resolution.reason));
@@ -86,7 +86,7 @@ fn faults(model: &Model) -> Vec<String> {
                 }
             };
             let shape: Vec<usize> = shape.iter().map(|dim| *dim as usize).collect();
-            let found = Tensor { shape, values: values.to_vec() };
+            let found = Array { shape, values: values.to_vec() };
             let Some((_, expected)) = all.get(name) else {
                 all.insert(name, (place, found));
                 continue;
@@ -112,7 +112,12 @@ fn faults(model: &Model) -> Vec<String> {
     }
     for (name, (place, _)) in &all {
         for Opened { form, model, .. } in &opened {
-            let has = model.resolution().mapped.iter().any(|mapping| mapping.canonical == *name);
+            let has = model
+                .resolution()
+                .expect("resolved")
+                .mapped
+                .iter()
+                .any(|mapping| mapping.canonical == *name);
             if !has && !named(LACKING, *form, name) {
                 faults.push(format!(
                     "{at}, {form:?}: no {name}, which {:?} has",
@@ -182,7 +187,7 @@ fn every_row_of_every_table_is_used() {
     let models = models();
     for model in &models {
         for opened in open_all(model) {
-            let resolution = opened.model.resolution();
+            let resolution = opened.model.resolution().expect("resolved");
             let architecture = resolution.architecture.expect("an architecture");
             met.insert(architecture.name);
             let rows = resolution.mapped.iter();
@@ -214,8 +219,12 @@ fn every_row_of_every_table_is_used() {
 
 /// Bytes that a number alone decides.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let values = Tensor::random(&seed.to_string(), vec![len]).values;
+    let values = Array::random(&seed.to_string(), vec![len]).values;
     values.iter().map(|value| value.to_bits().to_le_bytes()[1]).collect()
+}
+
+fn provider(model: &Model) -> WeightProvider {
+    WeightProvider::new(model.clone(), Cpu).expect("a model")
 }
 
 fn loaded(model: &WeightProvider, name: &str) -> (DType, Vec<u8>) {
@@ -332,10 +341,10 @@ fn experts_in_mxfp4_are_the_same_in_all_forms() {
         OpenOptions::new().open(mlx.path()),
     ];
     let [hf, gguf, mlx] =
-        models.map(|store| WeightProvider::new(store.expect("a store"), Cpu).expect("a model"));
+        models.map(|store| support::resolved(store.expect("a store")).expect("a model"));
     for role in ["gate", "up"] {
         let name = format!("layers.0.ffn.experts.{role}.weight");
-        let values = |model: &WeightProvider| {
+        let values = |model: &Model| {
             let view = model.tensor(&name).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(view.shape(), dims(&[rows, blocks * 32]));
             view.dequantize().expect("values").to_vec()
@@ -345,7 +354,7 @@ fn experts_in_mxfp4_are_the_same_in_all_forms() {
         assert!(values(&gguf) == expected, "{name} in GGUF");
         assert!(values(&mlx) == expected, "{name} in MLX");
         // Rows are taken out of the fused tensor without decoding.
-        assert_eq!(hf.load(&name).expect("packed experts").dtype, DType::HF_MXFP4);
+        assert_eq!(provider(&hf).load(&name).expect("packed experts").dtype, DType::HF_MXFP4);
     }
 }
 
@@ -366,8 +375,8 @@ fn rows_that_are_packed_together_are_not_taken_apart() {
         "num_attention_heads": 2, "head_dim": 4, "quantization_config": {"quant_method": "gptq"}}"#;
     let folder =
         folder(&[("config.json", config.as_bytes().to_vec()), ("model.safetensors", file.build())]);
-    let model = WeightProvider::open(folder.path()).expect("a model");
-    let whole = model.store().tensor(&format!("{base}.weight")).expect("the stored tensor");
+    let model = Model::open(folder.path()).expect("a model");
+    let whole = model.stored_tensor(&format!("{base}.weight")).expect("the stored tensor");
     assert_eq!((whole.dtype().expect("a dtype"), whole.shape()), (DType::GPTQ4, &[24, 192][..]));
     let whole = whole.dequantize().expect("values");
     for (number, part) in ["q", "k", "v"].into_iter().enumerate() {
@@ -375,7 +384,7 @@ fn rows_that_are_packed_together_are_not_taken_apart() {
         let values = model.tensor(&name).expect("a part").dequantize().expect("values");
         let from = number * outputs / 3 * inputs;
         assert!(*values == whole[from..from + outputs / 3 * inputs], "{name}");
-        let error = model.load(&name).expect_err("words of several rows");
+        let error = provider(&model).load(&name).expect_err("words of several rows");
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     }
 }

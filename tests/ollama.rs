@@ -8,7 +8,7 @@ mod support;
 use blobs::{Store, manifest};
 use support::{Gguf, Kv, Safetensors, f32s, notes, put, told, without_path};
 use weighbridge::container::ollama;
-use weighbridge::{DType, OpenOptions, Part, WeightStore};
+use weighbridge::{DType, Model, OpenOptions, Part};
 
 /// Eight groups of 64 codes of 4 bits: code n in row n, and scales and biases in BF16.
 fn int4(name: &str) -> Safetensors {
@@ -22,7 +22,7 @@ fn int4(name: &str) -> Safetensors {
 }
 
 /// The values of [`int4`]: row n holds n - 2.
-fn assert_int4(store: &WeightStore, name: &str) {
+fn assert_int4(store: &Model, name: &str) {
     let tensor = store.tensor(name).unwrap();
     assert_eq!((tensor.dtype().unwrap(), tensor.shape()), (DType::MLX_AFFINE4, &[8, 64][..]));
     assert_eq!(tensor.group_size(), Some(64));
@@ -40,10 +40,10 @@ fn combined_blobs_with_metadata() {
     let said = int4("a.weight").metadata("quant_type", "int4").metadata("group_size", "64");
     let plain = Safetensors::new().tensor("norm.weight", "F32", &[2], f32s(&[1.0, 2.0]));
     let layers = [store.tensor("a.weight", &said), store.tensor("norm.weight", &plain)];
-    let opened = WeightStore::open(store.manifest("m/latest", &layers)).unwrap();
+    let opened = Model::open(store.manifest("m/latest", &layers)).unwrap();
     assert_eq!((opened.container(), opened.len(), opened.files().len()), ("ollama", 2, 2));
     assert_int4(&opened, "a.weight");
-    let message = opened.tensor("a.weight.scale").unwrap_err();
+    let message = opened.stored_tensor("a.weight.scale").unwrap_err();
     insta::assert_snapshot!(without_path(&told(&message), store.path()), @r#"
     NotFound: ./manifests/registry.ollama.ai/library/m/latest: "a.weight.scale" is no tensor, but a part of one
     help: ask for "a.weight"
@@ -63,7 +63,7 @@ fn the_first_layout_keyed_every_tensor_data() {
         store.tensor("a.weight_scale", &part(1)),
         store.tensor("a.weight_qbias", &part(2)),
     ];
-    let opened = WeightStore::open(store.manifest("m/latest", &layers)).unwrap();
+    let opened = Model::open(store.manifest("m/latest", &layers)).unwrap();
     assert_eq!(opened.len(), 1);
     assert_int4(&opened, "a.weight");
 }
@@ -79,7 +79,7 @@ fn packed_blobs_name_their_tensors_themselves() {
         .metadata("l.0.weight.group_size", "64");
     for file in [both, said] {
         let layers = [store.tensor("l", &file)];
-        let opened = WeightStore::open(store.manifest("m/latest", &layers)).unwrap();
+        let opened = Model::open(store.manifest("m/latest", &layers)).unwrap();
         assert_eq!(opened.len(), 2);
         assert_int4(&opened, "l.0.weight");
         assert_int4(&opened, "l.1.weight");
@@ -95,21 +95,20 @@ fn a_tensor_that_is_really_called_scale_stays_one() {
         &[1],
         f32s(&[2.0]),
     );
-    let opened =
-        WeightStore::open(store.manifest("m/latest", &[store.tensor("router", &file)])).unwrap();
+    let opened = Model::open(store.manifest("m/latest", &[store.tensor("router", &file)])).unwrap();
     assert_eq!(opened.len(), 2);
-    assert_eq!(*opened.tensor("router.scale").unwrap().dequantize().unwrap(), [1.0]);
+    assert_eq!(*opened.stored_tensor("router.scale").unwrap().dequantize().unwrap(), [1.0]);
 }
 
 #[test]
 fn blobs_open_by_themselves() {
     let store = Store::new();
     let tensor = store.blob(&int4("a.weight").metadata("quant_type", "int4").build());
-    let opened = WeightStore::open(store.path().join(format!("blobs/sha256-{tensor}"))).unwrap();
+    let opened = Model::open(store.path().join(format!("blobs/sha256-{tensor}"))).unwrap();
     assert_int4(&opened, "a.weight");
     let gguf = Gguf::new().tensor("t", DType::F32, &[1], f32s(&[3.0])).build();
     let gguf = store.blob(&gguf);
-    let opened = WeightStore::open(store.path().join(format!("blobs/sha256-{gguf}"))).unwrap();
+    let opened = Model::open(store.path().join(format!("blobs/sha256-{gguf}"))).unwrap();
     assert_eq!((opened.container(), opened.len()), ("gguf", 1));
 }
 
@@ -126,13 +125,13 @@ fn gguf_models_and_what_belongs_to_them() {
         store.layer("template", "", b"{{ .Prompt }}"),
         store.layer("license", "", b"do as you like"),
     ];
-    let opened = WeightStore::open(store.manifest("m/latest", &layers)).unwrap();
+    let opened = Model::open(store.manifest("m/latest", &layers)).unwrap();
     assert_eq!((opened.container(), opened.len()), ("ollama", 1));
     assert_eq!(opened.metadata().str("general.architecture"), Some("llama"));
     assert_eq!(opened.metadata().str("ollama.template"), Some("{{ .Prompt }}"));
     let kinds: Vec<&str> = opened.attachments().iter().map(|a| a.kind.as_str()).collect();
     assert_eq!(kinds, ["projector", "template", "license"]);
-    let resolution = weighbridge::arch::resolve(&opened).unwrap();
+    let resolution = opened.resolution().unwrap();
     assert_eq!(resolution.mapped[0].canonical, "token_embedding.weight");
     assert!(opened.verify_digests(|_| {}).unwrap().is_empty());
 }
@@ -148,7 +147,7 @@ fn changed_blobs_are_found_by_their_digests() {
         &format!("blobs/sha256-{digest}"),
         Safetensors::new().tensor("a", "F32", &[1], f32s(&[2.0])).build(),
     );
-    let opened = WeightStore::open(&path).unwrap();
+    let opened = Model::open(&path).unwrap();
     assert_eq!(opened.verify_digests(|_| {}).unwrap().len(), 1);
     put(store.path(), &format!("blobs/sha256-{digest}"), b"short");
     insta::assert_snapshot!(store.refused(&path).replace(&digest, "DIGEST"), @r#"
@@ -216,7 +215,7 @@ fn lists_of_manifests_give_the_child_that_is_here() {
     );
     put(store.path(), "manifests/registry.ollama.ai/library/m/latest", list);
     let path = store.path().join("manifests/registry.ollama.ai/library/m/latest");
-    assert_eq!(WeightStore::open(path).unwrap().len(), 1);
+    assert_eq!(Model::open(path).unwrap().len(), 1);
 }
 
 #[cfg(unix)]
@@ -230,7 +229,7 @@ fn links_are_followed_checked_and_reported() {
     std::fs::create_dir_all(&folder).unwrap();
     let target = format!("../../../../blobs/sha256-{digest}");
     std::os::unix::fs::symlink(&target, folder.join("latest")).unwrap();
-    assert_eq!(WeightStore::open(folder.join("latest")).unwrap().len(), 1);
+    assert_eq!(Model::open(folder.join("latest")).unwrap().len(), 1);
     // The manifest is changed under its name.
     put(store.path(), &format!("blobs/sha256-{digest}"), format!("{text} "));
     assert!(store.refused(&folder.join("latest")).contains("do not have the digest"));
@@ -240,7 +239,7 @@ fn links_are_followed_checked_and_reported() {
         (store.path().join(format!("blobs/sha256-{blob}")), store.path().join("moved"));
     std::fs::rename(&here, &there).unwrap();
     std::os::unix::fs::symlink(&there, &here).unwrap();
-    let opened = WeightStore::open(store.manifest("m/latest", &[store.layer("x", "", b"")
+    let opened = Model::open(store.manifest("m/latest", &[store.layer("x", "", b"")
         , format!("{{\"mediaType\":\"application/vnd.ollama.image.tensor\",\"digest\":\"sha256:{blob}\",\"size\":{},\"name\":\"a\"}}", file.build().len())])).unwrap();
     assert!(notes(&opened).contains("a symbolic link to"));
 }
@@ -261,18 +260,18 @@ fn many_blobs_do_not_keep_their_files_open() {
         assert_eq!(opened.len(), 80);
         for n in 0..80 {
             assert_eq!(
-                *opened.tensor(&format!("t.{n}")).unwrap().dequantize().unwrap(),
+                *opened.stored_tensor(&format!("t.{n}")).unwrap().dequantize().unwrap(),
                 [n as f32]
             );
         }
     }
     // A blob that is replaced meanwhile is not taken for the one that was opened.
     let opened = OpenOptions::new().read().open(&path).unwrap();
-    let blob = opened.tensor("t.7").unwrap().segments().next().unwrap().path.to_path_buf();
+    let blob = opened.stored_tensor("t.7").unwrap().segments().next().unwrap().path.to_path_buf();
     let bytes = std::fs::read(&blob).unwrap();
     std::fs::remove_file(&blob).unwrap();
     std::fs::write(&blob, [&bytes[..], b"more"].concat()).unwrap();
-    let error = opened.tensor("t.7").unwrap().dequantize().unwrap_err();
+    let error = opened.stored_tensor("t.7").unwrap().dequantize().unwrap_err();
     assert!(error.to_string().contains("has been changed or replaced"), "{error}");
 }
 

@@ -12,10 +12,10 @@ use support::{shared, told};
 use weighbridge::metadata::KeyValues;
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama::{
-    Choice, Model, Options, Recipe, Setting, Stored, TensorType, target,
+    Choice, Hparams, Options, Recipe, Setting, Stored, TensorType, target,
 };
 use weighbridge::recipe::{mlx, ollama};
-use weighbridge::{DType, ImportanceMatrix, OpenOptions, WeightStore};
+use weighbridge::{DType, ImportanceMatrix, Model, OpenOptions};
 
 /// Tensors of a small model.
 const SMALL: &[Stored<'_>] = &[
@@ -29,11 +29,11 @@ const SMALL: &[Stored<'_>] = &[
 /// One that low file types give their base.
 const UP: Stored<'_> = Stored { name: "blk.10.ffn_up.weight", ..SMALL[0] };
 
-fn small() -> Model {
-    Model { architecture: "llama".to_owned(), layers: 11, ..Model::default() }
+fn small() -> Hparams {
+    Hparams { architecture: "llama".to_owned(), layers: 11, ..Hparams::default() }
 }
 
-fn refused(model: &Model, tensors: &[Stored<'_>], options: &Options) -> String {
+fn refused(model: &Hparams, tensors: &[Stored<'_>], options: &Options) -> String {
     let checked = Recipe::new(model, tensors, options).and_then(|recipe| recipe.check(options));
     told(&checked.expect_err("a refusal"))
 }
@@ -68,7 +68,7 @@ fn order_and_reasons() {
 #[test]
 fn copies_keep_their_file_type() {
     let number = |tensors: &[Stored<'_>], file_type| {
-        let model = Model { file_type, ..small() };
+        let model = Hparams { file_type, ..small() };
         let recipe = Recipe::new(&model, tensors, &Options::new(FileType::COPY)).expect("a recipe");
         assert!(recipe.choices.iter().all(Choice::is_copy));
         let found = recipe.settings.iter().find(|setting| setting.key == "general.file_type");
@@ -123,15 +123,15 @@ fn told_of<T: std::fmt::Debug>(result: weighbridge::Result<T>) -> String {
 
 #[test]
 fn overrides_count_as_the_file_s_own() {
-    let store = WeightStore::open("assets/sample/sample-Q8_0.gguf").expect("a model");
-    let model = Model::of(&KeyValues::of(store.metadata()), &[]).expect("its numbers");
+    let store = Model::open("assets/sample/sample-Q8_0.gguf").expect("a model");
+    let model = Hparams::of(&KeyValues::of(store.metadata()), &[]).expect("its numbers");
     assert_eq!((&*model.architecture, model.layers, model.experts), ("llama", 2, 0));
     let overrides = ["llama.expert_count=int:8", "llama.attention.head_count=int:64"];
     let overrides = overrides.map(|text| Setting::parse(text).expect(text));
-    let model = Model::of(&KeyValues::of(store.metadata()), &overrides).expect("its numbers");
+    let model = Hparams::of(&KeyValues::of(store.metadata()), &overrides).expect("its numbers");
     assert_eq!((model.heads, model.experts, model.file_type), (64, 8, Some(7)));
-    let store = WeightStore::open("assets/sample/hf").expect("a model");
-    assert_snapshot!(told_of(Model::of(&KeyValues::of(store.metadata()), &[])), @r#"Unsupported: key "general.architecture": a model to be quantized needs this key, and it is not there"#);
+    let store = Model::open("assets/sample/hf").expect("a model");
+    assert_snapshot!(told_of(Hparams::of(&KeyValues::of(store.metadata()), &[])), @r#"Unsupported: key "general.architecture": a model to be quantized needs this key, and it is not there"#);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn refusals() {
     options.output = Some(DType::MLX_AFFINE4);
     let output = [Stored { name: "output.weight", ..SMALL[0] }];
     assert_snapshot!(refused(&small(), &output, &options), @r#"Unsupported: tensor "output.weight": F16 is not quantized to MLX_AFFINE4"#);
-    let experts = Model { experts: 4, layers: 9, ..small() };
+    let experts = Hparams { experts: 4, layers: 9, ..small() };
     assert_snapshot!(refused(&experts, &SMALL[..1], &options), @r#"
     Unsupported: tensor "blk.10.ffn_down.weight": the choice among experts goes by layers, and the name tells none of the 9
     help: give its dtype by name (--tensor-type)
@@ -227,7 +227,7 @@ fn importance_of_a_choice() {
 fn what_mlx_does_not_have() {
     use mlx::{Mix, Mode, Module, Options, Recipe};
     let modules = [Module { path: "model.layers.0.mlp.up_proj", shape: &[64, 96] }];
-    let model = mlx::Model { model_type: "llama".to_owned(), layers: 1, ..Default::default() };
+    let model = mlx::MlxModel { model_type: "llama".to_owned(), layers: 1, ..Default::default() };
     let refused = |options: Options| told_of(Recipe::new(&model, &modules, &options));
     let usual = Options::default();
     assert_snapshot!(refused(Options { bits: Some(7), ..usual }), @"Mismatch: affine has elements of 1, 2, 3, 4, 5, 6, 8 bits, and not of 7");
@@ -240,7 +240,7 @@ fn what_mlx_does_not_have() {
     assert_snapshot!(refused(Options { mix, mode: Mode::Mxfp8, ..usual }), @"Mismatch: mixed_3_6 is a mix of affine groups, and not of mxfp8");
     // 8 bits in groups of 64, where rows are whole groups of 32 only.
     let router = [Module { path: "model.layers.0.mlp.gate", shape: &[64, 96] }];
-    let qwen = mlx::Model { model_type: "qwen3_moe".to_owned(), ..model.clone() };
+    let qwen = mlx::MlxModel { model_type: "qwen3_moe".to_owned(), ..model.clone() };
     let options = Options { group_size: Some(32), ..usual };
     assert_snapshot!(told_of(Recipe::new(&qwen, &router, &options)), @r#"Mismatch: tensor "model.layers.0.mlp.gate": rows of 96 elements are no whole groups of 64"#);
     let recipe = Recipe::new(&model, &modules, &usual).expect("a recipe");
@@ -281,10 +281,10 @@ fn every_run_of_llama_quantize() {
         let path = |key: &str| folder.join(run[key].as_str().expect("a path"));
         let what = run["expected"].as_str().expect("a path");
         let expected = json(&path("expected"));
-        let store = WeightStore::open(path("src")).expect("a model");
+        let store = Model::open(path("src")).expect("a model");
         let options = options(run, &folder);
         let model =
-            Model::of(&KeyValues::of(store.metadata()), &options.overrides).expect("its numbers");
+            Hparams::of(&KeyValues::of(store.metadata()), &options.overrides).expect("its numbers");
         let tensors = Stored::all(&store).expect("its tensors");
         let recipe = Recipe::new(&model, &tensors, &options).expect("a recipe");
         recipe.check(&options).expect("no refusal");
@@ -323,7 +323,7 @@ fn is_told(key: &str) -> bool {
 }
 
 /// Keys and numbers that the recipe makes of a model's.
-fn keys_after(store: &WeightStore, recipe: &Recipe<'_>) -> Vec<(String, Option<u64>)> {
+fn keys_after(store: &Model, recipe: &Recipe<'_>) -> Vec<(String, Option<u64>)> {
     let told = |key: &str, number: Option<u64>| number.filter(|_| is_told(key));
     let set = |key: &str| recipe.settings.iter().any(|setting| setting.key == key);
     let old = store.metadata().iter().map(|(key, value)| (key.to_str().expect("a key"), value));
@@ -357,7 +357,7 @@ fn check_case(case: &str) {
     let head = lines.next().expect("a head");
     let fields: Vec<&str> = head.split(' ').collect();
     let number = |at: usize| fields[at].parse::<u64>().expect("a number");
-    let model = Model {
+    let model = Hparams {
         architecture: fields[0].to_owned(),
         layers: number(4),
         nextn_layers: 0,
@@ -457,7 +457,7 @@ fn check_snapshot(text: &str) -> usize {
     let head = lines.next().expect("a head");
     let fields: Vec<&str> = head.split(' ').collect();
     let number = |at: usize| fields[at].parse().expect("a number");
-    let model = Model {
+    let model = Hparams {
         architecture: fields[1].to_owned(),
         layers: number(2),
         nextn_layers: 0,
@@ -513,7 +513,7 @@ fn mlx_lm_predicates() {
 fn check_modules(case: &str) {
     let (head, lines) = case.trim().split_once('\n').expect("a head");
     let fields: Vec<&str> = head.split(' ').collect();
-    let model = mlx::Model {
+    let model = mlx::MlxModel {
         model_type: fields[0].to_owned(),
         layers: fields[1].parse().expect("layers"),
         layer_group_size: None,
@@ -585,17 +585,17 @@ fn directories_of_mlx_lm() {
         ("mixtral-mxfp4", mode("mxfp4")),
         ("llama-mixed_3_6", mlx::Options { mix, ..mlx::Options::default() }),
     ] {
-        let store = WeightStore::open(folder.join("mlx").join(name)).expect("a model");
+        let store = Model::open(folder.join("mlx").join(name)).expect("a model");
         let config = store.document("config.json").expect("a config");
-        let model = mlx::Model {
+        let model = mlx::MlxModel {
             model_type: config["model_type"].as_str().expect("a type").to_owned(),
             layers: config["num_hidden_layers"].as_u64().expect("layers"),
             layer_group_size: None,
         };
         let weights: Vec<_> = store
-            .tensors()
+            .stored_tensors()
             .filter_map(|tensor| {
-                Some((tensor.name().to_str()?.strip_suffix(".weight")?.to_owned(), tensor))
+                Some((tensor.raw_name().to_str()?.strip_suffix(".weight")?.to_owned(), tensor))
             })
             .collect();
         let modules: Vec<mlx::Module<'_>> = weights
@@ -626,11 +626,11 @@ fn ollama_policies() {
         let [architecture, layers, experts, requested, shape, name] = fields[..] else {
             panic!("{line}");
         };
-        let model = ollama::Model {
+        let model = ollama::OllamaModel {
             architecture: architecture.to_owned(),
             layers: layers.parse().expect("layers"),
             experts: experts.parse().expect("experts"),
-            ..ollama::Model::default()
+            ..ollama::OllamaModel::default()
         };
         let shape: Vec<u64> = shape.split('x').map(|n| n.parse().expect("a dimension")).collect();
         let requested = ollama::QuantType::from_name(requested).expect("a type");
@@ -643,11 +643,11 @@ fn ollama_policies() {
 
 #[test]
 fn ollama_policies_without_cases_upstream() {
-    use ollama::{Model, QuantType as Q};
+    use ollama::{OllamaModel, QuantType as Q};
     let json = |text: &str| serde_json::from_str::<Json>(text).expect("JSON");
-    let choose = |model: &Model, name: &str, asked| model.choose(name, &[2048, 2048], asked);
+    let choose = |model: &OllamaModel, name: &str, asked| model.choose(name, &[2048, 2048], asked);
 
-    let qwen = Model::of(&json(r#"{"architectures": ["Qwen3NextForCausalLM"]}"#));
+    let qwen = OllamaModel::of(&json(r#"{"architectures": ["Qwen3NextForCausalLM"]}"#));
     let linear = "model.layers.0.linear_attn.in_proj_";
     assert_eq!(choose(&qwen, &format!("{linear}ba.weight"), Q::Int4), None);
     assert_eq!(choose(&qwen, &format!("{linear}qkvz.weight"), Q::Int4), Some(Q::Int4));
@@ -655,10 +655,10 @@ fn ollama_policies_without_cases_upstream() {
     assert_eq!(choose(&qwen, gate, Q::Int8), None);
 
     let cohere = json(r#"{"architectures": ["Cohere2MoeForCausalLM"], "num_hidden_layers": 32}"#);
-    let cohere = Model::of(&cohere);
+    let cohere = OllamaModel::of(&cohere);
     assert_eq!(choose(&cohere, "model.embed_tokens.weight", Q::Nvfp4), Some(Q::Mxfp8));
     let down = |layer: u64| format!("model.layers.{layer}.mlp.experts.down_proj.weight");
-    let of_layers = |model: &Model, asked| -> Vec<u64> {
+    let of_layers = |model: &OllamaModel, asked| -> Vec<u64> {
         let high = |layer: &u64| choose(model, &down(*layer), asked) != Some(asked);
         (0..32).filter(high).collect()
     };
@@ -670,7 +670,7 @@ fn ollama_policies_without_cases_upstream() {
         r#"{"architectures": ["LagunaForCausalLM"], "num_hidden_layers": 32,
             "mlp_layer_types": ["dense", "sparse"]}"#,
     );
-    let laguna = Model::of(&laguna);
+    let laguna = OllamaModel::of(&laguna);
     assert_eq!(laguna.dense_layers.iter().collect::<Vec<_>>(), [&0]);
     // As above, but every third only before layer 12; those stay as they are.
     let kept: Vec<u64> = (0..32)
@@ -678,7 +678,7 @@ fn ollama_policies_without_cases_upstream() {
         .collect();
     assert_eq!(kept, [0, 1, 2, 3, 6, 9, 28, 29, 30, 31]);
 
-    let mut draft = Model::of(&json(r#"{"text_config": {"model_type": "gemma4_unified"}}"#));
+    let mut draft = OllamaModel::of(&json(r#"{"text_config": {"model_type": "gemma4_unified"}}"#));
     assert_eq!(draft.architecture, "gemma4_unified");
     assert_eq!(choose(&draft, "model.embed_tokens.weight", Q::Nvfp4), Some(Q::Mxfp8));
     draft.draft = true;

@@ -7,7 +7,7 @@ use support::{
     DIGESTS, Gguf, Kv, POLICIES, Safetensors, WhisperGgml, Writer, f32s, folder, index, notes,
     open_as, packed, put, refused, refused_by, refused_folder, sharded, told, without_path,
 };
-use weighbridge::{DType, ErrorKind, OpenOptions, Strictness, WeightStore};
+use weighbridge::{DType, ErrorKind, Model, OpenOptions, Strictness};
 
 /// A file with one key and one tensor.
 fn small() -> Gguf {
@@ -311,7 +311,7 @@ fn gguf_dtypes_are_refused_where_their_bytes_are_asked_for() {
     let coded = |code: u32| {
         let file = small().coded("odd", code, &[256], [0; 32]).build();
         let store = open_as(file, Strictness::Default).expect("a file with one odd tensor");
-        let odd = store.tensor("odd").expect("the odd tensor");
+        let odd = store.stored_tensor("odd").expect("the odd tensor");
         told(&odd.bytes(weighbridge::Part::Weight).expect_err("an unknown dtype"))
     };
     assert_snapshot!(coded(4), @r#"Unsupported: file: tensor "odd": ggml type 4 (Q4_2, removed from ggml) cannot be read"#);
@@ -787,7 +787,7 @@ fn safetensors_same_name_in_order() {
     let values = |policy| {
         let store = open_as(file.clone(), policy).map_err(|error| told(&error));
         store.map(|store| {
-            store.tensor("a").expect("the tensor").dequantize().expect("values").to_vec()
+            store.stored_tensor("a").expect("the tensor").dequantize().expect("values").to_vec()
         })
     };
     assert!(values(Strictness::Strict).is_err());
@@ -893,7 +893,7 @@ fn index_against_its_files() {
     // An index that is stale gives way to complete shards, with a remark.
     let stale = folder(&[(ONE, shard("a").build()), (TWO, shard("b").build())]);
     put(stale.path(), INDEX, index(&[("a", "model-00001-of-00009.safetensors")]));
-    let store = WeightStore::open(stale.path()).expect("shards that are complete");
+    let store = Model::open(stale.path()).expect("shards that are complete");
     assert_snapshot!(notes(&store), @"model.safetensors.index.json is stale: 1 of the 1 files that it names are not here");
 }
 
@@ -950,16 +950,16 @@ fn file_names_with_control_characters() {
     const ODD: &str = "x\u{1b}]0;title\u{7}.safetensors";
     let clean = |text: &str| assert!(!text.contains(|c: char| c.is_control()), "{text:?}");
     let stray = folder(&[("model.safetensors", shard("a").build()), (ODD, shard("b").build())]);
-    let store = WeightStore::open(stray.path()).expect("a model beside another file");
+    let store = Model::open(stray.path()).expect("a model beside another file");
     store.notes().iter().for_each(|note| clean(&note.text));
     let stray = sharded(&[(ONE, shard("a"))]);
     put(stray.path(), ODD, shard("b").build());
-    let store = WeightStore::open(stray.path()).expect("a model beside another file");
+    let store = Model::open(stray.path()).expect("a model beside another file");
     store.notes().iter().for_each(|note| clean(&note.text));
     let partial = format!("{ODD}.incomplete");
     for files in [&[ODD, "y.safetensors"][..], &[ODD], &[ONE, &partial], &[&partial]] {
         let files: Vec<(&str, &[u8])> = files.iter().map(|&name| (name, &b""[..])).collect();
-        let error = WeightStore::open(folder(&files).path()).expect_err("no model");
+        let error = Model::open(folder(&files).path()).expect_err("no model");
         clean(&error.to_string());
         clean(error.advice().unwrap_or_default());
     }
@@ -992,7 +992,7 @@ fn documents() {
     // Beside a file that was given by its own path, a document is only an aid.
     let beside = folder(&[("model.safetensors", shard("a").build())]);
     put(beside.path(), "config.json", "{");
-    let store = WeightStore::open(beside.path().join("model.safetensors"));
+    let store = Model::open(beside.path().join("model.safetensors"));
     let store = store.expect("a file beside a broken document");
     assert_snapshot!(without_path(&notes(&store), beside.path()), @"not used: ./config.json: not valid JSON: EOF while parsing an object at line 1 column 1");
 }
@@ -1256,7 +1256,7 @@ fn stored(manifest: &str, blob: Vec<u8>) -> String {
     let manifest = manifest.replace("SIZE", &blob.len().to_string());
     let name = format!("blobs/{}", DIGESTS[0].replace(':', "-"));
     let store = folder(&[(MANIFEST, manifest.into_bytes()), (&name, blob)]);
-    match WeightStore::open(store.path().join(MANIFEST)) {
+    match Model::open(store.path().join(MANIFEST)) {
         Ok(opened) => format!("opened, with {} tensors", opened.len()),
         Err(error) => without_path(&told(&error), store.path()),
     }
@@ -1347,7 +1347,7 @@ fn long_names() {
     within(&fails(dtype.build()).to_string());
     let store = Gguf::new().tensor(&name, DType::F32, &[1], f32s(&[1.0])).build();
     let store = open_as(store, Strictness::Default).expect("a name of any length");
-    let error = store.tensor(&format!("start{long}")).expect_err("only the start of a name");
+    let error = store.stored_tensor(&format!("start{long}")).expect_err("only the start of a name");
     within(&error.to_string());
     within(error.advice().expect("the nearest name"));
     let path = OpenOptions::new().open_memory(&*name, Vec::new());

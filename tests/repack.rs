@@ -9,17 +9,17 @@ use std::path::Path;
 use support::{Gguf, Safetensors, folder, open_as};
 use weighbridge::dtype::Packing;
 use weighbridge::{
-    DType, Global, GroupParts, PackedRows, Part, REPACKS, Repack, Repacked, Strictness, Tensor,
-    WeightStore,
+    DType, Global, GroupParts, Model, PackedRows, Part, REPACKS, Repack, Repacked, Strictness,
+    Tensor,
 };
 
-fn data() -> WeightStore {
+fn data() -> Model {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden.safetensors");
-    WeightStore::open(path).expect("the golden rows")
+    Model::open(path).expect("the golden rows")
 }
 
-fn bytes(store: &WeightStore, name: &str) -> Option<Vec<u8>> {
-    let tensor = store.tensor(name).ok()?;
+fn bytes(store: &Model, name: &str) -> Option<Vec<u8>> {
+    let tensor = store.stored_tensor(name).ok()?;
     Some(tensor.bytes(Part::Weight).expect("bytes").into_owned())
 }
 
@@ -55,7 +55,7 @@ fn repacked(repack: &Repack, rows: usize, from: &PackedRows<'_>, scales: DType) 
     [weight, scale, bias]
 }
 
-fn check(repack: &Repack, tensor: Tensor<'_>, expected: &[f32]) {
+fn check(repack: &Repack, tensor: &Tensor, expected: &[f32]) {
     let values = tensor.dequantize().expect("values");
     assert_eq!(values.len(), expected.len());
     for (place, (new, old)) in values.iter().zip(expected).enumerate() {
@@ -86,8 +86,8 @@ fn check_groups(repack: &Repack, shape: [usize; 2], parts: [Vec<u8>; 3], expecte
     }
     let folder =
         folder(&[("config.json", config.into_bytes()), ("model.safetensors", file.build())]);
-    let store = WeightStore::open(folder.path()).expect("a directory");
-    check(repack, store.tensor("m.weight").expect("the tensor"), expected);
+    let store = Model::open(folder.path()).expect("a directory");
+    check(repack, &store.stored_tensor("m.weight").expect("the tensor"), expected);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn golden_blocks_as_groups() {
     for repack in REPACKS.iter().filter(|repack| repack.to.name().starts_with("MLX")) {
         let name = repack.from.name();
         let Some(raw) = bytes(&store, &format!("{name}.raw")) else { continue };
-        let expected = store.tensor(&format!("{name}.expected")).expect("the values");
+        let expected = store.stored_tensor(&format!("{name}.expected")).expect("the values");
         let shape = expected.shape();
         let columns = *shape.last().expect("a dimension") as usize;
         let from = PackedRows::blocks(&raw, columns);
@@ -124,7 +124,8 @@ fn golden_blocks_as_groups() {
 #[test]
 fn golden_groups_as_blocks() {
     let store = data();
-    let names: Vec<String> = store.tensors().map(|tensor| tensor.name().to_string()).collect();
+    let names: Vec<String> =
+        store.stored_tensors().map(|tensor| tensor.name().to_string()).collect();
     let mut count = 0;
     for name in names.iter().filter_map(|name| name.strip_suffix(".weight")) {
         // affine_b4_g64_bf16, mxfp4_bf16, nvfp4_bf16_gs
@@ -147,10 +148,11 @@ fn golden_groups_as_blocks() {
         let part = |part: &str| bytes(&store, &format!("{name}.{part}"));
         let (weight, scale, bias) =
             (part("weight").expect("codes"), part("scales").expect("scales"), part("biases"));
-        let stored = store.tensor(&format!("{name}.scales")).expect("scales");
+        let stored = store.stored_tensor(&format!("{name}.scales")).expect("scales");
         let dtypes = stored.dtype().expect("a dtype");
         let expected = floats(&part("expected").expect("the values"));
-        let shape = store.tensor(&format!("{name}.expected")).expect("the values").shape();
+        let values = store.stored_tensor(&format!("{name}.expected")).expect("the values");
+        let shape = values.shape();
         let columns = *shape.last().expect("a dimension") as usize;
         let global = part("global_scale").map_or(Global::None, |amax| {
             Global::of_amax(f32::from_le_bytes(*amax.first_chunk().expect("a number")))
@@ -173,7 +175,7 @@ fn golden_groups_as_blocks() {
         let [raw, _, _] = repacked(repack, rows, &from, DType::U8);
         let file = Gguf::new().tensor("t", repack.to, &[rows as u64, columns as u64], raw).build();
         let opened = open_as(file, Strictness::Strict).expect("a well-formed file");
-        check(repack, opened.tensor("t").expect("the tensor"), &expected);
+        check(repack, &opened.stored_tensor("t").expect("the tensor"), &expected);
         count += 1;
     }
     assert_eq!(count, 22);

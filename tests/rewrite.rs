@@ -7,14 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use support::{Gguf, Kv, Safetensors, folder, put, sharded, shared};
-use weighbridge::device::Cpu;
 use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::ops::{self, ConvertOptions, Edited, Format, Shards};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama::Options;
 use weighbridge::{
-    DType, ErrorKind, OpenOptions, Part, Progress, Strictness, WeightProvider, WeightStore,
-    WriteOptions, WritePlan,
+    DType, ErrorKind, Model, OpenOptions, Progress, Strictness, WriteOptions, WritePlan,
 };
 
 fn sample(name: &str) -> PathBuf {
@@ -27,28 +25,28 @@ fn read(path: impl AsRef<Path>) -> Vec<u8> {
     std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn strict(path: &Path) -> WeightStore {
+fn strict(path: &Path) -> Model {
     let store = OpenOptions::new().strictness(Strictness::Strict).open(path);
     store.unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn run(plan: &WritePlan<'_>, path: &Path) -> Vec<PathBuf> {
+fn run(plan: &WritePlan, path: &Path) -> Vec<PathBuf> {
     // The small models of these tests lack most of what their architecture requires.
     let options = WriteOptions::new().allow_incomplete(true);
     plan.run(path, &options).unwrap_or_else(|error| panic!("{error}")).paths
 }
 
-fn assert_same(found: &WeightStore, expected: &WeightStore) {
+fn assert_same(found: &Model, expected: &Model) {
     assert_eq!(found.len(), expected.len());
-    for expected in expected.tensors() {
-        let found = found.tensor(expected.name().to_str().expect("a name")).expect("it");
+    for expected in expected.stored_tensors() {
+        let found = found.stored_tensor(expected.name()).expect("it");
         assert_eq!(found.shape(), expected.shape());
         assert_eq!(found.dtype_label(), expected.dtype_label());
         for segment in expected.segments() {
-            let bytes = |tensor: weighbridge::Tensor<'_>| {
-                tensor.native_bytes(segment.part).expect("bytes").into_owned()
+            let bytes = |tensor: &weighbridge::Tensor| {
+                tensor.bytes(segment.part).expect("bytes").into_owned()
             };
-            assert!(bytes(found) == bytes(expected), "{}", expected.name());
+            assert!(bytes(&found) == bytes(&expected), "{}", expected.name());
         }
     }
 }
@@ -61,7 +59,7 @@ fn safetensors_are_those_of_the_crate() {
     let names = ["llama-f16", "qwen2-f16", "mixtral-bf16", "whisper-f32", "bert-f32"];
     models.extend(names.iter().filter_map(|name| shared(&format!("fixtures/hf/{name}"))));
     for model in models {
-        let store = WeightStore::open(&model).expect("a model");
+        let store = Model::open(&model).expect("a model");
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("made.safetensors");
         run(&ops::merge(&store, Some(8)).expect("a plan"), &path);
@@ -71,7 +69,8 @@ fn safetensors_are_those_of_the_crate() {
         let aligned = folder.path().join("aligned.safetensors");
         run(&ops::merge(&store, None).expect("a plan"), &aligned);
         let store = strict(&aligned);
-        let first = store.tensors().flat_map(|t| t.segments().map(|s| s.range.start)).min();
+        let first =
+            store.stored_tensors().filter_map(|t| t.segments().map(|s| s.range.start).min()).min();
         assert!(first.is_some_and(|first| first.is_multiple_of(64)));
     }
 }
@@ -80,7 +79,7 @@ fn safetensors_are_those_of_the_crate() {
 #[test]
 fn shards_are_those_of_llama_gguf_split() {
     let Some(whole) = shared("fixtures/gguf/model/mixtral-bf16.gguf") else { return };
-    let store = WeightStore::open(&whole).expect("a model");
+    let store = Model::open(&whole).expect("a model");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("mixtral-split.gguf");
     let plan = ops::split(&store, Shards::Tensors(8), &path).expect("a plan");
@@ -106,7 +105,7 @@ fn shards_are_those_of_llama_gguf_split() {
 fn quantized_shards_keep_their_tensors() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name);
-    let provider = |path: &Path| WeightProvider::new(strict(path), Cpu).expect("a model");
+    let provider = |path: &Path| support::resolved(strict(path)).expect("a model");
     let hf = provider(&sample("hf"));
     let to_gguf = ConvertOptions::new(Format::Gguf);
     run(&ops::convert(&hf, &to_gguf).expect("a plan"), &at("whole.gguf"));
@@ -140,12 +139,12 @@ fn quantized_shards_keep_their_tensors() {
     // One file of a split is opened with all the others: which file a tensor lies in, it says.
     let of_files = |path: &Path| {
         let store = strict(path);
-        let file = |tensor: weighbridge::Tensor<'_>| {
+        let file = |tensor: weighbridge::Tensor| {
             let path = tensor.segments().next().expect("a part").path.to_path_buf();
             let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
             (tensor.name().to_string(), name[name.len() - "00001-of-00003.gguf".len()..].to_owned())
         };
-        let mut files: Vec<(String, String)> = store.tensors().map(file).collect();
+        let mut files: Vec<(String, String)> = store.stored_tensors().map(file).collect();
         files.sort();
         files
     };
@@ -176,7 +175,7 @@ fn quantized_shards_keep_a_first_one_without_tensors() {
         [("a-00001-of-00002.gguf", first.build()), ("a-00002-of-00002.gguf", second.build())];
     let folder = folder(&files);
     let path = folder.path().join(files[0].0);
-    let model = WeightProvider::new(strict(&path), Cpu).expect("a model");
+    let model = support::resolved(strict(&path)).expect("a model");
     let mut options = Options::new(FileType::Q8_0);
     options.keep_split = true;
     let made = folder.path().join("b.gguf");
@@ -190,7 +189,7 @@ fn quantized_shards_keep_a_first_one_without_tensors() {
     assert!(read(&made[1])[24..].starts_with(&second[24..24 + 82]));
     let store = strict(&made[0]);
     assert_eq!(store.len(), 2);
-    for tensor in store.tensors() {
+    for tensor in store.stored_tensors() {
         assert_eq!(tensor.dtype().expect("a dtype"), DType::Q8_0);
         assert!(tensor.segments().all(|segment| segment.path == made[1]));
     }
@@ -200,7 +199,7 @@ fn quantized_shards_keep_a_first_one_without_tensors() {
 #[test]
 fn directories_in_shards_and_back() {
     for model in [sample("hf"), sample("mlx-4bit")] {
-        let store = WeightStore::open(&model).expect("a model");
+        let store = Model::open(&model).expect("a model");
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("split");
         let plan = ops::split(&store, Shards::Bytes(300_000), &path).expect("a plan");
@@ -229,7 +228,7 @@ fn directories_in_shards_and_back() {
 fn nothing_is_written_over_what_is_read() {
     let folder = folder(&[("model.gguf", small(&[1.0; 32]).build())]);
     let path = folder.path().join("model.gguf");
-    let store = WeightStore::open(&path).expect("a model");
+    let store = Model::open(&path).expect("a model");
     let plan = ops::merge(&store, None).expect("a plan");
     let other = folder.path().join("other.gguf");
     run(&plan, &other);
@@ -257,7 +256,7 @@ fn a_snapshot_that_is_read_is_not_replaced() {
     std::fs::create_dir_all(&snapshot).expect("a folder");
     let link = snapshot.join("model.safetensors");
     std::os::unix::fs::symlink("../../blobs/1234", &link).expect("a link");
-    let store = WeightStore::open(&snapshot).expect("a model");
+    let store = Model::open(&snapshot).expect("a model");
     let plan = ops::split(&store, Shards::Tensors(1), &snapshot).expect("a plan");
     let error = plan.run(&snapshot, &WriteOptions::new().overwrite(true));
     assert_eq!(error.expect_err("it is read").kind(), ErrorKind::Mismatch);
@@ -301,7 +300,7 @@ fn metadata_in_place_or_anew() {
     // Longer: all that follows moves.
     assert_eq!(set("general.name", "z".repeat(5000)), Edited::Rewritten);
     let store = strict(&path);
-    assert_eq!(*store.tensor("x").expect("it").dequantize().expect("values"), [1.0; 32]);
+    assert_eq!(*store.stored_tensor("x").expect("it").dequantize().expect("values"), [1.0; 32]);
     assert_eq!(store.metadata().str("far.away").map(str::len), Some(40_000));
     // A key less.
     let less = |keys: &mut KeyValues| {
@@ -321,8 +320,8 @@ fn big_endian_files_are_written_anew() {
     let folder = folder(&[("model.gguf", file.build())]);
     let path = folder.path().join("model.gguf");
     let values = |path: &Path| {
-        let store = WeightStore::open(path).expect("a model");
-        let values = store.tensor("x").expect("it").dequantize().expect("values");
+        let store = Model::open(path).expect("a model");
+        let values = store.stored_tensor("x").expect("it").dequantize().expect("values");
         (values.to_vec(), store.notes().len())
     };
     assert_eq!(values(&path).0, [1.0, 2.0, 3.0, 4.0]);
@@ -358,7 +357,7 @@ fn a_file_written_anew_keeps_its_mode() {
 fn refusals() {
     let long = "n".repeat(64);
     let mut told = Vec::new();
-    let mut say = |what: &str, result: weighbridge::Result<WritePlan<'_>>| {
+    let mut say = |what: &str, result: weighbridge::Result<WritePlan>| {
         let error = result.expect_err(what);
         told.push(format!(
             "{what}: {:?}: {}",
@@ -386,7 +385,7 @@ fn refusals() {
         ("model-00001-of-00002.safetensors", a),
         ("model-00002-of-00002.safetensors", b),
     ]);
-    let shards = WeightStore::open(shards.path()).expect("shards");
+    let shards = Model::open(shards.path()).expect("shards");
     assert_eq!(shards.len(), 2);
     ops::merge(&shards, Some(8)).expect("a plan");
     insta::assert_snapshot!(told.join("\n"));
@@ -401,7 +400,7 @@ fn empty_tensors_and_scalars() {
         .tensor("many none", "BF16", &[1 << 40, 0, 3], [])
         .tensor("row", "I8", &[1, 3], [1, 2, 3]);
     let folder = folder(&[("model.safetensors", file.build())]);
-    let store = WeightStore::open(folder.path()).expect("a model");
+    let store = Model::open(folder.path()).expect("a model");
     let target = tempfile::tempdir().expect("a folder");
     let path = target.path().join("split");
     run(&ops::split(&store, Shards::Bytes(1), &path).expect("a plan"), &path);
@@ -410,5 +409,5 @@ fn empty_tensors_and_scalars() {
     let path = target.path().join("empty.gguf");
     let paths = run(&ops::split(&empty, Shards::Tensors(4), &path).expect("a plan"), &path);
     assert_eq!(strict(&paths[0]).len(), 0);
-    assert_eq!(strict(&paths[0]).tensors().flat_map(|t| t.bytes(Part::Weight)).count(), 0);
+    assert_eq!(strict(&paths[0]).stored_tensors().count(), 0);
 }

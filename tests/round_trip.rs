@@ -11,7 +11,7 @@ use proptest::sample::select;
 use support::{Gguf, Kv, Safetensors, WhisperGgml, open_as, walk};
 use weighbridge::dtype::{DTYPES, DTypeDescriptor, Packing};
 use weighbridge::metadata::Value;
-use weighbridge::{DType, Part, Strictness, Text, WeightStore};
+use weighbridge::{DType, Model, Part, Strictness, Text};
 
 /// A value of the type with this code. Arrays hold arrays down to `depth` levels.
 fn value(code: u32, depth: u32) -> BoxedStrategy<Kv> {
@@ -122,7 +122,7 @@ fn bits(values: &[f32]) -> Vec<u32> {
 }
 
 #[derive(Clone, Debug)]
-struct Model {
+struct Random {
     version: u32,
     alignment: u32,
     keys: BTreeMap<Vec<u8>, Kv>,
@@ -131,13 +131,13 @@ struct Model {
     unpadded: bool,
 }
 
-fn model() -> impl Strategy<Value = Model> {
+fn model() -> impl Strategy<Value = Random> {
     // A row of ik_llama.cpp's begins with bytes of its own; of most nothing is known but the size.
     let rows: Vec<_> = DTYPES.iter().filter(|r| r.ggml.is_some() && !r.units.is_empty()).collect();
     let tensors = btree_map(vec(any::<u8>(), 0..63), stored(rows, 0..=4), 0..6);
     let alignment = (0u32..=12).prop_map(|power| 1 << power);
     (1u32..=3, alignment, keys(), tensors, any::<bool>(), any::<bool>()).prop_map(
-        |(version, alignment, keys, tensors, reverse, unpadded)| Model {
+        |(version, alignment, keys, tensors, reverse, unpadded)| Random {
             version,
             alignment,
             keys,
@@ -148,7 +148,7 @@ fn model() -> impl Strategy<Value = Model> {
     )
 }
 
-fn written(model: &Model, big_endian: bool) -> Vec<u8> {
+fn written(model: &Random, big_endian: bool) -> Vec<u8> {
     let mut file = Gguf::new().version(model.version).aligned(model.alignment);
     (file.big_endian, file.unpadded) = (big_endian, model.unpadded);
     for (key, value) in &model.keys {
@@ -165,7 +165,7 @@ fn written(model: &Model, big_endian: bool) -> Vec<u8> {
     file.build()
 }
 
-fn check(model: &Model, store: &WeightStore, big_endian: bool) {
+fn check(model: &Random, store: &Model, big_endian: bool) {
     walk(store);
     let metadata = store.metadata();
     assert_eq!(metadata.len(), model.keys.len() + 1);
@@ -177,14 +177,14 @@ fn check(model: &Model, store: &WeightStore, big_endian: bool) {
         }
     }
     assert_eq!(store.len(), model.tensors.len());
-    for (tensor, (name, stored)) in store.tensors().zip(&model.tensors) {
-        assert_eq!(tensor.name().as_bytes(), name);
+    for (tensor, (name, stored)) in store.stored_tensors().zip(&model.tensors) {
+        assert_eq!(tensor.raw_name().as_bytes(), name);
         assert_eq!(tensor.dtype().expect("a known dtype"), stored.row.dtype);
         assert_eq!(tensor.shape(), stored.shape);
-        let raw = tensor.bytes(Part::Weight).expect("bytes");
+        let raw = tensor.raw_bytes(Part::Weight).expect("bytes");
         let swapped = swapped(stored.row, &stored.bytes);
         assert_eq!(*raw, if big_endian { swapped } else { stored.bytes.clone() });
-        assert_eq!(*tensor.native_bytes(Part::Weight).expect("bytes"), stored.bytes);
+        assert_eq!(*tensor.bytes(Part::Weight).expect("bytes"), stored.bytes);
     }
 }
 
@@ -226,7 +226,7 @@ proptest! {
         let (little, big) = (open(false), open(true));
         check(&model, &little, false);
         check(&model, &big, true);
-        for (a, b) in little.tensors().zip(big.tensors()) {
+        for (a, b) in little.stored_tensors().zip(big.stored_tensors()) {
             match (a.dequantize(), b.dequantize()) {
                 (Ok(a), Ok(b)) => prop_assert_eq!(bits(&a), bits(&b)),
                 (Err(a), Err(b)) => prop_assert_eq!(a.to_string(), b.to_string()),
@@ -253,11 +253,11 @@ proptest! {
         let texts: Vec<&[u8]> = vocabulary.texts().expect("texts").map(|t| t.as_bytes()).collect();
         prop_assert_eq!((texts, vocabulary.len()), (pieces.clone(), pieces.len() as u64));
         prop_assert_eq!(store.len(), 1 + tensors.len());
-        let filters = store.tensor("mel_filters").expect("the filters");
+        let filters = store.stored_tensor("mel_filters").expect("the filters");
         prop_assert_eq!(filters.shape(), [2, 3]);
         prop_assert_eq!(&*filters.dequantize().expect("values"), [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]);
-        for (tensor, (name, stored)) in store.tensors().skip(1).zip(&tensors) {
-            prop_assert_eq!(tensor.name().as_bytes(), name);
+        for (tensor, (name, stored)) in store.stored_tensors().skip(1).zip(&tensors) {
+            prop_assert_eq!(tensor.raw_name().as_bytes(), name);
             prop_assert_eq!(tensor.dtype().expect("a known dtype"), stored.row.dtype);
             prop_assert_eq!(tensor.shape(), &*stored.shape);
             prop_assert_eq!(&*tensor.bytes(Part::Weight).expect("bytes"), &*stored.bytes);
@@ -276,9 +276,10 @@ proptest! {
             .collect();
         prop_assert_eq!(metadata, file.metadata);
         prop_assert_eq!(store.len(), arrays.len());
-        for (tensor, (name, stored)) in store.tensors().zip(&arrays) {
-            prop_assert_eq!(tensor.name().to_str(), Some(name.as_str()));
-            prop_assert_eq!(store.tensor(name).expect("by its name").name(), tensor.name());
+        for (tensor, (name, stored)) in store.stored_tensors().zip(&arrays) {
+            prop_assert_eq!(tensor.name(), name.as_str());
+            let found = store.stored_tensor(name).expect("by its name");
+            prop_assert_eq!(found.name(), tensor.name());
             prop_assert_eq!(tensor.dtype().expect("a known dtype"), stored.row.dtype);
             prop_assert_eq!(tensor.shape(), &*stored.shape);
             prop_assert_eq!(&*tensor.bytes(Part::Weight).expect("bytes"), &*stored.bytes);
@@ -316,7 +317,7 @@ fn a_factor_beside_a_big_endian_tensor() {
         );
         file.big_endian = big_endian;
         let store = open_as(file.build(), Strictness::Default).expect("a well-formed file");
-        store.tensor("x.weight").expect("it").dequantize().expect("its values").to_vec()
+        store.stored_tensor("x.weight").expect("it").dequantize().expect("its values").to_vec()
     };
     assert_eq!(values(false)[..2], [0.75, 0.75]);
     assert_eq!(values(true), values(false));

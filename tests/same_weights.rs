@@ -291,9 +291,9 @@ fn same_names_config_values_and_fused_bytes() {
             let store = options.open(path).expect(form);
             assert!(store.notes().iter().all(|note| note.text.contains("version 1")), "{form}");
             let provider = WeightProvider::new(store, weighbridge::device::Cpu).expect(form);
-            let resolution = provider.resolution();
+            let resolution = provider.model().resolution().expect(form).clone();
             assert_eq!((&*resolution.unknown, &*resolution.missing), (&[][..], &[][..]), "{form}");
-            assert_eq!(provider.names().count(), tensors().len(), "{form}");
+            assert_eq!(provider.model().names().expect(form).count(), tensors().len(), "{form}");
             let pairs = form.contains("gguf") || form.contains("mistral");
             let rope = if pairs { RopeLayout::Interleaved } else { RopeLayout::HalfSplit };
             assert_eq!(resolution.stored_rope_layout(), Some(rope), "{form}");
@@ -309,7 +309,7 @@ fn same_names_config_values_and_fused_bytes() {
                     assert_eq!(*loaded.buffer, *f32s(&tensor.values), "{form}: {name}");
                 }
             }
-            configs.insert(values(&provider.config().expect(form)), *form);
+            configs.insert(values(provider.model().config().expect(form)), *form);
 
             let provider = provider.policy(Policy::F32);
             for parts in

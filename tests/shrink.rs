@@ -9,7 +9,7 @@ use std::path::Path;
 use support::{Gguf, Safetensors, f32s, folder, told, without_path};
 use tempfile::TempDir;
 use weighbridge::bytes::{Access, Source};
-use weighbridge::{DType, Decoding, Error, OpenOptions, Part, Tensor, WeightStore};
+use weighbridge::{DType, Decoding, Error, Model, OpenOptions, Part, Tensor};
 
 const FILES: [&str; 2] = ["file.gguf", "file.safetensors"];
 
@@ -27,7 +27,7 @@ fn cut(path: &Path, len: u64) {
     file.set_len(len).expect("a shorter file");
 }
 
-fn each_piece(tensor: Tensor<'_>) -> Result<(), Error> {
+fn each_piece(tensor: &Tensor) -> Result<(), Error> {
     tensor.for_each_piece(Part::Weight, |_| Ok(()))
 }
 
@@ -41,8 +41,8 @@ fn each(check: impl Fn(OpenOptions, &Path)) {
     }
 }
 
-fn only(store: &WeightStore) -> Tensor<'_> {
-    store.tensor("a").expect("the only tensor")
+fn only(store: &Model) -> Tensor {
+    store.stored_tensor("a").expect("the only tensor")
 }
 
 #[test]
@@ -51,9 +51,9 @@ fn reads_at_positions_tell() {
         let store = options.open(path).expect("a whole file");
         // Though there be a map, pieces do not come through it.
         only(&store).bytes(Part::Weight).expect("a whole file");
-        each_piece(only(&store)).expect("a whole file");
+        each_piece(&only(&store)).expect("a whole file");
         cut(path, 4096);
-        let error = each_piece(only(&store)).expect_err("a file cut short");
+        let error = each_piece(&only(&store)).expect_err("a file cut short");
         let said = without_path(&told(&error), path);
         let (before, after) = said.split_once("than the ").expect("the message");
         let (_, after) = after.split_once(' ').expect("a number");
@@ -123,7 +123,7 @@ fn maps_are_made_late_or_never() {
         let folder = files();
         let path = folder.path().join(name);
         let mapped = OpenOptions::new().open(&path).expect("a whole file");
-        each_piece(only(&mapped)).expect("a whole file");
+        each_piece(&only(&mapped)).expect("a whole file");
         assert!(!is_mapped(&path), "neither headers nor pieces need a map");
         only(&mapped).bytes(Part::Weight).expect("a whole file");
         assert!(is_mapped(&path));

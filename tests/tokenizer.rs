@@ -9,29 +9,28 @@ use proptest::prelude::*;
 use serde_json::json;
 use support::{Gguf, Kv, Safetensors, f32s, folder, put, shared, told, without_path};
 use tempfile::TempDir;
-use weighbridge::arch::GenerationConfig;
-use weighbridge::{DType, OpenOptions, Text, Tokenizer, WeightStore};
+use weighbridge::{DType, Model, OpenOptions, Text};
 
 /// A model without a meaning, and files beside it.
-fn beside<B: AsRef<[u8]>>(files: &[(&str, B)]) -> (TempDir, WeightStore) {
+fn beside<B: AsRef<[u8]>>(files: &[(&str, B)]) -> (TempDir, Model) {
     let weights = Safetensors::new().tensor("t", "F32", &[1], f32s(&[1.0])).build();
     let folder = folder(&[("model.safetensors", weights)]);
     for (name, bytes) in files {
         put(folder.path(), name, bytes);
     }
-    let store = WeightStore::open(folder.path()).expect("a model");
+    let store = Model::open(folder.path()).expect("a model");
     (folder, store)
 }
 
-fn gguf(keys: &[(&str, Kv)]) -> WeightStore {
+fn gguf(keys: &[(&str, Kv)]) -> Model {
     let file = Gguf::new().tensor("t", DType::F32, &[1], f32s(&[1.0]));
     let file = keys.iter().fold(file, |file, (key, value)| file.key(key, value.clone()));
     OpenOptions::new().open_memory("file", file.build()).expect("a model")
 }
 
 /// All that a tokenizer says, some lines each.
-fn said(store: &WeightStore) -> String {
-    let tokenizer = Tokenizer::of(store).expect("a sound tokenizer").expect("a tokenizer");
+fn said(store: &Model) -> String {
+    let tokenizer = store.tokenizer().expect("a sound tokenizer").expect("a tokenizer");
     let text = |bytes: &[u8]| Text::new(bytes).to_string();
     let mut lines = vec![format!("{} ({})", tokenizer.kind.value.name(), tokenizer.kind.source)];
     for token in tokenizer.tokens() {
@@ -55,12 +54,12 @@ fn said(store: &WeightStore) -> String {
     lines.join("\n")
 }
 
-fn refused(store: &WeightStore, folder: &Path) -> String {
-    without_path(&told(&Tokenizer::of(store).expect_err("a fault")), folder)
+fn refused(store: &Model, folder: &Path) -> String {
+    without_path(&told(&store.tokenizer().expect_err("a fault")), folder)
 }
 
-fn model(path: &str) -> Option<WeightStore> {
-    Some(WeightStore::open(shared(path)?).expect(path))
+fn model(path: &str) -> Option<Model> {
+    Some(Model::open(shared(path)?).expect(path))
 }
 
 const BPE: &str = r#"{
@@ -112,7 +111,7 @@ fn tokenizer_json() {
     template -: {{ a }} (tokenizer_config.json chat_template)
     template tool_use: {{ b }} (tokenizer_config.json chat_template)
     "#);
-    let tokenizer = Tokenizer::of(&store).expect("a tokenizer").expect("one");
+    let tokenizer = store.tokenizer().expect("a tokenizer").expect("one");
     assert_eq!((tokenizer.len(), tokenizer.chat_template()), (7, Some("{{ a }}")));
     assert_eq!((tokenizer.special("bos"), tokenizer.special("mask")), (Some(0), None));
 
@@ -156,7 +155,7 @@ fn older_files() {
     2: the
     ");
     let (_folder, store) = beside::<&str>(&[]);
-    assert!(Tokenizer::of(&store).expect("no fault").is_none());
+    assert!(store.tokenizer().expect("no fault").is_none());
 }
 
 /// A field of a protocol buffer that has a length.
@@ -238,7 +237,7 @@ fn metadata() {
     template rag: {{ r }} (tokenizer.chat_template.rag)
     template -: {{ m }} (tokenizer.chat_template)
     ");
-    let tokenizer = Tokenizer::of(&store).expect("a tokenizer").expect("one");
+    let tokenizer = store.tokenizer().expect("a tokenizer").expect("one");
     assert_eq!(tokenizer.chat_template(), Some("{{ m }}"));
     assert_eq!(tokenizer.pre.as_ref().map(|pre| pre.value.as_str()), Some("default"));
 
@@ -258,7 +257,7 @@ fn metadata() {
 
     // The text of a tokenizer.json, where there is nothing else.
     let store = gguf(&[("tokenizer.huggingface.json", Kv::text(BPE))]);
-    assert_eq!(Tokenizer::of(&store).expect("a tokenizer").map(|found| found.len()), Some(7));
+    assert_eq!(store.tokenizer().expect("a tokenizer").map(|found| found.len()), Some(7));
 }
 
 #[test]
@@ -298,20 +297,20 @@ fn files_are_read_when_asked_for() {
     let (folder, store) =
         beside(&[("tokenizer.json", BPE), ("generation_config.json", "{\"top_k\"")]);
     assert!(store.notes().is_empty());
-    assert!(Tokenizer::of(&store).expect("a tokenizer").is_some());
-    let error = GenerationConfig::of(&store).expect_err("half a file");
+    assert!(store.tokenizer().expect("a tokenizer").is_some());
+    let error = store.generation_config().expect_err("half a file");
     assert_snapshot!(without_path(&told(&error), folder.path()), @"
     Malformed: ./generation_config.json: not valid JSON: EOF while parsing an object at line 1 column 8
     help: mend the file or fetch it again
     ");
     std::fs::remove_file(folder.path().join("tokenizer.json")).expect("it was there");
-    assert!(Tokenizer::of(&store).expect("no fault").is_none());
+    assert!(store.tokenizer().expect("no fault").is_none());
 }
 
 #[test]
 fn settings_for_generating() {
-    let said = |store: &WeightStore| {
-        let found = GenerationConfig::of(store).expect("sound settings").expect("settings");
+    let said = |store: &Model| {
+        let found = store.generation_config().expect("sound settings").expect("settings");
         format!("{found:#?}").replace("    ", " ")
     };
     let text = json!({
@@ -319,7 +318,7 @@ fn settings_for_generating() {
         "do_sample": true, "transformers_version": "5.0",
     });
     let (_folder, store) = beside(&[("generation_config.json", text.to_string())]);
-    let found = GenerationConfig::of(&store).expect("sound settings").expect("settings");
+    let found = store.generation_config().expect("sound settings").expect("settings");
     assert_eq!(found.eos.as_ref().map(|eos| eos.value.clone()), Some(vec![5, 6]));
     assert_snapshot!(said(&store), @r#"
     GenerationConfig {
@@ -364,16 +363,16 @@ fn settings_for_generating() {
     "#);
     let store =
         gguf(&[("general.sampling.temp", Kv::F32(0.5)), ("general.sampling.mirostat", Kv::I32(2))]);
-    let found = GenerationConfig::of(&store).expect("sound settings").expect("settings");
+    let found = store.generation_config().expect("sound settings").expect("settings");
     assert_eq!(
         found.temperature.map(|field| (field.value, field.source.into_owned())),
         Some((0.5, "general.sampling.temp".to_owned()))
     );
     assert_eq!(found.other.get("mirostat"), Some(&json!(2)));
     let (folder, store) = beside(&[("generation_config.json", "{\"top_k\": 1.5}")]);
-    let error = GenerationConfig::of(&store).expect_err("no count");
+    let error = store.generation_config().expect_err("no count");
     assert_snapshot!(without_path(&told(&error), folder.path()), @r#"Malformed: .: key "generation_config.json top_k": 1.5, but a count is needed"#);
-    assert!(GenerationConfig::of(&gguf(&[])).expect("no fault").is_none());
+    assert!(gguf(&[]).generation_config().expect("no fault").is_none());
 }
 
 /// The same tokenizer in GGUF and beside safetensors.
@@ -382,8 +381,8 @@ fn containers_agree() {
     let (Some(hf), Some(gguf)) = (model("sample/hf"), model("sample/sample-Q8_0.gguf")) else {
         return;
     };
-    let of = |store| Tokenizer::of(store).expect("a tokenizer").expect("one");
-    let (hf, gguf) = (of(&hf), of(&gguf));
+    let (hf, gguf) = (hf.tokenizer().expect("a tokenizer"), gguf.tokenizer().expect("a tokenizer"));
+    let (hf, gguf) = (hf.expect("one"), gguf.expect("one"));
     assert_eq!(hf.kind.value, gguf.kind.value);
     assert_eq!(hf.len(), 512);
     assert!(hf.tokens().map(|token| token.text).eq(gguf.tokens().map(|token| token.text)));
@@ -396,11 +395,11 @@ fn containers_agree() {
 #[test]
 fn real_vocabularies() {
     let Some(bpe) = model("fixtures/gguf/vocab/ggml-vocab-deepseek-coder.gguf") else { return };
-    let tokenizer = Tokenizer::of(&bpe).expect("a tokenizer").expect("one");
+    let tokenizer = bpe.tokenizer().expect("a tokenizer").expect("one");
     assert_eq!((tokenizer.tokens().count(), tokenizer.merges().count()), (32256, 31757));
     assert!(tokenizer.merges().all(|(first, second)| !first.is_empty() && !second.is_empty()));
     let Some(spm) = model("fixtures/gguf/vocab/ggml-vocab-llama-spm.gguf") else { return };
-    let tokenizer = Tokenizer::of(&spm).expect("a tokenizer").expect("one");
+    let tokenizer = spm.tokenizer().expect("a tokenizer").expect("one");
     let bytes =
         tokenizer.tokens().filter(|t| t.kind == Some(weighbridge::tokenizer::TokenKind::Byte));
     assert_eq!((bytes.count(), tokenizer.merges().count()), (256, 0));
@@ -409,7 +408,7 @@ fn real_vocabularies() {
 /// Walks over all that a tokenizer has, or looks at the error.
 fn walk(name: &str, bytes: &[u8]) {
     let (_folder, store) = beside(&[(name, bytes)]);
-    match Tokenizer::of(&store) {
+    match store.tokenizer() {
         Ok(Some(tokenizer)) => {
             assert_eq!(tokenizer.tokens().count() as u64, tokenizer.len());
             assert!(tokenizer.merges().count() as u64 <= bytes.len() as u64);

@@ -7,10 +7,9 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 use support::{Gguf, Kv, Safetensors, f32s, folder, put, shared};
-use weighbridge::arch::resolve;
 use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::translate::{gguf_metadata, gguf_metadata_and_notes, gguf_tensors, hf_documents};
-use weighbridge::{DType, ModelConfig, OpenOptions, WeightStore};
+use weighbridge::{DType, Model, OpenOptions};
 
 /// Keys with their values, types included, arrays by their elements.
 fn listed(keys: &KeyValues) -> BTreeMap<String, String> {
@@ -25,8 +24,8 @@ fn listed(keys: &KeyValues) -> BTreeMap<String, String> {
 }
 
 fn of_file(path: &Path) -> BTreeMap<String, String> {
-    let store = WeightStore::open(path).expect("a GGUF file");
-    listed(&gguf_metadata(&store, &resolve(&store).expect("a model")).expect("metadata"))
+    let store = Model::open(path).expect("a GGUF file");
+    listed(&gguf_metadata(&store).expect("metadata"))
 }
 
 /// Keys that the directories of the fixtures cannot give, and why.
@@ -52,8 +51,8 @@ fn keys_are_those_of_the_converter() {
         ("mlx/qwen2-q5g32-f16", "qwen2-f16"),
     ] {
         let Some(root) = shared("fixtures") else { return };
-        let store = WeightStore::open(root.join(directory)).expect(directory);
-        let keys = gguf_metadata(&store, &resolve(&store).expect(directory)).expect(directory);
+        let store = Model::open(root.join(directory)).expect(directory);
+        let keys = gguf_metadata(&store).expect(directory);
         let expected = of_file(&root.join(format!("gguf/model/{file}.gguf")));
         assert_eq!(without(listed(&keys)), without(expected), "{directory}");
     }
@@ -61,9 +60,8 @@ fn keys_are_those_of_the_converter() {
 
 /// What the documents of a GGUF file are, by name.
 fn documents(path: &Path) -> BTreeMap<&'static str, Vec<u8>> {
-    let store = WeightStore::open(path).expect("a GGUF file");
-    let resolution = resolve(&store).expect("a model");
-    hf_documents(&store, &resolution).expect("documents").into_iter().collect()
+    let store = Model::open(path).expect("a GGUF file");
+    hf_documents(&store).expect("documents").into_iter().collect()
 }
 
 /// Fields that a directory made from GGUF has otherwise, and why.
@@ -73,8 +71,8 @@ const OTHERWISE: &[(&str, &str)] = &[
     ("type_vocab_size", "in GGUF a key of the tokenizer's, which no field is made of"),
 ];
 
-fn fields(store: &WeightStore) -> BTreeMap<String, Json> {
-    let config = ModelConfig::of(store, &resolve(store).expect("a model")).expect("a config");
+fn fields(store: &Model) -> BTreeMap<String, Json> {
+    let config = store.config().expect("a config");
     let fields = config.fields().into_iter().map(|field| (field.name.to_owned(), field.value));
     fields.filter(|(name, _)| OTHERWISE.iter().all(|(other, _)| name != other)).collect()
 }
@@ -97,13 +95,13 @@ fn documents_from_gguf_say_what_the_file_says() {
         }
         let weights = "model.safetensors";
         std::fs::copy(original.join(weights), folder.path().join(weights)).expect("weights");
-        let store = WeightStore::open(folder.path()).expect("a directory");
-        let of_gguf = WeightStore::open(&gguf).expect("a GGUF file");
+        let store = Model::open(folder.path()).expect("a directory");
+        let of_gguf = Model::open(&gguf).expect("a GGUF file");
         assert_eq!(fields(&store), fields(&of_gguf), "{file}");
 
         // What the original says, wherever both say it.
-        let original = WeightStore::open(original).expect("a directory");
-        let json = |store: &WeightStore| store.document("config.json").cloned().expect("a config");
+        let original = Model::open(original).expect("a directory");
+        let json = |store: &Model| store.document("config.json").cloned().expect("a config");
         let (original, made) = (json(&original), json(&store));
         for (key, value) in made.as_object().expect("an object") {
             let there = original.get(key).filter(|value| !value.is_null());
@@ -116,7 +114,7 @@ fn documents_from_gguf_say_what_the_file_says() {
         }
 
         // And back: the keys are those that the file had.
-        let back = gguf_metadata(&store, &resolve(&store).expect("a model")).expect("metadata");
+        let back = gguf_metadata(&store).expect("metadata");
         let (back, own) = (listed(&back), of_gguf_keys(&gguf));
         for (key, value) in &own {
             let excused = NOT_BACK.iter().any(|(name, _)| key.starts_with(name));
@@ -134,22 +132,22 @@ const NOT_BACK: &[(&str, &str)] = &[
 ];
 
 fn of_gguf_keys(path: &Path) -> BTreeMap<String, String> {
-    listed(&KeyValues::of(WeightStore::open(path).expect("a GGUF file").metadata()))
+    listed(&KeyValues::of(Model::open(path).expect("a GGUF file").metadata()))
 }
 
 /// A directory of some documents, and one tensor of no meaning.
-fn directory(documents: &BTreeMap<&'static str, Vec<u8>>) -> (tempfile::TempDir, WeightStore) {
+fn directory(documents: &BTreeMap<&'static str, Vec<u8>>) -> (tempfile::TempDir, Model) {
     let weights = Safetensors::new().tensor("t", "F32", &[1], f32s(&[1.0])).build();
     let folder = folder(&[("model.safetensors", weights)]);
     for (name, bytes) in documents {
         put(folder.path(), name, bytes);
     }
-    let store = WeightStore::open(folder.path()).expect("a directory");
+    let store = Model::open(folder.path()).expect("a directory");
     (folder, store)
 }
 
-fn metadata(store: &WeightStore) -> BTreeMap<String, String> {
-    listed(&gguf_metadata(store, &resolve(store).expect("a model")).expect("metadata"))
+fn metadata(store: &Model) -> BTreeMap<String, String> {
+    listed(&gguf_metadata(store).expect("metadata"))
 }
 
 #[test]
@@ -173,7 +171,7 @@ fn real_vocabularies_go_there_and_back() {
         }
 
         // What came from files goes back to files as it is.
-        let again = hf_documents(&store, &resolve(&store).expect("a model")).expect("documents");
+        let again = hf_documents(&store).expect("documents");
         let again: BTreeMap<_, _> = again.into_iter().collect();
         assert_eq!(again, documents, "{file}");
 
@@ -191,7 +189,7 @@ fn real_vocabularies_go_there_and_back() {
 }
 
 /// A Llama of this much more config.
-fn llama(more: Json) -> (tempfile::TempDir, WeightStore) {
+fn llama(more: Json) -> (tempfile::TempDir, Model) {
     let mut config = serde_json::json!({
         "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
     });
@@ -207,14 +205,13 @@ fn rotary_factors_are_made_and_read_again() {
         "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
             "high_freq_factor": 4.0, "original_max_position_embeddings": 8192},
     }));
-    let resolution = resolve(&store).expect("a model");
-    let made = gguf_tensors(&store, &resolution).expect("tensors");
+    let made = gguf_tensors(&store).expect("tensors");
     let [(name, factors)] = made.as_slice() else { panic!("{made:?}") };
     // The fifth wave is 4,443 positions long, between 8,192 / 4 and 8,192 / 1.
     assert_eq!(*name, "rope_freqs.weight");
     assert_eq!(factors.as_slice(), [1.0, 1.0, 1.0, 1.0, 2.694_529_8, 8.0, 8.0, 8.0]);
 
-    let keys = gguf_metadata(&store, &resolution).expect("metadata");
+    let keys = gguf_metadata(&store).expect("metadata");
     let file = keys.iter().fold(Gguf::new(), |file, (key, value)| {
         let value = match value {
             Value::U32(number) => Kv::U32(number),
@@ -226,7 +223,7 @@ fn rotary_factors_are_made_and_read_again() {
     });
     let file = file.tensor(*name, DType::F32, &[8], f32s(factors));
     let store = OpenOptions::new().open_memory("file", file.build()).expect("a model");
-    let documents = hf_documents(&store, &resolve(&store).expect("a model")).expect("documents");
+    let documents = hf_documents(&store).expect("documents");
     let config: Json = serde_json::from_slice(&documents[0].1).expect("JSON");
     let scaling = &config["rope_scaling"];
     assert_eq!(scaling["rope_type"], "llama3");
@@ -237,7 +234,7 @@ fn rotary_factors_are_made_and_read_again() {
 #[test]
 fn what_has_no_rules_is_refused_by_name() {
     let (_folder, store) = llama(serde_json::json!({"model_type": "ministral"}));
-    let error = gguf_metadata(&store, &resolve(&store).expect("a model")).expect_err("no rules");
+    let error = gguf_metadata(&store).expect_err("no rules");
     assert_eq!(error.kind(), weighbridge::ErrorKind::Unsupported);
     assert!(error.to_string().contains("ministral"), "{error}");
 }
@@ -257,8 +254,7 @@ fn text_that_is_split_in_an_unknown_way_is_noted() {
         ("config.json", config.to_string().into_bytes()),
         ("tokenizer.json", tokenizer.to_string().into_bytes()),
     ]));
-    let resolution = resolve(&store).expect("a model");
-    let (keys, notes) = gguf_metadata_and_notes(&store, &resolution).expect("metadata");
+    let (keys, notes) = gguf_metadata_and_notes(&store).expect("metadata");
     assert!(notes[0].text.contains("tokenizer.ggml.pre"), "{}", notes[0].text);
     let keys = listed(&keys);
     assert_eq!(keys["tokenizer.ggml.pre"], r#"String("default")"#);

@@ -5,7 +5,7 @@
 mod support;
 
 use support::{Gguf, Kv, POLICIES, Safetensors, WhisperGgml, f32s, open_as, sharded, walk};
-use weighbridge::{DType, Strictness, WeightStore};
+use weighbridge::{DType, Model, Strictness};
 
 /// A file with a key of each type, an array of arrays, and tensors of several dtypes.
 fn gguf(version: u32) -> Gguf {
@@ -143,9 +143,9 @@ fn folders_cut_short() {
         let whole = std::fs::read(&path).expect("the file that was just written");
         for end in 0..whole.len() {
             std::fs::write(&path, &whole[..end]).expect("a shorter file");
-            assert!(WeightStore::open(folder.path()).is_err(), "{name} cut at {end}");
+            assert!(Model::open(folder.path()).is_err(), "{name} cut at {end}");
         }
         std::fs::write(&path, &whole).expect("the whole file");
     }
-    walk(&WeightStore::open(folder.path()).expect("the whole folder"));
+    walk(&Model::open(folder.path()).expect("the whole folder"));
 }

@@ -10,7 +10,7 @@ use candle_core::quantized::{GgmlDType, QStorage, QTensor, k_quants};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use weighbridge::bytes::Values;
-use weighbridge::{DType, Decoding, Element, OpenOptions, Tensor, WeightStore};
+use weighbridge::{DType, Decoding, Element, Model, OpenOptions, Tensor};
 use weighbridge_bench::limits;
 
 /// 256 MiB of `f32`.
@@ -109,7 +109,7 @@ fn text(out: &mut Vec<u8>, text: &str) {
 }
 
 /// A file of one tensor in memory: GGUF where the dtype has a code there, else safetensors.
-fn file(dtype: DType, elements: usize, data: &[u8]) -> WeightStore {
+fn file(dtype: DType, elements: usize, data: &[u8]) -> Model {
     let rows = elements / COLUMNS;
     let mut out = Vec::new();
     if let Some(code) = dtype.descriptor().ggml {
@@ -140,7 +140,7 @@ fn file(dtype: DType, elements: usize, data: &[u8]) -> WeightStore {
 }
 
 /// A directory as MLX writes it.
-fn mlx(mode: &Mode, elements: usize) -> (WeightStore, tempfile::TempDir) {
+fn mlx(mode: &Mode, elements: usize) -> (Model, tempfile::TempDir) {
     let &Mode(name, bits, group, _) = mode;
     let rows = elements / COLUMNS;
     let random = random(1 << 20);
@@ -180,7 +180,7 @@ fn mlx(mode: &Mode, elements: usize) -> (WeightStore, tempfile::TempDir) {
     let config = format!("{{\"model_type\":\"llama\",\"quantization\":{{\"bits\":{bits},\"group_size\":{group},\"mode\":\"{name}\"}}}}");
     std::fs::write(folder.path().join("config.json"), config).expect("written");
     std::fs::write(folder.path().join("model.safetensors"), out).expect("written");
-    let store = WeightStore::open(folder.path()).expect("a well-formed directory");
+    let store = Model::open(folder.path()).expect("a well-formed directory");
     (store, folder)
 }
 
@@ -230,7 +230,7 @@ fn report(name: &str, elements: usize, target: f64, cases: &mut [Case<'_>], roun
     println!();
 }
 
-fn ours<'a, T: Element>(tensor: Tensor<'a>, out: &'a mut Values<T>) -> Case<'a> {
+fn ours<'a, T: Element>(tensor: Tensor, out: &'a mut Values<T>) -> Case<'a> {
     let run = move || {
         black_box(tensor.dequantize_into(out, &Decoding::new()).expect("values"));
     };
@@ -271,20 +271,20 @@ fn candle<'a>(dtype: DType, data: &'a [u8], out: &'a mut [f32]) -> Option<Box<dy
     }
 }
 
-fn tensor(store: &WeightStore) -> Tensor<'_> {
-    store.tensors().next().expect("one tensor")
+fn tensor(store: &Model) -> Tensor {
+    store.stored_tensors().next().expect("one tensor")
 }
 
-fn input(store: &WeightStore) -> Vec<std::borrow::Cow<'_, [u8]>> {
-    let tensor = tensor(store);
-    tensor.segments().map(|part| tensor.bytes(part.part).expect("bytes")).collect()
+fn input(tensor: &Tensor) -> Vec<std::borrow::Cow<'_, [u8]>> {
+    tensor.segments().map(|segment| tensor.bytes(segment.part).expect("bytes")).collect()
 }
 
 fn row(row: &Row) {
     let name = row.0.name();
     let data = blocks(row, LARGE);
     let store = file(row.0, LARGE, &data);
-    let bytes = input(&store);
+    let stored = tensor(&store);
+    let bytes = input(&stored);
     {
         let (mut out, mut other) = (Values::<f32>::zeroed(LARGE).unwrap(), Values::<u8>::zeroed(4 * LARGE).unwrap());
         let mut third = Values::<f32>::zeroed(LARGE).unwrap();
@@ -328,7 +328,7 @@ fn row(row: &Row) {
 }
 
 /// In the cache: the limit is `bf16` to `f32`.
-fn small(name: &str, store: &WeightStore) {
+fn small(name: &str, store: &Model) {
     let halves = random(2 * SMALL);
     let (mut out, mut other) = (Values::<f32>::zeroed(SMALL).unwrap(), Values::<f32>::zeroed(SMALL).unwrap());
     let limit = || limits::bf16_to_f32(black_box(&halves), &mut other);
@@ -342,7 +342,7 @@ fn small(name: &str, store: &WeightStore) {
 }
 
 /// Into new memory, beside candle's tensor.
-fn fresh(row: &Row, store: &WeightStore, data: &[u8]) {
+fn fresh(row: &Row, store: &Model, data: &[u8]) {
     let dtype = match row.0 {
         DType::Q4_K => GgmlDType::Q4K,
         DType::Q6_K => GgmlDType::Q6K,
@@ -372,7 +372,8 @@ fn mode(mode: &Mode) {
     let name = if name == "affine" { format!("affine{bits} g{group}") } else { name.to_owned() };
     let (store, _folder) = mlx(mode, LARGE);
     // The limit reads as many bytes from one array.
-    let bytes = input(&store).concat();
+    let stored = tensor(&store);
+    let bytes = input(&stored).concat();
     {
         let (mut out, mut other) = (Values::<f32>::zeroed(LARGE).unwrap(), Values::<u8>::zeroed(4 * LARGE).unwrap());
         let mut cases = vec![ours(tensor(&store), &mut out), limit(&bytes, &mut other, true)];

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use criterion::{BatchSize, Criterion};
 use weighbridge::container::ollama;
-use weighbridge::device::Cpu;
-use weighbridge::{OpenOptions, WeightProvider, WeightStore};
+use weighbridge::{Model, OpenOptions};
 use weighbridge_bench::{input, print_ratios};
 
 fn map(path: &Path) -> memmap2::Mmap {
@@ -22,7 +21,7 @@ fn gguf(c: &mut Criterion, name: &str, path: &Path, keys: usize, tensors: usize)
     let mut group = c.benchmark_group(name);
     group.bench_function("weighbridge", |b| {
         b.iter(|| {
-            let store = WeightStore::open(path).expect("opens");
+            let store = Model::open(path).expect("opens");
             assert_eq!((store.metadata().len(), store.len()), (keys, tensors));
             store
         });
@@ -54,14 +53,13 @@ fn resolve(c: &mut Criterion, name: &str, path: &Path, tensors: usize) {
     let mut group = c.benchmark_group(name);
     group.bench_function("names_and_views", |b| {
         b.iter_batched(
-            || WeightStore::open(path).expect("opens"),
-            |store| {
-                let provider = WeightProvider::new(store, Cpu).expect("resolves");
-                assert_eq!(provider.resolution().mapped.len(), tensors);
-                let view = |name: &str| provider.tensor(name).expect("a view").elements();
-                assert!(provider.names().map(view).sum::<u64>() > 0);
-                assert!(provider.config().expect("a config").dim.value > 0);
-                provider
+            || Model::open(path).expect("opens"),
+            |model| {
+                assert_eq!(model.resolution().expect("resolves").mapped.len(), tensors);
+                let view = |name: &str| model.tensor(name).expect("a view").elements();
+                assert!(model.names().expect("resolves").map(view).sum::<u64>() > 0);
+                assert!(model.config().expect("a config").dim.value > 0);
+                model
             },
             BatchSize::PerIteration,
         );
@@ -80,7 +78,7 @@ fn safetensors(c: &mut Criterion, name: &str, path: &Path, tensors: usize) {
     let mut group = c.benchmark_group(name);
     group.bench_function("weighbridge", |b| {
         b.iter(|| {
-            let store = WeightStore::open(path).expect("opens");
+            let store = Model::open(path).expect("opens");
             assert_eq!(store.len(), tensors);
             store
         });
@@ -129,7 +127,7 @@ fn ollama(c: &mut Criterion, store: &Path) {
     let manifest = store.join("manifests/registry.ollama.ai/library/big/latest");
     group.bench_function("open_700_blobs", |b| {
         b.iter(|| {
-            let store = WeightStore::open(&manifest).expect("opens");
+            let store = Model::open(&manifest).expect("opens");
             assert_eq!(store.len(), 700);
             store
         });

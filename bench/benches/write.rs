@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use weighbridge::WeightStore;
+use weighbridge::Model;
 use weighbridge_bench::{machine, model};
 
 /// A job, and the words for each who does it; `{src}` and `{dst}` stand for paths.
@@ -107,9 +107,9 @@ fn peer(job: &Job, src: &Path, dst: &Path) -> Option<Sample> {
 
 /// How many tensors are the same to the byte, of how many.
 fn same(ours: &Path, theirs: &Path) -> (usize, usize) {
-    let [ours, theirs] = [ours, theirs].map(|path| WeightStore::open(path).expect("opens"));
-    let equal = ours.tensors().filter(|tensor| {
-        let name = tensor.name().spelling().into_owned();
+    let [ours, theirs] = [ours, theirs].map(|path| Model::open(path).expect("opens"));
+    let equal = ours.stored_tensors().filter(|tensor| {
+        let name = tensor.name().to_owned();
         let other = theirs.tensor(&name).expect("the same names");
         let parts = tensor.segments().map(|segment| segment.part);
         parts.into_iter().all(|part| {

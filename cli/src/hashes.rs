@@ -42,24 +42,24 @@ fn digest(feed: impl FnOnce(&mut Sink<'_>) -> Result<(), Error>) -> Result<Strin
 }
 
 /// The SHA-256 of the bytes of the weight part.
-pub(crate) fn of_weight(tensor: &Tensor<'_>) -> Result<String, Error> {
-    digest(|hash| tensor.for_each_piece(Part::Weight, |piece| hash(piece)))
+pub(crate) fn of_weight(tensor: &Tensor) -> Result<String, Error> {
+    digest(|hash| tensor.for_each_raw_piece(Part::Weight, |piece| hash(piece)))
 }
 
 /// The SHA-256 of the bytes of all other parts, if there are any.
-fn of_others(tensor: &Tensor<'_>) -> Result<Option<String>, Error> {
+fn of_others(tensor: &Tensor) -> Result<Option<String>, Error> {
     let mut others = tensor.segments().filter(|segment| segment.part != Part::Weight).peekable();
     if others.peek().is_none() {
         return Ok(None);
     }
     let all = |hash: &mut Sink<'_>| {
-        others.try_for_each(|segment| tensor.for_each_piece(segment.part, |piece| hash(piece)))
+        others.try_for_each(|segment| tensor.for_each_raw_piece(segment.part, |piece| hash(piece)))
     };
     digest(all).map(Some)
 }
 
 /// The SHA-256 of the values as little-endian `f32`.
-pub(crate) fn of_values(tensor: &Tensor<'_>) -> Result<String, Error> {
+pub(crate) fn of_values(tensor: &Tensor) -> Result<String, Error> {
     digest(|hash| {
         let mut bytes = Vec::new();
         let lost = tensor.for_each_values(|values: &[f32]| {
@@ -87,7 +87,7 @@ impl Line {
     /// Hashes a tensor; `refused` gets the first error about bytes or values that this program
     /// cannot read.
     pub(crate) fn new(
-        tensor: &Tensor<'_>,
+        tensor: &Tensor,
         values: bool,
         refused: &mut Option<Error>,
     ) -> Result<Self, Error> {
@@ -104,9 +104,9 @@ impl Line {
             weight: known(of_weight(tensor))?,
             others: of_others(tensor)?,
             values: values.then(|| known(of_values(tensor))).transpose()?,
-            dtype: tensor.dtype_label().into_owned(),
+            dtype: tensor.dtype_label(),
             shape: if dims.is_empty() { "scalar".to_owned() } else { dims.join("x") },
-            name: tensor.name().as_bytes().to_vec(),
+            name: tensor.raw_name().as_bytes().to_vec(),
         })
     }
 

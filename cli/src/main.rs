@@ -128,7 +128,7 @@ pub(crate) fn note(message: &str) {
 }
 
 /// Notes what was seen when a model was opened.
-pub(crate) fn remark(store: &weighbridge::WeightStore) {
+pub(crate) fn remark(store: &weighbridge::Model) {
     for seen in store.notes() {
         note(&format!("{}: {}", print::shown(&seen.path), seen.text));
     }

@@ -45,12 +45,12 @@ struct Tensor<'p> {
 }
 
 /// Runs a plan, or shows it.
-pub(crate) fn run(plan: &WritePlan<'_>, dst: &Path, args: &Writing) -> Done {
+pub(crate) fn run(plan: &WritePlan, dst: &Path, args: &Writing) -> Done {
     run_whole(plan, dst, Whole::default(), args)
 }
 
 /// As [`run`], for a model that must be whole unless `whole` says otherwise.
-pub(crate) fn run_whole(plan: &WritePlan<'_>, dst: &Path, whole: Whole, args: &Writing) -> Done {
+pub(crate) fn run_whole(plan: &WritePlan, dst: &Path, whole: Whole, args: &Writing) -> Done {
     let options = WriteOptions::new().allow_incomplete(whole.allow_incomplete);
     plan.check(&options)?;
     if !plan.missing.is_empty() {
@@ -93,7 +93,7 @@ pub(crate) fn run_whole(plan: &WritePlan<'_>, dst: &Path, whole: Whole, args: &W
 }
 
 fn execute(
-    plan: &WritePlan<'_>,
+    plan: &WritePlan,
     dst: &Path,
     options: WriteOptions<'_>,
     args: &Writing,
@@ -151,7 +151,7 @@ fn tensor(fate: &Fate) -> Tensor<'_> {
     }
 }
 
-fn write_text(report: &Report<'_>, plan: &WritePlan<'_>, dst: &Path) -> Result<(), Stop> {
+fn write_text(report: &Report<'_>, plan: &WritePlan, dst: &Path) -> Result<(), Stop> {
     let mut out = std::io::BufWriter::new(anstream::stdout().lock());
     if report.dry_run {
         let mut table = Table::new(&[

@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json};
 
 use super::Field;
 use crate::error::{Error, Result};
-use crate::store::WeightStore;
+use crate::store::Store;
 
 /// Settings for generating text: `generation_config.json`, GGUF's `general.sampling.`, or the
 /// parameters of an Ollama model.
@@ -41,7 +41,7 @@ pub struct GenerationConfig {
 struct Place<'a> {
     json: Map<String, Json>,
     shown: &'static str,
-    store: &'a WeightStore,
+    store: &'a Store,
 }
 
 impl Place<'_> {
@@ -92,7 +92,7 @@ impl GenerationConfig {
     ///
     /// `Malformed` if a setting is of another type than it should be, or the file is no JSON;
     /// `LimitExceeded`; `Io` if it cannot be read.
-    pub fn of(store: &WeightStore) -> Result<Option<Self>> {
+    pub(crate) fn of(store: &Store) -> Result<Option<Self>> {
         let Some(mut place) = find(store)? else { return Ok(None) };
         let text = |json: &Json| json.as_str().map(str::to_owned);
         Ok(Some(Self {
@@ -123,7 +123,7 @@ impl GenerationConfig {
     }
 }
 
-fn find(store: &WeightStore) -> Result<Option<Place<'_>>> {
+fn find(store: &Store) -> Result<Option<Place<'_>>> {
     let file = "generation_config.json";
     if let Some(json) = store.read_document(file)? {
         let Json::Object(json) = json.into_owned() else {

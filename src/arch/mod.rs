@@ -31,7 +31,7 @@ use foldhash::fast::RandomState;
 
 use crate::bytes::Text;
 use crate::error::{Error, Result};
-use crate::store::{Encoding, WeightStore};
+use crate::store::{Encoding, Store};
 pub(crate) use config::TEXT_CONFIGS;
 pub use config::{
     AttentionConfig, ConfigField, ConfigValue, EncoderConfig, ExpertConfig, Field, Gating,
@@ -231,7 +231,7 @@ pub(crate) struct Named {
 /// # Errors
 ///
 /// `Malformed` if what should be a name is none.
-pub(crate) fn named(store: &WeightStore) -> Result<Option<Named>> {
+pub(crate) fn named(store: &Store) -> Result<Option<Named>> {
     let key = "general.architecture";
     if let Some(value) = store.metadata().get(key) {
         let name = value.to_text().and_then(|text| text.to_str()).ok_or_else(|| {
@@ -265,7 +265,7 @@ pub(crate) fn named(store: &WeightStore) -> Result<Option<Named>> {
 /// # Errors
 ///
 /// `Malformed` if the architecture's name is no text, or two tensors have one canonical name.
-pub fn resolve(store: &WeightStore) -> Result<Resolution> {
+pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let gguf = matches!(store.encoding(), Encoding::Gguf | Encoding::Ggml);
     let named = named(store)?;
     let found = named.as_ref().and_then(|named| {
@@ -418,13 +418,13 @@ struct Experts {
 }
 
 /// Whether the files are the publisher's own: they have the name of its embedding.
-fn is_publishers(store: &WeightStore, architecture: &Architecture) -> bool {
+fn is_publishers(store: &Store, architecture: &Architecture) -> bool {
     let first = architecture.publisher.first();
     first.is_some_and(|rule| store.find(rule.hf.name).is_some())
 }
 
 /// Whether a stored name is one that MLX alone uses.
-fn has_names_of_mlx(store: &WeightStore, architecture: &Architecture) -> bool {
+fn has_names_of_mlx(store: &Store, architecture: &Architecture) -> bool {
     let known = |name: &str| {
         let mut rules = architecture.rules.iter().copied().flatten();
         rules.any(|rule| rule.hf.name == name)
@@ -442,7 +442,7 @@ fn has_names_of_mlx(store: &WeightStore, architecture: &Architecture) -> bool {
 
 /// Whether mlx-lm wrote the files: they are quantized in its way, or say so. The format is what
 /// `mlx_lm.utils.save_model` puts into their metadata.
-fn is_mlx(store: &WeightStore) -> bool {
+fn is_mlx(store: &Store) -> bool {
     let format = store.metadata().get("format").and_then(|value| value.to_text());
     store.container() == "mlx" || format.is_some_and(|format| format.as_bytes() == b"mlx")
 }

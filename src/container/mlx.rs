@@ -9,8 +9,8 @@ use super::{Container, OpenOptions, Opened, Probe, Strictness, safetensors};
 use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::store::{Indexed, WeightStore, document};
-use crate::tensor::Part;
+use crate::store::Part;
+use crate::store::{Indexed, Store, document};
 
 /// The row of the table.
 pub static MLX: Container = Container {
@@ -40,7 +40,7 @@ fn detect(probe: &Probe<'_>) -> bool {
     config.is_ok_and(|config| settings(&config.json).is_some())
 }
 
-fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
+fn open(opened: Opened, options: &OpenOptions) -> Result<Store> {
     let gather = |indexed: &mut Indexed| gather(indexed, options.strictness);
     match opened {
         Opened::Directory(folder, names) => {

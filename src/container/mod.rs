@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 use crate::bytes::{Access, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
-use crate::store::WeightStore;
+use crate::store::Store;
 
 /// A way in which weights lie on disk.
 ///
-/// A container is a function: files in, [`WeightStore`] out. Once a file is parsed, all containers
+/// A container is a function: files in, `Store` out. Once a file is parsed, all containers
 /// are the same data, so there is no trait to fill.
 #[derive(Debug)]
 pub struct Container {
@@ -33,7 +33,7 @@ pub struct Container {
     /// Whether a path looks like this container, by its content.
     detect: fn(&Probe<'_>) -> bool,
     /// Opens a path that looks like it.
-    open: fn(Opened, &OpenOptions) -> Result<WeightStore>,
+    open: fn(Opened, &OpenOptions) -> Result<Store>,
 }
 
 /// A path after the first look at it.
@@ -113,61 +113,35 @@ impl OpenOptions {
         self.all_files = all;
         self
     }
-
-    /// Opens `path` with these options, or the model of that name in Ollama's store; see [`WeightStore::open`].
-    ///
-    /// # Errors
-    ///
-    /// As [`WeightStore::open`].
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<WeightStore> {
-        let path = path.as_ref();
-        let opened = match look(path, self) {
-            Ok((container, opened)) => {
-                (container.open)(opened, self).map_err(|error| error.in_file(path))
-            }
-            // An existing path wins over a name.
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                ollama::open_name(path, self).unwrap_or(Err(error))
-            }
-            Err(error) => Err(error),
-        };
-        opened.map(|store| store.with_limits(&self.limits))
-    }
-
-    /// Opens bytes that are in memory: one GGUF, safetensors or whisper.cpp file. `name` stands for
-    /// the path in messages.
-    ///
-    /// # Errors
-    ///
-    /// As [`WeightStore::open`].
-    pub fn open_memory(
-        &self,
-        name: impl Into<PathBuf>,
-        bytes: impl Into<std::borrow::Cow<'static, [u8]>>,
-    ) -> Result<WeightStore> {
-        let source = Source::memory(name, bytes);
-        let path = source.path().to_path_buf();
-        let opened = choose_file(&source, &self.limits)
-            .and_then(|row| (row.open)(Opened::File(source), self));
-        let opened = opened.map_err(|error| error.in_file(&path));
-        opened.map(|store| store.with_limits(&self.limits))
-    }
 }
 
-impl WeightStore {
-    /// Opens a model: a file, any shard of a split GGUF, a directory, or a name in Ollama's store. What it
-    /// is is told by content.
-    ///
-    /// Costs the headers: tensor data is not touched.
-    ///
-    /// # Errors
-    ///
-    /// `NotFound` or `Io` if the path cannot be read; `UnknownContainer` or `Unsupported`, with
-    /// what the file is instead, if it is no model that this library reads; `Malformed` if it
-    /// breaks its format, is cut short or contradicts itself; `LimitExceeded`.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        OpenOptions::new().open(path)
-    }
+/// Opens `path`, or the model of that name in Ollama's store.
+pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Store> {
+    let opened = match look(path, options) {
+        Ok((container, opened)) => {
+            (container.open)(opened, options).map_err(|error| error.in_file(path))
+        }
+        // An existing path wins over a name.
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            ollama::open_name(path, options).unwrap_or(Err(error))
+        }
+        Err(error) => Err(error),
+    };
+    opened.map(|store| store.with_limits(&options.limits))
+}
+
+/// Opens bytes that are in memory: one file, whose path in messages is `name`.
+pub(crate) fn open_memory(
+    name: PathBuf,
+    bytes: std::borrow::Cow<'static, [u8]>,
+    options: &OpenOptions,
+) -> Result<Store> {
+    let source = Source::memory(name, bytes);
+    let path = source.path().to_path_buf();
+    let opened = choose_file(&source, &options.limits)
+        .and_then(|row| (row.open)(Opened::File(source), options));
+    let opened = opened.map_err(|error| error.in_file(&path));
+    opened.map(|store| store.with_limits(&options.limits))
 }
 
 /// What a path shows of itself before it is opened as anything.
@@ -192,7 +166,7 @@ impl Probe<'_> {
 ///
 /// # Errors
 ///
-/// As [`WeightStore::open`], for what can be told from the first bytes or the names in a directory.
+/// As [`Model::open`](crate::Model::open), for what can be told from the first bytes or the names in a directory.
 pub fn detect(path: impl AsRef<Path>) -> Result<&'static Container> {
     look(path.as_ref(), &OpenOptions::new()).map(|(container, _)| container)
 }

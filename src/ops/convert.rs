@@ -11,16 +11,14 @@ use super::packing::{Holds, Made, Wanted, is_mlx, made};
 use super::rewrite::{index_json, stored_part};
 use crate::arch::{self, Dialect};
 use crate::container::safetensors;
-use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::provider::WeightProvider;
+use crate::model::{Model, Tensor};
 use crate::recipe::mlx;
 use crate::shape;
 use crate::store::Encoding;
-use crate::tensor::Part;
+use crate::store::Part;
 use crate::translate;
-use crate::view::View;
 use crate::write::{How, Kind, Making, OutFile, OutTensor, Quantizing, WritePlan};
 
 /// A container that can be written.
@@ -95,21 +93,18 @@ impl ConvertOptions {
 ///
 /// `Unsupported` where the container has no way to say what the model says: an architecture or a
 /// tensor that is not known, a tokenizer without rules, or a value that would be lost and may not be.
-pub fn convert<'a, D: Device>(
-    model: &'a WeightProvider<D>,
-    options: &ConvertOptions,
-) -> Result<WritePlan<'a>> {
+pub fn convert(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
     match options.format {
         Format::Gguf => gguf(model, options.wanted),
         Format::Safetensors => directory(model, options, Dialect::HuggingFace),
         Format::Mlx => directory(model, options, Dialect::Mlx),
         Format::Ollama => super::create::planned(model, None, options.wanted),
     }
-    .map(|plan| plan.of_whole_model(model.resolution()))
+    .and_then(|plan| Ok(plan.of_whole_model(model.resolution()?)))
     .map_err(|error| error.in_file(model.store().path()))
 }
 
-fn gguf<'a, D: Device>(model: &'a WeightProvider<D>, wanted: Wanted) -> Result<WritePlan<'a>> {
+fn gguf(model: &Model, wanted: Wanted) -> Result<WritePlan> {
     let Draft { keys, tensors, notes } = Draft::of(model, wanted)?;
     let (mut out, mut fates) = (Vec::new(), Vec::new());
     for Drafted { tensor, how, why } in tensors {
@@ -121,12 +116,8 @@ fn gguf<'a, D: Device>(model: &'a WeightProvider<D>, wanted: Wanted) -> Result<W
 }
 
 /// A directory of safetensors and documents.
-fn directory<'a, D: Device>(
-    model: &'a WeightProvider<D>,
-    options: &ConvertOptions,
-    dialect: Dialect,
-) -> Result<WritePlan<'a>> {
-    let (store, resolution) = (model.store(), model.resolution());
+fn directory(model: &Model, options: &ConvertOptions, dialect: Dialect) -> Result<WritePlan> {
+    let (store, resolution) = (model.store(), model.resolution()?);
     let Spoken { tensors: mut views, left_out, in_mxfp4 } = speak(model, dialect)?;
     let is_mlx_directory = dialect == Dialect::Mlx;
     let mut notes = super::left_out(&left_out);
@@ -140,7 +131,7 @@ fn directory<'a, D: Device>(
         }
     }
     let (experts, why_plain) = Experts::new(&mut views, &in_mxfp4, options.wanted.dtype)?;
-    let mut tensors: Vec<(OutTensor<'a>, How, Option<String>)> = Vec::new();
+    let mut tensors: Vec<(OutTensor, How, Option<String>)> = Vec::new();
     let recipe = match options.quantization {
         Some(quantization) => Some(recipe(model, &views, &quantization)?),
         None => None,
@@ -167,11 +158,11 @@ fn directory<'a, D: Device>(
     let format = if is_mlx_directory { "mlx" } else { "pt" };
     let metadata = BTreeMap::from([("format".to_owned(), format.to_owned())]);
     let copies = tensors.iter().all(|(_, how, _)| *how == How::Copied);
-    let tensors: Vec<OutTensor<'a>> = tensors.into_iter().map(|(tensor, ..)| tensor).collect();
+    let tensors: Vec<OutTensor> = tensors.into_iter().map(|(tensor, ..)| tensor).collect();
     let mut files = shards(tensors, &metadata, options.shard, is_mlx_directory)?;
     let documents = match is_mlx_directory {
-        true => translate::mlx_documents(store, resolution)?,
-        false => translate::hf_documents(store, resolution)?,
+        true => translate::mlx_documents(model)?,
+        false => translate::hf_documents(model)?,
     };
     for (name, bytes) in documents {
         let bytes = match name {
@@ -188,14 +179,14 @@ fn directory<'a, D: Device>(
 }
 
 /// A tensor that is not quantized anew.
-fn plain<'a>(view: &View<'a>, mlx: bool, same: bool, wanted: Wanted) -> Result<Made<'a>> {
-    let quantized = view.stored_dtype().is_ok_and(DType::is_quantized);
+fn plain(view: &Tensor, mlx: bool, same: bool, wanted: Wanted) -> Result<Made> {
+    let quantized = view.dtype().is_ok_and(DType::is_quantized);
     if mlx {
         return made(view, Holds::Groups, wanted);
     }
     match wanted.dtype {
         // What a checkpoint has, transformers reads; groups of MLX in Ollama's store, it does not.
-        None if same && view.is_stored() && !view.stored_dtype().is_ok_and(is_mlx) => {
+        None if same && view.is_stored() && !view.dtype().is_ok_and(is_mlx) => {
             Ok((Making::Packed(view.clone()), How::Copied, None))
         }
         None if quantized && wanted.lossless => {
@@ -207,8 +198,8 @@ fn plain<'a>(view: &View<'a>, mlx: bool, same: bool, wanted: Wanted) -> Result<M
 }
 
 /// A tensor in groups, of the numbers that it is quantized from in mlx-lm and in Ollama.
-pub(super) fn quantized<'a>(view: &View<'a>, dtype: DType, group_size: u32) -> Result<Made<'a>> {
-    let stored = view.stored_dtype()?;
+pub(super) fn quantized(view: &Tensor, dtype: DType, group_size: u32) -> Result<Made> {
+    let stored = view.dtype()?;
     let again = stored.is_quantized();
     let quantizing = Quantizing {
         view: view.clone(),
@@ -221,18 +212,14 @@ pub(super) fn quantized<'a>(view: &View<'a>, dtype: DType, group_size: u32) -> R
 }
 
 /// mlx-lm's choice for each tensor.
-fn recipe<D: Device>(
-    model: &WeightProvider<D>,
-    views: &[View<'_>],
-    options: &mlx::Options,
-) -> Result<mlx::Recipe> {
+fn recipe(model: &Model, views: &[Tensor], options: &mlx::Options) -> Result<mlx::Recipe> {
     let config = model.config()?;
     let model_type = model.store().document("config.json");
     let model_type = model_type.and_then(|config| config.get("model_type")?.as_str());
-    let numbers = mlx::Model {
+    let numbers = mlx::MlxModel {
         model_type: model_type.unwrap_or(&config.architecture.value).to_owned(),
         layers: u64::from(config.n_layers.value),
-        ..mlx::Model::default()
+        ..mlx::MlxModel::default()
     };
     let modules = views.iter().map(|view| {
         let path = view.name().strip_suffix(".weight");
@@ -245,7 +232,7 @@ fn recipe<D: Device>(
 
 /// What `config.json` says of tensors that are in groups: the numbers that most have, and by their
 /// paths those that have others.
-fn said(tensors: &[(OutTensor<'_>, How, Option<String>)]) -> Option<Json> {
+fn said(tensors: &[(OutTensor, How, Option<String>)]) -> Option<Json> {
     let mut found: Vec<(&str, Json)> = Vec::new();
     for (tensor, ..) in tensors {
         let (Ok(dtype), Some(size)) = (tensor.making.dtype(), tensor.making.group_size()) else {
@@ -303,16 +290,16 @@ pub(super) fn config_json(
 
 /// Files of at most so many bytes of tensors, and an index where there are several; mlx-lm writes
 /// one in any case.
-fn shards<'a>(
-    tensors: Vec<OutTensor<'a>>,
+fn shards(
+    tensors: Vec<OutTensor>,
     metadata: &BTreeMap<String, String>,
     most: u64,
     mlx: bool,
-) -> Result<Vec<OutFile<'a>>> {
+) -> Result<Vec<OutFile>> {
     let bytes = tensors.iter().map(OutTensor::bytes).sum::<Result<u64>>()?;
     let groups = super::rewrite::cut(tensors, super::Shards::Bytes(most))?;
     let count = groups.len();
-    let named = |tensor: &OutTensor<'_>, part: Part| match &tensor.making {
+    let named = |tensor: &OutTensor, part: Part| match &tensor.making {
         _ if mlx => mlx_part(&tensor.name, part),
         Making::Repacked(_) => experts::part_name(&tensor.name, part),
         _ => stored_part(tensor, part),

@@ -11,15 +11,13 @@ use super::rewrite::{fates, merged, stored};
 use crate::arch::Dialect;
 use crate::bytes::{Access, Source};
 use crate::container::ollama::{Config, NewManifest};
-use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::provider::WeightProvider;
+use crate::model::{Model, Tensor};
 use crate::recipe::FILE_TYPES;
-use crate::recipe::ollama::{Model, QuantType, TYPES, TypeDescriptor};
-use crate::store::{Encoding, WeightStore};
+use crate::recipe::ollama::{OllamaModel, QuantType, TYPES, TypeDescriptor};
+use crate::store::{Encoding, Store};
 use crate::translate;
-use crate::view::View;
 use crate::write::{Fate, How, Kind, OutFile, OutTensor, WritePlan};
 
 /// A model for Ollama's store, which is written to the [place](crate::container::ollama::place) of
@@ -30,22 +28,19 @@ use crate::write::{Fate, How, Kind, OutFile, OutTensor, WritePlan};
 /// # Errors
 ///
 /// `Unsupported` where the architecture or the tokenizer is not known, or experts are missing.
-pub fn create<D: Device>(
-    model: &WeightProvider<D>,
-    quantization: Option<QuantType>,
-) -> Result<WritePlan<'_>> {
+pub fn create(model: &Model, quantization: Option<QuantType>) -> Result<WritePlan> {
     let plan = planned(model, quantization, Wanted::default())?;
-    Ok(plan.of_whole_model(model.resolution()))
+    Ok(plan.of_whole_model(model.resolution()?))
 }
 
-pub(super) fn planned<D: Device>(
-    model: &WeightProvider<D>,
+pub(super) fn planned(
+    model: &Model,
     quantization: Option<QuantType>,
     wanted: Wanted,
-) -> Result<WritePlan<'_>> {
+) -> Result<WritePlan> {
     let whole = quantization.is_none() && wanted.dtype.is_none();
     let plan = match model.store().encoding() {
-        Encoding::Gguf if whole => gguf(model.store()),
+        Encoding::Gguf if whole => gguf(model),
         _ => tensors(model, quantization, wanted),
     };
     plan.map_err(|error| error.in_file(model.store().path()))
@@ -53,20 +48,20 @@ pub(super) fn planned<D: Device>(
 
 /// Blobs in order, with what each is in Ollama's words.
 #[derive(Debug, Default)]
-struct Layers<'a> {
+struct Layers {
     kinds: Vec<String>,
-    files: Vec<OutFile<'a>>,
+    files: Vec<OutFile>,
 }
 
-impl<'a> Layers<'a> {
-    fn push(&mut self, kind: &str, file: OutFile<'a>) {
+impl Layers {
+    fn push(&mut self, kind: &str, file: OutFile) {
         self.kinds.push(kind.to_owned());
         self.files.push(file);
     }
 
     /// What a model of Ollama's has beside its weights and their documents: template, system
     /// prompt, parameters, licenses.
-    fn push_attached(&mut self, store: &WeightStore, kept: impl Fn(&str) -> bool) -> Result<()> {
+    fn push_attached(&mut self, store: &Store, kept: impl Fn(&str) -> bool) -> Result<()> {
         let attached = store.attachments().iter();
         for attachment in attached.filter(|attachment| kept(&attachment.kind)) {
             let source = Source::open(&attachment.path, Access::Read)?;
@@ -75,7 +70,7 @@ impl<'a> Layers<'a> {
         Ok(())
     }
 
-    fn plan(self, fates: Vec<Fate>, notes: Vec<String>, store: &WeightStore) -> WritePlan<'a> {
+    fn plan(self, fates: Vec<Fate>, notes: Vec<String>, store: &Store) -> WritePlan {
         WritePlan::new(
             Kind::Blobs(NewManifest::Create(self.kinds)),
             self.files,
@@ -87,13 +82,14 @@ impl<'a> Layers<'a> {
 }
 
 /// A GGUF file as it is; of several shards, one.
-fn gguf(store: &WeightStore) -> Result<WritePlan<'_>> {
+fn gguf(model: &Model) -> Result<WritePlan> {
+    let store = model.store();
     let mut layers = Layers::default();
     let files: Vec<_> = store.files().collect();
     let file = match files.as_slice() {
         [one] if one.is_file() => OutFile::copy("", Source::open(one, Access::Read)?),
         _ => {
-            let mut merged = merged(store, None)?;
+            let mut merged = merged(model, None)?;
             merged.name.clear();
             merged
         }
@@ -111,20 +107,20 @@ fn gguf(store: &WeightStore) -> Result<WritePlan<'_>> {
         config.push('\n');
         layers.push("config", OutFile::document("", config.into_bytes()));
     }
-    Ok(layers.plan(fates(&stored(store))?, Vec::new(), store))
+    Ok(layers.plan(fates(&stored(model))?, Vec::new(), store))
 }
 
 /// A tensor of a plan.
 #[derive(Debug)]
-struct Drafted<'a> {
-    tensor: OutTensor<'a>,
+struct Drafted {
+    tensor: OutTensor,
     how: How,
     why: Option<String>,
     /// The experts that it is of.
     group: Option<String>,
 }
 
-impl Drafted<'_> {
+impl Drafted {
     /// What its blob says of it.
     fn said(&self) -> Result<Option<(&'static TypeDescriptor, u32)>> {
         let making = &self.tensor.making;
@@ -135,19 +131,15 @@ impl Drafted<'_> {
 }
 
 /// A blob for each tensor.
-fn tensors<D: Device>(
-    model: &WeightProvider<D>,
-    quantization: Option<QuantType>,
-    wanted: Wanted,
-) -> Result<WritePlan<'_>> {
-    let (store, resolution) = (model.store(), model.resolution());
+fn tensors(model: &Model, quantization: Option<QuantType>, wanted: Wanted) -> Result<WritePlan> {
+    let store = model.store();
     let Spoken { tensors: views, left_out, .. } = speak(model, Dialect::HuggingFace)?;
     let mut notes = super::left_out(&left_out);
     let mut documents = match store.document("config.json") {
         Some(_) if store.encoding() == Encoding::Safetensors => store.read_companions()?,
         _ => {
             let named = |(name, bytes): (&str, _)| (name.to_owned(), bytes);
-            translate::hf_documents(store, resolution)?.into_iter().map(named).collect()
+            translate::hf_documents(model)?.into_iter().map(named).collect()
         }
     };
     // Ollama takes the documents that are JSON, in the order of their names.
@@ -163,7 +155,7 @@ fn tensors<D: Device>(
             .map_err(|error| Error::malformed(format!("config.json: {error}")))?,
         None => return Err(Error::unsupported("there is no config.json, which Ollama needs")),
     };
-    let numbers = Model::of(&config);
+    let numbers = OllamaModel::of(&config);
     let mut drafted = Vec::new();
     for (group, view) in stacked(views)? {
         let choice = quantization.and_then(|q| numbers.choose(view.name(), view.shape(), q));
@@ -196,11 +188,11 @@ fn tensors<D: Device>(
 }
 
 /// The way of a tensor into a blob.
-fn decided<'a>(view: &View<'a>, choice: Option<QuantType>, wanted: Wanted) -> Result<Made<'a>> {
+fn decided(view: &Tensor, choice: Option<QuantType>, wanted: Wanted) -> Result<Made> {
     let Some(row) = choice.map(QuantType::descriptor) else {
         return made(view, Holds::Blobs, wanted);
     };
-    let has = view.stored_dtype().is_ok_and(|dtype| dtype == row.dtype)
+    let has = view.dtype().is_ok_and(|dtype| dtype == row.dtype)
         && view.group_size() == Some(row.group_size)
         && view.packed().is_ok();
     match has {
@@ -211,7 +203,7 @@ fn decided<'a>(view: &View<'a>, choice: Option<QuantType>, wanted: Wanted) -> Re
 
 /// The type of everything that is quantized; empty where that is nothing, or where there are
 /// several.
-fn common_type(drafted: &[Drafted<'_>]) -> Result<&'static str> {
+fn common_type(drafted: &[Drafted]) -> Result<&'static str> {
     let mut found = None;
     for tensor in drafted {
         let Some((row, _)) = tensor.said()? else { continue };
@@ -225,7 +217,7 @@ fn common_type(drafted: &[Drafted<'_>]) -> Result<&'static str> {
 
 /// Tensors in blobs: each in its own, but for experts, of which a layer's lie in one if all are of
 /// one type.
-fn blobs<'a>(drafted: Vec<Drafted<'a>>, layers: &mut Layers<'a>) -> Result<()> {
+fn blobs(drafted: Vec<Drafted>, layers: &mut Layers) -> Result<()> {
     let mut drafted = drafted.into_iter().peekable();
     while let Some(first) = drafted.next() {
         let mut together = vec![first];
@@ -233,7 +225,7 @@ fn blobs<'a>(drafted: Vec<Drafted<'a>>, layers: &mut Layers<'a>) -> Result<()> {
             while let Some(next) = drafted.next_if(|next| next.group.as_ref() == Some(&group)) {
                 together.push(next);
             }
-            let said = |drafted: &Drafted<'_>| {
+            let said = |drafted: &Drafted| {
                 Ok::<_, Error>(drafted.said()?.map(|(row, size)| (row.name, size)))
             };
             let types = together.iter().map(said).collect::<Result<Vec<_>>>()?;
@@ -250,7 +242,7 @@ fn blobs<'a>(drafted: Vec<Drafted<'a>>, layers: &mut Layers<'a>) -> Result<()> {
 }
 
 /// A blob of tensors of one type.
-fn blob<'a>(name: String, tensors: Vec<Drafted<'a>>) -> Result<OutFile<'a>> {
+fn blob(name: String, tensors: Vec<Drafted>) -> Result<OutFile> {
     let mut metadata = BTreeMap::new();
     if let Some(tensor) = tensors.first()
         && let Some((row, size)) = tensor.said()?
@@ -305,9 +297,9 @@ fn expert(name: &str) -> Option<(&str, u64, &str)> {
 /// Puts experts together, along a new first axis, under the names of their projections; gives the
 /// group that such a tensor belongs to. Those whose packings differ, or that have a number for each
 /// tensor, stay apart.
-fn stacked<'a>(views: Vec<View<'a>>) -> Result<Vec<(Option<String>, View<'a>)>> {
+fn stacked(views: Vec<Tensor>) -> Result<Vec<(Option<String>, Tensor)>> {
     let mut all = Vec::new();
-    let mut experts: BTreeMap<(String, String), BTreeMap<u64, View<'a>>> = BTreeMap::new();
+    let mut experts: BTreeMap<(String, String), BTreeMap<u64, Tensor>> = BTreeMap::new();
     for view in views {
         match expert(view.name()) {
             Some((group, number, projection)) => {
@@ -327,15 +319,15 @@ fn stacked<'a>(views: Vec<View<'a>>) -> Result<Vec<(Option<String>, View<'a>)>> 
             let fault = format!("expert {missing} of {} is missing", experts.len());
             return Err(Error::unsupported(fault).in_tensor(&name));
         }
-        let form = |view: &View<'_>| {
-            let dtype: Option<DType> = view.stored_dtype().ok();
+        let form = |view: &Tensor| {
+            let dtype: Option<DType> = view.dtype().ok();
             Ok::<_, Error>((dtype, view.group_size(), view.globals()?.is_empty()))
         };
         let forms = experts.values().map(form).collect::<Result<Vec<_>>>()?;
         let alike = forms.windows(2).all(|pair| pair.first() == pair.last());
-        let views: Vec<View<'a>> = experts.into_values().collect();
+        let views: Vec<Tensor> = experts.into_values().collect();
         match alike && forms.iter().all(|(.., plain)| *plain) {
-            true => all.push((Some(group), View::stack(views)?.named(&name))),
+            true => all.push((Some(group), Tensor::stack(views)?.named(&name))),
             false => all.extend(views.into_iter().map(|view| (None, view))),
         }
     }

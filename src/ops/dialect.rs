@@ -1,18 +1,17 @@
 //! A model's tensors under the names, and in the order and with the values, of a dialect.
 
 use crate::arch::{Axes, Dialect, Mapping, Spelled, Transform, spell};
-use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::provider::WeightProvider;
-use crate::view::{Convention, View};
+use crate::model::Model;
+use crate::model::{Convention, Tensor};
 
 /// A model's tensors as a dialect has them.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Spoken<'a> {
+pub struct Spoken {
     /// By the dialect's names, in the order of the files that are read.
-    pub tensors: Vec<View<'a>>,
+    pub tensors: Vec<Tensor>,
     /// Tensors that are left out, each with the reason.
     pub left_out: Vec<(String, String)>,
     /// Names of experts that transformers keeps with rows as columns unless they are in MXFP4, as
@@ -29,10 +28,10 @@ pub struct Spoken<'a> {
 /// `Unsupported` if the architecture is not known, or a tensor is none that it is known to have, or
 /// the dialect keeps it in a way that this model's cannot be brought into; `Mismatch` if tensors are
 /// not what the config says.
-pub fn speak<D: Device>(model: &WeightProvider<D>, dialect: Dialect) -> Result<Spoken<'_>> {
-    let (store, resolution) = (model.store(), model.resolution());
+pub fn speak(model: &Model, dialect: Dialect) -> Result<Spoken> {
+    let (store, resolution) = (model.store(), model.resolution()?);
     if resolution.dialect == dialect {
-        let tensors = store.tensors().map(View::stored).collect();
+        let tensors = model.stored_tensors().collect();
         return Ok(Spoken { tensors, ..Spoken::default() });
     }
     let Some(architecture) = resolution.architecture else {
@@ -56,7 +55,8 @@ pub fn speak<D: Device>(model: &WeightProvider<D>, dialect: Dialect) -> Result<S
         spoken.left_out.push((auxiliary.stored.clone(), auxiliary.reason.to_owned()));
     }
     let canonical: Vec<&str> = resolution.mapped.iter().map(|m| m.canonical.as_str()).collect();
-    let stored = |name: &str| model.mapping(name).map(|of| (&of.stored, of.transform));
+    let mapping = |name: &str| model.mapping(name).ok().flatten();
+    let stored = |name: &str| mapping(name).map(|of| (&of.stored, of.transform));
     let one = |a: &str, b: &str| stored(a).is_some_and(|a| stored(b) == Some(a));
     let (spelled, without) = spell(architecture, dialect, &canonical, one);
     let nameless = format!("{} has no name for it", dialect.name());
@@ -73,13 +73,13 @@ pub fn speak<D: Device>(model: &WeightProvider<D>, dialect: Dialect) -> Result<S
         // Transforms are told of canonical tensors, whatever the model serves.
         let canonical = |part: &String| model.tensor_in(part, Convention::HuggingFace);
         let views = parts.iter().map(|(part, transform)| Ok((canonical(part)?, *transform)));
-        let mut views = views.collect::<Result<Vec<(View<'_>, Transform)>>>()?;
+        let mut views = views.collect::<Result<Vec<(Tensor, Transform)>>>()?;
         if views.iter().all(stays_packed) {
             views.iter_mut().for_each(|(_, transform)| transform.axes = Axes::Same);
             spoken.in_mxfp4.push(name.clone());
         }
         if !apart {
-            spoken.tensors.push(View::stored_as(name, views, config.as_ref())?);
+            spoken.tensors.push(Tensor::stored_as(name, views, config)?);
             continue;
         }
         let experts =
@@ -97,28 +97,25 @@ pub fn speak<D: Device>(model: &WeightProvider<D>, dialect: Dialect) -> Result<S
             let name = name.replace("{e}", &expert.to_string());
             let parts = views.iter().map(|(view, transform)| Ok((view.array(expert)?, *transform)));
             let parts = parts.collect::<Result<_>>()?;
-            spoken.tensors.push(View::stored_as(&name, parts, config.as_ref())?);
+            spoken.tensors.push(Tensor::stored_as(&name, parts, config)?);
         }
     }
     Ok(spoken)
 }
 
 /// Whether a part of a tensor is written with the codes that it has, and so in the order of those.
-fn stays_packed((view, transform): &(View<'_>, Transform)) -> bool {
+fn stays_packed((view, transform): &(Tensor, Transform)) -> bool {
     let mxfp4 = |dtype: DType| dtype.repack_to(DType::HF_MXFP4).is_some();
-    transform.axes == Axes::TransposedIfPlain && view.stored_dtype().is_ok_and(mxfp4)
+    transform.axes == Axes::TransposedIfPlain && view.dtype().is_ok_and(mxfp4)
 }
 
 /// The stored tensor that holds those canonical ones in the very same way, if one does: then all
 /// of it is what it should be, whatever the way.
-fn unchanged<'a, D: Device>(
-    model: &'a WeightProvider<D>,
-    parts: &[(String, Transform)],
-) -> Result<Option<View<'a>>> {
+fn unchanged(model: &Model, parts: &[(String, Transform)]) -> Result<Option<Tensor>> {
     let mut stored: Option<&String> = None;
     for (part, transform) in parts {
         let Some(Mapping { stored: names, stacked: false, transform: own, .. }) =
-            model.mapping(part)
+            model.mapping(part)?
         else {
             return Ok(None);
         };
@@ -128,5 +125,5 @@ fn unchanged<'a, D: Device>(
         }
         stored = Some(name);
     }
-    stored.map(|name| model.store().tensor(name).map(View::stored)).transpose()
+    stored.map(|name| model.stored_tensor(name)).transpose()
 }

@@ -4,19 +4,17 @@ use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
 
-use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::provider::WeightProvider;
-use crate::view::View;
+use crate::model::{Model, Tensor};
 
 /// The tensors of two models, paired by canonical name. No values are read yet.
 ///
 /// ```
-/// use weighbridge::{WeightProvider, ops::Pairs};
+/// use weighbridge::{Model, ops::Pairs};
 ///
 /// # fn main() -> weighbridge::Result<()> {
-/// let exact = WeightProvider::open("assets/sample/hf")?;
-/// let packed = WeightProvider::open("assets/sample/sample-Q8_0.gguf")?;
+/// let exact = Model::open("assets/sample/hf")?;
+/// let packed = Model::open("assets/sample/sample-Q8_0.gguf")?;
 /// let diff = Pairs::new(&exact, &packed)?.compare(0.0, 2, |_| {})?;
 /// let norm = diff.tensors.iter().find(|tensor| tensor.pair.name == "output_norm.weight");
 /// assert!(norm.is_some_and(|norm| !norm.outcome.is_difference()));
@@ -26,13 +24,13 @@ use crate::view::View;
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Pairs<'a> {
+pub struct Pairs {
     /// Tensors that both have, by their position in the first.
-    pub both: Vec<Pair<'a>>,
+    pub both: Vec<Pair>,
     /// Tensors that the second lacks.
-    pub only_a: Vec<View<'a>>,
+    pub only_a: Vec<Tensor>,
     /// Tensors that the first lacks.
-    pub only_b: Vec<View<'a>>,
+    pub only_b: Vec<Tensor>,
     /// What a reader should know of how names were matched.
     pub notes: Vec<String>,
 }
@@ -40,25 +38,25 @@ pub struct Pairs<'a> {
 /// One tensor of two models.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Pair<'a> {
+pub struct Pair {
     /// The name under which both have it.
     pub name: String,
     /// The tensor in the first model.
-    pub a: View<'a>,
+    pub a: Tensor,
     /// The tensor in the second.
-    pub b: View<'a>,
+    pub b: Tensor,
 }
 
 /// How two models differ.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Diff<'a> {
+pub struct Diff {
     /// Tensors that both have, by their position in the first.
-    pub tensors: Vec<TensorDiff<'a>>,
+    pub tensors: Vec<TensorDiff>,
     /// Tensors that the second lacks.
-    pub only_a: Vec<View<'a>>,
+    pub only_a: Vec<Tensor>,
     /// Tensors that the first lacks.
-    pub only_b: Vec<View<'a>>,
+    pub only_b: Vec<Tensor>,
     /// What a reader should know of how names were matched.
     pub notes: Vec<String>,
 }
@@ -66,9 +64,9 @@ pub struct Diff<'a> {
 /// How one tensor differs.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct TensorDiff<'a> {
+pub struct TensorDiff {
     /// The tensor in both models.
-    pub pair: Pair<'a>,
+    pub pair: Pair,
     /// What was found.
     pub outcome: Outcome,
 }
@@ -98,7 +96,7 @@ impl Outcome {
     }
 }
 
-impl Diff<'_> {
+impl Diff {
     /// Whether nothing differs and nothing is missing. Tensors that could not be read count for
     /// neither: see [`Outcome::Unread`].
     pub fn is_equal(&self) -> bool {
@@ -111,7 +109,7 @@ impl Diff<'_> {
 const OUTPUT: &str = "output.weight";
 const EMBEDDING: &str = "token_embedding.weight";
 
-impl<'a> Pairs<'a> {
+impl Pairs {
     /// Pairs the tensors of two models by canonical name, or by stored name where they have no
     /// canonical one. If the architecture of one is not known, both go by stored names.
     /// [Auxiliary](crate::arch::Auxiliary) tensors are left out.
@@ -121,13 +119,10 @@ impl<'a> Pairs<'a> {
     ///
     /// # Errors
     ///
-    /// `Mismatch` if the models have no name in common; otherwise as [`WeightProvider::tensor`].
-    pub fn new<D: Device, E: Device>(
-        a: &'a WeightProvider<D>,
-        b: &'a WeightProvider<E>,
-    ) -> Result<Self> {
+    /// `Mismatch` if the models have no name in common; otherwise as [`Model::tensor`].
+    pub fn new(a: &Model, b: &Model) -> Result<Self> {
         let mut notes = Vec::new();
-        let architectures = (a.resolution().architecture, b.resolution().architecture);
+        let architectures = (a.resolution()?.architecture, b.resolution()?.architecture);
         let canonical = match architectures {
             (Some(a), Some(b)) => {
                 if a.name != b.name {
@@ -145,12 +140,12 @@ impl<'a> Pairs<'a> {
                 false
             }
         };
-        let auxiliary = a.resolution().auxiliary.iter().chain(&b.resolution().auxiliary);
+        let auxiliary = a.resolution()?.auxiliary.iter().chain(&b.resolution()?.auxiliary);
         let auxiliary: HashSet<&str> = auxiliary.map(|tensor| tensor.stored.as_str()).collect();
         let of_b = tensors(b, canonical, &auxiliary)?;
         let places = (0..).zip(&of_b).map(|(n, view)| (view.name().to_owned(), n));
         let places: HashMap<String, usize> = places.collect();
-        let mut of_b: Vec<Option<View<'a>>> = of_b.into_iter().map(Some).collect();
+        let mut of_b: Vec<Option<Tensor>> = of_b.into_iter().map(Some).collect();
         let mut pairs = Self { both: Vec::new(), only_a: Vec::new(), only_b: Vec::new(), notes };
         for a in tensors(a, canonical, &auxiliary)? {
             let same = places.get(a.name()).and_then(|&n| of_b.get_mut(n)?.take());
@@ -168,22 +163,17 @@ impl<'a> Pairs<'a> {
             }
         }
         if pairs.both.is_empty() {
-            let (path, other) = (a.store().path(), b.store().path());
+            let (path, other) = (a.path(), b.path());
             let fault = format!("no tensor has the name of one in {}", other.display());
-            let advice = format!("A: {}; B: {}", a.resolution(), b.resolution());
+            let advice = format!("A: {}; B: {}", a.resolution()?, b.resolution()?);
             return Err(Error::mismatch(fault).in_file(path).advise(advice));
         }
         Ok(pairs)
     }
 
     /// The embedding of a model that has no output matrix because it ties it to that.
-    fn tied<D: Device>(
-        &mut self,
-        which: &str,
-        model: &'a WeightProvider<D>,
-        wanted: &str,
-    ) -> Option<View<'a>> {
-        if wanted != OUTPUT || !model.config().ok()?.tie_embeddings?.value {
+    fn tied(&mut self, which: &str, model: &Model, wanted: &str) -> Option<Tensor> {
+        if wanted != OUTPUT || !model.config().ok()?.tie_embeddings.as_ref()?.value {
             return None;
         }
         let embedding = model.tensor(EMBEDDING).ok()?;
@@ -192,27 +182,27 @@ impl<'a> Pairs<'a> {
     }
 
     /// Leaves out the tensors that `keep` does not want, told by name and stored tensors.
-    pub fn retain(&mut self, keep: impl Fn(&View<'_>) -> bool) {
+    pub fn retain(&mut self, keep: impl Fn(&Tensor) -> bool) {
         self.both.retain(|pair| keep(&pair.a) || keep(&pair.b));
         self.only_a.retain(&keep);
         self.only_b.retain(&keep);
     }
 
     /// Compares the values of each pair, in constant memory for each thread, as
-    /// [`View::for_each_values`] has it. Elements differ if they are more than `tolerance` apart;
+    /// [`Tensor::for_each_values`] has it. Elements differ if they are more than `tolerance` apart;
     /// NaN is equal to NaN, and apart from every number. `done` is told of each pair as it ends.
     ///
     /// # Errors
     ///
-    /// As [`View::for_each_values`], but for `Unsupported`, which is an [outcome](Outcome::Unread).
+    /// As [`Tensor::for_each_values`], but for `Unsupported`, which is an [outcome](Outcome::Unread).
     pub fn compare(
         self,
         tolerance: f64,
         threads: usize,
-        done: impl Fn(&Pair<'a>) + Sync,
-    ) -> Result<Diff<'a>> {
+        done: impl Fn(&Pair) + Sync,
+    ) -> Result<Diff> {
         let Self { both, only_a, only_b, notes } = self;
-        let compare = |pair: Pair<'a>| {
+        let compare = |pair: Pair| {
             let outcome = pair.compare(tolerance)?;
             done(&pair);
             Ok(TensorDiff { pair, outcome })
@@ -231,20 +221,15 @@ impl<'a> Pairs<'a> {
 }
 
 /// The tensors of a model under the names by which they are compared.
-fn tensors<'a, D: Device>(
-    model: &'a WeightProvider<D>,
-    canonical: bool,
-    auxiliary: &HashSet<&str>,
-) -> Result<Vec<View<'a>>> {
+fn tensors(model: &Model, canonical: bool, auxiliary: &HashSet<&str>) -> Result<Vec<Tensor>> {
     if canonical {
-        return model.names().map(|name| model.tensor(name)).collect();
+        return model.tensors()?.collect();
     }
-    let stored = model.store().tensors();
-    let stored = stored.filter(|tensor| !auxiliary.contains(&*tensor.name().spelling()));
-    Ok(stored.map(View::stored).collect())
+    let stored = model.stored_tensors();
+    Ok(stored.filter(|tensor| !auxiliary.contains(tensor.name())).collect())
 }
 
-impl Pair<'_> {
+impl Pair {
     /// Compares the two; see [`Pairs::compare`].
     ///
     /// # Errors
@@ -460,8 +445,7 @@ mod tests {
     use super::*;
     use crate::arch::{Mapping, Rows, Transform};
     use crate::container::OpenOptions;
-    use crate::store::WeightStore;
-    use crate::view::Convention;
+    use crate::model::Convention;
 
     /// Sums as they are written down, element by element.
     fn plainly(a: &[f32], b: &[f32], tolerance: f64) -> (u64, Option<u64>, f64) {
@@ -508,7 +492,7 @@ mod tests {
         }
     }
 
-    fn store(tensors: &[(&str, &str, &[u8])]) -> WeightStore {
+    fn model(tensors: &[(&str, &str, &[u8])]) -> Model {
         let (mut header, mut data) = (Vec::new(), Vec::new());
         for (name, shape, bytes) in tensors {
             let (start, end) = (data.len(), data.len() + bytes.len());
@@ -525,17 +509,17 @@ mod tests {
     /// Experts stored together, one by one, and two roles of them in one: one canonical tensor.
     #[test]
     fn experts_are_the_same_however_they_are_stored() {
-        let stacked = store(&[("e", "[2,2,3]", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])]);
-        let apart = store(&[
+        let stacked = model(&[("e", "[2,2,3]", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])]);
+        let apart = model(&[
             ("e.0", "[2,3]", &[1, 2, 3, 4, 5, 6]),
             ("e.1", "[2,3]", &[7, 8, 9, 10, 11, 13]),
         ]);
-        let fused = store(&[(
+        let fused = model(&[(
             "e",
             "[2,4,3]",
             &[1, 2, 3, 4, 5, 6, 0, 0, 0, 0, 0, 0, 7, 8, 9, 10, 11, 12, 0, 0, 0, 0, 0, 0],
         )]);
-        let view = |store, stored: &[&str], rows| {
+        let view = |model: &Model, stored: &[&str], rows| {
             let mapping = Mapping {
                 canonical: "experts".to_owned(),
                 stored: stored.iter().map(|name| (*name).to_owned()).collect(),
@@ -547,11 +531,10 @@ mod tests {
                     values: crate::arch::Change::None,
                 },
             };
-            View::mapped(store, &mapping, None, Convention::HuggingFace).unwrap()
+            Tensor::mapped(model.store(), &mapping, None, Convention::HuggingFace).unwrap()
         };
-        let compare = |a: View<'_>, b: View<'_>| {
-            Pair { name: "experts".to_owned(), a, b }.compare(0.0).unwrap()
-        };
+        let compare =
+            |a: Tensor, b: Tensor| Pair { name: "experts".to_owned(), a, b }.compare(0.0).unwrap();
         let stacked = || view(&stacked, &["e"], Rows::All);
         let Outcome::Values(values) = compare(stacked(), view(&apart, &["e.0", "e.1"], Rows::All))
         else {

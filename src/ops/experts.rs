@@ -8,22 +8,22 @@ use serde_json::{Value as Json, json};
 use super::packing::Made;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::tensor::Part;
-use crate::view::View;
+use crate::model::Tensor;
+use crate::store::Part;
 use crate::write::{How, Making, Repacking};
 
 /// The experts of a model that are written in MXFP4, by their names.
 #[derive(Debug, Default)]
-pub(super) struct Experts<'a> {
-    repacked: HashMap<String, Repacking<'a>>,
+pub(super) struct Experts {
+    repacked: HashMap<String, Repacking>,
 }
 
-impl<'a> Experts<'a> {
+impl Experts {
     /// Those of `views` that have these names. Transformers reads all experts in one way: if one
     /// has a number that it does not write so, the reason is given back, and all of them become
     /// views of plain numbers. So they do where those are `wanted`.
     pub(super) fn new(
-        views: &mut [View<'a>],
+        views: &mut [Tensor],
         names: &[String],
         wanted: Option<DType>,
     ) -> Result<(Self, Option<String>)> {
@@ -47,7 +47,7 @@ impl<'a> Experts<'a> {
     }
 
     /// How a tensor of that name is made, if it is one of these.
-    pub(super) fn made(&self, name: &str) -> Option<Made<'a>> {
+    pub(super) fn made(&self, name: &str) -> Option<Made> {
         let repacking = self.repacked.get(name)?.clone();
         Some((Making::Repacked(repacking), How::Repacked, None))
     }
@@ -69,7 +69,7 @@ impl<'a> Experts<'a> {
     }
 }
 
-fn named(view: &View<'_>) -> String {
+fn named(view: &Tensor) -> String {
     view.name().to_owned()
 }
 

@@ -3,43 +3,41 @@
 use super::dialect::{Spoken, speak};
 use super::packing::{Holds, Made, Wanted, encoded, made};
 use crate::arch::{self, Dialect};
-use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::metadata::{KeyValues, Value};
-use crate::provider::WeightProvider;
+use crate::model::{Model, Tensor};
 use crate::recipe::FileType;
 use crate::store::Encoding;
 use crate::translate;
-use crate::view::View;
 use crate::write::{How, Making, OutTensor};
 
 /// Keys and tensors that are going to be a GGUF model.
 #[derive(Debug)]
-pub(super) struct Draft<'a> {
+pub(super) struct Draft {
     pub(super) keys: KeyValues,
-    pub(super) tensors: Vec<Drafted<'a>>,
+    pub(super) tensors: Vec<Drafted>,
     /// What a reader should know.
     pub(super) notes: Vec<String>,
 }
 
 /// A tensor of the draft, what making it does to its values, and why it is made so.
 #[derive(Debug)]
-pub(super) struct Drafted<'a> {
-    pub(super) tensor: OutTensor<'a>,
+pub(super) struct Drafted {
+    pub(super) tensor: OutTensor,
     pub(super) how: How,
     pub(super) why: Option<String>,
 }
 
-impl<'a> Draft<'a> {
+impl Draft {
     /// The model in GGUF's names, order and values.
-    pub(super) fn of<D: Device>(model: &'a WeightProvider<D>, wanted: Wanted) -> Result<Self> {
-        let (store, resolution) = (model.store(), model.resolution());
-        let (keys, remarks) = translate::gguf_metadata_and_notes(store, resolution)?;
+    pub(super) fn of(model: &Model, wanted: Wanted) -> Result<Self> {
+        let (store, resolution) = (model.store(), model.resolution()?);
+        let (keys, remarks) = translate::gguf_metadata_and_notes(model)?;
         let Spoken { tensors: views, left_out, .. } = speak(model, Dialect::Gguf)?;
         let own = store.encoding() == Encoding::Gguf;
         let mut tensors = Vec::new();
-        for (name, values) in translate::gguf_tensors(store, resolution)? {
+        for (name, values) in translate::gguf_tensors(model)? {
             let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
             let shape = vec![values.len() as u64];
             let making = Making::Bytes { bytes: bytes.into(), dtype: DType::F32, shape };
@@ -96,8 +94,8 @@ impl<'a> Draft<'a> {
 }
 
 /// How a tensor under GGUF's name is made.
-fn drafted<'a>(view: &View<'a>, own: bool, wanted: Wanted) -> Result<Made<'a>> {
-    let stored = view.stored_dtype();
+fn drafted(view: &Tensor, own: bool, wanted: Wanted) -> Result<Made> {
+    let stored = view.dtype();
     let integer = matches!(&stored, Ok(dtype) if dtype.is_integer());
     // llama.cpp's operations want these as F32 (`prepare_tensors` of its converter).
     if !own && !integer && (view.shape().len() < 2 || is_small(view.name())) {

@@ -2,12 +2,12 @@
 
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
+use crate::model::Tensor;
 use crate::quant::Importance;
 use crate::recipe::ollama;
 use crate::repack::REPACKS;
 use crate::shape;
-use crate::tensor::Part;
-use crate::view::View;
+use crate::store::Part;
 use crate::write::{How, Making, Quantizing, Repacking};
 
 /// What is wanted of tensors, beyond that the container can hold them.
@@ -33,12 +33,12 @@ pub(super) enum Holds {
 }
 
 /// How a tensor is made, what that does to its values, and why so.
-pub(super) type Made<'a> = (Making<'a>, How, Option<String>);
+pub(super) type Made = (Making, How, Option<String>);
 
 /// The way of a tensor into a container: as it is, in another packing with the same values, or
 /// with other values, which is an error if nothing may be lost.
-pub(super) fn made<'a>(view: &View<'a>, holds: Holds, wanted: Wanted) -> Result<Made<'a>> {
-    let stored = view.stored_dtype();
+pub(super) fn made(view: &Tensor, holds: Holds, wanted: Wanted) -> Result<Made> {
+    let stored = view.dtype();
     let plain = plain(view);
     let matrix = view.shape().len() > 1;
     let integer = matches!(&stored, Ok(dtype) if dtype.is_integer());
@@ -105,9 +105,9 @@ pub(super) fn made<'a>(view: &View<'a>, holds: Holds, wanted: Wanted) -> Result<
 }
 
 /// Whether no tensor that it is made of is quantized. Of several dtypes none is the view's.
-fn plain(view: &View<'_>) -> bool {
+fn plain(view: &Tensor) -> bool {
     let plain = |dtype: DType| dtype.descriptor().packing == Packing::Plain;
-    view.sources().all(|tensor| tensor.dtype().is_ok_and(plain))
+    view.stored_tensors().all(|tensor| tensor.dtype().is_ok_and(plain))
 }
 
 impl Holds {
@@ -164,12 +164,12 @@ fn check_makable(dtype: DType) -> Result<()> {
 /// # Errors
 ///
 /// `Unsupported` if it does not hold each of them, and nothing may be lost.
-pub(super) fn encoded<'a>(
-    view: &View<'a>,
+pub(super) fn encoded(
+    view: &Tensor,
     dtype: DType,
     why: Option<String>,
     wanted: Wanted,
-) -> Result<Made<'a>> {
+) -> Result<Made> {
     let held = match view.values_dtype() {
         own if own == dtype || dtype == DType::F32 => view.is_exact_in_f32()?,
         _ => false,
@@ -191,7 +191,7 @@ pub(super) fn encoded<'a>(
 }
 
 /// The values of a quantized tensor in the dtype of a container that is next to lossless.
-fn requantized<'a>(view: &View<'a>, holds: Holds, wanted: Wanted, why: String) -> Result<Made<'a>> {
+fn requantized(view: &Tensor, holds: Holds, wanted: Wanted, why: String) -> Result<Made> {
     view.check_decodable()?;
     if wanted.lossless {
         return Err(Error::unsupported(format!("{why}, and nothing may be lost"))

@@ -7,15 +7,13 @@ use std::sync::Arc;
 use super::gguf::{Draft, Drafted};
 use super::packing::Wanted;
 use super::rewrite::gguf_shards;
-use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::imatrix::ImportanceMatrix;
-use crate::provider::WeightProvider;
+use crate::model::{Model, Tensor};
 use crate::quant::Importance;
-use crate::recipe::llama::{Choice, Model, Options, Reason, Recipe, Stored};
+use crate::recipe::llama::{Choice, Hparams, Options, Reason, Recipe, Stored};
 use crate::shape;
-use crate::view::View;
 use crate::write::{How, Kind, Making, OutFile, OutTensor, WritePlan};
 
 /// A GGUF model with each tensor in the dtype that llama-quantize would give it, to the byte, from a
@@ -26,12 +24,12 @@ use crate::write::{How, Kind, Making, OutFile, OutTensor, WritePlan};
 /// `Unsupported` where the model cannot be one of GGUF, or rows do not fit a dtype; `Mismatch` where
 /// llama-quantize would refuse too: requantizing without being allowed to, few bits without an
 /// importance matrix, or with that of another model.
-pub fn quantize<'a, D: Device>(
-    model: &'a WeightProvider<D>,
+pub fn quantize(
+    model: &Model,
     options: &Options,
     importance: Option<&ImportanceMatrix>,
     path: &Path,
-) -> Result<WritePlan<'a>> {
+) -> Result<WritePlan> {
     let store = model.store();
     let Draft { mut keys, tensors, notes } = Draft::of(model, Wanted::default())?;
     let mut stored = Vec::new();
@@ -40,7 +38,7 @@ pub fn quantize<'a, D: Device>(
         stored.push(Stored { name: &tensor.name, shape: tensor.making.shape(), dtype });
     }
     let here = |error: Error| error.in_file(store.path());
-    let numbers = Model::of(&keys, &options.overrides).map_err(here)?;
+    let numbers = Hparams::of(&keys, &options.overrides).map_err(here)?;
     let recipe = Recipe::new(&numbers, &stored, options).map_err(here)?;
     recipe.check(options).map_err(here)?;
     let mut out = Vec::new();
@@ -65,7 +63,7 @@ pub fn quantize<'a, D: Device>(
     }
     let fates = out.iter().map(|(tensor, how, why)| tensor.fate(*how, why.clone()));
     let fates = fates.collect::<Result<Vec<_>>>()?;
-    let tensors: Vec<OutTensor<'_>> = out.into_iter().map(|(tensor, ..)| tensor).collect();
+    let tensors: Vec<OutTensor> = out.into_iter().map(|(tensor, ..)| tensor).collect();
     let (kind, files) = match options.keep_split && store.files().len() > 1 {
         true => {
             let groups = by_file(tensors, store.files().len());
@@ -75,12 +73,12 @@ pub fn quantize<'a, D: Device>(
         false => (Kind::File, vec![OutFile::gguf("model.gguf", &keys, tensors).map_err(here)?]),
     };
     let plan = WritePlan::new(kind, files, fates, notes, store);
-    Ok(plan.of_whole_model(model.resolution()))
+    Ok(plan.of_whole_model(model.resolution()?))
 }
 
 /// Tensors in groups, by the files that they are read from: the first may have none.
-fn by_file(tensors: Vec<OutTensor<'_>>, count: usize) -> Vec<Vec<OutTensor<'_>>> {
-    let mut files: BTreeMap<u32, Vec<OutTensor<'_>>> =
+fn by_file(tensors: Vec<OutTensor>, count: usize) -> Vec<Vec<OutTensor>> {
+    let mut files: BTreeMap<u32, Vec<OutTensor>> =
         (0..).take(count).map(|file| (file, Vec::new())).collect();
     for tensor in tensors {
         let file = tensor.making.view().map_or(0, |view| view.place_of(0).0);
@@ -90,11 +88,11 @@ fn by_file(tensors: Vec<OutTensor<'_>>, count: usize) -> Vec<Vec<OutTensor<'_>>>
 }
 
 /// A tensor in another dtype.
-fn encoded<'a>(
-    view: &View<'a>,
+fn encoded(
+    view: &Tensor,
     choice: &Choice<'_>,
     importance: Option<&ImportanceMatrix>,
-) -> Result<(Making<'a>, How)> {
+) -> Result<(Making, How)> {
     let dtype = choice.to;
     let columns = shape::columns(view.shape());
     let matrices = view.elements().checked_div(columns.saturating_mul(view.matrix_rows()));

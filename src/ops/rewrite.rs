@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::bytes::blob_behind;
-use crate::container::{OpenOptions, ollama, safetensors};
+use crate::container::{ollama, safetensors};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::metadata::{KeyValues, Value, ValueType};
-use crate::store::{Encoding, WeightStore};
-use crate::tensor::{Part, Tensor};
-use crate::view::View;
+use crate::model::Model;
+use crate::store::Part;
+use crate::store::tensor::StoredTensor;
+use crate::store::{Encoding, Store};
 use crate::write::{
     Fate, How, Kind, Making, OutFile, OutTensor, WriteOptions, WritePlan, overwrite_within_a_page,
 };
@@ -31,15 +32,15 @@ pub enum Shards {
 ///
 /// `Unsupported` if the model lies in no GGUF or safetensors files, or has a tensor that they
 /// cannot hold.
-pub fn merge(store: &WeightStore, alignment: Option<u64>) -> Result<WritePlan<'_>> {
-    let fates = fates(&stored(store))?;
-    let file = merged(store, alignment)?;
-    Ok(WritePlan::new(Kind::File, vec![file], fates, Vec::new(), store))
+pub fn merge(model: &Model, alignment: Option<u64>) -> Result<WritePlan> {
+    let fates = fates(&stored(model))?;
+    let file = merged(model, alignment)?;
+    Ok(WritePlan::new(Kind::File, vec![file], fates, Vec::new(), model.store()))
 }
 
 /// All tensors of a model in one file.
-pub(super) fn merged(store: &WeightStore, alignment: Option<u64>) -> Result<OutFile<'_>> {
-    let tensors = stored(store);
+pub(super) fn merged(model: &Model, alignment: Option<u64>) -> Result<OutFile> {
+    let (store, tensors) = (model.store(), stored(model));
     match encoding(store)? {
         Files::Gguf => {
             let mut keys = KeyValues::of(store.metadata());
@@ -57,8 +58,8 @@ pub(super) fn merged(store: &WeightStore, alignment: Option<u64>) -> Result<OutF
 /// # Errors
 ///
 /// As [`merge`].
-pub fn split<'a>(store: &'a WeightStore, shards: Shards, path: &Path) -> Result<WritePlan<'a>> {
-    let tensors = stored(store);
+pub fn split(model: &Model, shards: Shards, path: &Path) -> Result<WritePlan> {
+    let (store, tensors) = (model.store(), stored(model));
     let fates = fates(&tensors)?;
     let groups = cut(tensors, shards)?;
     let count = groups.len();
@@ -127,22 +128,23 @@ pub fn edit_metadata(
     edit: impl FnOnce(&mut KeyValues) -> Result<()>,
     options: &WriteOptions<'_>,
 ) -> Result<Edited> {
-    let store = OpenOptions::new().open(path)?;
-    if encoding(&store)? != Files::Gguf || store.files().len() != 1 {
+    let model = Model::open(path)?;
+    let store = model.store();
+    if encoding(store)? != Files::Gguf || store.files().len() != 1 {
         let fault = "its metadata can be changed in a GGUF of one file only";
         return Err(Error::unsupported(fault).in_file(path));
     }
     let file = store.files().next().map(Path::to_path_buf).unwrap_or_default();
     let mut keys = KeyValues::of(store.metadata());
     edit(&mut keys)?;
-    let tensors = stored(&store);
+    let tensors = stored(&model);
     let fates = fates(&tensors)?;
     if store.container() == ollama::OLLAMA.name {
         let manifest = store.path().to_path_buf();
         let kind = Kind::Blobs(ollama::replaceable_model(&manifest, &Limits::default())?);
         // The layer of the weights has no name.
         let out = OutFile::gguf("", &keys, tensors)?;
-        let plan = WritePlan::new(kind, vec![out], fates, Vec::new(), &store);
+        let plan = WritePlan::new(kind, vec![out], fates, Vec::new(), store);
         plan.run(&manifest, &options.overwrite(true))?;
         return Ok(Edited::NewBlob);
     }
@@ -159,12 +161,12 @@ pub fn edit_metadata(
     let file = file.canonicalize().unwrap_or(file);
     let out = OutFile::gguf("model.gguf", &keys, tensors)?;
     if !has_other_names(&file)
-        && let Some(bytes) = out.header_in_place(&store)
+        && let Some(bytes) = out.header_in_place(store)
         && overwrite_within_a_page(&file, &bytes)?
     {
         return Ok(Edited::InPlace);
     }
-    let plan = WritePlan::new(Kind::File, vec![out], fates, Vec::new(), &store);
+    let plan = WritePlan::new(Kind::File, vec![out], fates, Vec::new(), store);
     plan.replace(&file, options)?;
     Ok(Edited::Rewritten)
 }
@@ -190,7 +192,7 @@ enum Files {
     Safetensors,
 }
 
-fn encoding(store: &WeightStore) -> Result<Files> {
+fn encoding(store: &Store) -> Result<Files> {
     match store.encoding() {
         Encoding::Gguf => Ok(Files::Gguf),
         Encoding::Safetensors => Ok(Files::Safetensors),
@@ -204,20 +206,19 @@ fn encoding(store: &WeightStore) -> Result<Files> {
 }
 
 /// All tensors as they are.
-pub(super) fn stored(store: &WeightStore) -> Vec<OutTensor<'_>> {
-    let of = |tensor: Tensor<'_>| tensor.name().spelling().into_owned();
-    let tensors = store.tensors();
+pub(super) fn stored(model: &Model) -> Vec<OutTensor> {
+    let tensors = model.stored_tensors();
     tensors
-        .map(|tensor| OutTensor { name: of(tensor), making: Making::Packed(View::stored(tensor)) })
+        .map(|tensor| OutTensor { name: tensor.name().to_owned(), making: Making::Packed(tensor) })
         .collect()
 }
 
-pub(super) fn fates(tensors: &[OutTensor<'_>]) -> Result<Vec<Fate>> {
+pub(super) fn fates(tensors: &[OutTensor]) -> Result<Vec<Fate>> {
     tensors.iter().map(|tensor| tensor.fate(How::Copied, None)).collect()
 }
 
 /// Tensors in groups, in order.
-pub(super) fn cut(tensors: Vec<OutTensor<'_>>, shards: Shards) -> Result<Vec<Vec<OutTensor<'_>>>> {
+pub(super) fn cut(tensors: Vec<OutTensor>, shards: Shards) -> Result<Vec<Vec<OutTensor>>> {
     let (Shards::Tensors(most) | Shards::Bytes(most)) = shards;
     if most == 0 {
         return Err(Error::mismatch("shards of nothing"));
@@ -245,12 +246,12 @@ const PLACE: [&str; 3] = ["split.no", "split.tensors.count", "split.count"];
 
 /// Shards of GGUF that are named after a path: the first has all keys. Each says its place in keys of
 /// that order.
-pub(super) fn gguf_shards<'a>(
+pub(super) fn gguf_shards(
     mut keys: KeyValues,
-    groups: Vec<Vec<OutTensor<'a>>>,
+    groups: Vec<Vec<OutTensor>>,
     path: &Path,
     place: &[&str],
-) -> Result<Vec<OutFile<'a>>> {
+) -> Result<Vec<OutFile>> {
     let name = path.file_name().and_then(|name| name.to_str());
     let prefix = name.map(|name| name.strip_suffix(".gguf").unwrap_or(name));
     let prefix =
@@ -297,12 +298,12 @@ fn set_alignment(keys: &mut KeyValues, alignment: Option<u64>) -> Result<()> {
     Ok(())
 }
 
-fn safetensors_file<'a>(
+fn safetensors_file(
     name: impl Into<String>,
-    store: &WeightStore,
+    store: &Store,
     alignment: Option<u64>,
-    tensors: Vec<OutTensor<'a>>,
-) -> Result<OutFile<'a>> {
+    tensors: Vec<OutTensor>,
+) -> Result<OutFile> {
     let text = |value: Value<'_>| Some(value.to_text()?.to_str()?.to_owned());
     let metadata = store.metadata().stored();
     let metadata = metadata.filter(|(_, value)| value.value_type() == ValueType::String);
@@ -314,10 +315,10 @@ fn safetensors_file<'a>(
 }
 
 /// What a part of a tensor is called: as where it lies, if the tensor itself is.
-pub(super) fn stored_part(tensor: &OutTensor<'_>, part: Part) -> String {
+pub(super) fn stored_part(tensor: &OutTensor, part: Part) -> String {
     let Making::Packed(view) = &tensor.making else { return tensor.name.clone() };
-    let own = |stored: &Tensor<'_>| stored.name().spelling() == tensor.name;
-    let segments = view.sources().next().filter(own).into_iter().flat_map(|t| t.segments());
+    let own = |stored: &StoredTensor<'_>| stored.name().spelling() == tensor.name;
+    let segments = view.stored_tensors().next().filter(own).into_iter().flat_map(|t| t.segments());
     let name = segments.filter(|segment| segment.part == part).map(|segment| segment.name);
     name.map(|name| name.spelling().into_owned()).next().unwrap_or_else(|| tensor.name.clone())
 }

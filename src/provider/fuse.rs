@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{LoadedTensor, Policy, WeightProvider};
 use crate::device::Device;
 use crate::error::Result;
-use crate::view::View;
+use crate::model::Tensor;
 
 /// Tensors of one layer that share their input, so that one multiplication does for all.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Fusion {
 impl<D: Device> WeightProvider<D> {
     /// Names that can be in one buffer, in as few groups as there must be.
     pub(super) fn joinable<'n>(&self, names: &[&'n str]) -> Result<Vec<Vec<&'n str>>> {
-        let mut groups: Vec<(Vec<&'n str>, Vec<View<'_>>)> = Vec::new();
+        let mut groups: Vec<(Vec<&'n str>, Vec<Tensor>)> = Vec::new();
         for name in names {
             let view = self.tensor(name)?;
             let mut joined = false;
@@ -63,8 +63,8 @@ impl<D: Device> WeightProvider<D> {
     }
 
     /// Whether tensors can be in one buffer.
-    fn check_fused(&self, views: &[View<'_>], policy: Policy) -> Result<()> {
-        let fused = View::fuse(views.to_vec())?;
+    fn check_fused(&self, views: &[Tensor], policy: Policy) -> Result<()> {
+        let fused = Tensor::fuse(views.to_vec())?;
         policy.form(&fused).map(drop)
     }
 
@@ -74,7 +74,7 @@ impl<D: Device> WeightProvider<D> {
         let mut taken = std::collections::HashSet::new();
         let mut groups = Vec::new();
         for name in names {
-            let has = |name: &str| wanted.contains(name) && self.has(name);
+            let has = |name: &str| wanted.contains(name) && self.model.has(name);
             let members = fusions.iter().find_map(|fusion| fusion.members_of(name, has));
             let Some(members) = members.filter(|_| !taken.contains(*name)) else { continue };
             taken.extend(members.iter().cloned());
@@ -89,11 +89,7 @@ impl<D: Device> WeightProvider<D> {
     }
 
     /// Loads tensors into one buffer.
-    pub(super) fn load_fused(
-        &self,
-        views: Vec<View<'_>>,
-        policy: Policy,
-    ) -> Result<LoadedTensor<D>> {
+    pub(super) fn load_fused(&self, views: Vec<Tensor>, policy: Policy) -> Result<LoadedTensor<D>> {
         let mut jobs = vec![self.job(views, policy)?];
         self.run(&mut jobs, &super::LoadOptions::new().threads(1))?;
         let job = jobs.pop().ok_or_else(|| crate::Error::not_found("nothing was loaded"))?;
@@ -101,7 +97,7 @@ impl<D: Device> WeightProvider<D> {
     }
 
     /// Loads one tensor.
-    pub(super) fn load_view(&self, view: &View<'_>, policy: Policy) -> Result<LoadedTensor<D>> {
+    pub(super) fn load_view(&self, view: &Tensor, policy: Policy) -> Result<LoadedTensor<D>> {
         self.load_fused(vec![view.clone()], policy)
     }
 
@@ -130,7 +126,7 @@ impl<D: Device> WeightProvider<D> {
         filter: impl Fn(&str) -> bool,
         options: &super::LoadOptions<'_>,
     ) -> Result<Vec<Arc<LoadedTensor<D>>>> {
-        let names: Vec<&str> = self.names().filter(|name| filter(name)).collect();
+        let names: Vec<&str> = self.model.names()?.filter(|name| filter(name)).collect();
         let mut found = Vec::new();
         let mut jobs = Vec::new();
         for group in self.groups(&names, &options.fusions)? {

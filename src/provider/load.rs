@@ -8,17 +8,17 @@ use crate::bytes::Scratch;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::model::{PIECE, PackedPart, Planned, Tensor, plan_packed, plan_values};
 use crate::progress::{self, Watch};
 use crate::quant::Narrowing;
-use crate::tensor::Part;
-use crate::view::{PIECE, PackedPart, Planned, View, plan_packed, plan_values};
+use crate::store::Part;
 
 /// What loaded tensors are kept as.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Policy {
     /// Packed as stored. Tensors whose values have to be computed are kept in
-    /// [the dtype that holds them](View::values_dtype).
+    /// [the dtype that holds them](Tensor::values_dtype).
     #[default]
     Keep,
     /// All floating-point and quantized tensors as `f32`.
@@ -31,7 +31,7 @@ pub enum Policy {
 
 impl Policy {
     /// What becomes of a tensor.
-    pub(super) fn form(self, view: &View<'_>) -> Result<Kept> {
+    pub(super) fn form(self, view: &Tensor) -> Result<Kept> {
         let wanted = match self {
             Self::Keep if view.why_computed().is_some() => view.values_dtype(),
             Self::Keep => return view.packed().map(Kept::Packed),
@@ -39,7 +39,7 @@ impl Policy {
             Self::F16 => DType::F16,
             Self::BF16 => DType::BF16,
         };
-        let mut stored = view.sources().map(|tensor| tensor.dtype());
+        let mut stored = view.stored_tensors().map(|tensor| tensor.dtype());
         let is_kept = stored.try_fold(true, |kept, dtype| {
             dtype.map(|dtype| kept && (dtype == wanted || dtype.is_integer()))
         })?;
@@ -109,17 +109,17 @@ impl<'w> LoadOptions<'w> {
 }
 
 /// A tensor on its way.
-pub(super) struct Job<'a, D: Device> {
+pub(super) struct Job<D: Device> {
     /// Under which it is cached.
     pub(super) name: String,
-    view: View<'a>,
+    view: Tensor,
     form: Kept,
     pub(super) loaded: LoadedTensor<D>,
 }
 
 impl<D: Device> WeightProvider<D> {
     /// Lays out a tensor, or several to be fused.
-    pub(super) fn job<'a>(&self, views: Vec<View<'a>>, policy: Policy) -> Result<Job<'a, D>> {
+    pub(super) fn job(&self, views: Vec<Tensor>, policy: Policy) -> Result<Job<D>> {
         let mut members = Vec::new();
         let mut row = 0;
         for view in &views {
@@ -127,15 +127,15 @@ impl<D: Device> WeightProvider<D> {
             members.push(Member { name: view.name().to_owned(), rows: row..end });
             row = end;
         }
-        let view = match <[View<'a>; 1]>::try_from(views) {
+        let view = match <[Tensor; 1]>::try_from(views) {
             Ok([alone]) => alone,
-            Err(views) => View::fuse(views)?,
+            Err(views) => Tensor::fuse(views)?,
         };
         let form = policy.form(&view)?;
         let (dtype, packed) = match &form {
             Kept::Packed(parts) => {
                 let part = |part: &PackedPart| (part.part, part.dtype, part.bytes, part.per_row());
-                (view.stored_dtype()?, parts.iter().map(part).collect::<Vec<_>>())
+                (view.dtype()?, parts.iter().map(part).collect::<Vec<_>>())
             }
             Kept::Values(dtype) => {
                 let width = u64::from(dtype.descriptor().block_bytes);
@@ -180,7 +180,7 @@ impl<D: Device> WeightProvider<D> {
     }
 
     /// Fills the buffers of jobs.
-    pub(super) fn run(&self, jobs: &mut [Job<'_, D>], options: &LoadOptions<'_>) -> Result<()> {
+    pub(super) fn run(&self, jobs: &mut [Job<D>], options: &LoadOptions<'_>) -> Result<()> {
         let total = jobs.iter().map(|job| job.loaded.bytes()).sum();
         let state = State { done: Mutex::new(Done::default()), total, watch: options.watch };
         let mut pieces = Vec::new();
@@ -291,9 +291,9 @@ impl State<'_> {
     }
 }
 
-impl<'a, D: Device> Job<'a, D> {
+impl<D: Device> Job<D> {
     /// The pieces of its buffer, in order.
-    fn plan(&self) -> Result<Vec<Planned<'a>>> {
+    fn plan(&self) -> Result<Vec<Planned>> {
         let mut planned = Vec::new();
         match &self.form {
             Kept::Packed(parts) => {
@@ -312,9 +312,9 @@ impl<'a, D: Device> Job<'a, D> {
 
 /// Bytes to leave free before a long part, so that it lies to a page of memory as it lies to one in
 /// the file: then it can be read straight to where it belongs. Only where that keeps it aligned.
-fn lead(view: &View<'_>, part: Part, bytes: u64, start: u64, alignment: u64) -> u64 {
+fn lead(view: &Tensor, part: Part, bytes: u64, start: u64, alignment: u64) -> u64 {
     const PAGE: u64 = 4096;
-    let mut sources = view.sources();
+    let mut sources = view.stored_tensors();
     let place = sources.next().and_then(|tensor| tensor.place(part)).map(|(_, offset)| offset);
     match place.filter(|offset| offset.is_multiple_of(alignment) && bytes >= 2 << 20) {
         Some(offset) => (offset + PAGE - start % PAGE) % PAGE,

@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::quant::Narrowing;
-use crate::tensor::Part;
+use crate::store::Part;
 
 /// One part of a loaded tensor.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! The provider: tensors by canonical name, loaded once, on a device.
 //!
 //! ```text
-//!  name ──resolution──▶ View ──layout──▶ Job ──pieces, by place in the file──▶ D::Buffer ──▶ cache
+//!  name ──resolution──▶ Tensor ──layout──▶ Job ──pieces, by place in the file──▶ D::Buffer ──▶ cache
 //!  (or several, to fuse)       (parts)         (copied, or decoded to a dtype)
 //! ```
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
@@ -12,15 +12,11 @@ mod load;
 mod loaded;
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use crate::arch::{Mapping, ModelConfig, Resolution, resolve};
-use crate::container::OpenOptions;
 use crate::device::{Cpu, Device};
-use crate::error::{Error, Result};
-use crate::index::{self, NameIndex};
-use crate::store::WeightStore;
-use crate::view::{Axis, Convention, View};
+use crate::error::Result;
+use crate::model::{Axis, Convention, Model, Tensor};
 use cache::Cache;
 
 pub use fuse::{FUSIONS, Fusion};
@@ -28,18 +24,13 @@ pub use load::{LoadOptions, Policy};
 pub use loaded::{LoadedPart, LoadedTensor, Member};
 
 /// A model whose tensors are asked for by canonical name, `layers.3.attention.q.weight`, whatever
-/// file they lie in, and have the same values whatever that file does to them: see [`View`].
+/// file they lie in, and have the same values whatever that file does to them: see [`Tensor`].
 ///
 /// Loaded tensors are cached: asking twice gives the same buffer. Tensors of an architecture that
 /// is not known, and tensors that an architecture does not have, go by their stored names.
 #[derive(Debug)]
 pub struct WeightProvider<D: Device = Cpu> {
-    store: WeightStore,
-    resolution: Resolution,
-    /// By canonical name, where in the resolution it stands.
-    mapped: NameIndex,
-    /// The model's numbers, where they are sound.
-    config: OnceLock<Option<ModelConfig>>,
+    model: Model,
     convention: Convention,
     policy: Policy,
     device: D,
@@ -51,35 +42,22 @@ impl WeightProvider {
     ///
     /// # Errors
     ///
-    /// As [`WeightStore::open`] and [`resolve`].
+    /// As [`Model::open`] and [`Model::resolution`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::new(OpenOptions::new().open(path)?, Cpu)
+        Self::new(Model::open(path)?, Cpu)
     }
 }
 
-/// The name of the canonical tensor in that place.
-fn canonical(resolution: &Resolution, place: u32) -> &[u8] {
-    resolution.mapped.get(place as usize).map_or(&[], |mapping| mapping.canonical.as_bytes())
-}
-
 impl<D: Device> WeightProvider<D> {
-    /// Serves the tensors of an opened store from `device`.
+    /// Serves the tensors of an opened model from `device`.
     ///
     /// # Errors
     ///
-    /// As [`resolve`].
-    pub fn new(store: WeightStore, device: D) -> Result<Self> {
-        let resolution = resolve(&store)?;
-        let mut mapped = NameIndex::with_room(resolution.mapped.len())?;
-        for (place, mapping) in (0..).zip(&resolution.mapped) {
-            let name = mapping.canonical.as_bytes();
-            mapped.insert(name, index::hash(name), place, |place| canonical(&resolution, place));
-        }
+    /// As [`Model::resolution`].
+    pub fn new(model: Model, device: D) -> Result<Self> {
+        model.resolution()?;
         Ok(Self {
-            store,
-            resolution,
-            mapped,
-            config: OnceLock::new(),
+            model,
             convention: Convention::default(),
             policy: Policy::default(),
             device,
@@ -111,14 +89,9 @@ impl<D: Device> WeightProvider<D> {
         self
     }
 
-    /// The store below.
-    pub fn store(&self) -> &WeightStore {
-        &self.store
-    }
-
-    /// How stored names were understood.
-    pub fn resolution(&self) -> &Resolution {
-        &self.resolution
+    /// The model whose tensors are served.
+    pub fn model(&self) -> &Model {
+        &self.model
     }
 
     /// Where loaded tensors live.
@@ -126,80 +99,23 @@ impl<D: Device> WeightProvider<D> {
         &self.device
     }
 
-    /// The model's numbers.
+    /// The tensor of that canonical name, with the rows and values of the provider's
+    /// [convention](Self::convention): see [`Model::tensor`].
     ///
     /// # Errors
     ///
-    /// As [`ModelConfig::of`].
-    pub fn config(&self) -> Result<ModelConfig> {
-        ModelConfig::of(&self.store, &self.resolution)
+    /// As [`Model::tensor`].
+    pub fn tensor(&self, name: &str) -> Result<Tensor> {
+        self.model.tensor_in(name, self.convention)
     }
 
-    /// The names that [`load`](Self::load) takes: canonical ones, then stored names that have none.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        let mapped = self.resolution.mapped.iter().map(|mapping| mapping.canonical.as_str());
-        mapped.chain(self.resolution.unknown.iter().map(String::as_str))
-    }
-
-    /// Whether there is a tensor of that canonical name.
-    pub fn has(&self, name: &str) -> bool {
-        self.mapping(name).is_some()
-    }
-
-    /// How a canonical tensor is stored.
-    pub(crate) fn mapping(&self, name: &str) -> Option<&Mapping> {
-        let place = self.mapped.find(name.as_bytes(), |place| canonical(&self.resolution, place));
-        place.and_then(|place| self.resolution.mapped.get(place as usize))
-    }
-
-    /// The tensor of that canonical name.
+    /// The rows of several tensors one after another, as one: see [`Tensor::fuse`].
     ///
     /// # Errors
     ///
-    /// `NotFound` if the model has none; `Mismatch` or `Malformed` if the stored tensor is not
-    /// what its name and the model's config say.
-    pub fn tensor(&self, name: &str) -> Result<View<'_>> {
-        self.tensor_in(name, self.convention)
-    }
-
-    /// The same, in whosever order.
-    pub(crate) fn tensor_in(&self, name: &str, convention: Convention) -> Result<View<'_>> {
-        let Some(mapping) = self.mapping(name) else { return self.stored_tensor(name) };
-        let needs_config = mapping.transform.needs_config();
-        let config = match needs_config {
-            true => self.config.get_or_init(|| self.config().ok()).as_ref(),
-            false => None,
-        };
-        match View::mapped(&self.store, mapping, config, convention) {
-            // What is wrong with the config is what is wrong with the tensor.
-            Err(error) if needs_config && config.is_none() => {
-                Err(self.config().err().unwrap_or(error))
-            }
-            view => view,
-        }
-    }
-
-    /// A tensor that has no canonical name.
-    fn stored_tensor(&self, name: &str) -> Result<View<'_>> {
-        let holds = |mapping: &&Mapping| mapping.stored.iter().any(|stored| stored == name);
-        let canonical: Vec<&str> =
-            self.resolution.mapped.iter().filter(holds).map(|m| m.canonical.as_str()).collect();
-        let advice = match canonical.as_slice() {
-            [] => return self.store.tensor(name).map(View::stored),
-            [one] => format!("its canonical name is \"{one}\""),
-            several => format!("it holds \"{}\"", several.join("\", \"")),
-        };
-        let fault = format!("the model has no tensor \"{name}\"");
-        Err(Error::not_found(fault).advise(advice).in_file(self.store.path()))
-    }
-
-    /// The rows of several tensors one after another, as one: see [`View::fuse`].
-    ///
-    /// # Errors
-    ///
-    /// As [`tensor`](Self::tensor) and [`View::fuse`].
-    pub fn fused(&self, names: &[&str]) -> Result<View<'_>> {
-        View::fuse(names.iter().map(|name| self.tensor(name)).collect::<Result<_>>()?)
+    /// As [`tensor`](Self::tensor) and [`Tensor::fuse`].
+    pub fn fused(&self, names: &[&str]) -> Result<Tensor> {
+        Tensor::fuse(names.iter().map(|name| self.tensor(name)).collect::<Result<_>>()?)
     }
 
     /// The tensor of that canonical name in memory of the device, under the provider's
@@ -250,11 +166,11 @@ impl<D: Device> WeightProvider<D> {
         groups.iter().map(|names| self.fuse(names)).collect()
     }
 
-    /// The part of one rank of several, as [`View::shard`] has it, in memory of the device.
+    /// The part of one rank of several, as [`Tensor::shard`] has it, in memory of the device.
     ///
     /// # Errors
     ///
-    /// As [`View::shard`] and [`load`](Self::load).
+    /// As [`Tensor::shard`] and [`load`](Self::load).
     pub fn shard(
         &self,
         name: &str,

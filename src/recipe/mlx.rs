@@ -144,7 +144,7 @@ fn list(numbers: impl Iterator<Item = u32>) -> String {
 
 /// What the choice asks of a model beside its modules.
 #[derive(Clone, Debug, Default)]
-pub struct Model {
+pub struct MlxModel {
     /// `model_type`, as `config.json` has it.
     pub model_type: String,
     /// Layers of the decoder.
@@ -194,7 +194,7 @@ impl Recipe {
     /// `Mismatch` for bits or groups that MLX does not have, for a mix in another mode than affine or
     /// for a model without `down_proj`, and where a module has more bits than the rest in groups that
     /// its rows are no whole number of.
-    pub fn new(model: &Model, modules: &[Module<'_>], options: &Options) -> Result<Self> {
+    pub fn new(model: &MlxModel, modules: &[Module<'_>], options: &Options) -> Result<Self> {
         let usual = Quantization::new(options.mode, options.group_size, options.bits)?;
         let place = options.mix.map(|mix| mixing(mix, modules, options.mode)).transpose()?;
         let mut config = usual.json();
@@ -249,7 +249,7 @@ fn divides(group_size: u32, shape: &[u64]) -> bool {
 
 /// Whether a module has a `to_quantized`, which linear layers and embeddings have, and rows of whole
 /// groups. mlx-lm knows by its classes; here the names tell.
-fn can_be_quantized(model: &Model, module: &Module<'_>, group_size: u32) -> bool {
+fn can_be_quantized(model: &MlxModel, module: &Module<'_>, group_size: u32) -> bool {
     let Module { path, shape } = *module;
     let own = path.rsplit('.').next().unwrap_or(path);
     let raw =
@@ -366,7 +366,7 @@ static SPECIAL: &[(&[&str], At, Special)] = &[
 ];
 
 /// The choice of the model's own predicate.
-fn own_choice(model: &Model, path: &str) -> Special {
+fn own_choice(model: &MlxModel, path: &str) -> Special {
     let model_type = &*model.model_type;
     match model_type {
         // Only experts are quantized, and not those of the first and the last layer.

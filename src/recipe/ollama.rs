@@ -77,7 +77,7 @@ impl QuantType {
 
 /// What the choice asks of a model beside its tensors.
 #[derive(Clone, Debug, Default)]
-pub struct Model {
+pub struct OllamaModel {
     /// The first of `architectures`, else `model_type`.
     pub architecture: String,
     /// Layers of the decoder; 0 where the config does not say.
@@ -90,7 +90,7 @@ pub struct Model {
     pub draft: bool,
 }
 
-impl Model {
+impl OllamaModel {
     /// Reads them from `config.json`.
     pub fn of(config: &Json) -> Self {
         let text = |value: &Json| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
@@ -133,7 +133,7 @@ impl Model {
 }
 
 /// A rule for some architectures.
-type Policy = fn(&Model, &Weight<'_>, QuantType) -> Option<QuantType>;
+type Policy = fn(&OllamaModel, &Weight<'_>, QuantType) -> Option<QuantType>;
 
 /// Architectures with rules of their own (`tensorImportTransformRegistry`).
 static POLICIES: &[(&[&str], Policy)] = &[
@@ -284,7 +284,7 @@ fn usual(weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
 }
 
 /// x/create/qwen35.go.
-fn qwen35(_: &Model, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
+fn qwen35(_: &OllamaModel, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
     let low_rank = weight.ends(&[
         ".linear_attn.in_proj_a.weight",
         ".linear_attn.in_proj_b.weight",
@@ -294,7 +294,7 @@ fn qwen35(_: &Model, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> 
 }
 
 /// x/create/gemma4.go.
-fn gemma4(model: &Model, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
+fn gemma4(model: &OllamaModel, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
     // It is the output as well.
     if weight.is_embedding() {
         return weight.promoted(true, base);
@@ -311,7 +311,7 @@ fn gemma4(model: &Model, weight: &Weight<'_>, base: QuantType) -> Option<QuantTy
 }
 
 /// x/create/cohere2moe.go.
-fn cohere2moe(model: &Model, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
+fn cohere2moe(model: &OllamaModel, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
     if weight.is_embedding() && weight.shape.len() == 2 {
         return weight.fitting(base.eight_bits());
     }
@@ -323,7 +323,7 @@ fn cohere2moe(model: &Model, weight: &Weight<'_>, base: QuantType) -> Option<Qua
 }
 
 /// x/create/nemotron_h.go.
-fn nemotron_h(model: &Model, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
+fn nemotron_h(model: &OllamaModel, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
     let other = ["vision_model.", "mlp1.", "sound_encoder.", "sound_projection."];
     if other.iter().any(|start| weight.name.starts_with(start))
         || weight.ends(&[".mixer.gate.weight", ".mixer.conv1d.weight"])
@@ -355,7 +355,7 @@ fn nemotron_h(model: &Model, weight: &Weight<'_>, base: QuantType) -> Option<Qua
 }
 
 /// x/create/glimmer.go.
-fn glimmer(model: &Model, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
+fn glimmer(model: &OllamaModel, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
     if weight.is_vision() {
         return None;
     }
@@ -377,7 +377,7 @@ fn glimmer(model: &Model, weight: &Weight<'_>, base: QuantType) -> Option<QuantT
 }
 
 /// x/create/laguna.go: a list of what is quantized, for floats; integers go by the usual rules.
-fn laguna(model: &Model, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
+fn laguna(model: &OllamaModel, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
     if matches!(base, QuantType::Int4 | QuantType::Int8) {
         return usual(weight, base);
     }
@@ -421,7 +421,7 @@ fn laguna(model: &Model, weight: &Weight<'_>, base: QuantType) -> Option<QuantTy
 }
 
 /// The first layer is taken for dense where the config says of none.
-fn laguna_is_dense(model: &Model, layer: u64) -> bool {
+fn laguna_is_dense(model: &OllamaModel, layer: u64) -> bool {
     match model.dense_layers.is_empty() {
         true => layer == 0,
         false => model.dense_layers.contains(&layer),
@@ -430,7 +430,7 @@ fn laguna_is_dense(model: &Model, layer: u64) -> bool {
 
 /// As [`more_bits`], but every third layer only up to some before the middle
 /// (`useMoreBitsWithMiddleEnd`). A config that does not say has 40 layers.
-fn laguna_gets_more(model: &Model, weight: &Weight<'_>) -> bool {
+fn laguna_gets_more(model: &OllamaModel, weight: &Weight<'_>) -> bool {
     let layers = if model.layers == 0 { 40 } else { model.layers };
     let Some(layer) = weight.layer() else { return false };
     let outer = layer < layers / 8 || layer >= layers.saturating_mul(7) / 8;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-use super::{WeightStore, document};
+use super::{Store, document};
 use crate::bytes::{Access, Source};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -15,7 +15,7 @@ pub(crate) struct Beside {
     pub(crate) bytes: Vec<u8>,
 }
 
-impl WeightStore {
+impl Store {
     /// Sets what files that are read later may ask for.
     pub(crate) fn with_limits(mut self, limits: &Limits) -> Self {
         self.limits = limits.clone();
@@ -92,7 +92,10 @@ impl WeightStore {
     /// # Errors
     ///
     /// `Malformed` if it is no JSON; `LimitExceeded`; `Io` if it cannot be read.
-    pub fn read_document(&self, name: &'static str) -> Result<Option<Cow<'_, serde_json::Value>>> {
+    pub(crate) fn read_document(
+        &self,
+        name: &'static str,
+    ) -> Result<Option<Cow<'_, serde_json::Value>>> {
         if let Some(json) = self.document(name) {
             return Ok(Some(Cow::Borrowed(json)));
         }

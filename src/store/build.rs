@@ -4,14 +4,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::listing::{Listed, Listing, NO_GROUP};
-use super::{Document, Encoding, Note, StoredFile, WeightStore, name};
+use super::{Document, Encoding, Note, Store, StoredFile, name};
 use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::index::{NameIndex, hash};
 use crate::limits::Limits;
 use crate::metadata::Metadata;
-use crate::tensor::Part;
+use crate::store::Part;
 
 /// Bytes of a stored array that describes another: a shape, or bitsandbytes' JSON.
 const DESCRIPTION_BYTES: usize = 64 << 10;
@@ -21,7 +21,7 @@ const DESCRIPTION_BYTES: usize = 64 << 10;
 pub(super) struct Group {
     /// The entry that gives the tensor its name and place: its weight part.
     pub(super) head: u32,
-    /// Range in `WeightStore::parts`.
+    /// Range in `Store::parts`.
     pub(super) parts: Range<u32>,
     pub(super) dtype: DType,
     /// Elements that share a scale, where the parts give a number for each group; 0 elsewhere.
@@ -293,11 +293,11 @@ impl Indexed {
     }
 
     /// The finished store.
-    pub(crate) fn finish(self) -> WeightStore {
+    pub(crate) fn finish(self) -> Store {
         let Self { mut builder, index } = self;
         builder.listing.hashes = Vec::new();
         let companions = builder.parts.len().saturating_sub(builder.groups.len());
-        WeightStore {
+        Store {
             container: builder.container,
             encoding: builder.encoding,
             attachments: Vec::new(),

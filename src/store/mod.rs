@@ -5,30 +5,31 @@ mod beside;
 mod build;
 pub(crate) mod document;
 mod listing;
+mod part;
 mod summary;
+pub(crate) mod tensor;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::bytes::{Source, Text};
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::index::NameIndex;
 use crate::limits::Limits;
 use crate::metadata::Metadata;
-use crate::tensor::{Part, Tensor};
 use build::Group;
 pub(crate) use build::{Grouped, Indexed, StoreBuilder};
-use listing::NO_GROUP;
 pub(crate) use listing::{Entry, Listed, Listing, check_count, check_range};
+pub use part::Part;
 pub use summary::{DTypeSummary, QuantizationSummary};
 
 /// An opened model, under the names that its files use.
 ///
 /// A store holds the headers of its files and one small record for each tensor; tensor data stays
-/// where it is until it is asked for. [`WeightStore::open`] makes one from any path.
+/// where it is until it is asked for. [`Store::open`] makes one from any path.
 #[derive(Debug)]
-pub struct WeightStore {
+pub(crate) struct Store {
     container: &'static str,
     encoding: Encoding,
     path: PathBuf,
@@ -120,19 +121,19 @@ fn name<'a>(listing: &'a Listing, files: &'a [StoredFile], number: u32) -> &'a [
     listing.entries.get(number as usize).map_or(&[], |entry| listing.name(entry, header))
 }
 
-impl WeightStore {
+impl Store {
     /// The name of the container: `gguf`, `safetensors`.
-    pub fn container(&self) -> &'static str {
+    pub(crate) fn container(&self) -> &'static str {
         self.container
     }
 
     /// How the files are written.
-    pub fn encoding(&self) -> Encoding {
+    pub(crate) fn encoding(&self) -> Encoding {
         self.encoding
     }
 
     /// What belongs to the model beside its weights.
-    pub fn attachments(&self) -> &[Attachment] {
+    pub(crate) fn attachments(&self) -> &[Attachment] {
         &self.attachments
     }
 
@@ -164,7 +165,7 @@ impl WeightStore {
     /// # Errors
     ///
     /// `Io` if a file cannot be read.
-    pub fn verify_digests(
+    pub(crate) fn verify_digests(
         &self,
         mut progress: impl FnMut(u64),
     ) -> Result<Vec<(PathBuf, Option<String>)>> {
@@ -187,112 +188,49 @@ impl WeightStore {
     }
 
     /// Files whose SHA-256 the container gives.
-    pub fn digests(&self) -> usize {
+    pub(crate) fn digests(&self) -> usize {
         self.digests.len()
     }
 
     /// The path that was opened.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The paths of the files that hold tensors or metadata.
-    pub fn files(&self) -> impl ExactSizeIterator<Item = &Path> {
+    pub(crate) fn files(&self) -> impl ExactSizeIterator<Item = &Path> {
         self.files.iter().map(|file| file.source.path())
     }
 
     /// The number of tensors. Scales and the like that belong to another tensor do not count.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.tensors
     }
 
     /// Whether there are no tensors: a file of metadata or a vocabulary alone.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.tensors == 0
     }
 
-    /// All tensors, in the order of the files.
-    pub fn tensors(&self) -> impl Iterator<Item = Tensor<'_>> {
-        let heads = move |number: &u32| match self.entry(*number).map(|entry| entry.group) {
-            None | Some(NO_GROUP) => true,
-            Some(group) => self.groups.get(group as usize).is_some_and(|g| g.head == *number),
-        };
-        let count = u32::try_from(self.listing.len()).unwrap_or(u32::MAX);
-        (0..count).filter(heads).map(|number| Tensor::new(self, number))
-    }
-
-    /// The tensor of that stored name: the name itself, or its [spelling](Text::spelling) where it
-    /// is not UTF-8.
-    ///
-    /// # Errors
-    ///
-    /// `NotFound` if there is none; the advice names the tensor that comes nearest.
-    pub fn tensor(&self, stored_name: &str) -> Result<Tensor<'_>> {
-        let Some(number) = self.number(stored_name) else {
-            let unusual = self.tensors().find(|tensor| {
-                tensor.name().to_str().is_none() && tensor.name().spelling() == stored_name
-            });
-            return unusual.ok_or_else(|| self.no_tensor(stored_name));
-        };
-        let entry = self.entry(number);
-        let group = entry.and_then(|entry| self.groups.get(entry.group as usize));
-        match group.filter(|group| group.head != number) {
-            None => Ok(Tensor::new(self, number)),
-            Some(group) => {
-                let whole = self.entry_name(group.head);
-                let name = Text::new(stored_name.as_bytes());
-                Err(Error::not_found(format!("\"{name}\" is no tensor, but a part of one"))
-                    .in_file(&self.path)
-                    .advise(format!("ask for \"{whole}\"")))
-            }
-        }
-    }
-
-    /// The tensor of that very name, for whoever expects that there may be none: an error takes its
-    /// time to say which name comes nearest.
-    pub(crate) fn find(&self, stored_name: &str) -> Option<Tensor<'_>> {
-        let number = self.number(stored_name)?;
-        let group = self.groups.get(self.entry(number)?.group as usize);
-        group.is_none_or(|group| group.head == number).then(|| Tensor::new(self, number))
-    }
-
-    fn number(&self, stored_name: &str) -> Option<u32> {
+    pub(super) fn number(&self, stored_name: &str) -> Option<u32> {
         self.index.find(stored_name.as_bytes(), |n| name(&self.listing, &self.files, n))
-    }
-
-    fn no_tensor(&self, wanted: &str) -> Error {
-        let fault = format!("there is no tensor \"{}\"", Text::new(wanted.as_bytes()));
-        let error = Error::not_found(fault).in_file(&self.path);
-        // The stored name that shares most with the one asked for, at the end and at the start.
-        let likeness = |tensor: &Tensor<'_>| {
-            let name = tensor.name().as_bytes();
-            let same = |(a, b): &(&u8, &u8)| a == b;
-            let tail =
-                name.iter().rev().zip(wanted.as_bytes().iter().rev()).take_while(same).count();
-            tail + name.iter().zip(wanted.as_bytes()).take_while(same).count()
-        };
-        let nearest = self.tensors().max_by_key(likeness).filter(|tensor| likeness(tensor) >= 4);
-        match nearest {
-            Some(tensor) => error.advise(format!("the nearest name is \"{}\"", tensor.name())),
-            None => error.advise("`weighbridge inspect --all` lists the names"),
-        }
     }
 
     /// Keys and values: GGUF's metadata, the `__metadata__` of a safetensors file, or what stands
     /// before the tensors of a whisper.cpp file.
-    pub fn metadata(&self) -> &Metadata {
+    pub(crate) fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
     /// The JSON document of that file name, if opening the model read it: `config.json`,
     /// `params.json`. Others are read by [`read_document`](Self::read_document).
-    pub fn document(&self, file_name: &str) -> Option<&serde_json::Value> {
+    pub(crate) fn document(&self, file_name: &str) -> Option<&serde_json::Value> {
         self.documents.iter().find(|document| document.name == file_name).map(|found| &found.json)
     }
 
     /// What a reader should know although the model opened: rules that files break, files left
     /// aside.
-    pub fn notes(&self) -> &[Note] {
+    pub(crate) fn notes(&self) -> &[Note] {
         &self.notes
     }
 
@@ -351,7 +289,7 @@ impl WeightStore {
     }
 
     /// Bytes that all tensors take with all their parts; those of unknown types do not count.
-    pub fn stored_bytes(&self) -> u64 {
+    pub(crate) fn stored_bytes(&self) -> u64 {
         self.tensors().map(|tensor| tensor.stored_bytes()).fold(0, u64::saturating_add)
     }
 }

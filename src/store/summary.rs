@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::WeightStore;
+use super::Store;
 use crate::dtype::DType;
 
 /// The tensors of one dtype, and of one group size where the dtype leaves that to the tensor.
@@ -35,7 +35,7 @@ impl DTypeSummary {
     }
 }
 
-/// What a model's weights are stored as; see [`WeightStore::quantization`].
+/// What a model's weights are stored as; see [`Model::quantization`](crate::Model::quantization).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct QuantizationSummary {
@@ -84,9 +84,9 @@ fn bits(bytes: u64, elements: u64) -> Option<f64> {
     (elements > 0).then(|| bytes as f64 * 8.0 / elements as f64)
 }
 
-impl WeightStore {
+impl Store {
     /// What the weights are stored as, tensors of mixed dtypes summed up by dtype and group size.
-    pub fn quantization(&self) -> QuantizationSummary {
+    pub(crate) fn quantization(&self) -> QuantizationSummary {
         let mut dtypes: Vec<DTypeSummary> = Vec::new();
         let mut places = HashMap::new();
         for tensor in self.tensors() {

@@ -21,7 +21,7 @@ use crate::arch::{ConfigValue, Field};
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::metadata::{Array, Value};
-use crate::store::WeightStore;
+use crate::store::Store;
 pub use special::ChatTemplate;
 pub(crate) use to_gguf::gguf_keys;
 pub(crate) use to_json::files as hf_files;
@@ -147,7 +147,7 @@ impl<'a> Tokenizer<'a> {
     ///
     /// `Malformed` if the file that has it breaks its format; `LimitExceeded`; `Io` if a file
     /// beside the weights cannot be read.
-    pub fn of(store: &'a WeightStore) -> Result<Option<Self>> {
+    pub(crate) fn of(store: &'a Store) -> Result<Option<Self>> {
         let found = match of_metadata(store)? {
             Some(found) => Some(found),
             None => vocabulary::beside(store)?.map(|(vocabulary, source)| {
@@ -240,7 +240,7 @@ impl<'a> Tokenizer<'a> {
 type Found<'a> = (Field<TokenizerKind>, Tokens<'a>);
 
 /// The tokenizer in GGUF's metadata: arrays, or the text of a `tokenizer.json`.
-fn of_metadata(store: &WeightStore) -> Result<Option<Found<'_>>> {
+fn of_metadata(store: &Store) -> Result<Option<Found<'_>>> {
     let metadata = store.metadata();
     let key = "tokenizer.ggml.tokens";
     if metadata.get(key).is_none() {

@@ -8,7 +8,7 @@ use super::{Tokenizer, Tokens};
 use crate::arch::{ConfigValue, Field};
 use crate::error::{Error, Result};
 use crate::metadata::Value;
-use crate::store::{Encoding, WeightStore};
+use crate::store::{Encoding, Store};
 
 /// A template that makes one text of a conversation (Jinja).
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +54,7 @@ const NAMES: [(&str, &str); 7] = [
     ("mask", "mask_token"),
 ];
 
-pub(super) fn gather(store: &WeightStore, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
+pub(super) fn gather(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
     if store.encoding() == Encoding::Gguf {
         of_metadata(store, tokenizer)?;
     } else {
@@ -71,7 +71,7 @@ pub(super) fn gather(store: &WeightStore, tokenizer: &mut Tokenizer<'_>) -> Resu
     Ok(())
 }
 
-fn of_metadata(store: &WeightStore, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
+fn of_metadata(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
     let metadata = store.metadata();
     let wrong = |key: &str, value: Value<'_>, allowed: &str| {
         let fault = format!("{}, but {allowed} is needed", ConfigValue::Metadata(value));
@@ -116,7 +116,7 @@ fn of_metadata(store: &WeightStore, tokenizer: &mut Tokenizer<'_>) -> Result<()>
     Ok(())
 }
 
-fn of_documents(store: &WeightStore, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
+fn of_documents(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
     let config = store.read_document("tokenizer_config.json")?;
     let map = store.read_document("special_tokens_map.json")?;
     // Texts first, then their numbers in one pass over the vocabulary.
@@ -171,7 +171,7 @@ fn of_documents(store: &WeightStore, tokenizer: &mut Tokenizer<'_>) -> Result<()
 }
 
 /// Chat templates in the files that may have them, the newest kind of file first.
-fn templates(store: &WeightStore, config: Option<&Json>) -> Result<Vec<ChatTemplate>> {
+fn templates(store: &Store, config: Option<&Json>) -> Result<Vec<ChatTemplate>> {
     let unnamed = |text: &str, source: &'static str| ChatTemplate {
         name: None,
         text: Field { value: text.to_owned(), source: source.into() },

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 use super::{TokenKind, Tokenizer, TokenizerKind, json, pre, sentencepiece};
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
-use crate::store::WeightStore;
+use crate::store::Store;
 
 /// Families whose text has no space put before it.
 const BARE: [&str; 5] = ["gemma", "gemma2", "gemma3", "gemma-embedding", "gemma3n"];
@@ -37,7 +37,7 @@ struct Files {
 }
 
 impl Files {
-    fn of(store: &WeightStore) -> Result<Self> {
+    fn of(store: &Store) -> Result<Self> {
         let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
         let tokenizer = match store.read_beside("tokenizer.json", limit)? {
             Some(file) => {
@@ -112,7 +112,7 @@ fn step_kind(step: &Json) -> &str {
 /// `Unsupported` for a tokenizer that GGUF has no form of here; `Mismatch` if there are more tokens
 /// than rows; `Malformed`, `LimitExceeded` and `Io` as reading the files has them.
 pub(crate) fn gguf_keys(
-    store: &WeightStore,
+    store: &Store,
     architecture: &str,
     rows: Option<u32>,
     out: &mut KeyValues,
@@ -249,7 +249,7 @@ const SHOWN: [&str; 7] = [
 
 /// GGUF's arrays of tokens.
 struct Table<'s> {
-    store: &'s WeightStore,
+    store: &'s Store,
     rows: Vec<Option<Row>>,
     /// Whether they have scores.
     scored: bool,
@@ -257,7 +257,7 @@ struct Table<'s> {
 
 impl<'s> Table<'s> {
     /// As long as the embedding; as the vocabulary, where there is none.
-    fn new(store: &'s WeightStore, rows: Option<u32>, tokens: usize, scored: bool) -> Result<Self> {
+    fn new(store: &'s Store, rows: Option<u32>, tokens: usize, scored: bool) -> Result<Self> {
         let most = store.limits().vocabulary_items;
         let len = rows.map_or(tokens as u64, u64::from);
         if len > most {
@@ -477,7 +477,7 @@ const FAMILYS_OWN: [(&str, &str, &str); 9] = [
 
 /// Which tokens texts start and end with, and what the special tokens are.
 fn special_keys(
-    store: &WeightStore,
+    store: &Store,
     files: &Files,
     architecture: &str,
     rows: Option<u32>,
@@ -635,7 +635,7 @@ fn added_around(
 }
 
 /// Chat templates, the unnamed one under the plain key.
-fn templates(store: &WeightStore, out: &mut KeyValues) -> Result<()> {
+fn templates(store: &Store, out: &mut KeyValues) -> Result<()> {
     let Some(tokenizer) = Tokenizer::of(store)? else { return Ok(()) };
     let plain = |name: &str| {
         let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };

@@ -13,7 +13,7 @@ use super::{Token, TokenKind, Tokenizer, TokenizerKind, pre};
 use crate::arch::ConfigValue;
 use crate::error::{Error, Result};
 use crate::metadata::Value;
-use crate::store::WeightStore;
+use crate::store::Store;
 
 /// The files that a tokenizer becomes: names and contents.
 pub(crate) type Files = Vec<(&'static str, Json)>;
@@ -42,7 +42,7 @@ struct Parts {
 ///
 /// `Unsupported` for a tokenizer or a way to split text that no form is known for, and for a token
 /// that is not UTF-8; `Malformed` as [`Tokenizer::of`] has it.
-pub(crate) fn files(store: &WeightStore, longest: Option<u32>) -> Result<Files> {
+pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<Files> {
     let Some(tokenizer) = Tokenizer::of(store)? else { return Ok(Files::new()) };
     let entries = entries(store, &tokenizer)?;
     let parts = match &tokenizer.kind.value {
@@ -157,7 +157,7 @@ pub(crate) fn files(store: &WeightStore, longest: Option<u32>) -> Result<Files> 
 }
 
 /// The tokens, without those that only fill the embedding's rows.
-fn entries(store: &WeightStore, tokenizer: &Tokenizer<'_>) -> Result<Vec<Entry>> {
+fn entries(store: &Store, tokenizer: &Tokenizer<'_>) -> Result<Vec<Entry>> {
     let entry = |token: Token<'_>| {
         let kind = token.kind.unwrap_or(TokenKind::Normal);
         let fills = format!("[PAD{}]", token.id);
@@ -210,11 +210,11 @@ fn listed(tokenizer: &Tokenizer<'_>) -> Result<Json> {
 }
 
 /// A flag among GGUF's keys of the tokenizer.
-fn key_flag(store: &WeightStore, name: &str) -> Option<bool> {
+fn key_flag(store: &Store, name: &str) -> Option<bool> {
     store.metadata().get(&format!("tokenizer.ggml.{name}"))?.to_bool()
 }
 
-fn byte_level(store: &WeightStore, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Result<Parts> {
+fn byte_level(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Result<Parts> {
     let name = tokenizer.pre.as_ref().map_or("default", |pre| pre.value.as_str());
     let pre = pre::named(name).ok_or_else(|| {
         let fault = format!("no steps are known for how \"{name}\" splits text");
@@ -259,7 +259,7 @@ fn unknown<'e>(tokenizer: &Tokenizer<'_>, entries: &'e [Entry]) -> Option<&'e En
     entries.iter().find(is)
 }
 
-fn sentencepiece(store: &WeightStore, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Parts {
+fn sentencepiece(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Parts {
     let prefix = key_flag(store, "add_space_prefix").unwrap_or(true);
     let normalizer = match prefix {
         true => {
@@ -315,7 +315,7 @@ fn gemma4(tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Result<Parts> {
     })
 }
 
-fn wordpiece(store: &WeightStore, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Parts {
+fn wordpiece(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Parts {
     let flag = |name: &str| key_flag(store, &format!("normalizer.{name}"));
     // llama.cpp marks what begins a word, BERT what goes on within one.
     let marked = |entry: &Entry| match entry.text.strip_prefix(BLOCK) {
@@ -342,7 +342,7 @@ fn wordpiece(store: &WeightStore, tokenizer: &Tokenizer<'_>, entries: &[Entry]) 
 }
 
 /// As XLM-RoBERTa's files have it: T5's tokenizer in llama.cpp.
-fn unigram(store: &WeightStore, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Result<Parts> {
+fn unigram(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Result<Parts> {
     let metadata = store.metadata();
     let key = "tokenizer.ggml.precompiled_charsmap";
     let normalizer = match metadata.get(key) {

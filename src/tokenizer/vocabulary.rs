@@ -7,7 +7,7 @@ use super::{Merge, Token, TokenKind, TokenizerKind, json, lines, sentencepiece};
 use crate::bytes::{Scanner, Span};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::store::WeightStore;
+use crate::store::Store;
 
 /// A range of the file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -168,7 +168,7 @@ const FILES: [(&str, Parse); 4] = [
 ];
 
 /// The vocabulary beside the weights, and the file that holds it.
-pub(super) fn beside(store: &WeightStore) -> Result<Option<(Vocabulary<'static>, &'static str)>> {
+pub(super) fn beside(store: &Store) -> Result<Option<(Vocabulary<'static>, &'static str)>> {
     let limits = store.limits();
     let limit = (limits.vocabulary_bytes, "vocabulary_bytes");
     for (name, parse) in FILES {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 use crate::arch::{Mapping, Resolution};
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
-use crate::store::WeightStore;
+use crate::store::Store;
 
 /// What a setting's number is encoded as.
 enum Kind {
@@ -36,7 +36,7 @@ const SAMPLING: [(&str, &[&str], Kind); 12] = [
 ];
 
 /// How the model's makers would have it generate text.
-pub(super) fn sampling(store: &WeightStore, keys: &mut KeyValues) -> Result<()> {
+pub(super) fn sampling(store: &Store, keys: &mut KeyValues) -> Result<()> {
     let document = "generation_config.json";
     let Some(config) = store.read_document(document)? else { return Ok(()) };
     for (name, names, kind) in SAMPLING {
@@ -63,7 +63,7 @@ pub(super) fn sampling(store: &WeightStore, keys: &mut KeyValues) -> Result<()> 
 }
 
 /// What GGUF says of generating text, as `generation_config.json`.
-pub(super) fn generation(store: &WeightStore) -> Map<String, Json> {
+pub(super) fn generation(store: &Store) -> Map<String, Json> {
     let metadata = store.metadata();
     let setting = |(name, names, _): &(&str, &[&str], Kind)| {
         let value = metadata.get(&format!("general.sampling.{name}"))?;
@@ -81,7 +81,7 @@ pub(super) fn generation(store: &WeightStore) -> Map<String, Json> {
 }
 
 /// The name and the number of parameters.
-pub(super) fn names(store: &WeightStore, resolution: &Resolution, keys: &mut KeyValues) {
+pub(super) fn names(store: &Store, resolution: &Resolution, keys: &mut KeyValues) {
     if let Some(name) = name(store) {
         keys.set_text("general.name", title(&name));
     }
@@ -91,7 +91,7 @@ pub(super) fn names(store: &WeightStore, resolution: &Resolution, keys: &mut Key
 }
 
 /// What the model is called: as its config says, else its folder, else its file.
-fn name(store: &WeightStore) -> Option<String> {
+fn name(store: &Store) -> Option<String> {
     let config = store.document("config.json");
     let said = config.and_then(|config| config.get("_name_or_path")?.as_str());
     let said = said.filter(|name| !name.is_empty() && name.matches('/').count() <= 1);
@@ -139,7 +139,7 @@ fn title(name: &str) -> String {
 }
 
 /// How large the model is, in a word: `8B`, or `8x7B` where there are experts.
-fn size_label(store: &WeightStore, resolution: &Resolution) -> Option<String> {
+fn size_label(store: &Store, resolution: &Resolution) -> Option<String> {
     let (mut total, mut each_expert) = (0u64, 0u64);
     let (mut experts, mut stacks) = (0u64, 0u64);
     let mut counted = BTreeSet::new();

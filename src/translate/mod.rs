@@ -9,10 +9,11 @@ mod general;
 
 use serde_json::{Map, Value as Json};
 
-use crate::arch::{self, ModelConfig, Resolution};
+use crate::arch;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
-use crate::store::{Encoding, Note, WeightStore};
+use crate::model::Model;
+use crate::store::{Encoding, Note, Store};
 use crate::tokenizer;
 
 /// The metadata that a model has in GGUF, as llama.cpp's `convert_hf_to_gguf.py` writes it; of a
@@ -26,8 +27,8 @@ use crate::tokenizer;
 ///
 /// `Unsupported` if there are no rules for the family, or a number that they need is missing;
 /// `Malformed`, `LimitExceeded` and `Io` as reading the files has them.
-pub fn gguf_metadata(store: &WeightStore, resolution: &Resolution) -> Result<KeyValues> {
-    Ok(gguf_metadata_and_notes(store, resolution)?.0)
+pub fn gguf_metadata(model: &Model) -> Result<KeyValues> {
+    Ok(gguf_metadata_and_notes(model)?.0)
 }
 
 /// As [`gguf_metadata`], with what a reader should know: that the way to split text has no name.
@@ -35,13 +36,12 @@ pub fn gguf_metadata(store: &WeightStore, resolution: &Resolution) -> Result<Key
 /// # Errors
 ///
 /// As [`gguf_metadata`] has them.
-pub fn gguf_metadata_and_notes(
-    store: &WeightStore,
-    resolution: &Resolution,
-) -> Result<(KeyValues, Vec<Note>)> {
+pub fn gguf_metadata_and_notes(model: &Model) -> Result<(KeyValues, Vec<Note>)> {
+    let store = model.store();
     if store.encoding() == Encoding::Gguf {
         return Ok((KeyValues::of(store.metadata()), Vec::new()));
     }
+    let resolution = model.resolution()?;
     let architecture = arch::gguf_architecture(store)?;
     let mut keys = KeyValues::new();
     keys.set_text("general.architecture", architecture);
@@ -50,10 +50,10 @@ pub fn gguf_metadata_and_notes(
     general::names(store, resolution, &mut keys);
     arch::gguf_keys(store, resolution, &mut keys)?;
     keys.set("general.quantization_version", Value::U32(BLOCKS));
-    let config = ModelConfig::of(store, resolution)?;
-    let rows = config.vocab_size.map(|rows| rows.value);
+    let config = model.config()?;
+    let rows = config.vocab_size.as_ref().map(|rows| rows.value);
     let remark = tokenizer::gguf_keys(store, architecture, rows, &mut keys)?;
-    if let ("bert", Some(kinds)) = (architecture, config.scales.type_vocab_size) {
+    if let ("bert", Some(kinds)) = (architecture, &config.scales.type_vocab_size) {
         keys.set("tokenizer.ggml.token_type_count", Value::U32(kinds.value));
     }
     let notes = remark.into_iter().map(|text| Note::new(store.path(), text)).collect();
@@ -69,14 +69,11 @@ const BLOCKS: u32 = 2;
 /// # Errors
 ///
 /// As [`gguf_metadata`] has them.
-pub fn gguf_tensors(
-    store: &WeightStore,
-    resolution: &Resolution,
-) -> Result<Vec<(&'static str, Vec<f32>)>> {
-    if store.encoding() == Encoding::Gguf {
+pub fn gguf_tensors(model: &Model) -> Result<Vec<(&'static str, Vec<f32>)>> {
+    if model.encoding() == Encoding::Gguf {
         return Ok(Vec::new());
     }
-    arch::gguf_tensors(store, resolution)
+    arch::gguf_tensors(model.store(), model.resolution()?)
 }
 
 /// The documents that a Hugging Face or MLX directory may have beside its weights.
@@ -105,14 +102,12 @@ const DOCUMENTS: [&str; 12] = [
 ///
 /// `Unsupported` if there are no rules for the family or the tokenizer; `Malformed`,
 /// `LimitExceeded` and `Io` as reading the files has them.
-pub fn hf_documents(
-    store: &WeightStore,
-    resolution: &Resolution,
-) -> Result<Vec<(&'static str, Vec<u8>)>> {
+pub fn hf_documents(model: &Model) -> Result<Vec<(&'static str, Vec<u8>)>> {
+    let store = model.store();
     if store.encoding() != Encoding::Gguf && store.document("config.json").is_some() {
         return beside(store);
     }
-    let mut config = arch::hf_config(store, resolution)?;
+    let mut config = arch::hf_config(store, model.resolution()?)?;
     // RoBERTa's `max_position_embeddings` is more: rows that no position has.
     let family = store.metadata().str("general.architecture");
     let longest = family.and_then(|name| store.metadata().u64(&format!("{name}.context_length")));
@@ -143,13 +138,10 @@ pub fn hf_documents(
 /// # Errors
 ///
 /// As [`hf_documents`] has them; `Malformed` if `config.json` is no object.
-pub fn mlx_documents(
-    store: &WeightStore,
-    resolution: &Resolution,
-) -> Result<Vec<(&'static str, Vec<u8>)>> {
-    let mut documents = hf_documents(store, resolution)?;
+pub fn mlx_documents(model: &Model) -> Result<Vec<(&'static str, Vec<u8>)>> {
+    let mut documents = hf_documents(model)?;
     for (name, bytes) in documents.iter_mut().filter(|(name, _)| *name == "config.json") {
-        let fault = |error| Error::malformed(format!("{name}: {error}")).in_file(store.path());
+        let fault = |error| Error::malformed(format!("{name}: {error}")).in_file(model.path());
         let config: Map<String, Json> = serde_json::from_slice(bytes).map_err(fault)?;
         let within = arch::in_mlx(config.clone());
         if within != config {
@@ -159,7 +151,7 @@ pub fn mlx_documents(
     Ok(documents)
 }
 
-fn beside(store: &WeightStore) -> Result<Vec<(&'static str, Vec<u8>)>> {
+fn beside(store: &Store) -> Result<Vec<(&'static str, Vec<u8>)>> {
     let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
     let mut found = Vec::new();
     for name in DOCUMENTS {

@@ -127,14 +127,10 @@ impl Blobs {
     }
 
     /// Writes blobs, and sees that they are on the disk.
-    pub(super) fn write(
-        &mut self,
-        files: &[OutFile<'_>],
-        options: &WriteOptions<'_>,
-    ) -> Result<Lost> {
+    pub(super) fn write(&mut self, files: &[OutFile], options: &WriteOptions<'_>) -> Result<Lost> {
         let this = Mutex::new(self);
         let held = || this.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = |file: &OutFile<'_>| held().create(file.len());
+        let open = |file: &OutFile| held().create(file.len());
         let close = |batch: Vec<Open>| held().settle(&batch);
         pipeline::in_batches(files, options, open, close)
     }

@@ -7,16 +7,17 @@ use super::making::{NewPart, Split, is_quantized, row_count};
 use crate::bytes::{Scratch, try_vec};
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, ErrorKind, Result};
+use crate::model::Tensor;
 use crate::quant::{Element, Float, Global, GroupParts, Grouping, NotExact, Packed, bf16, f16};
 use crate::repack::{PackedRows, Repack, Repacked};
 use crate::shape;
-use crate::tensor::{Decoding, Part};
-use crate::view::View;
+use crate::store::Part;
+use crate::store::tensor::Decoding;
 
 /// Codes of a view in another packing, with the same values.
 #[derive(Clone, Debug)]
-pub(crate) struct Repacking<'a> {
-    view: View<'a>,
+pub(crate) struct Repacking {
+    view: Tensor,
     repack: &'static Repack,
     /// What scales and biases are stored as.
     scales: DType,
@@ -30,11 +31,11 @@ pub(crate) struct Repacking<'a> {
     global: Part,
 }
 
-impl<'a> Repacking<'a> {
+impl Repacking {
     /// The change from what a view is packed as, if there is one that is exact for every number in
     /// it: all of its scales are looked at. Otherwise says why there is none.
-    pub(crate) fn exact(view: &View<'a>, to: DType, global: Part) -> Result<Result<Self, String>> {
-        let from = match view.stored_dtype() {
+    pub(crate) fn exact(view: &Tensor, to: DType, global: Part) -> Result<Result<Self, String>> {
+        let from = match view.dtype() {
             Ok(dtype) => dtype,
             Err(error) => return Ok(Err(error.to_string())),
         };
@@ -71,7 +72,7 @@ impl<'a> Repacking<'a> {
         Ok(Err(why))
     }
 
-    pub(crate) fn view(&self) -> &View<'a> {
+    pub(crate) fn view(&self) -> &Tensor {
         &self.view
     }
 
@@ -216,15 +217,15 @@ impl<'a> Repacking<'a> {
 
 /// Values of a view, quantized in groups.
 #[derive(Clone, Debug)]
-pub(crate) struct Quantizing<'a> {
-    pub(crate) view: View<'a>,
+pub(crate) struct Quantizing {
+    pub(crate) view: Tensor,
     pub(crate) dtype: DType,
     pub(crate) group_size: u32,
     /// What the values are rounded to before, and scales and biases stored as: F32, F16 or BF16.
     pub(crate) values: DType,
 }
 
-impl Quantizing<'_> {
+impl Quantizing {
     pub(crate) fn parts(&self) -> Result<Vec<NewPart>> {
         let scales = match self.is_affine() {
             true => self.values,

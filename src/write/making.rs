@@ -8,23 +8,24 @@ use super::groups::{Quantizing, Repacking};
 use crate::bytes::{Pages, Scratch, Source, Values};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::model::{PackedPart, Planned, Tensor, Work, plan_packed, plan_values};
 use crate::quant::Packed;
 use crate::shape;
-use crate::tensor::{Decoding, Part};
-use crate::view::{PackedPart, Planned, View, Work, plan_packed, plan_values};
+use crate::store::Part;
+use crate::store::tensor::Decoding;
 
 /// How the bytes of a tensor come about.
 #[derive(Clone, Debug)]
-pub(crate) enum Making<'a> {
+pub(crate) enum Making {
     /// They are the packed ones of a view.
-    Packed(View<'a>),
+    Packed(Tensor),
     /// They are its values in another dtype: a plain one, or blocks of ggml. Where there is
     /// importance, it is a number for each column, of each of the view's matrices in turn.
-    Encoded { view: View<'a>, dtype: DType, importance: Option<Arc<[f32]>> },
+    Encoded { view: Tensor, dtype: DType, importance: Option<Arc<[f32]>> },
     /// They are its codes in another packing.
-    Repacked(Repacking<'a>),
+    Repacked(Repacking),
     /// They are its values, quantized in groups.
-    Grouped(Quantizing<'a>),
+    Grouped(Quantizing),
     /// They were computed.
     Bytes { bytes: Arc<[u8]>, dtype: DType, shape: Vec<u64> },
     /// They are those of a file.
@@ -46,13 +47,13 @@ pub(super) type Split = [usize; 3];
 
 /// A piece of a tensor's parts.
 #[derive(Debug)]
-pub(super) struct Piece<'a> {
+pub(super) struct Piece {
     /// Where its bytes go, from the start of the file: to one place, or some to each of three.
     pub(super) to: Vec<Range<u64>>,
-    task: Task<'a>,
+    task: Task,
 }
 
-impl Piece<'_> {
+impl Piece {
     /// Bytes of all of it.
     pub(super) fn len(&self) -> u64 {
         self.to.iter().map(|range| range.end - range.start).sum()
@@ -60,9 +61,9 @@ impl Piece<'_> {
 }
 
 #[derive(Debug)]
-enum Task<'a> {
+enum Task {
     /// Bytes or values of a view, as they are read.
-    Read(Work<'a>),
+    Read(Work),
     /// Rows to be quantized, with the importance of their columns.
     Quantize { rows: Range<u64>, columns: usize, dtype: DType, importance: Option<Range<usize>> },
     /// Rows whose parts are made together.
@@ -80,7 +81,7 @@ pub(super) struct Bench {
     values: Option<Values<f32>>,
 }
 
-impl<'a> Making<'a> {
+impl Making {
     /// The arrays that it comes to, the weight first.
     pub(crate) fn parts(&self) -> Result<Vec<NewPart>> {
         match self {
@@ -112,7 +113,7 @@ impl<'a> Making<'a> {
     }
 
     /// What it is made of; nothing where it was computed.
-    pub(crate) fn view(&self) -> Option<&View<'a>> {
+    pub(crate) fn view(&self) -> Option<&Tensor> {
         match self {
             Self::Packed(view)
             | Self::Encoded { view, .. }
@@ -126,19 +127,19 @@ impl<'a> Making<'a> {
     pub(crate) fn shape(&self) -> &[u64] {
         match self {
             Self::Bytes { shape, .. } => shape,
-            making => making.view().map_or(&[], View::shape),
+            making => making.view().map_or(&[], Tensor::shape),
         }
     }
 
     /// What it is made of: the names of the dtypes that are read.
     pub(crate) fn from(&self) -> String {
-        self.view().map(View::dtype_label).unwrap_or_default()
+        self.view().map(Tensor::dtype_label).unwrap_or_default()
     }
 
     /// What it becomes.
     pub(crate) fn dtype(&self) -> Result<DType> {
         match self {
-            Self::Packed(view) => view.stored_dtype(),
+            Self::Packed(view) => view.dtype(),
             Self::Encoded { dtype, .. }
             | Self::Grouped(Quantizing { dtype, .. })
             | Self::Bytes { dtype, .. } => Ok(*dtype),
@@ -159,7 +160,7 @@ impl<'a> Making<'a> {
 
     /// Cuts it into pieces, of which each takes about so much memory to make. `places` are those of
     /// its parts in the file.
-    pub(super) fn pieces(&self, places: &[u64], memory: u64) -> Result<Vec<Piece<'a>>> {
+    pub(super) fn pieces(&self, places: &[u64], memory: u64) -> Result<Vec<Piece>> {
         let mut planned = Vec::new();
         let start = places.first().copied().unwrap_or(0);
         match self {
@@ -216,12 +217,7 @@ impl<'a> Making<'a> {
     }
 
     /// Makes a piece.
-    pub(super) fn make(
-        &self,
-        piece: &Piece<'_>,
-        out: &mut [u8],
-        bench: &mut Bench,
-    ) -> Result<Loss> {
+    pub(super) fn make(&self, piece: &Piece, out: &mut [u8], bench: &mut Bench) -> Result<Loss> {
         let torn = || Error::mismatch("a piece of another tensor");
         match (self, &piece.task) {
             (Self::Packed(view) | Self::Encoded { view, .. }, Task::Read(work)) => {
@@ -290,8 +286,8 @@ impl Bench {
 }
 
 /// Whether a view's values come from quantized tensors.
-pub(super) fn is_quantized(view: &View<'_>) -> bool {
-    view.sources().any(|tensor| tensor.dtype().is_ok_and(DType::is_quantized))
+pub(super) fn is_quantized(view: &Tensor) -> bool {
+    view.stored_tensors().any(|tensor| tensor.dtype().is_ok_and(DType::is_quantized))
 }
 
 /// Room for a piece, in memory that numbers of any width can lie in.
@@ -313,7 +309,7 @@ fn bytes(dtype: DType, shape: &[u64]) -> Result<u64> {
 }
 
 /// Rows of a view as they are gathered, and the elements of each.
-pub(super) fn row_count(view: &View<'_>) -> (u64, u64) {
+pub(super) fn row_count(view: &Tensor) -> (u64, u64) {
     view.gathered_shape()
 }
 
@@ -324,12 +320,12 @@ fn one(range: Range<u64>) -> Vec<Range<u64>> {
 
 /// Cuts rows whose parts are made together into pieces. `end` says where that which starts at a row
 /// ends, `sizes` how many bytes of each part its rows have.
-fn in_rows<'a>(
+fn in_rows(
     rows: u64,
     places: &[u64],
     end: impl Fn(u64) -> u64,
     sizes: impl Fn(Range<u64>) -> Result<Split>,
-) -> Result<Vec<Piece<'a>>> {
+) -> Result<Vec<Piece>> {
     let mut at: Vec<u64> = places.to_vec();
     let mut pieces = Vec::new();
     let mut first = 0;
@@ -348,13 +344,13 @@ fn in_rows<'a>(
 }
 
 /// Cuts rows that are to be quantized into pieces.
-fn quantized<'a>(
-    view: &View<'_>,
+fn quantized(
+    view: &Tensor,
     dtype: DType,
     importance: Option<&[f32]>,
     start: u64,
     memory: u64,
-) -> Result<Vec<Piece<'a>>> {
+) -> Result<Vec<Piece>> {
     let (gathered, width) = view.gathered_shape();
     let columns = shape::columns(view.shape());
     let row_bytes = bytes(dtype, &[columns])?;

@@ -1,7 +1,7 @@
 //! Writing: which bytes go into which file, and who makes them.
 //!
 //! ```text
-//!  View ──how──▶ Making ──header──▶ OutFile ──pieces──▶ threads ──bounded queue──▶ Target ──rename──▶ file
+//!  Tensor ──how──▶ Making ──header──▶ OutFile ──pieces──▶ threads ──bounded queue──▶ Target ──rename──▶ file
 //! ```
 //!
 //! Whoever plans decides for each tensor how it is [made](Making); a container's layout says where
@@ -27,8 +27,8 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::metadata::KeyValues;
 use crate::progress::{Progress, Watch};
-use crate::store::WeightStore;
-use crate::tensor::Part;
+use crate::store::Part;
+use crate::store::Store;
 
 pub(crate) use groups::{Quantizing, Repacking};
 pub use loss::Loss;
@@ -39,12 +39,12 @@ pub(crate) use target::{Target, overwrite_within_a_page};
 
 /// A tensor to be written.
 #[derive(Debug)]
-pub(crate) struct OutTensor<'a> {
+pub(crate) struct OutTensor {
     pub(crate) name: String,
-    pub(crate) making: Making<'a>,
+    pub(crate) making: Making,
 }
 
-impl OutTensor<'_> {
+impl OutTensor {
     /// Bytes of all its parts.
     pub(crate) fn bytes(&self) -> Result<u64> {
         let parts = self.making.parts().map_err(|error| error.in_tensor(&self.name))?;
@@ -68,17 +68,17 @@ impl OutTensor<'_> {
 
 /// A file to be written: its header, and where the parts of each tensor go.
 #[derive(Debug)]
-pub(crate) struct OutFile<'a> {
+pub(crate) struct OutFile {
     /// From the directory that is written, or the name of the only file.
     pub(crate) name: String,
     header: Vec<u8>,
     len: u64,
     /// Bytes of all parts.
     data: u64,
-    tensors: Vec<(OutTensor<'a>, Vec<u64>)>,
+    tensors: Vec<(OutTensor, Vec<u64>)>,
 }
 
-impl<'a> OutFile<'a> {
+impl OutFile {
     /// A document.
     pub(crate) fn document(name: impl Into<String>, bytes: Vec<u8>) -> Self {
         let len = bytes.len() as u64;
@@ -89,9 +89,9 @@ impl<'a> OutFile<'a> {
     pub(crate) fn gguf(
         name: impl Into<String>,
         keys: &KeyValues,
-        tensors: Vec<OutTensor<'a>>,
+        tensors: Vec<OutTensor>,
     ) -> Result<Self> {
-        let named = |tensor: &OutTensor<'_>, part: Part| match part {
+        let named = |tensor: &OutTensor, part: Part| match part {
             // A factor of the whole tensor is a tensor by itself.
             Part::GlobalScale => {
                 let base = tensor.name.strip_suffix(".weight").unwrap_or(&tensor.name);
@@ -108,8 +108,8 @@ impl<'a> OutFile<'a> {
         name: impl Into<String>,
         metadata: &BTreeMap<String, String>,
         alignment: u64,
-        tensors: Vec<OutTensor<'a>>,
-        named: impl Fn(&OutTensor<'_>, Part) -> String,
+        tensors: Vec<OutTensor>,
+        named: impl Fn(&OutTensor, Part) -> String,
     ) -> Result<Self> {
         let order = safetensors::write::Order::Crate;
         let layout =
@@ -121,9 +121,9 @@ impl<'a> OutFile<'a> {
     pub(crate) fn blob(
         name: impl Into<String>,
         metadata: &BTreeMap<String, String>,
-        tensors: Vec<OutTensor<'a>>,
+        tensors: Vec<OutTensor>,
     ) -> Result<Self> {
-        let named = |tensor: &OutTensor<'_>, part: Part| ollama::part_name(&tensor.name, part);
+        let named = |tensor: &OutTensor, part: Part| ollama::part_name(&tensor.name, part);
         let order = safetensors::write::Order::Given;
         let layout = |arrays: &[NewArray]| safetensors::write::layout(metadata, arrays, 8, order);
         Self::laid(name, tensors, named, layout)
@@ -139,8 +139,8 @@ impl<'a> OutFile<'a> {
 
     fn laid(
         name: impl Into<String>,
-        tensors: Vec<OutTensor<'a>>,
-        named: impl Fn(&OutTensor<'_>, Part) -> String,
+        tensors: Vec<OutTensor>,
+        named: impl Fn(&OutTensor, Part) -> String,
         layout: impl FnOnce(&[NewArray]) -> Result<Layout>,
     ) -> Result<Self> {
         let (mut arrays, mut counts) = (Vec::new(), Vec::new());
@@ -163,7 +163,7 @@ impl<'a> OutFile<'a> {
 
     /// All bytes before the first tensor, if every tensor would lie where it lies in the only file
     /// of `store`.
-    pub(crate) fn header_in_place(&self, store: &WeightStore) -> Option<Vec<u8>> {
+    pub(crate) fn header_in_place(&self, store: &Store) -> Option<Vec<u8>> {
         let places = self.tensors.iter().map(|(_, places)| places.first().copied());
         let found = store.tensors().map(|tensor| Some(tensor.place(Part::Weight)?.1));
         let alone = self.tensors.iter().all(|(_, places)| places.len() == 1);

@@ -32,29 +32,25 @@ const AHEAD: u64 = 3;
 const READING: u64 = 8 << 20;
 
 /// Writes files into a target, and sees that they are on the disk.
-pub(crate) fn run(
-    files: &[OutFile<'_>],
-    target: &Target,
-    options: &WriteOptions<'_>,
-) -> Result<Lost> {
+pub(crate) fn run(files: &[OutFile], target: &Target, options: &WriteOptions<'_>) -> Result<Lost> {
     in_batches(files, options, |file| begun(file, target), synced)
 }
 
 /// Writes files, each into a target of its own, and tells of them as of one work.
 pub(crate) fn run_each(
-    files: &[OutFile<'_>],
+    files: &[OutFile],
     targets: &[Target],
     options: &WriteOptions<'_>,
 ) -> Result<Lost> {
     let mut targets = targets.iter();
-    let open = |file: &OutFile<'_>| {
+    let open = |file: &OutFile| {
         let target = targets.next();
         begun(file, target.ok_or_else(|| Error::mismatch("a file without a target"))?)
     };
     in_batches(files, options, open, synced)
 }
 
-fn begun(file: &OutFile<'_>, target: &Target) -> Result<Open> {
+fn begun(file: &OutFile, target: &Target) -> Result<Open> {
     Ok(Open { file: target.create(&file.name, file.len)?, path: target.place(&file.name) })
 }
 
@@ -64,10 +60,10 @@ fn synced(batch: Vec<Open>) -> Result<()> {
 
 /// Writes files, as many at a time as may be open: `open` begins each, in order, and `close` is
 /// given them once their bytes are written.
-pub(super) fn in_batches<'f>(
-    files: &[OutFile<'f>],
+pub(super) fn in_batches(
+    files: &[OutFile],
     options: &WriteOptions<'_>,
-    mut open: impl FnMut(&OutFile<'f>) -> Result<Open>,
+    mut open: impl FnMut(&OutFile) -> Result<Open>,
     mut close: impl FnMut(Vec<Open>) -> Result<()>,
 ) -> Result<Lost> {
     let threads = match options.threads {
@@ -103,7 +99,7 @@ struct Work<'o, 'w> {
 }
 
 /// A piece, its file and its tensor, by number.
-type Job<'a> = (usize, usize, Piece<'a>);
+type Job<'a> = (usize, usize, Piece);
 
 /// A piece that is made.
 struct Made {
@@ -122,8 +118,8 @@ impl Work<'_, '_> {
         (left / (2 * threads + AHEAD)).clamp(64 << 10, 4 << 20)
     }
 
-    fn batch(&self, files: &[OutFile<'_>], open: &[Open], done: &mut u64) -> Result<Lost> {
-        let tensors: Vec<(&str, &Making<'_>)> = files
+    fn batch(&self, files: &[OutFile], open: &[Open], done: &mut u64) -> Result<Lost> {
+        let tensors: Vec<(&str, &Making)> = files
             .iter()
             .flat_map(|file| &file.tensors)
             .map(|(tensor, _)| (tensor.name.as_str(), &tensor.making))
@@ -193,7 +189,7 @@ impl Work<'_, '_> {
     fn make<'a>(
         &self,
         jobs: &Mutex<impl Iterator<Item = Job<'a>>>,
-        tensors: &[(&str, &Making<'_>)],
+        tensors: &[(&str, &Making)],
         empty: &Mutex<Receiver<Pages>>,
         full: SyncSender<Made>,
         lost: &Mutex<Vec<(usize, Loss)>>,

@@ -7,12 +7,12 @@ use super::{Fate, Loss, OutFile, Target, WriteOptions, pipeline};
 use crate::arch::Resolution;
 use crate::container::ollama::NewManifest;
 use crate::error::{Error, Result};
-use crate::store::WeightStore;
+use crate::store::Store;
 
 /// Files that are going to be written, and what becomes of each tensor. Nothing is written before it
 /// is [run](Self::run), and no more read than tells whether another packing is exact.
 #[derive(Debug)]
-pub struct WritePlan<'a> {
+pub struct WritePlan {
     /// What becomes of each tensor, in the order in which they are written.
     pub fates: Vec<Fate>,
     /// What a reader should know of what is left out, or was guessed.
@@ -20,7 +20,7 @@ pub struct WritePlan<'a> {
     /// Canonical names of tensors that the architecture requires and the model lacks. A plan with any is
     /// not run unless [`WriteOptions::allow_incomplete`] says so.
     pub missing: Vec<String>,
-    files: Vec<OutFile<'a>>,
+    files: Vec<OutFile>,
     kind: Kind,
     /// The files that are read, which are never written to.
     sources: Vec<PathBuf>,
@@ -55,13 +55,13 @@ pub struct Written {
     pub lost: Vec<(String, Loss)>,
 }
 
-impl<'a> WritePlan<'a> {
+impl WritePlan {
     pub(crate) fn new(
         kind: Kind,
-        files: Vec<OutFile<'a>>,
+        files: Vec<OutFile>,
         fates: Vec<Fate>,
         notes: Vec<String>,
-        source: &WeightStore,
+        source: &Store,
     ) -> Self {
         let sources = source.files().map(Path::to_path_buf).collect();
         Self { fates, notes, missing: Vec::new(), files, kind, sources }

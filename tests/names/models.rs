@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 use tempfile::TempDir;
-use weighbridge::device::Cpu;
-use weighbridge::{DType, OpenOptions, Strictness, WeightProvider};
+use weighbridge::{DType, Model, OpenOptions, Strictness};
 
 use crate::support::{Gguf, Kv, Safetensors, f32s, folder, shared};
 
@@ -30,16 +29,16 @@ pub(crate) enum Form {
 
 /// Values of a tensor, in memory.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Tensor {
+pub(crate) struct Array {
     pub(crate) shape: Vec<usize>,
     pub(crate) values: Vec<f32>,
 }
 
-pub(crate) type Tensors = BTreeMap<String, Tensor>;
+pub(crate) type Tensors = BTreeMap<String, Array>;
 
 /// A model in all forms that there are names for.
 #[derive(Clone)]
-pub(crate) struct Model {
+pub(crate) struct NamedModel {
     pub(crate) name: String,
     /// Where the names are from.
     pub(crate) source: String,
@@ -50,7 +49,7 @@ pub(crate) struct Model {
     pub(crate) forms: Vec<(Form, Tensors)>,
 }
 
-impl Tensor {
+impl Array {
     /// Values between -1 and 1 that nothing but the name decides.
     pub(crate) fn random(name: &str, shape: Vec<usize>) -> Self {
         // FNV-1a, then a linear congruential generator with Knuth's numbers.
@@ -159,7 +158,7 @@ pub(crate) fn made(
     links: &[(String, String, String)],
     shapes: &BTreeMap<String, Vec<usize>>,
 ) -> Tensors {
-    let mut parts: BTreeMap<&str, Vec<(usize, &str, Tensor)>> = BTreeMap::new();
+    let mut parts: BTreeMap<&str, Vec<(usize, &str, Array)>> = BTreeMap::new();
     for (name, transform, source) in links {
         let (mut order, mut tensor, mut kind) = (0, from[source].clone(), "");
         for word in transform.split('+') {
@@ -205,13 +204,13 @@ pub(crate) fn made(
             );
             shape.clone_from(listed);
         }
-        tensors.insert(name.to_owned(), Tensor { shape, values });
+        tensors.insert(name.to_owned(), Array { shape, values });
     }
     for (name, shape) in shapes {
         // Divisors of 1 are ones that a config can make.
         let made = || match name.as_str() {
-            "rope_freqs.weight" => Tensor::random(name, shape.clone()).map(|_| 1.0),
-            _ => Tensor::random(name, shape.clone()),
+            "rope_freqs.weight" => Array::random(name, shape.clone()).map(|_| 1.0),
+            _ => Array::random(name, shape.clone()),
         };
         tensors.entry(name.clone()).or_insert_with(made);
     }
@@ -265,8 +264,8 @@ pub(crate) fn correct_experts(links: &mut [(String, String, String)]) {
 }
 
 /// The model of one file of names.
-pub(crate) fn listed(name: &str, list: &Json) -> Model {
-    let random = |(name, shape): (String, _)| (name.clone(), Tensor::random(&name, shape));
+pub(crate) fn listed(name: &str, list: &Json) -> NamedModel {
+    let random = |(name, shape): (String, _)| (name.clone(), Array::random(&name, shape));
     let hf: Tensors = shapes(&list["hf"]).into_iter().map(random).collect();
     let mut forms = Vec::new();
     if list["gguf_tensors"].is_object() {
@@ -290,11 +289,11 @@ pub(crate) fn listed(name: &str, list: &Json) -> Model {
     forms.insert(0, (Form::HuggingFace, hf));
     let gguf = list["gguf_arch"].as_str().unwrap_or(name).to_owned();
     let (name, source) = (name.to_owned(), format!("data/names/{name}.json"));
-    Model { name, source, config: list["config"].clone(), gguf, forms }
+    NamedModel { name, source, config: list["config"].clone(), gguf, forms }
 }
 
 /// The models of the files of names, if they are here.
-pub(crate) fn listed_models() -> Vec<Model> {
+pub(crate) fn listed_models() -> Vec<NamedModel> {
     let Some(folder) = shared("data/names") else { return Vec::new() };
     let mut models = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder of lists") {
@@ -311,7 +310,7 @@ pub(crate) fn listed_models() -> Vec<Model> {
 }
 
 /// The model of one of the test's own lists.
-pub(crate) fn own(list: &lists::List) -> Model {
+pub(crate) fn own(list: &lists::List) -> NamedModel {
     let (mut hf, mut links) = (Tensors::new(), Vec::new());
     let mut alone = BTreeMap::new();
     let lines = list.tensors.iter().flat_map(|lines| lines.lines());
@@ -327,7 +326,7 @@ pub(crate) fn own(list: &lists::List) -> Model {
                 alone.insert(columns[2].to_owned(), shape);
                 continue;
             }
-            hf.entry(name.to_owned()).or_insert_with(|| Tensor::random(name, shape));
+            hf.entry(name.to_owned()).or_insert_with(|| Array::random(name, shape));
             if let Some(other) = other.filter(|other| **other != "-") {
                 let transform = columns.get(3).copied().unwrap_or("");
                 let other = if *other == "=" { name } else { other };
@@ -339,10 +338,10 @@ pub(crate) fn own(list: &lists::List) -> Model {
     let config: Json = serde_json::from_str(list.config).expect("JSON");
     let forms = vec![(Form::HuggingFace, hf), (list.form, other)];
     let (name, source) = (list.name.to_owned(), list.source.to_owned());
-    Model { name, source, config, gguf: list.gguf.to_owned(), forms }
+    NamedModel { name, source, config, gguf: list.gguf.to_owned(), forms }
 }
 
-pub(crate) fn models() -> Vec<Model> {
+pub(crate) fn models() -> Vec<NamedModel> {
     let mut models = listed_models();
     models.extend(lists::LISTS.iter().map(own));
     models
@@ -467,12 +466,12 @@ pub(crate) fn metadata(architecture: &str, config: &Json) -> Vec<(String, Kv)> {
 /// A model in one form, opened. A directory is needed for as long as it is.
 pub(crate) struct Opened {
     pub(crate) form: Form,
-    pub(crate) model: WeightProvider,
+    pub(crate) model: Model,
     _folder: Option<TempDir>,
 }
 
-pub(crate) fn open(model: &Model, form: Form, tensors: &Tensors) -> Opened {
-    let dims = |tensor: &Tensor| tensor.shape.iter().map(|dim| *dim as u64).collect::<Vec<u64>>();
+pub(crate) fn open(model: &NamedModel, form: Form, tensors: &Tensors) -> Opened {
+    let dims = |tensor: &Array| tensor.shape.iter().map(|dim| *dim as u64).collect::<Vec<u64>>();
     let (store, folder) = if form == Form::Gguf {
         let keys = metadata(&model.gguf, &model.config);
         let file = keys.into_iter().fold(Gguf::new(), |file, (key, value)| file.key(key, value));
@@ -493,7 +492,7 @@ pub(crate) fn open(model: &Model, form: Form, tensors: &Tensors) -> Opened {
         let folder = folder(&[("config.json", config), ("model.safetensors", file.build())]);
         (OpenOptions::new().open(folder.path()).expect("a directory"), Some(folder))
     };
-    let model = WeightProvider::new(store, Cpu).unwrap_or_else(|error| {
+    let model = crate::support::resolved(store).unwrap_or_else(|error| {
         panic!("{}, {form:?}: {error}", model.name);
     });
     Opened { form, model, _folder: folder }

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use weighbridge::bytes::Values;
 use weighbridge::dtype::{DTYPES, DTypeDescriptor, Packing};
 use weighbridge::{
-    DType, Decoding, Element, Error, FindingKind, Narrowing, OpenOptions, Rounding, Strictness,
-    Tensor, WeightStore,
+    DType, Decoding, Element, Error, FindingKind, Model, Narrowing, OpenOptions, Rounding,
+    Strictness, Tensor,
 };
 
 use super::{Gguf, Safetensors, folder, look_at, open_as, put};
@@ -41,11 +41,11 @@ pub(crate) fn codec_bytes(bytes: &[u8]) -> Option<DType> {
     let choice = Choice { dtype, rows, columns, groups, parts, place };
     let row = decodable().nth(usize::from(dtype) % decodable().count())?;
     let store = made(row, choice, &mut Cut { data, at: 0 });
-    let mut tensors = store.tensors();
+    let mut tensors = store.stored_tensors();
     let tensor = tensors.next().expect("the tensor");
     assert_eq!(tensors.count(), 0, "{}: parts that were not gathered", row.name);
     assert_eq!(tensor.dtype().expect("a known dtype"), row.dtype);
-    decode(tensor, usize::from(place));
+    decode(&tensor, usize::from(place));
     Some(row.dtype)
 }
 
@@ -66,7 +66,7 @@ impl Cut<'_> {
 }
 
 /// A store of one tensor.
-fn made(row: &DTypeDescriptor, choice: Choice, cut: &mut Cut<'_>) -> WeightStore {
+fn made(row: &DTypeDescriptor, choice: Choice, cut: &mut Cut<'_>) -> Model {
     let rows = u64::from(choice.rows % 6) + 1;
     let unit = u64::from(row.block_len);
     match row.packing {
@@ -302,7 +302,7 @@ fn bits<T: Bits>(values: &[T]) -> Vec<u32> {
 }
 
 /// Decodes a tensor in every way, all of which agree.
-fn decode(tensor: Tensor<'_>, place: usize) {
+fn decode(tensor: &Tensor, place: usize) {
     tensor.check_decodable().expect("a dtype that can be decoded");
     let exact = match tensor.dequantize() {
         Ok(values) => values,
@@ -324,7 +324,7 @@ fn decode(tensor: Tensor<'_>, place: usize) {
 }
 
 /// What cannot be decoded in one way cannot in any other, and all say why.
-fn no_way(tensor: Tensor<'_>, error: &Error) {
+fn no_way(tensor: &Tensor, error: &Error) {
     look_at(error);
     let len = usize::try_from(tensor.elements()).expect("a small tensor");
     let mut out = vec![f16::ZERO; len];
@@ -336,7 +336,7 @@ fn no_way(tensor: Tensor<'_>, error: &Error) {
     }
 }
 
-fn in_all_ways<T: Bits>(tensor: Tensor<'_>, exact: &[f32], native: &[f32], place: usize) {
+fn in_all_ways<T: Bits>(tensor: &Tensor, exact: &[f32], native: &[f32], place: usize) {
     let narrowed = |values: &[f32]| values.iter().map(|v| T::narrowed(*v)).collect::<Vec<T>>();
     let expected = bits(&narrowed(exact));
     let over = |(a, b): (&f32, T)| a.is_finite() && b.widened().is_infinite();
@@ -402,7 +402,7 @@ fn in_all_ways<T: Bits>(tensor: Tensor<'_>, exact: &[f32], native: &[f32], place
 }
 
 /// What is found odd in the values is there.
-fn findings(tensor: Tensor<'_>, exact: &[f32]) {
+fn findings(tensor: &Tensor, exact: &[f32]) {
     let findings = tensor.check_values().expect("what was just decoded");
     let count = |kind: FindingKind| {
         findings.iter().find(|finding| finding.kind == kind).map_or(0, |finding| finding.count)

@@ -12,7 +12,7 @@ mod whisper_ggml;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use weighbridge::{Error, OpenOptions, Strictness, WeightStore};
+use weighbridge::{Error, Model, OpenOptions, Strictness};
 
 pub(crate) use codecs::{codec_bytes, decodable};
 pub(crate) use gguf::{Entry, Gguf, Kv, Writer};
@@ -27,6 +27,12 @@ pub(crate) use whisper_ggml::WhisperGgml;
 /// Every policy, from the narrowest to the widest.
 pub(crate) const POLICIES: [Strictness; 3] =
     [Strictness::Strict, Strictness::Default, Strictness::Lenient];
+
+/// A model whose names are understood.
+pub(crate) fn resolved(model: Model) -> weighbridge::Result<Model> {
+    model.resolution()?;
+    Ok(model)
+}
 
 /// What lies beside the repository, which a bare clone has not; CI must have it.
 pub(crate) fn shared(path: &str) -> Option<PathBuf> {
@@ -77,7 +83,7 @@ pub(crate) fn sharded(shards: &[(&str, Safetensors)]) -> TempDir {
 }
 
 /// Opens bytes under a plain name.
-pub(crate) fn open_as(bytes: Vec<u8>, policy: Strictness) -> weighbridge::Result<WeightStore> {
+pub(crate) fn open_as(bytes: Vec<u8>, policy: Strictness) -> weighbridge::Result<Model> {
     OpenOptions::new().strictness(policy).open_memory("file", bytes)
 }
 
@@ -101,7 +107,7 @@ pub(crate) fn refused_by(bytes: Vec<u8>, policy: Strictness) -> String {
 
 /// What is said of a folder, without the folder's own path.
 pub(crate) fn refused_folder(folder: &TempDir) -> String {
-    match WeightStore::open(folder.path()) {
+    match Model::open(folder.path()) {
         Ok(store) => format!("opened, with {} tensors", store.len()),
         Err(error) => without_path(&told(&error), folder.path()),
     }
@@ -113,7 +119,7 @@ pub(crate) fn without_path(text: &str, folder: &Path) -> String {
 }
 
 /// What a store remarks on itself, a line each.
-pub(crate) fn notes(store: &WeightStore) -> String {
+pub(crate) fn notes(store: &Model) -> String {
     let notes: Vec<&str> = store.notes().iter().map(|note| note.text.as_str()).collect();
     notes.join("\n")
 }

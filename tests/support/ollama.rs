@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
-use weighbridge::WeightStore;
+use weighbridge::Model;
 
 use crate::support::{Safetensors, put, told, without_path};
 
@@ -51,7 +51,7 @@ impl Store {
     }
 
     pub(crate) fn refused(&self, manifest: &Path) -> String {
-        match WeightStore::open(manifest) {
+        match Model::open(manifest) {
             Ok(store) => format!("opened, with {} tensors", store.len()),
             Err(error) => without_path(&told(&error), self.path()),
         }

@@ -17,7 +17,7 @@ pub(crate) fn same(what: &str, found: &[f32], expected: &[f32]) {
 /// What rounding once from `expected` gives, by the crate `half`.
 pub(crate) fn same_rounded<T: Element>(
     what: &str,
-    tensor: Tensor<'_>,
+    tensor: &Tensor,
     expected: &[f32],
     round: fn(f32) -> T,
     back: fn(T) -> f32,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use tempfile::TempDir;
-use weighbridge::arch::{GenerationConfig, resolve};
+use weighbridge::arch::GenerationConfig;
 use weighbridge::container::detect;
 use weighbridge::device::Cpu;
 use weighbridge::metadata::{Array, Value};
@@ -15,8 +15,8 @@ use weighbridge::ops::{self, ConvertOptions, Format};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama::Options;
 use weighbridge::{
-    Decoding, Error, ModelConfig, OpenOptions, Part, Strictness, Tensor, Tokenizer, WeightProvider,
-    WeightStore, WriteOptions, WritePlan,
+    Decoding, Error, Model, ModelConfig, OpenOptions, Part, Strictness, Tensor, Tokenizer,
+    WeightProvider, WriteOptions, WritePlan,
 };
 
 use super::{POLICIES, Safetensors, f32s, folder, open_as, put};
@@ -273,21 +273,21 @@ pub(crate) fn look_at(error: &Error) {
 }
 
 /// Looks at all there is in a store.
-pub(crate) fn walk(store: &WeightStore) {
-    assert_eq!(store.tensors().count(), store.len());
-    store.tensors().take(TENSORS).for_each(|tensor| walk_tensor(store, tensor));
+pub(crate) fn walk(store: &Model) {
+    assert_eq!(store.stored_tensors().count(), store.len());
+    store.stored_tensors().take(TENSORS).for_each(|tensor| walk_tensor(store, &tensor));
     walk_metadata(store);
     for note in store.notes() {
         assert!(!note.text.contains(|c: char| c.is_control()), "{:?}", note.text);
     }
-    let unknown = store.tensor("no such tensor").map(drop);
+    let unknown = store.stored_tensor("no such tensor").map(drop);
     look_at(&unknown.expect_err("nobody calls a tensor so"));
     let quantization = store.quantization();
     assert!(quantization.quant_bits().is_none_or(|bits| (1..16).contains(&bits)));
-    for (_, value) in ModelConfig::other(store) {
+    for (_, value) in store.unused_config() {
         assert!(!value.to_string().contains(|c: char| c.is_control()));
     }
-    match Tokenizer::of(store) {
+    match store.tokenizer() {
         Ok(tokenizer) => {
             let tokenizer = tokenizer.as_ref();
             let tokens = tokenizer.map_or(0, |tokenizer| tokenizer.tokens().count() as u64);
@@ -296,10 +296,10 @@ pub(crate) fn walk(store: &WeightStore) {
         }
         Err(error) => look_at(&error),
     }
-    if let Err(error) = GenerationConfig::of(store) {
+    if let Err(error) = store.generation_config() {
         look_at(&error);
     }
-    match resolve(store) {
+    match store.resolution() {
         Ok(resolution) => {
             let mapped = resolution.mapped.iter().flat_map(|mapping| &mapping.stored);
             let auxiliary = resolution.auxiliary.iter().map(|auxiliary| &auxiliary.stored);
@@ -307,9 +307,9 @@ pub(crate) fn walk(store: &WeightStore) {
                 mapped.clone().chain(auxiliary).chain(&resolution.unknown).collect();
             assert_eq!(named.len(), store.len(), "each tensor is accounted for");
             for stored in mapped.take(TENSORS) {
-                store.tensor(stored).expect("a tensor under its own name");
+                store.stored_tensor(stored).expect("a tensor under its own name");
             }
-            match ModelConfig::of(store, &resolution) {
+            match store.config() {
                 Ok(config) => assert!(!config.fields().is_empty()),
                 Err(error) => look_at(&error),
             }
@@ -320,13 +320,13 @@ pub(crate) fn walk(store: &WeightStore) {
 
 /// Asks a provider for all there is, by itself and fused with itself: what is loaded is what the
 /// view gives.
-pub(crate) fn serve(store: WeightStore) {
+pub(crate) fn serve(store: Model) {
     let provider = match WeightProvider::new(store, Cpu) {
         Ok(provider) => provider,
         Err(error) => return look_at(&error),
     };
-    rewrite(&provider);
-    let names: Vec<&str> = provider.names().take(TENSORS).collect();
+    rewrite(provider.model());
+    let names: Vec<&str> = provider.model().names().expect("resolved").take(TENSORS).collect();
     for &name in &names {
         let view = match provider.tensor(name) {
             Ok(view) => view,
@@ -368,10 +368,10 @@ pub(crate) fn serve(store: WeightStore) {
 
 /// Plans the model in every form that it may be written in, and writes it where it is small. What was
 /// written opens again.
-fn rewrite(model: &WeightProvider) {
+fn rewrite(model: &Model) {
     static FOLDER: OnceLock<TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| folder::<&[u8]>(&[])).path();
-    let write = |plan: weighbridge::Result<WritePlan<'_>>, name: &str, opens: bool| {
+    let write = |plan: weighbridge::Result<WritePlan>, name: &str, opens: bool| {
         let plan = match plan {
             Ok(plan) => plan,
             Err(error) => return look_at(&error),
@@ -409,10 +409,10 @@ fn rewrite(model: &WeightProvider) {
     write(plan, "quantized.gguf", true);
 }
 
-fn walk_tensor(store: &WeightStore, tensor: Tensor<'_>) {
-    let found = store.tensor(&tensor.name().spelling()).expect("a tensor under its own name");
-    if tensor.name().to_str().is_some() {
-        assert_eq!(found.name(), tensor.name());
+fn walk_tensor(store: &Model, tensor: &Tensor) {
+    let found = store.stored_tensor(tensor.name()).expect("a tensor under its own name");
+    if tensor.raw_name().to_str().is_some() {
+        assert_eq!(found.raw_name(), tensor.raw_name());
     }
     let segments: Vec<_> = tensor.segments().collect();
     assert_eq!(segments.is_empty(), tensor.dtype().is_err());
@@ -424,16 +424,16 @@ fn walk_tensor(store: &WeightStore, tensor: Tensor<'_>) {
         if len > BYTES {
             continue;
         }
-        let bytes = tensor.bytes(segment.part).expect("bytes that lie in the file");
+        let bytes = tensor.raw_bytes(segment.part).expect("bytes that lie in the file");
         assert_eq!(bytes.len() as u64, len);
         let mut pieces = Vec::new();
-        let gathered = tensor.for_each_piece(segment.part, |piece| {
+        let gathered = tensor.for_each_raw_piece(segment.part, |piece| {
             pieces.extend_from_slice(piece);
             Ok::<_, Error>(())
         });
         gathered.expect("bytes that lie in the file");
         assert_eq!(*bytes, *pieces);
-        if let Ok(native) = tensor.native_bytes(segment.part) {
+        if let Ok(native) = tensor.bytes(segment.part) {
             assert_eq!(native.len(), bytes.len());
         }
     }
@@ -446,7 +446,7 @@ fn walk_tensor(store: &WeightStore, tensor: Tensor<'_>) {
     }
 }
 
-fn walk_values(tensor: Tensor<'_>) {
+fn walk_values(tensor: &Tensor) {
     let values = match tensor.dequantize() {
         Ok(values) => values,
         Err(error) => return look_at(&error),
@@ -484,7 +484,7 @@ fn walk_values(tensor: Tensor<'_>) {
     look_at(&beyond.expect_err("there is no such row"));
 }
 
-fn walk_metadata(store: &WeightStore) {
+fn walk_metadata(store: &Model) {
     let metadata = store.metadata();
     assert_eq!(metadata.iter().count(), metadata.len(), "a value that cannot be read back");
     for (key, value) in metadata.iter().take(1024) {

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use weighbridge::arch::{ConfigValue, Dialect, Field, GenerationConfig, resolve};
-use weighbridge::{DTypeSummary, ModelConfig, QuantizationSummary, Tokenizer};
+use weighbridge::arch::{ConfigValue, Dialect, Field, GenerationConfig};
+use weighbridge::{DTypeSummary, QuantizationSummary, Tokenizer};
 
 use super::Done;
 use crate::args::Config;
@@ -18,8 +18,7 @@ type Line = (&'static str, String, Value, String);
 
 pub(crate) fn run(args: &Config) -> Done {
     let store = args.open.options().open(&args.path)?;
-    let resolution = resolve(&store)?;
-    let config = ModelConfig::of(&store, &resolution)?;
+    let (resolution, config) = (store.resolution()?, store.config()?);
     let fields = config.fields().into_iter();
     let mut lines: Vec<Line> =
         fields.map(|f| (f.group, f.name.to_owned(), f.value, f.source.to_owned())).collect();
@@ -35,9 +34,9 @@ pub(crate) fn run(args: &Config) -> Done {
     }
     let quantization = store.quantization();
     // What says how to use the numbers may be broken and the numbers still be right.
-    let tokenizer = Tokenizer::of(&store);
-    let generation = GenerationConfig::of(&store);
-    let other = ModelConfig::other(&store);
+    let tokenizer = store.tokenizer();
+    let generation = store.generation_config();
+    let other = store.unused_config();
     if args.json {
         let config = sourced(lines);
         let other: Map<String, Value> =

@@ -1,7 +1,5 @@
 //! `convert`: a model in another container.
 
-use weighbridge::WeightProvider;
-use weighbridge::device::Cpu;
 use weighbridge::ops::{self, ConvertOptions, Format};
 
 use super::Done;
@@ -9,9 +7,8 @@ use crate::args::write::{Convert, To};
 use crate::{remark, writing};
 
 pub(crate) fn run(args: &Convert) -> Done {
-    let store = args.writing.open.options().open(&args.src)?;
-    remark(&store);
-    let model = WeightProvider::new(store, Cpu)?;
+    let model = args.writing.open.options().open(&args.src)?;
+    remark(&model);
     let format = match args.to {
         To::Gguf => Format::Gguf,
         To::Safetensors => Format::Safetensors,

@@ -1,7 +1,6 @@
 //! `create`: a model in Ollama's store.
 
-use weighbridge::device::Cpu;
-use weighbridge::{WeightProvider, ops};
+use weighbridge::ops;
 
 use super::Done;
 use crate::args::write::Create;
@@ -9,9 +8,8 @@ use crate::{remark, writing};
 
 pub(crate) fn run(args: &Create) -> Done {
     let place = args.store.place(&args.name)?;
-    let store = args.writing.open.options().open(&args.src)?;
-    remark(&store);
-    let model = WeightProvider::new(store, Cpu)?;
+    let model = args.writing.open.options().open(&args.src)?;
+    remark(&model);
     let plan = ops::create(&model, args.quantize)?;
     writing::run_whole(&plan, &place, args.whole, &args.writing)
 }

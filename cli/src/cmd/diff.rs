@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 use weighbridge::ops::{Diff, Outcome, Pairs, TensorDiff, ValueDiff};
-use weighbridge::{Text, View, WeightProvider, device::Cpu};
+use weighbridge::{Model, Tensor, Text};
 
 use super::{Done, Filter};
 use crate::args;
@@ -13,29 +13,28 @@ use crate::layers::Rows;
 use crate::print::{self, Align, Table, plural, progress, shown};
 use crate::{Status, Stop, note, remark, threads};
 
-type Model = WeightProvider<Cpu>;
-
 pub(crate) fn run(args: &args::Diff) -> Done {
     let open = |path| {
         let store = args.open.options().open(path)?;
         if !args.json {
             remark(&store);
         }
-        Ok::<_, Stop>(WeightProvider::new(store, Cpu)?)
+        store.resolution()?;
+        Ok::<_, Stop>(store)
     };
     let (a, b) = (open(&args.a)?, open(&args.b)?);
     let mut pairs = Pairs::new(&a, &b)?;
     let filter = Filter::new(args.filter.as_deref());
     pairs.retain(|view| {
-        let mut stored = view.sources();
-        stored.any(|stored| filter.passes(&stored.name().spelling(), Some(view.name())))
+        let mut stored = view.stored_names();
+        stored.any(|stored| filter.passes(&stored.spelling(), Some(view.name())))
     });
     if let Some(glob) = &args.filter
         && pairs.both.len() + pairs.only_a.len() + pairs.only_b.len() == 0
     {
         return Err(Stop::Usage(format!("no tensor has a name that \"{glob}\" matches")));
     }
-    let stored = |view: &View<'_>| view.sources().map(|tensor| tensor.stored_bytes()).sum::<u64>();
+    let stored = Tensor::stored_bytes;
     let bar = progress(pairs.both.iter().map(|pair| stored(&pair.a) + stored(&pair.b)).sum());
     let diff = pairs.compare(args.tolerance, threads(), |pair| {
         bar.inc(stored(&pair.a) + stored(&pair.b));
@@ -123,16 +122,16 @@ struct Unread<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn new(a: &Model, b: &Model, tolerance: f64, diff: &'a Diff<'_>) -> Self {
+    fn new(a: &Model, b: &Model, tolerance: f64, diff: &'a Diff) -> Self {
         let differing = diff.tensors.iter().filter(|tensor| tensor.outcome.is_difference());
-        let unread = |tensor: &'a TensorDiff<'_>| match &tensor.outcome {
+        let unread = |tensor: &'a TensorDiff| match &tensor.outcome {
             Outcome::Unread(error) => {
                 Some(Unread { name: &tensor.pair.name, reason: error.to_string() })
             }
             _ => None,
         };
         let unread: Vec<Unread<'_>> = diff.tensors.iter().filter_map(unread).collect();
-        let identical = |tensor: &&TensorDiff<'_>| matches!(tensor.outcome, Outcome::Identical);
+        let identical = |tensor: &&TensorDiff| matches!(tensor.outcome, Outcome::Identical);
         Self {
             schema: SCHEMA,
             a: ModelReport::new(a),
@@ -141,8 +140,8 @@ impl<'a> Report<'a> {
             compared: diff.tensors.len() - unread.len(),
             identical: diff.tensors.iter().filter(identical).count(),
             different: differing.map(TensorReport::new).collect(),
-            only_a: diff.only_a.iter().map(View::name).collect(),
-            only_b: diff.only_b.iter().map(View::name).collect(),
+            only_a: diff.only_a.iter().map(Tensor::name).collect(),
+            only_b: diff.only_b.iter().map(Tensor::name).collect(),
             unread,
             notes: &diff.notes,
         }
@@ -152,17 +151,21 @@ impl<'a> Report<'a> {
 impl ModelReport {
     fn new(model: &Model) -> Self {
         Self {
-            path: model.store().path().to_string_lossy().into_owned(),
-            container: model.store().container(),
-            architecture: model.resolution().architecture.map(|architecture| architecture.name),
+            path: model.path().to_string_lossy().into_owned(),
+            container: model.container(),
+            architecture: model
+                .resolution()
+                .ok()
+                .and_then(|found| found.architecture)
+                .map(|architecture| architecture.name),
         }
     }
 }
 
 impl<'a> TensorReport<'a> {
-    fn new(tensor: &'a TensorDiff<'_>) -> Self {
-        let side = |view: &'a View<'_>| SideReport {
-            stored: view.sources().map(|tensor| tensor.name().spelling().into_owned()).collect(),
+    fn new(tensor: &'a TensorDiff) -> Self {
+        let side = |view: &'a Tensor| SideReport {
+            stored: view.stored_names().map(|name| name.spelling().into_owned()).collect(),
             dtype: view.dtype_label(),
             shape: view.shape(),
         };
@@ -209,14 +212,14 @@ fn write_text(
     report: &Report<'_>,
     a: &Model,
     b: &Model,
-    diff: &Diff<'_>,
+    diff: &Diff,
 ) -> Result<(), Stop> {
     diff.notes.iter().for_each(|text| note(text));
     let mut out = std::io::BufWriter::new(anstream::stdout().lock());
     let bold = anstyle::Style::new().bold();
     for (letter, model) in [("A", a), ("B", b)] {
-        let path = shown(model.store().path());
-        writeln!(out, "{letter} {bold}{path}{bold:#}: {}", model.store().container())?;
+        let path = shown(model.path());
+        writeln!(out, "{letter} {bold}{path}{bold:#}: {}", model.container())?;
     }
     writeln!(out, "{}", summary(report, diff))?;
     if let Some(worst) = worst(diff) {
@@ -243,7 +246,7 @@ fn write_text(
 }
 
 /// `11 of 20 tensors differ, 2 only in A; 9 equal`, with how much all of them differ together.
-fn summary(report: &Report<'_>, diff: &Diff<'_>) -> String {
+fn summary(report: &Report<'_>, diff: &Diff) -> String {
     let bound = match report.tolerance {
         0.0 => String::new(),
         tolerance => format!(" by more than {tolerance}"),
@@ -275,12 +278,12 @@ fn summary(report: &Report<'_>, diff: &Diff<'_>) -> String {
 
 /// The tensor that differs most: beside a number NaN and infinity are worst, then the error that is
 /// largest for the tensor's values.
-fn worst(diff: &Diff<'_>) -> Option<String> {
+fn worst(diff: &Diff) -> Option<String> {
     let error = |values: &ValueDiff| match values.max().is_finite() {
         true => values.relative_rms(),
         false => f64::INFINITY,
     };
-    let mut found: Option<(&TensorDiff<'_>, &ValueDiff)> = None;
+    let mut found: Option<(&TensorDiff, &ValueDiff)> = None;
     for tensor in diff.tensors.iter().filter(|tensor| tensor.outcome.is_difference()) {
         if let Outcome::Values(values) = &tensor.outcome
             && found.is_none_or(|(_, most)| error(values) > error(most))
@@ -312,7 +315,7 @@ fn relative(values: &ValueDiff) -> String {
 
 /// A row a tensor that differs, or for all of them; tensors that are alike but for their layer are
 /// one.
-fn table(all: bool, diff: &Diff<'_>) -> Option<Table> {
+fn table(all: bool, diff: &Diff) -> Option<Table> {
     let mut rows = Rows::new(!all);
     for tensor in &diff.tensors {
         let (pair, outcome) = (&tensor.pair, &tensor.outcome);

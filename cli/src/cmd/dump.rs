@@ -4,8 +4,7 @@ use std::io::{BufWriter, Write};
 use std::ops::Range;
 
 use half::{bf16, f16};
-use weighbridge::device::Cpu;
-use weighbridge::{Decoding, Element, Narrowing, Part, Tensor, Text, View, WeightProvider};
+use weighbridge::{Decoding, Element, Narrowing, Part, Tensor, Text};
 
 use super::Done;
 use crate::args::{Dump, DumpForm};
@@ -15,18 +14,18 @@ use crate::{Status, Stop, note};
 pub(crate) fn run(args: &Dump) -> Done {
     let store = args.open.options().open(&args.path)?;
     // By stored name first: that needs nothing of the model to be understood.
-    let error = match store.tensor(&args.name) {
-        Ok(tensor) => return dump(args, &View::stored(tensor), Some(tensor)),
+    let error = match store.stored_tensor(&args.name) {
+        Ok(tensor) => return dump(args, &tensor, true),
         Err(error) => error,
     };
-    match WeightProvider::new(store, Cpu) {
-        Ok(model) => dump(args, &model.tensor(&args.name)?, None),
+    match store.resolution() {
+        Ok(_) => dump(args, &store.tensor(&args.name)?, false),
         Err(_) => Err(error.into()),
     }
 }
 
-/// Writes a tensor; one of the file itself comes with its stored form.
-fn dump(args: &Dump, tensor: &View<'_>, stored: Option<Tensor<'_>>) -> Done {
+/// Writes a tensor; `stored` if it was asked for by its stored name.
+fn dump(args: &Dump, tensor: &Tensor, stored: bool) -> Done {
     let columns = weighbridge::shape::columns(tensor.shape());
     let count = tensor.elements().checked_div(columns).unwrap_or(0);
     let rows = args.rows.clone().unwrap_or(0..count);
@@ -71,7 +70,7 @@ fn dump(args: &Dump, tensor: &View<'_>, stored: Option<Tensor<'_>>) -> Done {
 
 /// Values as bytes, and what rounding them lost.
 fn write_values<T: Element, const WIDE: usize>(
-    tensor: &View<'_>,
+    tensor: &Tensor,
     rows: Range<u64>,
     out: &mut impl Write,
     bytes: impl Fn(T) -> [u8; WIDE],
@@ -83,8 +82,8 @@ fn write_values<T: Element, const WIDE: usize>(
 
 fn write_raw(
     args: &Dump,
-    tensor: &View<'_>,
-    stored: Option<Tensor<'_>>,
+    tensor: &Tensor,
+    stored: bool,
     rows: &Range<u64>,
     columns: u64,
     out: &mut impl Write,
@@ -92,22 +91,22 @@ fn write_raw(
     let write = |piece: &[u8]| out.write_all(piece).map_err(Stop::from);
     if args.rows.is_none() {
         return match stored {
-            Some(tensor) => tensor.for_each_piece(Part::Weight, write),
-            None => tensor.for_each_piece(Part::Weight, write),
+            true => tensor.for_each_raw_piece(Part::Weight, write),
+            false => tensor.for_each_piece(Part::Weight, write),
         };
     }
     // Some schemes pack across rows; those with groups of one size do not.
-    let alone = tensor.sources().all(|tensor| tensor.segments().count() == 1);
+    let alone = tensor.segments().all(|segment| segment.part == Part::Weight);
     let apart = alone || tensor.group_size().is_some();
-    let row = tensor.stored_dtype()?.row_bytes(columns).filter(|_| apart);
+    let row = tensor.dtype()?.row_bytes(columns).filter(|_| apart);
     let place = |number: u64| row?.checked_mul(number);
     let (Some(start), Some(end)) = (place(rows.start), place(rows.end)) else {
         let fault = format!("{} has no rows of bytes: leave out --rows", tensor.dtype_label());
         return Err(Stop::Usage(fault));
     };
     match stored {
-        Some(tensor) => tensor.for_each_piece_in(Part::Weight, start..end, write),
-        None => tensor.for_each_piece_in(Part::Weight, start..end, write),
+        true => tensor.for_each_raw_piece_in(Part::Weight, start..end, write),
+        false => tensor.for_each_piece_in(Part::Weight, start..end, write),
     }
 }
 
@@ -134,7 +133,7 @@ const EDGE: u64 = 4;
 
 fn write_text(
     args: &Dump,
-    tensor: &View<'_>,
+    tensor: &Tensor,
     rows: Range<u64>,
     columns: u64,
     out: &mut impl Write,

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
-use weighbridge::{Error, ErrorKind, Tensor, WeightStore};
+use weighbridge::{Error, ErrorKind, Model, Tensor};
 
 use super::Done;
 use crate::args::Hash;
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Hash) -> Done {
     let refused = Cell::new(0);
     let first: Cell<Option<Error>> = Cell::new(None);
     let failed: Cell<Option<Error>> = Cell::new(None);
-    let report = |tensor: Tensor<'_>| {
+    let report = |tensor: Tensor| {
         let mut reason = None;
         let mut keep = |result: Result<String, Error>| match result {
             Ok(digest) => Some(digest),
@@ -63,9 +63,9 @@ pub(crate) fn run(args: &Hash) -> Done {
             }
         };
         TensorReport {
-            name: tensor.name().spelling().into_owned(),
-            name_hex: hex_if_odd(tensor.name()),
-            dtype: tensor.dtype_label().into_owned(),
+            name: tensor.name().to_owned(),
+            name_hex: hex_if_odd(tensor.raw_name()),
+            dtype: tensor.dtype_label(),
             shape: tensor.shape().to_vec(),
             raw_sha256: keep(of_weight(&tensor)),
             f32_sha256: args.values.then(|| keep(of_values(&tensor))),
@@ -77,19 +77,19 @@ pub(crate) fn run(args: &Hash) -> Done {
             schema: SCHEMA,
             path: store.path().to_string_lossy().into_owned(),
             container: store.container(),
-            tensors: Each(|| store.tensors().map(report)),
+            tensors: Each(|| store.stored_tensors().map(report)),
         })?;
     } else {
         remark(&store);
         let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-        for tensor in store.tensors() {
-            let report = report(tensor);
+        for tensor in store.stored_tensors() {
+            let report = report(tensor.clone());
             let shown = |digest: &Option<String>| digest.clone().unwrap_or_else(|| "-".repeat(64));
             write!(out, "{}", shown(&report.raw_sha256))?;
             if let Some(values) = &report.f32_sha256 {
                 write!(out, "  {}", shown(values))?;
             }
-            writeln!(out, "  {}", tensor.name())?;
+            writeln!(out, "  {}", tensor.raw_name())?;
         }
         out.flush()?;
     }
@@ -103,12 +103,12 @@ pub(crate) fn run(args: &Hash) -> Done {
 }
 
 /// Writes a list for `verify --against`, complete even where a tensor cannot be read.
-fn save(store: &WeightStore, path: &Path, values: bool) -> Done {
+fn save(store: &Model, path: &Path, values: bool) -> Done {
     remark(store);
     let mut list = Saving::create(path, values)?;
     let mut first = None;
     let mut refused = 0;
-    for tensor in store.tensors() {
+    for tensor in store.stored_tensors() {
         let mut error = None;
         list.line(Line::new(&tensor, values, &mut error)?)?;
         refused += usize::from(error.is_some());

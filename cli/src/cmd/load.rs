@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Load) -> Done {
     };
     let provider = WeightProvider::new(store, Cpu)?.policy(policy);
     let open_seconds = start.elapsed().as_secs_f64();
-    let resolution = provider.resolution();
+    let resolution = provider.model().resolution()?;
 
     let filter = Filter::new(args.filter.as_deref());
     let stored: HashMap<&str, &str> = resolution
@@ -93,8 +93,8 @@ pub(crate) fn run(args: &Load) -> Done {
 
     let report = Report {
         schema: SCHEMA,
-        path: provider.store().path().to_string_lossy().into_owned(),
-        container: provider.store().container(),
+        path: provider.model().path().to_string_lossy().into_owned(),
+        container: provider.model().container(),
         architecture: resolution.architecture.map(|architecture| architecture.name),
         rope_layout: resolution.stored_rope_layout().map(|rope| rope.name()),
         device: Cpu.name().into_owned(),

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Meta) -> Done {
 /// Ollama keeps templates, parameters and licenses in layers of their own, which are shown as metadata
 /// but are no part of the file that is changed.
 fn check_in_file<'k>(
-    store: &weighbridge::WeightStore,
+    store: &weighbridge::Model,
     mut keys: impl Iterator<Item = &'k str>,
 ) -> Result<(), Stop> {
     let layer = keys.find(|key| store.container() == "ollama" && key.starts_with("ollama."));
@@ -136,7 +136,7 @@ struct Setting {
 }
 
 impl Setting {
-    fn parse(text: &str, store: &weighbridge::WeightStore) -> Result<Self, Stop> {
+    fn parse(text: &str, store: &weighbridge::Model) -> Result<Self, Stop> {
         let usage = |what: String| Stop::Usage(format!("{text}: {what}"));
         let (key, value) =
             text.split_once('=').ok_or_else(|| usage("KEY=VALUE was expected".to_owned()))?;

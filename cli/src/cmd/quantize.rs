@@ -1,19 +1,17 @@
 //! `quantize`: a model in fewer bits.
 
-use weighbridge::device::Cpu;
 use weighbridge::ops::{ConvertOptions, Format};
 use weighbridge::recipe::llama::Options;
 use weighbridge::recipe::mlx;
-use weighbridge::{ImportanceMatrix, WeightProvider, ops};
+use weighbridge::{ImportanceMatrix, ops};
 
 use super::Done;
 use crate::args::write::Quantize;
 use crate::{Stop, note, remark, writing};
 
 pub(crate) fn run(args: &Quantize) -> Done {
-    let store = args.writing.open.options().open(&args.src)?;
-    remark(&store);
-    let model = WeightProvider::new(store, Cpu)?;
+    let model = args.writing.open.options().open(&args.src)?;
+    remark(&model);
     if let Some(options) = args.mlx {
         let options = mlx::Options { mix: args.quant_predicate, ..options };
         let options = ConvertOptions::new(Format::Mlx).quantize(options);

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
-use weighbridge::{Error, ErrorKind, Finding, Strictness, Tensor, Text, WeightStore, ops};
+use weighbridge::{Error, ErrorKind, Finding, Model, Strictness, Tensor, Text, ops};
 
 use super::Done;
 use crate::args::Verify;
@@ -51,11 +51,11 @@ struct FindingReport {
 }
 
 impl FindingReport {
-    fn new(tensor: &Tensor<'_>, finding: &Finding) -> Self {
+    fn new(tensor: &Tensor, finding: &Finding) -> Self {
         let segment = tensor.segments().find(|segment| segment.part == finding.part);
         Self {
-            name: tensor.name().spelling().into_owned(),
-            name_hex: hex_if_odd(tensor.name()),
+            name: tensor.name().to_owned(),
+            name_hex: hex_if_odd(tensor.raw_name()),
             finding: finding.kind.name(),
             fault: finding.kind.is_fault(),
             part: finding.part.name(),
@@ -172,13 +172,13 @@ pub(crate) fn run(args: &Verify) -> Done {
 /// The values of every tensor. What cannot be read is noted, and parts that do not fit together are
 /// a fault.
 fn look_deep(
-    store: &WeightStore,
+    store: &Model,
     faults: &mut Vec<String>,
     notes: &mut Vec<String>,
 ) -> Result<Vec<FindingReport>, Stop> {
     let mut reports = Vec::new();
     let bar = progress(store.stored_bytes());
-    for tensor in store.tensors() {
+    for tensor in store.stored_tensors() {
         match tensor.check_values() {
             Ok(findings) => {
                 reports.extend(findings.iter().map(|found| FindingReport::new(&tensor, found)));
@@ -196,25 +196,25 @@ fn look_deep(
 }
 
 /// The tensors that are not as the list has them, in its order, then those that it has not.
-fn differences(store: &WeightStore, list: &Saved) -> Result<Vec<Difference>, Stop> {
+fn differences(store: &Model, list: &Saved) -> Result<Vec<Difference>, Stop> {
     let mut found = HashMap::new();
     let mut extra = Vec::new();
     let bar = progress(store.stored_bytes());
     let known: HashMap<&[u8], &Line> =
         list.lines.iter().map(|line| (line.name.as_slice(), line)).collect();
-    for tensor in store.tensors() {
-        let name = tensor.name().as_bytes();
-        match known.get(name) {
+    for tensor in store.stored_tensors() {
+        let name = tensor.raw_name().as_bytes().to_vec();
+        match known.get(name.as_slice()) {
             Some(saved) => {
                 let line = Line::new(&tensor, list.with_values, &mut None::<Error>)?;
                 found.insert(name, changes(saved, &line));
             }
-            None => extra.push(Difference::new(name, "extra", Vec::new())),
+            None => extra.push(Difference::new(&name, "extra", Vec::new())),
         }
         bar.inc(tensor.stored_bytes());
     }
     bar.finish_and_clear();
-    let difference = |line: &Line| match found.remove(line.name.as_slice()) {
+    let difference = |line: &Line| match found.remove(&line.name) {
         None => Some(Difference::new(&line.name, "missing", Vec::new())),
         Some(changes) if changes.is_empty() => None,
         Some(changes) => Some(Difference::new(&line.name, "changed", changes)),
@@ -235,7 +235,7 @@ fn changes(saved: &Line, found: &Line) -> Vec<Change> {
     changed.map(|(what, saved, found)| Change { what, saved, found }).collect()
 }
 
-fn write_text(report: &Report, store: &WeightStore, list: Option<&Path>) -> Result<(), Stop> {
+fn write_text(report: &Report, store: &Model, list: Option<&Path>) -> Result<(), Stop> {
     let mut out = std::io::BufWriter::new(anstream::stdout().lock());
     let name = |name: &str| Text::new(name.as_bytes()).brief();
     let mut counts = [("fault", report.faults.len()), ("remark", 0), ("difference", 0)];
@@ -277,13 +277,13 @@ fn write_text(report: &Report, store: &WeightStore, list: Option<&Path>) -> Resu
     Ok(())
 }
 
-fn notes(store: &WeightStore) -> Vec<String> {
+fn notes(store: &Model) -> Vec<String> {
     let note = |note: &weighbridge::Note| format!("{}: {}", shown(&note.path), note.text);
     store.notes().iter().map(note).collect()
 }
 
 /// Files whose bytes are not those that their container's digests promise.
-fn digest_faults(store: &WeightStore) -> Result<Vec<String>, Stop> {
+fn digest_faults(store: &Model) -> Result<Vec<String>, Stop> {
     let wrong = store.verify_digests(|_| {})?;
     let fault = |(path, found): (std::path::PathBuf, Option<String>)| match found {
         Some(found) => {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json};
 use super::to_gguf::{Keys, Known};
 use crate::arch::{ModelConfig, Resolution};
 use crate::error::{Error, Result};
-use crate::store::{Encoding, WeightStore};
+use crate::store::{Encoding, Store};
 
 /// Values of `model_type` that count positions from behind the padding's number.
 const ROBERTA: [&str; 3] = ["roberta", "xlm-roberta", "camembert"];
@@ -26,7 +26,7 @@ pub(super) fn has_classifier(known: &Known<'_>) -> bool {
 
 /// The position embeddings that stand before that of the first position: none but in RoBERTa, where
 /// they are those of the numbers up to the padding's. GGUF leaves them out.
-pub(crate) fn rows_before_positions(store: &WeightStore, resolution: &Resolution) -> Result<u64> {
+pub(crate) fn rows_before_positions(store: &Store, resolution: &Resolution) -> Result<u64> {
     if resolution.architecture.is_none_or(|architecture| architecture.name != "bert") {
         return Ok(0);
     }

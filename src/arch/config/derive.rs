@@ -12,8 +12,8 @@ use super::values::{LayerKind, LayerLayout, LayerPattern, NormKind, PerLayer, Ro
 use super::{Field, ModelConfig};
 use crate::arch::{Mapping, Resolution};
 use crate::error::{Error, Result};
-use crate::store::WeightStore;
-use crate::tensor::Tensor;
+use crate::store::Store;
+use crate::store::tensor::StoredTensor;
 
 /// Periods of layers without a window that no file states, by the names of families in GGUF and in
 /// `config.json`; as llama.cpp's loaders have them (`set_swa_pattern`).
@@ -145,7 +145,7 @@ fn split(field: Option<Field<PerLayer>>) -> (Option<Field<u32>>, Option<Field<Ve
     }
 }
 
-pub(super) fn config(store: &WeightStore, resolution: &Resolution) -> Result<ModelConfig> {
+pub(super) fn config(store: &Store, resolution: &Resolution) -> Result<ModelConfig> {
     let (reader, architecture) = Reader::new(store)?;
     let family = architecture.value.clone();
     let is = |families: &[&str]| families.contains(&family.as_str());
@@ -464,11 +464,11 @@ fn finish_rope(
 /// The tensor of a canonical name, or of one of the names that it goes by where no architecture
 /// gave any.
 fn stored<'a>(
-    store: &'a WeightStore,
+    store: &'a Store,
     resolution: &Resolution,
     canonical: &str,
     names: &[&str],
-) -> Option<Tensor<'a>> {
+) -> Option<StoredTensor<'a>> {
     let mapped = resolution.mapped.iter().find(|mapping| mapping.canonical == canonical);
     let mapped = mapped.and_then(|mapping| store.find(mapping.stored.first()?));
     mapped.or_else(|| names.iter().find_map(|name| store.find(name)))
@@ -477,7 +477,7 @@ fn stored<'a>(
 /// Rows of the embedding, which are the truth where a config says otherwise.
 fn vocab_size(
     reader: &Reader<'_>,
-    embedding: Option<Tensor<'_>>,
+    embedding: Option<StoredTensor<'_>>,
     said: Option<Field<u32>>,
 ) -> Result<Option<Field<u32>>> {
     let rows = embedding.and_then(|tensor| Some((tensor, *tensor.shape().first()?)));
@@ -496,8 +496,8 @@ fn vocab_size(
 
 /// Whether the embedding serves as output matrix.
 fn tied(
-    embedding: Option<Tensor<'_>>,
-    output: Option<Tensor<'_>>,
+    embedding: Option<StoredTensor<'_>>,
+    output: Option<StoredTensor<'_>>,
     said: Option<Field<bool>>,
 ) -> Option<Field<bool>> {
     match (embedding, output) {

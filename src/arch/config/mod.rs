@@ -20,7 +20,7 @@ use super::Resolution;
 use crate::bytes::Text;
 use crate::error::Result;
 use crate::metadata::Value;
-use crate::store::WeightStore;
+use crate::store::Store;
 pub(crate) use bert::rows_before_positions;
 pub use keys::{
     AttentionConfig, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig, SsmConfig,
@@ -51,7 +51,7 @@ impl<T> Field<T> {
 /// Every field was checked: nothing that an engine divides by or allocates is zero, integers fit in
 /// 32 bits and floats are finite. What a file does not say is `None`, unless there is a rule that
 /// gives it; then the source is the rule. Keys that no field is made of are in
-/// [`other`](Self::other).
+/// [`Model::unused_config`](crate::Model::unused_config).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ModelConfig {
@@ -171,7 +171,7 @@ pub(crate) const TEXT_CONFIGS: [&str; 3] = ["text_config", "llm_config", "langua
 
 /// Layers that the config promises, for the account of what is missing, and the first that stores no
 /// keys and values of its own. Never a number to loop to.
-pub(super) fn layers(store: &WeightStore) -> Option<(u32, Option<u32>)> {
+pub(super) fn layers(store: &Store) -> Option<(u32, Option<u32>)> {
     let (reader, _) = Reader::new(store).ok()?;
     derive::layers(&reader)
 }
@@ -184,7 +184,7 @@ impl ModelConfig {
     ///
     /// `Malformed` if the model does not say what its architecture is, lacks a number that cannot
     /// be done without, or has one that cannot be: zero heads, a width that is no integer.
-    pub fn of(store: &WeightStore, resolution: &Resolution) -> Result<Self> {
+    pub(crate) fn of(store: &Store, resolution: &Resolution) -> Result<Self> {
         derive::config(store, resolution)
     }
 
@@ -230,7 +230,7 @@ impl ModelConfig {
 
     /// Keys of the config that no field is made of, as the files have them: those of
     /// `config.json`, of `params.json`, and in GGUF those of the architecture.
-    pub fn other(store: &WeightStore) -> Vec<(String, ConfigValue<'_>)> {
+    pub(crate) fn other(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
         read::other(store)
     }
 }

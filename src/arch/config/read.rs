@@ -9,7 +9,7 @@ use super::{ConfigValue, Field, TEXT_CONFIGS};
 use crate::arch::named;
 use crate::error::{Error, Result};
 use crate::metadata::Value;
-use crate::store::{Encoding, WeightStore};
+use crate::store::{Encoding, Store};
 
 /// The documents that hold numbers, the first one first.
 const DOCUMENTS: [&str; 2] = ["config.json", "params.json"];
@@ -36,14 +36,14 @@ fn at<'a>(json: &'a Json, path: &str) -> Option<&'a Json> {
 
 /// Reads numbers from whichever of a model's files hold them.
 pub(super) struct Reader<'a> {
-    pub(super) store: &'a WeightStore,
+    pub(super) store: &'a Store,
     /// The prefix of GGUF keys: the architecture's name.
     pub(super) prefix: String,
 }
 
 impl<'a> Reader<'a> {
     /// A reader, and the architecture's name.
-    pub(super) fn new(store: &'a WeightStore) -> Result<(Self, Field<String>)> {
+    pub(super) fn new(store: &'a Store) -> Result<(Self, Field<String>)> {
         let named = named(store)?.ok_or_else(|| {
             Error::malformed(
                 "no config: neither general.architecture nor a config.json with model_type",
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Keys and values of a model's config that no row of the table reads.
-pub(super) fn other(store: &WeightStore) -> Vec<(String, ConfigValue<'_>)> {
+pub(super) fn other(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
     let mut found = Vec::new();
     let rows = || KEYS.iter().copied().flatten();
     if store.encoding() == Encoding::Gguf {

@@ -15,7 +15,7 @@ use super::{Field, ModelConfig, TEXT_CONFIGS};
 use crate::arch::Resolution;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Metadata, Value};
-use crate::store::WeightStore;
+use crate::store::Store;
 
 /// One thing that a family has in GGUF.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(super) struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    pub(super) fn of(store: &'a WeightStore, resolution: &'a Resolution) -> Result<Self> {
+    pub(super) fn of(store: &'a Store, resolution: &'a Resolution) -> Result<Self> {
         let (reader, _) = Reader::new(store)?;
         Ok(Self { reader, config: ModelConfig::of(store, resolution)?, resolution })
     }
@@ -231,7 +231,7 @@ impl Keys<'_> {
 }
 
 /// The family that a model of another container becomes in GGUF.
-fn family(store: &WeightStore, model_type: &str) -> Result<&'static Family> {
+fn family(store: &Store, model_type: &str) -> Result<&'static Family> {
     let class =
         store.document("config.json").and_then(|config| config.get("architectures")?.get(0));
     let class = class.and_then(Json::as_str);
@@ -248,7 +248,7 @@ fn family(store: &WeightStore, model_type: &str) -> Result<&'static Family> {
 /// # Errors
 ///
 /// `Unsupported` if no rules say so; `Malformed` if the model does not say what it is.
-pub(crate) fn gguf_architecture(store: &WeightStore) -> Result<&'static str> {
+pub(crate) fn gguf_architecture(store: &Store) -> Result<&'static str> {
     let (_, named) = Reader::new(store)?;
     Ok(family(store, &named.value)?.gguf)
 }
@@ -259,11 +259,7 @@ pub(crate) fn gguf_architecture(store: &WeightStore) -> Result<&'static str> {
 ///
 /// `Unsupported` if no rules say what they are, or a number that they need is missing; `Malformed`
 /// as [`ModelConfig::of`] has it.
-pub(crate) fn gguf_keys(
-    store: &WeightStore,
-    resolution: &Resolution,
-    out: &mut KeyValues,
-) -> Result<()> {
+pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyValues) -> Result<()> {
     let known = Known::of(store, resolution)?;
     let family = family(store, &known.config.architecture.value)?;
     let mut keys = Keys { prefix: family.gguf, out };
@@ -313,7 +309,7 @@ pub(crate) fn gguf_keys(
 ///
 /// As [`gguf_keys`] has them.
 pub(crate) fn gguf_tensors(
-    store: &WeightStore,
+    store: &Store,
     resolution: &Resolution,
 ) -> Result<Vec<(&'static str, Vec<f32>)>> {
     let known = Known::of(store, resolution)?;

@@ -11,7 +11,7 @@ use super::values::{LayerKind, LayerLayout, Reported, RopeScalingKind};
 use crate::arch::Resolution;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::store::WeightStore;
+use crate::store::Store;
 
 /// One thing that a form has in `config.json`.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) enum Line {
 ///
 /// `Unsupported` if the family has no form there, or GGUF lacks what the form needs; `Malformed` as
 /// [`ModelConfig::of`](super::ModelConfig::of) has it.
-pub(crate) fn hf_config(store: &WeightStore, resolution: &Resolution) -> Result<Map<String, Json>> {
+pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<String, Json>> {
     let known = Known::of(store, resolution)?;
     let name = known.config.architecture.value.as_str();
     let form = FORMS.iter().filter(|form| form.gguf == name).find(|form| (form.when)(&known));

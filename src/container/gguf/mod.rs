@@ -11,8 +11,8 @@ use crate::bytes::Source;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
-use crate::store::{Encoding, Grouped, Indexed, StoreBuilder, StoredFile, WeightStore};
-use crate::tensor::Part;
+use crate::store::Part;
+use crate::store::{Encoding, Grouped, Indexed, Store, StoreBuilder, StoredFile};
 use read::Parsed;
 
 /// The row of the table.
@@ -37,7 +37,7 @@ fn is_gguf(name: &str) -> bool {
     name.to_ascii_lowercase().ends_with(".gguf")
 }
 
-fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
+fn open(opened: Opened, options: &OpenOptions) -> Result<Store> {
     let source = match opened {
         Opened::File(source) => source,
         Opened::Directory(path, names) => {
@@ -62,7 +62,7 @@ pub(super) fn open_source_as(
     container: &'static str,
     source: Source,
     options: &OpenOptions,
-) -> Result<WeightStore> {
+) -> Result<Store> {
     let path = source.path().to_path_buf();
     let parsed = read::parse(source, options)?;
     if split::Place::of(&parsed.metadata)?.is_some_and(|place| place.count > 1) {
@@ -93,7 +93,7 @@ fn only_model(path: &Path, names: &[String]) -> Result<std::path::PathBuf> {
 }
 
 /// Makes the store of one file, or of all shards in order.
-fn build(container: &'static str, path: &Path, shards: Vec<Parsed>) -> Result<WeightStore> {
+fn build(container: &'static str, path: &Path, shards: Vec<Parsed>) -> Result<Store> {
     let mut builder = StoreBuilder::new(container, Encoding::Gguf, path);
     builder.reserve(shards.iter().map(|shard| &shard.listing))?;
     for (number, shard) in shards.into_iter().enumerate() {

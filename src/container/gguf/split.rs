@@ -7,7 +7,7 @@ use super::read::{self, Parsed};
 use crate::bytes::Source;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
-use crate::store::WeightStore;
+use crate::store::Store;
 
 /// A shard's place in its set, as its metadata give it.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,7 @@ pub(super) fn open(
     given: Parsed,
     place: Place,
     options: &OpenOptions,
-) -> Result<WeightStore> {
+) -> Result<Store> {
     let here = |error: Error| error.in_file(path);
     let most = u64::from(options.limits.shards);
     if place.count > most {

@@ -14,8 +14,8 @@ use crate::bytes::{Access, Source};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
-use crate::store::{Document, Encoding, Indexed, StoreBuilder, StoredFile, WeightStore, document};
-use crate::tensor::Part;
+use crate::store::Part;
+use crate::store::{Document, Encoding, Indexed, Store, StoreBuilder, StoredFile, document};
 
 /// Blobs opened at once keep their files open up to this number; more are opened again when their
 /// data are wanted, since systems allow a process only so many.
@@ -28,7 +28,7 @@ pub(super) fn is_tensor_blob(probe: &Probe<'_>) -> bool {
 }
 
 /// Opens one tensor blob by itself.
-pub(super) fn open_blob(source: Source, options: &OpenOptions) -> Result<WeightStore> {
+pub(super) fn open_blob(source: Source, options: &OpenOptions) -> Result<Store> {
     let builder = StoreBuilder::new(OLLAMA.name, Encoding::Safetensors, source.path());
     build(builder, vec![header::parse(source, options)?])
 }
@@ -39,7 +39,7 @@ pub(super) fn open_tensors(
     store: &Path,
     manifest: &Manifest,
     options: &OpenOptions,
-) -> Result<WeightStore> {
+) -> Result<Store> {
     let mut builder = StoreBuilder::new(OLLAMA.name, Encoding::Safetensors, path);
     // Tokenizers and the like stay files until they are asked for.
     let is_config = |layer: &&Layer| layer.kind == "json" && layer.name == "config.json";
@@ -76,7 +76,7 @@ pub(super) fn open_tensors(
     build(builder, parsed)
 }
 
-fn build(mut builder: StoreBuilder, blobs: Vec<Parsed>) -> Result<WeightStore> {
+fn build(mut builder: StoreBuilder, blobs: Vec<Parsed>) -> Result<Store> {
     builder.reserve(blobs.iter().map(|parsed| &parsed.listing))?;
     let mut metadata = Vec::new();
     for parsed in blobs {

@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use super::{Container, OpenOptions, Opened, Probe, gguf, in_parallel};
 use crate::bytes::{Access, Source, Text};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Attachment, WeightStore, document};
+use crate::store::{Attachment, Store, document};
 use name::Name;
 
 pub(crate) use manifest::Digest;
@@ -37,7 +37,7 @@ fn detect(probe: &Probe<'_>) -> bool {
     manifest::is_manifest(probe.head.trim_ascii_start()) || blobs::is_tensor_blob(probe)
 }
 
-fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
+fn open(opened: Opened, options: &OpenOptions) -> Result<Store> {
     let source = match opened {
         Opened::File(source) => source,
         // No directory is detected.
@@ -68,7 +68,7 @@ fn store_of(path: &Path) -> Option<PathBuf> {
 /// Opens a model by its name, where `name` is one and no such path exists.
 ///
 /// `None` if it is no name; an error if it is one that no store has.
-pub(super) fn open_name(name: &Path, options: &OpenOptions) -> Option<Result<WeightStore>> {
+pub(super) fn open_name(name: &Path, options: &OpenOptions) -> Option<Result<Store>> {
     let text = name.to_str()?;
     let parsed = Name::parse(text)?;
     let stores = name::stores();
@@ -97,7 +97,7 @@ pub(super) fn open_name(name: &Path, options: &OpenOptions) -> Option<Result<Wei
     }))
 }
 
-fn open_manifest(path: &Path, store: &Path, options: &OpenOptions) -> Result<WeightStore> {
+fn open_manifest(path: &Path, store: &Path, options: &OpenOptions) -> Result<Store> {
     let read =
         |path: &Path| document::read(path, "", &options.limits).map(|document| document.json);
     let json = read(path)?;
@@ -164,7 +164,7 @@ const TEXTS: [&str; 7] =
 const TEXT_BYTES: u64 = 1 << 20;
 
 /// Names what belongs to the model beside its weights, and takes short texts into its metadata.
-fn attach(opened: &mut WeightStore, manifest: &Manifest, store: &Path) -> Result<()> {
+fn attach(opened: &mut Store, manifest: &Manifest, store: &Path) -> Result<()> {
     // Thousands of layers may name one text.
     let (mut seen, mut room) = (std::collections::HashSet::new(), TEXT_BYTES);
     for layer in manifest.layers.iter().chain(&manifest.config) {

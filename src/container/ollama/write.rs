@@ -9,8 +9,8 @@ use super::manifest::{Digest, Layer, Manifest};
 use super::name::{self, Name};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::store::Part;
 use crate::store::document;
-use crate::tensor::Part;
 
 /// The manifest's file for a model of that name, which need not be there yet: in `store`, or where
 /// Ollama of this user keeps its models.

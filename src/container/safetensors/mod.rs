@@ -12,9 +12,7 @@ use std::path::{Path, PathBuf};
 use super::{Container, OpenOptions, Opened, Probe, Strictness, in_parallel, mlx, npz};
 use crate::bytes::Source;
 use crate::error::{Error, Result};
-use crate::store::{
-    Document, Encoding, Indexed, Note, StoreBuilder, StoredFile, WeightStore, document,
-};
+use crate::store::{Document, Encoding, Indexed, Note, Store, StoreBuilder, StoredFile, document};
 use header::Parsed;
 use weight_map::WeightMap;
 
@@ -47,7 +45,7 @@ fn is_safetensors(path: &Path) -> bool {
 const DOCUMENTS: [&str; 4] =
     ["config.json", "params.json", "hf_quant_config.json", "quantize_config.json"];
 
-fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
+fn open(opened: Opened, options: &OpenOptions) -> Result<Store> {
     let gather = |indexed: &mut Indexed| gather(indexed, options);
     match opened {
         Opened::File(source) => open_file(SAFETENSORS.name, source, options, gather),
@@ -63,7 +61,7 @@ pub(super) fn open_file(
     source: Source,
     options: &OpenOptions,
     gather: impl FnOnce(&mut Indexed) -> Result<()>,
-) -> Result<WeightStore> {
+) -> Result<Store> {
     let mut builder = StoreBuilder::new(container, Encoding::Safetensors, source.path());
     if let Some(folder) = source.path().parent().filter(|_| source.is_file()) {
         let (documents, notes) =
@@ -85,7 +83,7 @@ pub(super) fn open_directory(
     names: &[String],
     options: &OpenOptions,
     gather: impl FnOnce(&mut Indexed) -> Result<()>,
-) -> Result<WeightStore> {
+) -> Result<Store> {
     let choice = resolve::choose(folder, names, options)?;
     let mut builder = StoreBuilder::new(container, Encoding::Safetensors, folder);
     // A directory is opened as a model, so a config.json that cannot be read is a fault of it.

@@ -10,7 +10,7 @@ use super::{Container, OpenOptions, Opened, Probe, Strictness};
 use crate::bytes::Source;
 use crate::error::{Error, Result};
 use crate::metadata::{self, Metadata};
-use crate::store::{Encoding, StoreBuilder, StoredFile, WeightStore};
+use crate::store::{Encoding, Store, StoreBuilder, StoredFile};
 use header::Header;
 
 /// The row of the table.
@@ -28,7 +28,7 @@ fn detect(probe: &Probe<'_>) -> bool {
     probe.head.starts_with(MAGIC)
 }
 
-fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
+fn open(opened: Opened, options: &OpenOptions) -> Result<Store> {
     match opened {
         Opened::File(source) => {
             let path = source.path().to_path_buf();
@@ -38,7 +38,7 @@ fn open(opened: Opened, options: &OpenOptions) -> Result<WeightStore> {
     }
 }
 
-fn read(source: Source, options: &OpenOptions) -> Result<WeightStore> {
+fn read(source: Source, options: &OpenOptions) -> Result<Store> {
     let mut rules = Rules::new(options.strictness);
     let Header { form, mut text, items, listing, counts, end } = header::parse(&source, options)?;
     let before = listing.len();

@@ -4,11 +4,11 @@
 mod shapes;
 mod vocabulary;
 
-use crate::arch::{ModelConfig, Resolution, resolve};
+use crate::arch::{ModelConfig, Resolution};
 use crate::container::Strictness;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Encoding, WeightStore};
-use crate::view::{Convention, View};
+use crate::model::Model;
+use crate::store::{Encoding, Store};
 
 /// What [`check_meaning`] found.
 #[derive(Clone, Debug, Default)]
@@ -29,16 +29,16 @@ pub struct Meaning {
 /// # Errors
 ///
 /// `Io` if a file beside the weights cannot be read.
-pub fn check_meaning(store: &WeightStore, strictness: Strictness) -> Result<Meaning> {
+pub fn check_meaning(model: &Model, strictness: Strictness) -> Result<Meaning> {
     let mut found = Meaning::default();
-    let resolution = match resolve(store) {
+    let store = &**model.store();
+    let resolution = match model.resolution() {
         Ok(resolution) => resolution,
         Err(error) => {
             found.faults.push(error.to_string());
             return Ok(found);
         }
     };
-    let resolution = &resolution;
     let missing = resolution.missing.iter();
     found.faults.extend(
         missing.map(|name| format!("the model lacks {name}, which its architecture needs")),
@@ -48,7 +48,7 @@ pub fn check_meaning(store: &WeightStore, strictness: Strictness) -> Result<Mean
     if !store.is_empty() {
         architecture(store, resolution, &mut refused);
     }
-    let config = match ModelConfig::of(store, resolution) {
+    let config = match model.config() {
         Ok(config) => Some(config),
         Err(error) if resolution.architecture.is_some() && !store.is_empty() => {
             found.faults.push(error.to_string());
@@ -56,15 +56,15 @@ pub fn check_meaning(store: &WeightStore, strictness: Strictness) -> Result<Mean
         }
         Err(_) => None,
     };
-    if let Some(config) = config.as_ref().filter(|_| resolution.architecture.is_some()) {
-        found.faults.extend(tensors(store, resolution, config)?);
+    if let Some(config) = config.filter(|_| resolution.architecture.is_some()) {
+        found.faults.extend(tensors(model, resolution, config)?);
         found.faults.extend(numbers(config));
         untied(store, config, &mut found.faults);
     }
-    if let Some(config) = config.as_ref().filter(|_| store.encoding() == Encoding::Gguf) {
+    if let Some(config) = config.filter(|_| store.encoding() == Encoding::Gguf) {
         required_numbers(config, &mut refused);
     }
-    vocabulary::check(store, config.as_ref(), &mut found, &mut refused)?;
+    vocabulary::check(store, config, &mut found, &mut refused)?;
     if strict {
         found.faults.extend(refused);
     } else {
@@ -74,7 +74,7 @@ pub fn check_meaning(store: &WeightStore, strictness: Strictness) -> Result<Mean
 }
 
 /// What the reference readers say of a model that does not name its architecture.
-fn architecture(store: &WeightStore, resolution: &Resolution, refused: &mut Vec<String>) {
+fn architecture(store: &Store, resolution: &Resolution, refused: &mut Vec<String>) {
     let named = crate::arch::named(store).is_ok_and(|named| named.is_some());
     if !named && store.encoding() == Encoding::Gguf {
         refused.push("no general.architecture: llama.cpp does not load the file".to_owned());
@@ -90,14 +90,10 @@ fn architecture(store: &WeightStore, resolution: &Resolution, refused: &mut Vec<
 }
 
 /// Tensors that cannot be served, or have another shape than the config says.
-fn tensors(
-    store: &WeightStore,
-    resolution: &Resolution,
-    config: &ModelConfig,
-) -> Result<Vec<String>> {
+fn tensors(model: &Model, resolution: &Resolution, config: &ModelConfig) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     for mapping in &resolution.mapped {
-        match View::mapped(store, mapping, Some(config), Convention::HuggingFace) {
+        match model.tensor(&mapping.canonical) {
             Ok(view) => {
                 faults.extend(shapes::fault(config, &mapping.canonical, view.shape()));
             }
@@ -177,7 +173,7 @@ fn required_numbers(config: &ModelConfig, refused: &mut Vec<String>) {
 }
 
 /// A config that says that the output matrix is stored, of a model that has none.
-fn untied(store: &WeightStore, config: &ModelConfig, faults: &mut Vec<String>) {
+fn untied(store: &Store, config: &ModelConfig, faults: &mut Vec<String>) {
     let said = store.document("config.json").and_then(|json| json.get("tie_word_embeddings"));
     let tied = config.tie_embeddings.as_ref().is_some_and(|tied| tied.value);
     let head = store.document("config.json").and_then(|json| {

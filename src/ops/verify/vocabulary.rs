@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use super::{Meaning, is_io};
 use crate::arch::ModelConfig;
 use crate::error::Result;
-use crate::store::{Encoding, WeightStore};
+use crate::store::{Encoding, Store};
 use crate::tokenizer::Tokenizer;
 
 /// Keys of `config.json` and `generation_config.json` that are numbers of tokens, or lists of such.
@@ -20,7 +20,7 @@ const TOKEN_KEYS: [&str; 7] = [
 ];
 
 pub(super) fn check(
-    store: &WeightStore,
+    store: &Store,
     config: Option<&ModelConfig>,
     found: &mut Meaning,
     refused: &mut Vec<String>,
@@ -69,7 +69,7 @@ pub(super) fn check(
 }
 
 /// The size of the vocabulary that a config states, beside the rows of the embedding.
-fn stated(store: &WeightStore, rows: u64, found: &mut Meaning) {
+fn stated(store: &Store, rows: u64, found: &mut Meaning) {
     let fault =
         |source: &str, said: u64| format!("{source} is {said}, but the embedding has {rows} rows");
     if let Some((at, config)) = configs(store)
@@ -88,7 +88,7 @@ fn stated(store: &WeightStore, rows: u64, found: &mut Meaning) {
 }
 
 /// The config, or that of the language model within it, whichever says what the embedding is.
-fn configs(store: &WeightStore) -> Option<(String, &Json)> {
+fn configs(store: &Store) -> Option<(String, &Json)> {
     let root = store.document("config.json")?;
     let inner = crate::arch::TEXT_CONFIGS
         .iter()
@@ -98,7 +98,7 @@ fn configs(store: &WeightStore) -> Option<(String, &Json)> {
 }
 
 /// Special tokens that lie beyond the vocabulary.
-fn special_tokens(store: &WeightStore, rows: u64, found: &mut Meaning) {
+fn special_tokens(store: &Store, rows: u64, found: &mut Meaning) {
     let mut wrong = |source: String, id: u64| {
         if id >= rows {
             found.faults.push(format!("{source} is {id}, but the vocabulary has {rows} tokens"));

@@ -1,6 +1,6 @@
 //! What quantizing changes in the metadata.
 
-use super::{Model, Options, Stored};
+use super::{Hparams, Options, Stored};
 use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -106,7 +106,7 @@ const GUESSED: u32 = 1024;
 
 /// The keys that a quantized model is given, in llama-quantize's order.
 pub(super) fn settings(
-    model: &Model,
+    model: &Hparams,
     tensors: &[Stored<'_>],
     options: &Options,
     layers: Option<u64>,

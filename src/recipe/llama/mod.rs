@@ -14,14 +14,15 @@ use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::imatrix::ImportanceMatrix;
 use crate::metadata::{KeyValues, Value};
-use crate::store::WeightStore;
+use crate::model::Model;
+use crate::store::tensor::StoredTensor;
 pub use keys::{Setting, SettingValue};
 pub use options::{Options, TensorType, target};
 use rules::{FALLBACKS, LOW, LOW_RULES, OUTPUT_RULES, Place, RULES, Role};
 
 /// The numbers of a model that its tensors' dtypes depend on.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Model {
+pub struct Hparams {
     /// The architecture, as GGUF names it.
     pub architecture: String,
     /// All layers, those that predict further tokens included: `block_count`.
@@ -38,7 +39,7 @@ pub struct Model {
     pub file_type: Option<u32>,
 }
 
-impl Model {
+impl Hparams {
     /// Reads them from the metadata of GGUF, as llama-quantize does: `overrides` count as if they
     /// stood there.
     ///
@@ -101,13 +102,14 @@ pub struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// The tensors of a store that bears GGUF's names.
+    /// The tensors of a model that has GGUF's names.
     ///
     /// # Errors
     ///
     /// `Unsupported` for a dtype that is not known, or a name that is not UTF-8.
-    pub fn all(store: &'a WeightStore) -> Result<Vec<Self>> {
-        let tensor = |tensor: crate::tensor::Tensor<'a>| {
+    pub fn all(model: &'a Model) -> Result<Vec<Self>> {
+        let store = model.store();
+        let tensor = |tensor: StoredTensor<'a>| {
             let name: Text<'a> = tensor.name();
             let name = name.to_str().ok_or_else(|| {
                 Error::unsupported("a name that is not UTF-8 cannot be written")
@@ -222,7 +224,7 @@ impl<'a> Recipe<'a> {
     /// `Unsupported` where llama-quantize would stop too: rows that are no whole blocks of a dtype
     /// that has no fallback, a feed-forward tensor of an unknown layer among experts, a dtype that
     /// nothing quantizes to.
-    pub fn new(model: &Model, tensors: &[Stored<'a>], options: &Options) -> Result<Self> {
+    pub fn new(model: &Hparams, tensors: &[Stored<'a>], options: &Options) -> Result<Self> {
         let mut order: Vec<usize> = (0..tensors.len()).collect();
         let name = |at: usize| tensors.get(at).map_or("", |tensor| tensor.name);
         order.sort_by(|a, b| by_layer(name(*a), name(*b)));
@@ -366,7 +368,7 @@ struct Seen {
 }
 
 struct Chooser<'a> {
-    model: &'a Model,
+    model: &'a Hparams,
     options: &'a Options,
     /// The embedding is the output as well.
     tied: bool,

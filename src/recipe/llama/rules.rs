@@ -118,7 +118,7 @@ pub(super) fn needs_eight_bits(architecture: &str, name: &str) -> bool {
 static SEVENTY: &[(&str, u64)] =
     &[("llama", 80), ("llama-embed", 80), ("qwen2", 80), ("deci", 80), ("olmo", 80), ("jais2", 68)];
 
-pub(super) fn is_seventy(model: &super::Model) -> bool {
+pub(super) fn is_seventy(model: &super::Hparams) -> bool {
     let own = model.layers.saturating_sub(model.nextn_layers);
     let llama = matches!(&*model.architecture, "llama" | "llama-embed");
     SEVENTY.contains(&(&*model.architecture, own))

@@ -1,9 +1,8 @@
 //! Tensors by their canonical names, and how they come of what is stored.
 
 use serde::Serialize;
-use weighbridge::arch::Mapping;
-use weighbridge::device::Cpu;
-use weighbridge::{Form, Text, View, WeightProvider};
+use weighbridge::arch::{Mapping, Resolution};
+use weighbridge::{Form, Model, Tensor, Text};
 
 use crate::Stop;
 use crate::cmd::Filter;
@@ -11,20 +10,18 @@ use crate::json::Each;
 use crate::layers::{Pattern, Rows};
 use crate::print::{self, Align, Table};
 
-type Model = WeightProvider<Cpu>;
-
 /// A canonical tensor as it is served.
-struct Served<'a> {
+struct Served {
     /// `None` if it is not: the config contradicts the tensors, or is not there.
-    view: Option<View<'a>>,
+    view: Option<Tensor>,
     name: &'static str,
     /// For people.
     text: String,
     why: Option<String>,
 }
 
-impl<'a> Served<'a> {
-    fn new(model: &'a Model, name: &str) -> Self {
+impl Served {
+    fn new(model: &Model, name: &str) -> Self {
         let found = model.tensor(name).and_then(|view| {
             let form = view.form()?;
             Ok((view, form))
@@ -46,7 +43,7 @@ impl<'a> Served<'a> {
             Form::Stored => "as stored".to_owned(),
             Form::Reordered => "rows reordered".to_owned(),
             Form::Part => "part of the stored tensor".to_owned(),
-            Form::Joined => format!("{} stored tensors joined", view.sources().len()),
+            Form::Joined => format!("{} stored tensors joined", view.stored_names().count()),
             Form::Computed(why) => format!("computed: {why}"),
             _ => name.to_owned(),
         };
@@ -58,21 +55,21 @@ impl<'a> Served<'a> {
     }
 
     fn dtype(&self) -> Option<String> {
-        self.view.as_ref().map(View::dtype_label)
+        self.view.as_ref().map(Tensor::dtype_label)
     }
 
     fn shape(&self) -> Option<&[u64]> {
-        self.view.as_ref().map(View::shape)
+        self.view.as_ref().map(Tensor::shape)
     }
 }
 
 /// Tensors with canonical names that the filter lets through.
-fn wanted<'a>(model: &'a Model, filter: &'a Filter) -> impl Iterator<Item = &'a Mapping> {
+fn wanted<'a>(resolution: &'a Resolution, filter: &'a Filter) -> impl Iterator<Item = &'a Mapping> {
     let passes = move |mapping: &&Mapping| {
         let mut stored = mapping.stored.iter();
         stored.any(|stored| filter.passes(stored, Some(&mapping.canonical)))
     };
-    model.resolution().mapped.iter().filter(passes)
+    resolution.mapped.iter().filter(passes)
 }
 
 /// The stored name, or all of them: `model.layers.0.mlp.experts.[0-7].w1.weight`.
@@ -89,7 +86,8 @@ fn stored(mapping: &Mapping) -> String {
 }
 
 pub(super) fn table(all: bool, model: &Model, filter: &Filter) -> Result<Table, Stop> {
-    let mut mapped: Vec<&Mapping> = wanted(model, filter).collect();
+    let resolution = model.resolution()?;
+    let mut mapped: Vec<&Mapping> = wanted(resolution, filter).collect();
     mapped.sort_by(|a, b| {
         let [a, b] = [a, b].map(|mapping| Text::new(mapping.canonical.as_bytes()));
         a.natural_cmp(b)
@@ -114,7 +112,6 @@ pub(super) fn table(all: bool, model: &Model, filter: &Filter) -> Result<Table, 
         let stored = row.with_layers(stored);
         table.row([row.name(), dtype.clone(), shape.clone(), how.clone(), stored]);
     }
-    let resolution = model.resolution();
     let unknown = resolution.unknown.iter().map(|name| (name, "without a canonical name"));
     let auxiliary = resolution.auxiliary.iter().map(|tensor| (&tensor.stored, tensor.reason));
     let mut others = Rows::new(!all);
@@ -122,9 +119,9 @@ pub(super) fn table(all: bool, model: &Model, filter: &Filter) -> Result<Table, 
         unknown.chain(auxiliary).filter(|(name, _)| filter.passes(name, None)).collect();
     named.sort_by(|(a, _), (b, _)| Text::new(a.as_bytes()).natural_cmp(Text::new(b.as_bytes())));
     for (name, what) in named {
-        let tensor = model.store().tensor(name)?;
+        let tensor = model.stored_tensor(name)?;
         let shape = print::shape(tensor.shape());
-        others.add(name, (tensor.dtype_label().into_owned(), shape, what), (), |(), ()| {});
+        others.add(name, (tensor.dtype_label(), shape, what), (), |(), ()| {});
     }
     for row in others.into_rows() {
         let (dtype, shape, what) = &row.alike;
@@ -164,7 +161,10 @@ struct AuxiliaryReport<'a> {
     reason: &'a str,
 }
 
-pub(super) fn report<'a>(model: &'a Model, filter: &'a Filter) -> impl Serialize + 'a {
+pub(super) fn report<'a>(
+    model: &'a Model,
+    filter: &'a Filter,
+) -> Result<impl Serialize + 'a, Stop> {
     let tensor = |mapping: &'a Mapping| {
         let served = Served::new(model, &mapping.canonical);
         TensorReport {
@@ -172,15 +172,15 @@ pub(super) fn report<'a>(model: &'a Model, filter: &'a Filter) -> impl Serialize
             stored: &mapping.stored,
             dtype: served.dtype(),
             shape: served.shape().map(<[u64]>::to_vec),
-            group_size: served.view.as_ref().and_then(View::group_size),
+            group_size: served.view.as_ref().and_then(Tensor::group_size),
             transform: mapping.transform.to_string(),
             served: served.name,
             why: served.why,
         }
     };
-    let resolution = model.resolution();
-    Report {
-        tensors: Each(move || wanted(model, filter).map(tensor)),
+    let resolution = model.resolution()?;
+    Ok(Report {
+        tensors: Each(move || wanted(resolution, filter).map(tensor)),
         unknown: Each(move || {
             resolution.unknown.iter().filter(move |name| filter.passes(name, None))
         }),
@@ -189,5 +189,5 @@ pub(super) fn report<'a>(model: &'a Model, filter: &'a Filter) -> impl Serialize
             let wanted = tensors.filter(move |tensor| filter.passes(&tensor.stored, None));
             wanted.map(|tensor| AuxiliaryReport { name: &tensor.stored, reason: tensor.reason })
         }),
-    }
+    })
 }

@@ -8,9 +8,8 @@ use std::io::Write;
 
 use serde::Serialize;
 use weighbridge::arch::Resolution;
-use weighbridge::device::Cpu;
 use weighbridge::metadata::Value;
-use weighbridge::{ModelConfig, Text, WeightProvider, WeightStore};
+use weighbridge::{Model, ModelConfig, Text};
 
 use super::{Done, Filter, canonical_names};
 use crate::args::Inspect;
@@ -25,17 +24,16 @@ pub(crate) fn run(args: &Inspect) -> Done {
         remark(&store);
     }
     if args.canonical {
-        let model = WeightProvider::new(store, Cpu)?;
-        let (store, names) = (model.store(), Names::Known(model.resolution()));
+        let names = Names::Known(store.resolution()?);
         if args.json {
-            write_json(store, &names, canonical::report(&model, &filter))?;
+            write_json(&store, &names, canonical::report(&store, &filter)?)?;
         } else {
-            write_text(args, store, &names, &canonical::table(args.all, &model, &filter)?)?;
+            write_text(args, &store, &names, &canonical::table(args.all, &store, &filter)?)?;
         }
         return Ok(Status::Fine);
     }
     // A model whose names or config cannot be understood can still be looked at.
-    let resolution = if args.stored { None } else { Some(weighbridge::arch::resolve(&store)) };
+    let resolution = if args.stored { None } else { Some(store.resolution()) };
     let names = match &resolution {
         None => Names::Unasked,
         Some(Ok(resolution)) => Names::Known(resolution),
@@ -70,12 +68,7 @@ impl<'a> Names<'a> {
     }
 }
 
-fn write_text(
-    args: &Inspect,
-    store: &WeightStore,
-    names: &Names<'_>,
-    table: &Table,
-) -> Result<(), Stop> {
+fn write_text(args: &Inspect, store: &Model, names: &Names<'_>, table: &Table) -> Result<(), Stop> {
     let mut out = std::io::BufWriter::new(anstream::stdout().lock());
     let bold = anstyle::Style::new().bold();
     let path = Text::new(store.path().as_os_str().as_encoded_bytes());
@@ -104,8 +97,8 @@ fn write_text(
                 let more = if resolution.missing.len() > 4 { ", ..." } else { "" };
                 writeln!(out, "missing: {}{more}", some.join(", "))?;
             }
-            if let Ok(config) = ModelConfig::of(store, resolution) {
-                writeln!(out, "{}", summary(&config, resolution))?;
+            if let Ok(config) = store.config() {
+                writeln!(out, "{}", summary(config, resolution))?;
             }
         }
         Names::Faulty(error) => writeln!(out, "names not understood: {error}")?,
@@ -225,7 +218,7 @@ struct AttachmentReport<'a> {
     file: String,
 }
 
-fn write_json(store: &WeightStore, names: &Names<'_>, tensors: impl Serialize) -> Result<(), Stop> {
+fn write_json(store: &Model, names: &Names<'_>, tensors: impl Serialize) -> Result<(), Stop> {
     let path = |path: &std::path::Path| path.to_string_lossy().into_owned();
     let known = names.resolution();
     let reason = match names {
@@ -239,7 +232,7 @@ fn write_json(store: &WeightStore, names: &Names<'_>, tensors: impl Serialize) -
         container: store.container(),
         files: store.files().map(path).collect(),
         tensor_count: store.len(),
-        weight_count: store.tensors().map(|t| t.elements()).fold(0, u64::saturating_add),
+        weight_count: store.stored_tensors().map(|t| t.elements()).fold(0, u64::saturating_add),
         stored_bytes: store.stored_bytes(),
         names: reason.map(|architecture_reason| NamesReport {
             architecture: known.and_then(|r| Some(r.architecture?.name)),

@@ -1,7 +1,7 @@
 //! Tensors by their stored names.
 
 use serde::Serialize;
-use weighbridge::{Tensor, WeightStore};
+use weighbridge::{Model, Tensor};
 
 use crate::cmd::{CanonicalNames, Filter};
 use crate::json::{Each, hex_if_odd};
@@ -9,8 +9,8 @@ use crate::layers::{Pattern, Rows};
 use crate::print::{self, Align, Table};
 
 /// What a row of the table shows of the first tensor in it.
-struct Shown<'a> {
-    first: Tensor<'a>,
+struct Shown {
+    first: Tensor,
     canonical: Option<Pattern>,
     bytes: u64,
 }
@@ -18,23 +18,23 @@ struct Shown<'a> {
 /// A row a stored tensor; with its canonical name, if those were asked for.
 pub(super) fn table(
     all: bool,
-    store: &WeightStore,
+    store: &Model,
     names: Option<&CanonicalNames<'_>>,
     filter: &Filter,
 ) -> Table {
-    let mut tensors: Vec<Tensor<'_>> = store.tensors().collect();
-    tensors.sort_by(|a, b| a.name().natural_cmp(b.name()));
+    let mut tensors: Vec<Tensor> = store.stored_tensors().collect();
+    tensors.sort_by(|a, b| a.raw_name().natural_cmp(b.raw_name()));
     let mut rows = Rows::new(!all);
     for tensor in tensors {
-        let spelled = tensor.name().spelling();
-        let canonical = names.and_then(|names| names.get(&*spelled)).map(String::as_str);
-        if !filter.passes(&spelled, canonical) {
+        let canonical = names.and_then(|names| names.get(tensor.name())).map(String::as_str);
+        if !filter.passes(tensor.name(), canonical) {
             continue;
         }
         let canonical = canonical.map(|name| Pattern::of(name).0);
-        let alike = (tensor.dtype_label().into_owned(), tensor.shape());
-        let shown = Shown { first: tensor, canonical, bytes: tensor.stored_bytes() };
-        rows.add(&tensor.name().to_string(), alike, shown, |row, more| {
+        let alike = (tensor.dtype_label(), tensor.shape().to_vec());
+        let (name, bytes) = (tensor.raw_name().to_string(), tensor.stored_bytes());
+        let shown = Shown { first: tensor, canonical, bytes };
+        rows.add(&name, alike, shown, |row, more| {
             row.bytes = row.bytes.saturating_add(more.bytes);
         });
     }
@@ -81,7 +81,7 @@ struct TensorReport<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     canonical: Option<Option<&'a str>>,
     dtype: String,
-    shape: &'a [u64],
+    shape: Vec<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     group_size: Option<u32>,
     bits_per_weight: Option<f64>,
@@ -100,20 +100,20 @@ struct PartReport {
 }
 
 pub(super) fn report<'a>(
-    store: &'a WeightStore,
+    store: &'a Model,
     names: Option<&'a CanonicalNames<'a>>,
     filter: &'a Filter,
 ) -> impl Serialize + 'a {
     let path = |path: &std::path::Path| path.to_string_lossy().into_owned();
     let tensors = Each(move || {
-        store.tensors().filter_map(move |tensor| {
-            let name = tensor.name().spelling().into_owned();
+        store.stored_tensors().filter_map(move |tensor| {
+            let name = tensor.name().to_owned();
             let canonical = names.and_then(|names| names.get(name.as_str())).map(String::as_str);
             filter.passes(&name, canonical).then(|| TensorReport {
-                name_hex: hex_if_odd(tensor.name()),
+                name_hex: hex_if_odd(tensor.raw_name()),
                 canonical: names.map(|_| canonical),
-                dtype: tensor.dtype_label().into_owned(),
-                shape: tensor.shape(),
+                dtype: tensor.dtype_label(),
+                shape: tensor.shape().to_vec(),
                 group_size: tensor.group_size(),
                 bits_per_weight: tensor.bits_per_weight(),
                 bytes: tensor.stored_bytes(),

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use super::{Part, Segment, Tensor};
+use super::{Segment, StoredTensor};
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
 use crate::quant::Float;
+use crate::store::Part;
 
 /// Something odd in a tensor's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -242,25 +243,17 @@ impl Values {
 /// Bytes of scales looked at together, at most, if a run is not longer.
 const CHUNK: u64 = 1 << 20;
 
-impl Tensor<'_> {
+impl StoredTensor<'_> {
     /// Looks at every value and every scale, some at a time, and gives what is odd about them;
     /// nothing, for most tensors.
     ///
     /// That all values are 0, or all the same, is odd for tensors with two dimensions or more that
     /// are longer than 1: a bias of zeros and a norm of ones are ordinary.
     ///
-    /// ```
-    /// # fn main() -> weighbridge::Result<()> {
-    /// let store = weighbridge::WeightStore::open("assets/sample/sample-Q8_0.gguf")?;
-    /// assert_eq!(store.tensor("token_embd.weight")?.check_values()?, []);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`dequantize`](Self::dequantize).
-    pub fn check_values(&self) -> Result<Vec<Finding>> {
+    pub(crate) fn check_values(&self) -> Result<Vec<Finding>> {
         self.check_decodable()?;
         let mut findings = Vec::new();
         for segment in self.segments() {

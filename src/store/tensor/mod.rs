@@ -4,75 +4,21 @@
 mod bulk;
 mod check;
 mod decode;
+mod lookup;
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::bytes::{Text, try_zeroed};
 use crate::dtype::{DType, describe_ggml};
 use crate::error::{Error, Result};
 use crate::shape;
-use crate::store::WeightStore;
+use crate::store::{Part, Store};
 
 pub use check::{Finding, FindingKind};
 pub use decode::Decoding;
 pub(crate) use decode::{Plan, Window};
-
-/// What a stored array is to the tensor that it belongs to.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum Part {
-    /// The elements themselves, packed or plain.
-    Weight,
-    /// A factor for each group or block, or for the whole tensor where there is no other.
-    Scale,
-    /// A term added for each group: not a layer's own bias, which is a tensor by itself.
-    Bias,
-    /// A factor for the whole tensor, beside factors for its groups.
-    GlobalScale,
-    /// The largest magnitude of the whole tensor, from which its factor follows (MLX).
-    GlobalAmax,
-    /// A divisor for the whole tensor, beside factors for its groups (compressed-tensors).
-    GlobalDivisor,
-    /// What is subtracted from the elements of each group before they are scaled.
-    ZeroPoint,
-    /// The number of the group of each input (GPTQ's `g_idx`).
-    GroupIndex,
-    /// The largest magnitude of each run of elements, or its code (bitsandbytes).
-    Absmax,
-    /// The values of the codes of the elements (bitsandbytes).
-    CodeValues,
-    /// The largest magnitude of each run of `Absmax` codes.
-    NestedAbsmax,
-    /// The values of the codes of `Absmax`.
-    NestedCodeValues,
-    /// A description of how the tensor was packed, for the library that did it.
-    Description,
-    /// A factor for the layer's input, which no weight needs.
-    ActivationScale,
-}
-
-impl Part {
-    /// The name in messages and JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Weight => "weight",
-            Self::Scale => "scale",
-            Self::Bias => "bias",
-            Self::GlobalScale => "global_scale",
-            Self::GlobalAmax => "global_amax",
-            Self::GlobalDivisor => "global_divisor",
-            Self::ZeroPoint => "zero_point",
-            Self::GroupIndex => "group_index",
-            Self::Absmax => "absmax",
-            Self::CodeValues => "code_values",
-            Self::NestedAbsmax => "nested_absmax",
-            Self::NestedCodeValues => "nested_code_values",
-            Self::Description => "description",
-            Self::ActivationScale => "activation_scale",
-        }
-    }
-}
 
 /// Where one part of a tensor lies.
 #[derive(Clone, Debug)]
@@ -93,24 +39,44 @@ pub struct Segment<'a> {
     number: u32,
 }
 
-/// A named logical array of a [`WeightStore`], with all its parts.
+/// A named logical array of a [`Store`], with all its parts.
 #[derive(Clone, Copy, Debug)]
-pub struct Tensor<'a> {
-    store: &'a WeightStore,
+pub(crate) struct StoredTensor<'a> {
+    store: &'a Store,
     number: u32,
+}
+
+/// A [`StoredTensor`] that keeps its store open.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredHandle {
+    store: Arc<Store>,
+    number: u32,
+}
+
+impl StoredHandle {
+    /// The tensor.
+    pub(crate) fn get(&self) -> StoredTensor<'_> {
+        StoredTensor { store: &self.store, number: self.number }
+    }
 }
 
 /// Values decoded at a time where all of them need not be held.
 const CHUNK: u64 = 1 << 20;
 
-impl<'a> Tensor<'a> {
-    pub(crate) fn new(store: &'a WeightStore, number: u32) -> Self {
+impl<'a> StoredTensor<'a> {
+    pub(crate) fn new(store: &'a Store, number: u32) -> Self {
         Self { store, number }
+    }
+
+    /// The same, for as long as it is wanted. `store` is the one that it is of.
+    pub(crate) fn handle(&self, store: &Arc<Store>) -> StoredHandle {
+        debug_assert!(std::ptr::eq(self.store, &**store), "a tensor of this store");
+        StoredHandle { store: Arc::clone(store), number: self.number }
     }
 
     /// The stored name: that of its weight part, or for a tensor gathered from several arrays the one
     /// that it has in the unquantized checkpoint.
-    pub fn name(&self) -> Text<'a> {
+    pub(crate) fn name(&self) -> Text<'a> {
         self.store.entry_name(self.number)
     }
 
@@ -120,7 +86,7 @@ impl<'a> Tensor<'a> {
     ///
     /// `Unsupported` for a ggml type code that is not known; the message gives the code and, where
     /// there is one, the name it once had.
-    pub fn dtype(&self) -> Result<DType> {
+    pub(crate) fn dtype(&self) -> Result<DType> {
         if let Some((dtype, _)) = self.store.entry_group(self.number) {
             return Ok(dtype);
         }
@@ -132,7 +98,7 @@ impl<'a> Tensor<'a> {
     }
 
     /// The name of the dtype, or `ggml:43` for an unknown code.
-    pub fn dtype_label(&self) -> Cow<'static, str> {
+    pub(crate) fn dtype_label(&self) -> Cow<'static, str> {
         match (self.dtype(), self.store.entry_dtype(self.number)) {
             (Ok(dtype), _) => dtype.name().into(),
             (_, Err(code)) => format!("ggml:{code}").into(),
@@ -142,23 +108,23 @@ impl<'a> Tensor<'a> {
 
     /// Dimensions of the values, outermost first; none for a scalar. A packed weight's own array
     /// may have others: see [`segments`](Self::segments).
-    pub fn shape(&self) -> &'a [u64] {
+    pub(crate) fn shape(&self) -> &'a [u64] {
         self.store.tensor_shape(self.number)
     }
 
     /// Elements that share a scale, for dtypes that leave the number to the tensor (MLX).
-    pub fn group_size(&self) -> Option<u32> {
+    pub(crate) fn group_size(&self) -> Option<u32> {
         self.store.entry_group_size(self.number)
     }
 
     /// The number of values. It was checked not to overflow when the store was opened; for an
     /// unknown type code it may be 0 instead.
-    pub fn elements(&self) -> u64 {
+    pub(crate) fn elements(&self) -> u64 {
         shape::elements(self.shape()).unwrap_or(0)
     }
 
     /// The parts, the weight first. Empty for an unknown type code.
-    pub fn segments(&self) -> impl Iterator<Item = Segment<'a>> + use<'a> {
+    pub(crate) fn segments(&self) -> impl Iterator<Item = Segment<'a>> + use<'a> {
         let Self { store, number } = *self;
         let parts = store.entry_group(number).map_or(&[][..], |(_, parts)| parts);
         let alone = parts.is_empty().then_some((Part::Weight, number));
@@ -183,15 +149,8 @@ impl<'a> Tensor<'a> {
     }
 
     /// Bytes of all parts; 0 for an unknown type code.
-    pub fn stored_bytes(&self) -> u64 {
+    pub(crate) fn stored_bytes(&self) -> u64 {
         self.segments().map(|part| part.range.end - part.range.start).fold(0, u64::saturating_add)
-    }
-
-    /// Bits for each value, scales and the like included.
-    pub fn bits_per_weight(&self) -> Option<f64> {
-        let elements = self.elements();
-        (elements > 0 && self.dtype().is_ok())
-            .then(|| self.stored_bytes() as f64 * 8.0 / elements as f64)
     }
 
     /// The bytes of a part as they lie in the file, big-endian ones too: borrowed from the map
@@ -201,7 +160,7 @@ impl<'a> Tensor<'a> {
     ///
     /// `Unsupported` for an unknown type code, `NotFound` for a part that the tensor does not
     /// have, `Io` if the file cannot be read or has become shorter.
-    pub fn bytes(&self, part: Part) -> Result<Cow<'a, [u8]>> {
+    pub(crate) fn bytes(&self, part: Part) -> Result<Cow<'a, [u8]>> {
         let segment = self.segment(part)?;
         self.located(|store| match store.entry_file(segment.number) {
             Some(file) => file.source.bytes(segment.range.clone()),
@@ -215,7 +174,7 @@ impl<'a> Tensor<'a> {
     /// # Errors
     ///
     /// As [`bytes`](Self::bytes); `Unsupported` where the big-endian form of the dtype is not known.
-    pub fn native_bytes(&self, part: Part) -> Result<Cow<'a, [u8]>> {
+    pub(crate) fn native_bytes(&self, part: Part) -> Result<Cow<'a, [u8]>> {
         let segment = self.segment(part)?;
         let bytes = self.bytes(part)?;
         match self.store.entry_file(segment.number) {
@@ -244,7 +203,7 @@ impl<'a> Tensor<'a> {
     /// # Errors
     ///
     /// As [`bytes`](Self::bytes), and what `sink` returns.
-    pub fn for_each_piece<E: From<Error>>(
+    pub(crate) fn for_each_piece<E: From<Error>>(
         &self,
         part: Part,
         sink: impl FnMut(&[u8]) -> Result<(), E>,
@@ -260,7 +219,7 @@ impl<'a> Tensor<'a> {
     ///
     /// As [`bytes`](Self::bytes), and what `sink` returns; `Mismatch` where the part has not that
     /// many bytes.
-    pub fn for_each_piece_in<E: From<Error>>(
+    pub(crate) fn for_each_piece_in<E: From<Error>>(
         &self,
         part: Part,
         within: Range<u64>,
@@ -310,8 +269,8 @@ impl<'a> Tensor<'a> {
 
     /// Whether it is packed in the same way as another, into the same bytes: then its values are the
     /// same too.
-    pub(crate) fn is_packed_like(&self, other: &Tensor<'_>) -> Result<bool> {
-        let form = |tensor: &Tensor<'_>| {
+    pub(crate) fn is_packed_like(&self, other: &StoredTensor<'_>) -> Result<bool> {
+        let form = |tensor: &StoredTensor<'_>| {
             let (shape, group) = (tensor.shape().to_vec(), tensor.group_size());
             (tensor.dtype_label(), shape, group, tensor.is_big_endian())
         };
@@ -358,7 +317,7 @@ impl<'a> Tensor<'a> {
         self.store.entry_file(self.number).is_some_and(|file| file.big_endian)
     }
 
-    fn located<T>(&self, read: impl FnOnce(&'a WeightStore) -> Result<T>) -> Result<T> {
+    fn located<T>(&self, read: impl FnOnce(&'a Store) -> Result<T>) -> Result<T> {
         read(self.store).map_err(|error| error.in_tensor(self.name()))
     }
 }

@@ -1,29 +1,31 @@
-//! Canonical tensors: rows of stored tensors, in the order and with the values that engines expect.
+//! One tensor of a model: rows of stored tensors, in the order and with the values that were asked for.
 //!
 //! ```text
-//!  Tensor, Tensor, … ──rows, one run after another──▶ View ──▶ packed bytes, where bytes can say it
-//!  (stored)            (expert by expert, head by head)    └──▶ values, always
+//!  stored tensor, stored tensor, … ──runs of rows──▶ Tensor ──▶ packed bytes, where the rows have them
+//!                     (expert by expert, head by head)     └──▶ values, always
 //! ```
 //!
-//! Fused tensors, experts that are stored one by one, q of a stored qkv and a shard of any of them
-//! are all the same thing: a list of runs of rows.
-#![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
+//! A stored tensor, a fused one, experts that are stored one by one, q of a stored qkv and a shard of any
+//! of them are the same thing: a list of runs of rows.
 
 mod arrange;
 mod packed;
+mod stored;
 mod values;
 mod work;
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::arch::{Axes, Change, Mapping, ModelConfig, Rows, Run, Span, Transform};
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
 use crate::quant::Global;
 use crate::shape;
-use crate::store::WeightStore;
-use crate::tensor::{Part, Tensor};
+use crate::store::Part;
+use crate::store::Store;
+use crate::store::tensor::{StoredHandle, StoredTensor};
 
 pub use packed::Form;
 pub(crate) use packed::PackedPart;
@@ -42,7 +44,7 @@ pub enum Convention {
     Stored,
 }
 
-/// What `View::shard` takes apart.
+/// What `Tensor::shard` takes apart.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Axis {
     /// Outputs: the rows of each matrix.
@@ -53,7 +55,7 @@ pub enum Axis {
 
 /// A tensor under its canonical name.
 #[derive(Clone, Debug)]
-pub struct View<'a> {
+pub struct Tensor {
     name: String,
     shape: Vec<u64>,
     /// Elements of a stored row. Of a vector whose elements are chosen, each is a row.
@@ -62,31 +64,31 @@ pub struct View<'a> {
     order: Run,
     /// Those of them that are taken.
     taken: Range<u64>,
-    sources: Vec<Source<'a>>,
+    sources: Vec<Source>,
     pieces: Vec<Piece>,
 }
 
 /// A stored tensor of which a view has rows.
 #[derive(Clone, Debug)]
-struct Source<'a> {
-    tensor: Tensor<'a>,
+struct Source {
+    tensor: StoredHandle,
     /// Rows are the columns of the view.
-    transposed: Option<Transposed<'a>>,
+    transposed: Option<Transposed>,
     change: Arithmetic,
 }
 
 /// Stored rows that are the columns of a view: these in this order, those of one matrix after those
 /// of another.
 #[derive(Clone, Debug)]
-struct Transposed<'a> {
+struct Transposed {
     rows: Vec<Piece>,
     /// What they are rows of, the source's own tensor first.
-    tensors: Vec<Tensor<'a>>,
+    tensors: Vec<StoredHandle>,
 }
 
-impl<'a> Source<'a> {
+impl Source {
     /// All stored tensors that it stands for.
-    fn tensors(&self) -> &[Tensor<'a>] {
+    fn tensors(&self) -> &[StoredHandle] {
         match &self.transposed {
             Some(columns) => &columns.tensors,
             None => std::slice::from_ref(&self.tensor),
@@ -94,7 +96,7 @@ impl<'a> Source<'a> {
     }
 
     /// Whether another one has the same done to as many tensors.
-    fn is_made_like(&self, other: &Source<'_>) -> bool {
+    fn is_made_like(&self, other: &Self) -> bool {
         let same = match (&self.transposed, &other.transposed) {
             (Some(own), Some(theirs)) => own.rows == theirs.rows,
             (own, theirs) => own.is_none() && theirs.is_none(),
@@ -204,29 +206,32 @@ impl Piece {
 /// Pieces of a view, at most: what a file may make this library hold.
 const PIECES: usize = 1 << 20;
 
-impl<'a> View<'a> {
+impl Tensor {
     /// A stored tensor as it is.
-    pub fn stored(tensor: Tensor<'a>) -> Self {
-        Self::all_of(tensor, tensor.name().spelling().into_owned())
+    pub(crate) fn stored(handle: StoredHandle) -> Self {
+        let name = handle.get().name().spelling().into_owned();
+        Self::all_of(handle, name)
     }
 
-    fn all_of(tensor: Tensor<'a>, name: String) -> Self {
+    fn all_of(handle: StoredHandle, name: String) -> Self {
+        let tensor = handle.get();
         let columns = shape::columns(tensor.shape());
         let rows = tensor.elements().checked_div(columns).unwrap_or(0);
+        let shape = tensor.shape().to_vec();
         Self {
             name,
-            shape: tensor.shape().to_vec(),
+            shape,
             columns,
             order: Run::of(0, columns),
             taken: 0..columns,
-            sources: vec![Source { tensor, transposed: None, change: Arithmetic::None }],
+            sources: vec![Source { tensor: handle, transposed: None, change: Arithmetic::None }],
             pieces: vec![Piece::of(0, Run::of(0, rows))],
         }
     }
 
     /// The canonical tensor of a mapping. `config` is the model's, where it has a sound one.
     pub(crate) fn mapped(
-        store: &'a WeightStore,
+        store: &Arc<Store>,
         mapping: &Mapping,
         config: Option<&ModelConfig>,
         convention: Convention,
@@ -236,7 +241,7 @@ impl<'a> View<'a> {
             Convention::Stored => mapping.transform.as_stored(),
         };
         let each = |stored: &String| {
-            let tensor = store.tensor(stored)?;
+            let tensor = store.tensor(stored)?.handle(store);
             Self::transformed(tensor, transform, config)
                 .map_err(|error| error.in_file(store.path()).in_tensor(stored))
         };
@@ -265,15 +270,16 @@ impl<'a> View<'a> {
     }
 
     fn transformed(
-        tensor: Tensor<'a>,
+        handle: StoredHandle,
         transform: Transform,
         config: Option<&ModelConfig>,
     ) -> Result<Self> {
         if transform.is_same() {
             // Its name is the canonical one, which is given to it later.
-            return Ok(Self::all_of(tensor, String::new()));
+            return Ok(Self::all_of(handle, String::new()));
         }
-        let mut view = Self::stored(tensor);
+        let mut view = Self::stored(handle.clone());
+        let tensor = handle.get();
         let Transform { axes, rows, columns, values } = transform;
         let axes = match axes {
             Axes::TransposedIfPlain => {
@@ -344,7 +350,8 @@ impl<'a> View<'a> {
         Err(Error::unsupported(fault).in_tensor(&self.name))
     }
 
-    /// The canonical name; of a fused tensor, those of its parts with `+` between.
+    /// The name that it was asked for; of a fused tensor, the names of its members with `+` between.
+    /// A stored name that is not UTF-8 is in its [spelling](crate::Text::spelling).
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -360,15 +367,22 @@ impl<'a> View<'a> {
     }
 
     /// The stored tensors of which it has rows, in the order of their first rows.
-    pub fn sources(&self) -> impl ExactSizeIterator<Item = Tensor<'a>> {
-        let all: Vec<Tensor<'a>> =
-            self.sources.iter().flat_map(|source| source.tensors()).copied().collect();
-        all.into_iter()
+    pub fn sources(&self) -> impl Iterator<Item = Self> {
+        self.handles().cloned().map(Self::stored)
+    }
+
+    /// As [`sources`](Self::sources), borrowed.
+    pub(crate) fn stored_tensors(&self) -> impl Iterator<Item = StoredTensor<'_>> {
+        self.handles().map(StoredHandle::get)
+    }
+
+    fn handles(&self) -> impl Iterator<Item = &StoredHandle> {
+        self.sources.iter().flat_map(|source| source.tensors())
     }
 
     /// Numbers for the whole tensor, or for each of its outermost arrays.
     pub(crate) fn globals(&self) -> Result<Vec<Global>> {
-        let each = self.sources.iter().map(|source| source.tensor.globals());
+        let each = self.sources.iter().map(|source| source.tensor.get().globals());
         let each = each.collect::<Result<Vec<Vec<Global>>>>()?;
         match each.as_slice() {
             [one] if one.len() < 2 || self.is_stored() => return Ok(one.clone()),
@@ -381,7 +395,8 @@ impl<'a> View<'a> {
         let of_array = |array: u64| {
             let spans = self.spans(array * rows..(array + 1) * rows);
             let mut numbers = spans.flat_map(|(source, span)| {
-                let stored = self.sources.get(source as usize).map_or(0, |s| s.tensor.elements());
+                let stored =
+                    self.sources.get(source as usize).map_or(0, |s| s.tensor.get().elements());
                 let numbers = each.get(source as usize).map_or(&[][..], Vec::as_slice);
                 // Stored rows that have a number together.
                 let rows = stored.checked_div(self.columns.saturating_mul(numbers.len() as u64));
@@ -403,13 +418,14 @@ impl<'a> View<'a> {
 
     /// Elements that share a scale, for dtypes that leave the number to the tensor (MLX).
     pub fn group_size(&self) -> Option<u32> {
-        self.sources.first().and_then(|source| source.tensor.group_size())
+        self.sources.first().and_then(|source| source.tensor.get().group_size())
     }
 
-    /// The names of the dtypes that its stored tensors have, each once: `Q4_K`, `Q4_K+Q6_K`.
+    /// The names of the dtypes that its stored tensors have, each once: `Q4_K`, `Q4_K+Q6_K`;
+    /// `ggml:43` for an unknown code.
     pub fn dtype_label(&self) -> String {
         let mut labels: Vec<Cow<'static, str>> = Vec::new();
-        for tensor in self.sources() {
+        for tensor in self.stored_tensors() {
             let label = tensor.dtype_label();
             if !labels.contains(&label) {
                 labels.push(label);
@@ -423,7 +439,7 @@ impl<'a> View<'a> {
         let ([source], [piece]) = (self.sources.as_slice(), self.pieces.as_slice()) else {
             return false;
         };
-        let rows = source.tensor.elements().checked_div(self.columns).unwrap_or(0);
+        let rows = source.tensor.get().elements().checked_div(self.columns).unwrap_or(0);
         source.transposed.is_none()
             && source.change == Arithmetic::None
             && piece.run.is_whole(rows)
@@ -461,7 +477,7 @@ impl<'a> View<'a> {
     pub(crate) fn place_of(&self, row: u64) -> (u32, u64) {
         let first = self.spans(row..row.saturating_add(1)).next();
         let place = first.and_then(|(source, span)| {
-            let tensor = self.sources.get(source as usize)?.tensor;
+            let tensor = self.sources.get(source as usize)?.tensor.get();
             let (file, start) = tensor.place(Part::Weight)?;
             let bytes = tensor.stored_bytes().checked_div(self.rows().max(1))?;
             Some((file, start.saturating_add(bytes.saturating_mul(span.start))))
@@ -507,12 +523,13 @@ impl<'a> View<'a> {
 
     /// The same, so that long rows can be read in pieces where their elements or blocks lie apart.
     pub(crate) fn by_elements(mut self) -> Self {
-        let packing = |tensor: Tensor<'_>| {
+        let packing = |tensor: StoredTensor<'_>| {
             let row = tensor.dtype().ok()?.descriptor();
             (row.row_head == 0).then_some(row.packing)
         };
         let all = |allowed: &[Packing]| {
-            self.sources().all(|tensor| packing(tensor).is_some_and(|p| allowed.contains(&p)))
+            self.stored_tensors()
+                .all(|tensor| packing(tensor).is_some_and(|p| allowed.contains(&p)))
         };
         if self.is_stored() && all(&[Packing::Plain, Packing::Block]) {
             let run = Run::of(0, self.elements());
@@ -528,7 +545,7 @@ impl<'a> View<'a> {
     fn located(&self, error: Error) -> Error {
         let error = error.in_tensor(&self.name);
         match self.sources.first() {
-            Some(source) => error.in_file(source.tensor.model()),
+            Some(source) => error.in_file(source.tensor.get().model()),
             None => error,
         }
     }
@@ -647,9 +664,9 @@ impl<'a> View<'a> {
     fn column_unit(&self) -> Result<u64> {
         let mut unit = 1;
         for source in &self.sources {
-            let row = source.tensor.dtype()?.descriptor();
+            let row = source.tensor.get().dtype()?.descriptor();
             let blocks = u64::from(row.block_len);
-            let group = u64::from(source.tensor.group_size().unwrap_or(1));
+            let group = u64::from(source.tensor.get().group_size().unwrap_or(1));
             let each = match row.packing {
                 _ if source.transposed.is_some() => 1,
                 Packing::Plain => blocks,
@@ -685,15 +702,15 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The dtype as it is stored, if all sources have the same.
+    /// How the elements are stored, if all stored tensors that it is made of have the same dtype.
     ///
     /// # Errors
     ///
     /// `Mismatch`, naming the tensors and dtypes, if they differ; `Unsupported` for a type code
     /// that is not known.
-    pub fn stored_dtype(&self) -> Result<DType> {
-        let mut found: Option<(DType, Option<u32>, Tensor<'a>)> = None;
-        for tensor in self.sources() {
+    pub fn dtype(&self) -> Result<DType> {
+        let mut found: Option<(DType, Option<u32>, StoredTensor<'_>)> = None;
+        for tensor in self.stored_tensors() {
             let (dtype, group) = (tensor.dtype()?, tensor.group_size());
             match found {
                 Some((first, first_group, other)) if (first, first_group) != (dtype, group) => {

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use super::{Part, Segment, Tensor, swap};
+use super::{Segment, StoredTensor, swap};
 use crate::bytes::{Held, Scratch, Source};
 use crate::error::{Error, Result};
+use crate::store::Part;
 
-impl<'a> Tensor<'a> {
+impl<'a> StoredTensor<'a> {
     /// The file that holds a part, counted as the store has them, and where in it.
     pub(crate) fn place(&self, part: Part) -> Option<(u32, u64)> {
         let segment = self.segments().find(|segment| segment.part == part)?;

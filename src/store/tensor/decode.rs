@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{Part, Segment, Tensor};
+use super::{Segment, StoredTensor};
 use crate::bytes::{Scratch, Values, try_vec, try_zeroed};
 use crate::dtype::{DType, DTypeDescriptor, Packing};
 use crate::error::{Error, Result};
@@ -13,6 +13,7 @@ use crate::quant::{
     Array, Codec, Decoder, Element, Float, Global, Narrowing, Packed, Parts, Rounding, narrow,
 };
 use crate::shape;
+use crate::store::Part;
 
 /// How values are decoded, where the defaults do not fit.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,13 +58,13 @@ const PAST: usize = 8 << 20;
 /// Values passed on at a time where all of them need not be held.
 const CHUNK: u64 = 1 << 18;
 
-impl<'a> Tensor<'a> {
+impl<'a> StoredTensor<'a> {
     /// Whether [`dequantize`](Self::dequantize) can work.
     ///
     /// # Errors
     ///
     /// `Unsupported`, naming the dtype.
-    pub fn check_decodable(&self) -> Result<()> {
+    pub(crate) fn check_decodable(&self) -> Result<()> {
         self.codec().map(drop)
     }
 
@@ -84,83 +85,13 @@ impl<'a> Tensor<'a> {
     /// # Errors
     ///
     /// As [`bytes`](Self::bytes); `Unsupported` for a dtype whose values cannot be read.
-    pub fn dequantize(&self) -> Result<Values<f32>> {
+    pub(crate) fn dequantize(&self) -> Result<Values<f32>> {
         let plan = Plan::new(self)?;
         let elements = usize::try_from(self.elements())
             .map_err(|_| Error::unsupported("larger than this machine's address space"))?;
         let mut out = Values::zeroed(elements).map_err(|error| error.in_tensor(self.name()))?;
         plan.decode(0..self.elements(), &mut out, &Decoding::new())?;
         Ok(out)
-    }
-
-    /// All values, in row-major order, into memory that the caller has: as `f32`, or rounded to
-    /// the nearest [`f16`](struct@half::f16) or [`bf16`](half::bf16), ties to even. Gives the number of
-    /// values that rounding turned into infinity or 0.
-    ///
-    /// ```
-    /// use half::f16;
-    /// use weighbridge::{Decoding, WeightStore, bytes::Values};
-    ///
-    /// # fn main() -> weighbridge::Result<()> {
-    /// let store = WeightStore::open("assets/sample/sample-Q8_0.gguf")?;
-    /// let tensor = store.tensor("output_norm.weight")?;
-    /// let mut out = Values::<f16>::zeroed(tensor.elements() as usize)?;
-    /// let lost = tensor.dequantize_into(&mut out, &Decoding::new())?;
-    /// assert!(lost.is_lossless());
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// `Mismatch` if `out` has not their length; otherwise as [`dequantize`](Self::dequantize).
-    pub fn dequantize_into<T: Element>(
-        &self,
-        out: &mut [T],
-        decoding: &Decoding<'_>,
-    ) -> Result<Narrowing> {
-        self.check_room(out.len(), self.elements(), "the tensor has")?;
-        Plan::new(self)?.decode(0..self.elements(), out, decoding)
-    }
-
-    /// The values of some rows. A row is a run of the last dimension; rows are counted over all
-    /// other dimensions. Costs the bytes of those rows and no more, but for the schemes of
-    /// checkpoints that find their scales by their shapes or pack across rows (GPTQ, AWQ,
-    /// compressed-tensors' integers, scaled FP8, bitsandbytes): without a map all their arrays are
-    /// read.
-    ///
-    /// # Errors
-    ///
-    /// `Mismatch` if there are no such rows or `out` has not their length; otherwise as
-    /// [`dequantize`](Self::dequantize).
-    pub fn dequantize_rows<T: Element>(
-        &self,
-        rows: Range<u64>,
-        out: &mut [T],
-        decoding: &Decoding<'_>,
-    ) -> Result<Narrowing> {
-        let range = self.elements_of(&rows)?;
-        self.check_room(out.len(), range.end - range.start, "the rows have")?;
-        Plan::new(self)?.decode(range, out, decoding)
-    }
-
-    /// The elements of some rows, if there are such rows.
-    fn elements_of(&self, rows: &Range<u64>) -> Result<Range<u64>> {
-        let columns = shape::columns(self.shape());
-        let count = self.elements().checked_div(columns).unwrap_or(0);
-        if rows.start > rows.end || rows.end > count {
-            let fault = format!("rows {}..{} of {count}", rows.start, rows.end);
-            return Err(Error::mismatch(fault).in_file(self.store.path()).in_tensor(self.name()));
-        }
-        Ok(rows.start.saturating_mul(columns)..rows.end.saturating_mul(columns))
-    }
-
-    fn check_room(&self, room: usize, needed: u64, what: &str) -> Result<()> {
-        if room as u64 == needed {
-            return Ok(());
-        }
-        let fault = format!("room for {room} values, but {what} {needed}");
-        Err(Error::mismatch(fault).in_tensor(self.name()))
     }
 
     /// Passes all values to `sink`, some at a time, in constant memory, and gives the number of
@@ -171,25 +102,11 @@ impl<'a> Tensor<'a> {
     /// # Errors
     ///
     /// As [`dequantize`](Self::dequantize), and what `sink` returns.
-    pub fn for_each_values<T: Element, E: From<Error>>(
+    pub(crate) fn for_each_values<T: Element, E: From<Error>>(
         &self,
         sink: impl FnMut(&[T]) -> Result<(), E>,
     ) -> Result<Narrowing, E> {
         Plan::new(self)?.each(0..self.elements(), sink)
-    }
-
-    /// As [`for_each_values`](Self::for_each_values), for the values of some rows.
-    ///
-    /// # Errors
-    ///
-    /// As [`dequantize_rows`](Self::dequantize_rows), and what `sink` returns.
-    pub fn for_each_values_in<T: Element, E: From<Error>>(
-        &self,
-        rows: Range<u64>,
-        sink: impl FnMut(&[T]) -> Result<(), E>,
-    ) -> Result<Narrowing, E> {
-        let elements = self.elements_of(&rows)?;
-        Plan::new(self)?.each(elements, sink)
     }
 
     /// How the numbers of a part are stored, where they are floats.
@@ -263,7 +180,7 @@ impl<'w> Window<'w> {
 
 /// What decoding any run of a tensor's elements needs to know, found out once.
 pub(crate) struct Plan<'a> {
-    tensor: Tensor<'a>,
+    tensor: StoredTensor<'a>,
     row: &'static DTypeDescriptor,
     codec: &'static Codec,
     columns: u64,
@@ -282,7 +199,7 @@ pub(crate) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub(crate) fn new(tensor: &Tensor<'a>) -> Result<Self> {
+    pub(crate) fn new(tensor: &StoredTensor<'a>) -> Result<Self> {
         let (dtype, codec) = tensor.codec()?;
         let row = dtype.descriptor();
         let columns = shape::columns(tensor.shape());
@@ -571,7 +488,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-impl<'a> Tensor<'a> {
+impl<'a> StoredTensor<'a> {
     /// All arrays of a tensor that is decoded by rows.
     fn parts(&self, columns: u64) -> Result<Parts<'a>> {
         let array = |part: Part| {

@@ -3,12 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Arithmetic, View};
+use super::{Arithmetic, Tensor};
 use crate::arch::Span;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::shape;
-use crate::tensor::{Part, Segment, Tensor};
+use crate::store::Part;
+use crate::store::tensor::{Segment, StoredHandle, StoredTensor};
 
 /// Bytes passed on at a time.
 const CHUNK: u64 = 1 << 20;
@@ -68,8 +69,8 @@ enum Per {
 /// Bytes of one part of one stored tensor: `count` rows that are `stride` apart in the file, and one
 /// after another where they go.
 #[derive(Clone, Debug)]
-pub(crate) struct Copy<'a> {
-    pub(crate) tensor: Tensor<'a>,
+pub(crate) struct RowCopy<'a> {
+    pub(crate) tensor: &'a StoredHandle,
     /// Where the first row starts, from the part's first byte.
     pub(crate) from: u64,
     /// What is taken of each row, in that order.
@@ -80,14 +81,14 @@ pub(crate) struct Copy<'a> {
     pub(crate) to: u64,
 }
 
-impl Copy<'_> {
+impl RowCopy<'_> {
     /// Bytes that are taken of each row.
     pub(crate) fn len(&self) -> u64 {
         self.taken.iter().map(|run| run.end - run.start).sum()
     }
 }
 
-impl<'a> View<'a> {
+impl Tensor {
     /// Why its packed bytes are not those of the file, if they are not: then its values alone can
     /// be had.
     pub fn why_computed(&self) -> Option<&'static str> {
@@ -121,7 +122,7 @@ impl<'a> View<'a> {
             Err(error) => return Ok(Form::Computed(error.to_string())),
         }
         let stored: u64 =
-            self.sources().map(|tensor| tensor.elements()).fold(0, u64::saturating_add);
+            self.stored_tensors().map(|tensor| tensor.elements()).fold(0, u64::saturating_add);
         Ok(match self.sources.len() {
             1 if self.elements() == stored => Form::Reordered,
             1 => Form::Part,
@@ -141,8 +142,16 @@ impl<'a> View<'a> {
         part: Part,
         sink: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
+        if let Some(stored) = self.as_native() {
+            return stored.for_each_piece(part, sink);
+        }
         let packed = self.part(part)?;
         self.each_piece(&packed, 0..packed.bytes, sink)
+    }
+
+    /// The stored tensor whose bytes are, as they lie in the file, those of the packed form.
+    fn as_native(&self) -> Option<StoredTensor<'_>> {
+        self.as_stored().ok().filter(|stored| !stored.is_big_endian())
     }
 
     /// As [`for_each_piece`](Self::for_each_piece), for the bytes of a part from one to another.
@@ -157,6 +166,9 @@ impl<'a> View<'a> {
         within: Range<u64>,
         sink: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
+        if let Some(stored) = self.as_native() {
+            return stored.for_each_piece_in(part, within, sink);
+        }
         let packed = self.part(part)?;
         if within.start > within.end || within.end > packed.bytes {
             let Range { start, end } = within;
@@ -197,7 +209,7 @@ impl<'a> View<'a> {
                     while at < end {
                         let next = end.min(at.saturating_add(piece));
                         let range = from + (at - to)..from + (next - to);
-                        sink(&copy.tensor.native_within(packed.part, range)?)?;
+                        sink(&copy.tensor.get().native_within(packed.part, range)?)?;
                         at = next;
                     }
                     to += len;
@@ -209,9 +221,8 @@ impl<'a> View<'a> {
 
     /// Whether it is made in the same way as another of stored tensors with the same bytes: then
     /// its values are the same too.
-    pub(crate) fn is_packed_like(&self, other: &View<'_>) -> Result<bool> {
-        let form =
-            |view: &View<'_>| (view.columns, view.order, view.taken.clone(), view.sources.len());
+    pub(crate) fn is_packed_like(&self, other: &Self) -> Result<bool> {
+        let form = |view: &Self| (view.columns, view.order, view.taken.clone(), view.sources.len());
         if form(self) != form(other) || self.pieces != other.pieces {
             return Ok(false);
         }
@@ -220,7 +231,7 @@ impl<'a> View<'a> {
                 return Ok(false);
             }
             for (own, theirs) in own.tensors().iter().zip(theirs.tensors()) {
-                if !own.is_packed_like(theirs)? {
+                if !own.get().is_packed_like(&theirs.get())? {
                     return Ok(false);
                 }
             }
@@ -240,45 +251,45 @@ impl<'a> View<'a> {
                 .in_tensor(self.name())
                 .advise("load its values, or the file's own tensor"));
         }
-        self.stored_dtype()?;
+        self.dtype()?;
         let (first, others) = match self.sources.as_slice() {
-            [first, others @ ..] => (first.tensor, others),
+            [first, others @ ..] => (first.tensor.get(), others),
             [] => return Ok(Vec::new()),
         };
         let mut parts = Vec::new();
         for segment in first.segments() {
             let part = self.packed_part(first, &segment)?;
             for other in others {
-                let theirs = other.tensor.segments().find(|other| other.part == segment.part);
+                let theirs = other.tensor.get().segments().find(|other| other.part == segment.part);
                 let same = theirs.filter(|theirs| theirs.dtype == segment.dtype);
                 let same = same.is_some_and(|theirs| {
-                    self.row_bytes(other.tensor, &theirs) == self.row_bytes(first, &segment)
+                    self.row_bytes(other.tensor.get(), &theirs) == self.row_bytes(first, &segment)
                 });
                 if !same {
                     let (name, what) = (first.name(), segment.part.name());
                     let fault = format!("its {what} differs in form from that of {name}");
-                    return Err(Error::mismatch(fault).in_tensor(other.tensor.name()));
+                    return Err(Error::mismatch(fault).in_tensor(other.tensor.get().name()));
                 }
             }
             parts.push(part);
         }
         if let Some(other) =
-            others.iter().find(|other| other.tensor.segments().count() != parts.len())
+            others.iter().find(|other| other.tensor.get().segments().count() != parts.len())
         {
             let fault = format!("it has other parts than {}", first.name());
-            return Err(Error::mismatch(fault).in_tensor(other.tensor.name()));
+            return Err(Error::mismatch(fault).in_tensor(other.tensor.get().name()));
         }
         Ok(parts)
     }
 
     /// The shape of a part of its packed form, as an array of elements of that part's dtype.
     pub(crate) fn part_shape(&self, part: &PackedPart) -> Vec<u64> {
-        let of = |tensor: Tensor<'a>| {
+        let of = |tensor: StoredTensor<'_>| {
             let segment = tensor.segments().find(|segment| segment.part == part.part);
             segment.map(|segment| segment.shape.to_vec()).unwrap_or_default()
         };
-        let own = self.sources().next().map(of).unwrap_or_default();
-        let plain = self.sources().next().is_some_and(|tensor| tensor.shape() == own);
+        let own = self.stored_tensors().next().map(of).unwrap_or_default();
+        let plain = self.stored_tensors().next().is_some_and(|tensor| tensor.shape() == own);
         match (&part.per, self.shape.split_last()) {
             // The same bytes, but an axis of length 1 may have come or gone.
             (Per::Tensor, _) if plain => self.shape.clone(),
@@ -295,7 +306,7 @@ impl<'a> View<'a> {
         }
     }
 
-    fn packed_part(&self, tensor: Tensor<'a>, segment: &Segment<'_>) -> Result<PackedPart> {
+    fn packed_part(&self, tensor: StoredTensor<'_>, segment: &Segment<'_>) -> Result<PackedPart> {
         let bytes = segment.range.end - segment.range.start;
         let of =
             |bytes, per| Ok(PackedPart { part: segment.part, dtype: segment.dtype, bytes, per });
@@ -364,7 +375,7 @@ impl<'a> View<'a> {
     }
 
     /// Bytes of a part that each gathered row of a stored tensor has, where it lies by rows.
-    fn row_bytes(&self, tensor: Tensor<'a>, segment: &Segment<'_>) -> Option<u64> {
+    fn row_bytes(&self, tensor: StoredTensor<'_>, segment: &Segment<'_>) -> Option<u64> {
         // Shapes alone do not tell: words may make a matrix of as many rows by chance.
         if tensor.dtype().is_ok_and(DType::is_packed_across_rows) {
             return None;
@@ -383,14 +394,14 @@ impl<'a> View<'a> {
     fn all_same(&self, part: Part, bytes: u64) -> Result<bool> {
         let mut first = None;
         for source in &self.sources {
-            let Some(segment) = source.tensor.segments().find(|segment| segment.part == part)
+            let Some(segment) = source.tensor.get().segments().find(|segment| segment.part == part)
             else {
                 return Ok(false);
             };
             if segment.range.end - segment.range.start != bytes {
                 return Ok(false);
             }
-            let bytes = source.tensor.native_bytes(part)?;
+            let bytes = source.tensor.get().native_bytes(part)?;
             match &first {
                 None => first = Some(bytes),
                 Some(first) if *first != bytes => return Ok(false),
@@ -402,18 +413,18 @@ impl<'a> View<'a> {
 
     /// What must be copied, and where to, for some rows of a part of the packed form; for all of it
     /// where it does not lie by rows.
-    pub(crate) fn copies(&self, part: &PackedPart, rows: Range<u64>) -> Vec<Copy<'a>> {
-        let whole = |tensor: Tensor<'a>, len: u64, to: u64| {
+    pub(crate) fn copies(&self, part: &PackedPart, rows: Range<u64>) -> Vec<RowCopy<'_>> {
+        fn whole(tensor: &StoredHandle, len: u64, to: u64) -> RowCopy<'_> {
             let taken = Arc::from(std::slice::from_ref(&(0..len)));
-            Copy { tensor, from: 0, taken, stride: len, count: 1, to }
-        };
+            RowCopy { tensor, from: 0, taken, stride: len, count: 1, to }
+        }
         match &part.per {
             Per::Tensor | Per::Same => {
-                self.sources().take(1).map(|tensor| whole(tensor, part.bytes, 0)).collect()
+                self.handles().take(1).map(|tensor| whole(tensor, part.bytes, 0)).collect()
             }
             Per::Source => {
                 let each = part.bytes.checked_div(self.sources.len() as u64).unwrap_or(0);
-                (0..).zip(self.sources()).map(|(n, tensor)| whole(tensor, each, n * each)).collect()
+                (0..).zip(self.handles()).map(|(n, tensor)| whole(tensor, each, n * each)).collect()
             }
             Per::Row(row, taken) => {
                 let each = part.per_row().unwrap_or(0);
@@ -424,10 +435,10 @@ impl<'a> View<'a> {
                     let Some(source) = self.sources.get(source as usize) else { continue };
                     let (from, stride) = (span.start * row, span.step * row);
                     let all = each * span.count;
-                    let (tensor, count) = (source.tensor, span.count);
+                    let (tensor, count) = (&source.tensor, span.count);
                     copies.push(match &*taken {
                         // Whole rows, one after another.
-                        [run] if stride == each => Copy {
+                        [run] if stride == each => RowCopy {
                             tensor,
                             from: from + run.start,
                             taken: Arc::from(std::slice::from_ref(&(0..all))),
@@ -435,7 +446,7 @@ impl<'a> View<'a> {
                             count: 1,
                             to,
                         },
-                        _ => Copy { tensor, from, taken: Arc::clone(&taken), stride, count, to },
+                        _ => RowCopy { tensor, from, taken: Arc::clone(&taken), stride, count, to },
                     });
                     to += all;
                 }

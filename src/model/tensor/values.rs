@@ -2,14 +2,15 @@
 
 use std::ops::Range;
 
-use super::{Arithmetic, Source, Transposed, View, spans};
+use super::{Arithmetic, Source, Tensor, Transposed, spans};
 use crate::arch::Span;
 use crate::bytes::{Held, Scratch, Values, try_vec};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::quant::{Element, Narrowing, narrow};
 use crate::shape;
-use crate::tensor::{Decoding, Part, Plan, Tensor, Window};
+use crate::store::Part;
+use crate::store::tensor::{Decoding, Plan, StoredTensor, Window};
 
 /// Values computed or gathered at a time, at most, if a row is not longer.
 const CHUNK: u64 = 1 << 18;
@@ -24,21 +25,21 @@ const COLD: u64 = 1 << 20;
 /// Tensors whose plans are kept while a view is read.
 const PLANS: usize = 4;
 
-impl View<'_> {
+impl Tensor {
     /// Whether its values can be had.
     ///
     /// # Errors
     ///
-    /// As [`Tensor::check_decodable`](crate::Tensor::check_decodable).
+    /// As [`dequantize`](Self::dequantize).
     pub fn check_decodable(&self) -> Result<()> {
-        self.sources().try_for_each(|tensor| tensor.check_decodable())
+        self.stored_tensors().try_for_each(|tensor| tensor.check_decodable())
     }
 
     /// The dtype that holds its values without loss, where they are not served packed: the stored
     /// one if that is F32, F16 or BF16 and they are merely in another order, else F32.
     pub fn values_dtype(&self) -> DType {
         let unchanged = self.sources.iter().all(|source| source.change == Arithmetic::None);
-        match self.stored_dtype() {
+        match self.dtype() {
             Ok(dtype @ (DType::F16 | DType::BF16)) if unchanged => dtype,
             _ => DType::F32,
         }
@@ -47,14 +48,14 @@ impl View<'_> {
     /// Whether an `f32` holds each of its values, and what was done to the stored ones can be
     /// undone again, bit for bit.
     pub(crate) fn is_exact_in_f32(&self) -> Result<bool> {
-        let wide = |tensor: crate::tensor::Tensor<'_>| {
+        let wide = |tensor: StoredTensor<'_>| {
             let dtype = tensor.dtype();
             dtype.is_ok_and(|dtype| {
                 let wide = dtype.descriptor().block_bytes > 2 && dtype.is_integer();
                 dtype == DType::F64 || wide
             })
         };
-        if self.sources().any(wide) {
+        if self.stored_tensors().any(wide) {
             return Ok(false);
         }
         let changed = self.sources.iter().filter(|source| source.change != Arithmetic::None);
@@ -63,7 +64,7 @@ impl View<'_> {
         for (source, tensor) in changed {
             // Norms and the like: vectors, which are soon looked at.
             let mut exact = true;
-            View::stored(*tensor).for_each_values(|values: &[f32]| {
+            Self::stored(tensor.clone()).for_each_values(|values: &[f32]| {
                 let mut there = values.to_vec();
                 source.change.change(&mut there);
                 source.change.undone().change(&mut there);
@@ -81,8 +82,9 @@ impl View<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::dequantize`](crate::Tensor::dequantize).
+    /// As [`bytes`](Self::bytes); `Unsupported` for a dtype whose values cannot be read.
     pub fn dequantize(&self) -> Result<Values<f32>> {
+        self.check_decodable()?;
         let elements = usize::try_from(self.elements())
             .map_err(|_| Error::unsupported("larger than this machine's address space"))?;
         let mut out = Values::zeroed(elements).map_err(|error| error.in_tensor(self.name()))?;
@@ -94,6 +96,20 @@ impl View<'_> {
     /// the nearest `f16` or `bf16`. Gives the number of values that rounding turned into infinity
     /// or 0.
     ///
+    /// ```
+    /// use half::f16;
+    /// use weighbridge::{Decoding, Model, bytes::Values};
+    ///
+    /// # fn main() -> weighbridge::Result<()> {
+    /// let model = Model::open("assets/sample/sample-Q8_0.gguf")?;
+    /// let tensor = model.tensor("output_norm.weight")?;
+    /// let mut out = Values::<f16>::zeroed(tensor.elements() as usize)?;
+    /// let lost = tensor.dequantize_into(&mut out, &Decoding::new())?;
+    /// assert!(lost.is_lossless());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// `Mismatch` if `out` has not their length; otherwise as [`dequantize`](Self::dequantize).
@@ -102,6 +118,7 @@ impl View<'_> {
         out: &mut [T],
         decoding: &Decoding<'_>,
     ) -> Result<Narrowing> {
+        self.check_decodable()?;
         if out.len() as u64 != self.elements() {
             let fault = format!("room for {} values of {}", out.len(), self.elements());
             return Err(Error::mismatch(fault).in_tensor(self.name()));
@@ -114,13 +131,15 @@ impl View<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::dequantize_rows`](crate::Tensor::dequantize_rows).
+    /// `Mismatch` if there are no such rows or `out` does not have their length; otherwise as
+    /// [`dequantize`](Self::dequantize).
     pub fn dequantize_rows<T: Element>(
         &self,
         rows: Range<u64>,
         out: &mut [T],
         decoding: &Decoding<'_>,
     ) -> Result<Narrowing> {
+        self.check_decodable()?;
         let gathered = self.gathered(&rows)?;
         let needed = (rows.end - rows.start).saturating_mul(shape::columns(self.shape()));
         if out.len() as u64 != needed {
@@ -159,7 +178,7 @@ impl View<'_> {
     }
 
     /// All values, for whoever asks for them piece by piece.
-    pub(crate) fn pieces<T: Element>(&self) -> Pieces<'_, '_, T> {
+    pub(crate) fn pieces<T: Element>(&self) -> Pieces<'_, T> {
         Pieces::new(self, 0..self.rows())
     }
 
@@ -168,6 +187,7 @@ impl View<'_> {
         rows: Range<u64>,
         mut sink: impl FnMut(&[T]) -> Result<(), E>,
     ) -> Result<Narrowing, E> {
+        self.check_decodable()?;
         let mut pieces = Pieces::new(self, rows);
         while let Some(values) = pieces.next()? {
             sink(values)?;
@@ -213,15 +233,15 @@ impl View<'_> {
 }
 
 /// The values of some gathered rows of a view, some at a time, for whoever asks for them.
-pub(crate) struct Pieces<'v, 'a, T> {
-    reader: Reader<'v, 'a>,
+pub(crate) struct Pieces<'v, T> {
+    reader: Reader<'v>,
     rows: Range<u64>,
     values: Vec<T>,
     lost: Narrowing,
 }
 
-impl<'v, 'a, T: Element> Pieces<'v, 'a, T> {
-    fn new(view: &'v View<'a>, rows: Range<u64>) -> Self {
+impl<'v, T: Element> Pieces<'v, T> {
+    fn new(view: &'v Tensor, rows: Range<u64>) -> Self {
         let (values, lost) = (Vec::new(), Narrowing::default());
         Self { reader: Reader::new(view), rows, values, lost }
     }
@@ -248,17 +268,17 @@ impl<'v, 'a, T: Element> Pieces<'v, 'a, T> {
 }
 
 /// What reading a view from its first row to its last can use again.
-struct Reader<'v, 'a> {
-    view: &'v View<'a>,
+struct Reader<'v> {
+    view: &'v Tensor,
     /// Of the tensors read last: several, since their rows may follow each other in turn.
-    plans: Vec<(Tensor<'a>, Plan<'a>)>,
+    plans: Vec<(StoredTensor<'v>, Plan<'v>)>,
     /// One array of a source whose rows are the view's columns.
     array: Option<(u32, u64, Values<f32>)>,
     /// For reading much.
     scratch: Option<&'v mut Scratch>,
 }
 
-impl View<'_> {
+impl Tensor {
     /// The stored columns that are taken, in runs.
     fn stored_columns(&self) -> Result<Vec<Range<usize>>> {
         let at = |column: u64| usize::try_from(column).unwrap_or(usize::MAX);
@@ -291,8 +311,8 @@ fn in_steps<T>(
     Ok(lost)
 }
 
-impl<'v, 'a> Reader<'v, 'a> {
-    fn new(view: &'v View<'a>) -> Self {
+impl<'v> Reader<'v> {
+    fn new(view: &'v Tensor) -> Self {
         Self { view, plans: Vec::new(), array: None, scratch: None }
     }
 
@@ -317,21 +337,21 @@ impl<'v, 'a> Reader<'v, 'a> {
     }
 
     /// Which of the plans is that of a tensor.
-    fn plan(&mut self, tensor: &Tensor<'a>) -> Result<usize> {
-        if let Some(held) = self.plans.iter().position(|(held, _)| held.is(tensor)) {
+    fn plan(&mut self, tensor: StoredTensor<'v>) -> Result<usize> {
+        if let Some(held) = self.plans.iter().position(|(held, _)| held.is(&tensor)) {
             return Ok(held);
         }
         if self.plans.len() == PLANS {
             self.plans.remove(0);
         }
-        self.plans.push((*tensor, Plan::new(tensor)?));
+        self.plans.push((tensor, Plan::new(&tensor)?));
         Ok(self.plans.len() - 1)
     }
 
     fn span<T: Element>(
         &mut self,
         number: u32,
-        source: &Source<'a>,
+        source: &'v Source,
         span: Span,
         out: &mut [T],
         decoding: &Decoding<'_>,
@@ -343,7 +363,7 @@ impl<'v, 'a> Reader<'v, 'a> {
         if direct && (span.step == 1 || span.count == 1) {
             let start = span.start * columns;
             let elements = start..start + span.count * columns;
-            return self.elements(&source.tensor, elements, out, decoding);
+            return self.elements(source.tensor.get(), elements, out, decoding);
         }
         // Some at a time as f32: rows with others between, columns as rows, changed values.
         let width = self.view.width();
@@ -359,7 +379,7 @@ impl<'v, 'a> Reader<'v, 'a> {
             exact.clear();
             lost += match &source.transposed {
                 Some(stored) => self.columns_as_rows(number, stored, now, &mut exact)?,
-                None => self.rows_apart(&source.tensor, now, &mut exact, decoding)?,
+                None => self.rows_apart(source.tensor.get(), now, &mut exact, decoding)?,
             };
             source.change.change(&mut exact);
             lost += narrow(&exact, out);
@@ -370,7 +390,7 @@ impl<'v, 'a> Reader<'v, 'a> {
     /// Elements of a stored tensor, one after another.
     fn elements<T: Element>(
         &mut self,
-        tensor: &Tensor<'a>,
+        tensor: StoredTensor<'v>,
         elements: Range<u64>,
         out: &mut [T],
         decoding: &Decoding<'_>,
@@ -408,7 +428,7 @@ impl<'v, 'a> Reader<'v, 'a> {
     /// Rows with others between, or of which some columns are taken.
     fn rows_apart(
         &mut self,
-        tensor: &Tensor<'a>,
+        tensor: StoredTensor<'v>,
         span: Span,
         out: &mut Vec<f32>,
         decoding: &Decoding<'_>,
@@ -462,13 +482,14 @@ impl<'v, 'a> Reader<'v, 'a> {
     fn columns_as_rows(
         &mut self,
         number: u32,
-        Transposed { rows, tensors }: &Transposed<'a>,
+        Transposed { rows, tensors }: &'v Transposed,
         span: Span,
         out: &mut Vec<f32>,
     ) -> Result<Narrowing> {
         // A matrix has a row for each of the view's columns.
         let stored_rows = self.view.columns;
-        let stored_columns = tensors.first().map_or(0, |tensor| shape::columns(tensor.shape()));
+        let stored_columns =
+            tensors.first().map_or(0, |tensor| shape::columns(tensor.get().shape()));
         let each = stored_rows.saturating_mul(stored_columns);
         let stored = usize::try_from(stored_columns).unwrap_or(usize::MAX);
         let taken = self.view.stored_columns()?;
@@ -495,7 +516,7 @@ impl<'v, 'a> Reader<'v, 'a> {
                         span.start * stored_columns..(span.start + span.count) * stored_columns;
                     let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
                     let (now, later) = rest.split_at_mut(len.min(rest.len()));
-                    lost += self.elements(tensor, range, now, &Decoding::new())?;
+                    lost += self.elements(tensor.get(), range, now, &Decoding::new())?;
                     rest = later;
                 }
                 self.scratch = scratch.or(self.scratch.take());

@@ -3,7 +3,7 @@
 //! Where each row of a canonical tensor lies in a stored one is told by its transform. The inverse
 //! is looked up, not told a second time: row by row, whose it is.
 
-use super::{Arithmetic, PIECES, Piece, Source, Transposed, View};
+use super::{Arithmetic, PIECES, Piece, Source, Tensor, Transposed};
 use crate::arch::{Axes, ModelConfig, Rows, Run, Span, Transform};
 use crate::bytes::try_vec;
 use crate::error::{Error, Result};
@@ -13,7 +13,7 @@ use crate::shape;
 /// hold is 16 bytes for each.
 const ROWS: u64 = 1 << 24;
 
-impl<'a> View<'a> {
+impl Tensor {
     /// What a dialect stores, under `name`, for the canonical tensors of `parts`: all those that it
     /// stores in one, each with its transform there.
     ///
@@ -292,7 +292,8 @@ impl<'a> View<'a> {
             sources.as_mut_slice()
         {
             // Back again.
-            let stored = transposed.take().filter(|_| columns == shape::columns(tensor.shape()));
+            let stored =
+                transposed.take().filter(|_| columns == shape::columns(tensor.get().shape()));
             let Some(stored) = stored.filter(|_| rows == [all(before)]) else {
                 return misfit("rows of what was transposed before");
             };
@@ -301,13 +302,13 @@ impl<'a> View<'a> {
             view.pieces = stored.rows;
             return Ok(view);
         }
-        let Some(&Source { tensor, change, .. }) = sources.first() else {
+        let Some(Source { tensor, change, .. }) = sources.first().cloned() else {
             return misfit("no stored tensor");
         };
         if sources.iter().any(|source| source.transposed.is_some() || source.change != change) {
             return misfit("several stored tensors of different values");
         }
-        let tensors = sources.iter().map(|source| source.tensor).collect();
+        let tensors = sources.iter().map(|source| source.tensor.clone()).collect();
         view.sources =
             vec![Source { tensor, transposed: Some(Transposed { rows, tensors }), change }];
         view.pieces = vec![all(columns)];
@@ -336,12 +337,12 @@ impl<'a> View<'a> {
             return self;
         }
         // One stored tensor may be the source of several parts.
-        let mut sources: Vec<Source<'a>> = Vec::new();
+        let mut sources: Vec<Source> = Vec::new();
         let mut place = Vec::new();
         for source in &self.sources {
-            let same = |other: &Source<'_>| {
+            let same = |other: &Source| {
                 let mut tensors = other.tensors().iter().zip(source.tensors());
-                other.is_made_like(source) && tensors.all(|(one, other)| one.is(other))
+                other.is_made_like(source) && tensors.all(|(one, other)| one.get().is(&other.get()))
             };
             place.push(sources.iter().position(same).unwrap_or_else(|| {
                 sources.push(source.clone());
@@ -396,7 +397,7 @@ impl<'a> View<'a> {
 
 /// The shape of a stored tensor of `each` rows, of which a view has some. Heads are told of one
 /// matrix alone: what the view has before its columns becomes one axis.
-fn stored_shape(view: &View<'_>, of_many: bool, each: u64) -> Vec<u64> {
+fn stored_shape(view: &Tensor, of_many: bool, each: u64) -> Vec<u64> {
     let outer = if of_many { view.shape.get(..view.row_axis()) } else { None };
     let columns = view.shape.get(view.row_axis() + 1..).and_then(<[u64]>::last);
     let outer = outer.unwrap_or_default().iter().chain([&each]);

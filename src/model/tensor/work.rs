@@ -4,18 +4,20 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{PackedPart, View};
+use super::Tensor;
+use super::packed::PackedPart;
 use crate::bytes::Scratch;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::quant::{Narrowing, bf16, f16};
-use crate::tensor::{Decoding, Part, Tensor};
+use crate::store::Part;
+use crate::store::tensor::{Decoding, StoredHandle};
 
 /// What one piece of a buffer is made of.
 #[derive(Clone, Debug)]
-pub(crate) enum Work<'a> {
+pub(crate) enum Work {
     /// Runs of one stored part's bytes within a stretch of it.
-    Bytes { tensor: Tensor<'a>, part: Part, within: Range<u64>, runs: Vec<Bytes> },
+    Bytes { tensor: StoredHandle, part: Part, within: Range<u64>, runs: Vec<Bytes> },
     /// Values of rows of the view.
     Values { rows: Range<u64>, dtype: DType },
 }
@@ -31,11 +33,11 @@ pub(crate) struct Bytes {
 
 /// A piece of a buffer: where its bytes go, and what they are made of.
 #[derive(Clone, Debug)]
-pub(crate) struct Planned<'a> {
+pub(crate) struct Planned {
     pub(crate) to: Range<u64>,
     /// The file, and where in it the reading begins.
     pub(crate) place: (u32, u64),
-    pub(crate) work: Work<'a>,
+    pub(crate) work: Work,
 }
 
 /// Bytes of a piece, at most, if one row is not longer: whole huge pages, which two threads should
@@ -49,16 +51,16 @@ const SHORT: u64 = 64 << 10;
 const TOGETHER: u64 = 2 << 20;
 
 /// Short runs: their tensor, the stretch of it that they lie in, where they go.
-type Collected<'a> = (Tensor<'a>, Range<u64>, Range<u64>, Vec<Bytes>);
+type Collected<'a> = (&'a StoredHandle, Range<u64>, Range<u64>, Vec<Bytes>);
 
 /// Cuts the values of all rows into pieces of at most `piece` bytes, if one row is not longer. A
 /// dtype other than F16 and BF16 stands for F32.
-pub(crate) fn plan_values<'a>(
-    view: &View<'a>,
+pub(crate) fn plan_values(
+    view: &Tensor,
     dtype: DType,
     start: u64,
     piece: u64,
-    planned: &mut Vec<Planned<'a>>,
+    planned: &mut Vec<Planned>,
 ) {
     let width = u64::from(dtype.descriptor().block_bytes);
     let (rows, columns) = view.gathered_shape();
@@ -78,23 +80,23 @@ pub(crate) fn plan_values<'a>(
 
 /// Cuts the copying of a part into pieces of at most `piece` bytes: long runs into several, short ones that lie close
 /// together into one.
-pub(crate) fn plan_packed<'a>(
-    view: &View<'a>,
+pub(crate) fn plan_packed(
+    view: &Tensor,
     packed: &PackedPart,
     start: u64,
     piece: u64,
-    planned: &mut Vec<Planned<'a>>,
+    planned: &mut Vec<Planned>,
 ) {
     let block = u64::from(packed.dtype.descriptor().block_bytes).max(1);
     let step = (piece / block).max(1) * block;
-    let mut push = |tensor: Tensor<'a>, within: Range<u64>, to: Range<u64>, runs| {
-        let place = tensor.place(packed.part).unwrap_or_default();
+    let mut push = |tensor: &StoredHandle, within: Range<u64>, to: Range<u64>, runs| {
+        let place = tensor.get().place(packed.part).unwrap_or_default();
         let place = (place.0, place.1.saturating_add(within.start));
-        let work = Work::Bytes { tensor, part: packed.part, within, runs };
+        let work = Work::Bytes { tensor: tensor.clone(), part: packed.part, within, runs };
         planned.push(Planned { to, place, work });
     };
     // Short runs that are collected.
-    let mut held: Option<Collected<'a>> = None;
+    let mut held: Option<Collected<'_>> = None;
     for copy in view.copies(packed, 0..view.gathered_shape().0) {
         let mut to = start + copy.to;
         let each = copy.len();
@@ -135,7 +137,7 @@ pub(crate) fn plan_packed<'a>(
             let bytes = count * each;
             let joins = held.as_ref().is_some_and(|(tensor, within, to, _)| {
                 let all = within.start.min(stretch.start)..within.end.max(stretch.end);
-                tensor.is(&copy.tensor)
+                tensor.get().is(&copy.tensor.get())
                     && all.end - all.start <= TOGETHER
                     && to.end - to.start + bytes <= TOGETHER
             });
@@ -160,11 +162,11 @@ pub(crate) fn plan_packed<'a>(
     }
 }
 
-impl Work<'_> {
+impl Work {
     /// Makes the bytes of a piece.
     pub(crate) fn fill(
         &self,
-        view: &View<'_>,
+        view: &Tensor,
         out: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<Narrowing> {
@@ -173,9 +175,10 @@ impl Work<'_> {
                 if let [Bytes { taken, count: 1, .. }] = runs.as_slice()
                     && let [run] = &**taken
                 {
-                    tensor.fill(*part, within.start + run.start, out, scratch)?;
+                    tensor.get().fill(*part, within.start + run.start, out, scratch)?;
                     return Ok(Narrowing::default());
                 }
+                let tensor = tensor.get();
                 let bytes = tensor.stretch(*part, within.clone(), scratch)?;
                 let place = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX);
                 let mut rest = out;

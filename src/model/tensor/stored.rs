@@ -1,0 +1,136 @@
+//! What a tensor has in its files: names, parts, bytes.
+
+use std::borrow::Cow;
+
+use super::Tensor;
+use crate::bytes::Text;
+use crate::error::{Error, Result};
+use crate::store::Part;
+use crate::store::tensor::{Finding, Segment, StoredTensor};
+
+impl Tensor {
+    /// The stored tensor that it is, all of it and unchanged.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if it is made of several, or of some rows of one.
+    pub(crate) fn as_stored(&self) -> Result<StoredTensor<'_>> {
+        self.stored_tensors().next().filter(|_| self.is_stored()).ok_or_else(|| {
+            let fault = "it is no stored tensor as a whole";
+            self.located(Error::unsupported(fault).advise("ask for its values or packed bytes"))
+        })
+    }
+
+    /// The name, which need not be UTF-8 if it is that of a stored tensor.
+    pub fn raw_name(&self) -> Text<'_> {
+        let stored = self.stored_tensors().next().map(|tensor| tensor.name());
+        match stored.filter(|name| self.is_stored() && name.spelling() == self.name()) {
+            Some(name) => name,
+            None => Text::new(self.name().as_bytes()),
+        }
+    }
+
+    /// The names that its stored tensors have in their files, which need not be UTF-8.
+    pub fn stored_names(&self) -> impl Iterator<Item = Text<'_>> {
+        self.stored_tensors().map(|tensor| tensor.name())
+    }
+
+    /// The parts of the stored tensors that it is made of, the weight of each first. Empty for an
+    /// unknown type code.
+    pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
+        self.stored_tensors().flat_map(|tensor| tensor.segments())
+    }
+
+    /// Bytes of all parts of the stored tensors that it is made of; 0 for an unknown type code.
+    pub fn stored_bytes(&self) -> u64 {
+        self.stored_tensors().map(|tensor| tensor.stored_bytes()).fold(0, u64::saturating_add)
+    }
+
+    /// Bits for each value of its stored tensors, scales and the like included.
+    pub fn bits_per_weight(&self) -> Option<f64> {
+        let elements =
+            self.stored_tensors().map(|tensor| tensor.elements()).fold(0, u64::saturating_add);
+        let known = elements > 0 && self.stored_tensors().all(|tensor| tensor.dtype().is_ok());
+        known.then(|| self.stored_bytes() as f64 * 8.0 / elements as f64)
+    }
+
+    /// The packed bytes of a part, little-endian: borrowed from the map where there is one, the file is
+    /// not big-endian, and the tensor is stored as a whole. They need not be aligned for anything.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` or `Mismatch` where it has no packed form, and says why, or for an unknown type
+    /// code; `NotFound` for a part that it does not have; `Io` if a file cannot be read or has become
+    /// shorter.
+    pub fn bytes(&self, part: Part) -> Result<Cow<'_, [u8]>> {
+        if let Ok(stored) = self.as_stored() {
+            return stored.native_bytes(part);
+        }
+        let mut all = Vec::new();
+        self.for_each_piece(part, |piece| {
+            all.try_reserve(piece.len()).map_err(|_| Error::mismatch("no memory for its bytes"))?;
+            all.extend_from_slice(piece);
+            Ok::<(), Error>(())
+        })?;
+        Ok(Cow::Owned(all))
+    }
+
+    /// As [`bytes`](Self::bytes), in the byte order of the file. The tensor must be stored as a whole.
+    ///
+    /// # Errors
+    ///
+    /// As [`bytes`](Self::bytes); `Unsupported` if it is not stored as a whole.
+    pub fn raw_bytes(&self, part: Part) -> Result<Cow<'_, [u8]>> {
+        self.as_stored()?.bytes(part)
+    }
+
+    /// As [`raw_bytes`](Self::raw_bytes), passed to `sink` in pieces, through one small buffer and never
+    /// through the map.
+    ///
+    /// # Errors
+    ///
+    /// As [`raw_bytes`](Self::raw_bytes), and what `sink` returns.
+    pub fn for_each_raw_piece<E: From<Error>>(
+        &self,
+        part: Part,
+        sink: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.as_stored()?.for_each_piece(part, sink)
+    }
+
+    /// As [`for_each_raw_piece`](Self::for_each_raw_piece), for the bytes of some rows. A row is a run of
+    /// the last dimension; rows are counted over all other dimensions.
+    ///
+    /// # Errors
+    ///
+    /// As [`for_each_raw_piece`](Self::for_each_raw_piece); `Mismatch` if there are no such bytes.
+    pub fn for_each_raw_piece_in<E: From<Error>>(
+        &self,
+        part: Part,
+        within: std::ops::Range<u64>,
+        sink: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.as_stored()?.for_each_piece_in(part, within, sink)
+    }
+
+    /// What is odd in the values and scales of the stored tensors that it is made of.
+    ///
+    /// ```
+    /// # fn main() -> weighbridge::Result<()> {
+    /// let model = weighbridge::Model::open("assets/sample/sample-Q8_0.gguf")?;
+    /// assert_eq!(model.tensor("token_embedding.weight")?.check_values()?, []);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`dequantize`](Self::dequantize).
+    pub fn check_values(&self) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for tensor in self.stored_tensors() {
+            findings.extend(tensor.check_values()?);
+        }
+        Ok(findings)
+    }
+}

@@ -1,0 +1,72 @@
+//! The tensors of a store, all of them or by name.
+
+use super::StoredTensor;
+use crate::bytes::Text;
+use crate::error::{Error, Result};
+use crate::store::Store;
+use crate::store::listing::NO_GROUP;
+
+impl Store {
+    /// All tensors, in the order of the files.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = StoredTensor<'_>> {
+        let heads = move |number: &u32| match self.entry(*number).map(|entry| entry.group) {
+            None | Some(NO_GROUP) => true,
+            Some(group) => self.groups.get(group as usize).is_some_and(|g| g.head == *number),
+        };
+        let count = u32::try_from(self.listing.len()).unwrap_or(u32::MAX);
+        (0..count).filter(heads).map(|number| StoredTensor::new(self, number))
+    }
+
+    /// The tensor of that stored name: the name itself, or its [spelling](Text::spelling) where it
+    /// is not UTF-8.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is none; the advice names the tensor that comes nearest.
+    pub(crate) fn tensor(&self, stored_name: &str) -> Result<StoredTensor<'_>> {
+        let Some(number) = self.number(stored_name) else {
+            let unusual = self.tensors().find(|tensor| {
+                tensor.name().to_str().is_none() && tensor.name().spelling() == stored_name
+            });
+            return unusual.ok_or_else(|| self.no_tensor(stored_name));
+        };
+        let entry = self.entry(number);
+        let group = entry.and_then(|entry| self.groups.get(entry.group as usize));
+        match group.filter(|group| group.head != number) {
+            None => Ok(StoredTensor::new(self, number)),
+            Some(group) => {
+                let whole = self.entry_name(group.head);
+                let name = Text::new(stored_name.as_bytes());
+                Err(Error::not_found(format!("\"{name}\" is no tensor, but a part of one"))
+                    .in_file(&self.path)
+                    .advise(format!("ask for \"{whole}\"")))
+            }
+        }
+    }
+
+    /// The tensor of that very name, for whoever expects that there may be none: an error takes its
+    /// time to say which name comes nearest.
+    pub(crate) fn find(&self, stored_name: &str) -> Option<StoredTensor<'_>> {
+        let number = self.number(stored_name)?;
+        let group = self.groups.get(self.entry(number)?.group as usize);
+        group.is_none_or(|group| group.head == number).then(|| StoredTensor::new(self, number))
+    }
+
+    fn no_tensor(&self, wanted: &str) -> Error {
+        let fault = format!("there is no tensor \"{}\"", Text::new(wanted.as_bytes()));
+        let error = Error::not_found(fault).in_file(&self.path);
+        // The stored name that shares most with the one asked for, at the end and at the start.
+        let likeness = |tensor: &StoredTensor<'_>| {
+            let name = tensor.name().as_bytes();
+            let same = |(a, b): &(&u8, &u8)| a == b;
+            let tail =
+                name.iter().rev().zip(wanted.as_bytes().iter().rev()).take_while(same).count();
+            tail + name.iter().zip(wanted.as_bytes()).take_while(same).count()
+        };
+        let nearest = self.tensors().max_by_key(likeness).filter(|tensor| likeness(tensor) >= 4);
+        match nearest {
+            Some(tensor) => error.advise(format!("the nearest name is \"{}\"", tensor.name())),
+            None => error.advise("`weighbridge inspect --all` lists the names"),
+        }
+    }
+}
