@@ -1,0 +1,643 @@
+//! Conversions there and back: what other programs made of the same model is what is made here, and
+//! what is said to be lossless comes back bit for bit.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::disallowed_methods,
+    reason = "the sizes are the test's own"
+)]
+
+use crate::support;
+use std::path::{Path, PathBuf};
+
+use crate::support::{Safetensors, f32s, fixture, folder, sample};
+use tempfile::TempDir;
+use weighbridge::arch::Dialect;
+use weighbridge::device::Cpu;
+use weighbridge::ops::{self, ConvertOptions, Format};
+use weighbridge::{
+    Convention, DType, ErrorKind, Fate, How, Model, OpenOptions, Part, Strictness, Tensor,
+    WeightProvider, WriteOptions,
+};
+
+fn provider(path: &Path) -> Model {
+    let store = OpenOptions::new().open(path).unwrap_or_else(|error| panic!("{error}"));
+    support::resolved(store).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What a conversion has written, and what it said of it.
+struct Converted {
+    store: Model,
+    fates: Vec<Fate>,
+    notes: Vec<String>,
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Converted {
+    /// How a tensor was made.
+    fn how(&self, name: &str) -> How {
+        let fate = self.fates.iter().find(|fate| fate.name == name);
+        fate.unwrap_or_else(|| panic!("no tensor {name}")).how
+    }
+}
+
+/// Converts a model, and opens what was written by the strict rules, which find nothing wrong.
+fn converted(path: &Path, options: &ConvertOptions) -> Converted {
+    let model = provider(path);
+    let plan = ops::convert(&model, options).unwrap_or_else(|error| panic!("{error}"));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("model.gguf");
+    let written = plan.run(&path, &WriteOptions::new()).unwrap_or_else(|error| panic!("{error}"));
+    assert!(written.paths == [path.clone()] && written.bytes == plan.bytes());
+    let store = OpenOptions::new().strictness(Strictness::Strict).open(&path);
+    let store = store.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(store.notes().iter().map(|note| &*note.text).collect::<Vec<_>>(), [""; 0]);
+    let missing = store.resolution().unwrap_or_else(|error| panic!("{error}")).missing.clone();
+    assert_eq!(missing, [""; 0]);
+    assert_eq!(plan.fates.len(), store.len());
+    for fate in &plan.fates {
+        let tensor = store.stored_tensor(&fate.name).unwrap_or_else(|error| panic!("{error}"));
+        let is = (tensor.dtype().expect("a dtype"), tensor.shape(), tensor.group_size());
+        assert_eq!(is, (fate.dtype, &*fate.shape, fate.group_size), "{}", fate.name);
+    }
+    let (fates, notes) = (plan.fates.clone(), plan.notes.clone());
+    Converted { store, fates, notes, path, _folder: folder }
+}
+
+/// Its dtype, shape and group size, and each of its parts.
+type Content = (DType, Vec<u64>, Option<u32>, Vec<(Part, DType, Vec<u8>)>);
+
+/// All that a tensor is, but its name.
+fn content(tensor: &Tensor) -> Content {
+    let part =
+        |part: Part, dtype: DType| (part, dtype, tensor.bytes(part).expect("bytes").into_owned());
+    let parts = tensor.segments().map(|segment| part(segment.part, segment.dtype)).collect();
+    (tensor.dtype().expect("a dtype"), tensor.shape().to_vec(), tensor.group_size(), parts)
+}
+
+/// The same names, dtypes, shapes and bytes, in whatever order.
+fn assert_same(found: &Model, expected: &Model) {
+    let names = |store: &Model| {
+        let mut names: Vec<String> = store.stored_tensors().map(|t| t.name().to_string()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(found), names(expected));
+    for expected in expected.stored_tensors() {
+        let name = expected.name();
+        let found = found.stored_tensor(name).expect("a tensor");
+        let label = |t: &Tensor| (t.dtype_label(), t.shape().to_vec());
+        assert_eq!(label(&found), label(&expected), "{name}");
+        assert!(content(&found) == content(&expected), "{name} has other bytes");
+    }
+}
+
+/// The models of which llama.cpp's converter wrote a GGUF file (the fixtures' MANIFEST), and
+/// OpenAI's Whisper under its own names.
+#[test]
+fn gguf_is_what_the_converter_of_llama_cpp_writes() {
+    for (hf, gguf) in [
+        ("llama-f16", "llama-f16"),
+        ("qwen2-f16", "qwen2-f16"),
+        ("mixtral-bf16", "mixtral-bf16"),
+        ("bert-f32", "bert-f32"),
+    ] {
+        let Some(hf) = fixture(&format!("hf/{hf}")) else { return };
+        let gguf = fixture(&format!("gguf/model/{gguf}.gguf")).expect("it lies beside");
+        println!("{}", hf.display());
+        let made = converted(&hf, &ConvertOptions::new(Format::Gguf).lossless(true));
+        let expected = Model::open(&gguf).expect("a GGUF file");
+        assert_same(&made.store, &expected);
+        let key = "general.file_type";
+        assert_eq!(made.store.metadata().u64(key), expected.metadata().u64(key));
+    }
+}
+
+/// The sample was converted by the same program.
+#[test]
+fn the_sample_in_gguf_is_that_of_llama_cpp() {
+    let made = converted(&sample("hf"), &ConvertOptions::new(Format::Gguf).lossless(true));
+    let expected = Model::open(sample("sample-BF16.gguf")).expect("a GGUF file");
+    assert_same(&made.store, &expected);
+    for (key, value) in expected.metadata().iter() {
+        let key = key.to_str().expect("a key");
+        // Made of the folder's name.
+        if key == "general.name" {
+            continue;
+        }
+        let found = made.store.metadata().get(key);
+        assert!(found == Some(value), "{key}: {found:?}, not {value:?}");
+    }
+}
+
+/// Plain values go through every container and come back as they were.
+#[test]
+fn plain_values_come_back() {
+    let hf = sample("hf");
+    let expected = Model::open(&hf).expect("the sample");
+    for format in [Format::Gguf, Format::Mlx] {
+        let there = converted(&hf, &ConvertOptions::new(format).lossless(true));
+        let back = converted(&there.path, &ConvertOptions::new(Format::Safetensors).lossless(true));
+        // llama.cpp keeps vectors as F32.
+        let widened = format == Format::Gguf;
+        for tensor in expected.stored_tensors() {
+            let name = tensor.name();
+            let found = back.store.stored_tensor(name).unwrap_or_else(|error| panic!("{error}"));
+            if widened && tensor.shape().len() == 1 {
+                assert_eq!(found.dtype().expect("a dtype"), DType::F32);
+                assert!(*found.dequantize().unwrap() == *tensor.dequantize().unwrap(), "{name}");
+            } else {
+                assert!(content(&found) == content(&tensor), "{name}");
+            }
+        }
+        assert_eq!(back.store.len(), expected.len());
+    }
+}
+
+/// Each quantized GGUF in MLX's groups and back: where the lattice of exact changes has a way, the
+/// values are the same, and the blocks too where the way back leads to the same dtype.
+#[test]
+fn blocks_in_groups_and_back() {
+    for (name, exact, back) in [
+        ("Q4_0", DType::MLX_AFFINE4, DType::Q4_0),
+        ("Q4_1", DType::MLX_AFFINE4, DType::Q4_1),
+        ("Q5_0", DType::MLX_AFFINE5, DType::Q5_0),
+        ("Q5_1", DType::MLX_AFFINE5, DType::Q5_1),
+        ("Q8_0", DType::MLX_AFFINE8, DType::Q8_0),
+        ("TQ2_0", DType::MLX_AFFINE2, DType::Q4_1),
+        ("Q1_0", DType::MLX_AFFINE1, DType::Q4_1),
+        ("Q2_0", DType::MLX_AFFINE2, DType::Q4_1),
+    ] {
+        let Some(gguf) = fixture(&format!("gguf/quant/llama-{name}.gguf")) else { return };
+        println!("{name}");
+        let dtype = DType::from_name(name).expect("a dtype");
+        let model = provider(&gguf);
+        let there = converted(&gguf, &ConvertOptions::new(Format::Mlx));
+        let again = converted(&there.path, &ConvertOptions::new(Format::Gguf));
+        let mut count = 0;
+        for tensor in
+            model.stored_tensors().filter(|tensor| tensor.dtype().is_ok_and(|d| d == dtype))
+        {
+            let name = tensor.name();
+            let mapping =
+                model.resolution().expect("resolved").mapped.iter().find(|m| m.stored == [name]);
+            let canonical = &mapping.expect("a mapping").canonical;
+            let groups = provider(&there.path);
+            let groups = groups.tensor(canonical).expect("the tensor");
+            let stored = groups.sources().next().expect("a source");
+            assert_eq!(stored.dtype().expect("a dtype"), exact, "{name}");
+            assert_eq!(there.how(stored.name()), How::Repacked);
+            let values = model.tensor(canonical).unwrap().dequantize().unwrap();
+            assert!(*groups.dequantize().unwrap() == *values, "{name}");
+            let found = again.store.stored_tensor(name).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(found.dtype().expect("a dtype"), back, "{name}");
+            assert_eq!(again.how(name), How::Repacked, "{name}");
+            match back == dtype {
+                true => assert!(content(&found) == content(&tensor), "{name} has other blocks"),
+                false => assert!(*found.dequantize().unwrap() == *tensor.dequantize().unwrap()),
+            }
+            count += 1;
+        }
+        assert!(count > 0, "{name}");
+    }
+}
+
+/// MLX's groups in GGUF and back.
+#[test]
+fn groups_in_blocks_and_back() {
+    for (name, dtype, blocks) in [
+        ("sample/mlx-4bit", DType::MLX_AFFINE4, DType::Q4_1),
+        ("mlx/llama-q4g64-f16", DType::MLX_AFFINE4, DType::Q4_1),
+        ("mlx/llama-q4g32-bf16-sharded", DType::MLX_AFFINE4, DType::Q4_1),
+        ("mlx/qwen2-q5g32-f16", DType::MLX_AFFINE5, DType::Q5_1),
+        ("mlx/qwen3-tied-q3g32-bf16", DType::MLX_AFFINE3, DType::Q4_1),
+        ("mlx/mixtral-mxfp4", DType::MLX_MXFP4, DType::MXFP4),
+        ("mlx/qwen2-nvfp4", DType::MLX_NVFP4, DType::NVFP4),
+    ] {
+        let Some(mlx) = fixture(name) else { continue };
+        println!("{name}");
+        let model = provider(&mlx);
+        let there = converted(&mlx, &ConvertOptions::new(Format::Gguf).lossless(true));
+        let again = converted(&there.path, &ConvertOptions::new(Format::Mlx).lossless(true));
+        let (gguf, back) = (provider(&there.path), provider(&again.path));
+        let mut count = 0;
+        for mapping in &model.resolution().expect("resolved").mapped {
+            let name = &*mapping.canonical;
+            let values = model.tensor(name).unwrap().dequantize().unwrap();
+            let in_gguf = gguf.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+            assert!(*in_gguf.dequantize().unwrap() == *values, "{name} in GGUF");
+            let again = back.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+            assert!(*again.dequantize().unwrap() == *values, "{name} in MLX again");
+            // llama.cpp keeps routers as F32.
+            let kept = !name.contains("router");
+            let is = |tensor: Tensor| tensor.dtype().is_ok_and(|found| found == dtype);
+            if kept && model.tensor(name).unwrap().sources().all(is) {
+                let found = in_gguf.sources().next().unwrap().dtype().unwrap();
+                assert_eq!(found, blocks, "{name}");
+                count += 1;
+            }
+        }
+        assert!(count > 0);
+    }
+}
+
+/// What has no exact way is said with its name and the reason, before anything is written.
+#[test]
+fn what_would_be_lost_is_refused_by_name() {
+    let mut told = Vec::new();
+    for (name, format) in [
+        ("gguf/quant/llama-Q6_K.gguf", Format::Mlx),
+        ("gguf/quant/llama-IQ4_XS.gguf", Format::Mlx),
+        ("gguf/quant/llama-Q2_K.gguf", Format::Mlx),
+        ("sample/sample-Q4_K_M.gguf", Format::Mlx),
+        ("mlx/llama-mxfp8", Format::Gguf),
+        ("mlx/llama-mixed_3_6", Format::Gguf),
+    ] {
+        let Some(path) = fixture(name) else { return };
+        let model = provider(&path);
+        let error = ops::convert(&model, &ConvertOptions::new(format).lossless(true));
+        let error = error.expect_err("something would be lost");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert_eq!(error.path(), Some(&*path));
+        let text = error.to_string().replace(&*path.to_string_lossy(), name);
+        told.push(format!("{text}\nhelp: {}", error.advice().unwrap_or_default()));
+        // Where it may be lost, the fates say so, and name the reason.
+        let made = converted(&path, &ConvertOptions::new(format));
+        let lossy = made.fates.iter().filter(|fate| !fate.how.is_lossless());
+        for fate in lossy.clone() {
+            assert_eq!(fate.how, How::Requantized);
+            assert!(fate.why.is_some(), "{}", fate.name);
+        }
+        assert!(lossy.count() > 0);
+        println!("{name}: {:?}", made.notes);
+    }
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+/// A mixture of experts, each of which has a number for all of its values.
+fn experts() -> TempDir {
+    let mut file = Safetensors::new().metadata("format", "pt");
+    let plain = |file: Safetensors, name: &str, shape: &[u64]| {
+        let count: u64 = shape.iter().product();
+        let values: Vec<f32> = (0..count).map(|n| (n % 13) as f32 / 8.0 - 0.5).collect();
+        file.tensor(name, "F32", shape, f32s(&values))
+    };
+    for name in ["model.embed_tokens.weight", "lm_head.weight"] {
+        file = plain(file, name, &[8, 64]);
+    }
+    file = plain(file, "model.norm.weight", &[64]);
+    let layer = |name: &str| format!("model.layers.0.{name}");
+    for name in ["q", "k", "v", "o"] {
+        file = plain(file, &layer(&format!("self_attn.{name}_proj.weight")), &[64, 64]);
+    }
+    for name in ["input_layernorm.weight", "post_attention_layernorm.weight"] {
+        file = plain(file, &layer(name), &[64]);
+    }
+    file = plain(file, &layer("block_sparse_moe.gate.weight"), &[2, 64]);
+    for (expert, divisor) in [(0u8, 4.0f32), (1, 32.0)] {
+        for name in ["w1", "w2", "w3"] {
+            let base = layer(&format!("block_sparse_moe.experts.{expert}.{name}"));
+            // No code of -0, which ggml does not have.
+            let codes: Vec<u8> = (0..64 * 32).map(|n| (n % 7) as u8 * 0x11 + expert).collect();
+            let scales: Vec<u8> = (0..64 * 4).map(|n| 0x30 + (n % 8) as u8).collect();
+            file = file
+                .tensor(&format!("{base}.weight_packed"), "U8", &[64, 32], codes)
+                .tensor(&format!("{base}.weight_scale"), "F8_E4M3", &[64, 4], scales)
+                .tensor(&format!("{base}.weight_global_scale"), "F32", &[1], f32s(&[divisor]));
+        }
+    }
+    let config = serde_json::json!({"model_type": "mixtral", "hidden_size": 64,
+        "architectures": ["MixtralForCausalLM"], "num_hidden_layers": 1,
+        "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 64,
+        "num_local_experts": 2, "num_experts_per_tok": 1, "vocab_size": 8, "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0, "max_position_embeddings": 64, "torch_dtype": "float32",
+        "quantization_config": {"quant_method": "compressed-tensors",
+            "format": "nvfp4-pack-quantized", "config_groups": {"group_0": {
+                "format": "nvfp4-pack-quantized", "targets": ["Linear"], "weights": {
+                    "group_size": 16, "num_bits": 4, "strategy": "tensor_group",
+                    "symmetric": true, "type": "float"}}}}});
+    let config = config.to_string().into_bytes();
+    folder(&[("config.json", config), ("model.safetensors", file.build())])
+}
+
+/// Experts keep their own numbers when they are put together, and when they are taken apart.
+#[test]
+fn experts_with_numbers_of_their_own() {
+    let source = experts();
+    let model = provider(source.path());
+    let lossless = |format| ConvertOptions::new(format).lossless(true);
+    let gguf = converted(source.path(), &lossless(Format::Gguf));
+    let mlx = converted(&gguf.path, &lossless(Format::Mlx));
+    let direct = converted(source.path(), &lossless(Format::Mlx));
+    let again = converted(&mlx.path, &lossless(Format::Gguf));
+    let apart = converted(&gguf.path, &lossless(Format::Safetensors));
+    let name = "blk.0.ffn_gate_exps.weight";
+    let tensor = gguf.store.stored_tensor(name).expect("experts");
+    assert_eq!(
+        (tensor.dtype().expect("a dtype"), tensor.shape()),
+        (DType::NVFP4, &[2, 64, 64][..])
+    );
+    let numbers = tensor.bytes(Part::GlobalScale).expect("numbers");
+    assert_eq!(*numbers, *f32s(&[0.25, 1.0 / 32.0]));
+    assert!(content(&again.store.stored_tensor(name).expect("experts")) == content(&tensor));
+    for made in [&gguf, &mlx, &direct, &again, &apart] {
+        let made = provider(&made.path);
+        for mapping in &model.resolution().expect("resolved").mapped {
+            let name = &*mapping.canonical;
+            let values = |model: &Model| {
+                let view = model.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+                view.dequantize().unwrap_or_else(|error| panic!("{error}")).to_vec()
+            };
+            assert!(values(&made) == values(&model), "{name}");
+        }
+    }
+}
+
+/// Files of the other byte order hold the same numbers, and are written in this one.
+#[test]
+fn big_endian_sources() {
+    for (big, little) in [
+        ("gguf/misc/be-qwen2-Q4_0.gguf", "gguf/quant/qwen2-Q4_0.gguf"),
+        ("gguf/misc/be-qwen2-f16.gguf", "gguf/model/qwen2-f16.gguf"),
+    ] {
+        let (Some(big), Some(little)) = (fixture(big), fixture(little)) else { return };
+        let little = Model::open(little).expect("a model");
+        let gguf = converted(&big, &ConvertOptions::new(Format::Gguf).lossless(true));
+        assert_same(&gguf.store, &little);
+        for (key, value) in little.metadata().iter() {
+            assert!(
+                gguf.store.metadata().get(key.to_str().expect("a key")) == Some(value),
+                "{key}"
+            );
+        }
+        let made = |format| {
+            let options = ConvertOptions::new(format);
+            let (one, other) = (converted(&big, &options), converted(little.path(), &options));
+            assert_same(&one.store, &other.store);
+        };
+        made(Format::Mlx);
+        made(Format::Safetensors);
+    }
+}
+
+/// Whatever order a model serves its rows in, its files have that of their container.
+#[test]
+fn the_convention_of_a_provider_changes_no_file() {
+    let model = provider(&sample("sample-Q8_0.gguf"));
+    let names = |model: &Model| {
+        let spoken = ops::speak(model, Dialect::HuggingFace).expect("names");
+        let of = |view: &Tensor| (view.name().to_owned(), view.dequantize().unwrap().to_vec());
+        spoken.tensors.iter().map(of).collect::<Vec<_>>()
+    };
+    let expected = names(&model);
+    // A provider of the same model that serves the file's own order.
+    let stored =
+        WeightProvider::new(model, Cpu).expect("a provider").convention(Convention::Stored);
+    assert!(names(stored.model()) == expected);
+}
+
+/// What `F32` cannot hold is not called exact.
+#[test]
+fn wide_numbers_are_not_called_exact() {
+    let source = experts();
+    let config = source.path().join("config.json");
+    let text = std::fs::read_to_string(&config).expect("it");
+    let mut json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    json.as_object_mut().expect("an object").remove("quantization_config");
+    json["model_type"] = "llama".into();
+    json["architectures"] = serde_json::json!(["LlamaForCausalLM"]);
+    let f64s =
+        |count: usize| (0..count).flat_map(|n| (0.1 * n as f64).to_le_bytes()).collect::<Vec<u8>>();
+    let tensor = |file: Safetensors, name: &str, shape: &[u64]| {
+        let count: u64 = shape.iter().product();
+        file.tensor(name, "F64", shape, f64s(usize::try_from(count).expect("a small one")))
+    };
+    let mut file = tensor(Safetensors::new(), "model.embed_tokens.weight", &[8, 64]);
+    file = tensor(file, "model.norm.weight", &[64]);
+    let folder = folder(&[
+        ("config.json", json.to_string().into_bytes()),
+        ("model.safetensors", file.build()),
+    ]);
+    let model = provider(folder.path());
+    let plan = ops::convert(&model, &ConvertOptions::new(Format::Gguf)).expect("a plan");
+    let hows: Vec<(&str, DType, How)> =
+        plan.fates.iter().map(|fate| (&*fate.name, fate.dtype, fate.how)).collect();
+    let expected = [
+        ("output_norm.weight", DType::F32, How::Rounded),
+        ("token_embd.weight", DType::F64, How::Copied),
+    ];
+    assert!(expected.iter().all(|one| hows.contains(one)), "{hows:?}");
+    let lossless = ConvertOptions::new(Format::Gguf).lossless(true);
+    let error = ops::convert(&model, &lossless).expect_err("a norm is rounded");
+    assert!(error.to_string().contains("F32 does not hold every value of F64"), "{error}");
+}
+
+/// Symmetric codes of compressed-tensors are those of MLX's groups; with zero points they are not.
+#[test]
+fn codes_of_checkpoints_in_groups() {
+    for (name, how) in [
+        ("ct-pack-int4-sym-g128", How::Repacked),
+        ("ct-pack-int4-asym-g128", How::Requantized),
+        ("gptq-4bit-g128-actorder", How::Requantized),
+        ("modelopt-nvfp4", How::Repacked),
+    ] {
+        let Some(path) = fixture(&format!("hfq/{name}")) else { return };
+        let model = provider(&path);
+        let plan = ops::convert(&model, &ConvertOptions::new(Format::Mlx));
+        let plan = plan.unwrap_or_else(|error| panic!("{error}"));
+        let quantized = |fate: &&Fate| fate.dtype.is_quantized();
+        let ways: Vec<How> = plan.fates.iter().filter(quantized).map(|fate| fate.how).collect();
+        assert_eq!(ways, vec![how; 3], "{name}");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let target = folder.path().join("model");
+        // These files are parts of models.
+        plan.run(&target, &WriteOptions::new().allow_incomplete(true))
+            .unwrap_or_else(|error| panic!("{error}"));
+        let again = provider(&target);
+        for name in model.names().expect("resolved") {
+            let [old, new] = [&model, &again].map(|model| {
+                model.tensor(name).and_then(|view| view.dequantize()).expect("values")
+            });
+            let near = |(a, b): (&f32, &f32)| match how {
+                How::Repacked => a == b,
+                _ => (a - b).abs() < 0.01,
+            };
+            assert!(old.len() == new.len() && old.iter().zip(&*new).all(near), "{name}");
+        }
+    }
+}
+
+/// gpt-oss as it is published: experts in blocks of MXFP4, gate and up in turn.
+fn gpt_oss() -> TempDir {
+    let (experts, hidden, inter) = (3u64, 96u64, 64u64);
+    let mut file = Safetensors::new().metadata("format", "pt");
+    let mut plain = |name: &str, shape: &[u64]| {
+        let count: u64 = shape.iter().product();
+        // BF16 holds each, and no two rows are alike.
+        let value = |n: u64| half::bf16::from_f32((n * 37 % 251) as f32 / 8.0 - 9.0);
+        let bytes = (0..count).flat_map(|n| value(n).to_le_bytes()).collect::<Vec<u8>>();
+        file = std::mem::take(&mut file).tensor(name, "BF16", shape, bytes);
+    };
+    for name in ["model.embed_tokens.weight", "lm_head.weight"] {
+        plain(name, &[8, hidden]);
+    }
+    plain("model.norm.weight", &[hidden]);
+    let layer = |name: &str| format!("model.layers.0.{name}");
+    for (name, rows, columns) in
+        [("q", 64, hidden), ("k", 32, hidden), ("v", 32, hidden), ("o", hidden, 64)]
+    {
+        plain(&layer(&format!("self_attn.{name}_proj.weight")), &[rows, columns]);
+        plain(&layer(&format!("self_attn.{name}_proj.bias")), &[rows]);
+    }
+    for name in ["input_layernorm.weight", "post_attention_layernorm.weight"] {
+        plain(&layer(name), &[hidden]);
+    }
+    plain(&layer("self_attn.sinks"), &[2]);
+    plain(&layer("mlp.router.weight"), &[experts, hidden]);
+    plain(&layer("mlp.router.bias"), &[experts]);
+    for (name, rows) in [("gate_up_proj", 2 * inter), ("down_proj", hidden)] {
+        plain(&layer(&format!("mlp.experts.{name}_bias")), &[experts, rows]);
+    }
+    for (name, rows, columns) in [("gate_up_proj", 2 * inter, hidden), ("down_proj", hidden, inter)]
+    {
+        let base = layer(&format!("mlp.experts.{name}"));
+        let blocks = columns / 32;
+        let codes = (0..experts * rows * blocks * 16).map(|n| (n * n % 255 + n % 7) as u8);
+        let scales = (0..experts * rows * blocks).map(|n| 110 + (n * 5 % 29) as u8);
+        file = file
+            .tensor(
+                &format!("{base}_blocks"),
+                "U8",
+                &[experts, rows, blocks, 16],
+                codes.collect::<Vec<u8>>(),
+            )
+            .tensor(
+                &format!("{base}_scales"),
+                "U8",
+                &[experts, rows, blocks],
+                scales.collect::<Vec<u8>>(),
+            );
+    }
+    let config = serde_json::json!({"architectures": ["GptOssForCausalLM"],
+        "model_type": "gpt_oss", "hidden_size": hidden, "intermediate_size": inter,
+        "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "head_dim": 32, "num_local_experts": experts, "num_experts_per_tok": 2, "vocab_size": 8,
+        "rms_norm_eps": 1e-5, "max_position_embeddings": 131_072, "sliding_window": 128,
+        "layer_types": ["sliding_attention"], "attention_bias": true, "torch_dtype": "bfloat16",
+        "tie_word_embeddings": false, "rope_theta": 150_000.0, "rope_scaling": {
+            "beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "rope_type": "yarn",
+            "original_max_position_embeddings": 4096, "truncate": false},
+        "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": [
+            "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens",
+            "lm_head"]}});
+    let config = config.to_string().into_bytes();
+    folder(&[("config.json", config), ("model.safetensors", file.build())])
+}
+
+fn config_of(path: &Path) -> serde_json::Value {
+    let bytes = std::fs::read(path.join("config.json")).expect("a config.json");
+    serde_json::from_slice(&bytes).expect("JSON")
+}
+
+/// Blocks and scales come back byte for byte from GGUF, where gate and up lie apart, and from MLX.
+#[test]
+fn experts_of_gpt_oss_come_back() {
+    let source = gpt_oss();
+    let expected = Model::open(source.path()).expect("a model");
+    for format in [Format::Gguf, Format::Mlx] {
+        let there = converted(source.path(), &ConvertOptions::new(format).lossless(true));
+        let back = converted(&there.path, &ConvertOptions::new(Format::Safetensors).lossless(true));
+        assert_eq!(back.store.len(), expected.len());
+        for tensor in expected.stored_tensors() {
+            let name = tensor.name();
+            let found = back.store.stored_tensor(name).unwrap_or_else(|error| panic!("{error}"));
+            let widened = found.dtype().expect("a dtype") == DType::F32;
+            if format == Format::Gguf && widened {
+                // llama.cpp keeps vectors and routers as F32.
+                assert_eq!(found.shape(), tensor.shape(), "{name}");
+                assert!(*found.dequantize().unwrap() == *tensor.dequantize().unwrap(), "{name}");
+            } else {
+                assert!(content(&found) == content(&tensor), "{name}");
+            }
+        }
+        for name in ["gate_up_proj", "down_proj"] {
+            assert_eq!(back.how(&format!("model.layers.0.mlp.experts.{name}")), How::Repacked);
+        }
+        let key = "quantization_config";
+        let (found, own) = (config_of(&back.path), config_of(source.path()));
+        assert_eq!(found.get(key), own.get(key));
+        assert_eq!(found.get("quantization"), None);
+        // What GGUF has no key for.
+        assert_eq!(found["rope_scaling"]["truncate"], false);
+    }
+}
+
+/// Plain experts have rows as columns, those of gate and up in turn.
+#[test]
+fn experts_of_gpt_oss_in_plain_numbers() {
+    let source = gpt_oss();
+    let model = provider(source.path());
+    let options = ConvertOptions::new(Format::Safetensors).dtype(DType::BF16);
+    let gguf = converted(source.path(), &ConvertOptions::new(Format::Gguf));
+    let mlx = converted(source.path(), &ConvertOptions::new(Format::Mlx));
+    for path in [&gguf.path, &mlx.path] {
+        let made = converted(path, &options);
+        let values = |name: &str| model.tensor(name).unwrap().dequantize().unwrap();
+        let [gate, up, down] = ["gate", "up", "down"]
+            .map(|name| values(&format!("layers.0.ffn.experts.{name}.weight")));
+        let mut in_turn = Vec::new();
+        let mut turned = Vec::new();
+        for expert in 0..3 {
+            for input in 0..96 {
+                for output in 0..64 {
+                    let at = (expert * 64 + output) * 96 + input;
+                    in_turn.extend([gate[at], up[at]]);
+                }
+            }
+            for input in 0..64 {
+                turned.extend((0..96).map(|output| down[(expert * 96 + output) * 64 + input]));
+            }
+        }
+        for (name, shape, expected) in
+            [("gate_up_proj", [3, 96, 128], in_turn), ("down_proj", [3, 64, 96], turned)]
+        {
+            let name = format!("model.layers.0.mlp.experts.{name}");
+            let tensor = made.store.stored_tensor(&name).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!((tensor.dtype().unwrap(), tensor.shape()), (DType::BF16, &shape[..]));
+            assert!(tensor.dequantize().unwrap().to_vec() == expected, "{name}");
+        }
+        assert_eq!(config_of(&made.path).get("quantization_config"), None);
+        // And into GGUF once more, rows as rows.
+        let again = converted(&made.path, &ConvertOptions::new(Format::Gguf));
+        let again = provider(&again.path);
+        for mapping in &model.resolution().expect("resolved").mapped {
+            let name = &*mapping.canonical;
+            let again = again.tensor(name).unwrap_or_else(|error| panic!("{error}"));
+            assert!(*again.dequantize().unwrap() == *values(name), "{name}");
+        }
+    }
+}
+
+/// A scale that ggml reads as a number and others as none: then the values are written.
+#[test]
+fn experts_of_gpt_oss_that_mxfp4_of_others_does_not_hold() {
+    let source = gpt_oss();
+    let gguf = converted(source.path(), &ConvertOptions::new(Format::Gguf));
+    let name = "blk.0.ffn_up_exps.weight";
+    let blocks = gguf.store.stored_tensor(name).expect("experts");
+    let blocks = blocks.bytes(Part::Weight);
+    let blocks = blocks.expect("bytes").into_owned();
+    let mut bytes = std::fs::read(&gguf.path).expect("a file");
+    let at = bytes.windows(blocks.len()).position(|run| run == blocks).expect("its blocks");
+    bytes[at] = 255;
+    let file = folder(&[("model.gguf", bytes)]);
+    let path = file.path().join("model.gguf");
+    let model = provider(&path);
+    let made = ops::convert(&model, &ConvertOptions::new(Format::Safetensors)).expect("a plan");
+    let fate = |name: &str| made.fates.iter().find(|fate| fate.name.ends_with(name)).unwrap();
+    for name in ["gate_up_proj", "down_proj"] {
+        assert_eq!((fate(name).dtype, fate(name).how), (DType::F16, How::Rounded), "{name}");
+    }
+    let note = made.notes.iter().find(|note| note.contains("no experts are in MXFP4"));
+    assert!(note.expect("a note").contains("a scale that stands for something else"));
+}

@@ -1,0 +1,129 @@
+//! Quantizers against the blocks that ggml wrote of the same values, with and without importance:
+//! all of them in `../shared/fixtures/golden/ggml`, where that folder lies beside the repository.
+
+use crate::support::{Gguf, fixture, open_as};
+use weighbridge::dtype::DTYPES;
+use weighbridge::{DType, ErrorKind, Importance, Model, Part, Strictness};
+
+fn bytes(store: &Model, name: &str) -> Option<Vec<u8>> {
+    let tensor = store.stored_tensor(name).ok()?;
+    Some(tensor.bytes(Part::Weight).expect("bytes").into_owned())
+}
+
+fn floats(store: &Model, name: &str) -> Vec<f32> {
+    store.stored_tensor(name).expect("the tensor").dequantize().expect("values").to_vec()
+}
+
+/// Why a dtype of ggml has no quantizer here.
+fn reason(dtype: DType) -> Option<&'static str> {
+    match dtype.name() {
+        "F64" | "I8" | "I16" | "I32" | "I64" => Some("numbers as they are: nothing to choose"),
+        _ => None,
+    }
+}
+
+fn quantized(dtype: DType, values: &[f32], columns: usize, importance: Option<&[f32]>) -> Vec<u8> {
+    let row = dtype.row_bytes(columns as u64).expect("whole blocks");
+    let mut out = vec![0; values.len() / columns * usize::try_from(row).expect("few")];
+    dtype.quantize_rows(values, columns, importance, &mut out).expect("bytes");
+    out
+}
+
+/// The first block that differs.
+fn same(what: &str, dtype: DType, found: &[u8], expected: &[u8]) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let len = dtype.descriptor().block_bytes as usize;
+    for (number, (found, expected)) in found.chunks(len).zip(expected.chunks(len)).enumerate() {
+        assert_eq!(found, expected, "{what}, block {number}");
+    }
+}
+
+#[test]
+fn blocks_of_every_ggml_type() {
+    let Some(folder) = fixture("golden/ggml") else { return };
+    let input = Model::open(folder.join("_input.safetensors")).expect("the input");
+    let (values, importance) = (floats(&input, "input"), floats(&input, "imatrix"));
+    let columns = importance.len();
+    let mut count = 0;
+    for row in DTYPES.iter().filter(|row| row.dtype.is_ggml()) {
+        let both = (row.quantizer.is_some(), reason(row.dtype).is_some());
+        assert!(both.0 != both.1, "{}: quantizer {}, reason {}", row.name, both.0, both.1);
+        let Some(quantizer) = row.quantizer else { continue };
+        let store = Model::open(folder.join(format!("{}.safetensors", row.name)));
+        let store = store.expect("a file of golden blocks");
+        let plain = bytes(&store, "raw");
+        if let Some(expected) = &plain {
+            let found = quantized(row.dtype, &values, columns, None);
+            same(row.name, row.dtype, &found, expected);
+            count += 1;
+        }
+        // Where importance makes no difference, the blocks are the same ones.
+        let weighted = match quantizer.importance() {
+            Importance::Ignored => plain,
+            _ => Some(bytes(&store, "raw_imatrix").expect("blocks with importance")),
+        };
+        let found = quantized(row.dtype, &values, columns, Some(&importance));
+        same(
+            &format!("{} with importance", row.name),
+            row.dtype,
+            &found,
+            &weighted.expect("blocks"),
+        );
+        count += 1;
+    }
+    assert_eq!(count, 57);
+}
+
+/// How far values may be from what they were, as the root of the sum of squares over the number of
+/// values: ggml's own bounds (`test-quantize-fns.cpp`), and ours for the types that it leaves out.
+fn bound(dtype: DType) -> f32 {
+    match dtype.name() {
+        "Q2_K" | "IQ2_S" => 0.0075,
+        "IQ2_XXS" | "IQ2_XS" => 0.0075,
+        "IQ1_S" | "IQ1_M" => 0.015,
+        "Q3_K" | "IQ3_S" => 0.0040,
+        "IQ3_XXS" => 0.0050,
+        "TQ1_0" | "TQ2_0" | "Q2_0" => 0.01,
+        "Q1_0" => 0.025,
+        "MXFP4" | "NVFP4" => 0.0030,
+        _ => 0.002,
+    }
+}
+
+#[test]
+fn errors_stay_in_bounds() {
+    let values: Vec<f32> = (0..4096u16).map(|i| 0.1 + 2.0 * f32::from(i).cos()).collect();
+    let importance = [1.0; 256];
+    for row in DTYPES.iter().filter(|row| row.dtype.is_ggml()) {
+        let Some(quantizer) = row.quantizer else { continue };
+        let required = quantizer.importance() == Importance::Required;
+        let raw = quantized(row.dtype, &values, 256, required.then_some(&importance[..]));
+        let file = Gguf::new().tensor("t", row.dtype, &[16, 256], raw).build();
+        let store = open_as(file, Strictness::Strict).expect("a well-formed file");
+        let found = floats(&store, "t");
+        let sum: f32 = found.iter().zip(&values).map(|(a, b)| (a - b) * (a - b)).sum();
+        let error = sum.sqrt() / 4096.0;
+        assert!(error < bound(row.dtype), "{}: {error}", row.name);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let values = [0.5; 512];
+    let kind = |dtype: DType, values: &[f32], columns, importance: Option<&[f32]>, room: usize| {
+        let mut out = vec![0; room];
+        let done = dtype.quantize_rows(values, columns, importance, &mut out);
+        done.expect_err("a refusal").kind()
+    };
+    assert_eq!(kind(DType::Q4_K, &values, 100, None, 288), ErrorKind::Mismatch);
+    assert_eq!(kind(DType::Q4_K, &values[..500], 256, None, 288), ErrorKind::Mismatch);
+    assert_eq!(kind(DType::Q4_K, &values, 256, None, 287), ErrorKind::Mismatch);
+    assert_eq!(kind(DType::Q4_K, &values, 256, Some(&values), 288), ErrorKind::Mismatch);
+    assert_eq!(kind(DType::Q4_K, &values, 0, None, 288), ErrorKind::Mismatch);
+    assert_eq!(kind(DType::I8, &values, 256, None, 512), ErrorKind::Unsupported);
+    assert_eq!(kind(DType::MLX_AFFINE4, &values, 256, None, 256), ErrorKind::Unsupported);
+    let mut nothing = [];
+    for columns in [0, 256] {
+        DType::Q4_K.quantize_rows(&[], columns, None, &mut nothing).expect("nothing to do");
+    }
+}

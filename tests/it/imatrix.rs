@@ -1,0 +1,217 @@
+//! Importance matrices: of llama-imatrix in both forms, and hostile ones.
+#![allow(clippy::disallowed_methods, reason = "the files are the test's own")]
+
+use crate::support::{Gguf, Kv, Writer, f32s, fixture, told};
+use insta::assert_snapshot;
+use weighbridge::{DType, ImportanceMatrix, Limits, OpenOptions};
+
+fn open(bytes: Vec<u8>) -> weighbridge::Result<ImportanceMatrix> {
+    ImportanceMatrix::open_memory("file", bytes, &OpenOptions::new())
+}
+
+fn refused(bytes: Vec<u8>) -> String {
+    match open(bytes) {
+        Ok(matrix) => format!("opened, with {} entries", matrix.len()),
+        Err(error) => told(&error),
+    }
+}
+
+/// A file in GGUF with the keys that one has.
+fn gguf() -> Gguf {
+    Gguf::new()
+        .key("general.type", Kv::text("imatrix"))
+        .key("imatrix.datasets", Kv::texts(&["a.txt", "b.txt"]))
+        .key("imatrix.chunk_count", Kv::U32(12))
+        .key("imatrix.chunk_size", Kv::U32(128))
+}
+
+/// Sums of three columns for each of two experts, of which one saw no token.
+fn experts() -> Gguf {
+    gguf()
+        .tensor("e.weight.in_sum2", DType::F32, &[2, 3], f32s(&[2.0, 4.0, 6.0, 9.0, 9.0, 9.0]))
+        .tensor("e.weight.counts", DType::F32, &[2, 1], f32s(&[4.0, 0.0]))
+}
+
+/// An entry of the older form.
+fn entry(file: Writer, name: &str, calls: u32, values: &[f32]) -> Writer {
+    let values_len = u32::try_from(values.len()).expect("few");
+    let name_len = u32::try_from(name.len()).expect("short");
+    file.u32(name_len).raw(name.as_bytes()).u32(calls).u32(values_len).raw(&f32s(values))
+}
+
+/// Two entries of the older form, with what may follow them.
+fn dat() -> Writer {
+    let file = entry(Writer::default().u32(2), "a.weight", 4, &[1.0, 2.0]);
+    entry(file, "b.weight", 0, &[3.0]).u32(12).u32(5).raw(b"a.txt")
+}
+
+#[test]
+fn both_forms_hold_means() {
+    let matrix = open(experts().build()).expect("a matrix");
+    let found = matrix.get("e.weight", 3, 2).expect("of the right size").expect("importance");
+    assert_eq!(found, [0.5, 1.0, 1.5, 1.0, 1.0, 1.0]);
+    assert_eq!((matrix.datasets(), matrix.chunks()), (&["a.txt".into(), "b.txt".into()][..], 12));
+    assert_eq!(matrix.get("f.weight", 3, 2).expect("nothing"), None);
+
+    let matrix = open(dat().out).expect("a matrix");
+    assert_eq!(matrix.get("a.weight", 2, 1).expect("values"), Some(&[0.25, 0.5][..]));
+    assert_eq!(matrix.get("b.weight", 1, 1).expect("values"), Some(&[3.0][..]));
+    assert_eq!((matrix.datasets(), matrix.chunks()), (&["a.txt".to_owned()][..], 12));
+    let names: Vec<&str> = matrix.names().collect();
+    assert_eq!(names, ["a.weight", "b.weight"]);
+}
+
+#[test]
+fn the_older_form_may_end_early() {
+    let whole = dat().out;
+    let ends = [whole.len() - 9, whole.len() - 13];
+    for (end, chunks) in ends.into_iter().zip([12, 0]) {
+        let matrix = open(whole[..end].to_vec()).expect("a matrix");
+        assert_eq!((matrix.chunks(), matrix.datasets().len()), (chunks, 0));
+    }
+}
+
+#[test]
+fn sizes_have_to_fit() {
+    let file = entry(Writer::default().u32(2), "token_embd.weight", 1, &[1.0]);
+    let mut matrix = open(entry(file, "a.weight", 1, &[1.0, 2.0]).out).expect("a matrix");
+    let wrong = matrix.get("a.weight", 4, 8).expect_err("another size");
+    assert_snapshot!(told(&wrong), @r#"
+    Mismatch: file: tensor "a.weight": importance of 2 columns, but the weight has 8 x 4
+    help: it was made for another model, or for experts that were stored one by one
+    "#);
+    assert_eq!(matrix.get("token_embd.weight", 4, 1).expect("not used"), None);
+    assert!(matrix.get("a.weight", u64::MAX, 2).is_err());
+    matrix.retain(|name| name.contains("embd"));
+    assert_eq!(matrix.len(), 1);
+}
+
+#[test]
+fn refused_in_gguf() {
+    let tensor = |file: Gguf, name: &str, shape: &[u64], values: &[f32]| {
+        file.tensor(name, DType::F32, shape, f32s(values))
+    };
+    assert_snapshot!(refused(Gguf::new().key("general.type", Kv::text("model")).build()), @r#"Malformed: file: this is a GGUF file of type "model", not an importance matrix"#);
+    assert_snapshot!(refused(Gguf::new().key("imatrix.datasets", Kv::texts(&[])).build()), @r#"Malformed: file: key "imatrix.chunk_count": the key is not there, but an importance matrix has it"#);
+    assert_snapshot!(refused(gguf().build()), @"Malformed: file: an importance matrix with no entry");
+    assert_snapshot!(refused(tensor(gguf(), "a.in_sum2", &[2], &[1.0, 2.0]).build()), @r#"Malformed: file: tensor "a.in_sum2": there is "a.in_sum2", but no "a.counts""#);
+    assert_snapshot!(refused(tensor(gguf(), "a.counts", &[1], &[1.0]).build()), @r#"Malformed: file: tensor "a.counts": there is "a.counts", but no "a.in_sum2""#);
+    let pair = |sums: &[f32], counts: &[f32]| {
+        let file = tensor(gguf(), "a.in_sum2", &[sums.len() as u64], sums);
+        refused(tensor(file, "a.counts", &[counts.len() as u64], counts).build())
+    };
+    assert_snapshot!(pair(&[1.0, 2.0, 3.0], &[1.0, 1.0]), @r#"Malformed: file: tensor "a.in_sum2": 3 sums for 2 counts"#);
+    assert_snapshot!(pair(&[1.0], &[]), @r#"Malformed: file: tensor "a.in_sum2": 1 sums for 0 counts"#);
+    assert_snapshot!(pair(&[], &[1.0]), @r#"Malformed: file: tensor "a.in_sum2": 0 sums for 1 counts"#);
+    assert_snapshot!(pair(&[1.0, f32::NAN], &[1.0]), @r#"Malformed: file: tensor "a": the importance of column 1 is NaN"#);
+    let half = gguf().tensor("a.in_sum2", DType::F16, &[1], [0, 0]);
+    assert_snapshot!(refused(tensor(half, "a.counts", &[1], &[1.0]).build()), @r#"Malformed: file: tensor "a.in_sum2": an importance matrix is made of F32, and this is F16"#);
+}
+
+#[test]
+fn refused_in_the_older_form() {
+    let first = |count: u32| refused(Writer::default().u32(count).raw(&[0; 64]).out);
+    assert_snapshot!(refused(Vec::new()), @"
+    Malformed: file: the number of entries needs 4 bytes, but only 0 are left in the file (at byte 0)
+    help: such a file has no mark to know it by: see that it is an importance matrix
+    ");
+    assert_snapshot!(first(0), @"
+    Malformed: file: the number of entries is 0, but the file has room for 1 to 4 (at byte 0)
+    help: such a file has no mark to know it by: see that it is an importance matrix
+    ");
+    assert_snapshot!(first(u32::MAX), @"
+    Malformed: file: the number of entries is -1, but the file has room for 1 to 4 (at byte 0)
+    help: such a file has no mark to know it by: see that it is an importance matrix
+    ");
+    assert_snapshot!(first(1 << 30), @"
+    Malformed: file: the number of entries is 1073741824, but the file has room for 1 to 4 (at byte 0)
+    help: such a file has no mark to know it by: see that it is an importance matrix
+    ");
+    let one = Writer::default().u32(1).u32(1 << 30).raw(&[0; 64]);
+    assert_snapshot!(refused(one.out), @"
+    Malformed: file: the length of a name is 1073741824, but the file has room for 0 to 64 (at byte 4)
+    help: such a file has no mark to know it by: see that it is an importance matrix
+    ");
+    let values = Writer::default().u32(1).u32(1).raw(b"a").u32(1).u32(1 << 30).raw(&[0; 64]);
+    assert_snapshot!(refused(values.out), @"
+    Malformed: file: the number of values is 1073741824, but the file has room for 1 to 16 (at byte 13)
+    help: such a file has no mark to know it by: see that it is an importance matrix
+    ");
+    let none = entry(Writer::default().u32(1), "a", 1, &[]).raw(&[0; 8]);
+    assert_snapshot!(refused(none.out), @"
+    Malformed: file: the number of values is 0, but the file has room for 1 to 2 (at byte 13)
+    help: such a file has no mark to know it by: see that it is an importance matrix
+    ");
+    let file = entry(Writer::default().u32(2), "a", 1, &[1.0]);
+    assert_snapshot!(refused(entry(file, "a", 1, &[1.0]).out), @r#"Malformed: file: two entries for "a" (at byte 21)"#);
+    assert_snapshot!(refused(entry(Writer::default().u32(1), "a", 1, &[f32::INFINITY]).out), @r#"Malformed: file: tensor "a": the importance of column 0 is inf (at byte 17)"#);
+    assert_snapshot!(refused(Writer::default().u32(1).u32(1).raw(&[0xff]).raw(&[0; 16]).out), @"
+    Malformed: file: a name is not UTF-8 (at byte 4)
+    help: such a file has no mark to know it by: see that it is an importance matrix
+    ");
+    assert_snapshot!(refused(dat().u32(7).out), @"
+    Malformed: file: 4 bytes are left over after the last entry (at byte 69)
+    help: such a file has no mark to know it by: see that it is an importance matrix
+    ");
+    assert_snapshot!(refused(entry(Writer::default().u32(1), "a", 1, &[1.0]).u32(u32::MAX).out), @"Malformed: file: the number of chunks is -1, but it counts from 0 (at byte 21)");
+}
+
+#[test]
+fn limits_hold() {
+    let mut limits = Limits::default();
+    limits.string_bytes = 4;
+    let open = |limits: &Limits| {
+        let options = OpenOptions::new().limits(limits.clone());
+        ImportanceMatrix::open_memory("file", dat().out, &options)
+    };
+    assert_snapshot!(told(&open(&limits).expect_err("a limit")), @"
+    LimitExceeded: file: 8 bytes in one string, but the limit is 4 (at byte 4)
+    help: if the file is to be trusted, raise Limits::string_bytes
+    ");
+    limits.tensors = 1;
+    assert_snapshot!(told(&open(&limits).expect_err("a limit")), @"
+    LimitExceeded: file: 2 tensors, but the limit is 1
+    help: if the file is to be trusted, raise Limits::tensors
+    ");
+}
+
+#[test]
+fn cut_short_and_changed() {
+    let whole = dat().out;
+    let ends = [whole.len() - 9, whole.len() - 13];
+    for end in 0..whole.len() {
+        assert_eq!(open(whole[..end].to_vec()).is_ok(), ends.contains(&end), "{end}");
+    }
+    for file in [whole, experts().build()] {
+        let mut changed = file.clone();
+        for place in 0..file.len() {
+            for byte in [0, 0xff, file[place].wrapping_add(1), file[place] ^ 0x80] {
+                changed[place] = byte;
+                drop(open(changed.clone()));
+            }
+            changed[place] = file[place];
+        }
+    }
+    let file = experts().build();
+    for end in 0..file.len() {
+        drop(open(file[..end].to_vec()));
+    }
+}
+
+/// What llama-imatrix wrote of one model, in both forms.
+#[test]
+fn both_forms_say_the_same() {
+    let Some(folder) = fixture("gguf/misc") else { return };
+    let [gguf, dat] = ["imatrix.gguf", "imatrix.dat"]
+        .map(|name| ImportanceMatrix::open(folder.join(name)).expect("a matrix"));
+    assert!(gguf.names().eq(dat.names()) && gguf.len() == 7);
+    assert_eq!((gguf.datasets(), gguf.chunks()), (dat.datasets(), dat.chunks()));
+    assert_eq!((gguf.datasets(), gguf.chunks()), (&["calib.txt".to_owned()][..], 12));
+    for name in gguf.names() {
+        let [a, b] = [&gguf, &dat]
+            .map(|matrix| matrix.get(name, 256, 1).expect("256 columns").expect("importance"));
+        // The older form keeps means times calls, rounded.
+        let near = |(a, b): (&f32, &f32)| (a - b).abs() <= a.abs() * 1e-6;
+        assert!(a.iter().zip(b).all(near), "{name}");
+    }
+}

@@ -1,0 +1,276 @@
+//! Models whose config and tensors do not belong together: what is missing, what was promised, and
+//! packed arrays that no config explains.
+
+#![allow(clippy::disallowed_methods, reason = "the files and their sizes are the test's own")]
+
+use crate::support;
+use std::path::Path;
+
+use crate::support::{Safetensors, folder, put, told, without_path};
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+use weighbridge::ops::{self, ConvertOptions, Format};
+use weighbridge::recipe::FileType;
+use weighbridge::recipe::llama::Options;
+use weighbridge::{ErrorKind, Model, OpenOptions, Strictness, WriteOptions};
+
+const HF: &str = "assets/sample/hf";
+const MLX: &str = "assets/sample/mlx-4bit";
+const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
+
+fn json_of(path: impl AsRef<Path>) -> Json {
+    let text = std::fs::read_to_string(path).expect("a document");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// A copy of a model's directory, whose config `change` has changed.
+fn changed(model: &str, change: impl FnOnce(&mut Json)) -> TempDir {
+    let copy = tempfile::tempdir().expect("a folder");
+    for entry in std::fs::read_dir(model).expect("a model") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name");
+        std::fs::copy(&path, copy.path().join(name)).expect("a copy");
+    }
+    let mut config = json_of(copy.path().join("config.json"));
+    change(&mut config);
+    put(copy.path(), "config.json", config.to_string());
+    copy
+}
+
+fn model(path: impl AsRef<Path>) -> Model {
+    Model::open(path).expect("a model")
+}
+
+/// The sample without some of its tensors.
+fn lacking(names: &[&str]) -> TempDir {
+    let copy = changed(HF, |_| {});
+    let path = copy.path().join("model.safetensors");
+    let store = Model::open(&path).expect("a model");
+    let mut file = Safetensors::new();
+    for tensor in store.stored_tensors().filter(|tensor| !names.contains(&tensor.name())) {
+        let bytes = tensor.bytes(weighbridge::Part::Weight).expect("bytes").into_owned();
+        file = file.tensor(tensor.name(), "BF16", tensor.shape(), bytes);
+    }
+    drop(store);
+    std::fs::write(path, file.build()).expect("a file");
+    copy
+}
+
+/// Every verb that makes another model of an incomplete one refuses, unless it is told otherwise.
+#[test]
+fn incomplete_models_need_permission() {
+    let name = "model.layers.1.mlp.up_proj.weight";
+    let source = lacking(&[name]);
+    let provider = model(source.path());
+    let out = tempfile::tempdir().unwrap();
+    let convert = |format| ops::convert(&provider, &ConvertOptions::new(format)).unwrap();
+    let file_type = FileType::from_name("Q8_0").unwrap();
+    let gguf = out.path().join("model.gguf");
+    let manifest = weighbridge::container::ollama::place("m", Some(out.path())).unwrap();
+    let plans = [
+        (convert(Format::Gguf), gguf.clone()),
+        (convert(Format::Safetensors), out.path().join("hf")),
+        (convert(Format::Mlx), out.path().join("mlx")),
+        (convert(Format::Ollama), manifest.clone()),
+        (ops::create(&provider, None).unwrap(), manifest.clone()),
+        (ops::quantize(&provider, &Options::new(file_type), None, &gguf).unwrap(), gguf),
+    ];
+    for (plan, path) in plans {
+        assert_eq!(plan.missing, ["layers.1.ffn.up.weight | layers.1.ffn.experts.up.weight"]);
+        let error = plan.run(&path, &WriteOptions::new()).expect_err("it is incomplete");
+        assert_eq!(error.kind(), ErrorKind::Malformed);
+        assert!(!path.exists(), "{}", path.display());
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(without_path(&told(&error), source.path()), @r"
+            Malformed: ./model.safetensors: the model is incomplete: its architecture requires layers.1.ffn.up.weight | layers.1.ffn.experts.up.weight
+            help: fetch the files that are missing; --allow-incomplete writes what is there
+            ");
+        }
+        plan.run(&path, &WriteOptions::new().allow_incomplete(true)).unwrap();
+        let written = Model::open(&path).unwrap();
+        assert_eq!(written.len(), 19);
+        drop(written);
+        match path.is_dir() {
+            true => std::fs::remove_dir_all(&path).unwrap(),
+            false => std::fs::remove_file(&path).unwrap(),
+        }
+    }
+}
+
+/// Whole layers, and several tensors at once; what is complete has nothing to say.
+#[test]
+fn what_is_missing_is_listed() {
+    let cases: [(&[&str], &[&str]); 3] = [
+        (&[], &[]),
+        (
+            &["model.norm.weight", "model.embed_tokens.weight"],
+            &["token_embedding.weight", "output_norm.weight"],
+        ),
+        (
+            &["model.layers.0.self_attn.q_proj.weight", "model.layers.1.self_attn.q_proj.weight"],
+            &["layers.[0-1].attention.q.weight"],
+        ),
+    ];
+    for (without, missing) in cases {
+        let source = lacking(without);
+        let provider = model(source.path());
+        let plan = ops::convert(&provider, &ConvertOptions::new(Format::Safetensors)).unwrap();
+        assert_eq!(plan.missing, missing);
+    }
+    let promised = changed(HF, |config| config["num_hidden_layers"] = json!(5));
+    let provider = model(promised.path());
+    let plan = ops::convert(&provider, &ConvertOptions::new(Format::Safetensors)).unwrap();
+    assert_eq!(plan.missing, ["layers.2..5"]);
+}
+
+/// A number of layers that the tensors cannot support is an error, not a list of that length.
+#[test]
+fn layers_that_no_tensor_supports() {
+    for layers in [13_369_351u64, 65_537, 2000] {
+        let source = changed(HF, |config| config["num_hidden_layers"] = json!(layers));
+        let store = Model::open(source.path()).unwrap();
+        let _resolution = store.resolution().unwrap();
+        let error = store.config().expect_err("too many");
+        assert_eq!(error.kind(), ErrorKind::Malformed);
+        let said = told(&error);
+        assert!(said.contains(&format!("{layers} layers, but ")), "{said}");
+        assert!(said.contains("num_hidden_layers"), "{said}");
+        for format in [Format::Gguf, Format::Mlx] {
+            let provider = model(source.path());
+            let plan = ops::convert(&provider, &ConvertOptions::new(format));
+            let bytes = plan.map(|plan| plan.bytes()).unwrap_or(0);
+            assert!(bytes < 20 << 20, "{layers} layers: {bytes} bytes");
+        }
+    }
+    let out = tempfile::tempdir().unwrap();
+    let copy = out.path().join("model.gguf");
+    std::fs::copy(GGUF, &copy).unwrap();
+    let edit = |keys: &mut weighbridge::metadata::KeyValues| {
+        keys.set("llama.block_count", weighbridge::metadata::Value::U32(13_369_351));
+        Ok(())
+    };
+    ops::edit_metadata(&copy, edit, &WriteOptions::new()).unwrap();
+    let provider = model(&copy);
+    for format in [Format::Safetensors, Format::Mlx] {
+        let error = ops::convert(&provider, &ConvertOptions::new(format)).expect_err("too many");
+        assert!(error.to_string().contains("13369351 layers, but "), "{error}");
+    }
+}
+
+/// Packed arrays that no config explains are not taken for weights.
+#[test]
+fn packed_arrays_without_a_config() {
+    let said = |path: &Path| match Model::open(path) {
+        Ok(store) => format!("opened: {}", support::notes(&store)),
+        Err(error) => without_path(&told(&error), path),
+    };
+    let with = |quantization: Json| {
+        changed(MLX, |config| {
+            let config = config.as_object_mut().expect("an object");
+            config.remove("quantization_config");
+            match quantization {
+                Json::Null => config.remove("quantization"),
+                other => config.insert("quantization".to_owned(), other),
+            };
+        })
+    };
+    let cases =
+        [json!("4bit"), Json::Null, json!([4, 64]), json!(4), json!({"bits": 4, "mode": "no"})];
+    let texts: Vec<String> = cases.into_iter().map(|case| said(with(case).path())).collect();
+    insta::assert_snapshot!(texts.join("\n"), @r#"
+    Malformed: ./model.safetensors: tensor "model.embed_tokens.weight": MLX packed this weight (U32, with .scales beside it), but "quantization" in config.json is "4bit"; an object with "bits" and "group_size" is required
+    help: fetch config.json again; --lenient opens the codes as plain U32
+    Malformed: ./model.safetensors: tensor "model.embed_tokens.weight": MLX packed this weight (U32, with .scales beside it), but config.json has no "quantization"; an object with "bits" and "group_size" is required
+    help: fetch config.json again; --lenient opens the codes as plain U32
+    Malformed: ./model.safetensors: tensor "model.embed_tokens.weight": MLX packed this weight (U32, with .scales beside it), but "quantization" in config.json is [4,64]; an object with "bits" and "group_size" is required
+    help: fetch config.json again; --lenient opens the codes as plain U32
+    Malformed: ./model.safetensors: tensor "model.embed_tokens.weight": MLX packed this weight (U32, with .scales beside it), but "quantization" in config.json is 4; an object with "bits" and "group_size" is required
+    help: fetch config.json again; --lenient opens the codes as plain U32
+    Malformed: ./config.json: key "quantization.mode": "no", but affine, mxfp4, mxfp8, nvfp4 are known
+    "#);
+    for document in ["[]", "\"4bit\"", "null", "7", "true"] {
+        let copy = changed(MLX, |_| {});
+        put(copy.path(), "config.json", document);
+        let said = said(copy.path());
+        assert!(said.starts_with("Malformed: ./config.json: "), "{said}");
+        assert!(said.contains("but a JSON object is required"), "{said}");
+        // The file by itself finds the same config beside it.
+        let file = copy.path().join("model.safetensors");
+        let error = Model::open(&file).expect_err("no config explains it");
+        assert!(error.to_string().contains("config.json is not used: "), "{error}");
+    }
+    // Codes as they are, for whoever asks for them.
+    let copy = with(json!("4bit"));
+    let lenient = OpenOptions::new().strictness(Strictness::Lenient);
+    let store = lenient.open(copy.path()).expect("opened");
+    assert!(
+        support::notes(&store).contains("MLX packed this weight"),
+        "{}",
+        support::notes(&store)
+    );
+    // A file that came without any config contradicts nothing.
+    let alone =
+        folder(&[("x.safetensors", std::fs::read(format!("{MLX}/model.safetensors")).unwrap())]);
+    let store = Model::open(alone.path().join("x.safetensors")).expect("opened");
+    assert!(
+        support::notes(&store).contains("MLX packed this weight"),
+        "{}",
+        support::notes(&store)
+    );
+    // A tensor that only happens to be called so.
+    let file = Safetensors::new()
+        .tensor("a.weight", "U32", &[2, 2], [0; 16])
+        .tensor("a.scales", "F32", &[3, 1], [0; 12])
+        .tensor("b.weight", "U32", &[2], [0; 8])
+        .tensor("b.scales", "F32", &[2], [0; 8]);
+    let plain = folder(&[("model.safetensors", file.build())]);
+    put(plain.path(), "config.json", "{}");
+    assert_eq!(Model::open(plain.path()).expect("opened").len(), 4);
+}
+
+/// Layers that use the keys and values of an earlier one need none of their own.
+#[test]
+fn shared_keys_and_values() {
+    let tensors = |layers: u32, own: u32| {
+        let mut file = Safetensors::new()
+            .tensor("model.embed_tokens.weight", "F32", &[1, 1], [0; 4])
+            .tensor("model.norm.weight", "F32", &[1], [0; 4]);
+        for n in 0..layers {
+            let mut names = vec!["self_attn.q_proj", "self_attn.o_proj", "mlp.gate_proj"];
+            names.extend(["mlp.up_proj", "mlp.down_proj"]);
+            if n < own {
+                names.extend(["self_attn.k_proj", "self_attn.v_proj"]);
+            }
+            for name in names {
+                file =
+                    file.tensor(&format!("model.layers.{n}.{name}.weight"), "F32", &[1, 1], [0; 4]);
+            }
+            let norms = ["input", "post_attention", "pre_feedforward", "post_feedforward"];
+            for norm in norms {
+                let name = format!("model.layers.{n}.{norm}_layernorm.weight");
+                file = file.tensor(&name, "F32", &[1], [0; 4]);
+            }
+        }
+        file.build()
+    };
+    let missing = |config: Json, layers, own| {
+        let folder = folder(&[("model.safetensors", tensors(layers, own))]);
+        put(folder.path(), "config.json", config.to_string());
+        let store = Model::open(folder.path()).expect("a model");
+        store.resolution().expect("resolved").missing.join(" ")
+    };
+    let shared = |family: &str, layers: u32, shared: u32| json!({"model_type": family, "num_hidden_layers": layers, "num_kv_shared_layers": shared});
+    assert_eq!(missing(shared("gemma3n_text", 5, 2), 5, 3), "");
+    assert_eq!(missing(shared("gemma4_text", 4, 2), 4, 2), "");
+    // One that should have them lacks them.
+    let lacks = "layers.2.attention.k.weight layers.2.attention.v.weight";
+    assert_eq!(missing(shared("gemma3n_text", 5, 2), 5, 2), lacks);
+    assert_eq!(missing(shared("gemma3n_text", 4, 0), 4, 4), "");
+    // Where all would share, none does.
+    let lacks = "layers.3.attention.k.weight layers.3.attention.v.weight";
+    assert_eq!(missing(shared("gemma3n_text", 4, 4), 4, 3), lacks);
+    // Transformers 5 leaves the default of 15 out.
+    let default = json!({"model_type": "gemma3n_text", "num_hidden_layers": 20});
+    assert_eq!(missing(default.clone(), 20, 5), "");
+    assert_eq!(missing(default, 20, 4), "layers.4.attention.k.weight layers.4.attention.v.weight");
+}

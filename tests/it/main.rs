@@ -1,0 +1,45 @@
+//! The integration tests, in one program: it is linked once, and shares what builds test files.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+#[path = "../support/ollama.rs"]
+mod ollama_store;
+
+#[path = "../names/models.rs"]
+mod models;
+
+mod check;
+mod config;
+mod configs;
+mod content_addressed;
+mod convert;
+mod convert_bert;
+mod convert_names;
+mod corpus;
+mod create;
+mod diff;
+mod fixtures;
+mod formulas;
+mod golden;
+mod golden_quantize;
+mod golden_quantize_mlx;
+mod imatrix;
+mod incomplete;
+mod limits;
+mod linear_attention;
+mod meaning;
+mod mlx;
+mod names;
+mod ollama;
+mod provider;
+mod recipe;
+mod rejects;
+mod repack;
+mod rewrite;
+mod round_trip;
+mod same_weights;
+mod shrink;
+mod tokenizer;
+mod translate;
+mod truncation;

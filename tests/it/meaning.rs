@@ -1,0 +1,258 @@
+//! Files that are whole and mean something wrong: a config that contradicts the tensors, the
+//! tokenizer or itself.
+#![allow(clippy::disallowed_methods, reason = "the files and their sizes are the test's own")]
+
+use crate::support;
+use std::path::Path;
+
+use crate::support::{Safetensors, fixture, folder, put, without_path};
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+use weighbridge::metadata::{KeyValues, Value};
+use weighbridge::{Model, OpenOptions, Strictness, WriteOptions, ops};
+
+const HF: &str = "assets/sample/hf";
+const MLX: &str = "assets/sample/mlx-4bit";
+const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
+
+/// What is found by default, and with it what the strict rules add.
+fn found(path: &Path) -> String {
+    let store = Model::open(path).expect("a model");
+    let of = |strictness| ops::check_meaning(&store, strictness).expect("checked");
+    let (default, strict) = (of(Strictness::Default), of(Strictness::Strict));
+    let faults = default.faults.iter().map(|fault| format!("fault: {fault}"));
+    let notes = default.notes.iter().map(|note| format!("note: {note}"));
+    let more = strict.faults.iter().filter(|fault| !default.faults.contains(fault));
+    let more = more.map(|fault| format!("strict: {fault}"));
+    let all: Vec<String> = faults.chain(notes).chain(more).collect();
+    without_path(&all.join("\n"), path)
+}
+
+/// The sample as GGUF with other metadata.
+fn gguf(edit: impl FnOnce(&mut KeyValues)) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model.gguf");
+    std::fs::copy(GGUF, &path).expect("a copy");
+    let edit = |keys: &mut KeyValues| {
+        edit(keys);
+        Ok(())
+    };
+    ops::edit_metadata(&path, edit, &WriteOptions::new()).expect("edited");
+    found(&path)
+}
+
+fn copy(model: &str) -> TempDir {
+    let copy = tempfile::tempdir().expect("a folder");
+    for entry in std::fs::read_dir(model).expect("a model") {
+        let path = entry.expect("an entry").path();
+        std::fs::copy(&path, copy.path().join(path.file_name().expect("a name"))).expect("a copy");
+    }
+    copy
+}
+
+fn edit_json(folder: &TempDir, name: &str, edit: impl FnOnce(&mut Json)) {
+    let path = folder.path().join(name);
+    let text = std::fs::read_to_string(path).expect("a document");
+    let mut json: Json = serde_json::from_str(&text).expect("JSON");
+    edit(&mut json);
+    put(folder.path(), name, json.to_string());
+}
+
+/// The sample as a directory with another config.
+fn config(edit: impl FnOnce(&mut Json)) -> String {
+    let folder = copy(HF);
+    edit_json(&folder, "config.json", edit);
+    found(folder.path())
+}
+
+#[test]
+fn sound_models_have_no_faults() {
+    for path in [HF, MLX, GGUF] {
+        assert_eq!(found(Path::new(path)), "", "{path}");
+    }
+    let Some(models) = fixture("logits") else { return };
+    let mut checked = 0;
+    for entry in std::fs::read_dir(models).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.join("config.json").exists() {
+            assert_eq!(found(&path), "", "{}", path.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 40, "{checked}");
+}
+
+/// A number that other shapes follow from. The first fault is shown, and how many there are.
+#[test]
+fn numbers_that_contradict_the_tensors() {
+    let first = |text: String| {
+        let count = text.lines().count();
+        format!("{} ({count})", text.lines().next().unwrap_or("nothing"))
+    };
+    let of_gguf = |key: &str, value: u32| first(gguf(|keys| keys.set(key, Value::U32(value))));
+    let of_config = |key: &str, value: u32| first(config(|config| config[key] = json!(value)));
+    let said = [
+        of_gguf("llama.embedding_length", 100),
+        of_gguf("llama.attention.head_count", 3),
+        of_gguf("llama.attention.head_count_kv", 4),
+        of_gguf("llama.feed_forward_length", 500),
+        of_gguf("llama.block_count", 3),
+        of_gguf("llama.vocab_size", 511),
+        of_gguf("llama.attention.key_length", 32),
+        of_gguf("llama.attention.value_length", 32),
+        of_gguf("llama.rope.dimension_count", 100),
+        of_config("hidden_size", 100),
+        of_config("num_attention_heads", 3),
+        of_config("num_attention_heads", 8),
+        of_config("num_key_value_heads", 1),
+        of_config("intermediate_size", 256),
+        of_config("num_hidden_layers", 4),
+        of_config("vocab_size", 1000),
+        of_config("head_dim", 100),
+    ];
+    insta::assert_snapshot!(said.join("\n"), @"
+    fault: output_norm.weight: its shape is [256], but dim (llama.embedding_length) is 100 (20)
+    fault: layers.0.attention.output.weight: its shape is [256, 256], but n_heads * value_head_dim (llama.attention.value_length) is 192 (5)
+    fault: layers.0.attention.k.weight: its shape is [128, 256], but n_kv_heads (llama.attention.head_count_kv) * head_dim (llama.attention.key_length: 64) is 256 (4)
+    fault: layers.0.ffn.down.weight: its shape is [256, 512], but ffn_dim (llama.feed_forward_length) is 500 (6)
+    fault: the model lacks layers.2..3, which its architecture needs (1)
+    fault: llama.vocab_size is 511, but the embedding has 512 rows (1)
+    fault: layers.0.attention.k.weight: its shape is [128, 256], but n_kv_heads (llama.attention.head_count_kv) * head_dim (llama.attention.key_length: 32) is 64 (3)
+    fault: layers.0.attention.output.weight: its shape is [256, 256], but n_heads * value_head_dim (llama.attention.value_length) is 128 (4)
+    fault: rope_dimension_count (llama.rope.dimension_count) is 100, but a head has 64 elements (llama.attention.key_length) (1)
+    fault: token_embedding.weight: its shape is [512, 256], but dim (config.json hidden_size) is 100 (20)
+    fault: layers.0.attention.output.weight: its shape is [256, 256], but n_heads * value_head_dim (as head_dim) is 192 (5)
+    fault: layers.0.attention.output.weight: its shape is [256, 256], but n_heads * value_head_dim (as head_dim) is 512 (4)
+    fault: layers.0.attention.k.weight: its shape is [128, 256], but n_kv_heads (config.json num_key_value_heads) * head_dim (config.json head_dim: 64) is 64 (4)
+    fault: layers.0.ffn.down.weight: its shape is [256, 512], but ffn_dim (config.json intermediate_size) is 256 (6)
+    fault: the model lacks layers.2..4, which its architecture needs (1)
+    fault: config.json vocab_size is 1000, but the embedding has 512 rows (1)
+    fault: layers.0.attention.k.weight: its shape is [128, 256], but n_kv_heads (config.json num_key_value_heads) * head_dim (config.json head_dim: 100) is 200 (8)
+    ");
+}
+
+#[test]
+fn what_llama_cpp_needs_to_know() {
+    let without = |key: &'static str| gguf(|keys| assert!(keys.remove(key)));
+    insta::assert_snapshot!(without("general.architecture"), @"
+    note: no general.architecture: llama.cpp does not load the file
+    strict: no general.architecture: llama.cpp does not load the file
+    ");
+    insta::assert_snapshot!(without("tokenizer.ggml.model"), @"
+    note: no tokenizer.ggml.model: llama.cpp does not load the file
+    strict: no tokenizer.ggml.model: llama.cpp does not load the file
+    ");
+    insta::assert_snapshot!(without("llama.context_length"), @"
+    note: no llama.context_length: llama.cpp does not load the file
+    strict: no llama.context_length: llama.cpp does not load the file
+    ");
+    insta::assert_snapshot!(without("llama.attention.layer_norm_rms_epsilon"), @"
+    note: no llama.attention.layer_norm_rms_epsilon: llama.cpp does not load the file
+    strict: no llama.attention.layer_norm_rms_epsilon: llama.cpp does not load the file
+    ");
+    insta::assert_snapshot!(without("llama.embedding_length"), @"fault: .: neither llama.embedding_length nor hidden_size in config.json");
+}
+
+#[test]
+fn vocabularies_and_special_tokens() {
+    let id = |key: &str, id: u32| gguf(|keys| keys.set(key, Value::U32(id)));
+    insta::assert_snapshot!(id("tokenizer.ggml.bos_token_id", 512), @"fault: tokenizer.ggml.bos_token_id is 512, but the vocabulary has 512 tokens");
+    insta::assert_snapshot!(id("tokenizer.ggml.eot_token_id", 70_000), @"fault: tokenizer.ggml.eot_token_id is 70000, but the vocabulary has 512 tokens");
+    insta::assert_snapshot!(id("tokenizer.ggml.padding_token_id", u32::MAX), @"");
+    insta::assert_snapshot!(config(|config| config["eos_token_id"] = json!([1, 512])), @"fault: config.json eos_token_id is 512, but the vocabulary has 512 tokens");
+    insta::assert_snapshot!(config(|config| config["pad_token_id"] = json!(-1)), @"");
+    let folder = copy(HF);
+    put(folder.path(), "generation_config.json", r#"{"eos_token_id": 999}"#);
+    insta::assert_snapshot!(found(folder.path()), @"fault: generation_config.json eos_token_id is 999, but the vocabulary has 512 tokens");
+    let shorter = gguf(|keys| {
+        let texts: Vec<String> = (0..511).map(|n| format!("t{n}")).collect();
+        keys.set_array("tokenizer.ggml.tokens", texts.iter().map(String::as_str));
+    });
+    insta::assert_snapshot!(shorter, @r#"fault: .: key "tokenizer.ggml.token_type": 512 elements for 511 tokens"#);
+    // More rows than tokens are usual outside GGUF; fewer are not.
+    let longer = copy(HF);
+    edit_json(&longer, "tokenizer.json", |tokenizer| {
+        tokenizer["model"]["vocab"]["a token more"] = json!(600);
+    });
+    insta::assert_snapshot!(found(longer.path()), @"fault: 513 tokens (tokenizer.json), but the embedding has 512 rows");
+}
+
+#[test]
+fn tokenizers_that_are_not_there() {
+    let folder = copy(MLX);
+    std::fs::remove_file(folder.path().join("tokenizer.json")).expect("removed");
+    insta::assert_snapshot!(found(folder.path()), @"
+    note: no tokenizer: mlx-lm does not load the model
+    strict: no tokenizer: mlx-lm does not load the model
+    ");
+}
+
+#[cfg(feature = "chat-template")]
+#[test]
+fn templates_that_are_no_jinja() {
+    let template = |text: &str| gguf(|keys| keys.set_text("tokenizer.chat_template", text));
+    insta::assert_snapshot!(template("{% for m in messages %}{{ m.content }}"), @"fault: the chat template (tokenizer.chat_template) is no valid Jinja: unexpected end of input, expected end of block in line 1");
+    insta::assert_snapshot!(template("{{ messages[0 }}"), @"fault: the chat template (tokenizer.chat_template) is no valid Jinja: unexpected `}`, expected `]` in line 1");
+    insta::assert_snapshot!(template("{% if %}x{% endif %}"), @"fault: the chat template (tokenizer.chat_template) is no valid Jinja: unexpected end of block in line 1");
+    let sound = [
+        "",
+        "{%- for m in messages -%}{{- '<|' + m['role'] + '|>' + m.content | trim -}}{%- endfor -%}",
+        "{% for m in messages %}{% generation %}{{ m.content }}{%- endgeneration -%}{% endfor %}",
+        "{% macro f(x, y=1) %}{{ x }}{% endmacro %}{{ f(1) }}{% for x in y %}{% break %}{% endfor %}",
+        "{% set ns = namespace(n=0) %}{% set ns.n = ns.n + 1 %}{{ messages[1:] }}{{ x if y else z }}",
+        "{{ raise_exception('no') }}{{ strftime_now('%d') }}{{ x is defined and x is not none }}",
+    ];
+    for text in sound {
+        assert_eq!(template(text), "", "{text}");
+    }
+    let folder = copy(HF);
+    put(folder.path(), "chat_template.jinja", "{% endfor %}");
+    insta::assert_snapshot!(found(folder.path()), @"fault: the chat template (chat_template.jinja) is no valid Jinja: unknown statement endfor in line 1");
+}
+
+#[test]
+fn an_output_matrix_that_is_promised() {
+    let said = config(|config| {
+        config["tie_word_embeddings"] = json!(false);
+        config["architectures"] = json!(["LlamaForCausalLM"]);
+    });
+    insta::assert_snapshot!(said, @"fault: the model lacks output.weight, although tie_word_embeddings in config.json is false");
+}
+
+/// Bits and group sizes that the arrays do not have. Where their shapes fit one reading alone, that is
+/// taken, and it is said that mlx-lm takes the config's.
+#[test]
+fn quantization_beside_the_arrays() {
+    let file = Safetensors::new()
+        .tensor("m.weight", "U32", &[8, 10], [0; 320])
+        .tensor("m.scales", "F16", &[8, 1], [0; 16])
+        .tensor("m.biases", "F16", &[8, 1], [0; 16]);
+    let with = |quantization: Json| {
+        let folder = folder(&[("model.safetensors", file.build())]);
+        put(folder.path(), "config.json", json!({"quantization": quantization}).to_string());
+        let strict = OpenOptions::new().strictness(Strictness::Strict).open(folder.path());
+        let strict = strict.err().map_or("fine".to_owned(), |error| error.to_string());
+        let default = Model::open(folder.path()).expect("one way to read it");
+        without_path(&format!("{}\nstrict: {strict}", support::notes(&default)), folder.path())
+    };
+    insta::assert_snapshot!(with(json!({"bits": 5, "group_size": 64})), @"
+
+    strict: fine
+    ");
+    insta::assert_snapshot!(with(json!({"bits": 4, "group_size": 64})), @r#"
+    tensor "m.weight": its shapes fit MLX_AFFINE5 in groups of 64, but config.json says affine with 4 bits in groups of 64 for all: mlx-lm does not load it
+    strict: ./model.safetensors: tensor "m.weight": its shapes fit MLX_AFFINE5 in groups of 64, but config.json says affine with 4 bits in groups of 64 for all: mlx-lm does not load it
+    "#);
+    insta::assert_snapshot!(with(json!({"bits": 4, "group_size": 64, "m": {"bits": 5, "group_size": 64}})), @"
+
+    strict: fine
+    ");
+    for bits in [8, 2] {
+        let folder = copy(MLX);
+        edit_json(&folder, "config.json", |config| {
+            config["quantization"] = json!({"bits": bits, "group_size": 64});
+        });
+        let error = Model::open(folder.path()).expect_err("two ways to read it");
+        assert!(error.to_string().contains("its shapes fit"), "{error}");
+    }
+}

@@ -1,0 +1,292 @@
+//! Ollama's store: names, manifests of both trees, and every layout that tensor blobs have had.
+#![allow(clippy::disallowed_methods, reason = "the sizes are the test's own")]
+
+use crate::ollama_store::{Store, manifest};
+use crate::support::{Gguf, Kv, Safetensors, f32s, notes, put, told, without_path};
+use weighbridge::container::ollama;
+use weighbridge::{DType, Model, OpenOptions, Part};
+
+/// Eight groups of 64 codes of 4 bits: code n in row n, and scales and biases in BF16.
+fn int4(name: &str) -> Safetensors {
+    let weight: Vec<u8> = (0..8u8).flat_map(|row| [row | row << 4; 32]).collect();
+    let scales: Vec<u8> = (0..8).flat_map(|_| 0x3f80u16.to_le_bytes()).collect();
+    let biases: Vec<u8> = (0..8).flat_map(|_| 0xc000u16.to_le_bytes()).collect();
+    Safetensors::new()
+        .tensor(name, "U32", &[8, 8], weight)
+        .tensor(&format!("{name}.scale"), "BF16", &[8, 1], scales)
+        .tensor(&format!("{name}.bias"), "BF16", &[8, 1], biases)
+}
+
+/// The values of [`int4`]: row n holds n - 2.
+fn assert_int4(store: &Model, name: &str) {
+    let tensor = store.tensor(name).unwrap();
+    assert_eq!((tensor.dtype().unwrap(), tensor.shape()), (DType::MLX_AFFINE4, &[8, 64][..]));
+    assert_eq!(tensor.group_size(), Some(64));
+    let values = tensor.dequantize().unwrap();
+    for (row, values) in values.chunks(64).enumerate() {
+        assert!(values.iter().all(|&value| value == row as f32 - 2.0), "row {row}: {values:?}");
+    }
+    let parts: Vec<Part> = tensor.segments().map(|segment| segment.part).collect();
+    assert_eq!(parts, [Part::Weight, Part::Scale, Part::Bias]);
+}
+
+#[test]
+fn combined_blobs_with_metadata() {
+    let store = Store::new();
+    let said = int4("a.weight").metadata("quant_type", "int4").metadata("group_size", "64");
+    let plain = Safetensors::new().tensor("norm.weight", "F32", &[2], f32s(&[1.0, 2.0]));
+    let layers = [store.tensor("a.weight", &said), store.tensor("norm.weight", &plain)];
+    let opened = Model::open(store.manifest("m/latest", &layers)).unwrap();
+    assert_eq!((opened.container(), opened.len(), opened.files().len()), ("ollama", 2, 2));
+    assert_int4(&opened, "a.weight");
+    let message = opened.stored_tensor("a.weight.scale").unwrap_err();
+    insta::assert_snapshot!(without_path(&told(&message), store.path()), @r#"
+    NotFound: ./manifests/registry.ollama.ai/library/m/latest: "a.weight.scale" is no tensor, but a part of one
+    help: ask for "a.weight"
+    "#);
+}
+
+#[test]
+fn the_first_layout_keyed_every_tensor_data() {
+    let store = Store::new();
+    let file = int4("x");
+    let part = |number: usize| {
+        let array = &file.arrays[number];
+        Safetensors::new().tensor("data", &array.dtype, &array.shape, array.bytes.clone())
+    };
+    let layers = [
+        store.tensor("a.weight", &part(0)),
+        store.tensor("a.weight_scale", &part(1)),
+        store.tensor("a.weight_qbias", &part(2)),
+    ];
+    let opened = Model::open(store.manifest("m/latest", &layers)).unwrap();
+    assert_eq!(opened.len(), 1);
+    assert_int4(&opened, "a.weight");
+}
+
+#[test]
+fn packed_blobs_name_their_tensors_themselves() {
+    let store = Store::new();
+    let both = int4("l.0.weight").with(|file| file.arrays.extend(int4("l.1.weight").arrays));
+    // Types for each tensor, and none at all: groups of 64 are then the only usual reading.
+    let said = both
+        .clone()
+        .metadata("l.0.weight.quant_type", "int4")
+        .metadata("l.0.weight.group_size", "64");
+    for file in [both, said] {
+        let layers = [store.tensor("l", &file)];
+        let opened = Model::open(store.manifest("m/latest", &layers)).unwrap();
+        assert_eq!(opened.len(), 2);
+        assert_int4(&opened, "l.0.weight");
+        assert_int4(&opened, "l.1.weight");
+    }
+}
+
+#[test]
+fn a_tensor_that_is_really_called_scale_stays_one() {
+    let store = Store::new();
+    let file = Safetensors::new().tensor("router.scale", "F32", &[1], f32s(&[1.0])).tensor(
+        "q.bias",
+        "F32",
+        &[1],
+        f32s(&[2.0]),
+    );
+    let opened = Model::open(store.manifest("m/latest", &[store.tensor("router", &file)])).unwrap();
+    assert_eq!(opened.len(), 2);
+    assert_eq!(*opened.stored_tensor("router.scale").unwrap().dequantize().unwrap(), [1.0]);
+}
+
+#[test]
+fn blobs_open_by_themselves() {
+    let store = Store::new();
+    let tensor = store.blob(&int4("a.weight").metadata("quant_type", "int4").build());
+    let opened = Model::open(store.path().join(format!("blobs/sha256-{tensor}"))).unwrap();
+    assert_int4(&opened, "a.weight");
+    let gguf = Gguf::new().tensor("t", DType::F32, &[1], f32s(&[3.0])).build();
+    let gguf = store.blob(&gguf);
+    let opened = Model::open(store.path().join(format!("blobs/sha256-{gguf}"))).unwrap();
+    assert_eq!((opened.container(), opened.len()), ("gguf", 1));
+}
+
+#[test]
+fn gguf_models_and_what_belongs_to_them() {
+    let store = Store::new();
+    let gguf = Gguf::new()
+        .key("general.architecture", Kv::text("llama"))
+        .tensor("token_embd.weight", DType::F32, &[1, 1], f32s(&[3.0]))
+        .build();
+    let layers = [
+        store.layer("model", "", &gguf),
+        store.layer("projector", "", b"GGUF"),
+        store.layer("template", "", b"{{ .Prompt }}"),
+        store.layer("license", "", b"do as you like"),
+    ];
+    let opened = Model::open(store.manifest("m/latest", &layers)).unwrap();
+    assert_eq!((opened.container(), opened.len()), ("ollama", 1));
+    assert_eq!(opened.metadata().str("general.architecture"), Some("llama"));
+    assert_eq!(opened.metadata().str("ollama.template"), Some("{{ .Prompt }}"));
+    let kinds: Vec<&str> = opened.attachments().iter().map(|a| a.kind.as_str()).collect();
+    assert_eq!(kinds, ["projector", "template", "license"]);
+    let resolution = opened.resolution().unwrap();
+    assert_eq!(resolution.mapped[0].canonical, "token_embedding.weight");
+    assert!(opened.verify_digests(|_| {}).unwrap().is_empty());
+}
+
+#[test]
+fn changed_blobs_are_found_by_their_digests() {
+    let store = Store::new();
+    let file = Safetensors::new().tensor("a", "F32", &[1], f32s(&[1.0]));
+    let path = store.manifest("m/latest", &[store.tensor("a", &file)]);
+    let digest = store.blob(&file.build());
+    put(
+        store.path(),
+        &format!("blobs/sha256-{digest}"),
+        Safetensors::new().tensor("a", "F32", &[1], f32s(&[2.0])).build(),
+    );
+    let opened = Model::open(&path).unwrap();
+    assert_eq!(opened.verify_digests(|_| {}).unwrap().len(), 1);
+    put(store.path(), &format!("blobs/sha256-{digest}"), b"short");
+    insta::assert_snapshot!(store.refused(&path).replace(&digest, "DIGEST"), @r#"
+    Malformed: ./blobs/sha256-DIGEST: the layer "a" has 5 bytes, but the manifest says 66
+    help: pull the model again
+    "#);
+}
+
+#[test]
+fn manifests_that_are_no_model() {
+    let store = Store::new();
+    let path = store.manifest("m/latest", &[store.layer("template", "", b"x")]);
+    insta::assert_snapshot!(store.refused(&path), @"Malformed: ./manifests/registry.ollama.ai/library/m/latest: no weights in this model: its layers are template");
+
+    let config = store.blob(br#"{"remote_host":"https://ollama.com","remote_model":"big"}"#);
+    let cloud = format!(
+        "{{\"schemaVersion\":2,\"config\":{{\"digest\":\"sha256:{config}\"}},\"layers\":[]}}"
+    );
+    put(store.path(), "manifests/registry.ollama.ai/library/m/cloud", cloud);
+    insta::assert_snapshot!(store.refused(&path.with_file_name("cloud")), @"
+    Unsupported: ./manifests/registry.ollama.ai/library/m/cloud: a cloud model, served by https://ollama.com: no weights are here
+    help: pull a model that runs on this machine
+    ");
+
+    for digest in ["../../x", "sha256:ab", "sha256-../../../../etc/passwd", ""] {
+        let layer = format!(
+            "{{\"mediaType\":\"application/vnd.ollama.image.tensor\",\"digest\":\"{digest}\",\"size\":1}}"
+        );
+        let path = store.manifest("m/digest", &[layer]);
+        assert!(
+            store.refused(&path).contains("is not sha256: and 64 hexadecimal digits"),
+            "{digest}"
+        );
+    }
+}
+
+#[test]
+fn a_scale_that_the_metadata_promise_must_be_there() {
+    let store = Store::new();
+    let file = Safetensors::new().metadata("quant_type", "int4").tensor(
+        "a.weight",
+        "U32",
+        &[8, 8],
+        vec![0; 256],
+    );
+    let path = store.manifest("m/latest", &[store.tensor("a.weight", &file)]);
+    assert!(store.refused(&path).contains("its .scale is missing"));
+    // The shapes of 4 bits in groups of 64 are those of 8 bits in groups of 32, but not of 64.
+    let wrong = int4("a.weight").metadata("quant_type", "int8").metadata("group_size", "64");
+    let path = store.manifest("m/latest", &[store.tensor("a.weight", &wrong)]);
+    assert!(
+        store.refused(&path).contains("its blob says int8 in groups of 64, but its shapes fit")
+    );
+}
+
+#[test]
+fn lists_of_manifests_give_the_child_that_is_here() {
+    let store = Store::new();
+    let gguf = Gguf::new().tensor("t", DType::F32, &[1], f32s(&[3.0])).build();
+    let child = store.blob(manifest(&[store.layer("model", "", &gguf)]).as_bytes());
+    let absent = "0".repeat(64);
+    let list = format!(
+        "{{\"schemaVersion\":2,\"mediaType\":\"application/vnd.ollama.manifest.list.v2+json\",\"manifests\":[\
+         {{\"digest\":\"sha256:{absent}\",\"runner\":\"llamacpp\"}},{{\"digest\":\"sha256:{child}\",\"runner\":\"ggml\"}}]}}"
+    );
+    put(store.path(), "manifests/registry.ollama.ai/library/m/latest", list);
+    let path = store.path().join("manifests/registry.ollama.ai/library/m/latest");
+    assert_eq!(Model::open(path).unwrap().len(), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_are_followed_checked_and_reported() {
+    let store = Store::new();
+    let file = Safetensors::new().tensor("a", "F32", &[1], f32s(&[1.0]));
+    let text = manifest(&[store.tensor("a", &file)]);
+    let digest = store.blob(text.as_bytes());
+    let folder = store.path().join("manifests-v2/ollama.com/library/m");
+    std::fs::create_dir_all(&folder).unwrap();
+    let target = format!("../../../../blobs/sha256-{digest}");
+    std::os::unix::fs::symlink(&target, folder.join("latest")).unwrap();
+    assert_eq!(Model::open(folder.join("latest")).unwrap().len(), 1);
+    // The manifest is changed under its name.
+    put(store.path(), &format!("blobs/sha256-{digest}"), format!("{text} "));
+    assert!(store.refused(&folder.join("latest")).contains("do not have the digest"));
+    // A blob that lies elsewhere.
+    let blob = store.blob(&file.build());
+    let (here, there) =
+        (store.path().join(format!("blobs/sha256-{blob}")), store.path().join("moved"));
+    std::fs::rename(&here, &there).unwrap();
+    std::os::unix::fs::symlink(&there, &here).unwrap();
+    let opened = Model::open(store.manifest("m/latest", &[store.layer("x", "", b"")
+        , format!("{{\"mediaType\":\"application/vnd.ollama.image.tensor\",\"digest\":\"sha256:{blob}\",\"size\":{},\"name\":\"a\"}}", file.build().len())])).unwrap();
+    assert!(notes(&opened).contains("a symbolic link to"));
+}
+
+#[test]
+fn many_blobs_do_not_keep_their_files_open() {
+    let store = Store::new();
+    let layers: Vec<String> = (0..80)
+        .map(|n| {
+            let name = format!("t.{n}");
+            let file = Safetensors::new().tensor(&name, "F32", &[1], f32s(&[n as f32]));
+            store.tensor(&name, &file)
+        })
+        .collect();
+    let path = store.manifest("m/latest", &layers);
+    for options in [OpenOptions::new(), OpenOptions::new().read(), OpenOptions::new().threads(3)] {
+        let opened = options.open(&path).unwrap();
+        assert_eq!(opened.len(), 80);
+        for n in 0..80 {
+            assert_eq!(
+                *opened.stored_tensor(&format!("t.{n}")).unwrap().dequantize().unwrap(),
+                [n as f32]
+            );
+        }
+    }
+    // A blob that is replaced meanwhile is not taken for the one that was opened.
+    let opened = OpenOptions::new().read().open(&path).unwrap();
+    let blob = opened.stored_tensor("t.7").unwrap().segments().next().unwrap().path.to_path_buf();
+    let bytes = std::fs::read(&blob).unwrap();
+    std::fs::remove_file(&blob).unwrap();
+    std::fs::write(&blob, [&bytes[..], b"more"].concat()).unwrap();
+    let error = opened.stored_tensor("t.7").unwrap().dequantize().unwrap_err();
+    assert!(error.to_string().contains("has been changed or replaced"), "{error}");
+}
+
+#[test]
+fn stores_are_listed() {
+    let store = Store::new();
+    let file = Safetensors::new().tensor("a", "F32", &[1], f32s(&[1.0]));
+    let layers = [store.tensor("a", &file)];
+    store.manifest("m/latest", &layers);
+    store.manifest("m/q4", &layers);
+    put(store.path(), "manifests/hf.co/u/n/Q8_0", manifest(&layers));
+    put(store.path(), "manifests/hf.co/u/n/.DS_Store", "x");
+    put(store.path(), "manifests/hf.co/u/n/broken", "<html>");
+    let (place, models, faults) = ollama::models(Some(store.path()), &OpenOptions::new()).unwrap();
+    assert_eq!(place, store.path());
+    let names: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
+    assert_eq!(names, ["hf.co/u/n:Q8_0", "m:latest", "m:q4"]);
+    assert_eq!(models[1].format, "safetensors");
+    assert_eq!((models[1].id.len(), models[1].bytes), (12, file.build().len() as u64));
+    assert_eq!(faults.len(), 1);
+    assert!(ollama::models(Some(&store.path().join("no")), &OpenOptions::new()).is_err());
+}
