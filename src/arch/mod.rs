@@ -3,7 +3,7 @@
 mod auxiliary;
 mod bert;
 mod cohere;
-mod config;
+pub(crate) mod config;
 mod decoder;
 mod deepseek;
 mod falcon;
@@ -32,14 +32,10 @@ use foldhash::fast::RandomState;
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::store::{Encoding, Store};
-pub(crate) use config::TEXT_CONFIGS;
 pub use config::{
     AttentionConfig, ConfigField, ConfigValue, EncoderConfig, ExpertConfig, Field, Gating,
     LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling, RopeScalingKind,
     ScaleConfig, SsmConfig,
-};
-pub(crate) use config::{
-    gguf_architecture, gguf_keys, gguf_tensors, hf_config, in_mlx, rows_before_positions,
 };
 pub use generation::GenerationConfig;
 pub use linear::Linear;

@@ -9,7 +9,7 @@ use super::experts::{self, Experts};
 use super::gguf::{Draft, Drafted};
 use super::packing::{Holds, Made, Wanted, is_mlx, made};
 use super::rewrite::{index_json, stored_part};
-use crate::arch::{self, Dialect};
+use crate::arch::Dialect;
 use crate::container::safetensors;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -122,7 +122,7 @@ fn directory(model: &Model, options: &ConvertOptions, dialect: Dialect) -> Resul
     let is_mlx_directory = dialect == Dialect::Mlx;
     let mut notes = super::left_out(&left_out);
     if store.encoding() == Encoding::Gguf {
-        let before = arch::rows_before_positions(store, resolution)?;
+        let before = translate::rows_before_positions(store, resolution)?;
         let end = "embeddings.position_embeddings.weight";
         for view in views.iter_mut().filter(|view| before > 0 && view.name().ends_with(end)) {
             *view = view.clone().after_copies(before)?;

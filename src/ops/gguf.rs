@@ -2,7 +2,7 @@
 
 use super::dialect::{Spoken, speak};
 use super::packing::{Holds, Made, Wanted, encoded, made};
-use crate::arch::{self, Dialect};
+use crate::arch::Dialect;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::metadata::{KeyValues, Value};
@@ -45,7 +45,7 @@ impl Draft {
             let why = Some("computed from the config".to_owned());
             tensors.push(Drafted { tensor, how: How::Generated, why });
         }
-        let before = if own { 0 } else { arch::rows_before_positions(store, resolution)? };
+        let before = if own { 0 } else { translate::rows_before_positions(store, resolution)? };
         for view in views {
             let rows = view.shape().first().copied().unwrap_or(0);
             let view = match view.name() {

@@ -216,7 +216,7 @@ impl Model {
 }
 
 /// A `tokenizer.json`.
-pub(super) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vocabulary<'a>> {
+pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vocabulary<'a>> {
     let mut scanner = start(&bytes)?;
     let (mut model, mut more) = (None, Vec::new());
     object(&mut scanner, |scanner, key| match &*key {
@@ -254,7 +254,7 @@ pub(super) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Voc
 }
 
 /// A `tokenizer.json` without vocabulary and merges, which are most of it.
-pub(super) fn rest(bytes: &[u8], limits: &Limits) -> Result<Json> {
+pub(crate) fn rest(bytes: &[u8], limits: &Limits) -> Result<Json> {
     let mut scanner = start(bytes)?;
     let mut rest = Map::new();
     object(&mut scanner, |scanner, key| {
@@ -289,7 +289,7 @@ fn keep(
 }
 
 /// A `vocab.json`, whose merges lie in a file of their own.
-pub(super) fn vocabulary<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vocabulary<'a>> {
+pub(crate) fn vocabulary<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vocabulary<'a>> {
     let mut scanner = start(&bytes)?;
     let mut pieces = Vec::new();
     table(&mut scanner, &mut pieces, limits)?;

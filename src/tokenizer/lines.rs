@@ -21,7 +21,7 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
 }
 
 /// A token a line, numbered from 0.
-pub(super) fn vocabulary<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vocabulary<'a>> {
+pub(crate) fn vocabulary<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vocabulary<'a>> {
     let mut pieces = Vec::new();
     for (id, range) in (0u32..).zip(lines(&bytes)) {
         let place = Place::new(range, false)?;
@@ -31,7 +31,7 @@ pub(super) fn vocabulary<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vo
 }
 
 /// A merge a line; the first line may give a version.
-pub(super) fn merges(bytes: &[u8], limits: &Limits) -> Result<Vec<Pair>> {
+pub(crate) fn merges(bytes: &[u8], limits: &Limits) -> Result<Vec<Pair>> {
     let mut merges = Vec::new();
     for range in lines(bytes) {
         let text = bytes.get(range.clone()).unwrap_or_default();

@@ -6,14 +6,11 @@
 //! `vocab.txt` beside the weights.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
-mod json;
+pub(crate) mod json;
 mod lines;
-mod pre;
-mod sentencepiece;
+pub(crate) mod sentencepiece;
 mod special;
-mod to_gguf;
-mod to_json;
-mod vocabulary;
+pub(crate) mod vocabulary;
 
 use std::borrow::Cow;
 
@@ -23,8 +20,6 @@ use crate::error::{Error, Result};
 use crate::metadata::{Array, Value};
 use crate::store::Store;
 pub use special::ChatTemplate;
-pub(crate) use to_gguf::gguf_keys;
-pub(crate) use to_json::files as hf_files;
 use vocabulary::Vocabulary;
 
 /// How text becomes tokens.

@@ -108,7 +108,7 @@ impl Message<'_> {
 }
 
 /// A `tokenizer.model`.
-pub(super) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vocabulary<'a>> {
+pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vocabulary<'a>> {
     let mut model = Message { file: &bytes, at: 0, end: bytes.len() };
     let mut pieces = Vec::new();
     // What the trainer's defaults are where it does not say.

@@ -11,7 +11,7 @@ use crate::store::Store;
 
 /// A range of the file.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
+pub(crate) struct Place {
     start: u32,
     len: u32,
 }
@@ -20,7 +20,7 @@ pub(super) struct Place {
 const ESCAPED: u32 = 1 << 31;
 
 impl Place {
-    pub(super) fn new(range: Range<usize>, escaped: bool) -> Result<Self> {
+    pub(crate) fn new(range: Range<usize>, escaped: bool) -> Result<Self> {
         let len = range.end.saturating_sub(range.start);
         match (u32::try_from(range.start), u32::try_from(len)) {
             (Ok(start), Ok(len)) if len < ESCAPED => {
@@ -31,7 +31,7 @@ impl Place {
     }
 
     /// A string that JSON holds. Its escapes are checked here, so that they can be relied on.
-    pub(super) fn of(scanner: &Scanner<'_>, span: &Span) -> Result<Self> {
+    pub(crate) fn of(scanner: &Scanner<'_>, span: &Span) -> Result<Self> {
         scanner.unescape(span)?;
         Self::new(span.range.clone(), span.escaped)
     }
@@ -51,25 +51,25 @@ impl Place {
 
 /// A token, before its text is looked at.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    pub(super) id: u32,
-    pub(super) place: Place,
+pub(crate) struct Piece {
+    pub(crate) id: u32,
+    pub(crate) place: Place,
     /// NaN where there is none.
-    pub(super) score: f32,
-    pub(super) kind: Option<TokenKind>,
+    pub(crate) score: f32,
+    pub(crate) kind: Option<TokenKind>,
 }
 
 /// Two tokens: in one text with a space between, or in two.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Pair {
+pub(crate) enum Pair {
     Joined(Place),
     Apart(Place, Place),
 }
 
 /// The tokens and merges of a file.
 #[derive(Debug)]
-pub(super) struct Vocabulary<'a> {
-    pub(super) kind: TokenizerKind,
+pub(crate) struct Vocabulary<'a> {
+    pub(crate) kind: TokenizerKind,
     bytes: Cow<'a, [u8]>,
     /// Of `merges.txt`, which is a file of its own.
     merge_bytes: Option<Vec<u8>>,
@@ -77,12 +77,12 @@ pub(super) struct Vocabulary<'a> {
     pieces: Vec<Piece>,
     merges: Vec<Pair>,
     /// Special tokens that the file itself names.
-    pub(super) special: Vec<(&'static str, u32)>,
+    pub(crate) special: Vec<(&'static str, u32)>,
 }
 
 impl<'a> Vocabulary<'a> {
     /// Takes pieces in any order, each of its own id.
-    pub(super) fn new(
+    pub(crate) fn new(
         kind: TokenizerKind,
         bytes: Cow<'a, [u8]>,
         mut pieces: Vec<Piece>,
@@ -101,15 +101,15 @@ impl<'a> Vocabulary<'a> {
         Ok(Self { kind, bytes, merge_bytes: None, pieces, merges, special: Vec::new() })
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.pieces.len()
     }
 
-    pub(super) fn has(&self, id: u32) -> bool {
+    pub(crate) fn has(&self, id: u32) -> bool {
         self.pieces.binary_search_by_key(&id, |piece| piece.id).is_ok()
     }
 
-    pub(super) fn tokens(&self) -> impl Iterator<Item = Token<'_>> {
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = Token<'_>> {
         self.pieces.iter().map(|piece| Token {
             id: piece.id,
             text: piece.place.bytes(&self.bytes),
@@ -118,7 +118,7 @@ impl<'a> Vocabulary<'a> {
         })
     }
 
-    pub(super) fn merges(&self) -> impl Iterator<Item = Merge<'_>> {
+    pub(crate) fn merges(&self) -> impl Iterator<Item = Merge<'_>> {
         let bytes = self.merge_bytes.as_deref().unwrap_or(&self.bytes);
         self.merges.iter().map(move |merge| match merge {
             Pair::Apart(first, second) => (first.bytes(bytes), second.bytes(bytes)),
@@ -138,7 +138,7 @@ impl<'a> Vocabulary<'a> {
 
 /// The two tokens of a merge: those on both sides of the first space, which is never the first
 /// character.
-pub(super) fn pair(text: &[u8]) -> (&[u8], &[u8]) {
+pub(crate) fn pair(text: &[u8]) -> (&[u8], &[u8]) {
     let space =
         text.iter().skip(1).position(|&byte| byte == b' ').map(|place| place.saturating_add(1));
     let (first, rest) = text.split_at(space.unwrap_or(text.len()));
@@ -146,7 +146,7 @@ pub(super) fn pair(text: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Adds an item, unless there are too many.
-pub(super) fn push<T>(items: &mut Vec<T>, item: T, limits: &Limits) -> Result<()> {
+pub(crate) fn push<T>(items: &mut Vec<T>, item: T, limits: &Limits) -> Result<()> {
     let most = limits.vocabulary_items;
     if items.len() as u64 >= most {
         let found = (items.len() as u64).saturating_add(1);
@@ -168,7 +168,7 @@ const FILES: [(&str, Parse); 4] = [
 ];
 
 /// The vocabulary beside the weights, and the file that holds it.
-pub(super) fn beside(store: &Store) -> Result<Option<(Vocabulary<'static>, &'static str)>> {
+pub(crate) fn beside(store: &Store) -> Result<Option<(Vocabulary<'static>, &'static str)>> {
     let limits = store.limits();
     let limit = (limits.vocabulary_bytes, "vocabulary_bytes");
     for (name, parse) in FILES {

@@ -5,16 +5,18 @@
 //! [`Unsupported`](crate::ErrorKind::Unsupported) that says which.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod config;
 mod general;
+mod tokenizer;
 
+pub(crate) use config::rows_before_positions;
 use serde_json::{Map, Value as Json};
 
-use crate::arch;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::model::Model;
 use crate::store::{Encoding, Note, Store};
-use crate::tokenizer;
+use crate::tokenizer::Tokenizer;
 
 /// The metadata that a model has in GGUF, as llama.cpp's `convert_hf_to_gguf.py` writes it; of a
 /// GGUF file, its own.
@@ -42,17 +44,17 @@ pub fn gguf_metadata_and_notes(model: &Model) -> Result<(KeyValues, Vec<Note>)> 
         return Ok((KeyValues::of(store.metadata()), Vec::new()));
     }
     let resolution = model.resolution()?;
-    let architecture = arch::gguf_architecture(store)?;
+    let architecture = config::gguf::gguf_architecture(store)?;
     let mut keys = KeyValues::new();
     keys.set_text("general.architecture", architecture);
     keys.set_text("general.type", "model");
     general::sampling(store, &mut keys)?;
     general::names(store, resolution, &mut keys);
-    arch::gguf_keys(store, resolution, &mut keys)?;
+    config::gguf::gguf_keys(store, resolution, &mut keys)?;
     keys.set("general.quantization_version", Value::U32(BLOCKS));
     let config = model.config()?;
     let rows = config.vocab_size.as_ref().map(|rows| rows.value);
-    let remark = tokenizer::gguf_keys(store, architecture, rows, &mut keys)?;
+    let remark = tokenizer::gguf::gguf_keys(store, architecture, rows, &mut keys)?;
     if let ("bert", Some(kinds)) = (architecture, &config.scales.type_vocab_size) {
         keys.set("tokenizer.ggml.token_type_count", Value::U32(kinds.value));
     }
@@ -73,7 +75,7 @@ pub fn gguf_tensors(model: &Model) -> Result<Vec<(&'static str, Vec<f32>)>> {
     if model.encoding() == Encoding::Gguf {
         return Ok(Vec::new());
     }
-    arch::gguf_tensors(model.store(), model.resolution()?)
+    config::gguf::gguf_tensors(model.store(), model.resolution()?)
 }
 
 /// The documents that a Hugging Face or MLX directory may have beside its weights.
@@ -107,14 +109,14 @@ pub fn hf_documents(model: &Model) -> Result<Vec<(&'static str, Vec<u8>)>> {
     if store.encoding() != Encoding::Gguf && store.document("config.json").is_some() {
         return beside(store);
     }
-    let mut config = arch::hf_config(store, model.resolution()?)?;
+    let mut config = config::hf::hf_config(store, model.resolution()?)?;
     // RoBERTa's `max_position_embeddings` is more: rows that no position has.
     let family = store.metadata().str("general.architecture");
     let longest = family.and_then(|name| store.metadata().u64(&format!("{name}.context_length")));
     let longest = longest.and_then(|longest| u32::try_from(longest).ok());
-    let tokenizer = tokenizer::hf_files(store, longest)?;
+    let tokenizer = tokenizer::hf::files(store, longest)?;
     let mut generation = general::generation(store);
-    for (name, id) in tokenizer::Tokenizer::of(store)?.into_iter().flat_map(|t| t.special) {
+    for (name, id) in Tokenizer::of(store)?.into_iter().flat_map(|t| t.special) {
         if ["bos", "eos", "pad"].contains(&name.as_str()) {
             config.insert(format!("{name}_token_id"), id.value.into());
             generation.insert(format!("{name}_token_id"), id.value.into());
@@ -143,7 +145,7 @@ pub fn mlx_documents(model: &Model) -> Result<Vec<(&'static str, Vec<u8>)>> {
     for (name, bytes) in documents.iter_mut().filter(|(name, _)| *name == "config.json") {
         let fault = |error| Error::malformed(format!("{name}: {error}")).in_file(model.path());
         let config: Map<String, Json> = serde_json::from_slice(bytes).map_err(fault)?;
-        let within = arch::in_mlx(config.clone());
+        let within = config::hf::in_mlx(config.clone());
         if within != config {
             *bytes = serde_json::to_vec_pretty(&within).map_err(fault)?;
         }

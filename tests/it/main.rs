@@ -1,4 +1,9 @@
 //! The integration tests, in one program: it is linked once, and shares what builds test files.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::disallowed_methods,
+    reason = "the files and their sizes are the tests' own"
+)]
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -13,16 +13,16 @@ use crate::error::Result;
 
 /// The names of one number.
 #[derive(Debug)]
-pub(super) struct Key {
-    pub(super) name: &'static str,
-    pub(super) gguf: &'static [&'static str],
-    pub(super) json: &'static [&'static str],
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) gguf: &'static [&'static str],
+    pub(crate) json: &'static [&'static str],
     /// Checks a value and gives it as a report would.
-    pub(super) value: check::Check<Json>,
+    pub(crate) value: check::Check<Json>,
 }
 
 /// The row of that name.
-pub(super) fn key(name: &str) -> Option<&'static Key> {
+pub(crate) fn key(name: &str) -> Option<&'static Key> {
     KEYS.iter().copied().flatten().find(|key| key.name == name)
 }
 
@@ -48,7 +48,7 @@ macro_rules! parts {
                     value: |found| Ok(check::$check(found)?.map(|value: $type| value.reported())),
                 },)*];
 
-                pub(super) fn read(reader: &Reader<'_>) -> Result<Self> {
+                pub(crate) fn read(reader: &Reader<'_>) -> Result<Self> {
                     let mut keys = Self::KEYS.iter();
                     Ok(Self { $($field: match keys.next() {
                         Some(key) => reader.field(key, check::$check)?,
@@ -57,21 +57,21 @@ macro_rules! parts {
                 }
 
                 #[allow(dead_code, reason = "the table's first part is reported field by field")]
-                pub(super) fn report<'a>(&'a self, out: &mut Vec<ConfigField<'a>>) {
+                pub(crate) fn report<'a>(&'a self, out: &mut Vec<ConfigField<'a>>) {
                     $(report(out, $group, concat!($prefix, stringify!($field)), self.$field.as_ref());)*
                 }
             }
         )*
 
         /// All rows, part by part.
-        pub(super) static KEYS: &[&[Key]] = &[$($part::KEYS),*];
+        pub(crate) static KEYS: &[&[Key]] = &[$($part::KEYS),*];
     };
 }
 
 #[rustfmt::skip]
 parts! {
     /// What [`ModelConfig`](super::ModelConfig) holds by itself, as found.
-    pub(super) Core, "model", "" {
+    pub(crate) Core, "model", "" {
         dim: u32 = size,                gguf ["embedding_length", "decoder.embedding_length"],             json ["hidden_size", "n_embd", "d_model", "dim", "n_text_state"];
         n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer"];
         n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "n_text_head"];

@@ -1,14 +1,9 @@
 //! One config struct, whatever file the numbers stand in.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
-mod bert;
 mod derive;
-mod families;
-mod forms;
 mod keys;
 mod read;
-mod to_gguf;
-mod to_hf;
 mod values;
 
 use std::borrow::Cow;
@@ -21,14 +16,12 @@ use crate::bytes::Text;
 use crate::error::Result;
 use crate::metadata::Value;
 use crate::store::Store;
-pub(crate) use bert::rows_before_positions;
+pub(crate) use keys::key;
 pub use keys::{
     AttentionConfig, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig, SsmConfig,
 };
-use read::Reader;
-pub(crate) use to_gguf::{gguf_architecture, gguf_keys, gguf_tensors};
-pub(crate) use to_hf::{hf_config, in_mlx};
-use values::Reported;
+pub(crate) use read::Reader;
+pub(crate) use values::Reported;
 pub use values::{Gating, LayerKind, LayerLayout, NormKind, RopeScalingKind};
 
 /// A number of the config, and where it was found or how it was made.

@@ -35,15 +35,15 @@ fn at<'a>(json: &'a Json, path: &str) -> Option<&'a Json> {
 }
 
 /// Reads numbers from whichever of a model's files hold them.
-pub(super) struct Reader<'a> {
-    pub(super) store: &'a Store,
+pub(crate) struct Reader<'a> {
+    pub(crate) store: &'a Store,
     /// The prefix of GGUF keys: the architecture's name.
-    pub(super) prefix: String,
+    pub(crate) prefix: String,
 }
 
 impl<'a> Reader<'a> {
     /// A reader, and the architecture's name.
-    pub(super) fn new(store: &'a Store) -> Result<(Self, Field<String>)> {
+    pub(crate) fn new(store: &'a Store) -> Result<(Self, Field<String>)> {
         let named = named(store)?.ok_or_else(|| {
             Error::malformed(
                 "no config: neither general.architecture nor a config.json with model_type",
@@ -81,19 +81,19 @@ impl<'a> Reader<'a> {
         None
     }
 
-    pub(super) fn wrong(&self, source: &str, fault: impl Into<Cow<'static, str>>) -> Error {
+    pub(crate) fn wrong(&self, source: &str, fault: impl Into<Cow<'static, str>>) -> Error {
         Error::malformed(fault).in_file(self.store.path()).in_key(source)
     }
 
     /// A number of the table. `None` where no file has it, or the file says that it is off.
-    pub(super) fn field<T>(&self, key: &Key, check: check::Check<T>) -> Result<Option<Field<T>>> {
+    pub(crate) fn field<T>(&self, key: &Key, check: check::Check<T>) -> Result<Option<Field<T>>> {
         let Some((found, source)) = self.find(key) else { return Ok(None) };
         let value = check(found).map_err(|fault| self.wrong(&source, fault))?;
         Ok(value.map(|value| Field { value, source: source.into() }))
     }
 
     /// A number that cannot be done without.
-    pub(super) fn needed<T>(&self, name: &str, field: Option<Field<T>>) -> Result<Field<T>> {
+    pub(crate) fn needed<T>(&self, name: &str, field: Option<Field<T>>) -> Result<Field<T>> {
         field.ok_or_else(|| {
             let row = key(name);
             let gguf = row.and_then(|key| key.gguf.first()).copied().unwrap_or(name);
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Keys and values of a model's config that no row of the table reads.
-pub(super) fn other(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
+pub(crate) fn other(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
     let mut found = Vec::new();
     let rows = || KEYS.iter().copied().flatten();
     if store.encoding() == Encoding::Gguf {
@@ -157,12 +157,12 @@ pub(super) fn other(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
 /// What a row of the table says of its value.
 ///
 /// Each gives `None` for the ways in which files say that something is off.
-pub(super) mod check {
+pub(crate) mod check {
     use super::super::values::{Gating, LayerKind, LayerPattern, PerLayer, RopeScalingKind};
     use super::{ConfigValue, Cow, Json, LONGEST, Value};
 
-    pub(in super::super) type Checked<T> = Result<Option<T>, Cow<'static, str>>;
-    pub(in super::super) type Check<T> = fn(ConfigValue<'_>) -> Checked<T>;
+    pub(crate) type Checked<T> = Result<Option<T>, Cow<'static, str>>;
+    pub(crate) type Check<T> = fn(ConfigValue<'_>) -> Checked<T>;
 
     fn integer(found: ConfigValue<'_>) -> Option<i128> {
         match found {
@@ -233,7 +233,7 @@ pub(super) mod check {
     }
 
     /// A length that cannot be zero.
-    pub(in super::super) fn size(found: ConfigValue<'_>) -> Checked<u32> {
+    pub(crate) fn size(found: ConfigValue<'_>) -> Checked<u32> {
         match natural(found)? {
             0 => Err("0, but it cannot be zero".into()),
             number => Ok(Some(number)),
@@ -241,16 +241,16 @@ pub(super) mod check {
     }
 
     /// A length; 0 where there is none.
-    pub(in super::super) fn room(found: ConfigValue<'_>) -> Checked<u32> {
+    pub(crate) fn room(found: ConfigValue<'_>) -> Checked<u32> {
         Ok(Some(natural(found)?).filter(|&number| number > 0))
     }
 
-    pub(in super::super) fn count(found: ConfigValue<'_>) -> Checked<u32> {
+    pub(crate) fn count(found: ConfigValue<'_>) -> Checked<u32> {
         natural(found).map(Some)
     }
 
     /// A number of layers. Lists of that length are made of it, so a file may not choose any number.
-    pub(in super::super) fn layers(found: ConfigValue<'_>) -> Checked<u32> {
+    pub(crate) fn layers(found: ConfigValue<'_>) -> Checked<u32> {
         match natural(found)? {
             0 => Err("0, but it cannot be zero".into()),
             number if u64::from(number) > LONGEST => {
@@ -260,12 +260,12 @@ pub(super) mod check {
         }
     }
 
-    pub(in super::super) fn counts(found: ConfigValue<'_>) -> Checked<Vec<u32>> {
+    pub(crate) fn counts(found: ConfigValue<'_>) -> Checked<Vec<u32>> {
         needed_list(found, count)
     }
 
     /// A length for all layers, or for each.
-    pub(in super::super) fn lengths(found: ConfigValue<'_>) -> Checked<PerLayer> {
+    pub(crate) fn lengths(found: ConfigValue<'_>) -> Checked<PerLayer> {
         let lengths = match list(found, count) {
             Some(each) => each?.map(PerLayer::Each),
             None => Some(PerLayer::Same(natural(found)?)),
@@ -274,7 +274,7 @@ pub(super) mod check {
     }
 
     /// Heads of all layers, or of each: a layer may have none, but not all.
-    pub(in super::super) fn heads(found: ConfigValue<'_>) -> Checked<PerLayer> {
+    pub(crate) fn heads(found: ConfigValue<'_>) -> Checked<PerLayer> {
         match lengths(found)? {
             None => Err("0, but it cannot be zero".into()),
             heads => Ok(heads),
@@ -282,34 +282,34 @@ pub(super) mod check {
     }
 
     /// A count, the largest where each layer has its own.
-    pub(in super::super) fn largest(found: ConfigValue<'_>) -> Checked<u32> {
+    pub(crate) fn largest(found: ConfigValue<'_>) -> Checked<u32> {
         match list(found, count) {
             Some(each) => Ok(each?.and_then(|each| each.into_iter().max())),
             None => count(found),
         }
     }
 
-    pub(in super::super) fn real(found: ConfigValue<'_>) -> Checked<f32> {
+    pub(crate) fn real(found: ConfigValue<'_>) -> Checked<f32> {
         number(found).map(Some)
     }
 
-    pub(in super::super) fn positive(found: ConfigValue<'_>) -> Checked<f32> {
+    pub(crate) fn positive(found: ConfigValue<'_>) -> Checked<f32> {
         match number(found)? {
             0.0 => Err("0, but it cannot be zero".into()),
             number => Ok(Some(number)),
         }
     }
 
-    pub(in super::super) fn positives(found: ConfigValue<'_>) -> Checked<Vec<f32>> {
+    pub(crate) fn positives(found: ConfigValue<'_>) -> Checked<Vec<f32>> {
         needed_list(found, positive)
     }
 
     /// A bound; 0 where there is none.
-    pub(in super::super) fn cap(found: ConfigValue<'_>) -> Checked<f32> {
+    pub(crate) fn cap(found: ConfigValue<'_>) -> Checked<f32> {
         Ok(Some(number(found)?).filter(|&bound| bound > 0.0))
     }
 
-    pub(in super::super) fn fraction(found: ConfigValue<'_>) -> Checked<f32> {
+    pub(crate) fn fraction(found: ConfigValue<'_>) -> Checked<f32> {
         match positive(found)? {
             Some(part) if part > 1.0 => Err(format!("{part}, but no more than 1 is a part").into()),
             part => Ok(part),
@@ -317,7 +317,7 @@ pub(super) mod check {
     }
 
     /// True or false; lists of GGUF and JSON also have 1 and 0.
-    pub(in super::super) fn flag(found: ConfigValue<'_>) -> Checked<bool> {
+    pub(crate) fn flag(found: ConfigValue<'_>) -> Checked<bool> {
         let flag = match found {
             ConfigValue::Metadata(value) => value.to_bool(),
             ConfigValue::Json(json) => json.as_bool(),
@@ -329,12 +329,12 @@ pub(super) mod check {
         }
     }
 
-    pub(in super::super) fn flags(found: ConfigValue<'_>) -> Checked<Vec<bool>> {
+    pub(crate) fn flags(found: ConfigValue<'_>) -> Checked<Vec<bool>> {
         // An empty list says that no layer is special.
         Ok(needed_list(found, flag)?.filter(|flags| !flags.is_empty()))
     }
 
-    pub(in super::super) fn word(found: ConfigValue<'_>) -> Checked<String> {
+    pub(crate) fn word(found: ConfigValue<'_>) -> Checked<String> {
         let word = match found {
             ConfigValue::Metadata(value) => value.to_text().and_then(|text| text.to_str()),
             ConfigValue::Json(json) => json.as_str(),
@@ -342,11 +342,11 @@ pub(super) mod check {
         word.map(|word| Some(word.to_owned())).ok_or_else(|| format!("{found}, but no text").into())
     }
 
-    pub(in super::super) fn scaling(found: ConfigValue<'_>) -> Checked<RopeScalingKind> {
+    pub(crate) fn scaling(found: ConfigValue<'_>) -> Checked<RopeScalingKind> {
         Ok(word(found)?.map(|name| RopeScalingKind::named(&name)))
     }
 
-    pub(in super::super) fn gating(found: ConfigValue<'_>) -> Checked<Gating> {
+    pub(crate) fn gating(found: ConfigValue<'_>) -> Checked<Gating> {
         match integer(found) {
             // GGUF's number for none.
             Some(0) => Ok(None),
@@ -355,13 +355,13 @@ pub(super) mod check {
         }
     }
 
-    pub(in super::super) fn kinds(found: ConfigValue<'_>) -> Checked<Vec<LayerKind>> {
+    pub(crate) fn kinds(found: ConfigValue<'_>) -> Checked<Vec<LayerKind>> {
         let kind: Check<LayerKind> = |found| Ok(word(found)?.map(|name| LayerKind::named(&name)));
         Ok(needed_list(found, kind)?.filter(|kinds| !kinds.is_empty()))
     }
 
     /// A period, a list of windows, or EXAONE's text of `L` for local and `G` for global layers.
-    pub(in super::super) fn pattern(found: ConfigValue<'_>) -> Checked<LayerPattern> {
+    pub(crate) fn pattern(found: ConfigValue<'_>) -> Checked<LayerPattern> {
         if let Some(each) = list(found, flag) {
             return Ok(each?.filter(|each| !each.is_empty()).map(LayerPattern::Each));
         }

@@ -29,7 +29,7 @@ pub enum RopeScalingKind {
 }
 
 impl RopeScalingKind {
-    pub(super) fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         match name {
             // `mrope` says that there are sections, not how they are stretched.
             "default" | "none" | "mrope" => Self::None,
@@ -76,7 +76,7 @@ pub enum Gating {
 }
 
 impl Gating {
-    pub(super) fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         match name {
             // The numbers are GGUF's `expert_gating_func`.
             "softmax" | "1" => Self::Softmax,
@@ -88,7 +88,7 @@ impl Gating {
     }
 
     /// GGUF's number for it.
-    pub(super) fn number(&self) -> Option<u32> {
+    pub(crate) fn number(&self) -> Option<u32> {
         Some(match self {
             Self::Softmax => 1,
             Self::Sigmoid => 2,
@@ -147,7 +147,7 @@ pub enum LayerKind {
 }
 
 impl LayerKind {
-    pub(super) fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         match name {
             "full_attention" | "attention" => Self::Full,
             "sliding_attention" => Self::Sliding,
@@ -199,7 +199,7 @@ impl LayerLayout {
     }
 
     /// The shortest form of a list.
-    pub(super) fn of(kinds: Vec<LayerKind>) -> Self {
+    pub(crate) fn of(kinds: Vec<LayerKind>) -> Self {
         let Some(first) = kinds.first() else { return Self::Each(kinds) };
         if kinds.iter().all(|kind| kind == first) {
             return Self::Same(first.clone());
@@ -216,14 +216,14 @@ impl LayerLayout {
     }
 
     /// Whether it says the same as a list.
-    pub(super) fn agrees(&self, kinds: &[LayerKind]) -> bool {
+    pub(crate) fn agrees(&self, kinds: &[LayerKind]) -> bool {
         (0u32..).zip(kinds).all(|(layer, kind)| self.kind(layer) == Some(kind))
     }
 }
 
 /// A sliding window's layers, as a file gives them.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum LayerPattern {
+pub(crate) enum LayerPattern {
     /// The last of each period has no window. 0: all have one.
     Period(u32),
     /// Whether each layer has one.
@@ -232,13 +232,13 @@ pub(super) enum LayerPattern {
 
 /// A number for all layers, or one for each.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum PerLayer {
+pub(crate) enum PerLayer {
     Same(u32),
     Each(Vec<u32>),
 }
 
 impl PerLayer {
-    pub(super) fn largest(&self) -> u32 {
+    pub(crate) fn largest(&self) -> u32 {
         match self {
             Self::Same(number) => *number,
             Self::Each(numbers) => numbers.iter().copied().max().unwrap_or(0),
@@ -247,7 +247,7 @@ impl PerLayer {
 }
 
 /// A value as JSON, for reports.
-pub(super) trait Reported {
+pub(crate) trait Reported {
     fn reported(&self) -> Json;
 }
 

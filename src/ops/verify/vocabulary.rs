@@ -90,7 +90,7 @@ fn stated(store: &Store, rows: u64, found: &mut Meaning) {
 /// The config, or that of the language model within it, whichever says what the embedding is.
 fn configs(store: &Store) -> Option<(String, &Json)> {
     let root = store.document("config.json")?;
-    let inner = crate::arch::TEXT_CONFIGS
+    let inner = crate::arch::config::TEXT_CONFIGS
         .iter()
         .find_map(|name| Some((format!("{name}."), root.get(name)?)))
         .filter(|(_, inner)| inner.is_object());

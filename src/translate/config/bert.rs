@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::to_gguf::{Keys, Known};
+use super::gguf::{Keys, Known};
 use crate::arch::{ModelConfig, Resolution};
 use crate::error::{Error, Result};
 use crate::store::{Encoding, Store};

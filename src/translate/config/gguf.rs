@@ -8,11 +8,8 @@ use std::path::Path;
 use serde_json::Value as Json;
 
 use super::families::{FAMILIES, Family};
-use super::keys::key;
-use super::read::Reader;
-use super::values::{LayerKind, Reported, RopeScalingKind};
-use super::{Field, ModelConfig, TEXT_CONFIGS};
-use crate::arch::Resolution;
+use crate::arch::config::{Reader, Reported, TEXT_CONFIGS, key};
+use crate::arch::{Field, LayerKind, ModelConfig, Resolution, RopeScalingKind};
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Metadata, Value};
 use crate::store::Store;

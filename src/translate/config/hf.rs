@@ -1,14 +1,13 @@
-//! The config as `config.json`: the fields of [`ModelConfig`](super::ModelConfig) by the names that
+//! The config as `config.json`: the fields of [`ModelConfig`](crate::ModelConfig) by the names that
 //! transformers has for them. They are the older names, which every version reads: `rope_theta` and
 //! `rope_scaling`, not `rope_parameters`.
 
 use serde_json::{Map, Value as Json, json};
 
-use super::ModelConfig;
 use super::forms::{FORMS, WITHIN};
-use super::to_gguf::{Constant, Known, below, llama3_factors};
-use super::values::{LayerKind, LayerLayout, Reported, RopeScalingKind};
-use crate::arch::Resolution;
+use super::gguf::{Constant, Known, below, llama3_factors};
+use crate::arch::config::Reported;
+use crate::arch::{LayerKind, LayerLayout, ModelConfig, Resolution, RopeScalingKind};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::store::Store;
@@ -33,7 +32,7 @@ pub(super) enum Line {
 /// # Errors
 ///
 /// `Unsupported` if the family has no form there, or GGUF lacks what the form needs; `Malformed` as
-/// [`ModelConfig::of`](super::ModelConfig::of) has it.
+/// [`Model::config`](crate::Model::config) has it.
 pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<String, Json>> {
     let known = Known::of(store, resolution)?;
     let name = known.config.architecture.value.as_str();
@@ -181,7 +180,7 @@ pub(super) fn has_windows(known: &Known<'_>) -> bool {
 
 pub(super) fn gated_by_sigmoid(known: &Known<'_>) -> bool {
     let gating = known.config.experts.expert_gating.as_ref();
-    gating.is_some_and(|gating| gating.value == super::Gating::Sigmoid)
+    gating.is_some_and(|gating| gating.value == crate::arch::Gating::Sigmoid)
 }
 
 pub(super) fn has_temperature(known: &Known<'_>) -> bool {
@@ -512,7 +511,7 @@ pub(super) fn untruncated(_: &Known<'_>, out: &mut Map<String, Json>) -> Result<
 /// MiniCPM's factors, whose products the converter writes.
 pub(super) fn minicpm_scales(known: &Known<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let ModelConfig { dim, n_layers, scales, .. } = &known.config;
-    let need = |field: &Option<super::Field<f32>>, key: &str| {
+    let need = |field: &Option<crate::arch::Field<f32>>, key: &str| {
         let value = field.as_ref().map(|field| f64::from(field.value));
         value.ok_or_else(|| known.without(&format!("no {key}")))
     };
@@ -683,8 +682,8 @@ pub(super) fn whisper_numbers(known: &Known<'_>, out: &mut Map<String, Json>) ->
 
 #[cfg(test)]
 mod tests {
-    use super::super::keys::key;
     use super::*;
+    use crate::arch::config::key;
 
     /// Fields that no row reads, since they are made of others.
     const MADE: [&str; 4] = ["norm_eps", "sliding_window_pattern", "head_dim", "n_layers"];

@@ -9,11 +9,12 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value as Json, json};
 
-use super::{Token, TokenKind, Tokenizer, TokenizerKind, pre};
+use super::pre;
 use crate::arch::ConfigValue;
 use crate::error::{Error, Result};
 use crate::metadata::Value;
 use crate::store::Store;
+use crate::tokenizer::{Token, TokenKind, Tokenizer, TokenizerKind};
 
 /// The files that a tokenizer becomes: names and contents.
 pub(crate) type Files = Vec<(&'static str, Json)>;
@@ -205,7 +206,8 @@ fn listed(tokenizer: &Tokenizer<'_>) -> Result<Json> {
             Error::unsupported("a merge that is not UTF-8").in_key("tokenizer.ggml.merges")
         })
     };
-    let pair = |(first, second): super::Merge<'_>| Ok(json!([text(&first)?, text(&second)?]));
+    let pair =
+        |(first, second): crate::tokenizer::Merge<'_>| Ok(json!([text(&first)?, text(&second)?]));
     tokenizer.merges().map(pair).collect()
 }
 

@@ -3,8 +3,8 @@
 use super::bert::{
     has_classifier, is_roberta, is_xlm_roberta, no_pooler, plus_pad, segments, two_layers,
 };
-use super::to_gguf::Constant;
-use super::to_hf::{
+use super::gguf::Constant;
+use super::hf::{
     Line, altup, biased, clipped, deepseek_yarn, embedding_biases, falcon_flags, gated_by_sigmoid,
     gemma4_attention, gemma4_rope, gemma4_widths, has_experts, has_shared_experts, has_temperature,
     has_windows, latent_widths, layer_types, layers, linear_layers, longrope, minicpm_scales,
@@ -26,12 +26,12 @@ pub(super) struct Form {
     /// `architectures`.
     pub(super) class: &'static str,
     /// Where an architecture has several forms, the first that this holds for is taken.
-    pub(super) when: fn(&super::to_gguf::Known<'_>) -> bool,
+    pub(super) when: fn(&super::gguf::Known<'_>) -> bool,
     /// What it has, a later line winning over one before it.
     pub(super) lines: &'static [&'static [Line]],
 }
 
-const ALWAYS: fn(&super::to_gguf::Known<'_>) -> bool = |_| true;
+const ALWAYS: fn(&super::gguf::Known<'_>) -> bool = |_| true;
 
 #[rustfmt::skip]
 const BODY: &[Line] = &[

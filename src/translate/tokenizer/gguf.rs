@@ -7,10 +7,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value as Json};
 
-use super::{TokenKind, Tokenizer, TokenizerKind, json, pre, sentencepiece};
+use super::pre;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
+use crate::tokenizer::{TokenKind, Tokenizer, TokenizerKind, json, sentencepiece};
 
 /// Families whose text has no space put before it.
 const BARE: [&str; 5] = ["gemma", "gemma2", "gemma3", "gemma-embedding", "gemma3n"];

@@ -4,7 +4,7 @@
 //! family for each `general.architecture`. What several classes write stands in tables of its own.
 
 use super::bert::{labels, minus_pad};
-use super::to_gguf::{
+use super::gguf::{
     Constant, Rule, all_widths_of_heads, altup, block_count, clipped, deepstack, dense_layers,
     gating, gemma4_layers, indexer, latent, longrope, loops, minicpm_scales, olmo_windows, pooling,
     recurrent, rope_scaling, sections, shared_width, temperature, true_context, uneven_heads,

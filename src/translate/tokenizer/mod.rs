@@ -1,0 +1,5 @@
+//! The tokenizer in the words of another container.
+
+pub(super) mod gguf;
+pub(super) mod hf;
+mod pre;
