@@ -8,7 +8,7 @@
 use std::fmt;
 
 use super::ModelConfig;
-use super::transform::{Chosen, Run, word};
+use super::runs::{Chosen, Run, word};
 use crate::error::{Error, Result};
 
 /// Which rows of a stored tensor, in which order, are those of a tensor of linear attention.

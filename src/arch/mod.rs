@@ -19,6 +19,7 @@ mod phi;
 mod qwen;
 mod qwen3_next;
 mod rule;
+mod runs;
 mod spell;
 mod starcoder2;
 mod transform;
@@ -40,9 +41,9 @@ pub use config::{
 pub use generation::GenerationConfig;
 pub use linear::Linear;
 pub use rule::{NameRule, Stored};
+pub(crate) use runs::{Run, Span};
 pub(crate) use spell::{Spelled, spell};
 pub use transform::{Axes, Change, Rows, Transform};
-pub(crate) use transform::{Run, Span};
 
 /// A family of models whose tensors have the same names and meanings.
 #[derive(Debug)]

@@ -6,6 +6,7 @@
 //! `vocab.txt` beside the weights.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod files;
 pub(crate) mod json;
 mod lines;
 pub(crate) mod sentencepiece;
@@ -145,7 +146,7 @@ impl<'a> Tokenizer<'a> {
     pub(crate) fn of(store: &'a Store) -> Result<Option<Self>> {
         let found = match of_metadata(store)? {
             Some(found) => Some(found),
-            None => vocabulary::beside(store)?.map(|(vocabulary, source)| {
+            None => files::beside(store)?.map(|(vocabulary, source)| {
                 let kind = Field { value: vocabulary.kind.clone(), source: source.into() };
                 (kind, Tokens::File(vocabulary))
             }),

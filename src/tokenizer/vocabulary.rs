@@ -3,11 +3,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{Merge, Token, TokenKind, TokenizerKind, json, lines, sentencepiece};
+use super::{Merge, Token, TokenKind, TokenizerKind};
 use crate::bytes::{Scanner, Span};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::store::Store;
 
 /// A range of the file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,6 +100,12 @@ impl<'a> Vocabulary<'a> {
         Ok(Self { kind, bytes, merge_bytes: None, pieces, merges, special: Vec::new() })
     }
 
+    /// With merges that lie in a file of their own.
+    pub(crate) fn with_merges(mut self, merges: Vec<Pair>, bytes: Vec<u8>) -> Self {
+        (self.merges, self.merge_bytes) = (merges, Some(bytes));
+        self
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.pieces.len()
     }
@@ -154,35 +159,4 @@ pub(crate) fn push<T>(items: &mut Vec<T>, item: T, limits: &Limits) -> Result<()
     }
     items.push(item);
     Ok(())
-}
-
-/// Reads the file that a vocabulary is made of.
-type Parse = fn(Cow<'static, [u8]>, &Limits) -> Result<Vocabulary<'static>>;
-
-/// The files that may hold a vocabulary, the one that says most first.
-const FILES: [(&str, Parse); 4] = [
-    ("tokenizer.json", json::tokenizer),
-    ("tokenizer.model", sentencepiece::tokenizer),
-    ("vocab.json", json::vocabulary),
-    ("vocab.txt", lines::vocabulary),
-];
-
-/// The vocabulary beside the weights, and the file that holds it.
-pub(crate) fn beside(store: &Store) -> Result<Option<(Vocabulary<'static>, &'static str)>> {
-    let limits = store.limits();
-    let limit = (limits.vocabulary_bytes, "vocabulary_bytes");
-    for (name, parse) in FILES {
-        let Some(file) = store.read_beside(name, limit)? else { continue };
-        let mut vocabulary =
-            parse(file.bytes.into(), limits).map_err(|error| error.in_file(&file.path))?;
-        if name == "vocab.json"
-            && let Some(file) = store.read_beside("merges.txt", limit)?
-        {
-            vocabulary.merges =
-                lines::merges(&file.bytes, limits).map_err(|error| error.in_file(&file.path))?;
-            vocabulary.merge_bytes = Some(file.bytes);
-        }
-        return Ok(Some((vocabulary, name)));
-    }
-    Ok(None)
 }

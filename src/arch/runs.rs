@@ -1,0 +1,170 @@
+//! Rows in nested loops: which rows of a stored tensor are those of a canonical one.
+
+/// One of the words that a number stands for.
+pub(super) fn word(number: u8, words: &[&'static str]) -> &'static str {
+    words.get(usize::from(number)).copied().unwrap_or("?")
+}
+
+/// Rows of one stored tensor, in loops: the outermost first, each with its count and the rows
+/// from one turn to the next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Run {
+    pub(crate) start: u64,
+    pub(crate) loops: [(u64, u64); 3],
+}
+
+/// Evenly spaced rows of one stored tensor.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Span {
+    pub(crate) start: u64,
+    pub(crate) step: u64,
+    pub(crate) count: u64,
+}
+
+impl Span {
+    /// Rows one after another that make it up.
+    pub(crate) fn unbroken(self) -> impl Iterator<Item = Self> {
+        let (times, count) = if self.step == 1 { (1, self.count) } else { (self.count, 1) };
+        let Self { start, step, .. } = self;
+        (0..times).map(move |turn| Self { start: start + turn * step, step: 1, count })
+    }
+}
+
+impl Run {
+    /// `count` rows from `start`, one after another.
+    pub(crate) const fn of(start: u64, count: u64) -> Self {
+        Self { start, loops: [(1, 0), (1, 0), (count, 1)] }
+    }
+
+    /// `count` rows from `start`, and again from every `stride` rows later.
+    pub(crate) const fn repeated(start: u64, count: u64, times: u64, stride: u64) -> Self {
+        Self { start, loops: [(1, 0), (times, stride), (count, 1)] }
+    }
+
+    /// The number of rows.
+    pub(crate) fn len(&self) -> u64 {
+        self.loops.iter().fold(1, |rows: u64, (count, _)| rows.saturating_mul(*count))
+    }
+
+    /// Whether these are `rows` rows from the first, in order.
+    pub(crate) fn is_whole(&self, rows: u64) -> bool {
+        self.start == 0 && self.len() == rows && self.spans(0..rows).count() <= 1
+    }
+
+    /// The run that goes the other way: where this one has row m in place n, that one has row n in
+    /// place m. `None` where this one has not every row up to its length, once.
+    pub(crate) fn inverse(&self) -> Option<Self> {
+        let [(a, far), (b, near), (c, step)] = self.loops;
+        // Each loop with how far a turn of it goes in the rows, and in the places.
+        let mut turns = [(a, far, b.checked_mul(c)?), (b, near, c), (c, step, 1)];
+        // Taken in the order of the rows: the loop of the widest steps is the outermost.
+        turns.sort_by_key(|(count, stride, _)| (*count != 1, std::cmp::Reverse(*stride)));
+        let mut reach = 1u64;
+        for (count, stride, _) in turns.iter().rev().filter(|(count, ..)| *count != 1) {
+            // It goes on where all within it end.
+            reach = count.checked_mul(reach).filter(|_| *stride == reach)?;
+        }
+        let loops = turns.map(|(count, _, place)| (count, place));
+        (self.start == 0).then_some(Self { start: 0, loops })
+    }
+
+    /// Some of the rows, counted as this run orders them, in as few spans as there are.
+    pub(crate) fn spans(&self, within: std::ops::Range<u64>) -> impl Iterator<Item = Span> + use<> {
+        let Self { start, mut loops } = *self;
+        // A loop that goes on where the one within it ends is one with it.
+        let joins = |outer: (u64, u64), inner: (u64, u64)| {
+            (outer.0 == 1 || outer.1 == inner.0 * inner.1).then_some((outer.0 * inner.0, inner.1))
+        };
+        if let Some(joined) = joins(loops[1], loops[2]) {
+            loops = [(1, 0), loops[0], joined];
+            if let Some(joined) = joins(loops[1], loops[2]) {
+                loops = [(1, 0), (1, 0), joined];
+            }
+        } else if let Some(joined) = joins(loops[0], loops[1]) {
+            loops = [(1, 0), joined, loops[2]];
+        }
+        let [(_, far), (turns, near), (count, step)] = loops;
+        let end = within.end.min(self.len());
+        let mut row = within.start;
+        std::iter::from_fn(move || {
+            if row >= end {
+                return None;
+            }
+            let (turn, at) = (row / count, row % count);
+            let taken = (count - at).min(end - row);
+            row += taken;
+            let start = start + turn / turns * far + turn % turns * near + at * step;
+            Some(Span { start, step, count: taken })
+        })
+    }
+}
+
+/// The rows of a canonical tensor in the stored one, in order, and the dimensions that they make
+/// in place of the stored tensor's rows.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) runs: Vec<Run>,
+    pub(crate) rows: Vec<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(run: Run, within: std::ops::Range<u64>) -> Vec<u64> {
+        run.spans(within).flat_map(|s| (0..s.count).map(move |i| s.start + i * s.step)).collect()
+    }
+
+    #[test]
+    fn runs_give_their_rows_in_order_whole_or_in_part() {
+        let every = |run: Run| {
+            let [(a, far), (b, near), (c, step)] = run.loops;
+            let mut rows = Vec::new();
+            for (i, j, k) in
+                (0..a).flat_map(|i| (0..b).flat_map(move |j| (0..c).map(move |k| (i, j, k))))
+            {
+                rows.push(run.start + i * far + j * near + k * step);
+            }
+            rows
+        };
+        for run in [
+            Run::of(3, 7),
+            Run::repeated(1, 3, 4, 5),
+            Run::repeated(0, 3, 4, 3),
+            Run { start: 0, loops: [(3, 8), (2, 1), (4, 2)] },
+            Run { start: 2, loops: [(1, 0), (3, 10), (5, 2)] },
+            Run { start: 2, loops: [(2, 12), (3, 4), (4, 1)] },
+        ] {
+            let expected = every(run);
+            assert_eq!(run.len(), expected.len() as u64);
+            for start in 0..=expected.len() {
+                for end in start..=expected.len() {
+                    let found = rows(run, start as u64..end as u64);
+                    assert_eq!(found, expected[start..end], "{run:?} {start}..{end}");
+                }
+            }
+        }
+        for run in [
+            Run::of(0, 7),
+            Run::repeated(0, 3, 4, 3),
+            Run { start: 0, loops: [(3, 8), (2, 1), (4, 2)] },
+            Run { start: 0, loops: [(2, 1), (3, 8), (4, 2)] },
+            Run { start: 0, loops: [(1, 9), (5, 1), (2, 5)] },
+        ] {
+            let (there, back) = (every(run), every(run.inverse().unwrap()));
+            let again = |m: &u64| back[usize::try_from(*m).unwrap()];
+            assert!((0..).zip(&there).all(|(n, m)| again(m) == n), "{run:?}");
+        }
+        for run in [
+            Run::of(1, 7),
+            Run::repeated(0, 3, 4, 5),
+            Run::repeated(0, 3, 4, 2),
+            Run { start: 0, loops: [(u64::MAX, 1), (u64::MAX, 1), (u64::MAX, 1)] },
+        ] {
+            assert_eq!(run.inverse(), None, "{run:?}");
+        }
+        assert!(Run::repeated(0, 3, 4, 3).is_whole(12));
+        assert!(!Run::repeated(0, 3, 4, 4).is_whole(12));
+        assert!(!Run { start: 0, loops: [(3, 8), (2, 1), (4, 2)] }.is_whole(24));
+    }
+}
