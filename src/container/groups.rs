@@ -5,8 +5,7 @@ use serde_json::Value as Json;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::store::Part;
-use crate::store::{Grouped, Indexed, Listed};
+use crate::store::{Grouped, Indexed, Listed, Part};
 
 /// A way of quantizing: one row of MLX's modes.
 #[derive(Debug)]

@@ -9,8 +9,7 @@ use super::{Container, OpenOptions, Opened, Probe, Strictness, safetensors};
 use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::store::Part;
-use crate::store::{Indexed, Store, document};
+use crate::store::{Indexed, Part, Store, document};
 
 /// The row of the table.
 pub static MLX: Container = Container {

@@ -6,7 +6,6 @@ use std::path::Path;
 use crate::bytes::blob_behind;
 use crate::container::{ollama, safetensors};
 use crate::error::{Error, Result};
-use crate::limits::Limits;
 use crate::metadata::{KeyValues, Value, ValueType};
 use crate::model::Model;
 use crate::store::Part;
@@ -141,7 +140,7 @@ pub fn edit_metadata(
     let fates = fates(&tensors)?;
     if store.container() == ollama::OLLAMA.name {
         let manifest = store.path().to_path_buf();
-        let kind = Kind::Blobs(ollama::replaceable_model(&manifest, &Limits::default())?);
+        let kind = Kind::Blobs(ollama::replaceable_model(&manifest, store.limits())?);
         // The layer of the weights has no name.
         let out = OutFile::gguf("", &keys, tensors)?;
         let plan = WritePlan::new(kind, vec![out], fates, Vec::new(), store);

@@ -27,8 +27,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::metadata::KeyValues;
 use crate::progress::{Progress, Watch};
-use crate::store::Part;
-use crate::store::Store;
+use crate::store::{Part, Store};
 
 pub(crate) use groups::{Quantizing, Repacking};
 pub use loss::Loss;

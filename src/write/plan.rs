@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::blobs::Blobs;
 use super::{Fate, Loss, OutFile, Target, WriteOptions, pipeline};
 use crate::arch::Resolution;
+use crate::bytes::Text;
 use crate::container::ollama::NewManifest;
 use crate::error::{Error, Result};
 use crate::store::Store;
@@ -73,6 +74,7 @@ impl WritePlan {
         self.missing.clone_from(&resolution.missing);
         if let (Some(architecture), [_, ..]) = (resolution.architecture, &*resolution.unknown) {
             let shown = shortened(&resolution.unknown);
+            let shown = Text::new(shown.as_bytes()).brief();
             self.notes.push(format!("unknown to {}: {shown}", architecture.name));
         }
         self

@@ -6,7 +6,7 @@
 use crate::support;
 use std::path::Path;
 
-use crate::support::{Safetensors, folder, put, told, without_path};
+use crate::support::{Safetensors, copy_of, folder, put, told, without_path};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 use weighbridge::ops::{self, ConvertOptions, Format};
@@ -25,12 +25,7 @@ fn json_of(path: impl AsRef<Path>) -> Json {
 
 /// A copy of a model's directory, whose config `change` has changed.
 fn changed(model: &str, change: impl FnOnce(&mut Json)) -> TempDir {
-    let copy = tempfile::tempdir().expect("a folder");
-    for entry in std::fs::read_dir(model).expect("a model") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().expect("a name");
-        std::fs::copy(&path, copy.path().join(name)).expect("a copy");
-    }
+    let copy = copy_of(model);
     let mut config = json_of(copy.path().join("config.json"));
     change(&mut config);
     put(copy.path(), "config.json", config.to_string());

@@ -5,7 +5,7 @@
 use crate::support;
 use std::path::Path;
 
-use crate::support::{Safetensors, fixture, folder, put, without_path};
+use crate::support::{Safetensors, copy_of, fixture, folder, put, without_path};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 use weighbridge::metadata::{KeyValues, Value};
@@ -41,15 +41,6 @@ fn gguf(edit: impl FnOnce(&mut KeyValues)) -> String {
     found(&path)
 }
 
-fn copy(model: &str) -> TempDir {
-    let copy = tempfile::tempdir().expect("a folder");
-    for entry in std::fs::read_dir(model).expect("a model") {
-        let path = entry.expect("an entry").path();
-        std::fs::copy(&path, copy.path().join(path.file_name().expect("a name"))).expect("a copy");
-    }
-    copy
-}
-
 fn edit_json(folder: &TempDir, name: &str, edit: impl FnOnce(&mut Json)) {
     let path = folder.path().join(name);
     let text = std::fs::read_to_string(path).expect("a document");
@@ -60,7 +51,7 @@ fn edit_json(folder: &TempDir, name: &str, edit: impl FnOnce(&mut Json)) {
 
 /// The sample as a directory with another config.
 fn config(edit: impl FnOnce(&mut Json)) -> String {
-    let folder = copy(HF);
+    let folder = copy_of(HF);
     edit_json(&folder, "config.json", edit);
     found(folder.path())
 }
@@ -147,8 +138,8 @@ fn what_llama_cpp_needs_to_know() {
     strict: no llama.context_length: llama.cpp does not load the file
     ");
     insta::assert_snapshot!(without("llama.attention.layer_norm_rms_epsilon"), @"
-    note: no llama.attention.layer_norm_rms_epsilon: llama.cpp does not load the file
-    strict: no llama.attention.layer_norm_rms_epsilon: llama.cpp does not load the file
+    note: neither llama.attention.layer_norm_rms_epsilon nor llama.attention.layer_norm_epsilon: llama.cpp does not load the file
+    strict: neither llama.attention.layer_norm_rms_epsilon nor llama.attention.layer_norm_epsilon: llama.cpp does not load the file
     ");
     insta::assert_snapshot!(without("llama.embedding_length"), @"fault: .: neither llama.embedding_length nor hidden_size in config.json");
 }
@@ -161,7 +152,7 @@ fn vocabularies_and_special_tokens() {
     insta::assert_snapshot!(id("tokenizer.ggml.padding_token_id", u32::MAX), @"");
     insta::assert_snapshot!(config(|config| config["eos_token_id"] = json!([1, 512])), @"fault: config.json eos_token_id is 512, but the vocabulary has 512 tokens");
     insta::assert_snapshot!(config(|config| config["pad_token_id"] = json!(-1)), @"");
-    let folder = copy(HF);
+    let folder = copy_of(HF);
     put(folder.path(), "generation_config.json", r#"{"eos_token_id": 999}"#);
     insta::assert_snapshot!(found(folder.path()), @"fault: generation_config.json eos_token_id is 999, but the vocabulary has 512 tokens");
     let shorter = gguf(|keys| {
@@ -170,7 +161,7 @@ fn vocabularies_and_special_tokens() {
     });
     insta::assert_snapshot!(shorter, @r#"fault: .: key "tokenizer.ggml.token_type": 512 elements for 511 tokens"#);
     // More rows than tokens are usual outside GGUF; fewer are not.
-    let longer = copy(HF);
+    let longer = copy_of(HF);
     edit_json(&longer, "tokenizer.json", |tokenizer| {
         tokenizer["model"]["vocab"]["a token more"] = json!(600);
     });
@@ -179,7 +170,7 @@ fn vocabularies_and_special_tokens() {
 
 #[test]
 fn tokenizers_that_are_not_there() {
-    let folder = copy(MLX);
+    let folder = copy_of(MLX);
     std::fs::remove_file(folder.path().join("tokenizer.json")).expect("removed");
     insta::assert_snapshot!(found(folder.path()), @"
     note: no tokenizer: mlx-lm does not load the model
@@ -205,7 +196,7 @@ fn templates_that_are_no_jinja() {
     for text in sound {
         assert_eq!(template(text), "", "{text}");
     }
-    let folder = copy(HF);
+    let folder = copy_of(HF);
     put(folder.path(), "chat_template.jinja", "{% endfor %}");
     insta::assert_snapshot!(found(folder.path()), @"fault: the chat template (chat_template.jinja) is no valid Jinja: unknown statement endfor in line 1");
 }
@@ -248,11 +239,30 @@ fn quantization_beside_the_arrays() {
     strict: fine
     ");
     for bits in [8, 2] {
-        let folder = copy(MLX);
+        let folder = copy_of(MLX);
         edit_json(&folder, "config.json", |config| {
             config["quantization"] = json!({"bits": bits, "group_size": 64});
         });
         let error = Model::open(folder.path()).expect_err("two ways to read it");
         assert!(error.to_string().contains("its shapes fit"), "{error}");
     }
+}
+
+/// Names and keys of a file are shown as one line that a terminal can be trusted with.
+#[test]
+fn hostile_names_are_escaped() {
+    let shown = gguf(|keys| {
+        keys.set_text("general.architecture", "a\u{1b}[2Jb\nc");
+        keys.set("tokenizer.ggml.x\u{7}y_token_id", Value::U32(9999));
+    });
+    assert!(!shown.replace('\n', "").contains(|c: char| c.is_control()), "{shown:?}");
+    let file = Safetensors::new().tensor("evil\u{1b}[2J", "F32", &[1], [0; 4]);
+    let folder = folder(&[("model.safetensors", file.build())]);
+    put(folder.path(), "config.json", r#"{"model_type": "llama", "num_hidden_layers": 1}"#);
+    let model = Model::open(folder.path()).expect("a model");
+    let options = ops::ConvertOptions::new(ops::Format::Safetensors);
+    let plan = ops::convert(&model, &options).expect("a plan");
+    let notes = plan.notes.join("|");
+    assert!(notes.starts_with("unknown to llama: evil"), "{notes:?}");
+    assert!(!notes.contains(|c: char| c.is_control()), "{notes:?}");
 }

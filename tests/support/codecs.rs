@@ -1,10 +1,7 @@
 //! The body of the fuzz target for values: tensors of every dtype that can be decoded, of any bytes,
 //! decoded in every way there is.
 
-use std::sync::OnceLock;
-
 use half::{bf16, f16};
-use tempfile::TempDir;
 use weighbridge::bytes::Values;
 use weighbridge::dtype::{DTYPES, DTypeDescriptor, Packing};
 use weighbridge::{
@@ -12,7 +9,7 @@ use weighbridge::{
     Strictness, Tensor,
 };
 
-use super::{Gguf, Safetensors, folder, look_at, open_as, put};
+use super::{Gguf, Safetensors, look_at, open_as, own_folder, put};
 
 /// What a byte each of an input decides, before the bytes of the tensor's parts begin.
 #[derive(Clone, Copy, Debug)]
@@ -105,8 +102,7 @@ fn made(row: &DTypeDescriptor, choice: Choice, cut: &mut Cut<'_>) -> Model {
                 Some(mode) => of_mlx(mode, rows, choice, cut),
                 None => of_scheme(row.name, rows, choice, cut),
             };
-            static FOLDER: OnceLock<TempDir> = OnceLock::new();
-            let folder = FOLDER.get_or_init(|| folder::<&[u8]>(&[])).path();
+            let folder = &own_folder("codecs", |_| {});
             put(folder, "config.json", config);
             put(folder, "model.safetensors", file.build());
             let opened = OpenOptions::new().read().open(folder);

@@ -83,6 +83,29 @@ pub(crate) fn folder<B: AsRef<[u8]>>(files: &[(&str, B)]) -> TempDir {
     folder
 }
 
+/// A folder that the calling thread alone uses under that name, made once and filled by `fill`.
+pub(crate) fn own_folder(name: &'static str, fill: impl FnOnce(&Path)) -> PathBuf {
+    thread_local! {
+        static FOLDER: TempDir = tempfile::tempdir().expect("a temporary folder");
+    }
+    let path = FOLDER.with(|folder| folder.path().join(name));
+    if !path.exists() {
+        std::fs::create_dir(&path).expect("a folder in a temporary folder");
+        fill(&path);
+    }
+    path
+}
+
+/// A copy of a folder of files.
+pub(crate) fn copy_of(folder: impl AsRef<Path>) -> TempDir {
+    let copy = tempfile::tempdir().expect("a temporary folder");
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        std::fs::copy(&path, copy.path().join(path.file_name().expect("a name"))).expect("a copy");
+    }
+    copy
+}
+
 /// Writes one file into a folder.
 pub(crate) fn put(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) {
     let path = folder.join(name);

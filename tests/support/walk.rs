@@ -4,9 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::OnceLock;
 
-use tempfile::TempDir;
 use weighbridge::arch::GenerationConfig;
 use weighbridge::container::detect;
 use weighbridge::device::Cpu;
@@ -19,7 +17,7 @@ use weighbridge::{
     WeightProvider, WriteOptions, WritePlan,
 };
 
-use super::{POLICIES, Safetensors, f32s, folder, open_as, put};
+use super::{POLICIES, Safetensors, f32s, open_as, own_folder, put};
 
 /// Tensors and values beyond these are left alone, so that one input stays quick.
 const TENSORS: usize = 64;
@@ -89,8 +87,7 @@ pub(crate) fn any_file(bytes: &[u8]) {
     ];
     let Some((&first, bytes)) = bytes.split_first() else { return };
     let name = NAMES[usize::from(first) % NAMES.len()];
-    static FOLDER: OnceLock<TempDir> = OnceLock::new();
-    let path = FOLDER.get_or_init(|| folder::<&[u8]>(&[])).path().join(name);
+    let path = own_folder("any", |_| {}).join(name);
     std::fs::write(&path, bytes).expect("a file in a temporary folder");
     let found = detect(&path);
     let in_memory = OpenOptions::new().open_memory(&path, bytes.to_vec());
@@ -117,27 +114,25 @@ pub(crate) fn any_file(bytes: &[u8]) {
 /// Opens a folder of two shards whose index is the bytes up to the first 0xFF, and whose
 /// `config.json`, if there is any, is what follows. (0xFF stands in no UTF-8.)
 pub(crate) fn index_bytes(bytes: &[u8]) {
-    static FOLDER: OnceLock<TempDir> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| {
+    let folder = &own_folder("index", |folder| {
         let shard = |name: &str| Safetensors::new().tensor(name, "F32", &[2], f32s(&[1.0, 2.0]));
-        folder(&[
-            ("model-00001-of-00002.safetensors", shard("model.embed_tokens.weight").build()),
-            ("model-00002-of-00002.safetensors", shard("model.norm.weight").build()),
-        ])
+        let [first, second] = ["model.embed_tokens.weight", "model.norm.weight"].map(shard);
+        put(folder, "model-00001-of-00002.safetensors", first.build());
+        put(folder, "model-00002-of-00002.safetensors", second.build());
     });
     let mut parts = bytes.splitn(2, |&byte| byte == 0xff);
     let names = ["model.safetensors.index.json", "config.json"];
     for name in names {
         match parts.next() {
-            Some(part) => put(folder.path(), name, part),
-            None => drop(std::fs::remove_file(folder.path().join(name))),
+            Some(part) => put(folder, name, part),
+            None => drop(std::fs::remove_file(folder.join(name))),
         }
     }
     for all in [false, true] {
-        match OpenOptions::new().all_files(all).open(folder.path()) {
+        match OpenOptions::new().all_files(all).open(folder) {
             Ok(store) => {
                 walk(&store);
-                assert!(store.files().all(|file| file.starts_with(folder.path())));
+                assert!(store.files().all(|file| file.starts_with(folder)));
                 serve(store);
             }
             Err(error) => look_at(&error),
@@ -160,24 +155,22 @@ pub(crate) fn tokenizer_bytes(bytes: &[u8]) {
             "max_position_embeddings": 4, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size": 8}"#,
     ];
     let Some((&first, bytes)) = bytes.split_first() else { return };
-    static FOLDER: OnceLock<TempDir> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| {
-        let embedding = |file: Safetensors, name| file.tensor(name, "F32", &[8, 4], [0; 128]);
-        let file = embedding(Safetensors::new(), "model.embed_tokens.weight");
-        folder(&[("model.safetensors", file.build())])
+    let folder = &own_folder("tokenizer", |folder| {
+        let file = Safetensors::new().tensor("model.embed_tokens.weight", "F32", &[8, 4], [0; 128]);
+        put(folder, "model.safetensors", file.build());
     });
     for name in NAMES.into_iter().chain(["tokenizer_config.json"]) {
-        drop(std::fs::remove_file(folder.path().join(name)));
+        drop(std::fs::remove_file(folder.join(name)));
     }
     let name = NAMES[usize::from(first) % NAMES.len()];
     let config = CONFIGS[usize::from(first) / NAMES.len() % CONFIGS.len()];
     let (file, more) = if name == NAMES[1] { (bytes, None) } else { split(bytes) };
-    put(folder.path(), name, file);
-    put(folder.path(), "config.json", config);
+    put(folder, name, file);
+    put(folder, "config.json", config);
     if let Some(more) = more {
-        put(folder.path(), "tokenizer_config.json", more);
+        put(folder, "tokenizer_config.json", more);
     }
-    open_folder(folder.path());
+    open_folder(folder);
 }
 
 /// Opens a folder of quantized weights, as MLX and others write it. The bytes up to the first 0xFF
@@ -185,8 +178,7 @@ pub(crate) fn tokenizer_bytes(bytes: &[u8]) {
 /// and data; or, where it begins like a zip, its `weights.npz`. Without it, a packed weight lies
 /// there with its scales and biases.
 pub(crate) fn mlx_bytes(bytes: &[u8]) {
-    static FOLDER: OnceLock<TempDir> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| folder::<&[u8]>(&[])).path();
+    let folder = &own_folder("mlx", |_| {});
     let (config, weights) = split(bytes);
     put(folder, "config.json", config);
     for name in ["model.safetensors", "weights.npz"] {
@@ -227,8 +219,7 @@ pub(crate) const DIGESTS: [&str; 3] = [
 /// Opens a model of Ollama's store. The bytes up to the first 0xFF are its manifest; what follows
 /// is the header of its first blob. The second blob is a config.
 pub(crate) fn ollama_bytes(bytes: &[u8]) {
-    static FOLDER: OnceLock<TempDir> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| folder::<&[u8]>(&[])).path();
+    let folder = &own_folder("ollama", |_| {});
     let (manifest, header) = split(bytes);
     let blob = match header {
         Some(header) => Safetensors::text(header, vec![0x11; 128]).build(),
@@ -369,8 +360,7 @@ pub(crate) fn serve(store: Model) {
 /// Plans the model in every form that it may be written in, and writes it where it is small. What was
 /// written opens again.
 fn rewrite(model: &Model) {
-    static FOLDER: OnceLock<TempDir> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| folder::<&[u8]>(&[])).path();
+    let folder = &own_folder("written", |_| {});
     let write = |plan: weighbridge::Result<WritePlan>, name: &str, opens: bool| {
         let plan = match plan {
             Ok(plan) => plan,

@@ -11,8 +11,7 @@ use crate::bytes::Source;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
-use crate::store::Part;
-use crate::store::{Encoding, Grouped, Indexed, Store, StoreBuilder, StoredFile};
+use crate::store::{Encoding, Grouped, Indexed, Part, Store, StoreBuilder, StoredFile};
 use read::Parsed;
 
 /// The row of the table.

@@ -14,8 +14,7 @@ use crate::bytes::{Access, Source};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
-use crate::store::Part;
-use crate::store::{Document, Encoding, Indexed, Store, StoreBuilder, StoredFile, document};
+use crate::store::{Document, Encoding, Indexed, Part, Store, StoreBuilder, StoredFile, document};
 
 /// Blobs opened at once keep their files open up to this number; more are opened again when their
 /// data are wanted, since systems allow a process only so many.

@@ -9,8 +9,7 @@ use super::manifest::{Digest, Layer, Manifest};
 use super::name::{self, Name};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::store::Part;
-use crate::store::document;
+use crate::store::{Part, document};
 
 /// The manifest's file for a model of that name, which need not be there yet: in `store`, or where
 /// Ollama of this user keeps its models.
@@ -113,15 +112,19 @@ fn is_model(layer: &Json) -> bool {
 ///
 /// # Errors
 ///
-/// `Unsupported` for a manifest that is itself kept as a blob, and for a list of manifests.
+/// `Unsupported` for a manifest that is itself kept as a blob or stands in the second tree, and for a
+/// list of manifests.
 pub(crate) fn replaceable_model(path: &Path, limits: &Limits) -> Result<NewManifest> {
     let refused = |fault: &str| {
         let advice = "copy the model to a file with `weighbridge convert NAME copy.gguf --to gguf`, \
                       change the copy, and create a model from it";
         Err(Error::unsupported(fault.to_owned()).advise(advice).in_file(path))
     };
-    if path.is_symlink() || store_of_place(path).is_none() {
+    if path.is_symlink() {
         return refused("this manifest is itself named by its digest, so it cannot be changed");
+    }
+    if store_of_place(path).is_none() {
+        return refused("this manifest stands in the second tree, which this program only reads");
     }
     let manifest = document::read(path, "", limits)?.json;
     let layers = manifest.get("layers").and_then(Json::as_array);

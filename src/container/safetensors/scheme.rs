@@ -7,8 +7,7 @@ use serde_json::Value as Json;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::store::Part;
-use crate::store::{Document, Grouped, Indexed, Listed};
+use crate::store::{Document, Grouped, Indexed, Listed, Part};
 
 /// The dtype and dimensions of a tensor, or `None` where its arrays do not fit the scheme.
 type Settled = Result<Option<(DType, Vec<u64>)>>;

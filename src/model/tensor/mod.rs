@@ -23,9 +23,8 @@ use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
 use crate::quant::Global;
 use crate::shape;
-use crate::store::Part;
-use crate::store::Store;
 use crate::store::tensor::{StoredHandle, StoredTensor};
+use crate::store::{Part, Store};
 
 pub use packed::Form;
 pub(crate) use packed::PackedPart;

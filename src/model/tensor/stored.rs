@@ -1,10 +1,11 @@
 //! What a tensor has in its files: names, parts, bytes.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::Tensor;
 use crate::bytes::Text;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::Part;
 use crate::store::tensor::{Finding, Segment, StoredTensor};
 
@@ -68,7 +69,10 @@ impl Tensor {
         }
         let mut all = Vec::new();
         self.for_each_piece(part, |piece| {
-            all.try_reserve(piece.len()).map_err(|_| Error::mismatch("no memory for its bytes"))?;
+            all.try_reserve(piece.len()).map_err(|_| {
+                let fault = format!("no memory for the bytes of its {}", part.name());
+                self.located(Error::new(ErrorKind::Io, fault))
+            })?;
             all.extend_from_slice(piece);
             Ok::<(), Error>(())
         })?;
@@ -98,8 +102,8 @@ impl Tensor {
         self.as_stored()?.for_each_piece(part, sink)
     }
 
-    /// As [`for_each_raw_piece`](Self::for_each_raw_piece), for the bytes of some rows. A row is a run of
-    /// the last dimension; rows are counted over all other dimensions.
+    /// As [`for_each_raw_piece`](Self::for_each_raw_piece), for the bytes of `within`, counted from the
+    /// first byte of the part.
     ///
     /// # Errors
     ///
@@ -107,7 +111,7 @@ impl Tensor {
     pub fn for_each_raw_piece_in<E: From<Error>>(
         &self,
         part: Part,
-        within: std::ops::Range<u64>,
+        within: Range<u64>,
         sink: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         self.as_stored()?.for_each_piece_in(part, within, sink)

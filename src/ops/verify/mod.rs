@@ -5,12 +5,13 @@ mod shapes;
 mod vocabulary;
 
 use crate::arch::{ModelConfig, Resolution};
+use crate::bytes::Text;
 use crate::container::Strictness;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::Model;
 use crate::store::{Encoding, Store};
 
-/// What [`check_meaning`] found.
+/// What [`check_meaning`] found. Each text is one line, safe to show on a terminal.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Meaning {
@@ -23,8 +24,9 @@ pub struct Meaning {
 /// Compares what a model's files say of each other: required tensors, the shapes that the config
 /// determines, the vocabulary and its special tokens, chat templates.
 ///
-/// With [`Strictness::Strict`] what the reference reader of the container refuses is a fault as well:
-/// llama.cpp for GGUF, transformers for Hugging Face directories, mlx-lm for MLX.
+/// What the reference reader of the container is known to refuse (llama.cpp for GGUF, transformers for
+/// Hugging Face directories, mlx-lm for MLX) is a note, and a fault with [`Strictness::Strict`]. It is not
+/// all that they refuse: tensors and keys that llama.cpp requires of single architectures are not checked.
 ///
 /// # Errors
 ///
@@ -69,6 +71,10 @@ pub fn check_meaning(model: &Model, strictness: Strictness) -> Result<Meaning> {
         found.faults.extend(refused);
     } else {
         found.notes.extend(refused);
+    }
+    // Names and keys of files stand in them.
+    for text in found.faults.iter_mut().chain(&mut found.notes) {
+        *text = Text::new(text.as_bytes()).brief();
     }
     Ok(found)
 }
@@ -163,12 +169,14 @@ fn numbers(config: &ModelConfig) -> Vec<String> {
 /// Numbers that llama.cpp's `load_hparams` cannot do without, although a config can.
 fn required_numbers(config: &ModelConfig, refused: &mut Vec<String>) {
     let family = &config.architecture.value;
-    let needed = [
-        ("context_length", config.max_seq_len.is_some()),
-        ("attention.layer_norm_rms_epsilon", config.norm_eps.is_some()),
-    ];
-    for (key, _) in needed.iter().filter(|(_, there)| !there) {
-        refused.push(format!("no {family}.{key}: llama.cpp does not load the file"));
+    if config.max_seq_len.is_none() {
+        refused.push(format!("no {family}.context_length: llama.cpp does not load the file"));
+    }
+    if config.norm_eps.is_none() {
+        refused.push(format!(
+            "neither {family}.attention.layer_norm_rms_epsilon nor \
+             {family}.attention.layer_norm_epsilon: llama.cpp does not load the file"
+        ));
     }
 }
 
