@@ -291,7 +291,7 @@ fn verify() {
 
     Examples:
       weighbridge verify model.gguf
-      weighbridge verify model.gguf --strict      would llama.cpp accept it?
+      weighbridge verify model.gguf --strict      also by rules that only llama.cpp has
       weighbridge verify model.gguf --deep        and does every tensor hold sound numbers?
       weighbridge verify model.gguf --against model.hashes
       weighbridge verify ./Qwen3-0.6B --deep --json | jq '.findings'
