@@ -71,6 +71,7 @@ pub mod shape;
 pub mod tokenizer;
 pub mod translate;
 
+mod dialect;
 mod digest;
 mod error;
 mod imatrix;
@@ -120,4 +121,4 @@ pub use repack::{PackedRows, REPACKS, Repack, Repacked};
 pub use store::tensor::{Decoding, Finding, FindingKind, Segment};
 pub use store::{Attachment, DTypeSummary, Document, Encoding, Note, Part, QuantizationSummary};
 pub use tokenizer::Tokenizer;
-pub use write::{Fate, How, Loss, WriteOptions, WritePlan, Written};
+pub use write::{Builder, Loss, Method, PlannedTensor, WriteOptions, WritePlan, Written};

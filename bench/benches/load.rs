@@ -103,7 +103,7 @@ fn sum(bytes: &[u8]) -> u64 {
     values.iter().map(|&value| u64::from(u16::from_le_bytes(value))).sum()
 }
 
-/// How this crate loads a model: the one function that says so.
+/// Method this crate loads a model: the one function that says so.
 fn ours(path: &Path, policy: Policy, fusions: &[&'static Fusion]) -> Sum {
     let model = WeightProvider::open(path).expect("opens").policy(policy);
     let options = LoadOptions::new().fuse(fusions);
@@ -228,11 +228,11 @@ struct Sample {
     sum: u64,
 }
 
-/// How a table is taken.
+/// Method a table is taken.
 struct Run {
     cold: bool,
     rounds: usize,
-    /// How long one load may be put off, or be repeated, because other programs are busy.
+    /// Method long one load may be put off, or be repeated, because other programs are busy.
     patience: Duration,
 }
 

@@ -94,7 +94,7 @@ pub fn drop_from_cache(path: &Path) {
     panic!("{} stays in the page cache", path.display());
 }
 
-/// How many pages of a file the page cache holds.
+/// Method many pages of a file the page cache holds.
 fn resident(file: &File) -> usize {
     // SAFETY: the file is this program's own, and nobody changes it.
     let map = unsafe { memmap2::Mmap::map(file) }.expect("the input can be mapped");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde::Serialize;
-use weighbridge::{Fate, How, Loss, Progress, WriteOptions, WritePlan};
+use weighbridge::{Loss, Method, PlannedTensor, Progress, WriteOptions, WritePlan};
 
 use crate::args::write::{Whole, Writing};
 use crate::cmd::Done;
@@ -64,7 +64,7 @@ pub(crate) fn run_whole(plan: &WritePlan, dst: &Path, whole: Whole, args: &Writi
         dry_run: args.dry_run,
         bytes: plan.bytes(),
         seconds: 0.0,
-        tensors: plan.fates.iter().map(tensor).collect(),
+        tensors: plan.tensors.iter().map(tensor).collect(),
         notes: &plan.notes,
     };
     if !args.dry_run {
@@ -134,17 +134,17 @@ fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-fn tensor(fate: &Fate) -> Tensor<'_> {
+fn tensor(planned: &PlannedTensor) -> Tensor<'_> {
     Tensor {
-        name: &fate.name,
-        shape: &fate.shape,
-        from: &fate.from,
-        dtype: fate.dtype.name(),
-        group_size: fate.group_size,
-        bytes: fate.bytes,
-        how: fate.how.name(),
-        lossless: fate.how.is_lossless(),
-        why: fate.why.as_deref(),
+        name: &planned.name,
+        shape: &planned.shape,
+        from: &planned.from,
+        dtype: planned.dtype.name(),
+        group_size: planned.group_size,
+        bytes: planned.bytes,
+        how: planned.method.name(),
+        lossless: planned.method.is_lossless(),
+        why: planned.reason.as_deref(),
         lost_to_infinity: 0,
         lost_to_zero: 0,
         relative_rms: None,
@@ -199,16 +199,7 @@ fn write_text(report: &Report<'_>, plan: &WritePlan, dst: &Path) -> Result<(), S
             None => String::new(),
         }
     )?;
-    let hows = [
-        How::Copied,
-        How::Repacked,
-        How::Exact,
-        How::Rounded,
-        How::Quantized,
-        How::Requantized,
-        How::Generated,
-    ];
-    let counts = hows.iter().filter_map(|how| {
+    let counts = Method::ALL.iter().filter_map(|how| {
         let number = report.tensors.iter().filter(|tensor| tensor.how == how.name()).count();
         (number > 0).then(|| format!("{number} {}", how.name()))
     });

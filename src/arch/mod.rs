@@ -31,6 +31,7 @@ use std::fmt;
 use foldhash::fast::RandomState;
 
 use crate::bytes::Text;
+pub use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::store::{Encoding, Store};
 pub use config::{
@@ -127,32 +128,6 @@ impl RopeLayout {
             Self::HalfSplit => "half_split",
             Self::Interleaved => "interleaved",
             Self::None => "none",
-        }
-    }
-}
-
-/// Whose names a model uses.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum Dialect {
-    /// llama.cpp's.
-    Gguf,
-    /// Those of Hugging Face's transformers.
-    HuggingFace,
-    /// Hugging Face's as mlx-lm writes them, which changes some names and values.
-    Mlx,
-    /// Those of the publisher's own checkpoints (Mistral's `consolidated.safetensors`).
-    Publisher,
-}
-
-impl Dialect {
-    /// The name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Gguf => "gguf",
-            Self::HuggingFace => "hugging_face",
-            Self::Mlx => "mlx",
-            Self::Publisher => "publisher",
         }
     }
 }

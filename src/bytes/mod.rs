@@ -11,6 +11,7 @@ mod pages;
 mod text;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -42,6 +43,22 @@ pub enum Access {
     Read,
 }
 
+/// Bytes that can be read at any position, wherever they are.
+///
+/// A program implements it for bytes that are neither a file nor in memory: values that are computed
+/// when they are read, an object store, another process. Several threads read at the same time.
+pub trait ReadAt: fmt::Debug + Send + Sync {
+    /// The number of bytes, which never changes.
+    fn size(&self) -> u64;
+
+    /// Fills `out` with the bytes from `offset` on. The range lies within [`size`](Self::size).
+    ///
+    /// # Errors
+    ///
+    /// Any error ends the reading, and is returned with the source's name and the offset.
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()>;
+}
+
 /// The bytes of one file, or of memory: all reading and all range checks happen here.
 #[derive(Debug)]
 pub struct Source {
@@ -59,6 +76,7 @@ enum Kind {
     Mapped { file: Handle, map: OnceLock<Map> },
     Read { file: Handle },
     Memory { bytes: Cow<'static, [u8]> },
+    Custom { reader: Box<dyn ReadAt> },
 }
 
 /// A file that is open, or that can be opened again.
@@ -88,6 +106,12 @@ impl Identity {
                 (metadata.dev(), metadata.ino())
             },
         }
+    }
+}
+
+impl<B: Into<Cow<'static, [u8]>>> From<B> for Source {
+    fn from(bytes: B) -> Self {
+        Self::memory("memory", bytes)
     }
 }
 
@@ -138,6 +162,17 @@ impl Source {
         }
     }
 
+    /// Bytes that `reader` reads; `name` stands for the path in messages.
+    pub fn custom(name: impl Into<PathBuf>, reader: impl ReadAt + 'static) -> Self {
+        Self {
+            path: name.into(),
+            len: reader.size(),
+            identity: None,
+            kind: Kind::Custom { reader: Box::new(reader) },
+            bulk: OnceLock::new(),
+        }
+    }
+
     /// The file's path, or the name that stands for it.
     pub fn path(&self) -> &Path {
         &self.path
@@ -151,7 +186,7 @@ impl Source {
 
     /// Whether the bytes lie in a file, not in memory.
     pub(crate) fn is_file(&self) -> bool {
-        !matches!(self.kind, Kind::Memory { .. })
+        matches!(self.kind, Kind::Mapped { .. } | Kind::Read { .. })
     }
 
     /// The bytes of `range`: borrowed from the map or from memory, read into a new buffer otherwise.
@@ -166,7 +201,7 @@ impl Source {
             Kind::Memory { bytes } => bytes,
             Kind::Mapped { .. } if len == 0 => return Ok(Cow::Borrowed(&[])),
             Kind::Mapped { file, map } => self.mapped(file, map)?,
-            Kind::Read { .. } => {
+            Kind::Read { .. } | Kind::Custom { .. } => {
                 let mut out = try_zeroed(len).map_err(|error| error.in_file(&self.path))?;
                 self.read_at(range.start, &mut out)?;
                 return Ok(Cow::Owned(out));
@@ -190,6 +225,7 @@ impl Source {
                 out.copy_from_slice(from.ok_or_else(|| self.beyond(&range))?);
                 return Ok(());
             }
+            Kind::Custom { reader } => reader.read_at(offset, out),
             Kind::Mapped { file, .. } | Kind::Read { file } => {
                 self.with_file(file, |file| Ok(read_exact_at(file, offset, out)))?
             }

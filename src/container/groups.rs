@@ -30,6 +30,13 @@ pub(super) static MODES: &[Mode] = &[
     Mode { name: "nvfp4", forms: &[(4, &[16], DType::MLX_NVFP4)] },
 ];
 
+/// Elements of a group where the caller chooses nothing, for a dtype in groups.
+pub(crate) fn default_group_size(dtype: DType) -> u32 {
+    let mut forms = MODES.iter().flat_map(|mode| mode.forms);
+    let sizes = forms.find(|(.., own)| *own == dtype).and_then(|(_, sizes, _)| sizes.first());
+    sizes.and_then(|size| u32::try_from(*size).ok()).unwrap_or(64)
+}
+
 /// One complete way to read a packed weight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Reading {

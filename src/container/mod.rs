@@ -9,9 +9,9 @@ pub mod whisper_ggml;
 
 mod foreign;
 mod groups;
-pub(crate) mod layout;
 mod npz;
 mod rules;
+pub(crate) mod writer;
 
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,15 @@ use crate::bytes::{Access, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
 use crate::store::Store;
+
+pub use gguf::GGUF;
+pub(crate) use groups::default_group_size;
+pub use mlx::MLX;
+pub use ollama::OLLAMA;
+pub use safetensors::SAFETENSORS;
+pub use whisper_ggml::WHISPER_GGML;
+pub use writer::Shards;
+use writer::Writer;
 
 /// A way in which weights lie on disk.
 ///
@@ -34,6 +43,31 @@ pub struct Container {
     detect: fn(&Probe<'_>) -> bool,
     /// Opens a path that looks like it.
     open: fn(Opened, &OpenOptions) -> Result<Store>,
+    /// How models are written into it.
+    write: Option<&'static Writer>,
+}
+
+/// Containers are the same if they have the same name.
+impl PartialEq for Container {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Container {}
+
+impl Container {
+    /// What is written into this container, in a few words; `None` if it is only read.
+    pub fn written_as(&self) -> Option<&'static str> {
+        self.write.map(|writer| writer.summary)
+    }
+
+    /// How models are written into it.
+    pub(crate) fn writer(&self) -> Result<&'static Writer> {
+        self.write.ok_or_else(|| {
+            Error::unsupported(format!("{} can be read, but not written", self.name))
+        })
+    }
 }
 
 /// A path after the first look at it.
@@ -46,13 +80,7 @@ enum Opened {
 
 /// Every container, in the order in which they are tried: those that are told by more come first,
 /// and safetensors, which has no magic number, last.
-pub static CONTAINERS: &[&Container] = &[
-    &gguf::GGUF,
-    &whisper_ggml::WHISPER_GGML,
-    &ollama::OLLAMA,
-    &mlx::MLX,
-    &safetensors::SAFETENSORS,
-];
+pub static CONTAINERS: &[&Container] = &[&GGUF, &WHISPER_GGML, &OLLAMA, &MLX, &SAFETENSORS];
 
 /// How strictly a file is held to its format.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -1,218 +1,314 @@
-//! A model in another container.
+//! Converting a model to another container.
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value as Json, json};
-
-use super::dialect::{Spoken, speak};
-use super::experts::{self, Experts};
-use super::gguf::{Draft, Drafted};
-use super::packing::{Holds, Made, Wanted, is_mlx, made};
-use super::rewrite::{index_json, stored_part};
+use super::dialect::{Named, tensors_in};
+use super::experts;
+use super::gguf::Draft;
+use super::rewrite::{copied, merged_gguf};
 use crate::arch::Dialect;
-use crate::container::safetensors;
+use crate::bytes::{Access, Source};
+use crate::container::ollama::{self, Config};
+use crate::container::writer::{Content, ExpertName, NewDocument, Writer};
+use crate::container::{Container, OLLAMA, Shards};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::{Model, Tensor};
-use crate::recipe::mlx;
-use crate::shape;
-use crate::store::Encoding;
-use crate::store::Part;
+use crate::recipe::ollama::{OllamaModel, QuantType};
+use crate::recipe::{FILE_TYPES, mlx};
+use crate::store::{Encoding, Store};
 use crate::translate;
-use crate::write::{How, Kind, Making, OutFile, OutTensor, Quantizing, WritePlan};
+use crate::write::{
+    Builder, Method, OutTensor, Output, Precision, Producer, WritePlan, choose, grouped,
+};
 
-/// A container that can be written.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum Format {
-    /// A GGUF file.
-    Gguf,
-    /// A directory as transformers reads it.
-    Safetensors,
-    /// A directory as mlx-lm reads it.
-    Mlx,
-    /// A model in Ollama's store, at the [place](crate::container::ollama::place) of its name.
-    Ollama,
-}
-
-/// What is wanted of a conversion.
+/// Options of a conversion.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ConvertOptions {
-    format: Format,
-    wanted: Wanted,
-    /// Bytes of tensors in a shard, at most.
-    shard: u64,
-    quantization: Option<mlx::Options>,
+    container: &'static Container,
+    precision: Precision,
+    shard_bytes: Option<u64>,
+    quantization: Option<Quantization>,
+}
+
+/// Whose rules decide how each tensor is quantized on the way.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Quantization {
+    /// mlx-lm's, for an MLX directory.
+    MlxLm(mlx::Options),
+    /// Ollama's, for a model in its store.
+    Ollama(QuantType),
 }
 
 impl ConvertOptions {
-    /// Into that container: each tensor as it is where the container can hold that, in another
-    /// packing with the same values where there is one, else requantized to 8 bits.
-    pub fn new(format: Format) -> Self {
-        let shard = match format {
-            // What transformers and mlx-lm cut their files at.
-            Format::Mlx => 5 << 30,
-            _ => 5_000_000_000,
-        };
-        Self { format, wanted: Wanted::default(), shard, quantization: None }
+    /// Converts to that container. Each tensor stays as it is where the container can hold it, is
+    /// repacked with the same values where another packing has them, and else is requantized to
+    /// 8 bits.
+    pub fn new(container: &'static Container) -> Self {
+        let precision = Precision::default();
+        Self { container, precision, shard_bytes: None, quantization: None }
     }
 
-    /// The dtype of all matrices.
+    /// Writes all matrices in this dtype.
     #[must_use]
     pub fn dtype(mut self, dtype: DType) -> Self {
-        self.wanted.dtype = Some(dtype);
+        self.precision.dtype = Some(dtype);
         self
     }
 
-    /// Any tensor that would lose something is an error.
+    /// Returns an error if any tensor would lose something.
     #[must_use]
     pub fn lossless(mut self, lossless: bool) -> Self {
-        self.wanted.lossless = lossless;
+        self.precision.lossless = lossless;
         self
     }
 
-    /// Bytes of tensors in a shard of safetensors, at most.
+    /// The most bytes of tensors in one safetensors file.
     #[must_use]
     pub fn shard_bytes(mut self, bytes: u64) -> Self {
-        self.shard = bytes;
+        self.shard_bytes = Some(bytes);
         self
     }
 
-    /// Quantized as mlx-lm does it, for a directory of MLX.
+    /// Quantizes as another program does.
     #[must_use]
-    pub fn quantize(mut self, options: mlx::Options) -> Self {
-        self.quantization = Some(options);
+    pub fn quantize(mut self, quantization: Quantization) -> Self {
+        self.quantization = Some(quantization);
         self
     }
 }
 
-/// A model in another container, or in another dtype.
+/// Plans the conversion of a model to another container, or to other dtypes. Nothing is written
+/// before the plan is [run](WritePlan::run).
+///
+/// In Ollama's store a model becomes a blob for each tensor, as `ollama create --experimental` makes
+/// them; a GGUF model that keeps its dtypes becomes one blob, its file as it is.
 ///
 /// # Errors
 ///
-/// `Unsupported` where the container has no way to say what the model says: an architecture or a
-/// tensor that is not known, a tokenizer without rules, or a value that would be lost and may not be.
+/// `Unsupported` for a container that is only read, or that cannot express the model: an unknown
+/// architecture or tensor, a tokenizer without rules, or a value that would be lost and may not be.
 pub fn convert(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
-    match options.format {
-        Format::Gguf => gguf(model, options.wanted),
-        Format::Safetensors => directory(model, options, Dialect::HuggingFace),
-        Format::Mlx => directory(model, options, Dialect::Mlx),
-        Format::Ollama => super::create::planned(model, None, options.wanted),
-    }
-    .and_then(|plan| Ok(plan.of_whole_model(model.resolution()?)))
-    .map_err(|error| error.in_file(model.store().path()))
+    let plan = planned(model, options).map_err(|error| error.in_file(model.store().path()))?;
+    Ok(plan.of_whole_model(model.resolution()?))
 }
 
-fn gguf(model: &Model, wanted: Wanted) -> Result<WritePlan> {
-    let Draft { keys, tensors, notes } = Draft::of(model, wanted)?;
-    let (mut out, mut fates) = (Vec::new(), Vec::new());
-    for Drafted { tensor, how, why } in tensors {
-        fates.push(tensor.fate(how, why)?);
-        out.push(tensor);
-    }
-    let file = OutFile::gguf("model.gguf", &keys, out)?;
-    Ok(WritePlan::new(Kind::File, vec![file], fates, notes, model.store()))
+/// Plans a model in Ollama's store, each tensor quantized to the type that Ollama would choose for
+/// it. The plan is written to the [place](crate::container::ollama::place) of the model's name.
+///
+/// # Errors
+///
+/// As [`convert`].
+pub fn create(model: &Model, quantization: Option<QuantType>) -> Result<WritePlan> {
+    let mut options = ConvertOptions::new(&OLLAMA);
+    options.quantization = quantization.map(Quantization::Ollama);
+    convert(model, &options)
 }
 
-/// A directory of safetensors and documents.
-fn directory(model: &Model, options: &ConvertOptions, dialect: Dialect) -> Result<WritePlan> {
+fn planned(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
+    let writer = options.container.writer()?;
+    let fits = match options.quantization {
+        None => true,
+        Some(Quantization::MlxLm(_)) => writer.dialect == Dialect::Mlx,
+        Some(Quantization::Ollama(_)) => writer.keeps_attachments,
+    };
+    if !fits {
+        let fault = format!("{} has no such quantization", writer.name);
+        return Err(Error::unsupported(fault).advise("quantize to a GGUF type instead"));
+    }
+    let keeps_dtypes = options.quantization.is_none() && options.precision.dtype.is_none();
+    if writer.keeps_attachments && keeps_dtypes && model.encoding() == Encoding::Gguf {
+        return gguf_blob(model);
+    }
+    match writer.dialect {
+        Dialect::Gguf => Draft::of(model, options.precision)?.builder(model).plan(),
+        _ => directory(model, writer, options)?.plan(),
+    }
+}
+
+/// A GGUF model as one blob: its file as it is, or its shards merged.
+fn gguf_blob(model: &Model) -> Result<WritePlan> {
+    let store = model.store();
+    let mut builder = Builder::with_writer(&ollama::write::GGUF_WRITER);
+    builder.reads(store);
+    let files: Vec<_> = store.files().collect();
+    let tensors = copied(model);
+    match files.as_slice() {
+        [one] if one.is_file() => {
+            let content = Content::Copy(Source::open(one, Access::Read)?);
+            let (name, role) = (String::new(), "model".to_owned());
+            builder.push_document(NewDocument { name, role, content });
+        }
+        _ => merged_gguf(model, &mut builder),
+    }
+    attach(store, &mut builder, |_| true)?;
+    if !store.attachments().iter().any(|attachment| attachment.kind == "config") {
+        let keys = store.metadata();
+        let number = keys.get("general.file_type").and_then(|value| value.to_u64());
+        let named = FILE_TYPES.iter().find(|row| row.number.map(u64::from) == number);
+        let file_type = named.filter(|_| number.is_some()).map_or("unknown", |row| row.name);
+        let family = keys.str("general.architecture").unwrap_or_default();
+        let weights = store.tensors().map(|tensor| tensor.elements()).fold(0, u64::saturating_add);
+        let mut config = Config::of_gguf(family, weights, file_type).to_json();
+        config.push('\n');
+        builder.push_document(ollama::write::config_blob(config.into_bytes()));
+    }
+    let mut plan = builder.plan()?;
+    let planned = tensors.iter().map(|tensor| Ok(tensor.planned(&tensor.describe()?)));
+    plan.tensors = planned.collect::<Result<_>>()?;
+    Ok(plan)
+}
+
+/// Copies what a model of Ollama's has beside its weights and their documents: template, system
+/// prompt, parameters, licenses.
+fn attach(store: &Store, builder: &mut Builder, kept: impl Fn(&str) -> bool) -> Result<()> {
+    for attachment in store.attachments().iter().filter(|attachment| kept(&attachment.kind)) {
+        let content = Content::Copy(Source::open(&attachment.path, Access::Read)?);
+        let (name, role) = (attachment.name.clone(), attachment.kind.clone());
+        builder.push_document(NewDocument { name, role, content });
+    }
+    Ok(())
+}
+
+/// A model of safetensors and documents.
+fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -> Result<Builder> {
     let (store, resolution) = (model.store(), model.resolution()?);
-    let Spoken { tensors: mut views, left_out, in_mxfp4 } = speak(model, dialect)?;
-    let is_mlx_directory = dialect == Dialect::Mlx;
-    let mut notes = super::left_out(&left_out);
+    let mut builder = Builder::with_writer(writer);
+    builder.reads(store);
+    let Named { mut tensors, left_out, in_mxfp4 } = tensors_in(model, writer.dialect)?;
+    super::left_out(&left_out).into_iter().for_each(|note| builder.note(note));
     if store.encoding() == Encoding::Gguf {
         let before = translate::rows_before_positions(store, resolution)?;
         let end = "embeddings.position_embeddings.weight";
-        for view in views.iter_mut().filter(|view| before > 0 && view.name().ends_with(end)) {
+        for view in tensors.iter_mut().filter(|view| before > 0 && view.name().ends_with(end)) {
             *view = view.clone().after_copies(before)?;
             let what = "which no position has, are copies of the next one";
-            notes.push(format!("{}: its first {before} rows, {what}", view.name()));
+            builder.note(format!("{}: its first {before} rows, {what}", view.name()));
         }
     }
-    let (experts, why_plain) = Experts::new(&mut views, &in_mxfp4, options.wanted.dtype)?;
-    let mut tensors: Vec<(OutTensor, How, Option<String>)> = Vec::new();
-    let recipe = match options.quantization {
-        Some(quantization) => Some(recipe(model, &views, &quantization)?),
-        None => None,
+    let (mut in_mxfp4, why_plain) = match (writer.repacks_to)(DType::HF_MXFP4) {
+        true => experts::in_mxfp4(&mut tensors, &in_mxfp4, options.precision.dtype.is_some())?,
+        false => Default::default(),
     };
-    for (number, view) in views.iter().enumerate() {
-        let choice =
-            recipe.as_ref().and_then(|recipe| recipe.choices.get(number).copied().flatten());
-        let (making, how, why) = match (choice, experts.made(view.name())) {
-            (_, Some(made)) => made,
-            (Some(choice), _) => quantized(view, choice.dtype, choice.group_size)?,
-            (None, _) => {
-                plain(view, is_mlx_directory, resolution.dialect == dialect, options.wanted)?
-            }
+    let tensors = match writer.expert {
+        Some(expert) => stacked(tensors, expert)?,
+        None => tensors.into_iter().map(|tensor| (None, tensor)).collect(),
+    };
+    let documents = documents(model, writer, &mut builder)?;
+    let mut choices = choices(model, &tensors, &documents, options, &mut builder)?.into_iter();
+    let same = resolution.dialect == writer.dialect;
+    for (experts, tensor) in tensors {
+        let output = match (choices.next().flatten(), in_mxfp4.remove(tensor.name())) {
+            (_, Some(repacking)) => Output::new(Producer::Repacked(repacking), Method::Repacked),
+            (Some((dtype, group_size)), None) => grouped(&tensor, dtype, group_size)?,
+            (None, None) => kept(&tensor, writer, same, options.precision)?,
         };
-        tensors.push((OutTensor { name: view.name().to_owned(), making }, how, why));
+        builder.push(OutTensor { experts, ..OutTensor::new(tensor.name(), output) });
     }
-    let fates = tensors.iter().map(|(tensor, how, why)| tensor.fate(*how, why.clone()));
-    let fates = fates.collect::<Result<Vec<_>>>()?;
-    let quantization = match recipe {
-        Some(recipe) => Some(recipe.config),
-        None if is_mlx_directory => said(&tensors),
-        None => experts.quantization(),
+    let is_true = |config_is_true: fn(&Output) -> bool| {
+        builder.tensors().iter().all(|tensor| config_is_true(&tensor.output))
     };
-    let format = if is_mlx_directory { "mlx" } else { "pt" };
-    let metadata = BTreeMap::from([("format".to_owned(), format.to_owned())]);
-    let copies = tensors.iter().all(|(_, how, _)| *how == How::Copied);
-    let tensors: Vec<OutTensor> = tensors.into_iter().map(|(tensor, ..)| tensor).collect();
-    let mut files = shards(tensors, &metadata, options.shard, is_mlx_directory)?;
-    let documents = match is_mlx_directory {
-        true => translate::mlx_documents(model)?,
-        false => translate::hf_documents(model)?,
+    // As long as nothing is packed otherwise, what config.json says of packings stays true.
+    let keeps_config = match writer.dialect {
+        _ if writer.keeps_attachments => {
+            is_true(|output| matches!(output.method, Method::Copied | Method::Quantized))
+        }
+        Dialect::Mlx => is_true(|output| {
+            output.method == Method::Copied && output.producer.group_size().is_none()
+        }),
+        _ => is_true(|output| output.method == Method::Copied),
     };
     for (name, bytes) in documents {
-        let bytes = match name {
-            // As long as nothing is made otherwise, what it says of it stays true.
-            "config.json" if !(copies && quantization.is_none()) => {
-                config_json(&bytes, quantization.as_ref(), &fates)?
-            }
-            _ => bytes,
-        };
-        files.push(OutFile::document(name, bytes));
+        match name.as_str() {
+            "config.json" if !keeps_config => builder.document(name, bytes)?,
+            _ => builder.push_document(NewDocument::new(name, bytes)),
+        }
     }
-    notes.extend(why_plain);
-    Ok(WritePlan::new(Kind::Directory, files, fates, notes, store))
+    if writer.keeps_attachments {
+        attach(store, &mut builder, |kind| !matches!(kind, "json" | "config"))?;
+    }
+    if let (Some(bytes), Some(_)) = (options.shard_bytes, writer.shard_bytes) {
+        builder.shards(Shards::Bytes(bytes), "model");
+    }
+    why_plain.into_iter().for_each(|note| builder.note(note));
+    Ok(builder)
 }
 
-/// A tensor that is not quantized anew.
-fn plain(view: &Tensor, mlx: bool, same: bool, wanted: Wanted) -> Result<Made> {
-    let quantized = view.dtype().is_ok_and(DType::is_quantized);
-    if mlx {
-        return made(view, Holds::Groups, wanted);
-    }
-    match wanted.dtype {
-        // What a checkpoint has, transformers reads; groups of MLX in Ollama's store, it does not.
-        None if same && view.is_stored() && !view.dtype().is_ok_and(is_mlx) => {
-            Ok((Making::Packed(view.clone()), How::Copied, None))
+/// The documents beside the weights, in the order in which they are written.
+fn documents(
+    model: &Model,
+    writer: &Writer,
+    builder: &mut Builder,
+) -> Result<Vec<(String, Vec<u8>)>> {
+    let store = model.store();
+    let own = store.document("config.json").is_some() && store.encoding() == Encoding::Safetensors;
+    let mut documents = match writer.dialect {
+        _ if writer.keeps_attachments && own => store.read_companions()?,
+        dialect => {
+            let all = match dialect {
+                Dialect::Mlx => translate::mlx_documents(model)?,
+                _ => translate::hf_documents(model)?,
+            };
+            all.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect()
         }
-        None if quantized && wanted.lossless => {
-            made(view, Holds::Plain, Wanted { dtype: Some(DType::F32), ..wanted })
-        }
-        None if quantized => made(view, Holds::Plain, Wanted { dtype: Some(DType::F16), ..wanted }),
-        _ => made(view, Holds::Plain, wanted),
-    }
-}
-
-/// A tensor in groups, of the numbers that it is quantized from in mlx-lm and in Ollama.
-pub(super) fn quantized(view: &Tensor, dtype: DType, group_size: u32) -> Result<Made> {
-    let stored = view.dtype()?;
-    let again = stored.is_quantized();
-    let quantizing = Quantizing {
-        view: view.clone(),
-        dtype,
-        group_size,
-        values: if again { DType::F16 } else { view.values_dtype() },
     };
-    let how = if again { How::Requantized } else { How::Quantized };
-    Ok((Making::Grouped(quantizing), how, None))
+    if writer.keeps_attachments {
+        // Ollama takes the documents that are JSON, in the order of their names.
+        documents.sort();
+        let others = documents.iter().filter(|(name, _)| !name.ends_with(".json"));
+        let others = others.map(|(name, _)| (name.clone(), "Ollama takes only JSON".to_owned()));
+        let others: Vec<_> = others.collect();
+        super::left_out(&others).into_iter().for_each(|note| builder.note(note));
+        documents.retain(|(name, _)| name.ends_with(".json"));
+    }
+    Ok(documents)
+}
+
+/// The dtype and the group size that another program's rules give each tensor, if they quantize it.
+fn choices(
+    model: &Model,
+    tensors: &[(Option<String>, Tensor)],
+    documents: &[(String, Vec<u8>)],
+    options: &ConvertOptions,
+    builder: &mut Builder,
+) -> Result<Vec<Option<(DType, u32)>>> {
+    match &options.quantization {
+        None => Ok(Vec::new()),
+        Some(Quantization::MlxLm(options)) => {
+            let recipe = mlx_recipe(model, tensors, options)?;
+            builder.quantization(recipe.config);
+            let chosen = recipe.choices.into_iter();
+            Ok(chosen.map(|choice| choice.map(|c| (c.dtype, c.group_size))).collect())
+        }
+        Some(Quantization::Ollama(quantization)) => {
+            let config = documents.iter().find(|(name, _)| name == "config.json");
+            let config = config.map(|(_, bytes)| serde_json::from_slice(bytes)).transpose();
+            let config =
+                config.map_err(|error| Error::malformed(format!("config.json: {error}")))?;
+            let numbers = OllamaModel::of(&config.unwrap_or_default());
+            let key = ollama::write::FILE_TYPE;
+            builder.metadata().set_text(key, quantization.descriptor().name);
+            let choice = |(_, tensor): &(Option<String>, Tensor)| {
+                let chosen = numbers.choose(tensor.name(), tensor.shape(), *quantization)?;
+                let row = chosen.descriptor();
+                let has = tensor.dtype().is_ok_and(|dtype| dtype == row.dtype)
+                    && tensor.group_size() == Some(row.group_size)
+                    && tensor.packed().is_ok();
+                (!has).then_some((row.dtype, row.group_size))
+            };
+            Ok(tensors.iter().map(choice).collect())
+        }
+    }
 }
 
 /// mlx-lm's choice for each tensor.
-fn recipe(model: &Model, views: &[Tensor], options: &mlx::Options) -> Result<mlx::Recipe> {
+fn mlx_recipe(
+    model: &Model,
+    tensors: &[(Option<String>, Tensor)],
+    options: &mlx::Options,
+) -> Result<mlx::Recipe> {
     let config = model.config()?;
     let model_type = model.store().document("config.json");
     let model_type = model_type.and_then(|config| config.get("model_type")?.as_str());
@@ -221,119 +317,70 @@ fn recipe(model: &Model, views: &[Tensor], options: &mlx::Options) -> Result<mlx
         layers: u64::from(config.n_layers.value),
         ..mlx::MlxModel::default()
     };
-    let modules = views.iter().map(|view| {
-        let path = view.name().strip_suffix(".weight");
-        // What is no weight of a module has the shape of none.
-        let shape = if path.is_some() { view.shape() } else { &[] };
-        mlx::Module { path: path.unwrap_or(view.name()), shape }
+    let modules = tensors.iter().map(|(_, tensor)| {
+        let path = tensor.name().strip_suffix(".weight");
+        // A tensor that is not a module's weight has the shape of none.
+        let shape = if path.is_some() { tensor.shape() } else { &[] };
+        mlx::Module { path: path.unwrap_or(tensor.name()), shape }
     });
     mlx::Recipe::new(&numbers, &modules.collect::<Vec<_>>(), options)
 }
 
-/// What `config.json` says of tensors that are in groups: the numbers that most have, and by their
-/// paths those that have others.
-fn said(tensors: &[(OutTensor, How, Option<String>)]) -> Option<Json> {
-    let mut found: Vec<(&str, Json)> = Vec::new();
-    for (tensor, ..) in tensors {
-        let (Ok(dtype), Some(size)) = (tensor.making.dtype(), tensor.making.group_size()) else {
-            continue;
-        };
-        let row = dtype.descriptor();
-        let bits = u64::from(row.block_bytes) * 8 / u64::from(row.block_len).max(1);
-        let mode = match dtype {
-            DType::MLX_MXFP4 => "mxfp4",
-            DType::MLX_MXFP8 => "mxfp8",
-            DType::MLX_NVFP4 => "nvfp4",
-            _ => "affine",
-        };
-        let path = tensor.name.strip_suffix(".weight").unwrap_or(&tensor.name);
-        found.push((path, json!({ "group_size": size, "bits": bits, "mode": mode })));
-    }
-    let count = |json: &Json| found.iter().filter(|(_, other)| other == json).count();
-    let usual = found.iter().map(|(_, json)| json).max_by_key(|json| count(json))?.clone();
-    let mut config = usual.as_object().cloned().unwrap_or_default();
-    for (path, json) in found.iter().filter(|(_, json)| *json != usual) {
-        config.insert((*path).to_owned(), json.clone());
-    }
-    Some(Json::Object(config))
-}
-
-/// `config.json` with what is said of dtypes as it now is.
-pub(super) fn config_json(
-    bytes: &[u8],
-    quantization: Option<&Json>,
-    fates: &[crate::write::Fate],
-) -> Result<Vec<u8>> {
-    let fault = |error: serde_json::Error| Error::malformed(format!("config.json: {error}"));
-    let mut config: Map<String, Json> = serde_json::from_slice(bytes).map_err(fault)?;
-    config.remove("quantization");
-    config.remove("quantization_config");
-    if let Some(quantization) = quantization {
-        if quantization.get("quant_method").is_none() {
-            // Where mlx-lm looks for it first, which knows no methods.
-            config.insert("quantization".to_owned(), quantization.clone());
+/// A tensor that no rules quantize. `same` says whether it has its name in the files that are read.
+fn kept(tensor: &Tensor, writer: &Writer, same: bool, mut precision: Precision) -> Result<Output> {
+    if writer.keeps_schemes && precision.dtype.is_none() {
+        // Transformers reads the schemes of a checkpoint, but not MLX's groups in Ollama's store.
+        let mlx = tensor.dtype().is_ok_and(|dtype| dtype.group_quantizer().is_some());
+        if same && tensor.is_stored() && !mlx {
+            return Ok(Output::new(Producer::Packed(tensor.clone()), Method::Copied));
         }
-        config.insert("quantization_config".to_owned(), quantization.clone());
+        if tensor.dtype().is_ok_and(DType::is_quantized) {
+            precision.dtype = Some(if precision.lossless { DType::F32 } else { DType::F16 });
+        }
     }
-    let weights = |dtype: DType| {
-        let of = fates.iter().filter(|fate| fate.dtype == dtype && fate.shape.len() > 1);
-        of.map(|fate| shape::elements(&fate.shape).unwrap_or(0)).fold(0u64, u64::saturating_add)
-    };
-    let plain = [(DType::F32, "float32"), (DType::F16, "float16"), (DType::BF16, "bfloat16")];
-    let most = plain.iter().max_by_key(|(dtype, _)| weights(*dtype));
-    if let Some((_, name)) = most.filter(|(dtype, _)| weights(*dtype) > 0) {
-        let key = if config.contains_key("dtype") { "dtype" } else { "torch_dtype" };
-        config.insert(key.to_owned(), Json::from(*name));
-    }
-    serde_json::to_vec_pretty(&config).map_err(fault)
+    choose(tensor, writer, precision)
 }
 
-/// Files of at most so many bytes of tensors, and an index where there are several; mlx-lm writes
-/// one in any case.
-fn shards(
-    tensors: Vec<OutTensor>,
-    metadata: &BTreeMap<String, String>,
-    most: u64,
-    mlx: bool,
-) -> Result<Vec<OutFile>> {
-    let bytes = tensors.iter().map(OutTensor::bytes).sum::<Result<u64>>()?;
-    let groups = super::rewrite::cut(tensors, super::Shards::Bytes(most))?;
-    let count = groups.len();
-    let named = |tensor: &OutTensor, part: Part| match &tensor.making {
-        _ if mlx => mlx_part(&tensor.name, part),
-        Making::Repacked(_) => experts::part_name(&tensor.name, part),
-        _ => stored_part(tensor, part),
-    };
-    let mut index = BTreeMap::new();
-    let mut files = Vec::new();
-    for (number, group) in groups.into_iter().enumerate() {
-        let name = match count {
-            1 => "model.safetensors".to_owned(),
-            _ => format!("model-{:05}-of-{count:05}.safetensors", number + 1),
-        };
-        for tensor in &group {
-            for part in tensor.making.parts()? {
-                index.insert(named(tensor, part.part), name.clone());
+/// Stacks the experts of each projection along a new first axis, under the name of the projection.
+/// Each such tensor comes with the group that it belongs to. Experts of different packings, or with a
+/// number for the whole tensor, stay apart. Groups are sorted behind everything else.
+fn stacked(
+    tensors: Vec<Tensor>,
+    expert: fn(&str) -> Option<ExpertName<'_>>,
+) -> Result<Vec<(Option<String>, Tensor)>> {
+    let mut all = Vec::new();
+    let mut experts: BTreeMap<(String, String), BTreeMap<u64, Tensor>> = BTreeMap::new();
+    for tensor in tensors {
+        let name = tensor.name().to_owned();
+        match expert(&name) {
+            Some(ExpertName { group, number, projection }) => {
+                let key = (group.to_owned(), projection.to_owned());
+                if experts.entry(key).or_default().insert(number, tensor).is_some() {
+                    let fault = format!("expert {number} is there twice");
+                    return Err(Error::unsupported(fault).in_tensor(&name));
+                }
             }
+            None => all.push((None, tensor)),
         }
-        let alignment = safetensors::write::ALIGNMENT;
-        files.push(OutFile::safetensors(name, metadata, alignment, group, named)?);
     }
-    if count > 1 || mlx {
-        let json = index_json(bytes, &index).into_bytes();
-        files.push(OutFile::document("model.safetensors.index.json", json));
+    for ((group, projection), experts) in experts {
+        let name = format!("{group}.{projection}");
+        if let Some((missing, _)) = (0u64..).zip(experts.keys()).find(|(n, key)| n != *key) {
+            let fault = format!("expert {missing} of {} is missing", experts.len());
+            return Err(Error::unsupported(fault).in_tensor(&name));
+        }
+        let packing = |tensor: &Tensor| {
+            let dtype: Option<DType> = tensor.dtype().ok();
+            Ok::<_, Error>((dtype, tensor.group_size(), tensor.globals()?.is_empty()))
+        };
+        let packings = experts.values().map(packing).collect::<Result<Vec<_>>>()?;
+        let alike = packings.windows(2).all(|pair| pair.first() == pair.last());
+        let tensors: Vec<Tensor> = experts.into_values().collect();
+        match alike && packings.iter().all(|(.., plain)| *plain) {
+            true => all.push((Some(group), Tensor::stack(tensors)?.named(&name))),
+            false => all.extend(tensors.into_iter().map(|tensor| (None, tensor))),
+        }
     }
-    Ok(files)
-}
-
-/// What mlx-lm calls a part of a tensor.
-fn mlx_part(name: &str, part: Part) -> String {
-    let base = name.strip_suffix(".weight").unwrap_or(name);
-    match part {
-        Part::Weight => name.to_owned(),
-        Part::Scale => format!("{base}.scales"),
-        Part::Bias => format!("{base}.biases"),
-        Part::GlobalAmax | Part::GlobalScale => format!("{base}.global_scale"),
-        other => format!("{base}.{}", other.name()),
-    }
+    all.sort_by(|(a, x), (b, y)| (a, x.name()).cmp(&(b, y.name())));
+    Ok(all)
 }

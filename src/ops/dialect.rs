@@ -9,7 +9,7 @@ use crate::model::{Convention, Tensor};
 /// A model's tensors as a dialect has them.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Spoken {
+pub struct Named {
     /// By the dialect's names, in the order of the files that are read.
     pub tensors: Vec<Tensor>,
     /// Tensors that are left out, each with the reason.
@@ -28,11 +28,11 @@ pub struct Spoken {
 /// `Unsupported` if the architecture is not known, or a tensor is none that it is known to have, or
 /// the dialect keeps it in a way that this model's cannot be brought into; `Mismatch` if tensors are
 /// not what the config says.
-pub fn speak(model: &Model, dialect: Dialect) -> Result<Spoken> {
+pub fn tensors_in(model: &Model, dialect: Dialect) -> Result<Named> {
     let (store, resolution) = (model.store(), model.resolution()?);
     if resolution.dialect == dialect {
         let tensors = model.stored_tensors().collect();
-        return Ok(Spoken { tensors, ..Spoken::default() });
+        return Ok(Named { tensors, ..Named::default() });
     }
     let Some(architecture) = resolution.architecture else {
         let fault = format!(
@@ -50,9 +50,9 @@ pub fn speak(model: &Model, dialect: Dialect) -> Result<Spoken> {
         let fault = format!("no tensor of {} that is known{others}", architecture.name);
         return Err(Error::unsupported(fault).in_tensor(unknown).in_file(store.path()));
     }
-    let mut spoken = Spoken::default();
+    let mut named = Named::default();
     for auxiliary in &resolution.auxiliary {
-        spoken.left_out.push((auxiliary.stored.clone(), auxiliary.reason.to_owned()));
+        named.left_out.push((auxiliary.stored.clone(), auxiliary.reason.to_owned()));
     }
     let canonical: Vec<&str> = resolution.mapped.iter().map(|m| m.canonical.as_str()).collect();
     let mapping = |name: &str| model.mapping(name).ok().flatten();
@@ -60,14 +60,14 @@ pub fn speak(model: &Model, dialect: Dialect) -> Result<Spoken> {
     let one = |a: &str, b: &str| stored(a).is_some_and(|a| stored(b) == Some(a));
     let (spelled, without) = spell(architecture, dialect, &canonical, one);
     let nameless = format!("{} has no name for it", dialect.name());
-    spoken.left_out.extend(without.into_iter().map(|name| (name, nameless.clone())));
+    named.left_out.extend(without.into_iter().map(|name| (name, nameless.clone())));
     let config = model.config().ok();
     for Spelled { name, parts } in &spelled {
         // Experts that are stored in one are taken apart.
         let apart = name.contains("{e}");
         let whole = if apart { None } else { unchanged(model, parts)? };
         if let Some(view) = whole {
-            spoken.tensors.push(view.named(name));
+            named.tensors.push(view.named(name));
             continue;
         }
         // Transforms are told of canonical tensors, whatever the model serves.
@@ -76,16 +76,16 @@ pub fn speak(model: &Model, dialect: Dialect) -> Result<Spoken> {
         let mut views = views.collect::<Result<Vec<(Tensor, Transform)>>>()?;
         if views.iter().all(stays_packed) {
             views.iter_mut().for_each(|(_, transform)| transform.axes = Axes::Same);
-            spoken.in_mxfp4.push(name.clone());
+            named.in_mxfp4.push(name.clone());
         }
         if !apart {
-            spoken.tensors.push(Tensor::stored_as(name, views, config)?);
+            named.tensors.push(Tensor::stored_as(name, views, config)?);
             continue;
         }
         let experts =
             views.first().and_then(|(view, _)| view.shape().first()).copied().unwrap_or(0);
         if experts == 0 {
-            spoken.left_out.push((name.clone(), "there are no experts".to_owned()));
+            named.left_out.push((name.clone(), "there are no experts".to_owned()));
         }
         // Each has rows of its own; a shape alone may promise any number.
         let rows = views.iter().map(|(view, _)| view.elements()).max().unwrap_or(0);
@@ -97,10 +97,10 @@ pub fn speak(model: &Model, dialect: Dialect) -> Result<Spoken> {
             let name = name.replace("{e}", &expert.to_string());
             let parts = views.iter().map(|(view, transform)| Ok((view.array(expert)?, *transform)));
             let parts = parts.collect::<Result<_>>()?;
-            spoken.tensors.push(Tensor::stored_as(&name, parts, config)?);
+            named.tensors.push(Tensor::stored_as(&name, parts, config)?);
         }
     }
-    Ok(spoken)
+    Ok(named)
 }
 
 /// Whether a part of a tensor is written with the codes that it has, and so in the order of those.

@@ -1,8 +1,8 @@
 //! A model as one of GGUF: keys and tensors, whatever it is read from.
 
-use super::dialect::{Spoken, speak};
-use super::packing::{Holds, Made, Wanted, encoded, made};
+use super::dialect::{Named, tensors_in};
 use crate::arch::Dialect;
+use crate::container::gguf;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::metadata::{KeyValues, Value};
@@ -10,40 +10,32 @@ use crate::model::{Model, Tensor};
 use crate::recipe::FileType;
 use crate::store::Encoding;
 use crate::translate;
-use crate::write::{How, Making, OutTensor};
+use crate::write::{Builder, Method, OutTensor, Output, Precision, Producer, choose, encoded};
 
 /// Keys and tensors that are going to be a GGUF model.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) keys: KeyValues,
-    pub(super) tensors: Vec<Drafted>,
+    pub(super) tensors: Vec<OutTensor>,
     /// What a reader should know.
     pub(super) notes: Vec<String>,
 }
 
-/// A tensor of the draft, what making it does to its values, and why it is made so.
-#[derive(Debug)]
-pub(super) struct Drafted {
-    pub(super) tensor: OutTensor,
-    pub(super) how: How,
-    pub(super) why: Option<String>,
-}
-
 impl Draft {
     /// The model in GGUF's names, order and values.
-    pub(super) fn of(model: &Model, wanted: Wanted) -> Result<Self> {
+    pub(super) fn of(model: &Model, precision: Precision) -> Result<Self> {
         let (store, resolution) = (model.store(), model.resolution()?);
         let (keys, remarks) = translate::gguf_metadata_and_notes(model)?;
-        let Spoken { tensors: views, left_out, .. } = speak(model, Dialect::Gguf)?;
+        let Named { tensors: views, left_out, .. } = tensors_in(model, Dialect::Gguf)?;
         let own = store.encoding() == Encoding::Gguf;
         let mut tensors = Vec::new();
         for (name, values) in translate::gguf_tensors(model)? {
             let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
             let shape = vec![values.len() as u64];
-            let making = Making::Bytes { bytes: bytes.into(), dtype: DType::F32, shape };
-            let tensor = OutTensor { name: name.to_owned(), making };
-            let why = Some("computed from the config".to_owned());
-            tensors.push(Drafted { tensor, how: How::Generated, why });
+            let producer = Producer::Bytes { bytes: bytes.into(), dtype: DType::F32, shape };
+            let output = Output::new(producer, Method::Generated);
+            let reason = Some("computed from the config".to_owned());
+            tensors.push(OutTensor::new(name, output.because(reason)));
         }
         let before = if own { 0 } else { translate::rows_before_positions(store, resolution)? };
         for view in views {
@@ -53,28 +45,36 @@ impl Draft {
                 "position_embd.weight" if before > 0 => view.slice_rows(before..rows)?,
                 _ => view,
             };
-            let (making, how, why) = drafted(&view, own, wanted)?;
-            let tensor = OutTensor { name: view.name().to_owned(), making };
-            tensors.push(Drafted { tensor, how, why });
+            tensors.push(OutTensor::new(view.name(), output(&view, own, precision)?));
         }
         let mut notes = super::left_out(&left_out);
         notes.extend(remarks.into_iter().map(|note| note.text));
         let mut draft = Self { keys, tensors, notes };
-        if !own || wanted.dtype.is_some() {
+        if !own || precision.dtype.is_some() {
             let number = draft.file_type();
             draft.keys.set("general.file_type", Value::U32(number));
         }
         Ok(draft)
     }
 
+    /// The draft as one file.
+    pub(super) fn builder(self, model: &Model) -> Builder {
+        let mut builder = Builder::with_writer(&gguf::write::WRITER);
+        builder.reads(model.store());
+        *builder.metadata() = self.keys;
+        self.tensors.into_iter().for_each(|tensor| builder.push(tensor));
+        self.notes.into_iter().for_each(|note| builder.note(note));
+        builder
+    }
+
     /// What llama.cpp calls a model of these dtypes: by the one that most of its weights have.
     fn file_type(&self) -> u32 {
         let mut counts: Vec<(DType, u64)> = Vec::new();
-        for Drafted { tensor, .. } in &self.tensors {
-            let (Ok(dtype), [_, _, ..]) = (tensor.making.dtype(), tensor.making.shape()) else {
+        for OutTensor { output: Output { producer, .. }, .. } in &self.tensors {
+            let (Ok(dtype), [_, _, ..]) = (producer.dtype(), producer.shape()) else {
                 continue;
             };
-            let weights = crate::shape::elements(tensor.making.shape()).unwrap_or(0);
+            let weights = crate::shape::elements(producer.shape()).unwrap_or(0);
             match counts.iter_mut().find(|(other, _)| *other == dtype) {
                 Some((_, sum)) => *sum = sum.saturating_add(weights),
                 None => counts.push((dtype, weights)),
@@ -93,18 +93,18 @@ impl Draft {
     }
 }
 
-/// How a tensor under GGUF's name is made.
-fn drafted(view: &Tensor, own: bool, wanted: Wanted) -> Result<Made> {
+/// How a tensor under GGUF's name is produced.
+fn output(view: &Tensor, own: bool, precision: Precision) -> Result<Output> {
     let stored = view.dtype();
     let integer = matches!(&stored, Ok(dtype) if dtype.is_integer());
     // llama.cpp's operations want these as F32 (`prepare_tensors` of its converter).
     if !own && !integer && (view.shape().len() < 2 || is_small(view.name())) {
         if stored.is_ok_and(|dtype| dtype == DType::F32) && view.packed().is_ok() {
-            return Ok((Making::Packed(view.clone()), How::Copied, None));
+            return Ok(Output::new(Producer::Packed(view.clone()), Method::Copied));
         }
-        return encoded(view, DType::F32, None, wanted);
+        return encoded(view, DType::F32, None, precision);
     }
-    made(view, Holds::Blocks, wanted)
+    choose(view, &gguf::write::WRITER, precision)
 }
 
 /// Tensors that llama.cpp's converter keeps as F32 whatever the file type: norms, routers,

@@ -1,22 +1,19 @@
 //! What programs do with whole models, as functions that give reports.
 
 mod convert;
-mod create;
 mod dialect;
 mod diff;
 mod experts;
 mod gguf;
-mod packing;
 mod quantize;
 mod rewrite;
 mod verify;
 
-pub use convert::{ConvertOptions, Format, convert};
-pub use create::create;
-pub use dialect::{Spoken, speak};
+pub use convert::{ConvertOptions, Quantization, convert, create};
+pub use dialect::{Named, tensors_in};
 pub use diff::{Diff, Outcome, Pair, Pairs, TensorDiff, ValueDiff, Worst};
 pub use quantize::quantize;
-pub use rewrite::{Edited, Shards, edit_metadata, merge, split};
+pub use rewrite::{Edited, edit_metadata, merge, split};
 pub use verify::{Meaning, check_meaning};
 
 /// What a reader should know of tensors that are left out.

@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::gguf::{Draft, Drafted};
-use super::packing::Wanted;
-use super::rewrite::gguf_shards;
+use super::gguf::Draft;
+use super::rewrite::stem;
+use crate::container::Shards;
+use crate::container::gguf::write::SPLIT_KEYS;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::imatrix::ImportanceMatrix;
+use crate::metadata::Value;
 use crate::model::{Model, Tensor};
 use crate::quant::Importance;
 use crate::recipe::llama::{Choice, Hparams, Options, Reason, Recipe, Stored};
 use crate::shape;
-use crate::write::{How, Kind, Making, OutFile, OutTensor, WritePlan};
+use crate::write::{Method, OutTensor, Output, Precision, Producer, WritePlan};
 
 /// A GGUF model with each tensor in the dtype that llama-quantize would give it, to the byte, from a
 /// model of any container.
@@ -31,48 +33,52 @@ pub fn quantize(
     path: &Path,
 ) -> Result<WritePlan> {
     let store = model.store();
-    let Draft { mut keys, tensors, notes } = Draft::of(model, Wanted::default())?;
-    let mut stored = Vec::new();
-    for Drafted { tensor, .. } in &tensors {
-        let dtype = tensor.making.dtype().map_err(|error| error.in_file(store.path()))?;
-        stored.push(Stored { name: &tensor.name, shape: tensor.making.shape(), dtype });
-    }
+    let mut draft = Draft::of(model, Precision::default())?;
     let here = |error: Error| error.in_file(store.path());
-    let numbers = Hparams::of(&keys, &options.overrides).map_err(here)?;
+    let mut stored = Vec::new();
+    for OutTensor { name, output: Output { producer, .. }, .. } in &draft.tensors {
+        let dtype = producer.dtype().map_err(here)?;
+        stored.push(Stored { name, shape: producer.shape(), dtype });
+    }
+    let numbers = Hparams::of(&draft.keys, &options.overrides).map_err(here)?;
     let recipe = Recipe::new(&numbers, &stored, options).map_err(here)?;
     recipe.check(options).map_err(here)?;
-    let mut out = Vec::new();
+    let mut tensors = Vec::new();
     for choice in &recipe.choices {
-        let Some(Drafted { tensor, how, why }) = tensors.get(choice.source) else { continue };
-        let (making, how) = match (&tensor.making, choice.is_copy()) {
-            (making, true) => (making.clone(), *how),
-            (making, false) => match making.view() {
-                Some(view) => encoded(view, choice, importance)?,
-                None => (making.clone(), *how),
-            },
+        let Some(OutTensor { output, .. }) = draft.tensors.get(choice.source) else { continue };
+        let mut output = match output.producer.view().filter(|_| !choice.is_copy()) {
+            Some(view) => encoded(view, choice, importance)?.because(output.reason.clone()),
+            None => output.clone(),
         };
-        let why = why.clone().or_else(|| reason(choice));
-        out.push((OutTensor { name: choice.name.clone().into_owned(), making }, how, why));
+        output.reason = output.reason.or_else(|| reason(choice));
+        tensors.push(OutTensor::new(choice.name.clone(), output));
     }
     for key in recipe.removed {
-        keys.remove(key);
+        draft.keys.remove(key);
     }
     for setting in &recipe.settings {
-        keys.remove(&setting.key);
-        keys.set(&setting.key, setting.value.value());
+        draft.keys.remove(&setting.key);
+        draft.keys.set(&setting.key, setting.value.value());
     }
-    let fates = out.iter().map(|(tensor, how, why)| tensor.fate(*how, why.clone()));
-    let fates = fates.collect::<Result<Vec<_>>>()?;
-    let tensors: Vec<OutTensor> = out.into_iter().map(|(tensor, ..)| tensor).collect();
-    let (kind, files) = match options.keep_split && store.files().len() > 1 {
-        true => {
-            let groups = by_file(tensors, store.files().len());
-            // Taken away and set again, in llama-quantize's order.
-            (Kind::Shards, gguf_shards(keys, groups, path, recipe.removed).map_err(here)?)
+    let count = store.files().len();
+    let splits = options.keep_split && count > 1;
+    let mut shards = None;
+    if splits {
+        let groups = by_file(tensors, count);
+        shards = Some(Shards::Counts(groups.iter().map(Vec::len).collect()));
+        tensors = groups.into_iter().flatten().collect();
+        // Set again, in llama-quantize's order; the layout gives them their values.
+        for key in recipe.removed.iter().filter(|key| SPLIT_KEYS.contains(key)) {
+            draft.keys.set(key, Value::U16(0));
         }
-        false => (Kind::File, vec![OutFile::gguf("model.gguf", &keys, tensors).map_err(here)?]),
-    };
-    let plan = WritePlan::new(kind, files, fates, notes, store);
+    }
+    drop(recipe);
+    draft.tensors = tensors;
+    let mut builder = draft.builder(model);
+    if let Some(shards) = shards {
+        builder.shards(shards, stem(path)?);
+    }
+    let plan = builder.plan().map_err(here)?;
     Ok(plan.of_whole_model(model.resolution()?))
 }
 
@@ -81,7 +87,7 @@ fn by_file(tensors: Vec<OutTensor>, count: usize) -> Vec<Vec<OutTensor>> {
     let mut files: BTreeMap<u32, Vec<OutTensor>> =
         (0..).take(count).map(|file| (file, Vec::new())).collect();
     for tensor in tensors {
-        let file = tensor.making.view().map_or(0, |view| view.place_of(0).0);
+        let file = tensor.output.producer.view().map_or(0, |view| view.place_of(0).0);
         files.entry(file).or_default().push(tensor);
     }
     files.into_values().collect()
@@ -92,7 +98,7 @@ fn encoded(
     view: &Tensor,
     choice: &Choice<'_>,
     importance: Option<&ImportanceMatrix>,
-) -> Result<(Making, How)> {
+) -> Result<Output> {
     let dtype = choice.to;
     let columns = shape::columns(view.shape());
     let matrices = view.elements().checked_div(columns.saturating_mul(view.matrix_rows()));
@@ -113,14 +119,15 @@ fn encoded(
         };
         return Err(Error::mismatch(fault).in_tensor(choice.stored_name).advise(advice));
     }
-    let how = match choice.from.is_quantized() {
-        true => How::Requantized,
-        false if dtype == DType::F32 => How::Exact,
-        false if !dtype.is_quantized() => How::Rounded,
-        false => How::Quantized,
+    let method = match choice.from.is_quantized() {
+        true => Method::Requantized,
+        false if dtype == DType::F32 => Method::Exact,
+        false if !dtype.is_quantized() => Method::Rounded,
+        false => Method::Quantized,
     };
     let importance = found.map(Arc::from);
-    Ok((Making::Encoded { view: view.clone(), dtype, importance }, how))
+    let producer = Producer::Encoded { view: view.clone(), dtype, importance };
+    Ok(Output::new(producer, method))
 }
 
 /// Why a tensor gets its dtype, where that is no matter of course.

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::listing::{Listed, Listing, NO_GROUP};
 use super::{Document, Encoding, Note, Store, StoredFile, name};
-use crate::bytes::Text;
+use crate::bytes::{Source, Text};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::index::{NameIndex, hash};
@@ -140,6 +141,31 @@ impl StoreBuilder {
         }
         Ok(Indexed { builder: self, index })
     }
+}
+
+/// A store of one array, little-endian, whose bytes are all that `source` has.
+///
+/// # Errors
+///
+/// `Malformed` if the source has not as many bytes as an array of that dtype and shape.
+pub(crate) fn single(name: &str, dtype: DType, shape: &[u64], source: Source) -> Result<Store> {
+    let bytes = dtype.tensor_bytes(shape);
+    if bytes != Some(source.len()) {
+        let needed = bytes.map_or("more than 2^64".to_owned(), |bytes| bytes.to_string());
+        let fault = format!("{} bytes, but {dtype} of shape {shape:?} has {needed}", source.len());
+        return Err(Error::mismatch(fault).in_file(source.path()).in_tensor(name));
+    }
+    let too_long = |_| Error::unsupported("a name of more than 2^32 bytes");
+    let end = u32::try_from(name.len()).map_err(too_long)?;
+    let rank = u8::try_from(shape.len())
+        .map_err(|_| Error::unsupported(format!("{} dimensions", shape.len())))?;
+    let mut listing = Listing::default();
+    shape.iter().for_each(|&dim| listing.push_dim(dim));
+    listing.push(0..end, hash(name.as_bytes()), Ok(dtype), rank, 0)?;
+    let mut builder = StoreBuilder::new("memory", Encoding::Safetensors, source.path());
+    let header = Arc::new(name.as_bytes().to_vec());
+    builder.add(StoredFile { source, header, big_endian: false }, listing)?;
+    Ok(builder.index(|_, _, _| Error::malformed("two tensors of one name"))?.finish())
 }
 
 /// A [`StoreBuilder`] whose entries can be found by name, so that parts can be gathered.

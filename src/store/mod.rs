@@ -19,7 +19,7 @@ use crate::index::NameIndex;
 use crate::limits::Limits;
 use crate::metadata::Metadata;
 use build::Group;
-pub(crate) use build::{Grouped, Indexed, StoreBuilder};
+pub(crate) use build::{Grouped, Indexed, StoreBuilder, single};
 pub(crate) use listing::{Entry, Listed, Listing, check_count, check_range};
 pub use part::Part;
 pub use summary::{DTypeSummary, QuantizationSummary};

@@ -20,11 +20,13 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant, SystemTime};
 
+use serde_json::Value as Json;
+
 use super::pipeline::{self, Lost, Open};
 use super::target::{claimed, exists, folder, is_same, open_or_create, rename_to_new, reserve};
 use super::{OutFile, WriteOptions};
 use crate::bytes::{Access, Source};
-use crate::container::ollama::{Digest, NewBlob, NewManifest, store_of_place};
+use crate::container::ollama::{Digest, NewBlob, new_manifest, store_of_place, with_model};
 use crate::digest::{sha256, sha256_of};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -130,7 +132,7 @@ impl Blobs {
     pub(super) fn write(&mut self, files: &[OutFile], options: &WriteOptions<'_>) -> Result<Lost> {
         let this = Mutex::new(self);
         let held = || this.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = |file: &OutFile| held().create(file.len());
+        let open = |file: &OutFile| held().create(file.len);
         let close = |batch: Vec<Open>| held().settle(&batch);
         pipeline::in_batches(files, options, open, close)
     }
@@ -206,8 +208,9 @@ impl Blobs {
         self.renewed = Instant::now();
     }
 
-    /// Gives the blobs their names, then writes the manifest, which calls them `names`.
-    pub(super) fn finish(mut self, manifest: &NewManifest, names: &[&str]) -> Result<()> {
+    /// Gives the blobs their names, then writes the manifest: a new one, or `replaces` with the only
+    /// blob in the place of its weights.
+    pub(super) fn finish(mut self, files: &[OutFile], replaces: Option<&Json>) -> Result<()> {
         self.renew();
         let failed = |error| Error::io("cannot give it its name", error);
         for blob in &mut self.blobs {
@@ -224,11 +227,19 @@ impl Blobs {
             }
         }
         synced(&self.store.join("blobs"));
-        let blobs = self.blobs.iter().zip(names);
+        let blobs = self.blobs.iter().zip(files);
         let blobs: Vec<NewBlob<'_>> = blobs
-            .map(|(blob, name)| NewBlob { name, digest: &blob.digest, size: blob.len })
+            .map(|(blob, file)| NewBlob {
+                role: &file.role,
+                name: &file.name,
+                digest: &blob.digest,
+                size: blob.len,
+            })
             .collect();
-        let manifest = manifest.to_json(&blobs);
+        let manifest = match (replaces, blobs.as_slice()) {
+            (Some(manifest), [blob]) => with_model(manifest, blob),
+            _ => new_manifest(&blobs),
+        };
         let here = |error: Error| error.in_file(&self.partial);
         let written = std::io::Write::write_all(&mut &self.lock, &manifest);
         let written = written.and_then(|()| self.lock.sync_all());

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::Loss;
-use super::making::{NewPart, Split, is_quantized, row_count};
 use crate::bytes::{Scratch, try_vec};
+use crate::container::writer::NewPart;
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::Tensor;
@@ -13,6 +13,9 @@ use crate::repack::{PackedRows, Repack, Repacked};
 use crate::shape;
 use crate::store::Part;
 use crate::store::tensor::Decoding;
+
+/// Bytes of a piece that go to each of three parts.
+pub(super) type Split = [usize; 3];
 
 /// Codes of a view in another packing, with the same values.
 #[derive(Clone, Debug)]
@@ -93,7 +96,7 @@ impl Repacking {
             let amax = self.global == Part::GlobalAmax;
             let shape = if amax && count == 1 { Vec::new() } else { vec![count] };
             let (part, bytes) = (self.global, bytes.len() as u64);
-            parts.push(NewPart { part, dtype: DType::F32, shape, bytes });
+            parts.push(NewPart { part, dtype: DType::F32, shape, bytes, stored_name: None });
         }
         Ok(parts)
     }
@@ -125,7 +128,7 @@ impl Repacking {
         if self.global_bytes().is_err() {
             return Ok(Some("its global scale follows from no largest magnitude".to_owned()));
         }
-        let (rows, row) = row_count(&self.view);
+        let (rows, row) = self.view.gathered_shape();
         let step = (1 << 20) / row.max(1);
         let mut first = 0;
         let mut bench = Vec::new();
@@ -174,7 +177,7 @@ impl Repacking {
 
     /// Makes the parts of some rows, one after another.
     pub(crate) fn fill(&self, rows: Range<u64>, out: &mut [u8]) -> Result<Option<NotExact>> {
-        let (all, _) = row_count(&self.view);
+        let (all, _) = self.view.gathered_shape();
         let (mut weight, mut scale, mut bias) = (Vec::new(), Vec::new(), Vec::new());
         let mut dtypes = (DType::U8, DType::U8);
         for part in self.view.packed()? {
@@ -217,7 +220,7 @@ impl Repacking {
 
 /// Values of a view, quantized in groups.
 #[derive(Clone, Debug)]
-pub(crate) struct Quantizing {
+pub(crate) struct GroupQuantization {
     pub(crate) view: Tensor,
     pub(crate) dtype: DType,
     pub(crate) group_size: u32,
@@ -225,7 +228,7 @@ pub(crate) struct Quantizing {
     pub(crate) values: DType,
 }
 
-impl Quantizing {
+impl GroupQuantization {
     pub(crate) fn parts(&self) -> Result<Vec<NewPart>> {
         let scales = match self.is_affine() {
             true => self.values,
@@ -240,7 +243,7 @@ impl Quantizing {
 
     /// Bytes of the weight, the scale and the bias of so many rows.
     pub(crate) fn sizes(&self, rows: Range<u64>) -> Result<[usize; 3]> {
-        let (_, row) = row_count(&self.view);
+        let (_, row) = self.view.gathered_shape();
         let values = usize::try_from((rows.end - rows.start).saturating_mul(row));
         let values = values.unwrap_or(usize::MAX);
         let grouping = Grouping { size: self.group_size as usize, amax: None };
@@ -274,7 +277,7 @@ impl Quantizing {
         out: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<Loss> {
-        let (_, row) = row_count(&self.view);
+        let (_, row) = self.view.gathered_shape();
         let count = (rows.end - rows.start).saturating_mul(row);
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let mut values: Vec<T> = try_vec(count)?;
@@ -338,7 +341,13 @@ fn grouped_parts(
     let with = |last: u64| outer.iter().copied().chain([last]).collect::<Vec<u64>>();
     let Some(group) = group.map(|group| group as u64) else {
         let bytes = row.checked_mul(rows).ok_or_else(misfit)?;
-        return Ok(vec![NewPart { part: Part::Weight, dtype, shape: shape.to_vec(), bytes }]);
+        return Ok(vec![NewPart {
+            part: Part::Weight,
+            dtype,
+            shape: shape.to_vec(),
+            bytes,
+            stored_name: None,
+        }]);
     };
     if !row.is_multiple_of(4) || group == 0 || !columns.is_multiple_of(group) {
         return Err(misfit());
@@ -354,13 +363,14 @@ fn grouped_parts(
         // Codes lie in words of 32 bits.
         _ => (DType::U32, with(row / 4)),
     };
-    let weight = NewPart { part: Part::Weight, dtype: words, shape, bytes };
+    let weight = NewPart { part: Part::Weight, dtype: words, shape, bytes, stored_name: None };
     let each = u64::from(scales.descriptor().block_bytes);
     let part = |part| NewPart {
         part,
         dtype: scales,
         shape: with(columns / group),
         bytes: rows * (columns / group) * each,
+        stored_name: None,
     };
     let affine = !matches!(
         dtype,
@@ -370,4 +380,9 @@ fn grouped_parts(
         true => vec![weight, part(Part::Scale), part(Part::Bias)],
         false => vec![weight, part(Part::Scale)],
     })
+}
+
+/// Whether a view's values come from quantized tensors.
+pub(super) fn is_quantized(view: &Tensor) -> bool {
+    view.stored_tensors().any(|tensor| tensor.dtype().is_ok_and(DType::is_quantized))
 }

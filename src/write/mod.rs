@@ -1,189 +1,140 @@
-//! Writing: which bytes go into which file, and who makes them.
+//! Writing models: which bytes go into which file, and who produces them.
 //!
 //! ```text
-//!  Tensor ──how──▶ Making ──header──▶ OutFile ──pieces──▶ threads ──bounded queue──▶ Target ──rename──▶ file
+//!  Tensor ──method──▶ Producer ─┐
+//!  metadata, documents ─────────┴▶ Builder ──layout──▶ WritePlan ──pieces──▶ threads ──▶ files ──rename
 //! ```
 //!
-//! Whoever plans decides for each tensor how it is [made](Making); a container's layout says where
-//! its parts lie; one pipeline makes and writes the pieces of every container.
+//! A [`Builder`] gathers what a model consists of; the container's [writer] lays it out; one pipeline
+//! produces and writes the pieces of every container.
+//!
+//! [writer]: crate::container::writer
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod blobs;
+mod builder;
 mod groups;
 mod loss;
-mod making;
+mod method;
 mod pipeline;
 mod plan;
+mod producer;
 mod target;
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
-use crate::bytes::Source;
-use crate::container::layout::{Layout, NewArray};
-use crate::container::{gguf, ollama, safetensors};
+use crate::container::writer::NewTensor;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::metadata::KeyValues;
 use crate::progress::{Progress, Watch};
-use crate::store::{Part, Store};
+use crate::store::tensor::StoredTensor;
 
-pub(crate) use groups::{Quantizing, Repacking};
+pub use builder::Builder;
+pub(crate) use groups::{GroupQuantization, Repacking};
 pub use loss::Loss;
-pub(crate) use making::{Making, NewPart};
-pub(crate) use plan::Kind;
+pub(crate) use method::{Precision, choose, encoded, grouped};
 pub use plan::{WritePlan, Written};
-pub(crate) use target::{Target, overwrite_within_a_page};
+pub(crate) use producer::Producer;
+use target::Target;
+pub(crate) use target::overwrite_within_a_page;
+
+/// How an output tensor is produced, what that does to its values, and the reason.
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    pub(crate) producer: Producer,
+    pub(crate) method: Method,
+    pub(crate) reason: Option<String>,
+}
+
+impl Output {
+    pub(crate) fn new(producer: Producer, method: Method) -> Self {
+        Self { producer, method, reason: None }
+    }
+
+    /// With the reason for the method, where it is not obvious.
+    pub(crate) fn because(mut self, reason: Option<String>) -> Self {
+        self.reason = reason;
+        self
+    }
+}
 
 /// A tensor to be written.
 #[derive(Debug)]
 pub(crate) struct OutTensor {
     pub(crate) name: String,
-    pub(crate) making: Making,
+    pub(crate) output: Output,
+    /// The experts that it belongs to, which may share a file.
+    pub(crate) experts: Option<String>,
 }
 
 impl OutTensor {
-    /// Bytes of all its parts.
-    pub(crate) fn bytes(&self) -> Result<u64> {
-        let parts = self.making.parts().map_err(|error| error.in_tensor(&self.name))?;
-        Ok(parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add))
+    pub(crate) fn new(name: impl Into<String>, output: Output) -> Self {
+        Self { name: name.into(), output, experts: None }
     }
 
-    /// What becomes of it.
-    pub(crate) fn fate(&self, how: How, why: Option<String>) -> Result<Fate> {
-        Ok(Fate {
+    /// What a layout has to know of it.
+    pub(crate) fn describe(&self) -> Result<NewTensor> {
+        let producer = &self.output.producer;
+        let here = |error: crate::error::Error| error.in_tensor(&self.name);
+        let mut parts = producer.parts().map_err(here)?;
+        if let Producer::Packed(view) = producer {
+            let own = |stored: &StoredTensor<'_>| stored.name().spelling() == self.name;
+            let stored = view.stored_tensors().next().filter(own);
+            for segment in stored.iter().flat_map(|tensor| tensor.segments()) {
+                let part = parts.iter_mut().find(|part| part.part == segment.part);
+                if let Some(part) = part.filter(|part| part.stored_name.is_none()) {
+                    part.stored_name = Some(segment.name.spelling().into_owned());
+                }
+            }
+        }
+        Ok(NewTensor {
             name: self.name.clone(),
-            shape: self.making.shape().to_vec(),
-            from: self.making.from(),
-            dtype: self.making.dtype().map_err(|error| error.in_tensor(&self.name))?,
-            group_size: self.making.group_size(),
-            bytes: self.bytes()?,
-            how,
-            why,
+            dtype: producer.dtype().map_err(here)?,
+            group_size: producer.group_size(),
+            shape: producer.shape().to_vec(),
+            parts,
+            experts: self.experts.clone(),
         })
+    }
+
+    /// The row of a plan's report.
+    pub(crate) fn planned(&self, described: &NewTensor) -> PlannedTensor {
+        PlannedTensor {
+            name: self.name.clone(),
+            shape: described.shape.clone(),
+            from: self.output.producer.from(),
+            dtype: described.dtype,
+            group_size: described.group_size,
+            bytes: described.bytes(),
+            method: self.output.method,
+            reason: self.output.reason.clone(),
+        }
     }
 }
 
 /// A file to be written: its header, and where the parts of each tensor go.
 #[derive(Debug)]
 pub(crate) struct OutFile {
-    /// From the directory that is written, or the name of the only file.
-    pub(crate) name: String,
+    /// Its name in the directory, or beside the given path; empty for the given path itself.
+    name: String,
+    /// What it is to the model, in Ollama's words.
+    role: String,
     header: Vec<u8>,
     len: u64,
-    /// Bytes of all parts.
+    /// Bytes of all parts of all tensors.
     data: u64,
-    tensors: Vec<(OutTensor, Vec<u64>)>,
+    tensors: Vec<PlacedTensor>,
 }
 
-impl OutFile {
-    /// A document.
-    pub(crate) fn document(name: impl Into<String>, bytes: Vec<u8>) -> Self {
-        let len = bytes.len() as u64;
-        Self { name: name.into(), header: bytes, len, data: 0, tensors: Vec::new() }
-    }
-
-    /// A GGUF file with those keys and tensors, in that order.
-    pub(crate) fn gguf(
-        name: impl Into<String>,
-        keys: &KeyValues,
-        tensors: Vec<OutTensor>,
-    ) -> Result<Self> {
-        let named = |tensor: &OutTensor, part: Part| match part {
-            // A factor of the whole tensor is a tensor by itself.
-            Part::GlobalScale => {
-                let base = tensor.name.strip_suffix(".weight").unwrap_or(&tensor.name);
-                format!("{base}.scale")
-            }
-            _ => tensor.name.clone(),
-        };
-        Self::laid(name, tensors, named, |arrays| gguf::write::layout(keys, arrays))
-    }
-
-    /// A safetensors file with that metadata and those tensors. `named` says what a part of a
-    /// tensor is called.
-    pub(crate) fn safetensors(
-        name: impl Into<String>,
-        metadata: &BTreeMap<String, String>,
-        alignment: u64,
-        tensors: Vec<OutTensor>,
-        named: impl Fn(&OutTensor, Part) -> String,
-    ) -> Result<Self> {
-        let order = safetensors::write::Order::Crate;
-        let layout =
-            |arrays: &[NewArray]| safetensors::write::layout(metadata, arrays, alignment, order);
-        Self::laid(name, tensors, named, layout)
-    }
-
-    /// A blob of Ollama's with those tensors, in that order, as its own writer lays them out.
-    pub(crate) fn blob(
-        name: impl Into<String>,
-        metadata: &BTreeMap<String, String>,
-        tensors: Vec<OutTensor>,
-    ) -> Result<Self> {
-        let named = |tensor: &OutTensor, part: Part| ollama::part_name(&tensor.name, part);
-        let order = safetensors::write::Order::Given;
-        let layout = |arrays: &[NewArray]| safetensors::write::layout(metadata, arrays, 8, order);
-        Self::laid(name, tensors, named, layout)
-    }
-
-    /// A copy of a file.
-    pub(crate) fn copy(name: impl Into<String>, source: Source) -> Self {
-        let (name, len) = (name.into(), source.len());
-        let making = Making::File(Arc::new(source));
-        let tensors = vec![(OutTensor { name: name.clone(), making }, vec![0])];
-        Self { name, header: Vec::new(), len, data: len, tensors }
-    }
-
-    fn laid(
-        name: impl Into<String>,
-        tensors: Vec<OutTensor>,
-        named: impl Fn(&OutTensor, Part) -> String,
-        layout: impl FnOnce(&[NewArray]) -> Result<Layout>,
-    ) -> Result<Self> {
-        let (mut arrays, mut counts) = (Vec::new(), Vec::new());
-        for tensor in &tensors {
-            let parts = tensor.making.parts().map_err(|error| error.in_tensor(&tensor.name))?;
-            counts.push(parts.len());
-            for NewPart { part, dtype, shape, bytes } in parts {
-                arrays.push(NewArray { name: named(tensor, part), dtype, shape, bytes });
-            }
-        }
-        let data = arrays.iter().map(|array| array.bytes).fold(0, u64::saturating_add);
-        let Layout { header, offsets, len } = layout(&arrays)?;
-        let mut offsets = offsets.into_iter();
-        let tensors = tensors.into_iter().zip(counts);
-        let tensors = tensors
-            .map(|(tensor, count)| (tensor, offsets.by_ref().take(count).collect()))
-            .collect();
-        Ok(Self { name: name.into(), header, len, data, tensors })
-    }
-
-    /// All bytes before the first tensor, if every tensor would lie where it lies in the only file
-    /// of `store`.
-    pub(crate) fn header_in_place(&self, store: &Store) -> Option<Vec<u8>> {
-        let places = self.tensors.iter().map(|(_, places)| places.first().copied());
-        let found = store.tensors().map(|tensor| Some(tensor.place(Part::Weight)?.1));
-        let alone = self.tensors.iter().all(|(_, places)| places.len() == 1);
-        let first = self.tensors.first()?.1.first().copied()?;
-        // The other byte order is that of the tensors, too.
-        let swapped = store.tensors().any(|tensor| tensor.is_big_endian());
-        if swapped || !alone || !places.eq(found) {
-            return None;
-        }
-        let mut bytes = self.header.clone();
-        bytes.resize(usize::try_from(first).ok()?, 0);
-        Some(bytes)
-    }
-
-    /// Bytes of the whole file.
-    pub(crate) fn len(&self) -> u64 {
-        self.len
-    }
+/// A tensor, its bytes, and where each of its parts goes, in bytes from the start of the file.
+#[derive(Debug)]
+struct PlacedTensor {
+    tensor: OutTensor,
+    bytes: u64,
+    offsets: Vec<u64>,
 }
 
-/// How writing goes about it.
+/// How a plan is run.
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct WriteOptions<'w> {
@@ -247,32 +198,32 @@ impl<'w> WriteOptions<'w> {
     }
 }
 
-/// What became of one tensor.
+/// What a plan does with one tensor.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Fate {
-    /// Its name in what is written.
+pub struct PlannedTensor {
+    /// The name that it is written under.
     pub name: String,
     /// Dimensions, outermost first.
     pub shape: Vec<u64>,
-    /// What it was: the names of its dtypes, and with groups their size.
+    /// The names of the dtypes that it is read in, with their group size where they have one.
     pub from: String,
-    /// What it is.
+    /// The dtype that it is written in.
     pub dtype: DType,
     /// Elements that share a scale, for dtypes that leave the number to the tensor (MLX).
     pub group_size: Option<u32>,
     /// Bytes of all its parts.
     pub bytes: u64,
-    /// How it was made.
-    pub how: How,
-    /// Why so, where that is no matter of course.
-    pub why: Option<String>,
+    /// How it is produced.
+    pub method: Method,
+    /// The reason, unless it is obvious.
+    pub reason: Option<String>,
 }
 
-/// How a written tensor comes of a read one.
+/// How an output tensor is produced.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum How {
+pub enum Method {
     /// Byte for byte, perhaps with its rows in another order.
     Copied,
     /// The same values in another packing, exactly.
@@ -289,7 +240,18 @@ pub enum How {
     Generated,
 }
 
-impl How {
+impl Method {
+    /// Every method, in the order of reports.
+    pub const ALL: [Self; 7] = [
+        Self::Copied,
+        Self::Repacked,
+        Self::Exact,
+        Self::Rounded,
+        Self::Quantized,
+        Self::Requantized,
+        Self::Generated,
+    ];
+
     /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -303,7 +265,7 @@ impl How {
         }
     }
 
-    /// Whether every value is what it was.
+    /// Whether every value stays what it was.
     pub const fn is_lossless(self) -> bool {
         matches!(self, Self::Copied | Self::Repacked | Self::Exact | Self::Generated)
     }

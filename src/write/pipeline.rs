@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
-use super::making::{Bench, Making, Piece, room};
-use super::{Loss, OutFile, Target, WriteOptions};
+use super::producer::{Bench, Piece, Producer, room};
+use super::{Loss, OutFile, PlacedTensor, Target, WriteOptions};
 use crate::bytes::Pages;
 use crate::error::{Error, Result};
 use crate::progress;
@@ -119,21 +119,20 @@ impl Work<'_, '_> {
     }
 
     fn batch(&self, files: &[OutFile], open: &[Open], done: &mut u64) -> Result<Lost> {
-        let tensors: Vec<(&str, &Making)> = files
+        let tensors: Vec<(&str, &Producer)> = files
             .iter()
             .flat_map(|file| &file.tensors)
-            .map(|(tensor, _)| (tensor.name.as_str(), &tensor.making))
+            .map(|placed| (placed.tensor.name.as_str(), &placed.tensor.output.producer))
             .collect();
         let mut jobs: Vec<Job<'_>> = Vec::new();
         let mut number = 0;
         for (file, out) in files.iter().enumerate() {
-            for (tensor, places) in &out.tensors {
-                let pieces = tensor.making.pieces(places, self.piece());
+            for PlacedTensor { tensor, bytes, offsets } in &out.tensors {
+                let pieces = tensor.output.producer.pieces(offsets, self.piece());
                 let pieces = pieces.map_err(|error| error.in_tensor(&tensor.name))?;
-                // What no piece fills would be zeros, and nobody would know.
-                let (planned, bytes) =
-                    (pieces.iter().map(Piece::len).sum::<u64>(), tensor.bytes()?);
-                if planned != bytes {
+                // Bytes that no piece fills would silently be zeros.
+                let planned = pieces.iter().map(Piece::len).sum::<u64>();
+                if planned != *bytes {
                     let fault = format!("{planned} bytes are made of the {bytes} that it has");
                     return Err(Error::mismatch(fault).in_tensor(&tensor.name));
                 }
@@ -189,7 +188,7 @@ impl Work<'_, '_> {
     fn make<'a>(
         &self,
         jobs: &Mutex<impl Iterator<Item = Job<'a>>>,
-        tensors: &[(&str, &Making)],
+        tensors: &[(&str, &Producer)],
         empty: &Mutex<Receiver<Pages>>,
         full: SyncSender<Made>,
         lost: &Mutex<Vec<(usize, Loss)>>,
@@ -207,8 +206,8 @@ impl Work<'_, '_> {
             let Ok(mut buffer) = buffer else { return Ok(()) };
             let len = usize::try_from(piece.len()).unwrap_or(usize::MAX);
             let done =
-                tensors.get(tensor).zip(buffer.get_mut(..len)).map(|((name, making), out)| {
-                    making.make(&piece, out, &mut bench).map_err(|error| error.in_tensor(name))
+                tensors.get(tensor).zip(buffer.get_mut(..len)).map(|((name, producer), out)| {
+                    producer.make(&piece, out, &mut bench).map_err(|error| error.in_tensor(name))
                 });
             match done.unwrap_or_else(|| Err(Error::mismatch("a piece without a tensor"))) {
                 Ok(loss) if loss == Loss::default() => {}

@@ -2,44 +2,33 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value as Json;
+
 use super::blobs::Blobs;
-use super::{Fate, Loss, OutFile, Target, WriteOptions, pipeline};
+use super::{Loss, OutFile, PlannedTensor, Target, WriteOptions, pipeline};
 use crate::arch::Resolution;
 use crate::bytes::Text;
-use crate::container::ollama::NewManifest;
+use crate::container::writer::Placement;
 use crate::error::{Error, Result};
-use crate::store::Store;
+use crate::store::{Part, Store};
 
 /// Files that are going to be written, and what becomes of each tensor. Nothing is written before it
 /// is [run](Self::run), and no more read than tells whether another packing is exact.
 #[derive(Debug)]
 pub struct WritePlan {
-    /// What becomes of each tensor, in the order in which they are written.
-    pub fates: Vec<Fate>,
+    /// What it does with each tensor, in the order in which they are written.
+    pub tensors: Vec<PlannedTensor>,
     /// What a reader should know of what is left out, or was guessed.
     pub notes: Vec<String>,
     /// Canonical names of tensors that the architecture requires and the model lacks. A plan with any is
     /// not run unless [`WriteOptions::allow_incomplete`] says so.
     pub missing: Vec<String>,
     files: Vec<OutFile>,
-    kind: Kind,
+    placement: Placement,
+    /// A manifest of Ollama's in which the only file replaces the weights.
+    replaces: Option<Json>,
     /// The files that are read, which are never written to.
     sources: Vec<PathBuf>,
-}
-
-/// What a plan writes.
-#[derive(Clone, Debug)]
-pub(crate) enum Kind {
-    /// One file.
-    File,
-    /// A directory, which appears whole.
-    Directory,
-    /// Files beside each other, named after the path that is given, each of which appears whole:
-    /// the first of them last, since readers begin with it.
-    Shards,
-    /// A model in Ollama's store: a blob for each file, and a manifest, which is written to the given
-    /// path once all blobs are in place.
-    Blobs(NewManifest),
 }
 
 /// What writing came to.
@@ -58,14 +47,37 @@ pub struct Written {
 
 impl WritePlan {
     pub(crate) fn new(
-        kind: Kind,
+        placement: Placement,
         files: Vec<OutFile>,
-        fates: Vec<Fate>,
+        tensors: Vec<PlannedTensor>,
         notes: Vec<String>,
-        source: &Store,
+        sources: Vec<PathBuf>,
     ) -> Self {
-        let sources = source.files().map(Path::to_path_buf).collect();
-        Self { fates, notes, missing: Vec::new(), files, kind, sources }
+        Self { tensors, notes, missing: Vec::new(), files, placement, replaces: None, sources }
+    }
+
+    /// The plan that puts its only file in the place of the weights of a stored manifest.
+    pub(crate) fn replacing(mut self, manifest: Json) -> Self {
+        self.replaces = Some(manifest);
+        self
+    }
+
+    /// All bytes before the first tensor, if every tensor would lie where it lies in the only file of
+    /// `store`.
+    pub(crate) fn header_in_place(&self, store: &Store) -> Option<Vec<u8>> {
+        let [file] = self.files.as_slice() else { return None };
+        let places = file.tensors.iter().map(|placed| placed.offsets.first().copied());
+        let found = store.tensors().map(|tensor| Some(tensor.place(Part::Weight)?.1));
+        let alone = file.tensors.iter().all(|placed| placed.offsets.len() == 1);
+        let first = file.tensors.first()?.offsets.first().copied()?;
+        // A file of the other byte order has its tensors in that order, too.
+        let swapped = store.tensors().any(|tensor| tensor.is_big_endian());
+        if swapped || !alone || !places.eq(found) {
+            return None;
+        }
+        let mut bytes = file.header.clone();
+        bytes.resize(usize::try_from(first).ok()?, 0);
+        Some(bytes)
     }
 
     /// The plan of a model that should be whole: says what it lacks, and which of its tensors have no
@@ -101,12 +113,13 @@ impl WritePlan {
 
     /// Bytes of all files: the room that is needed on the disk, beside what is replaced.
     pub fn bytes(&self) -> u64 {
-        self.files.iter().map(OutFile::len).fold(0, u64::saturating_add)
+        self.files.iter().map(|file| file.len).fold(0, u64::saturating_add)
     }
 
-    /// The names of the files and their bytes, in a directory or as shards; of one file, its bytes.
+    /// The names and lengths in bytes of the files. The name of a file at the given path is empty, as
+    /// is that of a blob which Ollama's manifest gives none.
     pub fn files(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
-        self.files.iter().map(|file| (file.name.as_str(), file.len()))
+        self.files.iter().map(|file| (file.name.as_str(), file.len))
     }
 
     /// Writes all of it. Until it is whole, what lies at `path` stays as it is; the files that are
@@ -119,52 +132,47 @@ impl WritePlan {
     /// short; `Cancelled`. Whatever the error, nothing half-written is left.
     pub fn run(&self, path: &Path, options: &WriteOptions<'_>) -> Result<Written> {
         self.check(options)?;
-        let links = |paths: &[PathBuf]| -> Vec<(PathBuf, PathBuf)> {
-            paths.iter().filter_map(|path| Some((path.clone(), path.read_link().ok()?))).collect()
+        let paths = match self.placement {
+            Placement::Files => self.file_paths(path),
+            Placement::Directory | Placement::Store => vec![path.to_path_buf()],
         };
-        let replaced_links = match &self.kind {
-            Kind::Shards => links(&self.shard_paths(path)),
-            _ => links(&[path.to_path_buf()]),
-        };
-        let written = |paths, lost| Written { paths, replaced_links, bytes: self.bytes(), lost };
-        match &self.kind {
-            Kind::File => {
-                self.check_target(path)?;
-                let target = Target::file(path, options.overwrite)?;
-                let lost = pipeline::run(&self.files, &target, options)?;
-                target.finish()?;
-                Ok(written(vec![path.to_path_buf()], lost))
-            }
-            Kind::Directory => {
-                self.check_target(path)?;
-                let target = Target::directory(path, options.overwrite)?;
-                let lost = pipeline::run(&self.files, &target, options)?;
-                target.finish()?;
-                Ok(written(vec![path.to_path_buf()], lost))
-            }
-            Kind::Shards => {
-                let paths = self.shard_paths(path);
-                paths.iter().try_for_each(|path| self.check_target(path))?;
+        let link = |path: &PathBuf| Some((path.clone(), path.read_link().ok()?));
+        let replaced_links = paths.iter().filter_map(link).collect();
+        if self.placement != Placement::Store {
+            paths.iter().try_for_each(|path| self.check_target(path))?;
+        }
+        let lost = match self.placement {
+            Placement::Files => {
                 let targets = paths.iter().map(|path| Target::file(path, options.overwrite));
                 let targets = targets.collect::<Result<Vec<Target>>>()?;
                 let lost = pipeline::run_each(&self.files, &targets, options)?;
                 targets.into_iter().rev().try_for_each(Target::finish)?;
-                Ok(written(paths, lost))
+                lost
             }
-            Kind::Blobs(manifest) => {
+            Placement::Directory => {
+                let target = Target::directory(path, options.overwrite)?;
+                let lost = pipeline::run(&self.files, &target, options)?;
+                target.finish()?;
+                lost
+            }
+            Placement::Store => {
                 let mut blobs = Blobs::begin(path, options.overwrite)?;
                 let lost = blobs.write(&self.files, options)?;
-                let names: Vec<&str> = self.files.iter().map(|file| file.name.as_str()).collect();
-                blobs.finish(manifest, &names)?;
-                Ok(written(vec![path.to_path_buf()], lost))
+                blobs.finish(&self.files, self.replaces.as_ref())?;
+                lost
             }
-        }
+        };
+        Ok(Written { paths, replaced_links, bytes: self.bytes(), lost })
     }
 
-    /// Where shards named after `path` are written.
-    fn shard_paths(&self, path: &Path) -> Vec<PathBuf> {
+    /// Where files are written, of a plan that makes no directory.
+    fn file_paths(&self, path: &Path) -> Vec<PathBuf> {
         let folder = path.parent().unwrap_or(Path::new(""));
-        self.files.iter().map(|file| folder.join(&file.name)).collect()
+        let place = |file: &OutFile| match file.name.as_str() {
+            "" => path.to_path_buf(),
+            name => folder.join(name),
+        };
+        self.files.iter().map(place).collect()
     }
 
     /// Replaces the file that is read with the only file of the plan. The old one stays in place

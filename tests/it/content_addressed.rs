@@ -12,8 +12,9 @@ use crate::ollama_store::Store;
 use crate::support::{Gguf, Kv, f32s, folder, told, without_path};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
+use weighbridge::container::Shards;
 use weighbridge::metadata::KeyValues;
-use weighbridge::ops::{self, Edited, Shards};
+use weighbridge::ops::{self, Edited};
 use weighbridge::{DType, ErrorKind, Model, WriteOptions};
 
 fn gguf(name: &str) -> Vec<u8> {

@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use crate::support::{Safetensors, f32s, fixture, folder, sample};
 use tempfile::TempDir;
 use weighbridge::arch::Dialect;
+use weighbridge::container::{GGUF, MLX, SAFETENSORS};
 use weighbridge::device::Cpu;
-use weighbridge::ops::{self, ConvertOptions, Format};
+use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::{
-    Convention, DType, ErrorKind, Fate, How, Model, OpenOptions, Part, Strictness, Tensor,
-    WeightProvider, WriteOptions,
+    Convention, DType, ErrorKind, Method, Model, OpenOptions, Part, PlannedTensor, Strictness,
+    Tensor, WeightProvider, WriteOptions,
 };
 
 fn provider(path: &Path) -> Model {
@@ -27,17 +28,17 @@ fn provider(path: &Path) -> Model {
 /// What a conversion has written, and what it said of it.
 struct Converted {
     store: Model,
-    fates: Vec<Fate>,
+    fates: Vec<PlannedTensor>,
     notes: Vec<String>,
     path: PathBuf,
     _folder: TempDir,
 }
 
 impl Converted {
-    /// How a tensor was made.
-    fn how(&self, name: &str) -> How {
+    /// Method a tensor was made.
+    fn how(&self, name: &str) -> Method {
         let fate = self.fates.iter().find(|fate| fate.name == name);
-        fate.unwrap_or_else(|| panic!("no tensor {name}")).how
+        fate.unwrap_or_else(|| panic!("no tensor {name}")).method
     }
 }
 
@@ -54,13 +55,13 @@ fn converted(path: &Path, options: &ConvertOptions) -> Converted {
     assert_eq!(store.notes().iter().map(|note| &*note.text).collect::<Vec<_>>(), [""; 0]);
     let missing = store.resolution().unwrap_or_else(|error| panic!("{error}")).missing.clone();
     assert_eq!(missing, [""; 0]);
-    assert_eq!(plan.fates.len(), store.len());
-    for fate in &plan.fates {
+    assert_eq!(plan.tensors.len(), store.len());
+    for fate in &plan.tensors {
         let tensor = store.stored_tensor(&fate.name).unwrap_or_else(|error| panic!("{error}"));
         let is = (tensor.dtype().expect("a dtype"), tensor.shape(), tensor.group_size());
         assert_eq!(is, (fate.dtype, &*fate.shape, fate.group_size), "{}", fate.name);
     }
-    let (fates, notes) = (plan.fates.clone(), plan.notes.clone());
+    let (fates, notes) = (plan.tensors.clone(), plan.notes.clone());
     Converted { store, fates, notes, path, _folder: folder }
 }
 
@@ -105,7 +106,7 @@ fn gguf_is_what_the_converter_of_llama_cpp_writes() {
         let Some(hf) = fixture(&format!("hf/{hf}")) else { return };
         let gguf = fixture(&format!("gguf/model/{gguf}.gguf")).expect("it lies beside");
         println!("{}", hf.display());
-        let made = converted(&hf, &ConvertOptions::new(Format::Gguf).lossless(true));
+        let made = converted(&hf, &ConvertOptions::new(&GGUF).lossless(true));
         let expected = Model::open(&gguf).expect("a GGUF file");
         assert_same(&made.store, &expected);
         let key = "general.file_type";
@@ -116,7 +117,7 @@ fn gguf_is_what_the_converter_of_llama_cpp_writes() {
 /// The sample was converted by the same program.
 #[test]
 fn the_sample_in_gguf_is_that_of_llama_cpp() {
-    let made = converted(&sample("hf"), &ConvertOptions::new(Format::Gguf).lossless(true));
+    let made = converted(&sample("hf"), &ConvertOptions::new(&GGUF).lossless(true));
     let expected = Model::open(sample("sample-BF16.gguf")).expect("a GGUF file");
     assert_same(&made.store, &expected);
     for (key, value) in expected.metadata().iter() {
@@ -135,11 +136,11 @@ fn the_sample_in_gguf_is_that_of_llama_cpp() {
 fn plain_values_come_back() {
     let hf = sample("hf");
     let expected = Model::open(&hf).expect("the sample");
-    for format in [Format::Gguf, Format::Mlx] {
+    for format in [&GGUF, &MLX] {
         let there = converted(&hf, &ConvertOptions::new(format).lossless(true));
-        let back = converted(&there.path, &ConvertOptions::new(Format::Safetensors).lossless(true));
+        let back = converted(&there.path, &ConvertOptions::new(&SAFETENSORS).lossless(true));
         // llama.cpp keeps vectors as F32.
-        let widened = format == Format::Gguf;
+        let widened = format == &GGUF;
         for tensor in expected.stored_tensors() {
             let name = tensor.name();
             let found = back.store.stored_tensor(name).unwrap_or_else(|error| panic!("{error}"));
@@ -172,8 +173,8 @@ fn blocks_in_groups_and_back() {
         println!("{name}");
         let dtype = DType::from_name(name).expect("a dtype");
         let model = provider(&gguf);
-        let there = converted(&gguf, &ConvertOptions::new(Format::Mlx));
-        let again = converted(&there.path, &ConvertOptions::new(Format::Gguf));
+        let there = converted(&gguf, &ConvertOptions::new(&MLX));
+        let again = converted(&there.path, &ConvertOptions::new(&GGUF));
         let mut count = 0;
         for tensor in
             model.stored_tensors().filter(|tensor| tensor.dtype().is_ok_and(|d| d == dtype))
@@ -186,12 +187,12 @@ fn blocks_in_groups_and_back() {
             let groups = groups.tensor(canonical).expect("the tensor");
             let stored = groups.sources().next().expect("a source");
             assert_eq!(stored.dtype().expect("a dtype"), exact, "{name}");
-            assert_eq!(there.how(stored.name()), How::Repacked);
+            assert_eq!(there.how(stored.name()), Method::Repacked);
             let values = model.tensor(canonical).unwrap().dequantize().unwrap();
             assert!(*groups.dequantize().unwrap() == *values, "{name}");
             let found = again.store.stored_tensor(name).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(found.dtype().expect("a dtype"), back, "{name}");
-            assert_eq!(again.how(name), How::Repacked, "{name}");
+            assert_eq!(again.how(name), Method::Repacked, "{name}");
             match back == dtype {
                 true => assert!(content(&found) == content(&tensor), "{name} has other blocks"),
                 false => assert!(*found.dequantize().unwrap() == *tensor.dequantize().unwrap()),
@@ -217,8 +218,8 @@ fn groups_in_blocks_and_back() {
         let Some(mlx) = fixture(name) else { continue };
         println!("{name}");
         let model = provider(&mlx);
-        let there = converted(&mlx, &ConvertOptions::new(Format::Gguf).lossless(true));
-        let again = converted(&there.path, &ConvertOptions::new(Format::Mlx).lossless(true));
+        let there = converted(&mlx, &ConvertOptions::new(&GGUF).lossless(true));
+        let again = converted(&there.path, &ConvertOptions::new(&MLX).lossless(true));
         let (gguf, back) = (provider(&there.path), provider(&again.path));
         let mut count = 0;
         for mapping in &model.resolution().expect("resolved").mapped {
@@ -246,12 +247,12 @@ fn groups_in_blocks_and_back() {
 fn what_would_be_lost_is_refused_by_name() {
     let mut told = Vec::new();
     for (name, format) in [
-        ("gguf/quant/llama-Q6_K.gguf", Format::Mlx),
-        ("gguf/quant/llama-IQ4_XS.gguf", Format::Mlx),
-        ("gguf/quant/llama-Q2_K.gguf", Format::Mlx),
-        ("sample/sample-Q4_K_M.gguf", Format::Mlx),
-        ("mlx/llama-mxfp8", Format::Gguf),
-        ("mlx/llama-mixed_3_6", Format::Gguf),
+        ("gguf/quant/llama-Q6_K.gguf", &MLX),
+        ("gguf/quant/llama-IQ4_XS.gguf", &MLX),
+        ("gguf/quant/llama-Q2_K.gguf", &MLX),
+        ("sample/sample-Q4_K_M.gguf", &MLX),
+        ("mlx/llama-mxfp8", &GGUF),
+        ("mlx/llama-mixed_3_6", &GGUF),
     ] {
         let Some(path) = fixture(name) else { return };
         let model = provider(&path);
@@ -263,10 +264,10 @@ fn what_would_be_lost_is_refused_by_name() {
         told.push(format!("{text}\nhelp: {}", error.advice().unwrap_or_default()));
         // Where it may be lost, the fates say so, and name the reason.
         let made = converted(&path, &ConvertOptions::new(format));
-        let lossy = made.fates.iter().filter(|fate| !fate.how.is_lossless());
+        let lossy = made.fates.iter().filter(|fate| !fate.method.is_lossless());
         for fate in lossy.clone() {
-            assert_eq!(fate.how, How::Requantized);
-            assert!(fate.why.is_some(), "{}", fate.name);
+            assert_eq!(fate.method, Method::Requantized);
+            assert!(fate.reason.is_some(), "{}", fate.name);
         }
         assert!(lossy.count() > 0);
         println!("{name}: {:?}", made.notes);
@@ -326,11 +327,11 @@ fn experts_with_numbers_of_their_own() {
     let source = experts();
     let model = provider(source.path());
     let lossless = |format| ConvertOptions::new(format).lossless(true);
-    let gguf = converted(source.path(), &lossless(Format::Gguf));
-    let mlx = converted(&gguf.path, &lossless(Format::Mlx));
-    let direct = converted(source.path(), &lossless(Format::Mlx));
-    let again = converted(&mlx.path, &lossless(Format::Gguf));
-    let apart = converted(&gguf.path, &lossless(Format::Safetensors));
+    let gguf = converted(source.path(), &lossless(&GGUF));
+    let mlx = converted(&gguf.path, &lossless(&MLX));
+    let direct = converted(source.path(), &lossless(&MLX));
+    let again = converted(&mlx.path, &lossless(&GGUF));
+    let apart = converted(&gguf.path, &lossless(&SAFETENSORS));
     let name = "blk.0.ffn_gate_exps.weight";
     let tensor = gguf.store.stored_tensor(name).expect("experts");
     assert_eq!(
@@ -362,7 +363,7 @@ fn big_endian_sources() {
     ] {
         let (Some(big), Some(little)) = (fixture(big), fixture(little)) else { return };
         let little = Model::open(little).expect("a model");
-        let gguf = converted(&big, &ConvertOptions::new(Format::Gguf).lossless(true));
+        let gguf = converted(&big, &ConvertOptions::new(&GGUF).lossless(true));
         assert_same(&gguf.store, &little);
         for (key, value) in little.metadata().iter() {
             assert!(
@@ -375,8 +376,8 @@ fn big_endian_sources() {
             let (one, other) = (converted(&big, &options), converted(little.path(), &options));
             assert_same(&one.store, &other.store);
         };
-        made(Format::Mlx);
-        made(Format::Safetensors);
+        made(&MLX);
+        made(&SAFETENSORS);
     }
 }
 
@@ -385,7 +386,7 @@ fn big_endian_sources() {
 fn the_convention_of_a_provider_changes_no_file() {
     let model = provider(&sample("sample-Q8_0.gguf"));
     let names = |model: &Model| {
-        let spoken = ops::speak(model, Dialect::HuggingFace).expect("names");
+        let spoken = ops::tensors_in(model, Dialect::HuggingFace).expect("names");
         let of = |view: &Tensor| (view.name().to_owned(), view.dequantize().unwrap().to_vec());
         spoken.tensors.iter().map(of).collect::<Vec<_>>()
     };
@@ -419,15 +420,15 @@ fn wide_numbers_are_not_called_exact() {
         ("model.safetensors", file.build()),
     ]);
     let model = provider(folder.path());
-    let plan = ops::convert(&model, &ConvertOptions::new(Format::Gguf)).expect("a plan");
-    let hows: Vec<(&str, DType, How)> =
-        plan.fates.iter().map(|fate| (&*fate.name, fate.dtype, fate.how)).collect();
+    let plan = ops::convert(&model, &ConvertOptions::new(&GGUF)).expect("a plan");
+    let hows: Vec<(&str, DType, Method)> =
+        plan.tensors.iter().map(|fate| (&*fate.name, fate.dtype, fate.method)).collect();
     let expected = [
-        ("output_norm.weight", DType::F32, How::Rounded),
-        ("token_embd.weight", DType::F64, How::Copied),
+        ("output_norm.weight", DType::F32, Method::Rounded),
+        ("token_embd.weight", DType::F64, Method::Copied),
     ];
     assert!(expected.iter().all(|one| hows.contains(one)), "{hows:?}");
-    let lossless = ConvertOptions::new(Format::Gguf).lossless(true);
+    let lossless = ConvertOptions::new(&GGUF).lossless(true);
     let error = ops::convert(&model, &lossless).expect_err("a norm is rounded");
     assert!(error.to_string().contains("F32 does not hold every value of F64"), "{error}");
 }
@@ -436,17 +437,18 @@ fn wide_numbers_are_not_called_exact() {
 #[test]
 fn codes_of_checkpoints_in_groups() {
     for (name, how) in [
-        ("ct-pack-int4-sym-g128", How::Repacked),
-        ("ct-pack-int4-asym-g128", How::Requantized),
-        ("gptq-4bit-g128-actorder", How::Requantized),
-        ("modelopt-nvfp4", How::Repacked),
+        ("ct-pack-int4-sym-g128", Method::Repacked),
+        ("ct-pack-int4-asym-g128", Method::Requantized),
+        ("gptq-4bit-g128-actorder", Method::Requantized),
+        ("modelopt-nvfp4", Method::Repacked),
     ] {
         let Some(path) = fixture(&format!("hfq/{name}")) else { return };
         let model = provider(&path);
-        let plan = ops::convert(&model, &ConvertOptions::new(Format::Mlx));
+        let plan = ops::convert(&model, &ConvertOptions::new(&MLX));
         let plan = plan.unwrap_or_else(|error| panic!("{error}"));
-        let quantized = |fate: &&Fate| fate.dtype.is_quantized();
-        let ways: Vec<How> = plan.fates.iter().filter(quantized).map(|fate| fate.how).collect();
+        let quantized = |fate: &&PlannedTensor| fate.dtype.is_quantized();
+        let ways: Vec<Method> =
+            plan.tensors.iter().filter(quantized).map(|fate| fate.method).collect();
         assert_eq!(ways, vec![how; 3], "{name}");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let target = folder.path().join("model");
@@ -459,7 +461,7 @@ fn codes_of_checkpoints_in_groups() {
                 model.tensor(name).and_then(|view| view.dequantize()).expect("values")
             });
             let near = |(a, b): (&f32, &f32)| match how {
-                How::Repacked => a == b,
+                Method::Repacked => a == b,
                 _ => (a - b).abs() < 0.01,
             };
             assert!(old.len() == new.len() && old.iter().zip(&*new).all(near), "{name}");
@@ -544,15 +546,15 @@ fn config_of(path: &Path) -> serde_json::Value {
 fn experts_of_gpt_oss_come_back() {
     let source = gpt_oss();
     let expected = Model::open(source.path()).expect("a model");
-    for format in [Format::Gguf, Format::Mlx] {
+    for format in [&GGUF, &MLX] {
         let there = converted(source.path(), &ConvertOptions::new(format).lossless(true));
-        let back = converted(&there.path, &ConvertOptions::new(Format::Safetensors).lossless(true));
+        let back = converted(&there.path, &ConvertOptions::new(&SAFETENSORS).lossless(true));
         assert_eq!(back.store.len(), expected.len());
         for tensor in expected.stored_tensors() {
             let name = tensor.name();
             let found = back.store.stored_tensor(name).unwrap_or_else(|error| panic!("{error}"));
             let widened = found.dtype().expect("a dtype") == DType::F32;
-            if format == Format::Gguf && widened {
+            if format == &GGUF && widened {
                 // llama.cpp keeps vectors and routers as F32.
                 assert_eq!(found.shape(), tensor.shape(), "{name}");
                 assert!(*found.dequantize().unwrap() == *tensor.dequantize().unwrap(), "{name}");
@@ -561,7 +563,7 @@ fn experts_of_gpt_oss_come_back() {
             }
         }
         for name in ["gate_up_proj", "down_proj"] {
-            assert_eq!(back.how(&format!("model.layers.0.mlp.experts.{name}")), How::Repacked);
+            assert_eq!(back.how(&format!("model.layers.0.mlp.experts.{name}")), Method::Repacked);
         }
         let key = "quantization_config";
         let (found, own) = (config_of(&back.path), config_of(source.path()));
@@ -577,9 +579,9 @@ fn experts_of_gpt_oss_come_back() {
 fn experts_of_gpt_oss_in_plain_numbers() {
     let source = gpt_oss();
     let model = provider(source.path());
-    let options = ConvertOptions::new(Format::Safetensors).dtype(DType::BF16);
-    let gguf = converted(source.path(), &ConvertOptions::new(Format::Gguf));
-    let mlx = converted(source.path(), &ConvertOptions::new(Format::Mlx));
+    let options = ConvertOptions::new(&SAFETENSORS).dtype(DType::BF16);
+    let gguf = converted(source.path(), &ConvertOptions::new(&GGUF));
+    let mlx = converted(source.path(), &ConvertOptions::new(&MLX));
     for path in [&gguf.path, &mlx.path] {
         let made = converted(path, &options);
         let values = |name: &str| model.tensor(name).unwrap().dequantize().unwrap();
@@ -608,7 +610,7 @@ fn experts_of_gpt_oss_in_plain_numbers() {
         }
         assert_eq!(config_of(&made.path).get("quantization_config"), None);
         // And into GGUF once more, rows as rows.
-        let again = converted(&made.path, &ConvertOptions::new(Format::Gguf));
+        let again = converted(&made.path, &ConvertOptions::new(&GGUF));
         let again = provider(&again.path);
         for mapping in &model.resolution().expect("resolved").mapped {
             let name = &*mapping.canonical;
@@ -622,7 +624,7 @@ fn experts_of_gpt_oss_in_plain_numbers() {
 #[test]
 fn experts_of_gpt_oss_that_mxfp4_of_others_does_not_hold() {
     let source = gpt_oss();
-    let gguf = converted(source.path(), &ConvertOptions::new(Format::Gguf));
+    let gguf = converted(source.path(), &ConvertOptions::new(&GGUF));
     let name = "blk.0.ffn_up_exps.weight";
     let blocks = gguf.store.stored_tensor(name).expect("experts");
     let blocks = blocks.bytes(Part::Weight);
@@ -633,10 +635,10 @@ fn experts_of_gpt_oss_that_mxfp4_of_others_does_not_hold() {
     let file = folder(&[("model.gguf", bytes)]);
     let path = file.path().join("model.gguf");
     let model = provider(&path);
-    let made = ops::convert(&model, &ConvertOptions::new(Format::Safetensors)).expect("a plan");
-    let fate = |name: &str| made.fates.iter().find(|fate| fate.name.ends_with(name)).unwrap();
+    let made = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS)).expect("a plan");
+    let fate = |name: &str| made.tensors.iter().find(|fate| fate.name.ends_with(name)).unwrap();
     for name in ["gate_up_proj", "down_proj"] {
-        assert_eq!((fate(name).dtype, fate(name).how), (DType::F16, How::Rounded), "{name}");
+        assert_eq!((fate(name).dtype, fate(name).method), (DType::F16, Method::Rounded), "{name}");
     }
     let note = made.notes.iter().find(|note| note.contains("no experts are in MXFP4"));
     assert!(note.expect("a note").contains("a scale that stands for something else"));

@@ -8,8 +8,9 @@ use std::path::Path;
 use crate::support::{Gguf, Kv, f32s, folder, put};
 use serde_json::Value as Json;
 use tempfile::TempDir;
+use weighbridge::container::{Container, GGUF, SAFETENSORS};
 use weighbridge::metadata::{Value, ValueType};
-use weighbridge::ops::{self, ConvertOptions, Format};
+use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::{DType, Model, OpenOptions, Strictness, WriteOptions};
 
 /// Positions of the toy models; RoBERTa's have two more rows, up to the padding's number.
@@ -78,7 +79,7 @@ fn open(path: &Path) -> Model {
     support::resolved(store.unwrap_or_else(|error| panic!("{error}"))).expect("a model")
 }
 
-fn written(folder: &TempDir, from: &str, to: &str, format: Format) -> Vec<String> {
+fn written(folder: &TempDir, from: &str, to: &str, format: &'static Container) -> Vec<String> {
     let model = open(&folder.path().join(from));
     let plan = ops::convert(&model, &ConvertOptions::new(format).lossless(true));
     let plan = plan.unwrap_or_else(|error| panic!("{error}"));
@@ -110,7 +111,7 @@ fn roberta_counts_positions_behind_the_padding() {
         ("a.gguf", "a", "roberta", "RobertaModel"),
         ("x.gguf", "x", "xlm-roberta", "XLMRobertaModel"),
     ] {
-        let notes = written(&folder, from, to, Format::Safetensors);
+        let notes = written(&folder, from, to, &SAFETENSORS);
         assert!(notes.iter().any(|note| note.contains("its first 2 rows")), "{notes:?}");
         let config = config(&folder, to);
         let said = |key: &str| config[key].clone();
@@ -126,7 +127,7 @@ fn roberta_counts_positions_behind_the_padding() {
         assert_eq!(rows.dequantize().unwrap()[16..], expected[..]);
         // And back: the rows that no position has are gone again.
         let back = format!("{to}-back.gguf");
-        written(&folder, to, &back, Format::Gguf);
+        written(&folder, to, &back, &GGUF);
         assert_same(&folder.path().join(&back), &folder.path().join(from));
         let back = open(&folder.path().join(back));
         assert_eq!(back.metadata().u64("bert.context_length"), Some(POSITIONS));
@@ -170,12 +171,12 @@ const UNIGRAM: &str = r#"{
 #[test]
 fn the_likeliest_pieces() {
     let folder = folder(&[("x.gguf", bert("t5").build())]);
-    written(&folder, "x.gguf", "x", Format::Safetensors);
+    written(&folder, "x.gguf", "x", &SAFETENSORS);
     let config = r#"{"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>",
         "pad_token": "<pad>", "sep_token": "</s>", "cls_token": "<s>"}"#;
     put(&folder.path().join("x"), "tokenizer.json", UNIGRAM);
     put(&folder.path().join("x"), "tokenizer_config.json", config);
-    written(&folder, "x", "y.gguf", Format::Gguf);
+    written(&folder, "x", "y.gguf", &GGUF);
     let gguf = open(&folder.path().join("y.gguf"));
     let metadata = gguf.metadata();
     let key = |name: &str| metadata.get(&format!("tokenizer.ggml.{name}"));
@@ -201,7 +202,7 @@ fn the_likeliest_pieces() {
     let scores: Vec<f64> = list("scores").floats().expect("scores").collect();
     assert_eq!(scores, [0.0, 0.0, 0.0, 0.0, -2.5, -3.25, -4.0, -5.5, -10_000.0, -10_000.0]);
 
-    written(&folder, "y.gguf", "z", Format::Safetensors);
+    written(&folder, "y.gguf", "z", &SAFETENSORS);
     let read = |name: &str| -> Json {
         let bytes = std::fs::read(folder.path().join("z").join(name)).expect("a document");
         serde_json::from_slice(&bytes).expect("JSON")
@@ -214,7 +215,7 @@ fn the_likeliest_pieces() {
     let charsmap = r#"{"type": "Precompiled", "precompiled_charsmap": "AAEC/f7/"}"#;
     let plain = UNIGRAM.replace(charsmap, r#"{"type": "NFKC"}"#);
     put(&folder.path().join("x"), "tokenizer.json", plain);
-    let notes = written(&folder, "x", "plain.gguf", Format::Gguf);
+    let notes = written(&folder, "x", "plain.gguf", &GGUF);
     assert!(notes.iter().any(|note| note.ends_with("normalizer: NFKC")), "{notes:?}");
     let gguf = open(&folder.path().join("plain.gguf"));
     assert!(gguf.metadata().get("tokenizer.ggml.precompiled_charsmap").is_none());
@@ -226,7 +227,7 @@ fn the_likeliest_pieces() {
     ] {
         put(&folder.path().join("x"), "tokenizer.json", UNIGRAM.replace(from, to));
         let model = open(&folder.path().join("x"));
-        let error = ops::convert(&model, &ConvertOptions::new(Format::Gguf)).expect_err(fault);
+        let error = ops::convert(&model, &ConvertOptions::new(&GGUF)).expect_err(fault);
         assert!(error.to_string().contains(fault), "{error}");
     }
 }
@@ -243,7 +244,7 @@ fn a_classifier_of_two_layers() {
         ("named.gguf", "named", "RobertaForSequenceClassification", "no"),
         ("plain.gguf", "plain", "XLMRobertaForSequenceClassification", "LABEL_0"),
     ] {
-        written(&folder, from, to, Format::Safetensors);
+        written(&folder, from, to, &SAFETENSORS);
         let config = config(&folder, to);
         assert_eq!(config["architectures"][0], class);
         assert_eq!(
@@ -261,7 +262,7 @@ fn a_classifier_of_two_layers() {
             assert!(model.stored_tensor(name).is_ok(), "{name}");
         }
         let back = format!("{to}-back.gguf");
-        written(&folder, to, &back, Format::Gguf);
+        written(&folder, to, &back, &GGUF);
         assert_same(&folder.path().join(&back), &folder.path().join(from));
         let back = open(&folder.path().join(back));
         let labels = back.metadata().array("bert.classifier.output_labels");
@@ -280,7 +281,7 @@ fn what_gguf_does_not_keep() {
     for file in [with_classifier(bert("bert")), one_layer, other] {
         let store = OpenOptions::new().open_memory("file", file.build()).expect("a file");
         let model = support::resolved(store).expect("a model");
-        let error = ops::convert(&model, &ConvertOptions::new(Format::Safetensors));
+        let error = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS));
         told.push(error.expect_err("a refusal").to_string());
     }
     insta::assert_snapshot!(told.join("\n"));
@@ -316,14 +317,14 @@ fn a_llama_that_looks_both_ways() {
         file = tensor(file, name, shape);
     }
     let folder = folder(&[("a.gguf", file.build())]);
-    written(&folder, "a.gguf", "a", Format::Safetensors);
+    written(&folder, "a.gguf", "a", &SAFETENSORS);
     let said = config(&folder, "a");
     assert_eq!((&said["model_type"], &said["is_causal"]), (&"llama".into(), &false.into()));
     assert_eq!(said["architectures"][0], "LlamaBidirectionalModel");
     let store = OpenOptions::new().open(folder.path().join("a")).expect("a model");
     let fields = store.config().expect("a config");
     assert!(fields.fields().iter().any(|field| field.name == "causal" && field.value == false));
-    written(&folder, "a", "back.gguf", Format::Gguf);
+    written(&folder, "a", "back.gguf", &GGUF);
     assert_same(&folder.path().join("back.gguf"), &folder.path().join("a.gguf"));
     let back = open(&folder.path().join("back.gguf"));
     assert_eq!(back.metadata().str("general.architecture"), Some("llama-embed"));

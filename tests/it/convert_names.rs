@@ -12,14 +12,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::models::{Array, Form, NamedModel, Opened, Tensors, lists, models, open, pattern};
 use weighbridge::arch::{Change, Dialect};
-use weighbridge::ops::{self, ConvertOptions, Format, speak};
+use weighbridge::container::{Container, GGUF, MLX, SAFETENSORS};
+use weighbridge::ops::{self, ConvertOptions, tensors_in};
 use weighbridge::{Model, ModelConfig, OpenOptions, Strictness, Tensor, WriteOptions};
 
 /// The containers that are written, as forms of lists.
-const TARGETS: &[(Form, Dialect, Format)] = &[
-    (Form::Gguf, Dialect::Gguf, Format::Gguf),
-    (Form::HuggingFace, Dialect::HuggingFace, Format::Safetensors),
-    (Form::Mlx, Dialect::Mlx, Format::Mlx),
+const TARGETS: &[(Form, Dialect, &'static Container)] = &[
+    (Form::Gguf, Dialect::Gguf, &GGUF),
+    (Form::HuggingFace, Dialect::HuggingFace, &SAFETENSORS),
+    (Form::Mlx, Dialect::Mlx, &MLX),
 ];
 
 fn tensor(view: &Tensor) -> Result<Array, String> {
@@ -97,14 +98,14 @@ fn expert(name: &str) -> String {
 fn spoken(
     model: &NamedModel,
     opened: &Opened,
-    (form, dialect, _): (Form, Dialect, Format),
+    (form, dialect, _): (Form, Dialect, &'static Container),
     told: &mut Told,
 ) -> Vec<String> {
     let at = format!("{}, {:?} to {form:?}", model.name, opened.form);
     let mut tell = |what: String| {
         told.entry(what).or_default().insert(at.clone());
     };
-    let spoken = match speak(&opened.model, dialect) {
+    let spoken = match tensors_in(&opened.model, dialect) {
         Ok(spoken) => spoken,
         Err(error) => {
             tell(format!("names: {error}"));
@@ -169,7 +170,7 @@ fn spoken(
 fn converted(
     model: &NamedModel,
     opened: &Opened,
-    (form, dialect, format): (Form, Dialect, Format),
+    (form, dialect, format): (Form, Dialect, &'static Container),
     told: &mut Told,
 ) -> Vec<String> {
     let at = format!("{}, {:?} to {form:?}", model.name, opened.form);
@@ -194,7 +195,7 @@ fn converted(
         Ok(again) => again,
         Err(error) => return vec![format!("{at}: {error}")],
     };
-    let spoken = speak(&opened.model, dialect).unwrap_or_default();
+    let spoken = tensors_in(&opened.model, dialect).unwrap_or_default();
     for view in &spoken.tensors {
         let written = again.tensor(view.name()).map(|tensor| tensor.shape().to_vec());
         if written.as_ref().is_ok_and(|shape| shape != view.shape()) {
@@ -261,7 +262,7 @@ fn gemma3n_lies_within_another_in_mlx() {
     let model = models.iter().find(|model| model.name == "gemma3n").expect("a list");
     for (form, tensors) in model.forms.iter().filter(|(form, _)| *form != Form::Mlx) {
         let opened = open(model, *form, tensors);
-        let spoken = speak(&opened.model, Dialect::Mlx).expect("names");
+        let spoken = tensors_in(&opened.model, Dialect::Mlx).expect("names");
         assert!(spoken.tensors.len() > 30);
         for view in &spoken.tensors {
             assert!(view.name().starts_with("model.language_model."), "{}", view.name());

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use crate::support::{Safetensors, f32s, fixture, folder, put, told};
 use serde_json::Value;
 use tempfile::TempDir;
+use weighbridge::container;
 use weighbridge::container::ollama;
-use weighbridge::ops::{self, ConvertOptions, Format};
+use weighbridge::ops::{self, ConvertOptions, Quantization};
 use weighbridge::recipe::mlx;
 use weighbridge::recipe::ollama::QuantType;
 use weighbridge::{DType, ErrorKind, Model, Part, WriteOptions};
@@ -306,7 +307,8 @@ fn gguf_models() {
     // Of blocks of ggml, those that MLX can say keep their codes; others are made anew.
     let source = model(GGUF);
     let plan = ops::create(&source, Some(QuantType::Int8)).expect("a plan");
-    let how = |name: &str| plan.fates.iter().find(|fate| fate.name == name).unwrap().how.name();
+    let how =
+        |name: &str| plan.tensors.iter().find(|fate| fate.name == name).unwrap().method.name();
     assert_eq!(how("model.embed_tokens.weight"), "repacked");
     assert_eq!(how("model.layers.0.mlp.up_proj.weight"), "requantized");
     assert_eq!(how("model.norm.weight"), "copied");
@@ -333,7 +335,7 @@ fn quantizers_are_those_of_mlx() {
         let made = Model::open(create(&store, name, HF, Some(to))).unwrap();
         let source = model(HF);
         let options = mlx::Options { mode, bits: Some(bits), ..mlx::Options::default() };
-        let options = ConvertOptions::new(Format::Mlx).quantize(options);
+        let options = ConvertOptions::new(&container::MLX).quantize(Quantization::MlxLm(options));
         let folder = out.path().join(name);
         ops::convert(&source, &options).unwrap().run(&folder, &WriteOptions::new()).unwrap();
         let theirs = Model::open(&folder).unwrap();

@@ -9,7 +9,8 @@ use std::path::Path;
 use crate::support::{Safetensors, copy_of, folder, put, told, without_path};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
-use weighbridge::ops::{self, ConvertOptions, Format};
+use weighbridge::container::{self, OLLAMA, SAFETENSORS};
+use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama::Options;
 use weighbridge::{ErrorKind, Model, OpenOptions, Strictness, WriteOptions};
@@ -63,10 +64,10 @@ fn incomplete_models_need_permission() {
     let gguf = out.path().join("model.gguf");
     let manifest = weighbridge::container::ollama::place("m", Some(out.path())).unwrap();
     let plans = [
-        (convert(Format::Gguf), gguf.clone()),
-        (convert(Format::Safetensors), out.path().join("hf")),
-        (convert(Format::Mlx), out.path().join("mlx")),
-        (convert(Format::Ollama), manifest.clone()),
+        (convert(&container::GGUF), gguf.clone()),
+        (convert(&SAFETENSORS), out.path().join("hf")),
+        (convert(&container::MLX), out.path().join("mlx")),
+        (convert(&OLLAMA), manifest.clone()),
         (ops::create(&provider, None).unwrap(), manifest.clone()),
         (ops::quantize(&provider, &Options::new(file_type), None, &gguf).unwrap(), gguf),
     ];
@@ -109,12 +110,12 @@ fn what_is_missing_is_listed() {
     for (without, missing) in cases {
         let source = lacking(without);
         let provider = model(source.path());
-        let plan = ops::convert(&provider, &ConvertOptions::new(Format::Safetensors)).unwrap();
+        let plan = ops::convert(&provider, &ConvertOptions::new(&SAFETENSORS)).unwrap();
         assert_eq!(plan.missing, missing);
     }
     let promised = changed(HF, |config| config["num_hidden_layers"] = json!(5));
     let provider = model(promised.path());
-    let plan = ops::convert(&provider, &ConvertOptions::new(Format::Safetensors)).unwrap();
+    let plan = ops::convert(&provider, &ConvertOptions::new(&SAFETENSORS)).unwrap();
     assert_eq!(plan.missing, ["layers.2..5"]);
 }
 
@@ -130,7 +131,7 @@ fn layers_that_no_tensor_supports() {
         let said = told(&error);
         assert!(said.contains(&format!("{layers} layers, but ")), "{said}");
         assert!(said.contains("num_hidden_layers"), "{said}");
-        for format in [Format::Gguf, Format::Mlx] {
+        for format in [&container::GGUF, &container::MLX] {
             let provider = model(source.path());
             let plan = ops::convert(&provider, &ConvertOptions::new(format));
             let bytes = plan.map(|plan| plan.bytes()).unwrap_or(0);
@@ -146,7 +147,7 @@ fn layers_that_no_tensor_supports() {
     };
     ops::edit_metadata(&copy, edit, &WriteOptions::new()).unwrap();
     let provider = model(&copy);
-    for format in [Format::Safetensors, Format::Mlx] {
+    for format in [&SAFETENSORS, &container::MLX] {
         let error = ops::convert(&provider, &ConvertOptions::new(format)).expect_err("too many");
         assert!(error.to_string().contains("13369351 layers, but "), "{error}");
     }

@@ -14,6 +14,7 @@ mod ollama_store;
 #[path = "../names/models.rs"]
 mod models;
 
+mod builder;
 mod check;
 mod config;
 mod configs;

@@ -8,6 +8,7 @@ use std::path::Path;
 use crate::support::{Safetensors, copy_of, fixture, folder, put, without_path};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
+use weighbridge::container::SAFETENSORS;
 use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::{Model, OpenOptions, Strictness, WriteOptions, ops};
 
@@ -260,7 +261,7 @@ fn hostile_names_are_escaped() {
     let folder = folder(&[("model.safetensors", file.build())]);
     put(folder.path(), "config.json", r#"{"model_type": "llama", "num_hidden_layers": 1}"#);
     let model = Model::open(folder.path()).expect("a model");
-    let options = ops::ConvertOptions::new(ops::Format::Safetensors);
+    let options = ops::ConvertOptions::new(&SAFETENSORS);
     let plan = ops::convert(&model, &options).expect("a plan");
     let notes = plan.notes.join("|");
     assert!(notes.starts_with("unknown to llama: evil"), "{notes:?}");

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use crate::support::{Gguf, Kv, Safetensors, fixture, folder, put, sharded};
+use weighbridge::container::{GGUF, Shards};
 use weighbridge::metadata::{KeyValues, Value};
-use weighbridge::ops::{self, ConvertOptions, Edited, Format, Shards};
+use weighbridge::ops::{self, ConvertOptions, Edited};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama::Options;
 use weighbridge::{
@@ -106,7 +107,7 @@ fn quantized_shards_keep_their_tensors() {
     let at = |name: &str| folder.path().join(name);
     let provider = |path: &Path| support::resolved(strict(path)).expect("a model");
     let hf = provider(&sample("hf"));
-    let to_gguf = ConvertOptions::new(Format::Gguf);
+    let to_gguf = ConvertOptions::new(&GGUF);
     run(&ops::convert(&hf, &to_gguf).expect("a plan"), &at("whole.gguf"));
     let whole = strict(&at("whole.gguf"));
     let cut = run(
@@ -149,7 +150,7 @@ fn quantized_shards_keep_their_tensors() {
     };
     assert_eq!(of_files(&made[0]), of_files(&cut[0]));
     assert_same(&strict(&made[0]), &strict(&at("one.gguf")));
-    assert!(plan.fates.iter().any(|fate| fate.dtype == DType::Q4_0));
+    assert!(plan.tensors.iter().any(|fate| fate.dtype == DType::Q4_0));
 }
 
 /// A first shard may have all the keys and no tensors; it stays so.

@@ -7,9 +7,10 @@ use std::path::Path;
 
 use weighbridge::arch::GenerationConfig;
 use weighbridge::container::detect;
+use weighbridge::container::{GGUF, MLX, OLLAMA, SAFETENSORS};
 use weighbridge::device::Cpu;
 use weighbridge::metadata::{Array, Value};
-use weighbridge::ops::{self, ConvertOptions, Format};
+use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama::Options;
 use weighbridge::{
@@ -380,17 +381,17 @@ fn rewrite(model: &Model) {
                 // Arrays may have the names of packed ones.
                 let store = OpenOptions::new().strictness(Strictness::Lenient).open(&path);
                 let store = store.unwrap_or_else(|error| panic!("what was written: {error}"));
-                assert_eq!(store.len(), plan.fates.len(), "{name}");
+                assert_eq!(store.len(), plan.tensors.len(), "{name}");
             }
             Err(error) => look_at(&error),
         }
     };
     for (format, name, opens) in [
-        (Format::Gguf, "model.gguf", true),
-        (Format::Safetensors, "hf", true),
-        (Format::Mlx, "mlx", true),
+        (&GGUF, "model.gguf", true),
+        (&SAFETENSORS, "hf", true),
+        (&MLX, "mlx", true),
         // Only within a store.
-        (Format::Ollama, "ollama", false),
+        (&OLLAMA, "ollama", false),
     ] {
         write(ops::convert(model, &ConvertOptions::new(format)), name, opens);
     }

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use weighbridge::DType;
-use weighbridge::container::ollama;
+use weighbridge::container::{CONTAINERS, Container, ollama};
 use weighbridge::recipe::llama::{Setting, TensorType, target};
 use weighbridge::recipe::ollama::{QuantType, TYPES};
 use weighbridge::recipe::{FILE_TYPES, FileType, mlx};
@@ -271,17 +272,14 @@ fn setting(text: &str) -> Result<Setting, String> {
     told(Setting::parse(text))
 }
 
-/// A container that can be written.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-pub(crate) enum To {
-    /// A GGUF file, as llama.cpp's converter makes it
-    Gguf,
-    /// A directory as transformers reads it
-    Safetensors,
-    /// A directory as mlx-lm reads it
-    Mlx,
-    /// A model in Ollama's store: DST is its name
-    Ollama,
+/// The containers that can be written, by their names.
+fn writable() -> impl TypedValueParser<Value = &'static Container> {
+    let writable = CONTAINERS.iter().filter_map(|row| Some((row.name, row.written_as()?)));
+    let values = writable.map(|(name, summary)| PossibleValue::new(name).help(summary));
+    PossibleValuesParser::new(values).try_map(|name| {
+        let found = CONTAINERS.iter().copied().find(|row| row.name == name);
+        found.ok_or("no such container")
+    })
 }
 
 #[derive(Args, Debug)]
@@ -302,8 +300,8 @@ pub(crate) struct Convert {
     /// The file or directory to write; for Ollama, the model's name
     pub(crate) dst: PathBuf,
     /// What to write
-    #[arg(long, value_enum)]
-    pub(crate) to: To,
+    #[arg(long, value_name = "TO", value_parser = writable())]
+    pub(crate) to: &'static Container,
     /// The dtype of all matrices: F32, F16, BF16, and for GGUF any that nothing more has to be known for
     #[arg(long, value_name = "DTYPE", value_parser = dtype)]
     pub(crate) dtype: Option<DType>,

@@ -1,6 +1,7 @@
 //! `quantize`: a model in fewer bits.
 
-use weighbridge::ops::{ConvertOptions, Format};
+use weighbridge::container::MLX;
+use weighbridge::ops::{ConvertOptions, Quantization};
 use weighbridge::recipe::llama::Options;
 use weighbridge::recipe::mlx;
 use weighbridge::{ImportanceMatrix, ops};
@@ -14,7 +15,7 @@ pub(crate) fn run(args: &Quantize) -> Done {
     remark(&model);
     if let Some(options) = args.mlx {
         let options = mlx::Options { mix: args.quant_predicate, ..options };
-        let options = ConvertOptions::new(Format::Mlx).quantize(options);
+        let options = ConvertOptions::new(&MLX).quantize(Quantization::MlxLm(options));
         let plan = ops::convert(&model, &options)?;
         return writing::run_whole(&plan, &args.dst, args.whole, &args.writing);
     }

@@ -1,6 +1,7 @@
 //! `split`: a model in several files.
 
-use weighbridge::ops::{self, Shards};
+use weighbridge::container::Shards;
+use weighbridge::ops;
 
 use super::Done;
 use crate::args::write::Split;

@@ -20,6 +20,7 @@ pub static GGUF: Container = Container {
     summary: "GGUF files of llama.cpp: versions 1 to 3, both byte orders, split files",
     detect,
     open,
+    write: Some(&write::WRITER),
 };
 
 fn detect(probe: &Probe<'_>) -> bool {

@@ -2,23 +2,133 @@
 
 use std::collections::HashSet;
 
-use super::super::layout::{Layout, NewArray};
+use super::super::writer::{
+    Layout, NewArray, NewFile, NewModel, NewPart, NewTensor, Placement, Shards, Writer,
+};
+use crate::dialect::Dialect;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::metadata::{KeyValues, put_text};
+use crate::metadata::{KeyValues, Value, put_text};
+use crate::store::Part;
+
+/// How GGUF files are written.
+pub(crate) const WRITER: Writer = Writer {
+    name: "GGUF",
+    summary: "A GGUF file, as llama.cpp's converter makes it",
+    dialect: Dialect::Gguf,
+    placement: Placement::Files,
+    metadata: &[],
+    shard_bytes: None,
+    holds: |dtype, parts| {
+        let known = |part: &Part| matches!(part, Part::Weight | Part::GlobalScale);
+        has_code(dtype) && parts.iter().all(known)
+    },
+    repacks_to: has_code,
+    global: Part::GlobalScale,
+    fallback: Some((DType::Q8_0, 32)),
+    widens_plain: false,
+    keeps_schemes: false,
+    keeps_attachments: false,
+    expert: None,
+    layout: files,
+};
+
+fn has_code(dtype: DType) -> bool {
+    dtype.descriptor().ggml.is_some()
+}
+
+/// The keys by which a shard says its place, in the order of llama-gguf-split.
+pub(crate) const SPLIT_KEYS: [&str; 3] = ["split.no", "split.tensors.count", "split.count"];
+
+/// One file, or shards beside each other. The first shard has all keys, and each says its place in
+/// keys that stand in the order in which the metadata has them.
+fn files(model: NewModel<'_>) -> Result<Vec<NewFile>> {
+    if let Some(document) = model.documents.first() {
+        let fault = format!("a GGUF file holds no documents, but {} is given", document.name);
+        return Err(Error::unsupported(fault));
+    }
+    match &model.shards {
+        None => Ok(vec![file("", &model, 0..model.tensors.len(), model.metadata.clone())?]),
+        Some(shards) => split(&model, shards),
+    }
+}
+
+/// One file of some of the tensors.
+pub(crate) fn file(
+    name: &str,
+    model: &NewModel<'_>,
+    tensors: std::ops::Range<usize>,
+    mut keys: KeyValues,
+) -> Result<NewFile> {
+    if let Some(alignment) = model.alignment {
+        let fits = u32::try_from(alignment).ok().filter(|alignment| alignment.is_power_of_two());
+        let alignment = fits.ok_or_else(|| {
+            Error::mismatch(format!("an alignment of {alignment}, but a power of two is needed"))
+        })?;
+        keys.set(ALIGNMENT_KEY, Value::U32(alignment));
+    }
+    NewFile::tensors(name, "model", model, tensors, part_name, |arrays| layout(&keys, arrays))
+}
+
+fn split(model: &NewModel<'_>, shards: &Shards) -> Result<Vec<NewFile>> {
+    let ranges = shards.ranges(model.tensors)?;
+    let (count, total) = (ranges.len(), model.tensors.len());
+    let of = u16::try_from(count).map_err(|_| {
+        Error::unsupported(format!("{count} shards, but at most 65535 are counted"))
+    })?;
+    let named = |key: &&str| model.metadata.get(key).is_some();
+    let mut order: Vec<String> = match SPLIT_KEYS.iter().any(named) {
+        true => model.metadata.iter().map(|(key, _)| key.spelling().into_owned()).collect(),
+        false => SPLIT_KEYS.map(str::to_owned).to_vec(),
+    };
+    order.retain(|key| SPLIT_KEYS.contains(&key.as_str()));
+    let alignment = model.metadata.get(ALIGNMENT_KEY);
+    let mut files = Vec::new();
+    for (range, number) in ranges.into_iter().zip(0u16..) {
+        let mut keys = if number == 0 { model.metadata.clone() } else { KeyValues::new() };
+        // Each shard is read by its own alignment.
+        if let Some(alignment) = alignment {
+            keys.set(ALIGNMENT_KEY, alignment);
+        }
+        for key in &order {
+            let value = match key.as_str() {
+                "split.no" => Value::U16(number),
+                "split.count" => Value::U16(of),
+                _ => Value::I32(i32::try_from(total).unwrap_or(i32::MAX)),
+            };
+            keys.set(key, value);
+        }
+        let name = format!("{}-{:05}-of-{count:05}.gguf", model.stem, u32::from(number) + 1);
+        files.push(file(&name, model, range, keys)?);
+    }
+    Ok(files)
+}
+
+/// The name of an array: a factor of a whole tensor is a tensor of its own.
+fn part_name(tensor: &NewTensor, part: &NewPart) -> String {
+    match part.part {
+        Part::GlobalScale => {
+            let base = tensor.name.strip_suffix(".weight").unwrap_or(&tensor.name);
+            format!("{base}.scale")
+        }
+        _ => tensor.name.clone(),
+    }
+}
 
 /// The longest tensor name that llama.cpp reads (`GGML_MAX_NAME` with its NUL).
 const LONGEST_NAME: usize = 63;
 /// The most dimensions that it reads (`GGML_MAX_DIMS`).
 const MOST_DIMENSIONS: usize = 4;
-/// What data are aligned to where `general.alignment` says nothing.
+/// The alignment of data, in bytes, where [`ALIGNMENT_KEY`] is absent.
 const ALIGNMENT: u64 = 32;
+const ALIGNMENT_KEY: &str = "general.alignment";
 
 /// The header of a file with those keys and arrays, which lie in the order in which they are given.
 ///
 /// # Errors
 ///
 /// `Unsupported` or `Mismatch` for what llama.cpp refuses.
-pub(crate) fn layout(keys: &KeyValues, arrays: &[NewArray]) -> Result<Layout> {
+fn layout(keys: &KeyValues, arrays: &[NewArray]) -> Result<Layout> {
     keys.check()?;
     let alignment = alignment(keys)?;
     let mut header = b"GGUF".to_vec();
@@ -49,12 +159,11 @@ pub(crate) fn layout(keys: &KeyValues, arrays: &[NewArray]) -> Result<Layout> {
 
 /// What the file's data are aligned to.
 fn alignment(keys: &KeyValues) -> Result<u64> {
-    const KEY: &str = "general.alignment";
-    let Some(value) = keys.get(KEY) else { return Ok(ALIGNMENT) };
+    let Some(value) = keys.get(ALIGNMENT_KEY) else { return Ok(ALIGNMENT) };
     match value.to_u64().filter(|_| value.value_type() == crate::metadata::ValueType::U32) {
         Some(alignment) if alignment.is_power_of_two() => Ok(alignment),
         _ => Err(Error::mismatch(format!("{value:?}, but a power of two of type u32 is needed"))
-            .in_key(KEY)),
+            .in_key(ALIGNMENT_KEY)),
     }
 }
 
@@ -92,8 +201,6 @@ fn put_entry(array: &NewArray, offset: u64, header: &mut Vec<u8>) -> Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::DType;
-    use crate::metadata::Value;
 
     fn array(name: &str, dtype: DType, shape: &[u64], bytes: u64) -> NewArray {
         NewArray { name: name.to_owned(), dtype, shape: shape.to_vec(), bytes }

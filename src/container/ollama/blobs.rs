@@ -151,7 +151,7 @@ fn said_type<'a>(blob: &'a Metadata, name: &str) -> Option<(&'a str, Option<&'a 
 }
 
 /// Ollama's types and their other names (x/quant/quant.go): dtype and usual group sizes.
-static TYPES: &[(&[&str], DType, &[u64])] = &[
+pub(super) static TYPES: &[(&[&str], DType, &[u64])] = &[
     (&["int4", "q4", "fp4"], DType::MLX_AFFINE4, &[64, 32]),
     (&["int8", "q8", "fp8"], DType::MLX_AFFINE8, &[64]),
     (&["nvfp4"], DType::MLX_NVFP4, &[16]),

@@ -137,3 +137,124 @@ impl Layer {
         })
     }
 }
+
+/// A blob that has just been written, and what the manifest says of it.
+#[derive(Debug)]
+pub(crate) struct NewBlob<'b> {
+    /// What it is to the model: `config`, `model`, `tensor`, `json`, `license`.
+    pub(crate) role: &'b str,
+    pub(crate) name: &'b str,
+    pub(crate) digest: &'b Digest,
+    pub(crate) size: u64,
+}
+
+/// The manifest of a new model.
+pub(crate) fn new_manifest(blobs: &[NewBlob<'_>]) -> Vec<u8> {
+    let layers = blobs.iter().map(|blob| Layer {
+        kind: blob.role.to_owned(),
+        digest: blob.digest.clone(),
+        size: blob.size,
+        name: blob.name.to_owned(),
+    });
+    let (config, layers): (Vec<Layer>, Vec<Layer>) = layers.partition(|l| l.kind == "config");
+    Manifest { config: config.into_iter().next(), layers }.to_json()
+}
+
+/// A stored manifest in which a blob takes the place of the layer `model`. Everything else stays,
+/// members that this program does not know included.
+pub(crate) fn with_model(manifest: &Json, blob: &NewBlob<'_>) -> Vec<u8> {
+    let mut manifest = manifest.clone();
+    let layers = manifest.get_mut("layers").and_then(Json::as_array_mut);
+    if let Some(model) = layers.into_iter().flatten().filter(|layer| is_model(layer)).last() {
+        model["digest"] = format!("sha256:{}", blob.digest.hex()).into();
+        model["size"] = blob.size.into();
+    }
+    let mut text = html_safe(&manifest.to_string());
+    text.push('\n');
+    text.into_bytes()
+}
+
+/// Whether a layer is a GGUF file of weights.
+pub(super) fn is_model(layer: &Json) -> bool {
+    let media_type = layer.get("mediaType").and_then(Json::as_str);
+    media_type == Some("application/vnd.ollama.image.model")
+}
+
+impl Manifest {
+    /// The file, as Go's encoder writes it.
+    fn to_json(&self) -> Vec<u8> {
+        let layers: Vec<String> = self.layers.iter().map(Layer::to_json).collect();
+        let config = match &self.config {
+            Some(config) => format!("\"config\":{},", config.to_json()),
+            None => String::new(),
+        };
+        let text = format!(
+            "{{\"schemaVersion\":2,\
+             \"mediaType\":\"application/vnd.docker.distribution.manifest.v2+json\",\
+             {config}\"layers\":[{}]}}\n",
+            layers.join(",")
+        );
+        text.into_bytes()
+    }
+}
+
+impl Layer {
+    fn to_json(&self) -> String {
+        let media_type = match self.kind.as_str() {
+            "config" => "application/vnd.docker.container.image.v1+json".to_owned(),
+            kind => format!("application/vnd.ollama.image.{kind}"),
+        };
+        let name = match self.name.as_str() {
+            "" => String::new(),
+            name => format!(",\"name\":{}", quoted(name)),
+        };
+        format!(
+            "{{\"mediaType\":{},\"digest\":\"sha256:{}\",\"size\":{}{name}}}",
+            quoted(&media_type),
+            self.digest.hex(),
+            self.size
+        )
+    }
+}
+
+/// A JSON string as Go's encoder writes it: safe within HTML.
+pub(super) fn quoted(text: &str) -> String {
+    html_safe(&Json::from(text).to_string())
+}
+
+/// JSON in which no character has a meaning in HTML. All of them stand within strings.
+fn html_safe(json: &str) -> String {
+    let mut out = String::new();
+    for c in json.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                out.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manifests_are_safe_within_html() {
+        let digest = Digest::parse(&format!("sha256:{}", "0".repeat(64))).unwrap();
+        let layer = |kind: &str, name: &str| Layer {
+            kind: kind.to_owned(),
+            digest: digest.clone(),
+            size: 3,
+            name: name.to_owned(),
+        };
+        let manifest = Manifest {
+            config: Some(layer("config", "")),
+            layers: vec![layer("tensor", "a<b>&\"c")],
+        };
+        let text = String::from_utf8(manifest.to_json()).unwrap();
+        let text = text.replace(digest.hex(), "0");
+        insta::assert_snapshot!(text, @r#"{"schemaVersion":2,"mediaType":"application/vnd.docker.distribution.manifest.v2+json","config":{"mediaType":"application/vnd.docker.container.image.v1+json","digest":"sha256:0","size":3},"layers":[{"mediaType":"application/vnd.ollama.image.tensor","digest":"sha256:0","size":3,"name":"a\u003cb\u003e\u0026\"c"}]}"#);
+    }
+}

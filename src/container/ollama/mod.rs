@@ -1,9 +1,10 @@
 #![doc = include_str!("../../../docs/formats/ollama.md")]
 
 mod blobs;
+mod config;
 mod manifest;
 mod name;
-mod write;
+pub(crate) mod write;
 
 use std::path::{Path, PathBuf};
 
@@ -15,12 +16,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Attachment, Store, document};
 use name::Name;
 
-pub(crate) use manifest::Digest;
+pub(crate) use config::Config;
+pub(crate) use manifest::{Digest, NewBlob, new_manifest, with_model};
 use manifest::{Layer, Manifest};
 pub use write::place;
-pub(crate) use write::{
-    Config, NewBlob, NewManifest, part_name, replaceable_model, store_of_place,
-};
+pub(crate) use write::{replaceable_model, store_of_place};
 
 /// The row of the table.
 pub static OLLAMA: Container = Container {
@@ -28,6 +28,7 @@ pub static OLLAMA: Container = Container {
     summary: "models in Ollama's store, by name, manifest or blob: GGUF and tensor blobs",
     detect,
     open,
+    write: Some(&write::WRITER),
 };
 
 fn detect(probe: &Probe<'_>) -> bool {

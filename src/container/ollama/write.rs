@@ -1,15 +1,242 @@
-//! What a store has of a model beside its weights: its place, its manifest, its config. As Ollama
-//! fb307609 (2026-08-21) writes them.
+//! Writing models into Ollama's store, as Ollama fb307609 (2026-08-21) does.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
-use super::manifest::{Digest, Layer, Manifest};
+use super::super::gguf;
+use super::super::safetensors::write::{Order, describe, layout};
+use super::super::writer::{
+    Content, ExpertName, NewDocument, NewFile, NewModel, NewPart, NewTensor, Placement, Writer,
+};
+use super::blobs::TYPES;
+use super::config::Config;
+use super::manifest::is_model;
 use super::name::{self, Name};
+use crate::dialect::Dialect;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::store::{Part, document};
+
+/// How models of tensor blobs are written.
+pub(crate) const WRITER: Writer = Writer {
+    name: "Ollama",
+    summary: "A model in Ollama's store: DST is its name",
+    dialect: Dialect::HuggingFace,
+    placement: Placement::Store,
+    metadata: &[],
+    shard_bytes: None,
+    holds: |dtype, parts| {
+        is_plain_of_mlx(dtype) || has_type(dtype) && !parts.contains(&Part::GlobalAmax)
+    },
+    repacks_to: has_type,
+    global: Part::GlobalScale,
+    fallback: Some((DType::MLX_AFFINE8, 32)),
+    widens_plain: true,
+    keeps_schemes: false,
+    keeps_attachments: true,
+    expert: Some(expert),
+    layout: blobs,
+};
+
+/// How models of one GGUF blob are written.
+pub(crate) const GGUF_WRITER: Writer =
+    Writer { placement: Placement::Store, layout: gguf_blob, ..gguf::write::WRITER };
+
+/// The metadata key by which a caller chooses what the config blob calls the model's type.
+pub(crate) const FILE_TYPE: &str = "file_type";
+
+/// Whether Ollama has a name for groups of a dtype.
+fn has_type(dtype: DType) -> bool {
+    TYPES.iter().any(|(_, own, _)| *own == dtype)
+}
+
+/// Whether MLX reads plain numbers of a dtype as what they are (`dtype_from_safetensor_str` of
+/// mlx/io/safetensors.cpp): F64 not at all, floats of 8 bits as integers.
+fn is_plain_of_mlx(dtype: DType) -> bool {
+    dtype.is_integer() || matches!(dtype, DType::BOOL | DType::F16 | DType::BF16 | DType::F32)
+}
+
+/// What stands before `layers.{n}` where Ollama knows experts by their names (x/create/plan.go).
+const BEFORE_LAYERS: &[&str] = &[
+    "",
+    "model.",
+    "backbone.",
+    "mtp.",
+    "language_model.",
+    "language_model.model.",
+    "language_model.backbone.",
+    "model.language_model.",
+    "model.language_model.backbone.",
+];
+
+/// What stands between a layer and the number of an expert.
+const EXPERTS: &[&str] = &[
+    ".mlp.experts.",
+    ".mlp.shared_experts.",
+    ".mlp.switch_mlp.",
+    ".moe.experts.",
+    ".mixer.experts.",
+    ".mixer.shared_experts.",
+];
+
+/// Of `model.layers.0.mlp.experts.7.up_proj.weight`: `model.layers.0.mlp.experts`, 7 and
+/// `up_proj.weight`.
+fn expert(name: &str) -> Option<ExpertName<'_>> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let found = |between: &&str| {
+        let (layer, rest) = name.split_once(between)?;
+        let (start, layer) = layer.split_once("layers.")?;
+        let (number, projection) = rest.split_once('.')?;
+        let known = BEFORE_LAYERS.contains(&start)
+            && is_number(layer)
+            && is_number(number)
+            && projection.strip_suffix(".weight").is_some_and(|name| !name.is_empty());
+        let group = name.get(..name.len() - rest.len() - 1)?;
+        known
+            .then(|| Some(ExpertName { group, number: number.parse().ok()?, projection }))
+            .flatten()
+    };
+    EXPERTS.iter().find_map(found)
+}
+
+/// A blob for each tensor, but one for all experts of a layer if they have one type; then the
+/// documents, then the config.
+fn blobs(model: NewModel<'_>) -> Result<Vec<NewFile>> {
+    let mut files = Vec::new();
+    let mut rest = model.tensors.iter().enumerate().peekable();
+    while let Some((number, first)) = rest.next() {
+        let mut together = vec![number];
+        if first.experts.is_some() {
+            while let Some((next, _)) = rest.next_if(|(_, next)| next.experts == first.experts) {
+                together.push(next);
+            }
+        }
+        let own = |number: &usize| model.tensors.get(*number).map(group_type);
+        let alike = together.windows(2).all(|pair| pair.first().map(own) == pair.last().map(own));
+        match &first.experts {
+            Some(group) if alike => files.push(blob(group, &model, together)?),
+            _ => {
+                for number in together {
+                    let name = model.tensors.get(number).map_or("", |tensor| &tensor.name);
+                    files.push(blob(name, &model, vec![number])?);
+                }
+            }
+        }
+    }
+    let mut config = None;
+    let (mut documents, mut has_config) = (Vec::new(), false);
+    for document in model.documents {
+        has_config |= document.role == "config";
+        if document.name == "config.json" {
+            config = Some(match &document.content {
+                Content::Config(config) => Json::Object(config.clone()),
+                Content::Bytes(bytes) => serde_json::from_slice(bytes)
+                    .map_err(|error| Error::malformed(format!("config.json: {error}")))?,
+                Content::Copy(_) => Json::Null,
+            });
+        }
+        documents
+            .push(NewFile::document(document, |config| describe(config, None, model.tensors))?);
+    }
+    files.extend(documents);
+    if !has_config {
+        let config = config
+            .ok_or_else(|| Error::unsupported("there is no config.json, which Ollama needs"))?;
+        let file_type = match model.metadata.get(FILE_TYPE).and_then(|value| value.to_text()) {
+            Some(text) => text.spelling().into_owned(),
+            None => common_type(model.tensors).to_owned(),
+        };
+        let config = Config::of_tensors(&config, &file_type).to_json().into_bytes();
+        files.push(NewFile::document(config_blob(config), |_| {})?);
+    }
+    Ok(files)
+}
+
+/// The config of a model as a document.
+pub(crate) fn config_blob(bytes: Vec<u8>) -> NewDocument {
+    NewDocument { name: String::new(), role: "config".to_owned(), content: Content::Bytes(bytes) }
+}
+
+/// One GGUF file, unless a document is it, then the documents.
+fn gguf_blob(mut model: NewModel<'_>) -> Result<Vec<NewFile>> {
+    let documents = std::mem::take(&mut model.documents);
+    let mut files = Vec::new();
+    if documents.iter().all(|document| document.role != "model") {
+        let keys = model.metadata.clone();
+        files.push(gguf::write::file("", &model, 0..model.tensors.len(), keys)?);
+    }
+    for document in documents {
+        files.push(NewFile::document(document, |_| {})?);
+    }
+    Ok(files)
+}
+
+/// The name of a tensor's type and its group size, where it is quantized.
+fn group_type(tensor: &NewTensor) -> Option<(&'static str, u64)> {
+    let (names, _, sizes) = TYPES.iter().find(|(_, dtype, _)| *dtype == tensor.dtype)?;
+    let usual = sizes.first().copied().unwrap_or(0);
+    Some((names.first().copied()?, tensor.group_size.map_or(usual, u64::from)))
+}
+
+/// The type of everything that is quantized; empty where that is nothing, or where there are
+/// several.
+fn common_type(tensors: &[NewTensor]) -> &'static str {
+    let mut names = tensors.iter().filter_map(group_type).map(|(name, _)| name);
+    let first = names.next().unwrap_or_default();
+    if names.all(|name| name == first) { first } else { "" }
+}
+
+/// A blob of tensors of one type, laid out as Ollama's own writer does.
+fn blob(name: &str, model: &NewModel<'_>, tensors: Vec<usize>) -> Result<NewFile> {
+    let mut metadata = BTreeMap::new();
+    let first = tensors.first().and_then(|number| model.tensors.get(*number));
+    if let Some((name, size)) = first.and_then(group_type) {
+        metadata.insert("quant_type".to_owned(), name.to_owned());
+        metadata.insert("group_size".to_owned(), size.to_string());
+    }
+    NewFile::tensors(name, "tensor", model, tensors, part_name, |arrays| {
+        layout(&metadata, arrays, 8, Order::Given)
+    })
+}
+
+fn part_name(tensor: &NewTensor, part: &NewPart) -> String {
+    match part.part {
+        Part::Weight => tensor.name.clone(),
+        Part::Scale => format!("{}.scale", tensor.name),
+        Part::Bias => format!("{}.bias", tensor.name),
+        Part::GlobalScale => format!("{}.global_scale", tensor.name),
+        other => format!("{}.{}", tensor.name, other.name()),
+    }
+}
+
+/// The manifest of a model of one GGUF blob, as far as its weights can be replaced.
+///
+/// # Errors
+///
+/// `Unsupported` for a manifest that is itself kept as a blob or stands in the second tree, and for a
+/// list of manifests.
+pub(crate) fn replaceable_model(path: &Path, limits: &Limits) -> Result<Json> {
+    let refused = |fault: &str| {
+        let advice = "copy the model to a file with `weighbridge convert NAME copy.gguf --to gguf`, \
+                      change the copy, and create a model from it";
+        Err(Error::unsupported(fault.to_owned()).advise(advice).in_file(path))
+    };
+    if path.is_symlink() {
+        return refused("this manifest is itself named by its digest, so it cannot be changed");
+    }
+    if store_of_place(path).is_none() {
+        return refused("this manifest stands in the second tree, which this program only reads");
+    }
+    let manifest = document::read(path, "", limits)?.json;
+    let layers = manifest.get("layers").and_then(Json::as_array);
+    match layers.is_some_and(|layers| layers.iter().any(is_model)) {
+        true => Ok(manifest),
+        false => refused("this manifest lists other manifests, so it cannot be changed"),
+    }
+}
 
 /// The manifest's file for a model of that name, which need not be there yet: in `store`, or where
 /// Ollama of this user keeps its models.
@@ -43,318 +270,9 @@ pub(crate) fn store_of_place(manifest: &Path) -> Option<PathBuf> {
     (tree.file_name()? == name::WRITTEN).then(|| tree.parent().map(Path::to_path_buf))?
 }
 
-/// What a part of a tensor is called in a blob.
-pub(crate) fn part_name(tensor: &str, part: Part) -> String {
-    match part {
-        Part::Weight => tensor.to_owned(),
-        Part::Scale => format!("{tensor}.scale"),
-        Part::Bias => format!("{tensor}.bias"),
-        Part::GlobalScale => format!("{tensor}.global_scale"),
-        other => format!("{tensor}.{}", other.name()),
-    }
-}
-
-/// A blob that has just been written, and what the manifest calls it.
-#[derive(Debug)]
-pub(crate) struct NewBlob<'b> {
-    pub(crate) name: &'b str,
-    pub(crate) digest: &'b Digest,
-    pub(crate) size: u64,
-}
-
-/// A manifest whose blobs are still to be written.
-#[derive(Clone, Debug)]
-pub(crate) enum NewManifest {
-    /// A new model: the kind of each blob, in Ollama's words.
-    Create(Vec<String>),
-    /// A stored manifest in which the only blob takes the place of the layer `model`. Everything else
-    /// stays, members that this program does not know included.
-    ReplaceModel(Json),
-}
-
-impl NewManifest {
-    /// The manifest's bytes.
-    pub(crate) fn to_json(&self, blobs: &[NewBlob<'_>]) -> Vec<u8> {
-        match self {
-            Self::Create(kinds) => {
-                let layers = kinds.iter().zip(blobs).map(|(kind, blob)| Layer {
-                    kind: kind.clone(),
-                    digest: blob.digest.clone(),
-                    size: blob.size,
-                    name: blob.name.to_owned(),
-                });
-                let (config, layers): (Vec<Layer>, Vec<Layer>) =
-                    layers.partition(|layer| layer.kind == "config");
-                Manifest { config: config.into_iter().next(), layers }.to_json()
-            }
-            Self::ReplaceModel(manifest) => {
-                let mut manifest = manifest.clone();
-                let layers = manifest.get_mut("layers").and_then(Json::as_array_mut);
-                let models = layers.into_iter().flatten().filter(|layer| is_model(layer));
-                if let (Some(model), Some(blob)) = (models.last(), blobs.first()) {
-                    model["digest"] = format!("sha256:{}", blob.digest.hex()).into();
-                    model["size"] = blob.size.into();
-                }
-                let mut text = html_safe(&manifest.to_string());
-                text.push('\n');
-                text.into_bytes()
-            }
-        }
-    }
-}
-
-fn is_model(layer: &Json) -> bool {
-    let media_type = layer.get("mediaType").and_then(Json::as_str);
-    media_type == Some("application/vnd.ollama.image.model")
-}
-
-/// The manifest of a model of one GGUF blob, as far as its weights can be replaced.
-///
-/// # Errors
-///
-/// `Unsupported` for a manifest that is itself kept as a blob or stands in the second tree, and for a
-/// list of manifests.
-pub(crate) fn replaceable_model(path: &Path, limits: &Limits) -> Result<NewManifest> {
-    let refused = |fault: &str| {
-        let advice = "copy the model to a file with `weighbridge convert NAME copy.gguf --to gguf`, \
-                      change the copy, and create a model from it";
-        Err(Error::unsupported(fault.to_owned()).advise(advice).in_file(path))
-    };
-    if path.is_symlink() {
-        return refused("this manifest is itself named by its digest, so it cannot be changed");
-    }
-    if store_of_place(path).is_none() {
-        return refused("this manifest stands in the second tree, which this program only reads");
-    }
-    let manifest = document::read(path, "", limits)?.json;
-    let layers = manifest.get("layers").and_then(Json::as_array);
-    match layers.is_some_and(|layers| layers.iter().any(is_model)) {
-        true => Ok(NewManifest::ReplaceModel(manifest)),
-        false => refused("this manifest lists other manifests, so it cannot be changed"),
-    }
-}
-
-impl Manifest {
-    /// The file, as Go's encoder writes it.
-    pub(crate) fn to_json(&self) -> Vec<u8> {
-        let layers: Vec<String> = self.layers.iter().map(Layer::to_json).collect();
-        let config = match &self.config {
-            Some(config) => format!("\"config\":{},", config.to_json()),
-            None => String::new(),
-        };
-        let text = format!(
-            "{{\"schemaVersion\":2,\
-             \"mediaType\":\"application/vnd.docker.distribution.manifest.v2+json\",\
-             {config}\"layers\":[{}]}}\n",
-            layers.join(",")
-        );
-        text.into_bytes()
-    }
-}
-
-impl Layer {
-    fn to_json(&self) -> String {
-        let media_type = match self.kind.as_str() {
-            "config" => "application/vnd.docker.container.image.v1+json".to_owned(),
-            kind => format!("application/vnd.ollama.image.{kind}"),
-        };
-        let name = match self.name.as_str() {
-            "" => String::new(),
-            name => format!(",\"name\":{}", quoted(name)),
-        };
-        format!(
-            "{{\"mediaType\":{},\"digest\":\"sha256:{}\",\"size\":{}{name}}}",
-            quoted(&media_type),
-            self.digest.hex(),
-            self.size
-        )
-    }
-}
-
-/// A JSON string as Go's encoder writes it: safe within HTML.
-fn quoted(text: &str) -> String {
-    html_safe(&Json::from(text).to_string())
-}
-
-/// JSON in which no character has a meaning in HTML. All of them stand within strings.
-fn html_safe(json: &str) -> String {
-    let mut out = String::new();
-    for c in json.chars() {
-        match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                out.push_str(&format!("\\u{:04x}", u32::from(c)));
-            }
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-/// What the config blob of a model says (`ConfigV2` of types/model/config.go). What is empty is
-/// left out where Ollama leaves it out.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Config {
-    /// `safetensors` or `gguf`.
-    pub(crate) format: &'static str,
-    pub(crate) family: String,
-    /// How many weights there are, for people.
-    pub(crate) model_type: String,
-    /// What it is quantized to.
-    pub(crate) file_type: String,
-    pub(crate) renderer: &'static str,
-    pub(crate) parser: &'static str,
-    /// The oldest Ollama that reads it.
-    pub(crate) requires: &'static str,
-    pub(crate) capabilities: Vec<&'static str>,
-    pub(crate) architecture: &'static str,
-    pub(crate) os: &'static str,
-}
-
-impl Config {
-    /// The blob's bytes but for the end of the line, which only GGUF models have.
-    pub(crate) fn to_json(&self) -> String {
-        let families = match self.family.as_str() {
-            "" => "null".to_owned(),
-            family => format!("[{}]", quoted(family)),
-        };
-        let mut text = format!(
-            "{{\"model_format\":{},\"model_family\":{},\"model_families\":{families},\
-             \"model_type\":{},\"file_type\":{}",
-            quoted(self.format),
-            quoted(&self.family),
-            quoted(&self.model_type),
-            quoted(&self.file_type)
-        );
-        let optional =
-            [("renderer", self.renderer), ("parser", self.parser), ("requires", self.requires)];
-        for (key, value) in optional.into_iter().filter(|(_, value)| !value.is_empty()) {
-            text.push_str(&format!(",\"{key}\":{}", quoted(value)));
-        }
-        if !self.capabilities.is_empty() {
-            let all: Vec<String> = self.capabilities.iter().map(|name| quoted(name)).collect();
-            text.push_str(&format!(",\"capabilities\":[{}]", all.join(",")));
-        }
-        let (architecture, os) = (quoted(self.architecture), quoted(self.os));
-        text.push_str(&format!(",\"architecture\":{architecture},\"os\":{os}}}"));
-        text
-    }
-}
-
-/// Families that Ollama has a renderer and a parser for, by what their `architectures` or
-/// `model_type` holds, in lower case: what it holds, the renderer, the parser, and what the parser
-/// adds to what the model can do, as far as that was seen (x/create/client).
-static SPEAKERS: &[(&str, &str, &str, &[&str])] = &[
-    ("museglimmer", "glimmer", "glimmer", &[]),
-    ("muse_glimmer", "glimmer", "glimmer", &[]),
-    ("laguna", "laguna", "laguna", &[]),
-    ("cohere2moe", "cohere", "cohere", &[]),
-    ("cohere2_moe", "cohere", "cohere", &[]),
-    ("gemma4", "gemma4", "gemma4", &[]),
-    ("glm4", "glm-4.7", "glm-4.7", &[]),
-    ("deepseek", "deepseek3", "deepseek3", &[]),
-    ("qwen3_5", "qwen3.5", "qwen3.5", &[]),
-    ("qwen3next", "qwen3.5", "qwen3.5", &[]),
-    ("qwen3", "qwen3-coder", "qwen3", &["tools"]),
-    ("nemotronh", "nemotron-3-nano", "nemotron-3-nano", &[]),
-    ("nemotron_h", "nemotron-3-nano", "nemotron-3-nano", &[]),
-];
-
-impl Config {
-    /// That of a model of tensors, by its `config.json`.
-    pub(crate) fn of_tensors(config: &Json, file_type: &str) -> Self {
-        let named = config.get("architectures").and_then(Json::as_array).into_iter().flatten();
-        let named = named.chain(config.get("model_type")).filter_map(Json::as_str);
-        let mut found = None;
-        for name in named.map(str::to_ascii_lowercase) {
-            found = found.or_else(|| SPEAKERS.iter().find(|row| name.contains(row.0)));
-        }
-        let (_, renderer, parser, more) = found.copied().unwrap_or_default();
-        let has = |key: &str| config.get(key).is_some_and(|value| !value.is_null());
-        let mut capabilities = vec!["completion"];
-        capabilities.extend(has("vision_config").then_some("vision"));
-        capabilities.extend(has("audio_config").then_some("audio"));
-        capabilities.extend(more);
-        Self {
-            format: "safetensors",
-            file_type: file_type.to_owned(),
-            renderer,
-            parser,
-            // `MinOllamaVersion` of x/create/client.
-            requires: "0.19.0",
-            capabilities,
-            ..Self::default()
-        }
-    }
-
-    /// That of a model in one GGUF file.
-    pub(crate) fn of_gguf(family: &str, weights: u64, file_type: &str) -> Self {
-        Self {
-            format: "gguf",
-            family: family.to_owned(),
-            model_type: human(weights),
-            file_type: file_type.to_owned(),
-            architecture: "amd64",
-            os: "linux",
-            ..Self::default()
-        }
-    }
-}
-
-/// A number of weights as Ollama shows it (format.HumanNumber).
-fn human(number: u64) -> String {
-    let whole = |unit: u64| number.is_multiple_of(unit);
-    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-    let of = |unit: u64| number as f64 / unit as f64;
-    match number {
-        1_000_000_000.. if whole(1_000_000_000) => format!("{}B", number / 1_000_000_000),
-        1_000_000_000.. => format!("{:.1}B", of(1_000_000_000)),
-        1_000_000.. if whole(1_000_000) => format!("{}M", number / 1_000_000),
-        1_000_000.. => format!("{:.2}M", of(1_000_000)),
-        1_000.. => format!("{:.0}K", of(1_000)),
-        _ => number.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::digest::sha256_of;
-
-    /// The config that Ollama's server makes in its own test (routes_create_test.go), and its digest.
-    #[test]
-    fn the_config_of_a_gguf_model() {
-        let mut text = Config::of_gguf("test", 0, "unknown").to_json();
-        text.push('\n');
-        let digest = "99759ad5b91e723db0393d698ffbb448b1b7df5ff6377a108c49254583b1bc8c";
-        assert_eq!(sha256_of(text.as_bytes()), digest, "{text}");
-    }
-
-    #[test]
-    fn numbers_of_weights() {
-        let shown: Vec<String> =
-            [0, 999, 240_960, 1_344_768, 7_000_000, 7_240_000_000, 8_000_000_000]
-                .map(human)
-                .to_vec();
-        assert_eq!(shown, ["0", "999", "241K", "1.34M", "7M", "7.2B", "8B"]);
-    }
-
-    #[test]
-    fn manifests_are_safe_within_html() {
-        let digest = Digest::parse(&format!("sha256:{}", "0".repeat(64))).unwrap();
-        let layer = |kind: &str, name: &str| Layer {
-            kind: kind.to_owned(),
-            digest: digest.clone(),
-            size: 3,
-            name: name.to_owned(),
-        };
-        let manifest = Manifest {
-            config: Some(layer("config", "")),
-            layers: vec![layer("tensor", "a<b>&\"c")],
-        };
-        let text = String::from_utf8(manifest.to_json()).unwrap();
-        let text = text.replace(digest.hex(), "0");
-        insta::assert_snapshot!(text, @r#"{"schemaVersion":2,"mediaType":"application/vnd.docker.distribution.manifest.v2+json","config":{"mediaType":"application/vnd.docker.container.image.v1+json","digest":"sha256:0","size":3},"layers":[{"mediaType":"application/vnd.ollama.image.tensor","digest":"sha256:0","size":3,"name":"a\u003cb\u003e\u0026\"c"}]}"#);
-    }
 
     #[test]
     fn places() {

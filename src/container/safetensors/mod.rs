@@ -22,6 +22,7 @@ pub static SAFETENSORS: Container = Container {
     summary: "safetensors files and Hugging Face directories: one file, shards with or without an index",
     detect,
     open,
+    write: Some(&write::WRITER),
 };
 
 fn detect(probe: &Probe<'_>) -> bool {

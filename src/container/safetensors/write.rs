@@ -4,8 +4,168 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::super::layout::{Layout, NewArray};
+use serde_json::{Map, Value as Json, json};
+
+use super::super::writer::{
+    Layout, NewArray, NewDocument, NewFile, NewModel, NewPart, NewTensor, Placement, Writer,
+};
+use crate::dialect::Dialect;
+use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
+use crate::metadata::{KeyValues, Value};
+use crate::shape;
+use crate::store::Part;
+
+/// How Hugging Face directories are written.
+pub(crate) const WRITER: Writer = Writer {
+    name: "safetensors",
+    summary: "A directory as transformers reads it",
+    dialect: Dialect::HuggingFace,
+    placement: Placement::Directory,
+    metadata: &[("format", "pt")],
+    // What transformers cuts its files at.
+    shard_bytes: Some(5_000_000_000),
+    holds: |dtype, _| is_plain(dtype),
+    repacks_to: |dtype| dtype == DType::HF_MXFP4,
+    global: Part::GlobalScale,
+    fallback: None,
+    widens_plain: false,
+    keeps_schemes: true,
+    keeps_attachments: false,
+    expert: None,
+    layout: |model| directory(model, &HUGGING_FACE),
+};
+
+/// Whether a dtype is plain and has a name in safetensors.
+pub(crate) fn is_plain(dtype: DType) -> bool {
+    let row = dtype.descriptor();
+    row.packing == Packing::Plain && row.safetensors.is_some()
+}
+
+/// What distinguishes directories of safetensors.
+#[derive(Debug)]
+pub(crate) struct Habits {
+    /// The name of an array of a tensor.
+    pub(crate) part_name: fn(&NewTensor, &NewPart) -> String,
+    /// Whether one file has an index too.
+    pub(crate) always_indexed: bool,
+    /// What `config.json` says of quantized tensors.
+    pub(crate) quantization: fn(&[NewTensor]) -> Option<Json>,
+}
+
+const HUGGING_FACE: Habits = Habits { part_name, always_indexed: false, quantization: mxfp4 };
+
+/// Shards, an index and documents; or one file alone, where no directory is written.
+pub(crate) fn directory(model: NewModel<'_>, habits: &Habits) -> Result<Vec<NewFile>> {
+    let metadata = texts(&model.metadata);
+    let alignment = model.alignment.unwrap_or(ALIGNMENT);
+    let layout = |arrays: &[NewArray]| layout(&metadata, arrays, alignment, Order::Crate);
+    let file = |name: String, tensors| {
+        NewFile::tensors(name, "tensor", &model, tensors, habits.part_name, layout)
+    };
+    if model.placement == Placement::Files {
+        return Ok(vec![file(String::new(), 0..model.tensors.len())?]);
+    }
+    let ranges = match &model.shards {
+        Some(shards) => shards.ranges(model.tensors)?,
+        None => std::iter::once(0..model.tensors.len()).collect(),
+    };
+    let count = ranges.len();
+    let (mut files, mut index) = (Vec::new(), BTreeMap::new());
+    for (number, range) in ranges.into_iter().enumerate() {
+        let name = match count {
+            1 => "model.safetensors".to_owned(),
+            _ => format!("model-{:05}-of-{count:05}.safetensors", number + 1),
+        };
+        for tensor in model.tensors.get(range.clone()).unwrap_or_default() {
+            let names = tensor.parts.iter().map(|part| (habits.part_name)(tensor, part));
+            index.extend(names.map(|array| (array, name.clone())));
+        }
+        files.push(file(name, range)?);
+    }
+    if count > 1 || habits.always_indexed {
+        let bytes = model.tensors.iter().map(NewTensor::bytes).fold(0, u64::saturating_add);
+        let document = NewDocument::new("model.safetensors.index.json", index_json(bytes, &index));
+        files.push(NewFile::document(document, |_| {})?);
+    }
+    let quantization = model.quantization.clone();
+    let quantization = quantization.or_else(|| (habits.quantization)(model.tensors));
+    for document in model.documents {
+        files.push(NewFile::document(document, |config| {
+            describe(config, quantization.as_ref(), model.tensors);
+        })?);
+    }
+    Ok(files)
+}
+
+/// The metadata that a safetensors header can hold: texts.
+fn texts(keys: &KeyValues) -> BTreeMap<String, String> {
+    let text = |value: Value<'_>| Some(value.to_text()?.to_str()?.to_owned());
+    keys.iter().filter_map(|(key, value)| Some((key.to_str()?.to_owned(), text(value)?))).collect()
+}
+
+/// The name of an array: the stored one where the tensor keeps its name, and for experts in MXFP4
+/// those of transformers.
+fn part_name(tensor: &NewTensor, part: &NewPart) -> String {
+    match (&part.stored_name, tensor.dtype, part.part) {
+        (Some(stored), ..) => stored.clone(),
+        (None, DType::HF_MXFP4, Part::Weight) => format!("{}_blocks", tensor.name),
+        (None, DType::HF_MXFP4, Part::Scale) => format!("{}_scales", tensor.name),
+        (None, DType::HF_MXFP4, other) => format!("{}_{}", tensor.name, other.name()),
+        (None, ..) => tensor.name.clone(),
+    }
+}
+
+/// The index of a directory of shards, as transformers writes it.
+fn index_json(bytes: u64, index: &BTreeMap<String, String>) -> Vec<u8> {
+    let map = json!({ "metadata": { "total_size": bytes }, "weight_map": index });
+    let mut text = serde_json::to_string_pretty(&map).unwrap_or_default();
+    text.push('\n');
+    text.into_bytes()
+}
+
+/// What `config.json` says of experts in MXFP4, which gpt-oss alone has: the names of its other
+/// modules are those that stay plain.
+fn mxfp4(tensors: &[NewTensor]) -> Option<Json> {
+    tensors.iter().any(|tensor| tensor.dtype == DType::HF_MXFP4).then(|| {
+        json!({
+            "modules_to_not_convert": [
+                "model.layers.*.self_attn",
+                "model.layers.*.mlp.router",
+                "model.embed_tokens",
+                "lm_head",
+            ],
+            "quant_method": "mxfp4",
+        })
+    })
+}
+
+/// Makes `config.json` say how tensors are quantized, and which plain dtype most weights have.
+pub(crate) fn describe(
+    config: &mut Map<String, Json>,
+    quantization: Option<&Json>,
+    tensors: &[NewTensor],
+) {
+    config.remove("quantization");
+    config.remove("quantization_config");
+    if let Some(quantization) = quantization {
+        if quantization.get("quant_method").is_none() {
+            // mlx-lm looks for it under this name first.
+            config.insert("quantization".to_owned(), quantization.clone());
+        }
+        config.insert("quantization_config".to_owned(), quantization.clone());
+    }
+    let weights = |dtype: DType| {
+        let of = tensors.iter().filter(|tensor| tensor.dtype == dtype && tensor.shape.len() > 1);
+        of.map(|tensor| shape::elements(&tensor.shape).unwrap_or(0)).fold(0u64, u64::saturating_add)
+    };
+    let plain = [(DType::F32, "float32"), (DType::F16, "float16"), (DType::BF16, "bfloat16")];
+    let most = plain.iter().max_by_key(|(dtype, _)| weights(*dtype));
+    if let Some((_, name)) = most.filter(|(dtype, _)| weights(*dtype) > 0) {
+        let key = if config.contains_key("dtype") { "dtype" } else { "torch_dtype" };
+        config.insert(key.to_owned(), Json::from(*name));
+    }
+}
 
 /// The dtypes in the order of the crate's enum (0.8.0, `tensor.rs`): the greatest come first in a
 /// file, so that each array is aligned for its elements.
@@ -149,7 +309,6 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::DType;
 
     fn array(name: &str, dtype: DType, shape: &[u64], bytes: u64) -> NewArray {
         NewArray { name: name.to_owned(), dtype, shape: shape.to_vec(), bytes }

@@ -19,6 +19,7 @@ pub static WHISPER_GGML: Container = Container {
     summary: "files of whisper.cpp, which are older than GGUF: whisper, parakeet and silero-vad models",
     detect,
     open,
+    write: None,
 };
 
 /// 0x67676d6c, "ggml" in the order of big-endian machines (`GGML_FILE_MAGIC`).

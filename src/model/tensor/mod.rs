@@ -228,6 +228,33 @@ impl Tensor {
         }
     }
 
+    /// An array of the caller's own: little-endian numbers or blocks of `dtype`, row after row, in
+    /// memory or wherever `bytes` reads them. `shape` has the outermost dimension first.
+    ///
+    /// ```
+    /// use weighbridge::{DType, Tensor};
+    ///
+    /// # fn main() -> weighbridge::Result<()> {
+    /// let tensor = Tensor::new("bias", DType::F16, &[2], vec![0x00, 0x3c, 0x00, 0xc0])?;
+    /// assert_eq!(tensor.dequantize()?[..], [1.0, -2.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if there are not as many bytes as an array of that dtype and shape has.
+    pub fn new(
+        name: &str,
+        dtype: DType,
+        shape: &[u64],
+        bytes: impl Into<crate::bytes::Source>,
+    ) -> Result<Self> {
+        let store = Arc::new(crate::store::single(name, dtype, shape, bytes.into())?);
+        let tensor = store.tensor(name)?.handle(&store);
+        Ok(Self::stored(tensor))
+    }
+
     /// The canonical tensor of a mapping. `config` is the model's, where it has a sound one.
     pub(crate) fn mapped(
         store: &Arc<Store>,
@@ -373,6 +400,11 @@ impl Tensor {
     /// As [`sources`](Self::sources), borrowed.
     pub(crate) fn stored_tensors(&self) -> impl Iterator<Item = StoredTensor<'_>> {
         self.handles().map(StoredHandle::get)
+    }
+
+    /// The stores of its stored tensors, one for each.
+    pub(crate) fn stores(&self) -> impl Iterator<Item = &Arc<Store>> {
+        self.handles().map(StoredHandle::store)
     }
 
     fn handles(&self) -> impl Iterator<Item = &StoredHandle> {

@@ -58,6 +58,11 @@ impl StoredHandle {
     pub(crate) fn get(&self) -> StoredTensor<'_> {
         StoredTensor { store: &self.store, number: self.number }
     }
+
+    /// The store that it keeps open.
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
 }
 
 /// Values decoded at a time where all of them need not be held.

@@ -1,11 +1,12 @@
-//! How the bytes of a tensor to be written come about, piece by piece.
+//! Producing the bytes of an output tensor, piece by piece.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::Loss;
-use super::groups::{Quantizing, Repacking};
+use super::groups::{GroupQuantization, Repacking, Split, is_quantized};
 use crate::bytes::{Pages, Scratch, Source, Values};
+use crate::container::writer::NewPart;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::{PackedPart, Planned, Tensor, Work, plan_packed, plan_values};
@@ -14,36 +15,23 @@ use crate::shape;
 use crate::store::Part;
 use crate::store::tensor::Decoding;
 
-/// How the bytes of a tensor come about.
+/// Produces the bytes of an output tensor.
 #[derive(Clone, Debug)]
-pub(crate) enum Making {
-    /// They are the packed ones of a view.
+pub(crate) enum Producer {
+    /// The packed bytes of a tensor.
     Packed(Tensor),
-    /// They are its values in another dtype: a plain one, or blocks of ggml. Where there is
-    /// importance, it is a number for each column, of each of the view's matrices in turn.
+    /// Its values in another dtype: a plain one, or blocks of ggml. The importance is a number for
+    /// each column, of each of the tensor's matrices in turn.
     Encoded { view: Tensor, dtype: DType, importance: Option<Arc<[f32]>> },
-    /// They are its codes in another packing.
+    /// Its codes in another packing.
     Repacked(Repacking),
-    /// They are its values, quantized in groups.
-    Grouped(Quantizing),
-    /// They were computed.
+    /// Its values, quantized in groups.
+    Grouped(GroupQuantization),
+    /// Computed bytes.
     Bytes { bytes: Arc<[u8]>, dtype: DType, shape: Vec<u64> },
-    /// They are those of a file.
+    /// A copy of a file.
     File(Arc<Source>),
 }
-
-/// An array that a tensor comes to in a file.
-#[derive(Clone, Debug)]
-pub(crate) struct NewPart {
-    pub(crate) part: Part,
-    pub(crate) dtype: DType,
-    /// Dimensions, outermost first.
-    pub(crate) shape: Vec<u64>,
-    pub(crate) bytes: u64,
-}
-
-/// Bytes of a piece that go to each of three parts.
-pub(super) type Split = [usize; 3];
 
 /// A piece of a tensor's parts.
 #[derive(Debug)]
@@ -81,8 +69,8 @@ pub(super) struct Bench {
     values: Option<Values<f32>>,
 }
 
-impl Making {
-    /// The arrays that it comes to, the weight first.
+impl Producer {
+    /// The arrays that the tensor consists of, the weight first.
     pub(crate) fn parts(&self) -> Result<Vec<NewPart>> {
         match self {
             Self::Packed(view) => {
@@ -91,23 +79,31 @@ impl Making {
                     dtype: packed.dtype,
                     shape: view.part_shape(&packed),
                     bytes: packed.bytes,
+                    stored_name: None,
                 };
                 Ok(view.packed()?.into_iter().map(part).collect())
             }
             Self::Encoded { view, dtype, .. } => {
                 let shape = view.shape().to_vec();
                 let bytes = bytes(*dtype, &shape)?;
-                Ok(vec![NewPart { part: Part::Weight, dtype: *dtype, shape, bytes }])
+                Ok(vec![NewPart {
+                    part: Part::Weight,
+                    dtype: *dtype,
+                    shape,
+                    bytes,
+                    stored_name: None,
+                }])
             }
             Self::Repacked(repacking) => repacking.parts(),
             Self::Grouped(quantizing) => quantizing.parts(),
             Self::Bytes { bytes, dtype, shape } => {
                 let (dtype, shape, bytes) = (*dtype, shape.clone(), bytes.len() as u64);
-                Ok(vec![NewPart { part: Part::Weight, dtype, shape, bytes }])
+                Ok(vec![NewPart { part: Part::Weight, dtype, shape, bytes, stored_name: None }])
             }
             Self::File(source) => {
                 let (dtype, bytes) = (DType::U8, source.len());
-                Ok(vec![NewPart { part: Part::Weight, dtype, shape: vec![bytes], bytes }])
+                let (part, shape) = (Part::Weight, vec![bytes]);
+                Ok(vec![NewPart { part, dtype, shape, bytes, stored_name: None }])
             }
         }
     }
@@ -117,7 +113,7 @@ impl Making {
         match self {
             Self::Packed(view)
             | Self::Encoded { view, .. }
-            | Self::Grouped(Quantizing { view, .. }) => Some(view),
+            | Self::Grouped(GroupQuantization { view, .. }) => Some(view),
             Self::Repacked(repacking) => Some(repacking.view()),
             Self::Bytes { .. } | Self::File(_) => None,
         }
@@ -141,7 +137,7 @@ impl Making {
         match self {
             Self::Packed(view) => view.dtype(),
             Self::Encoded { dtype, .. }
-            | Self::Grouped(Quantizing { dtype, .. })
+            | Self::Grouped(GroupQuantization { dtype, .. })
             | Self::Bytes { dtype, .. } => Ok(*dtype),
             Self::Repacked(repacking) => Ok(repacking.dtype()),
             Self::File(_) => Ok(DType::U8),
@@ -178,7 +174,7 @@ impl Making {
                 return quantized(view, *dtype, importance.as_deref(), start, memory);
             }
             Self::Repacked(repacking) => {
-                let (rows, row) = row_count(repacking.view());
+                let (rows, row) = repacking.view().gathered_shape();
                 let step = memory.checked_div(row.saturating_mul(2)).unwrap_or(0).max(1);
                 let end = |first| repacking.piece_end(first, rows, step);
                 let sizes = |rows: Range<u64>| repacking.sizes(rows);
@@ -190,7 +186,7 @@ impl Making {
                 return Ok(pieces);
             }
             Self::Grouped(quantizing) => {
-                let (rows, row) = row_count(&quantizing.view);
+                let (rows, row) = quantizing.view.gathered_shape();
                 let step = match quantizing.view.rows_at_once() {
                     Some(together) => together,
                     None => memory.checked_div(row.saturating_mul(4)).unwrap_or(0).max(1),
@@ -285,11 +281,6 @@ impl Bench {
     }
 }
 
-/// Whether a view's values come from quantized tensors.
-pub(super) fn is_quantized(view: &Tensor) -> bool {
-    view.stored_tensors().any(|tensor| tensor.dtype().is_ok_and(DType::is_quantized))
-}
-
 /// Room for a piece, in memory that numbers of any width can lie in.
 pub(super) fn room(len: u64) -> Result<Pages> {
     Pages::zeroed(len)
@@ -306,11 +297,6 @@ fn bytes(dtype: DType, shape: &[u64]) -> Result<u64> {
             "rows of {columns} elements are no whole blocks of {len} ({dtype})"
         ))
     })
-}
-
-/// Rows of a view as they are gathered, and the elements of each.
-pub(super) fn row_count(view: &Tensor) -> (u64, u64) {
-    view.gathered_shape()
 }
 
 /// One place for all of a piece.

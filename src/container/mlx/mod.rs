@@ -1,4 +1,6 @@
-#![doc = include_str!("../../docs/formats/mlx.md")]
+#![doc = include_str!("../../../docs/formats/mlx.md")]
+
+pub(crate) mod write;
 
 use std::path::PathBuf;
 
@@ -17,6 +19,7 @@ pub static MLX: Container = Container {
     summary: "directories quantized by MLX: packed weights with scales and biases beside them",
     detect,
     open,
+    write: Some(&write::WRITER),
 };
 
 /// A safetensors directory, or a file in one, whose config says that MLX quantized it.

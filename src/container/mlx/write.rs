@@ -1,0 +1,68 @@
+//! Writing MLX directories as mlx-lm does.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::super::groups::MODES;
+use super::super::safetensors::write::{Habits, directory, is_plain};
+use super::super::writer::{NewPart, NewTensor, Placement, Writer};
+use crate::dialect::Dialect;
+use crate::dtype::DType;
+use crate::store::Part;
+
+/// How MLX directories are written.
+pub(crate) const WRITER: Writer = Writer {
+    name: "MLX",
+    summary: "A directory as mlx-lm reads it",
+    dialect: Dialect::Mlx,
+    placement: Placement::Directory,
+    metadata: &[("format", "mlx")],
+    // What mlx-lm cuts its files at.
+    shard_bytes: Some(5 << 30),
+    holds: |dtype, _| is_plain(dtype) || is_mlx(dtype),
+    repacks_to: is_mlx,
+    global: Part::GlobalAmax,
+    fallback: Some((DType::MLX_AFFINE8, 32)),
+    widens_plain: false,
+    keeps_schemes: false,
+    keeps_attachments: false,
+    expert: None,
+    layout: |model| directory(model, &MLX_LM),
+};
+
+const MLX_LM: Habits = Habits { part_name, always_indexed: true, quantization };
+
+/// Whether MLX computes with tensors of a quantized dtype.
+fn is_mlx(dtype: DType) -> bool {
+    dtype.group_quantizer().is_some()
+}
+
+fn part_name(tensor: &NewTensor, part: &NewPart) -> String {
+    let base = tensor.name.strip_suffix(".weight").unwrap_or(&tensor.name);
+    match part.part {
+        Part::Weight => tensor.name.clone(),
+        Part::Scale => format!("{base}.scales"),
+        Part::Bias => format!("{base}.biases"),
+        Part::GlobalAmax | Part::GlobalScale => format!("{base}.global_scale"),
+        other => format!("{base}.{}", other.name()),
+    }
+}
+
+/// What `config.json` says of tensors in groups: the parameters that most of them have, and under
+/// their paths the parameters of the others.
+fn quantization(tensors: &[NewTensor]) -> Option<Json> {
+    let mut found: Vec<(&str, Json)> = Vec::new();
+    for tensor in tensors {
+        let forms = MODES.iter().flat_map(|mode| mode.forms.iter().map(move |form| (mode, form)));
+        let row = forms.into_iter().find(|(_, (.., dtype))| *dtype == tensor.dtype);
+        let (Some((mode, (bits, ..))), Some(size)) = (row, tensor.group_size) else { continue };
+        let path = tensor.name.strip_suffix(".weight").unwrap_or(&tensor.name);
+        found.push((path, json!({ "group_size": size, "bits": bits, "mode": mode.name })));
+    }
+    let count = |json: &Json| found.iter().filter(|(_, other)| other == json).count();
+    let usual = found.iter().map(|(_, json)| json).max_by_key(|json| count(json))?.clone();
+    let mut config: Map<String, Json> = usual.as_object().cloned().unwrap_or_default();
+    for (path, json) in found.iter().filter(|(_, json)| *json != usual) {
+        config.insert((*path).to_owned(), json.clone());
+    }
+    Some(Json::Object(config))
+}

@@ -1,0 +1,268 @@
+//! Building a model file by file: tensors, metadata and documents, in any container that can be
+//! written.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::method::{Precision, check_makable, choose, encoded, grouped};
+use super::{Method, OutFile, OutTensor, Output, PlacedTensor, PlannedTensor, Producer, WritePlan};
+use crate::container::writer::{
+    Body, NewDocument, NewFile, NewModel, NewTensor, Placement, Shards, Writer,
+};
+use crate::container::{Container, default_group_size};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::metadata::KeyValues;
+use crate::model::Tensor;
+use crate::store::Store;
+
+/// Gathers tensors, metadata and documents into a model for one container.
+///
+/// Tensors come from an open [`Model`](crate::Model), under any name, or are arrays of the caller's
+/// own ([`Tensor::new`]). Nothing is read before the [plan](Self::plan) is run, which then streams
+/// them in bounded memory into files that appear whole or not at all.
+///
+/// ```
+/// use weighbridge::container::GGUF;
+/// use weighbridge::metadata::Value;
+/// use weighbridge::{Builder, DType, Model, Tensor, WriteOptions};
+///
+/// # fn main() -> weighbridge::Result<()> {
+/// let values: Vec<u8> = (0..512).flat_map(|n| (n as f32).to_le_bytes()).collect();
+/// let tensor = Tensor::new("embedding", DType::F32, &[2, 256], values)?;
+///
+/// let mut model = Builder::new(&GGUF)?;
+/// model.metadata().set_text("general.architecture", "mine");
+/// model.metadata().set("mine.width", Value::U32(256));
+/// model.add("embedding.weight", &tensor)?;
+/// model.add_as("small.weight", &tensor, DType::Q4_K)?;
+///
+/// # let folder = std::env::temp_dir().join(format!("weighbridge-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder).unwrap();
+/// # let path = folder.join("mine.gguf");
+/// model.plan()?.run(&path, &WriteOptions::new())?;
+/// assert_eq!(Model::open(&path)?.stored_tensor("small.weight")?.dtype()?, DType::Q4_K);
+/// # std::fs::remove_dir_all(&folder).unwrap();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Builder {
+    writer: &'static Writer,
+    placement: Placement,
+    metadata: KeyValues,
+    tensors: Vec<OutTensor>,
+    documents: Vec<NewDocument>,
+    quantization: Option<Json>,
+    shards: Option<Shards>,
+    stem: String,
+    alignment: Option<u64>,
+    notes: Vec<String>,
+    /// What is read, which is never written to.
+    stores: Vec<Arc<Store>>,
+}
+
+impl Builder {
+    /// An empty model for a container.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for a container that is only read.
+    pub fn new(container: &Container) -> Result<Self> {
+        Ok(Self::with_writer(container.writer()?))
+    }
+
+    pub(crate) fn with_writer(writer: &'static Writer) -> Self {
+        let mut metadata = KeyValues::new();
+        for (key, text) in writer.metadata {
+            metadata.set_text(key, text);
+        }
+        Self {
+            writer,
+            placement: writer.placement,
+            metadata,
+            tensors: Vec::new(),
+            documents: Vec::new(),
+            quantization: None,
+            shards: writer.shard_bytes.map(Shards::Bytes),
+            stem: "model".to_owned(),
+            alignment: None,
+            notes: Vec::new(),
+            stores: Vec::new(),
+        }
+    }
+
+    /// The metadata of the header: keys and values of a GGUF file, texts of safetensors files.
+    pub fn metadata(&mut self) -> &mut KeyValues {
+        &mut self.metadata
+    }
+
+    /// Adds a tensor as the container can hold it: as it is, else in another packing with the same
+    /// values, else requantized to 8 bits or rounded to F16.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if its values cannot be decoded; `Io` if they cannot be read.
+    pub fn add(&mut self, name: impl Into<String>, tensor: &Tensor) -> Result<()> {
+        let output = choose(tensor, self.writer, Precision::default())?;
+        self.push(OutTensor::new(name, output));
+        Ok(())
+    }
+
+    /// Adds the values of a tensor in a dtype: plain, or quantized on the way.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if nothing converts to the dtype; `Mismatch` if the tensor's rows do not fit it.
+    pub fn add_as(&mut self, name: impl Into<String>, tensor: &Tensor, dtype: DType) -> Result<()> {
+        let output = match dtype.group_quantizer() {
+            Some(_) => grouped(tensor, dtype, default_group_size(dtype))?,
+            None => {
+                check_makable(dtype)?;
+                encoded(tensor, dtype, None, Precision::default())?
+            }
+        };
+        let tensor = OutTensor::new(name, output);
+        tensor.describe()?;
+        self.push(tensor);
+        Ok(())
+    }
+
+    /// Adds a file beside the weights, such as `config.json`. A `config.json` is completed with what
+    /// it must say of dtypes and quantization.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` for a `config.json` that is not a JSON object.
+    pub fn document(&mut self, name: impl Into<String>, bytes: Vec<u8>) -> Result<()> {
+        let name = name.into();
+        let document = match name.as_str() {
+            "config.json" => {
+                let fault = |error| Error::malformed(format!("config.json: {error}"));
+                NewDocument::config(serde_json::from_slice(&bytes).map_err(fault)?)
+            }
+            _ => NewDocument::new(name, bytes),
+        };
+        self.documents.push(document);
+        Ok(())
+    }
+
+    /// Distributes the tensors over several files. Those of a directory are named `model`, those of a
+    /// GGUF model `stem`, followed by their numbers.
+    pub fn shards(&mut self, shards: Shards, stem: impl Into<String>) {
+        self.shards = Some(shards);
+        self.stem = stem.into();
+    }
+
+    /// Aligns the tensor data to so many bytes.
+    pub fn alignment(&mut self, bytes: u64) {
+        self.alignment = Some(bytes);
+    }
+
+    /// Writes one file at the given path, instead of a directory with documents.
+    pub fn one_file(&mut self) {
+        (self.placement, self.shards) = (Placement::Files, None);
+    }
+
+    pub(crate) fn push(&mut self, tensor: OutTensor) {
+        for store in tensor.output.producer.view().into_iter().flat_map(Tensor::stores) {
+            self.reads(store);
+        }
+        self.tensors.push(tensor);
+    }
+
+    /// Remembers that files are read, so that the plan never writes to them.
+    pub(crate) fn reads(&mut self, store: &Arc<Store>) {
+        if !self.stores.iter().any(|other| Arc::ptr_eq(other, store)) {
+            self.stores.push(Arc::clone(store));
+        }
+    }
+
+    pub(crate) fn push_document(&mut self, document: NewDocument) {
+        self.documents.push(document);
+    }
+
+    /// What `config.json` says of quantization, in place of what the tensors tell.
+    pub(crate) fn quantization(&mut self, quantization: Json) {
+        self.quantization = Some(quantization);
+    }
+
+    /// What a reader of the plan should know.
+    pub(crate) fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
+    /// The tensors so far.
+    pub(crate) fn tensors(&self) -> &[OutTensor] {
+        &self.tensors
+    }
+
+    /// Decides where every byte goes. Nothing is written yet.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` or `Mismatch` for what the container cannot hold: a dtype, a name that is too
+    /// long or stands twice, a document.
+    pub fn plan(self) -> Result<WritePlan> {
+        let described = self.tensors.iter().map(OutTensor::describe);
+        let described = described.collect::<Result<Vec<NewTensor>>>()?;
+        let planned = self.tensors.iter().zip(&described);
+        let planned: Vec<PlannedTensor> =
+            planned.map(|(tensor, described)| tensor.planned(described)).collect();
+        let model = NewModel {
+            metadata: self.metadata,
+            tensors: &described,
+            documents: self.documents,
+            quantization: self.quantization,
+            placement: self.placement,
+            shards: self.shards,
+            stem: &self.stem,
+            alignment: self.alignment,
+        };
+        let files = (self.writer.layout)(model)?;
+        let mut tensors: Vec<Option<OutTensor>> = self.tensors.into_iter().map(Some).collect();
+        let placed = |file| out_file(file, &described, &mut tensors);
+        let files = files.into_iter().map(placed).collect();
+        let mut sources: Vec<PathBuf> = Vec::new();
+        for store in &self.stores {
+            sources.extend(store.files().map(Path::to_path_buf));
+        }
+        Ok(WritePlan::new(self.placement, files, planned, self.notes, sources))
+    }
+}
+
+/// A file with the tensors that its layout places.
+fn out_file(file: NewFile, described: &[NewTensor], tensors: &mut [Option<OutTensor>]) -> OutFile {
+    let NewFile { name, role, body } = file;
+    let mut out = OutFile { name, role, header: Vec::new(), len: 0, data: 0, tensors: Vec::new() };
+    match body {
+        Body::Bytes(bytes) => {
+            out.len = bytes.len() as u64;
+            out.header = bytes;
+        }
+        Body::Copy(source) => {
+            out.len = source.len();
+            out.data = out.len;
+            let copy = Output::new(Producer::File(Arc::new(source)), Method::Copied);
+            let tensor = OutTensor::new(&out.name, copy);
+            out.tensors.push(PlacedTensor { tensor, bytes: out.len, offsets: vec![0] });
+        }
+        Body::Tensors { layout, tensors: numbers } => {
+            (out.header, out.len) = (layout.header, layout.len);
+            let mut offsets = layout.offsets.into_iter();
+            for number in numbers {
+                let tensor = tensors.get_mut(number).and_then(Option::take);
+                let (Some(tensor), Some(described)) = (tensor, described.get(number)) else {
+                    continue;
+                };
+                let bytes = described.bytes();
+                out.data = out.data.saturating_add(bytes);
+                let offsets = offsets.by_ref().take(described.parts.len()).collect();
+                out.tensors.push(PlacedTensor { tensor, bytes, offsets });
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,164 @@
+//! Choosing how a tensor gets into a container.
+
+use super::{GroupQuantization, Method, Output, Producer, Repacking};
+use crate::container::writer::Writer;
+use crate::dtype::{DType, Packing};
+use crate::error::{Error, Result};
+use crate::model::{PackedPart, Tensor};
+use crate::quant::Importance;
+use crate::repack::REPACKS;
+use crate::shape;
+use crate::store::Part;
+
+/// What the caller asks of dtypes, beyond what the container can hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Precision {
+    /// The dtype of all matrices.
+    pub(crate) dtype: Option<DType>,
+    /// Whether an error takes the place of any loss.
+    pub(crate) lossless: bool,
+}
+
+/// Chooses how a tensor gets into a container: as it is stored, in another packing with the same
+/// values, or with other values, which is an error if nothing may be lost.
+pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Result<Output> {
+    let stored = view.dtype();
+    let plain = plain(view);
+    let matrix = view.shape().len() > 1;
+    let integer = matches!(&stored, Ok(dtype) if dtype.is_integer());
+    let other =
+        |dtype: &DType| stored.as_ref().ok() != Some(dtype) || view.why_computed().is_some();
+    if let Some(dtype) = precision.dtype.filter(|_| matrix && !integer) {
+        check_makable(dtype)?;
+        if other(&dtype) {
+            return encoded(view, dtype, None, precision);
+        }
+    }
+    if let Some(why) = view.why_computed() {
+        return encoded(view, view.values_dtype(), Some(why.to_owned()), precision);
+    }
+    // Interleaved rows of several tensors are many short ones; their values are read as fast.
+    if plain && view.is_in_turn() && stored.as_ref().is_ok_and(|own| *own == view.values_dtype()) {
+        let why = "its rows lie in several tensors in turn".to_owned();
+        return encoded(view, view.values_dtype(), Some(why), precision);
+    }
+    let parts = match view.packed() {
+        Ok(parts) => parts,
+        // Of quantized tensors whose rows lie apart only the values are available.
+        Err(error) if plain => {
+            return encoded(view, view.values_dtype(), Some(error.to_string()), precision);
+        }
+        Err(error) => return requantized(view, writer, precision, error.to_string()),
+    };
+    let parts: Vec<Part> = parts.iter().map(|part: &PackedPart| part.part).collect();
+    let stored = stored?;
+    if (writer.holds)(stored, &parts) {
+        return Ok(Output::new(Producer::Packed(view.clone()), Method::Copied));
+    }
+    if plain && writer.widens_plain {
+        let why = format!("MLX does not read {stored}");
+        return encoded(view, view.values_dtype(), Some(why), precision);
+    }
+    let candidates = REPACKS.iter().filter(|repack| repack.from == stored);
+    let mut why = format!("{} says nothing that {stored} says exactly", writer.name);
+    for repack in candidates.filter(|repack| (writer.repacks_to)(repack.to)) {
+        match Repacking::exact(view, repack.to, writer.global)? {
+            Ok(repacking) => {
+                return Ok(Output::new(Producer::Repacked(repacking), Method::Repacked));
+            }
+            Err(fault) => why = fault,
+        }
+    }
+    requantized(view, writer, precision, why)
+}
+
+/// A tensor quantized in groups, from the numbers that mlx-lm and Ollama quantize from.
+pub(crate) fn grouped(view: &Tensor, dtype: DType, group_size: u32) -> Result<Output> {
+    let again = view.dtype()?.is_quantized();
+    let quantization = GroupQuantization {
+        view: view.clone(),
+        dtype,
+        group_size,
+        values: if again { DType::F16 } else { view.values_dtype() },
+    };
+    let method = if again { Method::Requantized } else { Method::Quantized };
+    Ok(Output::new(Producer::Grouped(quantization), method))
+}
+
+/// Whether no tensor that it is made of is quantized. Of several dtypes none is the view's.
+fn plain(view: &Tensor) -> bool {
+    let plain = |dtype: DType| dtype.descriptor().packing == Packing::Plain;
+    view.stored_tensors().all(|tensor| tensor.dtype().is_ok_and(plain))
+}
+
+/// Whether values can be written in a dtype, with nothing but them to go by.
+pub(super) fn check_makable(dtype: DType) -> Result<()> {
+    let plain = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+    match dtype.descriptor().quantizer {
+        _ if plain => Ok(()),
+        Some(quantizer) if quantizer.importance() != Importance::Required => Ok(()),
+        Some(_) => {
+            let fault = format!("{dtype} needs the importance of its columns, and nothing says it");
+            Err(Error::mismatch(fault).advise("`weighbridge quantize --imatrix` takes a matrix"))
+        }
+        None => Err(Error::unsupported(format!("nothing converts to {dtype}"))),
+    }
+}
+
+/// The values of a tensor in another dtype.
+///
+/// # Errors
+///
+/// `Unsupported` if the dtype does not hold each value, and nothing may be lost.
+pub(crate) fn encoded(
+    view: &Tensor,
+    dtype: DType,
+    why: Option<String>,
+    precision: Precision,
+) -> Result<Output> {
+    let held = match view.values_dtype() {
+        own if own == dtype || dtype == DType::F32 => view.is_exact_in_f32()?,
+        _ => false,
+    };
+    let method = match held {
+        true => Method::Exact,
+        false if dtype.is_quantized() && !plain(view) => Method::Requantized,
+        false if dtype.is_quantized() => Method::Quantized,
+        false => Method::Rounded,
+    };
+    if precision.lossless && !method.is_lossless() {
+        let what = format!("{dtype} does not hold every value of {}", view.dtype_label());
+        let what = why.as_ref().map_or(what.clone(), |why| format!("{why}, and {what}"));
+        return Err(
+            Error::unsupported(format!("{what}, and nothing may be lost")).in_tensor(view.name())
+        );
+    }
+    let producer = Producer::Encoded { view: view.clone(), dtype, importance: None };
+    Ok(Output::new(producer, method).because(why))
+}
+
+/// The values of a quantized tensor in the container's dtype that is nearest to lossless.
+fn requantized(
+    view: &Tensor,
+    writer: &Writer,
+    precision: Precision,
+    why: String,
+) -> Result<Output> {
+    view.check_decodable()?;
+    if precision.lossless {
+        return Err(Error::unsupported(format!("{why}, and nothing may be lost"))
+            .in_tensor(view.name())
+            .advise("--dtype F32 holds every value"));
+    }
+    let whole = shape::columns(view.shape()).is_multiple_of(32) && view.shape().len() > 1;
+    let producer = match writer.fallback.filter(|_| whole) {
+        Some((dtype, group_size)) if dtype.group_quantizer().is_some() => {
+            let view = view.clone();
+            let values = DType::F16;
+            Producer::Grouped(GroupQuantization { view, dtype, group_size, values })
+        }
+        Some((dtype, _)) => Producer::Encoded { view: view.clone(), dtype, importance: None },
+        None => return encoded(view, DType::F16, Some(why), precision),
+    };
+    Ok(Output::new(producer, Method::Requantized).because(Some(why)))
+}

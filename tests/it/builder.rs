@@ -1,0 +1,288 @@
+//! Models built from arrays of the caller's own, in every container that can be written.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weighbridge::bytes::{ReadAt, Source};
+use weighbridge::container::{self, CONTAINERS, Container, Shards};
+use weighbridge::metadata::Value;
+use weighbridge::{Builder, DType, ErrorKind, Model, Tensor, WriteOptions};
+
+use crate::support::same;
+
+const WIDTH: u64 = 256;
+const CONFIG: &str = r#"{"model_type": "mine", "architectures": ["Mine"], "hidden_size": 256}"#;
+
+/// Numbers that are computed when they are read: the `n`th is `n mod 1000 / 8`.
+#[derive(Debug)]
+struct Computed {
+    numbers: u64,
+    /// The most bytes that were asked for at once.
+    most: Arc<AtomicU64>,
+}
+
+fn number(n: u64) -> f32 {
+    (n % 1000) as f32 / 8.0 - 50.0
+}
+
+impl ReadAt for Computed {
+    fn size(&self) -> u64 {
+        self.numbers * 4
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        self.most.fetch_max(out.len() as u64, Ordering::Relaxed);
+        for (at, byte) in (offset..).zip(out) {
+            *byte = number(at / 4).to_le_bytes()[(at % 4) as usize];
+        }
+        Ok(())
+    }
+}
+
+fn computed(name: &str, rows: u64) -> (Tensor, Arc<AtomicU64>) {
+    let most = Arc::new(AtomicU64::new(0));
+    let reader = Computed { numbers: rows * WIDTH, most: Arc::clone(&most) };
+    let source = Source::custom("computed", reader);
+    (Tensor::new(name, DType::F32, &[rows, WIDTH], source).expect("a tensor"), most)
+}
+
+fn builder(container: &Container) -> Builder {
+    let mut model = Builder::new(container).expect("it can be written");
+    if *container == container::GGUF {
+        model.metadata().set_text("general.architecture", "mine");
+        model.metadata().set("mine.width", Value::U32(256));
+    } else {
+        model.document("config.json", CONFIG.into()).expect("a config");
+        model.document("tokenizer.json", b"{}".to_vec()).expect("a document");
+    }
+    model
+}
+
+/// Where a model of that container is written below a folder.
+fn place(container: &Container, folder: &Path) -> PathBuf {
+    match *container == container::OLLAMA {
+        true => container::ollama::place("mine", Some(folder)).expect("a place"),
+        false => folder.join("model"),
+    }
+}
+
+#[test]
+fn own_arrays_in_every_container() {
+    for container in CONTAINERS.iter().filter(|row| row.written_as().is_some()) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = place(container, folder.path());
+        let (large, _) = computed("large", 64);
+        let bias = Tensor::new("bias", DType::F16, &[2], vec![0x00, 0x3c, 0x00, 0xc0]);
+        let mut model = builder(container);
+        model.add("a.weight", &large).expect("f32 is held by all");
+        model.add("a.bias", &bias.expect("a tensor")).expect("and f16");
+        let quantized = match **container == container::GGUF {
+            true => DType::Q8_0,
+            false => DType::MLX_AFFINE8,
+        };
+        let plain = **container == container::SAFETENSORS;
+        if !plain {
+            model.add_as("b.weight", &large, quantized).expect("it quantizes");
+        }
+        model.add_as("c.weight", &large, DType::BF16).expect("it rounds");
+        let plan = model.plan().unwrap_or_else(|error| panic!("{}: {error}", container.name));
+        let methods: Vec<_> = plan.tensors.iter().map(|tensor| tensor.method.name()).collect();
+        let expected = ["copied", "copied", "quantized", "rounded"];
+        let expected = expected.into_iter().filter(|method| !plain || *method != "quantized");
+        assert_eq!(methods, expected.collect::<Vec<_>>(), "{}", container.name);
+        plan.run(&path, &WriteOptions::new()).unwrap_or_else(|error| panic!("{error}"));
+
+        let read = Model::open(&path).unwrap_or_else(|error| panic!("{}: {error}", container.name));
+        let name = if plain { "safetensors" } else { container.name };
+        assert_eq!(read.container(), name);
+        let tensor = |name: &str| read.stored_tensor(name).expect("a tensor");
+        assert_eq!(tensor("a.weight").dtype().unwrap(), DType::F32);
+        let values = tensor("a.weight").dequantize().unwrap();
+        assert!((0..).zip(values.iter()).all(|(n, value)| same(*value, number(n))));
+        assert_eq!(tensor("a.bias").dequantize().unwrap()[..], [1.0, -2.0]);
+        assert_eq!(tensor("c.weight").dtype().unwrap(), DType::BF16);
+        if !plain {
+            assert_eq!(tensor("b.weight").dtype().unwrap(), quantized);
+            assert_eq!(tensor("b.weight").shape(), [64, WIDTH]);
+            let values = tensor("b.weight").dequantize().unwrap();
+            let far = (0..).zip(values.iter()).map(|(n, value)| (value - number(n)).abs());
+            assert!(far.fold(0.0, f32::max) < 0.5, "{}", container.name);
+        }
+        if **container == container::GGUF {
+            assert_eq!(read.metadata().u64("mine.width"), Some(256));
+        } else {
+            let config = read.document("config.json").expect("a config");
+            assert_eq!(config["hidden_size"], 256);
+            let mlx = **container == container::MLX;
+            assert_eq!(config["quantization"]["group_size"] == 64, mlx, "{}", container.name);
+        }
+    }
+}
+
+/// Arrays that are computed when they are read are written in bounded memory, and their source is
+/// asked for pieces, never for all of it.
+#[test]
+fn computed_arrays_are_streamed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("large.gguf");
+    let rows = 64 << 10;
+    let (tensor, most) = computed("large", rows);
+    let mut model = builder(&container::GGUF);
+    model.add("large.weight", &tensor).unwrap();
+    model.add_as("small.weight", &tensor, DType::Q4_K).unwrap();
+    let plan = model.plan().unwrap();
+    plan.run(&path, &WriteOptions::new().memory(32 << 20)).unwrap();
+    assert!(most.load(Ordering::Relaxed) <= 32 << 20, "{most:?}");
+    let read = Model::open(&path).unwrap();
+    let rows_of = |name: &str| read.stored_tensor(name).unwrap().shape()[0];
+    assert_eq!((rows_of("large.weight"), rows_of("small.weight")), (rows, rows));
+}
+
+/// A reader that fails ends the writing with its own error, and nothing is left.
+#[test]
+fn a_failing_reader_leaves_nothing() {
+    #[derive(Debug)]
+    struct Broken;
+    impl ReadAt for Broken {
+        fn size(&self) -> u64 {
+            8 << 20
+        }
+        fn read_at(&self, offset: u64, _: &mut [u8]) -> std::io::Result<()> {
+            match offset {
+                0..0x10_0000 => Ok(()),
+                _ => Err(std::io::Error::other("the store is gone")),
+            }
+        }
+    }
+    for container in CONTAINERS.iter().filter(|row| row.written_as().is_some()) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = place(container, folder.path());
+        let source = Source::custom("far away", Broken);
+        let tensor = Tensor::new("t", DType::U8, &[8, 1 << 20], source).unwrap();
+        let mut model = builder(container);
+        model.add("t", &tensor).unwrap();
+        let error = model.plan().unwrap().run(&path, &WriteOptions::new()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("the store is gone"), "{error}");
+        assert!(error.to_string().contains("far away"), "{error}");
+        assert!(!path.exists());
+        let left: Vec<_> = walk(folder.path()).collect();
+        assert_eq!(left, [] as [PathBuf; 0], "{}", container.name);
+        // So does the user who interrupts it.
+        let (tensor, _) = computed("t", 1024);
+        let mut model = builder(container);
+        model.add("t", &tensor).unwrap();
+        let stop = |_| ControlFlow::Break(());
+        let stopped = model.plan().unwrap().run(&path, &WriteOptions::new().progress(&stop));
+        assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Cancelled);
+        assert!(!path.exists());
+    }
+}
+
+/// All files below a folder.
+fn walk(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let mut folders = vec![folder.to_path_buf()];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() { folders.push(entry) } else { files.push(entry) }
+        }
+    }
+    files.into_iter()
+}
+
+#[test]
+fn shards_of_every_kind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (tensor, _) = computed("t", 16);
+    let count = |container: &Container, shards: Shards, name: &str| {
+        let mut model = builder(container);
+        (0..4).for_each(|n| model.add(format!("t{n}"), &tensor).unwrap());
+        model.shards(shards, name);
+        let plan = model.plan()?;
+        let path = folder.path().join(name);
+        let written = plan.run(&path, &WriteOptions::new())?;
+        let first = written.paths[0].clone();
+        assert_eq!(Model::open(&first)?.stored_tensors().count(), 4);
+        Ok::<usize, weighbridge::Error>(
+            plan.files()
+                .filter(|(file, _)| file.ends_with(".gguf") || file.ends_with(".safetensors"))
+                .count(),
+        )
+    };
+    let bytes = 16 * WIDTH * 4;
+    assert_eq!(count(&container::GGUF, Shards::Tensors(3), "a").unwrap(), 2);
+    assert_eq!(count(&container::GGUF, Shards::Bytes(bytes), "b").unwrap(), 4);
+    assert_eq!(count(&container::GGUF, Shards::Counts(vec![1, 3]), "c").unwrap(), 2);
+    assert_eq!(count(&container::SAFETENSORS, Shards::Bytes(2 * bytes), "d").unwrap(), 2);
+    assert_eq!(count(&container::MLX, Shards::Tensors(4), "e").unwrap(), 1);
+    for wrong in [Shards::Tensors(0), Shards::Bytes(0), Shards::Counts(vec![1, 2])] {
+        let error = count(&container::GGUF, wrong, "f").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Mismatch);
+    }
+}
+
+#[test]
+fn what_a_container_cannot_hold_is_refused() {
+    let refused = |error: weighbridge::Error| (error.kind(), error.to_string());
+    let whisper = Builder::new(&container::WHISPER_GGML).unwrap_err();
+    assert_eq!(whisper.kind(), ErrorKind::Unsupported);
+    // As many bytes as the shape has.
+    let (kind, text) = refused(Tensor::new("t", DType::F32, &[2, 2], vec![0; 15]).unwrap_err());
+    assert_eq!(kind, ErrorKind::Mismatch);
+    assert!(text.contains("15 bytes, but F32 of shape [2, 2] has 16"), "{text}");
+    assert!(Tensor::new("t", DType::Q4_K, &[2, 100], vec![0; 144]).is_err());
+    assert!(Tensor::new("t", DType::F32, &[u64::MAX, 2], vec![0; 8]).is_err());
+    // Documents beside a GGUF file.
+    let mut gguf = builder(&container::GGUF);
+    gguf.document("notes.txt", b"x".to_vec()).unwrap();
+    assert_eq!(gguf.plan().unwrap_err().kind(), ErrorKind::Unsupported);
+    // One name twice.
+    let (tensor, _) = computed("t", 1);
+    for container in [&container::GGUF, &container::SAFETENSORS] {
+        let mut model = builder(container);
+        model.add("t", &tensor).unwrap();
+        model.add("t", &tensor).unwrap();
+        assert_eq!(model.plan().unwrap_err().kind(), ErrorKind::Mismatch);
+    }
+    // A dtype that needs more than values, and rows that do not fit.
+    let mut gguf = builder(&container::GGUF);
+    assert!(gguf.add_as("t", &tensor, DType::IQ2_XXS).is_err());
+    let narrow = Tensor::new("n", DType::F32, &[1, 7], vec![0; 28]).unwrap();
+    assert!(gguf.add_as("t", &narrow, DType::Q8_0).is_err());
+    let mut mlx = Builder::new(&container::MLX).unwrap();
+    assert!(mlx.document("config.json", b"[]".to_vec()).is_err());
+    assert!(mlx.add_as("t", &narrow, DType::MLX_AFFINE4).is_err());
+}
+
+/// A tensor of an open model goes into another model under another name.
+#[test]
+fn tensors_of_other_models() {
+    let sample = Model::open(crate::support::sample("sample-Q8_0.gguf")).unwrap();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("one.safetensors");
+    let mut model = Builder::new(&container::SAFETENSORS).unwrap();
+    let q = sample.tensor("layers.0.attention.q.weight").unwrap();
+    model.add("q", &q).unwrap();
+    model.one_file();
+    model.plan().unwrap().run(&path, &WriteOptions::new()).unwrap();
+    let read = Model::open(&path).unwrap();
+    let (found, expected) = (read.stored_tensor("q").unwrap(), q);
+    assert_eq!(found.dtype().unwrap(), DType::F16);
+    let far = found
+        .dequantize()
+        .unwrap()
+        .iter()
+        .zip(expected.dequantize().unwrap().iter())
+        .map(|(found, expected)| (found - expected).abs() / expected.abs().max(1e-3))
+        .fold(0.0, f32::max);
+    assert!(far <= 1.0 / 2048.0, "{far}");
+    // A plan never writes over what it reads.
+    let mut model = Builder::new(&container::SAFETENSORS).unwrap();
+    model.add("q", &found).unwrap();
+    model.one_file();
+    let error = model.plan().unwrap().run(&path, &WriteOptions::new().overwrite(true));
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Mismatch);
+}
