@@ -51,11 +51,11 @@ impl ImportanceMatrix {
         Self::open_with(path, &OpenOptions::new())
     }
 
-    /// As [`open`](Self::open), with limits of the caller's.
+    /// Like [`open`](Self::open), with limits of the caller's.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         let path = path.as_ref();
         let source = Source::open(path, options.access)?;
@@ -70,7 +70,7 @@ impl ImportanceMatrix {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub fn open_memory(name: &str, bytes: Vec<u8>, options: &OpenOptions) -> Result<Self> {
         let read = match bytes.starts_with(b"GGUF") {
             true => {

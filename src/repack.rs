@@ -203,7 +203,7 @@ impl Repack {
     ///
     /// # Errors
     ///
-    /// As [`sizes`](Self::sizes), and `Mismatch` if a part is not as long as the rows make it.
+    /// Same as [`sizes`](Self::sizes), and `Mismatch` if a part is not as long as the rows make it.
     pub fn run(
         &self,
         from: &PackedRows<'_>,

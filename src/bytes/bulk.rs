@@ -64,7 +64,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// As [`read_at`](Self::read_at).
+    /// Same as [`read_at`](Self::read_at).
     pub(crate) fn fill(&self, offset: u64, out: &mut [u8], scratch: &mut Scratch) -> Result<()> {
         self.check(&(offset..offset.saturating_add(out.len() as u64)))?;
         if out.len() < LEAST
@@ -97,7 +97,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// As [`read_at`](Self::read_at).
+    /// Same as [`read_at`](Self::read_at).
     pub(crate) fn stretch<'s>(
         &'s self,
         range: Range<u64>,

@@ -180,7 +180,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// As [`bytes`](Self::bytes).
+    /// Same as [`bytes`](Self::bytes).
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         let range = offset..offset.saturating_add(out.len() as u64);
         let (start, len) = self.check(&range)?;

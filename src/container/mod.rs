@@ -166,7 +166,8 @@ impl Probe<'_> {
 ///
 /// # Errors
 ///
-/// As [`Model::open`](crate::Model::open), for what can be told from the first bytes or the names in a directory.
+/// Same as [`Model::open`](crate::Model::open), for what can be told from the first bytes or the
+/// names in a directory.
 pub fn detect(path: impl AsRef<Path>) -> Result<&'static Container> {
     look(path.as_ref(), &OpenOptions::new()).map(|(container, _)| container)
 }

@@ -42,7 +42,7 @@ const GGUF: [(&str, &str); 17] = [
     ("fim_prefix", "prefix_token_id"),
 ];
 
-/// As [`GGUF`], in `tokenizer_config.json` and `special_tokens_map.json`, by text; and with `_id`
+/// Like [`GGUF`], in `tokenizer_config.json` and `special_tokens_map.json`, by text; and with `_id`
 /// behind them in `config.json`, by number.
 const NAMES: [(&str, &str); 7] = [
     ("bos", "bos_token"),

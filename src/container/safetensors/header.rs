@@ -618,7 +618,7 @@ fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, text.get(count as usize..)?))
 }
 
-/// As [`number`], for eight digits and more, as many as surely fit.
+/// Like [`number`], for eight digits and more, as many as surely fit.
 fn long_number(text: &[u8]) -> Option<(u64, &[u8])> {
     let (mut number, mut rest, mut digits) = (0u64, text, 0u32);
     while let Some((&byte @ b'0'..=b'9', tail)) = rest.split_first() {

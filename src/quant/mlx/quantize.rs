@@ -130,7 +130,7 @@ impl GroupQuantizer {
     ///
     /// # Errors
     ///
-    /// As [`sizes`](Self::sizes), and `Mismatch` if `out` has not those sizes.
+    /// Same as [`sizes`](Self::sizes), and `Mismatch` if `out` has not those sizes.
     pub fn quantize<T: Element>(
         &self,
         values: &[T],

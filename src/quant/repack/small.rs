@@ -180,7 +180,7 @@ impl Small<1> for MxGroups {
     }
 }
 
-/// As [`MxGroups`], with scales of E4M3.
+/// Like [`MxGroups`], with scales of E4M3.
 struct NvGroups;
 
 impl Small<2> for NvGroups {

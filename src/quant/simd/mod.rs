@@ -145,7 +145,7 @@ pub(super) trait Simd: Copy {
     fn entries(self, table: &[f32; 16], index: Self::Words) -> Self::Floats;
     /// Rows become columns.
     fn transposed(self, rows: [Self::Floats; 16]) -> [Self::Floats; 16];
-    /// As [`transposed`](Self::transposed).
+    /// Like [`transposed`](Self::transposed).
     fn transposed_words(self, rows: [Self::Words; 16]) -> [Self::Words; 16];
     fn put_words(self, a: Self::Words, out: &mut [u32; 16]);
 

@@ -252,7 +252,7 @@ impl StoredTensor<'_> {
     ///
     /// # Errors
     ///
-    /// As [`dequantize`](Self::dequantize).
+    /// Same as [`dequantize`](Self::dequantize).
     pub(crate) fn check_values(&self) -> Result<Vec<Finding>> {
         self.check_decodable()?;
         let mut findings = Vec::new();

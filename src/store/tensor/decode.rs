@@ -84,7 +84,7 @@ impl<'a> StoredTensor<'a> {
     ///
     /// # Errors
     ///
-    /// As [`bytes`](Self::bytes); `Unsupported` for a dtype whose values cannot be read.
+    /// Same as [`bytes`](Self::bytes); `Unsupported` for a dtype whose values cannot be read.
     pub(crate) fn dequantize(&self) -> Result<Values<f32>> {
         let plan = Plan::new(self)?;
         let elements = usize::try_from(self.elements())
@@ -101,7 +101,7 @@ impl<'a> StoredTensor<'a> {
     ///
     /// # Errors
     ///
-    /// As [`dequantize`](Self::dequantize), and what `sink` returns.
+    /// Same as [`dequantize`](Self::dequantize), and what `sink` returns.
     pub(crate) fn for_each_values<T: Element, E: From<Error>>(
         &self,
         sink: impl FnMut(&[T]) -> Result<(), E>,
@@ -294,7 +294,7 @@ impl<'a> Plan<'a> {
         self.decode_from(elements, out, decoding, None)
     }
 
-    /// As [`decode`](Self::decode), with the bytes of the weight that those elements have, if the
+    /// Like [`decode`](Self::decode), with the bytes of the weight that those elements have, if the
     /// caller has read them already.
     pub(crate) fn decode_from<T: Element>(
         &self,

@@ -173,7 +173,8 @@ impl<'a> StoredTensor<'a> {
     ///
     /// # Errors
     ///
-    /// As [`bytes`](Self::bytes); `Unsupported` where the big-endian form of the dtype is not known.
+    /// Same as [`bytes`](Self::bytes); `Unsupported` where the big-endian form of the dtype is not
+    /// known.
     pub(crate) fn native_bytes(&self, part: Part) -> Result<Cow<'a, [u8]>> {
         let segment = self.segment(part)?;
         let bytes = self.bytes(part)?;
@@ -202,7 +203,7 @@ impl<'a> StoredTensor<'a> {
     ///
     /// # Errors
     ///
-    /// As [`bytes`](Self::bytes), and what `sink` returns.
+    /// Same as [`bytes`](Self::bytes), and what `sink` returns.
     pub(crate) fn for_each_piece<E: From<Error>>(
         &self,
         part: Part,
@@ -212,13 +213,13 @@ impl<'a> StoredTensor<'a> {
         self.for_each_piece_in(part, 0..end - start, sink)
     }
 
-    /// As [`for_each_piece`](Self::for_each_piece), for the bytes of a part from one to another,
+    /// Like [`for_each_piece`](Self::for_each_piece), for the bytes of a part from one to another,
     /// counted from the part's first.
     ///
     /// # Errors
     ///
-    /// As [`bytes`](Self::bytes), and what `sink` returns; `Mismatch` where the part has not that
-    /// many bytes.
+    /// Same as [`bytes`](Self::bytes), and what `sink` returns; `Mismatch` where the part has not
+    /// that many bytes.
     pub(crate) fn for_each_piece_in<E: From<Error>>(
         &self,
         part: Part,
