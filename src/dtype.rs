@@ -382,7 +382,7 @@ static BY_GGML: [u8; GGML_CODES] = {
 };
 
 impl DType {
-    /// Whether words hold codes of several rows, so that no row has bytes of its own.
+    /// Whether words hold codes of several rows, so that no single row is a byte range.
     pub(crate) const fn is_packed_across_rows(self) -> bool {
         matches!(
             self,

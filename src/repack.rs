@@ -8,9 +8,10 @@ use crate::error::{Error, Result};
 use crate::quant::repack::{self, Given, NotExact, Repacker};
 use crate::quant::{Float, Global, GroupParts, Packed};
 
-/// A change of packing after which all values are the same `f32`: [`DType::repack_to`] gives it.
+/// A lossless change of packing between two dtypes: all values stay the same `f32`.
+/// [`DType::repack_to`] finds it.
 ///
-/// Rows are independent of each other: any number of whole rows can be changed at a time, by any
+/// Rows are independent of each other: any number of whole rows can be repacked at a time, by any
 /// number of threads.
 ///
 /// ```
@@ -76,7 +77,7 @@ const PRODUCTS: &[DType] = &[DType::F32];
 // smaller blocks comes first.
 #[rustfmt::skip]
 repacks! {
-//  from         to           group      scales    -0 stays     how
+// from         to           group      scales    -0 stays     kernels
     Q4_0 =>      MLX_AFFINE4, Some(32),  FLOATS,   zeros false, Q4_0_TO_AFFINE4;
     Q4_1 =>      MLX_AFFINE4, Some(32),  FLOATS,   zeros true,  Q4_1_TO_AFFINE4;
     Q5_0 =>      MLX_AFFINE5, Some(32),  FLOATS,   zeros false, Q5_0_TO_AFFINE5;
@@ -121,9 +122,9 @@ pub struct PackedRows<'a> {
     pub bias: &'a [u8],
     /// The dtypes of scales and of biases; `U8` if they are raw bytes.
     pub dtypes: (DType, DType),
-    /// Elements of a row.
+    /// The number of elements of a row.
     pub columns: usize,
-    /// Elements of a group.
+    /// The number of elements of a group.
     pub group_size: usize,
     /// The global scale of the whole tensor, or of the outer array that these rows belong to.
     pub global: Global,

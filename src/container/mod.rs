@@ -28,7 +28,7 @@ use crate::store::Store;
 pub struct Container {
     /// The name, as in `weighbridge list containers`.
     pub name: &'static str,
-    /// One sentence.
+    /// A description in one sentence.
     pub summary: &'static str,
     /// Whether a path is this container, judged by its content.
     detect: fn(&Probe<'_>) -> bool,

@@ -2,7 +2,7 @@
 
 use super::kernel::{Encode, Encoding, Kernels};
 
-/// Chooses the codes of a dtype.
+/// Quantizes values to one dtype; see [`DType::quantize_rows`](crate::DType::quantize_rows).
 #[derive(Debug)]
 pub struct Quantizer {
     kernels: Kernels<Encoding>,

@@ -164,7 +164,7 @@ impl Indexed {
         self.builder.listing.len()
     }
 
-    /// The entry of that number.
+    /// The entry with this number.
     pub(crate) fn get(&self, number: u32) -> Option<Listed<'_>> {
         let entry = self.builder.listing.entries.get(number as usize)?;
         let header = self.builder.files.get(entry.file as usize)?.header.as_slice();
@@ -229,7 +229,7 @@ impl Indexed {
         Ok(bytes)
     }
 
-    /// The file of entry `number`, for messages.
+    /// The path of the file that holds entry `number`, for messages.
     pub(crate) fn path(&self, number: u32) -> &Path {
         let file = self.file(number).and_then(|file| self.builder.files.get(file as usize));
         file.map_or(&self.builder.path, |file| file.source.path())
@@ -287,12 +287,12 @@ impl Indexed {
         Text::new(self.builder.name(number)).to_string()
     }
 
-    /// Gives the store its metadata.
+    /// Sets the store's metadata.
     pub(crate) fn set_metadata(&mut self, metadata: Metadata) {
         self.builder.metadata = metadata;
     }
 
-    /// The finished store.
+    /// Builds the store.
     pub(crate) fn finish(self) -> Store {
         let Self { mut builder, index } = self;
         builder.listing.hashes = Vec::new();

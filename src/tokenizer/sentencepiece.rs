@@ -76,7 +76,7 @@ impl Message<'_> {
         Err(self.error("a number beyond 64 bits"))
     }
 
-    /// The next field's number and value.
+    /// Reads the next field's number and value.
     fn next(&mut self) -> Result<Option<(u64, Value)>> {
         if self.at == self.end {
             return Ok(None);

@@ -177,7 +177,7 @@ impl Mode for E4m3 {
     }
 }
 
-/// The scales of nvfp4.
+/// The scales of a tile in nvfp4.
 #[derive(Default)]
 pub(super) struct Scales {
     scales: Each,

@@ -67,9 +67,9 @@ pub(super) trait Simd: Copy {
     /// The table entry for each byte; all bytes must be less than 16.
     fn lookup(self, table: &[i8; 16], index: Self::Bytes) -> Self::Bytes;
 
-    /// Signed bytes as floats.
+    /// Converts signed bytes to floats.
     fn signed(self, a: Self::Bytes) -> [Self::Floats; 2];
-    /// Unsigned bytes as floats.
+    /// Converts unsigned bytes to floats.
     fn unsigned(self, a: Self::Bytes) -> [Self::Floats; 2];
     /// Converts bytes, all less than 16, from E2M1 to floats.
     fn e2m1(self, a: Self::Bytes) -> [Self::Floats; 2];

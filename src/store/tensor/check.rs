@@ -70,7 +70,7 @@ impl FindingKind {
     }
 }
 
-/// One sentence without a full stop and without the tensor's name.
+/// The finding in one sentence, without a full stop and without the tensor's name.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { count, of, first, value, .. } = self;
