@@ -38,7 +38,7 @@ pub struct WeightProvider<D: Device = Cpu> {
 }
 
 impl WeightProvider {
-    /// Opens a model for use in host memory.
+    /// Opens a model, whose tensors will be loaded into host memory.
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl WeightProvider {
 }
 
 impl<D: Device> WeightProvider<D> {
-    /// Loads the tensors of an opened model onto `device`.
+    /// Creates a provider that loads the tensors of an opened model onto `device`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Some of ik_llama.cpp's dtypes. Layouts: `iqk_quantize.cpp` at 8337e4cd of ikawrakow/ik_llama.cpp.
+//! Some of ik_llama.cpp's dtypes. The layouts are those of `iqk_quantize.cpp` at 8337e4cd of
+//! ikawrakow/ik_llama.cpp.
 
 use super::iq::LEVELS;
 use super::{Simd, blocks, field, planes, scaled, scaled_halves, three_bits};
