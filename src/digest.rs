@@ -5,10 +5,10 @@ use sha2::{Digest, Sha256};
 use crate::bytes::{Source, try_zeroed};
 use crate::error::Result;
 
-/// Bytes read at a time.
+/// The number of bytes read at a time.
 const PIECE: u64 = 1 << 20;
 
-/// The digest of a whole source, in lower-case hexadecimal.
+/// The SHA-256 of a whole source, in lower-case hexadecimal.
 pub(crate) fn sha256(source: &Source) -> Result<String> {
     let mut hasher = Sha256::new();
     let mut buffer = try_zeroed(usize::try_from(source.len().min(PIECE)).unwrap_or(0))?;
@@ -23,7 +23,7 @@ pub(crate) fn sha256(source: &Source) -> Result<String> {
     Ok(hex(&hasher.finalize()))
 }
 
-/// The digest of some bytes.
+/// The SHA-256 of some bytes, in lower-case hexadecimal.
 pub(crate) fn sha256_of(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }

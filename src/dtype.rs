@@ -1,4 +1,4 @@
-//! The table of dtypes: one row each, with its geometry, its names and its codec.
+//! The table of dtypes: one row each, with layout, names and codec.
 
 use std::fmt;
 
@@ -6,48 +6,50 @@ use crate::error::{Error, Result};
 use crate::quant::{self, Codec, GroupQuantizer, Importance, Quantizer, Rows};
 use crate::shape;
 
-/// How the elements of a dtype lie in memory.
+/// How a dtype arranges its elements in memory.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Packing {
-    /// One element after the other, with nothing between.
+    /// Consecutive elements of a fixed size.
     Plain,
-    /// Blocks of elements with their scales in the same byte string (ggml).
+    /// Blocks of elements that contain their own scales (ggml).
     Block,
-    /// Packed elements; scales and biases are parts of their own, one for each group (MLX).
+    /// Packed elements. Scales and biases are separate parts, with one value for each group (MLX).
     Group,
 }
 
-/// What is known of one dtype. All of them stand in [`DTYPES`].
+/// The facts about one dtype, a row of [`DTYPES`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DTypeDescriptor {
     /// The dtype of this row.
     pub dtype: DType,
-    /// Its name, as ggml, safetensors or MLX spells it.
+    /// The name, in the spelling of ggml, safetensors or MLX.
     pub name: &'static str,
-    /// One sentence.
+    /// A description in one sentence.
     pub summary: &'static str,
-    /// How elements lie in memory.
+    /// How elements are arranged in memory.
     pub packing: Packing,
-    /// Elements in the smallest run that fills whole bytes: a block's elements, or 1.
+    /// The elements of the smallest run that fills whole bytes: a block's elements, or 1 if each
+    /// element does.
     pub block_len: u32,
-    /// Bytes of such a run.
+    /// The bytes of such a run.
     pub block_bytes: u32,
-    /// Bytes at the start of each row, before its blocks: only some of ik_llama.cpp's types.
+    /// The bytes at the start of each row, before its blocks. Only some of ik_llama.cpp's types
+    /// have them.
     pub row_head: u32,
-    /// The code in a GGUF tensor entry.
+    /// The type code in a GGUF tensor entry.
     pub ggml: Option<u32>,
     /// The name in a safetensors header.
     pub safetensors: Option<&'static str>,
-    /// `(width, count)` of the numbers that make up a block, in order: what a big-endian file
-    /// stores the other way round. Empty where no big-endian form is known.
+    /// The `(width, count)` of the numbers that make up a block, in order; a big-endian file stores
+    /// each of them with reversed bytes. Empty if no big-endian form is known.
     pub units: &'static [(u8, u16)],
-    /// How values are computed; `None` while that is not written.
+    /// Computes values; `None` if this library cannot read the dtype's values.
     pub codec: Option<&'static Codec>,
-    /// How codes are chosen for values; `None` while that is not written.
+    /// Chooses codes for values; `None` if this library cannot quantize to the dtype.
     pub quantizer: Option<&'static Quantizer>,
-    /// The same of dtypes whose parts are separate.
+    /// Chooses codes for values, for dtypes whose parts are separate.
     pub group_quantizer: Option<&'static GroupQuantizer>,
 }
 
@@ -67,7 +69,7 @@ macro_rules! dtypes {
             $(#[doc = $doc] $name,)*
         }
 
-        /// Every dtype, in the order of the enum.
+        /// All dtypes, in the order of the enum.
         pub static DTYPES: &[DTypeDescriptor] = &[$(DTypeDescriptor {
             dtype: DType::$name,
             name: stringify!($name),
@@ -338,8 +340,8 @@ dtypes! {
     BNB_INT8:     Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::BNB_INT8);
 }
 
-/// Codes that name a type without a size that could be relied on: those removed from ggml, whose
-/// numbers others reuse, and ik_llama.cpp's types for activations.
+/// Type codes that have a name but no reliable size: types removed from ggml, whose codes others
+/// reuse, and ik_llama.cpp's types for activations.
 static NAMED_CODES: &[(u32, &str)] = &[
     (4, "Q4_2, removed from ggml"),
     (5, "Q4_3, removed from ggml"),
@@ -361,10 +363,10 @@ static NAMED_CODES: &[(u32, &str)] = &[
     (399, "ik_llama.cpp's Q8_K_R8"),
 ];
 
-/// One more than the highest code of a row.
+/// One more than the highest type code in the table.
 const GGML_CODES: usize = 399;
 
-/// Row numbers by ggml code, 255 where there is none.
+/// Row numbers by ggml type code; 255 for a code without a row.
 static BY_GGML: [u8; GGML_CODES] = {
     assert!(DTYPES.len() < 255);
     let mut table = [255; GGML_CODES];
@@ -380,7 +382,7 @@ static BY_GGML: [u8; GGML_CODES] = {
 };
 
 impl DType {
-    /// Whether words hold codes of several rows, so that no row has bytes of its own.
+    /// Whether words hold codes of several rows, so that no single row is a byte range.
     pub(crate) const fn is_packed_across_rows(self) -> bool {
         matches!(
             self,
@@ -396,40 +398,39 @@ impl DType {
         )
     }
 
-    /// The row of the table.
+    /// The dtype's row in the table.
     pub fn descriptor(self) -> &'static DTypeDescriptor {
         &DTYPES[self as usize]
     }
 
-    /// The name, as ggml, safetensors or MLX spells it.
+    /// The name, in the spelling of ggml, safetensors or MLX.
     pub fn name(self) -> &'static str {
         self.descriptor().name
     }
 
-    /// The dtype of a ggml type code, ik_llama.cpp's included.
+    /// The dtype with this ggml type code, including the codes of ik_llama.cpp.
     pub fn from_ggml(code: u32) -> Option<Self> {
         let row = *BY_GGML.get(usize::try_from(code).ok()?)?;
         DTYPES.get(usize::from(row)).map(|row| row.dtype)
     }
 
-    /// The dtype of a name in a safetensors header.
+    /// The dtype with this name in a safetensors header.
     pub fn from_safetensors(name: &[u8]) -> Option<Self> {
         let named = |row: &&DTypeDescriptor| row.safetensors.is_some_and(|n| n.as_bytes() == name);
         DTYPES.iter().find(named).map(|row| row.dtype)
     }
 
-    /// The dtype of a [`name`](Self::name), in any case.
+    /// The dtype with this [`name`](Self::name), in upper or lower case.
     pub fn from_name(name: &str) -> Option<Self> {
         DTYPES.iter().find(|row| row.name.eq_ignore_ascii_case(name)).map(|row| row.dtype)
     }
 
-    /// Whether elements are codes that scales make numbers of.
+    /// Whether elements are codes that become numbers by means of scales.
     pub fn is_quantized(self) -> bool {
         self.descriptor().packing != Packing::Plain && self.bits() < 16
     }
 
-    /// Bits of an element or its code, scales and the like not counted: for a block, the number in
-    /// its name.
+    /// Bits of an element or of its code, without scales. For a block, the number in its name.
     pub fn bits(self) -> u32 {
         let row = self.descriptor();
         if row.packing == Packing::Block {
@@ -442,12 +443,12 @@ impl DType {
         row.block_bytes * 8 / row.block_len
     }
 
-    /// What quantizes to this dtype, for those of MLX.
+    /// The quantizer of an MLX dtype.
     pub fn group_quantizer(self) -> Option<&'static GroupQuantizer> {
         self.descriptor().group_quantizer
     }
 
-    /// Whether its values are whole numbers that are no quantized weights: positions, masks.
+    /// Whether values are integers that are not quantized weights: positions, masks.
     pub(crate) fn is_integer(self) -> bool {
         let row = self.descriptor();
         row.packing == Packing::Plain
@@ -465,16 +466,17 @@ impl DType {
             )
     }
 
-    /// Whether llama.cpp knows the type: codes 0 to 42 without those removed.
+    /// Whether llama.cpp supports the type: codes 0 to 42, except those removed.
     pub fn is_ggml(self) -> bool {
         self.descriptor().ggml.is_some_and(|code| code <= 42)
     }
 
-    /// Bytes that `columns` elements of one row take, or `None` where that is no whole number of
-    /// blocks or overflows.
+    /// Bytes of `columns` elements of one row, or `None` if they are not a whole number of blocks
+    /// or overflow.
     pub fn row_bytes(self, columns: u64) -> Option<u64> {
         let row = self.descriptor();
-        // Most dtypes of large headers are plain, and a division costs as much as all the rest.
+        // Most dtypes in large headers are plain, and a division would cost as much as everything
+        // else here.
         let blocks = match u64::from(row.block_len) {
             1 => columns,
             len if columns.is_multiple_of(len) => columns / len,
@@ -483,9 +485,9 @@ impl DType {
         blocks.checked_mul(u64::from(row.block_bytes))?.checked_add(u64::from(row.row_head))
     }
 
-    /// Bytes of a tensor's weight part, or `None` where they are no whole number or overflow.
+    /// Bytes of a tensor's weight part, or `None` if they are not a whole number or overflow.
     ///
-    /// Plain elements only have to fill whole bytes together, as in safetensors; blocks and groups
+    /// Plain elements have to fill whole bytes only in total, as in safetensors; blocks and groups
     /// have to fill each row.
     pub fn tensor_bytes(self, shape: &[u64]) -> Option<u64> {
         let elements = shape::elements(shape)?;
@@ -499,21 +501,21 @@ impl DType {
 }
 
 impl DType {
-    /// Chooses codes for the values of whole rows, and writes their bytes: bit for bit what ggml's
-    /// default build for x86-64 writes.
+    /// Quantizes whole rows of values: the bytes are bit for bit those of ggml's default build for
+    /// x86-64.
     ///
-    /// `values` holds one row of `columns` elements after the other, and `out` has room for
+    /// `values` holds consecutive rows of `columns` elements, and `out` has room for
     /// [`row_bytes`](Self::row_bytes) of each. `importance` has a weight for each column, the same
     /// for every row: the mean square of the activations that the column is multiplied with. Some
-    /// dtypes do without it, others cannot, see [`Quantizer::importance`].
+    /// dtypes require it, see [`Quantizer::importance`].
     ///
-    /// NaN and infinities are not refused: what becomes of their blocks is of no use.
+    /// NaN and infinities are accepted, but the blocks that contain them are meaningless.
     ///
     /// # Errors
     ///
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if there is no quantizer, and
-    /// [`Mismatch`](crate::ErrorKind::Mismatch) if rows are no whole number of blocks, the slices
-    /// do not fit each other, or importance is missing.
+    /// [`Mismatch`](crate::ErrorKind::Mismatch) if rows are not a whole number of blocks, the
+    /// slices' lengths do not fit each other, or importance is missing.
     pub fn quantize_rows(
         self,
         values: &[f32],
@@ -561,7 +563,7 @@ impl fmt::Display for DType {
     }
 }
 
-/// What a ggml type code that is no row of the table is known as: "removed", "unknown".
+/// Describes a ggml type code that has no row in the table: "removed", "unknown".
 pub(crate) fn describe_ggml(code: u32) -> String {
     match NAMED_CODES.iter().find(|(named, _)| *named == code) {
         Some((_, name)) => format!("ggml type {code} ({name})"),
@@ -597,7 +599,7 @@ mod tests {
     fn codes_are_narrower_than_what_they_take() {
         for row in DTYPES {
             let (bits, bytes) = (row.dtype.bits(), row.block_bytes * 8);
-            // Five ternary elements take a byte, so these names are rounded down.
+            // Five ternary elements take a byte, so these types round their bits down.
             assert!(bits * row.block_len <= bytes && bits > 0, "{}: {bits}", row.name);
             assert!((bits + 2) * row.block_len > bytes, "{}: {bits}", row.name);
         }
@@ -620,7 +622,7 @@ mod tests {
         assert_eq!(DType::Q8_0.tensor_bytes(&[7, 0]), Some(0));
         assert_eq!(DType::F32.tensor_bytes(&[1 << 32, 1 << 32]), None);
         assert_eq!(DType::F64.tensor_bytes(&[1 << 61]), None);
-        // Four bytes at the start of each row.
+        // Each row starts with four bytes of its own.
         assert_eq!(DType::IQ4_KS.tensor_bytes(&[2, 256]), Some(280));
     }
 }

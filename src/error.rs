@@ -1,4 +1,5 @@
-//! The one error type of the library: a kind, and a message that says what, where and what to do.
+//! The library's single error type: a kind, and a message with what is wrong, where, and what to
+//! do.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,11 +13,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, where (file, tensor, byte offset), and often what to do about it.
 ///
-/// A message shows both ends of what is very long; [`path`](Self::path), [`tensor`](Self::tensor)
-/// and [`key`](Self::key) give the whole.
+/// The message abbreviates very long values in the middle; [`path`](Self::path),
+/// [`tensor`](Self::tensor) and [`key`](Self::key) return them in full.
 ///
-/// One type serves every operation, because path, container, tensor and offset are context that
-/// any of them may carry. Programs branch on [`kind`](Self::kind); people read the message:
+/// One type serves every operation, because any of them may have a path, container, tensor and
+/// offset as context. Programs branch on [`kind`](Self::kind); people read the message:
 ///
 /// ```text
 /// models/tiny.gguf: tensor "blk.0.attn_q.weight": 96 bytes end at 4128, but the file has 4100 (at byte 4032)
@@ -36,25 +37,25 @@ struct Inner {
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// The rough class of an [`Error`]: who or what would have to change for the call to succeed.
+/// The class of an [`Error`]: what would have to change for the call to succeed.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The operating system refused: permission, device, interrupted transfer.
+    /// The operating system reported an error: permission, device, interrupted transfer.
     Io,
-    /// There is no such file, tensor or key.
+    /// The file, tensor or key does not exist.
     NotFound,
-    /// The bytes are of no container that this library reads.
+    /// The bytes belong to no container that this library reads.
     UnknownContainer,
-    /// The file breaks the rules of its own format, is cut short, or contradicts itself.
+    /// The file breaks its format's rules, is truncated, or contradicts itself.
     Malformed,
-    /// The file may be fine, but this library cannot do what was asked with it.
+    /// The file may be valid, but this library does not support the request.
     Unsupported,
-    /// The file asks for more than [`Limits`](crate::Limits) allow.
+    /// The file exceeds the [`Limits`](crate::Limits).
     LimitExceeded,
-    /// The caller asked for something that does not fit: a range, a shape, a dtype.
+    /// The caller's range, shape or dtype does not fit the tensor.
     Mismatch,
-    /// The caller called it off.
+    /// The caller cancelled the operation.
     Cancelled,
 }
 
@@ -105,70 +106,70 @@ impl Error {
         this
     }
 
-    /// Names the file, unless a deeper call already did.
+    /// Adds the file, unless a deeper call already did.
     pub(crate) fn in_file(mut self, path: &Path) -> Self {
         self.0.path.get_or_insert_with(|| path.to_path_buf());
         self
     }
 
-    /// Names the tensor, unless a deeper call already did.
+    /// Adds the tensor, unless a deeper call already did.
     pub(crate) fn in_tensor(mut self, name: impl fmt::Display) -> Self {
         self.0.tensor.get_or_insert_with(|| name.to_string());
         self
     }
 
-    /// Names the metadata key, unless a deeper call already did.
+    /// Adds the metadata key, unless a deeper call already did.
     pub(crate) fn in_key(mut self, name: impl fmt::Display) -> Self {
         self.0.key.get_or_insert_with(|| name.to_string());
         self
     }
 
-    /// Gives the byte offset in the file at which the faulty item starts.
+    /// Adds the byte offset in the file at which the faulty item starts.
     pub(crate) fn at(mut self, offset: u64) -> Self {
         self.0.offset.get_or_insert(offset);
         self
     }
 
-    /// Says what the reader of the message can do.
+    /// Adds advice for the user.
     pub(crate) fn advise(mut self, advice: impl Into<Cow<'static, str>>) -> Self {
         let advice = advice.into();
-        // Names from files may stand in it, and the message is for terminals.
+        // The advice may contain names from files; they are escaped for terminals.
         self.0.advice.get_or_insert_with(|| Text::new(advice.as_bytes()).brief().into());
         self
     }
 
-    /// The message without the path, for notes that name it themselves.
+    /// The message without the path, for notes that state the path themselves.
     pub(crate) fn without_path(mut self) -> Self {
         self.0.path = None;
         self
     }
 
-    /// The class of the fault.
+    /// The class of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The file or directory concerned, where one is.
+    /// The file or directory concerned, if any.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
 
-    /// The stored name of the tensor concerned, where one is.
+    /// The stored name of the tensor concerned, if any.
     pub fn tensor(&self) -> Option<&str> {
         self.0.tensor.as_deref()
     }
 
-    /// The metadata key concerned, where one is.
+    /// The metadata key concerned, if any.
     pub fn key(&self) -> Option<&str> {
         self.0.key.as_deref()
     }
 
-    /// The byte offset in [`path`](Self::path) at which the faulty item starts, where it is known.
+    /// The byte offset in [`path`](Self::path) at which the faulty item starts, if known.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
 
-    /// What to do about it, where there is something to say. Not part of the message.
+    /// What to do about it, if there is advice. Not part of the message.
     pub fn advice(&self) -> Option<&str> {
         self.0.advice.as_deref()
     }

@@ -1,10 +1,11 @@
-//! Importance matrices: how much each column of a weight matters, as llama-imatrix measured it.
+//! Importance matrices: how much each column of a weight matters, as measured by llama-imatrix.
 //!
-//! Two forms are read (common/imatrix-loader.cpp and tools/quantize/quantize.cpp of llama.cpp, as
-//! of ggml 0.25.3). In GGUF `<weight>.in_sum2` holds a sum of squares for each column of each
-//! matrix, and `<weight>.counts` over how many tokens each matrix was seen. The older form, mostly
-//! called `.dat`, has no magic: a number of entries; for each a name, a number of calls, and means
-//! times that number; then perhaps a number of chunks and the name of the text.
+//! Two formats are supported (common/imatrix-loader.cpp and tools/quantize/quantize.cpp of
+//! llama.cpp, as of ggml 0.25.3). In GGUF, `<weight>.in_sum2` holds a sum of squares for each
+//! column of each matrix, and `<weight>.counts` the number of tokens that each matrix was measured
+//! with. The older format, usually named `.dat`, has no magic number. It holds the number of
+//! entries; for each entry a name, a number of calls, and the means multiplied by that number; then
+//! optionally a number of chunks and the name of the text.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::borrow::Cow;
@@ -19,12 +20,12 @@ use crate::limits::Limits;
 use crate::store::tensor::StoredTensor;
 use crate::store::{Store, check_count};
 
-/// The importance of the columns of a model's weights: for each the mean square of the activations
-/// that it is multiplied with.
+/// The importance of the columns of a model's weights: for each column, the mean square of the
+/// activations that it is multiplied with.
 #[derive(Debug)]
 pub struct ImportanceMatrix {
     path: PathBuf,
-    /// By the stored names of weights, as GGUF has them.
+    /// Keyed by the stored names of weights in GGUF.
     entries: BTreeMap<String, Vec<f32>>,
     datasets: Vec<String>,
     chunks: u32,
@@ -33,29 +34,29 @@ pub struct ImportanceMatrix {
 const SUMS: &str = ".in_sum2";
 const COUNTS: &str = ".counts";
 
-/// Keys that llama-quantize does not do without.
+/// Keys that llama-quantize requires.
 const KEYS: &[&str] = &["imatrix.datasets", "imatrix.chunk_count", "imatrix.chunk_size"];
 
-/// Weights whose importance may be of another size: it is not used then.
-/// Embeddings are looked up, not multiplied with.
+/// Weights whose importance may have a different length; it is then ignored. Embeddings are looked
+/// up, not multiplied with.
 const EMBEDDINGS: &[&str] = &["token_embd.weight", "per_layer_token_embd.weight"];
 
 impl ImportanceMatrix {
-    /// Reads a file of either form.
+    /// Reads an importance matrix in either format.
     ///
     /// # Errors
     ///
-    /// `Malformed` for what llama-quantize would refuse too, and for a file that does not end where
-    /// its numbers say; `NotFound` and `Io`; `LimitExceeded`.
+    /// `Malformed` if llama-quantize would refuse the file too, or if the file is shorter or longer
+    /// than its counts say; `NotFound` and `Io`; `LimitExceeded`.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, &OpenOptions::new())
     }
 
-    /// As [`open`](Self::open), with limits of the caller's.
+    /// Like [`open`](Self::open), with the caller's options.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         let path = path.as_ref();
         let source = Source::open(path, options.access)?;
@@ -66,11 +67,11 @@ impl ImportanceMatrix {
         read.map_err(|error| error.in_file(path))
     }
 
-    /// Reads bytes that are in memory. `name` stands for the path in messages.
+    /// Reads an importance matrix from memory. Messages use `name` as the path.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub fn open_memory(name: &str, bytes: Vec<u8>, options: &OpenOptions) -> Result<Self> {
         let read = match bytes.starts_with(b"GGUF") {
             true => {
@@ -82,47 +83,48 @@ impl ImportanceMatrix {
         read.map_err(|error| error.in_file(Path::new(name)))
     }
 
-    /// Where it was read from.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The names of the weights whose importance is known.
+    /// The names of the weights with known importance.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }
 
-    /// How many weights' importance is known.
+    /// The number of weights with known importance.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether no weight's is.
+    /// Whether no weight has a known importance.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The texts that it was measured on.
+    /// The texts on which it was measured.
     pub fn datasets(&self) -> &[String] {
         &self.datasets
     }
 
-    /// How many chunks of them; 0 where the file does not say.
+    /// The number of chunks of text it was measured on; 0 if the file does not state it.
     pub fn chunks(&self) -> u32 {
         self.chunks
     }
 
-    /// Forgets all weights but these: `--include-weights` and `--exclude-weights`.
+    /// Removes all weights for which `keep` returns false: `--include-weights` and
+    /// `--exclude-weights`.
     pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
         self.entries.retain(|name, _| keep(name));
     }
 
-    /// The importance of each column of each of a weight's matrices, one after the other; `None`
-    /// where it is not known.
+    /// The importance of each column of each of a weight's matrices, one matrix after another;
+    /// `None` if it is unknown.
     ///
     /// # Errors
     ///
-    /// `Mismatch` if it was measured on a model of other sizes.
+    /// `Mismatch` if it was measured on a model with other shapes.
     pub fn get(&self, name: &str, columns: u64, matrices: u64) -> Result<Option<&[f32]>> {
         let Some(found) = self.entries.get(name) else { return Ok(None) };
         if columns.checked_mul(matrices) == Some(found.len() as u64) {
@@ -167,7 +169,7 @@ impl ImportanceMatrix {
         let mut halves: BTreeMap<&str, (Option<StoredTensor<'_>>, Option<StoredTensor<'_>>)> =
             BTreeMap::new();
         for tensor in store.tensors() {
-            // Names of other endings are for programs to come.
+            // Other suffixes are ignored, for compatibility with future files.
             let Some(name) = tensor.name().to_str() else { continue };
             if let Some(weight) = name.strip_suffix(SUMS) {
                 halves.entry(weight).or_default().0 = Some(tensor);
@@ -192,7 +194,8 @@ impl ImportanceMatrix {
                 Error::malformed(fault).in_tensor(format!("{weight}{SUMS}"))
             })?;
             for (sums, count) in sums.chunks_exact_mut(columns).zip(counts) {
-                // `lround`. Experts that no token came to matter as much as each other.
+                // Rounds like `lround`. The columns of an expert that no token reached get equal
+                // importance.
                 let count = count.round();
                 for sum in sums {
                     *sum = if count > 0.0 { *sum / count } else { 1.0 };
@@ -208,7 +211,7 @@ impl ImportanceMatrix {
 
     fn from_dat(source: &Source, limits: &Limits) -> Result<Self> {
         let mut file = Dat { source, at: 0, limits };
-        // A name of no bytes, its length, two numbers, a value.
+        // The smallest entry: an empty name, its length, two numbers, a value.
         let count = file.count(1, source.len() / 16, "the number of entries")?;
         check_count(count, limits)?;
         let mut this = Self {
@@ -227,7 +230,7 @@ impl ImportanceMatrix {
             let bytes = file.take(len.saturating_mul(4), "values")?;
             let mut values = try_vec(bytes.len() / 4)?;
             let (words, _) = bytes.as_chunks::<4>();
-            // Precision is lost as upstream loses it.
+            // Rounds to f32 like upstream.
             #[expect(clippy::cast_precision_loss, reason = "f32 is what upstream divides by")]
             let calls = if calls > 0 { calls as f32 } else { 1.0 };
             values.extend(words.iter().map(|word| f32::from_le_bytes(*word) / calls));
@@ -268,10 +271,10 @@ impl ImportanceMatrix {
     }
 }
 
-/// What else may be wrong with a file of the older form.
+/// Advice for a damaged file of the older format.
 const NO_MAGIC: &str = "such a file has no mark to know it by: see that it is an importance matrix";
 
-/// All values of a tensor that has to be `F32`.
+/// All values of a tensor, which must be `F32`.
 fn floats(tensor: &StoredTensor<'_>) -> Result<Vec<f32>> {
     let dtype = tensor.dtype()?;
     if dtype != DType::F32 {
@@ -281,7 +284,7 @@ fn floats(tensor: &StoredTensor<'_>) -> Result<Vec<f32>> {
     Ok(tensor.dequantize()?.to_vec())
 }
 
-/// A position in a file of the older form.
+/// A position in a file of the older format.
 struct Dat<'a> {
     source: &'a Source,
     at: u64,
@@ -309,7 +312,7 @@ impl Dat<'_> {
         Ok(i32::from_le_bytes(bytes))
     }
 
-    /// A number that has to lie within these bounds.
+    /// Reads a number, which must lie within these bounds.
     fn count(&mut self, least: u64, most: u64, what: &str) -> Result<u64> {
         let at = self.at;
         let found = self.i32(what)?;

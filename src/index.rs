@@ -1,4 +1,4 @@
-//! Finds names among many without owning any of them.
+//! A hash index over names that are stored elsewhere.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::hash::{BuildHasher, Hasher};
@@ -9,8 +9,9 @@ use hashbrown::hash_table::Entry;
 
 use crate::error::{Error, Result};
 
-/// The hash of a name. It is seeded at random once a process, so that no file can be made whose
-/// names all collide; and kept in 32 bits, so that a hundred thousand of them take little room.
+/// The hash of a name. It is seeded at random once per process, so that no file can be crafted
+/// whose names all collide, and it has 32 bits, so that a hundred thousand names take little
+/// memory.
 pub(crate) fn hash(name: &[u8]) -> u32 {
     static SEED: OnceLock<foldhash::fast::RandomState> = OnceLock::new();
     let mut hasher = SEED.get_or_init(Default::default).build_hasher();
@@ -20,18 +21,19 @@ pub(crate) fn hash(name: &[u8]) -> u32 {
     half
 }
 
-/// The table takes its place from the lower bits of a hash and its tags from the upper ones.
+/// Spreads the hash over 64 bits: the table takes the bucket from the lower bits and the tag from
+/// the upper bits.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// A hash table of numbers whose names lie elsewhere.
+/// A hash table of numbers whose names are stored elsewhere.
 pub(crate) struct NameIndex {
     table: HashTable<u32>,
 }
 
 impl NameIndex {
-    /// Room for `count` names.
+    /// Allocates room for `count` names.
     pub(crate) fn with_room(count: usize) -> Result<Self> {
         let mut table = HashTable::new();
         table.try_reserve(count, |_| 0).map_err(|_| {
@@ -40,7 +42,7 @@ impl NameIndex {
         Ok(Self { table })
     }
 
-    /// Adds `number` under `name`, or gives the number that already stands under it.
+    /// Adds `number` under `name`, or returns the number that is already there.
     pub(crate) fn insert<'n>(
         &mut self,
         name: &[u8],
@@ -64,7 +66,7 @@ impl NameIndex {
         self.table.find(spread(hash(name)), |&other| name_of(other) == name).copied()
     }
 
-    /// Puts `number` in the place of the one that stands under `name`.
+    /// Replaces the number under `name`.
     pub(crate) fn replace<'n>(
         &mut self,
         name: &[u8],

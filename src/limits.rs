@@ -1,49 +1,50 @@
-//! How much a file may ask for before it is refused.
+//! Limits on what opening a file may cost.
 
 /// Upper bounds on what opening a file may cost, whatever the file claims.
 ///
-/// The defaults let every published model through and keep memory within a small multiple of the
-/// bytes that are really there. A file over a limit gives
+/// The defaults accept every published model and keep memory within a small multiple of the bytes
+/// actually present. A file over a limit gives
 /// [`ErrorKind::LimitExceeded`](crate::ErrorKind::LimitExceeded), and the message names the field.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Bytes of one file's header. GGUF states no length, so this bounds the walk; a 152,000-token
-    /// vocabulary takes 9 MB. Never more than 4 GiB, since entries hold 32-bit offsets.
+    /// Bytes of one file's header. GGUF does not state the length of its header, so this bounds the
+    /// parser. A vocabulary of 152,000 tokens takes 9 MB. At most 4 GiB, because entries hold
+    /// 32-bit offsets.
     pub header_bytes: u64,
     /// Bytes of a safetensors header. The reference crate refuses more than 100,000,000.
     pub json_header_bytes: u64,
-    /// Bytes of one string in GGUF metadata. Chat templates reach some tens of kilobytes;
+    /// Bytes of one string in GGUF metadata. Chat templates take some tens of kilobytes,
     /// `tokenizer.huggingface.json` some tens of megabytes.
     pub string_bytes: u64,
     /// Elements of one metadata array. `gguf.cpp` allows 2^30.
     pub array_elements: u64,
-    /// Levels of arrays inside arrays in GGUF metadata. `gguf.cpp` allows one, its document more.
+    /// Nesting levels of arrays in GGUF metadata. `gguf.cpp` allows one, its specification more.
     pub array_depth: u32,
-    /// Keys of metadata. Published files have some dozens; torchao stores one for each tensor.
+    /// Metadata keys. Published files have a few dozen; torchao stores one for each tensor.
     pub metadata_items: u64,
-    /// Dimensions of a tensor in GGUF. ggml has room for four.
+    /// Dimensions of a tensor in GGUF. ggml allows four.
     pub gguf_dims: u32,
-    /// Dimensions of a tensor in other containers. Published models stay within six.
+    /// Dimensions of a tensor in other containers. Published models have at most six.
     pub dims: u32,
     /// The largest `general.alignment`, in bytes.
     pub alignment: u64,
     /// Tensors in one file.
     pub tensors: u64,
-    /// Files of one model: shards of a set.
+    /// Files of one model (its shards).
     pub shards: u32,
     /// Bytes of a shard index (`model.safetensors.index.json`).
     pub index_bytes: u64,
     /// Bytes of a JSON document: `config.json`, `params.json`, a manifest.
     pub document_bytes: u64,
-    /// Bytes of a file that holds a vocabulary: `tokenizer.json`, `tokenizer.model`. Those of 262,000
-    /// tokens take 33 MB.
+    /// Bytes of a file with a vocabulary: `tokenizer.json`, `tokenizer.model`. One with 262,000
+    /// tokens takes 33 MB.
     pub vocabulary_bytes: u64,
-    /// Tokens of a vocabulary in a file of its own, and its merges. Published ones have 262,000 and
-    /// 514,000.
+    /// Tokens, and merges, of a vocabulary in a separate file. Published vocabularies have up to
+    /// 262,000 tokens and 514,000 merges.
     pub vocabulary_items: u64,
-    /// Values in a JSON document, by the room that they take once parsed: a number counts 1, a list
-    /// 4 more, a key 3 and an object 8, each some 32 bytes.
+    /// Values in a JSON document, weighted by their size once parsed: a number counts 1, a list 4
+    /// more, a key 3 and an object 8. One unit is about 32 bytes.
     pub document_values: u64,
 }
 

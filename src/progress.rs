@@ -1,23 +1,23 @@
-//! How far long work has come, and calling it off.
+//! Progress and cancellation of long operations.
 
 use std::ops::ControlFlow;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// How far loading or writing has come.
+/// The progress of loading or writing.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Bytes that are where they should be.
+    /// Bytes processed so far.
     pub done: u64,
-    /// Bytes in all.
+    /// Bytes in total.
     pub total: u64,
 }
 
-/// What is called as work goes on, from any of its threads; it may end the work.
+/// A progress callback. It is called from any worker thread, and `Break` cancels the operation.
 pub(crate) type Watch<'w> = &'w (dyn Fn(Progress) -> ControlFlow<()> + Sync);
 
-/// Tells a watcher, who may call the work off.
+/// Calls the progress callback, and returns `Cancelled` if it cancels.
 pub(crate) fn tell(watch: Option<Watch<'_>>, done: u64, total: u64) -> Result<()> {
     match watch.map(|watch| watch(Progress { done, total })) {
         Some(ControlFlow::Break(())) => Err(Error::new(ErrorKind::Cancelled, "it was called off")),

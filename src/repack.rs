@@ -1,16 +1,17 @@
-//! Lossless changes of packing: between ggml's blocks, MLX's groups and those of checkpoints.
+//! Lossless repacking between ggml's blocks, MLX's groups and those of checkpoints.
 //!
-//! Nothing is quantized anew. Codes are moved, scales are stored as the other packing has them, and
-//! where it cannot say the same number, [`Repacked::NotExact`] says which.
+//! Repacking does not requantize. Codes are moved, scales are stored in the form of the other
+//! packing, and [`Repacked::NotExact`] says which number that packing cannot represent.
 
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
 use crate::quant::repack::{self, Given, NotExact, Repacker};
 use crate::quant::{Float, Global, GroupParts, Packed};
 
-/// A change of packing after which all values are the same `f32`: [`DType::repack_to`] gives it.
+/// A lossless change of packing between two dtypes: all values stay the same `f32`.
+/// [`DType::repack_to`] finds it.
 ///
-/// Rows are independent of each other: any number of whole rows can be changed at a time, by any
+/// Rows are independent of each other: any number of whole rows can be repacked at a time, by any
 /// number of threads.
 ///
 /// ```
@@ -33,24 +34,24 @@ use crate::quant::{Float, Global, GroupParts, Packed};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Repack {
-    /// What is changed.
+    /// The source dtype.
     pub from: DType,
-    /// What it becomes.
+    /// The target dtype.
     pub to: DType,
-    /// Elements of a group, where there is but one size; see [`group_size`](Self::group_size).
+    /// The group size, if there is only one; see [`group_size`](Self::group_size).
     pub group: Option<usize>,
-    /// What scales and biases may be stored as, the narrowest that may do first; nothing where
-    /// blocks are made.
+    /// The dtypes in which scales and biases may be stored, the narrowest possible first; empty if
+    /// the target is blocks.
     pub scales: &'static [DType],
-    /// Whether zeros keep their signs. Where they do not, a zero may become one of the other sign;
-    /// all other values keep every bit.
+    /// Whether zeros keep their signs. If not, a zero may change its sign; all other values keep
+    /// every bit.
     pub keeps_zero_signs: bool,
     pub(crate) repacker: &'static Repacker,
 }
 
 macro_rules! repacks {
     ($($from:ident => $to:ident, $group:expr, $scales:ident, zeros $zeros:expr, $repacker:ident;)*) => {
-        /// Every change of packing there is.
+        /// Every supported repacking.
         pub static REPACKS: &[Repack] = &[$(Repack {
             from: DType::$from,
             to: DType::$to,
@@ -63,19 +64,20 @@ macro_rules! repacks {
 }
 
 const NONE: &[DType] = &[];
-/// MLX has no name for these formats, but their bytes are the same.
+/// MLX has no dtype for these formats, but the bytes are the same.
 const POWERS: &[DType] = &[DType::U8, DType::F8_E8M0];
 const EIGHTHS: &[DType] = &[DType::U8, DType::F8_E4M3];
-/// Sums of halves times small numbers: biases may be too large for a half.
+/// Biases are `f16` numbers times small integers, and may be too large for `f16`.
 const FLOATS: &[DType] = &[DType::F16, DType::BF16, DType::F32];
-/// Products of halves, which few narrower numbers are.
+/// Products of two `f16` numbers, which narrower dtypes rarely represent.
 const PRODUCTS: &[DType] = &[DType::F32];
 
-// Differences from 8 and the like are +0 where ggml multiplies 0 with a negative scale. ggml's E2M1
-// has no -0, and codes of it keep their bytes. Of several ways the smaller blocks come first.
+// Where codes have an offset such as 8, a negative scale gives -0 in ggml and +0 in MLX. ggml's
+// E2M1 has no -0, and its codes keep their bytes. If there are several target dtypes, the one with
+// smaller blocks comes first.
 #[rustfmt::skip]
 repacks! {
-//  from         to           group      scales    -0 stays     how
+// from         to           group      scales    -0 stays     kernels
     Q4_0 =>      MLX_AFFINE4, Some(32),  FLOATS,   zeros false, Q4_0_TO_AFFINE4;
     Q4_1 =>      MLX_AFFINE4, Some(32),  FLOATS,   zeros true,  Q4_1_TO_AFFINE4;
     Q5_0 =>      MLX_AFFINE5, Some(32),  FLOATS,   zeros false, Q5_0_TO_AFFINE5;
@@ -109,7 +111,7 @@ repacks! {
     MLX_NVFP4 => HF_NVFP4,    Some(16),  EIGHTHS,  zeros true,  NV_TO_NV;
 }
 
-/// Some whole rows of a tensor: its weight, and the other parts that it may have.
+/// Whole rows of a tensor: its weight, and any other parts.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedRows<'a> {
     /// Blocks, or packed codes.
@@ -118,51 +120,51 @@ pub struct PackedRows<'a> {
     pub scale: &'a [u8],
     /// A bias for each group.
     pub bias: &'a [u8],
-    /// The dtypes of scales and of biases; `U8` where they are bytes.
+    /// The dtypes of scales and of biases; `U8` if they are raw bytes.
     pub dtypes: (DType, DType),
-    /// Elements of a row.
+    /// The number of elements of a row.
     pub columns: usize,
-    /// Elements of a group.
+    /// The number of elements of a group.
     pub group_size: usize,
-    /// The number for the whole tensor, or for the array of it that these rows are of.
+    /// The global scale of the whole tensor, or of the outer array that these rows belong to.
     pub global: Global,
 }
 
 impl<'a> PackedRows<'a> {
-    /// Rows that are blocks and nothing else.
+    /// Rows of blocks, without any other part.
     pub fn blocks(weight: &'a [u8], columns: usize) -> Self {
         let (dtypes, global) = ((DType::U8, DType::U8), Global::None);
         Self { weight, scale: &[], bias: &[], dtypes, columns, group_size: 1, global }
     }
 }
 
-/// How a change of packing went.
+/// The result of repacking.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
 pub enum Repacked {
-    /// All values are the same.
+    /// All values are unchanged.
     Exact,
-    /// Something cannot be said in the other packing; what was made is of no use. Wider scales may
-    /// do, otherwise there is only quantizing anew.
+    /// A number has no representation in the other packing, and the output is meaningless. A wider
+    /// dtype for scales may help; otherwise the tensor has to be requantized.
     NotExact(NotExact),
 }
 
 impl DType {
-    /// The change of packing from this dtype to another, where there is one that is lossless.
+    /// The lossless repacking from this dtype to another, if there is one.
     pub fn repack_to(self, to: Self) -> Option<&'static Repack> {
         REPACKS.iter().find(|repack| (repack.from, repack.to) == (self, to))
     }
 }
 
 impl Repack {
-    /// Elements of a group that is made of groups of so many, or of blocks: as many where MLX has
-    /// such groups, otherwise the most that fit.
+    /// The target's group size for source groups or blocks of `from` elements: the same if MLX
+    /// supports it, otherwise the largest that divides it.
     pub fn group_size(&self, from: usize) -> Option<usize> {
         self.group.or_else(|| [128, 64, 32].into_iter().find(|size| from.is_multiple_of(*size)))
     }
 
-    /// The number for the whole tensor that goes with what is made. MLX stores
-    /// [another](Global::amax) that it follows from.
+    /// The global scale of the result. MLX stores the [amax](Global::amax) that it is computed
+    /// from.
     pub fn global(&self, from: Global) -> Global {
         match from {
             Global::Divisor(divisor) => Global::Factor(1.0 / divisor),
@@ -170,12 +172,12 @@ impl Repack {
         }
     }
 
-    /// Bytes of the weight, the scale and the bias that so many rows become, with scales and biases
-    /// of one dtype.
+    /// Bytes of the weight, the scale and the bias after repacking `rows` rows, with scales and
+    /// biases of one dtype.
     ///
     /// # Errors
     ///
-    /// `Mismatch` if the rows are no whole blocks or groups, or the dtype cannot be that of scales.
+    /// `Mismatch` if the rows are not whole blocks or groups, or the dtype cannot hold scales.
     pub fn sizes(&self, rows: usize, from: &PackedRows<'_>, scales: DType) -> Result<[usize; 3]> {
         let (columns, old) = (from.columns, from.group_size);
         let fits = |size: usize| {
@@ -199,11 +201,11 @@ impl Repack {
         Ok([bytes, part, if is_affine(self.to) { part } else { 0 }])
     }
 
-    /// Changes some whole rows, with scales and biases of one dtype.
+    /// Repacks whole rows, with scales and biases of one dtype.
     ///
     /// # Errors
     ///
-    /// As [`sizes`](Self::sizes), and `Mismatch` if a part is not as long as the rows make it.
+    /// Same as [`sizes`](Self::sizes), and `Mismatch` if a part's length does not match the rows.
     pub fn run(
         &self,
         from: &PackedRows<'_>,
@@ -232,7 +234,7 @@ impl Repack {
         }
         let format = |dtype: DType| match (float(dtype), dtype) {
             (Some(format), _) => Ok(format),
-            // Which of them it is, the kernels know by the dtype of the codes.
+            // The kernels derive the actual format from the dtype of the codes.
             (None, DType::U8 | DType::F8_E8M0 | DType::F8_E4M3) => Ok(Float::E8M0),
             (None, _) => Err(Error::mismatch(format!("{} has no scales of {dtype}", self.from))),
         };
@@ -256,12 +258,12 @@ impl Repack {
     }
 }
 
-/// Whether scales are parts of their own.
+/// Whether scales are separate parts.
 fn is_group(dtype: DType) -> bool {
     dtype.descriptor().packing == Packing::Group
 }
 
-/// Whether there are biases, too.
+/// Whether biases are separate parts, too.
 fn is_affine(dtype: DType) -> bool {
     dtype.name().starts_with("MLX_AFFINE")
 }
@@ -271,7 +273,7 @@ fn row_bytes(dtype: DType, columns: usize) -> Option<usize> {
     usize::try_from(dtype.row_bytes(u64::try_from(columns).ok()?)?).ok()
 }
 
-/// How the scales of affine groups may be stored.
+/// The number format of the scales of affine groups.
 fn float(dtype: DType) -> Option<Float> {
     match dtype {
         DType::F32 => Some(Float::F32),

@@ -1,5 +1,5 @@
-//! Decoding into memory that is there already, one thread, beside this machine's limit for the same
-//! bytes in and out, and beside candle and `half`. All cases of a dtype take turns.
+//! Decoding on one thread into existing memory, compared with this machine's limit for the same
+//! bytes in and out, with candle and with `half`. The cases of a dtype are interleaved.
 //!
 //! `cargo bench --bench dequantize -- Q4_K` runs the rows whose name contains a text.
 
@@ -21,7 +21,7 @@ const SMALL: usize = 64 << 10;
 
 const COLUMNS: usize = 4096;
 
-/// A dtype, where `f16` scales stand in its block, and the share of the limit to be reached.
+/// A dtype, the offsets of `f16` scales in its block, and the targeted share of the limit.
 struct Row(DType, &'static [usize], f64);
 
 #[rustfmt::skip]
@@ -40,7 +40,7 @@ const ROWS: &[Row] = &[
     Row(DType::IQ3_S, &[0], 0.33),
 ];
 
-/// An MLX mode, its bits, its group size, and the share of the limit.
+/// An MLX mode, its bits, its group size, and the targeted share of the limit.
 struct Mode(&'static str, usize, usize, f64);
 
 #[rustfmt::skip]
@@ -51,7 +51,7 @@ const MODES: &[Mode] = &[
     Mode("nvfp4", 4, 16, 0.85),
 ];
 
-/// Bytes that look random.
+/// Pseudo-random bytes.
 fn random(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -65,17 +65,17 @@ fn random(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A scale of ordinary size, as `f16`.
+/// A scale of realistic size, as `f16`.
 fn scale(number: usize) -> [u8; 2] {
     f16::from_f32(0.01 + (number % 61) as f32 * 0.001).to_le_bytes()
 }
 
-/// Bytes of some elements: random codes, ordinary scales.
+/// The bytes of some elements: random codes, realistic scales.
 fn blocks(row: &Row, elements: usize) -> Vec<u8> {
     let dtype = row.0.descriptor();
     let size = dtype.block_bytes as usize;
     let count = elements / dtype.block_len as usize;
-    // A megabyte or so that repeats: the codes matter little, their making takes time.
+    // About a megabyte, repeated: the codes hardly matter, but generating them takes time.
     let some = count.min((1 << 20) / size);
     let mut bytes = random(some * size);
     for (number, block) in bytes.chunks_exact_mut(size).enumerate() {
@@ -85,12 +85,12 @@ fn blocks(row: &Row, elements: usize) -> Vec<u8> {
         match row.0 {
             DType::MXFP4 => block[0] = 115 + (number % 20) as u8,
             DType::NVFP4 => block[..4].iter_mut().for_each(|byte| *byte = 0x20 | *byte & 0x1f),
-            // Its scale lies in the top nibbles of four words.
+            // The scale is in the top nibbles of four words.
             DType::IQ1_M => block[48..].chunks_exact_mut(2).zip([1u8, 0, 4, 2]).for_each(|(word, top)| {
                 word[1] = word[1] & 15 | top << 4;
             }),
             DType::F16 => block.copy_from_slice(&scale(number)),
-            // No NaN: no model has any.
+            // No NaN, as in real models.
             DType::F8_E4M3 => block[0] &= 0xf7,
             DType::BF16 => block[1] = 0x3c | block[1] & 0x83,
             _ => {}
@@ -108,7 +108,7 @@ fn text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// A file of one tensor in memory: GGUF where the dtype has a code there, else safetensors.
+/// A file with one tensor, in memory: GGUF if the dtype has a type code, else safetensors.
 fn file(dtype: DType, elements: usize, data: &[u8]) -> Model {
     let rows = elements / COLUMNS;
     let mut out = Vec::new();
@@ -139,7 +139,7 @@ fn file(dtype: DType, elements: usize, data: &[u8]) -> Model {
     OpenOptions::new().open_memory("bench", out).expect("a well-formed file")
 }
 
-/// A directory as MLX writes it.
+/// A directory in MLX's format.
 fn mlx(mode: &Mode, elements: usize) -> (Model, tempfile::TempDir) {
     let &Mode(name, bits, group, _) = mode;
     let rows = elements / COLUMNS;
@@ -147,7 +147,7 @@ fn mlx(mode: &Mode, elements: usize) -> (Model, tempfile::TempDir) {
     let repeat = |len: usize| random.iter().copied().cycle().take(len).collect::<Vec<u8>>();
     let mut weight = repeat(elements * bits / 8);
     if name == "mxfp8" {
-        // No NaN: no model has any.
+        // No NaN, as in real models.
         weight.iter_mut().for_each(|byte| *byte &= 0xf7);
     }
     let groups = elements / group;
@@ -184,10 +184,10 @@ fn mlx(mode: &Mode, elements: usize) -> (Model, tempfile::TempDir) {
     (store, folder)
 }
 
-/// A case of a comparison: its name, and what is timed.
+/// A case of a comparison: its name, and the code to time.
 type Case<'a> = (String, Box<dyn FnMut() + 'a>);
 
-/// Medians of seconds for each case, all taking turns.
+/// The median seconds of each case; the cases are interleaved.
 fn medians(cases: &mut [Case<'_>], rounds: usize, times: usize) -> Vec<f64> {
     let mut samples = vec![Vec::new(); cases.len()];
     for round in 0..=rounds {
@@ -211,7 +211,7 @@ fn medians(cases: &mut [Case<'_>], rounds: usize, times: usize) -> Vec<f64> {
         .collect()
 }
 
-/// One line: ours, the limit and their ratio, then the others.
+/// Prints one line: this library, the limit and their ratio, then the others.
 fn report(name: &str, elements: usize, target: f64, cases: &mut [Case<'_>], rounds: usize, times: usize) {
     let seconds = medians(cases, rounds, times);
     let rate = |seconds: f64| elements as f64 / seconds / 1e9;
@@ -244,7 +244,7 @@ fn limit<'a>(input: &'a [u8], out: &'a mut Values<u8>, past: bool) -> Case<'a> {
 macro_rules! to_float {
     ($block:ty, $data:expr, $out:expr) => {{
         let data: &[u8] = $data;
-        // SAFETY: candle's blocks are plain fields of two bytes at most, in the order of the file.
+        // SAFETY: candle's blocks have plain fields of at most two bytes, in the order of the file.
         let blocks: &[$block] = unsafe {
             std::slice::from_raw_parts(data.as_ptr().cast(), data.len() / size_of::<$block>())
         };
@@ -254,7 +254,7 @@ macro_rules! to_float {
     }};
 }
 
-/// candle's own loop into memory that is there already.
+/// candle's own loop, into existing memory.
 fn candle<'a>(dtype: DType, data: &'a [u8], out: &'a mut [f32]) -> Option<Box<dyn FnMut() + 'a>> {
     match dtype {
         DType::Q4_0 => to_float!(k_quants::BlockQ4_0, data, out),
@@ -296,7 +296,7 @@ fn row(row: &Row) {
         let mut cases = vec![ours(tensor(&store), &mut out), limit(&bytes[0], &mut other, true)];
         let (peer_out, half_out) = third.split_at_mut(LARGE / 2);
         if let Some(run) = candle(row.0, &data[..data.len() / 2], peer_out) {
-            // Half as much at a time, twice.
+            // Two halves, one after the other.
             let mut run = run;
             cases.push(("candle".into(), Box::new(move || { run(); run(); })));
         }
@@ -327,7 +327,7 @@ fn row(row: &Row) {
     }
 }
 
-/// In the cache: the limit is `bf16` to `f32`.
+/// In the processor's cache: the limit is `bf16` to `f32`.
 fn small(name: &str, store: &Model) {
     let halves = random(2 * SMALL);
     let (mut out, mut other) = (Values::<f32>::zeroed(SMALL).unwrap(), Values::<f32>::zeroed(SMALL).unwrap());
@@ -341,7 +341,7 @@ fn small(name: &str, store: &Model) {
     report(&format!("{name} -> f16 in cache"), SMALL, 0.0, &mut cases, 15, 512);
 }
 
-/// Into new memory, beside candle's tensor.
+/// Into new memory, compared with candle's tensor.
 fn fresh(row: &Row, store: &Model, data: &[u8]) {
     let dtype = match row.0 {
         DType::Q4_K => GgmlDType::Q4K,
@@ -371,7 +371,7 @@ fn mode(mode: &Mode) {
     let &Mode(name, bits, group, target) = mode;
     let name = if name == "affine" { format!("affine{bits} g{group}") } else { name.to_owned() };
     let (store, _folder) = mlx(mode, LARGE);
-    // The limit reads as many bytes from one array.
+    // The limit reads the same number of bytes from a single array.
     let stored = tensor(&store);
     let bytes = input(&stored).concat();
     {
@@ -389,7 +389,7 @@ fn mode(mode: &Mode) {
 }
 
 fn main() {
-    // `cargo bench` passes a flag of its own.
+    // `cargo bench` adds a flag of its own.
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     let wanted = |name: &str| filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
     println!("one thread, {} elements or in cache {}; G/s: 1e9 elements a second", LARGE, SMALL);

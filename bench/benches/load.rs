@@ -1,19 +1,20 @@
-//! Loading a whole model of 2.47 GB into memory of its own, hot and cold, beside this machine's
-//! limit and beside other loaders.
+//! Loading a whole model of 2.47 GB into new memory, hot and cold, compared with this machine's
+//! limit and with other loaders.
 //!
-//! Every load is a process of its own, and the kinds take turns: round after round, each time from
-//! the next one on. "Hot" means that the file was read through just before; "cold", that the page
-//! cache was told to drop it and holds none of it (what lies below a virtual disk may still hold
-//! it). Before its clock starts, each process takes as much memory as it will need, writes to it
-//! and gives it back: a virtual machine may have lent free memory to its host, and getting it back
-//! costs several times what loading costs and has nothing to do with it. Starting an interpreter
-//! and importing modules is not counted. Peak memory is the process's `VmHWM` from then on, and so
-//! counts mapped pages of files.
+//! Every load is a separate process. The kinds are interleaved: round after round, each round
+//! starting with the next kind. "Hot" means that the file was read just before; "cold" that the
+//! page cache was told to drop it and holds none of it (the storage below a virtual disk may still
+//! cache it). Before its clock starts, each process allocates as much memory as it will need,
+//! writes to it and frees it: a virtual machine may have returned free memory to its host, and
+//! getting it back takes several times as long as the load. Starting an interpreter and importing
+//! modules is not counted. Peak memory is the process's `VmHWM` from then on, which includes mapped
+//! pages of files.
 //!
 //! `cargo bench --bench load -- hot --rounds 7 ours limit` runs the hot cases whose name contains
-//! `ours` or `limit`. A load that other programs disturb is put off or taken again for some seconds
-//! (`--patience 20`), and then taken as it is and counted. `WEIGHBRIDGE_PEERS_PYTHON` names a Python
-//! to run the peers of `peers/load.py` with; those it cannot import are left out.
+//! `ours` or `limit`. A load that other programs disturb is delayed or repeated for some seconds
+//! (`--patience 20`), after which its result is accepted and counted as disturbed.
+//! `WEIGHBRIDGE_PEERS_PYTHON` names a Python interpreter that runs the peers in `peers/load.py`;
+//! peers that it cannot import are skipped.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -29,13 +30,13 @@ use half::bf16;
 use weighbridge::{FUSIONS, Fusion, LoadOptions, Policy, WeightProvider};
 use weighbridge_bench::{machine, model};
 
-/// Loads, and answers with what owns all that was loaded and can add it up: asked for once
-/// the clock has stopped.
+/// Loads the model, and returns an owner of the loaded data that can compute its sum, which is
+/// requested after the clock has stopped.
 type Load = fn(&Inputs) -> Sum;
 
 type Sum = Box<dyn Fn() -> u64>;
 
-/// The limits that other cases of the same temperature are compared with start with this.
+/// The name prefix of limits, which other cases of the same temperature are compared with.
 const LIMIT: &str = "limit";
 
 struct Case {
@@ -69,8 +70,8 @@ const CASES: &[Case] = &[
 
 const FUSED: [&Fusion; 2] = [&FUSIONS[0], &FUSIONS[1]];
 
-/// Peers in Python: the argument of `peers/load.py`, which is the case's name, and whether the
-/// tensors are kept. One that lets go of them has done less.
+/// Peers in Python: the case's name, which is the argument of `peers/load.py`, and whether the
+/// tensors are kept. A peer that releases them does less work.
 const PYTHON: &[(&str, bool)] =
     &[("torch", true), ("mlx", true), ("runai", true), ("runai, not kept", false)];
 
@@ -86,24 +87,24 @@ impl Inputs {
         Self { safetensors: model::safetensors(&folder.join("hf")), gguf: model::gguf(&folder) }
     }
 
-    /// The safetensors file with its config.
+    /// The folder with the safetensors file and its config.
     fn folder(&self) -> PathBuf {
         self.safetensors.with_file_name("")
     }
 
-    /// What a case reads.
+    /// The input of a case.
     fn of(&self, case: &str) -> &Path {
         if case.contains("gguf") { &self.gguf } else { &self.safetensors }
     }
 }
 
-/// All values of a tensor added up, in whatever order they lie.
+/// The sum of all values of a tensor, in any order.
 fn sum(bytes: &[u8]) -> u64 {
     let values = bytes.as_chunks::<2>().0;
     values.iter().map(|&value| u64::from(u16::from_le_bytes(value))).sum()
 }
 
-/// Method this crate loads a model: the one function that says so.
+/// Loads a model with this crate; the only function that does.
 fn ours(path: &Path, policy: Policy, fusions: &[&'static Fusion]) -> Sum {
     let model = WeightProvider::open(path).expect("opens").policy(policy);
     let options = LoadOptions::new().fuse(fusions);
@@ -119,7 +120,7 @@ fn ours(path: &Path, policy: Policy, fusions: &[&'static Fusion]) -> Sum {
 
 fn map(path: &Path) -> memmap2::Mmap {
     let file = File::open(path).expect("the input was made");
-    // SAFETY: the file is this program's own, and nobody changes it.
+    // SAFETY: the file belongs to this program, and nobody changes it.
     unsafe { memmap2::Mmap::map(&file) }.expect("the input can be mapped")
 }
 
@@ -150,7 +151,7 @@ fn candle_gguf(inputs: &Inputs) -> Sum {
     Box::new(move || tensors.iter().map(|tensor| sum(&tensor.data().expect("its bytes"))).sum())
 }
 
-/// What lies in the first `len` bytes of memory is a whole safetensors file.
+/// The sum of a safetensors file that fills the first `len` bytes of memory.
 fn sum_of_file(fresh: machine::Fresh, len: usize) -> Sum {
     Box::new(move || {
         let file = safetensors::SafeTensors::deserialize(&fresh[..len]).expect("opens");
@@ -164,12 +165,12 @@ enum Way {
     Read,
 }
 
-/// The page cache's bytes into fresh huge pages.
+/// Copies the page cache's bytes into fresh huge pages.
 fn limit_hot(inputs: &Inputs, way: Way, threads: usize) -> Sum {
     let file = File::open(&inputs.safetensors).expect("the input was made");
     let map = map(&inputs.safetensors);
     let mut fresh = machine::Fresh::of(map.len());
-    // As large as is best here: of whole huge pages, so that no two threads want the same.
+    // The size that is best here: whole huge pages, so that no two threads touch the same one.
     in_pieces(&mut fresh[..map.len()], 8 << 20, threads, |offset, piece| match way {
         Way::Map => piece.copy_from_slice(&map[offset..offset + piece.len()]),
         Way::Read => file.read_exact_at(piece, offset as u64).expect("reads"),
@@ -177,14 +178,14 @@ fn limit_hot(inputs: &Inputs, way: Way, threads: usize) -> Sum {
     sum_of_file(fresh, map.len())
 }
 
-/// The disk's bytes into fresh huge pages, past the page cache.
+/// Reads the disk's bytes into fresh huge pages, past the page cache.
 fn limit_cold(inputs: &Inputs, piece: usize, threads: usize) -> Sum {
     let mut options = File::options();
     options.read(true).custom_flags(libc::O_DIRECT);
     let file = options.open(&inputs.safetensors).expect("the file system can read past the cache");
     let len = file.metadata().expect("a length").len() as usize;
     let mut fresh = machine::Fresh::of(len);
-    // The disk is asked for whole blocks and gives the last of them as far as it goes.
+    // Reads request whole blocks; the last block is returned as far as the file goes.
     let whole = len.next_multiple_of(4096);
     in_pieces(&mut fresh[..whole], piece, threads, |offset, piece| {
         let wanted = piece.len().min(len - offset);
@@ -196,7 +197,7 @@ fn limit_cold(inputs: &Inputs, piece: usize, threads: usize) -> Sum {
     sum_of_file(fresh, len)
 }
 
-/// Threads take pieces of `out` in turn until none is left.
+/// Threads take pieces of `out` until none is left.
 fn in_pieces(out: &mut [u8], len: usize, threads: usize, fill: impl Fn(usize, &mut [u8]) + Sync) {
     let pieces = Mutex::new(out.chunks_mut(len).enumerate());
     std::thread::scope(|scope| {
@@ -212,7 +213,7 @@ fn in_pieces(out: &mut [u8], len: usize, threads: usize, fill: impl Fn(usize, &m
     });
 }
 
-/// In a process of its own: loads once and prints seconds, peak memory in bytes, and a sum.
+/// In a separate process: loads once, and prints seconds, peak memory in bytes, and a sum.
 fn child(name: &str, inputs: &Inputs) {
     let case = CASES.iter().find(|case| case.name == name).expect("a case");
     machine::take_and_return(inputs.of(name).metadata().expect("a length").len() as usize);
@@ -228,15 +229,15 @@ struct Sample {
     sum: u64,
 }
 
-/// Method a table is taken.
+/// The parameters of a table of measurements.
 struct Run {
     cold: bool,
     rounds: usize,
-    /// Method long one load may be put off, or be repeated, because other programs are busy.
+    /// How long one load may be delayed or repeated because other programs are busy.
     patience: Duration,
 }
 
-/// One load in a process of its own, and whether other programs were busy meanwhile in spite of all
+/// Measures one load in a separate process, and whether other programs were busy in spite of all
 /// patience. `None` if the case cannot run here.
 fn sample(name: &str, inputs: &Inputs, run: &Run) -> Option<(Sample, bool)> {
     let path = inputs.of(name);
@@ -334,12 +335,12 @@ fn print(samples: &mut BTreeMap<&str, Vec<Sample>>, inputs: &Inputs) {
     }
 }
 
-/// All that load BF16 have loaded the same values, and so have all that load F16.
+/// Checks that all loads of BF16 loaded the same values, and all loads of F16.
 fn check_sums(samples: &BTreeMap<&str, Vec<Sample>>) {
     let mut sums: [Option<u64>; 2] = [None; 2];
     for (name, samples) in samples {
         let half = usize::from(name.contains("gguf") || name.contains("f16"));
-        // What Python has loaded, it sees to itself.
+        // The Python peers check their own values.
         if CASES.iter().any(|case| case.name == *name) {
             for sample in samples {
                 let sum = *sums[half].get_or_insert(sample.sum);

@@ -1,6 +1,7 @@
-//! Opening models: header read, walked, checked and indexed. Hot cache, one thread unless said.
+//! Opening models: the header is read, parsed, checked and indexed. The cache is hot, and one
+//! thread is used unless stated.
 //!
-//! The peers get what their users give them: a map of the whole file, made anew each time.
+//! The peers are used as their users do: each gets a new map of the whole file.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -13,7 +14,7 @@ use weighbridge_bench::{input, print_ratios};
 
 fn map(path: &Path) -> memmap2::Mmap {
     let file = std::fs::File::open(path).expect("the input was made");
-    // SAFETY: the file is this program's own, and nobody changes it.
+    // SAFETY: the file belongs to this program, and nobody changes it.
     unsafe { memmap2::Mmap::map(&file) }.expect("the input can be mapped")
 }
 
@@ -47,8 +48,8 @@ fn gguf(c: &mut Criterion, name: &str, path: &Path, keys: usize, tensors: usize)
     group.finish();
 }
 
-/// What names cost once the header is read: the architecture, canonical names, the config, and a view
-/// of every tensor.
+/// The cost of names after the header is read: the architecture, canonical names, the config, and
+/// every tensor.
 fn resolve(c: &mut Criterion, name: &str, path: &Path, tensors: usize) {
     let mut group = c.benchmark_group(name);
     group.bench_function("names_and_views", |b| {
@@ -67,7 +68,7 @@ fn resolve(c: &mut Criterion, name: &str, path: &Path, tensors: usize) {
     group.finish();
 }
 
-/// What no reader can go below: the header's bytes into memory of its own.
+/// The lower bound for any reader: copying the header's bytes into new memory.
 fn floor(group: &mut criterion::BenchmarkGroup<'_, criterion::measurement::WallTime>, path: &Path) {
     group.bench_function("floor_read_file", |b| {
         b.iter(|| black_box(std::fs::read(path).expect("reads")).len());

@@ -1,6 +1,6 @@
-//! Quantizing from `f32`, one thread, with and without importance, beside candle, and beside ggml
-//! where `WEIGHBRIDGE_GGML` is the path of a `libggml-base.so`, whose bytes must be the same. All
-//! cases of a dtype take turns.
+//! Quantizing from `f32` on one thread, with and without importance, compared with candle, and with
+//! ggml if `WEIGHBRIDGE_GGML` is the path of a `libggml-base.so`, whose bytes must be equal. The
+//! cases of a dtype are interleaved.
 //!
 //! `cargo bench --bench quantize -- Q4_K` runs the rows whose name contains a text.
 
@@ -19,7 +19,7 @@ const COLUMNS: usize = 4096;
 
 const ROUNDS: usize = 7;
 
-/// Numbers of about the size and the spread of weights: sums of uniform ones.
+/// Numbers with about the size and the distribution of weights: sums of uniform numbers.
 fn weights(len: usize) -> Vec<f32> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut uniform = || {
@@ -33,7 +33,7 @@ fn weights(len: usize) -> Vec<f32> {
 
 type Case<'a> = (&'static str, Box<dyn FnMut() + 'a>);
 
-/// candle's quantizer of the same dtype, into blocks that are there already.
+/// candle's quantizer for the same dtype, into existing blocks.
 fn candle<'a>(dtype: DType, values: &'a [f32]) -> Option<Case<'a>> {
     fn run<'a, B: GgmlType + 'a>(values: &'a [f32]) -> Option<Case<'a>> {
         let mut blocks: Vec<B> = (0..values.len() / B::BLCK_SIZE).map(|_| B::zeros()).collect();
@@ -69,11 +69,11 @@ fn ours<'a>(
 }
 
 /// `ggml_quantize_chunk` of ggml.h: the type, values, blocks, the first element, rows, columns and
-/// importance; gives the bytes written.
+/// importance; returns the number of bytes written.
 type QuantizeChunk =
     unsafe extern "C" fn(i32, *const f32, *mut u8, i64, i64, i64, *const f32) -> usize;
 
-/// ggml, if its library was named.
+/// ggml's library, if its path was given.
 fn ggml() -> Option<Library> {
     /// `ggml_init_params` of ggml.h.
     #[repr(C)]
@@ -83,8 +83,8 @@ fn ggml() -> Option<Library> {
         no_alloc: bool,
     }
     let path = std::env::var_os("WEIGHBRIDGE_GGML")?;
-    // SAFETY: the library that was asked for, and the function as its header declares it. The first
-    // context fills ggml's tables of halves.
+    // SAFETY: this is the requested library, and the function is declared as in its header. The
+    // first context fills ggml's tables of `f16` values.
     unsafe {
         let library = Library::new(path).expect("a library");
         let init: Symbol<'_, unsafe extern "C" fn(Params) -> *mut u8> =
@@ -94,7 +94,7 @@ fn ggml() -> Option<Library> {
     }
 }
 
-/// ggml's quantizer of the same dtype, once its bytes were seen to be ours.
+/// ggml's quantizer for the same dtype, after checking that its bytes are equal.
 fn theirs<'a>(
     library: &'a Library,
     name: &'static str,
@@ -103,7 +103,7 @@ fn theirs<'a>(
     importance: Option<&'a [f32]>,
 ) -> Option<Case<'a>> {
     let kind = i32::try_from(dtype.descriptor().ggml?).ok()?;
-    // SAFETY: as its header declares it.
+    // SAFETY: declared as in its header.
     let quantize: Symbol<'a, QuantizeChunk> =
         unsafe { library.get(b"ggml_quantize_chunk") }.expect("ggml_quantize_chunk");
     let row = dtype.row_bytes(COLUMNS as u64).expect("whole blocks") as usize;
@@ -111,8 +111,8 @@ fn theirs<'a>(
     let rows = (values.len() / COLUMNS) as i64;
     let run = move |out: &mut [u8]| {
         let (from, to) = (black_box(values).as_ptr(), out.as_mut_ptr());
-        // SAFETY: `values` are so many rows, `out` has room for their blocks, and `weights` are as
-        // many as there are columns, or none.
+        // SAFETY: `values` has this number of rows, `out` has room for their blocks, and `weights`
+        // has one entry for each column, or is null.
         unsafe { quantize(kind, from, to, 0, rows, COLUMNS as i64, weights) };
     };
     let (mut out, mut own) =
@@ -123,8 +123,8 @@ fn theirs<'a>(
     Some((name, Box::new(move || run(&mut out))))
 }
 
-/// Medians of seconds, all cases taking turns; the first round warms up. What takes little time runs
-/// twice, and the second run counts: before the first, others had the caches.
+/// The median seconds of interleaved cases; the first round warms up. A short case runs twice, and
+/// the second run counts, because other cases have filled the caches before the first.
 fn medians(cases: &mut [Case<'_>]) -> Vec<f64> {
     let mut samples = vec![Vec::new(); cases.len()];
     for round in 0..=ROUNDS {
@@ -148,7 +148,7 @@ fn medians(cases: &mut [Case<'_>]) -> Vec<f64> {
 }
 
 fn main() {
-    // `cargo bench` passes a flag of its own.
+    // `cargo bench` adds a flag of its own.
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     let wanted = |name: &str| filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
     println!("one thread, {ELEMENTS} elements; G/s: 1e9 elements a second");
@@ -157,7 +157,7 @@ fn main() {
     let library = ggml();
     for row in DTYPES.iter().filter(|row| wanted(row.name)) {
         let Some(quantizer) = row.quantizer else { continue };
-        // Those with codebooks take long.
+        // Dtypes with codebooks take long.
         let some = matches!(row.name.as_bytes(), [b'I', b'Q', b'1'..=b'3', ..]);
         let values = if some { &all[..ELEMENTS / 16] } else { &all };
         let mut cases = Vec::new();
@@ -169,7 +169,7 @@ fn main() {
         }
         cases.extend(candle(row.dtype, values));
         if let Some(library) = &library {
-            // Some have a type of ggml's own, and no quantizer there.
+            // Some dtypes have a ggml type but no quantizer there.
             let quantizes = !matches!(row.name, "Q8_1" | "Q8_K");
             if quantizes && quantizer.importance() != Importance::Required {
                 cases.extend(theirs(library, "ggml", row.dtype, values, None));

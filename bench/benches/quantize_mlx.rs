@@ -1,4 +1,4 @@
-//! Quantizing to the dtypes of MLX, one thread, from values in memory: gigavalues a second.
+//! Quantizing to MLX's dtypes on one thread, from values in memory, in gigavalues per second.
 //!
 //! `cargo bench --bench quantize_mlx -- affine4` runs the rows whose name contains a text.
 
@@ -19,7 +19,7 @@ const ROWS: &[(&str, DType, usize)] = &[
     ("mxfp8", DType::MLX_MXFP8, 32), ("nvfp4", DType::MLX_NVFP4, 16),
 ];
 
-/// Sums of uniform numbers: near enough to what weights look like.
+/// Sums of uniform numbers, which are similar to weights.
 fn values(len: usize) -> Vec<f32> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = || {

@@ -1,13 +1,15 @@
-//! Writing a whole model of 1.24 billion weights: `weighbridge quantize` and `convert` beside
-//! llama-quantize and MLX, each a process of its own, two threads, files in the page cache. The kinds
-//! take turns; what comes before its start, an interpreter and its modules, is not counted for MLX.
+//! Writing a whole model of 1.24 billion weights: `weighbridge quantize` and `convert` compared
+//! with llama-quantize and MLX. Each is a separate process with two threads, and files are in the
+//! page cache. The kinds are interleaved. For MLX, starting the interpreter and importing modules
+//! is not counted.
 //!
-//! The program is `../target/release/weighbridge`: build it first. `WEIGHBRIDGE_LLAMA_QUANTIZE` names
-//! llama-quantize, `WEIGHBRIDGE_PEERS_PYTHON` a Python with MLX; peers that are not named are left
-//! out. `cargo bench --bench write -- Q4_K_M --rounds 3` runs the jobs whose name contains a text.
+//! The program is `../target/release/weighbridge`: build it first. `WEIGHBRIDGE_LLAMA_QUANTIZE`
+//! names llama-quantize, `WEIGHBRIDGE_PEERS_PYTHON` a Python interpreter with MLX; peers that are
+//! not named are skipped. `cargo bench --bench write -- Q4_K_M --rounds 3` runs the jobs whose name
+//! contains a text.
 //!
-//! The program brings files to the disk before it gives them their name; its peers leave that to
-//! the system. Time for that is part of its time.
+//! The program writes files to the disk before it renames them into place; its peers leave that to
+//! the system. The time for that is part of its time.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -16,10 +18,10 @@ use std::time::{Duration, Instant};
 use weighbridge::Model;
 use weighbridge_bench::{machine, model};
 
-/// A job, and the words for each who does it; `{src}` and `{dst}` stand for paths.
+/// A job, and the arguments for each program; `{src}` and `{dst}` stand for paths.
 struct Job {
     name: &'static str,
-    /// Whether the source is GGUF, not safetensors.
+    /// Whether the source is GGUF instead of safetensors.
     gguf: bool,
     ours: &'static [&'static str],
     peer: Peer,
@@ -42,16 +44,16 @@ const JOBS: &[Job] = &[
 
 struct Sample {
     seconds: f64,
-    /// The most memory that was resident, mapped pages of files included.
+    /// The peak of resident memory, mapped pages of files included.
     peak: u64,
 }
 
-/// Runs a command to its end, and says how long it took and what it needed.
+/// Runs a command, and measures its time and memory.
 fn timed(command: &mut Command) -> (Sample, ExitStatus, String) {
     let start = Instant::now();
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts");
     let number = child.id();
-    // What the system says of a child that has ended counts this process's own pages.
+    // The system's figures for a finished child include this process's own pages.
     let watch = std::thread::spawn(move || {
         let mut peak = 0;
         while let Some(bytes) = resident(number) {
@@ -68,7 +70,7 @@ fn timed(command: &mut Command) -> (Sample, ExitStatus, String) {
     (Sample { seconds, peak: watch.join().expect("a number") }, status, out)
 }
 
-/// The most memory that a process has had; none once it has ended.
+/// The peak of a process's memory; `None` once the process has ended.
 fn resident(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -96,7 +98,7 @@ fn peer(job: &Job, src: &Path, dst: &Path) -> Option<Sample> {
             let mut command = Command::new(std::env::var_os("WEIGHBRIDGE_PEERS_PYTHON")?);
             command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/mlx_quantize.py"));
             let (sample, status, out) = timed(command.args([src, dst]).arg(mode));
-            // Its own clock, which starts after its modules are there.
+            // Measured by its own clock, which starts after its modules are imported.
             let seconds = out.trim().parse().expect("seconds");
             (Sample { seconds, ..sample }, status)
         }
@@ -105,7 +107,7 @@ fn peer(job: &Job, src: &Path, dst: &Path) -> Option<Sample> {
     Some(sample)
 }
 
-/// How many tensors are the same to the byte, of how many.
+/// The number of tensors with equal bytes, and the number of all tensors.
 fn same(ours: &Path, theirs: &Path) -> (usize, usize) {
     let [ours, theirs] = [ours, theirs].map(|path| Model::open(path).expect("opens"));
     let equal = ours.stored_tensors().filter(|tensor| {

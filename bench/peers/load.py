@@ -1,5 +1,5 @@
-"""Loads a safetensors file once with one of the loaders that Python has, and prints seconds, peak
-memory in bytes, and 0. Started by benches/load.rs, which says what is counted."""
+"""Loads a safetensors file once with one of the Python loaders, and prints seconds, peak memory in
+bytes, and 0. Started by benches/load.rs, whose documentation says what is counted."""
 
 import mmap
 import os
@@ -11,7 +11,7 @@ def torch(path):
     from safetensors.torch import load_file
 
     def load():
-        # What load_file gives is borrowed from a map of the file.
+        # The tensors of load_file borrow from a map of the file.
         return {name: tensor.clone() for name, tensor in load_file(path).items()}
 
     return load
@@ -80,7 +80,7 @@ def main():
     if len(tensors) != 146:
         sys.exit(f"{len(tensors)} tensors instead of 146")
     print(seconds, peak_bytes, 0, flush=True)
-    # Freeing is not part of it.
+    # Freeing the memory is not measured.
     os._exit(0)
 
 

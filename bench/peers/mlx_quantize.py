@@ -1,5 +1,5 @@
-"""Loads a directory's safetensors file, quantizes the matrices and saves them, as mlx_lm.convert does
-but for the model around them; prints the seconds. Started by benches/write.rs."""
+"""Loads a directory's safetensors file, quantizes the matrices and saves them like mlx_lm.convert, but
+without building the model; prints the seconds. Started by benches/write.rs."""
 
 import json
 import os

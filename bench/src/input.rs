@@ -1,9 +1,9 @@
-//! Headers of the sizes that published models have. Names and numbers are made up.
+//! Headers of the sizes of published models, with invented names and numbers.
 
 use std::io::Write;
 use std::path::Path;
 
-/// A generator of numbers that are the same in every run (xorshift64).
+/// A pseudo-random generator with a fixed seed (xorshift64).
 pub(crate) struct Numbers(u64);
 
 impl Numbers {
@@ -71,8 +71,8 @@ impl Gguf {
         }
     }
 
-    /// The bytes up to the data: tensors with their name, dimensions from the innermost, type, and
-    /// length in bytes, a multiple of 32.
+    /// The bytes before the data, for tensors with a name, dimensions from the innermost, a type,
+    /// and a length in bytes, a multiple of 32.
     pub(crate) fn header(&self, tensors: &[(String, Vec<u64>, u32, u64)]) -> Vec<u8> {
         let mut out = b"GGUF".to_vec();
         out.extend_from_slice(&3u32.to_le_bytes());
@@ -92,7 +92,7 @@ impl Gguf {
         out
     }
 
-    /// Writes the file with `tensors` small F32 tensors.
+    /// Writes the file with a number of small F32 tensors.
     fn write(&self, path: &Path, tensors: u64) {
         let parts =
             ["attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate"];
@@ -147,7 +147,7 @@ fn expert_name(number: usize) -> String {
     format!("model.layers.{layer}.mlp.experts.{}.{part}_proj.weight", within / 3)
 }
 
-/// `tensors` BF16 tensors of 2 x 4 with the names of experts, as the reference crate writes them.
+/// BF16 tensors of 2 x 4 with the names of experts, as the reference crate writes them.
 pub fn safetensors(path: &Path, first: usize, tensors: usize) {
     let mut header = String::from("{\"__metadata__\":{\"format\":\"pt\"}");
     for number in 0..tensors {
@@ -167,7 +167,7 @@ pub fn safetensors(path: &Path, first: usize, tensors: usize) {
     file.write_all(&vec![0; tensors * 16]).expect("the input can be written");
 }
 
-/// 160 shards of 560 tensors, with an index if asked for.
+/// 160 shards of 560 tensors, optionally with an index.
 pub fn shards(folder: &Path, index: bool) {
     let mut map = Vec::new();
     for shard in 0..160 {

@@ -1,4 +1,4 @@
-//! Inputs that are made, not fetched, and ratios between the cases of one run.
+//! Generated inputs, and ratios between the cases of one run.
 
 pub mod input;
 pub mod limits;
@@ -8,7 +8,8 @@ pub mod model;
 use std::path::Path;
 
 /// Prints how each case of a group compares with the one named `ours`, from the medians that
-/// criterion has just written: figures of one run, so that a machine's drift hits all alike.
+/// criterion has just written. All figures are from one run, so that drift of the machine affects
+/// all equally.
 pub fn print_ratios(group: &str, ours: &str) {
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into());
     let folder = Path::new(&target).join("criterion").join(group);
@@ -30,7 +31,7 @@ pub fn print_ratios(group: &str, ours: &str) {
     }
 }
 
-/// Nanoseconds.
+/// The median in nanoseconds.
 fn median(case: &Path) -> Option<f64> {
     let text = std::fs::read_to_string(case.join("new/estimates.json")).ok()?;
     serde_json::from_str::<serde_json::Value>(&text).ok()?["median"]["point_estimate"].as_f64()

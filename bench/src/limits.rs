@@ -1,17 +1,17 @@
-//! What this machine can do at most for a given shape of traffic: so many bytes in, so many out,
-//! and next to no work between. Written with the widest vectors there are.
+//! This machine's limits for a given number of bytes in and out, with almost no work between,
+//! written with the widest vectors available.
 
 use std::arch::x86_64::*;
 
-/// Bytes that are read and written in turn: the smallest whole number of blocks that fills 4 KiB of
-/// output, in steps of one vector.
+/// The bytes that are read and written alternately: the smallest whole number of blocks that fills
+/// 4 KiB of output, in steps of one vector.
 const STEP: usize = 4096;
 
-/// Writes `out`, past the cache if asked, reading evenly `input` on the way.
+/// Writes `out`, with streaming stores if requested, while reading `input` at an even rate.
 pub fn traffic(input: &[u8], out: &mut [u8], past: bool) {
     assert!(out.len().is_multiple_of(STEP) && out.as_ptr().align_offset(64) == 0);
     assert!(input.len() >= 64);
-    // SAFETY: features are looked for; ranges are checked above and in `plan`.
+    // SAFETY: the features are detected; ranges are checked above and in `plan`.
     unsafe {
         match (is_x86_feature_detected!("avx512f"), past) {
             (true, true) => traffic512::<true>(input, out),
@@ -27,7 +27,7 @@ unsafe fn traffic256<const PAST: bool>(input: &[u8], out: &mut [u8]) {
     let steps = out.len() / STEP;
     let (mut at, mut to) = (0, out.as_mut_ptr());
     for step in 0..steps {
-        // As many loads as this step's share of the input has vectors.
+        // One load for each vector in this step's share of the input.
         let end = (input.len() - 32) * (step + 1) / steps;
         let loads = ((end - at) / 32).max(1);
         let stores = STEP / 32 / loads;
@@ -85,10 +85,10 @@ unsafe fn traffic512<const PAST: bool>(input: &[u8], out: &mut [u8]) {
     _mm_sfence();
 }
 
-/// `bf16` to `f32` through the cache: the limit for what stays in it.
+/// `bf16` to `f32` with cached stores: the limit for data that stays in the cache.
 pub fn bf16_to_f32(input: &[u8], out: &mut [f32]) {
     assert!(input.len() == 2 * out.len() && out.len().is_multiple_of(32));
-    // SAFETY: features are looked for; lengths are checked.
+    // SAFETY: the features are detected; lengths are checked.
     unsafe {
         if is_x86_feature_detected!("avx512f") { bf16_512(input, out) } else { bf16_256(input, out) }
     }

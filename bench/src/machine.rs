@@ -1,4 +1,5 @@
-//! The machine that is measured on: its page cache, its memory, and what else it is doing. Linux.
+//! The machine that runs the benchmarks: its page cache, its memory, and its other load. Linux
+//! only.
 
 use std::fs::File;
 use std::ops::{Deref, DerefMut};
@@ -9,16 +10,16 @@ use std::time::{Duration, Instant};
 
 const HUGE: usize = 2 << 20;
 
-/// Memory that nobody has touched yet, in huge pages.
+/// Untouched memory in huge pages.
 pub struct Fresh {
     map: memmap2::MmapMut,
     start: usize,
 }
 
 impl Fresh {
-    /// At least `len` bytes, and as many as fill the last huge page.
+    /// Allocates at least `len` bytes, filling the last huge page.
     pub fn of(len: usize) -> Self {
-        // A map begins at some page; the first that is huge may come later.
+        // A map starts at any page; the first huge page may come later.
         let size = len.next_multiple_of(HUGE) + HUGE;
         let map = memmap2::MmapMut::map_anon(size).expect("there is memory");
         map.advise(memmap2::Advice::HugePage).expect("huge pages are enabled");
@@ -41,9 +42,9 @@ impl DerefMut for Fresh {
     }
 }
 
-/// Takes `len` bytes from the system, writes to them and gives them back, and then forgets what
-/// this process held at most. What it takes next is these pages again, most likely, and they are
-/// there: a virtual machine's host takes back those that are free for some seconds.
+/// Allocates `len` bytes, writes to them and frees them, then resets this process's peak memory.
+/// The next allocation most likely gets these pages again, and they are present: the host of a
+/// virtual machine takes back pages that are free for some seconds.
 pub fn take_and_return(len: usize) {
     let mut fresh = Fresh::of(len);
     let half = fresh.len() / 2;
@@ -57,7 +58,7 @@ pub fn take_and_return(len: usize) {
     std::fs::write("/proc/self/clear_refs", "5").expect("the peak can be reset");
 }
 
-/// The most bytes that this process has had resident.
+/// The peak of this process's resident memory, in bytes.
 pub fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("its own status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
@@ -65,7 +66,7 @@ pub fn peak() -> u64 {
     kilobytes * 1024
 }
 
-/// Puts a file into the page cache.
+/// Reads a file into the page cache.
 pub fn read_through(path: &Path) {
     let file = File::open(path).expect("the input was made");
     let mut buffer = vec![0; 1 << 20];
@@ -79,12 +80,12 @@ pub fn read_through(path: &Path) {
     }
 }
 
-/// Drops a file from the page cache, and makes sure that it is not there.
+/// Drops a file from the page cache, and checks that it is gone.
 pub fn drop_from_cache(path: &Path) {
     let file = File::open(path).expect("the input was made");
     file.sync_all().expect("the input can be synced");
     for _ in 0..10 {
-        // SAFETY: a call about a descriptor that is open.
+        // SAFETY: a system call on an open descriptor.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         if resident(&file) == 0 {
             return;
@@ -94,9 +95,9 @@ pub fn drop_from_cache(path: &Path) {
     panic!("{} stays in the page cache", path.display());
 }
 
-/// Method many pages of a file the page cache holds.
+/// The number of a file's pages in the page cache.
 fn resident(file: &File) -> usize {
-    // SAFETY: the file is this program's own, and nobody changes it.
+    // SAFETY: the file belongs to this program, and nobody changes it.
     let map = unsafe { memmap2::Mmap::map(file) }.expect("the input can be mapped");
     let mut pages = vec![0u8; map.len().div_ceil(4096)];
     let start = map.as_ptr().cast_mut().cast();
@@ -106,14 +107,14 @@ fn resident(file: &File) -> usize {
     pages.iter().filter(|&&page| page & 1 != 0).count()
 }
 
-/// Time that processors have spent, in the machine and in this process's finished children.
+/// Processor time, of the machine and of this process's finished children.
 pub struct Work {
     machine: Duration,
     children: Duration,
 }
 
 impl Work {
-    /// Up to now, to a hundredth of a second.
+    /// The times until now, to a hundredth of a second.
     pub fn now() -> Self {
         let ticks = |fields: &[&str], wanted: &[usize]| {
             let sum = wanted.iter().map(|&n| fields[n].parse::<u64>().expect("ticks")).sum::<u64>();
@@ -124,20 +125,20 @@ impl Work {
         let fields: Vec<_> = all.lines().next().expect("a line").split_whitespace().collect();
         let machine = ticks(&fields, &[1, 2, 3, 6, 7]);
         // proc_pid_stat(5): fields 16 and 17, counted from 1, are those of awaited children; the
-        // second, in brackets, may hold blanks.
+        // second, in brackets, may contain blanks.
         let own = std::fs::read_to_string("/proc/self/stat").expect("its own times");
         let fields: Vec<_> = own.rsplit(')').next().expect("fields").split_whitespace().collect();
         Self { machine, children: ticks(&fields, &[13, 14]) }
     }
 
-    /// What others have spent since.
+    /// The time that other programs have used since.
     pub fn foreign(&self) -> Duration {
         let now = Self::now();
         (now.machine - self.machine).saturating_sub(now.children - self.children)
     }
 }
 
-/// Waits until next to nothing else runs, but no longer than `most`.
+/// Waits until almost nothing else runs, but no longer than `most`.
 pub fn wait_until_quiet(most: Duration) {
     let start = Instant::now();
     while start.elapsed() < most {

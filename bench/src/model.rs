@@ -1,5 +1,5 @@
-//! A whole model of 1.24 billion weights in the shapes of a published one (Llama 3.2 1B), with
-//! numbers that are made up: the same in every run and in every file.
+//! A whole model of 1.24 billion weights with the shapes of a published one (Llama 3.2 1B) and
+//! generated numbers, which are the same in every run and in every file.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -16,7 +16,8 @@ const KV: u64 = 512;
 const HIDDEN: u64 = 8192;
 const VOCABULARY: u64 = 128_256;
 
-/// Of a layer: its name in safetensors, its name in GGUF, and its dimensions, outermost first.
+/// The tensors of a layer: the name in safetensors, the name in GGUF, and the dimensions, outermost
+/// first.
 const LAYER: [(&str, &str, &[u64]); 9] = [
     ("input_layernorm", "attn_norm", &[DIM]),
     ("self_attn.q_proj", "attn_q", &[DIM, DIM]),
@@ -59,8 +60,8 @@ fn weights() -> Vec<Weight> {
     weights
 }
 
-/// The BF16 bits of tensor `number`: any sign, any mantissa, and exponents of weights, 2^-15 to 1,
-/// which `f16` holds as exactly.
+/// The BF16 bits of tensor `number`: any sign, any mantissa, and the exponents of weights, 2^-15 to
+/// 1, which `f16` represents exactly.
 fn bits(number: usize, elements: usize) -> Vec<u16> {
     let mut numbers = Numbers::new(0x9e37_79b9_7f4a_7c15 ^ ((number as u64) << 32));
     let mut bits = Vec::new();
@@ -79,7 +80,8 @@ fn le_bytes(bits: &[u16]) -> Vec<u8> {
     bits.iter().flat_map(|bits| bits.to_le_bytes()).collect()
 }
 
-/// Writes a file once: under another name, so that a broken run leaves nothing that looks whole.
+/// Writes a file unless it exists. It is written under another name, so that an aborted run leaves
+/// no file that looks complete.
 fn made_once(path: PathBuf, write: impl FnOnce(&mut BufWriter<File>)) -> PathBuf {
     if !path.exists() {
         println!("making {}", path.display());
@@ -93,7 +95,8 @@ fn made_once(path: PathBuf, write: impl FnOnce(&mut BufWriter<File>)) -> PathBuf
     path
 }
 
-/// A directory with a BF16 safetensors file of 2.47 GB and a config; the file's path.
+/// Creates a directory with a BF16 safetensors file of 2.47 GB and a config; returns the file's
+/// path.
 pub fn safetensors(folder: &Path) -> PathBuf {
     std::fs::create_dir_all(folder).expect("a directory");
     let config = format!(
@@ -125,7 +128,7 @@ pub fn safetensors(folder: &Path) -> PathBuf {
     })
 }
 
-/// The same weights as F16 in GGUF.
+/// Writes the same weights as F16 in GGUF.
 pub fn gguf(folder: &Path) -> PathBuf {
     std::fs::create_dir_all(folder).expect("a directory");
     made_once(folder.join("model-F16.gguf"), |out| {
@@ -145,7 +148,8 @@ pub fn gguf(folder: &Path) -> PathBuf {
             gguf.u32(&format!("llama.{key}"), value);
         }
         gguf.f32("llama.attention.layer_norm_rms_epsilon", 1e-5);
-        // F16 is type 1; norms are F32 elsewhere, and F16 here so that all cases move as much.
+        // F16 is type 1. Norms are usually F32, but F16 here, so that all cases move the same
+        // number of bytes.
         let infos = weights.iter().map(|weight| {
             let dims = weight.dims.iter().rev().copied().collect();
             (weight.gguf.clone(), dims, 1, 2 * weight.elements() as u64)

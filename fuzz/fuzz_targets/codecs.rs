@@ -1,4 +1,4 @@
-//! A small tensor of any dtype, of any bytes, decoded in every way.
+//! Decodes a small tensor of any dtype, with any bytes, in every way.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]

@@ -1,4 +1,4 @@
-//! Any bytes as a file of any name, told by content on disk and in memory.
+//! Detects the container of any bytes as a file with any name, on disk and in memory.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]

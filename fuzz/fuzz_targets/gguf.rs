@@ -1,4 +1,4 @@
-//! Any bytes as a GGUF file.
+//! Opens any bytes as a GGUF file.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]

@@ -1,4 +1,4 @@
-//! A folder of quantized weights, with any bytes for its config, its header and its data.
+//! Opens a folder of quantized weights, with any bytes for its config, its header and its data.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]

@@ -1,4 +1,4 @@
-//! A model of Ollama's store, with any bytes for its manifest and a blob.
+//! Opens a model of an Ollama store, with any bytes for its manifest and a blob.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]

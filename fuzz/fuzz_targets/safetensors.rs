@@ -1,4 +1,4 @@
-//! Any bytes as a safetensors file.
+//! Opens any bytes as a safetensors file.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]

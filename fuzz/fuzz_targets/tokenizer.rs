@@ -1,4 +1,4 @@
-//! A folder with a tokenizer of any bytes, in any of the files that may hold one.
+//! Opens a folder with any bytes as its tokenizer, in any of the files that may contain one.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]

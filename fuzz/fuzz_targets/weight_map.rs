@@ -1,4 +1,4 @@
-//! Any bytes as the index of two shards, and as the `config.json` beside them.
+//! Opens two shards with any bytes as their index and as the `config.json` beside them.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]

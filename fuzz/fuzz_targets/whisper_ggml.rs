@@ -1,4 +1,4 @@
-//! Any bytes as a file of whisper.cpp.
+//! Opens any bytes as a file of whisper.cpp.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]

@@ -1,6 +1,8 @@
-//! Reading much of a file: from the system's page cache what that holds, past it what it does not.
-//! For copying the map plays no part: its pages would count as this program's memory until they are
-//! dropped, which costs more than reading does.
+//! Bulk reads of a file: bytes in the page cache are copied from there, other bytes are read past
+//! it.
+//!
+//! Copying does not use the memory map: its pages would count as this program's memory until they
+//! are released, which costs more than a read.
 
 use std::fs::File;
 use std::ops::Range;
@@ -8,45 +10,45 @@ use std::ops::Range;
 use super::{Handle, Kind, Pages, Source, read_exact_at};
 use crate::error::Result;
 
-/// What a thread that reads much uses again and again.
+/// Buffers that a thread reuses between bulk reads.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     buffer: Option<Pages>,
 }
 
-/// Whether the system holds some bytes of a file in memory.
+/// Whether the page cache has a range of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Held {
-    /// It does not.
+    /// The range is not in the page cache.
     No,
-    /// It does, and they have to be read.
+    /// The range is in the page cache and has to be copied.
     Unmapped,
-    /// It does, and they can be looked at where they are.
+    /// The range is in the page cache and mapped.
     Mapped,
 }
 
-/// A file opened twice more for reading much of it.
+/// A file that is opened a second and a third time for bulk reads.
 #[derive(Debug)]
 pub(super) struct Bulk {
-    /// Asked what the page cache holds, and for a few bytes, without setting it to read ahead.
+    /// For page cache queries and reads of a few bytes, which do not start the system's read-ahead.
     quiet: File,
-    /// Read past the page cache.
+    /// For reads past the page cache.
     direct: File,
 }
 
-/// What offsets, lengths and memory of reads past the page cache must be multiples of, whatever the
-/// device: a page.
+/// The alignment of offsets, lengths and memory of reads past the page cache, whatever the device:
+/// a page.
 const SECTOR: usize = 4096;
 
-/// Bytes that pass through a buffer at a time.
+/// The number of bytes that pass through a buffer at a time.
 const STEP: usize = 4 << 20;
 
-/// Reads shorter than this go through the page cache.
+/// Shorter reads use the page cache.
 const LEAST: usize = 64 << 10;
 
 impl Scratch {
-    /// So many bytes, in huge pages where there are some: in small ones, which lie all over the
-    /// memory, a read past the page cache is many small requests.
+    /// A buffer of `len` bytes, in huge pages if available. With small pages, which are scattered
+    /// over the memory, a read past the page cache is split into many small requests.
     fn room(&mut self, len: usize) -> Result<&mut [u8]> {
         if self.buffer.as_ref().is_none_or(|buffer| buffer.len() < len) {
             self.buffer = Some(Pages::zeroed(len.max(STEP).next_multiple_of(2 << 20) as u64)?);
@@ -57,14 +59,14 @@ impl Scratch {
 }
 
 impl Source {
-    /// Fills `out` from `offset`, like [`read_at`](Self::read_at), by the way that is fastest for
-    /// many bytes: what the system holds in memory is copied from there, the rest is read past its
-    /// page cache, which would copy it once more; straight to `out` if that lies to a page as the
-    /// bytes lie to one in the file.
+    /// Fills `out` from `offset`, like [`read_at`](Self::read_at), in the fastest way for many
+    /// bytes. Bytes in the page cache are copied from there. Other bytes are read past the page
+    /// cache, which saves a copy; they go straight to `out` if it has the same offset within a page
+    /// as the bytes in the file.
     ///
     /// # Errors
     ///
-    /// As [`read_at`](Self::read_at).
+    /// Same as [`read_at`](Self::read_at).
     pub(crate) fn fill(&self, offset: u64, out: &mut [u8], scratch: &mut Scratch) -> Result<()> {
         self.check(&(offset..offset.saturating_add(out.len() as u64)))?;
         if out.len() < LEAST
@@ -74,7 +76,7 @@ impl Source {
             return Ok(());
         }
         let Some(bulk) = self.cold(offset, out.len()) else { return self.read_at(offset, out) };
-        // Up to the first page that begins in the file.
+        // Up to the first page boundary in the file.
         let lead = usize::try_from(offset.next_multiple_of(SECTOR as u64) - offset).unwrap_or(0);
         let (head, pages) = out.split_at_mut(lead.min(out.len()));
         if pages.as_ptr().align_offset(SECTOR) == 0 {
@@ -93,11 +95,11 @@ impl Source {
         Ok(())
     }
 
-    /// The bytes of a range, read into `scratch` by the same ways.
+    /// Reads a range into `scratch` in the same way.
     ///
     /// # Errors
     ///
-    /// As [`read_at`](Self::read_at).
+    /// Same as [`read_at`](Self::read_at).
     pub(crate) fn stretch<'s>(
         &'s self,
         range: Range<u64>,
@@ -115,8 +117,8 @@ impl Source {
         Ok(room)
     }
 
-    /// Whether the system holds the bytes in memory, as far as three of them tell, and whether they
-    /// can be looked at there. What is short counts as held.
+    /// Whether a range is in the page cache, judged by three samples, and whether it is mapped.
+    /// Short ranges count as present.
     pub(crate) fn held(&self, range: &Range<u64>) -> Held {
         let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
         match (self.cold(range.start, len), &self.kind) {
@@ -126,7 +128,7 @@ impl Source {
         }
     }
 
-    /// Lets go of what the map holds of the bytes, so that it does not count as this program's
+    /// Releases the memory map's pages of a range, so that they do not count as this program's
     /// memory.
     pub(crate) fn forget(&self, range: &Range<u64>) {
         if let (Kind::Mapped { map, .. }, Ok((start, len))) = (&self.kind, self.check(range))
@@ -136,8 +138,8 @@ impl Source {
         }
     }
 
-    /// What to read bytes with that the system does not hold, as far as three of them tell: the
-    /// first alone may have come with what lies before it.
+    /// The files for reading past the page cache, if three samples find that the range is not in
+    /// it. The first page alone does not suffice: an earlier read may have fetched it.
     fn cold(&self, offset: u64, len: usize) -> Option<&Bulk> {
         let bulk = self.bulk().filter(|_| len >= LEAST)?;
         let end = offset.saturating_add(len as u64 - 1);
@@ -155,7 +157,7 @@ impl Source {
         self.bulk.get_or_init(|| open(file)).as_ref()
     }
 
-    /// Reads a range past the page cache, with what lies beside it in its pages.
+    /// Reads a range past the page cache, together with the rest of its pages.
     fn read_past<'s>(
         &self,
         bulk: &Bulk,
@@ -170,20 +172,20 @@ impl Source {
         Ok(room.get(lead..end).unwrap_or_default())
     }
 
-    /// Fills whole pages from the start of one in the file. The file may end within the last, but
-    /// not before `wanted` bytes.
+    /// Fills whole pages, starting at a page boundary of the file. The file may end within the last
+    /// page, but not before `wanted` bytes.
     fn read_pages(&self, bulk: &Bulk, offset: u64, pages: &mut [u8], wanted: usize) -> Result<()> {
         let mut filled = 0;
         while filled < wanted {
             let rest = pages.get_mut(filled..).unwrap_or_default();
             match read_at(&bulk.direct, offset + filled as u64, rest) {
-                // What ends within a page ends at the end of the file.
+                // A read that ends within a page ends at the end of the file.
                 Ok(read)
                     if read > 0 && (read.is_multiple_of(SECTOR) || filled + read >= wanted) =>
                 {
                     filled += read;
                 }
-                // Not every file system keeps its word about these reads.
+                // Some file systems refuse such reads although they accepted the flag.
                 _ => {
                     let rest = pages.get_mut(filled..wanted).unwrap_or_default();
                     return self.read_at(offset + filled as u64, rest);
@@ -194,14 +196,14 @@ impl Source {
     }
 }
 
-/// Whether the page of a byte is in the page cache: asks for the byte, but not to wait for it.
-/// Asking for more would set the system to reading ahead.
+/// Whether the page that contains a byte is in the page cache. It requests one byte without
+/// waiting; a longer request would start the system's read-ahead.
 #[cfg(target_os = "linux")]
 fn is_held(file: &File, at: u64) -> bool {
     use rustix::io::{Errno, ReadWriteFlags, preadv2};
     let mut byte = [0];
     let mut room = [std::io::IoSliceMut::new(&mut byte)];
-    // File systems that cannot say are read in the ordinary way.
+    // File systems that cannot answer are read in the ordinary way.
     !matches!(preadv2(file, &mut room, at, ReadWriteFlags::NOWAIT), Err(Errno::AGAIN))
 }
 
@@ -210,7 +212,7 @@ fn is_held(_: &File, _: u64) -> bool {
     true
 }
 
-/// Opens the same file again, whatever its name stands for by now.
+/// Opens the same file again, even if its path now names another file.
 #[cfg(target_os = "linux")]
 fn open(file: &File) -> Option<Bulk> {
     use std::os::fd::AsRawFd;
@@ -263,7 +265,7 @@ mod tests {
                 let range = offset..offset + len as u64;
                 let expected = &bytes[start..start + len];
                 let mut out = Pages::zeroed(len as u64 + 64).unwrap();
-                // Where the system holds the file, and where it does not.
+                // Once with the file in the page cache, once without.
                 for cold in [false, true] {
                     #[cfg(target_os = "linux")]
                     if cold {
@@ -277,7 +279,7 @@ mod tests {
                     }
                     assert_eq!(source.stretch(range.clone(), &mut scratch).unwrap(), expected);
                 }
-                // Past the page cache, whatever it holds.
+                // Past the page cache, whatever it contains.
                 if let Some(bulk) = source.bulk.get().and_then(Option::as_ref) {
                     let found = source.read_past(bulk, range, &mut scratch).unwrap();
                     assert_eq!(found, expected);

@@ -1,12 +1,12 @@
-//! Files whose name is the digest of their content: blobs of Ollama's store and of the Hugging Face
-//! cache. Other programs trust the name, so such a file must never be changed under it.
+//! Files that are named by the digest of their content: blobs of Ollama's store and of the Hugging
+//! Face cache. Other programs trust the name, so the content of such a file must never change.
 
 use std::path::{Path, PathBuf};
 
 /// The content-addressed file that `path` is or leads to through symbolic links.
 ///
-/// Ollama names blobs `sha256-HEX` (`sha256:HEX` before 2024). The Hugging Face cache names them by 40
-/// digits (git's SHA-1) or 64 digits (SHA-256), in a folder `blobs`.
+/// Ollama names blobs `sha256-HEX` (`sha256:HEX` before 2024). The Hugging Face cache names them by
+/// 40 digits (git's SHA-1) or 64 digits (SHA-256), in a folder `blobs`.
 pub(crate) fn blob_behind(path: &Path) -> Option<PathBuf> {
     let resolved = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     is_content_addressed(&resolved).then_some(resolved)

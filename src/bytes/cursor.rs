@@ -1,22 +1,22 @@
-//! Reads a header from its start, growing the part held in memory only as far as it goes.
+//! Reads a header from its start, and holds only as much of the file as the parser has reached.
 
 use std::ops::Range;
 
 use super::{Source, try_vec};
 use crate::error::{Error, Result};
 
-/// How many bytes are fetched at first, and at most at a time later: small headers cost one read,
-/// and what is fetched is still in the cache when it is walked.
+/// The bytes fetched first, and at most at a time later. A small header takes a single read, and
+/// the fetched bytes are still in the processor's cache when they are parsed.
 const FIRST: u64 = 32 << 10;
 const LATER: u64 = 1 << 20;
 
-/// Room set aside for a header that has grown beyond one such piece: a vocabulary takes some 9 MB.
+/// Memory reserved for a header that exceeds the first pieces: a vocabulary takes about 9 MB.
 const AHEAD: u64 = 16 << 20;
 
-/// A position in a file's header, and the bytes from the file's start up to some way past it.
+/// A position in a file's header, and the bytes from the file's start to some way past it.
 ///
-/// The header is read, never mapped: a file that shrinks meanwhile gives an error, and what was
-/// parsed stays as it was parsed. Offsets are positions in the file.
+/// The header is read, never mapped: a file that shrinks meanwhile causes an error, and parsed data
+/// cannot change. Offsets are positions in the file.
 pub(crate) struct Cursor<'a> {
     source: &'a Source,
     held: Vec<u8>,
@@ -26,13 +26,13 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Starts at byte 0. No more than `limit` bytes are ever held.
+    /// Starts at byte 0. At most `limit` bytes are held.
     pub(crate) fn new(source: &'a Source, limit: u64) -> Self {
         let limit = limit.min(u64::from(u32::MAX));
         Self { source, held: Vec::new(), pos: 0, limit, swap: false }
     }
 
-    /// From here on numbers are big-endian.
+    /// Reads later numbers as big-endian.
     pub(crate) fn set_big_endian(&mut self) {
         self.swap = true;
     }
@@ -50,9 +50,9 @@ impl<'a> Cursor<'a> {
         self.source.len().saturating_sub(self.pos as u64)
     }
 
-    /// The header, cut where the cursor stands.
+    /// The header up to the cursor.
     pub(crate) fn into_header(mut self) -> Vec<u8> {
-        // Not shrunk: what lies behind was never touched, or is a few kilobytes.
+        // Not shrunk: the rest was never touched, or is a few kilobytes.
         self.held.truncate(self.pos);
         self.held
     }
@@ -62,7 +62,7 @@ impl<'a> Cursor<'a> {
         &self.held
     }
 
-    /// Takes `len` bytes for `what`, and gives their range.
+    /// Consumes `len` bytes and returns their range. `what` names them in messages.
     pub(crate) fn take(&mut self, len: u64, what: &str) -> Result<Range<u32>> {
         let start = self.pos;
         let end = (start as u64).saturating_add(len);
@@ -96,7 +96,7 @@ impl<'a> Cursor<'a> {
         Ok(if self.swap { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) })
     }
 
-    /// Makes sure that the bytes up to `end` are held.
+    /// Reads the file up to `end`, if it is not held yet.
     #[cold]
     fn hold(&mut self, end: u64, what: &str) -> Result<()> {
         let at = self.pos as u64;
@@ -120,7 +120,7 @@ impl<'a> Cursor<'a> {
             .map_err(|_| Error::unsupported("a header beyond this machine's address space"))?;
         let start = self.held.len();
         if self.held.capacity() < target {
-            // Room for a long header is set aside at once, so that it is not copied as it grows:
+            // Memory for a long header is reserved at once, so that it is not copied as it grows;
             // pages that are not reached are never touched. Beyond that it doubles.
             let ahead = if have > LATER { AHEAD } else { 0 };
             let ahead = ahead.min(self.source.len()).min(self.limit);
@@ -138,9 +138,9 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Walks `count` strings, each a length of `width` bytes (4 or 8) and that many bytes, and
-    /// checks each against `longest`. A vocabulary has hundreds of thousands: this is the loop
-    /// that opening a GGUF file spends its time in.
+    /// Skips `count` strings, each a length of `width` bytes (4 or 8) followed by that many bytes,
+    /// and checks each length against `longest`. A vocabulary has hundreds of thousands of strings,
+    /// so this loop takes most of the time of opening a GGUF file.
     pub(crate) fn skip_strings(&mut self, count: u64, wide: bool, longest: u64) -> Result<()> {
         let mut left = count;
         while left > 0 {
@@ -156,7 +156,7 @@ impl<'a> Cursor<'a> {
             };
             (self.pos, left) = walked;
             if left > 0 {
-                // The walk stops at the first string that is not wholly held, or is too long.
+                // The walk stopped at a string that is not completely held, or is too long.
                 self.skip_string(wide, longest)?;
                 left -= 1;
             }
@@ -171,7 +171,7 @@ impl<'a> Cursor<'a> {
         self.take(len, "a string").map(drop)
     }
 
-    /// A count or length: 32 bits wide in GGUF version 1, 64 bits since.
+    /// Reads a count or length: 32 bits wide in GGUF version 1, 64 bits since.
     pub(crate) fn length(&mut self, wide: bool, what: &str) -> Result<u64> {
         if wide { self.u64(what) } else { self.u32(what).map(u64::from) }
     }
@@ -188,8 +188,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Steps over strings while they lie wholly in `held` and are no longer than `longest`.
-/// Gives the position reached and the number of strings left.
+/// Skips strings while they lie completely in `held` and are no longer than `longest`. Returns the
+/// position reached and the number of strings left.
 #[inline(always)]
 fn walk<const N: usize>(
     held: &[u8],

@@ -1,15 +1,15 @@
 //! Links of the Hugging Face cache that were copied as text.
 //!
-//! In the cache, `snapshots/REVISION/FILE` is a symbolic link to `../../blobs/HASH`. Where links
-//! cannot be made (git without them, some archives and file systems) a copy holds that path as its
-//! text instead. Nothing but a hash in the folder of blobs is followed, so a file cannot lead
-//! anywhere else.
+//! In the cache, `snapshots/REVISION/FILE` is a symbolic link to `../../blobs/HASH`. A tool that
+//! cannot create links (git without them, some archives and file systems) writes that path as the
+//! text of the file instead. Only a hash in the folder of blobs is followed, so such a file cannot
+//! lead anywhere else.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// What stands before the hash.
+/// The text before the hash.
 const BEFORE: &[u8] = b"../../blobs/";
 
 /// The blob that a file stands for, if the file is such a text.

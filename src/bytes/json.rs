@@ -1,28 +1,28 @@
-//! Steps through JSON text without building anything: safetensors headers and tokenizers reach tens
-//! of megabytes.
+//! A scanner for JSON text that builds nothing: safetensors headers and tokenizers reach tens of
+//! megabytes.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
 
-/// Levels of nesting that are stepped over, as in the JSON library of the reference crate.
+/// The deepest nesting that is skipped, as in the JSON library of the reference crate.
 const DEPTH: u32 = 128;
 
-/// A position in JSON text that is known to be UTF-8.
+/// A position in JSON text that is valid UTF-8.
 #[derive(Debug)]
 pub(crate) struct Scanner<'a> {
     text: &'a [u8],
     pos: usize,
-    /// Where the text starts in its file.
+    /// The offset of the text in its file.
     base: u64,
 }
 
-/// A string in the text: its range without the quotes.
+/// A string in the text: its range, without the quotes.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     pub(crate) range: Range<usize>,
-    /// It holds escapes, so its characters are not those of the text.
+    /// Whether the string contains escapes, so that its characters differ from the text.
     pub(crate) escaped: bool,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Scanner<'a> {
         Self { text, pos: 0, base }
     }
 
-    /// Where the text starts in its file.
+    /// The offset of the text in its file.
     pub(crate) fn base(&self) -> u64 {
         self.base
     }
@@ -57,17 +57,17 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The next byte that is no white space.
+    /// The next byte that is not white space.
     #[inline(always)]
     pub(crate) fn peek(&mut self) -> Option<u8> {
         self.skip_space();
         self.byte()
     }
 
-    /// Steps over `wanted`, if it comes next.
+    /// Skips `wanted` if it comes next.
     #[inline(always)]
     pub(crate) fn eat(&mut self, wanted: u8) -> bool {
-        // Writers put no white space anywhere, so look before skipping it.
+        // Writers rarely put white space here, so check before skipping it.
         if self.byte() != Some(wanted) && self.peek() != Some(wanted) {
             return false;
         }
@@ -75,7 +75,7 @@ impl<'a> Scanner<'a> {
         true
     }
 
-    /// Steps over exactly this text, if it comes next: the way a known writer spells things.
+    /// Skips exactly this text if it comes next: the form that a known writer produces.
     #[inline(always)]
     pub(crate) fn eat_text<const N: usize>(&mut self, wanted: &[u8; N]) -> bool {
         let same = self.text.get(self.pos..).and_then(|rest| rest.first_chunk()) == Some(wanted);
@@ -105,23 +105,23 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Whether nothing but white space is left.
+    /// Whether only white space is left.
     pub(crate) fn at_end(&mut self) -> bool {
         self.peek().is_none()
     }
 
-    /// What is left, from here.
+    /// The remaining text.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.text.get(self.pos..).unwrap_or_default()
     }
 
-    /// Goes on with `rest`, which is what is left of [`rest`](Self::rest).
+    /// Continues at `rest`, a suffix of [`rest`](Self::rest).
     #[inline(always)]
     pub(crate) fn continue_at(&mut self, rest: &[u8]) {
         self.pos = self.text.len() - rest.len();
     }
 
-    /// A string. Its escapes are looked at by [`unescape`](Self::unescape) only.
+    /// Consumes a string. Its escapes are checked only by [`unescape`](Self::unescape).
     #[inline(always)]
     pub(crate) fn string(&mut self) -> Result<Span> {
         if !self.eat(b'"') {
@@ -139,7 +139,7 @@ impl<'a> Scanner<'a> {
                 }
                 Some(b'\\') => {
                     escaped = true;
-                    // The escaped character may be a quote; the rest is checked when unescaping.
+                    // The escaped character may be a quote; `unescape` checks the rest.
                     self.pos = (self.pos + 2).min(self.text.len());
                 }
                 Some(_) => {
@@ -150,12 +150,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The bytes of a string, still escaped where it is.
+    /// The bytes of a string, with its escapes.
     pub(crate) fn raw(&self, span: &Span) -> &'a [u8] {
         self.text.get(span.range.clone()).unwrap_or_default()
     }
 
-    /// The characters of a string.
+    /// The characters of a string, unescaped.
     pub(crate) fn unescape(&self, span: &Span) -> Result<Cow<'a, [u8]>> {
         if !span.escaped {
             return Ok(Cow::Borrowed(self.raw(span)));
@@ -169,7 +169,7 @@ impl<'a> Scanner<'a> {
         Ok(Cow::Owned(text.into_bytes()))
     }
 
-    /// A number without sign, point or exponent that fits in 64 bits.
+    /// Consumes a number without sign, point or exponent that fits in 64 bits.
     #[inline(always)]
     pub(crate) fn integer(&mut self) -> Result<u64> {
         if !self.byte().is_some_and(|byte| byte.is_ascii_digit()) {
@@ -190,8 +190,8 @@ impl<'a> Scanner<'a> {
         Ok(number)
     }
 
-    /// A number that may be written with a point or an exponent, but is a non-negative integer.
-    /// The flag says whether it was.
+    /// Consumes a non-negative integer that may be written with a point or an exponent. The flag
+    /// says whether it was.
     pub(crate) fn whole_number(&mut self) -> Result<(u64, bool)> {
         let start = self.pos;
         let number = self.integer()?;
@@ -203,7 +203,7 @@ impl<'a> Scanner<'a> {
         }
         let text = self.text.get(start..self.pos).unwrap_or_default().trim_ascii();
         let float = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
-        // Every integer below 2^53 has a float of its own.
+        // Below 2^53, every integer has an exact float.
         match float.filter(|float| float.fract() == 0.0 && *float < 9e15) {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
             Some(float) => Ok((float as u64, true)),
@@ -214,7 +214,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Steps over any value.
+    /// Skips any value.
     pub(crate) fn skip_value(&mut self) -> Result<()> {
         let mut open = Vec::new();
         loop {
@@ -245,7 +245,7 @@ impl<'a> Scanner<'a> {
                     }
                 }
             }
-            // A value has ended: so may the lists and objects that it is the last of.
+            // A value has ended, and with it perhaps the lists and objects in which it is the last.
             loop {
                 let Some(&close) = open.last() else { return Ok(()) };
                 if self.eat(b',') {
@@ -277,7 +277,8 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Bytes before the first quote, backslash or control character, eight at a time.
+/// The number of bytes before the first quote, backslash or control character, counted eight at a
+/// time.
 #[inline(always)]
 fn plain_bytes(text: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -287,7 +288,8 @@ fn plain_bytes(text: &[u8]) -> usize {
         let word = u64::from_le_bytes(*chunk);
         let quote = word ^ (ONES * 0x22);
         let backslash = word ^ (ONES * 0x5c);
-        // The high bit of each byte that is zero, zero, or below 0x20; exact up to the lowest.
+        // The high bit of each byte that is a quote, a backslash or below 0x20; exact up to the
+        // lowest such byte.
         let found = (quote.wrapping_sub(ONES) & !quote)
             | (backslash.wrapping_sub(ONES) & !backslash)
             | (word.wrapping_sub(ONES * 0x20) & !word);
@@ -320,7 +322,7 @@ mod tests {
                 skipped.is_ok() && scanner.at_end()
             };
             let theirs = serde_json::from_str::<serde_json::Value>(&text);
-            // Strings that are only stepped over may hold wrong escapes, and numbers may be huge.
+            // A skipped string may contain wrong escapes, and a skipped number may be huge.
             if theirs.is_ok() || !(text.contains('\\') || text.contains(['e', 'E'])) {
                 prop_assert_eq!(ours, theirs.is_ok());
             }

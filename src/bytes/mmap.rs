@@ -1,4 +1,4 @@
-//! Memory maps. One of the few files that may hold unsafe code.
+//! Memory maps. One of the few files that may contain unsafe code.
 #![allow(unsafe_code, reason = "mapping a file is unsafe by nature; see `Access::Map`")]
 
 use std::fs::File;
@@ -10,13 +10,13 @@ use crate::error::{Error, Result};
 pub(super) struct Map(memmap2::Mmap);
 
 impl Map {
-    /// The caller has checked that the file holds `len` bytes now.
+    /// The caller must have checked that the file has `len` bytes.
     pub(super) fn new(file: &File, len: u64) -> Result<Self> {
         let len = usize::try_from(len)
             .map_err(|_| Error::unsupported("larger than this machine's address space"))?;
-        // SAFETY: the map is private to this struct and read-only. What no program can rule out,
-        // another process changing the file meanwhile, is documented at `Access::Map`, which the
-        // caller chose; `Access::Read` makes no map.
+        // SAFETY: the map is private to this struct and read-only. No program can prevent another
+        // process from changing the file meanwhile; that is documented at `Access::Map`, which the
+        // caller chose. `Access::Read` makes no map.
         let map = unsafe { memmap2::MmapOptions::new().len(len).map(file) };
         map.map(Self).map_err(|error| Error::io("cannot map", error))
     }
@@ -25,15 +25,15 @@ impl Map {
         &self.0
     }
 
-    /// Lets go of the pages of some bytes; they come back when they are looked at. Until then they
-    /// do not count as memory of this process.
+    /// Releases the pages of some bytes. Until their next access they do not count as memory of
+    /// this process.
     pub(super) fn forget(&self, start: usize, len: usize) {
         let end = start.saturating_add(len).min(self.0.len());
         #[cfg(target_os = "linux")]
         if start < end {
             let advice = memmap2::UncheckedAdvice::DontNeed;
-            // SAFETY: the map is of a file, is shared and never written to, so that dropped pages
-            // are read from the file again: nothing is lost.
+            // SAFETY: the map is a shared map of a file and never written to, so released pages are
+            // read from the file again: nothing is lost.
             let _ = unsafe { self.0.unchecked_advise_range(advice, start, end - start) };
         }
     }

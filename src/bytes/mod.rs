@@ -1,4 +1,4 @@
-//! Raw bytes: where they come from, and the one place where ranges are checked.
+//! Raw bytes: their sources, and the only place where ranges are checked.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod bulk;
@@ -27,19 +27,19 @@ pub use text::Text;
 use crate::error::{Error, Result};
 use mmap::Map;
 
-/// How the bytes of a file are reached.
+/// How the bytes of a file are accessed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Access {
     /// Tensor data is borrowed from a memory map. Headers are read, not mapped.
     ///
-    /// A map cannot promise that the file stays as it is: if another program *shortens* the file
-    /// while its tensor data is being looked at, the operating system ends this one (SIGBUS), and
-    /// if another program rewrites it in place, borrowed bytes change. Neither can happen with a
+    /// A map cannot guarantee that the file stays the same. If another program *shortens* the file
+    /// while its tensor data is being accessed, the operating system ends this process (SIGBUS); if
+    /// another program rewrites the file in place, borrowed bytes change. Neither can happen to a
     /// file that is replaced by renaming, as careful writers do. Choose [`Access::Read`] for files
     /// that others may write to, and for network file systems.
     #[default]
     Map,
-    /// Every byte is read at its position into owned memory; no map is made at all.
+    /// Every byte is read at its position into owned memory, without any map.
     Read,
 }
 
@@ -59,15 +59,15 @@ pub trait ReadAt: fmt::Debug + Send + Sync {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()>;
 }
 
-/// The bytes of one file, or of memory: all reading and all range checks happen here.
+/// The bytes of one file, or of memory. All reads and all range checks happen here.
 #[derive(Debug)]
 pub struct Source {
     path: PathBuf,
     len: u64,
-    /// Of a file, as it was when it was opened.
+    /// The identity of the file when it was opened.
     identity: Option<Identity>,
     kind: Kind,
-    /// The file once more, for reading much of it, if that can be.
+    /// The file opened again for bulk reads, if the system supports them.
     bulk: OnceLock<Option<bulk::Bulk>>,
 }
 
@@ -79,14 +79,14 @@ enum Kind {
     Custom { reader: Box<dyn ReadAt> },
 }
 
-/// A file that is open, or that can be opened again.
+/// A file that is open, or that can be reopened.
 #[derive(Debug)]
 enum Handle {
     Open(File),
     Released,
 }
 
-/// What tells that a file opened again is the one that was open before.
+/// Facts by which a reopened file is recognized as the same one.
 #[derive(Debug, Eq, PartialEq)]
 struct Identity {
     len: u64,
@@ -116,11 +116,12 @@ impl<B: Into<Cow<'static, [u8]>>> From<B> for Source {
 }
 
 impl Source {
-    /// Opens a regular file. Directories, pipes and devices are refused: they have no length.
+    /// Opens a regular file. Directories, pipes and devices are refused because they have no
+    /// length.
     ///
     /// # Errors
     ///
-    /// `NotFound` or `Io`; also `Io` for what is not a regular file.
+    /// `NotFound` or `Io`; also `Io` if it is not a regular file.
     pub fn open(path: &Path, access: Access) -> Result<Self> {
         Self::open_regular(path, access).map_err(|error| error.in_file(path))
     }
@@ -150,7 +151,7 @@ impl Source {
         })
     }
 
-    /// Bytes that are in memory already; `name` stands for the path in messages.
+    /// Wraps bytes in memory. Messages use `name` as the path.
     pub fn memory(name: impl Into<PathBuf>, bytes: impl Into<Cow<'static, [u8]>>) -> Self {
         let bytes = bytes.into();
         Self {
@@ -173,12 +174,12 @@ impl Source {
         }
     }
 
-    /// The file's path, or the name that stands for it.
+    /// The file's path, or the name of bytes in memory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Length in bytes, as it was when the source was opened.
+    /// The length in bytes when the source was opened.
     #[expect(clippy::len_without_is_empty, reason = "an empty file is told by its length")]
     pub fn len(&self) -> u64 {
         self.len
@@ -189,12 +190,13 @@ impl Source {
         matches!(self.kind, Kind::Mapped { .. } | Kind::Read { .. })
     }
 
-    /// The bytes of `range`: borrowed from the map or from memory, read into a new buffer otherwise.
+    /// The bytes of `range`: borrowed from the map or from memory, otherwise read into a new
+    /// buffer.
     ///
     /// # Errors
     ///
-    /// `Malformed` if the range does not lie within the file; `Io` if the file has become shorter
-    /// since, cannot be read, or its range does not fit in memory.
+    /// `Malformed` if the range exceeds the file; `Io` if the file became shorter, cannot be read,
+    /// or its range does not fit in memory.
     pub fn bytes(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
         let (start, len) = self.check(&range)?;
         let whole: &[u8] = match &self.kind {
@@ -215,7 +217,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// As [`bytes`](Self::bytes).
+    /// Same as [`bytes`](Self::bytes).
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         let range = offset..offset.saturating_add(out.len() as u64);
         let (start, len) = self.check(&range)?;
@@ -254,12 +256,12 @@ impl Source {
         Ok(map.get_or_init(|| made).bytes())
     }
 
-    /// When the file was last written to, as it was when it was opened.
+    /// The modification time of the file when it was opened.
     pub(crate) fn modified(&self) -> Option<std::time::SystemTime> {
         self.identity.as_ref()?.modified
     }
 
-    /// Closes the file. It is opened again when its bytes are wanted, and must then be the same.
+    /// Closes the file. The next access reopens it and checks that it is the same file.
     pub(crate) fn release(&mut self) {
         if let Kind::Mapped { file, .. } | Kind::Read { file } = &mut self.kind {
             *file = Handle::Released;
@@ -281,7 +283,7 @@ impl Source {
         read(&file)
     }
 
-    /// The one range check: start, end and length in order, within the file, and in a `usize`.
+    /// The only range check: start before end, within the file, and representable as `usize`.
     fn check(&self, range: &Range<u64>) -> Result<(usize, usize)> {
         let len = range.end.checked_sub(range.start).ok_or_else(|| self.beyond(range))?;
         if range.end > self.len {
@@ -310,7 +312,7 @@ impl Source {
     }
 }
 
-/// Opening a pipe would wait for a program that writes to it; this does not.
+/// Opens a file without blocking. Opening a pipe normally waits for a program that writes to it.
 #[cfg(unix)]
 fn open_without_waiting(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -344,22 +346,22 @@ fn read_exact_at(file: &File, mut offset: u64, mut out: &mut [u8]) -> std::io::R
     Ok(())
 }
 
-/// `len` zero bytes, or an error where memory is short: never an abort.
+/// Allocates `len` zero bytes. Returns an error if memory is short, and never aborts.
 pub(crate) fn try_zeroed(len: usize) -> Result<Vec<u8>> {
     let mut out = try_vec(len)?;
     if len < FRESH_PAGES {
         out.resize(len, 0);
         return Ok(out);
     }
-    // There is room, so this cannot fail; and pages that come zeroed are not zeroed again.
+    // The first request succeeded, so this one does too, and it gets zeroed pages from the system.
     drop(out);
     Ok(vec![0; len])
 }
 
-/// From about here on an allocator takes pages from the system for each request.
+/// From about this size an allocator takes new pages from the system for each request.
 const FRESH_PAGES: usize = 256 << 10;
 
-/// An empty vector with room for `len` items, or an error where memory is short.
+/// Allocates an empty vector with room for `len` items. Returns an error if memory is short.
 #[expect(clippy::disallowed_methods, reason = "this is the fallible form that replaces it")]
 pub(crate) fn try_vec<T>(len: usize) -> Result<Vec<T>> {
     const { assert!(size_of::<T>() > 0) };

@@ -1,4 +1,4 @@
-//! Memory to decode and load into.
+//! Aligned memory for decoding and loading.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -8,31 +8,31 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes in host memory that start at a multiple of 64: a cache line, and the widest vector.
 ///
-/// Many of them get pages of their own, huge ones where the system has them: filling fresh memory
-/// costs three times as much by 4 KiB pages.
+/// Large buffers get their own pages, huge ones if the system has them: filling fresh memory in 4
+/// KiB pages takes three times as long.
 pub struct Pages(Memory);
 
 enum Memory {
-    /// A vector with room to spare, and where its aligned part starts.
+    /// A vector with room to spare, and the start of its aligned part.
     Small { bytes: Vec<u8>, start: usize },
-    /// A map with room to spare, where its aligned part starts, and how long that is.
+    /// A map with room to spare, and the start and length of its aligned part.
     Large { map: memmap2::MmapMut, start: usize, len: usize },
 }
 
 const ALIGNMENT: usize = 64;
 
-/// From here on bytes get pages of their own: a huge page, of the processors at hand.
+/// From this size, bytes get their own pages. It is a huge page on current processors.
 const LARGE: usize = 2 << 20;
 
 impl Pages {
-    /// What their start is a multiple of.
+    /// The alignment of the first byte.
     pub const ALIGNMENT: u64 = ALIGNMENT as u64;
 
-    /// `len` zero bytes.
+    /// Allocates `len` zero bytes.
     ///
     /// # Errors
     ///
-    /// `Io` if there is not that much memory.
+    /// `Io` if there is not enough memory.
     pub fn zeroed(len: u64) -> Result<Self> {
         let no_memory = || Error::new(ErrorKind::Io, format!("no memory for {len} bytes"));
         let size = usize::try_from(len).map_err(|_| no_memory())?;
@@ -40,8 +40,8 @@ impl Pages {
             let room = size.checked_add(LARGE).ok_or_else(no_memory)?;
             let map = memmap2::MmapMut::map_anon(room).map_err(|_| no_memory())?;
             let start = map.as_ptr().align_offset(LARGE).min(LARGE);
-            // Advice only: where the system does not take it, pages are small. The end is left to
-            // small pages: a huge one would be memory that nobody asked for.
+            // This is only advice: a system that ignores it uses small pages. The end keeps small
+            // pages, because a huge page would take memory that nobody requested.
             #[cfg(target_os = "linux")]
             {
                 let huge = size / LARGE * LARGE;
@@ -89,7 +89,7 @@ impl DerefMut for Pages {
     }
 }
 
-/// Numbers in [`Pages`]; reads and writes like a slice.
+/// Numbers in [`Pages`]. Dereferences to a slice.
 #[derive(Debug)]
 pub struct Values<T> {
     pages: Pages,
@@ -97,11 +97,11 @@ pub struct Values<T> {
 }
 
 impl<T: bytemuck::Pod> Values<T> {
-    /// `len` zeros.
+    /// Allocates `len` zeros.
     ///
     /// # Errors
     ///
-    /// `Io` if there is not that much memory.
+    /// `Io` if there is not enough memory.
     pub fn zeroed(len: usize) -> Result<Self> {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         Ok(Self { pages: Pages::zeroed(bytes)?, element: PhantomData })

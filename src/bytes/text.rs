@@ -1,14 +1,14 @@
-//! Names and strings as files hold them: bytes that are nearly always UTF-8.
+//! Names and strings as stored in files: bytes that are nearly always UTF-8.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
-/// A name or string from a file: bytes that should be UTF-8, but need not be.
+/// A name or string from a file: bytes that should be UTF-8, but may not be.
 ///
-/// `Display` is one line that a terminal can be trusted with: control characters and bytes that
-/// are not UTF-8 are written as `\n`, `\u{1b}`, `\xff`. [`to_str`](Self::to_str) gives the text
-/// itself where it is UTF-8, and [`spelling`](Self::spelling) one string for every case.
+/// `Display` gives one line that is safe on a terminal: control characters and bytes that are not
+/// UTF-8 are written as `\n`, `\u{1b}`, `\xff`. [`to_str`](Self::to_str) gives the text itself if
+/// it is UTF-8, and [`spelling`](Self::spelling) gives one string in all cases.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Text<'a>(&'a [u8]);
 
@@ -32,8 +32,8 @@ impl<'a> Text<'a> {
         std::str::from_utf8(self.0).ok()
     }
 
-    /// The text, if it is UTF-8; otherwise with `\xHH` for each byte that is not part of a
-    /// character. The second form is for people and for JSON, which says beside it that it is one.
+    /// The text if it is UTF-8; otherwise the text with `\xHH` for each byte that is not part of a
+    /// character. The second form is for people and for JSON, which marks it as such.
     pub fn spelling(self) -> Cow<'a, str> {
         match self.to_str() {
             Some(text) => Cow::Borrowed(text),
@@ -51,14 +51,14 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Bytes that a message shows of each end of a text.
+/// The number of bytes that a message shows of each end of a long text.
 const END: usize = 256;
 
 impl Text<'_> {
-    /// The line for a message, which nobody wants to be as long as a file can make a name: of a
-    /// long text both ends, with the number of the bytes between them.
+    /// The text for a message: of a long text, which a file could make arbitrarily long, both ends
+    /// with the number of bytes between them.
     pub fn brief(self) -> String {
-        // The bytes of a character after its first, of which there are 3 at most.
+        // The continuation bytes of a character, of which there are at most 3.
         let inside = |at: usize| self.0.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
         let first = END.saturating_sub((0..3).take_while(|back| inside(END - back)).count());
         let last = self.0.len().saturating_sub(END);
@@ -74,7 +74,7 @@ impl Text<'_> {
         }
     }
 
-    /// Orders names as people do: runs of digits by their value, so that layer 2 comes before
+    /// Compares names in natural order: runs of digits by their value, so that layer 2 comes before
     /// layer 10, and everything else by its bytes.
     pub fn natural_cmp(self, other: Text<'_>) -> std::cmp::Ordering {
         let (mut a, mut b) = (self.0, other.0);
@@ -92,7 +92,7 @@ impl Text<'_> {
             }
             match (a.split_first(), b.split_first()) {
                 (Some((x, rest_a)), Some((y, rest_b))) if x == y => (a, b) = (rest_a, rest_b),
-                // Equal but for leading zeros: any fixed order will do.
+                // Equal except for leading zeros: any consistent order will do.
                 (None, None) => return self.0.cmp(other.0),
                 _ => return a.cmp(b),
             }
@@ -114,7 +114,7 @@ impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = String::new();
         for c in self.spelling().chars() {
-            // Besides control characters, the marks that reorder what a terminal shows.
+            // Control characters, and marks that reorder the text on a terminal.
             let reorders = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}');
             if c.is_control() || reorders {
                 line.extend(c.escape_default());
@@ -165,10 +165,10 @@ mod tests {
         assert_eq!(brief(&format!("{a}{b}")), format!("{a}{b}"));
         let cut = format!("{a}\u{2026} 1 more bytes \u{2026}{b}");
         assert_eq!(brief(&format!("{a}-{b}")), cut);
-        // A character that does not fit whole is left out whole.
+        // A character that does not fit completely is omitted.
         let (euros, more) = ("\u{20ac}".repeat(85), "\u{2026} 270 more bytes \u{2026}");
         assert_eq!(brief(&"\u{20ac}".repeat(260)), format!("{euros}{more}{euros}"));
-        // What is no text at all is cut where it must be.
+        // Bytes that are not UTF-8 are cut anywhere.
         let odd = Text::new(&[0x80; 1000]).brief();
         assert_eq!(odd.matches("\\x80").count(), 253 + 253);
         assert!(odd.contains(" 494 more bytes "), "{odd}");

@@ -1,11 +1,11 @@
-//! Files that are given for models and are something else: what each is, and what to do.
+//! Recognizes files of other formats that users mistake for models, and says what to do with each.
 
 use super::Probe;
 use crate::error::{Error, ErrorKind};
 
-/// A kind of file that is no model of ours, told by its first bytes.
+/// A file format that is not supported, recognized by its first bytes.
 struct Foreign {
-    /// Bytes at the start of the file.
+    /// The bytes at the start of the file.
     magic: &'static [u8],
     kind: ErrorKind,
     what: &'static str,
@@ -43,11 +43,11 @@ static FOREIGN: &[Foreign] = &[
     Foreign { magic: b"%PDF", kind: ErrorKind::UnknownContainer, what: "a PDF document, not a model", advice: "give the path of the model" },
 ];
 
-/// Endings that programs give to files they have not finished fetching.
+/// File name suffixes of unfinished downloads.
 const PARTIAL: [&str; 6] =
     [".incomplete", ".part", ".partial", ".crdownload", ".download", ".aria2"];
 
-/// The error for a path that is plainly something else, or `None`.
+/// The error for a path that is recognizably something else, or `None`.
 pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
     if probe.directory.is_some() {
         return None;
@@ -69,8 +69,9 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
     if let Some(foreign) = FOREIGN.iter().find(|foreign| probe.head.starts_with(foreign.magic)) {
         return Some(Error::new(foreign.kind, foreign.what).advise(foreign.advice));
     }
-    // An archive begins with the name of a file, which may be GGUF's magic, but has no version behind
-    // it: 1 to 3 in four bytes. In a GGUF file this far in anything may stand.
+    // A tar archive starts with a file name, which may begin with GGUF's magic but is not followed
+    // by a version, 1 to 3 in four bytes. In a GGUF file, the bytes at this offset may have any
+    // value.
     let is_gguf = probe.head.starts_with(b"GGUF")
         && matches!(probe.head.get(4..8), Some([1..=3, 0, 0, 0] | [0, 0, 0, 1..=3]));
     if !is_gguf && probe.head.get(257..262) == Some(b"ustar") {
@@ -107,7 +108,8 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
     None
 }
 
-/// The whole file is a relative path, as when git checks out links where it cannot make them.
+/// Whether the whole file is a relative path, as when git checks out links where it cannot create
+/// them.
 fn is_link_as_text(probe: &Probe<'_>) -> bool {
     probe.len == probe.head.len() as u64
         && probe.head.starts_with(b"../")
@@ -125,7 +127,7 @@ pub(super) fn is_partial(name: &str) -> bool {
     PARTIAL.iter().any(|ending| name.ends_with(ending))
 }
 
-/// The error for a directory in which no container was found.
+/// The error for a directory without a supported container.
 pub(super) fn directory(probe: &Probe<'_>) -> Error {
     let names = probe.directory.unwrap_or_default();
     let any = |ending: &str| names.iter().find(|name| name.ends_with(ending));

@@ -1,5 +1,5 @@
-//! Packed weights with scales, and perhaps biases, in arrays beside them: MLX's form, which Ollama
-//! keeps under other names.
+//! Packed weights whose scales, and optionally biases, are separate arrays: MLX's format, which
+//! Ollama stores under other names.
 
 use serde_json::Value as Json;
 
@@ -7,11 +7,11 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::store::{Grouped, Indexed, Listed, Part};
 
-/// A way of quantizing: one row of MLX's modes.
+/// One of MLX's quantization modes.
 #[derive(Debug)]
 pub(super) struct Mode {
     pub(super) name: &'static str,
-    /// Bits, group sizes and dtype of each form; the first group size is the default.
+    /// The bits, group sizes and dtype of each variant; the first group size is the default.
     pub(super) forms: &'static [(u64, &'static [u64], DType)],
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn default_group_size(dtype: DType) -> u32 {
     sizes.and_then(|size| u32::try_from(*size).ok()).unwrap_or(64)
 }
 
-/// One complete way to read a packed weight.
+/// One complete interpretation of a packed weight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Reading {
     pub(super) bits: u64,
@@ -51,13 +51,13 @@ impl std::fmt::Display for Reading {
     }
 }
 
-/// The numbers of the arrays of one module.
+/// The entry numbers of the arrays of one module.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entries {
     pub(super) weight: u32,
     pub(super) scales: u32,
     pub(super) biases: Option<u32>,
-    /// One number for the whole tensor, which is not the same in MLX and in Ollama.
+    /// A value for the whole tensor. Its meaning differs between MLX and Ollama.
     pub(super) global: Option<(Part, u32)>,
 }
 
@@ -70,7 +70,7 @@ impl Entries {
         })
     }
 
-    /// Joins the arrays into one tensor, read so.
+    /// Joins the arrays into one tensor with the given interpretation.
     pub(super) fn join(&self, indexed: &mut Indexed, reading: &Reading) -> Result<()> {
         let Some(parts) = self.parts(indexed) else { return Ok(()) };
         let shape = parts.shape(reading)?;
@@ -103,7 +103,7 @@ pub(super) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Every way that fits the arrays' shapes and dtypes.
+    /// All interpretations that fit the arrays' shapes and dtypes.
     pub(super) fn readings(&self) -> Result<Vec<Reading>> {
         let scales = &self.scales;
         let (Some((&packed, rows)), Some((&groups, scale_rows))) =
@@ -159,7 +159,7 @@ impl Parts<'_> {
         Ok(readings)
     }
 
-    /// The readings whose rows are as wide as some layer's input, by the config of the model.
+    /// The interpretations whose row length is the input width of a layer, according to the config.
     pub(super) fn of_known_width(&self, readings: &[Reading], config: &Json) -> Vec<Reading> {
         let text = config.get("text_config").unwrap_or(config);
         let width = |key: &str| text.get(key).and_then(Json::as_u64);

@@ -1,4 +1,4 @@
-//! Containers: the ways in which weights lie on disk, and how they are told apart.
+//! Containers: the formats in which models are stored on disk, and their detection.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 pub mod gguf;
@@ -29,19 +29,19 @@ pub use whisper_ggml::WHISPER_GGML;
 pub use writer::Shards;
 use writer::Writer;
 
-/// A way in which weights lie on disk.
+/// A format in which models are stored on disk.
 ///
-/// A container is a function: files in, `Store` out. Once a file is parsed, all containers
-/// are the same data, so there is no trait to fill.
+/// A container is a function: files in, `Store` out. Once parsed, all containers are the same data,
+/// so there is no trait to implement.
 #[derive(Debug)]
 pub struct Container {
     /// The name, as in `weighbridge list containers`.
     pub name: &'static str,
-    /// One sentence.
+    /// A description in one sentence.
     pub summary: &'static str,
-    /// Whether a path looks like this container, by its content.
+    /// Whether a path is this container, judged by its content.
     detect: fn(&Probe<'_>) -> bool,
-    /// Opens a path that looks like it.
+    /// Opens a path that was detected as this container.
     open: fn(Opened, &OpenOptions) -> Result<Store>,
     /// How models are written into it.
     write: Option<&'static Writer>,
@@ -70,33 +70,34 @@ impl Container {
     }
 }
 
-/// A path after the first look at it.
+/// A path after detection.
 enum Opened {
-    /// A file, whose header is not read yet.
+    /// A file, whose header has not been parsed.
     File(Source),
-    /// A directory, with the names in it, sorted.
+    /// A directory, with its sorted file names.
     Directory(PathBuf, Vec<String>),
 }
 
-/// Every container, in the order in which they are tried: those that are told by more come first,
-/// and safetensors, which has no magic number, last.
+/// All containers, in the order of detection: the most specific come first, and safetensors, which
+/// has no magic number, comes last.
 pub static CONTAINERS: &[&Container] = &[&GGUF, &WHISPER_GGML, &OLLAMA, &MLX, &SAFETENSORS];
 
-/// How strictly a file is held to its format.
+/// How strictly a file must follow its format.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Strictness {
-    /// What the strictest reader of the field accepts: llama.cpp for GGUF, whisper.cpp for its own
-    /// files, the format's own document for safetensors.
+    /// Accept what the strictest reader accepts: llama.cpp for GGUF, whisper.cpp for its own files,
+    /// the format's specification for safetensors.
     Strict,
-    /// Everything that has one safe reading; for safetensors, the rules of its reference crate.
+    /// Accept everything with a single safe interpretation; for safetensors, what its reference
+    /// crate accepts.
     #[default]
     Default,
-    /// For safetensors also what MLX accepts: holes, shared bytes, bytes left over. For files of
-    /// whisper.cpp also those that lack tensors at the end.
+    /// Also accept safetensors files that MLX accepts, with holes, shared bytes and trailing bytes,
+    /// and files of whisper.cpp that lack tensors at the end.
     Lenient,
 }
 
-/// How a model is opened.
+/// Options for opening a model.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     pub(crate) access: Access,
@@ -107,49 +108,50 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// Maps tensor data, applies the default [`Limits`], uses one thread.
+    /// The defaults: tensor data is mapped, the default [`Limits`] apply, and one thread is used.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads tensor data at its position, and makes no memory map at all. See [`Access`].
+    /// Reads tensor data at its position, without any memory map. See [`Access`].
     pub fn read(mut self) -> Self {
         self.access = Access::Read;
         self
     }
 
-    /// Upper bounds on what the file may ask for.
+    /// Sets upper bounds on what a file may cost.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// How strictly files are held to their formats.
+    /// Sets how strictly files must follow their formats.
     pub fn strictness(mut self, strictness: Strictness) -> Self {
         self.strictness = strictness;
         self
     }
 
-    /// How many threads may read the headers of a sharded model; 0 and 1 use the caller's alone.
+    /// Sets how many threads may read the headers of a sharded model; 0 and 1 use only the calling
+    /// thread.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
     }
 
-    /// Takes safetensors files beside those that the index names as well.
+    /// Also opens safetensors files that the index does not name.
     pub fn all_files(mut self, all: bool) -> Self {
         self.all_files = all;
         self
     }
 }
 
-/// Opens `path`, or the model of that name in Ollama's store.
+/// Opens `path`, or the model with this name in Ollama's store.
 pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Store> {
     let opened = match look(path, options) {
         Ok((container, opened)) => {
             (container.open)(opened, options).map_err(|error| error.in_file(path))
         }
-        // An existing path wins over a name.
+        // An existing path takes precedence over a name.
         Err(error) if error.kind() == ErrorKind::NotFound => {
             ollama::open_name(path, options).unwrap_or(Err(error))
         }
@@ -158,7 +160,7 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Store> {
     opened.map(|store| store.with_limits(&options.limits))
 }
 
-/// Opens bytes that are in memory: one file, whose path in messages is `name`.
+/// Opens a file that is in memory. Messages use `name` as the path.
 pub(crate) fn open_memory(
     name: PathBuf,
     bytes: std::borrow::Cow<'static, [u8]>,
@@ -172,17 +174,17 @@ pub(crate) fn open_memory(
     opened.map(|store| store.with_limits(&options.limits))
 }
 
-/// What a path shows of itself before it is opened as anything.
+/// What detection sees of a path.
 #[derive(Debug)]
 pub(crate) struct Probe<'a> {
     pub(crate) path: &'a Path,
-    /// The first bytes of a file.
+    /// The first bytes of the file.
     pub(crate) head: &'a [u8],
-    /// The length of a file.
+    /// The length of the file.
     pub(crate) len: u64,
-    /// The sorted names in a directory, where the path is one.
+    /// The sorted file names, if the path is a directory.
     pub(crate) directory: Option<&'a [String]>,
-    /// What may be read to tell.
+    /// The limits for files that detection reads.
     pub(crate) limits: &'a Limits,
 }
 
@@ -190,11 +192,12 @@ impl Probe<'_> {
     const HEAD: usize = 1024;
 }
 
-/// The container of a path, told by content.
+/// Detects the container of a path from its content.
 ///
 /// # Errors
 ///
-/// As [`Model::open`](crate::Model::open), for what can be told from the first bytes or the names in a directory.
+/// Same as [`Model::open`](crate::Model::open), for faults in the first bytes or in the file names
+/// of a directory.
 pub fn detect(path: impl AsRef<Path>) -> Result<&'static Container> {
     look(path.as_ref(), &OpenOptions::new()).map(|(container, _)| container)
 }
@@ -237,8 +240,8 @@ fn choose(probe: &Probe<'_>) -> Result<&'static Container> {
     })
 }
 
-/// The names in a directory that are UTF-8, sorted; at most as many as a model may have shards,
-/// and some thousand more.
+/// The sorted UTF-8 names in a directory; at most as many as a model may have shards, plus some
+/// thousand.
 fn file_names(path: &Path, options: &OpenOptions) -> Result<Vec<String>> {
     let cannot = |error| Error::io("cannot list", error).in_file(path);
     let most = options.limits.shards as usize + 4096;
@@ -257,7 +260,7 @@ fn file_names(path: &Path, options: &OpenOptions) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Runs `parse` over `items` on as many threads as the options allow, and keeps their order.
+/// Runs `parse` over `items` with the threads that the options allow. Results keep their order.
 fn in_parallel<I: Sync, T: Send>(
     items: &[I],
     options: &OpenOptions,
@@ -273,7 +276,7 @@ fn in_parallel<I: Sync, T: Send>(
         let work = &work;
         let started: Vec<_> =
             others.chunks(own.len()).map(|items| scope.spawn(move || work(items))).collect();
-        // The caller's thread does its share as well.
+        // The calling thread does its share.
         let own = work(own);
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

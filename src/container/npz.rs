@@ -1,4 +1,5 @@
-//! NumPy's archives, as MLX wrote weights before safetensors: a zip of uncompressed `.npy` arrays.
+//! NumPy archives, in which MLX stored weights before safetensors: a zip of uncompressed `.npy`
+//! arrays.
 //!
 //! ```text
 //! zip entry "NAME.npy":  "\x93NUMPY"  u8 major  u8 minor  u16 or u32 length  header  data
@@ -18,7 +19,7 @@ use crate::store::{Listing, check_count, check_range};
 
 use super::safetensors::header::Parsed;
 
-/// NumPy's names of dtypes, little-endian or of one byte.
+/// NumPy's dtype names, for little-endian and one-byte dtypes.
 static DESCRIPTIONS: &[(&str, DType)] = &[
     ("<f2", DType::F16),
     ("<f4", DType::F32),
@@ -35,7 +36,7 @@ static DESCRIPTIONS: &[(&str, DType)] = &[
     ("<c8", DType::C64),
 ];
 
-/// Bytes of an array's header; NumPy itself refuses more than 10,000 unless told otherwise.
+/// The largest array header, in bytes; NumPy's own default limit is 10,000 as well.
 const HEADER_BYTES: u32 = 10_000;
 
 /// Lists the arrays of an archive.
@@ -82,12 +83,13 @@ fn parse_file(source: Source, options: &OpenOptions) -> Result<Parsed> {
     Ok(Parsed { source, header, listing, metadata, notes })
 }
 
-/// The zip library sets aside some hundred bytes for each entry that an archive claims.
+/// The largest number of entries. The zip library allocates some hundred bytes for each entry that
+/// an archive claims.
 const ENTRIES: u16 = 50_000;
 
-/// Refuses archives of very many entries before they are listed, by the record at the end.
+/// Refuses archives with too many entries before they are listed, by the record at the end.
 fn check_entries(source: &Source) -> Result<()> {
-    // The record has 22 bytes, and a comment of at most 65,535 may follow it.
+    // The record takes 22 bytes, and a comment of at most 65,535 bytes may follow it.
     let len = source.len().min(22 + 65_535);
     let mut tail = try_zeroed(usize::try_from(len).unwrap_or(0))?;
     source.read_at(source.len().saturating_sub(len), &mut tail)?;
@@ -104,7 +106,7 @@ fn check_entries(source: &Source) -> Result<()> {
     }
 }
 
-/// The dtype and shape of the array at `start`, and the bytes of its header.
+/// The dtype and shape of the array at `start`, and the length of its header.
 fn array(source: &Source, start: u64) -> Result<(DType, Vec<u64>, u64)> {
     // Headers are read, never mapped.
     let take = |at: u64, len: u64| {
@@ -150,7 +152,7 @@ fn array(source: &Source, start: u64) -> Result<(DType, Vec<u64>, u64)> {
     Ok((dtype, dims, u64::from(length).saturating_add(before)))
 }
 
-/// A source as the zip library reads it.
+/// Adapts a source to the zip library.
 struct Positioned<'a> {
     source: &'a Source,
     at: u64,

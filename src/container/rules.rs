@@ -1,4 +1,4 @@
-//! Rules that a file may break and still have one safe reading.
+//! Rules that a file may break and still have a single safe interpretation.
 
 use std::path::Path;
 
@@ -6,9 +6,9 @@ use super::Strictness;
 use crate::error::{Error, Result};
 use crate::store::Note;
 
-/// Keeps account of the rules that one file breaks: refused or reported, as the strictness says.
+/// The rules that one file breaks. Each is refused or reported, depending on the strictness.
 ///
-/// A hostile file may break a rule a million times, so only the first few cases are kept.
+/// A hostile file may break a rule a million times, so only the first few cases are recorded.
 #[derive(Debug)]
 pub(super) struct Rules {
     strictness: Strictness,
@@ -23,8 +23,8 @@ impl Rules {
         Self { strictness, kept: Vec::new(), more: 0 }
     }
 
-    /// The file breaks a rule at a byte offset. `allowed` is the strictest policy that lets it
-    /// pass; `fault` says what was seen and who refuses it.
+    /// Records that the file breaks a rule at a byte offset. `allowed` is the strictest policy that
+    /// accepts it; `fault` says what was found and which reader refuses it.
     pub(super) fn broken(
         &mut self,
         allowed: Strictness,
@@ -49,7 +49,7 @@ impl Rules {
         Ok(())
     }
 
-    /// The file holds, at a byte offset, something odd that every reader lets pass.
+    /// Records an oddity at a byte offset that every reader accepts.
     pub(super) fn noted(&mut self, at: u64, fault: impl FnOnce() -> String) {
         if self.kept.len() < Self::MOST {
             self.kept.push((fault(), at));

@@ -6,7 +6,7 @@ use super::Device;
 use crate::bytes::Pages;
 use crate::error::{Error, Result};
 
-/// The machine's own memory.
+/// Host memory as a device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu;
 

@@ -1,4 +1,4 @@
-//! Devices: where loaded weights live.
+//! Devices: the memory that loaded weights are in.
 
 mod cpu;
 
@@ -8,48 +8,49 @@ use crate::dtype::DType;
 use crate::error::Result;
 pub use cpu::Cpu;
 
-/// A place for weights: host memory, later a GPU.
+/// A device that holds weights, such as host memory.
 pub trait Device: std::fmt::Debug + Send + Sync {
     /// Owned memory on the device, freed when it is dropped.
     type Buffer: std::fmt::Debug + Send + Sync;
 
-    /// The name in reports.
+    /// The name of the device in reports.
     fn name(&self) -> Cow<'_, str>;
 
-    /// Bytes to which the parts of a tensor are aligned within its buffer: a power of two.
+    /// The alignment, in bytes, of a tensor's parts within its buffer: a power of two.
     fn alignment(&self) -> u64;
 
-    /// Whether it can keep tensors of a dtype. Everything can be kept that need not be computed with.
+    /// Whether the device supports a dtype. Any dtype can be stored; this says nothing about
+    /// compute.
     fn supports(&self, dtype: DType) -> bool {
         let _ = dtype;
         true
     }
 
-    /// Memory for `bytes` bytes, all zero.
+    /// Allocates `bytes` bytes, all zero.
     ///
     /// # Errors
     ///
-    /// `Io` if there is not that much memory.
+    /// `Io` if there is not enough memory.
     fn allocate(&self, bytes: u64) -> Result<Self::Buffer>;
 
-    /// Copies `bytes` to `offset`.
+    /// Copies `bytes` into the buffer at `offset`.
     ///
     /// # Errors
     ///
-    /// `Mismatch` if they do not fit there.
+    /// `Mismatch` if they exceed the buffer.
     fn write(&self, buffer: &mut Self::Buffer, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// The bytes of a buffer that this program can write to itself, from several threads: whoever
-    /// has them needs no [`write`](Self::write).
+    /// The buffer as host memory, if this program can write to it directly, from several threads.
+    /// [`write`](Self::write) is needed only if this returns `None`.
     fn host<'b>(&self, buffer: &'b mut Self::Buffer) -> Option<&'b mut [u8]> {
         let _ = buffer;
         None
     }
 
-    /// Copies the bytes from `offset` to `out`.
+    /// Copies bytes from the buffer, starting at `offset`, to `out`.
     ///
     /// # Errors
     ///
-    /// `Mismatch` if the buffer does not reach so far.
+    /// `Mismatch` if the range exceeds the buffer.
     fn read(&self, buffer: &Self::Buffer, offset: u64, out: &mut [u8]) -> Result<()>;
 }

@@ -1,4 +1,4 @@
-//! Metadata: typed values under keys, read from the header only when they are asked for.
+//! Metadata: typed values under keys, decoded from the header only on request.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod write;
@@ -13,7 +13,7 @@ use crate::index::{NameIndex, hash};
 pub(crate) use write::put_text;
 pub use write::{KeyValues, Scalar};
 
-/// The type of a metadata value; the numbers are GGUF's codes.
+/// The type of a metadata value, numbered like GGUF's type codes.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the names say it")]
@@ -50,7 +50,7 @@ impl ValueType {
         Self::F64,
     ];
 
-    /// The type of a GGUF code.
+    /// The type with this GGUF code.
     pub fn from_code(code: u32) -> Option<Self> {
         Self::ALL.get(usize::try_from(code).ok()?).copied()
     }
@@ -60,7 +60,7 @@ impl ValueType {
         self as u32
     }
 
-    /// The name, as in GGUF's documents, in lower case.
+    /// The name used in GGUF's documentation, in lower case.
     pub const fn name(self) -> &'static str {
         match self {
             Self::U8 => "u8",
@@ -79,7 +79,7 @@ impl ValueType {
         }
     }
 
-    /// Bytes of a value, where every value has the same number.
+    /// Bytes of a value, for types of a fixed size.
     pub(crate) const fn fixed_bytes(self) -> Option<u64> {
         match self {
             Self::U8 | Self::I8 | Self::Bool => Some(1),
@@ -91,7 +91,7 @@ impl ValueType {
     }
 }
 
-/// A metadata value. Strings and arrays borrow the header.
+/// A metadata value. Strings and arrays borrow from the header.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the names say it")]
@@ -103,7 +103,7 @@ pub enum Value<'a> {
     U32(u32),
     I32(i32),
     F32(f32),
-    /// Any byte but 0 is true; writers store 0 or 1.
+    /// Any byte other than 0 is true; writers store 0 or 1.
     Bool(bool),
     String(Text<'a>),
     Array(Array<'a>),
@@ -132,7 +132,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The value of an integer of any width. Writers do not agree on widths.
+    /// The value of an integer of any width, because writers use different widths.
     pub fn to_i128(&self) -> Option<i128> {
         Some(match *self {
             Self::U8(v) => v.into(),
@@ -147,12 +147,12 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The value of a non-negative integer of any width that fits in 64 bits.
+    /// The value of a non-negative integer of any width, if it fits in 64 bits.
     pub fn to_u64(&self) -> Option<u64> {
         u64::try_from(self.to_i128()?).ok()
     }
 
-    /// The value of a float, or of an integer, as `f64`.
+    /// The value of a float or an integer, as `f64`.
     pub fn to_f64(&self) -> Option<f64> {
         match *self {
             Self::F32(v) => Some(v.into()),
@@ -186,17 +186,17 @@ impl<'a> Value<'a> {
     }
 }
 
-/// How numbers and lengths are written in one GGUF file.
+/// How a GGUF file encodes numbers and lengths.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Encoding {
-    /// Lengths take 8 bytes, not the 4 of version 1.
+    /// Lengths take 8 bytes; in version 1 they take 4.
     pub(crate) wide: bool,
     /// Numbers are big-endian.
     pub(crate) swap: bool,
 }
 
-/// Decodes values from bytes whose bounds were checked when the file was opened.
-/// Gives `None` at the end, and for what such a check would have refused.
+/// Decodes values from bytes whose bounds were checked when the file was opened. Returns `None` at
+/// the end, and for bytes that such a check would have refused.
 struct Decoder<'a> {
     rest: &'a [u8],
     encoding: Encoding,
@@ -242,8 +242,8 @@ impl<'a> Decoder<'a> {
             }
             ValueType::Array => {
                 let array = self.array_to_the_end()?;
-                // An array inside another: step over its elements to find its end, by size where
-                // that is fixed, one by one where it is not.
+                // A nested array: find its end by the element size if that is fixed, else element
+                // by element.
                 match array.element_type.fixed_bytes() {
                     Some(size) => {
                         let size = usize::try_from(array.len.checked_mul(size)?).ok()?;
@@ -261,7 +261,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// The array that starts here, with all the bytes that are left taken for its own.
+    /// The array that starts here. It owns all bytes that are left.
     fn array_to_the_end(&mut self) -> Option<Array<'a>> {
         let element_type = ValueType::from_code(self.array().map(u32::from_le_bytes)?)?;
         let len = self.length()?;
@@ -269,13 +269,12 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// A value from the bytes that encode it.
+/// Decodes a value from its encoding.
 pub(crate) fn decode(value_type: ValueType, bytes: &[u8], encoding: Encoding) -> Option<Value<'_>> {
     Decoder { rest: bytes, encoding }.value(value_type)
 }
 
-/// An array in the header. Its elements are decoded as they are iterated over; nothing is
-/// allocated for them.
+/// An array in the header. Elements are decoded during iteration; nothing is allocated for them.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Array<'a> {
     element_type: ValueType,
@@ -310,26 +309,26 @@ impl<'a> Array<'a> {
         })
     }
 
-    /// The elements of an array of strings.
+    /// The elements, if they are strings.
     pub fn texts(&self) -> Option<impl Iterator<Item = Text<'a>> + use<'a>> {
         let is = self.element_type == ValueType::String;
         is.then(|| self.values().filter_map(|value| value.to_text()))
     }
 
-    /// The elements of an array of integers of any width.
+    /// The elements, if they are integers of any width.
     pub fn integers(&self) -> Option<impl Iterator<Item = i128> + use<'a>> {
         use ValueType as T;
         let is = !matches!(self.element_type, T::F32 | T::F64 | T::Bool | T::String | T::Array);
         is.then(|| self.values().filter_map(|value| value.to_i128()))
     }
 
-    /// The elements of an array of floats of either width.
+    /// The elements, if they are floats of either width.
     pub fn floats(&self) -> Option<impl Iterator<Item = f64> + use<'a>> {
         let is = matches!(self.element_type, ValueType::F32 | ValueType::F64);
         is.then(|| self.values().filter_map(|value| value.to_f64()))
     }
 
-    /// The elements of an array of booleans.
+    /// The elements, if they are booleans.
     pub fn bools(&self) -> Option<impl Iterator<Item = bool> + use<'a>> {
         let is = self.element_type == ValueType::Bool;
         is.then(|| self.values().filter_map(|value| value.to_bool()))
@@ -342,7 +341,7 @@ impl fmt::Debug for Array<'_> {
     }
 }
 
-/// Where one key and its value lie in a header.
+/// The location of a key and its value in a header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item {
     pub(crate) key: (u32, u32),
@@ -350,34 +349,35 @@ pub(crate) struct Item {
     pub(crate) kind: ItemKind,
 }
 
-/// How the bytes of an [`Item`]'s value are to be read.
+/// How the bytes of an [`Item`]'s value are decoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ItemKind {
-    /// As GGUF encodes them.
+    /// In GGUF's encoding.
     Gguf(ValueType),
     /// As text, without a length before it.
     Text,
-    /// As so many elements of GGUF's encoding, without their type and number before them.
+    /// As this number of elements in GGUF's encoding, without the type and the number before them.
     Elements(ValueType, u32),
 }
 
-/// Keys and values of a model, in the order of the file: GGUF's metadata, the `__metadata__` of a
-/// safetensors header, or the numbers and the vocabulary of a whisper.cpp file.
+/// Keys and values of a model, in file order: GGUF's metadata, the `__metadata__` of a safetensors
+/// header, or the hyperparameters and the vocabulary of a whisper.cpp file.
 #[derive(Debug, Default)]
 pub struct Metadata {
     header: Arc<Vec<u8>>,
     encoding: Encoding,
     items: Vec<Item>,
     index: Option<NameIndex>,
-    /// Texts that lie in files of their own.
+    /// Texts that are stored in separate files.
     texts: Vec<(String, Vec<u8>)>,
 }
 
-/// Below this number of keys a search from the start is as quick as an index.
+/// With fewer keys, a linear search is as fast as an index.
 const UNINDEXED: usize = 16;
 
 impl Metadata {
-    /// Indexes `items`. Where two have the same key, gives the second's place in `items`.
+    /// Builds the index over `items`. If a key occurs twice, returns the position of its second
+    /// item.
     pub(crate) fn new(
         header: Arc<Vec<u8>>,
         encoding: Encoding,
@@ -402,7 +402,7 @@ impl Metadata {
         Ok((this, twice))
     }
 
-    /// Adds a text that lies in a file of its own.
+    /// Adds a text that is stored in a separate file.
     pub(crate) fn add_text(&mut self, key: String, text: Vec<u8>) {
         self.texts.push((key, text));
     }
@@ -415,7 +415,7 @@ impl Metadata {
         self.items.get(number).map_or(&[], |item| self.span(item.key))
     }
 
-    /// The key of item `number`, and where it stands.
+    /// The key of item `number`, and its offset in the file.
     pub(crate) fn place(&self, number: usize) -> Option<(Text<'_>, u64)> {
         let item = self.items.get(number)?;
         Some((Text::new(self.span(item.key)), item.key.0.into()))
@@ -445,14 +445,14 @@ impl Metadata {
         self.len() == 0
     }
 
-    /// Keys and values of the file that holds the metadata, in its order: without texts that lie in
-    /// files of their own.
+    /// Keys and values of the file that holds the metadata, in file order, without texts that are
+    /// stored in separate files.
     pub(crate) fn stored(&self) -> impl Iterator<Item = (Text<'_>, Value<'_>)> {
         let items = self.items.iter();
         items.filter_map(|item| Some((Text::new(self.span(item.key)), self.value(item)?)))
     }
 
-    /// Keys and values, in the order of the file, then texts that lie in files of their own.
+    /// Keys and values, in file order, then texts that are stored in separate files.
     pub fn iter(&self) -> impl Iterator<Item = (Text<'_>, Value<'_>)> {
         let items = self.stored();
         let texts = self.texts.iter();

@@ -1,10 +1,10 @@
-//! Metadata to be written, as GGUF version 3 encodes them.
+//! Metadata for writing, in the encoding of GGUF version 3.
 
 use super::{Array, Encoding, Metadata, Value, ValueType, decode};
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 
-/// Metadata to be written: keys in the order in which they were first set, each once.
+/// Metadata for writing: unique keys, in the order in which they were first set.
 ///
 /// ```
 /// use weighbridge::metadata::{KeyValues, Value};
@@ -23,21 +23,21 @@ pub struct KeyValues {
 struct KeyValue {
     key: Vec<u8>,
     value_type: ValueType,
-    /// The value without the code of its type before it.
+    /// The value, without its type code.
     bytes: Vec<u8>,
 }
 
-/// How this crate writes: what version 3 says, least significant byte first.
+/// The encoding that this crate writes: version 3, little-endian.
 const WRITTEN: Encoding = Encoding { wide: true, swap: false };
 
 impl KeyValues {
-    /// Without any key.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// All keys and values of a model's file. Texts that the container keeps in files of their own,
-    /// as Ollama's templates are, are not among them.
+    /// Copies all keys and values of a model's file, without texts that the container stores in
+    /// separate files, such as Ollama's templates.
     pub fn of(metadata: &Metadata) -> Self {
         let item = |(key, value): (Text<'_>, Value<'_>)| {
             let mut bytes = Vec::new();
@@ -57,19 +57,19 @@ impl KeyValues {
         self.items.is_empty()
     }
 
-    /// Gives a key that value. A key that is there keeps its place.
+    /// Sets a key to a value. An existing key keeps its position.
     pub fn set(&mut self, key: &str, value: Value<'_>) {
         let mut bytes = Vec::new();
         encode(&value, &mut bytes);
         self.put(key, value.value_type(), bytes);
     }
 
-    /// Gives a key that text.
+    /// Sets a key to a text.
     pub fn set_text(&mut self, key: &str, text: impl AsRef<[u8]>) {
         self.set(key, Value::String(Text::new(text.as_ref())));
     }
 
-    /// Gives a key an array of those elements. A type of its own says what they are encoded as.
+    /// Sets a key to an array. The element type determines the encoding.
     pub fn set_array<T: Scalar>(&mut self, key: &str, elements: impl IntoIterator<Item = T>) {
         let mut bytes = T::TYPE.code().to_le_bytes().to_vec();
         let start = bytes.len();
@@ -92,7 +92,7 @@ impl KeyValues {
         }
     }
 
-    /// Takes a key away; whether it was there.
+    /// Removes a key and returns whether it was there.
     pub fn remove(&mut self, key: &str) -> bool {
         let before = self.items.len();
         self.items.retain(|item| item.key != key.as_bytes());
@@ -112,7 +112,8 @@ impl KeyValues {
         })
     }
 
-    /// Appends what stands between the counts and the tensors' entries of a GGUF header.
+    /// Appends the keys and values in the encoding of a GGUF header, where they follow the counts
+    /// and precede the tensor entries.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         for item in &self.items {
             put_text(&item.key, out);
@@ -121,7 +122,7 @@ impl KeyValues {
         }
     }
 
-    /// What llama.cpp would refuse.
+    /// Checks for values that llama.cpp would refuse.
     pub(crate) fn check(&self) -> Result<()> {
         for item in &self.items {
             let key = || Text::new(&item.key).spelling().into_owned();
@@ -141,12 +142,12 @@ impl KeyValues {
     }
 }
 
-/// What an array of metadata may hold.
+/// A type that arrays of metadata can hold.
 pub trait Scalar {
-    /// What it is encoded as.
+    /// The type in GGUF's encoding.
     const TYPE: ValueType;
 
-    /// Appends its bytes.
+    /// Appends the encoded value.
     fn encode(&self, out: &mut Vec<u8>);
 }
 

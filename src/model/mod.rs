@@ -26,11 +26,12 @@ use crate::tokenizer::Tokenizer;
 pub use tensor::{Axis, Convention, Form, Tensor};
 pub(crate) use tensor::{PIECE, PackedPart, Planned, Work, plan_packed, plan_values};
 
-/// An opened model: its files' headers, and its tensors under stored and canonical names.
+/// An opened model: the parsed headers of its files, and its tensors under stored and canonical
+/// names.
 ///
-/// A model is cheap to clone: clones share what was opened. Tensor data is read when a [`Tensor`] is
-/// asked for it, and a tensor keeps its model open. Nothing is bound to a device; see
-/// [`WeightProvider`](crate::WeightProvider) for loading.
+/// Cloning is cheap, because clones share what was opened. Tensor data is read when a [`Tensor`] is
+/// asked for it, and a tensor keeps its model open. A model is bound to no device;
+/// [`WeightProvider`](crate::WeightProvider) loads tensors onto one.
 #[derive(Clone, Debug)]
 pub struct Model {
     inner: Arc<Inner>,
@@ -39,16 +40,16 @@ pub struct Model {
 #[derive(Debug)]
 struct Inner {
     store: Arc<Store>,
-    /// Found out when a canonical name is asked for.
+    /// Resolved when the first canonical name is requested.
     names: OnceLock<Result<Names>>,
     config: OnceLock<Result<ModelConfig>>,
 }
 
-/// How stored names were understood, and an index over the canonical ones.
+/// The resolution of stored names, and an index over the canonical names.
 #[derive(Debug)]
 struct Names {
     resolution: Resolution,
-    /// By canonical name, where in the resolution it stands.
+    /// Maps a canonical name to its position in `resolution.mapped`.
     mapped: NameIndex,
 }
 
@@ -64,28 +65,28 @@ impl Names {
     }
 }
 
-/// The name of the canonical tensor in that place.
+/// The name of the canonical tensor at position `place`.
 fn canonical(resolution: &Resolution, place: u32) -> &[u8] {
     resolution.mapped.get(place as usize).map_or(&[], |mapping| mapping.canonical.as_bytes())
 }
 
 impl OpenOptions {
-    /// Opens `path` with these options, or the model of that name in Ollama's store; see
+    /// Opens `path` with these options. `path` may also be a model name in Ollama's store; see
     /// [`Model::open`].
     ///
     /// # Errors
     ///
-    /// As [`Model::open`].
+    /// Same as [`Model::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Model> {
         container::open(path.as_ref(), self).map(Model::of_store)
     }
 
-    /// Opens bytes that are in memory: one GGUF, safetensors or whisper.cpp file. `name` stands for
-    /// the path in messages.
+    /// Opens a GGUF, safetensors or whisper.cpp file that is in memory. Messages use `name` as the
+    /// path.
     ///
     /// # Errors
     ///
-    /// As [`Model::open`].
+    /// Same as [`Model::open`].
     pub fn open_memory(
         &self,
         name: impl Into<PathBuf>,
@@ -96,16 +97,17 @@ impl OpenOptions {
 }
 
 impl Model {
-    /// Opens a model: a file, any shard of a split GGUF, a directory, or a name in Ollama's store. The
-    /// container is detected from the content.
+    /// Opens a model: a file, any shard of a split GGUF, a directory, or a model name in Ollama's
+    /// store. The container is detected from the content.
     ///
     /// Opening reads the headers and no tensor data.
     ///
     /// # Errors
     ///
-    /// `NotFound` or `Io` if the path cannot be read; `UnknownContainer` or `Unsupported`, with what the
-    /// file is instead, if this library does not read it; `Malformed` if it breaks its format, is cut
-    /// short or contradicts itself; `LimitExceeded`.
+    /// `NotFound` or `Io` if the path cannot be read; `UnknownContainer` or `Unsupported` if this
+    /// library does not read the format (the message names the format if it is recognized);
+    /// `Malformed` if the file breaks its format, is truncated or contradicts itself;
+    /// `LimitExceeded` if it exceeds the [`Limits`](crate::Limits).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         OpenOptions::new().open(path)
     }
@@ -115,7 +117,7 @@ impl Model {
         Self { inner: Arc::new(Inner { store, names: OnceLock::new(), config: OnceLock::new() }) }
     }
 
-    /// What the container was parsed to.
+    /// The parsed container.
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.inner.store
     }
@@ -140,65 +142,66 @@ impl Model {
         self.inner.store.files()
     }
 
-    /// The files that belong to the model beside its weights, as its manifest lists them.
+    /// The files that belong to the model besides its weights, as listed in its manifest.
     pub fn attachments(&self) -> &[Attachment] {
         self.inner.store.attachments()
     }
 
-    /// What a reader should know although the model opened: rules that files break, files left aside.
+    /// Remarks about a model that opened: broken format rules, files that were ignored.
     pub fn notes(&self) -> &[Note] {
         self.inner.store.notes()
     }
 
-    /// Keys and values: GGUF's metadata, the `__metadata__` of a safetensors file, or what stands before
-    /// the tensors of a whisper.cpp file.
+    /// The metadata: the keys and values of GGUF, the `__metadata__` of a safetensors file, or the
+    /// hyperparameters of a whisper.cpp file.
     pub fn metadata(&self) -> &Metadata {
         self.inner.store.metadata()
     }
 
-    /// The JSON document of that file name, if opening the model read it: `config.json`, `params.json`.
-    /// Others are read by [`read_document`](Self::read_document).
+    /// The JSON document with this file name, if opening the model read it: `config.json`,
+    /// `params.json`. [`read_document`](Self::read_document) reads other documents.
     pub fn document(&self, file_name: &str) -> Option<&Json> {
         self.inner.store.document(file_name)
     }
 
-    /// A JSON document beside the weights: as it was read when the model was opened, or read now. `None`
-    /// if there is none.
+    /// Reads a JSON document that lies beside the weights. Returns `None` if there is none. A
+    /// document that opening the model read is not read again.
     ///
     /// # Errors
     ///
-    /// `Malformed` if it is no JSON; `LimitExceeded`; `Io` if it cannot be read.
+    /// `Malformed` if the file is not valid JSON; `LimitExceeded`; `Io` if it cannot be read.
     pub fn read_document(&self, name: &'static str) -> Result<Option<Cow<'_, Json>>> {
         self.inner.store.read_document(name)
     }
 
-    /// The number of stored tensors. Scales and the like that belong to another tensor do not count.
+    /// The number of stored tensors. Scales and other parts of a tensor do not count.
     pub fn len(&self) -> usize {
         self.inner.store.len()
     }
 
-    /// Whether there are no tensors: a file of metadata or a vocabulary alone.
+    /// Whether the model has no tensors, like a GGUF file that holds only metadata or a vocabulary.
     pub fn is_empty(&self) -> bool {
         self.inner.store.is_empty()
     }
 
-    /// Bytes of all stored tensors with all their parts; those of unknown types do not count.
+    /// Bytes of all stored tensors with all their parts. Tensors of unknown types do not count.
     pub fn stored_bytes(&self) -> u64 {
         self.inner.store.stored_bytes()
     }
 
-    /// What the weights are stored as, by dtype and group size.
+    /// Summarizes how the weights are stored: by dtype and group size.
     pub fn quantization(&self) -> QuantizationSummary {
         self.inner.store.quantization()
     }
 
-    /// The number of files whose SHA-256 the container gives.
+    /// The number of files for which the container states a SHA-256.
     pub fn digests(&self) -> usize {
         self.inner.store.digests()
     }
 
-    /// Reads every file whose SHA-256 the container gives, and says which have another: each with the
-    /// digest found, or `None` where the file is missing. `progress` is told the bytes read.
+    /// Reads every file for which the container states a SHA-256, and returns the files that
+    /// differ: each with the digest found, or `None` if the file is missing. `progress` is called
+    /// with the bytes read.
     ///
     /// # Errors
     ///
@@ -210,11 +213,12 @@ impl Model {
         self.inner.store.verify_digests(progress)
     }
 
-    /// How stored names were understood: the architecture, and the canonical name of each tensor.
+    /// The result of name resolution: the architecture, and the canonical name of each tensor.
     ///
     /// # Errors
     ///
-    /// `Malformed` if the architecture's name is no text, or two tensors have one canonical name.
+    /// `Malformed` if the architecture's name is not text, or two tensors have the same canonical
+    /// name.
     pub fn resolution(&self) -> Result<&Resolution> {
         self.names_of().map(|names| &names.resolution)
     }
@@ -224,12 +228,12 @@ impl Model {
         names.as_ref().map_err(Error::clone)
     }
 
-    /// The model's numbers.
+    /// The model's hyperparameters.
     ///
     /// # Errors
     ///
-    /// `Malformed` if the model does not say what its architecture is, lacks a number that is required,
-    /// or has an impossible one: zero heads, a width that is no integer; as
+    /// `Malformed` if the architecture is not stated, or a required value is missing or impossible,
+    /// such as zero heads or a width that is not an integer; otherwise same as
     /// [`resolution`](Self::resolution).
     pub fn config(&self) -> Result<&ModelConfig> {
         let config = self
@@ -239,70 +243,72 @@ impl Model {
         config.as_ref().map_err(Error::clone)
     }
 
-    /// Keys and values of the model's config that no field of [`ModelConfig`] reads.
+    /// The config's keys and values that no field of [`ModelConfig`] reads.
     pub fn unused_config(&self) -> Vec<(String, ConfigValue<'_>)> {
         ModelConfig::other(&self.inner.store)
     }
 
-    /// The tokenizer, or `None` if no file has one.
+    /// The tokenizer, or `None` if no file contains one.
     ///
     /// # Errors
     ///
-    /// `Malformed` if the file that has it breaks its format; `LimitExceeded`; `Io` if a file beside the
-    /// weights cannot be read.
+    /// `Malformed` if the tokenizer's file breaks its format; `LimitExceeded`; `Io` if a file
+    /// beside the weights cannot be read.
     pub fn tokenizer(&self) -> Result<Option<Tokenizer<'_>>> {
         Tokenizer::of(&self.inner.store)
     }
 
-    /// The settings for generating text, or `None` if no file has any.
+    /// The settings for text generation, or `None` if no file contains any.
     ///
     /// # Errors
     ///
-    /// `Malformed` if a setting is of another type than it should be, or the file is no JSON;
-    /// `LimitExceeded`; `Io` if it cannot be read.
+    /// `Malformed` if a setting has the wrong type or the file is not valid JSON; `LimitExceeded`;
+    /// `Io` if the file cannot be read.
     pub fn generation_config(&self) -> Result<Option<GenerationConfig>> {
         GenerationConfig::of(&self.inner.store)
     }
 
-    /// The names that [`tensor`](Self::tensor) takes: canonical ones, then stored names that have none.
+    /// The names that [`tensor`](Self::tensor) accepts: canonical names, then the stored names of
+    /// tensors without a canonical one.
     ///
     /// # Errors
     ///
-    /// As [`resolution`](Self::resolution).
+    /// Same as [`resolution`](Self::resolution).
     pub fn names(&self) -> Result<impl Iterator<Item = &str>> {
         let Resolution { mapped, unknown, .. } = self.resolution()?;
         let mapped = mapped.iter().map(|mapping| mapping.canonical.as_str());
         Ok(mapped.chain(unknown.iter().map(String::as_str)))
     }
 
-    /// Whether there is a tensor of that canonical name.
+    /// Whether the model has a tensor with this canonical name.
     pub fn has(&self, name: &str) -> bool {
         self.mapping(name).is_ok_and(|mapping| mapping.is_some())
     }
 
-    /// How a canonical tensor is stored.
+    /// The mapping from stored tensors to this canonical tensor.
     pub(crate) fn mapping(&self, name: &str) -> Result<Option<&Mapping>> {
         let Names { resolution, mapped } = self.names_of()?;
         let place = mapped.find(name.as_bytes(), |place| canonical(resolution, place));
         Ok(place.and_then(|place| resolution.mapped.get(place as usize)))
     }
 
-    /// The tensor of that canonical name, or of that stored name if it has no canonical one. Its rows and
-    /// values are those of a Hugging Face checkpoint.
+    /// The tensor with this canonical name, or with this stored name if it has no canonical one.
+    /// Its rows and values are those of a Hugging Face checkpoint.
     ///
     /// # Errors
     ///
-    /// `NotFound` if the model has none; `Mismatch` or `Malformed` if the stored tensor is not what its
-    /// name and the model's config say; as [`resolution`](Self::resolution).
+    /// `NotFound` if the model has no such tensor; `Mismatch` or `Malformed` if the stored tensor
+    /// contradicts its name or the model's config; otherwise same as
+    /// [`resolution`](Self::resolution).
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
         self.tensor_in(name, Convention::default())
     }
 
-    /// As [`tensor`](Self::tensor), with an explicit convention.
+    /// Like [`tensor`](Self::tensor), with an explicit convention.
     ///
     /// # Errors
     ///
-    /// As [`tensor`](Self::tensor).
+    /// Same as [`tensor`](Self::tensor).
     pub fn tensor_in(&self, name: &str, convention: Convention) -> Result<Tensor> {
         let Some(mapping) = self.mapping(name)? else { return self.unmapped(name) };
         let store = &self.inner.store;
@@ -311,17 +317,17 @@ impl Model {
         }
         let config = self.config();
         match Tensor::mapped(store, mapping, config.as_ref().ok().copied(), convention) {
-            // What is wrong with the config is what is wrong with the tensor.
+            // A faulty config explains the failure better than the tensor does.
             Err(error) => Err(config.err().unwrap_or(error)),
             tensor => tensor,
         }
     }
 
-    /// All tensors under the names that [`names`](Self::names) lists.
+    /// All tensors, under the names that [`names`](Self::names) lists.
     ///
     /// # Errors
     ///
-    /// As [`resolution`](Self::resolution).
+    /// Same as [`resolution`](Self::resolution).
     pub fn tensors(&self) -> Result<impl Iterator<Item = Result<Tensor>>> {
         Ok(self.names()?.map(|name| self.tensor(name)))
     }
@@ -340,28 +346,29 @@ impl Model {
         Err(Error::not_found(fault).advise(advice).in_file(self.path()))
     }
 
-    /// The tensor of that stored name, with the rows and values that it has in its file. A name that is
-    /// not UTF-8 is given in its [spelling](Text::spelling).
+    /// The stored tensor with this name, with the rows and values of its file. A name that is not
+    /// UTF-8 is given in its [spelling](Text::spelling).
     ///
     /// # Errors
     ///
-    /// `NotFound` if there is none; the advice names the tensor that comes nearest.
+    /// `NotFound` if there is none; the advice names the most similar tensor.
     pub fn stored_tensor(&self, name: &str) -> Result<Tensor> {
         let store = &self.inner.store;
         store.tensor(name).map(|tensor| Tensor::stored(tensor.handle(store)))
     }
 
-    /// All stored tensors, in the order of the files.
+    /// All stored tensors, in file order.
     pub fn stored_tensors(&self) -> impl Iterator<Item = Tensor> {
         let store = &self.inner.store;
         store.tensors().map(|tensor| Tensor::stored(tensor.handle(store)))
     }
 
-    /// The rows of several tensors one after another, as one: see [`Tensor::fuse`].
+    /// Fuses several tensors into one whose rows are theirs, one tensor after another: see
+    /// [`Tensor::fuse`].
     ///
     /// # Errors
     ///
-    /// As [`tensor`](Self::tensor) and [`Tensor::fuse`].
+    /// Same as [`tensor`](Self::tensor) and [`Tensor::fuse`].
     pub fn fused(&self, names: &[&str]) -> Result<Tensor> {
         Tensor::fuse(names.iter().map(|name| self.tensor(name)).collect::<Result<_>>()?)
     }

@@ -1,4 +1,4 @@
-//! What was loaded, by name, within a budget.
+//! Loaded tensors by name, within a memory budget.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,18 +16,18 @@ struct Entries<D: Device> {
     slots: HashMap<String, Slot<D>>,
     budget: u64,
     bytes: u64,
-    /// Counts the times that anything was asked for.
+    /// Counts requests, to find the tensor that was not requested for the longest time.
     clock: u64,
 }
 
-/// A tensor under its name.
+/// The cache entry of one name.
 #[derive(Debug)]
 struct Slot<D: Device> {
-    /// Held while it is loaded, so that others who want it wait, and do not load it as well.
+    /// Locked while the tensor is loaded, so that other threads wait instead of loading it too.
     loading: Arc<Mutex<()>>,
-    /// Kept within the budget.
+    /// The tensor, as long as it fits the budget.
     kept: Option<Arc<LoadedTensor<D>>>,
-    /// Found as long as anybody has it.
+    /// A weak handle, valid while a caller holds the tensor.
     seen: Weak<LoadedTensor<D>>,
     asked: u64,
 }
@@ -40,7 +40,7 @@ impl<D: Device> Default for Cache<D> {
 }
 
 impl<D: Device> Cache<D> {
-    /// The tensor of that name, loaded now if nobody has it.
+    /// Returns the tensor with this name, and loads it if neither the cache nor a caller holds it.
     pub(super) fn get_or_load(
         &self,
         name: &str,
@@ -50,7 +50,8 @@ impl<D: Device> Cache<D> {
             Ok(found) => return Ok(found),
             Err(loading) => loading,
         };
-        // Others load other tensors meanwhile. A thread that panicked here left nothing behind.
+        // Other threads may load other tensors meanwhile. A thread that panicked here left no state
+        // behind.
         let _alone = loading.lock().unwrap_or_else(PoisonError::into_inner);
         if let Ok(found) = self.find(name) {
             return Ok(found);
@@ -58,7 +59,7 @@ impl<D: Device> Cache<D> {
         Ok(self.insert(name, load()?))
     }
 
-    /// The tensor, if anybody has it; else what to hold while loading it.
+    /// The tensor, if the cache or a caller holds it; otherwise the lock to take while loading it.
     pub(super) fn find(&self, name: &str) -> Result<Arc<LoadedTensor<D>>, Arc<Mutex<()>>> {
         let mut entries = self.entries();
         let slot = entries.slot(name);
@@ -68,7 +69,7 @@ impl<D: Device> Cache<D> {
         }
     }
 
-    /// Keeps a tensor, and drops others that no longer fit.
+    /// Adds a tensor, and drops others that exceed the budget.
     pub(super) fn insert(&self, name: &str, loaded: LoadedTensor<D>) -> Arc<LoadedTensor<D>> {
         let (loaded, bytes) = (Arc::new(loaded), |loaded: &LoadedTensor<D>| loaded.bytes());
         let mut entries = self.entries();
@@ -108,7 +109,7 @@ impl<D: Device> Cache<D> {
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries<D>> {
-        // A thread that panicked while holding the lock left the entries whole.
+        // The entries are consistent even if a thread panicked while holding the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

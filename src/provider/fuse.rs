@@ -1,4 +1,4 @@
-//! Which tensors engines want in one buffer.
+//! Fusions: tensors that engines load into one buffer.
 
 use std::sync::Arc;
 
@@ -7,29 +7,30 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::model::Tensor;
 
-/// Tensors of one layer that share their input, so that one multiplication does for all.
+/// Tensors of a layer that share their input, so that one matrix multiplication can replace
+/// several.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Fusion {
     /// The name, as in `weighbridge load --fuse`.
     pub name: &'static str,
-    /// What their canonical names have where they differ, in order.
+    /// The parts of the canonical names that differ, in order.
     pub members: &'static [&'static str],
 }
 
-/// Every fusion that has a name. Any other list of tensors can be fused as well.
+/// All named fusions. Any other list of tensors can be fused as well.
 pub static FUSIONS: &[Fusion] = &[
     Fusion { name: "qkv", members: &[".attention.q.", ".attention.k.", ".attention.v."] },
     Fusion { name: "gate-up", members: &[".gate.", ".up."] },
 ];
 
 impl Fusion {
-    /// The fusion of that name.
+    /// The fusion with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         FUSIONS.iter().find(|fusion| fusion.name == name)
     }
 
-    /// The tensors that are fused with this one, itself first, if it is the first of them.
+    /// The members of the fusion, if `name` is the first of them and the others exist.
     fn members_of(&self, name: &str, has: impl Fn(&str) -> bool) -> Option<Vec<String>> {
         let (first, others) = self.members.split_first()?;
         let (before, after) = name.split_once(first)?;
@@ -40,7 +41,7 @@ impl Fusion {
 }
 
 impl<D: Device> WeightProvider<D> {
-    /// Names that can be in one buffer, in as few groups as there must be.
+    /// Divides names into as few groups as possible, each of which fits into one buffer.
     pub(super) fn joinable<'n>(&self, names: &[&'n str]) -> Result<Vec<Vec<&'n str>>> {
         let mut groups: Vec<(Vec<&'n str>, Vec<Tensor>)> = Vec::new();
         for name in names {
@@ -62,13 +63,13 @@ impl<D: Device> WeightProvider<D> {
         Ok(groups.into_iter().map(|(names, _)| names).collect())
     }
 
-    /// Whether tensors can be in one buffer.
+    /// Checks that tensors can be fused.
     fn check_fused(&self, views: &[Tensor], policy: Policy) -> Result<()> {
         let fused = Tensor::fuse(views.to_vec())?;
         policy.form(&fused).map(drop)
     }
 
-    /// Names to load, and with them those that they are fused with.
+    /// Groups the requested names with those that they are fused with.
     pub(super) fn groups(&self, names: &[&str], fusions: &[&Fusion]) -> Result<Vec<Vec<String>>> {
         let wanted: std::collections::HashSet<&str> = names.iter().copied().collect();
         let mut taken = std::collections::HashSet::new();
@@ -101,9 +102,9 @@ impl<D: Device> WeightProvider<D> {
         self.load_fused(vec![view.clone()], policy)
     }
 
-    /// Loads many tensors into the cache: each reading of the files is planned by its place in
-    /// them, and several threads share the work. Tensors that the cache has already are not read
-    /// again. Gives the tensors in the order in which their first bytes lie in the files.
+    /// Loads many tensors into the cache. Reads are ordered by position in the files, and several
+    /// threads share the work. Tensors that are already cached are not read again. Returns the
+    /// tensors in the order of their first bytes in the files.
     ///
     /// ```
     /// use weighbridge::{Fusion, LoadOptions, WeightProvider};
@@ -120,7 +121,8 @@ impl<D: Device> WeightProvider<D> {
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load); `Cancelled` if the progress callback says so. Nothing is kept then.
+    /// Same as [`load`](Self::load); `Cancelled` if the progress callback returns `Break`. After an
+    /// error nothing is cached.
     pub fn load_all(
         &self,
         filter: impl Fn(&str) -> bool,

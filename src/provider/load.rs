@@ -1,4 +1,4 @@
-//! Loading: what a tensor becomes, where its bytes lie, and who copies which of them when.
+//! Loading: chooses a tensor's form, lays out its buffer, and schedules the reads.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -13,24 +13,26 @@ use crate::progress::{self, Watch};
 use crate::quant::Narrowing;
 use crate::store::Part;
 
-/// What loaded tensors are kept as.
+/// The dtype that loaded tensors are stored in.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Policy {
-    /// Packed as stored. Tensors whose values have to be computed are kept in
-    /// [the dtype that holds them](Tensor::values_dtype).
+    /// Packed as stored. Tensors whose values must be computed use [the dtype that holds
+    /// them](Tensor::values_dtype).
     #[default]
     Keep,
     /// All floating-point and quantized tensors as `f32`.
     F32,
-    /// The same as `f16`; what becomes infinite or 0 is counted.
+    /// All floating-point and quantized tensors as `f16`; values that become infinite or 0 are
+    /// counted.
     F16,
-    /// The same as `bf16`.
+    /// All floating-point and quantized tensors as `bf16`; values that become infinite or 0 are
+    /// counted.
     BF16,
 }
 
 impl Policy {
-    /// What becomes of a tensor.
+    /// The form of a tensor in device memory.
     pub(super) fn form(self, view: &Tensor) -> Result<Kept> {
         let wanted = match self {
             Self::Keep if view.why_computed().is_some() => view.values_dtype(),
@@ -50,7 +52,7 @@ impl Policy {
     }
 }
 
-/// What a tensor becomes in memory of the device.
+/// The form of a tensor in device memory.
 #[derive(Debug)]
 pub(super) enum Kept {
     /// The packed bytes of these parts.
@@ -59,7 +61,7 @@ pub(super) enum Kept {
     Values(DType),
 }
 
-/// How many tensors are loaded at once.
+/// Options for loading many tensors at once.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct LoadOptions<'w> {
@@ -76,27 +78,28 @@ impl fmt::Debug for LoadOptions<'_> {
 }
 
 impl<'w> LoadOptions<'w> {
-    /// Nothing is fused; four threads. Two would do where the files are in memory, whatever the
-    /// number of processors; while one waits for a disk, another can copy.
+    /// The defaults: no fusion, four threads. Two threads are enough if the files are in the page
+    /// cache, whatever the number of processors; with a disk, one thread can copy while another
+    /// waits.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Tensors that are loaded into one buffer, where they can be joined.
+    /// Fuses tensors into one buffer where they can be joined.
     #[must_use]
     pub fn fuse(mut self, fusions: &[&'static Fusion]) -> Self {
         self.fusions = fusions.to_vec();
         self
     }
 
-    /// Threads that share the work; 0 stands for the default.
+    /// The number of threads; 0 stands for the default.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
     }
 
-    /// Called with every few megabytes; `Break` ends the loading.
+    /// Sets a callback that is called every few megabytes; returning `Break` cancels the loading.
     #[must_use]
     pub fn progress(mut self, watch: Watch<'w>) -> Self {
         self.watch = Some(watch);
@@ -108,9 +111,9 @@ impl<'w> LoadOptions<'w> {
     }
 }
 
-/// A tensor on its way.
+/// A tensor that is being loaded.
 pub(super) struct Job<D: Device> {
-    /// Under which it is cached.
+    /// The name under which it is cached.
     pub(super) name: String,
     view: Tensor,
     form: Kept,
@@ -118,7 +121,7 @@ pub(super) struct Job<D: Device> {
 }
 
 impl<D: Device> WeightProvider<D> {
-    /// Lays out a tensor, or several to be fused.
+    /// Computes the buffer layout of one tensor or of several fused ones.
     pub(super) fn job(&self, views: Vec<Tensor>, policy: Policy) -> Result<Job<D>> {
         let mut members = Vec::new();
         let mut row = 0;
@@ -188,7 +191,8 @@ impl<D: Device> WeightProvider<D> {
             let planned = job.plan()?;
             let Job { view, loaded, .. } = job;
             if self.device.host(&mut loaded.buffer).is_none() {
-                // A device whose memory this program cannot write to gets it piece by piece.
+                // This program cannot write to the device's memory, so the bytes are transferred
+                // piece by piece.
                 let mut scratch = Scratch::default();
                 for Planned { to, work, .. } in planned {
                     let len = usize::try_from(to.end - to.start).unwrap_or(usize::MAX);
@@ -218,7 +222,7 @@ impl<D: Device> WeightProvider<D> {
         let work = || -> Result<()> {
             let mut scratch = Scratch::default();
             loop {
-                // The lock is let go at once: one piece each, in the order of the files.
+                // The lock is held only to take the next piece, in file order.
                 let piece = next.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some((_, number, view, work, out)) = piece else { return Ok(()) };
                 let lost = work.fill(view, out, &mut scratch)?;
@@ -234,7 +238,8 @@ impl<D: Device> WeightProvider<D> {
                         scope.spawn(|| {
                             let done = work();
                             if done.is_err() {
-                                // The others have nothing left to do.
+                                // After an error, take all remaining pieces so that the other
+                                // threads stop.
                                 next.lock()
                                     .unwrap_or_else(PoisonError::into_inner)
                                     .by_ref()
@@ -244,7 +249,7 @@ impl<D: Device> WeightProvider<D> {
                         })
                     })
                     .collect();
-                // All of them have ended before the first error is told.
+                // Join all threads before the first error is returned.
                 let ends: Vec<Result<()>> = workers
                     .into_iter()
                     .map(|worker| match worker.join() {
@@ -265,7 +270,7 @@ impl<D: Device> WeightProvider<D> {
     }
 }
 
-/// What the threads that load have done together.
+/// State that the loading threads share.
 struct State<'w> {
     done: Mutex<Done>,
     total: u64,
@@ -292,7 +297,7 @@ impl State<'_> {
 }
 
 impl<D: Device> Job<D> {
-    /// The pieces of its buffer, in order.
+    /// The pieces of the buffer, in order.
     fn plan(&self) -> Result<Vec<Planned>> {
         let mut planned = Vec::new();
         match &self.form {
@@ -310,8 +315,8 @@ impl<D: Device> Job<D> {
     }
 }
 
-/// Bytes to leave free before a long part, so that it lies to a page of memory as it lies to one in
-/// the file: then it can be read straight to where it belongs. Only where that keeps it aligned.
+/// The padding, in bytes, before a long part that gives it the same offset within a memory page as
+/// in the file, so that it can be read directly into place. 0 if that would break the alignment.
 fn lead(view: &Tensor, part: Part, bytes: u64, start: u64, alignment: u64) -> u64 {
     const PAGE: u64 = 4096;
     let mut sources = view.stored_tensors();

@@ -1,4 +1,4 @@
-//! Tensors in memory of a device.
+//! Tensors in device memory.
 
 use std::ops::Range;
 
@@ -12,62 +12,64 @@ use crate::store::Part;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LoadedPart {
-    /// What it is.
+    /// The kind of the part.
     pub part: Part,
-    /// The dtype of its own elements.
+    /// The dtype of the part's elements.
     pub dtype: DType,
-    /// Its bytes in the buffer, little-endian, starting at a multiple of the device's alignment.
+    /// The part's bytes in the buffer, little-endian. The range starts at a multiple of the
+    /// device's alignment.
     pub range: Range<u64>,
-    /// Bytes that each row has of it; `None` where the tensor has it once.
+    /// The part's bytes for each row; `None` if the tensor has the part only once.
     pub row_bytes: Option<u64>,
 }
 
-/// One of the tensors that were fused.
+/// A member of a fused tensor.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Member {
     /// Its canonical name.
     pub name: String,
-    /// Its rows in each matrix of the fused tensor; of a vector, its elements.
+    /// Its rows in each matrix of the fused tensor; its elements in a fused vector.
     pub rows: Range<u64>,
 }
 
-/// A tensor on a device: all its parts in one buffer.
+/// A tensor in device memory, with all its parts in one buffer.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct LoadedTensor<D: Device> {
-    /// How the elements are kept.
+    /// The dtype in which the elements are stored.
     pub dtype: DType,
-    /// Dimensions, outermost first.
+    /// The dimensions, outermost first.
     pub shape: Vec<u64>,
-    /// Elements that share a scale, for dtypes that leave the number to the tensor (MLX).
+    /// The number of elements that share a scale, for dtypes whose group size differs between
+    /// tensors (MLX).
     pub group_size: Option<u32>,
-    /// Where each part lies in the buffer, the weight first.
+    /// The location of each part in the buffer, the weight first.
     pub parts: Vec<LoadedPart>,
-    /// The dimension that the rows of members are counted along.
+    /// The dimension along which the rows of members are counted.
     pub(super) row_axis: usize,
-    /// The tensors that were fused, in order; the tensor itself where none were.
+    /// The fused tensors, in order; only the tensor itself if none were fused.
     pub members: Vec<Member>,
-    /// Why its values are not the file's own bytes, where they had to be computed.
+    /// Why the values were computed instead of copied from the file; `None` if they were copied.
     pub computed: Option<&'static str>,
-    /// Values that became infinite or 0 when they were rounded to this dtype.
+    /// The values that became infinite or 0 when they were rounded to this dtype.
     pub lost: Narrowing,
-    /// The bytes.
+    /// The buffer with the bytes.
     pub buffer: D::Buffer,
 }
 
 impl<D: Device> LoadedTensor<D> {
-    /// Bytes of all parts.
+    /// The bytes of all parts.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.range.end - part.range.start).sum()
     }
 
-    /// Where the bytes of one member lie in the buffer, part by part: in one run, or in one for
-    /// each matrix of a tensor that has several (experts).
+    /// The byte ranges of one member in the buffer, part by part: one range, or one for each matrix
+    /// of a tensor that has several (experts).
     ///
     /// # Errors
     ///
-    /// `NotFound` if no member has that name.
+    /// `NotFound` if no member has this name.
     pub fn member(&self, name: &str) -> Result<Vec<(Part, Vec<Range<u64>>)>> {
         let member = self.members.iter().find(|member| member.name == name);
         let member =
@@ -83,11 +85,11 @@ impl<D: Device> LoadedTensor<D> {
         Ok(self.parts.iter().map(|part| (part.part, ranges(part))).collect())
     }
 
-    /// One member by itself, copied to a buffer of its own: exactly what loading it alone gives.
+    /// Copies one member to a buffer of its own, which equals what loading it alone gives.
     ///
     /// # Errors
     ///
-    /// As [`member`](Self::member); `Io` if memory is short.
+    /// Same as [`member`](Self::member); `Io` if the device is out of memory.
     pub fn split(&self, device: &D, name: &str) -> Result<Self> {
         let runs = self.member(name)?;
         let member = self.members.iter().find(|member| member.name == name);

@@ -1,7 +1,7 @@
-//! The provider: tensors by canonical name, loaded once, on a device.
+//! The provider: loads tensors onto a device by canonical name and caches them.
 //!
 //! ```text
-//!  name ──resolution──▶ Tensor ──layout──▶ Job ──pieces, by place in the file──▶ D::Buffer ──▶ cache
+//!  name ──resolution──▶ Tensor ──layout──▶ Job ──pieces, in file order──▶ D::Buffer ──▶ cache
 //!  (or several, to fuse)       (parts)         (copied, or decoded to a dtype)
 //! ```
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
@@ -23,11 +23,11 @@ pub use fuse::{FUSIONS, Fusion};
 pub use load::{LoadOptions, Policy};
 pub use loaded::{LoadedPart, LoadedTensor, Member};
 
-/// A model whose tensors are asked for by canonical name, `layers.3.attention.q.weight`, whatever
-/// file they lie in, and have the same values whatever that file does to them: see [`Tensor`].
+/// The tensors of a [`Model`] on a device, loaded by canonical name, cached and fused.
 ///
-/// Loaded tensors are cached: asking twice gives the same buffer. Tensors of an architecture that
-/// is not known, and tensors that an architecture does not have, go by their stored names.
+/// A tensor such as `layers.3.attention.q.weight` has the same rows and values whichever container
+/// stores it: see [`Tensor`]. Loading a tensor twice returns the same buffer. Tensors without a
+/// canonical name, such as all those of an unknown architecture, are loaded by their stored names.
 #[derive(Debug)]
 pub struct WeightProvider<D: Device = Cpu> {
     model: Model,
@@ -38,22 +38,22 @@ pub struct WeightProvider<D: Device = Cpu> {
 }
 
 impl WeightProvider {
-    /// Opens a model for use from host memory.
+    /// Opens a model, whose tensors will be loaded into host memory.
     ///
     /// # Errors
     ///
-    /// As [`Model::open`] and [`Model::resolution`].
+    /// Same as [`Model::open`] and [`Model::resolution`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::new(Model::open(path)?, Cpu)
     }
 }
 
 impl<D: Device> WeightProvider<D> {
-    /// Serves the tensors of an opened model from `device`.
+    /// Creates a provider that loads the tensors of an opened model onto `device`.
     ///
     /// # Errors
     ///
-    /// As [`Model::resolution`].
+    /// Same as [`Model::resolution`].
     pub fn new(model: Model, device: D) -> Result<Self> {
         model.resolution()?;
         Ok(Self {
@@ -65,7 +65,7 @@ impl<D: Device> WeightProvider<D> {
         })
     }
 
-    /// Serves tensors in that order and with those values.
+    /// Sets the convention for row order and values; by default [`Convention::HuggingFace`].
     #[must_use]
     pub fn convention(mut self, convention: Convention) -> Self {
         self.unload_all();
@@ -73,7 +73,7 @@ impl<D: Device> WeightProvider<D> {
         self
     }
 
-    /// What loaded tensors are kept as: packed as stored, where nothing is said.
+    /// Sets the dtype that loaded tensors are stored in; by default they stay packed as stored.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.unload_all();
@@ -81,57 +81,59 @@ impl<D: Device> WeightProvider<D> {
         self
     }
 
-    /// Bytes that the cache holds at most. Tensors that were not asked for the longest are dropped
-    /// from it first; one that somebody still holds is found all the same, and is not loaded again.
+    /// Limits the bytes that the cache holds. The tensors that were not requested for the longest
+    /// time are dropped first. A tensor that a caller still holds is found nevertheless, and is not
+    /// loaded again.
     #[must_use]
     pub fn budget(self, bytes: u64) -> Self {
         self.cache.set_budget(bytes);
         self
     }
 
-    /// The model whose tensors are served.
+    /// The model whose tensors are loaded.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// Where loaded tensors live.
+    /// The device that holds loaded tensors.
     pub fn device(&self) -> &D {
         &self.device
     }
 
-    /// The tensor of that canonical name, with the rows and values of the provider's
+    /// The tensor with this canonical name, with the rows and values of the provider's
     /// [convention](Self::convention): see [`Model::tensor`].
     ///
     /// # Errors
     ///
-    /// As [`Model::tensor`].
+    /// Same as [`Model::tensor`].
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
         self.model.tensor_in(name, self.convention)
     }
 
-    /// The rows of several tensors one after another, as one: see [`Tensor::fuse`].
+    /// Fuses several tensors without loading them: see [`Tensor::fuse`].
     ///
     /// # Errors
     ///
-    /// As [`tensor`](Self::tensor) and [`Tensor::fuse`].
+    /// Same as [`tensor`](Self::tensor) and [`Tensor::fuse`].
     pub fn fused(&self, names: &[&str]) -> Result<Tensor> {
         Tensor::fuse(names.iter().map(|name| self.tensor(name)).collect::<Result<_>>()?)
     }
 
-    /// The tensor of that canonical name in memory of the device, under the provider's
-    /// [policy](Self::policy). It is read once, and kept until it is [dropped](Self::unload).
+    /// Loads the tensor with this canonical name into device memory, under the provider's
+    /// [policy](Self::policy). It is read once and cached until it is [unloaded](Self::unload) or
+    /// the budget is exceeded.
     ///
     /// # Errors
     ///
-    /// `NotFound` if the model has none; `Unsupported` for a dtype that is not known; `Io` if the
-    /// file cannot be read or memory is short.
+    /// `NotFound` if the model has no such tensor; `Unsupported` for an unknown dtype; `Io` if the
+    /// file cannot be read or the device is out of memory.
     pub fn load(&self, name: &str) -> Result<Arc<LoadedTensor<D>>> {
         self.cache.get_or_load(name, || self.load_view(&self.tensor(name)?, self.policy))
     }
 
-    /// Several tensors in one buffer: all weights one after another, then all scales, then all
-    /// biases, written there straight from the file. They are not also held one by one. Cached
-    /// under their names with `+` between.
+    /// Loads several tensors into one buffer: all weights, then all scales, then all biases, read
+    /// directly into place. The members are not held a second time one by one. The result is cached
+    /// under their names joined by `+`.
     ///
     /// ```
     /// # fn main() -> weighbridge::Result<()> {
@@ -145,7 +147,7 @@ impl<D: Device> WeightProvider<D> {
     ///
     /// # Errors
     ///
-    /// `Mismatch`, naming tensors and dtypes, if they cannot be joined; otherwise as
+    /// `Mismatch`, naming tensors and dtypes, if they cannot be joined; otherwise same as
     /// [`load`](Self::load).
     pub fn fuse(&self, names: &[&str]) -> Result<Arc<LoadedTensor<D>>> {
         self.cache.get_or_load(&names.join("+"), || {
@@ -154,23 +156,22 @@ impl<D: Device> WeightProvider<D> {
         })
     }
 
-    /// As [`fuse`](Self::fuse), but in as few buffers as there must be: tensors that cannot be
-    /// joined, as the q and v of a file that mixes dtypes, come in several, each with those that
-    /// can.
+    /// Like [`fuse`](Self::fuse), but loads tensors that cannot be joined, such as q and v of
+    /// different dtypes, into as few buffers as possible.
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load).
+    /// Same as [`load`](Self::load).
     pub fn fuse_or_split(&self, names: &[&str]) -> Result<Vec<Arc<LoadedTensor<D>>>> {
         let groups = self.joinable(names)?;
         groups.iter().map(|names| self.fuse(names)).collect()
     }
 
-    /// The part of one rank of several, as [`Tensor::shard`] has it, in memory of the device.
+    /// Loads part `rank` of `of` equal parts of a tensor into device memory: see [`Tensor::shard`].
     ///
     /// # Errors
     ///
-    /// As [`Tensor::shard`] and [`load`](Self::load).
+    /// Same as [`Tensor::shard`] and [`load`](Self::load).
     pub fn shard(
         &self,
         name: &str,
@@ -184,8 +185,8 @@ impl<D: Device> WeightProvider<D> {
         })
     }
 
-    /// Drops a tensor from the cache. Its memory is freed once nobody holds it any more.
-    /// Says whether it was there.
+    /// Drops a tensor from the cache and returns whether it was there. Its memory is freed once no
+    /// caller holds it.
     pub fn unload(&self, name: &str) -> bool {
         self.cache.remove(name)
     }
@@ -195,7 +196,7 @@ impl<D: Device> WeightProvider<D> {
         self.cache.clear();
     }
 
-    /// Bytes of the tensors that the cache holds.
+    /// Bytes of the tensors in the cache.
     pub fn cached_bytes(&self) -> u64 {
         self.cache.bytes()
     }

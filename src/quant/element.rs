@@ -1,4 +1,4 @@
-//! What values are decoded to, and what is lost on the way.
+//! The number types that values are decoded to, and what is lost by rounding.
 
 use half::{bf16, f16};
 
@@ -6,7 +6,7 @@ use super::kernel::{Decoding, GroupEncoding, Kernels};
 use super::simd::Simd;
 use super::{GroupQuantizer, Runs};
 
-/// A number that values can be decoded to: `f32`, [`struct@f16`] or [`bf16`].
+/// A number type that values can be decoded to: `f32`, [`struct@f16`] or [`bf16`].
 pub trait Element: bytemuck::Pod + PartialEq + Send + Sync + sealed::Sealed {}
 
 impl Element for f32 {}
@@ -16,9 +16,9 @@ impl Element for bf16 {}
 pub(crate) mod sealed {
     use super::{Bounds, Decoding, GroupEncoding, GroupQuantizer, Kernels, Runs, Simd};
 
-    /// What the library itself needs of an element.
+    /// The operations that the library needs of an element.
     pub trait Sealed: Sized + 'static {
-        /// Which magnitudes do not survive rounding; `None` where all do.
+        /// The magnitudes that do not survive rounding; `None` if all do.
         #[doc(hidden)]
         const BOUNDS: Option<Bounds>;
 
@@ -30,7 +30,7 @@ pub(crate) mod sealed {
         #[allow(private_interfaces, reason = "nobody outside can name the trait")]
         fn encoders(quantizer: &GroupQuantizer) -> &Kernels<GroupEncoding<Self>>;
 
-        /// Rounds to the nearest, ties to even.
+        /// Rounds to nearest, ties to even.
         #[doc(hidden)]
         fn round(value: f32) -> Self;
 
@@ -42,19 +42,19 @@ pub(crate) mod sealed {
         #[allow(private_bounds, private_interfaces, reason = "nobody outside can name the trait")]
         fn load<S: Simd>(simd: S, from: &[Self; 16]) -> S::Floats;
 
-        /// Rounds as [`round`](Self::round), but for NaN, which may become anything.
+        /// Rounds like [`round`](Self::round), except that NaN may become anything.
         #[doc(hidden)]
         #[allow(private_bounds, private_interfaces, reason = "nobody outside can name the trait")]
         fn rounded<S: Simd>(simd: S, floats: S::Floats) -> S::Floats;
     }
 }
 
-/// The magnitudes that a narrower format cannot hold, as bits of an `f32`.
+/// The magnitudes that a narrower format cannot represent, as bits of an `f32`.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// The first that rounds to infinity.
+    /// The smallest magnitude that rounds to infinity.
     over: u32,
-    /// The last that rounds to 0.
+    /// The largest magnitude that rounds to 0.
     under: u32,
 }
 
@@ -125,7 +125,8 @@ macro_rules! sealed {
     };
 }
 
-/// Beyond 65504 by half a step or more; up to half of the smallest subnormal, where the tie is even.
+/// At least half a step beyond 65504; at most half of the smallest subnormal, where the tie rounds
+/// to even.
 const F16: Bounds = Bounds { over: 0x477f_f000, under: 0x3300_0000 };
 const BF16: Bounds = Bounds { over: 0x7f7f_8000, under: 0x8000 };
 
@@ -135,18 +136,18 @@ sealed!(f16, to_f16, from_f16, put_f16, load_f16, Some(F16), f16::from_f32, |sim
 sealed!(bf16, to_bf16, from_bf16, put_bf16, load_bf16, Some(BF16), bf16::from_f32, |simd, a| simd
     .as_bf16(a));
 
-/// What rounding to a narrower format did beyond rounding.
+/// The values that rounding to a narrower format turned into infinity or 0.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Narrowing {
-    /// Finite values that became infinite.
+    /// The number of finite values that became infinite.
     pub overflows: u64,
-    /// Values other than 0 that became 0.
+    /// The number of nonzero values that became 0.
     pub flushes: u64,
 }
 
 impl Narrowing {
-    /// Whether anything was lost.
+    /// Whether no value became infinite or 0.
     pub const fn is_lossless(self) -> bool {
         self.overflows == 0 && self.flushes == 0
     }
@@ -156,7 +157,7 @@ impl Narrowing {
         self.flushes += flushes as u64;
     }
 
-    /// Counts the values that do not survive.
+    /// Counts the values that do not survive rounding.
     pub(super) fn look(&mut self, values: &[f32], bounds: Bounds) {
         let infinite = f32::INFINITY.to_bits();
         let magnitudes = || values.iter().map(|value| value.abs().to_bits());

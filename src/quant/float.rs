@@ -13,7 +13,7 @@ plain! {
     F8_E4M3: 16, |simd, bytes| simd.e4m3(simd.halves(bytes, bytes))[0];
     F8_E5M2: 16, |simd, bytes| each(simd, bytes, |[b]| e5m2(b));
     F8_E8M0: 16, |simd, bytes| each(simd, bytes, |[b]| match b {
-        // The format's own document has NaN here; MLX has infinity, see `e8m0`.
+        // The specification of the format has NaN here; MLX has infinity, see `e8m0`.
         255 => f32::NAN,
         b => e8m0(b),
     });
@@ -21,7 +21,7 @@ plain! {
     F8_E5M2FNUZ: 16, |simd, bytes| each(simd, bytes, |[b]| E5M2FNUZ[usize::from(b)]);
     F6_E2M3: 12, |simd, bytes| sixes(simd, bytes, &E2M3);
     F6_E3M2: 12, |simd, bytes| sixes(simd, bytes, &E3M2);
-    /// The first of two elements lies in the low nibble.
+    /// The low nibble holds the first of two elements.
     F4: 8, |simd, bytes| {
         let mut pairs = [0; 16];
         pairs[..8].copy_from_slice(bytes);
@@ -29,7 +29,7 @@ plain! {
     };
 }
 
-/// IEEE double precision: rounds to the nearest, ties to even.
+/// IEEE double precision; rounds to nearest, ties to even.
 pub(crate) static F64: Codec = {
     struct Body;
     impl super::Plain<128> for Body {
@@ -46,7 +46,7 @@ fn to_f32(value: f64) -> f32 {
     value as f32
 }
 
-/// Counts the doubles that are no `f32`.
+/// Counts the doubles that overflow or flush to 0 in `f32`.
 fn lost(packed: &Packed<'_>) -> Narrowing {
     let values = || packed.weight.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes));
     let over = values().filter(|value| value.is_finite() && to_f32(*value).is_infinite()).count();
@@ -56,18 +56,18 @@ fn lost(packed: &Packed<'_>) -> Narrowing {
     lost
 }
 
-/// The upper half of an `f32`. `half::bf16::to_f32` would quieten signalling NaNs; ggml does not.
+/// The upper half of an `f32`. `half::bf16::to_f32` would quiet signalling NaNs; ggml does not.
 #[inline(always)]
 pub(super) fn bf16(bytes: [u8; 2]) -> f32 {
     f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16)
 }
 
-/// The upper half of a half.
+/// The upper half of an `f16`.
 fn e5m2(bits: u8) -> f32 {
     f16::from_bits(u16::from(bits) << 8).to_f32()
 }
 
-/// The value of a power of two with 8 bits of exponent, as MLX reads it: 255 is infinity.
+/// The value of an E8M0 code, a power of two, in MLX's interpretation: 255 is infinity.
 pub(super) fn e8m0(bits: u8) -> f32 {
     match bits {
         0 => f32::from_bits(0x0040_0000),
@@ -80,8 +80,8 @@ pub(super) fn e8m0(bits: u8) -> f32 {
 pub(super) const E2M1: [f32; 16] =
     [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0];
 
-/// The code of the nearest E2M1, ties to the smaller magnitude, as MLX's search through the table
-/// has them; 0 has no sign. From 2^29 on, and for NaN, it is 0.
+/// The code of the nearest E2M1 value, ties to the smaller magnitude, as in MLX's table search; 0
+/// has no sign. From 2^29 on, and for NaN, the code is 0.
 pub(super) fn to_e2m1(value: f32) -> u8 {
     const TIES: [f32; 7] = [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0];
     const LIMIT: f32 = 536_870_912.0;
@@ -93,12 +93,13 @@ pub(super) fn to_e2m1(value: f32) -> u8 {
     }
 }
 
-/// The code of the nearest E4M3, ties to even, at most 448: so does NaN become. Signs are kept.
+/// The code of the nearest E4M3 value, ties to even, at most 448, which NaN becomes too. Signs are
+/// kept.
 pub(super) fn to_e4m3(value: f32) -> u8 {
     let magnitude = value.abs();
     let bits = magnitude.to_bits();
     let code = if magnitude < 0.015_625 {
-        // Multiples of 2^-9: as are the last bits of floats from 2^14 on.
+        // The result is a multiple of 2^-9, like the last bit of floats from 2^14 on.
         (magnitude + 16_384.0).to_bits() - 16_384.0f32.to_bits()
     } else {
         (bits - (120 << 23) + 0x7ffff + (bits >> 20 & 1)) >> 20
@@ -106,8 +107,8 @@ pub(super) fn to_e4m3(value: f32) -> u8 {
     code.min(0x7e) as u8 | if value.is_sign_negative() { 0x80 } else { 0 }
 }
 
-/// The values of all codes of a small float: its bits of exponent and fraction, and its bias. With
-/// `one_nan` the code of minus zero is NaN, and all others are numbers (FNUZ).
+/// The values of all codes of a small float with the given bits of exponent and fraction and the
+/// given bias. With `one_nan` the code of minus zero is NaN, and all others are numbers (FNUZ).
 #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a few bits")]
 const fn small<const CODES: usize>(
     exponent: u32,
@@ -143,7 +144,7 @@ const fn small<const CODES: usize>(
     table
 }
 
-/// The values of 8-bit floats with 4 bits of exponent (E4M3FN): no infinities, NaN in 0x7f and 0xff.
+/// The values of E4M3FN, 8-bit floats with 4 bits of exponent: no infinities, NaN in 0x7f and 0xff.
 pub(super) static E4M3: [f32; 256] = {
     let mut table = small(4, 3, 7, false);
     (table[0x7f], table[0xff]) = (f32::NAN, f32::NAN);
@@ -154,7 +155,7 @@ static E5M2FNUZ: [f32; 256] = small(5, 2, 16, true);
 static E2M3: [f32; 64] = small(2, 3, 1, false);
 static E3M2: [f32; 64] = small(3, 2, 3, false);
 
-/// 16 elements of 6 bits in a stream of bits, lowest first.
+/// Decodes 16 elements of 6 bits from a bit stream, lowest bits first.
 #[inline(always)]
 fn sixes<S: Simd>(simd: S, bytes: &[u8; 12], table: &[f32; 64]) -> S::Floats {
     let mut stream = [0; 16];
@@ -163,7 +164,7 @@ fn sixes<S: Simd>(simd: S, bytes: &[u8; 12], table: &[f32; 64]) -> S::Floats {
     simd.load(&std::array::from_fn(|i| table[(stream >> (6 * i)) as usize & 63]))
 }
 
-/// A format of scales and biases.
+/// A number format of scales and biases.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Float {
     F32,
@@ -182,8 +183,8 @@ impl Float {
         }
     }
 
-    /// The bytes of a number that the format has, and zeros behind them; NaN is NaN, whatever its
-    /// bits. Not for formats of one byte.
+    /// The bytes of a number that the format represents exactly, followed by zeros; `None` for
+    /// others. Any NaN counts as NaN, whatever its bits. Not for one-byte formats.
     #[inline(always)]
     pub(super) fn bytes_of(self, number: f32) -> Option<[u8; 4]> {
         let (bytes, found) = match self {
@@ -203,12 +204,12 @@ impl Float {
         (found.to_bits() == number.to_bits() || found.is_nan() && number.is_nan()).then_some(bytes)
     }
 
-    /// The value of the first bytes; 255 of E8M0 is infinity.
+    /// The value at the start of `bytes`; 255 of E8M0 is infinity.
     pub(crate) fn number(self, bytes: &[u8]) -> f32 {
         self.value(bytes, |bits| f16::from_bits(bits).to_f32())
     }
 
-    /// The value of the first bytes.
+    /// The value at the start of `bytes`.
     #[inline(always)]
     pub(super) fn value(self, bytes: &[u8], half: impl Fn(u16) -> f32) -> f32 {
         match (self, bytes) {

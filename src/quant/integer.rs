@@ -3,7 +3,7 @@
 use super::plain;
 use super::simd::Simd;
 
-/// 16 elements of `N` bytes each as floats.
+/// Converts 16 elements of `N` bytes each to floats.
 #[inline(always)]
 pub(super) fn each<S: Simd, const N: usize, const WIDE: usize>(
     simd: S,
@@ -26,6 +26,6 @@ plain! {
     U32: 64, |simd, bytes| each(simd, bytes, |b| u32::from_le_bytes(b) as f32);
     I64: 128, |simd, bytes| each(simd, bytes, |b| i64::from_le_bytes(b) as f32);
     U64: 128, |simd, bytes| each(simd, bytes, |b| u64::from_le_bytes(b) as f32);
-    /// One byte each; files hold other values than 0 and 1, and everything but 0 is true.
+    /// One byte each. Files contain other values than 0 and 1; everything but 0 is true.
     BOOL: 16, |simd, bytes| each(simd, bytes, |[b]| f32::from(u8::from(b != 0)));
 }

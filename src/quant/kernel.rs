@@ -1,5 +1,5 @@
-//! One body for each codec, compiled for each instruction set and each kind of output; which of
-//! them runs is decided here and nowhere else.
+//! Kernels: one generic body for each codec, compiled for each instruction set and each output
+//! type. Only this module chooses which of them runs.
 #![allow(unsafe_code, reason = "kernels for instructions that were looked for first")]
 
 use std::marker::PhantomData;
@@ -12,13 +12,13 @@ use super::simd::{Avx2, Avx512};
 use super::simd::{Portable, Simd};
 use super::{Packed, Rows, Runs};
 
-/// How a dtype's values are computed.
+/// Computes a dtype's values.
 pub(super) trait Decode {
-    /// Puts all values that there is room for, from the first of `packed` on.
+    /// Fills `out` with values, from the first of `packed` on.
     fn decode<S: Simd, T: Element, const PAST: bool>(packed: &Packed<'_>, out: Out<'_, S, T, PAST>);
 }
 
-/// Where values go, 16 at a time.
+/// The output of a decoder, written 16 values at a time.
 pub(super) struct Out<'a, S: Simd, T, const PAST: bool> {
     pub(super) simd: S,
     pub(super) values: &'a mut [T],
@@ -31,7 +31,7 @@ impl<'a, S: Simd, T: Element, const PAST: bool> Out<'a, S, T, PAST> {
         self.values.len()
     }
 
-    /// Whole runs of `UNITS` times 16 values, what puts them there, and what follows.
+    /// Splits the output into complete runs of `UNITS` times 16 values, their writer, and the rest.
     #[inline(always)]
     pub(super) fn runs<const UNITS: usize>(
         self,
@@ -39,23 +39,23 @@ impl<'a, S: Simd, T: Element, const PAST: bool> Out<'a, S, T, PAST> {
         let Self { simd, values, seen } = self;
         let (values, rest) = values.split_at_mut(values.len() / (16 * UNITS) * (16 * UNITS));
         let (runs, _) = values.as_chunks_mut::<16>().0.as_chunks_mut::<UNITS>();
-        // Kept out of memory while values are written, which it cannot share.
+        // A copy, so that it stays in registers while values are written.
         let units = Units { simd, seen: *seen, close: true, out: &mut [] };
         (runs, units, Self { simd, values: rest, seen })
     }
 
-    /// Remembers what was seen of values that were put.
+    /// Merges what the writer saw of its values.
     #[inline(always)]
     pub(super) fn saw(self, units: &Units<'_, S, T, PAST>) -> Self {
         *self.seen = units.seen;
         self
     }
 
-    /// Puts fewer than 16 values: the first of `floats`.
+    /// Writes fewer than 16 values: the first of `floats`.
     #[inline(always)]
     pub(super) fn rest(self, floats: S::Floats) {
         let mut all = [T::round(0.0); 16];
-        // Those that there is no room for are not looked at either: they may be anything.
+        // The surplus values may be anything, so they are excluded from the check.
         let mut exact = [0.0; 16];
         self.simd.put_f32::<false>(floats, &mut exact);
         exact.iter_mut().skip(self.values.len()).for_each(|value| *value = 0.0);
@@ -67,30 +67,30 @@ impl<'a, S: Simd, T: Element, const PAST: bool> Out<'a, S, T, PAST> {
     }
 }
 
-/// Room for a run of values.
+/// The output of one run.
 type Run<T, const UNITS: usize> = [[T; 16]; UNITS];
 
-/// The values of one block.
+/// Writes the values of one block.
 pub(super) struct Units<'a, S: Simd, T, const PAST: bool> {
     simd: S,
     seen: S::Seen,
-    /// Whether the next values may be so small or so large that they do not survive rounding, and
-    /// have to be looked at.
+    /// Whether the next values may be so small or so large that they do not survive rounding, so
+    /// that they must be checked.
     pub(super) close: bool,
-    /// Where the next block's values go.
+    /// The output for the next block.
     pub(super) out: &'a mut [[T; 16]],
 }
 
-/// Takes the values of one block.
+/// A consumer of the values of one block.
 pub(super) trait Put<S: Simd> {
-    /// A factor of half precision. From 8 on, values may become infinite as halves: no codec
-    /// multiplies it with more than 4096, or adds more than 64 times another.
+    /// Converts a scale in half precision. From 8 on, values may become infinite as `f16`: no codec
+    /// multiplies the scale by more than 4096, or adds more than 64 times another.
     fn half(&mut self, bytes: [u8; 2]) -> f32;
 
-    /// Takes 16 values, the `number`th of their block.
+    /// Accepts 16 values at position `number` of their block, in units of 16.
     fn put(&mut self, number: usize, floats: S::Floats);
 
-    /// Takes 32 values, the `number`th of their block.
+    /// Accepts 32 values at position `number` of their block, in units of 32.
     #[inline(always)]
     fn pair(&mut self, number: usize, [first, second]: [S::Floats; 2]) {
         self.put(2 * number, first);
@@ -116,18 +116,18 @@ impl<S: Simd, T: Element, const PAST: bool> Put<S> for Units<'_, S, T, PAST> {
     }
 }
 
-/// What kernels of one kind are given, and what they say when they are done.
+/// The inputs and results of one kind of kernel.
 pub(crate) trait Work {
     type Given<'a>;
     type Said;
 }
 
-/// A body in the operations of whatever instruction set it is compiled for.
+/// A kernel body, generic over the instruction set that it is compiled for.
 pub(super) trait Body<W: Work> {
     fn run<S: Simd>(simd: S, given: W::Given<'_>) -> W::Said;
 }
 
-/// The kernels that one body is compiled to.
+/// The kernels compiled from one body.
 pub(crate) struct Kernels<W: Work> {
     portable: fn(W::Given<'_>) -> W::Said,
     #[cfg(target_arch = "x86_64")]
@@ -149,14 +149,14 @@ fn portable<B: Body<W>, W: Work>(given: W::Given<'_>) -> W::Said {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
 fn avx2<B: Body<W>, W: Work>(given: W::Given<'_>) -> W::Said {
-    // SAFETY: this function is compiled for these features, so whoever called it had looked.
+    // SAFETY: this function is compiled for these features, so its caller must have checked them.
     B::run(unsafe { Avx2::new() }, given)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx2,f16c")]
 fn avx512<B: Body<W>, W: Work>(given: W::Given<'_>) -> W::Said {
-    // SAFETY: this function is compiled for these features, so whoever called it had looked.
+    // SAFETY: this function is compiled for these features, so its caller must have checked them.
     B::run(unsafe { Avx512::new() }, given)
 }
 
@@ -176,11 +176,11 @@ impl<W: Work> Kernels<W> {
         self.run_on(Isa::best(), given)
     }
 
-    /// The same with the kernel of one instruction set.
+    /// Runs the kernel of one instruction set.
     pub(super) fn run_on(&self, isa: Isa, given: W::Given<'_>) -> W::Said {
         match isa.0 {
             Set::Portable => (self.portable)(given),
-            // SAFETY: the set was found before an `Isa` was made of it.
+            // SAFETY: an `Isa` exists only if the processor has its instruction set.
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => unsafe { (self.avx2)(given) },
             // SAFETY: as above.
@@ -190,8 +190,8 @@ impl<W: Work> Kernels<W> {
     }
 }
 
-/// Decoding to `T`: as many values as there is room for, past the cache where that is asked for.
-/// Kernels say whether some value may not have survived rounding.
+/// Decodes to `T`: fills the output, with streaming stores if requested. Returns whether a value
+/// may not have survived rounding.
 pub(crate) struct Decoding<T>(PhantomData<T>);
 
 impl<T: 'static> Work for Decoding<T> {
@@ -225,13 +225,13 @@ impl Runs {
     }
 }
 
-/// How the bytes of a block dtype are computed from values.
+/// Computes the bytes of a block dtype from values.
 pub(super) trait Encode {
     /// Fills `out` with the bytes of all rows.
     fn encode<S: Simd>(simd: S, rows: &Rows<'_>, out: &mut [u8]);
 }
 
-/// Quantizing to blocks: fills the bytes with those of all rows.
+/// Quantizes rows to blocks.
 pub(crate) struct Encoding;
 
 impl Work for Encoding {
@@ -246,12 +246,12 @@ impl<E: Encode> Body<Encoding> for E {
     }
 }
 
-/// How the parts of a group dtype, codes, scales and biases, are computed from values.
+/// Computes the parts of a group dtype, codes, scales and biases, from values.
 pub(super) trait GroupEncode {
     fn encode<S: Simd, T: Element>(simd: S, values: &[T], grouping: Grouping, out: GroupParts<'_>);
 }
 
-/// Quantizing a `T` to groups.
+/// Quantizes values of type `T` to groups.
 pub(crate) struct GroupEncoding<T>(PhantomData<T>);
 
 impl<T: 'static> Work for GroupEncoding<T> {
@@ -266,7 +266,7 @@ impl<E: GroupEncode, T: Element> Body<GroupEncoding<T>> for E {
     }
 }
 
-/// An instruction set that there are kernels for, and that this processor has.
+/// An instruction set that has kernels and that this processor supports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Isa(Set);
 
@@ -280,7 +280,7 @@ enum Set {
 }
 
 impl Isa {
-    /// Every one that is there, the plainest first.
+    /// All supported instruction sets, the most basic first.
     pub(super) fn available() -> impl Iterator<Item = Self> {
         #[cfg(target_arch = "x86_64")]
         let found = {
@@ -298,7 +298,7 @@ impl Isa {
         found.into_iter().flatten().map(Self)
     }
 
-    /// The one whose kernels run.
+    /// The instruction set whose kernels run.
     fn best() -> Self {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(|| Self::available().last().unwrap_or(Self(Set::Portable)))

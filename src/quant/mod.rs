@@ -1,8 +1,9 @@
-//! Numbers: how the bytes of a dtype become values. Knows blocks of bytes, not files.
+//! Codecs and quantizers: converts between the bytes of a dtype and values. This module sees blocks
+//! of bytes, never files.
 //!
 //! ```text
-//!  Packed ──Decode::decode──▶ 16 floats at a time ──Out──▶ f32, f16 or bf16; through the cache or past it
-//!  (bytes)  (one body a dtype, written in Simd's operations)
+//!  Packed ──Decode::decode──▶ 16 floats at a time ──Out──▶ f32, f16 or bf16; cached or streaming
+//!  (bytes)  (one body per dtype, written in Simd's operations)
 //! ```
 
 mod element;
@@ -50,29 +51,29 @@ pub(crate) use scheme::{
 pub(crate) use scheme::{Array, Parts};
 use simd::Simd;
 
-/// The routines of one dtype.
+/// Decodes the values of one dtype.
 #[derive(Debug)]
 pub struct Codec(pub(crate) Decoder);
 
-/// How values are decoded.
+/// The decoding method of a dtype.
 #[derive(Debug)]
 pub(crate) enum Decoder {
-    /// From a run of blocks or groups, wherever in a tensor it starts.
+    /// Decodes a run of blocks or groups, starting anywhere in a tensor.
     Runs(Runs),
-    /// By rows, with all parts of the tensor at hand: they are packed across rows, or each row
-    /// looks for its own.
+    /// Decodes by rows, with all parts of the tensor: codes are packed across rows, or each row has
+    /// to find its own scales.
     Rows(scheme::Decode),
 }
 
-/// The routines of a dtype whose values come in runs.
+/// The kernels of a dtype whose values are decoded in runs.
 #[derive(Debug)]
 pub(crate) struct Runs {
     to_f32: Kernels<Decoding<f32>>,
     to_f16: Kernels<Decoding<f16>>,
     to_bf16: Kernels<Decoding<bf16>>,
-    /// Values rounded as the library that made the format rounds them, where that differs.
+    /// Decodes with the rounding of the format's own library, if it differs.
     native: Option<fn(&Packed<'_>, &mut [f32])>,
-    /// What is lost already when a value becomes an `f32`.
+    /// Counts the values that are lost in the conversion to `f32`.
     lost: Option<fn(&Packed<'_>) -> Narrowing>,
 }
 
@@ -81,39 +82,39 @@ pub(crate) struct Runs {
 pub(crate) struct Packed<'a> {
     /// Blocks, or packed elements.
     pub(crate) weight: &'a [u8],
-    /// A factor for each group; of rows that start with one, the row's.
+    /// A scale for each group; for rows that start with bytes of their own, those of the row.
     pub(crate) scale: &'a [u8],
-    /// A term for each group, or nothing.
+    /// A bias for each group, or empty.
     pub(crate) bias: &'a [u8],
-    /// How scales and biases are stored.
+    /// The number formats of scales and biases.
     pub(crate) formats: (Float, Float),
-    /// Elements of a group.
+    /// The number of elements of a group.
     pub(crate) group_size: usize,
-    /// What all scales are multiplied with or divided by.
+    /// The global scale, by which all scales are multiplied or divided.
     pub(crate) global: Global,
 }
 
-/// A number for a whole tensor, beside the scales of its groups.
+/// A global scale: a number for a whole tensor, in addition to the scales of its groups.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Global {
-    /// There is none.
+    /// No global scale.
     None,
-    /// Scales are multiplied with it (ModelOpt, Ollama); in blocks of ggml, values are.
+    /// Scales are multiplied by it (ModelOpt, Ollama); in ggml's blocks, values are.
     Factor(f32),
     /// Scales are divided by it (compressed-tensors).
     Divisor(f32),
 }
 
-/// What the formats of scale and element reach together: 448 times 6.
+/// The largest product of a scale and an element: 448 times 6.
 const REACH: f32 = 2688.0;
 
 impl Global {
-    /// The factor of MLX, which keeps the largest magnitude of a tensor instead.
+    /// The factor for MLX, which stores the largest magnitude of the tensor instead.
     pub fn of_amax(amax: f32) -> Self {
         Self::Factor(amax / REACH)
     }
 
-    /// A largest magnitude for MLX to keep, if there is one that it makes this very factor of: about
+    /// The largest magnitude from which MLX computes exactly this factor, if there is one: about
     /// every sixth factor has none.
     pub fn amax(self) -> Option<f32> {
         let Self::Factor(factor) = self else { return None };
@@ -133,29 +134,29 @@ impl Global {
 }
 
 impl Packed<'_> {
-    /// Blocks, or plain elements, and nothing else.
+    /// Wraps blocks or plain elements, without other parts.
     pub(crate) fn blocks(weight: &[u8]) -> Packed<'_> {
         let formats = (Float::F32, Float::F32);
         Packed { weight, scale: &[], bias: &[], formats, group_size: 1, global: Global::None }
     }
 }
 
-/// How often values are rounded.
+/// When decoded values are rounded.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Rounding {
-    /// Each product and sum rounds to `f32`; a narrower output rounds once more.
+    /// Each product and sum is rounded to `f32`; a narrower output is rounded once more.
     #[default]
     F32,
-    /// As the library that made the format does it. MLX works in the dtype of the scales, so each
-    /// product and sum rounds to that, or to `bf16` where scales are small floats; so do the dtypes
-    /// that share its forms, `HF_MXFP4` and `HF_NVFP4`. For others this is [`F32`](Self::F32).
+    /// As in the library that made the format. MLX computes in the dtype of the scales, so each
+    /// product and sum is rounded to that, or to `bf16` if scales are small floats. The same holds
+    /// for the dtypes that share its format, `HF_MXFP4` and `HF_NVFP4`. For other dtypes this
+    /// equals [`F32`](Self::F32).
     Native,
 }
 
 impl Runs {
-    /// Decodes as many values as there is room for, and counts those that did not survive rounding
-    /// to `T`.
+    /// Fills `out` with values, and counts those that did not survive rounding to `T`.
     pub(crate) fn decode<T: Element>(
         &self,
         packed: &Packed<'_>,
@@ -205,18 +206,18 @@ impl Codec {
     }
 }
 
-/// The values of one block of `BYTES` bytes.
+/// Decodes one block of `BYTES` bytes.
 trait Block<const BYTES: usize> {
-    /// Whether values may lie between 0 and 2^-24. They do not where they are made of halves and
-    /// whole numbers alone: all halves are multiples of 2^-24, and so are products, sums and
-    /// differences, however they round. Such values never round to 0. That none becomes infinite
-    /// is then up to its halves, see [`Put::half`].
+    /// Whether values may lie between 0 and 2^-24, so that rounding could turn them into 0. They
+    /// cannot if they are computed only from `f16` numbers and integers: every `f16` number is a
+    /// multiple of 2^-24, and so are products, sums and differences, however they round. Whether
+    /// such values become infinite depends only on the `f16` scales, see [`Put::half`].
     const FINE: bool;
 
     fn block<S: Simd>(simd: S, bytes: &[u8; BYTES], head: &[u8], out: &mut impl Put<S>);
 }
 
-/// Blocks of `BYTES` bytes and `UNITS` times 16 values.
+/// Decodes blocks of `BYTES` bytes and `UNITS` times 16 values.
 struct Blocks<B, const BYTES: usize, const UNITS: usize>(PhantomData<B>);
 
 impl<B: Block<BYTES>, const BYTES: usize, const UNITS: usize> Decode for Blocks<B, BYTES, UNITS> {
@@ -236,8 +237,8 @@ impl<B: Block<BYTES>, const BYTES: usize, const UNITS: usize> Decode for Blocks<
     }
 }
 
-/// Declares codecs of block dtypes: the bytes and the elements of a block, whether its values are
-/// COARSE or FINE (see [`Block::FINE`]), and its body.
+/// Declares codecs of block dtypes: the bytes and the elements of a block, COARSE or FINE values
+/// (see [`Block::FINE`]), and the body.
 macro_rules! blocks {
     ($(
         $(#[$doc:meta])*
@@ -267,16 +268,16 @@ macro_rules! blocks {
 }
 use blocks;
 
-/// What `blocks` declares of values: see [`Block::FINE`].
+/// Values without fine steps, for `blocks!`: see [`Block::FINE`].
 const COARSE: bool = false;
 const FINE: bool = true;
 
-/// 16 elements of `WIDE` bytes together.
+/// Converts 16 elements of `WIDE` bytes in total.
 trait Plain<const WIDE: usize> {
     fn sixteen<S: Simd>(simd: S, bytes: &[u8; WIDE]) -> S::Floats;
 }
 
-/// Elements with nothing between, 16 of which fill `WIDE` bytes.
+/// Decodes consecutive elements, 16 of which fill `WIDE` bytes.
 struct Elements<P, const WIDE: usize>(PhantomData<P>);
 
 impl<P: Plain<WIDE>, const WIDE: usize> Decode for Elements<P, WIDE> {
@@ -302,7 +303,7 @@ impl<P: Plain<WIDE>, const WIDE: usize> Decode for Elements<P, WIDE> {
     }
 }
 
-/// Declares codecs of plain dtypes: the bytes of 16 elements, and how they become floats.
+/// Declares codecs of plain dtypes: the bytes of 16 elements, and their conversion to floats.
 macro_rules! plain {
     ($($(#[$doc:meta])* $name:ident: $wide:literal, |$simd:ident, $bytes:ident| $body:expr;)*) => {$(
         $(#[$doc])*

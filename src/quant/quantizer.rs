@@ -1,32 +1,32 @@
-//! Quantizing: how numbers become the bytes of a dtype.
+//! Quantizers: convert numbers to the bytes of a dtype.
 
 use super::kernel::{Encode, Encoding, Kernels};
 
-/// The routines that choose a dtype's codes.
+/// Quantizes values to one dtype; see [`DType::quantize_rows`](crate::DType::quantize_rows).
 #[derive(Debug)]
 pub struct Quantizer {
     kernels: Kernels<Encoding>,
     importance: Importance,
 }
 
-/// What a dtype's quantizer does with the importance of columns.
+/// How a dtype's quantizer uses the importance of columns.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Importance {
-    /// It makes no difference.
+    /// Importance makes no difference.
     Ignored,
-    /// Codes are chosen for the least weighted error where it is given.
+    /// With importance, codes are chosen for the least weighted error.
     Used,
-    /// There is no quantizing without it: so few bits are left that guessing what matters would
-    /// make them worthless.
+    /// Importance is required: with so few bits, a guess at what matters would make the result
+    /// worthless.
     Required,
 }
 
-/// Rows of numbers, all of them whole blocks.
+/// Rows of numbers, each of whole blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'a> {
     pub(crate) values: &'a [f32],
-    /// Elements of a row.
+    /// The number of elements of a row.
     pub(crate) columns: usize,
     /// One weight for each column.
     pub(crate) importance: Option<&'a [f32]>,
@@ -37,12 +37,12 @@ impl Quantizer {
         Self { kernels: Kernels::of::<E>(), importance }
     }
 
-    /// What it does with the importance of columns.
+    /// How the quantizer uses the importance of columns.
     pub fn importance(&self) -> Importance {
         self.importance
     }
 
-    /// Fills `out` with the bytes of all rows.
+    /// Writes the bytes of all rows to `out`.
     pub(crate) fn run(&self, rows: &Rows<'_>, out: &mut [u8]) {
         self.kernels.run((rows, out));
     }

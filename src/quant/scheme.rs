@@ -1,7 +1,7 @@
-//! Checkpoints quantized by other schemes than ggml's and MLX's, a row at a time.
+//! Decodes checkpoints of quantization schemes other than ggml's and MLX's, row by row.
 //!
-//! Order of rounding: zero points are subtracted as integers, and each product rounds to `f32` on
-//! its own, as the libraries that wrote the checkpoints do it.
+//! Order of rounding: zero points are subtracted as integers, and each product is rounded to `f32`
+//! separately, as in the libraries that wrote the checkpoints.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::borrow::Cow;
@@ -16,36 +16,36 @@ use super::{Codec, Decoder};
 pub(crate) struct Array<'a> {
     pub(crate) bytes: Cow<'a, [u8]>,
     pub(crate) shape: &'a [u64],
-    /// Bytes of an element.
+    /// The bytes of an element.
     pub(crate) width: usize,
-    /// How its numbers are stored, where they are floats.
+    /// The number format, if elements are floats.
     pub(crate) format: Option<Float>,
 }
 
 impl Array<'_> {
-    /// A float, by its number.
+    /// The float at position `number`.
     fn float(&self, number: usize) -> Option<f32> {
         let format = self.format?;
         let bytes = self.bytes.get(number.checked_mul(format.bytes())?..)?;
         (bytes.len() >= format.bytes()).then(|| format.value(bytes, |bits| Portable.f16(bits)))
     }
 
-    /// A word of 32 bits, by its number.
+    /// The 32-bit word at position `number`.
     fn word(&self, number: usize) -> Option<u32> {
         let bytes = self.bytes.get(number.checked_mul(4)?..).filter(|_| self.width == 4)?;
         bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
     }
 
-    /// Elements along a dimension; 1 beyond the last.
+    /// The length of a dimension; 1 beyond the last.
     fn along(&self, dimension: usize) -> usize {
         self.shape.get(dimension).map_or(1, |&len| usize::try_from(len).unwrap_or(usize::MAX))
     }
 }
 
-/// All arrays of one tensor. Those that a scheme does not have are absent.
+/// All arrays of one tensor. Arrays that a scheme does not use are absent.
 #[derive(Debug)]
 pub(crate) struct Parts<'a> {
-    /// Dimensions of the values, outermost first.
+    /// The dimensions of the values, outermost first.
     pub(crate) shape: &'a [u64],
     pub(crate) columns: usize,
     pub(crate) weight: Array<'a>,
@@ -56,15 +56,15 @@ pub(crate) struct Parts<'a> {
     pub(crate) code_values: Option<Array<'a>>,
     pub(crate) nested_absmax: Option<Array<'a>>,
     pub(crate) nested_code_values: Option<Array<'a>>,
-    /// Elements that share an entry of `absmax`.
+    /// The number of elements that share an entry of `absmax`.
     pub(crate) block: usize,
-    /// Entries of `absmax` that share an entry of `nested_absmax`.
+    /// The number of entries of `absmax` that share an entry of `nested_absmax`.
     pub(crate) nested_block: usize,
-    /// What is added to each entry of `absmax`.
+    /// The offset that is added to each entry of `absmax`.
     pub(crate) nested_offset: f32,
 }
 
-/// Decodes some rows of all; `None` where the arrays are too small for them.
+/// Decodes a range of rows; `None` if the arrays are too small for them.
 pub(crate) type Decode = fn(&Parts<'_>, Range<usize>, &mut [f32]) -> Option<()>;
 
 const fn rows(decode: Decode) -> Codec {
@@ -99,14 +99,14 @@ pub(crate) static BNB_NF4: Codec = rows(bitsandbytes);
 pub(crate) static BNB_FP4: Codec = rows(bitsandbytes);
 pub(crate) static BNB_INT8: Codec = rows(bitsandbytes_int8);
 
-/// An integer of a few bits as a float.
+/// Converts an integer of a few bits to a float.
 #[expect(clippy::cast_precision_loss, reason = "at most 9 bits")]
 fn small(number: i32) -> f32 {
     number as f32
 }
 
-/// The group of a column: by `g_idx` where there is one, otherwise groups of one length follow each
-/// other.
+/// The group of a column: from `g_idx` if there is one, otherwise consecutive groups of equal
+/// length.
 fn groups<'p>(parts: &'p Parts<'_>, count: usize) -> Option<impl Fn(usize) -> Option<usize> + 'p> {
     let each = parts.columns.checked_div(count)?;
     if parts.group_index.is_none() && each.checked_mul(count) != Some(parts.columns) {
@@ -118,20 +118,21 @@ fn groups<'p>(parts: &'p Parts<'_>, count: usize) -> Option<impl Fn(usize) -> Op
     })
 }
 
-/// Field `number` of fields of `BITS` bits in a stream of words, `word` giving each of them.
+/// The field at position `number` in a stream of words, with fields of `BITS` bits. `word` returns
+/// the words.
 fn field<const BITS: usize>(number: usize, word: impl Fn(usize) -> Option<u32>) -> Option<i32> {
     let bit = number.checked_mul(BITS)?;
     let low = u64::from(word(bit / 32)?);
-    // Only widths that do not divide a word reach into the next.
+    // Only a width that does not divide 32 reaches into the next word.
     let high = if bit % 32 + BITS > 32 { u64::from(word(bit / 32 + 1)?) } else { 0 };
     i32::try_from((low | high << 32) >> (bit % 32) & ((1 << BITS) - 1)).ok()
 }
 
 /// GPTQ: codes packed along the input, [K bits / 32, N]; zero points along the output, [G, N bits /
-/// 32], less `LESS`; scales [G, N]. Value: scale (q - zero point).
+/// 32], stored minus `LESS`; scales [G, N]. Value: scale (q - zero point).
 ///
-/// A zero point of 0 is stored as the largest field by the first format: the sum is taken modulo
-/// the width, as auto-gptq does.
+/// The first format stores a zero point of 0 as the largest field: the sum is computed modulo the
+/// width, as in auto-gptq.
 fn gptq<const BITS: usize, const LESS: i32>(
     parts: &Parts<'_>,
     range: Range<usize>,
@@ -156,10 +157,10 @@ fn gptq<const BITS: usize, const LESS: i32>(
     Some(())
 }
 
-/// AWQ: codes packed along the output, [K, N / 8], zero points likewise, [G, N / 8]; a word's
-/// nibbles hold columns 0, 2, 4, 6, 1, 3, 5, 7. Value: scale (q - zero point).
+/// AWQ: codes packed along the output, [K, N / 8], and so are zero points, [G, N / 8]; the nibbles
+/// of a word hold columns 0, 2, 4, 6, 1, 3, 5, 7. Value: scale (q - zero point).
 fn awq(parts: &Parts<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
-    /// The nibble of each column.
+    /// The nibble that holds each column.
     const NIBBLE: [u32; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
     let (scales, zeros) = (parts.scale.as_ref()?, parts.zero_point.as_ref()?);
     let (words, outputs) = (parts.weight.along(1), scales.along(1));
@@ -182,9 +183,9 @@ fn awq(parts: &Parts<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
     Some(())
 }
 
-/// compressed-tensors: codes packed along the row, [N, words], zero points along the first
-/// dimension, [N bits / 32, G], all of them more by half of the range. Value: scale (q - zero
-/// point).
+/// compressed-tensors: codes packed along the row, [N, words]; zero points packed along the first
+/// dimension, [N bits / 32, G]. Both are stored with an offset of half their range. Value: scale (q
+/// - zero point).
 fn compressed<const BITS: usize>(
     parts: &Parts<'_>,
     range: Range<usize>,
@@ -213,8 +214,8 @@ fn compressed<const BITS: usize>(
     Some(())
 }
 
-/// Elements along a dimension that share a scale, by the numbers of elements and of scales: all,
-/// one, or a power of two, of which at most one fits.
+/// The number of elements along a dimension that share a scale, derived from the numbers of
+/// elements and of scales: all, one, or a power of two, of which at most one fits.
 fn reach(elements: usize, scales: usize) -> Option<usize> {
     if scales <= 1 {
         return Some(elements.max(1));
@@ -222,8 +223,8 @@ fn reach(elements: usize, scales: usize) -> Option<usize> {
     (0..usize::BITS - 1).map(|power| 1 << power).find(|reach| elements.div_ceil(*reach) == scales)
 }
 
-/// One byte an element; how far each scale reaches is told by the shapes. `value` gets the byte,
-/// the scale and its number.
+/// Decodes one-byte elements; the shapes determine the range of each scale. `value` is called with
+/// the byte, the scale and its number.
 fn scaled(
     parts: &Parts<'_>,
     range: Range<usize>,
@@ -231,7 +232,7 @@ fn scaled(
     value: impl Fn(u8, f32, usize) -> Option<f32>,
 ) -> Option<()> {
     let scales = parts.scale.as_ref()?;
-    // One for the tensor, one for each row, or some along each dimension.
+    // One scale for the tensor, one for each row, or several along each dimension.
     let one = scales.shape.iter().all(|&len| len == 1);
     let dims: Vec<usize> = (0..parts.shape.len())
         .map(|dimension| match (one, scales.shape.len() == 1) {
@@ -253,7 +254,7 @@ fn scaled(
     let reaches = reaches?;
     let (&(_, across, width), outer) = reaches.split_last()?;
     for (number, row) in range.zip(out.chunks_exact_mut(parts.columns)) {
-        // The row's place along each of the outer dimensions, the innermost first.
+        // The position of the row along each of the outer dimensions, the innermost first.
         let (mut rest, mut at, mut stride) = (number, 0usize, across);
         for &(len, scales, reach) in outer.iter().rev() {
             at += (rest % len.max(1) / reach) * stride;
@@ -273,7 +274,7 @@ fn scaled(
 }
 
 /// bitsandbytes: 4-bit codes over the whole tensor, the first of two in the high nibble. Value:
-/// table[q] absmax, where absmax may be coded itself: table[a] absmax of absmax + offset.
+/// table[q] absmax, where absmax may be quantized itself: table[a] absmax of absmax + offset.
 fn bitsandbytes(parts: &Parts<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
     let (absmax, table) = (parts.absmax.as_ref()?, parts.code_values.as_ref()?);
     let table: Option<Vec<f32>> = (0..16).map(|code| table.float(code)).collect();
@@ -301,10 +302,10 @@ fn bitsandbytes(parts: &Parts<'_>, range: Range<usize>, out: &mut [f32]) -> Opti
     Some(())
 }
 
-/// bitsandbytes' 8-bit integers, a largest magnitude for each row. Value: (q scale) / 127, the
-/// division as a product with its rounded reciprocal.
+/// bitsandbytes' 8-bit integers, with the largest magnitude of each row. Value: (q scale) / 127,
+/// where the division is a multiplication by the rounded reciprocal.
 fn bitsandbytes_int8(parts: &Parts<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
-    /// What the library has for 1 / 127.
+    /// 1 / 127 as in the library.
     const RECIPROCAL: f32 = 0.007_874_016;
     let scales = parts.scale.as_ref()?;
     for (number, row) in range.zip(out.chunks_exact_mut(parts.columns)) {

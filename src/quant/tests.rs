@@ -1,4 +1,4 @@
-//! Kernels against each other: every instruction set gives what the portable code gives.
+//! Kernel tests: every instruction set gives the same results as the portable code.
 
 use half::{bf16, f16};
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use super::kernel::Isa;
 use super::*;
 use crate::dtype::{DTYPES, DTypeDescriptor, Packing};
 
-/// Rows whose values come in runs.
+/// The dtypes whose values are decoded in runs.
 fn runs() -> impl Iterator<Item = (&'static DTypeDescriptor, &'static Runs)> {
     DTYPES.iter().filter_map(|row| match &row.codec?.0 {
         Decoder::Runs(runs) => Some((row, runs)),
@@ -15,7 +15,8 @@ fn runs() -> impl Iterator<Item = (&'static DTypeDescriptor, &'static Runs)> {
     })
 }
 
-/// Bytes of all parts for some values of a dtype, cut from `bytes`, repeated as often as it takes.
+/// The bytes of all parts for some values of a dtype, cut from `bytes`, which is repeated as
+/// needed.
 struct Input {
     weight: Vec<u8>,
     scale: Vec<u8>,
@@ -55,7 +56,7 @@ impl Input {
         let mut source = bytes.iter().cycle().copied();
         let mut cut = |len: usize| source.by_ref().take(len).collect::<Vec<u8>>();
         let groups = if group { count } else { 0 };
-        // A row that starts with a number of its own.
+        // Rows that start with bytes of their own.
         let head = row.row_head as usize;
         Self {
             weight: cut(weight),
@@ -80,7 +81,7 @@ impl Input {
     }
 }
 
-/// A number's bits, all NaN alike.
+/// The bits of a number, with all NaN equal.
 trait Bits: Element {
     fn bits(self) -> u32;
 }
@@ -107,12 +108,13 @@ fn bits<T: Bits>(values: &[T]) -> Vec<u32> {
     values.iter().map(|value| value.bits()).collect()
 }
 
-/// Room for values from a multiple of 64 on, or from `off` elements behind one.
+/// An output buffer whose start is a multiple of 64 bytes, plus `off` elements.
 fn room<T: Element>(len: usize, off: usize) -> (crate::bytes::Values<T>, std::ops::Range<usize>) {
     (crate::bytes::Values::zeroed(len + off).unwrap(), off..len + off)
 }
 
-/// All instruction sets, through the cache and past it, aligned or not, against `exact`.
+/// Compares all instruction sets, with and without streaming stores, aligned and unaligned, with
+/// `exact`.
 fn agree<T: Bits>(name: &str, runs: &Runs, input: &Input, exact: &[f32]) {
     let rounded: Vec<T> = exact.iter().map(|value| T::round(*value)).collect();
     let expected = bits(&rounded);
@@ -154,7 +156,7 @@ fn all_agree(count: usize, bytes: &[u8], choice: usize) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Random bytes: NaN and infinite scales are among them.
+    /// Random bytes, which include NaN and infinite scales.
     #[test]
     fn kernels_agree(
         count in 0usize..40,
@@ -173,7 +175,7 @@ fn kernels_agree_on_every_length() {
     }
 }
 
-/// What a kernel is not given bytes for it leaves alone.
+/// A kernel leaves values alone for which it has no input bytes.
 #[test]
 fn short_input_is_no_fault() {
     for (row, runs) in runs() {
@@ -188,7 +190,7 @@ fn short_input_is_no_fault() {
     }
 }
 
-/// Values of many kinds, some of them all over the place.
+/// Values of several kinds, some of them spread over all magnitudes.
 fn values(kind: usize, len: usize, bytes: &[u8]) -> Vec<f32> {
     let words = bytes.iter().cycle().scan(0x9e37_79b9u32, |state, byte| {
         *state = state.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f + u32::from(*byte));
@@ -215,8 +217,8 @@ fn values(kind: usize, len: usize, bytes: &[u8]) -> Vec<f32> {
     words.take(len).map(value).collect()
 }
 
-/// The quantizers of every instruction set give what the portable ones give, whatever the values
-/// and their importance.
+/// The quantizers of every instruction set give the portable results, for any values and any
+/// importance.
 #[test]
 fn quantizers_agree() {
     let bytes: Vec<u8> = (0..199u32).map(|i| (i * i * 17 + i * 5).to_le_bytes()[0]).collect();
@@ -255,8 +257,8 @@ fn quantizers_agree() {
     }
 }
 
-/// The plainest quantizers, element by element: blocks are looked through in order, and of several
-/// largest magnitudes the first counts; NaN and what is too large for a number becomes code 0.
+/// The basic quantizers, element by element: blocks are searched in order, and of several equal
+/// largest magnitudes the first counts; NaN and numbers that are too large become code 0.
 #[test]
 #[allow(clippy::cast_possible_truncation, reason = "what does not fit is told apart")]
 fn plain_blocks_by_definition() {
@@ -289,7 +291,7 @@ fn plain_blocks_by_definition() {
     let bytes: Vec<u8> = (0..199u32).map(|i| (i * i * 13 + i * 3).to_le_bytes()[0]).collect();
     for kind in 0..15 {
         let mut values = values(kind, 4096, &bytes);
-        // Ties of both orders.
+        // Ties in both orders.
         values[64..66].copy_from_slice(&[40.0, -40.0]);
         values[160..162].copy_from_slice(&[-40.0, 40.0]);
         for (dtype, expected) in [

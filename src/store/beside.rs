@@ -1,4 +1,4 @@
-//! Files that belong to a model beside its weights, read when they are asked for.
+//! Files that belong to a model besides its weights, read on request.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub(crate) struct Beside {
 }
 
 impl Store {
-    /// Sets what files that are read later may ask for.
+    /// Sets the limits for files that are read later.
     pub(crate) fn with_limits(mut self, limits: &Limits) -> Self {
         self.limits = limits.clone();
         self
@@ -26,8 +26,8 @@ impl Store {
         &self.limits
     }
 
-    /// The path of a file beside the weights: in their folder, or as the manifest names it. Never
-    /// a name from a file, since it becomes part of a path.
+    /// The path of a file beside the weights: in their folder, or as the manifest names it. `name`
+    /// must never come from a file, since it becomes part of a path.
     pub(crate) fn path_beside(&self, name: &'static str) -> Option<PathBuf> {
         let attached = self.attachments.iter().find(|attachment| attachment.name == name);
         let path = match attached {
@@ -37,7 +37,7 @@ impl Store {
         path.is_file().then_some(path)
     }
 
-    /// A file beside the weights, of no more bytes than `field` of the limits says.
+    /// Reads a file beside the weights. `field` names the limit that bounds its size.
     pub(crate) fn read_beside(
         &self,
         name: &'static str,
@@ -52,12 +52,13 @@ impl Store {
         Ok(Some(Beside { path, bytes }))
     }
 
-    /// The documents that make a directory a model, by their names there: config, tokenizer, chat
-    /// template. Not the index of weights, which is another one wherever those go.
+    /// Reads the documents that make a directory a model, with their names there: config,
+    /// tokenizer, chat template. The index of weights is not among them, because the written model
+    /// gets a new one.
     ///
     /// # Errors
     ///
-    /// `LimitExceeded`; `Io` if one cannot be read.
+    /// `LimitExceeded`; `Io` if a file cannot be read.
     pub(crate) fn read_companions(&self) -> Result<Vec<(String, Vec<u8>)>> {
         let mut found: Vec<(String, PathBuf)> = Vec::new();
         for attachment in &self.attachments {
@@ -86,12 +87,12 @@ impl Store {
         Ok(companions)
     }
 
-    /// A JSON document beside the weights: as it was read when the model was opened, or read now.
-    /// `None` if there is none.
+    /// Reads a JSON document that lies beside the weights. Returns `None` if there is none. A
+    /// document that opening the model read is not read again.
     ///
     /// # Errors
     ///
-    /// `Malformed` if it is no JSON; `LimitExceeded`; `Io` if it cannot be read.
+    /// `Malformed` if the file is not valid JSON; `LimitExceeded`; `Io` if it cannot be read.
     pub(crate) fn read_document(
         &self,
         name: &'static str,
@@ -105,8 +106,8 @@ impl Store {
     }
 }
 
-/// Whether a file belongs to a model beside its weights, by its name, which must be one that a
-/// file may have in any directory.
+/// Whether a file with this name belongs to a model besides its weights. The name must be valid as
+/// a file name in any directory.
 fn is_companion(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let ending = name.rsplit_once('.').map(|(_, ending)| ending);

@@ -1,4 +1,4 @@
-//! Gathers what a container finds into a store.
+//! Builds a store from what a container parses.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -14,47 +14,47 @@ use crate::limits::Limits;
 use crate::metadata::Metadata;
 use crate::store::Part;
 
-/// Bytes of a stored array that describes another: a shape, or bitsandbytes' JSON.
+/// The largest stored array that describes another: a shape, or bitsandbytes' JSON. In bytes.
 const DESCRIPTION_BYTES: usize = 64 << 10;
 
 /// Several stored arrays that make up one tensor.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// The entry that gives the tensor its name and place: its weight part.
+    /// The weight part. Its entry gives the tensor its name and position.
     pub(super) head: u32,
     /// Range in `Store::parts`.
     pub(super) parts: Range<u32>,
     pub(super) dtype: DType,
-    /// Elements that share a scale, where the parts give a number for each group; 0 elsewhere.
+    /// The number of elements that share a scale; 0 if there is no single such number.
     pub(super) group_size: u32,
-    /// Where the head's name in the file stands, as in [`Entry`]: the entry itself may have got
-    /// the tensor's name.
+    /// The location of the weight part's name in the file, in the form of [`Entry`]: the entry
+    /// itself may have been renamed to the tensor's name.
     pub(super) stored_name: (u32, u32),
-    /// The tensor's dimensions, as in [`Entry`].
+    /// The tensor's dimensions, in the form of [`Entry`].
     pub(super) shape: (u32, u8),
 }
 
-/// A tensor made of several stored arrays.
+/// A tensor made of several stored arrays, as a container reports it.
 #[derive(Debug)]
 pub(crate) struct Grouped<'a> {
     pub(crate) dtype: DType,
-    /// Elements that share a scale; 0 where that is not one number.
+    /// The number of elements that share a scale; 0 if there is no single such number.
     pub(crate) group_size: u32,
-    /// The name, where it is not that of the weight part.
+    /// The name, if it differs from that of the weight part.
     pub(crate) name: Option<Vec<u8>>,
-    /// The dimensions, where they are not those of the weight part.
+    /// The dimensions, if they differ from those of the weight part.
     pub(crate) shape: Option<Vec<u64>>,
     /// The other parts.
     pub(crate) companions: &'a [(Part, u32)],
 }
 
-/// Gathers what a container finds, and makes the store of it.
+/// Collects what a container parses, and builds the store.
 #[derive(Debug)]
 pub(crate) struct StoreBuilder {
     container: &'static str,
     encoding: Encoding,
     path: PathBuf,
-    /// Where files beside the weights lie, for containers that have such.
+    /// The folder of the files beside the weights, for containers that have one.
     pub(crate) folder: Option<PathBuf>,
     files: Vec<StoredFile>,
     listing: Listing,
@@ -82,12 +82,12 @@ impl StoreBuilder {
         }
     }
 
-    /// Makes room for the entries of several files.
+    /// Reserves memory for the entries of several files.
     pub(crate) fn reserve<'l>(
         &mut self,
         listings: impl Iterator<Item = &'l Listing> + Clone,
     ) -> Result<()> {
-        // A single file's listing is taken as it is.
+        // The listing of a single file is used without copying.
         if listings.clone().nth(1).is_none() {
             return Ok(());
         }
@@ -112,7 +112,7 @@ impl StoreBuilder {
         self.listing.append(listing, number)
     }
 
-    /// Remembers something worth knowing about `path`.
+    /// Adds a note about `path`.
     pub(crate) fn note(&mut self, path: &Path, text: impl Into<String>) {
         self.notes.push(Note::new(path, text.into()));
     }
@@ -121,7 +121,7 @@ impl StoreBuilder {
         name(&self.listing, &self.files, number)
     }
 
-    /// Indexes the names. Where one stands twice, `twice` is asked for the error.
+    /// Builds the index of names. If a name occurs twice, `twice` makes the error.
     pub(crate) fn index(self, twice: impl Fn(Text<'_>, &Path, &Path) -> Error) -> Result<Indexed> {
         let mut index = NameIndex::with_room(self.listing.len())?;
         let hashes = self.listing.hashes.iter();
@@ -143,11 +143,11 @@ impl StoreBuilder {
     }
 }
 
-/// A store of one array, little-endian, whose bytes are all that `source` has.
+/// A store of one little-endian array, which is all that `source` has.
 ///
 /// # Errors
 ///
-/// `Malformed` if the source has not as many bytes as an array of that dtype and shape.
+/// `Mismatch` if the length of the source is not that of an array of this dtype and shape.
 pub(crate) fn single(name: &str, dtype: DType, shape: &[u64], source: Source) -> Result<Store> {
     let bytes = dtype.tensor_bytes(shape);
     if bytes != Some(source.len()) {
@@ -168,7 +168,7 @@ pub(crate) fn single(name: &str, dtype: DType, shape: &[u64], source: Source) ->
     Ok(builder.index(|_, _, _| Error::malformed("two tensors of one name"))?.finish())
 }
 
-/// A [`StoreBuilder`] whose entries can be found by name, so that parts can be gathered.
+/// A [`StoreBuilder`] whose entries can be looked up by name, so that parts can be grouped.
 #[derive(Debug)]
 pub(crate) struct Indexed {
     builder: StoreBuilder,
@@ -176,12 +176,12 @@ pub(crate) struct Indexed {
 }
 
 impl Indexed {
-    /// The number of the entry of that name.
+    /// The number of the entry with this name.
     pub(crate) fn find(&self, name: &[u8]) -> Option<u32> {
         self.index.find(name, |n| self.builder.name(n))
     }
 
-    /// Whether an entry stands at a place; a cheap guess before [`find`](Self::find).
+    /// Whether entry `number` has this name: a cheap guess to try before [`find`](Self::find).
     pub(crate) fn is_named(&self, number: u32, name: &[u8]) -> bool {
         self.builder.name(number) == name
     }
@@ -190,19 +190,19 @@ impl Indexed {
         self.builder.listing.len()
     }
 
-    /// The entry of that number.
+    /// The entry with this number.
     pub(crate) fn get(&self, number: u32) -> Option<Listed<'_>> {
         let entry = self.builder.listing.entries.get(number as usize)?;
         let header = self.builder.files.get(entry.file as usize)?.header.as_slice();
         Some(self.builder.listing.listed(entry, header))
     }
 
-    /// The number of the file that entry `number` lies in.
+    /// The number of the file that holds entry `number`.
     pub(crate) fn file(&self, number: u32) -> Option<u32> {
         self.builder.listing.entries.get(number as usize).map(|entry| entry.file)
     }
 
-    /// Remembers something worth knowing about `path`.
+    /// Adds a note about `path`.
     pub(crate) fn note(&mut self, path: &Path, text: String) {
         self.builder.note(path, text);
     }
@@ -212,29 +212,29 @@ impl Indexed {
         &self.builder.path
     }
 
-    /// What is remarked on a file of that name.
+    /// The note about a file with this name.
     pub(crate) fn note_on(&self, name: &str) -> Option<&Note> {
         let on = |note: &&Note| note.path.file_name().is_some_and(|file| file == name);
         self.builder.notes.iter().find(on)
     }
 
-    /// Whether a file of that name lies beside the weights.
+    /// Whether a file with this name lies beside the weights.
     pub(crate) fn root_has(&self, name: &'static str) -> bool {
         self.builder.folder.as_ref().is_some_and(|folder| folder.join(name).exists())
     }
 
-    /// The JSON documents of the model.
+    /// The model's JSON documents that have been read.
     pub(crate) fn documents(&self) -> &[Document] {
         &self.builder.documents
     }
 
-    /// Whether the entry is part of a group already.
+    /// Whether the entry already belongs to a group.
     pub(crate) fn is_grouped(&self, number: u32) -> bool {
         let entry = self.builder.listing.entries.get(number as usize);
         entry.is_some_and(|entry| entry.group != NO_GROUP)
     }
 
-    /// The bytes of an entry, for those that describe others; read, never mapped.
+    /// Reads the bytes of an entry that describes another one. The memory map is not used.
     pub(crate) fn read(&self, number: u32) -> Result<Vec<u8>> {
         let (Some(listed), Some(entry)) =
             (self.get(number), self.builder.listing.entries.get(number as usize))
@@ -255,7 +255,7 @@ impl Indexed {
         Ok(bytes)
     }
 
-    /// The file of entry `number`, for messages.
+    /// The path of the file that holds entry `number`, for messages.
     pub(crate) fn path(&self, number: u32) -> &Path {
         let file = self.file(number).and_then(|file| self.builder.files.get(file as usize));
         file.map_or(&self.builder.path, |file| file.source.path())
@@ -313,12 +313,12 @@ impl Indexed {
         Text::new(self.builder.name(number)).to_string()
     }
 
-    /// Gives the store its metadata.
+    /// Sets the store's metadata.
     pub(crate) fn set_metadata(&mut self, metadata: Metadata) {
         self.builder.metadata = metadata;
     }
 
-    /// The finished store.
+    /// Builds the store.
     pub(crate) fn finish(self) -> Store {
         let Self { mut builder, index } = self;
         builder.listing.hashes = Vec::new();

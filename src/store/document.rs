@@ -21,7 +21,7 @@ pub(crate) fn read(path: &Path, name: &str, limits: &Limits) -> Result<Document>
     Ok(Document { name: name.to_owned(), json })
 }
 
-/// Reads a JSON document that must be an object, as every document of a model is.
+/// Reads a JSON document whose top level must be an object, as in every document of a model.
 pub(crate) fn read_object(path: &Path, name: &str, limits: &Limits) -> Result<Document> {
     let document = read(path, name, limits)?;
     let found = match &document.json {
@@ -35,7 +35,7 @@ pub(crate) fn read_object(path: &Path, name: &str, limits: &Limits) -> Result<Do
     Err(error.advise("fetch the file again, or correct it").in_file(path))
 }
 
-/// Parses JSON in which Python may have written `NaN` and `Infinity`.
+/// Parses JSON, including the bare words `NaN` and `Infinity` that Python writes.
 pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<serde_json::Value> {
     let check = |bytes: &[u8]| match (weight(bytes), limits.document_values) {
         (values, most) if values > most => {
@@ -64,7 +64,7 @@ pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<serde_json::Value> 
     })
 }
 
-/// What a text's values weigh once they are parsed; see [`Limits::document_values`].
+/// The size of a text's values once they are parsed, in units of [`Limits::document_values`].
 fn weight(bytes: &[u8]) -> u64 {
     let (mut values, mut in_string, mut escaped) = (1u64, false, false);
     for &byte in bytes {
@@ -83,11 +83,11 @@ fn weight(bytes: &[u8]) -> u64 {
     values
 }
 
-/// The words that Python's `json` writes for numbers that JSON has not, longest first.
+/// The words that Python's `json` writes for numbers that JSON cannot represent, longest first.
 const WORDS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
 
-/// Puts `{"__float__":"NaN"}` for the bare word `NaN` and the like, outside strings.
-/// `None` where there is no such word.
+/// Replaces bare words such as `NaN` outside strings by `{"__float__":"NaN"}`. Returns `None` if
+/// there are none.
 fn quote_non_finite(bytes: &[u8]) -> Option<Vec<u8>> {
     let (mut out, mut found, mut in_string) = (Vec::new(), false, false);
     let mut rest = bytes;

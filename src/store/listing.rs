@@ -1,4 +1,4 @@
-//! The records of stored arrays: small, since a model may have a hundred thousand.
+//! The records of stored arrays. They are small, since a model may have a hundred thousand.
 
 use std::ops::Range;
 
@@ -9,43 +9,43 @@ use crate::index::hash;
 use crate::limits::Limits;
 use crate::shape;
 
-/// Where one stored array lies. Small, since a model may have a hundred thousand.
+/// The location of one stored array.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    /// Position in the file, from its start.
+    /// The position in the file, from its start.
     pub(crate) offset: u64,
     pub(super) name_start: u32,
     pub(super) name_len: u32,
     pub(super) shape_start: u32,
-    /// The group whose part this is, or `NO_GROUP`.
+    /// The group that this entry is a part of, or `NO_GROUP`.
     pub(super) group: u32,
     pub(crate) file: u32,
     pub(super) dtype: EntryType,
     pub(super) rank: u8,
 }
 
-/// The dtype of an entry, or where its unknown type code stands.
+/// The dtype of an entry, or the fact that its type code is unknown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum EntryType {
     Known(DType),
-    /// A ggml type code without a row in the table; it stands behind the dimensions.
+    /// A ggml type code without a row in the table; it is stored after the dimensions.
     Unknown,
 }
 
 pub(super) const NO_GROUP: u32 = u32::MAX;
 
-/// Set in `name_len` where the name stands in `Listing::names`, not in the file's header.
+/// Set in `name_len` if the name is stored in `Listing::names` instead of the file's header.
 pub(super) const OWN_NAME: u32 = 1 << 31;
 
-/// The entries of one file, or of several once joined.
+/// The entries of one file, or of several after joining.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(super) entries: Vec<Entry>,
-    /// The hash of each entry's name, taken while the name was in the cache.
+    /// The hash of each entry's name, computed while the name was in the cache.
     pub(super) hashes: Vec<u32>,
-    /// The dimensions of all entries, one after the other.
+    /// The dimensions of all entries, one entry after another.
     pub(super) dims: Vec<u64>,
-    /// Names that do not stand in a header as they are: unescaped, or made.
+    /// Names that no header contains literally, because they were unescaped or derived.
     pub(super) names: Vec<u8>,
 }
 
@@ -54,19 +54,19 @@ impl Listing {
         self.entries.len()
     }
 
-    /// Makes room for `count` entries.
+    /// Reserves memory for `count` entries.
     pub(crate) fn reserve(&mut self, count: usize) -> Result<()> {
         let reserved = self.entries.try_reserve(count).and_then(|()| self.dims.try_reserve(count));
         reserved
             .map_err(|_| Error::new(crate::ErrorKind::Io, format!("no memory for {count} tensors")))
     }
 
-    /// Adds a dimension to the entry that will be pushed next.
+    /// Adds a dimension to the next entry.
     pub(crate) fn push_dim(&mut self, dim: u64) {
         self.dims.push(dim);
     }
 
-    /// Turns round the last `rank` dimensions: GGUF writes the innermost first.
+    /// Reverses the last `rank` dimensions: GGUF writes the innermost first.
     pub(crate) fn reverse_dims(&mut self, rank: usize) {
         let start = self.dims.len().saturating_sub(rank);
         if let Some(dims) = self.dims.get_mut(start..) {
@@ -79,8 +79,8 @@ impl Listing {
         self.dims.get(self.dims.len().saturating_sub(rank)..).unwrap_or_default()
     }
 
-    /// Adds an entry of file 0 with the last `rank` dimensions pushed and the name at a range of
-    /// that file's header. `dtype` is `Err` with a ggml code that has no row.
+    /// Adds an entry of file 0 with the last `rank` dimensions that were pushed. `name` is a range
+    /// of that file's header. `dtype` is `Err` for a ggml code without a row in the table.
     pub(crate) fn push(
         &mut self,
         name: Range<u32>,
@@ -113,7 +113,8 @@ impl Listing {
         Ok(())
     }
 
-    /// Keeps a name that does not stand in the header; gives its place as in [`Entry`].
+    /// Stores a name that the header does not contain, and returns its location in the form of
+    /// [`Entry`].
     pub(super) fn own_name(&mut self, name: &[u8]) -> Result<(u32, u32)> {
         let too_many = || Error::unsupported("more than 2 GiB of names that need unescaping");
         let start = u32::try_from(self.names.len()).map_err(|_| too_many())?;
@@ -125,7 +126,7 @@ impl Listing {
         Ok((start, len | OWN_NAME))
     }
 
-    /// Gives the last entry a name that does not stand in the header.
+    /// Renames the last entry to a name that the header does not contain.
     pub(crate) fn rename_last(&mut self, name: &[u8]) -> Result<()> {
         let own = self.own_name(name)?;
         if let (Some(entry), Some(old)) = (self.entries.last_mut(), self.hashes.last_mut()) {
@@ -135,7 +136,7 @@ impl Listing {
         Ok(())
     }
 
-    /// The name of entry `number`; `header` gives the header of a file by its number.
+    /// The name of entry `number`; `header` returns the header of a file by its number.
     pub(super) fn name<'a>(&'a self, entry: &Entry, header: impl Fn(u32) -> &'a [u8]) -> &'a [u8] {
         let from = if entry.name_len & OWN_NAME == 0 { header(entry.file) } else { &self.names };
         let start = entry.name_start as usize;
@@ -159,7 +160,7 @@ impl Listing {
         }
     }
 
-    /// Entries in order, each with what a container's own checks need.
+    /// The entries in order, each with what a container's own checks need.
     pub(crate) fn iter<'a>(&'a self, header: &'a [u8]) -> impl Iterator<Item = Listed<'a>> {
         self.entries.iter().map(move |entry| self.listed(entry, header))
     }
@@ -178,7 +179,7 @@ impl Listing {
         }
     }
 
-    /// Keeps the entries whose number `keep` answers for.
+    /// Keeps the entries for whose number `keep` returns true.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
         let mut kept = (0..self.entries.len()).map(&mut keep);
         self.entries.retain(|_| kept.next().unwrap_or(true));
@@ -186,7 +187,7 @@ impl Listing {
         self.hashes.retain(|_| kept.next().unwrap_or(true));
     }
 
-    /// Makes offsets that count from the start of the data count from the start of the file.
+    /// Converts offsets from the start of the data to offsets from the start of the file.
     pub(crate) fn move_to(&mut self, data_start: u64) -> Result<()> {
         for entry in &mut self.entries {
             entry.offset = entry.offset.checked_add(data_start).ok_or_else(|| {
@@ -196,7 +197,7 @@ impl Listing {
         Ok(())
     }
 
-    /// Puts the entries of another file behind these.
+    /// Appends the entries of another file.
     pub(super) fn append(&mut self, other: Self, file: u32) -> Result<()> {
         let too_many =
             |_| Error::unsupported("more than 2^32 dimensions or name bytes in one model");
@@ -219,7 +220,7 @@ impl Listing {
     }
 }
 
-/// What a container's own checks see of an entry.
+/// An entry as a container's own checks see it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listed<'a> {
     pub(crate) name: Text<'a>,
@@ -229,13 +230,13 @@ pub(crate) struct Listed<'a> {
 }
 
 impl Listed<'_> {
-    /// Where the data end, for a known dtype whose size was checked.
+    /// The end of the data, for a known dtype whose size was checked.
     pub(crate) fn end(&self) -> Option<u64> {
         self.offset.checked_add(self.dtype.ok()?.tensor_bytes(self.shape)?)
     }
 }
 
-/// Checks that an entry's bytes lie in a file of `file_len` bytes.
+/// Checks that an entry's bytes lie within a file of `file_len` bytes.
 pub(crate) fn check_range(listed: &Listed<'_>, file_len: u64) -> Result<()> {
     let Ok(dtype) = listed.dtype else { return Ok(()) };
     let error =
@@ -265,7 +266,7 @@ pub(crate) fn check_range(listed: &Listed<'_>, file_len: u64) -> Result<()> {
     }
 }
 
-/// Refuses more tensors than the limit.
+/// Checks the number of tensors against the limit.
 pub(crate) fn check_count(count: u64, limits: &Limits) -> Result<()> {
     if count > limits.tensors {
         return Err(Error::limit("tensors", count, limits.tensors, "tensors"));

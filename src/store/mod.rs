@@ -1,4 +1,4 @@
-//! What every container parses to: files, tensors by stored name, metadata.
+//! The parsed form of every container: files, tensors by stored name, metadata.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod beside;
@@ -24,10 +24,10 @@ pub(crate) use listing::{Entry, Listed, Listing, check_count, check_range};
 pub use part::Part;
 pub use summary::{DTypeSummary, QuantizationSummary};
 
-/// An opened model, under the names that its files use.
+/// An opened container, under the names that its files use.
 ///
-/// A store holds the headers of its files and one small record for each tensor; tensor data stays
-/// where it is until it is asked for. [`Store::open`] makes one from any path.
+/// A store holds the headers of its files and one small record for each tensor. Tensor data is not
+/// read until it is requested. [`Store::open`] makes a store from any path.
 #[derive(Debug)]
 pub(crate) struct Store {
     container: &'static str,
@@ -42,16 +42,16 @@ pub(crate) struct Store {
     metadata: Metadata,
     documents: Vec<Document>,
     attachments: Vec<Attachment>,
-    /// Where files beside the weights lie.
+    /// The folder of the files beside the weights.
     folder: Option<PathBuf>,
-    /// What those files may ask for.
+    /// The limits for those files.
     limits: Limits,
-    /// Files with the digests that they should have.
+    /// Files and their expected digests.
     digests: Vec<(PathBuf, String)>,
     notes: Vec<Note>,
 }
 
-/// How a model's files are written, whatever container gathers them.
+/// The format of a model's weight files.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Encoding {
@@ -59,21 +59,21 @@ pub enum Encoding {
     Gguf,
     /// safetensors.
     Safetensors,
-    /// What whisper.cpp's files and ggml's oldest are written in: no table, no alignment.
+    /// The ggml format of whisper.cpp's files: no tensor table, no alignment.
     Ggml,
 }
 
-/// A file that belongs to a model beside its weights: a projector, an adapter, a template.
+/// A file that belongs to a model besides its weights: a projector, an adapter, a template.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Attachment {
-    /// What it is, in Ollama's words: `projector`, `adapter`, `draft`, `template`, `license`.
+    /// The kind, in Ollama's terms: `projector`, `adapter`, `draft`, `template`, `license`.
     pub kind: String,
-    /// The file name that it stands for, where it has one.
+    /// The original file name; empty if it has none.
     pub name: String,
-    /// Its length in bytes, as the manifest says.
+    /// The length in bytes that the manifest states.
     pub bytes: u64,
-    /// Where it lies.
+    /// The path of the file.
     pub path: PathBuf,
 }
 
@@ -81,36 +81,36 @@ pub struct Attachment {
 #[derive(Debug)]
 pub(crate) struct StoredFile {
     pub(crate) source: Source,
-    /// Holds the names of this file's entries.
+    /// The header, which contains the names of this file's entries.
     pub(crate) header: Arc<Vec<u8>>,
-    /// Numbers in the tensor data are big-endian.
+    /// Whether numbers in the tensor data are big-endian.
     pub(crate) big_endian: bool,
 }
 
-/// A JSON document that belongs to a model: `config.json` and its kin.
+/// A JSON document that belongs to a model, such as `config.json`.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Document {
-    /// The file's name.
+    /// The file name.
     pub name: String,
-    /// Its content. The bare words `NaN`, `Infinity` and `-Infinity`, which Python writes, stand
-    /// as `{"__float__": "NaN"}` and the like, as transformers writes them since version 5.
+    /// The content. The bare words `NaN`, `Infinity` and `-Infinity`, which Python writes, become
+    /// `{"__float__": "NaN"}` and so on, the form that transformers writes since version 5.
     pub json: serde_json::Value,
 }
 
-/// Something a reader should know about a model that nevertheless opened.
+/// A remark about a model that opened.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Note {
     /// The file concerned.
     pub path: PathBuf,
-    /// What was seen, in one sentence without a full stop; safe to show on a terminal.
+    /// The remark, in one sentence without a full stop; safe to show on a terminal.
     pub text: String,
 }
 
 impl Note {
     pub(crate) fn new(path: &Path, text: impl AsRef<str>) -> Self {
-        // Names from files and of files may stand in it.
+        // The text may contain names from files; they are escaped.
         let text = Text::new(text.as_ref().as_bytes()).brief();
         Self { path: path.to_path_buf(), text }
     }
@@ -127,12 +127,12 @@ impl Store {
         self.container
     }
 
-    /// How the files are written.
+    /// The format of the files.
     pub(crate) fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// What belongs to the model beside its weights.
+    /// The files that belong to the model besides its weights.
     pub(crate) fn attachments(&self) -> &[Attachment] {
         &self.attachments
     }
@@ -141,7 +141,7 @@ impl Store {
         self.attachments.push(attachment);
     }
 
-    /// Adds a text that the container keeps in a file of its own.
+    /// Adds a text that the container stores in a separate file.
     pub(crate) fn add_text(&mut self, key: String, text: Vec<u8>) {
         self.metadata.add_text(key, text);
     }
@@ -154,13 +154,14 @@ impl Store {
         self.path = path.to_path_buf();
     }
 
-    /// A file should have this SHA-256, as its container says.
+    /// Registers the SHA-256 that the container states for a file.
     pub(crate) fn expect_digest(&mut self, path: PathBuf, hex: &str) {
         self.digests.push((path, hex.to_ascii_lowercase()));
     }
 
-    /// Reads every file whose SHA-256 the container gives, and says which have another: each with
-    /// the digest found, or `None` where the file is missing. `progress` is told the bytes read.
+    /// Reads every file for which the container states a SHA-256, and returns the files that
+    /// differ: each with the digest found, or `None` if the file is missing. `progress` is called
+    /// with the bytes read.
     ///
     /// # Errors
     ///
@@ -187,7 +188,7 @@ impl Store {
         Ok(wrong)
     }
 
-    /// Files whose SHA-256 the container gives.
+    /// The number of files for which the container states a SHA-256.
     pub(crate) fn digests(&self) -> usize {
         self.digests.len()
     }
@@ -202,12 +203,12 @@ impl Store {
         self.files.iter().map(|file| file.source.path())
     }
 
-    /// The number of tensors. Scales and the like that belong to another tensor do not count.
+    /// The number of tensors. Scales and other parts of a tensor do not count.
     pub(crate) fn len(&self) -> usize {
         self.tensors
     }
 
-    /// Whether there are no tensors: a file of metadata or a vocabulary alone.
+    /// Whether there are no tensors, as in a GGUF file that holds only metadata or a vocabulary.
     pub(crate) fn is_empty(&self) -> bool {
         self.tensors == 0
     }
@@ -216,20 +217,19 @@ impl Store {
         self.index.find(stored_name.as_bytes(), |n| name(&self.listing, &self.files, n))
     }
 
-    /// Keys and values: GGUF's metadata, the `__metadata__` of a safetensors file, or what stands
-    /// before the tensors of a whisper.cpp file.
+    /// The metadata: the keys and values of GGUF, the `__metadata__` of a safetensors file, or the
+    /// hyperparameters of a whisper.cpp file.
     pub(crate) fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// The JSON document of that file name, if opening the model read it: `config.json`,
-    /// `params.json`. Others are read by [`read_document`](Self::read_document).
+    /// The JSON document with this file name, if opening the model read it: `config.json`,
+    /// `params.json`. [`read_document`](Self::read_document) reads other documents.
     pub(crate) fn document(&self, file_name: &str) -> Option<&serde_json::Value> {
         self.documents.iter().find(|document| document.name == file_name).map(|found| &found.json)
     }
 
-    /// What a reader should know although the model opened: rules that files break, files left
-    /// aside.
+    /// Remarks about a model that opened: broken format rules, files that were ignored.
     pub(crate) fn notes(&self) -> &[Note] {
         &self.notes
     }
@@ -246,7 +246,7 @@ impl Store {
         self.entry(number).map_or(&[], |entry| self.listing.shape(entry))
     }
 
-    /// The dimensions of a tensor, which need not be those of its weight part.
+    /// The dimensions of a tensor, which may differ from those of its weight part.
     pub(crate) fn tensor_shape(&self, number: u32) -> &[u64] {
         let group = self.entry(number).and_then(|entry| self.groups.get(entry.group as usize));
         let Some(group) = group.filter(|group| group.head == number) else {
@@ -256,7 +256,7 @@ impl Store {
         self.listing.dims.get(start..start.saturating_add(group.shape.1.into())).unwrap_or_default()
     }
 
-    /// The name of an entry in its file, which need not be that of the tensor it heads.
+    /// The name of an entry in its file, which may differ from the name of its tensor.
     pub(crate) fn stored_name(&self, number: u32) -> Text<'_> {
         let Some(entry) = self.entry(number) else { return Text::new(&[]) };
         let group = self.groups.get(entry.group as usize).filter(|group| group.head == number);
@@ -276,19 +276,19 @@ impl Store {
         self.files.get(self.entry(number)?.file as usize)
     }
 
-    /// The dtype of the whole tensor and its parts, for the head of a group.
+    /// The dtype of the whole tensor and its parts, if this entry is the head of a group.
     pub(crate) fn entry_group(&self, number: u32) -> Option<(DType, &[(Part, u32)])> {
         let group = self.groups.get(self.entry(number)?.group as usize)?;
         Some((group.dtype, self.parts.get(group.parts.start as usize..group.parts.end as usize)?))
     }
 
-    /// Elements that share a scale, for the head of a group that has such a number.
+    /// The number of elements that share a scale, if this entry is the head of a group with one.
     pub(crate) fn entry_group_size(&self, number: u32) -> Option<u32> {
         let group = self.groups.get(self.entry(number)?.group as usize)?;
         (group.group_size > 0).then_some(group.group_size)
     }
 
-    /// Bytes that all tensors take with all their parts; those of unknown types do not count.
+    /// Bytes of all tensors with all their parts. Tensors of unknown types do not count.
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.tensors().map(|tensor| tensor.stored_bytes()).fold(0, u64::saturating_add)
     }

@@ -1,36 +1,37 @@
-//! What the stored arrays of one tensor are to it.
+//! The kinds of stored arrays that make up a tensor.
 
-/// What a stored array is to the tensor that it belongs to.
+/// The role of a stored array in its tensor.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Part {
     /// The elements themselves, packed or plain.
     Weight,
-    /// A factor for each group or block, or for the whole tensor where there is no other.
+    /// A factor for each group or block; for the whole tensor if there is no other factor.
     Scale,
-    /// A term added for each group: not a layer's own bias, which is a tensor by itself.
+    /// A term that is added for each group. A layer's additive bias is a tensor of its own instead.
     Bias,
-    /// A factor for the whole tensor, beside factors for its groups.
+    /// A factor for the whole tensor, in addition to the factors of its groups.
     GlobalScale,
-    /// The largest magnitude of the whole tensor, from which its factor follows (MLX).
+    /// The largest magnitude of the whole tensor, from which its factor is computed (MLX).
     GlobalAmax,
-    /// A divisor for the whole tensor, beside factors for its groups (compressed-tensors).
+    /// A divisor for the whole tensor, in addition to the factors of its groups
+    /// (compressed-tensors).
     GlobalDivisor,
-    /// What is subtracted from the elements of each group before they are scaled.
+    /// The integer that is subtracted from the codes of each group before scaling.
     ZeroPoint,
-    /// The number of the group of each input (GPTQ's `g_idx`).
+    /// The group number of each input column (GPTQ's `g_idx`).
     GroupIndex,
     /// The largest magnitude of each run of elements, or its code (bitsandbytes).
     Absmax,
-    /// The values of the codes of the elements (bitsandbytes).
+    /// The value of each element code (bitsandbytes).
     CodeValues,
     /// The largest magnitude of each run of `Absmax` codes.
     NestedAbsmax,
-    /// The values of the codes of `Absmax`.
+    /// The value of each `Absmax` code.
     NestedCodeValues,
-    /// A description of how the tensor was packed, for the library that did it.
+    /// A description of the packing for the library that made it.
     Description,
-    /// A factor for the layer's input, which no weight needs.
+    /// A factor for the layer's input. It does not affect the weight's values.
     ActivationScale,
 }
 

@@ -1,4 +1,4 @@
-//! What a model's weights are stored as: how many of each dtype, and the bits they take.
+//! A summary of how a model's weights are stored: the tensors of each dtype and their bits.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -6,26 +6,26 @@ use std::collections::HashMap;
 use super::Store;
 use crate::dtype::DType;
 
-/// The tensors of one dtype, and of one group size where the dtype leaves that to the tensor.
+/// The tensors of one dtype, and of one group size if it differs between tensors.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DTypeSummary {
-    /// The dtype, or `None` for a ggml type code that is not known.
+    /// The dtype, or `None` for an unknown ggml type code.
     pub dtype: Option<DType>,
     /// The dtype's name, or `ggml:43` for an unknown code.
     pub label: Cow<'static, str>,
-    /// Elements that share a scale, where that is not part of the dtype.
+    /// The number of elements that share a scale, if the dtype does not determine it.
     pub group_size: Option<u32>,
-    /// Tensors.
+    /// The number of tensors.
     pub tensors: u64,
-    /// Their elements; 0 for an unknown code.
+    /// The number of elements; 0 for an unknown code.
     pub elements: u64,
-    /// Bytes of all their parts; 0 for an unknown code.
+    /// The bytes of all parts; 0 for an unknown code.
     pub bytes: u64,
 }
 
 impl DTypeSummary {
-    /// Bits for each value, scales and the like included.
+    /// The average number of bits for each value, scales included.
     pub fn bits_per_weight(&self) -> Option<f64> {
         bits(self.bytes, self.elements)
     }
@@ -35,46 +35,47 @@ impl DTypeSummary {
     }
 }
 
-/// What a model's weights are stored as; see [`Model::quantization`](crate::Model::quantization).
+/// How a model's weights are stored; see [`Model::quantization`](crate::Model::quantization).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct QuantizationSummary {
-    /// A line for each dtype and group size, that of the most elements first.
+    /// One entry for each dtype and group size, the one with the most elements first.
     pub dtypes: Vec<DTypeSummary>,
 }
 
 impl QuantizationSummary {
-    /// Elements of all tensors whose dtype is known.
+    /// The elements of all tensors with a known dtype.
     pub fn elements(&self) -> u64 {
         self.dtypes.iter().map(|line| line.elements).fold(0, u64::saturating_add)
     }
 
-    /// Bytes of all tensors whose dtype is known.
+    /// The bytes of all tensors with a known dtype.
     pub fn bytes(&self) -> u64 {
         self.dtypes.iter().map(|line| line.bytes).fold(0, u64::saturating_add)
     }
 
-    /// Bits for each value of the model, scales and the like included.
+    /// The average number of bits for each value of the model, scales included.
     pub fn bits_per_weight(&self) -> Option<f64> {
         bits(self.bytes(), self.elements())
     }
 
-    /// The quantized dtype of most elements; `None` for a model that is not quantized.
+    /// The quantized dtype with the most elements; `None` for a model that is not quantized.
     pub fn most(&self) -> Option<&DTypeSummary> {
         self.dtypes.iter().find(|line| line.is_quantized())
     }
 
-    /// Bits of a code of [`most`](Self::most), scales not counted.
+    /// The bits of a code of [`most`](Self::most), without scales.
     pub fn quant_bits(&self) -> Option<u32> {
         Some(self.most()?.dtype?.bits())
     }
 
-    /// Elements that share a scale in [`most`](Self::most), where that is not part of the dtype.
+    /// The number of elements that share a scale in [`most`](Self::most), if the dtype does not
+    /// determine it.
     pub fn quant_group_size(&self) -> Option<u32> {
         self.most()?.group_size
     }
 
-    /// Whether there are quantized tensors of several dtypes or group sizes.
+    /// Whether quantized tensors have several dtypes or group sizes.
     pub fn is_mixed(&self) -> bool {
         self.dtypes.iter().filter(|line| line.is_quantized()).count() > 1
     }
@@ -85,7 +86,7 @@ fn bits(bytes: u64, elements: u64) -> Option<f64> {
 }
 
 impl Store {
-    /// What the weights are stored as, tensors of mixed dtypes summed up by dtype and group size.
+    /// Summarizes how the weights are stored, by dtype and group size.
     pub(crate) fn quantization(&self) -> QuantizationSummary {
         let mut dtypes: Vec<DTypeSummary> = Vec::new();
         let mut places = HashMap::new();

@@ -1,4 +1,4 @@
-//! Which file beside the weights holds the vocabulary.
+//! Finds the file beside the weights that holds the vocabulary.
 
 use std::borrow::Cow;
 
@@ -8,10 +8,10 @@ use crate::error::Result;
 use crate::limits::Limits;
 use crate::store::Store;
 
-/// Reads the file that a vocabulary is made of.
+/// Parses a vocabulary from the content of its file.
 type Parse = fn(Cow<'static, [u8]>, &Limits) -> Result<Vocabulary<'static>>;
 
-/// The files that may hold a vocabulary, the one that says most first.
+/// The files that may hold a vocabulary, the most complete first.
 const FILES: [(&str, Parse); 4] = [
     ("tokenizer.json", json::tokenizer),
     ("tokenizer.model", sentencepiece::tokenizer),
@@ -19,7 +19,7 @@ const FILES: [(&str, Parse); 4] = [
     ("vocab.txt", lines::vocabulary),
 ];
 
-/// The vocabulary beside the weights, and the file that holds it.
+/// The vocabulary beside the weights, and the name of its file.
 pub(crate) fn beside(store: &Store) -> Result<Option<(Vocabulary<'static>, &'static str)>> {
     let limits = store.limits();
     let limit = (limits.vocabulary_bytes, "vocabulary_bytes");

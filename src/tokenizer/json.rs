@@ -1,4 +1,4 @@
-//! `tokenizer.json` of Hugging Face's tokenizers, and `vocab.json` of older ones.
+//! `tokenizer.json` of Hugging Face's tokenizers library, and the older `vocab.json`.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::store::document;
 
-/// Steps through an object; `member` takes each value.
+/// Iterates over an object; `member` consumes each value.
 fn object<'a>(
     scanner: &mut Scanner<'a>,
     mut member: impl FnMut(&mut Scanner<'a>, Cow<'a, [u8]>) -> Result<()>,
@@ -31,7 +31,7 @@ fn object<'a>(
     }
 }
 
-/// Steps through a list; `element` takes each value.
+/// Iterates over a list; `element` consumes each value.
 fn list<'a>(
     scanner: &mut Scanner<'a>,
     mut element: impl FnMut(&mut Scanner<'a>) -> Result<()>,
@@ -86,7 +86,7 @@ fn end(scanner: &mut Scanner<'_>) -> Result<()> {
     Err(scanner.unexpected("its end"))
 }
 
-/// Tokens by their text: `{"the": 5}`.
+/// Tokens keyed by their text: `{"the": 5}`.
 fn table(scanner: &mut Scanner<'_>, pieces: &mut Vec<Piece>, limits: &Limits) -> Result<()> {
     scanner.expect(b'{')?;
     if scanner.eat(b'}') {
@@ -116,7 +116,7 @@ fn scored(scanner: &mut Scanner<'_>, pieces: &mut Vec<Piece>, limits: &Limits) -
     })
 }
 
-/// Merges, `"t h"` or `["t", "h"]`.
+/// Merges, written as `"t h"` or `["t", "h"]`.
 fn merges(scanner: &mut Scanner<'_>, merges: &mut Vec<Pair>, limits: &Limits) -> Result<()> {
     list(scanner, |scanner| {
         let merge = if scanner.eat(b'[') {
@@ -132,7 +132,7 @@ fn merges(scanner: &mut Scanner<'_>, merges: &mut Vec<Pair>, limits: &Limits) ->
     })
 }
 
-/// Tokens that are found before the model is asked, each taken for new.
+/// Added tokens, which are matched before the model runs. Each is treated as new.
 fn added(
     scanner: &mut Scanner<'_>,
     pieces: &mut Vec<(Piece, bool)>,
@@ -192,7 +192,7 @@ impl Model {
                     let text = scanner.string()?;
                     this.unknown_text = Some(scanner.unescape(&text)?.into_owned());
                 }
-                // What was null has been stepped over.
+                // The value was null and has been skipped.
                 b"unk_id" | b"unk_token" => {}
                 _ => scanner.skip_value()?,
             }
@@ -207,7 +207,7 @@ impl Model {
             Some(b"Unigram") => TokenizerKind::Unigram,
             Some(b"WordPiece") => TokenizerKind::WordPiece,
             Some(other) => TokenizerKind::Other(Text::new(other).spelling().into_owned()),
-            // Files from before 2022 do not name it.
+            // Files written before 2022 do not name the model type.
             None if !self.merges.is_empty() => TokenizerKind::Bpe,
             None if self.pieces.iter().any(|piece| !piece.score.is_nan()) => TokenizerKind::Unigram,
             None => TokenizerKind::WordPiece,
@@ -215,7 +215,7 @@ impl Model {
     }
 }
 
-/// A `tokenizer.json`.
+/// Parses a `tokenizer.json`.
 pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vocabulary<'a>> {
     let mut scanner = start(&bytes)?;
     let (mut model, mut more) = (None, Vec::new());
@@ -231,7 +231,7 @@ pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Voc
     end(&mut scanner)?;
     let Some(mut model) = model else { return Err(scanner.error("a tokenizer without a model")) };
     let kind = model.kind();
-    // Added tokens may stand in the model's vocabulary too, and then win over it.
+    // Added tokens may be in the model's vocabulary too, and then take precedence.
     more.sort_by_key(|(piece, _)| piece.id);
     for piece in &mut model.pieces {
         if let Ok(place) = more.binary_search_by_key(&piece.id, |(added, _)| added.id)
@@ -253,7 +253,7 @@ pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Voc
     Ok(vocabulary)
 }
 
-/// A `tokenizer.json` without vocabulary and merges, which are most of it.
+/// Parses a `tokenizer.json` without its vocabulary and merges, which are most of its bytes.
 pub(crate) fn rest(bytes: &[u8], limits: &Limits) -> Result<Json> {
     let mut scanner = start(bytes)?;
     let mut rest = Map::new();
@@ -273,7 +273,7 @@ pub(crate) fn rest(bytes: &[u8], limits: &Limits) -> Result<Json> {
     Ok(Json::Object(rest))
 }
 
-/// Takes the next value of an object as it is.
+/// Copies the next value of an object.
 fn keep(
     scanner: &mut Scanner<'_>,
     key: &[u8],
@@ -288,7 +288,7 @@ fn keep(
     Ok(())
 }
 
-/// A `vocab.json`, whose merges lie in a file of their own.
+/// Parses a `vocab.json`, whose merges are stored in a separate file.
 pub(crate) fn vocabulary<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vocabulary<'a>> {
     let mut scanner = start(&bytes)?;
     let mut pieces = Vec::new();

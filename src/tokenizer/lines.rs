@@ -8,7 +8,7 @@ use super::vocabulary::{Pair, Piece, Place, Vocabulary, push};
 use crate::error::Result;
 use crate::limits::Limits;
 
-/// The ranges of lines, without what ends them.
+/// The ranges of lines, without line endings.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0usize;
     bytes.split_inclusive(|&byte| byte == b'\n').map(move |line| {
@@ -20,7 +20,7 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// A token a line, numbered from 0.
+/// Parses a vocabulary with one token per line, numbered from 0.
 pub(crate) fn vocabulary<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vocabulary<'a>> {
     let mut pieces = Vec::new();
     for (id, range) in (0u32..).zip(lines(&bytes)) {
@@ -30,7 +30,7 @@ pub(crate) fn vocabulary<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vo
     Vocabulary::new(TokenizerKind::WordPiece, bytes, pieces, Vec::new())
 }
 
-/// A merge a line; the first line may give a version.
+/// Parses merges, one per line; the first line may state a version.
 pub(crate) fn merges(bytes: &[u8], limits: &Limits) -> Result<Vec<Pair>> {
     let mut merges = Vec::new();
     for range in lines(bytes) {

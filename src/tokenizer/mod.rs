@@ -1,9 +1,9 @@
-//! Tokenizers: what a model's tokens are and how they are told apart, whatever file says so.
+//! Tokenizers: the tokens, merges and templates of a model, whichever file stores them.
 //!
-//! Nothing is tokenized here. A [`Tokenizer`] has what a program needs that does: the tokens with
-//! their scores and kinds, the merges, the special tokens and the chat templates. They come from
-//! GGUF's metadata, or from `tokenizer.json`, `tokenizer.model`, `vocab.json` with `merges.txt`, or
-//! `vocab.txt` beside the weights.
+//! This library does not tokenize text. A [`Tokenizer`] has what a program needs to do so: the
+//! tokens with their scores and kinds, the merges, the special tokens and the chat templates. They
+//! are read from GGUF's metadata, or from `tokenizer.json`, `tokenizer.model`, `vocab.json` with
+//! `merges.txt`, or `vocab.txt` beside the weights.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod files;
@@ -23,19 +23,19 @@ use crate::store::Store;
 pub use special::ChatTemplate;
 use vocabulary::Vocabulary;
 
-/// How text becomes tokens.
+/// The algorithm that turns text into tokens.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum TokenizerKind {
-    /// Pairs are merged in the order of a list (GPT-2).
+    /// Merges pairs in the order of a list (GPT-2).
     Bpe,
-    /// Pairs are merged by the scores of what they make (SentencePiece's BPE; Llama).
+    /// Merges pairs by the scores of the resulting tokens (SentencePiece's BPE; Llama).
     SentencePiece,
-    /// The likeliest pieces by their scores (T5).
+    /// Chooses the most likely sequence of pieces by their scores (T5).
     Unigram,
-    /// The longest piece first (BERT).
+    /// Takes the longest matching piece first (BERT).
     WordPiece,
-    /// Another, by the file's name for it.
+    /// Another algorithm, by the file's name for it.
     Other(String),
 }
 
@@ -52,22 +52,22 @@ impl TokenizerKind {
     }
 }
 
-/// What a token stands for; the numbers are those of GGUF and SentencePiece.
+/// What a token stands for, numbered as in GGUF and SentencePiece.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum TokenKind {
-    /// Text.
+    /// A piece of text.
     Normal = 1,
-    /// What no token covers.
+    /// Text that no other token covers.
     Unknown = 2,
     /// No text: the start of a turn, padding.
     Control = 3,
-    /// Text that is found before all else.
+    /// Text that is matched before all other tokens.
     UserDefined = 4,
-    /// Nothing.
+    /// An unused number.
     Unused = 5,
-    /// One byte of a character that no token covers.
+    /// One byte of a character that no other token covers.
     Byte = 6,
 }
 
@@ -89,36 +89,36 @@ impl TokenKind {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Token<'a> {
-    /// Its number.
+    /// The token's number.
     pub id: u32,
-    /// Its spelling, as the file has it: byte-level BPE has a letter for each byte, SentencePiece a
-    /// lower block for a space. GGUF promises no encoding.
+    /// The token's spelling in the file: byte-level BPE has a letter for each byte, SentencePiece a
+    /// lower block for a space. GGUF does not guarantee an encoding.
     pub text: Cow<'a, [u8]>,
-    /// Its score, for tokenizers that have them.
+    /// The score, for tokenizers that use scores.
     pub score: Option<f32>,
-    /// What it stands for, where the file says.
+    /// What the token stands for, if the file states it.
     pub kind: Option<TokenKind>,
 }
 
-/// A pair of tokens that are merged into one. The second is empty where a file names but one.
+/// A pair of tokens that are merged into one. The second is empty if the file names only one.
 pub type Merge<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// The tokenizer of a model. Tokens and merges are decoded as they are iterated over.
+/// The tokenizer of a model. Tokens and merges are decoded during iteration.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Tokenizer<'a> {
-    /// How text becomes tokens.
+    /// The algorithm that turns text into tokens.
     pub kind: Field<TokenizerKind>,
-    /// llama.cpp's name for how text is split before (`tokenizer.ggml.pre`).
+    /// llama.cpp's name for the pre-tokenizer, which splits text first (`tokenizer.ggml.pre`).
     pub pre: Option<Field<String>>,
-    /// Special tokens by what they are for: `bos`, `eos`, `unk`, `pad`, `eot`, `mask`. A number that
-    /// no token has is left out, as llama.cpp does.
+    /// Special tokens by purpose: `bos`, `eos`, `unk`, `pad`, `eot`, `mask`. A number outside the
+    /// vocabulary is ignored, as llama.cpp does.
     pub special: Vec<(String, Field<u32>)>,
     /// Whether a text starts with the `bos` token.
     pub add_bos: Option<Field<bool>>,
     /// Whether a text ends with the `eos` token.
     pub add_eos: Option<Field<bool>>,
-    /// Templates that make one text of a conversation, the unnamed one first.
+    /// Templates that format a conversation as text, the unnamed one first.
     pub chat_templates: Vec<ChatTemplate>,
     tokens: Tokens<'a>,
 }
@@ -132,16 +132,16 @@ enum Tokens<'a> {
         kinds: Option<Array<'a>>,
         merges: Option<Array<'a>>,
     },
-    /// A file of its own, or text in GGUF's metadata.
+    /// A separate file, or text in GGUF's metadata.
     File(Vocabulary<'a>),
 }
 
 impl<'a> Tokenizer<'a> {
-    /// The tokenizer of a model, or `None` if no file has one.
+    /// The tokenizer of a model, or `None` if no file contains one.
     ///
     /// # Errors
     ///
-    /// `Malformed` if the file that has it breaks its format; `LimitExceeded`; `Io` if a file
+    /// `Malformed` if the tokenizer's file breaks its format; `LimitExceeded`; `Io` if a file
     /// beside the weights cannot be read.
     pub(crate) fn of(store: &'a Store) -> Result<Option<Self>> {
         let found = match of_metadata(store)? {
@@ -178,7 +178,7 @@ impl<'a> Tokenizer<'a> {
         self.len() == 0
     }
 
-    /// The tokens, by number.
+    /// The tokens, in the order of their numbers.
     pub fn tokens(&self) -> Box<dyn Iterator<Item = Token<'_>> + '_> {
         match &self.tokens {
             Tokens::Arrays { texts, scores, kinds, .. } => {
@@ -200,7 +200,7 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    /// The merges, the first to be made first. None for tokenizers that merge by scores.
+    /// The merges, highest priority first. Empty for tokenizers that merge by scores.
     pub fn merges(&self) -> Box<dyn Iterator<Item = Merge<'_>> + '_> {
         match &self.tokens {
             Tokens::Arrays { merges, .. } => {
@@ -221,12 +221,12 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    /// The special token for some use, `bos` or `eos`.
+    /// The special token for a purpose, such as `bos` or `eos`.
     pub fn special(&self, name: &str) -> Option<u32> {
         self.special.iter().find(|(other, _)| other == name).map(|(_, id)| id.value)
     }
 
-    /// The chat template without a name, else the first.
+    /// The chat template without a name, or the first if all have names.
     pub fn chat_template(&self) -> Option<&str> {
         let unnamed = self.chat_templates.iter().find(|template| template.name.is_none());
         unnamed.or(self.chat_templates.first()).map(|template| template.text.value.as_str())

@@ -1,4 +1,4 @@
-//! `tokenizer.model`: SentencePiece's protocol buffer, of which little is needed.
+//! `tokenizer.model`: a protocol buffer of SentencePiece, of which only a few fields are read.
 //!
 //! ```text
 //! ModelProto:    1 pieces (message, repeated), 2 trainer (message), others skipped
@@ -7,7 +7,7 @@
 //!                40 unk, 41 bos, 42 eos, 43 pad (varints; -1 for none)
 //! ```
 //!
-//! The numbers are those of `sentencepiece_model.proto` in google/sentencepiece.
+//! The field numbers are those of `sentencepiece_model.proto` in google/sentencepiece.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use crate::limits::Limits;
 enum Value {
     Varint(u64),
     Fixed32([u8; 4]),
-    /// Eight bytes, which no field that is needed has.
+    /// Eight bytes; no field that is read has this type.
     Fixed64,
     Bytes(Range<usize>),
 }
@@ -76,7 +76,7 @@ impl Message<'_> {
         Err(self.error("a number beyond 64 bits"))
     }
 
-    /// The next field's number and value.
+    /// Reads the next field's number and value.
     fn next(&mut self) -> Result<Option<(u64, Value)>> {
         if self.at == self.end {
             return Ok(None);
@@ -107,11 +107,11 @@ impl Message<'_> {
     }
 }
 
-/// A `tokenizer.model`.
+/// Parses a `tokenizer.model`.
 pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vocabulary<'a>> {
     let mut model = Message { file: &bytes, at: 0, end: bytes.len() };
     let mut pieces = Vec::new();
-    // What the trainer's defaults are where it does not say.
+    // The trainer's defaults for missing fields.
     let (mut method, mut special) = (1, [("unk", 0), ("bos", 1), ("eos", 2), ("pad", -1)]);
     while let Some((field, value)) = model.next()? {
         match (field, value) {
@@ -127,7 +127,7 @@ pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Voc
                         3 => method = number,
                         40..=43 => {
                             let slot = special.get_mut(usize::try_from(field - 40).unwrap_or(0));
-                            // Negative numbers are stored as if of 64 bits.
+                            // Negative numbers are stored as 64-bit numbers.
                             slot.into_iter().for_each(|slot| slot.1 = number.cast_signed());
                         }
                         _ => {}

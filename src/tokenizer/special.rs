@@ -1,4 +1,4 @@
-//! Special tokens, chat templates, and whether texts start and end with a token.
+//! Special tokens, chat templates, and whether a text starts or ends with a special token.
 
 use std::borrow::Cow;
 
@@ -10,18 +10,18 @@ use crate::error::{Error, Result};
 use crate::metadata::Value;
 use crate::store::{Encoding, Store};
 
-/// A template that makes one text of a conversation (Jinja).
+/// A template that formats a conversation as text (Jinja).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ChatTemplate {
-    /// What it is for, where there are several: `tool_use`, `rag`.
+    /// The template's purpose, if there are several: `tool_use`, `rag`.
     pub name: Option<String>,
-    /// The template.
+    /// The template's text.
     pub text: Field<String>,
 }
 
-/// Uses that special tokens have, here and in GGUF behind `tokenizer.ggml.`. llama.cpp writes
-/// `seperator`, its document `separator`.
+/// The purposes of special tokens, here and in GGUF's `tokenizer.ggml.` keys. llama.cpp writes
+/// `seperator`, the GGUF document `separator`.
 const GGUF: [(&str, &str); 17] = [
     ("bos", "bos_token_id"),
     ("eos", "eos_token_id"),
@@ -42,8 +42,8 @@ const GGUF: [(&str, &str); 17] = [
     ("fim_prefix", "prefix_token_id"),
 ];
 
-/// As [`GGUF`], in `tokenizer_config.json` and `special_tokens_map.json`, by text; and with `_id`
-/// behind them in `config.json`, by number.
+/// Like [`GGUF`], for `tokenizer_config.json` and `special_tokens_map.json`, where tokens are given
+/// by text; and with the suffix `_id` for `config.json`, where they are given by number.
 const NAMES: [(&str, &str); 7] = [
     ("bos", "bos_token"),
     ("eos", "eos_token"),
@@ -105,7 +105,7 @@ fn of_metadata(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
         let name = match rest.strip_prefix('.') {
             Some(name) => Some(name.to_owned()),
             None if rest.is_empty() => None,
-            // `tokenizer.chat_templates` lists the names.
+            // The value of `tokenizer.chat_templates` is the list of names.
             None => continue,
         };
         let text = value.to_text().and_then(|text| text.to_str());
@@ -119,13 +119,13 @@ fn of_metadata(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
 fn of_documents(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
     let config = store.read_document("tokenizer_config.json")?;
     let map = store.read_document("special_tokens_map.json")?;
-    // Texts first, then their numbers in one pass over the vocabulary.
+    // The texts first; their numbers follow in a single pass over the vocabulary.
     let mut texts: Vec<(&str, &str, String)> = Vec::new();
     let documents = [("tokenizer_config.json", &config), ("special_tokens_map.json", &map)];
     for (document, json) in documents {
         let Some(json) = json else { continue };
         for (name, key) in NAMES {
-            // A token is its text, or an object with it.
+            // A token is given as its text, or as an object that contains the text.
             let found = json.get(key).map(|token| token.get("content").unwrap_or(token));
             let text = found.and_then(Json::as_str);
             if let Some(text) = text.filter(|_| texts.iter().all(|(other, ..)| *other != name)) {
@@ -151,7 +151,7 @@ fn of_documents(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
         let text_config =
             |model: &'_ Json| model.get("text_config").and_then(|c| c.get(&key)).cloned();
         let id = model.and_then(|model| model.get(&key).cloned().or_else(|| text_config(model)));
-        // Several ends of a text are for those who generate.
+        // If there are several end tokens, the first is used; generation uses the others.
         let id = id.and_then(|id| id.as_u64().or_else(|| id.get(0)?.as_u64()));
         let id = id.and_then(|id| u32::try_from(id).ok()).filter(|&id| tokenizer.has(id));
         if let Some(value) = id.filter(|_| special.iter().all(|(other, _)| other != name)) {
@@ -170,7 +170,7 @@ fn of_documents(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Chat templates in the files that may have them, the newest kind of file first.
+/// The chat templates in all files that may contain them, the newest kind of file first.
 fn templates(store: &Store, config: Option<&Json>) -> Result<Vec<ChatTemplate>> {
     let unnamed = |text: &str, source: &'static str| ChatTemplate {
         name: None,

@@ -1,4 +1,4 @@
-//! A vocabulary in a file of its own: the file's bytes, and where each token stands in them.
+//! A vocabulary in a separate file: the file's bytes, and the location of each token in them.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub(crate) struct Place {
     len: u32,
 }
 
-/// Set in `len` where the text holds JSON escapes.
+/// Set in `len` if the text contains JSON escapes.
 const ESCAPED: u32 = 1 << 31;
 
 impl Place {
@@ -29,7 +29,7 @@ impl Place {
         }
     }
 
-    /// A string that JSON holds. Its escapes are checked here, so that they can be relied on.
+    /// The location of a JSON string. Its escapes are validated here.
     pub(crate) fn of(scanner: &Scanner<'_>, span: &Span) -> Result<Self> {
         scanner.unescape(span)?;
         Self::new(span.range.clone(), span.escaped)
@@ -48,17 +48,17 @@ impl Place {
     }
 }
 
-/// A token, before its text is looked at.
+/// A token before its text is decoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) id: u32,
     pub(crate) place: Place,
-    /// NaN where there is none.
+    /// NaN if there is no score.
     pub(crate) score: f32,
     pub(crate) kind: Option<TokenKind>,
 }
 
-/// Two tokens: in one text with a space between, or in two.
+/// Two tokens: in one text with a space between them, or in two texts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pair {
     Joined(Place),
@@ -70,9 +70,9 @@ pub(crate) enum Pair {
 pub(crate) struct Vocabulary<'a> {
     pub(crate) kind: TokenizerKind,
     bytes: Cow<'a, [u8]>,
-    /// Of `merges.txt`, which is a file of its own.
+    /// The content of `merges.txt`, which is a separate file.
     merge_bytes: Option<Vec<u8>>,
-    /// By id.
+    /// Ordered by id.
     pieces: Vec<Piece>,
     merges: Vec<Pair>,
     /// Special tokens that the file itself names.
@@ -80,7 +80,7 @@ pub(crate) struct Vocabulary<'a> {
 }
 
 impl<'a> Vocabulary<'a> {
-    /// Takes pieces in any order, each of its own id.
+    /// Takes pieces in any order, each with a unique id.
     pub(crate) fn new(
         kind: TokenizerKind,
         bytes: Cow<'a, [u8]>,
@@ -100,7 +100,7 @@ impl<'a> Vocabulary<'a> {
         Ok(Self { kind, bytes, merge_bytes: None, pieces, merges, special: Vec::new() })
     }
 
-    /// With merges that lie in a file of their own.
+    /// Adds merges that are stored in a separate file.
     pub(crate) fn with_merges(mut self, merges: Vec<Pair>, bytes: Vec<u8>) -> Self {
         (self.merges, self.merge_bytes) = (merges, Some(bytes));
         self
@@ -141,8 +141,7 @@ impl<'a> Vocabulary<'a> {
     }
 }
 
-/// The two tokens of a merge: those on both sides of the first space, which is never the first
-/// character.
+/// Splits the text of a merge into two tokens, at the first space that is not the first character.
 pub(crate) fn pair(text: &[u8]) -> (&[u8], &[u8]) {
     let space =
         text.iter().skip(1).position(|&byte| byte == b' ').map(|place| place.saturating_add(1));
@@ -150,7 +149,7 @@ pub(crate) fn pair(text: &[u8]) -> (&[u8], &[u8]) {
     (first, rest.get(1..).unwrap_or_default())
 }
 
-/// Adds an item, unless there are too many.
+/// Adds an item, unless the limit is reached.
 pub(crate) fn push<T>(items: &mut Vec<T>, item: T, limits: &Limits) -> Result<()> {
     let most = limits.vocabulary_items;
     if items.len() as u64 >= most {

@@ -10,8 +10,6 @@ use weighbridge::container::{self, CONTAINERS, Container, Shards};
 use weighbridge::metadata::Value;
 use weighbridge::{Builder, DType, ErrorKind, Model, Tensor, WriteOptions};
 
-use crate::support::same;
-
 const WIDTH: u64 = 256;
 const CONFIG: &str = r#"{"model_type": "mine", "architectures": ["Mine"], "hidden_size": 256}"#;
 
@@ -100,7 +98,7 @@ fn own_arrays_in_every_container() {
         let tensor = |name: &str| read.stored_tensor(name).expect("a tensor");
         assert_eq!(tensor("a.weight").dtype().unwrap(), DType::F32);
         let values = tensor("a.weight").dequantize().unwrap();
-        assert!((0..).zip(values.iter()).all(|(n, value)| same(*value, number(n))));
+        assert!((0..).zip(values.iter()).all(|(n, value)| *value == number(n)));
         assert_eq!(tensor("a.bias").dequantize().unwrap()[..], [1.0, -2.0]);
         assert_eq!(tensor("c.weight").dtype().unwrap(), DType::BF16);
         if !plain {

@@ -35,7 +35,7 @@ struct Converted {
 }
 
 impl Converted {
-    /// Method a tensor was made.
+    /// How a tensor was produced.
     fn how(&self, name: &str) -> Method {
         let fate = self.fates.iter().find(|fate| fate.name == name);
         fate.unwrap_or_else(|| panic!("no tensor {name}")).method

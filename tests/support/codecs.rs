@@ -1,5 +1,5 @@
-//! The body of the fuzz target for values: tensors of every dtype that can be decoded, of any bytes,
-//! decoded in every way there is.
+//! The body of the fuzz target for values: builds tensors of every dtype that can be decoded, from
+//! any bytes, and decodes them in every way.
 
 use half::{bf16, f16};
 use weighbridge::bytes::Values;
@@ -11,28 +11,28 @@ use weighbridge::{
 
 use super::{Gguf, Safetensors, look_at, open_as, own_folder, put};
 
-/// What a byte each of an input decides, before the bytes of the tensor's parts begin.
+/// The parameters of a tensor: one input byte each, before the bytes of the tensor's parts.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
-    /// The dtype, by its number among those that can be decoded.
+    /// The position of the dtype among those that can be decoded.
     dtype: u8,
     rows: u8,
     columns: u8,
-    /// The group size, or the number of groups, and how many scales there are.
+    /// The group size, or the number of groups, and the number of scales.
     groups: u8,
-    /// How scales and biases are stored, and which parts there are.
+    /// The formats of scales and biases, and which parts exist.
     parts: u8,
-    /// Where in memory values go, and which rows are asked for.
+    /// The memory offset of the output, and the requested rows.
     place: u8,
 }
 
-/// Rows of the table that can be decoded.
+/// The dtypes that can be decoded.
 pub(crate) fn decodable() -> impl Iterator<Item = &'static DTypeDescriptor> {
     DTYPES.iter().filter(|row| row.codec.is_some())
 }
 
-/// Makes a tensor of the dtype and the shape that the first bytes choose, of the bytes that follow,
-/// and decodes it. Gives its dtype.
+/// Builds a tensor with the dtype and the shape that the first bytes select, from the bytes that
+/// follow, and decodes it. Returns its dtype.
 pub(crate) fn codec_bytes(bytes: &[u8]) -> Option<DType> {
     let (&[dtype, rows, columns, groups, parts, place], data) = bytes.split_first_chunk()?;
     let choice = Choice { dtype, rows, columns, groups, parts, place };
@@ -46,7 +46,7 @@ pub(crate) fn codec_bytes(bytes: &[u8]) -> Option<DType> {
     Some(row.dtype)
 }
 
-/// Bytes of an input, again and again.
+/// The bytes of an input, repeated as needed.
 struct Cut<'a> {
     data: &'a [u8],
     at: usize,
@@ -57,18 +57,18 @@ impl Cut<'_> {
         let bytes = self.data.iter().copied().cycle().skip(self.at % self.data.len().max(1));
         let len = usize::try_from(len).expect("a small tensor");
         self.at += len;
-        // Without any bytes there are zeros.
+        // An empty input gives zeros.
         bytes.chain(std::iter::repeat(0)).take(len).collect()
     }
 }
 
-/// A store of one tensor.
+/// A model with one tensor.
 fn made(row: &DTypeDescriptor, choice: Choice, cut: &mut Cut<'_>) -> Model {
     let rows = u64::from(choice.rows % 6) + 1;
     let unit = u64::from(row.block_len);
     match row.packing {
         Packing::Plain => {
-            // Whole bytes in all, though not in each row where elements are smaller.
+            // Whole bytes in total, but not in each row if elements are smaller than a byte.
             let (rows, columns) = match choice.parts % 2 {
                 0 => (rows * unit, u64::from(choice.columns) + 1),
                 _ => (rows, (u64::from(choice.columns) + 1) * unit),
@@ -111,7 +111,7 @@ fn made(row: &DTypeDescriptor, choice: Choice, cut: &mut Cut<'_>) -> Model {
     }
 }
 
-/// The name and the bytes of a format of scales.
+/// The names and sizes of scale formats.
 const FLOATS: [(&str, u64); 3] = [("F32", 4), ("F16", 2), ("BF16", 2)];
 
 fn of_mlx(mode: &str, rows: u64, choice: Choice, cut: &mut Cut<'_>) -> (String, Safetensors) {
@@ -124,7 +124,7 @@ fn of_mlx(mode: &str, rows: u64, choice: Choice, cut: &mut Cut<'_>) -> (String, 
         "nvfp4" => 16,
         _ => 32,
     };
-    // Rows are of whole words.
+    // Rows are whole words.
     let groups = (u64::from(choice.columns % 5) + 1) * if size == 16 { 2 } else { 1 };
     let words = groups * size * bits / 32;
     let mut file =
@@ -242,7 +242,7 @@ fn of_scheme(name: &str, rows: u64, choice: Choice, cut: &mut Cut<'_>) -> (Strin
             } else {
                 put("l.weight.absmax", "F32", &[blocks], 4);
             }
-            // Sometimes blocks are said to be smaller than there are entries for.
+            // Sometimes the stated block size is smaller than the entries suffice for.
             let size = if has(2) { groups } else { groups * 16 };
             let state = format!(
                 "{{\"shape\":[{rows},{any}],\"blocksize\":{size},\"nested_blocksize\":4,\"nested_offset\":0.37}}"
@@ -262,7 +262,7 @@ fn of_scheme(name: &str, rows: u64, choice: Choice, cut: &mut Cut<'_>) -> (Strin
     (config, file)
 }
 
-/// A number's bits, all NaN alike.
+/// The bits of a number, with all NaN equal.
 trait Bits: Element {
     fn bits(self) -> u32;
     fn narrowed(value: f32) -> Self;
@@ -297,7 +297,7 @@ fn bits<T: Bits>(values: &[T]) -> Vec<u32> {
     values.iter().map(|value| value.bits()).collect()
 }
 
-/// Decodes a tensor in every way, all of which agree.
+/// Decodes a tensor in every way, and compares the results.
 fn decode(tensor: &Tensor, place: usize) {
     tensor.check_decodable().expect("a dtype that can be decoded");
     let exact = match tensor.dequantize() {
@@ -319,7 +319,7 @@ fn decode(tensor: &Tensor, place: usize) {
     findings(tensor, &exact);
 }
 
-/// What cannot be decoded in one way cannot in any other, and all say why.
+/// Checks that a tensor that one method cannot decode fails in every other, with a reason.
 fn no_way(tensor: &Tensor, error: &Error) {
     look_at(error);
     let len = usize::try_from(tensor.elements()).expect("a small tensor");
@@ -338,7 +338,7 @@ fn in_all_ways<T: Bits>(tensor: &Tensor, exact: &[f32], native: &[f32], place: u
     let over = |(a, b): (&f32, T)| a.is_finite() && b.widened().is_infinite();
     let under = |(a, b): (&f32, T)| *a != 0.0 && b.widened() == 0.0;
     let lost = |values: &[f32], found: Narrowing| {
-        // Doubles may be lost before they are narrowed.
+        // Doubles may overflow or flush to 0 before they are narrowed.
         if tensor.dtype().is_ok_and(|dtype| dtype != DType::F64) {
             let pairs = || values.iter().zip(narrowed(values));
             let counts = (
@@ -348,7 +348,7 @@ fn in_all_ways<T: Bits>(tensor: &Tensor, exact: &[f32], native: &[f32], place: u
             assert_eq!((found.overflows, found.flushes), counts);
         }
     };
-    // At the start of an aligned piece of memory, and some elements behind it.
+    // At the start of an aligned buffer, and some elements later.
     for off in [0, place % 33] {
         let mut memory = Values::<T>::zeroed(exact.len() + off).expect("a little memory");
         let out = &mut memory[off..];
@@ -397,7 +397,7 @@ fn in_all_ways<T: Bits>(tensor: &Tensor, exact: &[f32], native: &[f32], place: u
     }
 }
 
-/// What is found odd in the values is there.
+/// Checks that every reported anomaly exists in the values.
 fn findings(tensor: &Tensor, exact: &[f32]) {
     let findings = tensor.check_values().expect("what was just decoded");
     let count = |kind: FindingKind| {

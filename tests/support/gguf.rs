@@ -1,4 +1,4 @@
-//! Writes GGUF files: well-formed ones, unless a test asks for something else.
+//! Writes GGUF files, valid unless a test requests otherwise.
 
 use weighbridge::DType;
 
@@ -14,12 +14,12 @@ pub(crate) enum Kv {
     F32(f32),
     Bool(bool),
     String(Vec<u8>),
-    /// The code of the elements' type, and the elements.
+    /// The type code of the elements, and the elements.
     Array(u32, Vec<Self>),
     U64(u64),
     I64(i64),
     F64(f64),
-    /// A type code, and whatever bytes shall stand for the value.
+    /// A type code, and any bytes in place of the value.
     Raw(u32, Vec<u8>),
 }
 
@@ -52,12 +52,12 @@ impl Kv {
     }
 }
 
-/// Writes numbers in a file's byte order and lengths in its width.
+/// Writes numbers in the file's byte order, and lengths in its width.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writer {
     pub(crate) out: Vec<u8>,
     pub(crate) big_endian: bool,
-    /// Lengths take 4 bytes, as in version 1.
+    /// Whether lengths take 4 bytes, as in version 1.
     pub(crate) narrow: bool,
 }
 
@@ -130,9 +130,9 @@ pub(crate) struct Entry {
     /// ggml's code of the dtype.
     pub(crate) code: u32,
     pub(crate) bytes: Vec<u8>,
-    /// The offset to be written, where it is not the true one.
+    /// The offset to write, if it differs from the true one.
     pub(crate) offset: Option<u64>,
-    /// Bytes left free before the data.
+    /// The number of bytes left free before the data.
     pub(crate) gap: u64,
 }
 
@@ -142,19 +142,19 @@ pub(crate) struct Gguf {
     pub(crate) magic: [u8; 4],
     pub(crate) version: u32,
     pub(crate) big_endian: bool,
-    /// What the data are aligned to; [`aligned`](Self::aligned) also writes the key.
+    /// The alignment of the data; [`aligned`](Self::aligned) also writes the key.
     pub(crate) alignment: u64,
     pub(crate) keys: Vec<(Vec<u8>, Kv)>,
     pub(crate) tensors: Vec<Entry>,
-    /// Counts to be written, where they are not the true ones.
+    /// The counts to write, if they differ from the true ones.
     pub(crate) key_count: Option<u64>,
     pub(crate) tensor_count: Option<u64>,
-    /// Bytes behind the keys and behind the tensor table.
+    /// Extra bytes after the keys and after the tensor table.
     pub(crate) after_keys: Vec<u8>,
     pub(crate) after_table: Vec<u8>,
-    /// The order in which the data lie, where it is not that of the table.
+    /// The order of the data, if it differs from that of the table.
     pub(crate) order: Option<Vec<usize>>,
-    /// The file ends where the data of the last tensor do.
+    /// Whether the file ends without padding after the last tensor.
     pub(crate) unpadded: bool,
 }
 
@@ -176,7 +176,7 @@ impl Gguf {
         }
     }
 
-    /// Changes what has no method of its own.
+    /// Changes a field that has no method of its own.
     pub(crate) fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
@@ -210,7 +210,7 @@ impl Gguf {
         self.coded(name, code, shape, bytes)
     }
 
-    /// A tensor of any type code.
+    /// Adds a tensor with any type code.
     pub(crate) fn coded(
         self,
         name: impl AsRef<[u8]>,
@@ -223,7 +223,7 @@ impl Gguf {
         self.with(|file| file.tensors.push(entry))
     }
 
-    /// Writes this offset for the last tensor, wherever its data lie.
+    /// Writes this offset for the last tensor, regardless of the position of its data.
     pub(crate) fn at(self, offset: u64) -> Self {
         self.last(|entry| entry.offset = Some(offset))
     }
@@ -238,7 +238,7 @@ impl Gguf {
         Writer { out: Vec::new(), big_endian, narrow }
     }
 
-    /// The data, and where each tensor's begin in them.
+    /// The data, and the offset of each tensor in it.
     fn data(&self) -> (Vec<u8>, Vec<u64>) {
         let in_table: Vec<usize> = (0..self.tensors.len()).collect();
         let order = self.order.as_ref().unwrap_or(&in_table);
@@ -255,7 +255,7 @@ impl Gguf {
         (data, offsets)
     }
 
-    /// The bytes up to the data, padding included.
+    /// The bytes before the data, padding included.
     pub(crate) fn header(&self) -> Vec<u8> {
         let (_, offsets) = self.data();
         let mut writer = self.writer().raw(&self.magic).u32(self.version);

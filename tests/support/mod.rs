@@ -1,4 +1,4 @@
-//! What several test files share: byte builders, folders, and the bodies of the fuzz targets.
+//! Shared by several test files: byte builders, folders, and the bodies of the fuzz targets.
 #![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
 #![allow(clippy::disallowed_methods, reason = "the sizes are the test's own")]
 
@@ -24,11 +24,11 @@ pub(crate) use walk::{
 };
 pub(crate) use whisper_ggml::WhisperGgml;
 
-/// Every policy, from the narrowest to the widest.
+/// Every strictness, from the narrowest to the widest.
 pub(crate) const POLICIES: [Strictness; 3] =
     [Strictness::Strict, Strictness::Default, Strictness::Lenient];
 
-/// A model whose names are understood.
+/// A model whose names have been resolved.
 pub(crate) fn resolved(model: Model) -> weighbridge::Result<Model> {
     model.resolution()?;
     Ok(model)
@@ -38,14 +38,14 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A form of the sample model.
+/// The path of the sample model in one of its formats.
 pub(crate) fn sample(name: &str) -> PathBuf {
     let embedded = root().join("assets/sample").join(name);
     if embedded.exists() { embedded } else { root().join("tests/fixtures/sample").join(name) }
 }
 
-/// A file or folder of `tests/fixtures`, or of the larger set outside of the repository. Where that is
-/// missing the test is skipped, and says so.
+/// A file or folder of `tests/fixtures`, or of the larger set outside of the repository. If it is
+/// missing, the test is skipped and reports that.
 pub(crate) fn fixture(path: &str) -> Option<PathBuf> {
     if let Some(name) = path.strip_prefix("sample/") {
         return Some(sample(name));
@@ -54,8 +54,8 @@ pub(crate) fn fixture(path: &str) -> Option<PathBuf> {
     if own.exists() { Some(own) } else { outside(path) }
 }
 
-/// A file or folder of the larger set of fixtures: below `WEIGHBRIDGE_FIXTURES`, else beside the
-/// repository. It has files that others own, and what is too large for the repository.
+/// A file or folder of the larger set of fixtures, in `WEIGHBRIDGE_FIXTURES` or beside the
+/// repository. It contains third-party files, and files that are too large for the repository.
 pub(crate) fn outside(path: &str) -> Option<PathBuf> {
     let set = std::env::var_os("WEIGHBRIDGE_FIXTURES").map(PathBuf::from);
     let found = set.unwrap_or_else(|| root().join("../shared/fixtures")).join(path);
@@ -63,18 +63,18 @@ pub(crate) fn outside(path: &str) -> Option<PathBuf> {
         return Some(found);
     }
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    // Written past the test runner, which shows nothing of tests that pass.
+    // Written past the test runner, which hides the output of tests that pass.
     let said = format!("skipped: {test}: {} is not here\n", found.display());
     let _ = std::io::Write::write_all(&mut std::io::stderr(), said.as_bytes());
     None
 }
 
-/// Little-endian bytes of some values.
+/// The little-endian bytes of some values.
 pub(crate) fn f32s(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// A temporary folder that holds these files; names may have folders in them.
+/// A temporary folder with these files; names may contain folders.
 pub(crate) fn folder<B: AsRef<[u8]>>(files: &[(&str, B)]) -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for (name, bytes) in files {
@@ -83,7 +83,7 @@ pub(crate) fn folder<B: AsRef<[u8]>>(files: &[(&str, B)]) -> TempDir {
     folder
 }
 
-/// A folder that the calling thread alone uses under that name, made once and filled by `fill`.
+/// A folder under this name for the calling thread only, created once and filled by `fill`.
 pub(crate) fn own_folder(name: &'static str, fill: impl FnOnce(&Path)) -> PathBuf {
     thread_local! {
         static FOLDER: TempDir = tempfile::tempdir().expect("a temporary folder");
@@ -96,7 +96,7 @@ pub(crate) fn own_folder(name: &'static str, fill: impl FnOnce(&Path)) -> PathBu
     path
 }
 
-/// A copy of a folder of files.
+/// A temporary copy of a folder of files.
 pub(crate) fn copy_of(folder: impl AsRef<Path>) -> TempDir {
     let copy = tempfile::tempdir().expect("a temporary folder");
     for entry in std::fs::read_dir(folder).expect("a folder") {
@@ -115,7 +115,7 @@ pub(crate) fn put(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) {
     std::fs::write(path, bytes).expect("a file in a temporary folder");
 }
 
-/// A folder of shards and the index that says which of them holds which tensor.
+/// A folder of shards with an index that maps tensors to shards.
 pub(crate) fn sharded(shards: &[(&str, Safetensors)]) -> TempDir {
     let map: Vec<(&str, &str)> = shards
         .iter()
@@ -128,7 +128,7 @@ pub(crate) fn sharded(shards: &[(&str, Safetensors)]) -> TempDir {
     folder
 }
 
-/// Opens bytes under a plain name.
+/// Opens bytes under a neutral name.
 pub(crate) fn open_as(bytes: Vec<u8>, policy: Strictness) -> weighbridge::Result<Model> {
     OpenOptions::new().strictness(policy).open_memory("file", bytes)
 }
@@ -139,7 +139,7 @@ pub(crate) fn told(error: &Error) -> String {
     format!("{error:?}{help}")
 }
 
-/// What is said of bytes that should be refused.
+/// The error for bytes that must be refused, as text.
 pub(crate) fn refused(bytes: Vec<u8>) -> String {
     refused_by(bytes, Strictness::Default)
 }
@@ -151,7 +151,7 @@ pub(crate) fn refused_by(bytes: Vec<u8>, policy: Strictness) -> String {
     }
 }
 
-/// What is said of a folder, without the folder's own path.
+/// The error for a folder that must be refused, as text, without the folder's path.
 pub(crate) fn refused_folder(folder: &TempDir) -> String {
     match Model::open(folder.path()) {
         Ok(store) => format!("opened, with {} tensors", store.len()),
@@ -159,12 +159,12 @@ pub(crate) fn refused_folder(folder: &TempDir) -> String {
     }
 }
 
-/// Puts `.` for the path of a temporary folder.
+/// Replaces the path of a temporary folder by `.`.
 pub(crate) fn without_path(text: &str, folder: &Path) -> String {
     text.replace(&*folder.to_string_lossy(), ".")
 }
 
-/// What a store remarks on itself, a line each.
+/// The notes of a model, one per line.
 pub(crate) fn notes(store: &Model) -> String {
     let notes: Vec<&str> = store.notes().iter().map(|note| note.text.as_str()).collect();
     notes.join("\n")

@@ -1,5 +1,5 @@
-//! Writes Ollama stores: blobs, and manifests that name them. Only tests have the crate that makes
-//! digests, so the fuzz targets do without this file.
+//! Writes Ollama stores: blobs, and manifests that name them. Only tests depend on the crate that
+//! computes digests, so the fuzz targets do not use this file.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use weighbridge::Model;
 
 use crate::support::{Safetensors, put, told, without_path};
 
-/// A store that grows blob by blob.
+/// An Ollama store to which blobs are added.
 #[derive(Debug)]
 pub(crate) struct Store(TempDir);
 
@@ -23,14 +23,14 @@ impl Store {
         self.0.path()
     }
 
-    /// Puts a blob into the store; gives its digest.
+    /// Adds a blob to the store, and returns its digest.
     pub(crate) fn blob(&self, bytes: &[u8]) -> String {
         let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         put(self.path(), &format!("blobs/sha256-{hex}"), bytes);
         hex
     }
 
-    /// Puts a blob into the store; gives the manifest's layer for it.
+    /// Adds a blob to the store, and returns the manifest's layer for it.
     pub(crate) fn layer(&self, kind: &str, name: &str, bytes: &[u8]) -> String {
         let (digest, size) = (self.blob(bytes), bytes.len());
         format!(
@@ -43,7 +43,7 @@ impl Store {
         self.layer("tensor", name, &file.build())
     }
 
-    /// Writes a manifest of these layers under a name; gives its path.
+    /// Writes a manifest with these layers under a name, and returns its path.
     pub(crate) fn manifest(&self, name: &str, layers: &[String]) -> PathBuf {
         let file = format!("manifests/registry.ollama.ai/library/{name}");
         put(self.path(), &file, manifest(layers));
@@ -58,7 +58,7 @@ impl Store {
     }
 }
 
-/// A manifest of these layers.
+/// The text of a manifest with these layers.
 pub(crate) fn manifest(layers: &[String]) -> String {
     format!(
         "{{\"schemaVersion\":2,\"mediaType\":\"application/vnd.docker.distribution.manifest.v2+json\",\

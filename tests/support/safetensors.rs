@@ -1,4 +1,4 @@
-//! Writes safetensors files: well-formed ones, unless a test asks for something else.
+//! Writes safetensors files, valid unless a test requests otherwise.
 
 /// An array to be written.
 #[derive(Clone, Debug)]
@@ -14,15 +14,15 @@ pub(crate) struct Array {
 pub(crate) struct Safetensors {
     pub(crate) metadata: Vec<(String, String)>,
     pub(crate) arrays: Vec<Array>,
-    /// The header to be written, where it is not that of the arrays.
+    /// The header to write, if it differs from that of the arrays.
     pub(crate) text: Option<Vec<u8>>,
-    /// The length to be written, where it is not the true one.
+    /// The length to write, if it differs from the true one.
     pub(crate) length: Option<u64>,
-    /// Names are written with an escape for each character.
+    /// Whether names are written with an escape for each character.
     pub(crate) escape: bool,
-    /// White space between all tokens.
+    /// Whether white space is written between all tokens.
     pub(crate) spaced: bool,
-    /// Bytes behind the arrays.
+    /// Extra bytes after the arrays.
     pub(crate) after: Vec<u8>,
 }
 
@@ -31,13 +31,13 @@ impl Safetensors {
         Self::default()
     }
 
-    /// A file of this header and these data.
+    /// A file with this header and this data.
     pub(crate) fn text(header: impl AsRef<[u8]>, data: impl Into<Vec<u8>>) -> Self {
         let text = Some(header.as_ref().to_vec());
         Self { text, after: data.into(), ..Self::default() }
     }
 
-    /// Changes what has no method of its own.
+    /// Changes a field that has no method of its own.
     pub(crate) fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
@@ -102,7 +102,7 @@ impl Safetensors {
     }
 }
 
-/// Puts white space after every token that is no string.
+/// Adds white space after every token that is not a string.
 fn spaced(text: &str) -> String {
     let (mut out, mut in_string, mut escaped) = (String::new(), false, false);
     for c in text.chars() {
@@ -113,12 +113,12 @@ fn spaced(text: &str) -> String {
             out.push_str("\t \n");
         }
     }
-    // What stands behind the last brace is padding, with rules of its own.
+    // What follows the last brace is padding, with rules of its own.
     out.truncate(out.trim_end().len());
     out
 }
 
-/// A JSON string, as most writers spell it.
+/// A JSON string in the usual form.
 pub(crate) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,8 +1,8 @@
-//! Values beside those expected, bit for bit.
+//! Compares values with expected ones, bit for bit.
 
 use weighbridge::{Decoding, Element, Tensor};
 
-/// A number's bits, all NaN alike.
+/// The bits of a number, with all NaN equal.
 fn bits(value: f32) -> u32 {
     if value.is_nan() { u32::MAX } else { value.to_bits() }
 }
@@ -14,7 +14,7 @@ pub(crate) fn same(what: &str, found: &[f32], expected: &[f32]) {
     }
 }
 
-/// What rounding once from `expected` gives, by the crate `half`.
+/// Checks values against `expected`, rounded once with the crate `half`.
 pub(crate) fn same_rounded<T: Element>(
     what: &str,
     tensor: &Tensor,

@@ -1,6 +1,6 @@
-//! The bodies of the fuzz targets: open any bytes as something, and look at all there is.
+//! The bodies of the fuzz targets: open any bytes as a format, and read everything.
 //!
-//! Nothing here may panic, whatever the bytes. Besides, what is asked for twice must agree.
+//! No input may cause a panic, and repeated reads must agree.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,32 +20,32 @@ use weighbridge::{
 
 use super::{POLICIES, Safetensors, f32s, open_as, own_folder, put};
 
-/// Tensors and values beyond these are left alone, so that one input stays quick.
+/// Tensors and values beyond these limits are skipped, so that each input takes little time.
 const TENSORS: usize = 64;
 const ELEMENTS: u64 = 1 << 14;
 const BYTES: u64 = 1 << 20;
-/// What would be larger is planned, but not written.
+/// Larger models are planned, but not written.
 const WRITTEN: u64 = 1 << 16;
 
-/// Opens bytes as GGUF, whatever they are.
+/// Opens any bytes as GGUF.
 pub(crate) fn gguf_bytes(bytes: &[u8]) {
     under_each_policy(&with_magic(b"GGUF", bytes));
 }
 
-/// Opens bytes as a file of whisper.cpp, whatever they are.
+/// Opens any bytes as a file of whisper.cpp.
 pub(crate) fn whisper_ggml_bytes(bytes: &[u8]) {
     under_each_policy(&with_magic(b"lmgg", bytes));
 }
 
-/// Most inputs would fail at the magic, which says nothing about the parser.
+/// Without this, most inputs would fail at the magic and never reach the parser.
 fn with_magic(magic: &[u8], bytes: &[u8]) -> Vec<u8> {
     [magic, bytes.strip_prefix(magic).unwrap_or(bytes)].concat()
 }
 
-/// Opens bytes as safetensors, whatever they are.
+/// Opens any bytes as safetensors.
 pub(crate) fn safetensors_bytes(bytes: &[u8]) {
     under_each_policy(bytes);
-    // Once more with a length that fits, which chance would hardly find.
+    // Once more with a length that fits, which random input rarely has.
     if let Some(text) = bytes.get(8..) {
         let brace = text.iter().rposition(|&byte| byte == b'}').map_or(text.len(), |at| at + 1);
         let (header, data) = text.split_at(brace);
@@ -53,7 +53,7 @@ pub(crate) fn safetensors_bytes(bytes: &[u8]) {
     }
 }
 
-/// What one policy accepts, the wider ones accept as well, and see the same tensors.
+/// Checks that wider policies accept what a narrower one accepts, with the same tensors.
 fn under_each_policy(bytes: &[u8]) {
     let mut narrower: Option<usize> = None;
     for policy in POLICIES {
@@ -74,7 +74,8 @@ fn under_each_policy(bytes: &[u8]) {
     }
 }
 
-/// Tells what bytes are, under the file name that the first byte chooses, on disk and in memory.
+/// Detects the container of bytes, on disk and in memory, under a file name that the first byte
+/// selects.
 pub(crate) fn any_file(bytes: &[u8]) {
     const NAMES: [&str; 8] = [
         "file",
@@ -113,7 +114,7 @@ pub(crate) fn any_file(bytes: &[u8]) {
 }
 
 /// Opens a folder of two shards whose index is the bytes up to the first 0xFF, and whose
-/// `config.json`, if there is any, is what follows. (0xFF stands in no UTF-8.)
+/// `config.json`, if there is any, is the rest. (0xFF does not occur in UTF-8.)
 pub(crate) fn index_bytes(bytes: &[u8]) {
     let folder = &own_folder("index", |folder| {
         let shard = |name: &str| Safetensors::new().tensor(name, "F32", &[2], f32s(&[1.0, 2.0]));
@@ -141,9 +142,9 @@ pub(crate) fn index_bytes(bytes: &[u8]) {
     }
 }
 
-/// Opens a folder with a tokenizer in one of the files that may hold one: the first byte says which.
-/// What follows the first 0xFF is its `tokenizer_config.json`. SentencePiece's file may hold that byte
-/// itself, and has no other.
+/// Opens a folder with a tokenizer in one of the files that may contain one: the first byte selects
+/// the file. What follows the first 0xFF is its `tokenizer_config.json`. SentencePiece's file may
+/// contain that byte itself, and has no second file.
 pub(crate) fn tokenizer_bytes(bytes: &[u8]) {
     const NAMES: [&str; 4] = ["tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"];
     const CONFIGS: [&str; 3] = [
@@ -176,8 +177,8 @@ pub(crate) fn tokenizer_bytes(bytes: &[u8]) {
 
 /// Opens a folder of quantized weights, as MLX and others write it. The bytes up to the first 0xFF
 /// are its `config.json`. What follows is the header of its `model.safetensors`, up to another 0xFF
-/// and data; or, where it begins like a zip, its `weights.npz`. Without it, a packed weight lies
-/// there with its scales and biases.
+/// and data; or its `weights.npz`, if it starts like a zip. Without anything after the config, the
+/// folder has a packed weight with its scales and biases.
 pub(crate) fn mlx_bytes(bytes: &[u8]) {
     let folder = &own_folder("mlx", |_| {});
     let (config, weights) = split(bytes);
@@ -202,7 +203,7 @@ pub(crate) fn mlx_bytes(bytes: &[u8]) {
     open_folder(folder);
 }
 
-/// A weight of two rows of 64 elements of 4 bits, in groups of 32.
+/// A weight of two rows of 64 elements with 4 bits, in groups of 32.
 pub(crate) fn packed(weight: &str, scales: &str, biases: &str) -> Safetensors {
     Safetensors::new()
         .tensor(weight, "U32", &[2, 8], [0x21; 64])
@@ -210,14 +211,14 @@ pub(crate) fn packed(weight: &str, scales: &str, biases: &str) -> Safetensors {
         .tensor(biases, "F16", &[2, 2], [0; 8])
 }
 
-/// Digests in the manifests that [`ollama_bytes`] reads; the first two name blobs that are there.
+/// The digests in the manifests that [`ollama_bytes`] reads; the first two name existing blobs.
 pub(crate) const DIGESTS: [&str; 3] = [
     "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",
     "sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc",
 ];
 
-/// Opens a model of Ollama's store. The bytes up to the first 0xFF are its manifest; what follows
+/// Opens a model of an Ollama store. The bytes up to the first 0xFF are its manifest; what follows
 /// is the header of its first blob. The second blob is a config.
 pub(crate) fn ollama_bytes(bytes: &[u8]) {
     let folder = &own_folder("ollama", |_| {});
@@ -226,7 +227,7 @@ pub(crate) fn ollama_bytes(bytes: &[u8]) {
         Some(header) => Safetensors::text(header, vec![0x11; 128]).build(),
         None => packed("m.weight", "m.weight.scale", "m.weight.bias").build(),
     };
-    // Sizes in manifests are those of the blobs, which chance would hardly find.
+    // The sizes in manifests are replaced by those of the blobs, which random input rarely has.
     let manifest = String::from_utf8_lossy(manifest).replace("SIZE", &blob.len().to_string());
     const MANIFEST: &str = "manifests/registry.ollama.ai/library/m/latest";
     put(folder, MANIFEST, manifest);
@@ -235,7 +236,7 @@ pub(crate) fn ollama_bytes(bytes: &[u8]) {
     open_folder(&folder.join(MANIFEST));
 }
 
-/// What stands before the first 0xFF, and what stands behind it, if there is one.
+/// The bytes before the first 0xFF, and those after it, if there is one.
 fn split(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
     let mut parts = bytes.splitn(2, |&byte| byte == 0xff);
     (parts.next().unwrap_or_default(), parts.next())
@@ -253,7 +254,7 @@ fn open_folder(path: &Path) {
     }
 }
 
-/// Messages are one line each, not too long to read, and end without a full stop.
+/// Checks that a message is one line of limited length, and ends without a full stop.
 pub(crate) fn look_at(error: &Error) {
     let message = error.to_string();
     assert!(!message.is_empty());
@@ -264,7 +265,7 @@ pub(crate) fn look_at(error: &Error) {
     }
 }
 
-/// Looks at all there is in a store.
+/// Reads everything in a model.
 pub(crate) fn walk(store: &Model) {
     assert_eq!(store.stored_tensors().count(), store.len());
     store.stored_tensors().take(TENSORS).for_each(|tensor| walk_tensor(store, &tensor));
@@ -310,8 +311,8 @@ pub(crate) fn walk(store: &Model) {
     }
 }
 
-/// Asks a provider for all there is, by itself and fused with itself: what is loaded is what the
-/// view gives.
+/// Loads every tensor with a provider, by itself and fused with itself, and compares the result
+/// with the tensor.
 pub(crate) fn serve(store: Model) {
     let provider = match WeightProvider::new(store, Cpu) {
         Ok(provider) => provider,
@@ -358,8 +359,7 @@ pub(crate) fn serve(store: Model) {
     }
 }
 
-/// Plans the model in every form that it may be written in, and writes it where it is small. What was
-/// written opens again.
+/// Plans writing the model in every format, and writes it if it is small. The result must open.
 fn rewrite(model: &Model) {
     let folder = &own_folder("written", |_| {});
     let write = |plan: weighbridge::Result<WritePlan>, name: &str, opens: bool| {
@@ -390,7 +390,7 @@ fn rewrite(model: &Model) {
         (&GGUF, "model.gguf", true),
         (&SAFETENSORS, "hf", true),
         (&MLX, "mlx", true),
-        // Only within a store.
+        // Only in a store.
         (&OLLAMA, "ollama", false),
     ] {
         write(ops::convert(model, &ConvertOptions::new(format)), name, opens);

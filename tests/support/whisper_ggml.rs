@@ -1,17 +1,17 @@
-//! Writes files of whisper.cpp: a header, and tensors one after the other.
+//! Writes files of whisper.cpp: a header, followed by tensors.
 
 use weighbridge::DType;
 
 use super::{Writer, f32s};
 
-/// A file of whisper.cpp to be written. Tests that want a fault change the bytes it builds.
+/// A file of whisper.cpp to be written. Tests that need a fault change its bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct WhisperGgml {
     pub(crate) header: Vec<u8>,
     pub(crate) tensors: Vec<u8>,
 }
 
-/// Numbers as they stand in a header.
+/// Numbers in the form of a header.
 fn numbers(numbers: &[u32]) -> Writer {
     let writer = Writer { narrow: true, ..Writer::default() }.raw(b"lmgg");
     numbers.iter().fold(writer, |writer, &number| writer.u32(number))
@@ -24,8 +24,8 @@ fn vocabulary(writer: Writer, pieces: &[&[u8]]) -> WhisperGgml {
 }
 
 impl WhisperGgml {
-    /// A whisper model of so many layers of sound and of text, before its tensors. It has filters
-    /// of 2 bands by 3, and its vocabulary begins at byte 80.
+    /// A whisper model with these numbers of audio and text layers, before its tensors. It has
+    /// filters of 2 bands by 3, and its vocabulary begins at byte 80.
     pub(crate) fn whisper(audio: u32, text: u32, pieces: &[&[u8]]) -> Self {
         let header = numbers(&[5, 8, 32, 2, audio, 4, 32, 2, text, 2, 2008, 2, 3]);
         vocabulary(header.raw(&f32s(&[0.0, 0.5, 1.0, 1.5, 2.0, 2.5])), pieces)
@@ -75,7 +75,7 @@ impl WhisperGgml {
         self.coded(name, dtype.descriptor().ggml.expect("a dtype of ggml"), shape, bytes)
     }
 
-    /// A tensor of any type code.
+    /// Adds a tensor with any type code.
     pub(crate) fn coded(
         mut self,
         name: impl AsRef<[u8]>,
@@ -92,7 +92,7 @@ impl WhisperGgml {
         self
     }
 
-    /// So many tensors of one value each.
+    /// Adds `count` tensors of one value each.
     pub(crate) fn filled(self, count: usize) -> Self {
         (0..count).fold(self, |file, n| file.tensor(format!("t{n}"), DType::F32, &[], f32s(&[1.0])))
     }
@@ -101,7 +101,7 @@ impl WhisperGgml {
         [&*self.header, &*self.tensors].concat()
     }
 
-    /// The file with another number at a byte.
+    /// The file with the number at one offset replaced.
     pub(crate) fn patched(&self, at: usize, number: i32) -> Vec<u8> {
         let mut file = self.build();
         file[at..at + 4].copy_from_slice(&number.to_le_bytes());

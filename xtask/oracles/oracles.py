@@ -1,18 +1,18 @@
-"""Writes models with weighbridge and has the field's own libraries read them.
+"""Writes models with weighbridge and reads them with the reference libraries of each format.
 
-    oracles.py PROGRAM MODEL...        MODEL: models of any container; assets/sample if none is given
+    oracles.py PROGRAM MODEL...        MODEL: a model in any container; by default assets/sample
 
-Each model is written in every way that the program has, and then read by
+Each model is written in every way that the program supports, and then read by
 
-- gguf (llama.cpp's Python package): every tensor of every GGUF, dequantized by it, against the
-  SHA-256 of the values that the program gives;
+- gguf (llama.cpp's Python package): it dequantizes every tensor of every GGUF, and the SHA-256 of
+  the values must be the one that the program reports;
 - safetensors and mlx: every array of every safetensors file;
-- mlx-lm: every directory that it knows the family of is loaded, weights checked against the model
-  that config.json describes; where greedy continuations are known, it has to give them;
-- llama-cpp-python, where it can be imported: every GGUF is loaded as llama.cpp loads it, and has to
-  give the same continuations.
+- mlx-lm: it loads every directory whose family it supports, and checks the weights against the model
+  that config.json describes; if greedy continuations are known, it must produce them;
+- llama-cpp-python, if it can be imported: every GGUF is loaded by llama.cpp, and must produce the
+  same continuations.
 
-Exit status 1 if any of them refuses a file, or reads other numbers.
+The exit status is 1 if any of them refuses a file or reads other numbers.
 """
 
 import hashlib
@@ -62,14 +62,14 @@ def check_gguf(path):
     try:
         reader = gguf.GGUFReader(path)
     except ValueError as error:
-        # A type that ggml has and the package does not know yet.
+        # A ggml type that the package does not support yet.
         assert "GGMLQuantizationType" in str(error), error
         print(f"left out: {path.name}: {error}")
         return
     said("gguf", len(reader.tensors) == len(ours), str(path), "another number of tensors")
     for tensor in reader.tensors:
         if tensor.name not in ours:
-            # A factor of an NVFP4 tensor, which is a part of that here.
+            # The factor of an NVFP4 tensor, which weighbridge joins with the tensor.
             said("gguf", tensor.name.endswith(".scale"), f"{path} {tensor.name}", "not ours")
             continue
         try:
@@ -139,7 +139,7 @@ def check_llama(path, cases, exact):
         said("llama.cpp", ids == case["greedy_ids"], f"{path} {case['prompt']}", "another text")
 
 
-# A name, the words of the command, whether values stay so near that texts stay the same.
+# A name, the arguments of the command, and whether values stay close enough for equal texts.
 WAYS = [
     ("gguf", ["convert", "--to", "gguf"], True),
     ("gguf-F32", ["convert", "--to", "gguf", "--dtype", "F32"], True),

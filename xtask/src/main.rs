@@ -1,11 +1,12 @@
-//! The project's chores, by name: `cargo xtask ci` runs what CI runs.
+//! The project's maintenance commands, by name: `cargo xtask ci` runs what CI runs.
 
 use std::process::{Command, ExitCode};
 
 struct Task {
     name: &'static str,
     help: &'static str,
-    /// Commands that run one after the other, each a folder, a variable to set, and words.
+    /// Commands that run one after the other: each has a folder, an environment variable to set,
+    /// and arguments.
     steps: &'static [Step],
 }
 

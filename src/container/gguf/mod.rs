@@ -14,7 +14,7 @@ use crate::metadata::Metadata;
 use crate::store::{Encoding, Grouped, Indexed, Part, Store, StoreBuilder, StoredFile};
 use read::Parsed;
 
-/// The row of the table.
+/// The GGUF container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static GGUF: Container = Container {
     name: "gguf",
     summary: "GGUF files of llama.cpp: versions 1 to 3, both byte orders, split files",
@@ -56,8 +56,8 @@ fn open(opened: Opened, options: &OpenOptions) -> Result<Store> {
     }
 }
 
-/// Opens one file that has no neighbours: in memory, or part of another container. A shard of a
-/// set cannot be opened so.
+/// Opens a single file that is in memory or part of another container. A shard of a split model is
+/// refused.
 pub(super) fn open_source_as(
     container: &'static str,
     source: Source,
@@ -71,8 +71,8 @@ pub(super) fn open_source_as(
     build(container, &path, vec![parsed])
 }
 
-/// The one model in a directory of GGUF files: a file, or a set of shards. Projectors
-/// (`mmproj-*.gguf`) and importance matrices do not count where there is something else.
+/// The only model in a directory of GGUF files: a file, or a set of shards. Projectors
+/// (`mmproj-*.gguf`) and importance matrices are ignored if there are other files.
 fn only_model(path: &Path, names: &[String]) -> Result<std::path::PathBuf> {
     let mut models: Vec<&String> = names.iter().filter(|name| is_gguf(name)).collect();
     let main = |name: &&String| !name.contains("mmproj") && !name.contains("imatrix");
@@ -92,7 +92,7 @@ fn only_model(path: &Path, names: &[String]) -> Result<std::path::PathBuf> {
     }
 }
 
-/// Makes the store of one file, or of all shards in order.
+/// Builds the store of one file, or of all shards in order.
 fn build(container: &'static str, path: &Path, shards: Vec<Parsed>) -> Result<Store> {
     let mut builder = StoreBuilder::new(container, Encoding::Gguf, path);
     builder.reserve(shards.iter().map(|shard| &shard.listing))?;
@@ -119,7 +119,7 @@ fn build(container: &'static str, path: &Path, shards: Vec<Parsed>) -> Result<St
     Ok(indexed.finish())
 }
 
-/// What a GGUF is that holds no whole model.
+/// A note for a GGUF file that does not hold a whole model.
 fn kind_note(metadata: &Metadata) -> Option<String> {
     let named = |what: &str| match metadata.str("general.name") {
         Some(name) => Some(format!("{what}: {}", crate::bytes::Text::new(name.as_bytes()))),
@@ -139,8 +139,9 @@ fn kind_note(metadata: &Metadata) -> Option<String> {
     }
 }
 
-/// An NVFP4 tensor `x.weight` may have a factor for the whole tensor, or one for each expert, in an
-/// F32 tensor `x.scale`. Beside any other dtype such a tensor is one by itself.
+/// Joins NVFP4 tensors with their global scales. The F32 tensor `x.scale` holds the factor of the
+/// NVFP4 tensor `x.weight`, or one factor for each expert. Next to any other dtype, `x.scale` is a
+/// tensor of its own.
 fn attach_nvfp4_scales(indexed: &mut Indexed) -> Result<()> {
     let count = u32::try_from(indexed.len()).unwrap_or(u32::MAX);
     let is = |indexed: &Indexed, number: u32, dtype: DType| {

@@ -1,4 +1,4 @@
-//! The header of one GGUF file.
+//! Parses the header of one GGUF file.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::metadata::{self, Encoding, Item, ItemKind, Metadata, ValueType};
 use crate::shape;
 use crate::store::{Listing, Note, check_count, check_range};
 
-/// Alignment of tensor data where `general.alignment` does not say (`GGUF_DEFAULT_ALIGNMENT`).
+/// The alignment of tensor data without `general.alignment` (`GGUF_DEFAULT_ALIGNMENT`).
 const ALIGNMENT: u64 = 32;
 
-/// Dimensions that ggml has room for (`GGML_MAX_DIMS`).
+/// The largest number of dimensions in ggml (`GGML_MAX_DIMS`).
 const GGML_DIMS: u32 = 4;
 
-/// Bytes of a tensor name that ggml has room for (`GGML_MAX_NAME` less the NUL).
+/// The largest tensor name in ggml, in bytes (`GGML_MAX_NAME` minus the NUL).
 const GGML_NAME: usize = 63;
 
-/// One file's header.
+/// The header of one file.
 pub(super) struct Parsed {
     pub(super) source: Source,
     pub(super) header: Arc<Vec<u8>>,
@@ -32,7 +32,7 @@ pub(super) struct Parsed {
     pub(super) notes: Vec<Note>,
 }
 
-/// Reads the header of a file that starts with the magic.
+/// Parses the header of a file that starts with the magic.
 pub(super) fn parse(source: Source, options: &OpenOptions) -> Result<Parsed> {
     let path = source.path().to_path_buf();
     parse_header(source, options).map_err(|error| error.in_file(&path))
@@ -64,7 +64,7 @@ struct Header {
 struct Parser<'a> {
     cursor: Cursor<'a>,
     limits: &'a Limits,
-    /// Lengths and counts take 8 bytes.
+    /// Whether lengths and counts take 8 bytes.
     wide: bool,
     items: Vec<Item>,
     listing: Listing,
@@ -105,7 +105,7 @@ impl<'a> Parser<'a> {
         for _ in 0..tensors {
             self.tensor()?;
         }
-        // The padding after the last entry may be missing where there are no data.
+        // Without data, the padding after the last entry may be missing.
         let end = self.cursor.position();
         let data_start = end.checked_next_multiple_of(self.alignment).unwrap_or(u64::MAX);
         if data_start > self.limits.header_bytes.saturating_add(self.limits.alignment) {
@@ -123,15 +123,15 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Notes what llama.cpp refuses.
+    /// Records a fault that llama.cpp refuses.
     fn refused(&mut self, at: u64, fault: impl FnOnce() -> String) -> Result<()> {
         refused(&mut self.rules, at, fault)
     }
 
     fn version(&mut self) -> Result<()> {
         let version = self.cursor.u32("the version")?;
-        // Both byte orders have the same magic: a version whose lower half is zero was written
-        // with the other one.
+        // The magic is the same in both byte orders. A version whose lower half is zero is in the
+        // other byte order.
         let (version, big_endian) = if version != 0 && version & 0xffff == 0 {
             (version.swap_bytes(), true)
         } else {
@@ -155,7 +155,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// A count of records that each take at least `smallest` bytes of what is left.
+    /// Reads a count of records, each of which takes at least `smallest` of the remaining bytes.
     fn count(&mut self, what: &str, smallest: u64) -> Result<u64> {
         let at = self.cursor.position();
         let count = self.cursor.length(self.wide, what)?;
@@ -171,12 +171,13 @@ impl<'a> Parser<'a> {
         if self.wide { 8 } else { 4 }
     }
 
-    /// Key length, key of one byte, type, value of one byte.
+    /// The smallest item: the key's length, a key of one byte, the type, a value of one byte.
     fn smallest_item(&self) -> u64 {
         self.length_bytes() + 6
     }
 
-    /// Name length, number of dimensions, type, offset.
+    /// The smallest tensor entry: the name's length, the number of dimensions, the type, the
+    /// offset.
     fn smallest_tensor(&self) -> u64 {
         self.length_bytes() + 16
     }
@@ -223,7 +224,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Steps over a value, checking that it lies in the file.
+    /// Skips a value, and checks that it lies within the file.
     fn value(&mut self, value_type: ValueType, depth: u32) -> Result<()> {
         let at = self.cursor.position();
         if let Some(bytes) = value_type.fixed_bytes() {
@@ -270,7 +271,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `general.alignment`: llama.cpp wants a u32; any other integer has the same meaning.
+    /// Reads `general.alignment`. llama.cpp requires a u32; any other integer has the same meaning.
     fn alignment(&mut self, value_type: ValueType, value: (u32, u32)) -> Result<u64> {
         let at = u64::from(value.0);
         let encoding = Encoding { wide: self.wide, swap: self.cursor.is_big_endian() };
@@ -300,7 +301,7 @@ impl<'a> Parser<'a> {
         let name = self.string("a tensor name")?;
         let named = |this: &Self, error: Error| error.in_tensor(Text::new(this.held(name)));
         let rank = self.cursor.u32("a number of dimensions").map_err(|e| named(self, e))?;
-        // Ranks are kept in 8 bits.
+        // The rank is stored in 8 bits.
         let most = self.limits.gguf_dims.min(u8::MAX.into());
         if rank > most {
             let error = Error::limit("dimensions", rank.into(), most.into(), "gguf_dims");
@@ -342,12 +343,12 @@ fn refused(rules: &mut Rules, at: u64, fault: impl FnOnce() -> String) -> Result
     rules.broken(Strictness::Default, at, who)
 }
 
-/// Makes offsets positions in the file and checks where tensors lie. Refused: what reaches beyond
-/// the file, and what is not aligned. Reported: gaps, another order, shared bytes.
+/// Converts tensor offsets to file positions, and checks them. Tensors that exceed the file or are
+/// not aligned are refused; gaps, an unusual order and shared bytes are reported.
 fn check_layout(header: &mut Header, file_len: u64) -> Result<()> {
     let Header { header, listing, data_start, alignment, rules, .. } = header;
     listing.move_to(*data_start)?;
-    // Where the next tensor should begin: unknown behind one of an unknown type.
+    // The expected start of the next tensor; unknown after a tensor of an unknown type.
     let (mut expected, mut in_order) = (Some(*data_start), true);
     for entry in listing.iter(header) {
         if (entry.offset - *data_start) % *alignment != 0 {

@@ -1,4 +1,4 @@
-//! Split files: `PREFIX-00001-of-00003.gguf` and its fellows.
+//! Split models: `PREFIX-00001-of-00003.gguf` and the other shards.
 
 use std::path::{Path, PathBuf};
 
@@ -9,19 +9,19 @@ use crate::error::{Error, Result};
 use crate::metadata::Metadata;
 use crate::store::Store;
 
-/// A shard's place in its set, as its metadata give it.
+/// The position of a shard in its set, from its metadata.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// `split.no`, from 0.
+    /// `split.no`, counted from 0.
     number: u64,
     /// `split.count`.
     pub(super) count: u64,
-    /// `split.tensors.count`, over all shards.
+    /// `split.tensors.count`, the total of all shards.
     tensors: Option<u64>,
 }
 
 impl Place {
-    /// `None` for a file that is not split.
+    /// Returns `None` for a file that is not split.
     pub(super) fn of(metadata: &Metadata) -> Result<Option<Self>> {
         let integer = |key: &str| match metadata.get(key) {
             None => Ok(None),
@@ -40,10 +40,10 @@ impl Place {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Name<'a> {
     prefix: &'a str,
-    /// From 1.
+    /// Counted from 1.
     pub(super) number: u32,
     count: u32,
-    /// The ending as spelled, `.gguf` or `.GGUF`.
+    /// The suffix in the file's spelling, `.gguf` or `.GGUF`.
     ending: &'a str,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Opens the set that `given` belongs to; its header is parsed already.
+/// Opens the split model that contains `given`, whose header is already parsed.
 pub(super) fn open(
     path: &Path,
     given: Parsed,

@@ -13,7 +13,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::store::{Indexed, Part, Store, document};
 
-/// The row of the table.
+/// The MLX container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static MLX: Container = Container {
     name: "mlx",
     summary: "directories quantized by MLX: packed weights with scales and biases beside them",
@@ -22,7 +22,7 @@ pub static MLX: Container = Container {
     write: Some(&write::WRITER),
 };
 
-/// A safetensors directory, or a file in one, whose config says that MLX quantized it.
+/// Detects a safetensors directory, or a file in one, whose config says that MLX quantized it.
 fn detect(probe: &Probe<'_>) -> bool {
     let folder = match probe.directory {
         Some(names) => {
@@ -37,7 +37,7 @@ fn detect(probe: &Probe<'_>) -> bool {
     else {
         return false;
     };
-    // A config that cannot be read is reported when the directory is opened.
+    // Opening the directory reports a config that cannot be read.
     let config = document::read(&path, "config.json", probe.limits);
     config.is_ok_and(|config| settings(&config.json).is_some())
 }
@@ -52,8 +52,8 @@ fn open(opened: Opened, options: &OpenOptions) -> Result<Store> {
     }
 }
 
-/// The object that says how MLX quantized the model: `quantization`; in older models only
-/// `quantization_config`, which others use too, but then with a `quant_method`.
+/// The object in config.json that describes MLX's quantization: `quantization`; in older models
+/// only `quantization_config`. Other quantizers use that key too, but add a `quant_method`.
 fn settings(config: &Json) -> Option<&Json> {
     if let Some(settings) = config.get("quantization").filter(|settings| settings.is_object()) {
         return Some(settings);
@@ -65,8 +65,8 @@ fn settings(config: &Json) -> Option<&Json> {
     is_mlx.then_some(settings)
 }
 
-/// The first weight that MLX packed although no config says how: its file, and what is wrong. Read as
-/// plain numbers, its codes would be taken for weights.
+/// The first weight that MLX packed although no config describes it: its file, and the error.
+/// Without a description, its codes would be read as plain numbers.
 pub(super) fn unexplained(indexed: &Indexed) -> Option<(PathBuf, Error)> {
     let is_packed = |number: &u32| {
         let Some(weight) = indexed.get(*number).filter(|of| of.dtype == Ok(DType::U32)) else {
@@ -101,7 +101,8 @@ pub(super) fn unexplained(indexed: &Indexed) -> Option<(PathBuf, Error)> {
     Some((indexed.path(number).to_path_buf(), error))
 }
 
-/// What the config says of a module, or of all: a reading, or one without its group size.
+/// The config's settings for one module or for all: an interpretation, or one without its group
+/// size.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     bits: u64,
@@ -110,7 +111,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// Checks an object of the config by itself, whatever tensors there are.
+    /// Parses an object of the config, and checks it without looking at tensors.
     fn parse(json: &Json, at: &str) -> Result<Self> {
         let wrong = |key: &str, found: &Json, allowed: String| {
             Err(Error::malformed(format!("{found}, but {allowed}")).in_key(format!("{at}.{key}")))
@@ -183,8 +184,8 @@ impl Settings {
         Ok(Self { all, modules })
     }
 
-    /// The setting of a module by its name. Wrappers put a prefix before the names of tensors that
-    /// those in the config may lack, have, or have elsewhere.
+    /// The setting for a module's name. Wrappers put a prefix before the names of tensors; the
+    /// names in the config may lack it, have it, or have it at another position.
     fn named(&self, module: &str) -> Option<Setting> {
         let find = |name: &str| {
             let place =
@@ -255,7 +256,7 @@ fn gather(indexed: &mut Indexed, strictness: Strictness) -> Result<()> {
     }
 }
 
-/// The one way to read the arrays of a module.
+/// The only valid interpretation of a module's arrays.
 fn settle(parts: &Parts<'_>, settings: &Settings, module: &str, config: &Json) -> Result<Reading> {
     let readings = parts.readings()?;
     let list = || {
@@ -274,7 +275,7 @@ fn settle(parts: &Parts<'_>, settings: &Settings, module: &str, config: &Json) -
     if let Some(found) = readings.iter().find(|reading| settings.all.allows(reading)) {
         return Ok(*found);
     }
-    // Several fit and none is the usual one: the width of a layer's input may tell.
+    // Several interpretations fit and none is the default: decide by the input width of layers.
     match parts.of_known_width(&readings, config).as_slice() {
         [only] => Ok(*only),
         _ => Err(contradiction(format!(

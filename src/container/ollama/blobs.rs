@@ -1,4 +1,4 @@
-//! Tensor blobs: small safetensors files, each with a tensor and its parts, or with several.
+//! Tensor blobs: small safetensors files, each with one tensor and its parts, or with several.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -16,17 +16,17 @@ use crate::error::{Error, Result};
 use crate::metadata::Metadata;
 use crate::store::{Document, Encoding, Indexed, Part, Store, StoreBuilder, StoredFile, document};
 
-/// Blobs opened at once keep their files open up to this number; more are opened again when their
-/// data are wanted, since systems allow a process only so many.
+/// The number of blobs whose files stay open. Others are reopened when their data is read, since
+/// systems limit the open files of a process.
 const KEPT_OPEN: usize = 64;
 
-/// A file named like a blob that holds tensors, not a whole model.
+/// Whether a file is named like a blob and holds tensors instead of a whole model.
 pub(super) fn is_tensor_blob(probe: &Probe<'_>) -> bool {
     let name = probe.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     super::manifest::Digest::parse(name).is_ok() && header::looks_right(probe.head, probe.len)
 }
 
-/// Opens one tensor blob by itself.
+/// Opens a single tensor blob.
 pub(super) fn open_blob(source: Source, options: &OpenOptions) -> Result<Store> {
     let builder = StoreBuilder::new(OLLAMA.name, Encoding::Safetensors, source.path());
     build(builder, vec![header::parse(source, options)?])
@@ -40,13 +40,13 @@ pub(super) fn open_tensors(
     options: &OpenOptions,
 ) -> Result<Store> {
     let mut builder = StoreBuilder::new(OLLAMA.name, Encoding::Safetensors, path);
-    // Tokenizers and the like stay files until they are asked for.
+    // Other documents, such as tokenizers, are read on request.
     let is_config = |layer: &&Layer| layer.kind == "json" && layer.name == "config.json";
     for layer in manifest.layers.iter().filter(is_config) {
         let source = open_layer(layer, store, Access::Read)?;
         builder.documents.push(document::read(source.path(), &layer.name, &options.limits)?);
     }
-    // Layers may name one blob several times; its tensors are still there once.
+    // Several layers may name the same blob; its tensors are added only once.
     let mut seen = HashSet::new();
     let layers: Vec<&Layer> = manifest
         .layers
@@ -60,7 +60,7 @@ pub(super) fn open_tensors(
     let keep_open = layers.len() <= KEPT_OPEN;
     let parsed = in_parallel(&layers, options, |layer| {
         let mut parsed = header::parse(open_layer(layer, store, options.access)?, options)?;
-        // The first layout keyed every blob's one tensor `data`.
+        // In the first layout, the only tensor of every blob was named `data`.
         if parsed.listing.len() == 1 {
             let named = parsed.listing.get(0, &parsed.header).map(|entry| entry.name);
             if named.is_some_and(|name| name == "data") {
@@ -98,12 +98,12 @@ fn build(mut builder: StoreBuilder, blobs: Vec<Parsed>) -> Result<Store> {
     Ok(indexed.finish())
 }
 
-/// The ends of the names of a weight's other parts: today's, and those of the first layout.
+/// The suffixes of the other parts of a weight: those of today, and those of the first layout.
 const ENDINGS: [[&str; 3]; 2] =
     [[".scale", ".bias", ".global_scale"], ["_scale", "_qbias", "_global_scale"]];
 
-/// Joins each packed weight with its parts. A tensor that ends in `.scale` beside none whose name
-/// it continues is a tensor of its own, and so is every other `.bias`.
+/// Joins each packed weight with its parts. A tensor whose name ends in `.scale` or `.bias` stays a
+/// tensor of its own unless the rest of its name is a packed weight.
 fn gather(indexed: &mut Indexed, metadata: &[Metadata], config: &Json) -> Result<()> {
     let mut guessed = None;
     for head in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
@@ -143,14 +143,14 @@ fn gather(indexed: &mut Indexed, metadata: &[Metadata], config: &Json) -> Result
     Ok(())
 }
 
-/// What a blob's metadata say of a tensor: its type and group size, for it alone or for all.
+/// The type and group size of a tensor in the blob's metadata, for this tensor or for all.
 fn said_type<'a>(blob: &'a Metadata, name: &str) -> Option<(&'a str, Option<&'a str>)> {
     let own = |key: &str| blob.str(&format!("{name}.{key}"));
     let kind = own("quant_type").or_else(|| blob.str("quant_type"))?;
     Some((kind, own("group_size").or_else(|| blob.str("group_size"))))
 }
 
-/// Ollama's types and their other names (x/quant/quant.go): dtype and usual group sizes.
+/// Ollama's types and their aliases (x/quant/quant.go): dtype and usual group sizes.
 pub(super) static TYPES: &[(&[&str], DType, &[u64])] = &[
     (&["int4", "q4", "fp4"], DType::MLX_AFFINE4, &[64, 32]),
     (&["int8", "q8", "fp8"], DType::MLX_AFFINE8, &[64]),
@@ -159,7 +159,7 @@ pub(super) static TYPES: &[(&[&str], DType, &[u64])] = &[
     (&["mxfp8"], DType::MLX_MXFP8, &[32]),
 ];
 
-/// The reading of a weight, and whether it is sure.
+/// The interpretation of a weight, and whether it is certain.
 fn settle(
     parts: &Parts<'_>,
     said: Option<(&str, Option<&str>)>,
@@ -193,8 +193,8 @@ fn settle(
             ))
         });
     }
-    // Without metadata: what Ollama can have written, by the width of a layer where that tells,
-    // else by the group sizes it has used.
+    // Without metadata: among the types that Ollama writes, decide by the input width of layers,
+    // and otherwise by the usual group sizes.
     readings.retain(|reading| TYPES.iter().any(|row| row.1 == reading.dtype));
     let wide = parts.of_known_width(&readings, config);
     let usual = |reading: &&Reading| {

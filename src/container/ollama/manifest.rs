@@ -1,4 +1,4 @@
-//! Manifests: JSON that lists the blobs of a model.
+//! Manifests: JSON documents that list the blobs of a model.
 
 use std::path::{Path, PathBuf};
 
@@ -14,19 +14,19 @@ pub(crate) struct Manifest {
     pub(crate) layers: Vec<Layer>,
 }
 
-/// One blob, and what it is to the model.
+/// One blob and its role in the model.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
     /// The last word of the media type: `tensor`, `model`, `license`.
     pub(crate) kind: String,
     pub(crate) digest: Digest,
-    /// Bytes, as the manifest says.
+    /// The size in bytes, according to the manifest.
     pub(crate) size: u64,
-    /// The tensor, group or file that the blob holds.
+    /// The name of the tensor, group or file in the blob.
     pub(crate) name: String,
 }
 
-/// `sha256:` and 64 hexadecimal digits: nothing else ever becomes part of a path.
+/// `sha256:` and 64 hexadecimal digits. Only these digits become part of a path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Digest(String);
 
@@ -51,25 +51,26 @@ impl Digest {
         &self.0
     }
 
-    /// The blob's file.
+    /// The path of the blob.
     pub(crate) fn path(&self, store: &Path) -> PathBuf {
         store.join("blobs").join(format!("sha256-{}", self.0))
     }
 
-    /// The blob's file as stores from before 2024 named it.
+    /// The path of the blob in stores from before 2024.
     pub(super) fn old_path(&self, store: &Path) -> PathBuf {
         store.join("blobs").join(format!("sha256:{}", self.0))
     }
 }
 
-/// Whether JSON is a manifest or a list of manifests.
+/// Whether the JSON is a manifest or a list of manifests.
 pub(super) fn is_manifest(text: &[u8]) -> bool {
     let has = |word: &[u8]| text.windows(word.len()).any(|window| window == word);
     text.starts_with(b"{") && has(b"\"schemaVersion\"") && (has(b"\"layers\"") || has(b"manifest"))
 }
 
 impl Manifest {
-    /// Reads a manifest; of a list, the child for this machine whose blob is in the store.
+    /// Parses a manifest. Of a list, it takes the child for this machine whose blob is in the
+    /// store.
     pub(super) fn parse(
         json: &Json,
         store: &Path,
@@ -78,7 +79,7 @@ impl Manifest {
         let Some(children) = json.get("manifests").and_then(Json::as_array) else {
             return Self::single(json);
         };
-        // Apple's processors prefer MLX's own form, others GGUF.
+        // On Apple silicon MLX's format is preferred, elsewhere GGUF.
         let preferred: [&str; 3] = if cfg!(all(target_os = "macos", target_arch = "aarch64")) {
             ["mlx", "llamacpp", "ggml"]
         } else {
@@ -114,7 +115,7 @@ impl Manifest {
         })
     }
 
-    /// Bytes of all blobs, as `ollama list` counts them.
+    /// The total size of all blobs, in bytes, as `ollama list` computes it.
     pub(super) fn size(&self) -> u64 {
         self.layers.iter().chain(&self.config).map(|layer| layer.size).fold(0, u64::saturating_add)
     }

@@ -22,7 +22,7 @@ use manifest::{Layer, Manifest};
 pub use write::place;
 pub(crate) use write::{replaceable_model, store_of_place};
 
-/// The row of the table.
+/// The Ollama container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static OLLAMA: Container = Container {
     name: "ollama",
     summary: "models in Ollama's store, by name, manifest or blob: GGUF and tensor blobs",
@@ -41,7 +41,7 @@ fn detect(probe: &Probe<'_>) -> bool {
 fn open(opened: Opened, options: &OpenOptions) -> Result<Store> {
     let source = match opened {
         Opened::File(source) => source,
-        // No directory is detected.
+        // Directories are never detected as Ollama.
         Opened::Directory(path, _) => Source::open(&path, options.access)?,
     };
     let mut head = [0; 1];
@@ -58,7 +58,7 @@ fn open(opened: Opened, options: &OpenOptions) -> Result<Store> {
     open_manifest(&path, &store, options)
 }
 
-/// The store that a manifest lies in: the folder above its tree.
+/// The store that contains a manifest: the folder above its tree of manifests.
 fn store_of(path: &Path) -> Option<PathBuf> {
     let tree = path.ancestors().nth(5)?;
     let above = path.ancestors().nth(4)?;
@@ -66,9 +66,10 @@ fn store_of(path: &Path) -> Option<PathBuf> {
     name::TREES.contains(&name).then(|| tree.to_path_buf())
 }
 
-/// Opens a model by its name, where `name` is one and no such path exists.
+/// Opens a model by name, if `name` is valid as one. The caller has checked that no such path
+/// exists.
 ///
-/// `None` if it is no name; an error if it is one that no store has.
+/// Returns `None` if the name is invalid, and an error if no store has the model.
 pub(super) fn open_name(name: &Path, options: &OpenOptions) -> Option<Result<Store>> {
     let text = name.to_str()?;
     let parsed = Name::parse(text)?;
@@ -148,7 +149,7 @@ fn open_manifest(path: &Path, store: &Path, options: &OpenOptions) -> Result<Sto
                 let old = layer.digest.old_path(store);
                 blob = if old.exists() { old } else { blob };
             }
-            // It is there and no link.
+            // The blob exists and is not a link.
             Err(_) => {}
         }
         opened.expect_digest(blob, layer.digest.hex());
@@ -157,16 +158,16 @@ fn open_manifest(path: &Path, store: &Path, options: &OpenOptions) -> Result<Sto
     Ok(opened)
 }
 
-/// Layers whose text is shown as metadata, under `ollama.` and their kind.
+/// The layer kinds whose text becomes metadata, under `ollama.` and the kind.
 const TEXTS: [&str; 7] =
     ["config", "template", "prompt", "system", "license", "params", "messages"];
 
-/// Bytes of such texts in all; what goes beyond stays in its file.
+/// The total size of such texts, in bytes; larger texts stay in their files.
 const TEXT_BYTES: u64 = 1 << 20;
 
-/// Names what belongs to the model beside its weights, and takes short texts into its metadata.
+/// Lists the attachments of the model, and adds short texts to its metadata.
 fn attach(opened: &mut Store, manifest: &Manifest, store: &Path) -> Result<()> {
-    // Thousands of layers may name one text.
+    // Thousands of layers may name the same text.
     let (mut seen, mut room) = (std::collections::HashSet::new(), TEXT_BYTES);
     for layer in manifest.layers.iter().chain(&manifest.config) {
         if layer.kind == "tensor" || layer.kind == "model" {
@@ -186,8 +187,8 @@ fn attach(opened: &mut Store, manifest: &Manifest, store: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A tag of the second tree is a link to a manifest kept as a blob, which must be what its name
-/// says.
+/// Checks a tag of the second tree, which is a link to a manifest stored as a blob: the content
+/// must have the digest that names the blob.
 fn check_linked(path: &Path) -> Result<()> {
     let Ok(target) = std::fs::read_link(path) else { return Ok(()) };
     let name = target.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -203,7 +204,7 @@ fn check_linked(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Opens a blob and holds its length against the manifest's.
+/// Opens a blob and checks its length against the manifest.
 fn open_layer(layer: &Layer, store: &Path, access: Access) -> Result<Source> {
     let path = layer.digest.path(store);
     let what = match layer.name.as_str() {
@@ -228,26 +229,26 @@ fn open_layer(layer: &Layer, store: &Path, access: Access) -> Result<Source> {
     Ok(source)
 }
 
-/// A model of a store, as `ollama list` shows it.
+/// A model in a store, as `ollama list` shows it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StoredModel {
-    /// The name with its tag; host and namespace only where they are not the usual ones.
+    /// The name with its tag; host and namespace are included only if they are not the defaults.
     pub name: String,
-    /// The first 12 digits of the SHA-256 of the manifest's bytes.
+    /// The first 12 digits of the SHA-256 of the manifest.
     pub id: String,
-    /// Bytes of all blobs, as the manifest says.
+    /// The total size of all blobs, in bytes, according to the manifest.
     pub bytes: u64,
     /// `gguf` or `safetensors`; empty for a model without weights.
     pub format: &'static str,
-    /// When the manifest was written.
+    /// The modification time of the manifest.
     pub modified: Option<std::time::SystemTime>,
-    /// The manifest.
+    /// The path of the manifest.
     pub path: PathBuf,
 }
 
-/// The models of a store: of the first of Ollama's usual places that is there, or of `store`.
-/// Manifests that cannot be read are left out and given beside, with what is wrong.
+/// Lists the models of `store`, or of the first of Ollama's default stores that exists. Manifests
+/// that cannot be read are returned separately, as errors.
 ///
 /// # Errors
 ///
@@ -271,7 +272,7 @@ pub fn models(
     let mut names = std::collections::HashSet::new();
     for (path, found) in paths.iter().zip(in_parallel(&paths, options, read)?) {
         match found {
-            // A model in both trees is the one of the first.
+            // If a model is in both trees, the first takes precedence.
             Ok(Some(model)) if names.insert(model.name.clone()) => models.push(model),
             Ok(_) => {}
             Err(error) => faults.push(error.in_file(path)),
@@ -289,7 +290,7 @@ fn files_at_depth(folder: &Path, depth: usize) -> Vec<PathBuf> {
     entries.flat_map(|entry| files_at_depth(&entry.path(), depth - 1)).collect()
 }
 
-/// `None` for a file whose path makes no name.
+/// Returns `None` for a file whose path is not a model name.
 fn stored_model(path: &Path, store: &Path, options: &OpenOptions) -> Result<Option<StoredModel>> {
     let mut parts = path.iter().rev().filter_map(|part| part.to_str());
     let (Some(tag), Some(model), Some(namespace), Some(host)) =

@@ -1,8 +1,9 @@
-//! Names of models in a store, and the places where stores lie.
+//! Model names in a store, and the locations of stores.
 
 use std::path::{Path, PathBuf};
 
-/// `[host/][namespace/]model[:tag]`, each part checked, so that a path can be built of it.
+/// A name of the form `[host/][namespace/]model[:tag]`. Each part is validated, so that it can
+/// become part of a path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Name {
     pub(super) host: String,
@@ -11,20 +12,20 @@ pub(super) struct Name {
     pub(super) tag: String,
 }
 
-/// The host that models come from which name none (types/model/name.go).
+/// The host of models whose name has no host (types/model/name.go).
 const HOST: &str = "registry.ollama.ai";
 
-/// Both stand for the public host; the second tree of manifests uses the second.
+/// The names of the public host; the second tree of manifests uses the second.
 const PUBLIC: [&str; 2] = [HOST, "ollama.com"];
 
 const NAMESPACE: &str = "library";
 const TAG: &str = "latest";
 
 impl Name {
-    /// `None` for what is no name by Ollama's grammar.
+    /// Returns `None` if the text is not a name in Ollama's grammar.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.split_once("://").map_or(text, |(_, rest)| rest);
-        // A tag stands behind the last colon, if no slash follows: hosts have ports.
+        // A tag follows the last colon, unless a slash comes after it: hosts have ports.
         let (path, tag) = match text.rsplit_once(':') {
             Some((path, tag)) if !tag.contains('/') => (path, tag),
             _ => (text, TAG),
@@ -48,14 +49,15 @@ impl Name {
         })
     }
 
-    /// The file that the manifest is written to, in the case of what is there.
+    /// The path to which the manifest is written. Existing folders and files keep their upper or
+    /// lower case.
     pub(super) fn place(&self, store: &Path) -> PathBuf {
         let parts = [&self.host, &self.namespace, &self.model, &self.tag];
         let found = |at: PathBuf, part: &String| entry(&at, part).unwrap_or_else(|| at.join(part));
         parts.into_iter().fold(store.join(WRITTEN), found)
     }
 
-    /// The file of the manifest in one of a store's trees, found without regard to case.
+    /// The path of the manifest in one of the store's trees, found without regard to case.
     pub(super) fn find(&self, store: &Path) -> Option<PathBuf> {
         let hosts: Vec<&str> = if PUBLIC.contains(&self.host.to_ascii_lowercase().as_str()) {
             PUBLIC.to_vec()
@@ -64,7 +66,7 @@ impl Name {
         };
         for tree in TREES {
             for host in &hosts {
-                // The second tree writes colons so that Windows can have them in names.
+                // The second tree escapes colons, which Windows does not allow in names.
                 for host in [(*host).to_owned(), host.replace(':', "%3A")] {
                     let parts = [host.as_str(), &self.namespace, &self.model, &self.tag];
                     let found =
@@ -79,13 +81,13 @@ impl Name {
     }
 }
 
-/// The trees of manifests in a store, the one that wins first.
+/// The trees of manifests in a store. The first takes precedence.
 pub(super) const TREES: [&str; 2] = ["manifests-v2", WRITTEN];
 
-/// The one that is written: servers that do not know the other would delete its blobs.
+/// The tree for writing: servers that do not know the other tree would delete its blobs.
 pub(super) const WRITTEN: &str = "manifests";
 
-/// The entry of that name, in the case that is there.
+/// The path of the entry with this name, in the case of the existing entry.
 fn entry(folder: &Path, name: &str) -> Option<PathBuf> {
     let exact = folder.join(name);
     if exact.exists() {
@@ -97,7 +99,8 @@ fn entry(folder: &Path, name: &str) -> Option<PathBuf> {
     entries.flatten().map(|entry| entry.file_name()).find(same).map(|other| folder.join(other))
 }
 
-/// A letter, digit or underscore, then those and `more`; no longer than `longest`.
+/// Whether a part starts with a letter, digit or underscore, continues with those or `more`, and
+/// has at most `longest` bytes.
 fn is_part(part: &str, longest: usize, more: &[u8]) -> bool {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     part.len() <= longest
@@ -105,7 +108,8 @@ fn is_part(part: &str, longest: usize, more: &[u8]) -> bool {
         && part.bytes().all(|byte| word(byte) || more.contains(&byte))
 }
 
-/// Where a store may lie: `OLLAMA_MODELS`, the user's, the Linux package's.
+/// The possible locations of stores: `OLLAMA_MODELS`, else the user's folder and that of the Linux
+/// package.
 pub(super) fn stores() -> Vec<PathBuf> {
     if let Some(set) = set_store() {
         return vec![set];
@@ -114,7 +118,7 @@ pub(super) fn stores() -> Vec<PathBuf> {
     own_store().into_iter().chain([package]).collect()
 }
 
-/// The store that this user's Ollama keeps its models in: `OLLAMA_MODELS`, or a folder at home.
+/// The store of this user's Ollama: `OLLAMA_MODELS`, or a folder in the home directory.
 pub(super) fn own_store() -> Option<PathBuf> {
     set_store().or_else(|| Some(std::env::home_dir()?.join(".ollama/models")))
 }

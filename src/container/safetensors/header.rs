@@ -1,4 +1,4 @@
-//! The header of one safetensors file.
+//! Parses the header of one safetensors file.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::limits::Limits;
 use crate::metadata::{Encoding, Item, ItemKind, Metadata};
 use crate::store::{Listing, Note, check_count};
 
-/// One file's header.
+/// The header of one file.
 pub(crate) struct Parsed {
     pub(crate) source: Source,
     pub(crate) header: Arc<Vec<u8>>,
@@ -22,13 +22,13 @@ pub(crate) struct Parsed {
     pub(crate) notes: Vec<Note>,
 }
 
-/// Bytes of the length field.
+/// The length field, in bytes.
 const LENGTH: usize = 8;
 
-/// Bytes of the first read.
+/// The first read, in bytes.
 const FIRST: u64 = 64 << 10;
 
-/// Reads and checks the header of a file.
+/// Parses and checks the header of a file.
 pub(crate) fn parse(source: Source, options: &OpenOptions) -> Result<Parsed> {
     let path = source.path().to_path_buf();
     parse_file(source, options).map_err(|error| error.in_file(&path))
@@ -52,7 +52,7 @@ fn parse_file(source: Source, options: &OpenOptions) -> Result<Parsed> {
     parser.run(text)?;
     parser.check_spans(&header, source.len())?;
     let Parser { rules, listing, items, unescaped, .. } = parser;
-    // Unescaped metadata stand behind the header, so that one buffer holds everything.
+    // Unescaped metadata is stored after the header, so that one buffer holds everything.
     if header.try_reserve_exact(unescaped.len()).is_err() {
         try_vec::<u8>(unescaped.len()).map(drop)?;
     }
@@ -64,8 +64,8 @@ fn parse_file(source: Source, options: &OpenOptions) -> Result<Parsed> {
     Ok(Parsed { source, header, listing, metadata: metadata.0, notes })
 }
 
-/// Whether the first bytes could be those of a safetensors file: a length that leaves room for a
-/// header in the file, and a brace or what may stand before one.
+/// Whether the first bytes may be those of a safetensors file: a length with which a header fits
+/// into the file, and a brace or what may precede one.
 pub(crate) fn looks_right(head: &[u8], file_len: u64) -> bool {
     let Some((length, text)) = head.split_first_chunk() else { return false };
     let length = u64::from_le_bytes(*length);
@@ -74,14 +74,14 @@ pub(crate) fn looks_right(head: &[u8], file_len: u64) -> bool {
         && text.first().is_none_or(|&byte| byte == b'{')
 }
 
-/// The length field and the header.
+/// Reads the length field and the header.
 fn read(source: &Source, limits: &Limits) -> Result<Vec<u8>> {
     let file_len = source.len();
     if file_len < LENGTH as u64 {
         let fault = format!("a file of {file_len} bytes, but the header's length alone takes 8");
         return Err(Error::malformed(fault).advise("the file is cut short: fetch it again"));
     }
-    // Most headers come whole with the first read.
+    // The first read contains most headers completely.
     let first = usize::try_from(file_len.min(FIRST)).unwrap_or(0);
     let mut header = try_zeroed(first)?;
     source.read_at(0, &mut header)?;
@@ -95,7 +95,7 @@ fn read(source: &Source, limits: &Limits) -> Result<Vec<u8>> {
             "this is no safetensors file, or its start was overwritten"
         }));
     }
-    // Positions are kept in 32 bits.
+    // Positions are stored in 32 bits.
     let allowed = limits.json_header_bytes.min(u64::from(u32::MAX) / 2);
     if length > allowed {
         return Err(Error::limit("header bytes", length, allowed, "json_header_bytes").at(0));
@@ -129,7 +129,7 @@ fn metadata(
         let fault =
             || format!("two values in __metadata__ for \"{key}\", of which the last counts");
         rules.broken(Strictness::Default, at, fault)?;
-        // Keep the last value of each key, at the key's first place.
+        // Keep the last value of each key, at the position of the first.
         let span = |(start, end): (u32, u32)| header.get(start as usize..end as usize);
         let mut places: HashMap<Option<&[u8]>, usize> = HashMap::new();
         let mut kept: Vec<Item> = Vec::new();
@@ -148,24 +148,24 @@ struct Parser<'a> {
     limits: &'a Limits,
     rules: Rules,
     listing: Listing,
-    /// Where the data start in the file: behind the header.
+    /// The offset of the data in the file, after the header.
     data_start: u64,
-    /// Where the data of the last entry end in the file.
+    /// The end of the last entry's data in the file.
     reached: u64,
-    /// Every entry so far began where the one before it ended.
+    /// Whether every entry so far began at the end of the one before.
     in_order: bool,
-    /// A name that stands twice may not show in the spans.
+    /// Whether a duplicate name could go unnoticed by the check of offsets.
     duplicates_may_pass: bool,
     items: Vec<Item>,
-    /// Metadata strings that held escapes; they will stand behind the header.
+    /// Metadata strings that contained escapes; they are stored after the header.
     unescaped: Vec<u8>,
-    /// The dtype name seen last: files hold long runs of one.
+    /// The last dtype name; consecutive entries mostly have the same one.
     dtype: (&'a [u8], DType),
 }
 
 impl<'a> Parser<'a> {
     fn run(&mut self, text: &'a [u8]) -> Result<()> {
-        // Once for all: every part of the text can be taken for characters afterwards.
+        // Check the whole text once, so that every part of it can be used as text later.
         if let Err(error) = std::str::from_utf8(text) {
             let at = (LENGTH + error.valid_up_to()) as u64;
             return Err(Error::malformed("the header is not UTF-8").at(at));
@@ -183,7 +183,7 @@ impl<'a> Parser<'a> {
             })?;
         }
         json.expect(b'{')?;
-        // A header of this many bytes rarely has more tensors; growing is cheap where it does.
+        // A header of this size rarely has more tensors; if it does, growing is cheap.
         self.listing.reserve(text.len() / 100)?;
         let mut metadata_seen = false;
         if !json.eat(b'}') {
@@ -210,7 +210,7 @@ impl<'a> Parser<'a> {
         self.rules.broken(Strictness::Lenient, at, fault)
     }
 
-    /// What stands after the last brace: padding.
+    /// Checks what follows the last brace: padding.
     fn tail(&mut self, mut json: Scanner<'_>) -> Result<()> {
         let rest = json.rest();
         if rest.iter().all(|&byte| byte == b' ') {
@@ -273,7 +273,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Where the characters of a string stand: in the header, or unescaped behind it.
+    /// The location of a string's characters: in the header, or unescaped after it.
     fn keep(&mut self, json: &Scanner<'_>, span: &Span) -> Result<(u32, u32)> {
         let place = |start: usize, len: usize| {
             let end = start.saturating_add(len);
@@ -292,7 +292,7 @@ impl<'a> Parser<'a> {
         place(start, text.len())
     }
 
-    /// The position of a string in the buffer that holds the length field and the header.
+    /// The offset of a string in the buffer that holds the length field and the header.
     fn header_offset(&self, json: &Scanner<'_>, span: &Span) -> usize {
         let base = usize::try_from(json.base()).unwrap_or(0);
         base.saturating_add(span.range.start)
@@ -451,10 +451,11 @@ impl<'a> Parser<'a> {
         Ok((begin, end))
     }
 
-    /// Checks that the spans follow each other from the start of the data to the end of the file.
+    /// Checks that the data ranges follow each other from the start of the data to the end of the
+    /// file.
     fn check_spans(&mut self, header: &[u8], file_len: u64) -> Result<()> {
-        // In the order listed, which is that of most writers, this was seen on the way.
-        // Only then can a name have stood twice that would pass: if its tensors are empty, or where
+        // If the entries are listed in file order, as most writers do, this was checked during
+        // parsing. In such a file, a duplicate name is possible only if its tensors are empty or
         // holes are allowed.
         if self.in_order && self.reached == file_len && !self.duplicates_may_pass {
             return Ok(());
@@ -503,7 +504,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Where a name stands twice the last one counts, as in the reference crate.
+    /// Keeps the last entry of each duplicate name, like the reference crate.
     fn keep_last_of_each_name(&mut self, header: &[u8]) -> Result<()> {
         let mut index = NameIndex::with_room(self.listing.len())?;
         let mut replaced = Vec::new();
@@ -530,9 +531,9 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// An entry spelled as the reference crate, MLX and Go's writer in Ollama spell it: nothing but
-/// the three fields, no white space. Most are, and this reads them at several times the speed;
-/// whatever is not quite so is left to the careful way.
+/// An entry in the exact form that the reference crate, MLX and Go's writer in Ollama produce: only
+/// the three fields, no white space. Most entries have it, and this parser is several times as fast
+/// as the general one, which handles all others.
 struct Usual<'a> {
     dtype: &'a [u8],
     dims: [u64; 4],
@@ -542,7 +543,7 @@ struct Usual<'a> {
 }
 
 impl<'a> Usual<'a> {
-    /// The entry at the start of `text`, and what follows its brace.
+    /// Parses the entry at the start of `text`, and returns it with the text after its brace.
     #[inline(always)]
     fn parse(text: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let mut this = Self { dtype: b"", dims: [0; 4], rank: 0, begin: 0, end: 0 };
@@ -595,13 +596,13 @@ impl<'a> Usual<'a> {
     }
 }
 
-/// Digits up to the first byte that is none. No leading zeros, and at most eight digits at once,
-/// read as one word: each step joins neighbours, ones to pairs, pairs to fours, fours to eight.
+/// Parses digits up to the first other byte, without leading zeros. At most eight digits are read
+/// at once, as one word: each step joins neighbours, ones to pairs, pairs to fours, fours to eight.
 #[inline(always)]
 fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     let word = u64::from_le_bytes(*text.first_chunk()?);
     let digits = word ^ 0x3030_3030_3030_3030;
-    // The high half of each byte that is no digit: 0x3a to 0x3f carry into it, others have it.
+    // The high half of each byte that is not a digit: 0x3a to 0x3f carry into it, others have it.
     let others = (digits.wrapping_add(0x0606_0606_0606_0606) | digits) & 0xf0f0_f0f0_f0f0_f0f0;
     let count = others.trailing_zeros() / 8;
     if count == 0 || (count > 1 && text.first() == Some(&b'0')) {
@@ -618,7 +619,7 @@ fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, text.get(count as usize..)?))
 }
 
-/// As [`number`], for eight digits and more, as many as surely fit.
+/// Like [`number`], for eight or more digits, as many as cannot overflow.
 fn long_number(text: &[u8]) -> Option<(u64, &[u8])> {
     let (mut number, mut rest, mut digits) = (0u64, text, 0u32);
     while let Some((&byte @ b'0'..=b'9', tail)) = rest.split_first() {

@@ -16,7 +16,7 @@ use crate::store::{Document, Encoding, Indexed, Note, Store, StoreBuilder, Store
 use header::Parsed;
 use weight_map::WeightMap;
 
-/// The row of the table.
+/// The safetensors container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static SAFETENSORS: Container = Container {
     name: "safetensors",
     summary: "safetensors files and Hugging Face directories: one file, shards with or without an index",
@@ -36,13 +36,13 @@ fn detect(probe: &Probe<'_>) -> bool {
     }
 }
 
-/// By name, only for files whose start is so damaged that nothing else tells what they were.
+/// Whether the name says safetensors. It is used only for files whose damaged start identifies
+/// nothing.
 fn is_safetensors(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "safetensors")
 }
 
-/// JSON documents that opening needs, where they lie beside the weights; others are read when they
-/// are asked for.
+/// The JSON documents beside the weights that opening reads; others are read on request.
 const DOCUMENTS: [&str; 4] =
     ["config.json", "params.json", "hf_quant_config.json", "quantize_config.json"];
 
@@ -56,7 +56,7 @@ fn open(opened: Opened, options: &OpenOptions) -> Result<Store> {
     }
 }
 
-/// Opens one file, with the documents beside it, as [`open_directory`] does a directory.
+/// Opens one file with the documents beside it, like [`open_directory`] does for a directory.
 pub(super) fn open_file(
     container: &'static str,
     source: Source,
@@ -76,8 +76,8 @@ pub(super) fn open_file(
     Ok(indexed.finish())
 }
 
-/// Opens a directory of safetensors files for the container of that name, which joins the parts of
-/// quantized tensors by `gather`.
+/// Opens a directory of safetensors files for the named container. `gather` joins the parts of
+/// quantized tensors.
 pub(super) fn open_directory(
     container: &'static str,
     folder: &Path,
@@ -87,7 +87,7 @@ pub(super) fn open_directory(
 ) -> Result<Store> {
     let choice = resolve::choose(folder, names, options)?;
     let mut builder = StoreBuilder::new(container, Encoding::Safetensors, folder);
-    // A directory is opened as a model, so a config.json that cannot be read is a fault of it.
+    // A directory is opened as a model, so a config.json that cannot be read is an error.
     let here = |name: &str| names.binary_search_by(|other| other.as_str().cmp(name)).is_ok();
     let (documents, notes) = documents(folder, here, options, |name| name == "config.json")?;
     builder.documents = documents;
@@ -111,8 +111,8 @@ pub(super) fn open_directory(
     Ok(indexed.finish())
 }
 
-/// The documents in a directory. One that is there and cannot be read is an error where it is
-/// needed, and a note elsewhere.
+/// Reads the documents of a directory. A document that exists and cannot be read is an error if it
+/// is needed, and a note otherwise.
 fn documents(
     folder: &Path,
     here: impl Fn(&str) -> bool,
@@ -154,7 +154,7 @@ fn build(mut builder: StoreBuilder, files: Vec<Parsed>) -> Result<Indexed> {
     })
 }
 
-/// Joins the parts of tensors quantized by the schemes that this container knows.
+/// Joins the parts of tensors quantized by the schemes that this container supports.
 fn gather(indexed: &mut Indexed, options: &OpenOptions) -> Result<()> {
     if scheme::is_quantized(indexed.documents()) {
         return scheme::gather(indexed, &options.limits);
@@ -165,7 +165,7 @@ fn gather(indexed: &mut Indexed, options: &OpenOptions) -> Result<()> {
             indexed.note(&path, note.to_string());
             Ok(())
         }
-        // Without any config.json this is one file by itself, in which nothing contradicts itself.
+        // Without a config.json this is a single file, and nothing in it is contradictory.
         Some((path, note)) if !indexed.root_has("config.json") => {
             indexed.note(&path, note.to_string());
             Ok(())
@@ -174,14 +174,14 @@ fn gather(indexed: &mut Indexed, options: &OpenOptions) -> Result<()> {
     }
 }
 
-/// Checks that every tensor of the index lies in the file that the index says.
+/// Checks that every tensor of the index is in the file that the index names.
 fn check_map(indexed: &Indexed, map: &WeightMap, files: &[String]) -> Result<()> {
-    // The number of each of the map's files among those opened.
+    // The position of each of the map's files among the opened files.
     let places: HashMap<&str, usize> =
         files.iter().enumerate().map(|(place, file)| (file.as_str(), place)).collect();
     let numbers: Vec<Option<usize>> =
         map.files.iter().map(|name| places.get(name.as_str()).copied()).collect();
-    // Names mostly follow each other in the index as they do in the files.
+    // The index mostly lists names in the same order as the files.
     let mut guess = 0;
     for (name, file) in map.iter() {
         let found = if indexed.is_named(guess, name) { Some(guess) } else { indexed.find(name) };

@@ -1,4 +1,4 @@
-//! Which files of a directory make up the model.
+//! Selects the files of a directory that make up the model.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -9,24 +9,24 @@ use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::store::Note;
 
-/// The files chosen, sorted as they are to be read.
+/// The selected files, in the order in which they are read.
 #[derive(Debug)]
 pub(super) struct Choice {
     pub(super) files: Vec<String>,
-    /// The index that named them, to be held against what they hold.
+    /// The index that named them, to be checked against their content.
     pub(super) index: Option<(String, WeightMap)>,
     pub(super) notes: Vec<Note>,
 }
 
-/// What a model's files are called before `.safetensors`, most usual first. `consolidated` is
-/// Mistral's second copy of the same weights, so it counts only where there is nothing else.
+/// The names of model files before `.safetensors`, most common first. `consolidated` is Mistral's
+/// second copy of the same weights, so it is used only if there is nothing else.
 const STEMS: [&str; 5] =
     ["model", "diffusion_pytorch_model", "adapter_model", "weights", "consolidated"];
 
-/// What MLX's first converters, and its whisper converter still, call the weights.
+/// The file name of weights from MLX's first converters and from its whisper converter today.
 pub(super) const ARCHIVE: &str = "weights.npz";
 
-/// Chooses among the sorted `names` of a directory.
+/// Selects from the sorted `names` of a directory.
 pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> Result<Choice> {
     let mut notes = Vec::new();
     let mut note = |text: String| notes.push(Note::new(folder, text));
@@ -104,12 +104,12 @@ pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> 
     Ok(Choice { files, index: None, notes })
 }
 
-/// Files that belong together by their names.
+/// Files whose names belong together.
 #[derive(Debug)]
 struct Set<'a> {
-    /// What stands before `.safetensors` and before the shard's number.
+    /// The name before `.safetensors` and before the shard number.
     stem: &'a str,
-    /// The number of shards, where the names give one.
+    /// The number of shards, if the names state it.
     count: Option<u32>,
     numbers: HashSet<u32>,
     files: Vec<&'a str>,
@@ -136,14 +136,14 @@ fn sets<'a>(weights: &[&'a str]) -> Vec<Set<'a>> {
     sets
 }
 
-/// `model-00001-of-00005` is shard 1 of 5 of `model`.
+/// Parses a shard name: `model-00001-of-00005` is shard 1 of 5 of `model`.
 fn shard(stem: &str) -> Option<(&str, u32, u32)> {
     let (rest, count) = stem.rsplit_once("-of-")?;
     let (stem, number) = rest.rsplit_once('-')?;
     Some((stem, number.parse().ok()?, count.parse().ok()?))
 }
 
-/// The set of a stem: the single file, else shards, else the only variant (`model.fp16`).
+/// The set with a stem: the single file, else shards, else the only variant (`model.fp16`).
 fn best<'s, 'a>(sets: &'s [Set<'a>], stem: &str) -> Option<&'s Set<'a>> {
     let single = sets.iter().find(|set| set.stem == stem && set.count.is_none());
     let sharded = sets.iter().find(|set| set.stem == stem && set.count.is_some());
@@ -156,7 +156,7 @@ fn best<'s, 'a>(sets: &'s [Set<'a>], stem: &str) -> Option<&'s Set<'a>> {
     })
 }
 
-/// The index of the model: the usual one, or the only one.
+/// The index of the model: the one with a standard name, or the only one.
 fn find_index(names: &[String]) -> Option<&str> {
     let is_index = |name: &&str| name.contains(".safetensors.index") && name.ends_with(".json");
     let mut indexes = names.iter().map(String::as_str).filter(is_index);
@@ -172,7 +172,8 @@ fn find_index(names: &[String]) -> Option<&str> {
     }
 }
 
-/// Says of a model with files missing that it is still being fetched, where that can be seen.
+/// Adds advice to an error about missing files, if the directory shows that a download is
+/// unfinished.
 fn unfinished(names: &[String], error: Error) -> Error {
     match names.iter().find(|name| foreign::is_partial(name)) {
         Some(partial) => {
@@ -199,7 +200,8 @@ mod tests {
         choose(Path::new("model"), &names, &OpenOptions::new())
     }
 
-    /// With as many files as a directory may have, comparing each with each would take minutes.
+    /// With the largest number of files in a directory, comparing each with each would take
+    /// minutes.
     #[test]
     fn many_files() {
         let many = 200_000;

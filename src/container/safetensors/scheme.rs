@@ -1,6 +1,6 @@
-//! Checkpoints quantized by other schemes than ggml's and MLX's: GPTQ, AWQ, compressed-tensors,
-//! ModelOpt, bitsandbytes, FP8, gpt-oss. Each spreads a weight over several arrays; here they
-//! become one tensor under the name that it has in the unquantized checkpoint.
+//! Checkpoints of quantization schemes other than ggml's and MLX's: GPTQ, AWQ, compressed-tensors,
+//! ModelOpt, bitsandbytes, FP8, gpt-oss. Each stores a weight in several arrays. They are joined
+//! into one tensor with the name it has in the unquantized checkpoint.
 
 use serde_json::Value as Json;
 
@@ -9,26 +9,26 @@ use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::store::{Document, Grouped, Indexed, Listed, Part};
 
-/// The dtype and dimensions of a tensor, or `None` where its arrays do not fit the scheme.
+/// The dtype and dimensions of a tensor, or `None` if its arrays do not fit the scheme.
 type Settled = Result<Option<(DType, Vec<u64>)>>;
 
-/// How a scheme names the arrays of one tensor, and what they say of it.
+/// How a scheme names the arrays of one tensor, and how they are interpreted.
 struct Scheme {
-    /// The end of the weight part's name.
+    /// The suffix of the weight part's name.
     head: &'static str,
-    /// What stands there in the unquantized checkpoint.
+    /// The suffix that replaces it in the unquantized checkpoint.
     tensor: &'static str,
-    /// The ends of the other parts' names.
+    /// The suffixes of the other parts' names.
     companions: &'static [(&'static str, Part)],
-    /// Parts that make the difference: without them the array is something else.
+    /// The parts that identify the scheme; without them the array is something else.
     needed: &'static [Part],
-    /// No other array is called so: if a needed part is missing, the model is not whole.
+    /// Whether only this scheme uses the suffix, so that a missing part is an error.
     unmistakable: bool,
-    /// What the arrays make.
+    /// Determines the tensor from the arrays.
     settle: fn(&Found<'_>) -> Settled,
 }
 
-/// The first scheme that fits wins.
+/// The first scheme that fits is used.
 #[rustfmt::skip]
 static SCHEMES: &[Scheme] = &[
     Scheme { head: ".qweight", tensor: ".weight", companions: &[(".scales", Part::Scale), (".qzeros", Part::ZeroPoint), (".g_idx", Part::GroupIndex)], needed: &[Part::Scale, Part::ZeroPoint], unmistakable: true, settle: gptq_or_awq },
@@ -42,7 +42,7 @@ static SCHEMES: &[Scheme] = &[
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale_inv", Part::Scale), (".activation_scale", Part::ActivationScale), (".input_scale", Part::ActivationScale)], needed: &[Part::Scale], unmistakable: false, settle: scaled },
 ];
 
-/// Whether a model says that it is quantized by one of these schemes.
+/// Whether the model's documents say that it is quantized by one of these schemes.
 pub(super) fn is_quantized(documents: &[Document]) -> bool {
     let says = |config: &Json| {
         config.get("quantization_config").or(config.get("compression_config")).is_some()
@@ -54,7 +54,7 @@ pub(super) fn is_quantized(documents: &[Document]) -> bool {
     })
 }
 
-/// Gathers the arrays of each quantized tensor.
+/// Joins the arrays of each quantized tensor.
 pub(super) fn gather(indexed: &mut Indexed, limits: &Limits) -> Result<()> {
     for head in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
         if indexed.is_grouped(head) {
@@ -145,7 +145,7 @@ impl<'a> Found<'a> {
         self.number(part).map(|number| self.indexed.read(number)).transpose()
     }
 
-    /// Whether the config says that GPTQ's second format was written.
+    /// Whether the config states GPTQ's second format.
     fn is_gptq_v2(&self) -> bool {
         let format = |json: &Json| {
             json.get("checkpoint_format").and_then(Json::as_str).map(|format| format == "gptq_v2")
@@ -163,7 +163,7 @@ impl<'a> Found<'a> {
         self.head.dtype == Ok(dtype)
     }
 
-    /// Refuses parts that are there, but are stored as something that they are not read as.
+    /// Refuses parts whose dtypes are not supported.
     fn check_dtypes(&self, parts: &[Part], known: &[DType]) -> Result<()> {
         for &part in parts {
             let listed = if part == Part::Weight { Some(self.head) } else { self.part(part) };
@@ -178,19 +178,19 @@ impl<'a> Found<'a> {
     }
 }
 
-/// What codes are packed in.
+/// The dtypes of packed words.
 const WORDS: &[DType] = &[DType::I32, DType::U32];
-/// What codes of a byte, or two of half a byte, are stored as.
+/// The dtypes of codes of one byte, and of two codes of half a byte.
 const BYTES: &[DType] = &[DType::U8, DType::I8];
-/// What factors are stored as.
+/// The dtypes of scales.
 const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::BF16];
 
 fn contradiction(fault: String) -> Error {
     Error::malformed(fault).advise("the parts do not fit together: fetch the model's files again")
 }
 
-/// Both pack words: GPTQ along the input, AWQ along the output, which their shapes tell apart.
-/// The zero points, packed along the output in both, give the bits.
+/// GPTQ and AWQ pack codes into words: GPTQ along the input, AWQ along the output. The shapes
+/// distinguish them. The zero points, packed along the output in both, give the bits.
 fn gptq_or_awq(found: &Found<'_>) -> Settled {
     found.check_dtypes(&[Part::Weight, Part::ZeroPoint, Part::GroupIndex], WORDS)?;
     found.check_dtypes(&[Part::Scale], FLOATS)?;
@@ -210,7 +210,7 @@ fn gptq_or_awq(found: &Found<'_>) -> Settled {
     let zero_bits = zero_words.checked_mul(32).ok_or_else(|| contradiction(shapes()))?;
     let whole = outputs > 0 && zero_groups == groups && zero_bits.is_multiple_of(outputs);
     let bits = if whole { zero_bits / outputs } else { 0 };
-    // The first format stores zero points less one.
+    // The first format stores zero points minus one.
     let dtype = match (bits, found.is_gptq_v2()) {
         (2, false) => DType::GPTQ2,
         (3, false) => DType::GPTQ3,
@@ -243,7 +243,8 @@ fn gptq_or_awq(found: &Found<'_>) -> Settled {
     Ok(Some((dtype, vec![outputs, inputs])))
 }
 
-/// compressed-tensors: integers in words, whose columns `weight_shape` gives, or two E2M1 a byte.
+/// compressed-tensors: integers in words, with the number of columns in `weight_shape`, or two E2M1
+/// codes per byte.
 fn compressed(found: &Found<'_>) -> Settled {
     let (&[rows, packed], &[scale_rows, groups]) = (found.head.shape, found.shape(Part::Scale))
     else {
@@ -297,7 +298,7 @@ fn compressed(found: &Found<'_>) -> Settled {
     }
 }
 
-/// gpt-oss: blocks of 16 bytes, two E2M1 each; the bytes of a row's blocks follow each other.
+/// gpt-oss: blocks of 16 bytes with two E2M1 codes each; the blocks of a row are adjacent.
 fn gpt_oss(found: &Found<'_>) -> Settled {
     let shape = found.head.shape;
     let Some((&16, outer)) = shape.split_last() else { return Ok(None) };
@@ -319,7 +320,7 @@ fn bitsandbytes_fp4(found: &Found<'_>) -> Settled {
     bitsandbytes(found, DType::BNB_FP4)
 }
 
-/// Two codes a byte over the whole tensor, whose shape stands in JSON beside it.
+/// bitsandbytes: two codes per byte over the whole tensor, whose shape is in a JSON part.
 fn bitsandbytes(found: &Found<'_>, dtype: DType) -> Settled {
     let Some(text) = found.read(Part::Description)? else { return Ok(None) };
     let nested = [Part::NestedAbsmax, Part::NestedCodeValues];
@@ -354,7 +355,7 @@ fn bitsandbytes_int8(found: &Found<'_>) -> Settled {
     Ok(Some((DType::BNB_INT8, found.head.shape.to_vec())))
 }
 
-/// ModelOpt's NVFP4: two E2M1 a byte, a scale for each 16 and one for the tensor.
+/// ModelOpt's NVFP4: two E2M1 codes per byte, a scale for each 16 and one for the tensor.
 fn model_opt(found: &Found<'_>) -> Settled {
     let Some((&packed, outer)) = found.head.shape.split_last() else { return Ok(None) };
     if !found.is(DType::U8) {
@@ -370,7 +371,7 @@ fn model_opt(found: &Found<'_>) -> Settled {
     Ok(Some((DType::HF_NVFP4, [outer, &[columns]].concat())))
 }
 
-/// 8-bit elements, one each; the scale's shape says how far each factor reaches.
+/// 8-bit elements; the shape of the scale gives the range of each factor.
 fn scaled(found: &Found<'_>) -> Settled {
     let dtype = match found.head.dtype {
         Ok(DType::I8) => DType::SCALED_I8,
@@ -381,7 +382,7 @@ fn scaled(found: &Found<'_>) -> Settled {
         found.check_dtypes(&[Part::ZeroPoint], &[DType::I8])?;
     }
     let (weight, scale) = (found.head.shape, found.shape(Part::Scale));
-    // One for the tensor, or along each dimension at most as many as there are elements.
+    // Either one for the tensor, or along each dimension no more than there are elements.
     let one = crate::shape::elements(scale) == Some(1);
     let fits =
         scale.len() == weight.len() && scale.iter().zip(weight).all(|(s, w)| *s > 0 && s <= w);

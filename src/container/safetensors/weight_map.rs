@@ -1,4 +1,4 @@
-//! `model.safetensors.index.json`: which file holds which tensor.
+//! `model.safetensors.index.json`: the map from tensors to files.
 
 use std::collections::HashMap;
 use std::path::{Component, Path};
@@ -8,15 +8,15 @@ use crate::bytes::{Access, Source, Text};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 
-/// An index, with its text.
+/// An index and its text.
 #[derive(Debug, Default)]
 pub(super) struct WeightMap {
     text: Vec<u8>,
-    /// Unescaped names, where a name held escapes.
+    /// Unescaped names, for names that contained escapes.
     unescaped: Vec<u8>,
-    /// The files named, in the order in which they first appear.
+    /// The named files, in the order of their first appearance.
     pub(super) files: Vec<String>,
-    /// The place of each among them.
+    /// The position of each file in `files`.
     numbers: HashMap<String, u32>,
     entries: Vec<Entry>,
 }
@@ -28,7 +28,7 @@ struct Entry {
     file: u32,
 }
 
-/// Set in `Entry::len` where the name stands in `WeightMap::unescaped`.
+/// Set in `Entry::len` if the name is stored in `WeightMap::unescaped`.
 const UNESCAPED: u32 = 1 << 31;
 
 impl WeightMap {
@@ -39,7 +39,7 @@ impl WeightMap {
     }
 
     fn parse(source: &Source, limits: &Limits) -> Result<Self> {
-        // Positions are kept in 31 bits.
+        // Positions are stored in 31 bits.
         let most = limits.index_bytes.min(u64::from(UNESCAPED - 1));
         if source.len() > most {
             return Err(Error::limit("bytes of index", source.len(), most, "index_bytes"));
@@ -117,7 +117,7 @@ impl WeightMap {
         }
     }
 
-    /// The number of a file, which is checked when it is first named.
+    /// The number of a file, whose name is checked when it first appears.
     fn file(&mut self, name: &[u8], limits: &Limits) -> Result<u32> {
         let name = std::str::from_utf8(name).unwrap_or_default();
         if let Some(number) = self.numbers.get(name) {
@@ -142,7 +142,7 @@ impl WeightMap {
         Ok(number)
     }
 
-    /// Tensor names with the number of the file that should hold each.
+    /// Tensor names, each with the number of the file that should contain it.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], u32)> {
         self.entries.iter().map(|entry| {
             let from = if entry.len & UNESCAPED == 0 { &self.text } else { &self.unescaped };
@@ -153,8 +153,8 @@ impl WeightMap {
     }
 }
 
-/// Whether a file name from an index leads to a place inside the directory: no root, no drive, no
-/// `..`. Symbolic links are followed later: hub caches are made of them.
+/// Whether a file name from an index stays inside the directory: no root, no drive, no `..`.
+/// Symbolic links are followed later, since hub caches consist of them.
 fn stays_inside(name: &str) -> bool {
     let normal = |component| matches!(component, Component::Normal(_));
     !name.is_empty() && !name.contains(['\\', '\0']) && Path::new(name).components().all(normal)

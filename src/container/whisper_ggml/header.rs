@@ -1,4 +1,4 @@
-//! What stands before the tensors: numbers, filters, a vocabulary.
+//! Parses what precedes the tensors: hyperparameters, filters, a vocabulary.
 
 use std::ops::Range;
 
@@ -12,55 +12,55 @@ use crate::limits::Limits;
 use crate::metadata::{Item, ItemKind, ValueType};
 use crate::store::{Listing, check_count};
 
-/// Whose header a file has. The magic does not say; the first numbers do.
+/// The header of one program's files. The magic is the same for all; the first numbers differ.
 #[derive(Debug)]
 pub(super) struct Form {
-    /// What `general.architecture` is to say, and the prefix of the other keys.
+    /// The value of `general.architecture`, and the prefix of the other keys.
     pub(super) architecture: &'static str,
     detect: fn(&[u8]) -> bool,
     fields: &'static [Field],
-    /// Tensors of a model without layers.
+    /// The number of tensors without those of layers.
     tensors: u64,
-    /// The numbers that count layers, and the tensors of each such layer.
+    /// The hyperparameters that count layers, and the number of tensors of each such layer.
     layers: &'static [(&'static str, u64)],
 }
 
 impl Form {
-    /// The tensors that whisper.cpp makes room for, and wants all of.
+    /// The number of tensors that whisper.cpp allocates and requires.
     pub(super) fn tensors(&self, counts: &Counts) -> u64 {
         let each = self.layers.iter().map(|(name, each)| u64::from(counts.of(name)) * each);
         each.fold(self.tensors, u64::saturating_add)
     }
 }
 
-/// A piece of a header. Names are those of whisper.cpp's own fields.
+/// A field of a header. Names are those of whisper.cpp's own fields.
 #[derive(Clone, Copy, Debug)]
 enum Field {
     /// An i32 that is not negative.
     Number(&'static str),
-    /// A number of ggml's file types, with a thousand for each version of quantization.
+    /// ggml's file type, plus a thousand for each quantization version.
     FileType,
-    /// A length and text.
+    /// A length, then text.
     Words(&'static str),
-    /// As many dimensions, outermost first, and that many F32.
+    /// This number of dimensions, outermost first, then the F32 elements.
     Array(&'static str, usize),
-    /// As many u32 as the second number says.
+    /// u32 values, as many as the second name's number says.
     Numbers(&'static str, &'static str),
-    /// A count, and as many strings.
+    /// A count, then that number of strings.
     Vocabulary,
-    /// A count, and as many times three numbers.
+    /// A count, then three numbers for each.
     EncoderLayers,
 }
 
 use Field::{Array, EncoderLayers, FileType, Number, Numbers, Vocabulary, Words};
 
-/// In the order in which they are tried. As read by `whisper_model_load`, `parakeet_model_load` and
+/// The forms in the order of detection, as read by `whisper_model_load`, `parakeet_model_load` and
 /// `whisper_vad_init_with_params` of whisper.cpp at 233fe1fc (August 2026).
 #[rustfmt::skip]
 static FORMS: &[Form] = &[
     Form {
         architecture: "silero-vad",
-        // Numbers are small, so a number's bytes hold a zero; the name of a model type holds none.
+        // Numbers are small, so their bytes include zeros; the name of a model type has none.
         detect: |head| head.get(8..14) == Some(b"silero"),
         fields: &[
             Words("model_type"),
@@ -102,21 +102,22 @@ static FORMS: &[Form] = &[
     },
 ];
 
-/// Number `place` after the magic.
+/// The number at position `place` after the magic.
 fn number(head: &[u8], place: usize) -> Option<u32> {
     head.get(4 + 4 * place..)?.first_chunk().copied().map(u32::from_le_bytes)
 }
 
-/// Whether the number of mel bands stands at one place, and that of the filters' rows at the other.
+/// Whether the number of mel bands is at one position, and the same number of filter rows at the
+/// other.
 fn filters_follow(head: &[u8], bands: usize, rows: usize) -> bool {
     number(head, bands).is_some_and(|bands| bands > 0 && number(head, rows) == Some(bands))
 }
 
-/// Bytes from which every form can be told.
+/// The bytes that suffice to detect every form.
 const TELLING: usize = 4 + 4 * 16;
 
-/// Tensor names, metadata keys and made values, behind the part of the file that they belong to:
-/// what a store calls a header.
+/// The header buffer of the store: the file's header, followed by tensor names, metadata keys and
+/// derived values.
 #[derive(Debug)]
 pub(super) struct HeaderText {
     pub(super) bytes: Vec<u8>,
@@ -124,7 +125,7 @@ pub(super) struct HeaderText {
 }
 
 impl HeaderText {
-    /// Adds text. Gives its place.
+    /// Appends text and returns its range.
     pub(super) fn add(&mut self, text: &[u8]) -> Result<Range<u32>> {
         let place = |len: usize| u32::try_from(len).ok().filter(|&at| u64::from(at) <= self.limit);
         let (start, end) = (self.bytes.len(), self.bytes.len().saturating_add(text.len()));
@@ -140,7 +141,7 @@ impl HeaderText {
     }
 }
 
-/// The numbers of a header.
+/// The hyperparameters of a header.
 #[derive(Debug, Default)]
 pub(super) struct Counts(Vec<(&'static str, u32)>);
 
@@ -150,23 +151,23 @@ impl Counts {
     }
 }
 
-/// What was read before the tensors.
+/// Everything parsed before the tensors.
 pub(super) struct Header {
     pub(super) form: &'static Form,
     pub(super) text: HeaderText,
     pub(super) items: Vec<Item>,
-    /// The arrays that lie in the header.
+    /// The arrays in the header.
     pub(super) listing: Listing,
     pub(super) counts: Counts,
-    /// Where the tensors begin.
+    /// The offset of the first tensor.
     pub(super) end: u64,
 }
 
 /// A metadata value.
 enum Found {
-    /// It stands in the file.
+    /// Stored in the file as it is.
     There(Range<u32>, ItemKind),
-    /// It is said by the file in another way.
+    /// Derived from other content of the file.
     Made(Vec<u8>, ItemKind),
 }
 
@@ -174,12 +175,12 @@ struct Parser<'a> {
     cursor: Cursor<'a>,
     limits: &'a Limits,
     found: Vec<(String, Found)>,
-    /// Name, shape and place.
+    /// Name, shape and offset.
     arrays: Vec<(&'static str, Vec<u64>, u64)>,
     counts: Counts,
 }
 
-/// Reads the header of a file that starts with the magic.
+/// Parses the header of a file that starts with the magic.
 pub(super) fn parse(source: &Source, options: &OpenOptions) -> Result<Header> {
     let limits = &options.limits;
     let mut cursor = Cursor::new(source, limits.header_bytes);
@@ -229,7 +230,7 @@ impl Parser<'_> {
         self.found.push((key.to_owned(), Found::Made(value, kind)));
     }
 
-    /// An i32 that is not negative, and its place.
+    /// Reads an i32 that is not negative, and returns it with its location.
     fn number(&mut self, what: &str) -> Result<(u32, Range<u32>)> {
         let at = self.cursor.position();
         let number = self.cursor.u32(what)?;
@@ -241,7 +242,7 @@ impl Parser<'_> {
         Ok((number, place..place.saturating_add(4)))
     }
 
-    /// A count of things that each take at least `smallest` bytes of what is left.
+    /// Reads a count of items, each of which takes at least `smallest` of the remaining bytes.
     fn count(&mut self, what: &str, smallest: u64) -> Result<(u32, Range<u32>)> {
         let (count, place) = self.number(what)?;
         let room = self.cursor.remaining() / smallest;
@@ -319,7 +320,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// An array of `count` elements that stand at a place.
+    /// Records an array of `count` elements at `place`.
     fn elements(
         &mut self,
         key: String,
@@ -336,7 +337,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Puts behind the part of the file that was read what does not stand in it as it is.
+    /// Appends keys, names and derived values to the header, and completes it.
     fn finish(self, form: &'static Form) -> Result<Header> {
         let Self { cursor, limits, found, arrays, counts } = self;
         check_keys(found.len() as u64, limits)?;

@@ -13,7 +13,7 @@ use crate::metadata::{self, Metadata};
 use crate::store::{Encoding, Store, StoreBuilder, StoredFile};
 use header::Header;
 
-/// The row of the table.
+/// The whisper.cpp container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static WHISPER_GGML: Container = Container {
     name: "whisper-ggml",
     summary: "files of whisper.cpp, which are older than GGUF: whisper, parakeet and silero-vad models",
@@ -22,7 +22,7 @@ pub static WHISPER_GGML: Container = Container {
     write: None,
 };
 
-/// 0x67676d6c, "ggml" in the order of big-endian machines (`GGML_FILE_MAGIC`).
+/// 0x67676d6c, "ggml" in the byte order of big-endian machines (`GGML_FILE_MAGIC`).
 const MAGIC: &[u8] = b"lmgg";
 
 fn detect(probe: &Probe<'_>) -> bool {
@@ -49,8 +49,8 @@ fn read(source: Source, options: &OpenOptions) -> Result<Store> {
     if found == 0 {
         rules.noted(end, || "no tensors, as in the files that whisper.cpp is tested with".into());
     } else if found != expected {
-        // The file has no table and no count of its own, so nothing else tells that it was cut
-        // between two tensors.
+        // The file has no table and no tensor count, so only the expected number reveals that it
+        // was truncated between two tensors.
         let allowed = if found < expected { Strictness::Lenient } else { Strictness::Default };
         let architecture = form.architecture;
         rules.broken(allowed, source.len(), || {
@@ -63,7 +63,7 @@ fn read(source: Source, options: &OpenOptions) -> Result<Store> {
     let header = Arc::new(text.bytes);
     let encoding = metadata::Encoding::default();
     let mut builder = StoreBuilder::new(WHISPER_GGML.name, Encoding::Ggml, source.path());
-    // The keys are those of the form's fields, which differ.
+    // The keys are those of the form's fields, which are unique.
     (builder.metadata, _) = Metadata::new(Arc::clone(&header), encoding, items)?;
     builder.notes = rules.into_notes(source.path());
     builder.add(StoredFile { source, header, big_endian: false }, listing)?;

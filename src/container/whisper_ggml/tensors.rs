@@ -1,5 +1,5 @@
-//! The tensors: each has its header right before its data, so finding one costs a step to each of
-//! those before it.
+//! Lists the tensors. Each tensor's header directly precedes its data, so finding one means
+//! stepping over all those before it.
 
 use super::super::rules::Rules;
 use super::super::{OpenOptions, Strictness};
@@ -11,13 +11,14 @@ use crate::index::hash;
 use crate::limits::Limits;
 use crate::store::{Listing, check_count, check_range};
 
-/// Bytes of a tensor's header before its dimensions: their number, the length of the name, the type.
+/// The bytes of a tensor's header before its dimensions: their number, the length of the name, the
+/// type.
 const FIXED: u64 = 12;
 
-/// Dimensions that whisper.cpp lets a tensor have.
+/// The largest number of dimensions in whisper.cpp.
 const DIMS: u32 = 4;
 
-/// Lists the tensors from `at` to the end of the file, behind what `listing` holds.
+/// Lists the tensors from `at` to the end of the file, after those already in `listing`.
 pub(super) fn list(
     source: &Source,
     mut at: u64,
@@ -31,7 +32,7 @@ pub(super) fn list(
     while at < source.len() {
         let left = source.len() - at;
         if left < FIXED {
-            // In whisper.cpp this is the end like any other.
+            // whisper.cpp treats this as a regular end.
             walk.rules.broken(Strictness::Lenient, at, || {
                 format!("{left} bytes are left, too few for the header of another tensor")
             })?;
@@ -51,7 +52,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Lists the tensor whose header is at `at`. Gives where its data end.
+    /// Lists the tensor whose header is at `at`. Returns the end of its data.
     fn tensor(&mut self, at: u64) -> Result<u64> {
         check_count((self.listing.len() as u64).saturating_add(1), self.limits)
             .map_err(|error| error.at(at))?;
@@ -85,7 +86,7 @@ impl Walk<'_> {
             .map_err(|error| error.in_tensor(Text::new(self.text.get(&name))))
     }
 
-    /// Keeps the name of `len` bytes at `name_at`; the length itself stands at `at`.
+    /// Stores the name of `len` bytes at `name_at`. `at` is the position of the length itself.
     fn name(&mut self, len: i32, at: u64, name_at: u64) -> Result<std::ops::Range<u32>> {
         let len = u64::try_from(len)
             .ok()
@@ -99,7 +100,7 @@ impl Walk<'_> {
         self.text.add(name).map_err(|error| error.at(name_at))
     }
 
-    /// Lists the dimensions, which stand innermost first.
+    /// Stores the dimensions, which the file lists innermost first.
     fn shaped(&mut self, rank: u32, at: u64) -> Result<()> {
         let dims = self.window.take(at, 4 * u64::from(rank), "the dimensions of a tensor")?;
         for (place, dim) in dims.chunks_exact(4).enumerate() {
@@ -114,7 +115,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The dtype of a code. Without its size nothing behind the tensor can be found.
+    /// The dtype of a type code. Without its size, no later tensor can be found.
     fn typed(&mut self, code: i32, at: u64) -> Result<DType> {
         let code = u32::try_from(code).map_err(|_| {
             Error::malformed(format!("type {code}, but no type is negative")).at(at)
@@ -132,14 +133,13 @@ impl Walk<'_> {
     }
 }
 
-/// Number `place` of those in `bytes`.
+/// The number at position `place` in `bytes`.
 fn number(bytes: &[u8], place: usize) -> i32 {
     let found = bytes.get(4 * place..).and_then(|rest| rest.first_chunk().copied());
     found.map_or(0, i32::from_le_bytes)
 }
 
-/// Reads here and there in a file, a few kilobytes at a time: tensors that are as small as biases
-/// follow each other closely.
+/// Reads a few kilobytes at a time, because small tensors such as biases are close to each other.
 struct Window<'a> {
     source: &'a Source,
     start: u64,
@@ -149,7 +149,7 @@ struct Window<'a> {
 impl Window<'_> {
     const BYTES: u64 = 4 << 10;
 
-    /// The `len` bytes at `at`, for `what`.
+    /// The `len` bytes at `at`. `what` names them in messages.
     fn take(&mut self, at: u64, len: u64, what: &str) -> Result<&[u8]> {
         let left = self.source.len().saturating_sub(at);
         if len > left {

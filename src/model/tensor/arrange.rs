@@ -1,7 +1,7 @@
-//! The way back: what a dialect stores for canonical tensors.
+//! Inverse transforms: derives what a dialect stores from canonical tensors.
 //!
-//! Where each row of a canonical tensor lies in a stored one is told by its transform. The inverse
-//! is looked up, not told a second time: row by row, whose it is.
+//! A transform says where each row of a canonical tensor lies in a stored one. Its inverse is not
+//! written down a second time. It is computed from the transform, row by row.
 
 use super::{Arithmetic, PIECES, Piece, Source, Tensor, Transposed};
 use crate::arch::{Axes, ModelConfig, Rows, Run, Span, Transform};
@@ -9,18 +9,19 @@ use crate::bytes::try_vec;
 use crate::error::{Error, Result};
 use crate::shape;
 
-/// Rows of fused tensors that are put back one by one, at most: what a file may make this library
-/// hold is 16 bytes for each.
+/// The largest number of fused rows whose inverse is computed row by row. It bounds the memory that
+/// a file can demand: 16 bytes for each row.
 const ROWS: u64 = 1 << 24;
 
 impl Tensor {
-    /// What a dialect stores, under `name`, for the canonical tensors of `parts`: all those that it
-    /// stores in one, each with its transform there.
+    /// The tensor that a dialect stores under `name` for the canonical tensors in `parts`. A
+    /// dialect may store several canonical tensors in one; each part comes with its transform
+    /// there.
     ///
     /// # Errors
     ///
-    /// `Mismatch` if the parts do not make one tensor; `Unsupported` if its values cannot be had
-    /// from these in one step.
+    /// `Mismatch` if the parts do not form one tensor; `Unsupported` if its values cannot be
+    /// computed from the parts in one step.
     pub(crate) fn stored_as(
         name: &str,
         parts: Vec<(Self, Transform)>,
@@ -58,7 +59,8 @@ impl Tensor {
             view.put_columns_back(order, config)?;
         }
         match axes {
-            // What is written here is plain: quantized tensors of that kind are copied or not at all.
+            // Tensors written here are plain; quantized tensors of this kind are copied or not
+            // written at all.
             Axes::Transposed | Axes::TransposedIfPlain => view = view.transpose()?,
             Axes::Trailing => {
                 view = view.by_rows();
@@ -76,19 +78,19 @@ impl Tensor {
         Ok(view)
     }
 
-    /// The same under another name.
+    /// Renames the tensor.
     pub(crate) fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// One of the arrays along the first axis: an expert.
+    /// One of the arrays along the first axis, such as one expert.
     pub(crate) fn array(&self, number: u64) -> Result<Self> {
         let fault = || {
             let fault = format!("array {number} of a tensor of shape {:?}", self.shape);
             Error::mismatch(fault).in_tensor(&self.name)
         };
         let [count, inner @ ..] = self.shape.as_slice() else { return Err(fault()) };
-        // Of a vector, the arrays would be its elements.
+        // A vector has no arrays: they would be its elements.
         let whole = number < *count && self.rows().is_multiple_of(*count);
         let each = self.rows().checked_div(*count).filter(|_| whole).ok_or_else(fault)?;
         let mut view = Self { shape: inner.to_vec(), ..self.clone() };
@@ -97,8 +99,7 @@ impl Tensor {
         Ok(view.tidy())
     }
 
-    /// The same with so many rows before its own, each of which is its first row again: rows that
-    /// nobody looks at.
+    /// Inserts `count` copies of the first row before it. Readers ignore these rows.
     pub(crate) fn after_copies(mut self, count: u64) -> Result<Self> {
         let few = usize::try_from(count).ok().filter(|count| *count <= PIECES);
         let few = few.ok_or_else(|| {
@@ -118,7 +119,7 @@ impl Tensor {
         Ok(self)
     }
 
-    /// Several of one shape along a new first axis: experts.
+    /// Stacks tensors of the same shape, such as experts, along a new first axis.
     pub(crate) fn stack(views: Vec<Self>) -> Result<Self> {
         let count = views.len() as u64;
         let mut views = views.into_iter();
@@ -136,7 +137,7 @@ impl Tensor {
         Ok(stacked)
     }
 
-    /// The stored tensor of which each view has the rows that `rows` choose.
+    /// The stored tensor in which `rows` selects each view's rows.
     fn with_rows_back(
         views: Vec<Self>,
         rows: &[Rows],
@@ -151,7 +152,8 @@ impl Tensor {
             return Err(misfit(format!("{} has other rows", other.name)));
         }
         let total = counts.iter().fold(0u64, |sum, rows| sum.saturating_add(*rows));
-        // Heads are told of one matrix; halves, of each of several.
+        // Rows of heads are counted in a single matrix; halves and alternate rows in each of
+        // several.
         let of_many = rows.iter().all(|rows| matches!(rows, Rows::Half(_) | Rows::Alternate(_)));
         let arrays = if of_many { first.arrays().0 } else { 1 };
         let each = total.checked_div(arrays).filter(|_| arrays > 0 && total.is_multiple_of(arrays));
@@ -163,7 +165,8 @@ impl Tensor {
             && run.len() == total
             && let Some(run) = run.inverse()
         {
-            // All rows of one tensor in another order: a loop tells them, however many they are.
+            // The rows of one tensor in another order: a single run describes them, however many
+            // there are.
             let shape = stored_shape(view, of_many, each);
             return Ok(Self { shape, pieces: vec![Piece::of(source, run)], ..view.clone() });
         }
@@ -175,7 +178,7 @@ impl Tensor {
             return Err(Error::unsupported(fault).in_tensor(&first.name));
         }
         let size = usize::try_from(total).unwrap_or(usize::MAX);
-        // For each stored row, whose it is and which of those.
+        // For each stored row: the view that has it, and the row's number there.
         let mut whose: Vec<Option<(u32, u32)>> = try_vec(size)?;
         whose.resize(size, None);
         for (number, (choice, count)) in (0..).zip(rows.iter().zip(&counts)) {
@@ -228,8 +231,9 @@ impl Tensor {
         Ok(joined.tidy())
     }
 
-    /// Even rows of one view and odd ones of another, where they lie alike in tensors of their own:
-    /// told at once, since models have millions of them.
+    /// Interleaves two tensors: even rows from one, odd rows from the other. Only for views with
+    /// the same pieces; a single piece per run then replaces one per row, of which models have
+    /// millions.
     fn in_turn(views: &[Self], rows: &[Rows]) -> Option<Self> {
         let ([even, odd], [Rows::Alternate(0), Rows::Alternate(1)]) = (views, rows) else {
             return None;
@@ -246,7 +250,7 @@ impl Tensor {
         Some(Self { sources, pieces, ..even.clone() })
     }
 
-    /// Puts columns back to where a transform found them.
+    /// Reverses a transform's reordering of columns.
     fn put_columns_back(&mut self, order: Rows, config: Option<&ModelConfig>) -> Result<()> {
         let misfit =
             || Error::unsupported("its columns cannot be put in that order").in_tensor(&self.name);
@@ -263,7 +267,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// Rows as columns, in each matrix.
+    /// Transposes each matrix.
     pub(crate) fn transpose(self) -> Result<Self> {
         let mut view = self.tidy();
         let whole = view.whole_rows();
@@ -291,7 +295,7 @@ impl Tensor {
         if let [Source { transposed: transposed @ Some(_), tensor, change }] =
             sources.as_mut_slice()
         {
-            // Back again.
+            // Transposing twice restores the stored tensor.
             let stored =
                 transposed.take().filter(|_| columns == shape::columns(tensor.get().shape()));
             let Some(stored) = stored.filter(|_| rows == [all(before)]) else {
@@ -315,7 +319,7 @@ impl Tensor {
         Ok(view)
     }
 
-    /// Each element as a row.
+    /// Turns each element into a row.
     fn by_single_elements(self) -> Result<Self> {
         if self.columns == 1 {
             return Ok(self);
@@ -329,11 +333,11 @@ impl Tensor {
         Ok(Self { columns: 1, order: Run::of(0, 1), taken: 0..1, pieces, ..self })
     }
 
-    /// The same with runs joined that go on where others end, and without sources of which nothing
-    /// is left, so that what is whole again is seen to be.
+    /// Merges adjacent runs and drops unused sources, so that a complete stored tensor is
+    /// recognized as one.
     fn tidy(mut self) -> Self {
         if self.is_in_turn() {
-            // Those that take turns stay beside each other.
+            // Sources that alternate must stay adjacent.
             return self;
         }
         // One stored tensor may be the source of several parts.
@@ -395,8 +399,8 @@ impl Tensor {
     }
 }
 
-/// The shape of a stored tensor of `each` rows, of which a view has some. Heads are told of one
-/// matrix alone: what the view has before its columns becomes one axis.
+/// The shape of a stored tensor with `each` rows in each matrix, of which a view has some. Without
+/// `of_many`, the tensor is a single matrix, and the view's axes before its columns merge into one.
 fn stored_shape(view: &Tensor, of_many: bool, each: u64) -> Vec<u64> {
     let outer = if of_many { view.shape.get(..view.row_axis()) } else { None };
     let columns = view.shape.get(view.row_axis() + 1..).and_then(<[u64]>::last);

@@ -1,12 +1,13 @@
-//! One tensor of a model: rows of stored tensors, in the order and with the values that were asked for.
+//! One tensor of a model: rows of stored tensors, in the requested order and with the requested
+//! values.
 //!
 //! ```text
-//!  stored tensor, stored tensor, … ──runs of rows──▶ Tensor ──▶ packed bytes, where the rows have them
+//!  stored tensor, stored tensor, … ──runs of rows──▶ Tensor ──▶ packed bytes, if possible
 //!                     (expert by expert, head by head)     └──▶ values, always
 //! ```
 //!
-//! A stored tensor, a fused one, experts that are stored one by one, q of a stored qkv and a shard of any
-//! of them are the same thing: a list of runs of rows.
+//! A stored tensor, a fused tensor, experts that are stored one by one, q of a stored qkv and a
+//! shard of any of these are the same thing: a list of runs of rows.
 
 mod arrange;
 mod packed;
@@ -30,63 +31,62 @@ pub use packed::Form;
 pub(crate) use packed::PackedPart;
 pub(crate) use work::{PIECE, Planned, Work, plan_packed, plan_values};
 
-/// In whose order, and with whose values, tensors are served under canonical names.
+/// The row order and the values that canonical tensors have.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Convention {
-    /// Those of a Hugging Face checkpoint, whatever the file keeps.
+    /// The order and values of a Hugging Face checkpoint, whatever the file stores.
     #[default]
     HuggingFace,
-    /// Those of the file: rows of q and k that a converter reordered stay so, norms to which it
-    /// added 1 keep it, and matrices lie as they are stored. Tensors stored together are still
-    /// taken apart, those of experts put together.
+    /// The order and values of the file: rows of q and k stay permuted, norms keep the 1 that a
+    /// converter added, and matrices stay transposed. Tensors that are stored fused are still
+    /// split, and experts are still stacked.
     Stored,
 }
 
-/// What `Tensor::shard` takes apart.
+/// The axis along which [`Tensor::shard`] splits a tensor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Axis {
-    /// Outputs: the rows of each matrix.
+    /// By outputs: the rows of each matrix.
     Rows,
-    /// Inputs: the columns of each row.
+    /// By inputs: the columns of each row.
     Columns,
 }
 
-/// A tensor under its canonical name.
+/// A tensor of a model, under its canonical or its stored name.
 #[derive(Clone, Debug)]
 pub struct Tensor {
     name: String,
     shape: Vec<u64>,
-    /// Elements of a stored row. Of a vector whose elements are chosen, each is a row.
+    /// Elements of a stored row; 1 if single elements of a vector are selected.
     columns: u64,
-    /// Which of them are the view's columns, in order.
+    /// The stored columns that are the tensor's columns, in order.
     order: Run,
-    /// Those of them that are taken.
+    /// The range within `order` that is selected.
     taken: Range<u64>,
     sources: Vec<Source>,
     pieces: Vec<Piece>,
 }
 
-/// A stored tensor of which a view has rows.
+/// A stored tensor that contributes rows.
 #[derive(Clone, Debug)]
 struct Source {
     tensor: StoredHandle,
-    /// Rows are the columns of the view.
+    /// Set if stored rows are the tensor's columns.
     transposed: Option<Transposed>,
     change: Arithmetic,
 }
 
-/// Stored rows that are the columns of a view: these in this order, those of one matrix after those
-/// of another.
+/// Stored rows that are the columns of a tensor: in this order, one matrix after another.
 #[derive(Clone, Debug)]
 struct Transposed {
     rows: Vec<Piece>,
-    /// What they are rows of, the source's own tensor first.
+    /// The stored tensors that have the rows. The first is the source's own tensor.
     tensors: Vec<StoredHandle>,
 }
 
 impl Source {
-    /// All stored tensors that it stands for.
+    /// All stored tensors behind this source.
     fn tensors(&self) -> &[StoredHandle] {
         match &self.transposed {
             Some(columns) => &columns.tensors,
@@ -94,7 +94,7 @@ impl Source {
         }
     }
 
-    /// Whether another one has the same done to as many tensors.
+    /// Whether another source applies the same steps to the same number of tensors.
     fn is_made_like(&self, other: &Self) -> bool {
         let same = match (&self.transposed, &other.transposed) {
             (Some(own), Some(theirs)) => own.rows == theirs.rows,
@@ -104,7 +104,7 @@ impl Source {
     }
 }
 
-/// What is done to stored values.
+/// The change that is applied to stored values.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Arithmetic {
     None,
@@ -117,7 +117,7 @@ enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// What makes canonical values of those that a dialect stores.
+    /// The change from a dialect's stored values to canonical values.
     fn undoing(change: Change) -> Self {
         match change {
             Change::None => Self::None,
@@ -126,7 +126,7 @@ impl Arithmetic {
         }
     }
 
-    /// What makes those that a dialect stores of canonical ones.
+    /// The change from canonical values to a dialect's stored values.
     fn doing(change: Change) -> Self {
         match change {
             Change::None => Self::None,
@@ -135,7 +135,7 @@ impl Arithmetic {
         }
     }
 
-    /// What undoes it, but for what it rounds.
+    /// The inverse, which is exact except for rounding.
     const fn undone(self) -> Self {
         match self {
             Self::None => Self::None,
@@ -146,7 +146,6 @@ impl Arithmetic {
         }
     }
 
-    /// Does it.
     fn change(self, values: &mut [f32]) {
         match self {
             Self::None => {}
@@ -157,7 +156,7 @@ impl Arithmetic {
         }
     }
 
-    /// Both, one after the other; `None` where no one step does that.
+    /// The composition of two changes, or `None` if no single change is equal to it.
     fn then(self, next: Self) -> Option<Self> {
         match (self, next) {
             (one, Self::None) | (Self::None, one) => Some(one),
@@ -167,12 +166,12 @@ impl Arithmetic {
     }
 }
 
-/// Rows of one of the sources, or of several that follow each other in turn: the first row of each,
-/// then the second of each.
+/// Rows of one source, or alternating rows of several: the first row of each, then the second of
+/// each.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Piece {
     source: u32,
-    /// How many sources take turns.
+    /// The number of sources that alternate.
     turns: u32,
     run: Run,
 }
@@ -182,12 +181,12 @@ impl Piece {
         Self { source, turns: 1, run }
     }
 
-    /// Rows of all that take turns.
+    /// The number of rows, over all alternating sources.
     fn len(&self) -> u64 {
         self.run.len().saturating_mul(u64::from(self.turns))
     }
 
-    /// Some of the rows, counted as this piece orders them, with their sources.
+    /// The spans of stored rows, each with its source, for the rows `within` this piece.
     fn spans(&self, within: Range<u64>) -> impl Iterator<Item = (u32, Span)> + use<> {
         let Self { source, turns, run } = *self;
         let alone = (turns == 1).then(|| run.spans(within.clone()));
@@ -202,11 +201,11 @@ impl Piece {
     }
 }
 
-/// Pieces of a view, at most: what a file may make this library hold.
+/// The largest number of pieces of a tensor. It bounds the memory that a file can demand.
 const PIECES: usize = 1 << 20;
 
 impl Tensor {
-    /// A stored tensor as it is.
+    /// A complete stored tensor.
     pub(crate) fn stored(handle: StoredHandle) -> Self {
         let name = handle.get().name().spelling().into_owned();
         Self::all_of(handle, name)
@@ -255,7 +254,7 @@ impl Tensor {
         Ok(Self::stored(tensor))
     }
 
-    /// The canonical tensor of a mapping. `config` is the model's, where it has a sound one.
+    /// The canonical tensor of a mapping. `config` is the model's config, if it is valid.
     pub(crate) fn mapped(
         store: &Arc<Store>,
         mapping: &Mapping,
@@ -274,7 +273,7 @@ impl Tensor {
         let mut views = mapping.stored.iter().map(each);
         let mut view = views.next().unwrap_or_else(|| Err(Error::not_found("no stored tensor")))?;
         if mapping.stacked {
-            // Experts, one after another, along a new axis.
+            // Experts become a new first axis.
             let shape = view.shape.clone();
             for (number, other) in (1..).zip(views) {
                 let other = other?;
@@ -301,7 +300,7 @@ impl Tensor {
         config: Option<&ModelConfig>,
     ) -> Result<Self> {
         if transform.is_same() {
-            // Its name is the canonical one, which is given to it later.
+            // The caller sets the canonical name.
             return Ok(Self::all_of(handle, String::new()));
         }
         let mut view = Self::stored(handle.clone());
@@ -327,7 +326,7 @@ impl Tensor {
             }
             (Axes::Transposed, [.., _, _]) => view = view.transpose()?,
             (Axes::Transposed, _) => return Err(misfit("a matrix was expected")),
-            // The axis comes back once rows are chosen.
+            // The axis is restored below, after rows are selected.
             (Axes::Squeezed, [_, 1, _]) => drop(view.shape.remove(1)),
             (Axes::Squeezed, [_, _]) => {}
             (Axes::Squeezed, _) => return Err(misfit("a matrix was expected")),
@@ -359,7 +358,7 @@ impl Tensor {
         Ok(view)
     }
 
-    /// The rows of `other` after those of this one.
+    /// Appends the rows of `other`.
     fn append(&mut self, other: Self) -> Result<()> {
         let first = u32::try_from(self.sources.len()).unwrap_or(u32::MAX);
         self.sources.extend(other.sources);
@@ -376,13 +375,13 @@ impl Tensor {
         Err(Error::unsupported(fault).in_tensor(&self.name))
     }
 
-    /// The name that it was asked for; of a fused tensor, the names of its members with `+` between.
-    /// A stored name that is not UTF-8 is in its [spelling](crate::Text::spelling).
+    /// The name under which the tensor was requested. A fused tensor has the names of its members,
+    /// joined by `+`. A stored name that is not UTF-8 is in its [spelling](crate::Text::spelling).
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Dimensions, outermost first.
+    /// The dimensions, outermost first.
     pub fn shape(&self) -> &[u64] {
         &self.shape
     }
@@ -392,12 +391,12 @@ impl Tensor {
         shape::elements(&self.shape).unwrap_or(0)
     }
 
-    /// The stored tensors of which it has rows, in the order of their first rows.
+    /// The stored tensors that contribute rows, in the order of their first rows.
     pub fn sources(&self) -> impl Iterator<Item = Self> {
         self.handles().cloned().map(Self::stored)
     }
 
-    /// As [`sources`](Self::sources), borrowed.
+    /// Like [`sources`](Self::sources), but borrowed.
     pub(crate) fn stored_tensors(&self) -> impl Iterator<Item = StoredTensor<'_>> {
         self.handles().map(StoredHandle::get)
     }
@@ -411,7 +410,7 @@ impl Tensor {
         self.sources.iter().flat_map(|source| source.tensors())
     }
 
-    /// Numbers for the whole tensor, or for each of its outermost arrays.
+    /// The global scales: one for the whole tensor, or one for each of its outermost arrays.
     pub(crate) fn globals(&self) -> Result<Vec<Global>> {
         let each = self.sources.iter().map(|source| source.tensor.get().globals());
         let each = each.collect::<Result<Vec<Vec<Global>>>>()?;
@@ -429,7 +428,7 @@ impl Tensor {
                 let stored =
                     self.sources.get(source as usize).map_or(0, |s| s.tensor.get().elements());
                 let numbers = each.get(source as usize).map_or(&[][..], Vec::as_slice);
-                // Stored rows that have a number together.
+                // The number of stored rows that share a global scale.
                 let rows = stored.checked_div(self.columns.saturating_mul(numbers.len() as u64));
                 let last = span.start + span.step * span.count.saturating_sub(1);
                 [span.start, last].map(|row| {
@@ -447,13 +446,14 @@ impl Tensor {
         (0..arrays).map(of_array).collect()
     }
 
-    /// Elements that share a scale, for dtypes that leave the number to the tensor (MLX).
+    /// The number of elements that share a scale, for dtypes whose group size differs between
+    /// tensors (MLX).
     pub fn group_size(&self) -> Option<u32> {
         self.sources.first().and_then(|source| source.tensor.get().group_size())
     }
 
-    /// The names of the dtypes that its stored tensors have, each once: `Q4_K`, `Q4_K+Q6_K`;
-    /// `ggml:43` for an unknown code.
+    /// The distinct dtype names of its stored tensors: `Q4_K`, `Q4_K+Q6_K`; `ggml:43` for an
+    /// unknown type code.
     pub fn dtype_label(&self) -> String {
         let mut labels: Vec<Cow<'static, str>> = Vec::new();
         for tensor in self.stored_tensors() {
@@ -465,7 +465,7 @@ impl Tensor {
         labels.join("+")
     }
 
-    /// Whether it is one stored tensor, all of it and unchanged.
+    /// Whether this is one complete, unchanged stored tensor.
     pub fn is_stored(&self) -> bool {
         let ([source], [piece]) = (self.sources.as_slice(), self.pieces.as_slice()) else {
             return false;
@@ -477,34 +477,34 @@ impl Tensor {
             && self.whole_rows()
     }
 
-    /// Whether rows of several stored tensors follow each other in turn.
+    /// Whether rows of several stored tensors alternate.
     pub(crate) fn is_in_turn(&self) -> bool {
         self.pieces.iter().any(|piece| piece.turns > 1)
     }
 
-    /// Whether a row of the view is a stored row, all of it and in order.
+    /// Whether each row is a complete stored row with its columns in order.
     fn whole_rows(&self) -> bool {
         self.order.is_whole(self.columns) && self.taken == (0..self.columns)
     }
 
-    /// Rows of each of its matrices; elements of a vector.
+    /// The number of rows of each matrix; for a vector, its elements.
     pub(crate) fn matrix_rows(&self) -> u64 {
         self.arrays().1
     }
 
-    /// Rows as they are gathered, and the elements of each.
+    /// The number of gathered rows, and the elements of each.
     pub(crate) fn gathered_shape(&self) -> (u64, u64) {
         (self.rows(), self.width())
     }
 
-    /// Gathered rows that are best decoded together, where there are such: those of a matrix
-    /// whose columns are the rows.
+    /// The number of gathered rows to decode together for efficiency, if any: the rows of a
+    /// transposed matrix.
     pub(crate) fn rows_at_once(&self) -> Option<u64> {
         let transposed = self.sources.iter().any(|source| source.transposed.is_some());
         transposed.then(|| self.arrays().1.max(1))
     }
 
-    /// The file and the place in it where a gathered row's weight begins.
+    /// The file, and the byte offset in it, at which a gathered row's weight begins.
     pub(crate) fn place_of(&self, row: u64) -> (u32, u64) {
         let first = self.spans(row..row.saturating_add(1)).next();
         let place = first.and_then(|(source, span)| {
@@ -516,33 +516,33 @@ impl Tensor {
         place.unwrap_or_default()
     }
 
-    /// Rows as they are gathered.
+    /// The number of gathered rows.
     fn rows(&self) -> u64 {
         self.pieces.iter().map(Piece::len).fold(0, u64::saturating_add)
     }
 
-    /// Elements of a row as it is gathered.
+    /// The elements of a gathered row.
     fn width(&self) -> u64 {
         self.taken.end - self.taken.start
     }
 
-    /// The spans of stored rows that make up some rows of the view, with their sources.
+    /// The spans of stored rows, each with its source, that make up the given rows.
     fn spans(&self, rows: Range<u64>) -> impl Iterator<Item = (u32, Span)> {
         spans(&self.pieces, rows)
     }
 
-    /// The axis that rows are counted along, which is the last where each element is a row.
+    /// The axis along which rows are counted. It is the last axis if each element is a row.
     pub(crate) fn row_axis(&self) -> usize {
         let each = self.width() == 1 && self.shape.last() != Some(&1);
         self.shape.len().saturating_sub(if each { 1 } else { 2 })
     }
 
-    /// Matrices, or vectors, and the rows of each.
+    /// The number of matrices or vectors, and the rows of each.
     fn arrays(&self) -> (u64, u64) {
         shape::arrays(&self.shape, self.row_axis())
     }
 
-    /// The same with each element of a vector as a row.
+    /// Turns each element of a vector into a row.
     fn by_rows(mut self) -> Self {
         if self.shape.len() == 1 && self.columns > 1 && self.whole_rows() {
             let [piece @ Piece { turns: 1, .. }] = self.pieces.as_mut_slice() else { return self };
@@ -552,7 +552,8 @@ impl Tensor {
         self
     }
 
-    /// The same, so that long rows can be read in pieces where their elements or blocks lie apart.
+    /// Turns each element into a row where possible, so that a long row whose elements or blocks
+    /// are byte-aligned can be read in parts.
     pub(crate) fn by_elements(mut self) -> Self {
         let packing = |tensor: StoredTensor<'_>| {
             let row = tensor.dtype().ok()?.descriptor();
@@ -572,7 +573,7 @@ impl Tensor {
         self
     }
 
-    /// Names the view, and the model that it is of, in an error.
+    /// Adds the tensor's name and the model's path to an error.
     fn located(&self, error: Error) -> Error {
         let error = error.in_tensor(&self.name);
         match self.sources.first() {
@@ -581,12 +582,12 @@ impl Tensor {
         }
     }
 
-    /// Lays the rows of several tensors one after another, within each of their outer arrays
-    /// (experts): q, k and v, or gate and up.
+    /// Concatenates the rows of several tensors, such as q, k and v, or gate and up. Tensors with
+    /// outer arrays (experts) are concatenated within each array.
     ///
     /// # Errors
     ///
-    /// `Mismatch`, naming the tensors, if their shapes differ in more than rows.
+    /// `Mismatch`, naming the tensors, if their shapes differ in more than the number of rows.
     pub fn fuse(views: Vec<Self>) -> Result<Self> {
         let mut views = views.into_iter().map(Self::by_rows);
         let mut fused = views.next().ok_or_else(|| Error::mismatch("nothing to fuse"))?;
@@ -614,7 +615,7 @@ impl Tensor {
             fused.append(other)?;
         }
         if arrays != 1 {
-            // Views lie one after another now: take each array's rows from all of them in turn.
+            // The views now follow each other; take each array's rows from every view.
             let mut pieces = Vec::new();
             for array in 0..arrays {
                 let mut before = 0u64;
@@ -638,11 +639,11 @@ impl Tensor {
         Ok(fused)
     }
 
-    /// Some rows of each of its matrices, or elements of a vector.
+    /// Selects rows of each matrix, or elements of a vector.
     ///
     /// # Errors
     ///
-    /// `Mismatch` if there are no such rows.
+    /// `Mismatch` if the range exceeds the rows.
     pub fn slice_rows(self, rows: Range<u64>) -> Result<Self> {
         let mut view = self.by_rows();
         let (arrays, all) = view.arrays();
@@ -667,11 +668,11 @@ impl Tensor {
         Ok(view)
     }
 
-    /// Some columns of each row.
+    /// Selects columns of each row.
     ///
     /// # Errors
     ///
-    /// `Mismatch` if there are no such columns, or they do not start and end between blocks.
+    /// `Mismatch` if the range exceeds the columns or does not start and end at block boundaries.
     pub fn slice_columns(mut self, columns: Range<u64>) -> Result<Self> {
         let unit = self.column_unit()?;
         let whole = |column: u64| column.is_multiple_of(unit) || column == self.width();
@@ -691,7 +692,8 @@ impl Tensor {
         Ok(self)
     }
 
-    /// Columns between which rows can be taken apart: a block, or a group.
+    /// The number of columns in the smallest unit into which a row can be split: a block or a
+    /// group.
     fn column_unit(&self) -> Result<u64> {
         let mut unit = 1;
         for source in &self.sources {
@@ -701,7 +703,7 @@ impl Tensor {
             let each = match row.packing {
                 _ if source.transposed.is_some() => 1,
                 Packing::Plain => blocks,
-                // A group is a whole number of words, whatever the width.
+                // A group fills a whole number of words at any bit width.
                 _ if row.row_head == 0 => blocks.max(group),
                 _ => self.columns,
             };
@@ -710,12 +712,12 @@ impl Tensor {
         Ok(unit.max(1))
     }
 
-    /// The part of rank `rank` of `of` equal ones, for engines that share a tensor out: by rows
-    /// (outputs) or columns (inputs).
+    /// Returns part `rank` of `of` equal parts, for engines that split a tensor between devices by
+    /// rows (outputs) or columns (inputs).
     ///
     /// # Errors
     ///
-    /// `Mismatch` if it cannot be shared out evenly, or not between blocks.
+    /// `Mismatch` if the tensor cannot be divided evenly, or only inside a block.
     pub fn shard(self, axis: Axis, rank: u64, of: u64) -> Result<Self> {
         let all = match axis {
             Axis::Rows => self.arrays().1,
@@ -733,12 +735,12 @@ impl Tensor {
         }
     }
 
-    /// How the elements are stored, if all stored tensors that it is made of have the same dtype.
+    /// The dtype, if all its stored tensors have the same one.
     ///
     /// # Errors
     ///
-    /// `Mismatch`, naming the tensors and dtypes, if they differ; `Unsupported` for a type code
-    /// that is not known.
+    /// `Mismatch`, naming the tensors and dtypes, if they differ; `Unsupported` for an unknown type
+    /// code.
     pub fn dtype(&self) -> Result<DType> {
         let mut found: Option<(DType, Option<u32>, StoredTensor<'_>)> = None;
         for tensor in self.stored_tensors() {
@@ -769,7 +771,7 @@ impl Tensor {
     }
 }
 
-/// The spans that some rows of pieces, one after another, lie in, with their sources.
+/// The spans of stored rows, each with its source, for `rows` counted over all pieces.
 fn spans(pieces: &[Piece], rows: Range<u64>) -> impl Iterator<Item = (u32, Span)> {
     let mut first = 0u64;
     let within = pieces.iter().filter_map(move |piece| {

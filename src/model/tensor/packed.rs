@@ -1,4 +1,4 @@
-//! The packed bytes of a view: which bytes of which files, and where they go.
+//! The packed bytes of a tensor: which bytes of which files, and where they go.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use crate::shape;
 use crate::store::Part;
 use crate::store::tensor::{Segment, StoredHandle, StoredTensor};
 
-/// Bytes passed on at a time.
+/// The number of bytes passed on at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// How a canonical tensor comes of what is stored.
+/// How a canonical tensor is derived from stored tensors.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Form {
-    /// It is a stored tensor, byte for byte.
+    /// A stored tensor, byte for byte.
     Stored,
-    /// It has the rows of a stored tensor in another order, packed as they are.
+    /// The rows of a stored tensor in another order, packed as they are.
     Reordered,
-    /// It has some of the rows of a stored tensor, packed as they are.
+    /// Some of the rows of a stored tensor, packed as they are.
     Part,
-    /// It has the rows of several stored tensors one after another, packed as they are.
+    /// The rows of several stored tensors, concatenated, packed as they are.
     Joined,
-    /// Its values can be had, its packed bytes cannot, for this reason.
+    /// Only values are available, and no packed bytes, for this reason.
     Computed(String),
 }
 
@@ -43,7 +43,7 @@ impl Form {
     }
 }
 
-/// One part of a view's packed form.
+/// One part of a tensor's packed form.
 #[derive(Clone, Debug)]
 pub(crate) struct PackedPart {
     pub(crate) part: Part,
@@ -53,44 +53,43 @@ pub(crate) struct PackedPart {
     per: Per,
 }
 
-/// What of a part belongs to which rows.
+/// Which bytes of a part belong to which rows.
 #[derive(Clone, Debug)]
 enum Per {
-    /// Each row has so many bytes, of which these are taken, in that order.
+    /// Each row has this many bytes, of which these ranges are taken, in this order.
     Row(u64, Vec<Range<u64>>),
-    /// The stored tensor has it once, and so has the view, which is that tensor.
+    /// The stored tensor has the part once, and this tensor is that complete stored tensor.
     Tensor,
-    /// All sources have the same.
+    /// All sources have equal bytes.
     Same,
-    /// Each source, which is one array of the view, has its own.
+    /// Each source has its own bytes and is one array of the tensor.
     Source,
 }
 
-/// Bytes of one part of one stored tensor: `count` rows that are `stride` apart in the file, and one
-/// after another where they go.
+/// A copy of one part of one stored tensor: `count` rows that are `stride` bytes apart in the file
+/// and adjacent in the destination.
 #[derive(Clone, Debug)]
 pub(crate) struct RowCopy<'a> {
     pub(crate) tensor: &'a StoredHandle,
-    /// Where the first row starts, from the part's first byte.
+    /// The offset of the first row, from the part's first byte.
     pub(crate) from: u64,
-    /// What is taken of each row, in that order.
+    /// The ranges taken from each row, in this order.
     pub(crate) taken: Arc<[Range<u64>]>,
     pub(crate) stride: u64,
     pub(crate) count: u64,
-    /// In the view's part.
+    /// The destination offset in the tensor's part.
     pub(crate) to: u64,
 }
 
 impl RowCopy<'_> {
-    /// Bytes that are taken of each row.
+    /// The bytes taken from each row.
     pub(crate) fn len(&self) -> u64 {
         self.taken.iter().map(|run| run.end - run.start).sum()
     }
 }
 
 impl Tensor {
-    /// Why its packed bytes are not those of the file, if they are not: then its values alone can
-    /// be had.
+    /// Why only values, and not packed bytes, are available; `None` if packed bytes are.
     pub fn why_computed(&self) -> Option<&'static str> {
         self.sources.iter().find_map(|source| match source.change {
             Arithmetic::AddOne => Some("1 is added to its stored values"),
@@ -104,7 +103,7 @@ impl Tensor {
         })
     }
 
-    /// How it comes of what is stored.
+    /// How the tensor is derived from stored tensors.
     ///
     /// # Errors
     ///
@@ -130,13 +129,13 @@ impl Tensor {
         })
     }
 
-    /// Passes the packed bytes of a part to `sink`, in pieces, as
-    /// [`load`](crate::WeightProvider::load) lays them out: little-endian.
+    /// Passes the packed bytes of a part to `sink`, in pieces. The bytes are little-endian, in the
+    /// layout of [`load`](crate::WeightProvider::load).
     ///
     /// # Errors
     ///
-    /// `Unsupported` or `Mismatch` where it has no packed form, and says why; `NotFound` for a part
-    /// that it does not have; `Io` if a file cannot be read; and what `sink` returns.
+    /// `Unsupported` or `Mismatch` if the tensor has no packed form, with the reason; `NotFound` if
+    /// it has no such part; `Io` if a file cannot be read; and any error of `sink`.
     pub fn for_each_piece<E: From<Error>>(
         &self,
         part: Part,
@@ -149,17 +148,16 @@ impl Tensor {
         self.each_piece(&packed, 0..packed.bytes, sink)
     }
 
-    /// The stored tensor whose bytes are, as they lie in the file, those of the packed form.
+    /// The stored tensor whose file bytes are the packed form without any change.
     fn as_native(&self) -> Option<StoredTensor<'_>> {
         self.as_stored().ok().filter(|stored| !stored.is_big_endian())
     }
 
-    /// As [`for_each_piece`](Self::for_each_piece), for the bytes of a part from one to another.
+    /// Like [`for_each_piece`](Self::for_each_piece), for a byte range of the part.
     ///
     /// # Errors
     ///
-    /// As [`for_each_piece`](Self::for_each_piece); `Mismatch` where the part has not that many
-    /// bytes.
+    /// Same as [`for_each_piece`](Self::for_each_piece); `Mismatch` if the range exceeds the part.
     pub fn for_each_piece_in<E: From<Error>>(
         &self,
         part: Part,
@@ -191,7 +189,7 @@ impl Tensor {
         within: Range<u64>,
         mut sink: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        // Whole blocks, so that those of big-endian files can be turned round.
+        // Whole blocks, because the byte order of a big-endian file is reversed block by block.
         let block = u64::from(packed.dtype.descriptor().block_bytes).max(1);
         let piece = (CHUNK / block).max(1).saturating_mul(block);
         let rows = match packed.per_row() {
@@ -219,8 +217,8 @@ impl Tensor {
         Ok(())
     }
 
-    /// Whether it is made in the same way as another of stored tensors with the same bytes: then
-    /// its values are the same too.
+    /// Whether two tensors are derived in the same way from stored tensors with the same bytes, so
+    /// that their values are equal.
     pub(crate) fn is_packed_like(&self, other: &Self) -> Result<bool> {
         let form = |view: &Self| (view.columns, view.order, view.taken.clone(), view.sources.len());
         if form(self) != form(other) || self.pieces != other.pieces {
@@ -239,12 +237,12 @@ impl Tensor {
         Ok(true)
     }
 
-    /// The parts of its packed form, the weight first.
+    /// The parts of the packed form, the weight first.
     ///
     /// # Errors
     ///
-    /// `Unsupported` where values are [computed](Self::why_computed) or a scheme packs across rows;
-    /// `Mismatch` where its sources cannot be joined.
+    /// `Unsupported` if values are [computed](Self::why_computed) or the scheme packs across rows;
+    /// `Mismatch` if the sources cannot be joined.
     pub(crate) fn packed(&self) -> Result<Vec<PackedPart>> {
         if let Some(why) = self.why_computed() {
             return Err(Error::unsupported(format!("it has no packed form: {why}"))
@@ -282,7 +280,7 @@ impl Tensor {
         Ok(parts)
     }
 
-    /// The shape of a part of its packed form, as an array of elements of that part's dtype.
+    /// The shape of a part of the packed form, in elements of that part's dtype.
     pub(crate) fn part_shape(&self, part: &PackedPart) -> Vec<u64> {
         let of = |tensor: StoredTensor<'_>| {
             let segment = tensor.segments().find(|segment| segment.part == part.part);
@@ -291,11 +289,12 @@ impl Tensor {
         let own = self.stored_tensors().next().map(of).unwrap_or_default();
         let plain = self.stored_tensors().next().is_some_and(|tensor| tensor.shape() == own);
         match (&part.per, self.shape.split_last()) {
-            // The same bytes, but an axis of length 1 may have come or gone.
+            // The bytes are the same, but axes of length 1 may have been added or removed.
             (Per::Tensor, _) if plain => self.shape.clone(),
             (Per::Tensor | Per::Same, _) | (_, None) => own,
             (Per::Source, _) => vec![self.sources.len() as u64],
-            // A row of the view is so many gathered ones, each of so many bytes.
+            // A row of the tensor is a whole number of gathered rows, each with the same number of
+            // bytes.
             (Per::Row(..), Some((_, outer))) => {
                 let row = part.dtype.descriptor();
                 let rows = shape::elements(outer).unwrap_or(0).max(1);
@@ -331,7 +330,7 @@ impl Tensor {
             if self.sources.len() == 1 || self.all_same(segment.part, bytes)? {
                 return of(bytes, Per::Same);
             }
-            // Each source must be one of the view's arrays, all of it and in order.
+            // Each source must be exactly one array of the tensor, with its rows in order.
             let (arrays, rows) = self.arrays();
             let whole = self.pieces.len() as u64 == arrays
                 && (0u32..).zip(&self.pieces).all(|(n, piece)| {
@@ -353,12 +352,12 @@ impl Tensor {
             .advise("load its values: any rows of those can be had"))
     }
 
-    /// Which bytes of a row of so many are those of the columns that are taken, if that many bytes
-    /// can be told apart.
+    /// The byte ranges of the selected columns in a row of `row` bytes. `None` if the columns do
+    /// not end at byte boundaries.
     fn taken_bytes(&self, row: u64) -> Option<Vec<Range<u64>>> {
         let unit = self.column_unit().ok()?;
         let byte = |column: u64| {
-            // Within a block no byte is that of one column.
+            // Inside a block, no byte belongs to a single column.
             if !column.is_multiple_of(unit) && column != self.columns {
                 return None;
             }
@@ -366,7 +365,7 @@ impl Tensor {
             at.is_multiple_of(self.columns).then(|| at / self.columns)
         };
         let run = |span: Span| {
-            // Columns apart from each other are told apart by values alone.
+            // Columns with gaps between them have no byte ranges of their own.
             let beside = span.step == 1 || span.count == 1;
             let end = span.start.checked_add(span.count).filter(|_| beside)?;
             Some(byte(span.start)?..byte(end)?)
@@ -374,9 +373,10 @@ impl Tensor {
         self.order.spans(self.taken.clone()).map(run).collect()
     }
 
-    /// Bytes of a part that each gathered row of a stored tensor has, where it lies by rows.
+    /// The bytes of a part for each gathered row of a stored tensor, if the part is stored by rows.
     fn row_bytes(&self, tensor: StoredTensor<'_>, segment: &Segment<'_>) -> Option<u64> {
-        // Shapes alone do not tell: words may make a matrix of as many rows by chance.
+        // Shapes do not suffice: the words may form a matrix with the same number of rows by
+        // coincidence.
         if tensor.dtype().is_ok_and(DType::is_packed_across_rows) {
             return None;
         }
@@ -385,7 +385,7 @@ impl Tensor {
         if segment.shape.len() <= outer.len() || !segment.shape.starts_with(outer) {
             return None;
         }
-        // Of a vector each element may be a row.
+        // Each element of a vector may be a row.
         let all = (segment.range.end - segment.range.start).checked_mul(self.columns)?;
         let row = all.checked_div(elements)?;
         (row.checked_mul(elements)? == all).then_some(row)
@@ -411,8 +411,8 @@ impl Tensor {
         Ok(true)
     }
 
-    /// What must be copied, and where to, for some rows of a part of the packed form; for all of it
-    /// where it does not lie by rows.
+    /// The copies that produce some rows of a part of the packed form. A part that is not stored by
+    /// rows is copied as a whole.
     pub(crate) fn copies(&self, part: &PackedPart, rows: Range<u64>) -> Vec<RowCopy<'_>> {
         fn whole(tensor: &StoredHandle, len: u64, to: u64) -> RowCopy<'_> {
             let taken = Arc::from(std::slice::from_ref(&(0..len)));
@@ -437,7 +437,7 @@ impl Tensor {
                     let all = each * span.count;
                     let (tensor, count) = (&source.tensor, span.count);
                     copies.push(match &*taken {
-                        // Whole rows, one after another.
+                        // Complete, adjacent rows.
                         [run] if stride == each => RowCopy {
                             tensor,
                             from: from + run.start,
@@ -457,7 +457,7 @@ impl Tensor {
 }
 
 impl PackedPart {
-    /// Bytes of a row, where rows have their own.
+    /// The bytes of a row, if the part is stored by rows.
     pub(crate) fn per_row(&self) -> Option<u64> {
         match &self.per {
             Per::Row(_, taken) => Some(taken.iter().map(|run| run.end - run.start).sum()),

@@ -1,4 +1,4 @@
-//! What a tensor has in its files: names, parts, bytes.
+//! The stored side of a tensor: names, parts, bytes.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,11 +10,11 @@ use crate::store::Part;
 use crate::store::tensor::{Finding, Segment, StoredTensor};
 
 impl Tensor {
-    /// The stored tensor that it is, all of it and unchanged.
+    /// The stored tensor behind this one, if it is complete and unchanged.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if it is made of several, or of some rows of one.
+    /// `Unsupported` if the tensor is made of several stored tensors, or of some rows of one.
     pub(crate) fn as_stored(&self) -> Result<StoredTensor<'_>> {
         self.stored_tensors().next().filter(|_| self.is_stored()).ok_or_else(|| {
             let fault = "it is no stored tensor as a whole";
@@ -22,7 +22,7 @@ impl Tensor {
         })
     }
 
-    /// The name, which need not be UTF-8 if it is that of a stored tensor.
+    /// The name as bytes. The name of a stored tensor need not be UTF-8.
     pub fn raw_name(&self) -> Text<'_> {
         let stored = self.stored_tensors().next().map(|tensor| tensor.name());
         match stored.filter(|name| self.is_stored() && name.spelling() == self.name()) {
@@ -31,23 +31,22 @@ impl Tensor {
         }
     }
 
-    /// The names that its stored tensors have in their files, which need not be UTF-8.
+    /// The names of its stored tensors in their files. They need not be UTF-8.
     pub fn stored_names(&self) -> impl Iterator<Item = Text<'_>> {
         self.stored_tensors().map(|tensor| tensor.name())
     }
 
-    /// The parts of the stored tensors that it is made of, the weight of each first. Empty for an
-    /// unknown type code.
+    /// The parts of its stored tensors, the weight of each first. Empty for an unknown type code.
     pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
         self.stored_tensors().flat_map(|tensor| tensor.segments())
     }
 
-    /// Bytes of all parts of the stored tensors that it is made of; 0 for an unknown type code.
+    /// The bytes of all parts of its stored tensors; 0 for an unknown type code.
     pub fn stored_bytes(&self) -> u64 {
         self.stored_tensors().map(|tensor| tensor.stored_bytes()).fold(0, u64::saturating_add)
     }
 
-    /// Bits for each value of its stored tensors, scales and the like included.
+    /// The average number of bits for each stored value, scales included.
     pub fn bits_per_weight(&self) -> Option<f64> {
         let elements =
             self.stored_tensors().map(|tensor| tensor.elements()).fold(0, u64::saturating_add);
@@ -55,14 +54,14 @@ impl Tensor {
         known.then(|| self.stored_bytes() as f64 * 8.0 / elements as f64)
     }
 
-    /// The packed bytes of a part, little-endian: borrowed from the map where there is one, the file is
-    /// not big-endian, and the tensor is stored as a whole. They need not be aligned for anything.
+    /// The packed bytes of a part, little-endian. They are borrowed from the memory map if there is
+    /// one, the file is little-endian and the tensor is stored as a whole. They may be unaligned.
     ///
     /// # Errors
     ///
-    /// `Unsupported` or `Mismatch` where it has no packed form, and says why, or for an unknown type
-    /// code; `NotFound` for a part that it does not have; `Io` if a file cannot be read or has become
-    /// shorter.
+    /// `Unsupported` or `Mismatch` if the tensor has no packed form, with the reason, or has an
+    /// unknown type code; `NotFound` if it has no such part; `Io` if a file cannot be read or
+    /// became shorter.
     pub fn bytes(&self, part: Part) -> Result<Cow<'_, [u8]>> {
         if let Ok(stored) = self.as_stored() {
             return stored.native_bytes(part);
@@ -79,21 +78,22 @@ impl Tensor {
         Ok(Cow::Owned(all))
     }
 
-    /// As [`bytes`](Self::bytes), in the byte order of the file. The tensor must be stored as a whole.
+    /// Like [`bytes`](Self::bytes), but in the byte order of the file. The tensor must be stored as
+    /// a whole.
     ///
     /// # Errors
     ///
-    /// As [`bytes`](Self::bytes); `Unsupported` if it is not stored as a whole.
+    /// Same as [`bytes`](Self::bytes); `Unsupported` if the tensor is not stored as a whole.
     pub fn raw_bytes(&self, part: Part) -> Result<Cow<'_, [u8]>> {
         self.as_stored()?.bytes(part)
     }
 
-    /// As [`raw_bytes`](Self::raw_bytes), passed to `sink` in pieces, through one small buffer and never
-    /// through the map.
+    /// Like [`raw_bytes`](Self::raw_bytes), but passes the bytes to `sink` in pieces, through one
+    /// small buffer and never through a memory map.
     ///
     /// # Errors
     ///
-    /// As [`raw_bytes`](Self::raw_bytes), and what `sink` returns.
+    /// Same as [`raw_bytes`](Self::raw_bytes), and any error of `sink`.
     pub fn for_each_raw_piece<E: From<Error>>(
         &self,
         part: Part,
@@ -102,12 +102,13 @@ impl Tensor {
         self.as_stored()?.for_each_piece(part, sink)
     }
 
-    /// As [`for_each_raw_piece`](Self::for_each_raw_piece), for the bytes of `within`, counted from the
-    /// first byte of the part.
+    /// Like [`for_each_raw_piece`](Self::for_each_raw_piece), for the byte range `within` of the
+    /// part.
     ///
     /// # Errors
     ///
-    /// As [`for_each_raw_piece`](Self::for_each_raw_piece); `Mismatch` if there are no such bytes.
+    /// Same as [`for_each_raw_piece`](Self::for_each_raw_piece); `Mismatch` if the range exceeds
+    /// the part.
     pub fn for_each_raw_piece_in<E: From<Error>>(
         &self,
         part: Part,
@@ -117,7 +118,7 @@ impl Tensor {
         self.as_stored()?.for_each_piece_in(part, within, sink)
     }
 
-    /// What is odd in the values and scales of the stored tensors that it is made of.
+    /// Scans the values and scales of its stored tensors for NaN, infinity and other oddities.
     ///
     /// ```
     /// # fn main() -> weighbridge::Result<()> {
@@ -129,7 +130,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// As [`dequantize`](Self::dequantize).
+    /// Same as [`dequantize`](Self::dequantize).
     pub fn check_values(&self) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         for tensor in self.stored_tensors() {

@@ -1,4 +1,4 @@
-//! The values of a view.
+//! The values of a tensor.
 
 use std::ops::Range;
 
@@ -12,31 +12,31 @@ use crate::shape;
 use crate::store::Part;
 use crate::store::tensor::{Decoding, Plan, StoredTensor, Window};
 
-/// Values computed or gathered at a time, at most, if a row is not longer.
+/// The largest number of values computed or gathered at a time, unless a row is longer.
 const CHUNK: u64 = 1 << 18;
 
-/// Values whose bytes are read at a time where much is read and the system holds it: few enough that
-/// they are still near when they are decoded.
+/// Values whose bytes are read at a time in bulk reading when the page cache has them: few enough
+/// that they are still in the processor's cache when they are decoded.
 const HELD: u64 = 1 << 17;
 
-/// The same where it comes from a disk, which likes long reads.
+/// The same when the bytes come from a disk, which is faster with long reads.
 const COLD: u64 = 1 << 20;
 
-/// Tensors whose plans are kept while a view is read.
+/// The number of decoding plans that are kept while a tensor is read.
 const PLANS: usize = 4;
 
 impl Tensor {
-    /// Whether its values can be had.
+    /// Checks that the values can be read.
     ///
     /// # Errors
     ///
-    /// As [`dequantize`](Self::dequantize).
+    /// Same as [`dequantize`](Self::dequantize).
     pub fn check_decodable(&self) -> Result<()> {
         self.stored_tensors().try_for_each(|tensor| tensor.check_decodable())
     }
 
-    /// The dtype that holds its values without loss, where they are not served packed: the stored
-    /// one if that is F32, F16 or BF16 and they are merely in another order, else F32.
+    /// The dtype that holds the values without loss if they are not served packed: the stored dtype
+    /// if it is F32, F16 or BF16 and the values are only reordered, else F32.
     pub fn values_dtype(&self) -> DType {
         let unchanged = self.sources.iter().all(|source| source.change == Arithmetic::None);
         match self.dtype() {
@@ -45,8 +45,8 @@ impl Tensor {
         }
     }
 
-    /// Whether an `f32` holds each of its values, and what was done to the stored ones can be
-    /// undone again, bit for bit.
+    /// Whether `f32` holds each value exactly and the change of stored values can be reversed bit
+    /// for bit.
     pub(crate) fn is_exact_in_f32(&self) -> Result<bool> {
         let wide = |tensor: StoredTensor<'_>| {
             let dtype = tensor.dtype();
@@ -62,7 +62,7 @@ impl Tensor {
         let changed =
             changed.flat_map(|source| source.tensors().iter().map(move |tensor| (source, tensor)));
         for (source, tensor) in changed {
-            // Norms and the like: vectors, which are soon looked at.
+            // Norms and the like are vectors, which are quick to check.
             let mut exact = true;
             Self::stored(tensor.clone()).for_each_values(|values: &[f32]| {
                 let mut there = values.to_vec();
@@ -78,11 +78,11 @@ impl Tensor {
         Ok(true)
     }
 
-    /// All values as `f32`, in row-major order, in new memory.
+    /// Returns all values as `f32`, in row-major order, in new memory.
     ///
     /// # Errors
     ///
-    /// As [`bytes`](Self::bytes); `Unsupported` for a dtype whose values cannot be read.
+    /// Same as [`bytes`](Self::bytes); `Unsupported` for a dtype whose values cannot be read.
     pub fn dequantize(&self) -> Result<Values<f32>> {
         self.check_decodable()?;
         let elements = usize::try_from(self.elements())
@@ -92,9 +92,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// All values, in row-major order, into memory that the caller has: as `f32`, or rounded to
-    /// the nearest `f16` or `bf16`. Gives the number of values that rounding turned into infinity
-    /// or 0.
+    /// Writes all values to `out`, in row-major order: as `f32`, or rounded to the nearest `f16` or
+    /// `bf16`. Returns the number of values that rounding turned into infinity or 0.
     ///
     /// ```
     /// use half::f16;
@@ -112,7 +111,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// `Mismatch` if `out` has not their length; otherwise as [`dequantize`](Self::dequantize).
+    /// `Mismatch` if the length of `out` is not the number of values; otherwise same as
+    /// [`dequantize`](Self::dequantize).
     pub fn dequantize_into<T: Element>(
         &self,
         out: &mut [T],
@@ -126,13 +126,13 @@ impl Tensor {
         self.decode(0..self.rows(), out, decoding)
     }
 
-    /// The values of some rows. A row is a run of the last dimension; rows are counted over all
-    /// other dimensions.
+    /// Writes the values of some rows to `out`. A row is a run of the last dimension; rows are
+    /// counted over all other dimensions.
     ///
     /// # Errors
     ///
-    /// `Mismatch` if there are no such rows or `out` does not have their length; otherwise as
-    /// [`dequantize`](Self::dequantize).
+    /// `Mismatch` if the range exceeds the rows or the length of `out` is not their number of
+    /// values; otherwise same as [`dequantize`](Self::dequantize).
     pub fn dequantize_rows<T: Element>(
         &self,
         rows: Range<u64>,
@@ -149,11 +149,11 @@ impl Tensor {
         self.decode(gathered, out, decoding)
     }
 
-    /// Passes all values to `sink`, some at a time, in row-major order.
+    /// Passes all values to `sink`, in chunks, in row-major order.
     ///
     /// # Errors
     ///
-    /// As [`dequantize`](Self::dequantize), and what `sink` returns.
+    /// Same as [`dequantize`](Self::dequantize), and any error of `sink`.
     pub fn for_each_values<T: Element, E: From<Error>>(
         &self,
         sink: impl FnMut(&[T]) -> Result<(), E>,
@@ -162,11 +162,11 @@ impl Tensor {
         view.each(0..view.rows(), sink)
     }
 
-    /// As [`for_each_values`](Self::for_each_values), for the values of some rows.
+    /// Like [`for_each_values`](Self::for_each_values), for some rows.
     ///
     /// # Errors
     ///
-    /// As [`dequantize_rows`](Self::dequantize_rows), and what `sink` returns.
+    /// Same as [`dequantize_rows`](Self::dequantize_rows), and any error of `sink`.
     pub fn for_each_values_in<T: Element, E: From<Error>>(
         &self,
         rows: Range<u64>,
@@ -177,7 +177,7 @@ impl Tensor {
         view.each(gathered, sink)
     }
 
-    /// All values, for whoever asks for them piece by piece.
+    /// An iterator-like reader of all values, for callers that pull chunks.
     pub(crate) fn pieces<T: Element>(&self) -> Pieces<'_, T> {
         Pieces::new(self, 0..self.rows())
     }
@@ -195,7 +195,7 @@ impl Tensor {
         Ok(pieces.lost)
     }
 
-    /// Rows as they are gathered, of rows as its shape counts them.
+    /// Converts a range of rows, as the shape counts them, to gathered rows.
     fn gathered(&self, rows: &Range<u64>) -> Result<Range<u64>> {
         let columns = shape::columns(self.shape());
         let count = self.elements().checked_div(columns).unwrap_or(0);
@@ -203,12 +203,12 @@ impl Tensor {
             let fault = format!("rows {}..{} of {count}", rows.start, rows.end);
             return Err(self.located(Error::mismatch(fault)));
         }
-        // Of a vector that was put together by elements, each of those is a row.
+        // In a vector that was assembled by elements, each element is a gathered row.
         let each = columns.checked_div(self.width()).unwrap_or(0);
         Ok(rows.start * each..rows.end * each)
     }
 
-    /// The values of some gathered rows.
+    /// Decodes some gathered rows.
     pub(crate) fn decode<T: Element>(
         &self,
         rows: Range<u64>,
@@ -218,8 +218,8 @@ impl Tensor {
         Reader::new(self).decode(rows, out, decoding)
     }
 
-    /// The same for much at once: bytes that the system does not hold are read past its cache, and
-    /// those of the map are let go of again.
+    /// Like [`decode`](Self::decode), for large amounts: bytes that are not in the page cache are
+    /// read past it, and pages of a memory map are released afterwards.
     pub(crate) fn decode_bulk<T: Element>(
         &self,
         rows: Range<u64>,
@@ -232,7 +232,7 @@ impl Tensor {
     }
 }
 
-/// The values of some gathered rows of a view, some at a time, for whoever asks for them.
+/// Reads the values of some gathered rows in chunks that the caller pulls.
 pub(crate) struct Pieces<'v, T> {
     reader: Reader<'v>,
     rows: Range<u64>,
@@ -246,7 +246,7 @@ impl<'v, T: Element> Pieces<'v, T> {
         Self { reader: Reader::new(view), rows, values, lost }
     }
 
-    /// Those that come next, in row-major order; `None` after the last.
+    /// The next chunk, in row-major order; `None` after the last.
     pub(crate) fn next(&mut self) -> Result<Option<&[T]>> {
         if self.rows.is_empty() {
             return Ok(None);
@@ -267,19 +267,19 @@ impl<'v, T: Element> Pieces<'v, T> {
     }
 }
 
-/// What reading a view from its first row to its last can use again.
+/// State that is reused while a tensor is read from its first row to its last.
 struct Reader<'v> {
     view: &'v Tensor,
-    /// Of the tensors read last: several, since their rows may follow each other in turn.
+    /// Plans of the tensors read last: several, because rows of several tensors may alternate.
     plans: Vec<(StoredTensor<'v>, Plan<'v>)>,
-    /// One array of a source whose rows are the view's columns.
+    /// One array of a source whose rows are the tensor's columns.
     array: Option<(u32, u64, Values<f32>)>,
-    /// For reading much.
+    /// Set for bulk reading.
     scratch: Option<&'v mut Scratch>,
 }
 
 impl Tensor {
-    /// The stored columns that are taken, in runs.
+    /// The stored columns that are selected, in runs.
     fn stored_columns(&self) -> Result<Vec<Range<usize>>> {
         let at = |column: u64| usize::try_from(column).unwrap_or(usize::MAX);
         let mut runs = try_vec(0)?;
@@ -292,7 +292,7 @@ impl Tensor {
     }
 }
 
-/// Decodes elements some at a time.
+/// Decodes elements in steps.
 fn in_steps<T>(
     elements: Range<u64>,
     out: &mut [T],
@@ -336,7 +336,7 @@ impl<'v> Reader<'v> {
         Ok(lost)
     }
 
-    /// Which of the plans is that of a tensor.
+    /// The position of a tensor's plan in `plans`.
     fn plan(&mut self, tensor: StoredTensor<'v>) -> Result<usize> {
         if let Some(held) = self.plans.iter().position(|(held, _)| held.is(&tensor)) {
             return Ok(held);
@@ -365,7 +365,7 @@ impl<'v> Reader<'v> {
             let elements = start..start + span.count * columns;
             return self.elements(source.tensor.get(), elements, out, decoding);
         }
-        // Some at a time as f32: rows with others between, columns as rows, changed values.
+        // Rows with gaps, transposed matrices and changed values are decoded in steps, as f32.
         let width = self.view.width();
         let step = CHUNK.checked_div(width).unwrap_or(0).max(1);
         let mut lost = Narrowing::default();
@@ -387,7 +387,7 @@ impl<'v> Reader<'v> {
         Ok(lost)
     }
 
-    /// Elements of a stored tensor, one after another.
+    /// Decodes consecutive elements of a stored tensor.
     fn elements<T: Element>(
         &mut self,
         tensor: StoredTensor<'v>,
@@ -400,7 +400,7 @@ impl<'v> Reader<'v> {
         let Some(scratch) = self.scratch.as_deref_mut().filter(|_| plan.takes_windows()) else {
             return plan.decode(elements, out, decoding);
         };
-        // Where the elements do not lie between bytes, the plan itself says so.
+        // If the elements do not start and end at byte boundaries, the plan returns the error.
         let Some(all) = plan.weight_range(&elements) else {
             return plan.decode(elements, out, decoding);
         };
@@ -408,7 +408,7 @@ impl<'v> Reader<'v> {
         let step = if held == Held::No { COLD } else { HELD };
         let step = (step / plan.unit()).max(1) * plan.unit();
         if held == Held::Mapped && plan.is_weight_alone() {
-            // Decoded from where it is: a copy to look at would cost half as much again.
+            // Decoded in place: copying the bytes first would take half as long again.
             let lost = in_steps(elements, out, step, |now, out| plan.decode(now, out, decoding));
             tensor.forget(Part::Weight, all);
             return lost;
@@ -425,7 +425,7 @@ impl<'v> Reader<'v> {
         })
     }
 
-    /// Rows with others between, or of which some columns are taken.
+    /// Decodes rows with gaps between them, or some columns of rows.
     fn rows_apart(
         &mut self,
         tensor: StoredTensor<'v>,
@@ -444,7 +444,7 @@ impl<'v> Reader<'v> {
                 out.extend_from_slice(row.get(taken.clone()).unwrap_or_default());
             }
         };
-        // Short rows, or elements of a vector: decode what lies between as well.
+        // For short rows or elements of a vector, also decode what lies between.
         if columns < 64 || span.step == 1 {
             let room = usize::try_from(between.saturating_mul(columns)).unwrap_or(usize::MAX);
             let mut rows = try_vec(room)?;
@@ -455,7 +455,7 @@ impl<'v> Reader<'v> {
             rows.chunks(columns_each).step_by(step).for_each(take);
             return Ok(lost);
         }
-        // Where much is read, what lies between is read as well, but not decoded.
+        // In bulk reading, the bytes between are read as well, but not decoded.
         let plan = self.plan(tensor)?;
         let Some((_, plan)) = self.plans.get(plan) else { return Ok(Narrowing::default()) };
         let hull = plan.weight_range(&(first..first + between * columns));
@@ -478,7 +478,7 @@ impl<'v> Reader<'v> {
         Ok(lost)
     }
 
-    /// Rows of the view that are columns of a stored matrix.
+    /// Decodes rows that are columns of a stored matrix.
     fn columns_as_rows(
         &mut self,
         number: u32,
@@ -486,7 +486,7 @@ impl<'v> Reader<'v> {
         span: Span,
         out: &mut Vec<f32>,
     ) -> Result<Narrowing> {
-        // A matrix has a row for each of the view's columns.
+        // A stored matrix has one row for each column of the tensor.
         let stored_rows = self.view.columns;
         let stored_columns =
             tensors.first().map_or(0, |tensor| shape::columns(tensor.get().shape()));
@@ -504,8 +504,8 @@ impl<'v> Reader<'v> {
                 let mut values = Values::zeroed(room)?;
                 let mut rest = &mut values[..];
                 let all = array * stored_rows..(array + 1) * stored_rows;
-                // Single rows, of which what lies around them is wanted next, are left to the
-                // system's cache.
+                // When single rows alternate, the neighbouring bytes are needed next, so they are
+                // left to the page cache.
                 let in_turn = rows.iter().any(|piece| piece.turns > 1);
                 let scratch = if in_turn { self.scratch.take() } else { None };
                 let spans = spans(rows, all)

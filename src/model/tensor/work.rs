@@ -1,5 +1,5 @@
-//! Reading a view piece by piece, in the order of its files: for whoever fills memory or writes
-//! files, on several threads.
+//! Splits the reading of a tensor into pieces in file order, for threads that fill memory or write
+//! files.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,16 +13,17 @@ use crate::quant::{Narrowing, bf16, f16};
 use crate::store::Part;
 use crate::store::tensor::{Decoding, StoredHandle};
 
-/// What one piece of a buffer is made of.
+/// The origin of one piece of a buffer.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
-    /// Runs of one stored part's bytes within a stretch of it.
+    /// Byte runs of one stored part, all within one range of it.
     Bytes { tensor: StoredHandle, part: Part, within: Range<u64>, runs: Vec<Bytes> },
-    /// Values of rows of the view.
+    /// Decoded rows of the tensor.
     Values { rows: Range<u64>, dtype: DType },
 }
 
-/// `count` rows, `stride` apart, from `from` bytes into their part, and what is taken of each.
+/// `count` rows, `stride` bytes apart, of which the first begins `from` bytes into the part, and
+/// the ranges taken from each.
 #[derive(Clone, Debug)]
 pub(crate) struct Bytes {
     from: u64,
@@ -31,30 +32,31 @@ pub(crate) struct Bytes {
     count: u64,
 }
 
-/// A piece of a buffer: where its bytes go, and what they are made of.
+/// A piece of a buffer: its destination range and its origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
     pub(crate) to: Range<u64>,
-    /// The file, and where in it the reading begins.
+    /// The file, and the byte offset in it at which reading begins.
     pub(crate) place: (u32, u64),
     pub(crate) work: Work,
 }
 
-/// Bytes of a piece, at most, if one row is not longer: whole huge pages, which two threads should
-/// not fill together.
+/// The largest piece in bytes, unless one row is longer. It is a whole number of huge pages, since
+/// two threads should not fill the same huge page.
 pub(crate) const PIECE: u64 = 8 << 20;
 
-/// Runs shorter than this are read together with what lies between them.
+/// Shorter runs are read together with the bytes between them.
 const SHORT: u64 = 64 << 10;
 
-/// As far as they reach together, and the bytes that are wanted of that.
+/// The largest range, in bytes, that is read at once for several short runs, and the most bytes of
+/// it that are used.
 const TOGETHER: u64 = 2 << 20;
 
-/// Short runs: their tensor, the stretch of it that they lie in, where they go.
+/// Collected short runs: their tensor, the range that contains them, their destination.
 type Collected<'a> = (&'a StoredHandle, Range<u64>, Range<u64>, Vec<Bytes>);
 
-/// Cuts the values of all rows into pieces of at most `piece` bytes, if one row is not longer. A
-/// dtype other than F16 and BF16 stands for F32.
+/// Splits the values of all rows into pieces of at most `piece` bytes, unless one row is longer.
+/// Any dtype other than F16 and BF16 means F32.
 pub(crate) fn plan_values(
     view: &Tensor,
     dtype: DType,
@@ -78,8 +80,8 @@ pub(crate) fn plan_values(
     }
 }
 
-/// Cuts the copying of a part into pieces of at most `piece` bytes: long runs into several, short ones that lie close
-/// together into one.
+/// Splits the copying of a part into pieces of at most `piece` bytes. Long runs are split; short
+/// runs that lie close together are combined.
 pub(crate) fn plan_packed(
     view: &Tensor,
     packed: &PackedPart,
@@ -95,7 +97,7 @@ pub(crate) fn plan_packed(
         let work = Work::Bytes { tensor: tensor.clone(), part: packed.part, within, runs };
         planned.push(Planned { to, place, work });
     };
-    // Short runs that are collected.
+    // The short runs collected so far.
     let mut held: Option<Collected<'_>> = None;
     for copy in view.copies(packed, 0..view.gathered_shape().0) {
         let mut to = start + copy.to;
@@ -108,7 +110,7 @@ pub(crate) fn plan_packed(
                 let from = copy.from + turn * copy.stride + whole.start;
                 let mut at = 0;
                 while at < each {
-                    // To the end of a piece of the buffer, and between blocks.
+                    // Up to the end of a piece of the buffer, at a block boundary.
                     let end = (at + piece - to % piece) / block * block;
                     let len = if end > at { end - at } else { step }.min(each - at);
                     let from = from + at;
@@ -124,7 +126,7 @@ pub(crate) fn plan_packed(
             }
             continue;
         }
-        // At most so many of its rows at once.
+        // The number of rows that are read at once.
         let reach = copy.taken.iter().map(|run| run.end).max().unwrap_or(0);
         let together = (TOGETHER / copy.stride.max(reach).max(1)).max(1);
         let mut turn = 0;
@@ -163,7 +165,7 @@ pub(crate) fn plan_packed(
 }
 
 impl Work {
-    /// Makes the bytes of a piece.
+    /// Produces the bytes of a piece.
     pub(crate) fn fill(
         &self,
         view: &Tensor,

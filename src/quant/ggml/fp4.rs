@@ -1,13 +1,13 @@
-//! Block dtypes of four-bit floating-point elements (E2M1).
+//! Block dtypes with E2M1 elements, floats of four bits.
 
 use super::{blocks, field, scaled, scaled_halves};
 
-/// Twice the value of each E2M1 code. In ggml's table of integers code 8 is +0, not -0.
+/// Twice the value of each E2M1 code. In ggml's integer table code 8 is +0, not -0.
 pub(in super::super) const DOUBLED: [i8; 16] =
     [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /// Half of an E8M0 scale, 2^(e - 128): subnormal for 0 and 1, and 2^127 for 255, which other
-/// readers take for NaN.
+/// readers interpret as NaN.
 #[inline(always)]
 pub(in super::super) fn half_e8m0(e: u8) -> f32 {
     f32::from_bits(match e {
@@ -17,8 +17,8 @@ pub(in super::super) fn half_e8m0(e: u8) -> f32 {
     })
 }
 
-/// Halves of what the codes of NVFP4's scales stand for: unsigned E4M3 with a seventh bit that
-/// counts for nothing but telling 0xff from 0x7f. 0 and 0x7f are 0.
+/// Half the value of each NVFP4 scale code: unsigned E4M3 in which the top bit only distinguishes
+/// 0xff from 0x7f. The codes 0 and 0x7f are 0.
 #[expect(clippy::cast_precision_loss, reason = "4 bits")]
 pub(in super::super) static HALF_UE4M3: [f32; 256] = {
     let mut table = [0.0; 256];
@@ -26,7 +26,7 @@ pub(in super::super) static HALF_UE4M3: [f32; 256] = {
     while code < 256 {
         let (exponent, fraction) = (code >> 3 & 15, code & 7);
         let mut value = if exponent == 0 { fraction } else { fraction + 8 } as f32;
-        // In steps of 2^-9, and half of that.
+        // In steps of 2^-9, halved.
         let mut power = if exponent == 0 { 1 } else { exponent };
         while power > 1 {
             value *= 2.0;
@@ -45,8 +45,8 @@ blocks! {
         out.pair(0, scaled(simd, codes, half_e8m0(*e)));
     }
 
-    /// 4 scales, each for 16 elements, then 32 bytes of codes: of each 8 bytes the low nibbles are
-    /// 8 elements, and the high ones the next 8. Value: e2m1 scale.
+    /// 4 scales, each for 16 elements, then 32 bytes of codes: the low nibbles of each 8 bytes are
+    /// 8 elements, and the high nibbles the next 8. Value: e2m1 scale.
     NVFP4: 36 => 64 COARSE, |simd, bytes, out| {
         let scales: &[u8; 4] = field(bytes, 0);
         let low = 0x0f0f_0f0f_0f0f_0f0f;

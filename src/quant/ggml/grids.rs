@@ -1,7 +1,7 @@
-//! The codebooks of the IQ dtypes: facts about the format, as numbers. Each point is packed into 16
-//! bits and unpacked when the program is compiled.
+//! The codebooks of the IQ dtypes, which are part of the format. Each point is packed into 16 bits
+//! and unpacked at compile time.
 
-/// Points of 8 elements, two bits each: a place in `values`.
+/// Unpacks points of 8 elements; each has two bits, a position in `values`.
 const fn eights<const LEN: usize>(packed: &[u16; LEN], values: [u8; 4]) -> [u64; LEN] {
     let mut points = [0; LEN];
     let mut point = 0;
@@ -17,7 +17,7 @@ const fn eights<const LEN: usize>(packed: &[u16; LEN], values: [u8; 4]) -> [u64;
     points
 }
 
-/// Points of 4 elements, three bits each: a place in `values`.
+/// Unpacks points of 4 elements; each has three bits, a position in `values`.
 const fn fours<const LEN: usize>(packed: &[u16; LEN], values: [u8; 8]) -> [u32; LEN] {
     let mut points = [0; LEN];
     let mut point = 0;

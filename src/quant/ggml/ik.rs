@@ -1,15 +1,16 @@
-//! Some of ik_llama.cpp's dtypes. Layouts: `iqk_quantize.cpp` at 8337e4cd of ikawrakow/ik_llama.cpp.
+//! Some of ik_llama.cpp's dtypes. The layouts are those of `iqk_quantize.cpp` at 8337e4cd of
+//! ikawrakow/ik_llama.cpp.
 
 use super::iq::LEVELS;
 use super::{Simd, blocks, field, planes, scaled, scaled_halves, three_bits};
 
-/// The levels of `IQ2_K`: four of one row, four of the other.
+/// The levels of `IQ2_K`: four of the first row, four of the second.
 const TWO: [i8; 16] = [-31, -13, 1, 17, -26, -8, 6, 22, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// The levels of `IQ3_K`: eight of one row, eight of the other.
+/// The levels of `IQ3_K`: eight of the first row, eight of the second.
 const THREE: [i8; 16] = [-63, -40, -23, -10, 1, 13, 28, 47, -59, -36, -19, -6, 5, 17, 32, 51];
 
-/// The other row of levels of `IQ4_K`; the first is that of `IQ4_NL`.
+/// The second row of levels of `IQ4_K`; the first is that of `IQ4_NL`.
 const OTHER_LEVELS: [i8; 16] =
     [-123, -100, -79, -61, -45, -31, -18, -6, 5, 17, 29, 42, 57, 73, 93, 117];
 
@@ -32,8 +33,8 @@ fn two(bits: u32) -> i16 {
 }
 
 blocks! {
-    /// `d` f16, 8 bytes of fifth and sixth bits, 16 bytes of nibbles as in `Q4_0`. Of each high
-    /// byte the bits are those of elements j, j + 16, j + 8 and j + 24. Value: (q - 32) d.
+    /// `d` f16, 8 bytes of fifth and sixth bits, 16 bytes of nibbles as in `Q4_0`. Each byte of
+    /// high bits belongs to elements j, j + 16, j + 8 and j + 24. Value: (q - 32) d.
     Q6_0: 26 => 32 COARSE, |simd, bytes, out| {
         let high = u64::from_le_bytes(*field(bytes, 2));
         let two = 0x3030_3030_3030_3030;
@@ -44,7 +45,7 @@ blocks! {
         out.pair(0, scaled(simd, codes, d));
     }
 
-    /// `d` f16, 16 bits that choose a row of levels for each 16 elements, 16 nibbles of scales, 64
+    /// `d` f16, 16 bits that select a row of levels for each 16 elements, 16 nibbles of scales, 64
     /// bytes of 2-bit codes as in `Q2_K`. Value: (d (s - 8)) level.
     IQ2_K: 76 => 256 COARSE, |simd, bytes, out| {
         let d = out.half(*field(bytes, 0));
@@ -62,9 +63,9 @@ blocks! {
         }
     }
 
-    /// `d` f16, 16 bits that choose levels as in `IQ2_K`, 16 bits of scales' signs, 16 nibbles of
-    /// scales, 64 bytes of 2-bit codes, 32 bytes of third bits: bit g for the g-th 32 elements.
-    /// Value: (d +-(2 s + 1)) level.
+    /// `d` f16, 16 bits that select levels as in `IQ2_K`, 16 bits with the signs of scales, 16
+    /// nibbles of scales, 64 bytes of 2-bit codes, 32 bytes of third bits: bit g for the g-th 32
+    /// elements. Value: (d +-(2 s + 1)) level.
     IQ3_K: 110 => 256 COARSE, |simd, bytes, out| {
         let d = out.half(*field(bytes, 0));
         let rows = u16::from_le_bytes(*field(bytes, 2));
@@ -86,8 +87,9 @@ blocks! {
         }
     }
 
-    /// `d` f16, 16 bits that choose levels as in `IQ2_K`, 4 bytes of two high bits of each scale, 16
-    /// nibbles of scales, 128 bytes of nibbles, each 16 as in `IQ4_NL`. Value: (d (s - 32)) level.
+    /// `d` f16, 16 bits that select levels as in `IQ2_K`, 4 bytes with two high bits of each scale,
+    /// 16 nibbles of scales, 128 bytes of nibbles, each 16 as in `IQ4_NL`. Value: (d (s - 32))
+    /// level.
     IQ4_K: 144 => 256 COARSE, |simd, bytes, out| {
         let d = out.half(*field(bytes, 0));
         let rows = u16::from_le_bytes(*field(bytes, 2));
@@ -105,7 +107,7 @@ blocks! {
         }
     }
 
-    /// Each row starts with `d` f32. 8 bytes of scales, whose lowest bit chooses a row of levels,
+    /// Each row starts with `d` f32. 8 bytes of scales, whose lowest bit selects a row of levels,
     /// 128 bytes of nibbles, each 16 as in `IQ4_NL`. Value: (d ((s & 254) - 127)) level.
     IQ4_KS: 136 => 256 FINE, |simd, bytes, out, head| {
         let d = head.first_chunk().map_or(f32::NAN, |bytes| f32::from_le_bytes(*bytes));

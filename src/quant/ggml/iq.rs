@@ -1,4 +1,4 @@
-//! Dtypes whose elements are points of a codebook, or levels of a table.
+//! Dtypes whose elements are codebook points, or levels of a table.
 
 use super::grids::{IQ1, IQ2_S as GRID_2S, IQ2_XS as GRID_2XS, IQ2_XXS as GRID_2XXS};
 use super::grids::{IQ3_S as GRID_3S, IQ3_XXS as GRID_3XXS};
@@ -8,7 +8,7 @@ use super::{Simd, blocks, field, scaled, scaled_halves};
 pub(super) const LEVELS: [i8; 16] =
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// 8 signs for each 7 bits: the eighth makes their number even.
+/// 8 signs for each 7 bits: the eighth makes the number of minus signs even.
 static SIGNS: [u8; 128] = {
     let mut table = [0; 128];
     let mut bits = 0u8;
@@ -20,13 +20,13 @@ static SIGNS: [u8; 128] = {
     table
 };
 
-/// Signs for 32 elements from 4 times 7 bits.
+/// The signs of 32 elements from 4 times 7 bits.
 #[inline(always)]
 fn signs(bits: [usize; 4]) -> u32 {
     u32::from_le_bytes(bits.map(|bits| SIGNS[bits & 127]))
 }
 
-/// Codes, with the signs turned where a bit is set.
+/// Negates the codes whose bit is set.
 #[inline(always)]
 fn signed<S: Simd>(simd: S, codes: S::Bytes, signs: u32) -> S::Bytes {
     let signs = simd.spread(signs);
@@ -38,7 +38,7 @@ fn word<S: Simd>(_: S, bytes: &[u8], at: usize) -> usize {
     usize::from(u16::from_le_bytes(*field(bytes, at)))
 }
 
-/// The nibble of a byte that belongs to a number.
+/// The nibble at position `number` of a byte.
 #[inline(always)]
 fn nibble(byte: u8, number: usize) -> u8 {
     byte >> (4 * (number & 1)) & 15
@@ -50,13 +50,13 @@ fn odd(bits: u16) -> f32 {
     f32::from(2 * (bits & 7) + 1)
 }
 
-/// 8 times +-1/8 for each 8 elements, by a bit each.
+/// 8 times +-1/8 for each 8 elements; a bit selects the sign.
 #[inline(always)]
 fn deltas(negative: [bool; 4]) -> [u64; 4] {
     negative.map(|negative| if negative { u64::MAX } else { 0x0101_0101_0101_0101 })
 }
 
-/// d (grid + delta), from eight times grid and delta.
+/// d (grid + delta), from eight times grid and eight times delta.
 #[inline(always)]
 fn eighths<S: Simd>(simd: S, grid: [u64; 4], deltas: [u64; 4], d: [f32; 2]) -> [S::Floats; 2] {
     let codes = simd.plus(simd.words(grid), simd.words(deltas));
@@ -164,7 +164,7 @@ blocks! {
     }
 
     /// 32 bytes of points' low bits; a nibble for each 8 elements: 3 high bits and the sign of
-    /// delta; 4 words of four 3-bit scales, each for 16 elements, and a nibble of `d`. Value as of
+    /// delta; 4 words of four 3-bit scales, each for 16 elements, and a nibble of `d`. Value as for
     /// `IQ1_S`.
     IQ1_M: 56 => 256 FINE, |simd, bytes, out| {
         let words = [0, 1, 2, 3].map(|i| u16::from_le_bytes(*field(bytes, 48 + 2 * i)));

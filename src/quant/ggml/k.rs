@@ -4,8 +4,8 @@ use super::{Put, Simd, array, blocks, field, less, planes, scaled, scaled_halves
 
 blocks! {
     /// 16 bytes of 4-bit scales (low) and minima (high), 64 bytes of 2-bit codes, `d` and `dmin`
-    /// f16. 32 bytes hold 128 elements: their lowest bits the first 32, and so on.
-    /// Value: (d sc) q - dmin mn.
+    /// f16. Each 32 bytes hold 128 elements: the first 32 in the lowest bits, and so on. Value: (d
+    /// sc) q - dmin mn.
     Q2_K: 84 => 256 COARSE, |simd, bytes, out| {
         let [scales, minima] = simd.unsigned(simd.nibbles(field(bytes, 0)));
         let d = simd.splat(out.half(*field(bytes, 80)));
@@ -27,7 +27,7 @@ blocks! {
     }
 
     /// 32 bytes of high bits, 64 bytes of 2-bit codes as in `Q2_K`, 12 bytes of 6-bit scales, `d`
-    /// f16. Bit g of a high byte is for the g-th 32 elements; where it is clear, 4 is subtracted.
+    /// f16. Bit g of a high byte belongs to the g-th 32 elements; if it is clear, 4 is subtracted.
     /// Value: (d (sc - 32)) q.
     Q3_K: 110 => 256 COARSE, |simd, bytes, out| {
         let [a, b, high] = [96, 100, 104].map(|at| u32::from_le_bytes(*field(bytes, at)));
@@ -54,9 +54,9 @@ blocks! {
         }
     }
 
-    /// `d` and `dmin` f16, 12 bytes of 6-bit scales and minima, 128 bytes of nibbles: of each 32
-    /// bytes the low ones are 32 elements, and the high ones the next 32.
-    /// Value: (d sc) q - dmin mn.
+    /// `d` and `dmin` f16, 12 bytes of 6-bit scales and minima, 128 bytes of nibbles: the low
+    /// nibbles of each 32 bytes are 32 elements, and the high nibbles the next 32. Value: (d sc) q
+    /// - dmin mn.
     Q4_K: 144 => 256 COARSE, |simd, bytes, out| {
         let (d, m) = scales_and_minima(simd, field(bytes, 0), out);
         for quarter in 0..4 {
@@ -67,8 +67,8 @@ blocks! {
         }
     }
 
-    /// As `Q4_K`, with 32 bytes of fifth bits before the nibbles: bit g of them is for the g-th 32
-    /// elements.
+    /// Like `Q4_K`, with 32 bytes of fifth bits before the nibbles: their bit g belongs to the g-th
+    /// 32 elements.
     Q5_K: 176 => 256 COARSE, |simd, bytes, out| {
         let (d, m) = scales_and_minima(simd, field(bytes, 0), out);
         let mut high = simd.bytes(field(bytes, 16));
@@ -87,9 +87,9 @@ blocks! {
         }
     }
 
-    /// 128 bytes of nibbles, 64 bytes of fifth and sixth bits, 16 signed scales, `d` f16. Of each
-    /// 64 bytes of nibbles the low ones are 64 elements, and the high ones the next 64.
-    /// Value: (d sc) (q - 32).
+    /// 128 bytes of nibbles, 64 bytes of fifth and sixth bits, 16 signed scales, `d` f16. The low
+    /// nibbles of each 64 bytes are 64 elements, and the high nibbles the next 64. Value: (d sc) (q
+    /// - 32).
     Q6_K: 210 => 256 COARSE, |simd, bytes, out| {
         let scales: &[u8; 16] = field(bytes, 192);
         let d = simd.splat(out.half(*field(bytes, 208)));
@@ -114,7 +114,7 @@ blocks! {
         }
     }
 
-    /// `d` f32, 256 signed bytes, then 16 sums of 16 of them. Value: q d.
+    /// `d` f32, 256 signed bytes, then the sums of each 16 of them. Value: q d.
     Q8_K: 292 => 256 FINE, |simd, bytes, out| {
         let d = f32::from_le_bytes(*field(bytes, 0));
         for number in 0..8 {
@@ -129,9 +129,10 @@ fn join(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// `d` times 8 scales and `dmin` times 8 minima, from 16 bytes: both f16, and 12 bytes with 6 bits
-/// for each. The first four lie in the low bits of 8 bytes, whose two highest bits belong to the
-/// last four, with nibbles of the last 4 bytes.
+/// `d` times 8 scales and `dmin` times 8 minima, from 16 bytes: `d` and `dmin` as f16, then 12
+/// bytes with 6 bits for each scale and minimum. The first four scales and minima are the low bits
+/// of 8 bytes; the last four combine the two highest bits of these bytes with nibbles of the last 4
+/// bytes.
 #[inline(always)]
 fn scales_and_minima<S: Simd>(
     simd: S,

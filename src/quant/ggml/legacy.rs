@@ -1,4 +1,5 @@
-//! The first block dtypes, with one scale and perhaps one minimum, and the plainest of the last.
+//! The first block dtypes, with one scale and optionally one minimum, and the simplest of the
+//! newest.
 
 use super::{affine, blocks, centred, field, scaled};
 
@@ -47,7 +48,7 @@ blocks! {
         out.pair(0, scaled(simd, simd.bytes(codes), d));
     }
 
-    /// `d` f16, then a bit for each element. Value: d where it is set, else -d.
+    /// `d` f16, then a bit for each element. Value: d if the bit is set, else -d.
     Q1_0: 18 => 128 COARSE, |simd, [d0, d1, bits @ ..], out| {
         let d = out.half([*d0, *d1]);
         for (number, bits) in bits.as_chunks::<4>().0.iter().enumerate() {

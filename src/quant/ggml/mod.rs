@@ -1,6 +1,5 @@
 //! Block dtypes of ggml, and some of ik_llama.cpp's. Each multiplication and addition rounds to
-//! `f32` on its own, as in ggml's default build, which has no fused multiply-add.
-//!
+//! `f32` separately, as in ggml's default build, which has no fused multiply-add.
 //! `docs/formats/ggml-blocks.md` has all fields and formulas in one table.
 #![allow(clippy::needless_range_loop, reason = "the number of a sub-block is used in many fields")]
 
@@ -25,7 +24,7 @@ use super::blocks;
 use super::kernel::Put;
 use super::simd::Simd;
 
-/// Numbers of a block's fields as an array, for use one at a time.
+/// Converts a vector of a block's numbers to an array, for use one at a time.
 #[inline(always)]
 fn array<S: Simd>(simd: S, floats: S::Floats) -> [f32; 16] {
     let mut array = [0.0; 16];
@@ -33,14 +32,14 @@ fn array<S: Simd>(simd: S, floats: S::Floats) -> [f32; 16] {
     array
 }
 
-/// Four codes of two bits from each of 32 bytes: the lowest bits of all, and so on. The bits above
-/// them are still there.
+/// Four codes of two bits from each of 32 bytes: the lowest bits of all bytes, and so on. Higher
+/// bits are not cleared.
 #[inline(always)]
 pub(super) fn planes<S: Simd>(simd: S, codes: S::Bytes) -> [S::Bytes; 4] {
     [codes, simd.right::<2>(codes), simd.right::<4>(codes), simd.right::<6>(codes)]
 }
 
-/// Codes of three bits: `planes` of two, and a third from the lowest four bits of `high`.
+/// Codes of three bits: `planes` of two bits, and a third from the lowest four bits of `high`.
 #[inline(always)]
 fn three_bits<S: Simd>(simd: S, codes: S::Bytes, high: S::Bytes) -> [S::Bytes; 4] {
     let [a, b, c, d] = planes(simd, codes).map(|codes| simd.and(codes, simd.fill(3)));
@@ -67,7 +66,7 @@ fn centred<S: Simd>(simd: S, codes: S::Bytes, zero: f32, d: f32) -> [S::Floats; 
     simd.unsigned(codes).map(|q| simd.mul(simd.sub(q, zero), d))
 }
 
-/// q d, for 32 signed codes of which each half has a scale of its own.
+/// q d, for 32 signed codes; each half has its own scale.
 #[inline(always)]
 fn scaled_halves<S: Simd>(simd: S, codes: S::Bytes, d: [f32; 2]) -> [S::Floats; 2] {
     let [first, second] = simd.signed(codes);
@@ -88,7 +87,7 @@ fn less<S: Simd>(simd: S, codes: S::Bytes, d: f32, m: f32) -> [S::Floats; 2] {
     simd.unsigned(codes).map(|q| simd.sub(simd.mul(q, d), m))
 }
 
-/// The first `N` bytes from `at` on; fields of a block, whose places are constants.
+/// `N` bytes of a block's field, from the constant offset `at`.
 #[inline(always)]
 fn field<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
     bytes[at..].first_chunk().expect("blocks are larger than their fields")

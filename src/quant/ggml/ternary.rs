@@ -3,7 +3,7 @@
 use super::{Simd, blocks, field, planes, scaled};
 
 blocks! {
-    /// 48 bytes of five elements each, 4 bytes of four, `d` f16. Multiplied by 3, a byte has its
+    /// 48 bytes of five elements each, 4 bytes of four, `d` f16. Multiplying a byte by 3 moves its
     /// next element above 256. The first 32 bytes hold 5 times 32 elements, the next 16 bytes 5
     /// times 16, the last 4 bytes 4 times 4. Value: (t - 1) d.
     TQ1_0: 54 => 256 COARSE, |simd, bytes, out| {
@@ -50,10 +50,10 @@ fn three_times<S: Simd>(simd: S, codes: S::Bytes) -> S::Bytes {
     simd.plus(simd.plus(codes, codes), codes)
 }
 
-/// The elements on top of the bytes: 3 q / 256, less 1.
+/// The topmost element of each byte: 3 q / 256, minus 1.
 #[inline(always)]
 fn elements<S: Simd>(simd: S, codes: S::Bytes) -> S::Bytes {
     let (one, two) = (simd.at_least(codes, 86), simd.at_least(codes, 171));
-    // Each of both is 0 or -1.
+    // Each of the two is 0 or -1.
     simd.minus(simd.minus(simd.fill(255), one), two)
 }

@@ -1,4 +1,4 @@
-//! Codes that are whole numbers: value = q scale + bias.
+//! Integer codes: value = q scale + bias.
 
 use super::super::element::Element;
 use super::super::simd::Simd;
@@ -7,13 +7,14 @@ use super::quantize::{Each, Grouping, Mode, TILE, store};
 /// Codes of `BITS` bits.
 pub(super) struct Affine<const BITS: usize>;
 
-/// The least scale.
+/// The smallest scale.
 const LEAST: f32 = 1e-7;
 
-/// The scale and the bias of a group, from its largest value and its smallest.
+/// The scale and the bias of a group, from its largest and its smallest value.
 ///
-/// The bias is the end of larger magnitude, and the scale such that 0 has a code. All of this is
-/// `f32`, whatever the values are; so are scale and bias when codes are chosen by them.
+/// The bias is the end with the larger magnitude, and the scale is chosen so that 0 has a code. All
+/// computation is in `f32`, whatever the type of the values; codes are chosen with scale and bias
+/// in `f32`, too.
 #[inline(always)]
 fn scaling<const BITS: usize>(largest: f32, smallest: f32) -> (f32, f32) {
     let at_least = |scale: f32| if scale < LEAST { LEAST } else { scale };
@@ -35,7 +36,7 @@ impl<const BITS: usize> Mode for Affine<BITS> {
     /// Scales and biases.
     type Scaling = [Each; 2];
 
-    /// The largest value and the smallest; NaN is neither.
+    /// The largest and the smallest value; NaN is ignored.
     #[inline(always)]
     fn ends<S: Simd, T: Element>(simd: S, group: &[[T; 16]]) -> [f32; 2] {
         let (mut largest, mut smallest) =
@@ -91,8 +92,8 @@ impl<const BITS: usize> Mode for Affine<BITS> {
     }
 }
 
-/// The first zero of a group that has one: of equal values MLX keeps the first, and where codes
-/// have one bit that decides the sign of a bias.
+/// The first zero of a group that has one: of equal values MLX keeps the first, and for one-bit
+/// codes that decides the sign of a bias.
 #[cold]
 #[inline(never)]
 fn first_zero<S: Simd, T: Element>(simd: S, group: &[[T; 16]]) -> f32 {

@@ -1,21 +1,21 @@
-//! Codes that are small floats: value = q scale. MLX computes these as arrays of the values' own
-//! dtype, so each step rounds to that.
+//! Small float codes: value = q scale. MLX computes these as arrays of the values' own dtype, so
+//! each step rounds to that dtype.
 
 use super::super::element::Element;
 use super::super::float::E2M1;
 use super::super::simd::Simd;
 use super::quantize::{Each, Grouping, Mode, TILE};
 
-/// Codes of E2M1, scales of E8M0 (mxfp4).
+/// E2M1 codes with E8M0 scales (mxfp4).
 pub(super) struct E2m1;
 
-/// Codes of E4M3, scales of E8M0 (mxfp8).
+/// E4M3 codes with E8M0 scales (mxfp8).
 pub(super) struct E4m3;
 
-/// Codes of E2M1, scales of E4M3, perhaps another for the whole tensor (nvfp4).
+/// E2M1 codes with E4M3 scales, optionally with a global scale (nvfp4).
 pub(super) struct Nv;
 
-/// Each group's largest magnitude.
+/// The largest magnitude of a group.
 #[inline(always)]
 fn highest<S: Simd, T: Element>(simd: S, group: &[[T; 16]]) -> [f32; 2] {
     let peaks =
@@ -23,13 +23,13 @@ fn highest<S: Simd, T: Element>(simd: S, group: &[[T; 16]]) -> [f32; 2] {
     [simd.highest(peaks), 0.0]
 }
 
-/// Largest magnitudes over the largest value of a code, in the values' dtype.
+/// Largest magnitudes divided by the largest value of a code, in the values' dtype.
 #[inline(always)]
 fn ratios<S: Simd, T: Element>(simd: S, highest: &Each, most: f32) -> Each {
     let ratios = simd.div(simd.load(highest), simd.splat(most));
     let mut out = [0.0; TILE];
     simd.put_f32::<false>(T::rounded(simd, ratios), &mut out);
-    // NaN may have been rounded to anything.
+    // Rounding may have turned NaN into anything.
     for (ratio, highest) in out.iter_mut().zip(highest) {
         if !highest.is_finite() {
             *ratio = *highest;
@@ -38,7 +38,7 @@ fn ratios<S: Simd, T: Element>(simd: S, highest: &Each, most: f32) -> Each {
     out
 }
 
-/// Scales that are powers of two: the least that are not below a ratio.
+/// Scales that are powers of two: the smallest that are at least the ratio.
 #[inline(always)]
 fn powers<S: Simd, T: Element>(simd: S, highest: &Each, most: f32, scale: &mut [u8]) -> Each {
     let mut powers = ratios::<S, T>(simd, highest, most);
@@ -50,13 +50,13 @@ fn powers<S: Simd, T: Element>(simd: S, highest: &Each, most: f32, scale: &mut [
     powers
 }
 
-/// The least power of two that is not below a ratio, and its code. It has none where it is less
-/// than 2^-127: the number wraps, and so it does in MLX.
+/// The smallest power of two that is at least the ratio, and its code. There is no code below
+/// 2^-127: the number wraps, as in MLX.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "wraps, as MLX's do")]
 fn power_of_two<T>(ratio: f32) -> (f32, u8) {
     const FRACTION: u32 = (1 << 23) - 1;
-    // Subnormal numbers have no exponent of their own before they are lifted.
+    // Subnormal numbers have no exponent of their own, so they are scaled up first.
     let (lift, lifted) = if ratio < f32::MIN_POSITIVE { (4_294_967_296.0, 32) } else { (1.0, 0) };
     let bits = ((ratio * lift).to_bits() + FRACTION) & !FRACTION;
     let (power, code) = (f32::from_bits(bits) / lift, ((bits >> 23) as u8).wrapping_sub(lifted));
@@ -65,13 +65,13 @@ fn power_of_two<T>(ratio: f32) -> (f32, u8) {
     } else if ratio.is_finite() {
         (power, code)
     } else {
-        // The exponent is the least number there is. As an `f32`, and 127 more, it ends in 128;
-        // a narrower dtype has no bits for that.
+        // The exponent is the smallest integer. As an `f32`, plus 127, its low byte is 128; a
+        // narrower dtype has no bits for that.
         (0.0, if size_of::<T>() == 4 { 128 } else { 0 })
     }
 }
 
-/// Writes as many bytes as there is room for.
+/// Copies as many bytes as fit.
 #[inline(always)]
 fn write(bytes: &[u8; TILE], out: &mut [u8]) {
     if let Some(out) = out.first_chunk_mut() {
@@ -81,8 +81,8 @@ fn write(bytes: &[u8; TILE], out: &mut [u8]) {
     }
 }
 
-/// Values over the scales of their groups. These are powers of two: what rounding could change is
-/// far below the smallest code, and the codes are those of the exact quotient.
+/// Values divided by the scales of their groups. The scales are powers of two: any rounding error
+/// is far below the smallest code, and the codes are those of the exact quotient.
 #[inline(always)]
 fn over<S: Simd>(
     simd: S,
@@ -164,7 +164,7 @@ impl Mode for E4m3 {
         groups: [usize; 2],
     ) -> S::Bytes {
         if powers[groups[0]] == 0.0 {
-            // Over 0 all are infinite, or NaN with a sign that is the processor's choice.
+            // Divided by 0, values are infinite, or NaN with a sign that depends on the processor.
             let signs = simd.and(simd.to_e4m3(values), simd.fill(0x80));
             return simd.or(signs, simd.fill(0x7e));
         }
@@ -177,13 +177,14 @@ impl Mode for E4m3 {
     }
 }
 
-/// The scales of nvfp4.
+/// The scales of a tile in nvfp4.
 #[derive(Default)]
 pub(super) struct Scales {
     scales: Each,
-    /// What values over their scale are multiplied by.
+    /// The factor applied to values divided by their scale.
     factor: f32,
-    /// Groups with values so large beside their scale that differences from codes round.
+    /// Groups whose values are so large relative to their scale that differences from codes are
+    /// rounded.
     beyond: [bool; TILE],
 }
 
@@ -206,10 +207,11 @@ impl Mode for Nv {
         scale: &mut [u8],
         _: &mut [u8],
     ) -> Scales {
-        // The largest scale and the largest code.
+        // The largest scale times the largest code.
         let factor = grouping.amax.map_or(1.0, |amax| 448.0 * 6.0 / amax);
         let ratios = ratios::<S, T>(simd, highest, 6.0);
-        // Codes have signs, but no scale is negative. Nor is NaN: 0 times an infinite factor.
+        // `to_e4m3` gives signed codes, but no scale is negative, nor is NaN: 0 times an infinite
+        // factor.
         let scaled = simd.mul(simd.load(&ratios), simd.splat(factor));
         let codes = simd.and(simd.to_e4m3([scaled; 2]), simd.fill(0x7f));
         let mut bytes = [0; 32];
@@ -222,7 +224,7 @@ impl Mode for Nv {
         simd.put_f32::<false>(most, &mut mosts);
         let mut beyond = [false; TILE];
         for i in 0..TILE {
-            // NaN is not.
+            // NaN is not ordinary.
             let ordinary = mosts[i] < ORDINARY;
             beyond[i] = scales[i] != 0.0 && !ordinary;
         }
@@ -253,11 +255,11 @@ impl Mode for Nv {
     }
 }
 
-/// Up to here the differences between a number and all codes are exact.
+/// Up to this magnitude the differences between a number and all codes are exact.
 const ORDINARY: f32 = 1_048_576.0;
 
-/// The codes with the least difference, after it was rounded: the first of them, which need not be
-/// the nearest.
+/// The codes with the smallest difference after rounding: the first of them, which may not be the
+/// nearest.
 #[cold]
 #[inline(never)]
 fn nearest_of_rounded<S: Simd>(simd: S, scaled: [S::Floats; 2]) -> S::Bytes {

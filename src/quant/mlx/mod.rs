@@ -1,8 +1,9 @@
-//! Groups of MLX: packed elements in one array, scales and biases in others.
+//! MLX's groups: packed elements in one array, scales and biases in others.
 //!
-//! Each row is one stream of bits, least significant first; an element takes the next `bits` of it.
-//! Each product and sum rounds to `f32` on its own. That is what MLX gives when scales and biases
-//! are `f32`; in their own dtype it rounds twice, which [`Rounding::Native`](super::Rounding) does.
+//! Each row is one bit stream, least significant bit first; an element takes the next `bits` of it.
+//! Each product and sum is rounded to `f32` separately. MLX gives the same results if scales and
+//! biases are `f32`. In their own dtype, MLX rounds after each operation, as
+//! [`Rounding::Native`](super::Rounding) does.
 
 mod affine;
 mod floating;
@@ -37,20 +38,20 @@ pub(crate) static MXFP4: Codec = Codec::groups::<Groups<E2m1>>(native::<E2m1>);
 pub(crate) static MXFP8: Codec = Codec::groups::<Groups<E4m3>>(native::<E4m3>);
 pub(crate) static NVFP4: Codec = Codec::groups::<Groups<E2m1>>(native::<E2m1>);
 
-/// The elements of a mode.
+/// A quantization mode of MLX, with its elements.
 trait Mode {
     const BITS: usize;
 
-    /// Whether a term is added to each group.
+    /// Whether groups have a bias.
     const BIASED: bool;
 
-    /// What all elements are multiples of.
+    /// The step that all elements are multiples of.
     const STEP: f32;
 
-    /// 32 elements, from a place in a stream on.
+    /// Decodes 32 elements, from a position in a stream.
     fn elements<S: Simd>(simd: S, stream: &Stream<'_>, at: usize) -> [S::Floats; 2];
 
-    /// One element.
+    /// Decodes one element.
     fn element(code: u8) -> f32;
 }
 
@@ -66,7 +67,7 @@ impl<const BITS: usize> Mode for Affine<BITS> {
     fn elements<S: Simd>(simd: S, stream: &Stream<'_>, at: usize) -> [S::Floats; 2] {
         match BITS {
             8 => simd.unsigned(simd.bytes(stream.from(at))),
-            // 32 of them lie within 16 bytes.
+            // 32 elements take at most 16 bytes.
             1..=4 => {
                 let bytes = stream.from(at);
                 [simd.codes::<BITS, 0>(bytes), simd.codes::<BITS, 16>(bytes)]
@@ -83,7 +84,7 @@ impl<const BITS: usize> Mode for Affine<BITS> {
     }
 }
 
-/// Floats of four bits.
+/// E2M1, floats of four bits.
 struct E2m1;
 
 impl Mode for E2m1 {
@@ -101,7 +102,7 @@ impl Mode for E2m1 {
     }
 }
 
-/// Floats of eight bits.
+/// E4M3, floats of eight bits.
 struct E4m3;
 
 impl Mode for E4m3 {
@@ -119,12 +120,12 @@ impl Mode for E4m3 {
     }
 }
 
-/// Packed elements, which may be read a little beyond their end: there are zeros.
+/// Packed elements. Reading slightly beyond the end gives zeros.
 struct Stream<'a> {
     bytes: &'a [u8],
-    /// The last of them, with zeros behind.
+    /// The last bytes, followed by zeros.
     tail: [u8; 64],
-    /// Where those start.
+    /// The offset at which `tail` starts.
     start: usize,
 }
 
@@ -138,7 +139,7 @@ impl<'a> Stream<'a> {
         Self { bytes, tail, start }
     }
 
-    /// At most 32 bytes from a place on.
+    /// At most 32 bytes, from a position.
     #[inline(always)]
     fn from<const N: usize>(&self, at: usize) -> &[u8; N] {
         let within = self.bytes.get(at..).and_then(|bytes| bytes.first_chunk());
@@ -149,7 +150,8 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// Value: q scale + bias, or q (scale global); the scale divided where the global is a divisor.
+/// Decodes groups: q scale + bias, or q (scale global), where the scale is divided if the global
+/// scale is a divisor.
 struct Groups<M>(PhantomData<M>);
 
 impl<M: Mode> Decode for Groups<M> {
@@ -163,7 +165,7 @@ impl<M: Mode> Decode for Groups<M> {
         let mut at = 0;
         let mut scaling = Scaling::<M>::new(packed);
         if packed.group_size == 16 {
-            // Two groups at a time, and perhaps one more.
+            // Two groups at a time, and a last one if their number is odd.
             let (runs, mut units, rest) = out.runs::<2>();
             for runs in runs.chunks_mut(TILE / 2) {
                 scaling.next(2 * runs.len());
@@ -185,7 +187,7 @@ impl<M: Mode> Decode for Groups<M> {
             rest.saw(&units);
             return;
         }
-        // Groups are as long as 32 elements, or a multiple.
+        // A group has 32 elements or a multiple.
         let runs_per_group = (packed.group_size / 32).max(1);
         let (runs, mut units, rest) = out.runs::<2>();
         for tile in runs.chunks_mut(TILE * runs_per_group) {
@@ -205,13 +207,13 @@ impl<M: Mode> Decode for Groups<M> {
     }
 }
 
-/// Groups whose scales are made floats at a time.
+/// The number of groups whose scales are converted to floats at a time.
 const TILE: usize = 64;
 
-/// The scales and biases of some groups, as floats.
+/// The scales and biases of a tile of groups, as floats.
 struct Scaling<'a, M> {
     packed: &'a Packed<'a>,
-    /// The group behind those.
+    /// The first group after the tile.
     group: usize,
     scales: [f32; TILE],
     biases: [f32; TILE],
@@ -225,7 +227,7 @@ impl<'a, M: Mode> Scaling<'a, M> {
         Self { packed, group: 0, scales, biases, mode: PhantomData }
     }
 
-    /// Goes on to the next `count` groups.
+    /// Advances to the next `count` groups.
     fn next(&mut self, count: usize) {
         let packed = self.packed;
         numbers(packed.scale, packed.formats.0, self.group, &mut self.scales);
@@ -237,32 +239,32 @@ impl<'a, M: Mode> Scaling<'a, M> {
         self.group += count;
     }
 
-    /// Whether their values may be finer than 2^-24, or too large for a half.
+    /// Whether values may be finer than 2^-24, or too large for `f16`.
     ///
-    /// Numbers of a format with a fraction of so many bits are multiples of 2^-24 from some
-    /// magnitude on, and if their steps are multiplied with elements that are no whole numbers,
-    /// from a larger one; so are sums.
+    /// From a certain magnitude on, numbers of a format are multiples of 2^-24; the bits of its
+    /// fraction determine the magnitude. If the numbers are multiplied by elements with fractional
+    /// steps, that magnitude is larger. The same holds for sums.
     fn close(&self) -> bool {
         let bound = |format: Float, step: f32| match format {
-            // All of them are, subnormal ones too.
+            // All `f16` numbers are multiples of 2^-24, including subnormal ones.
             Float::F16 => 0.0,
             Float::BF16 => 0.5f32.powi(24 - 7) / step,
             Float::E8M0 => 0.5f32.powi(24) / step,
             Float::E4M3 if self.packed.global == Global::None => 0.5f32.powi(24 - 3) / step,
             Float::F32 | Float::E4M3 => 0.5f32.powi(24 - 23) / step,
         };
-        // No early end: all of them are compared at once.
+        // Without an early exit, all of them are compared at once.
         let beyond = |numbers: &[f32; TILE], bound: f32, most: f32| {
             let one = |number: &f32| (*number != 0.0) & !(bound..=most).contains(&number.abs());
             numbers.iter().fold(false, |any, number| any | one(number))
         };
         let (scales, biases) = self.packed.formats;
-        // Elements are at most 448.
+        // The largest element is 448.
         beyond(&self.scales, bound(scales, M::STEP), 64.0)
             || (M::BIASED && beyond(&self.biases, bound(biases, 1.0), 16_384.0))
     }
 
-    /// The values of 16 elements of a group, by its number among those.
+    /// The values of 16 elements of group `number` of the tile.
     #[inline(always)]
     fn value<S: Simd>(&self, simd: S, elements: S::Floats, number: usize) -> S::Floats {
         let product = simd.mul(elements, simd.splat(self.scales[number]));
@@ -270,7 +272,8 @@ impl<'a, M: Mode> Scaling<'a, M> {
     }
 }
 
-/// Numbers in a format, from one on. Compiled once: each is used for 16 elements or more.
+/// Converts numbers of a format to floats, from position `from`. Not inlined: each result is used
+/// for at least 16 elements.
 fn numbers(bytes: &[u8], format: Float, from: usize, out: &mut [f32; TILE]) {
     fn each<const N: usize>(bytes: &[u8], out: &mut [f32; TILE], value: impl Fn([u8; N]) -> f32) {
         for (out, bytes) in out.iter_mut().zip(bytes.as_chunks::<N>().0) {
@@ -293,8 +296,9 @@ fn numbers(bytes: &[u8], format: Float, from: usize, out: &mut [f32; TILE]) {
     }
 }
 
-/// Values as MLX's CPU backend computes them: in the dtype of scales and biases, or in `bf16` where
-/// scales are small floats, each operation rounded. A global scale makes it work in `f32`.
+/// Values as MLX's CPU backend computes them: in the dtype of scales and biases, or in `bf16` if
+/// scales are small floats, with each operation rounded. With a global scale, MLX computes in
+/// `f32`.
 fn native<M: Mode>(packed: &Packed<'_>, out: &mut [f32]) {
     let round = match packed.formats {
         (Float::F16, Float::F16) => |value| f16::from_f32(value).to_f32(),

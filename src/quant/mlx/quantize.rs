@@ -1,8 +1,8 @@
-//! Quantizing to the dtypes of MLX, bit for bit as `mx.quantize` of its CPU backend does in 0.32.4
-//! (`mlx/backend/cpu/quantized.cpp` and `mlx/ops.cpp`); its GPU backends round ties in another way.
+//! Quantizers for MLX's dtypes, bit for bit those of `mx.quantize` in the CPU backend of MLX 0.32.4
+//! (`mlx/backend/cpu/quantized.cpp` and `mlx/ops.cpp`). MLX's GPU backends round ties differently.
 //!
-//! Some groups at a time: first what each of them spans is looked for, then all of their scales are
-//! computed, then codes are chosen while the values are still in the cache.
+//! Several groups are processed at a time: first their ranges are determined, then all of their
+//! scales are computed, then codes are chosen while the values are still in the cache.
 
 use std::marker::PhantomData;
 
@@ -15,11 +15,10 @@ use super::affine::Affine;
 use super::floating::{E2m1, E4m3, Nv};
 use crate::error::{Error, Result};
 
-/// Quantizes to one dtype of MLX: [`DType::group_quantizer`](crate::DType::group_quantizer) gives
-/// it.
+/// Quantizes to one of MLX's dtypes; see [`DType::group_quantizer`](crate::DType::group_quantizer).
 ///
 /// The bytes are those that MLX 0.32.4 writes on a CPU. Values that are not finite spoil their
-/// group as they do there, but what becomes of them is not promised to be the same to the bit.
+/// group, as in MLX, but the resulting bytes may differ.
 ///
 /// ```
 /// use weighbridge::{DType, GroupParts, Grouping};
@@ -44,10 +43,10 @@ pub struct GroupQuantizer {
     pub(in super::super) from_bf16: Kernels<GroupEncoding<bf16>>,
     bits: usize,
     sizes: &'static [usize],
-    /// Whether scales and biases are of the values' own dtype; else scales are bytes, without
+    /// Whether scales and biases have the values' own dtype; otherwise scales are bytes, without
     /// biases.
     affine: bool,
-    /// Whether there may be a largest magnitude of the whole tensor.
+    /// Whether a global scale is supported.
     global: bool,
 }
 
@@ -63,24 +62,25 @@ pub(crate) static TO_MXFP8: GroupQuantizer = GroupQuantizer::of::<E4m3>(&[32]);
 pub(crate) static TO_NVFP4: GroupQuantizer =
     GroupQuantizer { global: true, ..GroupQuantizer::of::<Nv>(&[16]) };
 
-/// How values are grouped.
+/// The grouping of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grouping {
-    /// Elements that share a scale: 32, 64 or 128; 16 for `MLX_NVFP4`, 32 for the other floats.
+    /// The number of elements that share a scale: 32, 64 or 128 for affine dtypes; 16 for
+    /// `MLX_NVFP4`, 32 for the other floats.
     pub size: usize,
     /// The largest magnitude of the whole tensor, for `MLX_NVFP4` with a global scale. MLX stores
-    /// the number itself beside the other parts.
+    /// this number beside the other parts.
     pub amax: Option<f32>,
 }
 
-/// Room for the parts of whole groups, or of nothing where a dtype has no such part.
+/// Buffers for the parts of whole groups; a buffer is empty if the dtype has no such part.
 #[derive(Debug)]
 pub struct GroupParts<'a> {
-    /// The codes of all elements, one stream of bits.
+    /// The codes of all elements, as one bit stream.
     pub weight: &'a mut [u8],
-    /// A scale for each group: a `T`, least significant byte first, or a byte.
+    /// A scale for each group: a little-endian `T`, or a byte.
     pub scale: &'a mut [u8],
-    /// A bias for each group, stored as its scale.
+    /// A bias for each group, in the format of its scale.
     pub bias: &'a mut [u8],
 }
 
@@ -101,11 +101,12 @@ impl GroupQuantizer {
         }
     }
 
-    /// Bytes of the weight, the scale and the bias of some values of a type.
+    /// The bytes of the weight, the scale and the bias for a number of values of type `T`.
     ///
     /// # Errors
     ///
-    /// `Mismatch` if the dtype has no such grouping, or the values do not fill their groups.
+    /// `Mismatch` if the dtype does not support the grouping, or the values do not fill whole
+    /// groups.
     pub fn sizes<T: Element>(&self, values: usize, grouping: Grouping) -> Result<[usize; 3]> {
         let Grouping { size, amax } = grouping;
         let fault = if !self.sizes.contains(&size) {
@@ -118,7 +119,7 @@ impl GroupQuantizer {
             format!("a largest magnitude of {amax}")
         } else {
             let groups = values / size;
-            // A group's codes are whole bytes: no larger than values are.
+            // The codes of a group are whole bytes, no more than the values take.
             let weight = groups * (size * self.bits / 8);
             let part = groups * size_of::<T>();
             return Ok(if self.affine { [weight, part, part] } else { [weight, groups, 0] });
@@ -130,7 +131,8 @@ impl GroupQuantizer {
     ///
     /// # Errors
     ///
-    /// As [`sizes`](Self::sizes), and `Mismatch` if `out` has not those sizes.
+    /// Same as [`sizes`](Self::sizes), and `Mismatch` if the buffers in `out` do not have those
+    /// sizes.
     pub fn quantize<T: Element>(
         &self,
         values: &[T],
@@ -148,30 +150,30 @@ impl GroupQuantizer {
     }
 }
 
-/// Groups whose scales are computed together.
+/// The number of groups whose scales are computed together.
 pub(super) const TILE: usize = 16;
 
-/// Tiles that are looked through before any scale is computed: each step of that waits for the one
-/// before, so the scales of several tiles take hardly longer than those of one.
+/// The number of tiles that are searched before any scale is computed. The steps of a scale depend
+/// on each other, so the scales of several tiles take hardly longer than those of one.
 const TILES: usize = 4;
 
 /// A number for each group of a tile.
 pub(super) type Each = [f32; TILE];
 
-/// How the groups of a dtype are quantized.
+/// The quantization of a dtype's groups.
 pub(super) trait Mode {
     const BITS: usize;
 
-    /// The size of groups, where there is but one.
+    /// The group size, if there is only one.
     const SIZE: Option<usize>;
 
-    /// What is known of the groups of a tile once their scales are.
+    /// What the codes of a tile need, computed from its scales.
     type Scaling: Default;
 
-    /// The ends of a group's range.
+    /// The two ends of a group's range.
     fn ends<S: Simd, T: Element>(simd: S, group: &[[T; 16]]) -> [f32; 2];
 
-    /// Computes scales and biases from the ends of groups, and writes as many as there is room for.
+    /// Computes scales and biases from the ends of groups, and writes as many as fit.
     fn scale<S: Simd, T: Element>(
         simd: S,
         ends: &[Each; 2],
@@ -180,7 +182,7 @@ pub(super) trait Mode {
         bias: &mut [u8],
     ) -> Self::Scaling;
 
-    /// The codes of twice 16 values, and of which groups they are.
+    /// The codes of two times 16 values; `groups` are their groups.
     fn codes<S: Simd, T: Element>(
         simd: S,
         scaling: &Self::Scaling,
@@ -192,10 +194,10 @@ pub(super) trait Mode {
     fn stream<S: Simd>(simd: S, codes: S::Bytes, out: &mut [u8; 32]);
 }
 
-/// 32 values: a group or a part of one, or two groups.
+/// 32 values: a group, a part of one, or two groups.
 type Pair<T> = [[T; 16]; 2];
 
-/// Quantizes some tiles of groups after the other.
+/// Quantizes groups, several tiles at a time.
 struct Tiles<M>(PhantomData<M>);
 
 impl<M: Mode> GroupEncode for Tiles<M> {
@@ -208,7 +210,7 @@ impl<M: Mode> GroupEncode for Tiles<M> {
             Part { rest, bytes }
         });
         let mut stream = Stream { bytes: out.weight, at: 0 };
-        // Groups of 16 may be odd in number; there is no room for the codes of the zeros.
+        // With groups of 16, the last pair may be half empty; the zeros' codes are not written.
         let (pairs, last) = values.as_chunks::<16>().0.as_chunks::<2>();
         let last = last.first().map(|unit| [*unit, [T::round(0.0); 16]]);
         let last = last.as_slice();
@@ -219,7 +221,7 @@ impl<M: Mode> GroupEncode for Tiles<M> {
                 Self::look(simd, tile, size, ends);
             }
             let mut scalings: [M::Scaling; TILES] = Default::default();
-            // Of all tiles, even those without groups: no step waits for a count.
+            // For all tiles, even those without groups, so that no step depends on a count.
             let groups = tiles.len() * 32 / size;
             for ((scaling, ends), number) in scalings.iter_mut().zip(&ends).zip(0..TILES) {
                 let groups = groups.saturating_sub(TILE * number).min(TILE);
@@ -234,7 +236,7 @@ impl<M: Mode> GroupEncode for Tiles<M> {
 }
 
 impl<M: Mode> Tiles<M> {
-    /// Looks for the ends of all groups of a tile.
+    /// Determines the ends of all groups of a tile.
     #[inline(always)]
     fn look<S: Simd, T: Element>(simd: S, tile: &[Pair<T>], size: usize, ends: &mut [Each; 2]) {
         if M::SIZE == Some(16) {
@@ -248,7 +250,7 @@ impl<M: Mode> Tiles<M> {
         }
     }
 
-    /// Puts the codes of all groups of a tile.
+    /// Writes the codes of all groups of a tile.
     #[inline(always)]
     fn put<S: Simd, T: Element>(
         simd: S,
@@ -274,34 +276,34 @@ impl<M: Mode> Tiles<M> {
     }
 }
 
-/// Where scales or biases go.
+/// The buffer of scales or biases.
 struct Part<'a> {
     rest: &'a mut [u8],
-    /// Bytes of each.
+    /// The bytes of each scale or bias.
     bytes: usize,
 }
 
 impl<'a> Part<'a> {
-    /// Room for those of the next groups, or of as many as there are.
+    /// The buffer for the next groups, or for as many as are left.
     fn next(&mut self, groups: usize) -> &'a mut [u8] {
         let len = (groups * self.bytes).min(self.rest.len());
         self.rest.split_off_mut(..len).unwrap_or_default()
     }
 }
 
-/// Where codes go.
+/// The buffer of codes.
 struct Stream<'a> {
     bytes: &'a mut [u8],
     at: usize,
 }
 
 impl Stream<'_> {
-    /// Puts 32 codes, or as many as there is room for.
+    /// Writes 32 codes, or as many as fit.
     #[inline(always)]
     fn put<S: Simd, M: Mode>(&mut self, simd: S, codes: S::Bytes) {
         let rest = self.bytes.get_mut(self.at..).unwrap_or_default();
         self.at += 4 * M::BITS;
-        // What is written beyond the codes is where the next ones go.
+        // The next codes overwrite the surplus bytes.
         if let Some(room) = rest.first_chunk_mut() {
             M::stream(simd, codes, room);
         } else {
@@ -313,7 +315,7 @@ impl Stream<'_> {
     }
 }
 
-/// Writes numbers as `T`, as many as there is room for.
+/// Writes numbers as `T`, as many as fit.
 #[inline(always)]
 pub(super) fn store<S: Simd, T: Element>(simd: S, numbers: &Each, out: &mut [u8]) {
     let mut rounded = [T::round(0.0); TILE];

@@ -1,5 +1,5 @@
-//! Quantizing: every instruction set gives what the portable code gives, groups do not depend on
-//! their neighbours, and values come back as near as their codes allow.
+//! Quantizer tests: every instruction set gives the same results as the portable code, groups do
+//! not depend on their neighbours, and values come back as close as their codes allow.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use super::super::{Decoder, Rounding};
 use super::*;
 use crate::DType;
 
-/// All dtypes, and their groups.
+/// All dtypes, with their group sizes.
 const ALL: &[(DType, &[usize])] = &[
     (DType::MLX_AFFINE1, &[32, 64, 128]),
     (DType::MLX_AFFINE2, &[32, 64, 128]),
@@ -30,7 +30,7 @@ fn all(amax: Option<f32>) -> impl Iterator<Item = (DType, Grouping)> {
     })
 }
 
-/// The parts of some values, with all NaN alike, which a processor may give any sign.
+/// The parts of some values, with all NaN equal, since a processor may choose the sign of NaN.
 fn quantize_on<T: Element>(
     isa: Isa,
     dtype: DType,
@@ -66,7 +66,7 @@ fn portable() -> Isa {
     Isa::available().next().unwrap()
 }
 
-/// All instruction sets, and each group alone.
+/// Compares all instruction sets, and each group by itself.
 fn agree<T: Element>(dtype: DType, values: &[f32], grouping: Grouping) {
     let values: Vec<T> = values.iter().map(|value| T::round(*value)).collect();
     let whole = values.len() / grouping.size * grouping.size;
@@ -92,17 +92,17 @@ fn all_agree(values: &[f32], amax: Option<f32>) {
     }
 }
 
-/// Any bits: NaN and infinities are among them.
+/// Any bits, including NaN and infinity.
 fn bits() -> impl Strategy<Value = f32> {
     any::<u32>().prop_map(f32::from_bits)
 }
 
-/// Multiples of a 64th times a power of two: ties are among them.
+/// Multiples of a 64th times a power of two, which include ties.
 fn steps() -> impl Strategy<Value = f32> {
     (-512i16..=512, -12i32..6).prop_map(|(step, power)| f32::from(step) / 64.0 * 2f32.powi(power))
 }
 
-/// The magnitude of a whole tensor, if any.
+/// The largest magnitude of a whole tensor, or none.
 fn amax() -> impl Strategy<Value = Option<f32>> {
     prop_oneof![
         Just(None),
@@ -142,7 +142,7 @@ proptest! {
     ) {
         let mut values = values;
         for (run, values) in values.chunks_mut(16).enumerate() {
-            // In two steps: the power alone may be less than there are normal numbers for.
+            // In two steps, because the power alone may be below the smallest normal number.
             let power = powers[run % powers.len()];
             values.iter_mut().for_each(|value| {
                 *value *= 2f32.powi(power / 2) * 2f32.powi(power - power / 2);
@@ -154,7 +154,7 @@ proptest! {
         all_agree(&values, amax);
     }
 
-    /// A value is at most a step of its scale off, and mostly half of one.
+    /// The error of a value is at most a step of its scale, and mostly half of one.
     #[test]
     fn values_come_back(
         values in proptest::collection::vec(-1f32..1.0, 128..1024),
@@ -170,7 +170,7 @@ proptest! {
     }
 }
 
-/// Tiles that are full, that lack a group, or that hold one alone.
+/// Tiles that are full, that lack a group, or that have a single group.
 #[test]
 fn kernels_agree_on_any_number_of_groups() {
     let mut values = vec![0.0; 67 * 32];
@@ -207,10 +207,10 @@ fn come_back(dtype: DType, values: &[f32], grouping: Grouping) {
         let at = place / grouping.size * format.bytes();
         let scale = format.number(&scale[at..]).abs() * factor;
         let bound = match dtype {
-            // The nearest of two values, or beyond the last of them, where a step may be missing.
+            // Between two codes, or beyond the last, where a step may be missing.
             DType::MLX_MXFP4 => scale,
             DType::MLX_MXFP8 => (value.abs() / 16.0).max(scale / 1024.0),
-            // The scale itself is rounded, by a 16th or, where it is subnormal, more.
+            // The scale itself is rounded, by a 16th, or more if it is subnormal.
             DType::MLX_NVFP4 => scale * 1.5,
             // The far end of a range may lie beyond the last code; biases round to `f32`.
             _ => scale + value.abs() * 1e-6,
@@ -223,7 +223,7 @@ fn come_back(dtype: DType, values: &[f32], grouping: Grouping) {
     }
 }
 
-/// The nearest of all finite codes, among two the one that `keep` says.
+/// The nearest of all finite codes; of two, the one that `keep` selects.
 fn nearest(value: f32, table: &[f32], keep: fn(usize) -> bool) -> usize {
     let off = |code: usize| (f64::from(value) - f64::from(table[code])).abs();
     (0..table.len()).filter(|code| !table[*code].is_nan()).fold(0, |best, code| {
@@ -232,7 +232,7 @@ fn nearest(value: f32, table: &[f32], keep: fn(usize) -> bool) -> usize {
     })
 }
 
-/// Numbers at and beside all that lies in the middle between two codes, and the codes themselves.
+/// Numbers at and next to the midpoints between codes, and the codes themselves.
 fn doubtful(table: &[f32]) -> Vec<f32> {
     let codes = table.iter().filter(|value| value.is_finite());
     let middles = table.windows(2).map(|two| (two[0] + two[1]) / 2.0);
@@ -254,7 +254,7 @@ fn small_floats_are_the_nearest() {
     }
     let positive = &E2M1[..8];
     for value in doubtful(positive).into_iter().filter(|value| *value >= 0.0) {
-        // The first of two is the smaller.
+        // Of two, the first is the smaller.
         let code = nearest(value, positive, |_| true);
         assert_eq!(usize::from(float::to_e2m1(value)), code, "{value}");
         let negative = if code == 0 { 0 } else { code | 8 };
@@ -265,7 +265,7 @@ fn small_floats_are_the_nearest() {
     assert_eq!([f32::INFINITY, f32::NAN, -f32::NAN, -0.0].map(float::to_e2m1), [0; 4]);
 }
 
-/// What an operation means, by examples: `kernels_agree` holds the other instruction sets to it.
+/// The meaning of operations, by examples: `kernels_agree` compares the other instruction sets.
 #[test]
 fn whole_bytes_and_streams() {
     let mut values = [0.0; 16];

@@ -1,5 +1,5 @@
-//! Codes that are whole numbers. All of them become q scale + bias, with a product and a sum that
-//! are exact where the scale is a half: both then have at most 19 bits.
+//! Integer codes. Each packing is converted to q scale + bias, whose product and sum are exact if
+//! the scale is an `f16` number: both then have at most 19 bits.
 
 use std::marker::PhantomData;
 
@@ -38,25 +38,25 @@ const fn between<F: Unpack, T: Pack>() -> Repacker {
     Repacker(Kernels::of::<Between<F, T>>())
 }
 
-/// 32 codes, and what makes numbers of them.
+/// 32 codes, with the scale and bias that turn them into numbers.
 struct Run<S: Simd> {
     codes: S::Bytes,
     scale: f32,
     bias: f32,
 }
 
-/// What is wrong with a run.
+/// Why a run cannot be repacked, and the number concerned.
 type Fault = (&'static str, f32);
 
-/// A packing that codes are taken from.
+/// A packing that codes are read from.
 trait Unpack {
-    /// Run number so much; `None` behind the last.
+    /// Reads run `number`; `None` after the last.
     fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>>;
 }
 
-/// A packing that codes are put into.
+/// A packing that codes are written to.
 trait Pack {
-    /// Puts run number so much, if there is room for it.
+    /// Writes run `number`, if it fits.
     fn put<S: Simd>(
         simd: S,
         run: &Run<S>,
@@ -81,7 +81,7 @@ impl<F: Unpack, T: Pack> Body<Repacking> for Between<F, T> {
     }
 }
 
-/// Of codes that stand for (q - zero) d, where d is a half.
+/// A run of codes with the values (q - zero) d, where d is an `f16` number.
 #[inline(always)]
 fn centred<S: Simd>(codes: S::Bytes, zero: f32, d: f32) -> Result<Run<S>, Fault> {
     if d.is_infinite() {
@@ -90,11 +90,11 @@ fn centred<S: Simd>(codes: S::Bytes, zero: f32, d: f32) -> Result<Run<S>, Fault>
     Ok(Run { codes, scale: d, bias: -zero * d })
 }
 
-/// The scale of codes that stand for (q - zero) d, as a half: those whose bias is exactly that many
-/// scales.
+/// The scale, as `f16`, of codes with the values (q - zero) d. The bias must be exactly -zero times
+/// the scale.
 #[inline(always)]
 fn centre<S: Simd>(run: &Run<S>, zero: f32) -> Result<[u8; 2], Fault> {
-    // Neither of infinity nor of NaN is any multiple the same.
+    // No multiple of infinity or NaN compares equal.
     if run.bias != -zero * run.scale || run.scale.is_infinite() {
         return Err(("a bias that is no centre of the codes", run.bias));
     }
@@ -103,20 +103,20 @@ fn centre<S: Simd>(run: &Run<S>, zero: f32) -> Result<[u8; 2], Fault> {
     Ok([low, high])
 }
 
-/// Halves at the start of a block.
+/// The `f16` number at offset `at` of a block.
 #[inline(always)]
 fn half<S: Simd>(simd: S, bytes: &[u8], at: usize) -> f32 {
     bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0.0, |b| simd.f16(u16::from_le_bytes(*b)))
 }
 
-/// Fifth bits of 32 codes on their nibbles.
+/// Adds fifth bits to the nibbles of 32 codes.
 #[inline(always)]
 fn fifths<S: Simd>(simd: S, bits: &[u8; 4], nibbles: &[u8; 16]) -> S::Bytes {
     let fifths = simd.and(simd.spread(u32::from_le_bytes(*bits)), simd.fill(16));
     simd.or(simd.nibbles(nibbles), fifths)
 }
 
-/// Codes of `BITS` bits, from the start of `stream` on.
+/// 32 codes of `BITS` bits, from the start of `stream`.
 #[inline(always)]
 fn fields<S: Simd, const BITS: usize>(simd: S, stream: &[u8]) -> Option<S::Bytes> {
     Some(match BITS {
@@ -256,7 +256,7 @@ impl Pack for Q5_1 {
     }
 }
 
-/// Bytes with a sign become bytes without one, 128 more.
+/// Signed bytes become unsigned ones by adding 128.
 struct Q8_0;
 
 impl Unpack for Q8_0 {
@@ -285,7 +285,7 @@ impl Pack for Q8_0 {
     }
 }
 
-/// A scale and a minimum of 6 bits out of 12 bytes, by the number of the sub-block.
+/// A 6-bit scale and a 6-bit minimum from 12 bytes, for sub-block `number`.
 #[inline(always)]
 fn sixes(bytes: &[u8], number: usize) -> Option<[f32; 2]> {
     let byte = |at: usize| bytes.get(at).copied();
@@ -299,14 +299,14 @@ fn sixes(bytes: &[u8], number: usize) -> Option<[f32; 2]> {
     Some([scale, minimum].map(f32::from))
 }
 
-/// Scale and bias of a sub-block of `Q4_K` or `Q5_K`: `d sc` and `-dmin mn`, both of 17 bits.
+/// The scale and bias of a sub-block of `Q4_K` or `Q5_K`: `d sc` and `-dmin mn`, each of 17 bits.
 #[inline(always)]
 fn of_sub_block<S: Simd>(simd: S, bytes: &[u8], number: usize) -> Option<[f32; 2]> {
     let [scale, minimum] = sixes(bytes.get(4..)?, number)?;
     Some([half(simd, bytes, 0) * scale, -(half(simd, bytes, 2) * minimum)])
 }
 
-/// Low nibbles of 32 bytes, then high ones.
+/// The low nibbles of 32 bytes, or the high ones.
 #[inline(always)]
 fn side<S: Simd>(simd: S, bytes: &[u8], at: usize, number: usize) -> Option<S::Bytes> {
     let codes = simd.bytes(bytes.get(at + number / 2 * 32..)?.first_chunk()?);
@@ -353,7 +353,7 @@ impl Unpack for TQ2_0 {
     }
 }
 
-/// d or -d: with steps of 2 d.
+/// d or -d: codes 0 and 1 with a step of 2 d.
 struct Q1_0;
 
 impl Unpack for Q1_0 {
@@ -376,15 +376,15 @@ impl Unpack for Q2_0 {
     }
 }
 
-/// A number of a part that has one for each group.
+/// The number of a group, in a part that has one for each group.
 #[inline(always)]
 fn of_group(bytes: &[u8], format: Float, group: usize) -> Option<f32> {
     let bytes = bytes.get(group * format.bytes()..).filter(|rest| rest.len() >= format.bytes())?;
     Some(format.value(bytes, |bits| Portable.f16(bits)))
 }
 
-/// compressed-tensors: words of nibbles that stand for (q - 8) s. The scale is no half: products
-/// are looked at.
+/// compressed-tensors: words of nibbles with the values (q - 8) s. The scale may be any float, so
+/// the products are checked.
 struct CtInt4;
 
 impl Unpack for CtInt4 {
@@ -402,7 +402,7 @@ impl Unpack for CtInt4 {
     }
 }
 
-/// MLX: one stream of codes, scales and biases beside it.
+/// MLX: one stream of codes, with separate scales and biases.
 struct Groups<const BITS: usize>;
 
 impl<const BITS: usize> Unpack for Groups<BITS> {
@@ -443,7 +443,7 @@ impl<const BITS: usize> Pack for Groups<BITS> {
     }
 }
 
-/// Scale and bias in a format that has both of them.
+/// The bytes of scale and bias in a format that represents both exactly.
 #[inline(always)]
 fn scaling<S: Simd>(run: &Run<S>, format: Float) -> Result<[[u8; 4]; 2], Fault> {
     let scale =

@@ -1,7 +1,8 @@
-//! Codes from one packing into another, without a look at the values they stand for.
+//! Moves codes from one packing to another without decoding values.
 //!
-//! 32 codes are taken at a time, with what makes numbers of them: a scale and a bias, or the scales
-//! of small floats. Where the other packing cannot say the same, that is told and not rounded.
+//! Codes are processed 32 at a time, with what turns them into numbers: a scale and a bias, or the
+//! scales of small floats. If the target packing cannot represent these exactly, that is reported
+//! instead of rounded.
 
 mod affine;
 mod small;
@@ -24,15 +25,15 @@ use super::float::Float;
 use super::kernel::{Kernels, Work};
 use super::{Global, GroupParts, Packed};
 
-/// What the other packing has no way to say.
+/// Why the target packing cannot represent the source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct NotExact {
-    /// What it is, in words.
+    /// The reason, in words.
     pub fault: &'static str,
-    /// The scale or the bias.
+    /// The scale or bias concerned.
     pub value: f32,
-    /// The first of the 32 elements that have it, counted from the first of those given.
+    /// The first of the 32 elements concerned, counted from the first given element.
     pub element: usize,
 }
 
@@ -42,19 +43,19 @@ impl fmt::Display for NotExact {
     }
 }
 
-/// Where codes come from and go to.
+/// The source and the destination of codes.
 pub(crate) struct Given<'a> {
     pub(crate) from: Packed<'a>,
     pub(crate) to: GroupParts<'a>,
-    /// Elements of a group of those parts, and how its scale and its bias are stored.
+    /// The group size of the destination parts, and the format of their scales and biases.
     pub(crate) group_size: usize,
     pub(crate) format: Float,
-    /// The number for the whole tensor that goes with them.
+    /// The global scale of the destination.
     pub(crate) global: Global,
     pub(crate) elements: usize,
 }
 
-/// Changing the packing of all elements, or of those before the first that it is not exact for.
+/// Repacks all elements, up to the first that cannot be repacked exactly.
 pub(crate) struct Repacking;
 
 impl Work for Repacking {
@@ -62,7 +63,7 @@ impl Work for Repacking {
     type Said = Option<NotExact>;
 }
 
-/// The routines of one change.
+/// The kernels of one repacking.
 #[derive(Debug)]
 pub(crate) struct Repacker(Kernels<Repacking>);
 
@@ -77,13 +78,13 @@ impl Repacker {
     }
 }
 
-/// The bytes of one block, or what is there of them.
+/// The bytes of block `number`.
 #[inline(always)]
 fn block<const BYTES: usize>(bytes: &[u8], number: usize) -> Option<&[u8; BYTES]> {
     bytes.get(number * BYTES..)?.first_chunk()
 }
 
-/// Room for one block.
+/// The output bytes of block `number`.
 #[inline(always)]
 fn room<const BYTES: usize>(bytes: &mut [u8], number: usize) -> Option<&mut [u8; BYTES]> {
     bytes.get_mut(number * BYTES..)?.first_chunk_mut()

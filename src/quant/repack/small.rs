@@ -1,6 +1,6 @@
-//! Codes of E2M1 and scales of E8M0 or E4M3. Codes and scales keep their bytes, and what both
-//! packings make of those is compared: they differ in a few scales, and in the order in which a
-//! number for the whole tensor is multiplied.
+//! E2M1 codes with E8M0 or E4M3 scales. Codes and scales keep their bytes. The values in both
+//! packings are compared: they differ for a few scales, and in the order in which the global scale
+//! is applied.
 
 use std::array::from_fn;
 use std::marker::PhantomData;
@@ -23,16 +23,16 @@ const fn between<F: Small<SCALES>, T: Small<SCALES>, const SCALES: usize>() -> R
     Repacker(Kernels::of::<Between<F, T, SCALES>>())
 }
 
-/// A packing of 32 codes with so many scales.
+/// A packing of 32 codes with `SCALES` scales.
 trait Small<const SCALES: usize> {
-    /// What a code stands for, in the order that its codec rounds in.
+    /// The value of a code, rounded in the same order as in its codec.
     fn value(code: usize, scale: u8, global: Global) -> f32;
 
-    /// Run number so much; `None` behind the last. The last may be half a run: then zeros follow.
+    /// Reads run `number`; `None` after the last. If the last run is only a half, zeros follow.
     fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize)
     -> Option<(S::Bytes, [u8; SCALES])>;
 
-    /// Puts run number so much, as far as there is room for it.
+    /// Writes run `number`, as far as it fits.
     fn put<S: Simd>(
         simd: S,
         codes: S::Bytes,
@@ -42,7 +42,7 @@ trait Small<const SCALES: usize> {
     );
 }
 
-/// Changes the packing of 32 codes at a time.
+/// Repacks 32 codes at a time.
 struct Between<F, T, const SCALES: usize>(PhantomData<(F, T)>);
 
 impl<F: Small<SCALES>, T: Small<SCALES>, const SCALES: usize> Body<Repacking>
@@ -51,7 +51,7 @@ impl<F: Small<SCALES>, T: Small<SCALES>, const SCALES: usize> Body<Repacking>
     #[inline(always)]
     fn run<S: Simd>(simd: S, mut given: Given<'_>) -> Option<NotExact> {
         let (from, to) = (given.from.global, given.global);
-        // For each scale that was met, a bit for each code with the same value here and there.
+        // For each scale seen so far, a bit for each code with the same value in both packings.
         let mut same: [Option<u16>; 256] = [None; 256];
         for number in 0..given.elements.div_ceil(32) {
             let (codes, scales) = F::take(simd, &given.from, number)?;
@@ -75,7 +75,7 @@ impl<F: Small<SCALES>, T: Small<SCALES>, const SCALES: usize> Body<Repacking>
     }
 }
 
-/// Whether `count` codes from one on have their bits in `set`.
+/// Whether `count` codes, from position `at`, have their bits in `set`.
 #[cold]
 #[inline(never)]
 fn all_in<S: Simd>(simd: S, set: u16, codes: S::Bytes, at: usize, count: usize) -> bool {
@@ -84,7 +84,7 @@ fn all_in<S: Simd>(simd: S, set: u16, codes: S::Bytes, at: usize, count: usize) 
     bytes.iter().skip(at).take(count).all(|code| set >> (code & 15) & 1 == 1)
 }
 
-/// ggml's blocks of one E8M0 and 16 bytes of nibbles.
+/// ggml's blocks of one E8M0 scale and 16 bytes of nibbles.
 struct MxBlocks;
 
 impl Small<1> for MxBlocks {
@@ -114,7 +114,7 @@ impl Small<1> for MxBlocks {
     }
 }
 
-/// ggml's blocks of four E4M3 and 32 bytes of nibbles: two runs.
+/// ggml's blocks of four E4M3 scales and 32 bytes of nibbles: two runs.
 struct NvBlocks;
 
 impl Small<2> for NvBlocks {
@@ -154,7 +154,7 @@ impl Small<2> for NvBlocks {
     }
 }
 
-/// Groups of MLX and of checkpoints, which pack them alike: neighbours share a byte.
+/// Groups of MLX and of checkpoints, which pack codes in the same way: neighbours share a byte.
 struct MxGroups;
 
 impl Small<1> for MxGroups {
@@ -180,7 +180,7 @@ impl Small<1> for MxGroups {
     }
 }
 
-/// As [`MxGroups`], with scales of E4M3.
+/// Like [`MxGroups`], with E4M3 scales.
 struct NvGroups;
 
 impl Small<2> for NvGroups {
@@ -206,8 +206,7 @@ impl Small<2> for NvGroups {
     }
 }
 
-/// What a code stands for in a block, whose value is complete before the number for the whole
-/// tensor is looked at.
+/// The value of a code in a block, which is rounded before the global scale is applied.
 #[inline(always)]
 fn of_block(code: usize, half_scale: f32, global: Global) -> f32 {
     global.applied(f32::from(DOUBLED[code]) * half_scale)
@@ -237,7 +236,7 @@ fn put_group<S: Simd, const SCALES: usize>(
     fill(to.scale.get_mut(SCALES * number..), &scales);
 }
 
-/// The first `N` bytes, or as many as there are and zeros.
+/// The first `N` bytes, filled up with zeros.
 #[inline(always)]
 fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.first_chunk().copied().unwrap_or_else(|| {
@@ -247,7 +246,7 @@ fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
     })
 }
 
-/// As many bytes as there is room for.
+/// Copies as many bytes as fit.
 #[inline(always)]
 fn fill(room: Option<&mut [u8]>, bytes: &[u8]) {
     let room = room.unwrap_or_default();

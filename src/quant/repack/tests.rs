@@ -1,4 +1,5 @@
-//! Values before and after, by the library's own codecs: every scale, every code.
+//! Compares values before and after repacking, decoded by the library's own codecs: every scale,
+//! every code.
 #![allow(clippy::cast_possible_truncation, reason = "the numbers are the test's own")]
 
 use super::super::kernel::Isa;
@@ -102,11 +103,11 @@ impl Rows {
         values
     }
 
-    /// Through the public door.
+    /// Repacks through the public API.
     fn to(&self, to: DType, scales: DType) -> Result<Self, NotExact> {
         let repack = self.dtype.repack_to(to).unwrap();
         let sizes = repack.sizes(self.count(), &self.packed(), scales).unwrap();
-        // Bytes that must all be written over.
+        // A pattern that must be overwritten completely.
         let [mut weight, mut scale, mut bias] = sizes.map(|size| vec![0xa5; size]);
         let parts = GroupParts { weight: &mut weight, scale: &mut scale, bias: &mut bias };
         match repack.run(&self.packed(), scales, parts).unwrap() {
@@ -124,7 +125,7 @@ impl Rows {
         }
     }
 
-    /// Asserts that what became of it has the same values.
+    /// Asserts that the repacked rows have the same values.
     fn check(&self, to: &Self) {
         let repack = self.dtype.repack_to(to.dtype).unwrap();
         for (place, (old, new)) in self.values().into_iter().zip(to.values()).enumerate() {
@@ -135,7 +136,7 @@ impl Rows {
     }
 }
 
-/// Bytes of no particular kind.
+/// Pseudo-random bytes.
 fn noise(seed: u32) -> impl Iterator<Item = u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
     std::iter::repeat_with(move || {
@@ -146,7 +147,7 @@ fn noise(seed: u32) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Rows of noise for a change: with all kinds of scales and groups, by `choice`.
+/// Random rows for a repacking; `choice` selects scales and group sizes.
 fn random(repack: &Repack, rows: usize, units: usize, choice: usize) -> Rows {
     let mut source = noise(choice as u32 + 7);
     let mut cut = |len: usize| source.by_ref().take(len).collect::<Vec<u8>>();
@@ -158,7 +159,7 @@ fn random(repack: &Repack, rows: usize, units: usize, choice: usize) -> Rows {
         _ => [32, 64, 128][choice % 3],
     };
     let blocks = dtype.descriptor().packing == Packing::Block;
-    // Whole units of both sides.
+    // Whole blocks or groups on both sides.
     let columns = units
         * [dtype.descriptor().block_len, repack.to.descriptor().block_len]
             .into_iter()
@@ -174,7 +175,7 @@ fn random(repack: &Repack, rows: usize, units: usize, choice: usize) -> Rows {
     let mut weight = cut(rows * dtype.row_bytes(columns as u64).unwrap() as usize);
     let mut scale = cut(groups * width(dtypes.0));
     if small && !choice.is_multiple_of(7) {
-        // Scales that all formats have.
+        // Scales that all formats represent.
         let each = if dtype.name() == "NVFP4" { 4 } else { 1 };
         let of_blocks = weight.chunks_mut(dtype.descriptor().block_bytes as usize);
         let of_blocks = of_blocks.filter(|_| blocks).flat_map(|block| &mut block[..each]);
@@ -188,7 +189,7 @@ fn random(repack: &Repack, rows: usize, units: usize, choice: usize) -> Rows {
         _ => 0.0,
     };
     if zero > 0.0 && !choice.is_multiple_of(7) {
-        // Biases in the midst of the codes, of scales that have so many times themselves.
+        // Biases among the codes' values, and scales that represent the multiples.
         let format = match float {
             DType::F16 => Float::F16,
             DType::BF16 => Float::BF16,
@@ -246,11 +247,11 @@ fn noise_is_the_same_or_said_not_to_be() {
     }
 }
 
-/// Every half as the scale of all codes.
+/// Every `f16` number as the scale of all codes.
 #[test]
 fn every_half() {
-    // The dtype, where its half is, what its blocks are made of, and from which scale on a half
-    // holds scale or bias no more.
+    // The dtype, the offsets of its `f16` fields, the rest of its blocks, and the scale from which
+    // `f16` cannot represent scale or bias.
     let limits = [
         (DType::Q4_0, 0, 8188.0),
         (DType::Q5_0, 0, 4094.0),
@@ -281,7 +282,7 @@ fn every_half() {
                 Ok(to) => {
                     assert!(!d.is_infinite());
                     from.check(&to);
-                    // The very blocks come back, where the scale is a number.
+                    // The same blocks come back, if the scale is a number.
                     if matches!(dtype, DType::Q4_0 | DType::Q5_0 | DType::Q8_0) && !d.is_nan() {
                         assert_eq!(to.to(dtype, DType::U8).unwrap().weight, from.weight, "{d}");
                     }
@@ -295,12 +296,12 @@ fn every_half() {
                 Err(fault) => assert!(d.abs() > most || d.is_infinite(), "{dtype}, {d}: {fault}"),
             }
         }
-        // What the table says of zeros, it says with reason.
+        // The table is right to say that zeros lose their signs.
         assert!(signs > 0 && !repack.keeps_zero_signs, "{dtype}");
     }
 }
 
-/// Every scale of small floats with all codes, under numbers for the tensor.
+/// Every scale of small floats with all codes, with several global scales.
 #[test]
 fn every_small_scale() {
     let globals = [
@@ -321,7 +322,7 @@ fn every_small_scale() {
             }
             let mut exact = Vec::new();
             for scale in 0..=255u8 {
-                // Each code twice, or four times.
+                // Each code two or four times.
                 let codes = (0..32).map(|i| ((i * 2 % 16) | ((i * 2 + 1) % 16) << 4) as u8);
                 let mut from = Rows::blocks(repack.from, codes.collect(), 64);
                 match (blocks, nv) {
@@ -338,14 +339,14 @@ fn every_small_scale() {
                     from.check(to);
                     exact.push(scale);
                 } else {
-                    // All codes are there: what is not exact differs.
+                    // All codes occur, so an inexact repacking differs at once.
                     assert_eq!(to.unwrap_err().element, 0);
                 }
             }
             let all: Vec<u8> = match (nv, copied) {
                 (false, false) => (0..=254).collect(),
                 (_, true) => (0..=255).collect(),
-                // ggml reads no sign, and has no NaN.
+                // ggml ignores the sign and has no NaN.
                 (true, false) => (0..=0x7e).chain([0x80]).collect(),
             };
             let name = format!("{} to {}, {global:?}", repack.from, repack.to);
@@ -362,7 +363,7 @@ fn every_small_scale() {
     }
 }
 
-/// There and back again: the same bytes.
+/// Repacking back and forth gives the same bytes.
 #[test]
 fn round_trips() {
     let pairs = [
@@ -382,7 +383,7 @@ fn round_trips() {
             let mut weight: Vec<u8> = noise(seed).take(len).collect();
             for block in weight.chunks_mut(row.block_bytes as usize) {
                 match one {
-                    // Neither infinite nor NaN.
+                    // Neither infinity nor NaN.
                     DType::Q4_1 | DType::Q5_1 => {
                         (block[1], block[3]) = (block[1] & 0xbf, block[3] & 0xbf);
                     }
@@ -402,7 +403,7 @@ fn round_trips() {
 
 #[test]
 fn what_does_not_fit_is_named() {
-    // A scale that only `bf16` has, in the second group.
+    // A scale that only `bf16` represents, in the second group.
     let number = |value: f32| half::bf16::from_f32(value).to_le_bytes();
     let affine = Rows {
         scale: [number(0.5), number(1e-9)].concat(),
@@ -414,7 +415,8 @@ fn what_does_not_fit_is_named() {
     let fault = affine.to(DType::Q4_1, DType::U8).unwrap_err();
     assert_eq!((fault.element, fault.fault), (64, "a scale that its dtype does not have"));
     assert!(fault.to_string().contains("from element 64 on"), "{fault}");
-    // A scale of 24 bits, of which products with 15 round; and one of 20, of which they do not.
+    // A scale of 24 bits, whose products with 15 are rounded; and one of 20, whose products are
+    // exact.
     let int4 = |scale: f32| Rows {
         scale: scale.to_le_bytes().repeat(2),
         dtypes: (DType::F32, DType::F32),
@@ -442,7 +444,7 @@ fn misfits_are_refused() {
     let [mut weight, mut scale, mut bias] = [vec![0; 16], vec![0; 2], vec![0; 2]];
     let to = GroupParts { weight: &mut weight, scale: &mut scale, bias: &mut bias };
     assert!(repack.run(&PackedRows { scale: &[0], ..from }, DType::F16, to).is_err());
-    // Rows of NVFP4 are multiples of 64; groups of GPTQ's sizes have no place in MLX.
+    // Rows of NVFP4 are multiples of 64; MLX does not support GPTQ's group sizes.
     let repack = DType::MLX_NVFP4.repack_to(DType::NVFP4).unwrap();
     let rows = PackedRows { group_size: 16, ..PackedRows::blocks(&block, 32) };
     assert!(repack.sizes(1, &rows, DType::U8).is_err());
@@ -509,7 +511,7 @@ fn kernels_and_pieces_agree() {
     }
 }
 
-/// MLX keeps a largest magnitude that makes a factor, if there is one.
+/// MLX stores a largest magnitude that gives the factor, if there is one.
 #[test]
 fn largest_magnitudes() {
     let mut found = 0;

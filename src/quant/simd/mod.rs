@@ -1,8 +1,8 @@
-//! The operations that decoding and quantizing are written in: 32 bytes at a time, 16 floats or
-//! words at a time.
+//! The SIMD operations in which decoders and quantizers are written: 32 bytes at a time, or 16
+//! floats or words.
 //!
-//! A codec is one body, generic over [`Simd`]; each instruction set compiles it with its own
-//! registers. [`Portable`] says what each operation means, and is what other processors run.
+//! A codec is one body, generic over [`Simd`]; it is compiled for each instruction set with its
+//! registers. [`Portable`] defines the meaning of each operation, and runs on all other processors.
 
 mod portable;
 #[cfg(test)]
@@ -16,9 +16,11 @@ pub(super) use portable::Portable;
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86_64::{Avx2, Avx512};
 
-/// The operations of one instruction set. A value of the type stands for its being there.
+/// The operations of one instruction set. A value of the type proves that the processor supports
+/// it.
 ///
-/// Floats are multiplied and added one operation at a time, each rounded: nothing is contracted.
+/// Floats are multiplied and added one operation at a time, each rounded: operations are never
+/// fused.
 pub(super) trait Simd: Copy {
     /// 32 bytes.
     type Bytes: Copy;
@@ -28,14 +30,14 @@ pub(super) trait Simd: Copy {
     type Seen: Copy;
     /// 16 numbers of 32 bits.
     type Words: Copy;
-    /// 16 answers.
+    /// 16 booleans.
     type Mask: Copy;
 
-    /// Whether it has stores that go past the cache.
+    /// Whether it has streaming stores, which bypass the cache.
     const STREAMS: bool;
 
     fn bytes(self, from: &[u8; 32]) -> Self::Bytes;
-    /// 16 bytes, then 16 others.
+    /// Joins two times 16 bytes.
     fn halves(self, low: &[u8; 16], high: &[u8; 16]) -> Self::Bytes;
     fn words(self, words: [u64; 4]) -> Self::Bytes;
     fn fill(self, byte: u8) -> Self::Bytes;
@@ -46,39 +48,39 @@ pub(super) trait Simd: Copy {
     fn plus(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
     /// Differences, modulo 256.
     fn minus(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
-    /// Each byte shifted to the right.
+    /// Shifts each byte to the right.
     fn right<const BITS: i32>(self, a: Self::Bytes) -> Self::Bytes;
-    /// Each byte shifted to the left.
+    /// Shifts each byte to the left.
     fn left<const BITS: i32>(self, a: Self::Bytes) -> Self::Bytes;
-    /// 255 where an unsigned byte is at least as large, 0 elsewhere.
+    /// 255 where an unsigned byte is at least `least`, 0 elsewhere.
     fn at_least(self, a: Self::Bytes, least: u8) -> Self::Bytes;
-    /// The top bit of each byte, the first lowest: undoes [`spread`](Self::spread).
+    /// The top bit of each byte, the first lowest: the inverse of [`spread`](Self::spread).
     fn tops(self, a: Self::Bytes) -> u32;
-    /// Low nibbles, then high nibbles.
+    /// The low nibbles, then the high nibbles.
     fn nibbles(self, from: &[u8; 16]) -> Self::Bytes;
-    /// Undoes [`nibbles`](Self::nibbles): the bytes are less than 16.
+    /// The inverse of [`nibbles`](Self::nibbles); all bytes must be less than 16.
     fn put_nibbles(self, a: Self::Bytes, out: &mut [u8; 16]);
-    /// Each byte's low nibble, then its high one.
+    /// The low nibble of each byte, then its high nibble.
     fn nibble_pairs(self, from: &[u8; 16]) -> Self::Bytes;
     /// 255 for each bit that is set, the lowest first, and 0 for the others.
     fn spread(self, bits: u32) -> Self::Bytes;
-    /// An entry for each byte, all of them less than 16.
+    /// The table entry for each byte; all bytes must be less than 16.
     fn lookup(self, table: &[i8; 16], index: Self::Bytes) -> Self::Bytes;
 
-    /// Signed bytes as floats.
+    /// Converts signed bytes to floats.
     fn signed(self, a: Self::Bytes) -> [Self::Floats; 2];
-    /// Unsigned bytes as floats.
+    /// Converts unsigned bytes to floats.
     fn unsigned(self, a: Self::Bytes) -> [Self::Floats; 2];
-    /// Bytes, all of them less than 16, as floats of the format E2M1.
+    /// Converts bytes, all less than 16, from E2M1 to floats.
     fn e2m1(self, a: Self::Bytes) -> [Self::Floats; 2];
-    /// Bytes as floats of the format E4M3.
+    /// Converts bytes from E4M3 to floats.
     fn e4m3(self, a: Self::Bytes) -> [Self::Floats; 2];
-    /// 16 codes of a stream of bits, lowest first, from number `FIRST` on, as floats.
+    /// Converts 16 codes of a bit stream, lowest bits first, from position `FIRST`, to floats.
     fn codes<const BITS: usize, const FIRST: usize>(self, from: &[u8; 16]) -> Self::Floats;
     fn f32s(self, from: &[u8; 64]) -> Self::Floats;
     fn f16s(self, from: &[u8; 32]) -> Self::Floats;
     fn bf16s(self, from: &[u8; 32]) -> Self::Floats;
-    /// One number of half precision.
+    /// Converts one number of half precision.
     fn f16(self, bits: u16) -> f32;
     fn load(self, from: &[f32; 16]) -> Self::Floats;
     fn splat(self, value: f32) -> Self::Floats;
@@ -86,19 +88,19 @@ pub(super) trait Simd: Copy {
     fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     fn sub(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
 
-    /// Writes floats as they are. With `PAST`, past the cache where `out` starts at a multiple of a
-    /// register's size; [`fence`](Self::fence) must follow before another thread may read it.
+    /// Writes floats unchanged. With `PAST`, it uses streaming stores if `out` is aligned to the
+    /// register size; [`fence`](Self::fence) must follow before another thread may read the values.
     fn put_f32<const PAST: bool>(self, a: Self::Floats, out: &mut [f32; 16]);
-    /// Writes floats rounded to the nearest, ties to even; see [`put_f32`](Self::put_f32).
+    /// Writes floats rounded to nearest, ties to even; see [`put_f32`](Self::put_f32).
     fn put_f16<const PAST: bool>(self, a: Self::Floats, out: &mut [f16; 16]);
-    /// Writes floats rounded to the nearest, ties to even; see [`put_f32`](Self::put_f32).
+    /// Writes floats rounded to nearest, ties to even; see [`put_f32`](Self::put_f32).
     fn put_bf16<const PAST: bool>(self, a: Self::Floats, out: &mut [bf16; 16]);
-    /// Lets what was written past the cache be read.
+    /// Makes the values of streaming stores visible to other threads.
     fn fence(self);
 
-    /// Having seen nothing.
+    /// The initial state, with nothing seen.
     fn blank(self) -> Self::Seen;
-    /// Looks at magnitudes.
+    /// Records magnitudes.
     fn look(self, seen: &mut Self::Seen, a: Self::Floats);
     /// Whether a magnitude had bits of at least `over`, or bits from 1 to `under`.
     fn doubtful(self, seen: Self::Seen, over: u32, under: u32) -> bool;
@@ -106,9 +108,9 @@ pub(super) trait Simd: Copy {
     fn div(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     fn sqrt(self, a: Self::Floats) -> Self::Floats;
     fn magnitude(self, a: Self::Floats) -> Self::Floats;
-    /// a where it is less than b, else b: b where one of them is NaN.
+    /// a if it is less than b, else b: b if one of them is NaN.
     fn least(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// a where it is more than b, else b: b where one of them is NaN.
+    /// a if it is more than b, else b: b if one of them is NaN.
     fn most(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     fn below(self, a: Self::Floats, b: Self::Floats) -> Self::Mask;
     fn same(self, a: Self::Floats, b: Self::Floats) -> Self::Mask;
@@ -119,33 +121,33 @@ pub(super) trait Simd: Copy {
     fn any(self, a: Self::Mask) -> bool;
     fn all(self, a: Self::Mask) -> bool;
     fn choose(self, mask: Self::Mask, yes: Self::Floats, no: Self::Floats) -> Self::Floats;
-    /// Whole numbers, ties to even, kept within bounds: 2^23 + 2^22 is added, and the bits of the
-    /// fraction are the number. What that makes of NaN and of magnitudes from 2^22 on, it makes on
-    /// every processor.
+    /// Rounds to integers, ties to even, limited to the bounds: 2^23 + 2^22 is added, and the bits
+    /// of the fraction are the number. The result for NaN and for magnitudes from 2^22 on is the
+    /// same on every processor.
     fn nearest(self, a: Self::Floats, low: i32, high: i32) -> Self::Floats;
-    /// Whole numbers, ties to even, of magnitudes below 2^22; 0 may have either sign.
+    /// Rounds magnitudes below 2^22 to integers, ties to even; 0 may have either sign.
     fn even(self, a: Self::Floats) -> Self::Floats;
-    /// Rounds towards 0. What no `i32` holds becomes the least of them.
+    /// Rounds towards 0. Values outside of `i32` become its minimum.
     fn whole(self, a: Self::Floats) -> Self::Words;
-    /// Rounds to the nearest, ties away from 0; see [`whole`](Self::whole).
+    /// Rounds to nearest, ties away from 0; see [`whole`](Self::whole).
     fn rounded(self, a: Self::Floats) -> Self::Words;
-    /// Signed numbers as floats.
+    /// Converts signed numbers to floats.
     fn numbers(self, a: Self::Words) -> Self::Floats;
-    /// Signed numbers as signed bytes: the least or the largest of those where they do not fit.
+    /// Converts signed numbers to signed bytes, limited to their range.
     fn to_signed(self, a: [Self::Words; 2]) -> Self::Bytes;
-    /// Signed numbers, and `most` in place of those above it.
+    /// Limits signed numbers to `most`.
     fn at_most(self, a: Self::Words, most: i32) -> Self::Words;
-    /// The bits that are set in `mask`.
+    /// Keeps the bits that are set in `mask`.
     fn cut(self, a: Self::Words, mask: u32) -> Self::Words;
-    /// The bits of a, and those of b shifted to the left.
+    /// The bits of a, joined with those of b shifted to the left.
     fn join<const BITS: u32>(self, a: Self::Words, b: Self::Words) -> Self::Words;
     /// Shifts to the right.
     fn down<const BITS: u32>(self, a: Self::Words) -> Self::Words;
-    /// An entry for each word, all of them less than 16.
+    /// The table entry for each word; all words must be less than 16.
     fn entries(self, table: &[f32; 16], index: Self::Words) -> Self::Floats;
-    /// Rows become columns.
+    /// Transposes a 16 by 16 matrix.
     fn transposed(self, rows: [Self::Floats; 16]) -> [Self::Floats; 16];
-    /// As [`transposed`](Self::transposed).
+    /// Like [`transposed`](Self::transposed).
     fn transposed_words(self, rows: [Self::Words; 16]) -> [Self::Words; 16];
     fn put_words(self, a: Self::Words, out: &mut [u32; 16]);
 
@@ -153,11 +155,11 @@ pub(super) trait Simd: Copy {
     fn load_bf16(self, from: &[bf16; 16]) -> Self::Floats;
     /// The larger magnitude of each two; that of NaN is larger than infinity.
     fn peak(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// The largest of 16, none of them NaN; of zeros, either.
+    /// The largest of 16 numbers, none of them NaN; of zeros, either.
     fn largest(self, a: Self::Floats) -> f32;
-    /// The smallest of 16, none of them NaN; of zeros, either.
+    /// The smallest of 16 numbers, none of them NaN; of zeros, either.
     fn smallest(self, a: Self::Floats) -> f32;
-    /// The largest magnitude of 16; that of NaN is larger than infinity.
+    /// The largest magnitude of 16 numbers; that of NaN is larger than infinity.
     fn highest(self, a: Self::Floats) -> f32;
     /// [`largest`](Self::largest) of each row.
     fn largest_of_each(self, rows: [Self::Floats; 16]) -> Self::Floats;
@@ -165,22 +167,22 @@ pub(super) trait Simd: Copy {
     fn smallest_of_each(self, rows: [Self::Floats; 16]) -> Self::Floats;
     /// [`highest`](Self::highest) of each row.
     fn highest_of_each(self, rows: [Self::Floats; 16]) -> Self::Floats;
-    /// Rounded to half precision: to the nearest, ties to even.
+    /// Rounds to half precision: to nearest, ties to even.
     fn as_f16(self, a: Self::Floats) -> Self::Floats;
-    /// Rounded to `bf16`: to the nearest, ties to even. None of them is NaN.
+    /// Rounds to `bf16`: to nearest, ties to even. None of them may be NaN.
     fn as_bf16(self, a: Self::Floats) -> Self::Floats;
-    /// Floats as unsigned bytes: to the nearest, ties to even, at least 0 and at most 255; 0 for
-    /// what is no `i32`.
+    /// Converts floats to unsigned bytes: to nearest, ties to even, limited to 0 and 255; values
+    /// outside of `i32` become 0.
     fn to_unsigned(self, a: [Self::Floats; 2]) -> Self::Bytes;
-    /// Floats as codes of the format E2M1; see [`to_e2m1`](super::float::to_e2m1).
+    /// Converts floats to E2M1 codes; see [`to_e2m1`](super::float::to_e2m1).
     fn to_e2m1(self, a: [Self::Floats; 2]) -> Self::Bytes;
-    /// Floats as codes of the format E4M3; see [`to_e4m3`](super::float::to_e4m3).
+    /// Converts floats to E4M3 codes; see [`to_e4m3`](super::float::to_e4m3).
     fn to_e4m3(self, a: [Self::Floats; 2]) -> Self::Bytes;
-    /// Each byte, or `most` where it is more.
+    /// Limits bytes to `most`.
     fn capped(self, a: Self::Bytes, most: u8) -> Self::Bytes;
-    /// Each signed byte, or `most` where it is more.
+    /// Limits signed bytes to `most`.
     fn signed_capped(self, a: Self::Bytes, most: i8) -> Self::Bytes;
-    /// Packs 32 codes into a stream of bits, lowest first: 4 `BITS` bytes. Those behind become
-    /// anything. No codes have seven bits.
+    /// Packs 32 codes into a bit stream, lowest bits first: 4 `BITS` bytes. The bytes after them
+    /// may become anything. There are no codes of seven bits.
     fn stream<const BITS: usize>(self, codes: Self::Bytes, out: &mut [u8; 32]);
 }

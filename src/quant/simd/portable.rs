@@ -1,4 +1,4 @@
-//! Plain Rust, for every processor: the meaning of each operation.
+//! Plain Rust for every processor. It defines the meaning of each operation.
 
 use std::array::from_fn;
 
@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use super::super::float;
 use super::Simd;
 
-/// No instructions beyond what the program was compiled for.
+/// Uses no instructions beyond those that the program was compiled for.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Portable;
 
@@ -19,7 +19,7 @@ fn two(value: impl Fn(usize) -> f32) -> [[f32; 16]; 2] {
 impl Simd for Portable {
     type Bytes = [u8; 32];
     type Floats = [f32; 16];
-    /// The largest magnitude, and one less than the smallest that is not 0.
+    /// The largest magnitude, and the smallest nonzero magnitude minus one.
     type Seen = (u32, u32);
     type Words = [u32; 16];
     type Mask = [bool; 16];

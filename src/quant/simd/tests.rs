@@ -1,4 +1,5 @@
-//! Each operation by itself: every instruction set gives what [`Portable`](super::Portable) gives.
+//! Tests each operation by itself: every instruction set gives the same result as
+//! [`Portable`](super::Portable).
 
 #![allow(clippy::cast_possible_truncation, reason = "parts of random numbers")]
 
@@ -10,14 +11,14 @@ use half::{bf16, f16};
 use super::super::kernel::{Body, Isa, Kernels, Work};
 use super::Simd;
 
-/// What operations are called with.
+/// The arguments of operations.
 struct Input {
     bytes: [[u8; 32]; 2],
     floats: [[f32; 16]; 16],
     words: [[u32; 16]; 16],
 }
 
-/// Calls of operations, which say what came out of each.
+/// Calls operations, and records the result of each.
 struct Calls;
 
 impl Work for Calls {
@@ -45,11 +46,11 @@ impl Body<Calls> for All {
 
 const CALLS: Kernels<Calls> = Kernels::of::<All>();
 
-/// Room of one number more than what is put there.
+/// A buffer that is one number longer than the result.
 #[repr(align(64))]
 struct Room<T>([T; 17]);
 
-/// A number's bits, all NaN alike.
+/// The bits of a number, with all NaN equal.
 fn bits(value: f32) -> u32 {
     if value.is_nan() { u32::MAX } else { value.to_bits() }
 }
@@ -105,7 +106,7 @@ impl<S: Simd> Found<S> {
         self.list.push((name, vec![number]));
     }
 
-    /// Words of any bits.
+    /// Words with any bits.
     #[inline(always)]
     fn made(&self, words: &[u32; 16]) -> S::Words {
         let simd = self.simd;
@@ -255,7 +256,7 @@ impl<S: Simd> Found<S> {
     fn comparisons(&mut self, input: &Input) {
         let simd = self.simd;
         let [a, mut b] = [input.floats[0], input.floats[1]];
-        // Some are the same, and some only look so.
+        // Some are equal, and some only nearly.
         (b[3], b[8], b[11], b[15]) = (a[3], a[8], -a[11], a[15]);
         let [a, b] = [a, b].map(|floats| simd.load(&floats));
         let masks = [simd.below(a, b), simd.same(a, b), simd.differ(a, b)];
@@ -338,7 +339,7 @@ impl<S: Simd> Found<S> {
         self.put::<true>(simd.splat(1.001));
     }
 
-    /// To where a register may be put past the cache, and to where it may not.
+    /// To an aligned destination, where streaming stores work, and to an unaligned one.
     #[inline(always)]
     fn put<const PAST: bool>(&mut self, a: S::Floats) {
         for off in 0..2 {
@@ -395,17 +396,17 @@ impl<S: Simd> Found<S> {
     }
 }
 
-/// Random numbers, the same ones each time.
+/// A pseudo-random generator with a fixed seed.
 struct Random(u64);
 
 impl Random {
     fn word(&mut self) -> u32 {
         self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        // The low bits repeat soon.
+        // The low bits have a short period.
         (self.0 >> 32) as u32
     }
 
-    /// Any bits, or what lies where operations turn.
+    /// Any bits, or values near the limits of operations.
     fn float(&mut self) -> f32 {
         const ODD: [f32; 16] = [
             0.0,
@@ -430,7 +431,7 @@ impl Random {
         match self.word() >> 20 & 15 {
             0 => ODD[word as usize >> 7 & 15],
             1 => f32::from_bits(word),
-            // NaN whose payload `bf16` drops, and other bits of a few ones.
+            // NaN whose payload is dropped by `bf16`, and other patterns of few ones.
             2 => f32::from_bits(word | 0x7f80_0000),
             3 => f32::from_bits(word & 0x807f_ffff),
             // Numbers that are exact in fewer bits, ties between them, and their neighbours.
@@ -463,8 +464,8 @@ impl Random {
     }
 }
 
-/// Random input, all operations at once; each that differs is named with the first input it differs
-/// on.
+/// Runs all operations on random input. Each operation that differs is reported with its first
+/// differing input.
 #[test]
 fn operations_agree() {
     let [portable, others @ ..] = &*Isa::available().collect::<Vec<_>>() else { unreachable!() };
@@ -488,7 +489,7 @@ fn operations_agree() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// `blank` and `fence` give nothing to compare: `look` and stores past the cache go with them.
+/// `blank` and `fence` have no result to compare: they are covered by `look` and streaming stores.
 #[test]
 fn every_operation_is_called() {
     let portable = Isa::available().next().unwrap();

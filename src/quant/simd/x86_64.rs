@@ -1,4 +1,4 @@
-//! AVX2, and what AVX-512 shares with it.
+//! AVX2, and the code it shares with AVX-512.
 #![allow(unsafe_code, reason = "instructions that not every processor has; see `instructions!`")]
 
 mod avx512;
@@ -16,14 +16,14 @@ use super::Simd;
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Avx2(());
 
-/// AVX-512: its foundation, and the part for bytes and words.
+/// AVX-512: F (foundation) and BW (bytes and words).
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Avx512(());
 
 impl Avx2 {
     /// # Safety
     ///
-    /// The processor has AVX2 and F16C.
+    /// The processor must support AVX2 and F16C.
     pub(in super::super) unsafe fn new() -> Self {
         Self(())
     }
@@ -32,7 +32,7 @@ impl Avx2 {
 impl Avx512 {
     /// # Safety
     ///
-    /// The processor has AVX-512 F and BW, AVX2 and F16C.
+    /// The processor must support AVX-512 F and BW, AVX2 and F16C.
     pub(in super::super) unsafe fn new() -> Self {
         Self(())
     }
@@ -43,8 +43,8 @@ impl Avx512 {
     }
 }
 
-/// Methods whose bodies may use an instruction set. They are called through functions compiled for
-/// it, which inline into kernels compiled for it.
+/// Declares methods whose bodies may use an instruction set. They are called through functions
+/// compiled for it, which are inlined into kernels compiled for it.
 macro_rules! instructions {
     ($features:literal: $(
         fn $name:ident $(<$(const $generic:ident: $kind:ty),+>)? (self $(, $arg:ident: $type:ty)*) $(-> $result:ty)? $body:block
@@ -54,7 +54,7 @@ macro_rules! instructions {
             #[inline]
             #[target_feature(enable = $features)]
             fn inner $(<$(const $generic: $kind),+>)? ($($arg: $type),*) $(-> $result)? $body
-            // SAFETY: a value of this type is only made where the processor has these features.
+            // SAFETY: a value of this type exists only if the processor has these features.
             unsafe { inner $(::<$($generic),+>)? ($($arg),*) }
         }
     )*};
@@ -62,7 +62,7 @@ macro_rules! instructions {
 
 use instructions;
 
-/// Bytes of which a shift by 16 bits has kept what belongs to each.
+/// The bits of each byte that remain after a shift of 16-bit words.
 const fn kept_right(bits: i32) -> i8 {
     (0xffu8 >> bits).cast_signed()
 }
@@ -71,8 +71,8 @@ const fn kept_left(bits: i32) -> i8 {
     (0xffu8 << bits).cast_signed()
 }
 
-/// For 8 codes from number `first` on: which two bytes of the stream each of them touches, as
-/// shuffles in each half of a vector want them.
+/// For 8 codes from position `first`: the two bytes of the stream that each code touches, as
+/// shuffle indices for each half of a vector.
 #[expect(clippy::cast_possible_truncation, reason = "at most 16")]
 const fn touched<const BYTES: usize>(bits: usize, first: usize) -> [u8; BYTES] {
     let mut table = [0x80; BYTES];
@@ -80,14 +80,14 @@ const fn touched<const BYTES: usize>(bits: usize, first: usize) -> [u8; BYTES] {
     while i < BYTES / 4 {
         let byte = (first + i) * bits / 8;
         table[4 * i] = byte as u8;
-        // The one behind the last is of no code: any will do.
+        // The byte after the last belongs to no code: any will do.
         table[4 * i + 1] = if byte < 15 { byte as u8 + 1 } else { 15 };
         i += 1;
     }
     table
 }
 
-/// How far each of these codes lies from the first bit of the bytes it touches.
+/// The distance of each of these codes from the first bit of the bytes it touches.
 #[expect(clippy::cast_possible_truncation, reason = "less than 8")]
 const fn offsets<const LEN: usize>(bits: usize, first: usize) -> [u32; LEN] {
     let mut table = [0; LEN];
@@ -102,32 +102,32 @@ const fn offsets<const LEN: usize>(bits: usize, first: usize) -> [u32; LEN] {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load128(from: &[u8; 16]) -> __m128i {
-    // SAFETY: 16 bytes, which need not be aligned.
+    // SAFETY: reads 16 bytes, which need not be aligned.
     unsafe { _mm_loadu_si128(from.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load256(from: &[u8; 32]) -> __m256i {
-    // SAFETY: 32 bytes, which need not be aligned.
+    // SAFETY: reads 32 bytes, which need not be aligned.
     unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn words256(from: &[u32; 8]) -> __m256i {
-    // SAFETY: 32 bytes, which need not be aligned.
+    // SAFETY: reads 32 bytes, which need not be aligned.
     unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
 }
 
-/// Writes 16 numbers of 2 bytes: past the cache if asked to and if they are aligned, which costs one
-/// test that always goes the same way.
+/// Writes 16 numbers of 2 bytes, with a streaming store if requested and aligned. The alignment
+/// test costs little because it always has the same result.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn store256<T, const PAST: bool>(out: &mut [T; 16], value: __m256i) {
     const { assert!(size_of::<T>() == 2) };
     let out: *mut __m256i = out.as_mut_ptr().cast();
-    // SAFETY: 32 bytes behind a reference; past the cache, aligned ones.
+    // SAFETY: writes 32 bytes behind a reference; the streaming store only if aligned.
     unsafe {
         if PAST && out.is_aligned() {
             _mm256_stream_si256(out, value);
@@ -137,8 +137,8 @@ fn store256<T, const PAST: bool>(out: &mut [T; 16], value: __m256i) {
     }
 }
 
-/// The upper halves of 8 floats, rounded to the nearest, ties to even. Not for NaN, whose low bits
-/// may round it to infinity.
+/// The upper halves of 8 floats, rounded to nearest, ties to even. Not for NaN, whose low bits may
+/// round it to infinity.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn upper_halves(a: __m256) -> __m256i {
@@ -148,7 +148,7 @@ fn upper_halves(a: __m256) -> __m256i {
     _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, half))
 }
 
-/// The same with NaN made quiet.
+/// Like `upper_halves`, with NaN made quiet.
 #[cold]
 #[inline(never)]
 #[target_feature(enable = "avx2")]
@@ -164,10 +164,9 @@ fn upper_halves_or_nan(a: __m256) -> __m256i {
 #[target_feature(enable = "avx2")]
 fn doubled(a: __m256i) -> [__m256i; 2] {
     let (low, high): (__m256i, __m256i);
-    // SAFETY: moves between registers.
-    //
-    // Left to the compiler, this and the shuffles that follow become instructions that extend bytes
-    // across halves, which cost two steps each where these cost one.
+    // SAFETY: moves between registers. Without the assembly, the compiler turns this and the
+    // shuffles that follow into instructions that extend bytes across halves, which take two steps
+    // each instead of one.
     unsafe {
         std::arch::asm!(
             "vperm2i128 {low}, {a}, {a}, 0x00",
@@ -181,8 +180,8 @@ fn doubled(a: __m256i) -> [__m256i; 2] {
     [low, high]
 }
 
-/// For 8 bytes from number `first` on: what puts each into byte `place` of a word. Where the top
-/// bit is set, a shuffle puts 0.
+/// Shuffle indices that move 8 bytes, from position `first`, to byte `place` of each word. An index
+/// with the top bit set gives 0.
 const fn words_of(place: usize, first: u8) -> [u8; 32] {
     let mut table = [0x80; 32];
     let mut i = 0;
@@ -193,8 +192,8 @@ const fn words_of(place: usize, first: u8) -> [u8; 32] {
     table
 }
 
-/// 16 bytes, which each half holds, as words: each in byte `PLACE` of its word, the others 0. This
-/// costs less than the instructions that extend bytes: they work across halves.
+/// Converts 16 bytes, which both halves contain, to words: each in byte `PLACE` of its word, the
+/// others 0. This is cheaper than the instructions that extend bytes, which work across halves.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn widened<const PLACE: usize>(a: __m256i) -> [__m256i; 2] {
@@ -204,8 +203,8 @@ fn widened<const PLACE: usize>(a: __m256i) -> [__m256i; 2] {
     ]
 }
 
-/// The sign of `a` on what is just less than a half: added to `a`, it rounds ties away from 0 where
-/// the sum is then rounded towards 0.
+/// The largest number below a half, with the sign of `a`. Adding it and rounding towards 0 rounds
+/// ties away from 0.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn nearly_half(a: __m256) -> __m256 {
@@ -218,7 +217,7 @@ const NEARLY_HALF: f32 = 0.499_999_97;
 impl Simd for Avx2 {
     type Bytes = __m256i;
     type Floats = [__m256; 2];
-    /// The largest magnitudes, and one less than the smallest that are not 0.
+    /// The largest magnitudes, and the smallest nonzero magnitudes minus one.
     type Seen = (__m256i, __m256i);
     type Words = [__m256i; 2];
     type Mask = [__m256; 2];
@@ -282,7 +281,7 @@ impl Simd for Avx2 {
         fn put_nibbles(self, a: __m256i, out: &mut [u8; 16]) {
             let high = _mm_slli_epi16::<4>(_mm256_extracti128_si256::<1>(a));
             let both = _mm_or_si128(_mm256_castsi256_si128(a), high);
-            // SAFETY: 16 bytes behind a reference, which need not be aligned.
+            // SAFETY: writes 16 bytes behind a reference, which need not be aligned.
             unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), both) }
         }
 
@@ -308,7 +307,7 @@ impl Simd for Avx2 {
         }
 
         fn lookup(self, table: &[i8; 16], index: __m256i) -> __m256i {
-            // SAFETY: 16 bytes, which need not be aligned.
+            // SAFETY: reads 16 bytes, which need not be aligned.
             let table = unsafe { _mm_loadu_si128(table.as_ptr().cast()) };
             _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index)
         }
@@ -326,7 +325,7 @@ impl Simd for Avx2 {
         }
 
         fn e2m1(self, a: __m256i) -> [[__m256; 2]; 2] {
-            // As halves they need no lower byte.
+            // As `f16` numbers, the values have a lower byte of 0.
             let upper = _mm256_shuffle_epi8(
                 _mm256_setr_epi8(
                     0, 0x38, 0x3c, 0x3e, 0x40, 0x42, 0x44, 0x46, -0x80, -0x48, -0x44, -0x42, -0x40, -0x3e,
@@ -369,7 +368,7 @@ impl Simd for Avx2 {
 
         fn f32s(self, from: &[u8; 64]) -> [__m256; 2] {
             let pointer = from.as_ptr().cast::<f32>();
-            // SAFETY: 64 bytes, which need not be aligned.
+            // SAFETY: reads 64 bytes, which need not be aligned.
             unsafe { [_mm256_loadu_ps(pointer), _mm256_loadu_ps(pointer.add(8))] }
         }
 
@@ -390,11 +389,10 @@ impl Simd for Avx2 {
 
         fn f16(self, bits: u16) -> f32 {
             let half: __m128i;
-            // SAFETY: one move between registers.
-            //
-            // What the compiler makes of `_mm_cvtsi32_si128` inserts the lane from memory and keeps
-            // the others of a register, and so waits for whatever that was used for before: four
-            // times the time of a block of Q8_0.
+            // SAFETY: one move between registers. The compiler's code for `_mm_cvtsi32_si128`
+            // inserts the lane from memory and keeps the other lanes of a register. It therefore
+            // waits for the previous use of that register, which takes four times as long as a
+            // block of Q8_0.
             unsafe {
                 std::arch::asm!(
                     "vmovd {half}, {bits:e}",
@@ -407,7 +405,7 @@ impl Simd for Avx2 {
         }
 
         fn load(self, from: &[f32; 16]) -> [__m256; 2] {
-            // SAFETY: 64 bytes, which need not be aligned.
+            // SAFETY: reads 64 bytes, which need not be aligned.
             unsafe { [_mm256_loadu_ps(from.as_ptr()), _mm256_loadu_ps(from.as_ptr().add(8))] }
         }
 
@@ -429,7 +427,7 @@ impl Simd for Avx2 {
 
         fn put_f32<const PAST: bool>(self, a: [__m256; 2], out: &mut [f32; 16]) {
             let out = out.as_mut_ptr();
-            // SAFETY: 64 bytes behind a reference; past the cache, aligned ones.
+            // SAFETY: writes 64 bytes behind a reference; the streaming stores only if aligned.
             unsafe {
                 if PAST && out.cast::<__m256>().is_aligned() {
                     _mm256_stream_ps(out, a[0]);
@@ -444,8 +442,8 @@ impl Simd for Avx2 {
         fn put_f16<const PAST: bool>(self, a: [__m256; 2], out: &mut [f16; 16]) {
             let [low, high] = a.map(|a| _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(a));
             let out = out.as_mut_ptr().cast::<__m128i>();
-            // SAFETY: 32 bytes behind a reference; past the cache, aligned ones. Putting both halves
-            // into one register first would cost as much as the second store.
+            // SAFETY: writes 32 bytes behind a reference; the streaming stores only if aligned.
+            // Joining both halves in one register first would cost as much as the second store.
             unsafe {
                 if PAST && out.is_aligned() {
                     _mm_stream_si128(out, low);
@@ -464,7 +462,8 @@ impl Simd for Avx2 {
             } else {
                 a.map(|a| upper_halves(a))
             };
-            // Packing goes by halves of the vectors: their quarters are put in order again.
+            // The instruction packs each half of the vectors separately, so the quarters are
+            // reordered.
             let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(low, high));
             store256::<_, PAST>(out, packed);
         }
@@ -488,7 +487,7 @@ impl Simd for Avx2 {
         fn doubtful(self, seen: (__m256i, __m256i), over: u32, under: u32) -> bool {
             let over = _mm256_set1_epi32(over.cast_signed());
             let over = _mm256_cmpeq_epi32(_mm256_max_epu32(seen.0, over), seen.0);
-            // All are less where none is at least as large.
+            // A value is below the bound if it is not at least the bound.
             let under = _mm256_set1_epi32(under.cast_signed());
             let fine = _mm256_cmpeq_epi32(_mm256_max_epu32(seen.1, under), seen.1);
             _mm256_movemask_epi8(over) != 0 || _mm256_movemask_epi8(fine) != -1
@@ -600,13 +599,13 @@ impl Simd for Avx2 {
         }
 
         fn entries(self, table: &[f32; 16], index: [__m256i; 2]) -> [__m256; 2] {
-            // SAFETY: 64 bytes, which need not be aligned.
+            // SAFETY: reads 64 bytes, which need not be aligned.
             let (low, high) = unsafe {
                 (_mm256_loadu_ps(table.as_ptr()), _mm256_loadu_ps(table.as_ptr().add(8)))
             };
             index.map(|index| {
                 let (a, b) = (_mm256_permutevar8x32_ps(low, index), _mm256_permutevar8x32_ps(high, index));
-                // The fourth bit as the sign.
+                // The fourth bit becomes the sign.
                 let upper = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index));
                 _mm256_blendv_ps(a, b, upper)
             })
@@ -631,7 +630,7 @@ impl Simd for Avx2 {
 
         fn put_words(self, a: [__m256i; 2], out: &mut [u32; 16]) {
             let out = out.as_mut_ptr();
-            // SAFETY: 64 bytes behind a reference, which need not be aligned.
+            // SAFETY: writes 64 bytes behind a reference, which need not be aligned.
             unsafe {
                 _mm256_storeu_si256(out.cast(), a[0]);
                 _mm256_storeu_si256(out.add(8).cast(), a[1]);
@@ -640,14 +639,14 @@ impl Simd for Avx2 {
 
         fn load_f16(self, from: &[f16; 16]) -> [__m256; 2] {
             let from = from.as_ptr().cast::<__m128i>();
-            // SAFETY: 32 bytes, which need not be aligned.
+            // SAFETY: reads 32 bytes, which need not be aligned.
             unsafe { [_mm_loadu_si128(from), _mm_loadu_si128(from.add(1))] }
                 .map(|halves| _mm256_cvtph_ps(halves))
         }
 
         fn load_bf16(self, from: &[bf16; 16]) -> [__m256; 2] {
             let from = from.as_ptr().cast::<__m128i>();
-            // SAFETY: 32 bytes, which need not be aligned.
+            // SAFETY: reads 32 bytes, which need not be aligned.
             unsafe { [_mm_loadu_si128(from), _mm_loadu_si128(from.add(1))] }.map(|upper| {
                 _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(upper)))
             })
@@ -730,11 +729,11 @@ impl Simd for Avx2 {
             const { assert!(BITS <= 6 || BITS == 8) };
             let out = out.as_mut_ptr();
             if BITS == 8 {
-                // SAFETY: 32 bytes behind a reference, which need not be aligned.
+                // SAFETY: writes 32 bytes behind a reference, which need not be aligned.
                 return unsafe { _mm256_storeu_si256(out.cast(), codes) };
             }
             let halves = pack::stream(codes, BITS, load128(&const { pack::first_bytes(BITS) }));
-            // SAFETY: 16 bytes, and 16 from at most the 14th on, of 32 behind a reference.
+            // SAFETY: writes 16 bytes, and 16 from at most the 14th on, of 32 behind a reference.
             unsafe {
                 _mm_storeu_si128(out.cast(), _mm256_castsi256_si128(halves));
                 let high = _mm256_extracti128_si256::<1>(halves);
@@ -744,17 +743,17 @@ impl Simd for Avx2 {
     }
 }
 
-/// 16 E4M3 as halves of a 256th of their value: exponent and fraction stand in the same order, with
-/// a bias that is 8 less. Not for NaN, which that makes a number.
+/// Converts 16 E4M3 codes to `f16` numbers of a 256th of their value: exponent and fraction are in
+/// the same order, with a bias that is 8 less. Not for NaN, which would become a number.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn e4m3_as_f16(a: __m128i) -> __m256i {
-    // Extended by their signs, bytes have it where halves have it, and once more.
+    // After sign extension, the sign is where `f16` has it, and once more.
     let shifted = _mm256_slli_epi16::<7>(_mm256_cvtepi8_epi16(a));
     _mm256_and_si256(shifted, _mm256_set1_epi16(0xbfffu16.cast_signed()))
 }
 
-/// The same with NaN.
+/// Like `e4m3_as_f16`, with NaN.
 #[cold]
 #[inline(never)]
 #[target_feature(enable = "avx2")]

@@ -1,4 +1,4 @@
-//! Much of a tensor's bytes at once, as loading takes them.
+//! Bulk reads of a tensor's bytes, for loading.
 
 use std::ops::Range;
 
@@ -8,18 +8,18 @@ use crate::error::{Error, Result};
 use crate::store::Part;
 
 impl<'a> StoredTensor<'a> {
-    /// The file that holds a part, counted as the store has them, and where in it.
+    /// The number of the file that holds a part, and the part's offset in it.
     pub(crate) fn place(&self, part: Part) -> Option<(u32, u64)> {
         let segment = self.segments().find(|segment| segment.part == part)?;
         Some((self.store.entry(segment.number)?.file, segment.range.start))
     }
 
-    /// Whether these are one tensor of one store.
+    /// Whether both are the same tensor of the same store.
     pub(crate) fn is(&self, other: &Self) -> bool {
         std::ptr::eq(self.store, other.store) && self.number == other.number
     }
 
-    /// Some bytes of a part, little-endian, of whole blocks if the file is big-endian.
+    /// Reads bytes of a part, little-endian. In a big-endian file they must be whole blocks.
     pub(crate) fn fill(
         &self,
         part: Part,
@@ -34,7 +34,7 @@ impl<'a> StoredTensor<'a> {
         self.swap(part, out)
     }
 
-    /// Some bytes of a part as they lie in the file, read into `scratch`.
+    /// Reads bytes of a part into `scratch`, in the byte order of the file.
     pub(crate) fn stretch<'s>(
         &'s self,
         part: Part,
@@ -46,13 +46,13 @@ impl<'a> StoredTensor<'a> {
         source.stretch(range, scratch).map_err(|error| error.in_tensor(self.name()))
     }
 
-    /// Whether the system holds some bytes of a part in memory, as far as a few of them tell.
+    /// Whether bytes of a part are in the page cache, judged by a few samples.
     pub(crate) fn held(&self, part: Part, within: &Range<u64>) -> Result<Held> {
         let (source, segment) = self.source(part)?;
         Ok(source.held(&self.range(&segment, within)?))
     }
 
-    /// Lets go of what the map holds of some bytes of a part.
+    /// Releases the memory map's pages of some bytes of a part.
     pub(crate) fn forget(&self, part: Part, within: Range<u64>) {
         if let Ok((source, segment)) = self.source(part)
             && let Ok(range) = self.range(&segment, &within)
@@ -61,7 +61,7 @@ impl<'a> StoredTensor<'a> {
         }
     }
 
-    /// Turns the numbers of whole blocks round if the file is big-endian.
+    /// Reverses the byte order of whole blocks if the file is big-endian.
     pub(crate) fn swap(&self, part: Part, bytes: &mut [u8]) -> Result<()> {
         if self.is_big_endian() {
             let (_, segment) = self.source(part)?;

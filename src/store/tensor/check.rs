@@ -1,4 +1,4 @@
-//! What is odd in a tensor's values: numbers that no weight should be, and weights that say nothing.
+//! Checks a tensor's values: numbers that no weight should have, and weights without information.
 
 use std::fmt;
 
@@ -8,28 +8,28 @@ use crate::error::{Error, Result};
 use crate::quant::Float;
 use crate::store::Part;
 
-/// Something odd in a tensor's values.
+/// An anomaly in a tensor's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What it is.
+    /// The kind of anomaly.
     pub kind: FindingKind,
-    /// The part that it was found in.
+    /// The part in which it was found.
     pub part: Part,
-    /// How many there are: values, blocks or numbers of the part, as the kind says.
+    /// The number of occurrences: values, blocks or numbers of the part, depending on the kind.
     pub count: u64,
-    /// How many were looked at.
+    /// The number of items that were checked.
     pub of: u64,
-    /// The first of them, counted from 0.
+    /// The index of the first occurrence, counted from 0.
     pub first: u64,
-    /// Where the first stands in its part's file: itself, or the block that it is in. `None` where
-    /// a value comes from several places.
+    /// The file offset of the first occurrence, or of the block that contains it. `None` if a value
+    /// is computed from several places.
     pub offset: Option<u64>,
-    /// What the first is.
+    /// The value of the first occurrence.
     pub value: f64,
 }
 
-/// The kinds of findings. The first three are faults: no model computes with such numbers.
+/// The kinds of findings. The first three are faults: no model can compute with such numbers.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum FindingKind {
@@ -37,17 +37,17 @@ pub enum FindingKind {
     Nan,
     /// Values that are infinite.
     Infinite,
-    /// Scales, or the terms and factors beside them, that are NaN or infinite. In the weight part
-    /// the blocks that have one are counted, elsewhere the numbers themselves.
+    /// Scales, biases or global scales that are NaN or infinite. In the weight part, `count` is the
+    /// number of blocks that contain one; in other parts it is the number of values.
     ///
-    /// In the weight part of a type of llama.cpp this is what its own check of a file finds.
+    /// In the weight part of a llama.cpp type, this is what llama.cpp's own check of a file finds.
     Scale,
     /// Scales of `NVFP4` below its normal range: not 0, but so small that they have lost precision.
-    /// The scales are counted.
+    /// `count` is the number of scales.
     LowScale,
     /// All values are 0.
     Zero,
-    /// All values are one number other than 0.
+    /// All values are the same number, and it is not 0.
     Constant,
 }
 
@@ -64,13 +64,13 @@ impl FindingKind {
         }
     }
 
-    /// Whether the tensor cannot be used; the others may be what the model's maker wanted.
+    /// Whether the tensor is unusable. Other findings may be intended by the model's maker.
     pub const fn is_fault(self) -> bool {
         matches!(self, Self::Nan | Self::Infinite | Self::Scale)
     }
 }
 
-/// One sentence without a full stop and without the tensor's name.
+/// The finding in one sentence, without a full stop and without the tensor's name.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { count, of, first, value, .. } = self;
@@ -104,11 +104,11 @@ impl fmt::Display for Finding {
     }
 }
 
-/// How a number beside the elements is stored.
+/// How a scale or bias is stored.
 #[derive(Clone, Copy, Debug)]
 enum Number {
     Float(Float),
-    /// `F16` of which each of four words has a nibble on top, the lowest first.
+    /// An `F16` whose four nibbles are the top nibbles of four words, the lowest first.
     Nibbles,
     /// E4M3 without a sign and without NaN: every code of `NVFP4` is a number.
     Ue4m3,
@@ -118,8 +118,7 @@ const F16: Number = Number::Float(Float::F16);
 const F32: Number = Number::Float(Float::F32);
 const E8M0: Number = Number::Float(Float::E8M0);
 
-/// Where scales stand in blocks, in bytes from the block's start; of rows that start with a number
-/// of their own, from the row's.
+/// The byte offsets of scales in a block; in a row, if rows start with bytes of their own.
 #[rustfmt::skip]
 static SCALES: &[(DType, Number, &[usize])] = &[
     (DType::Q4_0, F16, &[0]),
@@ -157,7 +156,7 @@ static SCALES: &[(DType, Number, &[usize])] = &[
 ];
 
 impl Number {
-    /// The value of the first bytes.
+    /// The value at the start of `bytes`.
     fn value(self, bytes: &[u8]) -> f32 {
         match (self, bytes) {
             (Self::Float(float), _) => float.number(bytes),
@@ -171,27 +170,27 @@ impl Number {
         }
     }
 
-    /// Whether the first bytes are a subnormal scale of `NVFP4`.
+    /// Whether `bytes` start with a subnormal scale of `NVFP4`.
     fn is_low(self, bytes: &[u8]) -> bool {
         let e4m3 = matches!(self, Self::Ue4m3 | Self::Float(Float::E4M3));
         e4m3 && bytes.first().is_some_and(|code| (1..8).contains(&(code & 0x7f)))
     }
 }
 
-/// The scales of one part: numbers at places of runs of bytes.
+/// The scales of one part: numbers at fixed offsets in runs of bytes.
 #[derive(Clone, Copy, Debug)]
 struct Scales {
     number: Number,
     places: &'static [usize],
-    /// Bytes of a run.
+    /// The bytes of a run.
     run: u64,
-    /// Blocks of a run: more than one where a row's blocks share a number.
+    /// The blocks of a run: more than one if the blocks of a row share a number.
     blocks: u64,
-    /// Bytes of the run before its first block.
+    /// The bytes of a run before its first block.
     head: u64,
 }
 
-/// How often something was seen, and what was first.
+/// The number of occurrences, and the first of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     count: u64,
@@ -208,12 +207,12 @@ impl Seen {
     }
 }
 
-/// What values were seen.
+/// What was observed in the values.
 #[derive(Debug, Default)]
 struct Values {
     nan: Seen,
     infinite: Seen,
-    /// The very first, and whether another differs from it.
+    /// The first value of all; `differ` is set once another value differs from it.
     first: Option<f64>,
     differ: bool,
     count: u64,
@@ -221,7 +220,8 @@ struct Values {
 
 impl Values {
     fn look<T: Copy + Into<f64>>(&mut self, values: &[T]) {
-        // Nearly always there are none, and counting is much faster than telling them apart.
+        // There are hardly ever any, and counting is much faster than distinguishing NaN from
+        // infinity.
         let odd = values.iter().filter(|value| !(**value).into().is_finite()).count();
         if odd > 0 {
             for (value, number) in values.iter().map(|&value| value.into()).zip(self.count..) {
@@ -240,19 +240,19 @@ impl Values {
     }
 }
 
-/// Bytes of scales looked at together, at most, if a run is not longer.
+/// The largest number of bytes of scales that are checked at a time, unless a run is longer.
 const CHUNK: u64 = 1 << 20;
 
 impl StoredTensor<'_> {
-    /// Looks at every value and every scale, some at a time, and gives what is odd about them;
-    /// nothing, for most tensors.
+    /// Checks every value and every scale, in chunks, and returns the anomalies. Most tensors have
+    /// none.
     ///
-    /// That all values are 0, or all the same, is odd for tensors with two dimensions or more that
-    /// are longer than 1: a bias of zeros and a norm of ones are ordinary.
+    /// All values being equal counts as an anomaly only in tensors with at least two dimensions
+    /// longer than 1: biases of zeros and norms of ones are common.
     ///
     /// # Errors
     ///
-    /// As [`dequantize`](Self::dequantize).
+    /// Same as [`dequantize`](Self::dequantize).
     pub(crate) fn check_values(&self) -> Result<Vec<Finding>> {
         self.check_decodable()?;
         let mut findings = Vec::new();
@@ -277,7 +277,7 @@ impl StoredTensor<'_> {
             let head = row.row_head.into();
             return Some(Scales { number: *number, places, run, blocks, head });
         }
-        // Bytes of other parts are codes of their own, or text.
+        // The bytes of other parts are codes or text.
         let bytes = segment.dtype == DType::U8 && segment.part != Part::Scale;
         let float = self.float_format(segment).filter(|_| !bytes)?;
         let run = float.bytes() as u64;
@@ -345,7 +345,7 @@ impl StoredTensor<'_> {
     fn values(&self) -> Result<Values> {
         let mut values = Values::default();
         if self.dtype()? == DType::F64 {
-            // As they are: many a finite double is infinite as `f32`.
+            // Checked in their own width: a finite double may be infinite as `f32`.
             let big_endian = self.is_big_endian();
             let double = |bytes: &[u8; 8]| match big_endian {
                 true => f64::from_be_bytes(*bytes),
@@ -389,7 +389,7 @@ impl StoredTensor<'_> {
         }
     }
 
-    /// Where the bytes of an element begin, or of the block that it is in.
+    /// The file offset of an element, or of the block that contains it.
     fn offset_of(&self, element: u64) -> Option<u64> {
         let segment = self.segments().find(|segment| segment.part == Part::Weight)?;
         let row = segment.dtype.descriptor();
@@ -417,7 +417,7 @@ mod tests {
     use super::*;
     use crate::dtype::DTYPES;
 
-    /// A dtype whose blocks can be decoded has scales that are looked at.
+    /// Every block dtype that can be decoded has a row in `SCALES`.
     #[test]
     fn every_block_dtype_has_its_scales() {
         for row in DTYPES {
@@ -438,13 +438,13 @@ mod tests {
 
     #[test]
     fn numbers() {
-        // d of IQ1_M is 0x3c00, which is 1, from nibbles 0, 0, c and 3.
+        // The scale of IQ1_M is 0x3c00, which is 1, from the nibbles 0, 0, c and 3.
         let words = [0x0abc_u16, 0x0def, 0xc123, 0x3456].map(u16::to_le_bytes);
         assert_eq!(Number::Nibbles.value(words.as_flattened()), 1.0);
         assert!(Number::Float(Float::E4M3).value(&[0xff]).is_nan());
         assert!(!E8M0.value(&[0xff]).is_finite());
         assert!((0..=255).all(|code| Number::Ue4m3.value(&[code]).is_finite()));
-        // 2^-9 is the smallest, and 2^-6 the first that is normal.
+        // 2^-9 is the smallest value, and 2^-6 the smallest normal one.
         assert_eq!(Number::Ue4m3.value(&[0x81]), 1.0 / 512.0);
         let low = |code: u8| Number::Ue4m3.is_low(&[code]);
         assert_eq!([0, 0x80, 1, 7, 0x87, 8].map(low), [false, false, true, true, true, false]);

@@ -1,4 +1,5 @@
-//! A tensor's values: what of its parts a run of them needs, and in which pieces they are decoded.
+//! Decoding of a tensor's values: which bytes of its parts a range of elements needs, and how the
+//! work is divided.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,31 +16,31 @@ use crate::quant::{
 use crate::shape;
 use crate::store::Part;
 
-/// How values are decoded, where the defaults do not fit.
+/// Options for decoding values.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Decoding<'p> {
-    /// How often values are rounded.
+    /// When values are rounded.
     pub rounding: Rounding,
-    /// The threads that share the work; without, the calling thread does it alone. One thread
-    /// writes nearly as fast as memory takes it.
+    /// The thread pool; without one, the calling thread decodes alone. A single thread writes
+    /// nearly as fast as the memory allows.
     pub pool: Option<&'p rayon::ThreadPool>,
 }
 
 impl<'p> Decoding<'p> {
-    /// Rounds to `f32` at each step, on the calling thread.
+    /// The defaults: every step rounds to `f32`, and the calling thread does the work.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets how often values are rounded.
+    /// Sets when values are rounded.
     #[must_use]
     pub fn rounding(mut self, rounding: Rounding) -> Self {
         self.rounding = rounding;
         self
     }
 
-    /// Sets the threads that share the work.
+    /// Sets the thread pool.
     #[must_use]
     pub fn pool(mut self, pool: &'p rayon::ThreadPool) -> Self {
         self.pool = Some(pool);
@@ -47,19 +48,19 @@ impl<'p> Decoding<'p> {
     }
 }
 
-/// Elements of a piece, at most, if a row or block is not longer: enough that what each piece costs
-/// by itself is nothing beside its values.
+/// The largest number of elements of a piece, unless a row or block is longer: large enough that
+/// the cost of a piece itself is negligible.
 const PIECE: u64 = 1 << 18;
 
-/// From this many bytes on values are written past the cache: it would not hold them until they
-/// are read, and writing through it reads them first.
+/// From this many bytes, values are written with streaming stores: the cache could not keep them
+/// until they are read, and a write through the cache reads the memory first.
 const PAST: usize = 8 << 20;
 
-/// Values passed on at a time where all of them need not be held.
+/// The number of values passed on at a time when they are not all needed at once.
 const CHUNK: u64 = 1 << 18;
 
 impl<'a> StoredTensor<'a> {
-    /// Whether [`dequantize`](Self::dequantize) can work.
+    /// Checks that [`dequantize`](Self::dequantize) supports the dtype.
     ///
     /// # Errors
     ///
@@ -80,11 +81,11 @@ impl<'a> StoredTensor<'a> {
         Ok((dtype, codec))
     }
 
-    /// All values as `f32`, in row-major order, in new memory.
+    /// Returns all values as `f32`, in row-major order, in new memory.
     ///
     /// # Errors
     ///
-    /// As [`bytes`](Self::bytes); `Unsupported` for a dtype whose values cannot be read.
+    /// Same as [`bytes`](Self::bytes); `Unsupported` for a dtype whose values cannot be read.
     pub(crate) fn dequantize(&self) -> Result<Values<f32>> {
         let plan = Plan::new(self)?;
         let elements = usize::try_from(self.elements())
@@ -94,14 +95,14 @@ impl<'a> StoredTensor<'a> {
         Ok(out)
     }
 
-    /// Passes all values to `sink`, some at a time, in constant memory, and gives the number of
-    /// those that rounding turned into infinity or 0. Only the schemes that need all of their arrays
-    /// at once (GPTQ, AWQ, compressed-tensors' integers, scaled FP8, bitsandbytes) hold those, packed
-    /// as stored, where the file is read and not mapped.
+    /// Passes all values to `sink`, in chunks and constant memory. Returns the number of values
+    /// that rounding turned into infinity or 0. Only the schemes that need all of their arrays at
+    /// once (GPTQ, AWQ, compressed-tensors' integers, scaled FP8, bitsandbytes) hold those arrays,
+    /// packed as stored, if the file is read and not mapped.
     ///
     /// # Errors
     ///
-    /// As [`dequantize`](Self::dequantize), and what `sink` returns.
+    /// Same as [`dequantize`](Self::dequantize), and any error of `sink`.
     pub(crate) fn for_each_values<T: Element, E: From<Error>>(
         &self,
         sink: impl FnMut(&[T]) -> Result<(), E>,
@@ -109,7 +110,7 @@ impl<'a> StoredTensor<'a> {
         Plan::new(self)?.each(0..self.elements(), sink)
     }
 
-    /// How the numbers of a part are stored, where they are floats.
+    /// The number format of a part, if its numbers are floats.
     pub(super) fn float_format(&self, segment: &Segment<'_>) -> Option<Float> {
         match segment.dtype {
             DType::F32 => Some(Float::F32),
@@ -117,7 +118,7 @@ impl<'a> StoredTensor<'a> {
             DType::BF16 => Some(Float::BF16),
             DType::F8_E4M3 => Some(Float::E4M3),
             DType::F8_E8M0 => Some(Float::E8M0),
-            // MLX and gpt-oss have no name for these formats.
+            // MLX and gpt-oss store these formats as U8.
             DType::U8 => match self.dtype() {
                 Ok(DType::MLX_NVFP4 | DType::HF_NVFP4) => Some(Float::E4M3),
                 Ok(DType::MLX_MXFP4 | DType::MLX_MXFP8 | DType::HF_MXFP4) => Some(Float::E8M0),
@@ -127,7 +128,7 @@ impl<'a> StoredTensor<'a> {
         }
     }
 
-    /// Numbers for the whole tensor, or for each of its outermost arrays.
+    /// The global scales: one for the whole tensor, or one for each of its outermost arrays.
     pub(crate) fn globals(&self) -> Result<Vec<Global>> {
         let is_global = |segment: &Segment<'_>| {
             matches!(segment.part, Part::GlobalAmax | Part::GlobalScale | Part::GlobalDivisor)
@@ -164,7 +165,7 @@ impl<'a> StoredTensor<'a> {
     }
 }
 
-/// Bytes of a weight part from one of them on.
+/// Consecutive bytes of a weight part, starting at `start`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window<'w> {
     pub(crate) start: u64,
@@ -178,23 +179,23 @@ impl<'w> Window<'w> {
     }
 }
 
-/// What decoding any run of a tensor's elements needs to know, found out once.
+/// What decoding any range of a tensor's elements needs, computed once.
 pub(crate) struct Plan<'a> {
     tensor: StoredTensor<'a>,
     row: &'static DTypeDescriptor,
     codec: &'static Codec,
     columns: u64,
-    /// Runs start and end at multiples of this many elements: a block, a group or a row.
+    /// Ranges start and end at multiples of this many elements: a block, a group or a row.
     unit: u64,
-    /// Elements of a piece.
+    /// The number of elements of a piece.
     step: u64,
-    /// Elements of a group; 1 for other dtypes.
+    /// The number of elements of a group; 1 for other dtypes.
     group_size: u64,
     formats: (Option<Float>, Option<Float>),
     globals: Vec<Global>,
-    /// Elements that share a global number.
+    /// The number of elements that share a global scale.
     each_global: u64,
-    /// All arrays, for schemes that need them.
+    /// All arrays, for schemes that need them at once.
     parts: Option<Parts<'a>>,
 }
 
@@ -227,7 +228,7 @@ impl<'a> Plan<'a> {
         };
         let step = (PIECE / unit).max(1).saturating_mul(unit);
         let globals = if runs { tensor.globals()? } else { Vec::new() };
-        // Each of the outermost arrays (experts) may have a number of its own.
+        // Each of the outermost arrays (experts) may have its own global scale.
         let each_global = match globals.len() as u64 {
             0 | 1 => u64::MAX,
             arrays => tensor.elements().checked_div(arrays).unwrap_or(1).max(1),
@@ -249,14 +250,14 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Where the piece that starts at an element ends.
+    /// The end of the piece that starts at an element.
     fn piece_end(&self, start: u64, end: u64) -> u64 {
         let global = (start / self.each_global).saturating_add(1).saturating_mul(self.each_global);
         end.min(start.saturating_add(self.step)).min(global)
     }
 
-    /// Passes the values of elements that start and end at borders of units to `sink`, as many at a
-    /// time as fit into a small buffer.
+    /// Passes the values of a range of elements to `sink`, in chunks that fit into a small buffer.
+    /// The range must start and end at multiples of the unit.
     fn each<T: Element, E: From<Error>>(
         &self,
         elements: Range<u64>,
@@ -268,7 +269,7 @@ impl<'a> Plan<'a> {
         let mut at = elements.start;
         while at < elements.end {
             let mut end = at;
-            // Whole pieces, as many as there is room for, and at least one.
+            // As many whole pieces as fit, and at least one.
             while end < elements.end {
                 let next = self.piece_end(end, elements.end);
                 if end > at && next - at > room {
@@ -284,7 +285,8 @@ impl<'a> Plan<'a> {
         Ok(lost)
     }
 
-    /// Decodes elements that start and end at borders of units into `out`, which has their number.
+    /// Decodes a range of elements into `out`, whose length is their number. The range must start
+    /// and end at multiples of the unit.
     pub(crate) fn decode<T: Element>(
         &self,
         elements: Range<u64>,
@@ -294,8 +296,8 @@ impl<'a> Plan<'a> {
         self.decode_from(elements, out, decoding, None)
     }
 
-    /// As [`decode`](Self::decode), with the bytes of the weight that those elements have, if the
-    /// caller has read them already.
+    /// Like [`decode`](Self::decode), with the weight's bytes for these elements if the caller has
+    /// already read them.
     pub(crate) fn decode_from<T: Element>(
         &self,
         elements: Range<u64>,
@@ -396,7 +398,7 @@ impl<'a> Plan<'a> {
                 let Global::Factor(factor) = global else {
                     return Ok(runs.decode(&packed, out, rounding, past));
                 };
-                // The block's own value, times the factor: two roundings.
+                // The block's value times the factor: two roundings.
                 let mut exact = vec![0.0; out.len()];
                 runs.decode(&packed, &mut exact, rounding, false);
                 exact.iter_mut().for_each(|value| *value *= factor);
@@ -413,7 +415,7 @@ impl<'a> Plan<'a> {
                 let mut lost = Narrowing::default();
                 for (row, out) in weight.chunks(bytes).zip(out.chunks_mut(columns)) {
                     let (head, row) = row.split_at_checked(head as usize).unwrap_or((&[], &[]));
-                    // Rows may be as long as their file.
+                    // A row may be as long as its file.
                     for (row, out) in row.chunks(blocks * block_bytes).zip(out.chunks_mut(step)) {
                         let packed = Packed { scale: head, ..Packed::blocks(row) };
                         lost += runs.decode(&packed, out, rounding, past);
@@ -424,13 +426,13 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The weight's bytes of some elements, little-endian.
+    /// The weight's bytes for some elements, little-endian.
     fn weight<'w>(&self, elements: &Range<u64>, window: Option<Window<'w>>) -> Result<Cow<'w, [u8]>>
     where
         'a: 'w,
     {
         let Some(range) = self.weight_range(elements) else {
-            // Only elements smaller than a byte can be asked for out of step.
+            // Only elements smaller than a byte can be requested at a position inside a byte.
             let dtype = self.row.dtype;
             let fault = format!("{dtype} rows do not start at whole bytes: read the whole tensor");
             return Err(Error::unsupported(fault).in_tensor(self.tensor.name()));
@@ -441,7 +443,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Bytes of a part that has a number for each group: read, where the weight was.
+    /// The bytes of a part with a number for each group. They are read if the weight was read, and
+    /// borrowed otherwise.
     fn group_bytes(
         &self,
         part: Part,
@@ -456,17 +459,17 @@ impl<'a> Plan<'a> {
         Ok(Cow::Owned(bytes))
     }
 
-    /// Whether the weight says it all.
+    /// Whether the weight part alone determines the values.
     pub(crate) fn is_weight_alone(&self) -> bool {
         self.parts.is_none() && self.formats == (None, None)
     }
 
-    /// Elements between which runs can start and end.
+    /// Ranges start and end at multiples of this many elements.
     pub(crate) fn unit(&self) -> u64 {
         self.unit
     }
 
-    /// Where the weight's bytes of some elements lie in their part.
+    /// The byte range of some elements in the weight part.
     pub(crate) fn weight_range(&self, elements: &Range<u64>) -> Option<Range<u64>> {
         let dtype = self.row.dtype;
         let at = |element: u64| match self.row.row_head {
@@ -476,7 +479,7 @@ impl<'a> Plan<'a> {
         Some(at(elements.start)?..at(elements.end)?)
     }
 
-    /// Whether bytes of the weight that were read elsewhere can be decoded as they are.
+    /// Whether weight bytes that were read elsewhere can be decoded as they are.
     pub(crate) fn takes_windows(&self) -> bool {
         self.parts.is_none() && !self.tensor.is_big_endian()
     }
@@ -489,7 +492,7 @@ impl<'a> Plan<'a> {
 }
 
 impl<'a> StoredTensor<'a> {
-    /// All arrays of a tensor that is decoded by rows.
+    /// All arrays of a tensor that is decoded row by row.
     fn parts(&self, columns: u64) -> Result<Parts<'a>> {
         let array = |part: Part| {
             let segment = self.segments().find(|segment| segment.part == part);
@@ -517,7 +520,7 @@ impl<'a> StoredTensor<'a> {
         Ok(parts)
     }
 
-    /// bitsandbytes' description of a tensor, which was looked at when the model was opened.
+    /// Reads bitsandbytes' description of a tensor, which was checked when the model was opened.
     fn read_quant_state(&self, parts: &mut Parts<'_>) -> Result<()> {
         let text = self.bytes(Part::Description)?;
         let state: serde_json::Value = serde_json::from_slice(&text).map_err(|error| {

@@ -1,4 +1,4 @@
-//! The tensors of a store, all of them or by name.
+//! The tensors of a store, in order or by name.
 
 use super::StoredTensor;
 use crate::bytes::Text;
@@ -7,7 +7,7 @@ use crate::store::Store;
 use crate::store::listing::NO_GROUP;
 
 impl Store {
-    /// All tensors, in the order of the files.
+    /// All tensors, in file order.
     pub(crate) fn tensors(&self) -> impl Iterator<Item = StoredTensor<'_>> {
         let heads = move |number: &u32| match self.entry(*number).map(|entry| entry.group) {
             None | Some(NO_GROUP) => true,
@@ -17,12 +17,12 @@ impl Store {
         (0..count).filter(heads).map(|number| StoredTensor::new(self, number))
     }
 
-    /// The tensor of that stored name: the name itself, or its [spelling](Text::spelling) where it
-    /// is not UTF-8.
+    /// The tensor with this stored name, or with this [spelling](Text::spelling) if the name is not
+    /// UTF-8.
     ///
     /// # Errors
     ///
-    /// `NotFound` if there is none; the advice names the tensor that comes nearest.
+    /// `NotFound` if there is none; the advice names the most similar tensor.
     pub(crate) fn tensor(&self, stored_name: &str) -> Result<StoredTensor<'_>> {
         let Some(number) = self.number(stored_name) else {
             let unusual = self.tensors().find(|tensor| {
@@ -44,8 +44,8 @@ impl Store {
         }
     }
 
-    /// The tensor of that very name, for whoever expects that there may be none: an error takes its
-    /// time to say which name comes nearest.
+    /// Like `tensor`, but returns `None` instead of building an error, which searches for similar
+    /// names.
     pub(crate) fn find(&self, stored_name: &str) -> Option<StoredTensor<'_>> {
         let number = self.number(stored_name)?;
         let group = self.groups.get(self.entry(number)?.group as usize);
@@ -55,7 +55,7 @@ impl Store {
     fn no_tensor(&self, wanted: &str) -> Error {
         let fault = format!("there is no tensor \"{}\"", Text::new(wanted.as_bytes()));
         let error = Error::not_found(fault).in_file(&self.path);
-        // The stored name that shares most with the one asked for, at the end and at the start.
+        // The most similar name is the one with the longest common suffix and prefix.
         let likeness = |tensor: &StoredTensor<'_>| {
             let name = tensor.name().as_bytes();
             let same = |(a, b): &(&u8, &u8)| a == b;

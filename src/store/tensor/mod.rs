@@ -1,4 +1,4 @@
-//! One tensor of a store: what it is, its bytes, its values.
+//! One tensor of a store: its facts, its bytes, its values.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod bulk;
@@ -20,11 +20,11 @@ pub use check::{Finding, FindingKind};
 pub use decode::Decoding;
 pub(crate) use decode::{Plan, Window};
 
-/// Where one part of a tensor lies.
+/// The location of one part of a tensor.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Segment<'a> {
-    /// What the array is to its tensor.
+    /// The role of the array in its tensor.
     pub part: Part,
     /// The array's own name in the file.
     pub name: Text<'a>,
@@ -65,7 +65,7 @@ impl StoredHandle {
     }
 }
 
-/// Values decoded at a time where all of them need not be held.
+/// The number of values decoded at a time when they are not all needed at once.
 const CHUNK: u64 = 1 << 20;
 
 impl<'a> StoredTensor<'a> {
@@ -73,14 +73,14 @@ impl<'a> StoredTensor<'a> {
         Self { store, number }
     }
 
-    /// The same, for as long as it is wanted. `store` is the one that it is of.
+    /// A handle that keeps the store open. `store` must be the tensor's own store.
     pub(crate) fn handle(&self, store: &Arc<Store>) -> StoredHandle {
         debug_assert!(std::ptr::eq(self.store, &**store), "a tensor of this store");
         StoredHandle { store: Arc::clone(store), number: self.number }
     }
 
-    /// The stored name: that of its weight part, or for a tensor gathered from several arrays the one
-    /// that it has in the unquantized checkpoint.
+    /// The stored name: that of the weight part, or, for a tensor grouped from several arrays, the
+    /// name in the unquantized checkpoint.
     pub(crate) fn name(&self) -> Text<'a> {
         self.store.entry_name(self.number)
     }
@@ -89,8 +89,8 @@ impl<'a> StoredTensor<'a> {
     ///
     /// # Errors
     ///
-    /// `Unsupported` for a ggml type code that is not known; the message gives the code and, where
-    /// there is one, the name it once had.
+    /// `Unsupported` for an unknown ggml type code; the message gives the code and, if it once had
+    /// a name, the name.
     pub(crate) fn dtype(&self) -> Result<DType> {
         if let Some((dtype, _)) = self.store.entry_group(self.number) {
             return Ok(dtype);
@@ -111,19 +111,20 @@ impl<'a> StoredTensor<'a> {
         }
     }
 
-    /// Dimensions of the values, outermost first; none for a scalar. A packed weight's own array
-    /// may have others: see [`segments`](Self::segments).
+    /// The dimensions of the values, outermost first; none for a scalar. The array of a packed
+    /// weight may have other dimensions: see [`segments`](Self::segments).
     pub(crate) fn shape(&self) -> &'a [u64] {
         self.store.tensor_shape(self.number)
     }
 
-    /// Elements that share a scale, for dtypes that leave the number to the tensor (MLX).
+    /// The number of elements that share a scale, for dtypes whose group size differs between
+    /// tensors (MLX).
     pub(crate) fn group_size(&self) -> Option<u32> {
         self.store.entry_group_size(self.number)
     }
 
-    /// The number of values. It was checked not to overflow when the store was opened; for an
-    /// unknown type code it may be 0 instead.
+    /// The number of values. Opening the store checked that it does not overflow; for an unknown
+    /// type code it may be 0 instead.
     pub(crate) fn elements(&self) -> u64 {
         shape::elements(self.shape()).unwrap_or(0)
     }
@@ -158,13 +159,13 @@ impl<'a> StoredTensor<'a> {
         self.segments().map(|part| part.range.end - part.range.start).fold(0, u64::saturating_add)
     }
 
-    /// The bytes of a part as they lie in the file, big-endian ones too: borrowed from the map
-    /// where there is one. They need not be aligned for anything.
+    /// The bytes of a part in the byte order of the file, borrowed from the memory map if there is
+    /// one. They may be unaligned.
     ///
     /// # Errors
     ///
-    /// `Unsupported` for an unknown type code, `NotFound` for a part that the tensor does not
-    /// have, `Io` if the file cannot be read or has become shorter.
+    /// `Unsupported` for an unknown type code, `NotFound` if the tensor has no such part, `Io` if
+    /// the file cannot be read or became shorter.
     pub(crate) fn bytes(&self, part: Part) -> Result<Cow<'a, [u8]>> {
         let segment = self.segment(part)?;
         self.located(|store| match store.entry_file(segment.number) {
@@ -173,12 +174,13 @@ impl<'a> StoredTensor<'a> {
         })
     }
 
-    /// The bytes of a part, little-endian: borrowed from the map where there is one and the file is
-    /// not big-endian.
+    /// The bytes of a part, little-endian, borrowed from the memory map if there is one and the
+    /// file is little-endian.
     ///
     /// # Errors
     ///
-    /// As [`bytes`](Self::bytes); `Unsupported` where the big-endian form of the dtype is not known.
+    /// Same as [`bytes`](Self::bytes); `Unsupported` if the big-endian form of the dtype is
+    /// unknown.
     pub(crate) fn native_bytes(&self, part: Part) -> Result<Cow<'a, [u8]>> {
         let segment = self.segment(part)?;
         let bytes = self.bytes(part)?;
@@ -202,12 +204,12 @@ impl<'a> StoredTensor<'a> {
             .in_tensor(self.name()))
     }
 
-    /// Passes the bytes of a part to `sink` in pieces, through one small buffer and never through
-    /// the map.
+    /// Passes the bytes of a part to `sink` in pieces, through one small buffer and never through a
+    /// memory map.
     ///
     /// # Errors
     ///
-    /// As [`bytes`](Self::bytes), and what `sink` returns.
+    /// Same as [`bytes`](Self::bytes), and any error of `sink`.
     pub(crate) fn for_each_piece<E: From<Error>>(
         &self,
         part: Part,
@@ -217,13 +219,12 @@ impl<'a> StoredTensor<'a> {
         self.for_each_piece_in(part, 0..end - start, sink)
     }
 
-    /// As [`for_each_piece`](Self::for_each_piece), for the bytes of a part from one to another,
-    /// counted from the part's first.
+    /// Like [`for_each_piece`](Self::for_each_piece), for a byte range of the part.
     ///
     /// # Errors
     ///
-    /// As [`bytes`](Self::bytes), and what `sink` returns; `Mismatch` where the part has not that
-    /// many bytes.
+    /// Same as [`bytes`](Self::bytes), and any error of `sink`; `Mismatch` if the range exceeds the
+    /// part.
     pub(crate) fn for_each_piece_in<E: From<Error>>(
         &self,
         part: Part,
@@ -256,7 +257,7 @@ impl<'a> StoredTensor<'a> {
         Ok(())
     }
 
-    /// Part of the bytes of a part.
+    /// A byte range of a part.
     fn bytes_within(&self, part: Part, within: Range<u64>) -> Result<Cow<'a, [u8]>> {
         let segment = self.segment(part)?;
         let start = segment.range.start.saturating_add(within.start);
@@ -272,8 +273,8 @@ impl<'a> StoredTensor<'a> {
         })
     }
 
-    /// Whether it is packed in the same way as another, into the same bytes: then its values are the
-    /// same too.
+    /// Whether two tensors have the same packing and the same bytes, so that their values are
+    /// equal.
     pub(crate) fn is_packed_like(&self, other: &StoredTensor<'_>) -> Result<bool> {
         let form = |tensor: &StoredTensor<'_>| {
             let (shape, group) = (tensor.shape().to_vec(), tensor.group_size());
@@ -296,16 +297,16 @@ impl<'a> StoredTensor<'a> {
                 at = end;
             }
         }
-        // A tensor of an unknown type has no bytes that are known.
+        // The bytes of a tensor of an unknown type are unknown.
         Ok(self.dtype().is_ok())
     }
 
-    /// The path of the model that it is of.
+    /// The path of the model that contains the tensor.
     pub(crate) fn model(&self) -> &'a std::path::Path {
         self.store.path()
     }
 
-    /// Part of the bytes of a part, little-endian. In a big-endian file they are whole blocks.
+    /// A byte range of a part, little-endian. In a big-endian file it must be whole blocks.
     pub(crate) fn native_within(&self, part: Part, within: Range<u64>) -> Result<Cow<'a, [u8]>> {
         let segment = self.segment(part)?;
         let bytes = self.bytes_within(part, within)?;
@@ -327,7 +328,7 @@ impl<'a> StoredTensor<'a> {
     }
 }
 
-/// Turns the numbers of big-endian blocks round.
+/// Reverses the byte order of the numbers in big-endian blocks.
 fn swap(bytes: &mut [u8], dtype: DType) {
     let row = dtype.descriptor();
     for block in bytes.chunks_exact_mut(row.block_bytes as usize) {

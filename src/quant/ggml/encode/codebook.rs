@@ -1,4 +1,4 @@
-//! Codebooks as quantizers need them: which point a combination of codes is, or which are near.
+//! Codebooks for quantizers: which point a combination of codes is, and which points are near it.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use crate::quant::ggml::grids;
 pub(super) struct Codebook<const P: usize> {
     top: u8,
     points: Vec<[u8; P]>,
-    /// For each combination of codes: its own point alone, or where its list lies in `near`.
+    /// For each combination of codes: its own point, or the range of its list in `near`.
     places: Vec<Place>,
     near: Vec<u16>,
 }
@@ -33,8 +33,9 @@ pub(super) static IQ3_S: LazyLock<Codebook<4>> =
     LazyLock::new(|| Codebook::new(&grids::PACKED_IQ3_S, 8, 3));
 
 impl<const P: usize> Codebook<P> {
-    /// Points of `16 / P` bits for each code. Near are those of the `shells` least distances, the
-    /// nearest first, and in order those that are equally far.
+    /// Builds a codebook from points with `16 / P` bits for each code. The near points are those
+    /// with the `shells` smallest distances, the nearest first, in order of their numbers at equal
+    /// distance.
     fn new(packed: &[u16], top: u8, shells: usize) -> Self {
         let mut this = Self { top, points: Vec::new(), places: Vec::new(), near: Vec::new() };
         let bits = if P == 8 { 2 } else { 3 };
@@ -83,8 +84,8 @@ impl<const P: usize> Codebook<P> {
         &self.points[usize::from(number)]
     }
 
-    /// The point that codes are, if they are one; else that with the least error of those near.
-    /// Changes codes to those of the point.
+    /// The point equal to the codes, if there is one; otherwise the near point with the smallest
+    /// error. Changes the codes to those of the point.
     pub(super) fn snap(&self, codes: &mut [u8; P], error: impl Fn(&[u8; P]) -> f32) -> (u16, bool) {
         let mut place = 0;
         for code in codes.iter().rev() {
@@ -95,7 +96,7 @@ impl<const P: usize> Codebook<P> {
             Place::Near { first, count } => (first as usize, count as usize),
         };
         let near = &self.near[first..first + count];
-        // ggml stops the program where all errors are NaN or infinite.
+        // ggml aborts if all errors are NaN or infinite.
         let mut best = (near[0], f32::MAX);
         for point in near {
             let error = error(self.point(*point));

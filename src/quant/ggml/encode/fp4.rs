@@ -1,4 +1,4 @@
-//! Quantizers of block dtypes with elements of the format E2M1.
+//! Quantizers of block dtypes with E2M1 elements.
 
 use super::{Simd, put_nibbles, quantizers};
 
@@ -9,7 +9,7 @@ const DOUBLED: [f32; 8] = [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0];
 const CODES: [f32; 8] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0];
 
 quantizers! {
-    /// A power of two, two below that of the largest magnitude.
+    /// The scale is a power of two, two exponents below the largest magnitude.
     MXFP4: 32 => 17 Ignored, |batch, out| {
         let simd = batch.simd;
         let mut x = [simd.splat(0.0); 32];
@@ -24,7 +24,7 @@ quantizers! {
         }
     }
 
-    /// For each 16 elements a scale that makes the largest magnitude 6.
+    /// The scale of each 16 elements makes the largest magnitude 6.
     NVFP4: 64 => 36 Ignored, |batch, out| {
         let simd = batch.simd;
         for sub in 0..4 {
@@ -44,7 +44,8 @@ quantizers! {
     }
 }
 
-/// The codes whose values, times twice the scale, are nearest: of two, that of less magnitude.
+/// The codes whose values, times twice the scale, are nearest; of two, the one with the smaller
+/// magnitude.
 #[inline(always)]
 fn codes<S: Simd, const N: usize>(simd: S, x: &[S::Floats; N], half: S::Floats) -> [S::Words; N] {
     let zero = simd.splat(0.0);
@@ -70,8 +71,8 @@ fn codes<S: Simd, const N: usize>(simd: S, x: &[S::Floats; N], half: S::Floats) 
     codes
 }
 
-/// 125 more than the whole part of the binary logarithm, which is rounded to `f32` first: just below
-/// a power of two it is that of the power.
+/// 125 plus the integer part of the binary logarithm, which is rounded to `f32` first: just below a
+/// power of two it is that of the power.
 fn e8m0(largest: f32) -> u8 {
     if !(largest > 0.0 && largest.is_finite()) {
         return 0;
@@ -83,7 +84,7 @@ fn e8m0(largest: f32) -> u8 {
     (exponent + 125).to_le_bytes()[0]
 }
 
-/// Unsigned E4M3, rounded to the nearest, ties up: as the first bit that is cut off says.
+/// Unsigned E4M3, rounded to nearest, ties up: the first bit that is cut off decides.
 fn ue4m3(value: f32) -> u8 {
     if value <= 0.0 || value.is_nan() {
         return 0;
@@ -95,7 +96,8 @@ fn ue4m3(value: f32) -> u8 {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "up to 8")]
         return ((value * 512.0 + 0.5) as u8).min(7);
     }
-    // A fraction that rounds up to 8 goes on in the exponent. From 256 on, all are 448 to ggml.
+    // A fraction that rounds up to 8 carries into the exponent. ggml makes everything from 256 on
+    // 448.
     let code = ((bits - (120 << 23)) >> 20) + (bits >> 19 & 1);
     if code < 0x78 { code.to_le_bytes()[0] } else { 0x7e }
 }

@@ -1,8 +1,8 @@
-//! Quantizers of the dtypes with ternary points of a codebook, shifted up or down by an eighth: one
-//! block after the other.
+//! Quantizers of the dtypes with ternary codebook points that are shifted up or down by an eighth,
+//! one block at a time.
 //!
-//! The best split of a run's numbers into -1, 0 and 1 is found among all: in ascending order, each
-//! is a pair of places. The points then come from the codebook.
+//! The best split of a run's numbers into -1, 0 and 1 is searched exhaustively: with the numbers in
+//! ascending order, a split is a pair of positions. The points are then taken from the codebook.
 
 use std::array::from_fn;
 
@@ -10,9 +10,9 @@ use super::codebook::IQ1 as BOOK;
 use super::point::{half_bits, mean_of, nearest, put_half};
 use super::{Batch, Simd, quantizers};
 
-/// What codes stand for, shifted up.
+/// The values of codes, shifted up.
 const UP: [f32; 3] = [-0.875, 0.125, 1.125];
-/// What codes stand for, shifted down.
+/// The values of codes, shifted down.
 const DOWN: [f32; 3] = [-1.125, -0.125, 0.875];
 
 quantizers! {
@@ -91,14 +91,14 @@ quantizers! {
     }
 }
 
-/// Codes of a run, and the scale that they were found with.
+/// The codes of a run, and the scale with which they were found.
 struct Split<const N: usize> {
     scale: f32,
     codes: [u8; N],
     up: bool,
 }
 
-/// A run and its weights.
+/// The values of a run, and their weights.
 #[inline(always)]
 fn run<S: Simd, const N: usize>(
     batch: &Batch<'_, S, 256>,
@@ -115,19 +115,19 @@ fn run<S: Simd, const N: usize>(
     (x, weights)
 }
 
-/// The largest, unless all are 0.
+/// The largest scale, or `None` if all are 0.
 fn largest(scales: impl Iterator<Item = f32>) -> Option<f32> {
     let max = scales.fold(0.0, |max, scale| if max > scale { max } else { scale });
     (max != 0.0).then_some(max)
 }
 
-/// The largest magnitude; after NaN, of those that follow.
+/// The largest magnitude; a NaN restarts the search after it.
 fn magnitude<const N: usize>(x: &[f32; N]) -> f32 {
     let more = |max: f32, x: &f32| if max > x.abs() { max } else { x.abs() };
     x.iter().skip(1).fold(x[0].abs(), more)
 }
 
-/// The places of numbers in ascending order; equal ones stay in order, and so does NaN where it is.
+/// The positions of numbers in ascending order; the sort is stable, and NaN stays in place.
 fn order<const N: usize>(x: &[f32; N]) -> [usize; N] {
     let mut order: [usize; N] = from_fn(|i| i);
     for end in 1..N {
@@ -148,7 +148,7 @@ fn codes<const N: usize>(order: &[usize; N], [first, second]: [usize; 2]) -> [u8
     codes
 }
 
-/// The best split of 32 numbers, all of them shifted alike.
+/// The best split of 32 numbers with the same shift.
 fn whole_split(x: &[f32; 32], weights: &[f32; 32]) -> Option<Split<32>> {
     let max = magnitude(x);
     if max < 1e-12 {
@@ -184,7 +184,7 @@ fn whole_split(x: &[f32; 32], weights: &[f32; 32]) -> Option<Split<32>> {
     Some(if scale < 0.0 { turned(split) } else { split })
 }
 
-/// With the signs of all values turned.
+/// Changes the signs of all values.
 fn turned<const N: usize>(split: Split<N>) -> Split<N> {
     Split { scale: -split.scale, codes: split.codes.map(|code| 2 - code), up: !split.up }
 }
@@ -196,7 +196,7 @@ fn half_splits(x: &[f32; 16], weights: &[f32; 16]) -> Option<(Split<16>, [bool; 
         return None;
     }
     let order = order(x);
-    // Sums for each half, up to each place.
+    // Sums for each half, up to each position.
     let (mut px, mut pw) = ([[0.0f32; 17]; 2], [[0.0f32; 17]; 2]);
     for (j, i) in order.iter().enumerate() {
         for half in 0..2 {
@@ -209,7 +209,7 @@ fn half_splits(x: &[f32; 16], weights: &[f32; 16]) -> Option<(Split<16>, [bool; 
     let (mut best, mut scale, mut found) = (f32::MIN, max, None);
     for first in 0..=16 {
         for second in first..=16 {
-            // As values are 1 apart, what lies before both places counts less by two.
+            // Values differ by 1, so what lies before both positions counts two less.
             let part = |half: usize, [a, b, c]: [f32; 3]| {
                 let (px, pw) = (&px[half], &pw[half]);
                 let qx = px[16] * c - (px[first] + px[second]);
@@ -235,7 +235,7 @@ fn half_splits(x: &[f32; 16], weights: &[f32; 16]) -> Option<(Split<16>, [bool; 
     Some(if scale < 0.0 { (turned(split), down.map(|down| !down)) } else { (split, down) })
 }
 
-/// Points of the codebook for each 8 codes, and the scale that fits them.
+/// The codebook points for each 8 codes, and the scale that fits them.
 fn snapped<const N: usize>(
     x: &[f32; N],
     weights: &[f32; N],

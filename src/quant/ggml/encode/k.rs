@@ -226,8 +226,8 @@ quantizers! {
     }
 }
 
-/// The scales of runs of 16 for codes from -4 to 3. Runs of any blocks whose codes move are taken
-/// together.
+/// The scales of runs of 16 for codes from -4 to 3. Runs of different blocks that need `descended`
+/// are processed together.
 #[inline(always)]
 fn threes<S: Simd>(batch: &Batch<'_, S, 256>, subs: &[[S::Floats; 16]; 16]) -> [S::Floats; 16] {
     let simd = batch.simd;
@@ -256,7 +256,7 @@ fn threes<S: Simd>(batch: &Batch<'_, S, 256>, subs: &[[S::Floats; 16]; 16]) -> [
     from_fn(|sub| simd.load(&scales[sub]))
 }
 
-/// `descended` of up to 32 runs: 16 times the number of a sub-block, and the lane.
+/// Runs `descended` on up to 32 runs, each given as 16 times its sub-block number plus its lane.
 #[inline(always)]
 fn descent<S: Simd>(
     batch: &Batch<'_, S, 256>,
@@ -275,7 +275,7 @@ fn descent<S: Simd>(
     (descended(simd, x.as_flattened(), &mut codes), codes)
 }
 
-/// How minima are searched for with importance.
+/// The search parameters for minima with importance.
 const fn with_importance(top: i32) -> Affine {
     Affine { top, first: -0.9, step: 0.05, steps: 36, absolute: false }
 }
@@ -288,8 +288,8 @@ fn elements<S: Simd>(batch: &Batch<'_, S, 256>) -> [[S::Floats; 16]; 16] {
     x
 }
 
-/// Scales or minima as a scale and codes of a few bits, which are bytes in ggml: -1 is 255. Where
-/// those are `kept`, none is above `top` in the end.
+/// Quantizes scales or minima to a common scale and codes of a few bits. ggml stores the codes in
+/// bytes, so -1 is 255. If `kept`, codes are limited to `top` at the end.
 #[inline(always)]
 fn few_bits<S: Simd, const N: usize>(
     batch: &Batch<'_, S, 256>,
@@ -324,8 +324,8 @@ fn few_bits<S: Simd, const N: usize>(
     (d, codes)
 }
 
-/// The codes of a sub-block by its scale and its minimum as they are stored: those of (x + m) / d,
-/// and where d is 0, those that were found before.
+/// The codes of a sub-block for its stored scale and minimum: those of (x + m) / d; if d is 0,
+/// those found before.
 #[inline(always)]
 fn affine<S: Simd, const N: usize>(
     simd: S,
@@ -346,7 +346,7 @@ fn affine<S: Simd, const N: usize>(
     }
 }
 
-/// Puts scales and minima of 8 sub-blocks of 32 elements. Gives back the codes.
+/// Writes scales and minima of 8 sub-blocks of 32 elements, and returns the codes.
 #[inline(always)]
 fn eights<S: Simd, const BYTES: usize>(
     batch: &Batch<'_, S, 256>,
@@ -377,7 +377,7 @@ fn eights<S: Simd, const BYTES: usize>(
         (scales[sub], minima[sub]) = (found[sub].scale, found[sub].minimum);
         sums[sub] = total(simd, &weights);
     }
-    // As `Q4_K` does not do with importance.
+    // ggml does not limit them for `Q4_K` with importance.
     let kept = how.top > 15 || batch.importance.is_none();
     let (d, scales) = few_bits(batch, &scales, &sums, 63, kept);
     let (dmin, minima) = few_bits(batch, &minima, &sums, 63, kept);
@@ -399,8 +399,8 @@ fn eights<S: Simd, const BYTES: usize>(
     codes
 }
 
-/// Puts the first four of eight codes of 6 bits, and on top of each the upper bits of one of the
-/// last four. Gives back what will be read of them, which is less where codes have more bits.
+/// Writes the first four of eight 6-bit codes, each with the upper bits of one of the last four on
+/// top. Returns the codes that a reader will see, which differ if codes have more bits.
 #[inline(always)]
 fn sixes<S: Simd, const BYTES: usize>(
     simd: S,
@@ -419,7 +419,8 @@ fn sixes<S: Simd, const BYTES: usize>(
     codes
 }
 
-/// Puts 32 bytes with two bits of 128 codes, above the lowest `BITS`: those of the first 32 lowest.
+/// Writes 32 bytes with two bits of each of 128 codes, above the lowest `BITS`. The first 32 codes
+/// take the lowest bits of the bytes, and so on.
 #[inline(always)]
 fn put_planes<S: Simd, const BYTES: usize, const BITS: u32>(
     simd: S,
@@ -440,7 +441,8 @@ fn put_planes<S: Simd, const BYTES: usize, const BITS: u32>(
     put_many(simd, words, 8, at, out);
 }
 
-/// Puts 32 bytes with the bits above the lowest `BITS` of 256 codes: those of the first 32 lowest.
+/// Writes 32 bytes with one bit of each of 256 codes, above the lowest `BITS`. The first 32 codes
+/// take the lowest bits of the bytes, and so on.
 #[inline(always)]
 fn put_bits<S: Simd, const BYTES: usize, const BITS: u32>(
     simd: S,

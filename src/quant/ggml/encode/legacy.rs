@@ -1,4 +1,4 @@
-//! Quantizers of the first block dtypes, and of the plainest of the last.
+//! Quantizers of the first block dtypes, and of the simplest of the newest.
 
 use std::array::from_fn;
 use std::cmp::Ordering;
@@ -66,7 +66,7 @@ quantizers! {
         put_nibbles(batch.simd, &codes, 8, out);
     }
 
-    /// The largest magnitude becomes 127; ties are rounded away from 0.
+    /// The largest magnitude becomes 127; ties round away from 0.
     Q8_0: 32 => 34 Ignored, |batch, out| {
         let simd = batch.simd;
         let most = simd.highest_of_each(from_fn(|lane| {
@@ -77,7 +77,7 @@ quantizers! {
         let inverse = inverse(simd, d);
         let infinite = simd.splat(f32::INFINITY);
         if !simd.all(simd.both(simd.below(d, infinite), simd.below(inverse, infinite))) {
-            // Numbers that are not finite, or too small: their codes are no numbers.
+            // With numbers that are not finite or too small, the codes are not numbers.
             let (_, codes) = bytes(batch, out);
             return put_bytes(simd, &cut(simd, codes), 2, out);
         }
@@ -92,13 +92,13 @@ quantizers! {
         }
     }
 
-    /// As `Q8_0`, and the sum of all codes times the scale.
+    /// Like `Q8_0`, with the sum of all codes times the scale.
     Q8_1: 32 => 36 Ignored, |batch, out| {
         let simd = batch.simd;
         let (d, codes) = bytes(batch, out);
         let mut sum = simd.splat(0.0);
         for code in codes {
-            // As the byte that it becomes.
+            // The byte that the code becomes.
             let byte = simd.numbers(simd.cut(code, 255));
             let negative = simd.below(simd.splat(127.0), byte);
             let minus = simd.choose(negative, simd.splat(256.0), simd.splat(0.0));
@@ -108,7 +108,7 @@ quantizers! {
         put_bytes(simd, &cut(simd, codes), 4, out);
     }
 
-    /// The mean magnitude, and a bit for each element that is not negative.
+    /// The scale is the mean magnitude; a bit is set for each element that is not negative.
     Q1_0: 128 => 18 Ignored, |batch, out| {
         let simd = batch.simd;
         let zero = simd.splat(0.0);
@@ -130,7 +130,7 @@ quantizers! {
         put_halves(simd, simd.div(sum, simd.splat(128.0)), 0, out);
     }
 
-    /// The largest magnitude becomes 1 or -1; 2 is never used.
+    /// The largest magnitude becomes 1 or -1; code 2 is never used.
     Q2_0: 64 => 18 Ignored, |batch, out| {
         let simd = batch.simd;
         let zero = simd.splat(0.0);
@@ -162,7 +162,8 @@ fn fifth_bits<S: Simd>(simd: S, codes: &[S::Words; 32]) -> S::Words {
     bits
 }
 
-/// Puts the scales that make the largest magnitude of each block -top. Gives back their inverses.
+/// Writes the scales that make the largest magnitude of each block -top, and returns their
+/// inverses.
 #[inline(always)]
 fn extremes<S: Simd, const BYTES: usize>(
     batch: &Batch<'_, S, 32>,
@@ -172,7 +173,7 @@ fn extremes<S: Simd, const BYTES: usize>(
     let simd = batch.simd;
     let zero = simd.splat(0.0);
     let extremes: [_; 16] = from_fn(|lane| {
-        // NaN is neither.
+        // NaN is ignored.
         let [a, b] = batch.pair(lane);
         [simd.most(a, simd.most(b, zero)), simd.least(a, simd.least(b, zero))]
     });
@@ -190,7 +191,8 @@ fn extremes<S: Simd, const BYTES: usize>(
     inverses
 }
 
-/// The extremes of blocks, where some have one magnitude with both signs: the first of the two.
+/// The extremes of blocks, if some have the same magnitude with both signs: the first of the two
+/// counts.
 #[cold]
 fn first<S: Simd>(batch: &Batch<'_, S, 32>, high: S::Floats, low: S::Floats) -> S::Floats {
     let simd = batch.simd;
@@ -210,7 +212,7 @@ fn first<S: Simd>(batch: &Batch<'_, S, 32>, high: S::Floats, low: S::Floats) -> 
     }))
 }
 
-/// The codes of one block, from 0 to 2 top - 1; of what is no number, -128.
+/// The codes of one block, from 0 to 2 top - 1; -128 for values that are not numbers.
 #[inline(always)]
 fn offset<S: Simd>(batch: &Batch<'_, S, 32>, lane: usize, inverse: f32, top: i8) -> S::Bytes {
     let simd = batch.simd;
@@ -220,8 +222,9 @@ fn offset<S: Simd>(batch: &Batch<'_, S, 32>, lane: usize, inverse: f32, top: i8)
     simd.signed_capped(simd.to_signed([code(a), code(b)]), 2 * top - 1)
 }
 
-/// Puts the scales and minima that spread the codes from 0 to `top` over each block. Gives back the
-/// minima and the scales' inverses; nothing where a minimum is 0, of which the sign is the first's.
+/// Writes the scales and minima that spread the codes of each block from 0 to `top`, and returns
+/// the minima and the scales' inverses. Returns `None` if a minimum is 0, because its sign is that
+/// of the first zero.
 #[inline(always)]
 fn ranges<S: Simd, const BYTES: usize>(
     batch: &Batch<'_, S, 32>,
@@ -250,7 +253,7 @@ fn ranges<S: Simd, const BYTES: usize>(
     Some(found)
 }
 
-/// The codes of one block, from 0 to `top`; of what is no number, -128.
+/// The codes of one block, from 0 to `top`; -128 for values that are not numbers.
 #[inline(always)]
 fn within<S: Simd>(
     batch: &Batch<'_, S, 32>,
@@ -268,7 +271,7 @@ fn within<S: Simd>(
     simd.signed_capped(simd.to_signed([code(a), code(b)]), top)
 }
 
-/// Puts the lowest 4 bits of 32 codes.
+/// Writes the lowest 4 bits of 32 codes.
 #[inline(always)]
 fn put_low<S: Simd>(simd: S, codes: S::Bytes, out: &mut [u8; 16]) {
     simd.put_nibbles(simd.and(codes, simd.fill(15)), out);
@@ -289,7 +292,7 @@ fn cut<S: Simd>(simd: S, mut codes: [S::Words; 32]) -> [S::Words; 32] {
     codes
 }
 
-/// Puts a scale. Gives back what it was before it was rounded, and codes with their signs.
+/// Writes a scale. Returns the scale before rounding, and the signed codes.
 #[inline(always)]
 fn bytes<S: Simd, const BYTES: usize>(
     batch: &Batch<'_, S, 32>,
@@ -308,7 +311,7 @@ fn bytes<S: Simd, const BYTES: usize>(
     (d, codes)
 }
 
-/// Puts a scale that suits the importance of columns. Gives back codes from 0 to 2 top - 1.
+/// Writes a scale chosen with the importance of columns, and returns codes from 0 to 2 top - 1.
 #[inline(always)]
 fn symmetric<S: Simd, const BYTES: usize>(
     batch: &Batch<'_, S, 32>,
@@ -329,7 +332,7 @@ fn symmetric<S: Simd, const BYTES: usize>(
     codes
 }
 
-/// Puts a scale and a minimum. Gives back codes from 0 to `top`.
+/// Writes a scale and a minimum, and returns codes from 0 to `top`.
 #[inline(always)]
 fn affine<S: Simd, const BYTES: usize>(
     batch: &Batch<'_, S, 32>,

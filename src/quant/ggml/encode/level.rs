@@ -1,4 +1,4 @@
-//! Quantizers of the dtypes whose codes stand for levels of a table.
+//! Quantizers of the dtypes whose codes are positions in a table of levels.
 
 use super::search::{TINY, float};
 use super::{
@@ -50,8 +50,8 @@ quantizers! {
     }
 }
 
-/// The levels in order, and twice the middle between each and the one before it; of the first,
-/// everything is beyond that.
+/// The levels in ascending order, and twice the midpoint between each level and the one before it;
+/// every value is above the first midpoint.
 const VALUES: [f32; 16] = {
     let mut values = [0.0; 16];
     let mut i = 0;
@@ -71,11 +71,11 @@ const MIDDLES: [f32; 16] = {
     middles
 };
 
-/// The code of the nearest level; in the middle, of the higher one; of NaN, the highest.
+/// The code of the nearest level; at a midpoint, the higher one; for NaN, the highest.
 #[inline(always)]
 fn nearest_level<S: Simd>(simd: S, x: S::Floats) -> S::Words {
     let twice = simd.add(x, x);
-    // Half by half; the first two steps have few middles to choose from.
+    // A binary search; the first two steps compare with few midpoints.
     let low = simd.below(twice, simd.splat(MIDDLES[8]));
     let middle = simd.choose(low, simd.splat(MIDDLES[4]), simd.splat(MIDDLES[12]));
     let code = simd.choose(low, simd.splat(0.0), simd.splat(8.0));
@@ -104,8 +104,8 @@ fn put_codes<S: Simd, const BYTES: usize>(
     put_nibbles(simd, &codes, at, out);
 }
 
-/// The scale of least weighted square error among 16 near that which makes the largest magnitude
-/// the first level. `mean` is the mean square that importance is weighed with.
+/// The scale with the smallest weighted square error among 16 near the one that makes the largest
+/// magnitude the first level. `mean` is the mean square added when importance is applied.
 #[inline(always)]
 fn scale<S: Simd, const LEN: usize>(
     batch: &Batch<'_, S, LEN>,
@@ -142,7 +142,7 @@ fn scale<S: Simd, const LEN: usize>(
     simd.choose(simd.below(largest, simd.splat(TINY)), zero, scale)
 }
 
-/// Weighted sums of numbers times their levels, and of the levels' squares.
+/// The weighted sums of numbers times their levels, and of squared levels.
 #[inline(always)]
 fn sums<S: Simd>(
     simd: S,

@@ -1,10 +1,10 @@
 //! Quantizers of ggml's block dtypes, bit for bit those of its default build for x86-64 (0.25.3,
-//! `ggml-quants.c`), in which every product and sum rounds on its own.
+//! `ggml-quants.c`), in which every product and sum rounds separately.
 //!
-//! Errors are summed in the order of a block's elements, so a block cannot be spread over the lanes
-//! of a vector. 16 blocks can: each lane has a block to itself, and goes through the same steps as
-//! the reference does with it. Where nothing is summed, blocks are gone through one by one, and only
-//! their scales are computed together.
+//! Errors are summed in the order of a block's elements, so the elements of a block cannot be
+//! spread over the lanes of a vector. Instead, 16 blocks are processed at a time: each lane has its
+//! own block, and performs the same steps as the reference. Where nothing is summed, blocks are
+//! processed one by one, and only their scales are computed together.
 
 mod codebook;
 mod fp4;
@@ -35,32 +35,32 @@ use crate::quant::kernel::Encode;
 use crate::quant::quantizer::Rows;
 use crate::quant::simd::Simd;
 
-/// Blocks of `LEN` elements and `BYTES` bytes, 16 at a time.
+/// A quantizer of blocks of `LEN` elements and `BYTES` bytes, 16 at a time.
 trait Blocks<const LEN: usize, const BYTES: usize> {
-    /// Whether importance is weighed with the mean square of the whole row.
+    /// Whether importance is combined with the mean square of the whole row.
     const BY_ROW: bool = false;
 
-    /// Fills `out`, which may have room for fewer than 16 blocks.
+    /// Fills `out`, which may be shorter than 16 blocks.
     fn blocks<S: Simd>(batch: &Batch<'_, S, LEN>, out: &mut [[u8; BYTES]]);
 }
 
-/// 16 blocks: a lane each. Behind the last block of all, lanes repeat it.
+/// 16 blocks, one for each lane. If there are fewer, the remaining lanes repeat the last one.
 struct Batch<'a, S: Simd, const LEN: usize> {
     simd: S,
     values: &'a [[f32; LEN]; 16],
     importance: Option<[&'a [f32; LEN]; 16]>,
-    /// The mean square of each block's row, for those that ask for it.
+    /// The mean square of each block's row, if `BY_ROW` is set.
     row: S::Floats,
 }
 
 impl<S: Simd, const LEN: usize> Batch<'_, S, LEN> {
-    /// As many elements of each block as there is room for, from number `at` on.
+    /// The elements of each block, from position `at`, as many as fit.
     #[inline(always)]
     fn values(&self, at: usize, out: &mut [S::Floats]) {
         turned(self.simd, |lane| &self.values[lane][at..], out);
     }
 
-    /// The importance of the same elements, if there is any.
+    /// The importance of the same elements; false if there is none.
     #[inline(always)]
     fn importance(&self, at: usize, out: &mut [S::Floats]) -> bool {
         if let Some(importance) = &self.importance {
@@ -71,7 +71,7 @@ impl<S: Simd, const LEN: usize> Batch<'_, S, LEN> {
 }
 
 impl<S: Simd> Batch<'_, S, 32> {
-    /// The elements of one block.
+    /// The 32 elements of one block.
     #[inline(always)]
     fn pair(&self, lane: usize) -> [S::Floats; 2] {
         match self.values[lane].as_chunks().0 {
@@ -81,7 +81,7 @@ impl<S: Simd> Batch<'_, S, 32> {
     }
 }
 
-/// Elements of 16 runs: those of one number together.
+/// Transposes 16 runs: elements with the same position are placed together.
 #[inline(always)]
 fn turned<'a, S: Simd>(simd: S, run: impl Fn(usize) -> &'a [f32], out: &mut [S::Floats]) {
     for (number, out) in out.as_chunks_mut::<16>().0.iter_mut().enumerate() {
@@ -95,7 +95,7 @@ fn turned<'a, S: Simd>(simd: S, run: impl Fn(usize) -> &'a [f32], out: &mut [S::
     }
 }
 
-/// Rows as batches of blocks.
+/// Splits rows into batches of blocks.
 struct Batches<B, const LEN: usize, const BYTES: usize>(PhantomData<B>);
 
 impl<B: Blocks<LEN, BYTES>, const LEN: usize, const BYTES: usize> Encode
@@ -104,7 +104,7 @@ impl<B: Blocks<LEN, BYTES>, const LEN: usize, const BYTES: usize> Encode
     #[inline(always)]
     fn encode<S: Simd>(simd: S, rows: &Rows<'_>, out: &mut [u8]) {
         let across = rows.columns / LEN;
-        // 16 rows at a time: their mean squares are lanes, too.
+        // 16 rows at a time, so that their mean squares fill the lanes.
         let runs = rows.values.chunks(16 * rows.columns.max(1));
         let (out, _) = out.as_chunks_mut::<BYTES>();
         for (run, out) in runs.zip(out.chunks_mut(16 * across.max(1))) {
@@ -127,7 +127,7 @@ impl<B: Blocks<LEN, BYTES>, const LEN: usize, const BYTES: usize> Encode
                     },
                     importance: columns
                         .map(|columns| from_fn(|lane| &columns[block(lane) % across])),
-                    // A division costs as much as all that some dtypes do with an element.
+                    // A division costs as much as some dtypes need for an element.
                     row: match by_row {
                         true => simd.load(&from_fn(|lane| means[block(lane) / across])),
                         false => simd.splat(0.0),
@@ -159,7 +159,7 @@ fn mean_squares<S: Simd>(simd: S, values: &[f32], columns: usize) -> [f32; 16] {
     means
 }
 
-/// The sum of squares, in order.
+/// The sum of squares, added in order.
 #[inline(always)]
 fn squares<S: Simd>(simd: S, x: &[S::Floats]) -> S::Floats {
     let mut sum = simd.splat(0.0);
@@ -169,7 +169,7 @@ fn squares<S: Simd>(simd: S, x: &[S::Floats]) -> S::Floats {
     sum
 }
 
-/// The sum, in order.
+/// The sum, added in order.
 #[inline(always)]
 fn total<S: Simd>(simd: S, x: &[S::Floats]) -> S::Floats {
     let mut sum = simd.splat(0.0);
@@ -179,7 +179,7 @@ fn total<S: Simd>(simd: S, x: &[S::Floats]) -> S::Floats {
     sum
 }
 
-/// The largest magnitude; after NaN, of those that follow.
+/// The largest magnitude; a NaN restarts the search after it.
 #[inline(always)]
 fn largest<S: Simd>(simd: S, x: &[S::Floats]) -> S::Floats {
     let mut largest = simd.splat(0.0);
@@ -189,7 +189,7 @@ fn largest<S: Simd>(simd: S, x: &[S::Floats]) -> S::Floats {
     largest
 }
 
-/// What an element counts: its importance, and the more the larger it is.
+/// Computes the weight of each element from its importance; larger elements weigh more.
 #[inline(always)]
 fn weigh<S: Simd>(simd: S, importance: &mut [S::Floats], x: &[S::Floats], mean: S::Floats) {
     for (weight, x) in importance.iter_mut().zip(x) {
@@ -197,7 +197,7 @@ fn weigh<S: Simd>(simd: S, importance: &mut [S::Floats], x: &[S::Floats], mean: 
     }
 }
 
-/// Puts the lanes' numbers as halves into their blocks. Gives back what they are then.
+/// Writes the lanes' numbers as `f16` to their blocks, and returns the rounded numbers.
 #[inline(always)]
 fn put_halves<S: Simd, const BYTES: usize>(
     simd: S,
@@ -208,7 +208,7 @@ fn put_halves<S: Simd, const BYTES: usize>(
     let mut halves = [f16::ZERO; 16];
     simd.put_f16::<false>(a, &mut halves);
     if simd.any(simd.differ(a, a)) {
-        // Of NaN not even the sign is kept: which it is depends on the compiler.
+        // Not even the sign of NaN is kept, because it depends on the compiler.
         halves = halves.map(|half| if half.is_nan() { f16::from_bits(0x7e00) } else { half });
     }
     let mut bytes = [0; 32];
@@ -221,7 +221,7 @@ fn put_halves<S: Simd, const BYTES: usize>(
     simd.f16s(&bytes)
 }
 
-/// Puts 4 bytes of each lane into its block.
+/// Writes 4 bytes of each lane to its block.
 #[inline(always)]
 fn put_words<S: Simd, const BYTES: usize>(
     simd: S,
@@ -236,7 +236,7 @@ fn put_words<S: Simd, const BYTES: usize>(
     }
 }
 
-/// Puts 4 bytes for each of the first `count` words.
+/// Writes 4 bytes for each of the first `count` words.
 #[inline(always)]
 fn put_many<S: Simd, const BYTES: usize>(
     simd: S,
@@ -256,14 +256,14 @@ fn put_many<S: Simd, const BYTES: usize>(
     }
 }
 
-/// Numbers of up to 8 bits, the first in the lowest byte.
+/// Joins four numbers of up to 8 bits, the first in the lowest byte.
 #[inline(always)]
 fn four<S: Simd>(simd: S, codes: &[S::Words], at: usize) -> S::Words {
     let [a, b, c, d] = [codes[at], codes[at + 1], codes[at + 2], codes[at + 3]];
     simd.join::<16>(simd.join::<8>(a, b), simd.join::<8>(c, d))
 }
 
-/// Puts numbers of up to 8 bits as bytes, at most 64.
+/// Writes numbers of up to 8 bits as bytes, at most 64.
 #[inline(always)]
 fn put_bytes<S: Simd, const BYTES: usize>(
     simd: S,
@@ -278,8 +278,8 @@ fn put_bytes<S: Simd, const BYTES: usize>(
     put_many(simd, words, numbers.len() / 4, at, out);
 }
 
-/// Puts half as many bytes as there are codes, at most 64: the lowest 4 bits of the first half of
-/// them in low nibbles, of the others in high ones.
+/// Writes half as many bytes as there are codes, at most 64: the lowest 4 bits of the first half of
+/// the codes in low nibbles, of the second half in high nibbles.
 #[inline(always)]
 fn put_nibbles<S: Simd, const BYTES: usize>(
     simd: S,
@@ -297,14 +297,14 @@ fn put_nibbles<S: Simd, const BYTES: usize>(
     put_many(simd, words, count, at, out);
 }
 
-/// 1 / d, or 0 where d is 0.
+/// 1 / d, or 0 if d is 0.
 #[inline(always)]
 fn inverse<S: Simd>(simd: S, d: S::Floats) -> S::Floats {
     let zero = simd.splat(0.0);
     simd.choose(simd.same(d, zero), zero, simd.div(simd.splat(1.0), d))
 }
 
-/// The largest magnitude and the number that has it: the first of several.
+/// The largest magnitude, and the number that has it: the first if there are several.
 #[inline(always)]
 fn extreme<S: Simd>(simd: S, x: &[S::Floats]) -> (S::Floats, S::Floats) {
     let mut largest = (simd.splat(0.0), simd.splat(0.0));
@@ -316,7 +316,7 @@ fn extreme<S: Simd>(simd: S, x: &[S::Floats]) -> (S::Floats, S::Floats) {
     largest
 }
 
-/// Declares quantizers of block dtypes: the elements and the bytes of a block, what becomes of
+/// Declares quantizers of block dtypes: the elements and the bytes of a block, the use of
 /// importance, and a body that fills up to 16 blocks.
 macro_rules! quantizers {
     ($(

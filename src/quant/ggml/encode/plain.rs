@@ -1,4 +1,4 @@
-//! Narrowing to plain dtypes: to the nearest, ties to even.
+//! Rounding to plain dtypes: to nearest, ties to even.
 
 use half::{bf16, f16};
 
@@ -25,7 +25,7 @@ impl Encode for Wide {
     }
 }
 
-/// 16 values together, and the last ones by `one`.
+/// Converts 16 values at a time, and the last ones with `one`.
 #[inline(always)]
 fn narrow<S: Simd>(rows: &Rows<'_>, out: &mut [u8], sixteen: impl Fn(&[f32; 16]) -> [u16; 16]) {
     let (values, rest) = rows.values.as_chunks::<16>();
@@ -53,7 +53,7 @@ impl Encode for Half {
             simd.put_f16::<false>(values, &mut halves);
             let mut bits = halves.map(f16::to_bits);
             if simd.any(simd.differ(values, values)) {
-                // ggml keeps nothing of a NaN but its sign.
+                // ggml keeps only the sign of a NaN.
                 let nan = |bits: u16| bits & 0x7fff > 0x7c00;
                 bits = bits.map(|bits| if nan(bits) { bits & 0x8000 | 0x7e00 } else { bits });
             }

@@ -1,4 +1,4 @@
-//! Quantizers of the dtypes with signs and points of a codebook: one block after the other.
+//! Quantizers of the dtypes with signs and codebook points, one block at a time.
 
 use std::array::from_fn;
 
@@ -6,32 +6,32 @@ use super::codebook::{self, Codebook};
 use super::search::{TINY, positive};
 use super::{Batch, Simd, quantizers};
 
-/// How a dtype's points are searched for.
+/// The parameters of a dtype's search for points.
 struct Recipe {
-    /// How many mean squares importance is weighed with.
+    /// The number of mean squares that importance is combined with.
     means: f32,
-    /// Whether the signs of 8 elements have an even number of minus, so that 7 bits tell them.
+    /// Whether each 8 elements must have an even number of minus signs, so that 7 bits suffice.
     even: bool,
-    /// Runs with no number above this are 0.
+    /// A run without any number above this is 0.
     tiny: f32,
-    /// The highest code, and one more.
+    /// The highest code plus one.
     top: u8,
-    /// Scales are tried for this many steps up and down.
+    /// The number of steps up and down for which scales are tried.
     steps: i32,
-    /// What a step is worth: part of a code, doubled.
+    /// The size of a step: a fraction of a code, doubled.
     step: f32,
-    /// Which points are looked for again in the end.
+    /// Which points are searched again at the end.
     again: Again,
 }
 
-/// Which points are looked for again, once the scale is known.
+/// Which points are searched again, once the scale is known.
 #[derive(Clone, Copy, PartialEq)]
 enum Again {
-    /// All.
+    /// All points.
     All,
-    /// All, if one was not in the codebook right away, or none was found.
+    /// All points, if one was not in the codebook at first, or none was found.
     AllOfSome,
-    /// Those that were not in the codebook right away.
+    /// The points that were not in the codebook at first.
     Some,
 }
 
@@ -49,13 +49,13 @@ struct Run<const N: usize> {
     max: f32,
 }
 
-/// What was found for a run: at most 8 points.
+/// The result for a run: at most 8 points.
 #[derive(Clone, Copy, Default)]
 struct Found {
     scale: f32,
     points: [u16; 8],
     signs: [u8; 4],
-    /// Nothing was looked for: the run is 0.
+    /// The run is 0 and was not searched.
     nothing: bool,
 }
 
@@ -66,7 +66,7 @@ quantizers! {
         let mut found = [[Found::default(); 8]; 16];
         for number in 0..8 {
             let runs: [Run<32>; 16] = from_fn(|lane| run(batch, lane, number, means[lane], &how));
-            // The range that candidates are spread over: three times the scale of codes up to 4.
+            // The range over which candidates are spread: three times the scale of codes up to 4.
             let simd = batch.simd;
             let (mut values, mut weights) = ([simd.splat(0.0); 32], [simd.splat(0.0); 32]);
             for i in 0..32 {
@@ -155,8 +155,8 @@ quantizers! {
         for (lane, out) in out.iter_mut().enumerate() {
             let found: [Found; 8] = all::<_, 8, 32, 4>(batch, lane, &codebook::IQ3_S, &how);
             *out = [0; 110];
-            // As ggml has it, runs of zeros take no place for points and signs: those that follow
-            // lie where nobody will look for them.
+            // In ggml, runs of zeros take no space for points and signs: those that follow move up
+            // to positions where no reader expects them.
             let some = found.iter().enumerate().filter(|(_, found)| !found.nothing);
             for (place, (number, found)) in some.enumerate() {
                 for k in 0..8 {
@@ -179,14 +179,14 @@ fn low(word: u16) -> u8 {
     word.to_le_bytes()[0]
 }
 
-/// Four times 7 bits for signs, and 4 for a scale.
+/// Packs four times 7 bits of signs, and 4 bits of a scale.
 fn signs(found: &Found, scale: u8) -> [u8; 4] {
     let signs = found.signs.map(u32::from);
     let bits = signs[0] | signs[1] << 7 | signs[2] << 14 | signs[3] << 21;
     (bits | u32::from(scale) << 28).to_le_bytes()
 }
 
-/// Puts one half; NaN as 0x7e00.
+/// Writes one `f16`; NaN as 0x7e00.
 pub(super) fn put_half(out: &mut [u8], at: usize, value: f32) {
     out[at..at + 2].copy_from_slice(&half_bits(value).to_le_bytes());
 }
@@ -195,13 +195,14 @@ pub(super) fn half_bits(value: f32) -> u16 {
     if value.is_nan() { 0x7e00 } else { half::f16::from_f32(value).to_bits() }
 }
 
-/// As `Simd::nearest`.
+/// Like `Simd::nearest`.
 pub(super) fn nearest(value: f32, top: u8) -> u8 {
     let bits = (value + 12_582_912.0).to_bits() & 0x7f_ffff;
     bits.saturating_sub(0x40_0000).min(u32::from(top)).to_le_bytes()[0]
 }
 
-/// A 31st of the largest scale, and the scales in it: odd numbers of 4 bits. Nothing where all are 0.
+/// A 31st of the largest scale, and all scales in units of it: odd numbers of 4 bits. `None` if all
+/// are 0.
 fn scales(found: &[Found]) -> Option<(f32, [u8; 16])> {
     let mut max = 0.0f32;
     for found in found {
@@ -219,7 +220,7 @@ fn scales(found: &[Found]) -> Option<(f32, [u8; 16])> {
     Some((d, scales))
 }
 
-/// The sum of squares of a block, in order, as the mean that importance is weighed with.
+/// The mean square of a block times `means`, summed in order, which importance is combined with.
 pub(super) fn mean_of(x: &[f32], means: f32) -> f32 {
     means * x.iter().fold(0.0, |sum, x| sum + x * x) / 256.0
 }
@@ -229,7 +230,7 @@ fn mean_square<S: Simd>(batch: &Batch<'_, S, 256>, lane: usize, how: &Recipe) ->
     mean_of(&batch.values[lane], how.means)
 }
 
-/// A block's runs, one after the other.
+/// The results of a block's runs, in order.
 #[inline(always)]
 fn all<S: Simd, const RUNS: usize, const N: usize, const P: usize>(
     batch: &Batch<'_, S, 256>,
@@ -258,7 +259,7 @@ fn run<S: Simd, const N: usize>(
     prepare(x.unwrap_or(&[0.0; N]), importance.flatten(), mean, how)
 }
 
-/// Weights and signs of a run.
+/// The weights and signs of a run.
 fn prepare<const N: usize>(
     x: &[f32; N],
     importance: Option<&[f32; N]>,
@@ -270,7 +271,7 @@ fn prepare<const N: usize>(
         None if how.top == 3 => 0.25 * mean + x[i] * x[i],
         None => x[i] * x[i],
     });
-    // NaN is as good as negative.
+    // NaN counts as negative.
     let negative = |x: f32| x < 0.0 || x.is_nan();
     let mut values = x.map(|x| if negative(x) { -x } else { x });
     let mut signs = [0; 4];
@@ -279,7 +280,7 @@ fn prepare<const N: usize>(
             signs[k] |= u8::from(negative(*x)) << i;
         }
         if how.even && signs[k].count_ones() % 2 == 1 {
-            // The sign that matters least is turned.
+            // The sign with the least effect is changed.
             let cost = |i: usize| weights[8 * k + i] * x[i] * x[i];
             let mut least = (0, cost(0));
             for i in 1..8 {
@@ -298,8 +299,8 @@ fn prepare<const N: usize>(
     Run { values, weights, signs, max }
 }
 
-/// The scale and the points of least weighted square error among those that candidates lead to:
-/// scales that spread `range` over more or fewer codes. Where none is good, it is `first`.
+/// The scale and the points with the smallest weighted square error among the candidates: scales
+/// that spread `range` over more or fewer codes. If no candidate is good, the scale is `first`.
 fn search<const N: usize, const P: usize>(
     book: &Codebook<P>,
     run: &Run<N>,
@@ -333,7 +334,7 @@ fn search<const N: usize, const P: usize>(
         (sumqx, sumq2)
     };
     let full = odd(how.top - 1);
-    // Nothing found yet: the codes are 0.
+    // Until points are found, the codes are 0.
     let zeros = book.snap(&mut [0; P], |_| 0.0).0;
     let mut points = [zeros; 8];
     let mut on = [how.again == Again::Some; 8];
@@ -375,7 +376,7 @@ fn search<const N: usize, const P: usize>(
     Found { scale, points, signs, nothing: false }
 }
 
-/// What a code stands for.
+/// The value of a code.
 #[inline(always)]
 fn odd(code: u8) -> f32 {
     f32::from(2 * code + 1)

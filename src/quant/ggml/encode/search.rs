@@ -1,23 +1,23 @@
-//! Searches for the scale, or the scale and the minimum, that fit a run of numbers best. Every lane
-//! searches for itself.
+//! Searches for the scale, or the scale and the minimum, that fit a run of numbers best. Each lane
+//! searches independently.
 
 use crate::quant::simd::Simd;
 
 /// Magnitudes below this count as 0.
 pub(super) const TINY: f32 = 1e-15;
 
-/// A scale that was found, for codes from -top to top - 1.
+/// A scale, for codes from -top to top - 1.
 #[derive(Clone, Copy)]
 pub(super) struct Scaled<S: Simd> {
-    /// 0 where all numbers are 0.
+    /// 0 if all numbers are 0.
     pub(super) scale: S::Floats,
-    /// What numbers are multiplied with before they are rounded to codes.
+    /// The factor that numbers are multiplied by before they are rounded to codes.
     inverse: S::Floats,
     nothing: S::Mask,
 }
 
 impl<S: Simd> Scaled<S> {
-    /// Nothing yet.
+    /// The initial state, without a scale.
     #[inline(always)]
     pub(super) fn none(simd: S) -> Self {
         let zero = simd.splat(0.0);
@@ -33,15 +33,15 @@ impl<S: Simd> Scaled<S> {
     }
 }
 
-/// Small whole numbers.
+/// Converts a small integer to a float.
 #[inline(always)]
 #[expect(clippy::cast_precision_loss, reason = "they are small")]
 pub(super) fn float(number: i32) -> f32 {
     number as f32
 }
 
-/// Weighted sums of numbers times their codes, and of the codes' squares. With `ABOVE`, no product is
-/// so far below -top that it would be rounded to less.
+/// The weighted sums of numbers times their codes, and of squared codes. `ABOVE` promises that no
+/// product is so far below -top that it would round to less.
 #[inline(always)]
 fn sums<S: Simd, const N: usize, const ABOVE: bool>(
     simd: S,
@@ -53,7 +53,7 @@ fn sums<S: Simd, const N: usize, const ABOVE: bool>(
 ) -> (S::Floats, S::Floats) {
     let (mut sumlx, mut suml2) = (simd.splat(0.0), simd.splat(0.0));
     for i in 0..N {
-        // Only NaN is not within bounds by one already, and makes all sums NaN.
+        // Only NaN exceeds the bounds by more than one here, and it makes all sums NaN.
         let product = simd.mul(inverse, x[i]);
         let code = match ABOVE {
             true => simd.even(simd.least(product, simd.splat(float(top - 1)))),
@@ -65,16 +65,16 @@ fn sums<S: Simd, const N: usize, const ABOVE: bool>(
     (sumlx, suml2)
 }
 
-/// Whole numbers, ties to even, of numbers that are brought within bounds before: as `nearest`, but
-/// for NaN and magnitudes from 2^22 on.
+/// Rounds numbers to integers, ties to even, after limiting them to the bounds. Equals `nearest`,
+/// except for NaN and magnitudes from 2^22 on.
 #[inline(always)]
 fn rounded_within<S: Simd>(simd: S, a: S::Floats, low: i32, high: i32) -> S::Floats {
     let a = simd.least(simd.most(a, simd.splat(float(low))), simd.splat(float(high)));
     simd.even(a)
 }
 
-/// The scale of least weighted square error among 19 near that which makes the largest magnitude
-/// the code -top (`make_qx_quants`).
+/// The scale with the smallest weighted square error among 19 near the one that makes the largest
+/// magnitude the code -top (`make_qx_quants`).
 #[inline(always)]
 pub(super) fn scaled<S: Simd, const N: usize>(
     simd: S,
@@ -116,14 +116,15 @@ pub(super) fn scaled<S: Simd, const N: usize>(
     Scaled { scale: simd.choose(nothing, zero, scale), inverse: best, nothing }
 }
 
-/// The scales that `descended` finds for a run of 16 where it moves no code, in four lanes of five,
-/// and which lanes those are; a few more may be.
+/// The scales that `descended` would find, for runs of 16 in which it moves no code; and the mask
+/// of lanes for which this is certain, about four of five. In a few more lanes no code moves
+/// either.
 ///
-/// Let A be the sum of weights times numbers times codes, and B that of weights times squared codes.
-/// Without the terms of a number x and its code c they are A - wxc and B - wcc, and the best code is
-/// x (B - wcc) / (A - wxc). As w is xx, c is nearer to that than a half where |x B/A - c| A is less
-/// than (A - wxc) / 2. Products and sums are off by some 2^-24 of at most 5 A, a third of the hundred
-/// thousandth that is kept away from the half.
+/// Let A be the sum of weights times numbers times codes, and B that of weights times squared
+/// codes. Without the terms of a number x and its code c they are A - wxc and B - wcc, and the best
+/// code is x (B - wcc) / (A - wxc). As w is xx, c is nearer to that than a half if |x B/A - c| A is
+/// less than (A - wxc) / 2. The rounding errors of products and sums are about 2^-24 of at most 5
+/// A, a third of the hundred thousandth by which the comparison stays below a half.
 #[inline(always)]
 pub(super) fn settled<S: Simd>(simd: S, x: &[S::Floats; 16]) -> (S::Floats, S::Mask) {
     let zero = simd.splat(0.0);
@@ -132,7 +133,7 @@ pub(super) fn settled<S: Simd>(simd: S, x: &[S::Floats; 16]) -> (S::Floats, S::M
         low = simd.least(*x, low);
         high = simd.most(*x, high);
     }
-    // Neither where one magnitude has both signs: the first counts.
+    // Neither, if the largest magnitude occurs with both signs: then the first one counts.
     let depth = simd.sub(zero, low);
     let (negative, positive) = (simd.below(high, depth), simd.below(depth, high));
     let inverse = simd.div(simd.splat(-4.0), simd.choose(negative, low, high));
@@ -149,27 +150,27 @@ pub(super) fn settled<S: Simd>(simd: S, x: &[S::Floats; 16]) -> (S::Floats, S::M
     let (ratio, half) = (simd.div(suml2, sumlx), simd.div(simd.splat(0.5), sumlx));
     let mut most = zero;
     for i in 0..16 {
-        // Above the highest code, that is the best.
+        // Above the highest code, the highest code is best.
         let best = simd.least(simd.mul(x[i], ratio), simd.splat(3.0));
         let off = simd.magnitude(simd.sub(best, codes[i]));
         most = simd.most(most, simd.add(off, simd.mul(terms[i], half)));
     }
-    // Where sums are neither so small nor so large that their terms lose bits, nor NaN.
+    // Sums that are neither NaN nor so small or so large that their terms lose bits.
     let normal =
         |sum| simd.both(simd.below(simd.splat(1e-30), sum), simd.below(sum, simd.splat(1e30)));
     let still = simd.both(simd.below(most, simd.splat(0.499_99)), normal(sumlx));
-    // Where the largest magnitude is positive its code is -4 and all terms of A are negative or 0.
-    // Sums of such only fall: A less one of them is never above 0, and then no code moves.
+    // If the largest magnitude is positive, its code is -4 and all terms of A are negative or 0.
+    // Partial sums only decrease: A minus one term is never above 0, and then no code moves.
     let falling = simd.both(positive, normal(simd.sub(zero, sumlx)));
     let settled = simd.both(simd.either(simd.both(negative, still), falling), normal(suml2));
     (simd.div(sumlx, suml2), settled)
 }
 
-/// Scales for codes from -4 to 3, of two runs of 16, and those codes and 4 more: from the scale that
-/// makes the largest magnitude -4, each code in turn is moved to where it fits best, up to five
-/// times (`make_q3_quants`).
+/// The scales of two runs of 16 for codes from -4 to 3, and the codes plus 4. The search starts
+/// with the scale that makes the largest magnitude -4. Each code in turn is moved to where it fits
+/// best, up to five times (`make_q3_quants`).
 ///
-/// Each step waits for the one before; those of two runs need not wait for each other.
+/// Each step depends on the one before; the steps of two runs are independent.
 #[inline(always)]
 pub(super) fn descended<S: Simd>(
     simd: S,
@@ -215,7 +216,7 @@ pub(super) fn descended<S: Simd>(
                 changed = simd.either(changed, take);
             }
         }
-        // A lane that went through unchanged would do so again.
+        // A lane that did not change would not change again.
         if !simd.any(changed) {
             break;
         }
@@ -232,9 +233,9 @@ pub(super) fn descended<S: Simd>(
     scales
 }
 
-/// A scale for codes from 0 to top, and those codes, of numbers that are seldom negative: the best
-/// of nine scales, and then as `descended` (`make_qp_quants`). Codes are bytes there, and so they
-/// are here: -1 is 255.
+/// The scale for codes from 0 to top, and the codes, of numbers that are rarely negative: the best
+/// of nine scales, refined like `descended` (`make_qp_quants`). Codes are bytes in ggml, and so
+/// they are here: -1 is 255.
 #[inline(always)]
 pub(super) fn positive<S: Simd, const N: usize>(
     simd: S,
@@ -309,32 +310,32 @@ pub(super) fn positive<S: Simd, const N: usize>(
     (simd.choose(nothing, zero, scale), bytes)
 }
 
-/// The lowest 8 bits of whole numbers.
+/// The lowest 8 bits of integers.
 #[inline(always)]
 fn byte<S: Simd>(simd: S, code: S::Floats) -> S::Floats {
     simd.numbers(simd.cut(simd.whole(code), 255))
 }
 
-/// How a scale and a minimum are searched for.
+/// The parameters of a search for a scale and a minimum.
 pub(super) struct Affine {
     /// The highest code.
     pub(super) top: i32,
-    /// Where the candidates begin: codes that the range would be spread over, less `top`.
+    /// The first candidate: the number of codes that the range is spread over, minus `top`.
     pub(super) first: f32,
-    /// How far apart they are.
+    /// The distance between candidates.
     pub(super) step: f32,
-    /// How many follow the first.
+    /// The number of candidates after the first.
     pub(super) steps: i32,
-    /// Whether errors count as they are, instead of their squares.
+    /// Whether errors are summed as magnitudes instead of squares.
     pub(super) absolute: bool,
 }
 
-/// A scale and a minimum that were found.
+/// A scale and a minimum.
 #[derive(Clone, Copy)]
 pub(super) struct Fitted<S: Simd> {
-    /// 0 where all numbers are the same.
+    /// 0 if all numbers are equal.
     pub(super) scale: S::Floats,
-    /// What is subtracted from scaled codes.
+    /// The number that is subtracted from scaled codes.
     pub(super) minimum: S::Floats,
     /// Codes are those of (x - from) inverse.
     inverse: S::Floats,
@@ -343,7 +344,7 @@ pub(super) struct Fitted<S: Simd> {
 }
 
 impl<S: Simd> Fitted<S> {
-    /// Nothing yet.
+    /// The initial state, without a scale.
     #[inline(always)]
     pub(super) fn none(simd: S) -> Self {
         let zero = simd.splat(0.0);
@@ -359,10 +360,10 @@ impl<S: Simd> Fitted<S> {
     }
 }
 
-/// The scale and the minimum of least weighted error among those that follow from spreading the
+/// The scale and the minimum with the smallest weighted error among candidates that spread the
 /// range over more or fewer codes (`make_qkx2_quants`, `make_qkx3_quants`).
 ///
-/// Each candidate goes by the minimum that was best before it.
+/// Each candidate starts from the best minimum so far.
 #[inline(always)]
 pub(super) fn fitted<S: Simd, const N: usize>(
     simd: S,
@@ -394,7 +395,8 @@ pub(super) fn fitted<S: Simd, const N: usize>(
         let min = best.minimum;
         let spread = how.first + how.step * float(step) + float(how.top);
         let inverse = simd.div(simd.splat(spread), simd.sub(high, min));
-        // With both ends in reach of `nearest`, all numbers are, and rounding can be had for less.
+        // If both ends are within the reach of `nearest`, all numbers are, and a cheaper rounding
+        // suffices.
         let reach = simd.splat(4_194_303.0);
         let first = simd.magnitude(simd.mul(inverse, simd.sub(lowest, min)));
         let last = simd.magnitude(simd.mul(inverse, simd.sub(high, min)));
@@ -454,7 +456,7 @@ fn error<S: Simd, const N: usize>(
     sum
 }
 
-/// Codes, and the weighted sums of them, of their squares, and of their products with the numbers.
+/// Computes codes, and the weighted sums of codes, of squared codes, and of codes times numbers.
 #[inline(always)]
 fn coded<S: Simd, const N: usize, const NEAR: bool>(
     simd: S,
@@ -486,8 +488,8 @@ mod tests {
     use super::*;
     use crate::quant::simd::Portable;
 
-    /// Numbers as they are in weights; sparse; whole; of one magnitude; with outliers; and so small or
-    /// so large that sums of their cubes lose bits or are infinite.
+    /// Numbers like weights; sparse; integers; of one magnitude; with outliers; and so small or so
+    /// large that sums of their cubes lose bits or are infinite.
     fn run(kind: usize, mut random: impl FnMut() -> u32) -> [f32; 16] {
         std::array::from_fn(|_| {
             let number = (random() >> 8) as f32 / 8_388_608.0 - 1.0;

@@ -1,5 +1,4 @@
-//! Quantizers of ternary dtypes: the largest magnitude becomes 1 or -1, and ties are rounded away
-//! from 0.
+//! Quantizers of ternary dtypes: the largest magnitude becomes 1 or -1, and ties round away from 0.
 
 use super::{Batch, Simd, inverse, largest, put_bytes, put_halves, quantizers};
 
@@ -35,8 +34,8 @@ quantizers! {
     }
 }
 
-/// A byte of five elements: the number that they are to base 3, as a fraction of 243 in 256ths,
-/// rounded up so that it can be multiplied out again.
+/// Packs five elements into a byte: the base-3 number that they form, as a fraction of 243 in
+/// 256ths, rounded up so that multiplication recovers the elements.
 #[inline(always)]
 fn five<S: Simd>(simd: S, codes: [S::Floats; 5]) -> S::Words {
     let mut value = simd.splat(0.0);
@@ -48,7 +47,7 @@ fn five<S: Simd>(simd: S, codes: [S::Floats; 5]) -> S::Words {
     simd.cut(simd.whole(simd.div(value, simd.splat(243.0))), 255)
 }
 
-/// Puts the scale. Gives back the codes: 0, 1 and 2.
+/// Writes the scale, and returns the codes: 0, 1 and 2.
 #[inline(always)]
 fn codes<S: Simd, const BYTES: usize>(
     batch: &Batch<'_, S, 256>,
@@ -63,7 +62,7 @@ fn codes<S: Simd, const BYTES: usize>(
     put_halves(simd, d, at, out);
     for x in &mut x {
         let code = simd.cut(simd.rounded(simd.mul(*x, inverse)), 0xffff);
-        // The next number of 65535, which stands for -1, is 0 as a byte; that of NaN is 1.
+        // The number after 65535, which stands for -1, is 0 as a byte; that of NaN is 1.
         *x = simd.numbers(simd.cut(simd.whole(simd.add(simd.numbers(code), simd.splat(1.0))), 255));
     }
     x

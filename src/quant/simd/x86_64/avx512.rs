@@ -10,11 +10,11 @@ use super::{
     touched,
 };
 
-/// 16 rows become columns.
+/// Transposes a 16 by 16 matrix.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn transposed16(rows: [__m512; 16]) -> [__m512; 16] {
-    // Of each four rows: vectors whose quarters are the columns 0, 4, 8 and 12; 1, 5, ...
+    // For each four rows: vectors whose quarters are the columns 0, 4, 8 and 12; 1, 5, ...
     let mut fours = rows;
     for four in fours.as_chunks_mut::<4>().0 {
         let [a, b, c, d] = *four;
@@ -27,7 +27,7 @@ fn transposed16(rows: [__m512; 16]) -> [__m512; 16] {
             _mm512_shuffle_ps::<0b11_10_11_10>(high, other_high),
         ];
     }
-    // Of each kind of vector: the even quarters of the four, and the odd ones; twice.
+    // For each kind of vector: the even quarters of the four, and the odd ones; twice.
     let mut columns = rows;
     for i in 0..4 {
         let [a, b, c, d] = [fours[i], fours[i + 4], fours[i + 8], fours[i + 12]];
@@ -47,7 +47,7 @@ fn transposed16(rows: [__m512; 16]) -> [__m512; 16] {
     columns
 }
 
-/// Operations that 32 bytes need no wider registers for.
+/// Declares operations on 32 bytes, which use the AVX2 code.
 macro_rules! as_avx2 {
     ($(fn $name:ident $(<const $generic:ident: $kind:ty>)? (self $(, $arg:ident: $type:ty)*) -> $result:ty;)*) => {$(
         #[inline(always)]
@@ -155,7 +155,7 @@ impl Simd for Avx512 {
             let all = _mm512_broadcast_i32x4(load128(from));
             let touched: &[u8; 64] = &const { touched(BITS, FIRST) };
             let offsets: &[u32; 16] = &const { offsets(BITS, FIRST) };
-            // SAFETY: 64 bytes each, which need not be aligned.
+            // SAFETY: reads 64 bytes each, which need not be aligned.
             let (touched, offsets) = unsafe {
                 (_mm512_loadu_si512(touched.as_ptr().cast()), _mm512_loadu_si512(offsets.as_ptr().cast()))
             };
@@ -164,7 +164,7 @@ impl Simd for Avx512 {
         }
 
         fn f32s(self, from: &[u8; 64]) -> __m512 {
-            // SAFETY: 64 bytes, which need not be aligned.
+            // SAFETY: reads 64 bytes, which need not be aligned.
             unsafe { _mm512_loadu_ps(from.as_ptr().cast()) }
         }
 
@@ -177,7 +177,7 @@ impl Simd for Avx512 {
         }
 
         fn load(self, from: &[f32; 16]) -> __m512 {
-            // SAFETY: 64 bytes, which need not be aligned.
+            // SAFETY: reads 64 bytes, which need not be aligned.
             unsafe { _mm512_loadu_ps(from.as_ptr()) }
         }
 
@@ -199,7 +199,7 @@ impl Simd for Avx512 {
 
         fn put_f32<const PAST: bool>(self, a: __m512, out: &mut [f32; 16]) {
             let out = out.as_mut_ptr();
-            // SAFETY: 64 bytes behind a reference; past the cache, aligned ones.
+            // SAFETY: writes 64 bytes behind a reference; the streaming store only if aligned.
             unsafe {
                 if PAST && out.cast::<__m512>().is_aligned() {
                     _mm512_stream_ps(out, a);
@@ -302,7 +302,7 @@ impl Simd for Avx512 {
             _mm512_cvtepi32_ps(_mm512_min_epi32(number, _mm512_set1_epi32(high)))
         }
 
-        // An instruction that rounds costs as much as two that add.
+        // A rounding instruction costs as much as two additions.
         fn even(self, a: __m512) -> __m512 {
             let large = _mm512_set1_ps(12_582_912.0);
             _mm512_sub_ps(_mm512_add_ps(a, large), large)
@@ -343,7 +343,7 @@ impl Simd for Avx512 {
         }
 
         fn entries(self, table: &[f32; 16], index: __m512i) -> __m512 {
-            // SAFETY: 64 bytes, which need not be aligned.
+            // SAFETY: reads 64 bytes, which need not be aligned.
             let table = unsafe { _mm512_loadu_ps(table.as_ptr()) };
             _mm512_permutexvar_ps(index, table)
         }
@@ -366,17 +366,17 @@ impl Simd for Avx512 {
         }
 
         fn put_words(self, a: __m512i, out: &mut [u32; 16]) {
-            // SAFETY: 64 bytes behind a reference, which need not be aligned.
+            // SAFETY: writes 64 bytes behind a reference, which need not be aligned.
             unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), a) }
         }
 
         fn load_f16(self, from: &[f16; 16]) -> __m512 {
-            // SAFETY: 32 bytes, which need not be aligned.
+            // SAFETY: reads 32 bytes, which need not be aligned.
             _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(from.as_ptr().cast()) })
         }
 
         fn load_bf16(self, from: &[bf16; 16]) -> __m512 {
-            // SAFETY: 32 bytes, which need not be aligned.
+            // SAFETY: reads 32 bytes, which need not be aligned.
             let upper = unsafe { _mm256_loadu_si256(from.as_ptr().cast()) };
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(upper)))
         }

@@ -1,8 +1,8 @@
-//! Rows of a matrix with AVX2: made columns, and reduced.
+//! Transposes and reduces the rows of a matrix with AVX2.
 
 use std::arch::x86_64::*;
 
-/// 8 rows become columns.
+/// Transposes an 8 by 8 matrix.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn transposed8(rows: [__m256; 8]) -> [__m256; 8] {
@@ -23,7 +23,7 @@ fn transposed8(rows: [__m256; 8]) -> [__m256; 8] {
     [low(0), low(1), low(2), low(3), high(0), high(1), high(2), high(3)]
 }
 
-/// 16 rows, each in two halves, become columns.
+/// Transposes a 16 by 16 matrix of rows in two halves.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn transposed16(rows: [[__m256; 2]; 16]) -> [[__m256; 2]; 16] {
@@ -43,14 +43,14 @@ pub(super) fn transposed16(rows: [[__m256; 2]; 16]) -> [[__m256; 2]; 16] {
     columns
 }
 
-/// What is chosen of two numbers.
+/// Which of two numbers is selected.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(super) enum Choice {
     /// The larger.
     Most,
     /// The smaller.
     Least,
-    /// The larger bits, of magnitudes.
+    /// The larger bits, for magnitudes.
     Bits,
 }
 
@@ -67,13 +67,13 @@ fn chosen(choice: Choice, a: __m256, b: __m256) -> __m256 {
     }
 }
 
-/// What is chosen from each of 16 rows, each in two halves.
+/// The number selected from each of 16 rows in two halves.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn of_each(choice: Choice, rows: [[__m256; 2]; 16]) -> [__m256; 2] {
     let mut columns = [rows[0][0]; 2];
     for eight in 0..2 {
-        // Of two rows in turn, then of four, in both halves.
+        // Of pairs of rows, then of fours, in both halves.
         let mut fours = columns;
         for (four, found) in fours.iter_mut().enumerate() {
             let mut twos = columns;
