@@ -9,9 +9,10 @@ mod config;
 mod general;
 mod tokenizer;
 
-pub(crate) use config::rows_before_positions;
 use serde_json::{Map, Value as Json};
 
+use crate::arch::Resolution;
+use crate::arch::source::SourceModel;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::model::Model;
@@ -44,9 +45,9 @@ pub fn gguf_metadata_and_notes(model: &Model) -> Result<(KeyValues, Vec<Note>)> 
         return Ok((KeyValues::of(store.metadata()), Vec::new()));
     }
     let resolution = model.resolution()?;
-    let architecture = config::gguf::gguf_architecture(store)?;
+    let variant = config::gguf::gguf_variant(store)?;
     let mut keys = KeyValues::new();
-    keys.set_text("general.architecture", architecture);
+    keys.set_text("general.architecture", variant.gguf);
     keys.set_text("general.type", "model");
     general::sampling(store, &mut keys)?;
     general::names(store, resolution, &mut keys);
@@ -54,12 +55,27 @@ pub fn gguf_metadata_and_notes(model: &Model) -> Result<(KeyValues, Vec<Note>)> 
     keys.set("general.quantization_version", Value::U32(BLOCKS));
     let config = model.config()?;
     let rows = config.vocab_size.as_ref().map(|rows| rows.value);
-    let remark = tokenizer::gguf::gguf_keys(store, architecture, rows, &mut keys)?;
-    if let ("bert", Some(kinds)) = (architecture, &config.scales.type_vocab_size) {
+    let remark = tokenizer::gguf::gguf_keys(store, variant, rows, &mut keys)?;
+    if variant.tokenizer.counts_token_types
+        && let Some(kinds) = &config.scales.type_vocab_size
+    {
         keys.set("tokenizer.ggml.token_type_count", Value::U32(kinds.value));
     }
     let notes = remark.into_iter().map(|text| Note::new(store.path(), text)).collect();
     Ok((keys, notes))
+}
+
+/// The rows of the position embedding that a directory has and GGUF leaves out, since they stand
+/// before that of the first position.
+///
+/// # Errors
+///
+/// As [`Model::config`] has them; `Unsupported` if the number of rows is nowhere to be found.
+pub(crate) fn rows_before_positions(store: &Store, resolution: &Resolution) -> Result<u64> {
+    match resolution.architecture.and_then(|row| row.rows_before_positions) {
+        Some(rows) => rows(&SourceModel::of(store, resolution)?),
+        None => Ok(0),
+    }
 }
 
 /// The version of ggml's block layouts, 2 since June 2023.
