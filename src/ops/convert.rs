@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 use super::dialect::{Spoken, speak};
 use super::experts::{self, Experts};
@@ -12,13 +12,13 @@ use super::rewrite::{index_json, stored_part};
 use crate::arch::Dialect;
 use crate::container::safetensors;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::{Model, Tensor};
 use crate::recipe::mlx;
 use crate::shape;
 use crate::store::Encoding;
 use crate::store::Part;
-use crate::translate;
+use crate::translate::{self, ConfigDocument};
 use crate::write::{How, Kind, Making, OutFile, OutTensor, Quantizing, WritePlan};
 
 /// A container that can be written.
@@ -164,16 +164,14 @@ fn directory(model: &Model, options: &ConvertOptions, dialect: Dialect) -> Resul
         true => translate::mlx_documents(model)?,
         false => translate::hf_documents(model)?,
     };
-    for (name, bytes) in documents {
-        let bytes = match name {
-            // As long as nothing is made otherwise, what it says of it stays true.
-            "config.json" if !(copies && quantization.is_none()) => {
-                config_json(&bytes, quantization.as_ref(), &fates)?
-            }
-            _ => bytes,
-        };
-        files.push(OutFile::document(name, bytes));
-    }
+    // As long as nothing is made otherwise, what it says of it stays true.
+    let config = match copies && quantization.is_none() {
+        true => documents.config,
+        false => with_dtypes(&documents.config, quantization.as_ref(), &fates)?,
+    };
+    files.push(OutFile::document("config.json", config.into_bytes()?));
+    let others = documents.others.into_iter();
+    files.extend(others.map(|(name, bytes)| OutFile::document(name, bytes)));
     notes.extend(why_plain);
     Ok(WritePlan::new(Kind::Directory, files, fates, notes, store))
 }
@@ -259,13 +257,12 @@ fn said(tensors: &[(OutTensor, How, Option<String>)]) -> Option<Json> {
 }
 
 /// `config.json` with what is said of dtypes as it now is.
-pub(super) fn config_json(
-    bytes: &[u8],
+pub(super) fn with_dtypes(
+    config: &ConfigDocument,
     quantization: Option<&Json>,
     fates: &[crate::write::Fate],
-) -> Result<Vec<u8>> {
-    let fault = |error: serde_json::Error| Error::malformed(format!("config.json: {error}"));
-    let mut config: Map<String, Json> = serde_json::from_slice(bytes).map_err(fault)?;
+) -> Result<ConfigDocument> {
+    let mut config = config.keys()?.into_owned();
     config.remove("quantization");
     config.remove("quantization_config");
     if let Some(quantization) = quantization {
@@ -285,7 +282,7 @@ pub(super) fn config_json(
         let key = if config.contains_key("dtype") { "dtype" } else { "torch_dtype" };
         config.insert(key.to_owned(), Json::from(*name));
     }
-    serde_json::to_vec_pretty(&config).map_err(fault)
+    Ok(ConfigDocument::Made(config))
 }
 
 /// Files of at most so many bytes of tensors, and an index where there are several; mlx-lm writes

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use super::convert::{config_json, quantized};
+use super::convert::{quantized, with_dtypes};
 use super::dialect::{Spoken, speak};
 use super::packing::{Holds, Made, Wanted, made};
 use super::rewrite::{fates, merged, stored};
@@ -17,7 +17,7 @@ use crate::model::{Model, Tensor};
 use crate::recipe::FILE_TYPES;
 use crate::recipe::ollama::{OllamaModel, QuantType, TYPES, TypeDescriptor};
 use crate::store::{Encoding, Store};
-use crate::translate;
+use crate::translate::{self, ConfigDocument};
 use crate::write::{Fate, How, Kind, OutFile, OutTensor, WritePlan};
 
 /// A model for Ollama's store, which is written to the [place](crate::container::ollama::place) of
@@ -135,12 +135,20 @@ fn tensors(model: &Model, quantization: Option<QuantType>, wanted: Wanted) -> Re
     let store = model.store();
     let Spoken { tensors: views, left_out, .. } = speak(model, Dialect::HuggingFace)?;
     let mut notes = super::left_out(&left_out);
-    let mut documents = match store.document("config.json") {
-        Some(_) if store.encoding() == Encoding::Safetensors => store.read_companions()?,
+    let (config, mut documents) = match store.document("config.json") {
+        Some(_) if store.encoding() == Encoding::Safetensors => {
+            let (config, others): (Vec<_>, Vec<_>) =
+                store.read_companions()?.into_iter().partition(|(name, _)| name == "config.json");
+            (config.into_iter().next().map(|(_, bytes)| ConfigDocument::Stored(bytes)), others)
+        }
         _ => {
             let named = |(name, bytes): (&str, _)| (name.to_owned(), bytes);
-            translate::hf_documents(model)?.into_iter().map(named).collect()
+            let translate::Documents { config, others } = translate::hf_documents(model)?;
+            (Some(config), others.into_iter().map(named).collect())
         }
+    };
+    let Some(mut config) = config else {
+        return Err(Error::unsupported("there is no config.json, which Ollama needs"));
     };
     // Ollama takes the documents that are JSON, in the order of their names.
     documents.sort();
@@ -149,13 +157,8 @@ fn tensors(model: &Model, quantization: Option<QuantType>, wanted: Wanted) -> Re
     let others = others.map(|(name, _)| (name.clone(), "Ollama takes only JSON".to_owned()));
     notes.extend(super::left_out(&others.collect::<Vec<_>>()));
     documents.retain(|(name, _)| reads(name));
-    let config = documents.iter().find(|(name, _)| name == "config.json");
-    let config: Json = match config {
-        Some((_, bytes)) => serde_json::from_slice(bytes)
-            .map_err(|error| Error::malformed(format!("config.json: {error}")))?,
-        None => return Err(Error::unsupported("there is no config.json, which Ollama needs")),
-    };
-    let numbers = OllamaModel::of(&config);
+    let said = Json::Object(config.keys()?.into_owned());
+    let numbers = OllamaModel::of(&said);
     let mut drafted = Vec::new();
     for (group, view) in stacked(views)? {
         let choice = quantization.and_then(|q| numbers.choose(view.name(), view.shape(), q));
@@ -174,15 +177,16 @@ fn tensors(model: &Model, quantization: Option<QuantType>, wanted: Wanted) -> Re
     blobs(drafted, &mut layers)?;
     // Ollama leaves it as it is. What it says of packings that are no more would be wrong.
     let true_still = |fate: &Fate| matches!(fate.how, How::Copied | How::Quantized);
+    if !fates.iter().all(true_still) {
+        config = with_dtypes(&config, None, &fates)?;
+    }
+    documents.push(("config.json".to_owned(), config.into_bytes()?));
+    documents.sort();
     for (name, bytes) in documents {
-        let bytes = match name.as_str() {
-            "config.json" if !fates.iter().all(true_still) => config_json(&bytes, None, &fates)?,
-            _ => bytes,
-        };
         layers.push("json", OutFile::document(name, bytes));
     }
     layers.push_attached(store, |kind| !matches!(kind, "json" | "config"))?;
-    let config = Config::of_tensors(&config, file_type).to_json();
+    let config = Config::of_tensors(&said, file_type).to_json();
     layers.push("config", OutFile::document("", config.into_bytes()));
     Ok(layers.plan(fates, notes, store))
 }

@@ -66,19 +66,19 @@ pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<St
     Ok(out)
 }
 
-/// The config as mlx-lm has it: of some families, within that of a model with images.
-pub(crate) fn in_mlx(config: Map<String, Json>) -> Map<String, Json> {
+/// The config as mlx-lm has it, of a family that it has only within a model with images.
+pub(crate) fn within_in_mlx(config: &Map<String, Json>) -> Option<Map<String, Json>> {
     let name = config.get("model_type").and_then(Json::as_str);
     let mut classes = family::variants().flat_map(|variant| variant.classes);
-    let outer = classes.find_map(|class| class.within.filter(|_| name == Some(class.model_type)));
-    let Some(outer) = outer else { return config };
+    let outer =
+        classes.find_map(|class| class.within.filter(|_| name == Some(class.model_type)))?;
     let mut out = Map::new();
     out.insert("model_type".to_owned(), outer.into());
     for key in ["architectures", "bos_token_id", "eos_token_id", "pad_token_id", "torch_dtype"] {
         out.extend(config.get(key).map(|value| (key.to_owned(), value.clone())));
     }
-    out.insert("text_config".to_owned(), Json::Object(config));
-    out
+    out.insert("text_config".to_owned(), Json::Object(config.clone()));
+    Some(out)
 }
 
 /// Refuses a number that differs by layer: only some families have lists.
