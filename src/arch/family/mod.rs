@@ -150,6 +150,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn defaults_are_found_by_names() {
+        let (gguf, hf) = (defaults("gemma3"), defaults("gemma3_text"));
+        assert_eq!((gguf.window_period, hf.window_period), (Some(6), Some(6)));
+        assert_eq!(gguf.of_gguf.activation, Some("gelu_pytorch_tanh"));
+        assert_eq!(hf.of_gguf.activation, None, "its config.json states it");
+        // Nothing but its kin is known of it.
+        let other = defaults("gemma9");
+        assert!(other.scaled_embedding);
+        assert_eq!((other.window_period, other.of_gguf.activation), (None, None));
+        assert!(defaults("gptj").of_gguf.ffn_four_times);
+        assert!(!defaults("RefinedWeb").of_gguf.ffn_four_times);
+        assert!(!defaults("unheard-of").scaled_embedding);
+    }
+
     /// Names of architectures that no rules lead to, each with the reason.
     const WITHOUT: &[(&str, &str)] =
         &[("ministral", "llama.cpp's converter has no class for Ministral of 2024")];
