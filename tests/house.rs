@@ -232,3 +232,62 @@ fn every_stored_row_is_one_canonical_tensor() {
         assert!(required.len() <= 64, "{name}: a bit each");
     }
 }
+
+/// Names of families outside of `arch/family/`: the file, the names, and why they may stand there.
+/// They are names of something else, or a foreign program's own tables, which are keyed by them.
+const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
+    (
+        "tokenizer/mod.rs",
+        &["bert", "gpt2", "llama"],
+        "values of tokenizer.ggml.model: kinds of tokenizers, which many families have",
+    ),
+    (
+        "translate/tokenizer/gguf.rs",
+        &["bert", "gpt2", "llama"],
+        "values of tokenizer.ggml.model: kinds of tokenizers, which many families have",
+    ),
+    (
+        "translate/tokenizer/pre.rs",
+        &["command-r", "falcon", "glm4", "olmo", "qwen2", "qwen35"],
+        "values of tokenizer.ggml.pre: llama.cpp names a way to split text by the first vocabulary \
+         that had it",
+    ),
+    (
+        "container/ollama/write.rs",
+        &["cohere", "deepseek", "gemma4", "glm4", "qwen3", "qwen3_5", "qwen3next"],
+        "Ollama's renderers and parsers, which it chooses by pieces of the names of classes",
+    ),
+    (
+        "container/whisper_ggml/header.rs",
+        &["whisper"],
+        "files of whisper.cpp name no architecture: the container has one model",
+    ),
+];
+
+/// String literals of a source, without its comments.
+fn literals(text: &str) -> BTreeSet<&str> {
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    code.flat_map(|line| line.split('"').skip(1).step_by(2)).collect()
+}
+
+#[test]
+fn families_are_named_in_their_files_alone() {
+    let rows = ARCHITECTURES.iter();
+    let names: BTreeSet<&str> =
+        rows.flat_map(|row| row.gguf.iter().chain(row.hf)).copied().collect();
+    let mut found = BTreeMap::new();
+    let of_a_family = |file: &str| {
+        let shared = ["arch/family/mod.rs", "arch/family/decoder/"];
+        file.starts_with("arch/family/") && !shared.iter().any(|start| file.starts_with(start))
+    };
+    for (file, text) in sources().iter().filter(|(file, _)| !of_a_family(file)) {
+        let here: Vec<&str> = literals(text).intersection(&names).copied().collect();
+        if !here.is_empty() {
+            found.insert(file.clone(), here.into_iter().map(str::to_owned).collect::<Vec<_>>());
+        }
+    }
+    let allowed = NAMES_ELSEWHERE.iter().map(|(file, names, _)| {
+        ((*file).to_owned(), names.iter().map(|name| (*name).to_owned()).collect())
+    });
+    assert_eq!(found, allowed.collect::<BTreeMap<String, Vec<String>>>());
+}

@@ -1,4 +1,6 @@
-//! Tensors that are known in every architecture, though no model code asks for them.
+//! Tensors that are known, though no model code asks for them: in every architecture, and in one.
+
+use super::Architecture;
 
 const VISION: &str = "of the model that sees, which is not the language model's";
 const AUDIO: &str = "of the model that hears, which is not the language model's";
@@ -12,11 +14,7 @@ static AUXILIARY: &[(&str, &str)] = &[
     ("*rope_factors_short.weight",   "rotary factors that llama.cpp's converter takes from the config"),
     ("*.rotary_emb.inv_freq",        "rotary frequencies, which follow from the config"),
     ("mtp.*",                        "of the layer that predicts a further token, which the model does without"),
-    ("alignment_heads",              "which heads tell at what time a word is spoken"),
-    ("*.attn.bias",                  "the mask of causal attention"),
-    ("*.attn.masked_bias",           "what the mask of causal attention puts in place of a score"),
     ("*embeddings.position_ids",     "the numbers from 0 on"),
-    ("cls.predictions.decoder.bias", "the same as cls.predictions.bias"),
     ("*.attn_rot_embd.weight",       "rotary frequencies, which follow from the config"),
     ("rope.freqs",                   "rotary frequencies, which follow from the config"),
     ("vision_tower.*",               VISION),
@@ -43,8 +41,9 @@ static AUXILIARY: &[(&str, &str)] = &[
 ];
 
 /// What a tensor of that stored name is, if it is one of these.
-pub(super) fn reason(stored: &str) -> Option<&'static str> {
-    AUXILIARY.iter().find(|(pattern, _)| matches(pattern, stored)).map(|(_, reason)| *reason)
+pub(super) fn reason(stored: &str, architecture: &Architecture) -> Option<&'static str> {
+    let mut rows = AUXILIARY.iter().chain(architecture.auxiliary);
+    rows.find(|(pattern, _)| matches(pattern, stored)).map(|(_, reason)| *reason)
 }
 
 fn matches(pattern: &str, name: &str) -> bool {

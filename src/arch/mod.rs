@@ -1,29 +1,18 @@
 //! Architectures: what a model's tensors are called, and what its numbers are.
 
 mod auxiliary;
-mod bert;
-mod cohere;
 pub(crate) mod config;
-mod decoder;
-mod deepseek;
-mod falcon;
-mod gemma;
+pub(crate) mod family;
 mod generation;
-mod glm;
-mod gpt2;
-mod gpt_oss;
+pub(crate) mod habits;
 mod linear;
-mod llama;
-mod olmo;
-mod phi;
-mod qwen;
-mod qwen3_next;
+pub(crate) mod rotary;
 mod rule;
 mod runs;
+pub(crate) mod source;
 mod spell;
-mod starcoder2;
 mod transform;
-mod whisper;
+pub(crate) mod variant;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -34,17 +23,22 @@ use crate::bytes::Text;
 pub use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::store::{Encoding, Store};
+use config::Defaults;
 pub use config::{
     AttentionConfig, ConfigField, ConfigValue, EncoderConfig, ExpertConfig, Field, Gating,
     LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling, RopeScalingKind,
     ScaleConfig, SsmConfig,
 };
+pub use family::ARCHITECTURES;
 pub use generation::GenerationConfig;
+use habits::MlxModules;
 pub use linear::Linear;
 pub use rule::{NameRule, Stored};
 pub(crate) use runs::{Run, Span};
-pub(crate) use spell::{Spelled, spell};
+use source::SourceModel;
+pub(crate) use spell::{Rename, Spelled, spell};
 pub use transform::{Axes, Change, Rows, Transform};
+use variant::Variant;
 
 /// A family of models whose tensors have the same names and meanings.
 #[derive(Debug)]
@@ -72,42 +66,40 @@ pub struct Architecture {
     /// Canonical names without which a model is not whole; ` | ` stands between those of which one
     /// is enough.
     pub required: &'static [&'static str],
+    /// Names that the class of a dialect has instead of those in the tables.
+    pub(crate) renames: &'static [Rename],
+    /// Patterns of stored names that no model code asks for, as [`auxiliary`] has them, and what
+    /// such a tensor is.
+    pub(crate) auxiliary: &'static [(&'static str, &'static str)],
+    /// The rows of the position embedding that stand before that of the first position, which GGUF
+    /// leaves out.
+    pub(crate) rows_before_positions: Option<fn(&SourceModel<'_>) -> Result<u64>>,
+    /// The values of `general.architecture`, and what is known of each.
+    pub(crate) variants: &'static [Variant],
+    /// What mlx-lm chooses for some modules.
+    pub(crate) mlx_modules: &'static [MlxModules],
 }
 
-/// Every architecture that is known. A model of another one opens under its stored names.
-pub static ARCHITECTURES: &[&Architecture] = &[
-    &llama::LLAMA,
-    &llama::ARCEE,
-    &llama::BAICHUAN,
-    &llama::DEEPSEEK,
-    &llama::GRANITE,
-    &llama::INTERNLM2,
-    &llama::OLMO,
-    &qwen::QWEN2,
-    &qwen::QWEN2MOE,
-    &qwen::QWEN3,
-    &qwen::QWEN3MOE,
-    &qwen3_next::QWEN3_NEXT,
-    &qwen3_next::QWEN3_5,
-    &gemma::GEMMA,
-    &gemma::GEMMA2,
-    &gemma::GEMMA3,
-    &gemma::GEMMA3N,
-    &gemma::GEMMA4,
-    &phi::PHI3,
-    &gpt_oss::GPT_OSS,
-    &deepseek::DEEPSEEK2,
-    &glm::GLM4,
-    &glm::GLM4MOE,
-    &olmo::OLMO2,
-    &olmo::OLMOE,
-    &cohere::COMMAND_R,
-    &starcoder2::STARCODER2,
-    &falcon::FALCON,
-    &gpt2::GPT2,
-    &bert::BERT,
-    &whisper::WHISPER,
-];
+impl Architecture {
+    /// An architecture of which nothing is known.
+    pub(crate) const EMPTY: Self = Self {
+        name: "",
+        summary: "",
+        gguf: &[],
+        hf: &[],
+        rope: RopeLayout::None,
+        rules: &[],
+        mlx: &[],
+        publisher: &[],
+        prefixes: &[],
+        required: &[],
+        renames: &[],
+        auxiliary: &[],
+        rows_before_positions: None,
+        variants: &[],
+        mlx_modules: &[],
+    };
+}
 
 /// The order of the rows of q and k within a head, which says how rotary embeddings apply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -225,11 +217,23 @@ pub(crate) fn named(store: &Store) -> Result<Option<Named>> {
             }
         }
     }
-    if store.document("params.json").is_some() && store.find("tok_embeddings.weight").is_some() {
+    let publishers = ARCHITECTURES.iter().find(|row| is_publishers(store, row));
+    if let Some(row) = publishers.filter(|_| store.document("params.json").is_some()) {
         let source = "params.json beside Mistral's own names".to_owned();
-        return Ok(Some(Named { name: "llama".to_owned(), source }));
+        return Ok(Some(Named { name: row.name.to_owned(), source }));
     }
     Ok(None)
+}
+
+/// The config of a model, as [`Model::config`](crate::Model::config) has it.
+///
+/// # Errors
+///
+/// `Malformed` if the model does not say what its architecture is, lacks a number that cannot be
+/// done without, or has one that cannot be: zero heads, a width that is no integer.
+pub(crate) fn model_config(store: &Store, resolution: &Resolution) -> Result<ModelConfig> {
+    let defaults = named(store)?.map_or(Defaults::NONE, |named| family::defaults(&named.name));
+    ModelConfig::of(store, resolution, &defaults)
 }
 
 /// Finds the architecture and gives every stored tensor its canonical name, where it has one.
@@ -285,7 +289,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         let stored = tensor.name().spelling();
         let Some(found) = find(&stored, architecture, dialect, &names) else {
             let stored = stored.into_owned();
-            match auxiliary::reason(&stored) {
+            match auxiliary::reason(&stored, architecture) {
                 Some(reason) => resolution.auxiliary.push(Auxiliary { stored, reason }),
                 None => resolution.unknown.push(stored),
             }
@@ -338,7 +342,11 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         keep_first_rows(&mut resolution, &ranks);
         check_once(&resolution).map_err(|error| error.in_file(store.path()))?;
     }
-    let promised = config::layers(store).unwrap_or_default();
+    let promised = named.and_then(|named| {
+        let defaults = family::defaults(&named.name);
+        config::layers(store, &defaults)
+    });
+    let promised = promised.unwrap_or_default();
     resolution.missing = missing(architecture, &resolution.mapped, &layers, promised);
     Ok(resolution)
 }

@@ -22,25 +22,16 @@ struct Way {
     holds_one: bool,
 }
 
-/// Names that are others in a class than the tables have first: Gemma 3n's in mlx-lm, and those of
-/// RoBERTa's classifiers in transformers, which have the model within another and two layers.
-#[rustfmt::skip]
-static INSTEAD: &[Instead] = &[
-    Instead { family: "gemma3n", dialect: Dialect::Mlx, with: "", first: "model.", there: "model.language_model." },
-    Instead { family: "bert", dialect: Dialect::HuggingFace, with: "classifier.dense.weight", first: "embeddings.", there: "roberta.embeddings." },
-    Instead { family: "bert", dialect: Dialect::HuggingFace, with: "classifier.dense.weight", first: "encoder.", there: "roberta.encoder." },
-    Instead { family: "bert", dialect: Dialect::HuggingFace, with: "classifier.dense.weight", first: "classifier.weight", there: "classifier.out_proj.weight" },
-    Instead { family: "bert", dialect: Dialect::HuggingFace, with: "classifier.dense.weight", first: "classifier.bias", there: "classifier.out_proj.bias" },
-];
-
-/// What a name starts with in the tables, and in files of that dialect.
-struct Instead {
-    family: &'static str,
-    dialect: Dialect,
-    /// A canonical tensor without which it is not so, if there is one.
-    with: &'static str,
-    first: &'static str,
-    there: &'static str,
+/// A name that a class of a dialect has instead of the one that the tables have first.
+#[derive(Debug)]
+pub(crate) struct Rename {
+    pub(crate) dialect: Dialect,
+    /// A canonical tensor that a model must have for this to hold; empty where it always does.
+    pub(crate) with: &'static str,
+    /// What the name starts with in the tables.
+    pub(crate) first: &'static str,
+    /// What it starts with in files of that dialect.
+    pub(crate) there: &'static str,
 }
 
 /// How a dialect spells those canonical tensors, in their order, and those that it has no name for.
@@ -55,11 +46,10 @@ pub(crate) fn spell(
     one: impl Fn(&str, &str) -> bool,
 ) -> (Vec<Spelled>, Vec<String>) {
     let ways = ways_of(architecture, dialect);
-    let of_these = |row: &&Instead| {
-        let of = (row.family, row.dialect) == (architecture.name, dialect);
-        of && (row.with.is_empty() || canonical.contains(&row.with))
+    let of_these = |row: &&Rename| {
+        row.dialect == dialect && (row.with.is_empty() || canonical.contains(&row.with))
     };
-    let instead: Vec<&Instead> = INSTEAD.iter().filter(of_these).collect();
+    let renames: Vec<&Rename> = architecture.renames.iter().filter(of_these).collect();
     let there: HashSet<&str> = canonical.iter().copied().collect();
     let mut placed: HashSet<String> = HashSet::new();
     let mut taken: HashSet<String> = HashSet::new();
@@ -91,8 +81,8 @@ pub(crate) fn spell(
                 let name = expand(way.name, layer);
                 taken.insert(name.clone());
                 let put =
-                    |row: &&Instead| Some(row.there.to_owned() + name.strip_prefix(row.first)?);
-                let name = instead.iter().find_map(put).unwrap_or(name);
+                    |row: &&Rename| Some(row.there.to_owned() + name.strip_prefix(row.first)?);
+                let name = renames.iter().find_map(put).unwrap_or(name);
                 spelled.push(Spelled { name, parts });
             }
             None => without.push(name.to_owned()),

@@ -210,6 +210,8 @@ pub(crate) enum Content {
     Bytes(Vec<u8>),
     /// A copy of a file.
     Copy(Source),
+    /// A JSON object, to be serialized.
+    Json(Map<String, Json>),
     /// `config.json`, whose statements about dtypes and quantization the layout replaces with those
     /// that are true of the tensors.
     Config(Map<String, Json>),
@@ -247,10 +249,10 @@ impl NewFile {
         let body = match content {
             Content::Bytes(bytes) => Body::Bytes(bytes),
             Content::Copy(source) => Body::Copy(source),
+            Content::Json(json) => Body::Bytes(serialized(&name, &json)?),
             Content::Config(mut config) => {
                 complete(&mut config);
-                let fault = |error| Error::malformed(format!("{name} cannot be written: {error}"));
-                Body::Bytes(serde_json::to_vec_pretty(&config).map_err(fault)?)
+                Body::Bytes(serialized(&name, &config)?)
             }
         };
         Ok(Self { name, role, body })
@@ -281,6 +283,11 @@ impl NewFile {
         let body = Body::Tensors { layout, tensors };
         Ok(Self { name: name.into(), role: role.to_owned(), body })
     }
+}
+
+fn serialized(name: &str, json: &Map<String, Json>) -> Result<Vec<u8>> {
+    let fault = |error| Error::malformed(format!("{name} cannot be written: {error}"));
+    serde_json::to_vec_pretty(json).map_err(fault)
 }
 
 /// An array, as a file's header lists it.

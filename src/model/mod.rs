@@ -14,7 +14,9 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value as Json;
 
-use crate::arch::{ConfigValue, GenerationConfig, Mapping, ModelConfig, Resolution, resolve};
+use crate::arch::{
+    ConfigValue, GenerationConfig, Mapping, ModelConfig, Resolution, model_config, resolve,
+};
 use crate::bytes::Text;
 use crate::container::{self, OpenOptions};
 use crate::error::{Error, Result};
@@ -236,10 +238,8 @@ impl Model {
     /// such as zero heads or a width that is not an integer; otherwise same as
     /// [`resolution`](Self::resolution).
     pub fn config(&self) -> Result<&ModelConfig> {
-        let config = self
-            .inner
-            .config
-            .get_or_init(|| ModelConfig::of(&self.inner.store, self.resolution()?));
+        let config =
+            self.inner.config.get_or_init(|| model_config(&self.inner.store, self.resolution()?));
         config.as_ref().map_err(Error::clone)
     }
 

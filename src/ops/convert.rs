@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value as Json;
+
 use super::dialect::{Named, tensors_in};
 use super::experts;
 use super::gguf::Draft;
@@ -17,7 +19,7 @@ use crate::model::{Model, Tensor};
 use crate::recipe::ollama::{OllamaModel, QuantType};
 use crate::recipe::{FILE_TYPES, mlx};
 use crate::store::{Encoding, Store};
-use crate::translate;
+use crate::translate::{self, ConfigDocument, Documents};
 use crate::write::{
     Builder, Method, OutTensor, Output, Precision, Producer, WritePlan, choose, grouped,
 };
@@ -196,8 +198,8 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
         Some(expert) => stacked(tensors, expert)?,
         None => tensors.into_iter().map(|tensor| (None, tensor)).collect(),
     };
-    let documents = documents(model, writer, &mut builder)?;
-    let mut choices = choices(model, &tensors, &documents, options, &mut builder)?.into_iter();
+    let (config, others) = documents(model, writer, &mut builder)?;
+    let mut choices = choices(model, &tensors, config.as_ref(), options, &mut builder)?.into_iter();
     let same = resolution.dialect == writer.dialect;
     for (experts, tensor) in tensors {
         let output = match (choices.next().flatten(), in_mxfp4.remove(tensor.name())) {
@@ -220,12 +222,21 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
         }),
         _ => is_true(|output| output.method == Method::Copied),
     };
-    for (name, bytes) in documents {
-        match name.as_str() {
-            "config.json" if !keeps_config => builder.document(name, bytes)?,
-            _ => builder.push_document(NewDocument::new(name, bytes)),
-        }
+    let mut documents = Vec::new();
+    if let Some(config) = config {
+        let content = match (keeps_config, config) {
+            (true, ConfigDocument::Stored(bytes)) => Content::Bytes(bytes),
+            (true, ConfigDocument::Made(config)) => Content::Json(config),
+            (false, config) => Content::Config(config.into_keys()?),
+        };
+        documents.push(NewDocument { content, ..NewDocument::new("config.json", Vec::new()) });
     }
+    documents.extend(others.into_iter().map(|(name, bytes)| NewDocument::new(name, bytes)));
+    if writer.keeps_attachments {
+        // Ollama lists documents in the order of their names.
+        documents.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    documents.into_iter().for_each(|document| builder.push_document(document));
     if writer.keeps_attachments {
         attach(store, &mut builder, |kind| !matches!(kind, "json" | "config"))?;
     }
@@ -236,41 +247,46 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
     Ok(builder)
 }
 
-/// The documents beside the weights, in the order in which they are written.
+/// `config.json` and the other documents beside the weights.
 fn documents(
     model: &Model,
     writer: &Writer,
     builder: &mut Builder,
-) -> Result<Vec<(String, Vec<u8>)>> {
+) -> Result<(Option<ConfigDocument>, Vec<(String, Vec<u8>)>)> {
     let store = model.store();
     let own = store.document("config.json").is_some() && store.encoding() == Encoding::Safetensors;
-    let mut documents = match writer.dialect {
-        _ if writer.keeps_attachments && own => store.read_companions()?,
+    let (config, mut others) = match writer.dialect {
+        _ if writer.keeps_attachments && own => {
+            let (config, others): (Vec<_>, Vec<_>) =
+                store.read_companions()?.into_iter().partition(|(name, _)| name == "config.json");
+            (config.into_iter().next().map(|(_, bytes)| ConfigDocument::Stored(bytes)), others)
+        }
         dialect => {
-            let all = match dialect {
+            let Documents { config, others } = match dialect {
                 Dialect::Mlx => translate::mlx_documents(model)?,
                 _ => translate::hf_documents(model)?,
             };
-            all.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect()
+            let named = |(name, bytes): (&str, _)| (name.to_owned(), bytes);
+            (Some(config), others.into_iter().map(named).collect::<Vec<_>>())
         }
     };
     if writer.keeps_attachments {
-        // Ollama takes the documents that are JSON, in the order of their names.
-        documents.sort();
-        let others = documents.iter().filter(|(name, _)| !name.ends_with(".json"));
-        let others = others.map(|(name, _)| (name.clone(), "Ollama takes only JSON".to_owned()));
-        let others: Vec<_> = others.collect();
-        super::left_out(&others).into_iter().for_each(|note| builder.note(note));
-        documents.retain(|(name, _)| name.ends_with(".json"));
+        let is_json = |name: &str| name.ends_with(".json");
+        let left = others.iter().filter(|(name, _)| !is_json(name));
+        let mut left: Vec<_> =
+            left.map(|(name, _)| (name.clone(), "Ollama takes only JSON".to_owned())).collect();
+        left.sort();
+        super::left_out(&left).into_iter().for_each(|note| builder.note(note));
+        others.retain(|(name, _)| is_json(name));
     }
-    Ok(documents)
+    Ok((config, others))
 }
 
 /// The dtype and the group size that another program's rules give each tensor, if they quantize it.
 fn choices(
     model: &Model,
     tensors: &[(Option<String>, Tensor)],
-    documents: &[(String, Vec<u8>)],
+    config: Option<&ConfigDocument>,
     options: &ConvertOptions,
     builder: &mut Builder,
 ) -> Result<Vec<Option<(DType, u32)>>> {
@@ -283,11 +299,8 @@ fn choices(
             Ok(chosen.map(|choice| choice.map(|c| (c.dtype, c.group_size))).collect())
         }
         Some(Quantization::Ollama(quantization)) => {
-            let config = documents.iter().find(|(name, _)| name == "config.json");
-            let config = config.map(|(_, bytes)| serde_json::from_slice(bytes)).transpose();
-            let config =
-                config.map_err(|error| Error::malformed(format!("config.json: {error}")))?;
-            let numbers = OllamaModel::of(&config.unwrap_or_default());
+            let keys = config.map(ConfigDocument::keys).transpose()?.unwrap_or_default();
+            let numbers = OllamaModel::of(&Json::Object(keys.into_owned()));
             let key = ollama::write::FILE_TYPE;
             builder.metadata().set_text(key, quantization.descriptor().name);
             let choice = |(_, tensor): &(Option<String>, Tensor)| {

@@ -7,6 +7,8 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::more_bits;
+use crate::arch::family;
+use crate::arch::habits::MlxChoice;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
@@ -217,9 +219,9 @@ impl Recipe {
                     Some(named)
                 }
                 _ => match own_choice(model, module.path) {
-                    Special::Usual => Some(usual),
-                    Special::Kept => None,
-                    Special::EightBits => {
+                    MlxChoice::Usual => Some(usual),
+                    MlxChoice::Kept | MlxChoice::Bare => None,
+                    MlxChoice::EightBits => {
                         let named = Quantization::new(Mode::Affine, Some(64), Some(8))?;
                         let mut json = named.json();
                         // Upstream leaves it out, and reads affine where it is not there.
@@ -252,41 +254,13 @@ fn divides(group_size: u32, shape: &[u64]) -> bool {
 fn can_be_quantized(model: &MlxModel, module: &Module<'_>, group_size: u32) -> bool {
     let Module { path, shape } = *module;
     let own = path.rsplit('.').next().unwrap_or(path);
-    let raw =
-        RAW.iter().any(|(models, end)| models.contains(&&*model.model_type) && path.ends_with(end));
+    let bare = rows(model, path).any(|choice| choice == MlxChoice::Bare);
     (2..=3).contains(&shape.len())
         && divides(group_size, shape)
         && !["norm", "conv"].iter().any(|piece| own.contains(piece))
         && !OUTSIDE.iter().any(|piece| path.contains(piece))
-        && !raw
+        && !bare
 }
-
-/// Routers that are a bare `weight` in mlx-lm's models, and no linear layer.
-static RAW: &[(&[&str], &str)] = &[
-    (
-        &[
-            "bailing_moe_v3",
-            "deepseek",
-            "deepseek_v2",
-            "deepseek_v3",
-            "deepseek_v32",
-            "dots1",
-            "exaone_moe",
-            "glm4_moe",
-            "glm4_moe_lite",
-            "glm_moe_dsa",
-            "joyai_llm_flash",
-            "kimi_k2",
-            "kimi_k25",
-            "kimi_vl",
-            "mimo_v2_flash",
-            "solar_open",
-        ],
-        "mlp.gate",
-    ),
-    (&["deepseek_v41", "deepseek_v41_text"], ".gate"),
-    (&["nemotron_h"], "mixer.gate"),
-];
 
 /// Pieces of the names of other towers. mlx-lm drops them, and mlx-vlm leaves them as they are.
 static OUTSIDE: &[&str] = &[
@@ -301,72 +275,14 @@ static OUTSIDE: &[&str] = &[
     "multi_modal_projector",
 ];
 
-/// What a model's own predicate says of a module.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Special {
-    Usual,
-    Kept,
-    /// 8 bits in groups of 64, affine.
-    EightBits,
+/// What the tables of the families say of a module, in their order.
+fn rows(model: &MlxModel, path: &str) -> impl Iterator<Item = MlxChoice> {
+    let rows = family::mlx_modules(&model.model_type);
+    rows.filter(move |row| row.path.matches(path)).map(|row| row.choice)
 }
-
-/// How a row finds its modules.
-#[derive(Clone, Copy, Debug)]
-enum At {
-    End(&'static str),
-    Within(&'static str),
-    Whole(&'static str),
-}
-
-impl At {
-    fn fits(self, path: &str) -> bool {
-        match self {
-            Self::End(end) => path.ends_with(end),
-            Self::Within(piece) => path.contains(piece),
-            Self::Whole(whole) => path == whole,
-        }
-    }
-}
-
-/// `quant_predicate` of mlx_lm/models/*.py: model types, modules, what they get. The first row that
-/// fits counts. Nearly all of it is for routers: what they choose is all or nothing.
-#[rustfmt::skip]
-static SPECIAL: &[(&[&str], At, Special)] = &[
-    (&["Klear", "kimi_k3", "kimi_linear", "mellum", "qwen3_5", "qwen3_5_moe", "qwen3_moe", "qwen3_next",
-       "qwen3_vl_moe"],                                          At::End("mlp.gate"),                    Special::EightBits),
-    (&["qwen3_5", "qwen3_5_moe", "qwen3_next"],                  At::End("shared_expert_gate"),          Special::EightBits),
-    (&["kimi_k3"],                                               At::End("res_proj"),                    Special::Kept),
-    (&["afmoe"],                                                 At::Within("router.gate"),              Special::EightBits),
-    (&["bailing_hybrid", "bailing_moe", "bailing_moe_linear"],   At::End("mlp.gate.gate_proj"),          Special::EightBits),
-    (&["bailing_hybrid", "bailing_moe_v3"],                      At::End("attention.embed_q"),           Special::Kept),
-    (&["bailing_hybrid", "bailing_moe_v3"],                      At::End("attention.unembed_out"),       Special::Kept),
-    (&["bailing_moe_v3"],                                        At::Whole("model.word_embeddings"),     Special::Kept),
-    (&["bailing_moe_v3"],                                        At::Whole("lm_head"),                   Special::Kept),
-    (&["bailing_moe_v3"],                                        At::End("attention.q_a_proj"),          Special::Kept),
-    (&["bailing_moe_v3"],                                        At::End("attention.q_b_proj"),          Special::Kept),
-    (&["bailing_moe_v3"],                                        At::End("attention.kv_a_proj_with_mqa"), Special::Kept),
-    (&["bailing_moe_v3"],                                        At::End("attention.b_proj"),            Special::Kept),
-    (&["gemma4", "gemma4_text", "gemma4_unified"],               At::End("router.proj"),                 Special::EightBits),
-    (&["gpt_oss", "jamba"],                                      At::End("router"),                      Special::EightBits),
-    // Their blocks are so small that scales of 8 bits would be 0.
-    (&["granite", "granitemoe"],                                 At::End("self_attn.o_proj"),            Special::EightBits),
-    (&["granite", "granitemoe"],                                 At::End("mlp.down_proj"),               Special::EightBits),
-    (&["granite", "granitemoe"],                                 At::Whole("lm_head"),                   Special::EightBits),
-    (&["granitemoe"],                                            At::End("block_sparse_moe.router.layer"), Special::EightBits),
-    (&["granitemoehybrid"],                                      At::End("router.layer"),                Special::EightBits),
-    (&["laguna"],                                                At::End("mlp.gate.proj"),               Special::EightBits),
-    (&["lfm2_moe"],                                              At::End("feed_forward.gate"),           Special::EightBits),
-    (&["longcat_flash", "longcat_flash_ngram"],                  At::End("classifier"),                  Special::EightBits),
-    (&["minimax", "minimax_m2", "minimax_m3_vl"],                At::End("block_sparse_moe.gate"),       Special::EightBits),
-    // Upstream names no group here; 64 is what MLX takes then.
-    (&["rwkv7"],                                                 At::Within("lora.2"),                   Special::EightBits),
-    (&["rwkv7"],                                                 At::Within("embeddings"),               Special::EightBits),
-    (&["spark2_5"],                                              At::End("self_attn.g_proj"),            Special::Kept),
-    (&["step3p5"],                                               At::Within("mlp.gate.gate"),            Special::EightBits),
-];
 
 /// The choice of the model's own predicate.
-fn own_choice(model: &MlxModel, path: &str) -> Special {
+fn own_choice(model: &MlxModel, path: &str) -> MlxChoice {
     let model_type = &*model.model_type;
     match model_type {
         // Only experts are quantized, and not those of the first and the last layer.
@@ -377,7 +293,7 @@ fn own_choice(model: &MlxModel, path: &str) -> Special {
                 .filter(|(_, end)| matches!(*end, "gate_proj" | "up_proj" | "down_proj"))
                 .and_then(|(layer, _)| layer.parse::<u64>().ok());
             let inner = |layer: u64| layer != 0 && Some(layer) != model.layers.checked_sub(1);
-            if found.is_some_and(inner) { Special::Usual } else { Special::Kept }
+            if found.is_some_and(inner) { MlxChoice::Usual } else { MlxChoice::Kept }
         }
         // Only linear attention is quantized.
         "bailing_moe_v3"
@@ -388,14 +304,9 @@ fn own_choice(model: &MlxModel, path: &str) -> Special {
             let linear = layer.is_some_and(|layer| {
                 layer % group != group - 1 && layer < model.layers / group * group
             });
-            if linear { Special::Usual } else { Special::Kept }
+            if linear { MlxChoice::Usual } else { MlxChoice::Kept }
         }
-        _ => {
-            let fits = |(models, at, _): &&(&[&str], At, Special)| {
-                models.contains(&model_type) && at.fits(path)
-            };
-            SPECIAL.iter().find(fits).map_or(Special::Usual, |(.., special)| *special)
-        }
+        _ => rows(model, path).next().unwrap_or(MlxChoice::Usual),
     }
 }
 

@@ -135,7 +135,9 @@ impl OllamaModel {
 /// A rule for some architectures.
 type Policy = fn(&OllamaModel, &Weight<'_>, QuantType) -> Option<QuantType>;
 
-/// Architectures with rules of their own (`tensorImportTransformRegistry`).
+/// Classes with rules of their own: Ollama's registry (`tensorImportTransformRegistry`). It is keyed by
+/// what a config says in `architectures`, and its rules are Ollama's code for each, so it stands here
+/// and not with the families.
 static POLICIES: &[(&[&str], Policy)] = &[
     (
         &[

@@ -9,9 +9,12 @@ mod config;
 mod general;
 mod tokenizer;
 
-pub(crate) use config::rows_before_positions;
+use std::borrow::Cow;
+
 use serde_json::{Map, Value as Json};
 
+use crate::arch::Resolution;
+use crate::arch::source::SourceModel;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::model::Model;
@@ -44,9 +47,9 @@ pub fn gguf_metadata_and_notes(model: &Model) -> Result<(KeyValues, Vec<Note>)> 
         return Ok((KeyValues::of(store.metadata()), Vec::new()));
     }
     let resolution = model.resolution()?;
-    let architecture = config::gguf::gguf_architecture(store)?;
+    let variant = config::gguf::gguf_variant(store)?;
     let mut keys = KeyValues::new();
-    keys.set_text("general.architecture", architecture);
+    keys.set_text("general.architecture", variant.gguf);
     keys.set_text("general.type", "model");
     general::sampling(store, &mut keys)?;
     general::names(store, resolution, &mut keys);
@@ -54,12 +57,27 @@ pub fn gguf_metadata_and_notes(model: &Model) -> Result<(KeyValues, Vec<Note>)> 
     keys.set("general.quantization_version", Value::U32(BLOCKS));
     let config = model.config()?;
     let rows = config.vocab_size.as_ref().map(|rows| rows.value);
-    let remark = tokenizer::gguf::gguf_keys(store, architecture, rows, &mut keys)?;
-    if let ("bert", Some(kinds)) = (architecture, &config.scales.type_vocab_size) {
+    let remark = tokenizer::gguf::gguf_keys(store, variant, rows, &mut keys)?;
+    if variant.tokenizer.counts_token_types
+        && let Some(kinds) = &config.scales.type_vocab_size
+    {
         keys.set("tokenizer.ggml.token_type_count", Value::U32(kinds.value));
     }
     let notes = remark.into_iter().map(|text| Note::new(store.path(), text)).collect();
     Ok((keys, notes))
+}
+
+/// The rows of the position embedding that a directory has and GGUF leaves out, since they stand
+/// before that of the first position.
+///
+/// # Errors
+///
+/// As [`Model::config`] has them; `Unsupported` if the number of rows is nowhere to be found.
+pub(crate) fn rows_before_positions(store: &Store, resolution: &Resolution) -> Result<u64> {
+    match resolution.architecture.and_then(|row| row.rows_before_positions) {
+        Some(rows) => rows(&SourceModel::of(store, resolution)?),
+        None => Ok(0),
+    }
 }
 
 /// The version of ggml's block layouts, 2 since June 2023.
@@ -78,9 +96,9 @@ pub fn gguf_tensors(model: &Model) -> Result<Vec<(&'static str, Vec<f32>)>> {
     config::gguf::gguf_tensors(model.store(), model.resolution()?)
 }
 
-/// The documents that a Hugging Face or MLX directory may have beside its weights.
-const DOCUMENTS: [&str; 12] = [
-    "config.json",
+/// The documents that a Hugging Face or MLX directory may have beside its weights and its
+/// `config.json`.
+const DOCUMENTS: [&str; 11] = [
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
@@ -94,8 +112,88 @@ const DOCUMENTS: [&str; 12] = [
     "vocab.txt",
 ];
 
+/// The documents of a Hugging Face or MLX directory: `config.json`, and the others, ready to be
+/// written.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Documents {
+    /// `config.json`.
+    pub config: ConfigDocument,
+    /// Names and contents of the other files.
+    pub others: Vec<(&'static str, Vec<u8>)>,
+}
+
+impl Documents {
+    /// All files by their names, `config.json` first.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` if `config.json` cannot be serialized.
+    pub fn into_files(self) -> Result<Vec<(&'static str, Vec<u8>)>> {
+        let mut files = vec![(ConfigDocument::NAME, self.config.into_bytes()?)];
+        files.extend(self.others);
+        Ok(files)
+    }
+}
+
+/// A `config.json`, which is serialized once, when it is written.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ConfigDocument {
+    /// The file beside the weights, byte for byte.
+    Stored(Vec<u8>),
+    /// One that is made of the model's metadata, or was changed.
+    Made(Map<String, Json>),
+}
+
+impl ConfigDocument {
+    const NAME: &'static str = "config.json";
+
+    fn fault(error: &serde_json::Error) -> Error {
+        Error::malformed(format!("{}: {error}", Self::NAME))
+    }
+
+    /// Its keys.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` if the file is no JSON object.
+    pub fn keys(&self) -> Result<Cow<'_, Map<String, Json>>> {
+        match self {
+            Self::Stored(bytes) => {
+                serde_json::from_slice(bytes).map(Cow::Owned).map_err(|e| Self::fault(&e))
+            }
+            Self::Made(map) => Ok(Cow::Borrowed(map)),
+        }
+    }
+
+    /// Its keys, without a copy where they are parsed already.
+    ///
+    /// # Errors
+    ///
+    /// As [`keys`](Self::keys).
+    pub fn into_keys(self) -> Result<Map<String, Json>> {
+        match self {
+            Self::Made(map) => Ok(map),
+            stored @ Self::Stored(_) => stored.keys().map(Cow::into_owned),
+        }
+    }
+
+    /// Its bytes: those of the file, or indented JSON.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` if it cannot be serialized.
+    pub fn into_bytes(self) -> Result<Vec<u8>> {
+        match self {
+            Self::Stored(bytes) => Ok(bytes),
+            Self::Made(map) => serde_json::to_vec_pretty(&map).map_err(|e| Self::fault(&e)),
+        }
+    }
+}
+
 /// The documents that a model has beside its weights in a Hugging Face directory: `config.json`,
-/// `generation_config.json`, and the tokenizer's. Names of files, and their contents.
+/// `generation_config.json`, and the tokenizer's.
 ///
 /// Those that lie beside the weights already are passed on as they are, byte for byte. `config.json`
 /// says `torch_dtype` where the embedding is stored plain; who writes another dtype says so there.
@@ -104,10 +202,12 @@ const DOCUMENTS: [&str; 12] = [
 ///
 /// `Unsupported` if there are no rules for the family or the tokenizer; `Malformed`,
 /// `LimitExceeded` and `Io` as reading the files has them.
-pub fn hf_documents(model: &Model) -> Result<Vec<(&'static str, Vec<u8>)>> {
+pub fn hf_documents(model: &Model) -> Result<Documents> {
     let store = model.store();
-    if store.encoding() != Encoding::Gguf && store.document("config.json").is_some() {
-        return beside(store);
+    if store.encoding() != Encoding::Gguf
+        && let Some(config) = store.document(ConfigDocument::NAME)
+    {
+        return beside(store, config);
     }
     let mut config = config::hf::hf_config(store, model.resolution()?)?;
     // RoBERTa's `max_position_embeddings` is more: rows that no position has.
@@ -122,16 +222,14 @@ pub fn hf_documents(model: &Model) -> Result<Vec<(&'static str, Vec<u8>)>> {
             generation.insert(format!("{name}_token_id"), id.value.into());
         }
     }
-    let all = [
-        ("config.json", Json::Object(config)),
-        ("generation_config.json", Json::Object(generation)),
-    ];
     let written = |(name, json): (&'static str, Json)| {
         let bytes = serde_json::to_vec_pretty(&json);
         let fault = |error| Error::malformed(format!("{name} cannot be written: {error}"));
         Ok((name, bytes.map_err(fault)?))
     };
-    all.into_iter().chain(tokenizer).map(written).collect()
+    let generation = [("generation_config.json", Json::Object(generation))];
+    let others = generation.into_iter().chain(tokenizer).map(written);
+    Ok(Documents { config: ConfigDocument::Made(config), others: others.collect::<Result<_>>()? })
 }
 
 /// As [`hf_documents`], of an MLX directory: mlx-lm has the text models of Qwen-VL, Qwen 3.5 and
@@ -140,24 +238,26 @@ pub fn hf_documents(model: &Model) -> Result<Vec<(&'static str, Vec<u8>)>> {
 /// # Errors
 ///
 /// As [`hf_documents`] has them; `Malformed` if `config.json` is no object.
-pub fn mlx_documents(model: &Model) -> Result<Vec<(&'static str, Vec<u8>)>> {
+pub fn mlx_documents(model: &Model) -> Result<Documents> {
     let mut documents = hf_documents(model)?;
-    for (name, bytes) in documents.iter_mut().filter(|(name, _)| *name == "config.json") {
-        let fault = |error| Error::malformed(format!("{name}: {error}")).in_file(model.path());
-        let config: Map<String, Json> = serde_json::from_slice(bytes).map_err(fault)?;
-        let within = config::hf::in_mlx(config.clone());
-        if within != config {
-            *bytes = serde_json::to_vec_pretty(&within).map_err(fault)?;
-        }
+    let keys = documents.config.keys().map_err(|error| error.in_file(model.path()))?;
+    if let Some(within) = config::hf::within_in_mlx(&keys) {
+        documents.config = ConfigDocument::Made(within);
     }
     Ok(documents)
 }
 
-fn beside(store: &Store) -> Result<Vec<(&'static str, Vec<u8>)>> {
+/// The documents that lie beside the weights, of which `config` is `config.json`, parsed.
+fn beside(store: &Store, config: &Json) -> Result<Documents> {
     let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
-    let mut found = Vec::new();
+    let read = |name| Ok::<_, Error>(store.read_beside(name, limit)?.map(|file| file.bytes));
+    let config = match read(ConfigDocument::NAME)? {
+        Some(bytes) => ConfigDocument::Stored(bytes),
+        None => ConfigDocument::Made(config.as_object().cloned().unwrap_or_default()),
+    };
+    let mut others = Vec::new();
     for name in DOCUMENTS {
-        found.extend(store.read_beside(name, limit)?.map(|file| (name, file.bytes)));
+        others.extend(read(name)?.map(|bytes| (name, bytes)));
     }
-    Ok(found)
+    Ok(Documents { config, others })
 }

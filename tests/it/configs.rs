@@ -278,23 +278,25 @@ fn published_configs_come_back_from_gguf() {
         let (_folder, store) = directory(config.as_bytes());
         let gguf = file(&store, tensors);
         let documents = hf_documents(&gguf).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let made: Map<String, Json> = serde_json::from_slice(&documents[0].1).expect("JSON");
+        let config = documents.config.into_bytes().expect("JSON");
+        let made: Map<String, Json> = serde_json::from_slice(&config).expect("JSON");
         for (key, value) in &stated {
             let found = made.get(key).unwrap_or(&Json::Null);
             assert!(same(value, found), "{name}: {key} is {found}, not {value}");
         }
-        let (_folder, again) = directory(&documents[0].1);
+        let (_folder, again) = directory(&config);
         assert_eq!(lost(&store, &again), Vec::<String>::new(), "{name}");
 
         // mlx-lm has some within others.
         let documents = mlx_documents(&gguf).expect("documents");
-        let within: Map<String, Json> = serde_json::from_slice(&documents[0].1).expect("JSON");
+        let config = documents.config.into_bytes().expect("JSON");
+        let within: Map<String, Json> = serde_json::from_slice(&config).expect("JSON");
         match mlx {
             None => assert_eq!(within, made, "{name}"),
             Some(outer) => {
                 assert_eq!(within["model_type"], *outer);
                 assert_eq!(within["text_config"], Json::Object(made), "{name}");
-                let (_folder, again) = directory(&documents[0].1);
+                let (_folder, again) = directory(&config);
                 assert_eq!(lost(&store, &again), Vec::<String>::new(), "{name} in MLX");
             }
         }
@@ -344,7 +346,8 @@ fn widths_of_heads_are_never_left_to_the_class() {
         let (_folder, store) = directory(config(name).as_bytes());
         let gguf = file(&store, &[]);
         let documents = hf_documents(&gguf).expect(name);
-        let made: Json = serde_json::from_slice(&documents[0].1).expect("JSON");
+        let config = documents.config.into_bytes().expect("JSON");
+        let made: Json = serde_json::from_slice(&config).expect("JSON");
         assert_eq!(made["head_dim"], 32, "{name}");
     }
     let (_folder, store) = directory(config("deepseek").as_bytes());
@@ -373,7 +376,8 @@ fn layers_behind_the_others_are_not_counted() {
     let file = file.tensor("t", DType::F32, &[1], f32s(&[1.0])).build();
     let store = weighbridge::OpenOptions::new().open_memory("file", file).expect("a file");
     let documents = hf_documents(&store).expect("documents");
-    let made: Json = serde_json::from_slice(&documents[0].1).expect("JSON");
+    let config = documents.config.into_bytes().expect("JSON");
+    let made: Json = serde_json::from_slice(&config).expect("JSON");
     let stated: Json = serde_json::from_str(CASES[1].config).expect("JSON");
     for key in ["num_hidden_layers", "layer_types", "full_attention_interval"] {
         assert_eq!(made[key], stated[key], "{key}");

@@ -6,7 +6,9 @@ use std::path::Path;
 use crate::support::{Gguf, Kv, Safetensors, f32s, fixture, folder, outside, put};
 use serde_json::Value as Json;
 use weighbridge::metadata::{KeyValues, Value};
-use weighbridge::translate::{gguf_metadata, gguf_metadata_and_notes, gguf_tensors, hf_documents};
+use weighbridge::translate::{
+    Documents, gguf_metadata, gguf_metadata_and_notes, gguf_tensors, hf_documents,
+};
 use weighbridge::{DType, Model, OpenOptions};
 
 /// Keys with their values, types included, arrays by their elements.
@@ -59,7 +61,7 @@ fn keys_are_those_of_the_converter() {
 /// What the documents of a GGUF file are, by name.
 fn documents(path: &Path) -> BTreeMap<&'static str, Vec<u8>> {
     let store = Model::open(path).expect("a GGUF file");
-    hf_documents(&store).expect("documents").into_iter().collect()
+    hf_documents(&store).and_then(Documents::into_files).expect("documents").into_iter().collect()
 }
 
 /// Fields that a directory made from GGUF has otherwise, and why.
@@ -169,7 +171,7 @@ fn real_vocabularies_go_there_and_back() {
         }
 
         // What came from files goes back to files as it is.
-        let again = hf_documents(&store).expect("documents");
+        let again = hf_documents(&store).and_then(Documents::into_files).expect("documents");
         let again: BTreeMap<_, _> = again.into_iter().collect();
         assert_eq!(again, documents, "{file}");
 
@@ -221,7 +223,7 @@ fn rotary_factors_are_made_and_read_again() {
     });
     let file = file.tensor(*name, DType::F32, &[8], f32s(factors));
     let store = OpenOptions::new().open_memory("file", file.build()).expect("a model");
-    let documents = hf_documents(&store).expect("documents");
+    let documents = hf_documents(&store).and_then(Documents::into_files).expect("documents");
     let config: Json = serde_json::from_slice(&documents[0].1).expect("JSON");
     let scaling = &config["rope_scaling"];
     assert_eq!(scaling["rope_type"], "llama3");

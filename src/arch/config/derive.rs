@@ -3,80 +3,19 @@
 
 use std::num::NonZeroU32;
 
+use super::check;
+use super::defaults::Defaults;
 use super::keys::{
     AttentionConfig, Core, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig,
     SsmConfig, key,
 };
-use super::read::{Reader, check};
+use super::read::Reader;
 use super::values::{LayerKind, LayerLayout, LayerPattern, NormKind, PerLayer, RopeScalingKind};
 use super::{Field, ModelConfig};
 use crate::arch::{Mapping, Resolution};
 use crate::error::{Error, Result};
 use crate::store::Store;
 use crate::store::tensor::StoredTensor;
-
-/// Periods of layers without a window that no file states, by the names of families in GGUF and in
-/// `config.json`; as llama.cpp's loaders have them (`set_swa_pattern`).
-const PERIODS: &[(&str, u32)] = &[
-    ("gemma2", 2),
-    ("gemma3", 6),
-    ("gemma3_text", 6),
-    ("gemma-embedding", 6),
-    ("gemma3n", 5),
-    ("gemma3n_text", 5),
-    ("gpt-oss", 2),
-    ("gpt_oss", 2),
-    ("cohere2", 4),
-    ("exaone4", 4),
-    ("plamo3", 8),
-];
-
-/// Families whose layers with a window have a base of 10,000 that older files do not state.
-const LOCAL_THETA: &[&str] = &[
-    "gemma3",
-    "gemma3_text",
-    "gemma-embedding",
-    "gemma3n",
-    "gemma3n_text",
-    "gemma4",
-    "gemma4_text",
-];
-
-/// Families whose feed-forward network is four times as wide as the residual stream where the file
-/// does not say: the rule of their configs' authors.
-const FOUR_TIMES: &[&str] = &["gpt2", "gpt_bigcode", "gptj", "falcon", "bloom", "whisper"];
-
-/// Families that multiply the embedding by the root of its width.
-const ROOT_OF_DIM: &str = "gemma";
-
-/// Activations that no GGUF file states, by `general.architecture`: those of the families' own
-/// configs.
-const ACTIVATIONS: &[(&str, &str)] = &[
-    ("llama", "silu"),
-    ("qwen2", "silu"),
-    ("qwen2moe", "silu"),
-    ("qwen3", "silu"),
-    ("qwen3moe", "silu"),
-    ("qwen3next", "silu"),
-    ("phi3", "silu"),
-    ("deepseek2", "silu"),
-    ("granite", "silu"),
-    ("glm4", "silu"),
-    ("smollm3", "silu"),
-    ("gpt-oss", "silu"),
-    ("gemma", "gelu_pytorch_tanh"),
-    ("gemma2", "gelu_pytorch_tanh"),
-    ("gemma3", "gelu_pytorch_tanh"),
-    ("gemma3n", "gelu_pytorch_tanh"),
-    ("gemma4", "gelu_pytorch_tanh"),
-    ("gpt2", "gelu_new"),
-    ("bert", "gelu"),
-    ("whisper", "gelu"),
-];
-
-/// Models whose scores are divided by the root of `dim / n_heads` instead of `head_dim`, which their
-/// GGUF files do not state, by their number of layers: the 27B ones, as llama.cpp tells them.
-const SCALED_BY_DIM: &[(&str, u32)] = &[("gemma2", 46), ("gemma3", 62)];
 
 /// Names of the embedding and the output matrix where no architecture gave canonical ones.
 const EMBEDDINGS: &[&str] = &[
@@ -98,10 +37,10 @@ const OUTPUTS: &[&str] =
 
 /// Layers that the config promises, and the first of those that use the keys and values of an
 /// earlier layer.
-pub(super) fn layers(reader: &Reader<'_>) -> Option<(u32, Option<u32>)> {
+pub(super) fn layers(reader: &Reader<'_>, defaults: &Defaults) -> Option<(u32, Option<u32>)> {
     let layers = reader.field(key("n_layers")?, check::layers).ok()??.value;
     let shared = reader.field(key("n_kv_shared_layers")?, check::count).ok()?;
-    let shared = shared.map_or_else(|| shared_kv_layers(&reader.prefix), |field| field.value);
+    let shared = shared.map_or(defaults.shared_kv_layers, |field| field.value);
     // As transformers has it: where all layers would share, none does.
     let first = layers.checked_sub(shared).filter(|&first| first > 0 && shared > 0);
     Some((layers, first))
@@ -123,15 +62,6 @@ fn check_layers(reader: &Reader<'_>, resolution: &Resolution, said: &Field<u32>)
     Err(reader.wrong(&said.source, fault))
 }
 
-fn shared_kv_layers(family: &str) -> u32 {
-    let row = SHARED_KV_LAYERS.iter().find(|(name, _)| *name == family);
-    row.map_or(0, |(_, layers)| *layers)
-}
-
-/// Layers that share keys and values where `config.json` leaves the number out, as transformers 5 does
-/// with defaults (`Gemma3nTextConfig`).
-const SHARED_KV_LAYERS: &[(&str, u32)] = &[("gemma3n", 15), ("gemma3n_text", 15)];
-
 /// Splits a number that may differ by layer into the largest and the list.
 fn split(field: Option<Field<PerLayer>>) -> (Option<Field<u32>>, Option<Field<Vec<u32>>>) {
     let Some(Field { value, source }) = field else { return (None, None) };
@@ -145,10 +75,14 @@ fn split(field: Option<Field<PerLayer>>) -> (Option<Field<u32>>, Option<Field<Ve
     }
 }
 
-pub(super) fn config(store: &Store, resolution: &Resolution) -> Result<ModelConfig> {
+/// The config of a model, with those defaults where its files do not say.
+pub(super) fn config(
+    store: &Store,
+    resolution: &Resolution,
+    defaults: &Defaults,
+) -> Result<ModelConfig> {
     let (reader, architecture) = Reader::new(store)?;
     let family = architecture.value.clone();
-    let is = |families: &[&str]| families.contains(&family.as_str());
     let mut core = Core::read(&reader)?;
     let mut attention = AttentionConfig::read(&reader)?;
     let mut rope = RopeConfig::read(&reader)?;
@@ -158,11 +92,11 @@ pub(super) fn config(store: &Store, resolution: &Resolution) -> Result<ModelConf
     let mut encoder = EncoderConfig::read(&reader)?;
     let mut ssm = SsmConfig::read(&reader)?;
 
-    let dim = reader.needed("dim", core.dim.take())?;
-    let n_layers = reader.needed("n_layers", core.n_layers.take())?;
+    let dim = needed(&reader, "dim", core.dim.take())?;
+    let n_layers = needed(&reader, "n_layers", core.n_layers.take())?;
     check_layers(&reader, resolution, &n_layers)?;
     let (n_heads, each) = split(core.n_heads.take());
-    let n_heads = reader.needed("n_heads", n_heads)?;
+    let n_heads = needed(&reader, "n_heads", n_heads)?;
     attention.n_heads_per_layer = each;
     let (n_kv_heads, each) = kv_heads(&core, &n_heads);
     attention.n_kv_heads_per_layer = each;
@@ -179,7 +113,7 @@ pub(super) fn config(store: &Store, resolution: &Resolution) -> Result<ModelConf
 
     let (mut ffn_dim, ffn_dim_per_layer) = split(core.ffn_dim.take());
     let four_times = |width: &Field<u32>, source: &'static str| {
-        let wide = is(FOUR_TIMES).then(|| width.value.checked_mul(4)).flatten();
+        let wide = defaults.of_gguf.ffn_four_times.then(|| width.value.checked_mul(4)).flatten();
         wide.map(|value| Field::made(value, source))
     };
     ffn_dim = ffn_dim.or_else(|| four_times(&dim, "4 * dim"));
@@ -197,19 +131,21 @@ pub(super) fn config(store: &Store, resolution: &Resolution) -> Result<ModelConf
     let norm = norm(core.rms_eps.take(), NormKind::Rms)
         .or_else(|| norm(core.layer_eps.take(), NormKind::Layer))
         .or_else(|| {
-            // No config of Whisper's states it: OpenAI's code leaves PyTorch's default.
-            let eps = is(&["whisper"]).then(|| Field::made(1e-5, "PyTorch's default"));
+            let eps = defaults.of_gguf.layer_norm_eps;
+            let eps = eps.map(|(eps, source)| Field::made(eps, source));
             norm(eps, NormKind::Layer)
         });
     let (norm_kind, norm_eps) = norm.unzip();
 
-    let layers = layout(&core, &mut attention, &family);
+    let layers = layout(&core, &mut attention, &family, defaults.window_period);
     finish_rope(&reader, &core, &mut rope, &mut rope_scaling, &head_dim)?;
-    if rope.local_theta.is_none() && attention.sliding_window.is_some() && is(LOCAL_THETA) {
-        let source = format!("default of {family}");
-        rope.local_theta = Some(Field::made(10_000.0, source));
+    if rope.local_theta.is_none()
+        && attention.sliding_window.is_some()
+        && let Some(theta) = defaults.local_rope_theta
+    {
+        rope.local_theta = Some(Field::made(theta, format!("default of {family}")));
     }
-    if scales.embedding_scale.is_none() && family.starts_with(ROOT_OF_DIM) {
+    if scales.embedding_scale.is_none() && defaults.scaled_embedding {
         let root = f64::from(dim.value).sqrt();
         #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
         let root = root as f32;
@@ -217,7 +153,7 @@ pub(super) fn config(store: &Store, resolution: &Resolution) -> Result<ModelConf
     }
     if attention.query_pre_attn_scalar.is_none()
         && let Some(value @ 1..) = dim.value.checked_div(n_heads.value)
-        && SCALED_BY_DIM.contains(&(family.as_str(), n_layers.value))
+        && defaults.of_gguf.scaled_by_dim_layers == Some(n_layers.value)
     {
         attention.query_pre_attn_scalar = Some(Field::made(value as f32, "dim / n_heads"));
     }
@@ -241,10 +177,9 @@ pub(super) fn config(store: &Store, resolution: &Resolution) -> Result<ModelConf
         ssm.inner_size = Some(Field::made(inner, "ssm_time_step_rank * ssm_value_head_dim"));
     }
 
-    let usual_activation = ACTIVATIONS
-        .iter()
-        .find(|(name, _)| is(&[name]))
-        .map(|(_, name)| Field::made((*name).to_owned(), format!("default of {family}")));
+    let usual_activation = defaults.of_gguf.activation;
+    let usual_activation =
+        usual_activation.map(|name| Field::made(name.to_owned(), format!("default of {family}")));
     let embedding = stored(store, resolution, "token_embedding.weight", EMBEDDINGS);
     let output = stored(store, resolution, "output.weight", OUTPUTS);
     Ok(ModelConfig {
@@ -274,6 +209,19 @@ pub(super) fn config(store: &Store, resolution: &Resolution) -> Result<ModelConf
         scales,
         ssm,
         encoder,
+    })
+}
+
+/// A number that cannot be done without.
+fn needed<T>(reader: &Reader<'_>, name: &str, field: Option<Field<T>>) -> Result<Field<T>> {
+    field.ok_or_else(|| {
+        let row = key(name);
+        let gguf = row.and_then(|key| key.gguf.first()).copied().unwrap_or(name);
+        // Those of an encoder's companion come first, but most models have no encoder.
+        let json = row.and_then(|key| key.json.iter().find(|json| !json.starts_with("decoder")));
+        let json = json.copied().unwrap_or(name);
+        Error::malformed(format!("neither {}.{gguf} nor {json} in config.json", reader.prefix))
+            .in_file(reader.store.path())
     })
 }
 
@@ -338,6 +286,7 @@ fn layout(
     core: &Core,
     attention: &mut AttentionConfig,
     family: &str,
+    usual_period: Option<u32>,
 ) -> Option<Field<LayerLayout>> {
     // Qwen's configs state a window that is not used.
     if core.use_window.as_ref().is_some_and(|flag| !flag.value) {
@@ -384,8 +333,8 @@ fn layout(
     let partly = core.window_from.as_ref().filter(|_| core.use_window.is_some()).map(|from| {
         Field::made(LayerLayout::From(from.value, LayerKind::Sliding), from.source.clone())
     });
-    let usual = PERIODS.iter().find(|(name, _)| *name == family).map(|(_, period)| {
-        Field::made(of_period(*period, LayerKind::Sliding), format!("default of {family}"))
+    let usual = usual_period.map(|period| {
+        Field::made(of_period(period, LayerKind::Sliding), format!("default of {family}"))
     });
     let all = attention
         .sliding_window

@@ -4,22 +4,11 @@
 //! them (`conversion/base.py`, `set_gguf_parameters`). A path that starts with `rope.` is looked
 //! for in all places that hold the numbers of rotary embeddings. The first name found wins.
 
-use serde_json::Value as Json;
-
-use super::read::{Reader, check};
+use super::check;
+use super::read::{Key, Reader};
 use super::values::{Gating, LayerKind, LayerPattern, PerLayer, Reported, RopeScalingKind};
 use super::{ConfigField, Field, report};
 use crate::error::Result;
-
-/// The names of one number.
-#[derive(Debug)]
-pub(crate) struct Key {
-    pub(crate) name: &'static str,
-    pub(crate) gguf: &'static [&'static str],
-    pub(crate) json: &'static [&'static str],
-    /// Checks a value and gives it as a report would.
-    pub(crate) value: check::Check<Json>,
-}
 
 /// The row of that name.
 pub(crate) fn key(name: &str) -> Option<&'static Key> {

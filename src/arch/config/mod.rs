@@ -1,9 +1,12 @@
 //! One config struct, whatever file the numbers stand in.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod check;
+mod defaults;
 mod derive;
 mod keys;
 mod read;
+mod unused;
 mod values;
 
 use std::borrow::Cow;
@@ -16,6 +19,7 @@ use crate::bytes::Text;
 use crate::error::Result;
 use crate::metadata::Value;
 use crate::store::Store;
+pub(crate) use defaults::{Defaults, GgufDefaults};
 pub(crate) use keys::key;
 pub use keys::{
     AttentionConfig, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig, SsmConfig,
@@ -164,21 +168,21 @@ pub(crate) const TEXT_CONFIGS: [&str; 3] = ["text_config", "llm_config", "langua
 
 /// Layers that the config promises, for the account of what is missing, and the first that stores no
 /// keys and values of its own. Never a number to loop to.
-pub(super) fn layers(store: &Store) -> Option<(u32, Option<u32>)> {
+pub(super) fn layers(store: &Store, defaults: &Defaults) -> Option<(u32, Option<u32>)> {
     let (reader, _) = Reader::new(store).ok()?;
-    derive::layers(&reader)
+    derive::layers(&reader, defaults)
 }
 
 impl ModelConfig {
     /// Gathers the config from GGUF metadata, or from the `config.json` or `params.json` beside
-    /// the weights.
+    /// the weights, with those defaults where the files do not say.
     ///
     /// # Errors
     ///
     /// `Malformed` if the model does not say what its architecture is, lacks a number that cannot
     /// be done without, or has one that cannot be: zero heads, a width that is no integer.
-    pub(crate) fn of(store: &Store, resolution: &Resolution) -> Result<Self> {
-        derive::config(store, resolution)
+    pub(super) fn of(store: &Store, resolution: &Resolution, defaults: &Defaults) -> Result<Self> {
+        derive::config(store, resolution, defaults)
     }
 
     /// The fields that are there, part by part.
@@ -224,6 +228,6 @@ impl ModelConfig {
     /// Keys of the config that no field is made of, as the files have them: those of
     /// `config.json`, of `params.json`, and in GGUF those of the architecture.
     pub(crate) fn other(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
-        read::other(store)
+        unused::other(store)
     }
 }

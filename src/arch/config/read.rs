@@ -4,24 +4,20 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
-use super::keys::{KEYS, Key, key};
+use super::check::Check;
 use super::{ConfigValue, Field, TEXT_CONFIGS};
 use crate::arch::named;
 use crate::error::{Error, Result};
-use crate::metadata::Value;
 use crate::store::{Encoding, Store};
 
 /// The documents that hold numbers, the first one first.
-const DOCUMENTS: [&str; 2] = ["config.json", "params.json"];
+pub(super) const DOCUMENTS: [&str; 2] = ["config.json", "params.json"];
 
 /// Where the numbers of rotary embeddings stand: newer configs have them for each type of layer.
 const ROPE: [&str; 3] = ["rope_parameters.full_attention", "rope_parameters", "rope_scaling"];
 
-/// Elements that a list may have: more layers than any model, and more pairs than any head.
-const LONGEST: u64 = 1 << 16;
-
 /// A path of the table, in all forms that it stands for.
-fn paths(path: &str) -> impl Iterator<Item = Cow<'_, str>> {
+pub(super) fn paths(path: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let rest = path.strip_prefix("rope.");
     let bases = if rest.is_some() { &ROPE[..] } else { &[""] };
     bases.iter().map(move |base| match rest {
@@ -32,6 +28,16 @@ fn paths(path: &str) -> impl Iterator<Item = Cow<'_, str>> {
 
 fn at<'a>(json: &'a Json, path: &str) -> Option<&'a Json> {
     path.split('.').try_fold(json, |json, name| json.get(name)).filter(|json| !json.is_null())
+}
+
+/// The names of one number.
+#[derive(Debug)]
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) gguf: &'static [&'static str],
+    pub(crate) json: &'static [&'static str],
+    /// Checks a value and gives it as a report would.
+    pub(crate) value: Check<Json>,
 }
 
 /// Reads numbers from whichever of a model's files hold them.
@@ -86,296 +92,9 @@ impl<'a> Reader<'a> {
     }
 
     /// A number of the table. `None` where no file has it, or the file says that it is off.
-    pub(crate) fn field<T>(&self, key: &Key, check: check::Check<T>) -> Result<Option<Field<T>>> {
+    pub(crate) fn field<T>(&self, key: &Key, check: Check<T>) -> Result<Option<Field<T>>> {
         let Some((found, source)) = self.find(key) else { return Ok(None) };
         let value = check(found).map_err(|fault| self.wrong(&source, fault))?;
         Ok(value.map(|value| Field { value, source: source.into() }))
-    }
-
-    /// A number that cannot be done without.
-    pub(crate) fn needed<T>(&self, name: &str, field: Option<Field<T>>) -> Result<Field<T>> {
-        field.ok_or_else(|| {
-            let row = key(name);
-            let gguf = row.and_then(|key| key.gguf.first()).copied().unwrap_or(name);
-            // Those of an encoder's companion come first, but most models have no encoder.
-            let json =
-                row.and_then(|key| key.json.iter().find(|json| !json.starts_with("decoder")));
-            let json = json.copied().unwrap_or(name);
-            Error::malformed(format!("neither {}.{gguf} nor {json} in config.json", self.prefix))
-                .in_file(self.store.path())
-        })
-    }
-}
-
-/// Keys and values of a model's config that no row of the table reads.
-pub(crate) fn other(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
-    let mut found = Vec::new();
-    let rows = || KEYS.iter().copied().flatten();
-    if store.encoding() == Encoding::Gguf {
-        let prefix = named(store).ok().flatten().map(|named| format!("{}.", named.name));
-        let known = |rest: &str| rows().any(|key| key.gguf.contains(&rest));
-        for (key, value) in store.metadata().iter() {
-            let spelled = key.spelling();
-            let rest = prefix.as_ref().and_then(|prefix| spelled.strip_prefix(prefix.as_str()));
-            if rest.is_some_and(|rest| !known(rest)) {
-                found.push((spelled.into_owned(), ConfigValue::Metadata(value)));
-            }
-        }
-    }
-    // What the container has read already, and the architecture's name.
-    let read = ["model_type", "quantization", "quantization_config"];
-    let known: Vec<Cow<'_, str>> = rows()
-        .flat_map(|key| key.json.iter().copied().flat_map(paths))
-        .chain(read.map(Cow::Borrowed))
-        .collect();
-    for document in DOCUMENTS {
-        let Some(root) = store.document(document) else { continue };
-        // Levels of nesting are those of the table's paths, so this ends.
-        let mut open = vec![(String::new(), String::new(), root)];
-        while let Some((shown, path, json)) = open.pop() {
-            for (key, value) in json.as_object().into_iter().flatten() {
-                let (shown, path) = (format!("{shown}{key}"), format!("{path}{key}"));
-                if shown == *key && TEXT_CONFIGS.contains(&key.as_str()) && value.is_object() {
-                    open.push((format!("{shown}."), String::new(), value));
-                    continue;
-                }
-                let inside = format!("{path}.");
-                if known.iter().any(|known| *known == path) {
-                    continue;
-                }
-                if value.is_object() && known.iter().any(|known| known.starts_with(&inside)) {
-                    open.push((format!("{shown}."), inside, value));
-                    continue;
-                }
-                found.push((format!("{document} {shown}"), ConfigValue::Json(value)));
-            }
-        }
-    }
-    found
-}
-
-/// What a row of the table says of its value.
-///
-/// Each gives `None` for the ways in which files say that something is off.
-pub(crate) mod check {
-    use super::super::values::{Gating, LayerKind, LayerPattern, PerLayer, RopeScalingKind};
-    use super::{ConfigValue, Cow, Json, LONGEST, Value};
-
-    pub(crate) type Checked<T> = Result<Option<T>, Cow<'static, str>>;
-    pub(crate) type Check<T> = fn(ConfigValue<'_>) -> Checked<T>;
-
-    fn integer(found: ConfigValue<'_>) -> Option<i128> {
-        match found {
-            ConfigValue::Metadata(value) => value.to_i128(),
-            ConfigValue::Json(json) => {
-                json.as_u64().map(i128::from).or_else(|| json.as_i64().map(i128::from))
-            }
-        }
-    }
-
-    fn natural(found: ConfigValue<'_>) -> Result<u32, Cow<'static, str>> {
-        let number = integer(found).ok_or_else(|| format!("{found}, but no integer"))?;
-        u32::try_from(number)
-            .map_err(|_| format!("{number}, but a count of 32 bits is needed").into())
-    }
-
-    fn number(found: ConfigValue<'_>) -> Result<f32, Cow<'static, str>> {
-        let number = match found {
-            ConfigValue::Metadata(value) => value.to_f64(),
-            ConfigValue::Json(json) => float(json),
-        };
-        let number = number.ok_or_else(|| format!("{found}, but no number"))?;
-        #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-        let narrow = number as f32;
-        // What is too small for f32 would become the zero that was not allowed.
-        let lost = narrow == 0.0 && number != 0.0;
-        if !narrow.is_finite() || narrow < 0.0 || lost {
-            return Err(format!("{number:?}, but an f32 is needed, finite and not negative").into());
-        }
-        Ok(narrow)
-    }
-
-    /// A JSON number, or one of those that JSON cannot write: `{"__float__": "Infinity"}`.
-    fn float(json: &Json) -> Option<f64> {
-        json.as_f64().or_else(|| match json.get("__float__")?.as_str()? {
-            "NaN" => Some(f64::NAN),
-            "Infinity" => Some(f64::INFINITY),
-            "-Infinity" => Some(f64::NEG_INFINITY),
-            _ => None,
-        })
-    }
-
-    /// The elements of a list, each checked, as many as the file has. `None` if it is no list.
-    fn list<T>(found: ConfigValue<'_>, check: Check<T>) -> Option<Checked<Vec<T>>> {
-        let gather = |len: u64, values: &mut dyn Iterator<Item = ConfigValue<'_>>| {
-            if len > LONGEST {
-                return Err(format!("{len} elements, but no list has more than {LONGEST}").into());
-            }
-            let mut all = Vec::new();
-            for value in values {
-                all.extend(check(value)?);
-            }
-            Ok(Some(all))
-        };
-        match found {
-            ConfigValue::Metadata(Value::Array(array)) => {
-                Some(gather(array.len(), &mut array.values().map(ConfigValue::Metadata)))
-            }
-            ConfigValue::Json(Json::Array(array)) => {
-                Some(gather(array.len() as u64, &mut array.iter().map(ConfigValue::Json)))
-            }
-            _ => None,
-        }
-    }
-
-    fn needed_list<T>(found: ConfigValue<'_>, check: Check<T>) -> Checked<Vec<T>> {
-        list(found, check).unwrap_or_else(|| Err(format!("{found}, but no list").into()))
-    }
-
-    /// A length that cannot be zero.
-    pub(crate) fn size(found: ConfigValue<'_>) -> Checked<u32> {
-        match natural(found)? {
-            0 => Err("0, but it cannot be zero".into()),
-            number => Ok(Some(number)),
-        }
-    }
-
-    /// A length; 0 where there is none.
-    pub(crate) fn room(found: ConfigValue<'_>) -> Checked<u32> {
-        Ok(Some(natural(found)?).filter(|&number| number > 0))
-    }
-
-    pub(crate) fn count(found: ConfigValue<'_>) -> Checked<u32> {
-        natural(found).map(Some)
-    }
-
-    /// A number of layers. Lists of that length are made of it, so a file may not choose any number.
-    pub(crate) fn layers(found: ConfigValue<'_>) -> Checked<u32> {
-        match natural(found)? {
-            0 => Err("0, but it cannot be zero".into()),
-            number if u64::from(number) > LONGEST => {
-                Err(format!("{number} layers, but no model has more than {LONGEST}").into())
-            }
-            number => Ok(Some(number)),
-        }
-    }
-
-    pub(crate) fn counts(found: ConfigValue<'_>) -> Checked<Vec<u32>> {
-        needed_list(found, count)
-    }
-
-    /// A length for all layers, or for each.
-    pub(crate) fn lengths(found: ConfigValue<'_>) -> Checked<PerLayer> {
-        let lengths = match list(found, count) {
-            Some(each) => each?.map(PerLayer::Each),
-            None => Some(PerLayer::Same(natural(found)?)),
-        };
-        Ok(lengths.filter(|lengths| lengths.largest() > 0))
-    }
-
-    /// Heads of all layers, or of each: a layer may have none, but not all.
-    pub(crate) fn heads(found: ConfigValue<'_>) -> Checked<PerLayer> {
-        match lengths(found)? {
-            None => Err("0, but it cannot be zero".into()),
-            heads => Ok(heads),
-        }
-    }
-
-    /// A count, the largest where each layer has its own.
-    pub(crate) fn largest(found: ConfigValue<'_>) -> Checked<u32> {
-        match list(found, count) {
-            Some(each) => Ok(each?.and_then(|each| each.into_iter().max())),
-            None => count(found),
-        }
-    }
-
-    pub(crate) fn real(found: ConfigValue<'_>) -> Checked<f32> {
-        number(found).map(Some)
-    }
-
-    pub(crate) fn positive(found: ConfigValue<'_>) -> Checked<f32> {
-        match number(found)? {
-            0.0 => Err("0, but it cannot be zero".into()),
-            number => Ok(Some(number)),
-        }
-    }
-
-    pub(crate) fn positives(found: ConfigValue<'_>) -> Checked<Vec<f32>> {
-        needed_list(found, positive)
-    }
-
-    /// A bound; 0 where there is none.
-    pub(crate) fn cap(found: ConfigValue<'_>) -> Checked<f32> {
-        Ok(Some(number(found)?).filter(|&bound| bound > 0.0))
-    }
-
-    pub(crate) fn fraction(found: ConfigValue<'_>) -> Checked<f32> {
-        match positive(found)? {
-            Some(part) if part > 1.0 => Err(format!("{part}, but no more than 1 is a part").into()),
-            part => Ok(part),
-        }
-    }
-
-    /// True or false; lists of GGUF and JSON also have 1 and 0.
-    pub(crate) fn flag(found: ConfigValue<'_>) -> Checked<bool> {
-        let flag = match found {
-            ConfigValue::Metadata(value) => value.to_bool(),
-            ConfigValue::Json(json) => json.as_bool(),
-        };
-        match (flag, integer(found)) {
-            (Some(flag), _) => Ok(Some(flag)),
-            (None, Some(number @ (0 | 1))) => Ok(Some(number == 1)),
-            _ => Err(format!("{found}, but neither true nor false").into()),
-        }
-    }
-
-    pub(crate) fn flags(found: ConfigValue<'_>) -> Checked<Vec<bool>> {
-        // An empty list says that no layer is special.
-        Ok(needed_list(found, flag)?.filter(|flags| !flags.is_empty()))
-    }
-
-    pub(crate) fn word(found: ConfigValue<'_>) -> Checked<String> {
-        let word = match found {
-            ConfigValue::Metadata(value) => value.to_text().and_then(|text| text.to_str()),
-            ConfigValue::Json(json) => json.as_str(),
-        };
-        word.map(|word| Some(word.to_owned())).ok_or_else(|| format!("{found}, but no text").into())
-    }
-
-    pub(crate) fn scaling(found: ConfigValue<'_>) -> Checked<RopeScalingKind> {
-        Ok(word(found)?.map(|name| RopeScalingKind::named(&name)))
-    }
-
-    pub(crate) fn gating(found: ConfigValue<'_>) -> Checked<Gating> {
-        match integer(found) {
-            // GGUF's number for none.
-            Some(0) => Ok(None),
-            Some(number) => Ok(Some(Gating::named(&number.to_string()))),
-            None => Ok(word(found)?.map(|name| Gating::named(&name))),
-        }
-    }
-
-    pub(crate) fn kinds(found: ConfigValue<'_>) -> Checked<Vec<LayerKind>> {
-        let kind: Check<LayerKind> = |found| Ok(word(found)?.map(|name| LayerKind::named(&name)));
-        Ok(needed_list(found, kind)?.filter(|kinds| !kinds.is_empty()))
-    }
-
-    /// A period, a list of windows, or EXAONE's text of `L` for local and `G` for global layers.
-    pub(crate) fn pattern(found: ConfigValue<'_>) -> Checked<LayerPattern> {
-        if let Some(each) = list(found, flag) {
-            return Ok(each?.filter(|each| !each.is_empty()).map(LayerPattern::Each));
-        }
-        let Ok(Some(letters)) = word(found) else {
-            return Ok(Some(LayerPattern::Period(natural(found)?)));
-        };
-        let local = |letter: char| match letter {
-            'L' => Ok(true),
-            'G' => Ok(false),
-            other => Err(format!("'{}' in a pattern of L and G", other.escape_default())),
-        };
-        if letters.len() as u64 > LONGEST || letters.is_empty() {
-            return Err(format!("a pattern of {} letters", letters.len()).into());
-        }
-        Ok(Some(LayerPattern::Each(letters.chars().map(local).collect::<Result<_, _>>()?)))
     }
 }

@@ -132,7 +132,7 @@ fn blobs(model: NewModel<'_>) -> Result<Vec<NewFile>> {
         has_config |= document.role == "config";
         if document.name == "config.json" {
             config = Some(match &document.content {
-                Content::Config(config) => Json::Object(config.clone()),
+                Content::Json(config) | Content::Config(config) => Json::Object(config.clone()),
                 Content::Bytes(bytes) => serde_json::from_slice(bytes)
                     .map_err(|error| Error::malformed(format!("config.json: {error}")))?,
                 Content::Copy(_) => Json::Null,

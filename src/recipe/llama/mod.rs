@@ -9,6 +9,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::FileType;
+use crate::arch::family;
+use crate::arch::habits::LlamaQuantize;
 use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
@@ -242,6 +244,7 @@ impl<'a> Recipe<'a> {
         let roles = kept.iter().map(|(.., name)| Role::of(name));
         let mut chooser = Chooser {
             model,
+            habits: family::llama_quantize(&model.architecture),
             options,
             tied: roles.clone().all(|role| role != Role::Output),
             values: roles.filter(|role| *role == Role::Value).count() as u64,
@@ -369,6 +372,8 @@ struct Seen {
 
 struct Chooser<'a> {
     model: &'a Hparams,
+    /// What is otherwise for the model's architecture.
+    habits: LlamaQuantize,
     options: &'a Options,
     /// The embedding is the output as well.
     tied: bool,
@@ -388,7 +393,7 @@ impl Chooser<'_> {
         let Some(base) = self.options.file_type.descriptor().base else { return Ok(kept) };
         let role = Role::of(name);
         if tensor.dims() < 2
-            || !rules::is_quantized(&self.model.architecture, name)
+            || !rules::is_quantized(&self.habits, name)
             || (role == Role::Output && self.options.leave_output)
         {
             return Ok(kept);
@@ -425,10 +430,10 @@ impl Chooser<'_> {
         tensor: &Stored<'_>,
         base: DType,
     ) -> Result<(DType, Reason)> {
-        let Self { model, options: Options { file_type, .. }, tied, .. } = *self;
-        let falcon = model.architecture == "falcon";
+        let Self { model, habits, options: Options { file_type, .. }, tied, .. } = *self;
+        let falcon = habits.falcon;
         let experts_only = *file_type == FileType::MXFP4_MOE;
-        if rules::needs_eight_bits(&model.architecture, name) {
+        if rules::needs_eight_bits(&habits, name) {
             return Ok((DType::Q8_0, Reason::Rule));
         }
         let output = role == Role::Output || (tied && role == Role::TokenEmbedding);
@@ -438,8 +443,8 @@ impl Chooser<'_> {
         if experts_only && !output {
             // Upstream takes any stack of matrices for experts, except where latent attention has
             // stacks too.
-            let expert = model.architecture != "bailingmoe3"
-                || matches!(role, Role::Up | Role::Gate | Role::Down);
+            let expert =
+                !habits.experts_by_name || matches!(role, Role::Up | Role::Gate | Role::Down);
             return Ok(match expert && tensor.matrices() > 1 {
                 true => (base, Reason::Base),
                 false => (DType::Q8_0, Reason::Rule),
@@ -470,7 +475,7 @@ impl Chooser<'_> {
         let found = table.iter().find_map(|rule| rule.fits(role, *file_type, &place));
         let mut dtype = found.unwrap_or(otherwise);
         let scarce = matches!(dtype, DType::Q3_K | DType::Q4_K);
-        if role == Role::Value && !low && scarce && rules::is_seventy(model) {
+        if role == Role::Value && !low && scarce && rules::is_seventy(&habits, model) {
             dtype = DType::Q5_K;
         }
         Ok((dtype, if dtype == base { Reason::Base } else { Reason::Rule }))

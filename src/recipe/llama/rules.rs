@@ -1,5 +1,6 @@
 //! The tables of llama-quantize: src/llama-quant.cpp of llama.cpp, as of ggml 0.25.3.
 
+use crate::arch::habits::LlamaQuantize;
 use crate::dtype::DType;
 use crate::recipe::{FileType, more_bits};
 
@@ -77,52 +78,24 @@ static KEPT: &[&str] = &[
     ".patch_merger", "a.rvq.codebook", "mm.a.code_embd",
 ];
 
-/// As [`KEPT`], for the architecture `glm5-next`.
-static KEPT_GLM5_NEXT: &[&str] = &[
-    "hc_",
-    "indexer.attn_q_b",
-    "indexer.attn_k",
-    "indexer.proj",
-    "indexer_compressor_gate",
-    "indexer_compressor_ape",
-    "ssm_f_a.weight",
-    "ssm_f_b.weight",
-    "ssm_g_a.weight",
-    "ssm_g_b.weight",
-    "ssm_beta.weight",
-    "attn_kv_a_mqa.weight",
-    "attn_k_b.weight",
-    "attn_v_b.weight",
-];
-
-/// Pieces of names of `glm5-next` that get no less than `Q8_0`.
-static EIGHT_BITS_GLM5_NEXT: &[&str] = &["attn_q_a", "attn_q_b", "nextn.eh_proj"];
-
 /// Whether a matrix of this name is quantized at all.
-pub(super) fn is_quantized(architecture: &str, name: &str) -> bool {
+pub(super) fn is_quantized(habits: &LlamaQuantize, name: &str) -> bool {
     let any = |pieces: &[&str]| pieces.iter().any(|piece| name.contains(piece));
-    let kept = KEPT_NAMES.contains(&name)
-        || any(KEPT)
-        || (architecture == "glm5-next" && any(KEPT_GLM5_NEXT));
+    let kept = KEPT_NAMES.contains(&name) || any(KEPT) || any(habits.kept);
     name.ends_with("weight") && !kept
 }
 
 /// Whether a tensor gets `Q8_0` whatever the file type.
-pub(super) fn needs_eight_bits(architecture: &str, name: &str) -> bool {
-    architecture == "glm5-next" && EIGHT_BITS_GLM5_NEXT.iter().any(|piece| name.contains(piece))
+pub(super) fn needs_eight_bits(habits: &LlamaQuantize, name: &str) -> bool {
+    habits.eight_bits.iter().any(|piece| name.contains(piece))
 }
 
-/// The number of layers that makes a model of an architecture "70B", which gives values more bits
-/// (`LLM_TYPE_70B` in src/models/*.cpp). Of `llama` and its twin only those with fewer heads for
-/// keys than for queries, and not with 8 experts.
-static SEVENTY: &[(&str, u64)] =
-    &[("llama", 80), ("llama-embed", 80), ("qwen2", 80), ("deci", 80), ("olmo", 80), ("jais2", 68)];
-
-pub(super) fn is_seventy(model: &super::Hparams) -> bool {
+/// Whether llama.cpp calls a model "70B" (`LLM_TYPE_70B` in src/models/*.cpp), which gives values
+/// more bits.
+pub(super) fn is_seventy(habits: &LlamaQuantize, model: &super::Hparams) -> bool {
     let own = model.layers.saturating_sub(model.nextn_layers);
-    let llama = matches!(&*model.architecture, "llama" | "llama-embed");
-    SEVENTY.contains(&(&*model.architecture, own))
-        && !(llama && (model.heads == model.kv_heads || model.experts == 8))
+    habits.seventy_layers == Some(own)
+        && !(habits.seventy_if_grouped && (model.heads == model.kv_heads || model.experts == 8))
 }
 
 /// What a rule may ask of a tensor's place in the model.

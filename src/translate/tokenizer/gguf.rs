@@ -8,13 +8,12 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value as Json};
 
 use super::pre;
+use crate::arch::habits::TokenizerHabits;
+use crate::arch::variant::Variant;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
 use crate::tokenizer::{TokenKind, Tokenizer, TokenizerKind, json, sentencepiece};
-
-/// Families whose text has no space put before it.
-const BARE: [&str; 5] = ["gemma", "gemma2", "gemma3", "gemma-embedding", "gemma3n"];
 
 /// The score of a token that is found before the others are asked, and of a row without a token.
 const FOUND_FIRST: f32 = -1000.0;
@@ -114,10 +113,11 @@ fn step_kind(step: &Json) -> &str {
 /// than rows; `Malformed`, `LimitExceeded` and `Io` as reading the files has them.
 pub(crate) fn gguf_keys(
     store: &Store,
-    architecture: &str,
+    variant: &Variant,
     rows: Option<u32>,
     out: &mut KeyValues,
 ) -> Result<Option<String>> {
+    let habits = &variant.tokenizer;
     let files = Files::of(store)?;
     let limits = store.limits();
     let limit = (limits.vocabulary_bytes, "vocabulary_bytes");
@@ -135,8 +135,8 @@ pub(crate) fn gguf_keys(
             table.put(token.id, token.text.into_owned(), token.score.unwrap_or(0.0), kind)?;
         }
         table.add(&files.added)?;
-        sentencepiece_keys(table, &files, architecture, out);
-        special_keys(store, &files, architecture, rows, out)?;
+        sentencepiece_keys(table, &files, habits, out);
+        special_keys(store, &files, habits, rows, out)?;
         return templates(store, out).map(|()| None);
     }
     let Some(tokenizer) = Tokenizer::of(store)? else {
@@ -154,8 +154,8 @@ pub(crate) fn gguf_keys(
             table.add(&files.added)?;
             let ignore = files.flag(&["model", "ignore_merges"]);
             let found = match files.said(&["pre_tokenizer"]) {
-                Some(steps) => pre::of_steps(steps, ignore, architecture),
-                None => pre::of_family(architecture),
+                Some(steps) => pre::of_steps(steps, ignore, habits.pre),
+                None => habits.default_pre.and_then(pre::named),
             };
             if found.is_none() {
                 remark = Some(format!(
@@ -170,26 +170,28 @@ pub(crate) fn gguf_keys(
             merges(&tokenizer, out);
         }
         (TokenizerKind::Bpe, true) => {
-            let gemma4 = architecture == "gemma4";
+            let own = habits.merges;
             let mut table = Table::new(store, rows, len, true)?;
-            let scores = if gemma4 { HashMap::new() } else { scores(&tokenizer) };
+            let scores = if own.is_some() { HashMap::new() } else { scores(&tokenizer) };
             for token in tokenizer.tokens() {
                 let kind = if is_byte(&token.text) { TokenKind::Byte } else { TokenKind::Normal };
                 let score = scores.get(&*token.text).copied().unwrap_or(FOUND_FIRST);
                 table.put(token.id, token.text.into_owned(), score, kind)?;
             }
             table.add(&files.added)?;
-            if !gemma4 && let Some(unknown) = tokenizer.special("unk") {
+            if own.is_none()
+                && let Some(unknown) = tokenizer.special("unk")
+            {
                 table.mark(unknown, TokenKind::Unknown);
             }
-            if gemma4 {
-                table.show(&SHOWN);
-                out.set_text("tokenizer.ggml.model", "gemma4");
+            if let Some(own) = own {
+                table.show(own.shown);
+                out.set_text("tokenizer.ggml.model", own.model);
                 table.write(out);
                 merges(&tokenizer, out);
                 out.set("tokenizer.ggml.add_space_prefix", Value::Bool(false));
             } else {
-                sentencepiece_keys(table, &files, architecture, out);
+                sentencepiece_keys(table, &files, habits, out);
             }
         }
         (TokenizerKind::WordPiece, _) => {
@@ -230,23 +232,12 @@ pub(crate) fn gguf_keys(
                 .in_key(&tokenizer.kind.source));
         }
     }
-    special_keys(store, &files, architecture, rows, out)?;
-    if architecture == "gemma4" {
+    special_keys(store, &files, habits, rows, out)?;
+    if habits.merges.is_some() {
         out.set("tokenizer.ggml.add_bos_token", Value::Bool(true));
     }
     templates(store, out).map(|()| remark)
 }
-
-/// Gemma 4's tokens that stay visible, so that a chat's parser can read them.
-const SHOWN: [&str; 7] = [
-    "<|channel>",
-    "<channel|>",
-    "<|tool_call>",
-    "<tool_call|>",
-    "<|tool_response>",
-    "<tool_response|>",
-    "<|\"|>",
-];
 
 /// GGUF's arrays of tokens.
 struct Table<'s> {
@@ -367,12 +358,17 @@ fn scores(tokenizer: &Tokenizer<'_>) -> HashMap<Vec<u8>, f32> {
     scores
 }
 
-fn sentencepiece_keys(table: Table<'_>, files: &Files, architecture: &str, out: &mut KeyValues) {
+fn sentencepiece_keys(
+    table: Table<'_>,
+    files: &Files,
+    habits: &TokenizerHabits,
+    out: &mut KeyValues,
+) {
     out.set_text("tokenizer.ggml.model", "llama");
     out.set_text("tokenizer.ggml.pre", "default");
     table.write(out);
     let said = files.config.get("add_prefix_space").and_then(Json::as_bool);
-    let bare = BARE.contains(&architecture).then_some(false);
+    let bare = habits.no_space_prefix.then_some(false);
     if let Some(flag) = bare.or(said) {
         out.set("tokenizer.ggml.add_space_prefix", Value::Bool(flag));
     }
@@ -463,24 +459,11 @@ const SPECIAL: [(&str, &str); 6] = [
     ("mask", "mask_token_id"),
 ];
 
-/// Special tokens that the files of a family do not name, by the converter's classes.
-const FAMILYS_OWN: [(&str, &str, &str); 9] = [
-    ("glm4", "bos_token_id", "<|endoftext|>"),
-    ("glm4", "eos_token_id", "<|endoftext|>"),
-    ("glm4", "unknown_token_id", "<|endoftext|>"),
-    ("glm4", "eot_token_id", "<|user|>"),
-    ("glm4moe", "bos_token_id", "[gMASK]"),
-    ("glm4moe", "unknown_token_id", "<|endoftext|>"),
-    ("glm4moe", "eot_token_id", "<|user|>"),
-    ("glm4moe", "eom_token_id", "<|observation|>"),
-    ("gemma", "eot_token_id", "<end_of_turn>"),
-];
-
 /// Which tokens texts start and end with, and what the special tokens are.
 fn special_keys(
     store: &Store,
     files: &Files,
-    architecture: &str,
+    habits: &TokenizerHabits,
     rows: Option<u32>,
     out: &mut KeyValues,
 ) -> Result<()> {
@@ -541,7 +524,7 @@ fn special_keys(
             out.set(&format!("tokenizer.ggml.{key}"), Value::U32(id));
         }
     }
-    for (_, key, text) in FAMILYS_OWN.iter().filter(|(name, ..)| *name == architecture) {
+    for (key, text) in habits.special {
         let key = format!("tokenizer.ggml.{key}");
         let token = files.added.iter().find(|(_, (other, _))| other == text);
         if let (None, Some((id, _))) = (out.get(&key), token) {

@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value as Json, json};
 
 use super::pre;
-use crate::arch::ConfigValue;
+use crate::arch::{ConfigValue, family};
 use crate::error::{Error, Result};
 use crate::metadata::Value;
 use crate::store::Store;
@@ -51,7 +51,7 @@ pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<Files> {
         TokenizerKind::SentencePiece => sentencepiece(store, &tokenizer, &entries),
         TokenizerKind::WordPiece => wordpiece(store, &tokenizer, &entries),
         TokenizerKind::Unigram => unigram(store, &tokenizer, &entries)?,
-        TokenizerKind::Other(name) if name == "gemma4" => gemma4(&tokenizer, &entries)?,
+        TokenizerKind::Other(name) if has_merges(name) => bpe_with_bytes(&tokenizer, &entries)?,
         other => {
             let fault = format!("a tokenizer of the kind {}", other.name());
             return Err(Error::unsupported(fault)
@@ -305,7 +305,13 @@ fn of_scores(entries: &[Entry]) -> Json {
     Json::Array(merges)
 }
 
-fn gemma4(tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Result<Parts> {
+/// Whether a family's own kind of tokenizer has merges and bytes.
+fn has_merges(model: &str) -> bool {
+    let mut all = family::variants().filter_map(|variant| variant.tokenizer.merges);
+    all.any(|merges| merges.model == model)
+}
+
+fn bpe_with_bytes(tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Result<Parts> {
     Ok(Parts {
         normalizer: to_blocks(),
         pre_tokenizer: json!({

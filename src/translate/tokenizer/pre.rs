@@ -4,9 +4,11 @@
 //! The names and what tells them apart are llama.cpp's (`src/llama-vocab.cpp`), the steps those of
 //! the models' own `tokenizer.json`. llama.cpp's converter finds a name by what the tokenizer makes
 //! of a text; here the steps themselves are compared, and where several names have the same steps,
-//! the architecture decides.
+//! the family decides. Names stand for vocabularies and not for families, so the table is here.
 
 use serde_json::{Value as Json, json};
+
+use crate::arch::family;
 
 /// One step, each applied to what the one before it left.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +36,6 @@ pub(super) struct Pre {
     pub(super) composed: bool,
     /// Whether a piece that is a token as a whole needs no merges.
     pub(super) ignore_merges: bool,
-    /// Values of `general.architecture` that have this name rather than another with its steps.
-    of: &'static [&'static str],
 }
 
 use Step::{Digits, Punctuation, Split, Words};
@@ -80,49 +80,49 @@ const EACH_DIGIT: &[Step] = &[Digits(true), Words];
 #[rustfmt::skip]
 static PRES: &[Pre] = &[
     Pre { name: "llama-bpe", also: &["llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"],
-        steps: &[Split(GPT4)], composed: false, ignore_merges: true, of: &[] },
+        steps: &[Split(GPT4)], composed: false, ignore_merges: true },
     Pre { name: "glm4", also: &["glm5"],
-        steps: &[Split(GPT4)], composed: false, ignore_merges: true, of: &["glm4", "glm4moe"] },
+        steps: &[Split(GPT4)], composed: false, ignore_merges: true },
     Pre { name: "chatglm-bpe", also: &[],
-        steps: &[Split(GPT4)], composed: false, ignore_merges: false, of: &["glm4"] },
+        steps: &[Split(GPT4)], composed: false, ignore_merges: false },
     Pre { name: "dbrx", also: &[],
-        steps: &[Split(GPT4)], composed: false, ignore_merges: false, of: &[] },
+        steps: &[Split(GPT4)], composed: false, ignore_merges: false },
     Pre { name: "smaug-bpe", also: &[],
-        steps: &[Split(GPT4)], composed: false, ignore_merges: false, of: &["smollm3"] },
+        steps: &[Split(GPT4)], composed: false, ignore_merges: false },
     Pre { name: "qwen2", also: &["deepseek-r1-qwen", "kormo", "f2llmv2", "megrez", "stablelm2", "hunyuan", "solar-open", "grok-2"],
-        steps: &[Split(QWEN2)], composed: true, ignore_merges: false, of: &[] },
+        steps: &[Split(QWEN2)], composed: true, ignore_merges: false },
     Pre { name: "qwen35", also: &[],
-        steps: &[Split(QWEN35)], composed: true, ignore_merges: false, of: &[] },
+        steps: &[Split(QWEN35)], composed: true, ignore_merges: false },
     Pre { name: "gpt-4o", also: &["llama4", "kanana2", "talkie", "minimax-m2"],
-        steps: &[Split(GPT4O)], composed: false, ignore_merges: false, of: &[] },
+        steps: &[Split(GPT4O)], composed: false, ignore_merges: false },
     Pre { name: "tekken", also: &[],
-        steps: &[Split(TEKKEN)], composed: false, ignore_merges: true, of: &[] },
+        steps: &[Split(TEKKEN)], composed: false, ignore_merges: true },
     Pre { name: "seed-coder", also: &[],
-        steps: &[Split(SEED_CODER)], composed: false, ignore_merges: false, of: &[] },
+        steps: &[Split(SEED_CODER)], composed: false, ignore_merges: false },
     Pre { name: "deepseek-llm", also: &[],
-        steps: DEEPSEEK_LLM, composed: false, ignore_merges: false, of: &[] },
+        steps: DEEPSEEK_LLM, composed: false, ignore_merges: false },
     Pre { name: "deepseek-coder", also: &[],
-        steps: DEEPSEEK_CODER, composed: false, ignore_merges: false, of: &[] },
+        steps: DEEPSEEK_CODER, composed: false, ignore_merges: false },
     Pre { name: "deepseek-v3", also: &["hunyuan-dense", "joyai-llm", "hy_v4"],
-        steps: DEEPSEEK_V3, composed: false, ignore_merges: false, of: &[] },
+        steps: DEEPSEEK_V3, composed: false, ignore_merges: false },
     Pre { name: "falcon", also: &[],
-        steps: FALCON, composed: false, ignore_merges: false, of: &[] },
+        steps: FALCON, composed: false, ignore_merges: false },
     Pre { name: "smollm", also: &["codeshell", "exaone", "minerva-7b", "mellum2"],
-        steps: EACH_DIGIT, composed: false, ignore_merges: false, of: &[] },
+        steps: EACH_DIGIT, composed: false, ignore_merges: false },
     Pre { name: "starcoder", also: &[],
-        steps: EACH_DIGIT, composed: false, ignore_merges: false, of: &["starcoder2"] },
+        steps: EACH_DIGIT, composed: false, ignore_merges: false },
     Pre { name: "refact", also: &[],
-        steps: EACH_DIGIT, composed: false, ignore_merges: false, of: &["granite", "granitemoe"] },
+        steps: EACH_DIGIT, composed: false, ignore_merges: false },
     Pre { name: "command-r", also: &[],
-        steps: EACH_DIGIT, composed: true, ignore_merges: false, of: &["command-r", "cohere2"] },
+        steps: EACH_DIGIT, composed: true, ignore_merges: false },
     Pre { name: "gpt-2", also: &["phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de", "a.x-4.0", "mellum", "modern-bert", "jina-v1-en", "jina-v2-code", "exaone4", "jais", "trillion", "granite-docling"],
-        steps: &[Words], composed: false, ignore_merges: false, of: &[] },
+        steps: &[Words], composed: false, ignore_merges: false },
     Pre { name: "olmo", also: &["mpt"],
-        steps: &[Words], composed: true, ignore_merges: false, of: &["olmo", "olmoe"] },
+        steps: &[Words], composed: true, ignore_merges: false },
     Pre { name: "roberta-bpe", also: &[],
-        steps: &[Words], composed: false, ignore_merges: false, of: &["bert"] },
+        steps: &[Words], composed: false, ignore_merges: false },
     Pre { name: "default", also: &[],
-        steps: USUAL, composed: false, ignore_merges: false, of: &[] },
+        steps: USUAL, composed: false, ignore_merges: false },
 ];
 
 /// The way of that name.
@@ -130,11 +130,12 @@ pub(super) fn named(name: &str) -> Option<&'static Pre> {
     PRES.iter().find(|pre| pre.name == name || pre.also.contains(&name))
 }
 
-/// The way that the steps of a `tokenizer.json` are, where it is known.
+/// The way that the steps of a `tokenizer.json` are, where it is known; of several, one of those
+/// that the family has (`own`).
 pub(super) fn of_steps(
     pre_tokenizer: &Json,
     ignore_merges: bool,
-    architecture: &str,
+    own: &[&str],
 ) -> Option<&'static Pre> {
     let steps = flat(pre_tokenizer)?;
     let same = |pre: &&Pre| {
@@ -142,8 +143,10 @@ pub(super) fn of_steps(
         own == steps
     };
     let rows = || PRES.iter().filter(same);
-    let own = |pre: &&Pre| pre.of.contains(&architecture);
-    let free = |pre: &&Pre| pre.of.is_empty();
+    let own = |pre: &&Pre| own.contains(&pre.name);
+    let of_a_family =
+        |name| family::variants().any(|variant| variant.tokenizer.pre.contains(&name));
+    let free = |pre: &&Pre| !of_a_family(pre.name);
     let alike = |pre: &&Pre| pre.ignore_merges == ignore_merges;
     rows()
         .filter(own)
@@ -152,21 +155,6 @@ pub(super) fn of_steps(
         .or_else(|| rows().filter(free).find(alike))
         .or_else(|| rows().find(free))
         .or_else(|| rows().next())
-}
-
-/// The way that a family's tokenizer has in transformers' own code, for models that come without a
-/// `tokenizer.json`.
-pub(super) fn of_family(architecture: &str) -> Option<&'static Pre> {
-    let name = match architecture {
-        "gpt2" | "whisper" => "gpt-2",
-        "bert" => "roberta-bpe",
-        "starcoder2" => "starcoder",
-        "qwen2" | "qwen2moe" | "qwen2vl" | "qwen3" | "qwen3moe" | "qwen3vl" | "qwen3next" => {
-            "qwen2"
-        }
-        _ => return None,
-    };
-    named(name)
 }
 
 impl Step {
@@ -255,8 +243,9 @@ mod tests {
     #[test]
     fn steps_find_their_own_names() {
         for pre in PRES {
-            let architecture = pre.of.first().copied().unwrap_or("llama");
-            let found = of_steps(&pre.json(), pre.ignore_merges, architecture);
+            let mut lists = family::variants().map(|variant| variant.tokenizer.pre);
+            let own = lists.find(|own| own.contains(&pre.name)).unwrap_or(&[]);
+            let found = of_steps(&pre.json(), pre.ignore_merges, own);
             assert_eq!(found.map(|pre| pre.name), Some(pre.name));
             for name in pre.also {
                 assert_eq!(named(name).map(|pre| pre.name), Some(pre.name), "{name}");
@@ -267,12 +256,12 @@ mod tests {
     #[test]
     fn other_steps_have_no_name() {
         let metaspace = json!({"type": "Metaspace", "replacement": "▁"});
-        assert!(of_steps(&metaspace, false, "llama").is_none());
+        assert!(of_steps(&metaspace, false, &[]).is_none());
         let split = |pattern: &str| json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
         let sequence =
             |first: Json| json!({"type": "Sequence", "pretokenizers": [first, byte_level(false)]});
-        assert!(of_steps(&sequence(split("x+")), false, "llama").is_none());
+        assert!(of_steps(&sequence(split("x+")), false, &[]).is_none());
         let escaped = sequence(split(&QWEN2.replace(r"\r\n", "\r\n")));
-        assert_eq!(of_steps(&escaped, false, "llama").map(|pre| pre.name), Some("qwen2"));
+        assert_eq!(of_steps(&escaped, false, &[]).map(|pre| pre.name), Some("qwen2"));
     }
 }

@@ -1,9 +1,18 @@
 //! GPT-2, whose matrices are stored with a column an output.
 
-use super::decoder::UNGATED_REQUIRED;
-use super::rule::{NameRule, both, gguf, hf, rule};
-use super::transform::{Rows, SAME, rows, transposed};
-use super::{Architecture, RopeLayout};
+use serde_json::{Map, Value as Json};
+
+use super::decoder::{UNGATED_REQUIRED, keys};
+use crate::arch::config::{Defaults, GgufDefaults};
+use crate::arch::habits::TokenizerHabits;
+use crate::arch::rule::{NameRule, both, gguf, hf, rule};
+use crate::arch::source::SourceModel;
+use crate::arch::transform::{Rows, SAME, rows, transposed};
+use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
+use crate::arch::{Architecture, RopeLayout};
+use crate::error::Result;
+
+use Constant::Word;
 
 /// The row of the table.
 pub(super) static GPT2: Architecture = Architecture {
@@ -14,9 +23,14 @@ pub(super) static GPT2: Architecture = Architecture {
     rope: RopeLayout::None,
     rules: &[RULES],
     mlx: MLX,
-    publisher: &[],
     prefixes: PREFIXES,
     required: UNGATED_REQUIRED,
+    auxiliary: &[
+        ("*.attn.bias", "the mask of causal attention"),
+        ("*.attn.masked_bias", "what the mask of causal attention puts in place of a score"),
+    ],
+    variants: VARIANTS,
+    ..Architecture::EMPTY
 };
 
 /// mlx-lm's prefix, and that of the oldest checkpoints, which have none.
@@ -77,3 +91,39 @@ static MLX: &[NameRule] = &[
     hf("layers.{n}.ffn.up.weight",           "model.h.{n}.mlp.c_fc.weight",    SAME),
     hf("layers.{n}.ffn.down.weight",         "model.h.{n}.mlp.c_proj.weight",  SAME),
 ];
+
+const DEFAULTS: Defaults = Defaults {
+    of_gguf: GgufDefaults {
+        activation: Some("gelu_new"),
+        ffn_four_times: true,
+        ..GgufDefaults::NONE
+    },
+    ..Defaults::NONE
+};
+
+#[rustfmt::skip]
+static VARIANTS: &[Variant] = &[
+    Variant {
+        gguf: "gpt2",
+        hf: &["gpt2"],
+        keys: &[&[K::By(keys::block_count), K::Row("max_seq_len"), K::Row("dim"), K::Settled("ffn_dim"),
+            K::Row("n_heads"), K::Row("layer_eps")]],
+        classes: &[
+            Class { model_type: "gpt2", class: "GPT2LMHeadModel",
+                rules: &[&[C::Field("dim", "n_embd"), C::Field("n_layers", "n_layer"), C::Field("n_heads", "n_head"), C::Field("max_seq_len", "n_ctx"), C::Field("max_seq_len", "n_positions"),
+                    C::By(plain_width), C::Field("vocab_size", "vocab_size"), C::Field("norm_eps", "layer_norm_epsilon"), C::Fixed("activation_function", Word("gelu_new")),
+                    C::Field("tie_embeddings", "tie_word_embeddings")]], ..Class::EMPTY },
+        ],
+        defaults: DEFAULTS,
+        tokenizer: TokenizerHabits { default_pre: Some("gpt-2"), ..TokenizerHabits::NONE },
+        ..Variant::EMPTY
+    },
+];
+
+fn plain_width(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let (dim, width) = (model.config.dim.value, model.config.ffn_dim.as_ref());
+    if let Some(width) = width.filter(|width| width.value != dim.saturating_mul(4)) {
+        out.insert("n_inner".to_owned(), width.value.into());
+    }
+    Ok(())
+}

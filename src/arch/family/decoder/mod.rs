@@ -1,15 +1,19 @@
-//! Rules that decoder-only transformers share. An architecture's own rules come before these.
+//! What decoder-only transformers share: names, and keys of the config. A family's own rules come
+//! before these.
 
-use super::rule::{NameRule, both, gguf, hf, rule};
-use super::transform::{Rows, SAME, rows};
+pub(super) mod json;
+pub(super) mod keys;
+
+use crate::arch::rule::{NameRule, both, gguf, hf, rule};
+use crate::arch::transform::{Rows, SAME, rows};
 
 /// Wrappers put a prefix before the language model's names, and a model saved without its head
 /// has none.
-pub(super) static PREFIXES: &[(&str, &str)] =
+pub(crate) static PREFIXES: &[(&str, &str)] =
     &[("language_model.", ""), ("model.language_model.", "model."), ("", "model.")];
 
 #[rustfmt::skip]
-pub(super) static DECODER: &[NameRule] = &[
+pub(crate) static DECODER: &[NameRule] = &[
     //   canonical                               gguf                             hugging face / mlx                                 gguf values differ by
     rule("token_embedding.weight",               "token_embd.weight",             "model.embed_tokens.weight",                       SAME),
     rule("output_norm.weight",                   "output_norm.weight",            "model.norm.weight",                               SAME),
@@ -41,21 +45,21 @@ pub(super) static DECODER: &[NameRule] = &[
 
 /// Norms of the heads of q and k.
 #[rustfmt::skip]
-pub(super) static QK_NORM: &[NameRule] = &[
+pub(crate) static QK_NORM: &[NameRule] = &[
     rule("layers.{n}.attention.q_norm.weight", "blk.{n}.attn_q_norm.weight", "model.layers.{n}.self_attn.q_norm.weight", SAME),
     rule("layers.{n}.attention.k_norm.weight", "blk.{n}.attn_k_norm.weight", "model.layers.{n}.self_attn.k_norm.weight", SAME),
 ];
 
 /// Gate above up in one matrix, which GGUF calls up.
 #[rustfmt::skip]
-pub(super) static GATE_UP: &[NameRule] = &[
+pub(crate) static GATE_UP: &[NameRule] = &[
     both("layers.{n}.ffn.gate.weight", "blk.{n}.ffn_up.weight", "model.layers.{n}.mlp.gate_up_proj.weight", rows(Rows::Half(0))),
     both("layers.{n}.ffn.up.weight",   "blk.{n}.ffn_up.weight", "model.layers.{n}.mlp.gate_up_proj.weight", rows(Rows::Half(1))),
 ];
 
 /// A router and experts in place of the dense network.
 #[rustfmt::skip]
-pub(super) static MIXTURE: &[NameRule] = &[
+pub(crate) static MIXTURE: &[NameRule] = &[
     rule("layers.{n}.ffn.router.weight",          "blk.{n}.ffn_gate_inp.weight",     "model.layers.{n}.mlp.gate.weight",                  SAME),
     rule("layers.{n}.ffn.router.correction_bias", "blk.{n}.exp_probs_b.bias",        "model.layers.{n}.mlp.gate.e_score_correction_bias", SAME),
     // All experts in one tensor: llama.cpp's converter, mlx-lm's.
@@ -79,7 +83,7 @@ pub(super) static MIXTURE: &[NameRule] = &[
 
 /// An expert that every token passes through.
 #[rustfmt::skip]
-pub(super) static SHARED_EXPERT: &[NameRule] = &[
+pub(crate) static SHARED_EXPERT: &[NameRule] = &[
     rule("layers.{n}.ffn.shared_expert.gate.weight",   "blk.{n}.ffn_gate_shexp.weight",     "model.layers.{n}.mlp.shared_expert.gate_proj.weight", SAME),
     rule("layers.{n}.ffn.shared_expert.up.weight",     "blk.{n}.ffn_up_shexp.weight",       "model.layers.{n}.mlp.shared_expert.up_proj.weight",   SAME),
     rule("layers.{n}.ffn.shared_expert.down.weight",   "blk.{n}.ffn_down_shexp.weight",     "model.layers.{n}.mlp.shared_expert.down_proj.weight", SAME),
@@ -88,7 +92,7 @@ pub(super) static SHARED_EXPERT: &[NameRule] = &[
 
 /// The same under DeepSeek's name, which is GLM's too.
 #[rustfmt::skip]
-pub(super) static SHARED_EXPERTS: &[NameRule] = &[
+pub(crate) static SHARED_EXPERTS: &[NameRule] = &[
     rule("layers.{n}.ffn.shared_expert.gate.weight",   "blk.{n}.ffn_gate_shexp.weight",     "model.layers.{n}.mlp.shared_experts.gate_proj.weight", SAME),
     rule("layers.{n}.ffn.shared_expert.up.weight",     "blk.{n}.ffn_up_shexp.weight",       "model.layers.{n}.mlp.shared_experts.up_proj.weight",   SAME),
     rule("layers.{n}.ffn.shared_expert.down.weight",   "blk.{n}.ffn_down_shexp.weight",     "model.layers.{n}.mlp.shared_experts.down_proj.weight", SAME),
@@ -96,7 +100,7 @@ pub(super) static SHARED_EXPERTS: &[NameRule] = &[
 
 /// A layer that predicts a token further ahead, which stands behind the others.
 #[rustfmt::skip]
-pub(super) static NEXTN: &[NameRule] = &[
+pub(crate) static NEXTN: &[NameRule] = &[
     rule("layers.{n}.nextn.embedding.weight",      "blk.{n}.nextn.embed_tokens.weight",     "model.layers.{n}.embed_tokens.weight",     SAME),
     rule("layers.{n}.nextn.embedding_norm.weight", "blk.{n}.nextn.enorm.weight",            "model.layers.{n}.enorm.weight",            SAME),
     rule("layers.{n}.nextn.hidden_norm.weight",    "blk.{n}.nextn.hnorm.weight",            "model.layers.{n}.hnorm.weight",            SAME),
@@ -106,7 +110,7 @@ pub(super) static NEXTN: &[NameRule] = &[
 ];
 
 /// What a decoder cannot do without; everything else depends on the model.
-pub(super) static REQUIRED: &[&str] = &[
+pub(crate) static REQUIRED: &[&str] = &[
     "token_embedding.weight",
     "output_norm.weight",
     "layers.{n}.attention_norm.weight",
@@ -121,7 +125,7 @@ pub(super) static REQUIRED: &[&str] = &[
 ];
 
 /// The same without a gate in the feed-forward network.
-pub(super) static UNGATED_REQUIRED: &[&str] = &[
+pub(crate) static UNGATED_REQUIRED: &[&str] = &[
     "token_embedding.weight",
     "output_norm.weight",
     "layers.{n}.attention_norm.weight",
@@ -135,7 +139,7 @@ pub(super) static UNGATED_REQUIRED: &[&str] = &[
 ];
 
 /// What is left of that without norms and gates.
-pub(super) static BARE: &[&str] = &[
+pub(crate) static BARE: &[&str] = &[
     "token_embedding.weight",
     "layers.{n}.attention.q.weight",
     "layers.{n}.attention.k.weight",

@@ -3,11 +3,20 @@
 //! Norms have the factor `1 + w`; llama.cpp's converter and mlx-lm store the sum, except of the norm
 //! within linear attention, whose factor is `w`.
 
-use super::decoder::{DECODER, MIXTURE, PREFIXES, SHARED_EXPERT};
-use super::linear::Linear;
-use super::rule::{NameRule, both, gguf, hf, rule};
-use super::transform::{Axes, Change, PLUS_ONE, Rows, SAME, Transform, rows};
-use super::{Architecture, RopeLayout};
+use serde_json::{Map, Value as Json, json};
+
+use super::decoder::{DECODER, MIXTURE, PREFIXES, SHARED_EXPERT, json, keys};
+use crate::arch::config::{Defaults, Reported};
+use crate::arch::habits::{MlxChoice, MlxModules, MlxPath, TokenizerHabits};
+use crate::arch::linear::Linear;
+use crate::arch::rule::{NameRule, both, gguf, hf, rule};
+use crate::arch::source::{KeyWriter, SourceModel};
+use crate::arch::transform::{Axes, Change, PLUS_ONE, Rows, SAME, Transform, rows};
+use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
+use crate::arch::{Architecture, LayerKind, LayerLayout, RopeLayout};
+use crate::error::Result;
+
+use Constant::{Count, Flag};
 
 /// The row of the table.
 pub(super) static QWEN3_NEXT: Architecture = Architecture {
@@ -18,9 +27,14 @@ pub(super) static QWEN3_NEXT: Architecture = Architecture {
     rope: RopeLayout::HalfSplit,
     rules: &[NEXT, GATED, SHARED_EXPERT, MIXTURE, DECODER],
     mlx: MLX,
-    publisher: &[],
     prefixes: PREFIXES,
     required: REQUIRED,
+    variants: NEXTS,
+    mlx_modules: &[
+        eight_bits(&["qwen3_next"], "mlp.gate"),
+        eight_bits(&["qwen3_next"], "shared_expert_gate"),
+    ],
+    ..Architecture::EMPTY
 };
 
 /// The row of the table.
@@ -32,9 +46,14 @@ pub(super) static QWEN3_5: Architecture = Architecture {
     rope: RopeLayout::HalfSplit,
     rules: &[TILED, EXPERTS, GATED, SHARED_EXPERT, MIXTURE, DECODER],
     mlx: MLX,
-    publisher: &[],
     prefixes: PREFIXES,
     required: REQUIRED,
+    variants: QWEN3_5S,
+    mlx_modules: &[
+        eight_bits(&["qwen3_5", "qwen3_5_moe"], "mlp.gate"),
+        eight_bits(&["qwen3_5", "qwen3_5_moe"], "shared_expert_gate"),
+    ],
+    ..Architecture::EMPTY
 };
 
 /// What every layer has; attention is of one kind or the other, and so is the feed-forward network.
@@ -120,3 +139,111 @@ static TILED: &[NameRule] = &[
     rule("layers.{n}.linear_attention.conv.weight",   "blk.{n}.ssm_conv1d.weight", "model.layers.{n}.linear_attn.conv1d.weight",    Transform { rows: Rows::Linear(Linear::TiledConvolution), ..SQUEEZED }),
     rule("layers.{n}.linear_attention.output.weight", "blk.{n}.ssm_out.weight",    "model.layers.{n}.linear_attn.out_proj.weight",  Transform { columns: HEADS.rows,                          ..SAME }),
 ];
+
+/// A router.
+const fn eight_bits(models: &'static [&'static str], end: &'static str) -> MlxModules {
+    MlxModules { models, path: MlxPath::EndsWith(end), choice: MlxChoice::EightBits }
+}
+
+#[rustfmt::skip]
+static NEXTS: &[Variant] = &[
+    Variant {
+        gguf: "qwen3next",
+        hf: &["qwen3_next"],
+        keys: &[keys::BASE, keys::HEADS, keys::MIXTURE, LINEAR_KEYS],
+        classes: &[
+            Class { model_type: "qwen3_next", class: "Qwen3NextForCausalLM",
+                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, json::SILU, json::EXPERTS, json::SHARED, LINEAR_CONFIG, &[C::By(json::rotary_part), C::By(json::biased), C::Fixed("norm_topk_prob", Flag(true)), C::By(no_dense_layers)]], ..Class::EMPTY },
+        ],
+        defaults: Defaults::activation("silu"),
+        tokenizer: TokenizerHabits { default_pre: Some("qwen2"), ..TokenizerHabits::NONE },
+        ..Variant::EMPTY
+    },
+];
+
+#[rustfmt::skip]
+static QWEN3_5S: &[Variant] = &[
+    Variant {
+        gguf: "qwen35",
+        hf: &["qwen3_5", "qwen3_5_text"],
+        keys: &[BASE, keys::HEADS, keys::MIXTURE, LINEAR_KEYS],
+        classes: &[
+            Class { model_type: "qwen3_5_text", class: "Qwen3_5ForCausalLM", within: Some("qwen3_5"),
+                rules: &[json::BODY, json::DENSE, json::KEY_HEADS, json::RMS, json::HEADS, json::SILU, LINEAR_CONFIG, &[C::By(rope_sections), C::By(json::biased), C::Fixed("attn_output_gate", Flag(true))]], ..Class::EMPTY },
+        ],
+        ..Variant::EMPTY
+    },
+    Variant {
+        gguf: "qwen35moe",
+        hf: &["qwen3_5_moe", "qwen3_5_moe_text"],
+        keys: &[BASE, keys::HEADS, keys::MIXTURE, LINEAR_KEYS],
+        classes: &[
+            Class { model_type: "qwen3_5_moe_text", class: "Qwen3_5MoeForCausalLM", within: Some("qwen3_5_moe"),
+                rules: &[json::BODY, json::DENSE, json::KEY_HEADS, json::RMS, json::HEADS, json::SILU, json::EXPERTS, json::SHARED, LINEAR_CONFIG, &[C::By(rope_sections), C::By(json::biased), C::Fixed("attn_output_gate", Flag(true))]], ..Class::EMPTY },
+        ],
+        ..Variant::EMPTY
+    },
+];
+
+/// Qwen 3.5 has its usual sections where the config is silent.
+const BASE: &[K] = &keys::base(K::By(sections));
+
+#[rustfmt::skip]
+const LINEAR_KEYS: &[K] = &[
+    K::Row("ssm_conv_kernel"), K::Row("ssm_state_size"), K::Row("ssm_group_count"),
+    K::Row("ssm_time_step_rank"), K::Settled("ssm_inner_size"), K::By(recurrent),
+    K::Or("full_interval", Count(4)), K::Rotated(0.25),
+];
+
+#[rustfmt::skip]
+const LINEAR_CONFIG: &[C] = &[
+    C::Needed("ssm_conv_kernel", "linear_conv_kernel_dim"), C::Needed("ssm_state_size", "linear_key_head_dim"),
+    C::Needed("ssm_group_count", "linear_num_key_heads"), C::Needed("ssm_time_step_rank", "linear_num_value_heads"), C::By(linear_layers),
+];
+
+fn sections(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    keys::sections_or(Some([11, 11, 10]), model, keys)
+}
+
+/// Linear layers, by number. The layers that predict further tokens attend.
+fn recurrent(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    if let Some(mut layers) = model.layers_of(&LayerKind::Linear)? {
+        layers.extend((0..model.next_layers()).map(|_| false));
+        keys.flags("attention.recurrent_layers", &layers);
+    }
+    Ok(())
+}
+
+/// As `rope_parameters`, with the part that is rotated and what it turns with.
+fn rope_sections(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    json::rope_parameters(model, out)?;
+    if let Some(Json::Object(rope)) = out.get_mut("rope_parameters") {
+        json::rotary_part(model, rope)?;
+        rope.extend(json::sections(model, true));
+    }
+    Ok(())
+}
+
+/// Linear attention: its layers, which mlx-lm has by their period, and the width of its values.
+fn linear_layers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let kinds: Vec<LayerKind> = model.kinds().into_iter().flatten().cloned().collect();
+    if !kinds.contains(&LayerKind::Linear) {
+        return Err(model.without("no layer of linear attention"));
+    }
+    out.insert("layer_types".to_owned(), kinds.iter().map(Reported::reported).collect());
+    if let LayerLayout::Period(period, LayerKind::Linear) = LayerLayout::of(kinds) {
+        out.insert("full_attention_interval".to_owned(), period.get().into());
+    }
+    let (inner, heads) = (&model.config.ssm.inner_size, &model.config.ssm.time_step_rank);
+    let each = inner.as_ref().zip(heads.as_ref());
+    let each = each.and_then(|(inner, heads)| inner.value.checked_div(heads.value));
+    let each = each.ok_or_else(|| model.without("no linear_value_head_dim"))?;
+    out.insert("linear_value_head_dim".to_owned(), each.into());
+    Ok(())
+}
+
+/// mlx-lm's class asks for the list.
+fn no_dense_layers(_: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    out.insert("mlp_only_layers".to_owned(), json!([]));
+    Ok(())
+}

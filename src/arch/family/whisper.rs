@@ -3,9 +3,18 @@
 //! OpenAI's names stand in GGUF files and in those of whisper.cpp, which give the biases of the
 //! convolutions a last axis of 1; mlx-examples' converter changes a few of them.
 
-use super::rule::{NameRule, hf, rule};
-use super::transform::{Axes, Rows, SAME, Transform, transposed};
-use super::{Architecture, RopeLayout};
+use serde_json::{Map, Value as Json};
+
+use crate::arch::config::{Defaults, GgufDefaults};
+use crate::arch::habits::TokenizerHabits;
+use crate::arch::rule::{NameRule, hf, rule};
+use crate::arch::source::SourceModel;
+use crate::arch::transform::{Axes, Rows, SAME, Transform, transposed};
+use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
+use crate::arch::{Architecture, RopeLayout};
+use crate::error::Result;
+
+use Constant::{Flag, Word};
 
 /// The row of the table.
 pub(super) static WHISPER: Architecture = Architecture {
@@ -16,9 +25,11 @@ pub(super) static WHISPER: Architecture = Architecture {
     rope: RopeLayout::None,
     rules: &[RULES],
     mlx: MLX,
-    publisher: &[],
     prefixes: &[("", "model.")],
     required: REQUIRED,
+    auxiliary: &[("alignment_heads", "which heads tell at what time a word is spoken")],
+    variants: VARIANTS,
+    ..Architecture::EMPTY
 };
 
 static REQUIRED: &[&str] = &[
@@ -161,3 +172,55 @@ static MLX: &[NameRule] = &[
     hf("layers.{n}.ffn.down.weight",          "decoder.blocks.{n}.mlp2.weight",             SAME),
     hf("layers.{n}.ffn.down.bias",            "decoder.blocks.{n}.mlp2.bias",               SAME),
 ];
+
+const DEFAULTS: Defaults = Defaults {
+    of_gguf: GgufDefaults {
+        activation: Some("gelu"),
+        ffn_four_times: true,
+        // No config of Whisper's states it.
+        layer_norm_eps: Some((1e-5, "PyTorch's default")),
+        ..GgufDefaults::NONE
+    },
+    ..Defaults::NONE
+};
+
+#[rustfmt::skip]
+static VARIANTS: &[Variant] = &[
+    // llama.cpp's converter has no Whisper; the keys are those of `docs/gguf.md` in ggml.
+    Variant {
+        gguf: "whisper",
+        hf: &["whisper"],
+        keys: &[&[K::Row("enc_n_layers"), K::Settled("enc_dim"), K::Row("enc_n_heads"), K::Row("enc_ffn_dim"),
+            K::Row("n_audio_ctx"), K::As("n_layers", "decoder.block_count"), K::As("dim", "decoder.embedding_length"),
+            K::As("n_heads", "decoder.attention.head_count"), K::As("ffn_dim", "decoder.feed_forward_length"),
+            K::As("max_seq_len", "decoder.context_length"), K::Row("n_mels"), K::Settled("vocab_size")]],
+        classes: &[
+            Class { model_type: "whisper", class: "WhisperForConditionalGeneration",
+                rules: &[&[C::By(whisper_numbers), C::Field("vocab_size", "vocab_size"), C::Fixed("activation_function", Word("gelu")), C::Fixed("is_encoder_decoder", Flag(true)),
+                    C::Field("tie_embeddings", "tie_word_embeddings")]], ..Class::EMPTY },
+        ],
+        defaults: DEFAULTS,
+        tokenizer: TokenizerHabits { default_pre: Some("gpt-2"), ..TokenizerHabits::NONE },
+        ..Variant::EMPTY
+    },
+];
+
+fn whisper_numbers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    for (field, key) in [
+        ("dim", "d_model"),
+        ("n_layers", "decoder_layers"),
+        ("n_heads", "decoder_attention_heads"),
+        ("ffn_dim", "decoder_ffn_dim"),
+        ("max_seq_len", "max_target_positions"),
+        ("enc_n_layers", "encoder_layers"),
+        ("enc_n_layers", "num_hidden_layers"),
+        ("enc_n_heads", "encoder_attention_heads"),
+        ("enc_ffn_dim", "encoder_ffn_dim"),
+        ("n_audio_ctx", "max_source_positions"),
+        ("n_mels", "num_mel_bins"),
+    ] {
+        let value = model.settled(field).ok_or_else(|| model.without(&format!("no {key}")))?;
+        out.insert(key.to_owned(), value);
+    }
+    Ok(())
+}

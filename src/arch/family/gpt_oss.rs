@@ -1,9 +1,18 @@
 //! gpt-oss: attention sinks, biases everywhere, and experts in MXFP4.
 
-use super::decoder::{DECODER, PREFIXES, REQUIRED};
-use super::rule::{NameRule, gguf, hf, rule};
-use super::transform::{Axes, Rows, SAME, Transform, rows};
-use super::{Architecture, RopeLayout};
+use serde_json::{Map, Value as Json};
+
+use super::decoder::{DECODER, PREFIXES, REQUIRED, json, keys};
+use crate::arch::config::Defaults;
+use crate::arch::habits::{MlxChoice, MlxModules, MlxPath};
+use crate::arch::rule::{NameRule, gguf, hf, rule};
+use crate::arch::source::SourceModel;
+use crate::arch::transform::{Axes, Rows, SAME, Transform, rows};
+use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
+use crate::arch::{Architecture, RopeLayout};
+use crate::error::Result;
+
+use Constant::Flag;
 
 /// The row of the table.
 pub(super) static GPT_OSS: Architecture = Architecture {
@@ -14,9 +23,15 @@ pub(super) static GPT_OSS: Architecture = Architecture {
     rope: RopeLayout::HalfSplit,
     rules: &[EXPERTS, DECODER],
     mlx: MLX,
-    publisher: &[],
     prefixes: PREFIXES,
     required: REQUIRED,
+    variants: VARIANTS,
+    mlx_modules: &[MlxModules {
+        models: &["gpt_oss"],
+        path: MlxPath::EndsWith("router"),
+        choice: MlxChoice::EightBits,
+    }],
+    ..Architecture::EMPTY
 };
 
 const INPUTS: Transform = Transform { axes: Axes::TransposedIfPlain, ..SAME };
@@ -65,3 +80,28 @@ static MLX: &[NameRule] = &[
     hf("layers.{n}.ffn.experts.up.bias",            "model.layers.{n}.mlp.experts.up_proj.bias",             SAME),
     hf("layers.{n}.ffn.experts.down.bias",          "model.layers.{n}.mlp.experts.down_proj.bias",           SAME),
 ];
+
+#[rustfmt::skip]
+static VARIANTS: &[Variant] = &[
+    Variant {
+        gguf: "gpt-oss",
+        hf: &["gpt_oss"],
+        keys: &[keys::BASE, keys::HEADS, &[K::Row("sliding_window"), K::Settled("expert_ffn_dim")]],
+        classes: &[
+            Class { model_type: "gpt_oss", class: "GptOssForCausalLM",
+                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, json::SILU, &[C::Field("sliding_window", "sliding_window"), C::Field("n_experts", "num_local_experts"),
+                    C::Needed("n_experts_used", "num_experts_per_tok"), C::Field("expert_ffn_dim", "intermediate_size"), C::By(json::layer_types), C::By(untruncated), C::Fixed("attention_bias", Flag(true))]], ..Class::EMPTY },
+        ],
+        defaults: Defaults { window_period: Some(2), ..Defaults::activation("silu") },
+        ..Variant::EMPTY
+    },
+];
+
+/// gpt-oss has whole numbers at neither end of what YaRN blends: in no GGUF file, and the same in all
+/// models of the family.
+fn untruncated(_: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    if let Some(Json::Object(rope)) = out.get_mut("rope_scaling") {
+        rope.insert("truncate".to_owned(), false.into());
+    }
+    Ok(())
+}

@@ -1,8 +1,18 @@
 //! Falcon: attention and the feed-forward network side by side.
 
-use super::rule::{NameRule, gguf, hf, rule};
-use super::transform::{Rows, SAME, rows};
-use super::{Architecture, RopeLayout};
+use serde_json::{Map, Value as Json};
+
+use super::decoder::{json, keys};
+use crate::arch::config::{Defaults, GgufDefaults};
+use crate::arch::habits::LlamaQuantize;
+use crate::arch::rule::{NameRule, gguf, hf, rule};
+use crate::arch::source::SourceModel;
+use crate::arch::transform::{Rows, SAME, rows};
+use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
+use crate::arch::{Architecture, RopeLayout};
+use crate::error::Result;
+
+use Constant::{Count, Word};
 
 /// The row of the table.
 pub(super) static FALCON: Architecture = Architecture {
@@ -12,10 +22,10 @@ pub(super) static FALCON: Architecture = Architecture {
     hf: &["falcon", "RefinedWeb", "RefinedWebModel"],
     rope: RopeLayout::HalfSplit,
     rules: &[RULES],
-    mlx: &[],
-    publisher: &[],
     prefixes: &[("", "transformer.")],
     required: REQUIRED,
+    variants: VARIANTS,
+    ..Architecture::EMPTY
 };
 
 static REQUIRED: &[&str] = &[
@@ -56,3 +66,39 @@ static RULES: &[NameRule] = &[
     rule("layers.{n}.ffn.up.weight",           "blk.{n}.ffn_up.weight",      "transformer.h.{n}.mlp.dense_h_to_4h.weight",    SAME),
     rule("layers.{n}.ffn.down.weight",         "blk.{n}.ffn_down.weight",    "transformer.h.{n}.mlp.dense_4h_to_h.weight",    SAME),
 ];
+
+const DEFAULTS: Defaults = Defaults {
+    of_gguf: GgufDefaults { ffn_four_times: true, ..GgufDefaults::NONE },
+    ..Defaults::NONE
+};
+
+#[rustfmt::skip]
+static VARIANTS: &[Variant] = &[
+    Variant {
+        gguf: "falcon",
+        hf: &["falcon", "RefinedWeb", "RefinedWebModel"],
+        keys: &[&[K::Fixed("context_length", Count(2048)), K::Fixed("tensor_data_layout", Word("jploski")),
+            K::Row("dim"), K::Settled("ffn_dim"), K::By(keys::block_count), K::Row("n_heads"), K::Settled("n_kv_heads"),
+            K::Row("layer_eps")]],
+        classes: &[
+            Class { model_type: "falcon", class: "FalconForCausalLM",
+                rules: &[json::BODY, json::DENSE, &[C::Field("norm_eps", "layer_norm_epsilon"), C::Field("ffn_dim", "ffn_hidden_size"), C::By(falcon_flags), C::By(json::rope)]], ..Class::EMPTY },
+        ],
+        defaults: DEFAULTS,
+        llama_quantize: LlamaQuantize { falcon: true, ..LlamaQuantize::NONE },
+        ..Variant::EMPTY
+    },
+];
+
+/// Falcon 7B has one head of keys for all queries, the larger ones a new order of blocks.
+fn falcon_flags(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let heads = model.config.n_kv_heads.value;
+    let new = heads > 1;
+    out.insert("new_decoder_architecture".to_owned(), new.into());
+    out.insert("multi_query".to_owned(), true.into());
+    out.insert("num_kv_heads".to_owned(), heads.into());
+    for (key, flag) in [("parallel_attn", true), ("bias", false), ("alibi", false)] {
+        out.insert(key.to_owned(), flag.into());
+    }
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! Checks the values of a config, each by the row of the table that it is read with.
+//!
+//! Each check gives `None` for the ways in which files say that something is off.
+
+use std::borrow::Cow;
+
+use serde_json::Value as Json;
+
+use super::ConfigValue;
+use super::values::{Gating, LayerKind, LayerPattern, PerLayer, RopeScalingKind};
+use crate::metadata::Value;
+
+/// Elements that a list may have: more layers than any model, and more pairs than any head.
+const LONGEST: u64 = 1 << 16;
+
+pub(crate) type Checked<T> = Result<Option<T>, Cow<'static, str>>;
+pub(crate) type Check<T> = fn(ConfigValue<'_>) -> Checked<T>;
+
+fn integer(found: ConfigValue<'_>) -> Option<i128> {
+    match found {
+        ConfigValue::Metadata(value) => value.to_i128(),
+        ConfigValue::Json(json) => {
+            json.as_u64().map(i128::from).or_else(|| json.as_i64().map(i128::from))
+        }
+    }
+}
+
+fn natural(found: ConfigValue<'_>) -> Result<u32, Cow<'static, str>> {
+    let number = integer(found).ok_or_else(|| format!("{found}, but no integer"))?;
+    u32::try_from(number).map_err(|_| format!("{number}, but a count of 32 bits is needed").into())
+}
+
+fn number(found: ConfigValue<'_>) -> Result<f32, Cow<'static, str>> {
+    let number = match found {
+        ConfigValue::Metadata(value) => value.to_f64(),
+        ConfigValue::Json(json) => float(json),
+    };
+    let number = number.ok_or_else(|| format!("{found}, but no number"))?;
+    #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
+    let narrow = number as f32;
+    // What is too small for f32 would become the zero that was not allowed.
+    let lost = narrow == 0.0 && number != 0.0;
+    if !narrow.is_finite() || narrow < 0.0 || lost {
+        return Err(format!("{number:?}, but an f32 is needed, finite and not negative").into());
+    }
+    Ok(narrow)
+}
+
+/// A JSON number, or one of those that JSON cannot write: `{"__float__": "Infinity"}`.
+fn float(json: &Json) -> Option<f64> {
+    json.as_f64().or_else(|| match json.get("__float__")?.as_str()? {
+        "NaN" => Some(f64::NAN),
+        "Infinity" => Some(f64::INFINITY),
+        "-Infinity" => Some(f64::NEG_INFINITY),
+        _ => None,
+    })
+}
+
+/// The elements of a list, each checked, as many as the file has. `None` if it is no list.
+fn list<T>(found: ConfigValue<'_>, check: Check<T>) -> Option<Checked<Vec<T>>> {
+    let gather = |len: u64, values: &mut dyn Iterator<Item = ConfigValue<'_>>| {
+        if len > LONGEST {
+            return Err(format!("{len} elements, but no list has more than {LONGEST}").into());
+        }
+        let mut all = Vec::new();
+        for value in values {
+            all.extend(check(value)?);
+        }
+        Ok(Some(all))
+    };
+    match found {
+        ConfigValue::Metadata(Value::Array(array)) => {
+            Some(gather(array.len(), &mut array.values().map(ConfigValue::Metadata)))
+        }
+        ConfigValue::Json(Json::Array(array)) => {
+            Some(gather(array.len() as u64, &mut array.iter().map(ConfigValue::Json)))
+        }
+        _ => None,
+    }
+}
+
+fn needed_list<T>(found: ConfigValue<'_>, check: Check<T>) -> Checked<Vec<T>> {
+    list(found, check).unwrap_or_else(|| Err(format!("{found}, but no list").into()))
+}
+
+/// A length that cannot be zero.
+pub(crate) fn size(found: ConfigValue<'_>) -> Checked<u32> {
+    match natural(found)? {
+        0 => Err("0, but it cannot be zero".into()),
+        number => Ok(Some(number)),
+    }
+}
+
+/// A length; 0 where there is none.
+pub(crate) fn room(found: ConfigValue<'_>) -> Checked<u32> {
+    Ok(Some(natural(found)?).filter(|&number| number > 0))
+}
+
+pub(crate) fn count(found: ConfigValue<'_>) -> Checked<u32> {
+    natural(found).map(Some)
+}
+
+/// A number of layers. Lists of that length are made of it, so a file may not choose any number.
+pub(crate) fn layers(found: ConfigValue<'_>) -> Checked<u32> {
+    match natural(found)? {
+        0 => Err("0, but it cannot be zero".into()),
+        number if u64::from(number) > LONGEST => {
+            Err(format!("{number} layers, but no model has more than {LONGEST}").into())
+        }
+        number => Ok(Some(number)),
+    }
+}
+
+pub(crate) fn counts(found: ConfigValue<'_>) -> Checked<Vec<u32>> {
+    needed_list(found, count)
+}
+
+/// A length for all layers, or for each.
+pub(crate) fn lengths(found: ConfigValue<'_>) -> Checked<PerLayer> {
+    let lengths = match list(found, count) {
+        Some(each) => each?.map(PerLayer::Each),
+        None => Some(PerLayer::Same(natural(found)?)),
+    };
+    Ok(lengths.filter(|lengths| lengths.largest() > 0))
+}
+
+/// Heads of all layers, or of each: a layer may have none, but not all.
+pub(crate) fn heads(found: ConfigValue<'_>) -> Checked<PerLayer> {
+    match lengths(found)? {
+        None => Err("0, but it cannot be zero".into()),
+        heads => Ok(heads),
+    }
+}
+
+/// A count, the largest where each layer has its own.
+pub(crate) fn largest(found: ConfigValue<'_>) -> Checked<u32> {
+    match list(found, count) {
+        Some(each) => Ok(each?.and_then(|each| each.into_iter().max())),
+        None => count(found),
+    }
+}
+
+pub(crate) fn real(found: ConfigValue<'_>) -> Checked<f32> {
+    number(found).map(Some)
+}
+
+pub(crate) fn positive(found: ConfigValue<'_>) -> Checked<f32> {
+    match number(found)? {
+        0.0 => Err("0, but it cannot be zero".into()),
+        number => Ok(Some(number)),
+    }
+}
+
+pub(crate) fn positives(found: ConfigValue<'_>) -> Checked<Vec<f32>> {
+    needed_list(found, positive)
+}
+
+/// A bound; 0 where there is none.
+pub(crate) fn cap(found: ConfigValue<'_>) -> Checked<f32> {
+    Ok(Some(number(found)?).filter(|&bound| bound > 0.0))
+}
+
+pub(crate) fn fraction(found: ConfigValue<'_>) -> Checked<f32> {
+    match positive(found)? {
+        Some(part) if part > 1.0 => Err(format!("{part}, but no more than 1 is a part").into()),
+        part => Ok(part),
+    }
+}
+
+/// True or false; lists of GGUF and JSON also have 1 and 0.
+pub(crate) fn flag(found: ConfigValue<'_>) -> Checked<bool> {
+    let flag = match found {
+        ConfigValue::Metadata(value) => value.to_bool(),
+        ConfigValue::Json(json) => json.as_bool(),
+    };
+    match (flag, integer(found)) {
+        (Some(flag), _) => Ok(Some(flag)),
+        (None, Some(number @ (0 | 1))) => Ok(Some(number == 1)),
+        _ => Err(format!("{found}, but neither true nor false").into()),
+    }
+}
+
+pub(crate) fn flags(found: ConfigValue<'_>) -> Checked<Vec<bool>> {
+    // An empty list says that no layer is special.
+    Ok(needed_list(found, flag)?.filter(|flags| !flags.is_empty()))
+}
+
+pub(crate) fn word(found: ConfigValue<'_>) -> Checked<String> {
+    let word = match found {
+        ConfigValue::Metadata(value) => value.to_text().and_then(|text| text.to_str()),
+        ConfigValue::Json(json) => json.as_str(),
+    };
+    word.map(|word| Some(word.to_owned())).ok_or_else(|| format!("{found}, but no text").into())
+}
+
+pub(crate) fn scaling(found: ConfigValue<'_>) -> Checked<RopeScalingKind> {
+    Ok(word(found)?.map(|name| RopeScalingKind::named(&name)))
+}
+
+pub(crate) fn gating(found: ConfigValue<'_>) -> Checked<Gating> {
+    match integer(found) {
+        // GGUF's number for none.
+        Some(0) => Ok(None),
+        Some(number) => Ok(Some(Gating::named(&number.to_string()))),
+        None => Ok(word(found)?.map(|name| Gating::named(&name))),
+    }
+}
+
+pub(crate) fn kinds(found: ConfigValue<'_>) -> Checked<Vec<LayerKind>> {
+    let kind: Check<LayerKind> = |found| Ok(word(found)?.map(|name| LayerKind::named(&name)));
+    Ok(needed_list(found, kind)?.filter(|kinds| !kinds.is_empty()))
+}
+
+/// A period, a list of windows, or EXAONE's text of `L` for local and `G` for global layers.
+pub(crate) fn pattern(found: ConfigValue<'_>) -> Checked<LayerPattern> {
+    if let Some(each) = list(found, flag) {
+        return Ok(each?.filter(|each| !each.is_empty()).map(LayerPattern::Each));
+    }
+    let Ok(Some(letters)) = word(found) else {
+        return Ok(Some(LayerPattern::Period(natural(found)?)));
+    };
+    let local = |letter: char| match letter {
+        'L' => Ok(true),
+        'G' => Ok(false),
+        other => Err(format!("'{}' in a pattern of L and G", other.escape_default())),
+    };
+    if letters.len() as u64 > LONGEST || letters.is_empty() {
+        return Err(format!("a pattern of {} letters", letters.len()).into());
+    }
+    Ok(Some(LayerPattern::Each(letters.chars().map(local).collect::<Result<_, _>>()?)))
+}

@@ -1,0 +1,56 @@
+//! Keys of a config that no field is made of.
+
+use std::borrow::Cow;
+
+use super::keys::KEYS;
+use super::read::{DOCUMENTS, paths};
+use super::{ConfigValue, TEXT_CONFIGS};
+use crate::arch::named;
+use crate::store::{Encoding, Store};
+
+/// Keys and values of a model's config that no row of the table reads.
+pub(crate) fn other(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
+    let mut found = Vec::new();
+    let rows = || KEYS.iter().copied().flatten();
+    if store.encoding() == Encoding::Gguf {
+        let prefix = named(store).ok().flatten().map(|named| format!("{}.", named.name));
+        let known = |rest: &str| rows().any(|key| key.gguf.contains(&rest));
+        for (key, value) in store.metadata().iter() {
+            let spelled = key.spelling();
+            let rest = prefix.as_ref().and_then(|prefix| spelled.strip_prefix(prefix.as_str()));
+            if rest.is_some_and(|rest| !known(rest)) {
+                found.push((spelled.into_owned(), ConfigValue::Metadata(value)));
+            }
+        }
+    }
+    // What the container has read already, and the architecture's name.
+    let read = ["model_type", "quantization", "quantization_config"];
+    let known: Vec<Cow<'_, str>> = rows()
+        .flat_map(|key| key.json.iter().copied().flat_map(paths))
+        .chain(read.map(Cow::Borrowed))
+        .collect();
+    for document in DOCUMENTS {
+        let Some(root) = store.document(document) else { continue };
+        // Levels of nesting are those of the table's paths, so this ends.
+        let mut open = vec![(String::new(), String::new(), root)];
+        while let Some((shown, path, json)) = open.pop() {
+            for (key, value) in json.as_object().into_iter().flatten() {
+                let (shown, path) = (format!("{shown}{key}"), format!("{path}{key}"));
+                if shown == *key && TEXT_CONFIGS.contains(&key.as_str()) && value.is_object() {
+                    open.push((format!("{shown}."), String::new(), value));
+                    continue;
+                }
+                let inside = format!("{path}.");
+                if known.iter().any(|known| *known == path) {
+                    continue;
+                }
+                if value.is_object() && known.iter().any(|known| known.starts_with(&inside)) {
+                    open.push((format!("{shown}."), inside, value));
+                    continue;
+                }
+                found.push((format!("{document} {shown}"), ConfigValue::Json(value)));
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,302 @@
+//! BERT and the encoders that have its names.
+
+use serde_json::{Map, Value as Json};
+
+use super::decoder::{json, keys};
+use crate::arch::config::Defaults;
+use crate::arch::habits::TokenizerHabits;
+use crate::arch::rule::{NameRule, hf, rule};
+use crate::arch::source::{KeyWriter, SourceModel};
+use crate::arch::transform::SAME;
+use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
+use crate::arch::{Architecture, Dialect, ModelConfig, Rename, RopeLayout};
+use crate::error::{Error, Result};
+use crate::store::Encoding;
+
+use Constant::{Flag, Word};
+
+/// The row of the table.
+pub(super) static BERT: Architecture = Architecture {
+    name: "bert",
+    summary: "BERT, RoBERTa, XLM-RoBERTa",
+    gguf: &["bert"],
+    hf: &["bert", "roberta", "xlm-roberta", "camembert"],
+    rope: RopeLayout::None,
+    rules: &[RULES],
+    prefixes: PREFIXES,
+    required: REQUIRED,
+    renames: RENAMES,
+    auxiliary: &[("cls.predictions.decoder.bias", "the same as cls.predictions.bias")],
+    rows_before_positions: Some(rows_before_positions),
+    variants: VARIANTS,
+    ..Architecture::EMPTY
+};
+
+/// A model saved with a head has its family before the names.
+static PREFIXES: &[(&str, &str)] = &[("bert.", ""), ("roberta.", "")];
+
+static REQUIRED: &[&str] = &[
+    "token_embedding.weight",
+    "token_embedding_norm.weight",
+    "layers.{n}.attention.q.weight",
+    "layers.{n}.attention.k.weight",
+    "layers.{n}.attention.v.weight",
+    "layers.{n}.attention.output.weight",
+    "layers.{n}.attention_output_norm.weight",
+    "layers.{n}.ffn.up.weight",
+    "layers.{n}.ffn.down.weight",
+    "layers.{n}.layer_output_norm.weight",
+];
+
+/// llama.cpp's converter leaves the pooler and the heads for masked words and next sentences out,
+/// and of RoBERTa's position embeddings the first rows, up to that of the padding token.
+#[rustfmt::skip]
+static RULES: &[NameRule] = &[
+    rule("token_embedding.weight",                  "token_embd.weight",                "embeddings.word_embeddings.weight",                   SAME),
+    rule("position_embedding.weight",               "position_embd.weight",             "embeddings.position_embeddings.weight",               SAME),
+    rule("token_type_embedding.weight",             "token_types.weight",               "embeddings.token_type_embeddings.weight",             SAME),
+    rule("token_embedding_norm.weight",             "token_embd_norm.weight",           "embeddings.LayerNorm.weight",                         SAME),
+    rule("token_embedding_norm.bias",               "token_embd_norm.bias",             "embeddings.LayerNorm.bias",                           SAME),
+    rule("layers.{n}.attention.q.weight",           "blk.{n}.attn_q.weight",            "encoder.layer.{n}.attention.self.query.weight",       SAME),
+    rule("layers.{n}.attention.q.bias",             "blk.{n}.attn_q.bias",              "encoder.layer.{n}.attention.self.query.bias",         SAME),
+    rule("layers.{n}.attention.k.weight",           "blk.{n}.attn_k.weight",            "encoder.layer.{n}.attention.self.key.weight",         SAME),
+    rule("layers.{n}.attention.k.bias",             "blk.{n}.attn_k.bias",              "encoder.layer.{n}.attention.self.key.bias",           SAME),
+    rule("layers.{n}.attention.v.weight",           "blk.{n}.attn_v.weight",            "encoder.layer.{n}.attention.self.value.weight",       SAME),
+    rule("layers.{n}.attention.v.bias",             "blk.{n}.attn_v.bias",              "encoder.layer.{n}.attention.self.value.bias",         SAME),
+    rule("layers.{n}.attention.output.weight",      "blk.{n}.attn_output.weight",       "encoder.layer.{n}.attention.output.dense.weight",     SAME),
+    rule("layers.{n}.attention.output.bias",        "blk.{n}.attn_output.bias",         "encoder.layer.{n}.attention.output.dense.bias",       SAME),
+    rule("layers.{n}.attention_output_norm.weight", "blk.{n}.attn_output_norm.weight",  "encoder.layer.{n}.attention.output.LayerNorm.weight", SAME),
+    rule("layers.{n}.attention_output_norm.bias",   "blk.{n}.attn_output_norm.bias",    "encoder.layer.{n}.attention.output.LayerNorm.bias",   SAME),
+    rule("layers.{n}.ffn.up.weight",                "blk.{n}.ffn_up.weight",            "encoder.layer.{n}.intermediate.dense.weight",         SAME),
+    rule("layers.{n}.ffn.up.bias",                  "blk.{n}.ffn_up.bias",              "encoder.layer.{n}.intermediate.dense.bias",           SAME),
+    rule("layers.{n}.ffn.down.weight",              "blk.{n}.ffn_down.weight",          "encoder.layer.{n}.output.dense.weight",               SAME),
+    rule("layers.{n}.ffn.down.bias",                "blk.{n}.ffn_down.bias",            "encoder.layer.{n}.output.dense.bias",                 SAME),
+    rule("layers.{n}.layer_output_norm.weight",     "blk.{n}.layer_output_norm.weight", "encoder.layer.{n}.output.LayerNorm.weight",           SAME),
+    rule("layers.{n}.layer_output_norm.bias",       "blk.{n}.layer_output_norm.bias",   "encoder.layer.{n}.output.LayerNorm.bias",             SAME),
+    hf("pooler.weight",                           "pooler.dense.weight",                                SAME),
+    hf("pooler.bias",                             "pooler.dense.bias",                                  SAME),
+    hf("masked_words.dense.weight",               "cls.predictions.transform.dense.weight",             SAME),
+    hf("masked_words.dense.bias",                 "cls.predictions.transform.dense.bias",               SAME),
+    hf("masked_words.norm.weight",                "cls.predictions.transform.LayerNorm.weight",         SAME),
+    hf("masked_words.norm.bias",                  "cls.predictions.transform.LayerNorm.bias",           SAME),
+    hf("masked_words.output.weight",              "cls.predictions.decoder.weight",                     SAME),
+    hf("masked_words.output.bias",                "cls.predictions.bias",                               SAME),
+    hf("next_sentence.weight",                    "cls.seq_relationship.weight",                        SAME),
+    hf("next_sentence.bias",                      "cls.seq_relationship.bias",                          SAME),
+    // A classifier of one layer, and of two.
+    hf("classifier.output.weight",                "classifier.weight",                                  SAME),
+    hf("classifier.output.bias",                  "classifier.bias",                                    SAME),
+    rule("classifier.output.weight",                "cls.output.weight",                "classifier.out_proj.weight",                          SAME),
+    rule("classifier.output.bias",                  "cls.output.bias",                  "classifier.out_proj.bias",                            SAME),
+    rule("classifier.dense.weight",                 "cls.weight",                       "classifier.dense.weight",                             SAME),
+    rule("classifier.dense.bias",                   "cls.bias",                         "classifier.dense.bias",                               SAME),
+    // Names of the first checkpoints, which came from TensorFlow.
+    hf("token_embedding_norm.weight",             "embeddings.LayerNorm.gamma",                         SAME),
+    hf("token_embedding_norm.bias",               "embeddings.LayerNorm.beta",                          SAME),
+    hf("layers.{n}.attention_output_norm.weight", "encoder.layer.{n}.attention.output.LayerNorm.gamma", SAME),
+    hf("layers.{n}.attention_output_norm.bias",   "encoder.layer.{n}.attention.output.LayerNorm.beta",  SAME),
+    hf("layers.{n}.layer_output_norm.weight",     "encoder.layer.{n}.output.LayerNorm.gamma",           SAME),
+    hf("layers.{n}.layer_output_norm.bias",       "encoder.layer.{n}.output.LayerNorm.beta",            SAME),
+    hf("masked_words.norm.weight",                "cls.predictions.transform.LayerNorm.gamma",          SAME),
+    hf("masked_words.norm.bias",                  "cls.predictions.transform.LayerNorm.beta",           SAME),
+];
+
+/// Values of `model_type` that count positions from behind the padding's number.
+const ROBERTA: [&str; 3] = ["roberta", "xlm-roberta", "camembert"];
+
+/// RoBERTa's classifiers in transformers have the model within another, and two layers.
+#[rustfmt::skip]
+static RENAMES: &[Rename] = &[
+    of_classifier("embeddings.", "roberta.embeddings."),
+    of_classifier("encoder.", "roberta.encoder."),
+    of_classifier("classifier.weight", "classifier.out_proj.weight"),
+    of_classifier("classifier.bias", "classifier.out_proj.bias"),
+];
+
+const fn of_classifier(first: &'static str, there: &'static str) -> Rename {
+    Rename { dialect: Dialect::HuggingFace, with: "classifier.dense.weight", first, there }
+}
+
+const TOKENIZER: TokenizerHabits = TokenizerHabits {
+    pre: &["roberta-bpe"],
+    default_pre: Some("roberta-bpe"),
+    counts_token_types: true,
+    ..TokenizerHabits::NONE
+};
+
+#[rustfmt::skip]
+static VARIANTS: &[Variant] = &[
+    Variant {
+        gguf: "bert",
+        hf: &["bert"],
+        keys: &[keys::BASE, KEYS],
+        classes: &[
+            Class { model_type: "bert", class: "BertModel", when: Some(|model| !is_roberta(model) && !is_xlm_roberta(model) && !has_classifier(model)),
+                rules: &[json::BODY, json::DENSE, CONFIG], ..Class::EMPTY },
+            Class { model_type: "roberta", class: "RobertaModel", when: Some(|model| is_roberta(model) && !has_classifier(model)),
+                rules: &[json::BODY, json::DENSE, CONFIG, &[C::By(plus_pad)]], ..Class::EMPTY },
+            Class { model_type: "roberta", class: "RobertaForSequenceClassification", when: Some(is_roberta),
+                rules: &[json::BODY, json::DENSE, CONFIG, &[C::By(plus_pad), C::By(two_layers)]], ..Class::EMPTY },
+            Class { model_type: "xlm-roberta", class: "XLMRobertaModel", when: Some(|model| is_xlm_roberta(model) && !has_classifier(model)),
+                rules: &[json::BODY, json::DENSE, CONFIG, &[C::By(plus_pad)]], ..Class::EMPTY },
+            Class { model_type: "xlm-roberta", class: "XLMRobertaForSequenceClassification", when: Some(is_xlm_roberta),
+                rules: &[json::BODY, json::DENSE, CONFIG, &[C::By(plus_pad), C::By(two_layers)]], ..Class::EMPTY },
+            Class { model_type: "bert", class: "BertForSequenceClassification",
+                rules: &[&[C::By(no_pooler)]], ..Class::EMPTY },
+        ],
+        defaults: Defaults::activation("gelu"),
+        tokenizer: TOKENIZER,
+        ..Variant::EMPTY
+    },
+    Variant {
+        gguf: "bert",
+        hf: &["roberta", "xlm-roberta", "camembert"],
+        keys: &[keys::BASE, &[K::By(minus_pad)], KEYS],
+        defaults: Defaults::activation("gelu"),
+        tokenizer: TOKENIZER,
+        ..Variant::EMPTY
+    },
+];
+
+#[rustfmt::skip]
+const KEYS: &[K] = &[K::Fixed("attention.causal", Flag(false)), K::By(keys::pooling), K::By(labels)];
+
+#[rustfmt::skip]
+const CONFIG: &[C] = &[
+    C::Field("norm_eps", "layer_norm_eps"), C::Fixed("hidden_act", Word("gelu")), C::Fixed("tie_word_embeddings", Flag(true)),
+    C::Fixed("position_embedding_type", Word("absolute")), C::By(segments),
+];
+
+/// RoBERTa is a BERT with GPT-2's tokenizer.
+fn is_roberta(model: &SourceModel<'_>) -> bool {
+    model.metadata().str("tokenizer.ggml.model") == Some("gpt2")
+}
+
+/// XLM-RoBERTa is one with SentencePiece's.
+fn is_xlm_roberta(model: &SourceModel<'_>) -> bool {
+    model.metadata().str("tokenizer.ggml.model") == Some("t5")
+}
+
+fn has_classifier(model: &SourceModel<'_>) -> bool {
+    model.has("classifier.output.weight") || model.has("classifier.dense.weight")
+}
+
+/// The position embeddings that stand before that of the first position: none but in RoBERTa, where
+/// they are those of the numbers up to the padding's. GGUF leaves them out.
+fn rows_before_positions(model: &SourceModel<'_>) -> Result<u64> {
+    let pad = match model.encoding() {
+        Encoding::Gguf if model.architecture() == "bert" => {
+            if !is_roberta(model) && !is_xlm_roberta(model) {
+                return Ok(0);
+            }
+            Some(padding(model)?)
+        }
+        Encoding::Safetensors if ROBERTA.contains(&model.architecture()) => {
+            model.count("pad_token_id")?
+        }
+        _ => None,
+    };
+    Ok(pad.map_or(0, |pad| u64::from(pad).saturating_add(1)))
+}
+
+/// The padding's number as GGUF has it.
+fn padding(model: &SourceModel<'_>) -> Result<u32> {
+    let key = "tokenizer.ggml.padding_token_id";
+    let pad = model.metadata().u64(key).and_then(|pad| u32::try_from(pad).ok());
+    pad.ok_or_else(|| {
+        let fault =
+            format!("its positions start behind the padding's number, but there is no {key}");
+        Error::unsupported(fault).in_file(model.path())
+    })
+}
+
+/// RoBERTa counts positions from behind the padding's number.
+fn minus_pad(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let longest = model.config.max_seq_len.as_ref().map(|length| length.value);
+    if let (Some(longest), Some(pad)) = (longest, model.count("pad_token_id")?) {
+        keys.count("context_length", longest.saturating_sub(pad).saturating_sub(1));
+    }
+    Ok(())
+}
+
+/// The same the other way.
+fn plus_pad(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let pad = padding(model)?;
+    let ModelConfig { max_seq_len, .. } = &model.config;
+    let longest = max_seq_len.as_ref().map(|length| length.value);
+    let longest = longest.ok_or_else(|| model.without("no context_length"))?;
+    let all = u64::from(longest).saturating_add(u64::from(pad)).saturating_add(1);
+    out.insert("max_position_embeddings".to_owned(), all.into());
+    out.insert("pad_token_id".to_owned(), pad.into());
+    Ok(())
+}
+
+/// Kinds of segments, which GGUF counts beside the tokens.
+fn segments(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let stored = || model.shape("token_type_embedding.weight")?.first().copied();
+    let said = model.metadata().u64("tokenizer.ggml.token_type_count");
+    out.extend(said.or_else(stored).map(|kinds| ("type_vocab_size".to_owned(), kinds.into())));
+    Ok(())
+}
+
+/// Names of what a classifier tells apart, as the converter writes them: not the two that a config
+/// has by default.
+fn labels(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let Some(Json::Object(said)) = model.said("id2label") else { return Ok(()) };
+    let mut labels = Vec::new();
+    for (number, label) in said {
+        let label = number.parse::<u32>().ok().zip(label.as_str());
+        labels.push(label.ok_or_else(|| {
+            let fault = format!("\"{number}\", but numbers with names are needed");
+            Error::malformed(fault).in_key("config.json id2label").in_file(model.path())
+        })?);
+    }
+    labels.sort_unstable();
+    if labels.is_empty() || labels.len() == 2 && labels.contains(&(0, "LABEL_0")) {
+        return Ok(());
+    }
+    keys.texts("classifier.output_labels", labels.into_iter().map(|(_, label)| label));
+    Ok(())
+}
+
+/// The same the other way: a name for each row of the classifier.
+fn labelled(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let rows = model.shape("classifier.output.weight").and_then(|shape| shape.first().copied());
+    let rows = rows.ok_or_else(|| model.without("a classifier without cls.output.weight"))?;
+    let said = model.metadata().array("bert.classifier.output_labels");
+    let said = said.and_then(|labels| labels.texts());
+    let said: Vec<String> =
+        said.into_iter().flatten().map(|label| label.spelling().into_owned()).collect();
+    if !said.is_empty() && said.len() as u64 != rows {
+        let fault = format!("{} names, but the classifier has {rows} rows", said.len());
+        let key = "bert.classifier.output_labels";
+        return Err(Error::malformed(fault).in_key(key).in_file(model.path()));
+    }
+    // As many as a tensor has rows: each was stored.
+    let usual = (said.len() as u64..rows).map(|number| format!("LABEL_{number}"));
+    let labels: Vec<String> = said.iter().cloned().chain(usual).collect();
+    let numbered = || (0u64..).zip(&labels);
+    let names: Map<String, Json> =
+        numbered().map(|(number, label)| (number.to_string(), label.clone().into())).collect();
+    let numbers = numbered().map(|(number, label)| (label.clone(), number.into())).collect();
+    out.insert("id2label".to_owned(), Json::Object(names));
+    out.insert("label2id".to_owned(), Json::Object(numbers));
+    Ok(())
+}
+
+/// What transformers' class reads of RoBERTa's classifier: two layers.
+fn two_layers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    match model.has("classifier.dense.weight") && model.has("classifier.output.weight") {
+        true => labelled(model, out),
+        false => Err(model.without("a classifier of one layer")),
+    }
+}
+
+/// BERT's classifier reads a pooler, which GGUF has no tensors for.
+fn no_pooler(model: &SourceModel<'_>, _: &mut Map<String, Json>) -> Result<()> {
+    if model.has("classifier.dense.weight") && model.has("classifier.output.weight") {
+        return Err(model.without("a classifier of two layers with no tokenizer of RoBERTa's"));
+    }
+    let fault = "its classifier reads a pooler in transformers, whose weights GGUF does not keep";
+    Err(Error::unsupported(fault).in_file(model.path()))
+}

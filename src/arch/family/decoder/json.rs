@@ -1,0 +1,202 @@
+//! Keys of `config.json` that decoders share, by the names that transformers has for them.
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::arch::RopeScalingKind;
+use crate::arch::config::Reported;
+use crate::arch::rotary::llama3_factors;
+use crate::arch::source::SourceModel;
+use crate::arch::variant::{ConfigRule as C, Constant};
+use crate::error::{Error, Result};
+
+/// Widths, layers and the vocabulary.
+#[rustfmt::skip]
+pub(crate) const BODY: &[C] = &[
+    C::Field("dim", "hidden_size"), C::By(layers), C::Field("n_heads", "num_attention_heads"),
+    C::Field("max_seq_len", "max_position_embeddings"),
+    C::Field("vocab_size", "vocab_size"), C::Field("tie_embeddings", "tie_word_embeddings"),
+];
+
+/// The feed-forward network of layers without experts.
+pub(crate) const DENSE: &[C] = &[C::Field("ffn_dim", "intermediate_size")];
+
+/// Heads of keys.
+pub(crate) const KEY_HEADS: &[C] = &[C::Field("n_kv_heads", "num_key_value_heads")];
+
+/// Heads of keys, and rotary embeddings.
+pub(crate) const GROUPED: &[C] = &[C::Field("n_kv_heads", "num_key_value_heads"), C::By(rope)];
+
+/// RMS norms.
+pub(crate) const RMS: &[C] = &[C::Field("norm_eps", "rms_norm_eps")];
+
+/// The width of a head.
+pub(crate) const HEADS: &[C] = &[C::Field("head_dim", "head_dim")];
+
+/// The width of a head, for classes that derive it from the other numbers unless it is stated.
+pub(crate) const UNEVEN: &[C] = &[C::By(uneven_heads)];
+
+/// The usual activation.
+pub(crate) const SILU: &[C] = &[C::Fixed("hidden_act", Constant::Word("silu"))];
+
+/// Experts, by the names that most families have.
+#[rustfmt::skip]
+pub(crate) const EXPERTS: &[C] = &[
+    C::Field("n_experts", "num_experts"), C::Needed("n_experts_used", "num_experts_per_tok"),
+    C::Needed("expert_ffn_dim", "moe_intermediate_size"), C::Fixed("decoder_sparse_step", Constant::Count(1)),
+];
+
+/// A shared expert.
+pub(crate) const SHARED: &[C] =
+    &[C::Field("shared_expert_ffn_dim", "shared_expert_intermediate_size")];
+
+/// Layers that predict further tokens are counted apart.
+fn layers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    out.insert("num_hidden_layers".to_owned(), model.own_layers().into());
+    Ok(())
+}
+
+/// Whether attention has biases.
+pub(crate) fn biased(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let biased = model.has_in_layers("attention.q.bias");
+    out.insert("attention_bias".to_owned(), biased.into());
+    Ok(())
+}
+
+/// Heads as wide as others have them are not stated: the class makes them of the other numbers.
+fn uneven_heads(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let config = &model.config;
+    if config.dim.value.checked_div(config.n_heads.value) != Some(config.head_dim.value) {
+        out.insert("head_dim".to_owned(), config.head_dim.value.into());
+    }
+    Ok(())
+}
+
+/// How rotary embeddings are stretched, where they are, but for LongRoPE, which is of a form of its
+/// own.
+fn stretched(model: &SourceModel<'_>) -> Result<Option<Map<String, Json>>> {
+    let Some(kind) = model.config.rope_scaling.kind.as_ref().map(|kind| &kind.value) else {
+        return Ok(None);
+    };
+    let mut rope = Map::new();
+    rope.insert("rope_type".to_owned(), kind.reported());
+    let mut put = |key: &str, value: Option<Json>| {
+        if let Some(value) = value {
+            rope.insert(key.to_owned(), value);
+        }
+    };
+    match kind {
+        RopeScalingKind::None | RopeScalingKind::LongRope => return Ok(None),
+        RopeScalingKind::Linear | RopeScalingKind::Yarn => {
+            for (field, key) in [
+                ("rope_scaling_factor", "factor"),
+                ("rope_scaling_original_max_seq_len", "original_max_position_embeddings"),
+                ("rope_scaling_attention_factor", "attention_factor"),
+                ("rope_scaling_beta_fast", "beta_fast"),
+                ("rope_scaling_beta_slow", "beta_slow"),
+                ("rope_scaling_ext_factor", "extrapolation_factor"),
+            ] {
+                put(key, model.settled(field));
+            }
+        }
+        RopeScalingKind::Tensor => {
+            let stored = model.values("rope_freqs.weight")?;
+            let (factor, low, high, trained) = llama3_of(model, &stored).ok_or_else(|| {
+                model.without("rope_freqs.weight that is not made as Llama 3's is")
+            })?;
+            put("rope_type", Some("llama3".into()));
+            put("factor", Some(factor.reported()));
+            put("low_freq_factor", Some(low.reported()));
+            put("high_freq_factor", Some(high.reported()));
+            put("original_max_position_embeddings", Some(trained.into()));
+        }
+        other => return Err(model.without(&format!("rope scaling \"{}\"", other.name()))),
+    }
+    Ok(Some(rope))
+}
+
+/// Rotary embeddings, by the older names.
+pub(crate) fn rope(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    out.insert("rope_theta".to_owned(), model.config.rope_theta.value.reported());
+    if let Some(rope) = stretched(model)? {
+        out.insert("rope_scaling".to_owned(), Json::Object(rope));
+    }
+    Ok(())
+}
+
+/// The same in the newer form, for classes that came with it: all in one.
+pub(crate) fn rope_parameters(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let usual = || Map::from_iter([("rope_type".to_owned(), "default".into())]);
+    let mut rope = stretched(model)?.unwrap_or_else(usual);
+    rope.insert("rope_theta".to_owned(), model.config.rope_theta.value.reported());
+    out.insert("rope_parameters".to_owned(), Json::Object(rope));
+    Ok(())
+}
+
+/// Pairs that turn with time, height and width, three of GGUF's four, and whether they are
+/// interleaved.
+pub(crate) fn sections(model: &SourceModel<'_>, interleaved: bool) -> Vec<(String, Json)> {
+    let Some(sections) = &model.config.rope.sections else { return Vec::new() };
+    let mut said = sections.value.clone();
+    said.truncate(3);
+    let interleaved = interleaved.then(|| ("mrope_interleaved".to_owned(), true.into()));
+    [("mrope_section".to_owned(), said.reported())].into_iter().chain(interleaved).collect()
+}
+
+/// The numbers that Llama 3's divisors were made of. The factor is the divisor of the longest wave;
+/// the others are those of the published models, if they make the same divisors.
+fn llama3_of(model: &SourceModel<'_>, stored: &[f32]) -> Option<(f32, f32, f32, u32)> {
+    let factor = stored.last().copied().filter(|factor| *factor >= 1.0)?;
+    let close = |made: &[f32]| {
+        made.len() == stored.len()
+            && made.iter().zip(stored).all(|(a, b)| (a - b).abs() <= 1e-4 * b.abs())
+    };
+    let tried = [8192, 4096, 2048, 16_384, 32_768];
+    tried
+        .into_iter()
+        .find(|trained| close(&llama3_factors(&model.config, [factor, 1.0, 4.0], *trained)))
+        .map(|trained| (factor, 1.0, 4.0, trained))
+}
+
+/// Divisors that are tensors in GGUF are lists here.
+pub(crate) fn longrope(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    if let Some(trained) = &model.config.rope_scaling.original_max_seq_len {
+        out.insert("original_max_position_embeddings".to_owned(), trained.value.into());
+    }
+    if model
+        .config
+        .rope_scaling
+        .kind
+        .as_ref()
+        .is_none_or(|kind| kind.value != RopeScalingKind::LongRope)
+    {
+        return Ok(());
+    }
+    let list = |name: &str| Ok::<_, Error>(model.values(name)?.reported());
+    out.insert(
+        "rope_scaling".to_owned(),
+        json!({
+            "type": "longrope",
+            "long_factor": list("rope_factors_long.weight")?,
+            "short_factor": list("rope_factors_short.weight")?,
+        }),
+    );
+    Ok(())
+}
+
+/// The part of a head that is rotated, which classes have other defaults for.
+pub(crate) fn rotary_part(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let (whole, rotated) = (model.config.head_dim.value, &model.config.rope.dimension_count);
+    let rotated = rotated.as_ref().map_or(whole, |rotated| rotated.value);
+    #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
+    let part = (f64::from(rotated) / f64::from(whole)) as f32;
+    out.insert("partial_rotary_factor".to_owned(), part.reported());
+    Ok(())
+}
+
+/// Kinds of layers, where they differ.
+pub(crate) fn layer_types(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    if let Some(kinds) = model.kinds() {
+        out.insert("layer_types".to_owned(), kinds.into_iter().map(Reported::reported).collect());
+    }
+    Ok(())
+}

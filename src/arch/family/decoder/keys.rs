@@ -1,0 +1,159 @@
+//! Keys in GGUF that decoders share, as most classes of llama.cpp's converter write them.
+
+use serde_json::Value as Json;
+
+use crate::arch::RopeScalingKind;
+use crate::arch::config::Reported;
+use crate::arch::source::{KeyWriter, SourceModel};
+use crate::arch::variant::KeyRule as K;
+use crate::error::{Error, Result};
+
+/// What most classes take from the one that they build on.
+pub(crate) const BASE: &[K] = &base(K::By(sections));
+
+/// As [`BASE`], with a rule of the family's own for the sections of rotary embeddings.
+#[rustfmt::skip]
+pub(crate) const fn base(sections: K) -> [K; 17] {
+    [
+        K::By(block_count), K::Row("max_seq_len"), K::Row("dim"), K::Row("ffn_dim"), K::Row("n_heads"),
+        K::Row("n_kv_heads"), K::By(rope_scaling), sections, K::Row("rope_theta"), K::Row("rope_local_theta"),
+        K::Row("rms_eps"), K::Row("layer_eps"), K::Row("n_experts"), K::Row("n_experts_used"),
+        K::Row("n_expert_groups"), K::Row("n_expert_groups_used"), K::By(gating),
+    ]
+}
+
+/// The width of a head, which some classes leave out.
+pub(crate) const HEADS: &[K] = &[K::By(widths_of_heads)];
+
+/// Widths of experts.
+pub(crate) const MIXTURE: &[K] = &[K::Row("expert_ffn_dim"), K::Row("shared_expert_ffn_dim")];
+
+/// The number of layers, and of those behind them that predict further tokens.
+pub(crate) fn block_count(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let next = model.next_layers();
+    keys.count("block_count", model.config.n_layers.value.saturating_add(next));
+    if next > 0 {
+        keys.count("nextn_predict_layers", next);
+    }
+    Ok(())
+}
+
+/// How rotary embeddings are stretched.
+fn rope_scaling(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let scaling = &model.config.rope_scaling;
+    let (Some(kind), factor) = (&scaling.kind, &scaling.factor) else { return Ok(()) };
+    match (&kind.value, factor) {
+        (RopeScalingKind::Linear | RopeScalingKind::Yarn, Some(factor)) => {
+            keys.set("rope.scaling.type", &kind.value.reported());
+            keys.real("rope.scaling.factor", factor.value);
+        }
+        (RopeScalingKind::LongRope, _) => keys.set("rope.scaling.type", &kind.value.reported()),
+        _ => {}
+    }
+    if kind.value != RopeScalingKind::Yarn || factor.is_none() {
+        return Ok(());
+    }
+    let trained = scaling.original_max_seq_len.as_ref();
+    let trained = trained.ok_or_else(|| model.lacks("original_max_position_embeddings"))?;
+    keys.count("rope.scaling.original_context_length", trained.value);
+    let numbers = [
+        ("yarn_ext_factor", &scaling.ext_factor),
+        ("yarn_attn_factor", &scaling.attention_factor),
+        ("yarn_beta_fast", &scaling.beta_fast),
+        ("yarn_beta_slow", &scaling.beta_slow),
+    ];
+    for (name, number) in numbers {
+        if let Some(number) = number {
+            keys.real(&format!("rope.scaling.{name}"), number.value);
+        }
+    }
+    Ok(())
+}
+
+/// How many pairs turn with time, height and width: GGUF has four numbers.
+fn sections(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    sections_or(None, model, keys)
+}
+
+/// As [`sections`]; of a family that has usual ones where the config is silent.
+pub(crate) fn sections_or(
+    usual: Option<[u32; 3]>,
+    model: &SourceModel<'_>,
+    keys: &mut KeyWriter<'_>,
+) -> Result<()> {
+    let found = model.config.rope.sections.as_ref().map(|sections| sections.value.clone());
+    if let Some(mut sections) = found.or(usual.map(Vec::from)) {
+        sections.resize(4, 0);
+        keys.set("rope.dimension_sections", &sections.reported());
+    }
+    Ok(())
+}
+
+/// GGUF numbers what the table names.
+fn gating(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let Some(gating) = &model.config.experts.expert_gating else { return Ok(()) };
+    let number = gating.value.number().ok_or_else(|| {
+        let fault = format!("\"{}\" has no number in GGUF", gating.value.name());
+        Error::unsupported(fault).in_file(model.path()).in_key(&gating.source)
+    })?;
+    keys.count("expert_gating_func", number);
+    Ok(())
+}
+
+/// The converter writes the width of a head where the config does, not where it follows.
+fn widths_of_heads(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    if let Some(width) = model.row("head_dim")? {
+        keys.set("attention.key_length", &width);
+        keys.set("attention.value_length", &width);
+    }
+    Ok(())
+}
+
+/// The converter leaves the width of a head of Granite and Phi 3 out, which is what follows in all
+/// their models.
+pub(crate) fn uneven_heads(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let config = &model.config;
+    match config.dim.value.checked_div(config.n_heads.value) == Some(config.head_dim.value) {
+        true => Ok(()),
+        false => all_widths_of_heads(model, keys),
+    }
+}
+
+/// Gemma's width of a head is never what follows from the others.
+pub(crate) fn all_widths_of_heads(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    keys.count("attention.key_length", model.config.head_dim.value);
+    keys.count("attention.value_length", model.config.head_dim.value);
+    Ok(())
+}
+
+/// Which hidden states of an embedding model become its answer, by what sentence-transformers has
+/// beside the model.
+pub(crate) fn pooling(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let Some(modules) = model.document("modules.json")? else { return Ok(()) };
+    let ends = |module: &&Json| {
+        module.get("type").and_then(Json::as_str).is_some_and(|name| name.ends_with("Pooling"))
+    };
+    let module = modules.as_array().and_then(|list| list.iter().find(ends));
+    let Some(path) = module.and_then(|module| module.get("path")?.as_str()) else { return Ok(()) };
+    let file = "1_Pooling/config.json";
+    let found =
+        if path.trim_end_matches('/') == "1_Pooling" { model.document(file)? } else { None };
+    let Some(config) = found else {
+        let fault = "the pooling that modules.json names does not lie in 1_Pooling";
+        return Err(Error::unsupported(fault).in_file(model.path()));
+    };
+    let is = |name: &str| {
+        config.get(format!("pooling_mode_{name}")).and_then(Json::as_bool) == Some(true)
+    };
+    let named = config.get("pooling_mode").and_then(Json::as_str).unwrap_or_default();
+    let modes =
+        [("mean_tokens", "mean", 1), ("cls_token", "cls", 2), ("lasttoken", "lasttoken", 3)];
+    let mode = modes.iter().find(|(flag, ..)| is(flag));
+    let mode = mode.or_else(|| modes.iter().find(|(_, name, _)| *name == named));
+    let Some((.., number)) = mode else {
+        let fault = "a pooling that is none of mean, cls and lasttoken";
+        return Err(Error::unsupported(fault).in_file(model.path()).in_key(file));
+    };
+    keys.count("pooling_type", *number);
+    Ok(())
+}

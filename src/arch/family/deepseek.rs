@@ -1,0 +1,207 @@
+//! DeepSeek 2 and 3, and Kimi K2: attention in a latent space, shared and routed experts.
+
+use serde_json::{Map, Value as Json};
+
+use super::decoder::{DECODER, MIXTURE, NEXTN, PREFIXES, SHARED_EXPERTS, json, keys};
+use crate::arch::config::{Defaults, Reported};
+use crate::arch::habits::{MlxChoice, MlxModules, MlxPath};
+use crate::arch::rule::{NameRule, both, rule};
+use crate::arch::source::{KeyWriter, SourceModel};
+use crate::arch::transform::{Rows, SAME, rows, transposed};
+use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
+use crate::arch::{Architecture, Gating, RopeLayout};
+use crate::error::Result;
+
+use Constant::{Count, Real, Word};
+
+/// The row of the table.
+pub(super) static DEEPSEEK2: Architecture = Architecture {
+    name: "deepseek2",
+    summary: "DeepSeek 2, 3 and 3.2, Kimi K2",
+    gguf: &["deepseek2", "deepseek32"],
+    hf: &["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"],
+    rope: RopeLayout::Interleaved,
+    rules: &[LATENT, NEXTN, SHARED_EXPERTS, MIXTURE, DECODER],
+    prefixes: PREFIXES,
+    required: REQUIRED,
+    variants: VARIANTS,
+    mlx_modules: &[MlxModules {
+        models: &["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"],
+        path: MlxPath::EndsWith("mlp.gate"),
+        choice: MlxChoice::Bare,
+    }],
+    ..Architecture::EMPTY
+};
+
+/// What every layer has; the first layers have no experts, small models no q of low rank.
+static REQUIRED: &[&str] = &[
+    "token_embedding.weight",
+    "output_norm.weight",
+    "layers.{n}.attention_norm.weight",
+    "layers.{n}.attention.kv_a.weight",
+    "layers.{n}.attention.kv_a_norm.weight",
+    "layers.{n}.attention.k_b.weight",
+    "layers.{n}.attention.v_b.weight",
+    "layers.{n}.attention.output.weight",
+    "layers.{n}.ffn_norm.weight",
+];
+
+/// `k_b` and `v_b` unfold keys and values from the latent space, a matrix for each head. Hugging
+/// Face and llama.cpp's files before April 2025 keep those of a head one below the other; llama.cpp
+/// now, and mlx-lm since February 2026, keep them apart, and `k_b` transposed.
+#[rustfmt::skip]
+static LATENT: &[NameRule] = &[
+    rule("layers.{n}.attention.q_a.weight",             "blk.{n}.attn_q_a.weight",         "model.layers.{n}.self_attn.q_a_proj.weight",             SAME),
+    rule("layers.{n}.attention.q_a_norm.weight",        "blk.{n}.attn_q_a_norm.weight",    "model.layers.{n}.self_attn.q_a_layernorm.weight",        SAME),
+    rule("layers.{n}.attention.q_b.weight",             "blk.{n}.attn_q_b.weight",         "model.layers.{n}.self_attn.q_b_proj.weight",             SAME),
+    rule("layers.{n}.attention.kv_a.weight",            "blk.{n}.attn_kv_a_mqa.weight",    "model.layers.{n}.self_attn.kv_a_proj_with_mqa.weight",   SAME),
+    rule("layers.{n}.attention.kv_a_norm.weight",       "blk.{n}.attn_kv_a_norm.weight",   "model.layers.{n}.self_attn.kv_a_layernorm.weight",       SAME),
+    both("layers.{n}.attention.k_b.weight", "blk.{n}.attn_kv_b.weight", "model.layers.{n}.self_attn.kv_b_proj.weight", rows(Rows::Unfolding(0))),
+    both("layers.{n}.attention.v_b.weight", "blk.{n}.attn_kv_b.weight", "model.layers.{n}.self_attn.kv_b_proj.weight", rows(Rows::Unfolding(1))),
+    both("layers.{n}.attention.k_b.weight", "blk.{n}.attn_k_b.weight",  "model.layers.{n}.self_attn.embed_q.weight",   transposed(Rows::All)),
+    rule("layers.{n}.attention.v_b.weight",             "blk.{n}.attn_v_b.weight",         "model.layers.{n}.self_attn.unembed_out.weight",          SAME),
+    // DeepSeek 3.2 chooses the positions that are attended to.
+    rule("layers.{n}.attention.indexer.q_b.weight",     "blk.{n}.indexer.attn_q_b.weight", "model.layers.{n}.self_attn.indexer.wq_b.weight",         SAME),
+    rule("layers.{n}.attention.indexer.k.weight",       "blk.{n}.indexer.attn_k.weight",   "model.layers.{n}.self_attn.indexer.wk.weight",           SAME),
+    rule("layers.{n}.attention.indexer.k_norm.weight",  "blk.{n}.indexer.k_norm.weight",   "model.layers.{n}.self_attn.indexer.k_norm.weight",       SAME),
+    rule("layers.{n}.attention.indexer.k_norm.bias",    "blk.{n}.indexer.k_norm.bias",     "model.layers.{n}.self_attn.indexer.k_norm.bias",         SAME),
+    rule("layers.{n}.attention.indexer.weights.weight", "blk.{n}.indexer.proj.weight",     "model.layers.{n}.self_attn.indexer.weights_proj.weight", SAME),
+];
+
+#[rustfmt::skip]
+static VARIANTS: &[Variant] = &[
+    Variant {
+        gguf: "deepseek2",
+        hf: &["deepseek_v2", "deepseek_v3", "kimi_k2"],
+        keys: &[keys::BASE, KEYS],
+        classes: &[
+            Class { model_type: "deepseek_v3", class: "DeepseekV3ForCausalLM", when: Some(gated_by_sigmoid),
+                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::SILU, CONFIG, &[C::Fixed("scoring_func", Word("sigmoid")), C::Fixed("topk_method", Word("noaux_tc"))]], ..Class::EMPTY },
+            Class { model_type: "deepseek_v2", class: "DeepseekV2ForCausalLM",
+                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::SILU, CONFIG, &[C::Fixed("scoring_func", Word("softmax"))]], ..Class::EMPTY },
+        ],
+        defaults: Defaults::activation("silu"),
+        ..Variant::EMPTY
+    },
+    Variant {
+        gguf: "deepseek32",
+        hf: &["deepseek_v32"],
+        keys: &[keys::BASE, KEYS, &[K::By(indexer)]],
+        classes: &[
+            Class { model_type: "deepseek_v32", class: "DeepseekV32ForCausalLM",
+                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::SILU, CONFIG, &[C::Fixed("scoring_func", Word("sigmoid")), C::Fixed("topk_method", Word("noaux_tc")),
+                    C::Stated("attention.indexer.head_count", "index_n_heads"), C::Stated("attention.indexer.key_length", "index_head_dim"), C::Stated("attention.indexer.top_k", "index_topk")]], ..Class::EMPTY },
+        ],
+        ..Variant::EMPTY
+    },
+];
+
+#[rustfmt::skip]
+const KEYS: &[K] = &[
+    K::Or("rms_eps", Real(1e-6)), K::By(dense_layers), K::Settled("vocab_size"), K::Row("q_lora_rank"),
+    K::By(latent), K::Settled("expert_ffn_dim"), K::Row("n_experts"), K::Or("n_shared_experts", Count(0)),
+    K::Row("expert_weights_scale"), K::Row("rope_dimension_count"),
+];
+
+#[rustfmt::skip]
+const CONFIG: &[C] = &[
+    C::By(latent_widths),
+    C::By(deepseek_yarn),
+    C::Field("n_next_token_layers", "num_nextn_predict_layers"),
+];
+
+/// DeepSeek's layers before the first with experts: all, where there are none.
+fn dense_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let all = if model.config.n_experts.value > 0 { 0 } else { model.config.n_layers.value };
+    let dense = model.config.experts.n_leading_dense_layers.as_ref().map_or(all, |n| n.value);
+    keys.count("leading_dense_block_count", dense);
+    // llama.cpp's loader wants a width of experts even so.
+    if let Some(width) = model.config.ffn_dim.as_ref().filter(|_| model.config.n_experts.value == 0)
+    {
+        keys.count("expert_feed_forward_length", width.value);
+    }
+    if model.config.experts.expert_weights_norm.as_ref().is_some_and(|norm| norm.value) {
+        keys.set("expert_weights_norm", &true.into());
+    }
+    Ok(())
+}
+
+/// Latent attention as llama.cpp sees it: one head of keys that all queries share.
+fn latent(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let need = |name: &str| {
+        let value = model.settled(name).and_then(|value| value.as_u64());
+        value.and_then(|value| u32::try_from(value).ok()).ok_or_else(|| model.lacks(name))
+    };
+    let (rank, rotated) = (need("kv_lora_rank")?, need("rope_dimension_count")?);
+    keys.count("attention.head_count_kv", 1);
+    keys.count("attention.kv_lora_rank", rank);
+    keys.count("attention.key_length", rank.saturating_add(rotated));
+    keys.count("attention.value_length", rank);
+    keys.count("attention.key_length_mla", model.config.head_dim.value);
+    keys.count("attention.value_length_mla", need("value_head_dim")?);
+    if let Some(all) = &model.config.rope_scaling.mscale_all_dim {
+        keys.real("rope.scaling.yarn_log_multiplier", 0.1 * all.value);
+    }
+    Ok(())
+}
+
+/// DeepSeek 3.2's choice of what to attend to.
+fn indexer(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let rows = [
+        ("index_n_heads", "attention.indexer.head_count"),
+        ("index_head_dim", "attention.indexer.key_length"),
+        ("index_topk", "attention.indexer.top_k"),
+    ];
+    for (path, key) in rows {
+        keys.count(key, model.count(path)?.ok_or_else(|| model.lacks(path))?);
+    }
+    Ok(())
+}
+
+fn gated_by_sigmoid(model: &SourceModel<'_>) -> bool {
+    let gating = model.config.experts.expert_gating.as_ref();
+    gating.is_some_and(|gating| gating.value == Gating::Sigmoid)
+}
+
+/// DeepSeek's latent attention and experts.
+fn latent_widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    for (field, key) in [
+        ("q_lora_rank", "q_lora_rank"),
+        ("kv_lora_rank", "kv_lora_rank"),
+        ("qk_nope_head_dim", "qk_nope_head_dim"),
+        ("rope_dimension_count", "qk_rope_head_dim"),
+        ("value_head_dim", "v_head_dim"),
+        ("n_experts", "n_routed_experts"),
+        ("n_experts_used", "num_experts_per_tok"),
+        ("n_shared_experts", "n_shared_experts"),
+        ("expert_ffn_dim", "moe_intermediate_size"),
+        ("n_leading_dense_layers", "first_k_dense_replace"),
+        ("n_expert_groups", "n_group"),
+        ("n_expert_groups_used", "topk_group"),
+        ("expert_weights_scale", "routed_scaling_factor"),
+    ] {
+        let value = model.settled(field);
+        match (value, key) {
+            (Some(value), _) => out.insert(key.to_owned(), value),
+            // What DeepSeek 2 Lite has not, its config says.
+            (None, "q_lora_rank") => out.insert(key.to_owned(), Json::Null),
+            (None, "n_group" | "topk_group" | "routed_scaling_factor") => None,
+            (None, _) => return Err(model.without(&format!("no {key}"))),
+        };
+    }
+    let norm = model.config.experts.expert_weights_norm.as_ref().is_some_and(|norm| norm.value);
+    out.insert("norm_topk_prob".to_owned(), norm.into());
+    out.insert("moe_layer_freq".to_owned(), 1.into());
+    Ok(())
+}
+
+/// DeepSeek's YaRN: the converter keeps a tenth of `mscale_all_dim`.
+fn deepseek_yarn(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let Some(multiplier) = &model.config.rope_scaling.log_multiplier else { return Ok(()) };
+    if let Some(Json::Object(rope)) = out.get_mut("rope_scaling") {
+        let all = (multiplier.value * 10.0).reported();
+        rope.insert("mscale".to_owned(), all.clone());
+        rope.insert("mscale_all_dim".to_owned(), all);
+    }
+    Ok(())
+}

@@ -1,0 +1,625 @@
+//! Gemma. Factors of norms are `1 + w` up to Gemma 3, and GGUF has the sum; mlx-lm keeps `w`.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::decoder::{DECODER, MIXTURE, PREFIXES, QK_NORM, REQUIRED, json, keys};
+use crate::arch::config::{Defaults, GgufDefaults, Reported};
+use crate::arch::habits::{MergesHabits, MlxChoice, MlxModules, MlxPath, TokenizerHabits};
+use crate::arch::rule::{NameRule, both, gguf, hf, rule};
+use crate::arch::source::{KeyWriter, SourceModel};
+use crate::arch::transform::{PLUS_ONE, Rows, SAME, rows};
+use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
+use crate::arch::{Architecture, Dialect, LayerKind, Rename, RopeLayout};
+use crate::error::Result;
+
+use Constant::{Count, Flag, Real, Word};
+
+/// The row of the table.
+pub(super) static GEMMA: Architecture = Architecture {
+    name: "gemma",
+    summary: "Gemma 1",
+    gguf: &["gemma"],
+    hf: &["gemma"],
+    rope: RopeLayout::HalfSplit,
+    rules: &[NORMS, DECODER],
+    prefixes: PREFIXES,
+    required: REQUIRED,
+    variants: GEMMAS,
+    ..Architecture::EMPTY
+};
+
+/// The row of the table: norms before and after.
+pub(super) static GEMMA2: Architecture = Architecture {
+    name: "gemma2",
+    summary: "Gemma 2",
+    gguf: &["gemma2"],
+    hf: &["gemma2"],
+    rope: RopeLayout::HalfSplit,
+    rules: &[SANDWICH, DECODER],
+    prefixes: PREFIXES,
+    required: SANDWICH_REQUIRED,
+    variants: GEMMA2S,
+    ..Architecture::EMPTY
+};
+
+/// The row of the table: norms on q and k.
+pub(super) static GEMMA3: Architecture = Architecture {
+    name: "gemma3",
+    summary: "Gemma 3, with and without images, and EmbeddingGemma",
+    gguf: &["gemma3", "gemma-embedding"],
+    hf: &["gemma3", "gemma3_text"],
+    rope: RopeLayout::HalfSplit,
+    rules: &[HEAD_NORMS, SANDWICH, DENSE, DECODER],
+    prefixes: PREFIXES,
+    required: SANDWICH_REQUIRED,
+    variants: GEMMA3S,
+    ..Architecture::EMPTY
+};
+
+/// The row of the table: embeddings for each layer, alternating updates.
+pub(super) static GEMMA3N: Architecture = Architecture {
+    name: "gemma3n",
+    summary: "Gemma 3n",
+    gguf: &["gemma3n"],
+    hf: &["gemma3n", "gemma3n_text"],
+    rope: RopeLayout::HalfSplit,
+    rules: &[PLAIN_SANDWICH, QK_NORM, PER_LAYER, ALTUP, DECODER],
+    prefixes: PREFIXES,
+    required: SANDWICH_REQUIRED,
+    renames: &[Rename {
+        dialect: Dialect::Mlx,
+        with: "",
+        first: "model.",
+        there: "model.language_model.",
+    }],
+    variants: GEMMA3NS,
+    ..Architecture::EMPTY
+};
+
+/// The row of the table: experts beside the dense network.
+pub(super) static GEMMA4: Architecture = Architecture {
+    name: "gemma4",
+    summary: "Gemma 4",
+    gguf: &["gemma4"],
+    hf: &["gemma4", "gemma4_text"],
+    rope: RopeLayout::HalfSplit,
+    rules: &[GEMMA4_ROWS, PLAIN_SANDWICH, QK_NORM, PER_LAYER, MIXTURE, DECODER],
+    prefixes: PREFIXES,
+    required: SHARED_KV_REQUIRED,
+    variants: GEMMA4S,
+    mlx_modules: &[MlxModules {
+        models: &["gemma4", "gemma4_text"],
+        path: MlxPath::EndsWith("router.proj"),
+        choice: MlxChoice::EightBits,
+    }],
+    ..Architecture::EMPTY
+};
+
+#[rustfmt::skip]
+static NORMS: &[NameRule] = &[
+    rule("output_norm.weight",               "output_norm.weight",       "model.norm.weight",                                PLUS_ONE),
+    rule("layers.{n}.attention_norm.weight", "blk.{n}.attn_norm.weight", "model.layers.{n}.input_layernorm.weight",          PLUS_ONE),
+    rule("layers.{n}.ffn_norm.weight",       "blk.{n}.ffn_norm.weight",  "model.layers.{n}.post_attention_layernorm.weight", PLUS_ONE),
+];
+
+#[rustfmt::skip]
+static SANDWICH: &[NameRule] = &[
+    rule("output_norm.weight",                    "output_norm.weight",                 "model.norm.weight",                                  PLUS_ONE),
+    rule("layers.{n}.attention_norm.weight",      "blk.{n}.attn_norm.weight",           "model.layers.{n}.input_layernorm.weight",            PLUS_ONE),
+    rule("layers.{n}.post_attention_norm.weight", "blk.{n}.post_attention_norm.weight", "model.layers.{n}.post_attention_layernorm.weight",   PLUS_ONE),
+    rule("layers.{n}.ffn_norm.weight",            "blk.{n}.ffn_norm.weight",            "model.layers.{n}.pre_feedforward_layernorm.weight",  PLUS_ONE),
+    rule("layers.{n}.post_ffn_norm.weight",       "blk.{n}.post_ffw_norm.weight",       "model.layers.{n}.post_feedforward_layernorm.weight", PLUS_ONE),
+];
+
+#[rustfmt::skip]
+static HEAD_NORMS: &[NameRule] = &[
+    rule("layers.{n}.attention.q_norm.weight", "blk.{n}.attn_q_norm.weight", "model.layers.{n}.self_attn.q_norm.weight", PLUS_ONE),
+    rule("layers.{n}.attention.k_norm.weight", "blk.{n}.attn_k_norm.weight", "model.layers.{n}.self_attn.k_norm.weight", PLUS_ONE),
+];
+
+/// The layers behind EmbeddingGemma's pooling, which Hugging Face keeps in folders of their own.
+#[rustfmt::skip]
+static DENSE: &[NameRule] = &[
+    gguf("dense_2.weight", "dense_2.weight", SAME),
+    gguf("dense_3.weight", "dense_3.weight", SAME),
+];
+
+/// The same norms without the 1.
+#[rustfmt::skip]
+static PLAIN_SANDWICH: &[NameRule] = &[
+    rule("layers.{n}.post_attention_norm.weight", "blk.{n}.post_attention_norm.weight", "model.layers.{n}.post_attention_layernorm.weight",   SAME),
+    rule("layers.{n}.ffn_norm.weight",            "blk.{n}.ffn_norm.weight",            "model.layers.{n}.pre_feedforward_layernorm.weight",  SAME),
+    rule("layers.{n}.post_ffn_norm.weight",       "blk.{n}.post_ffw_norm.weight",       "model.layers.{n}.post_feedforward_layernorm.weight", SAME),
+];
+
+/// Embeddings that each layer has for itself.
+#[rustfmt::skip]
+static PER_LAYER: &[NameRule] = &[
+    rule("per_layer_embedding.weight",             "per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight",               SAME),
+    rule("per_layer_model_projection.weight",      "per_layer_model_proj.weight", "model.per_layer_model_projection.weight",           SAME),
+    rule("per_layer_projection_norm.weight",       "per_layer_proj_norm.weight",  "model.per_layer_projection_norm.weight",            SAME),
+    rule("layers.{n}.per_layer_gate.weight",       "blk.{n}.inp_gate.weight",     "model.layers.{n}.per_layer_input_gate.weight",      SAME),
+    rule("layers.{n}.per_layer_projection.weight", "blk.{n}.proj.weight",         "model.layers.{n}.per_layer_projection.weight",      SAME),
+    rule("layers.{n}.per_layer_norm.weight",       "blk.{n}.post_norm.weight",    "model.layers.{n}.post_per_layer_input_norm.weight", SAME),
+];
+
+#[rustfmt::skip]
+static ALTUP: &[NameRule] = &[
+    rule("altup.projections.weight",            "altup_proj.weight",                  "model.altup_projections.{e}.weight",              SAME),
+    rule("altup.unembed_projections.weight",    "altup_unembd_proj.weight",           "model.altup_unembed_projections.{e}.weight",      SAME),
+    rule("layers.{n}.altup.correction.weight",  "blk.{n}.altup_correct_coef.weight",  "model.layers.{n}.altup.correction_coefs.weight",  SAME),
+    rule("layers.{n}.altup.output_scale",       "blk.{n}.altup_correct_scale.weight", "model.layers.{n}.altup.correct_output_scale",     SAME),
+    rule("layers.{n}.altup.prediction.weight",  "blk.{n}.altup_predict_coef.weight",  "model.layers.{n}.altup.prediction_coefs.weight",  SAME),
+    rule("layers.{n}.altup.router.weight",      "blk.{n}.altup_router.weight",        "model.layers.{n}.altup.modality_router.weight",   SAME),
+    rule("layers.{n}.altup.router_norm.weight", "blk.{n}.altup_router_norm.weight",   "model.layers.{n}.altup.router_norm.weight",       SAME),
+    rule("layers.{n}.laurel.left.weight",       "blk.{n}.laurel_l.weight",            "model.layers.{n}.laurel.linear_left.weight",      SAME),
+    rule("layers.{n}.laurel.right.weight",      "blk.{n}.laurel_r.weight",            "model.layers.{n}.laurel.linear_right.weight",     SAME),
+    rule("layers.{n}.laurel.norm.weight",       "blk.{n}.laurel_post_norm.weight",    "model.layers.{n}.laurel.post_laurel_norm.weight", SAME),
+];
+
+#[rustfmt::skip]
+static GEMMA4_ROWS: &[NameRule] = &[
+    rule("layers.{n}.post_ffn_norm_1.weight",   "blk.{n}.post_ffw_norm_1.weight",    "model.layers.{n}.post_feedforward_layernorm_1.weight", SAME),
+    rule("layers.{n}.ffn_norm_2.weight",        "blk.{n}.pre_ffw_norm_2.weight",     "model.layers.{n}.pre_feedforward_layernorm_2.weight",  SAME),
+    rule("layers.{n}.post_ffn_norm_2.weight",   "blk.{n}.post_ffw_norm_2.weight",    "model.layers.{n}.post_feedforward_layernorm_2.weight", SAME),
+    rule("layers.{n}.output_scale",             "blk.{n}.layer_output_scale.weight", "model.layers.{n}.layer_scalar",                        SAME),
+    rule("layers.{n}.ffn.router.weight",        "blk.{n}.ffn_gate_inp.weight",       "model.layers.{n}.router.proj.weight",                  SAME),
+    rule("layers.{n}.ffn.router.scale",         "blk.{n}.ffn_gate_inp.scale",        "model.layers.{n}.router.scale",                        SAME),
+    rule("layers.{n}.ffn.experts.output_scale", "blk.{n}.ffn_down_exps.scale",       "model.layers.{n}.router.per_expert_scale",             SAME),
+    both("layers.{n}.ffn.experts.gate.weight", "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.experts.gate_up_proj", rows(Rows::Half(0))),
+    both("layers.{n}.ffn.experts.up.weight",   "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.experts.gate_up_proj", rows(Rows::Half(1))),
+    hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.experts.down_proj",                   SAME),
+    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.experts.switch_glu.gate_proj.weight", SAME),
+    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.experts.switch_glu.up_proj.weight",   SAME),
+    hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.experts.switch_glu.down_proj.weight", SAME),
+];
+
+static SANDWICH_REQUIRED: &[&str] = &[
+    "token_embedding.weight",
+    "output_norm.weight",
+    "layers.{n}.attention_norm.weight",
+    "layers.{n}.attention.q.weight",
+    "layers.{n}.attention.k.weight",
+    "layers.{n}.attention.v.weight",
+    "layers.{n}.attention.output.weight",
+    "layers.{n}.post_attention_norm.weight",
+    "layers.{n}.ffn_norm.weight",
+    "layers.{n}.ffn.gate.weight",
+    "layers.{n}.ffn.up.weight",
+    "layers.{n}.ffn.down.weight",
+    "layers.{n}.post_ffn_norm.weight",
+];
+
+/// Layers may share the keys and values of one before them, or have keys for values.
+static SHARED_KV_REQUIRED: &[&str] = &[
+    "token_embedding.weight",
+    "output_norm.weight",
+    "layers.{n}.attention_norm.weight",
+    "layers.{n}.attention.q.weight",
+    "layers.{n}.attention.output.weight",
+    "layers.{n}.post_attention_norm.weight",
+    "layers.{n}.ffn_norm.weight",
+    "layers.{n}.ffn.gate.weight",
+    "layers.{n}.ffn.up.weight",
+    "layers.{n}.ffn.down.weight",
+    "layers.{n}.post_ffn_norm.weight",
+];
+
+/// What holds for all of them.
+pub(super) const DEFAULTS: Defaults =
+    Defaults { scaled_embedding: true, ..Defaults::activation("gelu_pytorch_tanh") };
+
+const GEMMA3_DEFAULTS: Defaults =
+    Defaults { window_period: Some(6), local_rope_theta: Some(10_000.0), ..DEFAULTS };
+
+const TOKENIZER: TokenizerHabits =
+    TokenizerHabits { no_space_prefix: true, ..TokenizerHabits::NONE };
+
+const GEMMA4_TOKENIZER: TokenizerHabits = TokenizerHabits {
+    merges: Some(MergesHabits {
+        model: "gemma4",
+        shown: &[
+            "<|channel>",
+            "<channel|>",
+            "<|tool_call>",
+            "<tool_call|>",
+            "<|tool_response>",
+            "<tool_response|>",
+            "<|\"|>",
+        ],
+    }),
+    ..TokenizerHabits::NONE
+};
+
+#[rustfmt::skip]
+static GEMMAS: &[Variant] = &[
+    Variant {
+        gguf: "gemma",
+        hf: &["gemma"],
+        keys: &[GEMMA_KEYS],
+        classes: &[
+            Class { model_type: "gemma", class: "GemmaForCausalLM",
+                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, GELU], ..Class::EMPTY },
+        ],
+        defaults: DEFAULTS,
+        tokenizer: TokenizerHabits { special: &[("eot_token_id", "<end_of_turn>")], ..TOKENIZER },
+        ..Variant::EMPTY
+    },
+];
+
+#[rustfmt::skip]
+static GEMMA2S: &[Variant] = &[
+    Variant {
+        gguf: "gemma2",
+        hf: &["gemma2"],
+        keys: &[GEMMA_KEYS, &[K::Row("attn_logit_softcap"), K::Row("final_logit_softcap"), K::Row("sliding_window")]],
+        classes: &[
+            Class { model_type: "gemma2", class: "Gemma2ForCausalLM",
+                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, GELU, &[C::Field("sliding_window", "sliding_window"), C::Field("attn_logit_softcap", "attn_logit_softcapping"),
+                    C::Field("final_logit_softcap", "final_logit_softcapping"), C::By(scalar)]], ..Class::EMPTY },
+        ],
+        defaults: Defaults {
+            window_period: Some(2),
+            of_gguf: GgufDefaults { scaled_by_dim_layers: Some(46), ..DEFAULTS.of_gguf },
+            ..DEFAULTS
+        },
+        tokenizer: TOKENIZER,
+        ..Variant::EMPTY
+    },
+];
+
+#[rustfmt::skip]
+static GEMMA3S: &[Variant] = &[
+    Variant {
+        gguf: "gemma3",
+        hf: &["gemma3", "gemma3_text"],
+        keys: &[keys::BASE, GEMMA3_KEYS],
+        classes: &[
+            Class { model_type: "gemma3_text", class: "Gemma3ForCausalLM",
+                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, GELU, &[C::Field("sliding_window", "sliding_window"), C::Field("rope_local_theta", "rope_local_base_freq"),
+                    C::Field("sliding_window_pattern", "sliding_window_pattern"), C::By(json::layer_types), C::By(scalar)]], ..Class::EMPTY },
+        ],
+        defaults: Defaults {
+            of_gguf: GgufDefaults { scaled_by_dim_layers: Some(62), ..DEFAULTS.of_gguf },
+            ..GEMMA3_DEFAULTS
+        },
+        tokenizer: TOKENIZER,
+        ..Variant::EMPTY
+    },
+    Variant {
+        gguf: "gemma-embedding",
+        hf: &["gemma3_text"],
+        class: Some("Gemma3TextModel"),
+        keys: &[keys::BASE, GEMMA3_KEYS, &[K::By(keys::pooling)]],
+        classes: &[
+            Class { model_type: "gemma3_text", class: "Gemma3TextModel",
+                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, GELU, &[C::Field("sliding_window", "sliding_window"), C::Field("rope_local_theta", "rope_local_base_freq"),
+                    C::Field("sliding_window_pattern", "sliding_window_pattern"), C::By(json::layer_types), C::By(scalar), C::Fixed("use_bidirectional_attention", Flag(true))]], ..Class::EMPTY },
+        ],
+        defaults: Defaults { of_gguf: GgufDefaults::NONE, ..GEMMA3_DEFAULTS },
+        tokenizer: TOKENIZER,
+        ..Variant::EMPTY
+    },
+];
+
+#[rustfmt::skip]
+static GEMMA3NS: &[Variant] = &[
+    Variant {
+        gguf: "gemma3n",
+        hf: &["gemma3n", "gemma3n_text"],
+        keys: &[keys::BASE, GEMMA3_KEYS, &[K::By(altup_keys)]],
+        classes: &[
+            Class { model_type: "gemma3n_text", class: "Gemma3nForCausalLM", within: Some("gemma3n"),
+                rules: &[json::BODY, json::GROUPED, json::RMS, json::HEADS, GELU, PER_LAYER_CONFIG, &[C::By(widths), C::By(altup_config), C::Stated("altup.active_idx", "altup_active_idx"),
+                    C::Stated("altup.num_inputs", "altup_num_inputs"), C::Field("rope_local_theta", "rope_local_base_freq"),
+                    // In no GGUF file, and the same in all models of the family.
+                    C::Fixed("altup_coef_clip", Real(120.0))]], ..Class::EMPTY },
+        ],
+        defaults: Defaults {
+            window_period: Some(5),
+            local_rope_theta: Some(10_000.0),
+            // transformers' default (`Gemma3nTextConfig`).
+            shared_kv_layers: 15,
+            ..DEFAULTS
+        },
+        tokenizer: TOKENIZER,
+        ..Variant::EMPTY
+    },
+];
+
+#[rustfmt::skip]
+static GEMMA4S: &[Variant] = &[
+    Variant {
+        gguf: "gemma4",
+        hf: &["gemma4", "gemma4_text"],
+        keys: &[keys::BASE, GEMMA3_KEYS, &[K::By(gemma4_layers)]],
+        classes: &[
+            Class { model_type: "gemma4_text", class: "Gemma4ForCausalLM",
+                rules: &[json::BODY, json::RMS, GELU, PER_LAYER_CONFIG, &[C::By(gemma4_widths), C::By(gemma4_attention), C::By(gemma4_rope)]], ..Class::EMPTY },
+        ],
+        rope_freqs: Some(gemma4_rope_freqs),
+        defaults: Defaults { local_rope_theta: Some(10_000.0), ..DEFAULTS },
+        tokenizer: GEMMA4_TOKENIZER,
+        ..Variant::EMPTY
+    },
+];
+
+#[rustfmt::skip]
+/// What classes write that take nothing from another.
+const GEMMA_KEYS: &[K] = &[
+    K::Row("max_seq_len"), K::Row("dim"), K::By(keys::block_count), K::Row("ffn_dim"), K::Row("n_heads"),
+    K::Settled("n_kv_heads"), K::Row("rms_eps"), K::By(keys::all_widths_of_heads),
+];
+
+#[rustfmt::skip]
+const GEMMA3_KEYS: &[K] = &[
+    K::Or("max_seq_len", Count(131_072)), K::Or("rms_eps", Real(1e-6)), K::By(keys::all_widths_of_heads),
+    K::Or("rope_theta", Real(1e6)), K::Row("final_logit_softcap"),
+    K::Row("sliding_window"), K::Settled("n_kv_heads"),
+];
+
+#[rustfmt::skip]
+/// Gemma 3n and 4.
+const PER_LAYER_CONFIG: &[C] = &[
+    C::By(own_embeddings), C::Field("sliding_window", "sliding_window"), C::By(json::layer_types),
+    C::Field("final_logit_softcap", "final_logit_softcapping"),
+];
+
+#[rustfmt::skip]
+const GELU: &[C] = &[C::Fixed("hidden_activation", Word("gelu_pytorch_tanh"))];
+
+/// Gemma 3n: several residual streams, and activations of which only the largest stay.
+fn altup_keys(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let rows = [
+        ("altup_active_idx", "altup.active_idx"),
+        ("altup_num_inputs", "altup.num_inputs"),
+        ("hidden_size_per_layer_input", "embedding_length_per_layer_input"),
+        ("num_kv_shared_layers", "attention.shared_kv_layers"),
+    ];
+    for (path, key) in rows {
+        keys.count(key, model.count(path)?.ok_or_else(|| model.lacks(path))?);
+    }
+    let sparse = model.reals("activation_sparsity_pattern")?;
+    keys.reals("activation_sparsity_scale", sparse.into_iter().map(deviations));
+    let sliding = model.layers_of(&LayerKind::Sliding)?;
+    let sliding = sliding.ok_or_else(|| model.lacks("layer_types"))?;
+    keys.flags("attention.sliding_window_pattern", &sliding);
+    Ok(())
+}
+
+/// The part of a normal distribution that lies below so many standard deviations above the mean.
+fn below(x: f64) -> f64 {
+    if x.is_infinite() {
+        return f64::from(u8::from(x > 0.0));
+    }
+    let density = (-x * x / 2.0).exp() / std::f64::consts::TAU.sqrt();
+    // The distribution's own series: x + x^3/3 + x^5/(3*5) + ..., times the density.
+    let (mut term, mut sum) = (x, x);
+    for odd in (3..400).step_by(2) {
+        term *= x * x / f64::from(odd);
+        sum += term;
+    }
+    0.5 + density * sum
+}
+
+/// How many standard deviations above the mean this part of a normal distribution lies below.
+fn deviations(part: f64) -> f32 {
+    if part <= 0.0 {
+        return f32::NEG_INFINITY;
+    }
+    if part >= 1.0 {
+        return f32::INFINITY;
+    }
+    let (mut low, mut high) = (-8.0, 8.0);
+    for _ in 0..80 {
+        let middle = (low + high) / 2.0;
+        if below(middle) < part { low = middle } else { high = middle }
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
+    let found = high as f32;
+    found
+}
+
+/// A number of Gemma 4's layers without a window: under a name of its own, or in newer configs under
+/// that of the first such layer.
+fn of_full_layers(model: &SourceModel<'_>, own: &str, name: &str) -> Result<Option<u32>> {
+    if let Some(number) = model.count(own)? {
+        return Ok(Some(number));
+    }
+    let sliding = model.layers_of(&LayerKind::Sliding)?.unwrap_or_default();
+    let Some(first) = sliding.iter().position(|sliding| !sliding) else { return Ok(None) };
+    let padded = model.count(&format!("per_layer_config.{first:02}.{name}"))?;
+    Ok(padded.or(model.count(&format!("per_layer_config.{first}.{name}"))?))
+}
+
+/// Gemma 4's layers with a window differ from the others in the widths and numbers of their heads.
+fn gemma4_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let config = &model.config;
+    let shared = model.count("num_kv_shared_layers")?;
+    let shared = shared.ok_or_else(|| model.lacks("num_kv_shared_layers"))?;
+    keys.count("attention.shared_kv_layers", shared);
+    let per_layer = model.count("hidden_size_per_layer_input")?.unwrap_or(0);
+    keys.count("embedding_length_per_layer_input", per_layer);
+    let sliding = model.layers_of(&LayerKind::Sliding)?;
+    let sliding = sliding.ok_or_else(|| model.lacks("layer_types"))?;
+    keys.flags("attention.sliding_window_pattern", &sliding);
+    let full = of_full_layers(model, "global_head_dim", "head_dim")?;
+    let full = full.ok_or_else(|| model.lacks("global_head_dim"))?;
+    let narrow = model.count("head_dim")?.ok_or_else(|| model.lacks("head_dim"))?;
+    for (ending, width) in [("", full), ("_swa", narrow)] {
+        keys.count(&format!("attention.key_length{ending}"), width);
+        keys.count(&format!("attention.value_length{ending}"), width);
+    }
+    let experts = model.count("expert_intermediate_size")?;
+    if let Some(width) = experts.or(model.count("moe_intermediate_size")?) {
+        keys.count("expert_feed_forward_length", width);
+    }
+    let layers = config.n_layers.value;
+    let width = config.ffn_dim.as_ref().map_or(0, |width| width.value);
+    if model.said("use_double_wide_mlp").and_then(Json::as_bool) == Some(true) {
+        let own = layers.saturating_sub(shared);
+        let each = (0..layers).map(|n| if n < own { width } else { width.saturating_mul(2) });
+        keys.set("feed_forward_length", &each.collect::<Vec<u32>>().reported());
+    }
+    let of_full = of_full_layers(model, "num_global_key_value_heads", "num_key_value_heads")?;
+    let heads = (of_full, model.count("num_key_value_heads")?);
+    if let (Some(of_full), Some(of_sliding)) = heads {
+        let each = sliding.iter().map(|&sliding| if sliding { of_sliding } else { of_full });
+        keys.set("attention.head_count_kv", &each.collect::<Vec<u32>>().reported());
+    }
+    keys.count("rope.dimension_count", full);
+    let part = model.real("rope_parameters.partial_rotary_factor")?.unwrap_or(1.0);
+    // A part is at most the whole, so this fits.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
+    let rotated = (f64::from(narrow) * f64::from(part)) as u32;
+    keys.count("rope.dimension_count_swa", rotated.min(narrow));
+    Ok(())
+}
+
+/// Gemma 4's divisors, as wide as a head of its layers without a window.
+fn gemma4_rope_freqs(model: &SourceModel<'_>) -> Result<Vec<f32>> {
+    let full = of_full_layers(model, "global_head_dim", "head_dim")?;
+    let full = full.ok_or_else(|| model.lacks("global_head_dim"))?;
+    Ok(unrotated_factors(model, full))
+}
+
+/// Gemma 4 rotates the first part of a head's pairs; a divisor that leaves no turn stands for the
+/// others.
+fn unrotated_factors(model: &SourceModel<'_>, width: u32) -> Vec<f32> {
+    let pairs = width / 2;
+    let part = model.config.rope.partial_factor.as_ref().map_or(1.0, |part| part.value);
+    // A part is at most the whole, so this fits.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
+    let rotated = (f64::from(width) * f64::from(part) / 2.0) as u32;
+    (0..pairs).map(|pair| if pair < rotated { 1.0 } else { 1e30 }).collect()
+}
+
+/// Gemma divides the scores by the root of a number that GGUF leaves to the model's size.
+fn scalar(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let said = model.settled("query_pre_attn_scalar");
+    let usual = model.config.head_dim.value.into();
+    out.insert("query_pre_attn_scalar".to_owned(), said.unwrap_or(usual));
+    Ok(())
+}
+
+/// A width of the feed-forward network for all layers, or for each.
+fn widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let each = model.config.ffn_dim_per_layer.as_ref().map(|each| each.value.reported());
+    let width = each.or_else(|| model.settled("ffn_dim"));
+    let width = width.ok_or_else(|| model.without("no intermediate_size"))?;
+    out.insert("intermediate_size".to_owned(), width);
+    Ok(())
+}
+
+/// The embeddings that each layer has of its own, and the keys and values that it has not.
+fn own_embeddings(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let count = |field: &str| model.settled(field).unwrap_or_else(|| 0.into());
+    out.insert("hidden_size_per_layer_input".to_owned(), count("per_layer_dim"));
+    out.insert("num_kv_shared_layers".to_owned(), count("n_kv_shared_layers"));
+    let rows = model.shape("per_layer_embedding.weight").and_then(|shape| shape.first().copied());
+    let rows = rows.map(Json::from).or_else(|| model.settled("vocab_size"));
+    out.extend(rows.map(|rows| ("vocab_size_per_layer_input".to_owned(), rows)));
+    Ok(())
+}
+
+/// Gemma 3n: what no key says, its tensors do, and the parts that its activations drop are written
+/// as places of a normal distribution.
+fn altup_config(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let rank = model.shape("layers.0.laurel.left.weight").and_then(|shape| shape.first().copied());
+    let rank = rank.ok_or_else(|| model.without("no layers.0.laurel.left.weight"))?;
+    out.insert("laurel_rank".to_owned(), rank.into());
+    let scaled = model.has("layers.0.altup.output_scale");
+    out.insert("altup_correct_scale".to_owned(), scaled.into());
+    let key = format!("{}.activation_sparsity_scale", model.config.architecture.value);
+    let places = model.metadata().array(&key).and_then(|places| places.floats());
+    let places = places.ok_or_else(|| model.without("no activation_sparsity_scale"))?;
+    #[expect(clippy::cast_possible_truncation, reason = "as many digits as an f32 has")]
+    let parts = places.map(|place| (below(place) as f32).reported());
+    out.insert("activation_sparsity_pattern".to_owned(), parts.collect());
+    Ok(())
+}
+
+/// Gemma 4's feed-forward networks: twice as wide in layers that share keys and values, and experts.
+fn gemma4_widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let config = &model.config;
+    let shared = config.attention.n_kv_shared_layers.as_ref().map_or(0, |shared| shared.value);
+    let own = usize::try_from(model.own_layers().saturating_sub(shared)).unwrap_or(usize::MAX);
+    let each = config.ffn_dim_per_layer.as_ref().map_or(&[][..], |each| &each.value);
+    let first = each.first().copied().or(config.ffn_dim.as_ref().map(|width| width.value));
+    let first = first.ok_or_else(|| model.without("no intermediate_size"))?;
+    let (narrow, wide) = each.split_at(own.min(each.len()));
+    let twice = !wide.is_empty() && wide.iter().all(|width| *width == first.saturating_mul(2));
+    let plain = wide.iter().all(|width| *width == first);
+    if !(twice || plain) || narrow.iter().any(|width| *width != first) {
+        return Err(model.without("a width of the feed-forward network for each layer"));
+    }
+    out.insert("intermediate_size".to_owned(), first.into());
+    out.insert("use_double_wide_mlp".to_owned(), twice.into());
+    let experts = config.n_experts.value > 0;
+    out.insert("enable_moe_block".to_owned(), experts.into());
+    if experts {
+        for (field, key) in [
+            ("n_experts", "num_experts"),
+            ("n_experts_used", "top_k_experts"),
+            ("expert_ffn_dim", "moe_intermediate_size"),
+        ] {
+            let value = model.settled(field).ok_or_else(|| model.without(&format!("no {key}")))?;
+            out.insert(key.to_owned(), value);
+        }
+    }
+    Ok(())
+}
+
+/// Gemma 4's heads, of which layers with a window have others.
+fn gemma4_attention(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let config = &model.config;
+    let (wide, narrow) = (config.head_dim.value, &config.attention.local_head_dim);
+    let narrow = narrow.as_ref().map_or(wide, |narrow| narrow.value);
+    out.insert("head_dim".to_owned(), narrow.into());
+    out.insert("global_head_dim".to_owned(), wide.into());
+    let kinds = model.kinds().unwrap_or_default();
+    let each = config.attention.n_kv_heads_per_layer.as_ref().map_or(&[][..], |each| &each.value);
+    let of = |full: bool| {
+        let of = kinds.iter().zip(each).filter(|(kind, _)| (***kind == LayerKind::Full) == full);
+        let mut heads = of.map(|(_, heads)| *heads);
+        let first = heads.next();
+        match heads.all(|heads| Some(heads) == first) {
+            true => Ok(first),
+            false => Err(model.without("a number of key heads for each layer")),
+        }
+    };
+    let heads = of(false)?.unwrap_or(config.n_kv_heads.value);
+    out.insert("num_key_value_heads".to_owned(), heads.into());
+    if let Some(heads) = of(true)? {
+        out.insert("num_global_key_value_heads".to_owned(), heads.into());
+    }
+    // Layers without a window may have keys for values.
+    let full = (0u32..).zip(&kinds).find(|(_, kind)| ***kind == LayerKind::Full);
+    let has =
+        |layer: u32, name: &str| model.has(&format!("layers.{layer}.attention.{name}.weight"));
+    let same = full.is_some_and(|(layer, _)| has(layer, "k") && !has(layer, "v"));
+    out.insert("attention_k_eq_v".to_owned(), same.into());
+    Ok(())
+}
+
+/// Gemma 4's rotary embeddings: where there is no window, the part that the divisors leave as it is.
+fn gemma4_rope(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let divisors = model.values("rope_freqs.weight")?;
+    let rotated = divisors.iter().take_while(|divisor| **divisor == 1.0).count();
+    if divisors.iter().skip(rotated).any(|divisor| *divisor < 1e29) {
+        return Err(model.without("rope_freqs.weight that is not made as Gemma 4's is"));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
+    let part = (rotated as f64 / divisors.len().max(1) as f64) as f32;
+    let local = model.settled("rope_local_theta");
+    let local = local.ok_or_else(|| model.without("no rope.freq_base_swa"))?;
+    let full = json!({
+        "rope_type": "proportional",
+        "rope_theta": model.config.rope_theta.value.reported(),
+        "partial_rotary_factor": part.reported(),
+    });
+    let sliding = json!({"rope_type": "default", "rope_theta": local});
+    let both = json!({"full_attention": full, "sliding_attention": sliding});
+    out.insert("rope_parameters".to_owned(), both);
+    Ok(())
+}

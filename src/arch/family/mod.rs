@@ -1,0 +1,199 @@
+//! The families: a file for each with all that is known of it, and a row for each in
+//! [`ARCHITECTURES`].
+//!
+//! A file has a `static Architecture`: names in every dialect and how their values differ, keys of
+//! the config in GGUF and in `config.json`, and what the tokenizer and the quantizing programs do
+//! otherwise. What several families have is in [`decoder`]. Families whose tensors have no canonical
+//! names, but of which something is known by their names, are in [`others`].
+
+mod bert;
+mod cohere;
+mod decoder;
+mod deepseek;
+mod falcon;
+mod gemma;
+mod glm;
+mod gpt2;
+mod gpt_oss;
+mod llama;
+mod olmo;
+mod others;
+mod phi;
+mod qwen;
+mod qwen3_next;
+mod starcoder2;
+mod whisper;
+
+use super::Architecture;
+use super::config::{Defaults, GgufDefaults};
+use super::habits::{LlamaQuantize, MlxModules};
+use super::variant::{Class, Variant};
+
+/// Every architecture that is known. A model of another one opens under its stored names.
+pub static ARCHITECTURES: &[&Architecture] = &[
+    &llama::LLAMA,
+    &llama::ARCEE,
+    &llama::BAICHUAN,
+    &llama::DEEPSEEK,
+    &llama::GRANITE,
+    &llama::INTERNLM2,
+    &llama::OLMO,
+    &qwen::QWEN2,
+    &qwen::QWEN2MOE,
+    &qwen::QWEN3,
+    &qwen::QWEN3MOE,
+    &qwen3_next::QWEN3_NEXT,
+    &qwen3_next::QWEN3_5,
+    &gemma::GEMMA,
+    &gemma::GEMMA2,
+    &gemma::GEMMA3,
+    &gemma::GEMMA3N,
+    &gemma::GEMMA4,
+    &phi::PHI3,
+    &gpt_oss::GPT_OSS,
+    &deepseek::DEEPSEEK2,
+    &glm::GLM4,
+    &glm::GLM4MOE,
+    &olmo::OLMO2,
+    &olmo::OLMOE,
+    &cohere::COMMAND_R,
+    &starcoder2::STARCODER2,
+    &falcon::FALCON,
+    &gpt2::GPT2,
+    &bert::BERT,
+    &whisper::WHISPER,
+];
+
+/// All variants of all architectures.
+pub(crate) fn variants() -> impl Iterator<Item = &'static Variant> {
+    ARCHITECTURES.iter().flat_map(|row| row.variants)
+}
+
+/// All classes that a value of `general.architecture` may become in `config.json`.
+pub(crate) fn classes(gguf: &str) -> impl Iterator<Item = &'static Class> {
+    variants().filter(move |variant| variant.gguf == gguf).flat_map(|variant| variant.classes)
+}
+
+/// The numbers that files of a model leave out, by what they call its architecture.
+pub(crate) fn defaults(name: &str) -> Defaults {
+    let all = || variants().chain(others::VARIANTS);
+    if let Some(variant) = all().find(|variant| variant.gguf == name) {
+        return variant.defaults;
+    }
+    if let Some(variant) = all().find(|variant| variant.hf.contains(&name)) {
+        return Defaults { of_gguf: GgufDefaults::NONE, ..variant.defaults };
+    }
+    let kin = others::STARTS.iter().find(|(start, _)| name.starts_with(start));
+    kin.map_or(Defaults::NONE, |(_, defaults)| Defaults {
+        of_gguf: GgufDefaults::NONE,
+        ..*defaults
+    })
+}
+
+/// What llama-quantize does otherwise for a value of `general.architecture`.
+pub(crate) fn llama_quantize(gguf: &str) -> LlamaQuantize {
+    let found = variants().chain(others::VARIANTS).find(|variant| variant.gguf == gguf);
+    found.map_or(LlamaQuantize::NONE, |variant| variant.llama_quantize)
+}
+
+/// What mlx-lm chooses for modules of a `model_type`, the first that fits counting.
+pub(crate) fn mlx_modules(model_type: &str) -> impl Iterator<Item = &'static MlxModules> {
+    let rows = ARCHITECTURES.iter().flat_map(|row| row.mlx_modules).chain(others::MLX_MODULES);
+    rows.filter(move |row| row.models.contains(&model_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::config::key;
+    use crate::arch::variant::{ConfigRule, KeyRule};
+
+    /// Fields that no row reads, since they are made of others.
+    const MADE: [&str; 4] = ["norm_eps", "sliding_window_pattern", "head_dim", "n_layers"];
+
+    #[test]
+    fn every_line_is_read_again_by_its_own_row() {
+        for class in variants().flat_map(|variant| variant.classes) {
+            for rule in class.rules.iter().copied().flatten() {
+                let (ConfigRule::Field(field, written) | ConfigRule::Needed(field, written)) = rule
+                else {
+                    continue;
+                };
+                if MADE.contains(field) {
+                    continue;
+                }
+                let key =
+                    key(field).unwrap_or_else(|| panic!("{}: no row {field}", class.model_type));
+                let own = key.json.contains(written)
+                    // Widths that the config shares between two fields.
+                    || (*field, *written) == ("expert_ffn_dim", "intermediate_size")
+                    || (*field, *written) == ("shared_expert_ffn_dim", "shared_intermediate_size");
+                assert!(own, "{}: {field} is not read from {written}", class.model_type);
+            }
+        }
+    }
+
+    #[test]
+    fn every_rule_names_a_row() {
+        for variant in variants() {
+            for rule in variant.keys.iter().copied().flatten() {
+                let (KeyRule::Row(name)
+                | KeyRule::As(name, _)
+                | KeyRule::Or(name, _)
+                | KeyRule::Settled(name)) = rule
+                else {
+                    continue;
+                };
+                let key = key(name).unwrap_or_else(|| panic!("{}: no row {name}", variant.gguf));
+                assert!(!key.gguf.is_empty(), "{}: {name} has no key in GGUF", variant.gguf);
+            }
+        }
+    }
+
+    #[test]
+    fn defaults_are_found_by_names() {
+        let (gguf, hf) = (defaults("gemma3"), defaults("gemma3_text"));
+        assert_eq!((gguf.window_period, hf.window_period), (Some(6), Some(6)));
+        assert_eq!(gguf.of_gguf.activation, Some("gelu_pytorch_tanh"));
+        assert_eq!(hf.of_gguf.activation, None, "its config.json states it");
+        // Nothing but its kin is known of it.
+        let other = defaults("gemma9");
+        assert!(other.scaled_embedding);
+        assert_eq!((other.window_period, other.of_gguf.activation), (None, None));
+        assert!(defaults("gptj").of_gguf.ffn_four_times);
+        assert!(!defaults("RefinedWeb").of_gguf.ffn_four_times);
+        assert!(!defaults("unheard-of").scaled_embedding);
+    }
+
+    /// Names of architectures that no rules lead to, each with the reason.
+    const WITHOUT: &[(&str, &str)] =
+        &[("ministral", "llama.cpp's converter has no class for Ministral of 2024")];
+
+    #[test]
+    fn every_name_has_a_variant() {
+        for row in ARCHITECTURES {
+            for name in row.hf {
+                let found = row.variants.iter().any(|variant| variant.hf.contains(name));
+                let without = WITHOUT.iter().any(|(other, _)| other == name);
+                assert_ne!(found, without, "{}: {name}", row.name);
+            }
+            for name in row.gguf {
+                let found = row.variants.iter().find(|variant| variant.gguf == *name);
+                let variant = found.unwrap_or_else(|| panic!("{}: {name}", row.name));
+                assert!(!variant.keys.is_empty(), "{}: {name}", row.name);
+                assert!(!variant.classes.is_empty(), "{}: {name}", row.name);
+            }
+            for variant in row.variants {
+                assert!(
+                    row.gguf.contains(&variant.gguf),
+                    "{} is not of {}",
+                    variant.gguf,
+                    row.name
+                );
+                for name in variant.hf {
+                    assert!(row.hf.contains(name), "{name} is not of {}", row.name);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Qwen 2 and 3, dense and with experts.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::decoder::{DECODER, MIXTURE, PREFIXES, QK_NORM, REQUIRED, SHARED_EXPERT, json, keys};
+use crate::arch::config::Defaults;
+use crate::arch::habits::{LlamaQuantize, MlxChoice, MlxModules, MlxPath, TokenizerHabits};
+use crate::arch::source::{KeyWriter, SourceModel};
+use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
+use crate::arch::{Architecture, RopeLayout};
+use crate::error::Result;
+
+use Constant::Flag;
+
+/// The row of the table: biases on q, k and v.
+pub(super) static QWEN2: Architecture = Architecture {
+    name: "qwen2",
+    summary: "Qwen 1.5, 2 and 2.5, dense",
+    gguf: &["qwen2", "qwen2vl"],
+    hf: &["qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"],
+    rope: RopeLayout::HalfSplit,
+    rules: &[DECODER],
+    prefixes: PREFIXES,
+    required: REQUIRED,
+    variants: QWEN2S,
+    ..Architecture::EMPTY
+};
+
+/// The row of the table: a shared expert with a gate.
+pub(super) static QWEN2MOE: Architecture = Architecture {
+    name: "qwen2moe",
+    summary: "Qwen 1.5 and 2 with experts",
+    gguf: &["qwen2moe"],
+    hf: &["qwen2_moe"],
+    rope: RopeLayout::HalfSplit,
+    rules: &[SHARED_EXPERT, MIXTURE, DECODER],
+    prefixes: PREFIXES,
+    required: REQUIRED,
+    variants: QWEN2MOES,
+    ..Architecture::EMPTY
+};
+
+/// The row of the table: norms on q and k.
+pub(super) static QWEN3: Architecture = Architecture {
+    name: "qwen3",
+    summary: "Qwen 3, dense",
+    gguf: &["qwen3", "qwen3vl"],
+    hf: &["qwen3", "qwen3_vl", "qwen3_vl_text"],
+    rope: RopeLayout::HalfSplit,
+    rules: &[QK_NORM, DECODER],
+    prefixes: PREFIXES,
+    required: REQUIRED,
+    variants: QWEN3S,
+    ..Architecture::EMPTY
+};
+
+/// The row of the table: both.
+pub(super) static QWEN3MOE: Architecture = Architecture {
+    name: "qwen3moe",
+    summary: "Qwen 3 with experts",
+    gguf: &["qwen3moe"],
+    hf: &["qwen3_moe"],
+    rope: RopeLayout::HalfSplit,
+    rules: &[QK_NORM, MIXTURE, DECODER],
+    prefixes: PREFIXES,
+    required: REQUIRED,
+    variants: QWEN3MOES,
+    mlx_modules: &[MlxModules {
+        models: &["qwen3_moe"],
+        path: MlxPath::EndsWith("mlp.gate"),
+        choice: MlxChoice::EightBits,
+    }],
+    ..Architecture::EMPTY
+};
+
+const TOKENIZER: TokenizerHabits =
+    TokenizerHabits { default_pre: Some("qwen2"), ..TokenizerHabits::NONE };
+
+#[rustfmt::skip]
+static QWEN2S: &[Variant] = &[
+    Variant {
+        gguf: "qwen2",
+        hf: &["qwen2"],
+        keys: &[keys::BASE, keys::HEADS, &[K::By(keys::pooling)]],
+        classes: &[
+            Class { model_type: "qwen2", class: "Qwen2ForCausalLM",
+                rules: &[json::BODY, json::DENSE, json::UNEVEN, json::GROUPED, json::RMS, json::SILU], ..Class::EMPTY },
+        ],
+        defaults: Defaults::activation("silu"),
+        tokenizer: TOKENIZER,
+        llama_quantize: LlamaQuantize { seventy_layers: Some(80), ..LlamaQuantize::NONE },
+        ..Variant::EMPTY
+    },
+    Variant {
+        gguf: "qwen2vl",
+        hf: &["qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"],
+        keys: &[keys::BASE, keys::HEADS],
+        classes: &[
+            Class { model_type: "qwen2_vl_text", class: "Qwen2VLTextModel", within: Some("qwen2_vl"),
+                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::SILU, &[C::By(sections)]], ..Class::EMPTY },
+        ],
+        tokenizer: TOKENIZER,
+        ..Variant::EMPTY
+    },
+];
+
+#[rustfmt::skip]
+static QWEN2MOES: &[Variant] = &[
+    Variant {
+        gguf: "qwen2moe",
+        hf: &["qwen2_moe"],
+        keys: &[keys::BASE, keys::HEADS, keys::MIXTURE],
+        classes: &[
+            Class { model_type: "qwen2_moe", class: "Qwen2MoeForCausalLM",
+                rules: &[json::BODY, json::DENSE, json::UNEVEN, json::GROUPED, json::RMS, json::SILU, json::EXPERTS, json::SHARED, &[C::Fixed("norm_topk_prob", Flag(false))]], ..Class::EMPTY },
+        ],
+        defaults: Defaults::activation("silu"),
+        tokenizer: TOKENIZER,
+        ..Variant::EMPTY
+    },
+];
+
+#[rustfmt::skip]
+static QWEN3S: &[Variant] = &[
+    Variant {
+        gguf: "qwen3",
+        hf: &["qwen3"],
+        keys: &[keys::BASE, keys::HEADS, &[K::By(keys::pooling)]],
+        classes: &[
+            Class { model_type: "qwen3", class: "Qwen3ForCausalLM",
+                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, json::SILU, &[C::By(json::biased)]], ..Class::EMPTY },
+        ],
+        defaults: Defaults::activation("silu"),
+        tokenizer: TOKENIZER,
+        ..Variant::EMPTY
+    },
+    Variant {
+        gguf: "qwen3vl",
+        hf: &["qwen3_vl", "qwen3_vl_text"],
+        keys: &[keys::BASE, keys::HEADS, &[K::By(keys::pooling), K::By(deepstack)]],
+        classes: &[
+            Class { model_type: "qwen3_vl_text", class: "Qwen3VLTextModel", within: Some("qwen3_vl"),
+                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, json::SILU, &[C::By(interleaved_sections), C::By(json::biased)]], ..Class::EMPTY },
+        ],
+        tokenizer: TOKENIZER,
+        ..Variant::EMPTY
+    },
+];
+
+#[rustfmt::skip]
+static QWEN3MOES: &[Variant] = &[
+    Variant {
+        gguf: "qwen3moe",
+        hf: &["qwen3_moe"],
+        keys: &[keys::BASE, keys::HEADS, keys::MIXTURE],
+        classes: &[
+            Class { model_type: "qwen3_moe", class: "Qwen3MoeForCausalLM",
+                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, json::SILU, json::EXPERTS, &[C::Fixed("norm_topk_prob", Flag(true)), C::By(json::biased)]], ..Class::EMPTY },
+        ],
+        defaults: Defaults::activation("silu"),
+        tokenizer: TOKENIZER,
+        ..Variant::EMPTY
+    },
+];
+
+fn deepstack(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let layers = model.said("vision_config.deepstack_visual_indexes").and_then(Json::as_array);
+    let layers = layers.map_or(0, |layers| u32::try_from(layers.len()).unwrap_or(u32::MAX));
+    keys.count("n_deepstack_layers", layers);
+    Ok(())
+}
+
+/// The parts of a head that turn with time, height and width.
+fn sections(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    put_sections(model, json::sections(model, false), out)
+}
+
+/// The same since Qwen3-VL, which interleaves them.
+fn interleaved_sections(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    put_sections(model, json::sections(model, true), out)
+}
+
+fn put_sections(
+    model: &SourceModel<'_>,
+    sections: Vec<(String, Json)>,
+    out: &mut Map<String, Json>,
+) -> Result<()> {
+    if sections.is_empty() {
+        return Err(model.without("no rope.dimension_sections"));
+    }
+    let rope = out.entry("rope_scaling").or_insert_with(|| json!({"rope_type": "default"}));
+    if let Json::Object(rope) = rope {
+        rope.extend(sections);
+    }
+    Ok(())
+}

@@ -1,0 +1,264 @@
+//! A model that is translated, as the rules of its family see it, and where its keys in GGUF go.
+
+use std::path::Path;
+
+use serde_json::Value as Json;
+
+use super::Resolution;
+use super::config::{Field, LayerKind, ModelConfig, Reader, Reported, TEXT_CONFIGS, key};
+use crate::error::{Error, Result};
+use crate::metadata::{KeyValues, Metadata, Value};
+use crate::store::{Encoding, Store};
+
+/// A model and its config.
+pub(crate) struct SourceModel<'a> {
+    reader: Reader<'a>,
+    pub(crate) config: ModelConfig,
+    resolution: &'a Resolution,
+}
+
+impl<'a> SourceModel<'a> {
+    /// The model of a store.
+    ///
+    /// # Errors
+    ///
+    /// As [`Model::config`](crate::Model::config) has them.
+    pub(crate) fn of(store: &'a Store, resolution: &'a Resolution) -> Result<Self> {
+        let (reader, _) = Reader::new(store)?;
+        Ok(Self { reader, config: super::model_config(store, resolution)?, resolution })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.reader.store.path()
+    }
+
+    pub(crate) fn encoding(&self) -> Encoding {
+        self.reader.store.encoding()
+    }
+
+    pub(crate) fn metadata(&self) -> &Metadata {
+        self.reader.store.metadata()
+    }
+
+    /// The architecture, as the model's file names it.
+    pub(crate) fn architecture(&self) -> &str {
+        &self.config.architecture.value
+    }
+
+    /// Whether the model has a tensor of that canonical name.
+    pub(crate) fn has(&self, canonical: &str) -> bool {
+        self.resolution.mapped.iter().any(|mapping| mapping.canonical == canonical)
+    }
+
+    /// Whether any layer has a tensor of that canonical name.
+    pub(crate) fn has_in_layers(&self, rest: &str) -> bool {
+        (0..self.own_layers()).any(|layer| self.has(&format!("layers.{layer}.{rest}")))
+    }
+
+    /// The values of a stored tensor that is made of the config.
+    pub(crate) fn values(&self, stored: &str) -> Result<Vec<f32>> {
+        Ok(self.reader.store.tensor(stored)?.dequantize()?.to_vec())
+    }
+
+    /// The shape of the stored tensor that holds that canonical one.
+    pub(crate) fn shape(&self, canonical: &str) -> Option<&'a [u64]> {
+        let mut mapped = self.resolution.mapped.iter();
+        let mapping = mapped.find(|mapping| mapping.canonical == canonical)?;
+        Some(self.reader.store.find(mapping.stored.first()?)?.shape())
+    }
+
+    /// A row of the config's table as the files have it.
+    pub(crate) fn row(&self, name: &str) -> Result<Option<Json>> {
+        let Some(key) = key(name) else { return Ok(None) };
+        Ok(self.reader.field(key, key.value)?.map(|field: Field<Json>| field.value))
+    }
+
+    /// A field as the config has settled it.
+    pub(crate) fn settled(&self, name: &str) -> Option<Json> {
+        let fields = self.config.fields();
+        fields.into_iter().find(|field| field.name == name).map(|field| field.value)
+    }
+
+    /// What `config.json` says at a path that the table has no row for.
+    pub(crate) fn said(&self, path: &str) -> Option<&'a Json> {
+        let root = self.reader.store.document("config.json")?;
+        let inner = TEXT_CONFIGS.iter().filter_map(|name| root.get(name));
+        inner.chain([root]).find_map(|config| {
+            let found = path.split('.').try_fold(config, |json, name| json.get(name));
+            found.filter(|json| !json.is_null())
+        })
+    }
+
+    /// A count at such a path.
+    pub(crate) fn count(&self, path: &str) -> Result<Option<u32>> {
+        let Some(json) = self.said(path) else { return Ok(None) };
+        let count = json.as_u64().and_then(|count| u32::try_from(count).ok());
+        count.map(Some).ok_or_else(|| self.wrong_json(path, json, "a count"))
+    }
+
+    /// A number at such a path.
+    pub(crate) fn real(&self, path: &str) -> Result<Option<f32>> {
+        let Some(json) = self.said(path) else { return Ok(None) };
+        #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
+        let real = json.as_f64().map(|real| real as f32).filter(|real| real.is_finite());
+        real.map(Some).ok_or_else(|| self.wrong_json(path, json, "a number"))
+    }
+
+    /// Numbers at such a path.
+    pub(crate) fn reals(&self, path: &str) -> Result<Vec<f64>> {
+        let Some(json) = self.said(path) else { return Ok(Vec::new()) };
+        let reals = json.as_array().and_then(|list| list.iter().map(Json::as_f64).collect());
+        reals.ok_or_else(|| self.wrong_json(path, json, "a list of numbers"))
+    }
+
+    /// One of GGUF's keys that no field is made of, behind the architecture's name.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the file lacks it.
+    pub(crate) fn stated(&self, key: &str) -> Result<Json> {
+        let key = format!("{}.{key}", self.architecture());
+        let value = self.metadata().get(&key);
+        let json = value.and_then(|value| match (value.to_u64(), value.to_bool()) {
+            (Some(count), _) => Some(count.into()),
+            (_, Some(flag)) => Some(flag.into()),
+            #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
+            _ => value.to_f64().map(|real| (real as f32).reported()),
+        });
+        json.ok_or_else(|| {
+            let fault = format!("config.json needs {key}, which the file lacks");
+            Error::unsupported(fault).in_file(self.path())
+        })
+    }
+
+    /// A JSON document beside the weights.
+    pub(crate) fn document(
+        &self,
+        name: &'static str,
+    ) -> Result<Option<std::borrow::Cow<'a, Json>>> {
+        self.reader.store.read_document(name)
+    }
+
+    /// Which layers are of that kind, where `config.json` lists their kinds.
+    pub(crate) fn layers_of(&self, kind: &LayerKind) -> Result<Option<Vec<bool>>> {
+        let Some(Json::Array(kinds)) = self.row("layer_types")? else { return Ok(None) };
+        if kinds.len() as u64 != u64::from(self.config.n_layers.value) {
+            let fault =
+                format!("{} layers, but there are {}", kinds.len(), self.config.n_layers.value);
+            return Err(self.wrong("config.json layer_types", fault));
+        }
+        Ok(Some(kinds.iter().map(|name| name.as_str() == Some(kind.name())).collect()))
+    }
+
+    /// Layers behind the others that predict further tokens, those whose tensors have a name.
+    pub(crate) fn next_layers(&self) -> u32 {
+        let layers = self.config.n_layers.value;
+        let found = self.resolution.mapped.iter().filter_map(|mapping| {
+            let (layer, rest) = mapping.canonical.strip_prefix("layers.")?.split_once('.')?;
+            let layer = layer.parse::<u32>().ok()?;
+            (rest.starts_with("nextn.") && layer >= layers).then_some(layer)
+        });
+        found.max().map_or(0, |last| last.saturating_sub(layers).saturating_add(1))
+    }
+
+    /// Layers without those behind them, which predict further tokens.
+    pub(crate) fn own_layers(&self) -> u32 {
+        let next = self.config.experts.n_next_token_layers.as_ref().map_or(0, |next| next.value);
+        self.config.n_layers.value.saturating_sub(next)
+    }
+
+    /// Kinds of layers, where they differ.
+    pub(crate) fn kinds(&self) -> Option<Vec<&LayerKind>> {
+        (0..self.own_layers()).map(|layer| self.config.layer_kind(layer)).collect()
+    }
+
+    /// A value that cannot be right.
+    pub(crate) fn wrong(&self, source: &str, fault: String) -> Error {
+        self.reader.wrong(source, fault)
+    }
+
+    fn wrong_json(&self, path: &str, found: &Json, needed: &str) -> Error {
+        let found = crate::bytes::Text::new(found.to_string().as_bytes()).brief();
+        self.wrong(&format!("config.json {path}"), format!("{found}, but {needed} is needed"))
+    }
+
+    /// A number without which GGUF has no form of the model.
+    pub(crate) fn lacks(&self, path: &str) -> Error {
+        let fault =
+            format!("{} in GGUF needs {path}, which config.json lacks", self.architecture());
+        Error::unsupported(fault).in_file(self.path())
+    }
+
+    /// A model that transformers' class cannot hold.
+    pub(crate) fn without(&self, what: &str) -> Error {
+        let fault = format!("{what}, which config.json has no form for in {}", self.architecture());
+        Error::unsupported(fault).in_file(self.path())
+    }
+}
+
+/// Writes keys of GGUF, each behind the architecture's name.
+///
+/// Types are those that llama.cpp's strict readers ask for: integers are `u32`, floats `f32`, flags
+/// `bool`, and integers in arrays `i32`, which is what `gguf-py` makes of Python's lists.
+pub(crate) struct KeyWriter<'k> {
+    prefix: &'static str,
+    out: &'k mut KeyValues,
+}
+
+impl<'k> KeyWriter<'k> {
+    /// Appends to those keys, behind that name.
+    pub(crate) fn new(prefix: &'static str, out: &'k mut KeyValues) -> Self {
+        Self { prefix, out }
+    }
+
+    /// A value by its type in JSON.
+    pub(crate) fn set(&mut self, key: &str, value: &Json) {
+        let key = format!("{}.{key}", self.prefix);
+        #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
+        let real = |json: &Json| json.as_f64().map(|real| real as f32);
+        let count = |json: &Json| json.as_u64().and_then(|count| u32::try_from(count).ok());
+        match value {
+            Json::Bool(flag) => self.out.set(&key, Value::Bool(*flag)),
+            Json::String(text) => self.out.set_text(&key, text),
+            Json::Number(_) => match (count(value), real(value)) {
+                (Some(count), _) => self.out.set(&key, Value::U32(count)),
+                (_, Some(real)) => self.out.set(&key, Value::F32(real)),
+                _ => {}
+            },
+            // As in `gguf-py`: the first element says what they all are, and without one there is
+            // no key.
+            Json::Array(list) => match list.first() {
+                Some(Json::Bool(_)) => {
+                    self.out.set_array(&key, list.iter().filter_map(Json::as_bool));
+                }
+                Some(first) if first.is_u64() => {
+                    let counts = list.iter().filter_map(count);
+                    self.out.set_array(&key, counts.map(u32::cast_signed));
+                }
+                Some(_) => self.out.set_array(&key, list.iter().filter_map(real)),
+                None => {}
+            },
+            Json::Null | Json::Object(_) => {}
+        }
+    }
+
+    pub(crate) fn real(&mut self, key: &str, value: f32) {
+        self.out.set(&format!("{}.{key}", self.prefix), Value::F32(value));
+    }
+
+    pub(crate) fn count(&mut self, key: &str, value: u32) {
+        self.out.set(&format!("{}.{key}", self.prefix), Value::U32(value));
+    }
+
+    pub(crate) fn reals(&mut self, key: &str, reals: impl Iterator<Item = f32>) {
+        self.out.set_array(&format!("{}.{key}", self.prefix), reals);
+    }
+
+    pub(crate) fn texts<'t>(&mut self, key: &str, texts: impl Iterator<Item = &'t str>) {
+        self.out.set_array(&format!("{}.{key}", self.prefix), texts);
+    }
+
+    pub(crate) fn flags(&mut self, key: &str, flags: &[bool]) {
+        self.out.set_array(&format!("{}.{key}", self.prefix), flags.iter().copied());
+    }
+}
