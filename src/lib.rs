@@ -82,6 +82,7 @@ mod provider;
 mod quant;
 mod repack;
 mod store;
+mod threads;
 mod write;
 
 pub mod _documentation {
@@ -119,5 +120,6 @@ pub use quant::{
 pub use repack::{PackedRows, REPACKS, Repack, Repacked};
 pub use store::tensor::{Decoding, Finding, FindingKind, Segment};
 pub use store::{Attachment, DTypeSummary, Document, Encoding, Note, Part, QuantizationSummary};
+pub use threads::Threads;
 pub use tokenizer::Tokenizer;
 pub use write::{Fate, How, Loss, WriteOptions, WritePlan, Written};

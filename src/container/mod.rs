@@ -19,6 +19,7 @@ use crate::bytes::{Access, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
 use crate::store::Store;
+use crate::threads::{self, Threads};
 
 /// A way in which weights lie on disk.
 ///
@@ -74,12 +75,12 @@ pub struct OpenOptions {
     pub(crate) access: Access,
     pub(crate) limits: Limits,
     pub(crate) strictness: Strictness,
-    pub(crate) threads: usize,
+    pub(crate) threads: Threads,
     pub(crate) all_files: bool,
 }
 
 impl OpenOptions {
-    /// Maps tensor data, applies the default [`Limits`], uses one thread.
+    /// Maps tensor data, applies the default [`Limits`], uses a thread for each processor.
     pub fn new() -> Self {
         Self::default()
     }
@@ -102,9 +103,9 @@ impl OpenOptions {
         self
     }
 
-    /// How many threads may read the headers of a sharded model; 0 and 1 use the caller's alone.
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
+    /// Threads that share the reading of a sharded model's headers.
+    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
+        self.threads = threads.into();
         self
     }
 
@@ -235,26 +236,5 @@ fn in_parallel<I: Sync, T: Send>(
     options: &OpenOptions,
     parse: impl Fn(&I) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let threads = options.threads.clamp(1, items.len().max(1));
-    if threads == 1 {
-        return items.iter().map(parse).collect();
-    }
-    let (own, others) = items.split_at(items.len().div_ceil(threads));
-    let work = |items: &[I]| items.iter().map(&parse).collect::<Result<Vec<T>>>();
-    let shares: Vec<Result<Vec<T>>> = std::thread::scope(|scope| {
-        let work = &work;
-        let started: Vec<_> =
-            others.chunks(own.len()).map(|items| scope.spawn(move || work(items))).collect();
-        // The caller's thread does its share as well.
-        let own = work(own);
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        std::iter::once(own).chain(started.into_iter().map(join)).collect()
-    });
-    let mut all = Vec::new();
-    for share in shares {
-        all.extend(share?);
-    }
-    Ok(all)
+    threads::in_order(options.threads, items.iter(), || (), |(), item| parse(item))
 }

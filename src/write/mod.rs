@@ -28,6 +28,7 @@ use crate::error::Result;
 use crate::metadata::KeyValues;
 use crate::progress::{Progress, Watch};
 use crate::store::{Part, Store};
+use crate::threads::Threads;
 
 pub(crate) use groups::{Quantizing, Repacking};
 pub use loss::Loss;
@@ -189,7 +190,7 @@ impl OutFile {
 pub struct WriteOptions<'w> {
     pub(crate) overwrite: bool,
     pub(crate) allow_incomplete: bool,
-    threads: usize,
+    threads: Threads,
     memory: Option<u64>,
     watch: Option<Watch<'w>>,
 }
@@ -197,7 +198,7 @@ pub struct WriteOptions<'w> {
 impl fmt::Debug for WriteOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { overwrite, threads, memory, .. } = self;
-        write!(f, "WriteOptions({threads} threads, memory {memory:?}, overwrite {overwrite})")
+        write!(f, "WriteOptions({threads:?}, memory {memory:?}, overwrite {overwrite})")
     }
 }
 
@@ -221,10 +222,10 @@ impl<'w> WriteOptions<'w> {
         self
     }
 
-    /// Threads that share the work; 0 stands for one for each processor.
+    /// Threads that share the work.
     #[must_use]
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
+    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
+        self.threads = threads.into();
         self
     }
 

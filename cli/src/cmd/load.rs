@@ -78,7 +78,11 @@ pub(crate) fn run(args: &Load) -> Done {
         bar.set_position(progress.done);
         ControlFlow::Continue(())
     };
-    let options = LoadOptions::new().fuse(&args.fuse).threads(args.threads).progress(&watch);
+    let options = LoadOptions::new().fuse(&args.fuse).progress(&watch);
+    let options = match args.threads {
+        0 => options,
+        threads => options.threads(threads),
+    };
 
     let start = Instant::now();
     let loaded = provider.load_all(wanted, &options)?;
