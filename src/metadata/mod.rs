@@ -1,6 +1,8 @@
 //! Metadata: typed values under keys, read from the header only when they are asked for.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+#[cfg(feature = "serde")]
+pub(crate) mod serialize;
 mod write;
 
 use std::fmt;

@@ -31,6 +31,16 @@ pub enum Policy {
 }
 
 impl Policy {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Keep => "stored",
+            Self::F32 => "F32",
+            Self::F16 => "F16",
+            Self::BF16 => "BF16",
+        }
+    }
+
     /// What becomes of a tensor.
     pub(super) fn form(self, view: &Tensor) -> Result<Kept> {
         let wanted = match self {
@@ -101,6 +111,11 @@ impl<'w> LoadOptions<'w> {
     pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
         self.threads = threads.into();
         self
+    }
+
+    /// The fusions that were asked for.
+    pub(crate) fn fusions(&self) -> &[&'static Fusion] {
+        &self.fusions
     }
 
     /// Called with every few megabytes; `Break` ends the loading.
