@@ -48,6 +48,7 @@ impl From<usize> for Threads {
 impl fmt::Debug for Threads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
+            Some(NonZeroUsize::MIN) => write!(f, "one thread"),
             Some(number) => write!(f, "{number} threads"),
             None => write!(f, "one thread for each processor"),
         }

@@ -61,7 +61,7 @@ pub struct GenerationReport {
 /// let model = Model::open("assets/sample/hf")?;
 /// let report = ops::config(&model)?;
 /// let dim = report.config.iter().find(|field| field.name == "dim");
-/// assert_eq!(dim.map(|dim| dim.source.as_str()), Some("hidden_size"));
+/// assert_eq!(dim.map(|dim| dim.source.as_str()), Some("config.json hidden_size"));
 /// # Ok(())
 /// # }
 /// ```

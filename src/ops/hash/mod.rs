@@ -20,8 +20,8 @@ pub use list::{HashLine, HashList};
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct HashOptions<'w> {
-    pub(super) values: bool,
-    pub(super) parts: bool,
+    values: bool,
+    parts: bool,
     threads: Threads,
     watch: Option<Watch<'w>>,
 }
