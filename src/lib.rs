@@ -42,7 +42,8 @@
 //! - [`translate`]: config, tokenizer and metadata in another container's form.
 //! - [`recipe`]: which dtype each tensor gets when a model is quantized, as llama.cpp, mlx-lm and Ollama
 //!   choose; [`ImportanceMatrix`] weighs the columns.
-//! - [`ops`]: whole models converted, quantized, compared, verified, split and merged.
+//! - [`ops`]: whole models inspected, verified, hashed, compared, loaded, converted, quantized, split and
+//!   merged; each function gives a report.
 //! - [`WeightProvider`] and [`device`]: tensors by canonical name, in memory of a device, cached and fused.
 //!
 //! # What it promises
@@ -51,6 +52,11 @@
 //! a file may ask for. A file that breaks its format gives an [`Error`] that says what, where and what to
 //! do. It never crashes, hangs or reads outside the file. [`bytes::Access`] says what a memory map cannot
 //! promise.
+//!
+//! # Cargo features
+//!
+//! - `serde`: the reports of [`ops`] implement `serde::Serialize`, in the form of the program's JSON.
+//! - `chat-template`: [`ops::check_meaning`] and [`ops::verify`] parse chat templates, with minijinja.
 //!
 //! # What is not supported
 //!
@@ -83,6 +89,7 @@ mod provider;
 mod quant;
 mod repack;
 mod store;
+mod threads;
 mod write;
 
 pub mod _documentation {
@@ -120,5 +127,6 @@ pub use quant::{
 pub use repack::{PackedRows, REPACKS, Repack, Repacked};
 pub use store::tensor::{Decoding, Finding, FindingKind, Segment};
 pub use store::{Attachment, DTypeSummary, Document, Encoding, Note, Part, QuantizationSummary};
+pub use threads::Threads;
 pub use tokenizer::Tokenizer;
 pub use write::{Builder, Loss, Method, PlannedTensor, WriteOptions, WritePlan, Written};

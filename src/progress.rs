@@ -1,10 +1,11 @@
 //! Progress and cancellation of long operations.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The progress of loading or writing.
+/// The progress of loading, writing, hashing or comparing.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Progress {
@@ -22,5 +23,28 @@ pub(crate) fn tell(watch: Option<Watch<'_>>, done: u64, total: u64) -> Result<()
     match watch.map(|watch| watch(Progress { done, total })) {
         Some(ControlFlow::Break(())) => Err(Error::new(ErrorKind::Cancelled, "it was called off")),
         _ => Ok(()),
+    }
+}
+
+/// Adds up the bytes that several threads have read, and tells a watcher.
+pub(crate) struct Meter<'w> {
+    done: AtomicU64,
+    total: u64,
+    watch: Option<Watch<'w>>,
+}
+
+impl<'w> Meter<'w> {
+    pub(crate) fn new(total: u64, watch: Option<Watch<'w>>) -> Self {
+        Self { done: AtomicU64::new(0), total, watch }
+    }
+
+    /// Adds bytes that are done.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled` if the watcher calls the work off.
+    pub(crate) fn add(&self, bytes: u64) -> Result<()> {
+        let before = self.done.fetch_add(bytes, Ordering::Relaxed);
+        tell(self.watch, before.saturating_add(bytes), self.total)
     }
 }

@@ -10,7 +10,7 @@ use weighbridge::dtype::DTYPES;
 /// Rooms of `src/`, floor by floor: a room may use those on its own floor and on floors before it.
 const FLOORS: &[&[&str]] = &[
     &["error"],
-    &["limits", "progress"],
+    &["limits", "progress", "threads"],
     &["bytes"],
     &["digest", "shape"],
     &["quant"],

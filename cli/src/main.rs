@@ -2,7 +2,6 @@
 
 mod args;
 mod cmd;
-mod hashes;
 mod json;
 mod layers;
 mod print;
@@ -23,8 +22,6 @@ pub(crate) enum Stop {
     Library(Error),
     /// What was asked for does not fit together.
     Usage(String),
-    /// A list of hashes is none, or damaged.
-    Malformed(String),
     /// The system has no such path, or does not let this program use it.
     Path(String),
     /// The report could not be written.
@@ -84,7 +81,6 @@ fn main() -> ExitCode {
             ExitCode::from(5)
         }
         Err(Stop::Usage(fault)) => told(&fault, 2),
-        Err(Stop::Malformed(fault)) => told(&fault, 3),
         Err(Stop::Path(fault)) => told(&fault, 5),
         Err(Stop::Library(error)) => {
             complain(&error.to_string(), error.advice());
@@ -134,11 +130,6 @@ pub(crate) fn remark(store: &weighbridge::Model) {
     }
 }
 
-/// Threads for reading headers: as many as the machine runs at once.
-pub(crate) fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
-
 impl args::Open {
     pub(crate) fn options(&self) -> OpenOptions {
         let strictness = match (self.strict, self.lenient) {
@@ -146,7 +137,7 @@ impl args::Open {
             (false, true) => Strictness::Lenient,
             (false, false) => Strictness::Default,
         };
-        let options = OpenOptions::new().strictness(strictness).threads(threads());
+        let options = OpenOptions::new().strictness(strictness);
         let options = options.all_files(self.all_files);
         if self.no_map { options.read() } else { options }
     }

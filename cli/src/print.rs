@@ -2,9 +2,11 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use weighbridge::Progress;
 
 /// How a column is aligned.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -122,10 +124,28 @@ pub(crate) fn bits(bits: Option<f64>) -> String {
 }
 
 /// A bar on standard error where that is a terminal, and nothing elsewhere.
-pub(crate) fn progress(total: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
-    let style = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
-    // The template is a constant; were it wrong, the default bar would do.
-    bar.set_style(ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar()));
-    bar
+#[derive(Debug)]
+pub(crate) struct Bar(ProgressBar);
+
+impl Bar {
+    pub(crate) fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(10));
+        let style = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+        // The template is a constant; were it wrong, the default bar would do.
+        bar.set_style(ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar()));
+        Self(bar)
+    }
+
+    /// Shows how far work has come.
+    pub(crate) fn show(&self, progress: Progress) -> ControlFlow<()> {
+        self.0.set_length(progress.total);
+        self.0.set_position(progress.done);
+        ControlFlow::Continue(())
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
 }

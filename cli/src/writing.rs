@@ -13,7 +13,7 @@ use weighbridge::{Loss, Method, PlannedTensor, Progress, WriteOptions, WritePlan
 use crate::args::write::{Whole, Writing};
 use crate::cmd::Done;
 use crate::json::{self, SCHEMA};
-use crate::print::{Align, Table, bits, bytes, count, plural, progress, shape, shown};
+use crate::print::{Align, Bar, Table, bits, bytes, count, plural, shape, shown};
 use crate::{Status, Stop, note};
 
 #[derive(Serialize)]
@@ -98,14 +98,10 @@ fn execute(
     options: WriteOptions<'_>,
     args: &Writing,
 ) -> Result<weighbridge::Written, Stop> {
-    let bar = progress(1);
-    let watch = |progress: Progress| {
-        bar.set_length(progress.total);
-        bar.set_position(progress.done);
-        match interrupted() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+    let bar = Bar::new();
+    let watch = |progress: Progress| match interrupted() {
+        true => ControlFlow::Break(()),
+        false => bar.show(progress),
     };
     let options = options
         .overwrite(args.overwrite)
@@ -113,7 +109,7 @@ fn execute(
         .memory(args.max_memory)
         .progress(&watch);
     let written = plan.run(dst, &options);
-    bar.finish_and_clear();
+    drop(bar);
     Ok(written?)
 }
 

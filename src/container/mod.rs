@@ -19,6 +19,7 @@ use crate::bytes::{Access, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
 use crate::store::Store;
+use crate::threads::{self, Threads};
 
 pub use gguf::GGUF;
 pub(crate) use groups::default_group_size;
@@ -103,12 +104,13 @@ pub struct OpenOptions {
     pub(crate) access: Access,
     pub(crate) limits: Limits,
     pub(crate) strictness: Strictness,
-    pub(crate) threads: usize,
+    pub(crate) threads: Threads,
     pub(crate) all_files: bool,
 }
 
 impl OpenOptions {
-    /// The defaults: tensor data is mapped, the default [`Limits`] apply, and one thread is used.
+    /// The defaults: tensor data is mapped, the default [`Limits`] apply, and a thread for each
+    /// processor reads headers.
     pub fn new() -> Self {
         Self::default()
     }
@@ -131,10 +133,9 @@ impl OpenOptions {
         self
     }
 
-    /// Sets how many threads may read the headers of a sharded model; 0 and 1 use only the calling
-    /// thread.
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
+    /// Sets the threads that share the reading of a sharded model's headers.
+    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
+        self.threads = threads.into();
         self
     }
 
@@ -266,26 +267,5 @@ fn in_parallel<I: Sync, T: Send>(
     options: &OpenOptions,
     parse: impl Fn(&I) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let threads = options.threads.clamp(1, items.len().max(1));
-    if threads == 1 {
-        return items.iter().map(parse).collect();
-    }
-    let (own, others) = items.split_at(items.len().div_ceil(threads));
-    let work = |items: &[I]| items.iter().map(&parse).collect::<Result<Vec<T>>>();
-    let shares: Vec<Result<Vec<T>>> = std::thread::scope(|scope| {
-        let work = &work;
-        let started: Vec<_> =
-            others.chunks(own.len()).map(|items| scope.spawn(move || work(items))).collect();
-        // The calling thread does its share.
-        let own = work(own);
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        std::iter::once(own).chain(started.into_iter().map(join)).collect()
-    });
-    let mut all = Vec::new();
-    for share in shares {
-        all.extend(share?);
-    }
-    Ok(all)
+    threads::in_order(options.threads, items.iter(), || (), |(), item| parse(item))
 }

@@ -1,6 +1,8 @@
 //! Metadata: typed values under keys, decoded from the header only on request.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+#[cfg(feature = "serde")]
+pub(crate) mod serialize;
 mod write;
 
 use std::fmt;

@@ -1,21 +1,29 @@
 //! Two models side by side, whatever they lie in: names, shapes, values.
 
-use std::collections::{HashMap, HashSet};
+mod report;
 
-use rayon::prelude::*;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, Tensor};
+use crate::progress::{Meter, Watch};
+use crate::threads::{self, Threads};
+
+pub use report::{
+    DiffReport, DiffedModel, DiffedTensor, DifferentTensor, DifferentValues, UnreadTensor,
+    WorstElement,
+};
 
 /// The tensors of two models, paired by canonical name. No values are read yet.
 ///
 /// ```
-/// use weighbridge::{Model, ops::Pairs};
+/// use weighbridge::{Model, ops::{DiffOptions, Pairs}};
 ///
 /// # fn main() -> weighbridge::Result<()> {
 /// let exact = Model::open("assets/sample/hf")?;
 /// let packed = Model::open("assets/sample/sample-Q8_0.gguf")?;
-/// let diff = Pairs::new(&exact, &packed)?.compare(0.0, 2, |_| {})?;
+/// let diff = Pairs::new(&exact, &packed)?.compare(&DiffOptions::new())?;
 /// let norm = diff.tensors.iter().find(|tensor| tensor.pair.name == "output_norm.weight");
 /// assert!(norm.is_some_and(|norm| !norm.outcome.is_difference()));
 /// assert!(!diff.is_equal());
@@ -25,6 +33,8 @@ use crate::model::{Model, Tensor};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Pairs {
+    a: Model,
+    b: Model,
     /// Tensors that both have, by their position in the first.
     pub both: Vec<Pair>,
     /// Tensors that the second lacks.
@@ -47,10 +57,66 @@ pub struct Pair {
     pub b: Tensor,
 }
 
+/// Options of [`diff`].
+#[derive(Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct DiffOptions<'w> {
+    tolerance: f64,
+    threads: Threads,
+    watch: Option<Watch<'w>>,
+}
+
+impl fmt::Debug for DiffOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DiffOptions(tolerance {}, {:?})", self.tolerance, self.threads)
+    }
+}
+
+impl<'w> DiffOptions<'w> {
+    /// Elements are equal only if they are the same number; a thread for each processor.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Elements that are at most this far apart are equal.
+    #[must_use]
+    pub fn tolerance(mut self, tolerance: f64) -> Self {
+        self.tolerance = tolerance;
+        self
+    }
+
+    /// Threads that share the tensors.
+    #[must_use]
+    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
+        self.threads = threads.into();
+        self
+    }
+
+    /// Called with every pair of tensors that was compared; `Break` ends the work.
+    #[must_use]
+    pub fn progress(mut self, watch: Watch<'w>) -> Self {
+        self.watch = Some(watch);
+        self
+    }
+}
+
+/// Compares the tensors of two models by canonical name, whatever containers they lie in: see
+/// [`Pairs::new`] and [`Pairs::compare`].
+///
+/// # Errors
+///
+/// As [`Pairs::new`] and [`Pairs::compare`].
+pub fn diff(a: &Model, b: &Model, options: &DiffOptions<'_>) -> Result<Diff> {
+    Pairs::new(a, b)?.compare(options)
+}
+
 /// How two models differ.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Diff {
+    a: Model,
+    b: Model,
+    tolerance: f64,
     /// Tensors that both have, by their position in the first.
     pub tensors: Vec<TensorDiff>,
     /// Tensors that the second lacks.
@@ -146,7 +212,14 @@ impl Pairs {
         let places = (0..).zip(&of_b).map(|(n, view)| (view.name().to_owned(), n));
         let places: HashMap<String, usize> = places.collect();
         let mut of_b: Vec<Option<Tensor>> = of_b.into_iter().map(Some).collect();
-        let mut pairs = Self { both: Vec::new(), only_a: Vec::new(), only_b: Vec::new(), notes };
+        let mut pairs = Self {
+            a: a.clone(),
+            b: b.clone(),
+            both: Vec::new(),
+            only_a: Vec::new(),
+            only_b: Vec::new(),
+            notes,
+        };
         for a in tensors(a, canonical, &auxiliary)? {
             let same = places.get(a.name()).and_then(|&n| of_b.get_mut(n)?.take());
             let name = a.name().to_owned();
@@ -189,34 +262,25 @@ impl Pairs {
     }
 
     /// Compares the values of each pair, in constant memory for each thread, as
-    /// [`Tensor::for_each_values`] has it. Elements differ if they are more than `tolerance` apart;
-    /// NaN is equal to NaN, and apart from every number. `done` is told of each pair as it ends.
+    /// [`Tensor::for_each_values`] has it. Elements differ if they are further apart than the tolerance;
+    /// NaN is equal to NaN, and apart from every number.
     ///
     /// # Errors
     ///
-    /// As [`Tensor::for_each_values`], but for `Unsupported`, which is an [outcome](Outcome::Unread).
-    pub fn compare(
-        self,
-        tolerance: f64,
-        threads: usize,
-        done: impl Fn(&Pair) + Sync,
-    ) -> Result<Diff> {
-        let Self { both, only_a, only_b, notes } = self;
-        let compare = |pair: Pair| {
+    /// As [`Tensor::for_each_values`], but for `Unsupported`, which is an [outcome](Outcome::Unread);
+    /// `Cancelled` if the progress callback says so.
+    pub fn compare(self, options: &DiffOptions<'_>) -> Result<Diff> {
+        let Self { a, b, both, only_a, only_b, notes } = self;
+        let tolerance = options.tolerance;
+        let bytes = |pair: &Pair| pair.a.stored_bytes().saturating_add(pair.b.stored_bytes());
+        let meter = Meter::new(both.iter().map(bytes).fold(0, u64::saturating_add), options.watch);
+        let compare = |(): &mut (), pair: Pair| {
             let outcome = pair.compare(tolerance)?;
-            done(&pair);
+            meter.add(bytes(&pair))?;
             Ok(TensorDiff { pair, outcome })
         };
-        let tensors: Result<Vec<_>> = if threads.min(both.len()) < 2 {
-            both.into_iter().map(compare).collect()
-        } else {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            let pool = pool.map_err(|error| {
-                Error::new(ErrorKind::Io, format!("cannot start {threads} threads: {error}"))
-            })?;
-            pool.install(|| both.into_par_iter().map(compare).collect())
-        };
-        Ok(Diff { tensors: tensors?, only_a, only_b, notes })
+        let tensors = threads::in_order(options.threads, both.into_iter(), || (), compare)?;
+        Ok(Diff { a, b, tolerance, tensors, only_a, only_b, notes })
     }
 }
 
@@ -307,6 +371,20 @@ pub struct Worst {
     pub a: f32,
     /// Its value in the second.
     pub b: f32,
+}
+
+impl Worst {
+    /// Its indices in a tensor of this shape, outermost first.
+    pub fn indices(&self, shape: &[u64]) -> Vec<u64> {
+        let mut rest = self.at;
+        let mut indices: Vec<u64> = Vec::new();
+        for &dim in shape.iter().rev() {
+            indices.push(rest % dim.max(1));
+            rest /= dim.max(1);
+        }
+        indices.reverse();
+        indices
+    }
 }
 
 impl Worst {

@@ -1,20 +1,47 @@
 //! What programs do with whole models, as functions that give reports.
 
+mod config;
 mod convert;
 mod dialect;
 mod diff;
 mod experts;
 mod gguf;
+mod hash;
+mod inspect;
+mod load;
 mod quantize;
 mod rewrite;
+#[cfg(feature = "serde")]
+mod serialize;
 mod verify;
 
+pub use config::{ConfigReport, GenerationReport, ReportedField, config};
 pub use convert::{ConvertOptions, Quantization, convert, create};
 pub use dialect::{Named, tensors_in};
-pub use diff::{Diff, Outcome, Pair, Pairs, TensorDiff, ValueDiff, Worst};
+pub use diff::{
+    Diff, DiffOptions, DiffReport, DiffedModel, DiffedTensor, DifferentTensor, DifferentValues,
+    Outcome, Pair, Pairs, TensorDiff, UnreadTensor, ValueDiff, Worst, WorstElement, diff,
+};
+pub use hash::{HashLine, HashList, HashOptions, HashReport, TensorHash, hash};
+pub use inspect::{
+    AttachmentReport, AuxiliaryTensor, CanonicalTensor, InspectNames, InspectOptions,
+    InspectReport, InspectedPart, InspectedTensor, InspectedTensors, NamesReport, inspect,
+};
+pub use load::{LoadReport, load};
 pub use quantize::quantize;
 pub use rewrite::{Edited, edit_metadata, merge, split};
-pub use verify::{Meaning, check_meaning};
+pub use verify::{
+    HashChange, HashDifference, Meaning, TensorFinding, VerifyOptions, VerifyReport, check_meaning,
+    verify,
+};
+
+use crate::bytes::Text;
+use crate::digest::hex;
+
+/// The bytes of a name that is not UTF-8, in hexadecimal.
+fn odd_name(name: Text<'_>) -> Option<String> {
+    name.to_str().is_none().then(|| hex(name.as_bytes()))
+}
 
 /// What a reader should know of tensors that are left out.
 fn left_out(tensors: &[(String, String)]) -> Vec<String> {

@@ -6,6 +6,7 @@ use super::{LoadedTensor, Policy, WeightProvider};
 use crate::device::Device;
 use crate::error::Result;
 use crate::model::Tensor;
+use crate::threads::Threads;
 
 /// Tensors of a layer that share their input, so that one matrix multiplication can replace
 /// several.
@@ -92,7 +93,7 @@ impl<D: Device> WeightProvider<D> {
     /// Loads tensors into one buffer.
     pub(super) fn load_fused(&self, views: Vec<Tensor>, policy: Policy) -> Result<LoadedTensor<D>> {
         let mut jobs = vec![self.job(views, policy)?];
-        self.run(&mut jobs, &super::LoadOptions::new().threads(1))?;
+        self.run(&mut jobs, &super::LoadOptions::new().threads(Threads::one()))?;
         let job = jobs.pop().ok_or_else(|| crate::Error::not_found("nothing was loaded"))?;
         Ok(job.loaded)
     }

@@ -12,6 +12,7 @@ use crate::model::{PIECE, PackedPart, Planned, Tensor, plan_packed, plan_values}
 use crate::progress::{self, Watch};
 use crate::quant::Narrowing;
 use crate::store::Part;
+use crate::threads::{self, Threads};
 
 /// The dtype that loaded tensors are stored in.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -32,6 +33,16 @@ pub enum Policy {
 }
 
 impl Policy {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Keep => "stored",
+            Self::F32 => "F32",
+            Self::F16 => "F16",
+            Self::BF16 => "BF16",
+        }
+    }
+
     /// The form of a tensor in device memory.
     pub(super) fn form(self, view: &Tensor) -> Result<Kept> {
         let wanted = match self {
@@ -62,18 +73,24 @@ pub(super) enum Kept {
 }
 
 /// Options for loading many tensors at once.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct LoadOptions<'w> {
     pub(super) fusions: Vec<&'static Fusion>,
-    threads: usize,
+    threads: Threads,
     watch: Option<Watch<'w>>,
 }
 
 impl fmt::Debug for LoadOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.fusions.iter().map(|fusion| fusion.name).collect();
-        write!(f, "LoadOptions({names:?}, {} threads)", self.threads)
+        write!(f, "LoadOptions({names:?}, {:?})", self.threads)
+    }
+}
+
+impl Default for LoadOptions<'_> {
+    fn default() -> Self {
+        Self { fusions: Vec::new(), threads: Threads::new(4), watch: None }
     }
 }
 
@@ -92,11 +109,16 @@ impl<'w> LoadOptions<'w> {
         self
     }
 
-    /// The number of threads; 0 stands for the default.
+    /// Sets the threads that share the work.
     #[must_use]
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
+    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
+        self.threads = threads.into();
         self
+    }
+
+    /// The fusions that were asked for.
+    pub(crate) fn fusions(&self) -> &[&'static Fusion] {
+        &self.fusions
     }
 
     /// Sets a callback that is called every few megabytes; returning `Break` cancels the loading.
@@ -104,10 +126,6 @@ impl<'w> LoadOptions<'w> {
     pub fn progress(mut self, watch: Watch<'w>) -> Self {
         self.watch = Some(watch);
         self
-    }
-
-    fn workers(&self) -> usize {
-        if self.threads == 0 { 4 } else { self.threads }
     }
 }
 
@@ -217,49 +235,12 @@ impl<D: Device> WeightProvider<D> {
             }
         }
         pieces.sort_by_key(|(place, ..)| *place);
-        let workers = options.workers().min(pieces.len());
-        let next = Mutex::new(pieces.into_iter());
-        let work = || -> Result<()> {
-            let mut scratch = Scratch::default();
-            loop {
-                // The lock is held only to take the next piece, in file order.
-                let piece = next.lock().unwrap_or_else(PoisonError::into_inner).next();
-                let Some((_, number, view, work, out)) = piece else { return Ok(()) };
-                let lost = work.fill(view, out, &mut scratch)?;
-                state.finished(number, out.len() as u64, lost)?;
-            }
-        };
-        if workers <= 1 {
-            work()?;
-        } else {
-            std::thread::scope(|scope| {
-                let workers: Vec<_> = (0..workers)
-                    .map(|_| {
-                        scope.spawn(|| {
-                            let done = work();
-                            if done.is_err() {
-                                // After an error, take all remaining pieces so that the other
-                                // threads stop.
-                                next.lock()
-                                    .unwrap_or_else(PoisonError::into_inner)
-                                    .by_ref()
-                                    .for_each(drop);
-                            }
-                            done
-                        })
-                    })
-                    .collect();
-                // Join all threads before the first error is returned.
-                let ends: Vec<Result<()>> = workers
-                    .into_iter()
-                    .map(|worker| match worker.join() {
-                        Ok(done) => done,
-                        Err(panic) => std::panic::resume_unwind(panic),
-                    })
-                    .collect();
-                ends.into_iter().collect::<Result<()>>()
-            })?;
-        }
+        let pieces = pieces.into_iter();
+        threads::in_order(options.threads, pieces, Scratch::default, |scratch, piece| {
+            let (_, number, view, work, out) = piece;
+            let lost = work.fill(view, out, scratch)?;
+            state.finished(number, out.len() as u64, lost)
+        })?;
         let done = state.done.into_inner().unwrap_or_else(PoisonError::into_inner);
         for (number, lost) in done.lost {
             if let Some(job) = jobs.get_mut(number) {

@@ -90,6 +90,11 @@ impl<D: Device> WeightProvider<D> {
         self
     }
 
+    /// The name of the provider's policy.
+    pub(crate) fn kept_as(&self) -> &'static str {
+        self.policy.name()
+    }
+
     /// The model whose tensors are loaded.
     pub fn model(&self) -> &Model {
         &self.model

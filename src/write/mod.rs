@@ -28,6 +28,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::progress::{Progress, Watch};
 use crate::store::tensor::StoredTensor;
+use crate::threads::Threads;
 
 pub use builder::Builder;
 pub(crate) use groups::{GroupQuantization, Repacking};
@@ -140,7 +141,7 @@ struct PlacedTensor {
 pub struct WriteOptions<'w> {
     pub(crate) overwrite: bool,
     pub(crate) allow_incomplete: bool,
-    threads: usize,
+    threads: Threads,
     memory: Option<u64>,
     watch: Option<Watch<'w>>,
 }
@@ -148,7 +149,7 @@ pub struct WriteOptions<'w> {
 impl fmt::Debug for WriteOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { overwrite, threads, memory, .. } = self;
-        write!(f, "WriteOptions({threads} threads, memory {memory:?}, overwrite {overwrite})")
+        write!(f, "WriteOptions({threads:?}, memory {memory:?}, overwrite {overwrite})")
     }
 }
 
@@ -172,10 +173,10 @@ impl<'w> WriteOptions<'w> {
         self
     }
 
-    /// Threads that share the work; 0 stands for one for each processor.
+    /// Threads that share the work.
     #[must_use]
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
+    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
+        self.threads = threads.into();
         self
     }
 

@@ -66,10 +66,7 @@ pub(super) fn in_batches(
     mut open: impl FnMut(&OutFile) -> Result<Open>,
     mut close: impl FnMut(Vec<Open>) -> Result<()>,
 ) -> Result<Lost> {
-    let threads = match options.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        threads => threads,
-    };
+    let threads = options.threads.get();
     let total = files.iter().map(|file| file.data).fold(0, u64::saturating_add);
     let work = Work { options, threads, total, stop: AtomicBool::new(false) };
     let mut lost = Vec::new();

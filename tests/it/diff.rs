@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::ollama_store::Store;
 use crate::support::{Gguf, Kv, Safetensors, f32s, folder, open_as, put, sample};
 use tempfile::TempDir;
-use weighbridge::ops::{Diff, Outcome, Pairs, ValueDiff};
+use weighbridge::ops::{Diff, DiffOptions, Outcome, Pairs, ValueDiff};
 use weighbridge::{DType, ErrorKind, Model, OpenOptions, Part, Strictness};
 
 fn open(path: &Path) -> Model {
@@ -21,7 +21,9 @@ fn model(bytes: Vec<u8>) -> Model {
 
 fn diff<'a>(a: &'a Model, b: &'a Model, tolerance: f64) -> Diff {
     let pairs = Pairs::new(a, b).unwrap_or_else(|error| panic!("{error}"));
-    pairs.compare(tolerance, 2, |_| {}).unwrap_or_else(|error| panic!("{error}"))
+    pairs
+        .compare(&DiffOptions::new().tolerance(tolerance).threads(2))
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn outcome<'d>(diff: &'d Diff, name: &str) -> &'d Outcome {
@@ -292,7 +294,7 @@ fn missing_extra_and_other_shapes() {
     // Filtered, what is left is equal.
     let mut pairs = Pairs::new(&a, &b).expect("pairs");
     pairs.retain(|view| view.name() == "y");
-    assert!(pairs.compare(0.0, 1, |_| {}).expect("values").is_equal());
+    assert!(pairs.compare(&DiffOptions::new()).expect("values").is_equal());
 }
 
 #[test]
@@ -411,7 +413,8 @@ fn neither_threads_nor_maps_matter() {
     let (a, b) = (open(&sample("hf")), open(&sample("sample-Q8_0.gguf")));
     let (unmapped_a, unmapped_b) = (read("hf"), read("sample-Q8_0.gguf"));
     let figures = |a: &Model, b: &Model, threads: usize| {
-        let diff = Pairs::new(a, b).expect("pairs").compare(1e-4, threads, |_| {}).expect("values");
+        let options = DiffOptions::new().tolerance(1e-4).threads(threads);
+        let diff = Pairs::new(a, b).expect("pairs").compare(&options).expect("values");
         diff.tensors.iter().map(|tensor| format!("{:?}", tensor.outcome)).collect::<Vec<_>>()
     };
     let expected = figures(&a, &b, 1);

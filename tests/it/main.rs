@@ -42,6 +42,7 @@ mod provider;
 mod recipe;
 mod rejects;
 mod repack;
+mod reports;
 mod rewrite;
 mod round_trip;
 mod same_weights;

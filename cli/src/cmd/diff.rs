@@ -2,16 +2,15 @@
 
 use std::io::Write;
 
-use serde::Serialize;
-use weighbridge::ops::{Diff, Outcome, Pairs, TensorDiff, ValueDiff};
-use weighbridge::{Model, Tensor, Text};
+use weighbridge::ops::{Diff, DiffOptions, DiffReport, Outcome, Pairs, TensorDiff, ValueDiff};
+use weighbridge::{Model, Text};
 
 use super::{Done, Filter};
 use crate::args;
-use crate::json::{self, Float, SCHEMA};
+use crate::json::{self, Versioned};
 use crate::layers::Rows;
-use crate::print::{self, Align, Table, plural, progress, shown};
-use crate::{Status, Stop, note, remark, threads};
+use crate::print::{self, Align, Bar, Table, plural, shown};
+use crate::{Status, Stop, note, remark};
 
 pub(crate) fn run(args: &args::Diff) -> Done {
     let open = |path| {
@@ -34,16 +33,13 @@ pub(crate) fn run(args: &args::Diff) -> Done {
     {
         return Err(Stop::Usage(format!("no tensor has a name that \"{glob}\" matches")));
     }
-    let stored = Tensor::stored_bytes;
-    let bar = progress(pairs.both.iter().map(|pair| stored(&pair.a) + stored(&pair.b)).sum());
-    let diff = pairs.compare(args.tolerance, threads(), |pair| {
-        bar.inc(stored(&pair.a) + stored(&pair.b));
-    });
-    bar.finish_and_clear();
-    let diff = diff?;
-    let report = Report::new(&a, &b, args.tolerance, &diff);
+    let bar = Bar::new();
+    let watch = |progress| bar.show(progress);
+    let diff = pairs.compare(&DiffOptions::new().tolerance(args.tolerance).progress(&watch))?;
+    drop(bar);
+    let report = diff.report();
     if args.json {
-        json::write(&report)?;
+        json::write(&Versioned::new(&report))?;
     } else {
         write_text(args, &report, &a, &b, &diff)?;
     }
@@ -54,162 +50,9 @@ pub(crate) fn run(args: &args::Diff) -> Done {
     })
 }
 
-#[derive(Serialize)]
-struct Report<'a> {
-    schema: u32,
-    a: ModelReport,
-    b: ModelReport,
-    tolerance: f64,
-    /// Tensors of both models; but for those in `unread` they are equal or stand in `different`.
-    compared: usize,
-    /// Of those, tensors of the same packed bytes.
-    identical: usize,
-    different: Vec<TensorReport<'a>>,
-    only_a: Vec<&'a str>,
-    only_b: Vec<&'a str>,
-    /// Tensors whose values cannot be read, and why.
-    unread: Vec<Unread<'a>>,
-    notes: &'a [String],
-}
-
-#[derive(Serialize)]
-struct ModelReport {
-    path: String,
-    container: &'static str,
-    architecture: Option<&'static str>,
-}
-
-#[derive(Serialize)]
-struct TensorReport<'a> {
-    name: &'a str,
-    a: SideReport<'a>,
-    b: SideReport<'a>,
-    /// Absent where shapes differ.
-    #[serde(flatten)]
-    values: Option<ValuesReport>,
-}
-
-#[derive(Serialize)]
-struct SideReport<'a> {
-    stored: Vec<String>,
-    dtype: String,
-    shape: &'a [u64],
-}
-
-#[derive(Serialize)]
-struct ValuesReport {
-    elements: u64,
-    differing: u64,
-    max_difference: Float,
-    rms_difference: Float,
-    relative_rms: Float,
-    cosine: Option<f64>,
-    /// The element that differs most: its indices, outermost first, and its values.
-    worst: Option<WorstReport>,
-}
-
-#[derive(Serialize)]
-struct WorstReport {
-    at: Vec<u64>,
-    a: Float,
-    b: Float,
-}
-
-#[derive(Serialize)]
-struct Unread<'a> {
-    name: &'a str,
-    reason: String,
-}
-
-impl<'a> Report<'a> {
-    fn new(a: &Model, b: &Model, tolerance: f64, diff: &'a Diff) -> Self {
-        let differing = diff.tensors.iter().filter(|tensor| tensor.outcome.is_difference());
-        let unread = |tensor: &'a TensorDiff| match &tensor.outcome {
-            Outcome::Unread(error) => {
-                Some(Unread { name: &tensor.pair.name, reason: error.to_string() })
-            }
-            _ => None,
-        };
-        let unread: Vec<Unread<'_>> = diff.tensors.iter().filter_map(unread).collect();
-        let identical = |tensor: &&TensorDiff| matches!(tensor.outcome, Outcome::Identical);
-        Self {
-            schema: SCHEMA,
-            a: ModelReport::new(a),
-            b: ModelReport::new(b),
-            tolerance,
-            compared: diff.tensors.len() - unread.len(),
-            identical: diff.tensors.iter().filter(identical).count(),
-            different: differing.map(TensorReport::new).collect(),
-            only_a: diff.only_a.iter().map(Tensor::name).collect(),
-            only_b: diff.only_b.iter().map(Tensor::name).collect(),
-            unread,
-            notes: &diff.notes,
-        }
-    }
-}
-
-impl ModelReport {
-    fn new(model: &Model) -> Self {
-        Self {
-            path: model.path().to_string_lossy().into_owned(),
-            container: model.container(),
-            architecture: model
-                .resolution()
-                .ok()
-                .and_then(|found| found.architecture)
-                .map(|architecture| architecture.name),
-        }
-    }
-}
-
-impl<'a> TensorReport<'a> {
-    fn new(tensor: &'a TensorDiff) -> Self {
-        let side = |view: &'a Tensor| SideReport {
-            stored: view.stored_names().map(|name| name.spelling().into_owned()).collect(),
-            dtype: view.dtype_label(),
-            shape: view.shape(),
-        };
-        let values = match &tensor.outcome {
-            Outcome::Values(values) => Some(ValuesReport::new(values, tensor.pair.a.shape())),
-            _ => None,
-        };
-        Self { name: &tensor.pair.name, a: side(&tensor.pair.a), b: side(&tensor.pair.b), values }
-    }
-}
-
-impl ValuesReport {
-    fn new(values: &ValueDiff, shape: &[u64]) -> Self {
-        Self {
-            elements: values.elements,
-            differing: values.differing,
-            max_difference: Float(values.max()),
-            rms_difference: Float(values.rms()),
-            relative_rms: Float(values.relative_rms()),
-            cosine: values.cosine(),
-            worst: values.worst.map(|worst| WorstReport {
-                at: indices(worst.at, shape),
-                a: Float(worst.a.into()),
-                b: Float(worst.b.into()),
-            }),
-        }
-    }
-}
-
-/// The indices of an element, outermost first.
-fn indices(at: u64, shape: &[u64]) -> Vec<u64> {
-    let mut rest = at;
-    let mut indices: Vec<u64> = Vec::new();
-    for &dim in shape.iter().rev() {
-        indices.push(rest % dim.max(1));
-        rest /= dim.max(1);
-    }
-    indices.reverse();
-    indices
-}
-
 fn write_text(
     args: &args::Diff,
-    report: &Report<'_>,
+    report: &DiffReport<'_>,
     a: &Model,
     b: &Model,
     diff: &Diff,
@@ -239,14 +82,14 @@ fn write_text(
         }
     }
     for unread in &report.unread {
-        writeln!(out, "not compared: {}: {}", brief(unread.name), unread.reason)?;
+        writeln!(out, "not compared: {}: {}", brief(unread.name), unread.error)?;
     }
     out.flush()?;
     Ok(())
 }
 
 /// `11 of 20 tensors differ, 2 only in A; 9 equal`, with how much all of them differ together.
-fn summary(report: &Report<'_>, diff: &Diff) -> String {
+fn summary(report: &DiffReport<'_>, diff: &Diff) -> String {
     let bound = match report.tolerance {
         0.0 => String::new(),
         tolerance => format!(" by more than {tolerance}"),
@@ -293,7 +136,7 @@ fn worst(diff: &Diff) -> Option<String> {
     }
     let (tensor, values) = found?;
     let worst = values.worst?;
-    let at = indices(worst.at, tensor.pair.a.shape());
+    let at = worst.indices(tensor.pair.a.shape());
     let at: Vec<String> = at.iter().map(u64::to_string).collect();
     Some(format!(
         "worst: {}{}; at [{}] {} against {}",

@@ -1,132 +1,132 @@
 //! `hash`: digests of every tensor, in constant memory.
 
-use std::cell::Cell;
-use std::io::Write;
-use std::path::Path;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-use weighbridge::{Error, ErrorKind, Model, Tensor};
+use weighbridge::ops::{self, HashList, HashOptions, HashReport};
+use weighbridge::{ErrorKind, Text};
 
 use super::Done;
 use crate::args::Hash;
-use crate::hashes::{Line, Saving, of_values, of_weight};
-use crate::json::{self, Each, SCHEMA, hex_if_odd};
+use crate::json::{self, Versioned};
+use crate::print::{Bar, shown};
 use crate::{Status, Stop, complain, remark};
 
-#[derive(Serialize)]
-struct Report<'a, T: Serialize> {
-    schema: u32,
-    path: String,
-    container: &'a str,
-    tensors: T,
-}
-
-#[derive(Serialize)]
-struct TensorReport {
-    name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name_hex: Option<String>,
-    dtype: String,
-    shape: Vec<u64>,
-    raw_sha256: Option<String>,
-    /// Absent unless values were asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    f32_sha256: Option<Option<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-}
-
 pub(crate) fn run(args: &Hash) -> Done {
-    let store = args.open.options().open(&args.path)?;
-    if let Some(path) = &args.save {
-        return save(&store, path, args.values);
-    }
-    // The report is complete even where a tensor cannot be read; the status tells.
-    let refused = Cell::new(0);
-    let first: Cell<Option<Error>> = Cell::new(None);
-    let failed: Cell<Option<Error>> = Cell::new(None);
-    let report = |tensor: Tensor| {
-        let mut reason = None;
-        let mut keep = |result: Result<String, Error>| match result {
-            Ok(digest) => Some(digest),
-            Err(error) => {
-                if reason.is_none() {
-                    reason = Some(error.to_string());
-                    refused.set(refused.get() + 1);
-                }
-                if error.kind() != ErrorKind::Unsupported {
-                    failed.set(Some(error));
-                } else if refused.get() == 1 {
-                    first.set(Some(error));
-                }
-                None
-            }
-        };
-        TensorReport {
-            name: tensor.name().to_owned(),
-            name_hex: hex_if_odd(tensor.raw_name()),
-            dtype: tensor.dtype_label(),
-            shape: tensor.shape().to_vec(),
-            raw_sha256: keep(of_weight(&tensor)),
-            f32_sha256: args.values.then(|| keep(of_values(&tensor))),
-            reason,
+    let model = args.open.options().open(&args.path)?;
+    let list = match &args.save {
+        Some(path) => {
+            remark(&model);
+            Some(Saving::create(path)?)
         }
+        None => None,
     };
-    if args.json {
-        json::write(&Report {
-            schema: SCHEMA,
-            path: store.path().to_string_lossy().into_owned(),
-            container: store.container(),
-            tensors: Each(|| store.stored_tensors().map(report)),
-        })?;
-    } else {
-        remark(&store);
-        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-        for tensor in store.stored_tensors() {
-            let report = report(tensor.clone());
-            let shown = |digest: &Option<String>| digest.clone().unwrap_or_else(|| "-".repeat(64));
-            write!(out, "{}", shown(&report.raw_sha256))?;
-            if let Some(values) = &report.f32_sha256 {
-                write!(out, "  {}", shown(values))?;
-            }
-            writeln!(out, "  {}", tensor.raw_name())?;
+    let bar = Bar::new();
+    let watch = |progress| bar.show(progress);
+    let options = HashOptions::new().values(args.values).parts(list.is_some()).progress(&watch);
+    let report = ops::hash(&model, &options)?;
+    drop(bar);
+    if let Some(list) = list {
+        // A list has no place for the reason why a hash is missing.
+        let errors = report.tensors.iter().filter_map(|tensor| tensor.error.as_ref());
+        let mut failed = errors.filter(|error| error.kind() != ErrorKind::Unsupported);
+        if let Some(error) = failed.next() {
+            return Err(Stop::Library(error.clone()));
         }
-        out.flush()?;
+        list.finish(&HashList::new(&report, args.values))?;
+    } else if args.json {
+        json::write(&Versioned::of(model.path(), &report))?;
+    } else {
+        remark(&model);
+        write_text(&report)?;
     }
-    if let Some(error) = failed.take() {
-        return Err(Stop::Library(error));
-    }
-    match first.take() {
-        Some(error) => Ok(unread(&error, refused.get())),
-        None => Ok(Status::Fine),
-    }
+    status(&report)
 }
 
-/// Writes a list for `verify --against`, complete even where a tensor cannot be read.
-fn save(store: &Model, path: &Path, values: bool) -> Done {
-    remark(store);
-    let mut list = Saving::create(path, values)?;
-    let mut first = None;
-    let mut refused = 0;
-    for tensor in store.stored_tensors() {
-        let mut error = None;
-        list.line(Line::new(&tensor, values, &mut error)?)?;
-        refused += usize::from(error.is_some());
-        first = first.or(error);
+fn write_text(report: &HashReport) -> Result<(), Stop> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    for tensor in &report.tensors {
+        let shown = |digest: &Option<String>| digest.clone().unwrap_or_else(|| "-".repeat(64));
+        write!(out, "{}", shown(&tensor.raw_sha256))?;
+        if let Some(values) = &tensor.f32_sha256 {
+            write!(out, "  {}", shown(values))?;
+        }
+        writeln!(out, "  {}", Text::new(&tensor.raw_name))?;
     }
-    list.finish()?;
-    match first {
-        Some(error) => Ok(unread(&error, refused)),
-        None => Ok(Status::Fine),
-    }
+    out.flush()?;
+    Ok(())
 }
 
-/// Says why some tensors have no hashes.
-fn unread(error: &Error, tensors: usize) -> Status {
-    let more = match tensors.saturating_sub(1) {
+/// The report is complete even where a tensor cannot be read; the status tells.
+fn status(report: &HashReport) -> Done {
+    let errors: Vec<_> = report.tensors.iter().filter_map(|tensor| tensor.error.as_ref()).collect();
+    let failed = errors.iter().rev().find(|error| error.kind() != ErrorKind::Unsupported);
+    if let Some(error) = failed {
+        return Err(Stop::Library((*error).clone()));
+    }
+    let Some((first, others)) = errors.split_first() else { return Ok(Status::Fine) };
+    let more = match others.len() {
         0 => String::new(),
         others => format!("; nor can {others} more"),
     };
-    complain(&format!("{error}{more}"), error.advice());
-    Status::Unsupported
+    complain(&format!("{first}{more}"), first.advice());
+    Ok(Status::Unsupported)
+}
+
+/// A list that is being written: its path changes when it is whole, or not at all.
+struct Saving {
+    path: PathBuf,
+    file: std::io::BufWriter<tempfile::NamedTempFile>,
+}
+
+impl Saving {
+    /// Refuses to replace a file that is no list: it may well be the model.
+    fn create(path: &Path) -> Result<Self, Stop> {
+        match std::fs::metadata(path) {
+            Ok(old)
+                if old.is_file()
+                    && begins_as_list(path).map_err(|error| failed(path, &error))? => {}
+            Ok(_) => {
+                let fault = format!(
+                    "{}: it exists and is no list of hashes: give another path",
+                    shown(path)
+                );
+                return Err(Stop::Usage(fault));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(path, &error)),
+        }
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let mut builder = tempfile::Builder::new();
+        // As any other new file, and not for the owner alone.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let file = builder.prefix(".weighbridge-").tempfile_in(folder);
+        let file = file.map_err(|error| failed(path, &error))?;
+        Ok(Self { path: path.to_path_buf(), file: std::io::BufWriter::new(file) })
+    }
+
+    fn finish(self, list: &HashList) -> Result<(), Stop> {
+        let Self { path, mut file } = self;
+        write!(file, "{list}").map_err(|error| failed(&path, &error))?;
+        let file = file.into_inner().map_err(|error| failed(&path, error.error()))?;
+        file.as_file().sync_all().map_err(|error| failed(&path, &error))?;
+        file.persist(&path).map_err(|error| failed(&path, &error.error))?;
+        Ok(())
+    }
+}
+
+fn begins_as_list(path: &Path) -> std::io::Result<bool> {
+    let mut start = [0; HashList::MAGIC.len()];
+    match std::fs::File::open(path)?.read_exact(&mut start) {
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(false),
+        read => read.map(|()| start == *HashList::MAGIC.as_bytes()),
+    }
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Stop {
+    Stop::Path(format!("{}: cannot write the list: {error}", shown(path)))
 }

@@ -97,8 +97,7 @@ pub(crate) fn run(args: &List) -> Done {
 
 /// The models in Ollama's store; those whose manifests cannot be read are told on standard error.
 fn models(args: &List) -> Done {
-    let (store, models, faults) =
-        ollama::models(None, &OpenOptions::new().threads(crate::threads()))?;
+    let (store, models, faults) = ollama::models(None, &OpenOptions::new())?;
     for fault in &faults {
         crate::complain(&fault.to_string(), fault.advice());
     }

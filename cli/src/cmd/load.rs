@@ -2,50 +2,22 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::ops::ControlFlow;
+use std::path::Path;
 use std::time::Instant;
 
-use serde::Serialize;
-use weighbridge::device::{Cpu, Device};
-use weighbridge::{LoadOptions, Member, Narrowing, OpenOptions, Policy, Progress, WeightProvider};
+use weighbridge::arch::Resolution;
+use weighbridge::device::Cpu;
+use weighbridge::ops::{self, LoadReport};
+use weighbridge::{LoadOptions, OpenOptions, Policy, Text, WeightProvider};
 
 use super::{Done, Filter};
 use crate::args::{Load, LoadDtype};
-use crate::json::{self, SCHEMA};
-use crate::print::{bytes, count, progress};
-use crate::{Status, remark};
+use crate::json::{self, Versioned};
+use crate::print::{Bar, bytes, count};
+use crate::{Status, Stop, remark};
 
 /// A Llama of 1.3 million weights, trained for this project; see `assets/sample/README.md`.
 static SAMPLE: &[u8] = include_bytes!("../../../assets/sample/sample-Q8_0.gguf");
-
-#[derive(Serialize)]
-struct Report {
-    schema: u32,
-    path: String,
-    container: &'static str,
-    architecture: Option<&'static str>,
-    rope_layout: Option<&'static str>,
-    device: String,
-    /// What tensors are kept as, and which of them together.
-    kept_as: &'static str,
-    fused: Vec<String>,
-    tensors: usize,
-    buffers: usize,
-    weights: u64,
-    bytes: u64,
-    /// Values that became infinite, and values that became 0, when they were rounded.
-    lost_to_infinity: u64,
-    lost_to_zero: u64,
-    /// Tensors whose values had to be computed, with the reason.
-    computed: Vec<(String, &'static str)>,
-    open_seconds: f64,
-    load_seconds: f64,
-    gigabytes_per_second: f64,
-    peak_memory_bytes: Option<u64>,
-    mapped: usize,
-    unknown: Vec<String>,
-    missing: Vec<String>,
-}
 
 pub(crate) fn run(args: &Load) -> Done {
     let options: OpenOptions = args.open.options();
@@ -55,11 +27,11 @@ pub(crate) fn run(args: &Load) -> Done {
         None => options.open_memory("sample-Q8_0.gguf (inside the program)", SAMPLE)?,
     };
     remark(&store);
-    let (policy, kept_as) = match args.dtype {
-        LoadDtype::Keep => (Policy::Keep, "stored"),
-        LoadDtype::F32 => (Policy::F32, "F32"),
-        LoadDtype::F16 => (Policy::F16, "F16"),
-        LoadDtype::Bf16 => (Policy::BF16, "BF16"),
+    let policy = match args.dtype {
+        LoadDtype::Keep => Policy::Keep,
+        LoadDtype::F32 => Policy::F32,
+        LoadDtype::F16 => Policy::F16,
+        LoadDtype::Bf16 => Policy::BF16,
     };
     let provider = WeightProvider::new(store, Cpu)?.policy(policy);
     let open_seconds = start.elapsed().as_secs_f64();
@@ -72,67 +44,34 @@ pub(crate) fn run(args: &Load) -> Done {
         .filter_map(|m| Some((m.canonical.as_str(), m.stored.first()?.as_str())))
         .collect();
     let wanted = |name: &str| filter.passes(stored.get(name).copied().unwrap_or(name), Some(name));
-    let bar = progress(1);
-    let watch = |progress: Progress| {
-        bar.set_length(progress.total);
-        bar.set_position(progress.done);
-        ControlFlow::Continue(())
+    let bar = Bar::new();
+    let watch = |progress| bar.show(progress);
+    let options = LoadOptions::new().fuse(&args.fuse).progress(&watch);
+    let options = match args.threads {
+        0 => options,
+        threads => options.threads(threads),
     };
-    let options = LoadOptions::new().fuse(&args.fuse).threads(args.threads).progress(&watch);
-
-    let start = Instant::now();
-    let loaded = provider.load_all(wanted, &options)?;
-    let load_seconds = start.elapsed().as_secs_f64();
-    bar.finish_and_clear();
-    let loaded_bytes: u64 = loaded.iter().map(|tensor| tensor.bytes()).sum();
-    let mut lost = Narrowing::default();
-    loaded.iter().for_each(|tensor| lost += tensor.lost);
-    let name = |members: &[Member]| {
-        members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join("+")
-    };
-
-    let report = Report {
-        schema: SCHEMA,
-        path: provider.model().path().to_string_lossy().into_owned(),
-        container: provider.model().container(),
-        architecture: resolution.architecture.map(|architecture| architecture.name),
-        rope_layout: resolution.stored_rope_layout().map(|rope| rope.name()),
-        device: Cpu.name().into_owned(),
-        kept_as,
-        fused: args.fuse.iter().map(|fusion| fusion.name.to_owned()).collect(),
-        tensors: loaded.iter().map(|tensor| tensor.members.len()).sum(),
-        buffers: loaded.len(),
-        weights: loaded.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum(),
-        lost_to_infinity: lost.overflows,
-        lost_to_zero: lost.flushes,
-        computed: loaded
-            .iter()
-            .filter_map(|tensor| Some((name(&tensor.members), tensor.computed?)))
-            .collect(),
-        bytes: loaded_bytes,
-        open_seconds,
-        load_seconds,
-        gigabytes_per_second: loaded_bytes as f64 / 1e9 / load_seconds,
-        peak_memory_bytes: peak_memory(),
-        mapped: resolution.mapped.len(),
-        unknown: resolution.unknown.clone(),
-        missing: resolution.missing.clone(),
-    };
+    let mut report = ops::load(&provider, wanted, &options)?;
+    drop(bar);
+    report.open_seconds = Some(open_seconds);
     if args.json {
-        json::write(&report)?;
+        json::write(&Versioned::of(provider.model().path(), &report))?;
     } else {
-        write_text(&report, resolution)?;
+        write_text(&report, open_seconds, provider.model().path(), resolution)?;
     }
     Ok(Status::Fine)
 }
 
 fn write_text(
-    report: &Report,
-    resolution: &weighbridge::arch::Resolution,
-) -> Result<(), crate::Stop> {
+    report: &LoadReport,
+    open_seconds: f64,
+    path: &Path,
+    resolution: &Resolution,
+) -> Result<(), Stop> {
     let mut out = std::io::BufWriter::new(anstream::stdout().lock());
     let bold = anstyle::Style::new().bold();
-    let path = weighbridge::Text::new(report.path.as_bytes());
+    let path = path.to_string_lossy();
+    let path = Text::new(path.as_bytes());
     writeln!(out, "{bold}{path}{bold:#}")?;
     writeln!(out, "{}: {resolution}", report.container)?;
     let list = |what: &str, names: &[String]| match names {
@@ -167,7 +106,7 @@ fn write_text(
         report.device,
         seconds(report.load_seconds),
         report.gigabytes_per_second,
-        seconds(report.open_seconds),
+        seconds(open_seconds),
     )?;
     if report.lost_to_infinity > 0 || report.lost_to_zero > 0 {
         writeln!(
@@ -178,7 +117,7 @@ fn write_text(
         )?;
     }
     if let Some((name, why)) = report.computed.first() {
-        let name = weighbridge::Text::new(name.as_bytes());
+        let name = Text::new(name.as_bytes());
         let others = match report.computed.len() {
             1 => String::new(),
             several => format!(" and {} more", several - 1),
@@ -200,11 +139,4 @@ fn seconds(seconds: f64) -> String {
     } else {
         format!("{seconds:.2} s")
     }
-}
-
-/// The most memory that the program has had at once, mapped file pages included.
-fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }

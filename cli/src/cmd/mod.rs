@@ -15,31 +15,10 @@ pub(crate) mod quantize;
 pub(crate) mod split;
 pub(crate) mod verify;
 
-use std::collections::HashMap;
-
-use weighbridge::arch::Resolution;
-
 use crate::Stop;
 
 /// What a command gives.
 pub(crate) type Done = Result<crate::Status, Stop>;
-
-/// Canonical names by stored names; with `+` between where one stored tensor holds several.
-pub(crate) type CanonicalNames<'a> = HashMap<&'a str, String>;
-
-pub(crate) fn canonical_names(resolution: &Resolution) -> CanonicalNames<'_> {
-    let mut names = CanonicalNames::new();
-    for mapping in &resolution.mapped {
-        for stored in &mapping.stored {
-            let name = names.entry(stored).or_default();
-            if !name.is_empty() {
-                name.push('+');
-            }
-            name.push_str(&mapping.canonical);
-        }
-    }
-    names
-}
 
 /// Which names a `--filter` lets through.
 pub(crate) struct Filter(Option<wildmatch::WildMatch>);

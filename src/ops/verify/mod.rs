@@ -1,6 +1,7 @@
 //! Whether a model's files mean what they say: config, tensors, tokenizer and template beside each
 //! other.
 
+mod report;
 mod shapes;
 mod vocabulary;
 
@@ -10,6 +11,8 @@ use crate::container::Strictness;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::Model;
 use crate::store::{Encoding, Store};
+
+pub use report::{HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport, verify};
 
 /// What [`check_meaning`] found. Each text is one line, safe to show on a terminal.
 #[derive(Clone, Debug, Default)]

@@ -6,69 +6,63 @@ mod stored;
 use std::fmt::Write as _;
 use std::io::Write;
 
-use serde::Serialize;
 use weighbridge::arch::Resolution;
 use weighbridge::metadata::Value;
+use weighbridge::ops::{self, InspectNames, InspectOptions, InspectReport, InspectedTensors};
 use weighbridge::{Model, ModelConfig, Text};
 
-use super::{Done, Filter, canonical_names};
+use super::{Done, Filter};
 use crate::args::Inspect;
-use crate::json::{self, MetadataList, SCHEMA};
+use crate::json::{self, Versioned};
 use crate::print::{self, Align, Table};
 use crate::{Status, Stop, remark};
 
 pub(crate) fn run(args: &Inspect) -> Done {
-    let store = args.open.options().open(&args.path)?;
-    let filter = Filter::new(args.filter.as_deref());
+    let model = args.open.options().open(&args.path)?;
     if !args.json {
-        remark(&store);
+        remark(&model);
     }
-    if args.canonical {
-        let names = Names::Known(store.resolution()?);
-        if args.json {
-            write_json(&store, &names, canonical::report(&store, &filter)?)?;
-        } else {
-            write_text(args, &store, &names, &canonical::table(args.all, &store, &filter)?)?;
-        }
-        return Ok(Status::Fine);
-    }
-    // A model whose names or config cannot be understood can still be looked at.
-    let resolution = if args.stored { None } else { Some(store.resolution()) };
-    let names = match &resolution {
-        None => Names::Unasked,
-        Some(Ok(resolution)) => Names::Known(resolution),
-        Some(Err(error)) => Names::Faulty(error),
+    let names = match (args.canonical, args.stored) {
+        (true, _) => InspectNames::Canonical,
+        (false, true) => InspectNames::Stored,
+        (false, false) => InspectNames::Both,
     };
-    let canonical = match names {
-        Names::Unasked => None,
-        _ => Some(names.resolution().map(canonical_names).unwrap_or_default()),
-    };
+    let mut report = ops::inspect(&model, &InspectOptions::new().names(names))?;
+    retain(&mut report.tensors, &Filter::new(args.filter.as_deref()));
     if args.json {
-        write_json(&store, &names, stored::report(&store, canonical.as_ref(), &filter))?;
+        json::write(&Versioned::of(model.path(), &report))?;
     } else {
-        let table = stored::table(args.all, &store, canonical.as_ref(), &filter);
-        write_text(args, &store, &names, &table)?;
+        write_text(args, &model, &report)?;
     }
     Ok(Status::Fine)
 }
 
-/// How a model's names were understood, if anybody asked.
-enum Names<'a> {
-    Unasked,
-    Known(&'a Resolution),
-    Faulty(&'a weighbridge::Error),
-}
-
-impl<'a> Names<'a> {
-    fn resolution(&self) -> Option<&'a Resolution> {
-        match self {
-            Self::Known(resolution) => Some(resolution),
-            _ => None,
+/// Leaves out the tensors that the filter does not let through.
+fn retain(tensors: &mut InspectedTensors<'_>, filter: &Filter) {
+    match tensors {
+        InspectedTensors::Stored { tensors, .. } => tensors.retain(|tensor| {
+            filter
+                .passes(&tensor.name, tensor.canonical.iter().flatten().next().map(|name| &**name))
+        }),
+        InspectedTensors::Canonical { tensors, unknown, auxiliary, .. } => {
+            tensors.retain(|tensor| {
+                tensor.stored.iter().any(|stored| filter.passes(stored, Some(tensor.name)))
+            });
+            unknown.retain(|name| filter.passes(name, None));
+            auxiliary.retain(|tensor| filter.passes(tensor.name, None));
         }
+        _ => {}
     }
 }
 
-fn write_text(args: &Inspect, store: &Model, names: &Names<'_>, table: &Table) -> Result<(), Stop> {
+fn write_text(args: &Inspect, store: &Model, report: &InspectReport<'_>) -> Result<(), Stop> {
+    let table = match &report.tensors {
+        InspectedTensors::Canonical { tensors, unknown, auxiliary, .. } => {
+            canonical::table(args.all, store, tensors, unknown, auxiliary)?
+        }
+        InspectedTensors::Stored { tensors, .. } => stored::table(args.all, tensors, !args.stored),
+        _ => Table::new(&[]),
+    };
     let mut out = std::io::BufWriter::new(anstream::stdout().lock());
     let bold = anstyle::Style::new().bold();
     let path = Text::new(store.path().as_os_str().as_encoded_bytes());
@@ -87,9 +81,11 @@ fn write_text(args: &Inspect, store: &Model, names: &Names<'_>, table: &Table) -
         let _ = write!(line, ", {bits:.2} bits a weight");
     }
     writeln!(out, "{line}")?;
-    match names {
-        Names::Unasked => {}
-        Names::Known(resolution) => {
+    match report.names.as_ref().map(|names| &names.error) {
+        None => {}
+        Some(Some(error)) => writeln!(out, "names not understood: {error}")?,
+        Some(None) => {
+            let resolution = store.resolution()?;
             writeln!(out, "{resolution}")?;
             if !resolution.missing.is_empty() {
                 let some: Vec<&str> =
@@ -101,7 +97,6 @@ fn write_text(args: &Inspect, store: &Model, names: &Names<'_>, table: &Table) -
                 writeln!(out, "{}", summary(config, resolution))?;
             }
         }
-        Names::Faulty(error) => writeln!(out, "names not understood: {error}")?,
     }
     for attachment in store.attachments() {
         let name = if attachment.name.is_empty() {
@@ -181,78 +176,4 @@ fn shown(value: Value<'_>) -> String {
         Value::Bool(v) => v.to_string(),
         other => other.to_i128().map_or("?".to_owned(), |number| number.to_string()),
     }
-}
-
-#[derive(Serialize)]
-struct Report<'a, T: Serialize> {
-    schema: u32,
-    path: String,
-    container: &'a str,
-    files: Vec<String>,
-    tensor_count: usize,
-    weight_count: u64,
-    stored_bytes: u64,
-    /// Absent where nobody asked.
-    #[serde(flatten)]
-    names: Option<NamesReport<'a>>,
-    notes: Vec<String>,
-    attachments: Vec<AttachmentReport<'a>>,
-    metadata: MetadataList<'a>,
-    #[serde(flatten)]
-    tensors: T,
-}
-
-#[derive(Serialize)]
-struct NamesReport<'a> {
-    architecture: Option<&'a str>,
-    architecture_reason: String,
-    rope_layout: Option<&'a str>,
-    missing: &'a [String],
-}
-
-#[derive(Serialize)]
-struct AttachmentReport<'a> {
-    kind: &'a str,
-    name: &'a str,
-    bytes: u64,
-    file: String,
-}
-
-fn write_json(store: &Model, names: &Names<'_>, tensors: impl Serialize) -> Result<(), Stop> {
-    let path = |path: &std::path::Path| path.to_string_lossy().into_owned();
-    let known = names.resolution();
-    let reason = match names {
-        Names::Unasked => None,
-        Names::Known(resolution) => Some(resolution.reason.clone()),
-        Names::Faulty(error) => Some(error.to_string()),
-    };
-    json::write(&Report {
-        schema: SCHEMA,
-        path: path(store.path()),
-        container: store.container(),
-        files: store.files().map(path).collect(),
-        tensor_count: store.len(),
-        weight_count: store.stored_tensors().map(|t| t.elements()).fold(0, u64::saturating_add),
-        stored_bytes: store.stored_bytes(),
-        names: reason.map(|architecture_reason| NamesReport {
-            architecture: known.and_then(|r| Some(r.architecture?.name)),
-            architecture_reason,
-            rope_layout: known.and_then(|r| Some(r.stored_rope_layout()?.name())),
-            missing: known.map_or(&[], |r| &r.missing),
-        }),
-        notes: store.notes().iter().map(|n| format!("{}: {}", n.path.display(), n.text)).collect(),
-        attachments: store
-            .attachments()
-            .iter()
-            .map(|a| AttachmentReport {
-                kind: &a.kind,
-                name: &a.name,
-                bytes: a.bytes,
-                file: path(&a.path),
-            })
-            .collect(),
-        metadata: MetadataList(store.metadata()),
-        tensors,
-    })?;
-    Ok(())
 }

@@ -1,0 +1,242 @@
+//! The numbers an engine needs, each with where it was found.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::arch::{ConfigValue, Dialect, Field, GenerationConfig};
+use crate::error::Result;
+use crate::model::Model;
+use crate::store::QuantizationSummary;
+use crate::tokenizer::Tokenizer;
+
+/// A model's config, quantization, tokenizer and settings for generating text.
+///
+/// Each part serializes as an object of its fields; a part that is broken, as an object of its `error`.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ConfigReport<'m> {
+    /// The fields of the [config](crate::ModelConfig), and the order in which rows of q and k are stored.
+    pub config: Vec<ReportedField>,
+    /// What the weights are stored as.
+    pub quantization: QuantizationSummary,
+    /// The tokenizer, without its tokens; `None` if no file has one.
+    pub tokenizer: Result<Option<Vec<ReportedField>>>,
+    /// The settings for generating text; `None` if no file has any.
+    pub generation: Result<Option<GenerationReport>>,
+    /// Keys and values of the config that no field reads.
+    pub other: Vec<(String, ConfigValue<'m>)>,
+}
+
+/// A field of a report, and where it was found.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ReportedField {
+    /// The part that it belongs to: `model`, `attention`, `rope`, `tokenizer`, `generation`.
+    pub group: &'static str,
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: Json,
+    /// The key or file that has it, or the rule that gave it.
+    pub source: String,
+}
+
+/// The settings for generating text.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct GenerationReport {
+    /// The settings that [`GenerationConfig`] reads.
+    pub fields: Vec<ReportedField>,
+    /// The others, as the file has them.
+    pub other: Map<String, Json>,
+}
+
+/// Reports the numbers an engine needs.
+///
+/// ```
+/// use weighbridge::{Model, ops};
+///
+/// # fn main() -> weighbridge::Result<()> {
+/// let model = Model::open("assets/sample/hf")?;
+/// let report = ops::config(&model)?;
+/// let dim = report.config.iter().find(|field| field.name == "dim");
+/// assert_eq!(dim.map(|dim| dim.source.as_str()), Some("config.json hidden_size"));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// As [`Model::config`].
+pub fn config(model: &Model) -> Result<ConfigReport<'_>> {
+    let (resolution, config) = (model.resolution()?, model.config()?);
+    let mut fields: Vec<ReportedField> = Vec::new();
+    for field in config.fields() {
+        let (name, source) = (field.name.to_owned(), field.source.to_owned());
+        fields.push(ReportedField { group: field.group, name, value: field.value, source });
+    }
+    if let Some(rope) = resolution.stored_rope_layout() {
+        let source = if rope.name() == "interleaved" && resolution.dialect == Dialect::Gguf {
+            "rows permuted by the converter to GGUF".to_owned()
+        } else {
+            format!("{} names", resolution.dialect.name())
+        };
+        let (name, value) = ("rope_layout".to_owned(), json!(rope.name()));
+        let place = fields.iter().position(|field| field.group == "rope").unwrap_or(fields.len());
+        fields.insert(place, ReportedField { group: "rope", name, value, source });
+    }
+    // What says how to use the numbers may be broken and the numbers still be right.
+    Ok(ConfigReport {
+        config: fields,
+        quantization: model.quantization(),
+        tokenizer: model.tokenizer().map(|found| found.as_ref().map(tokenizer)),
+        generation: model.generation_config().map(|found| found.map(generation)),
+        other: model.unused_config(),
+    })
+}
+
+/// The fields of one part of a report, gathered.
+struct Fields {
+    group: &'static str,
+    fields: Vec<ReportedField>,
+}
+
+impl Fields {
+    fn of(group: &'static str) -> Self {
+        Self { group, fields: Vec::new() }
+    }
+
+    fn push(&mut self, name: &str, value: Json, source: &str) {
+        let (name, source) = (name.to_owned(), source.to_owned());
+        self.fields.push(ReportedField { group: self.group, name, value, source });
+    }
+
+    fn field<T: Clone + Into<Json>>(&mut self, name: &str, field: Option<&Field<T>>) {
+        if let Some(Field { value, source }) = field {
+            self.push(name, value.clone().into(), source);
+        }
+    }
+
+    /// A number, spelled as briefly as an `f32` can be.
+    fn short(&mut self, name: &str, field: Option<&Field<f32>>) {
+        if let Some(Field { value, source }) = field {
+            let shortest = value.to_string().parse::<f64>().unwrap_or((*value).into());
+            self.push(name, shortest.into(), source);
+        }
+    }
+}
+
+fn tokenizer(tokenizer: &Tokenizer<'_>) -> Vec<ReportedField> {
+    let source: &Cow<'static, str> = &tokenizer.kind.source;
+    let merges = tokenizer.merges().count();
+    let mut fields = Fields::of("tokenizer");
+    fields.push("tokenizer", tokenizer.kind.value.name().into(), source);
+    fields.field("pre_tokenizer", tokenizer.pre.as_ref());
+    fields.push("n_tokens", tokenizer.len().into(), source);
+    if merges > 0 {
+        fields.push("n_merges", merges.into(), source);
+    }
+    for (name, id) in &tokenizer.special {
+        fields.field(&format!("{name}_token"), Some(id));
+    }
+    fields.field("add_bos", tokenizer.add_bos.as_ref());
+    fields.field("add_eos", tokenizer.add_eos.as_ref());
+    for template in &tokenizer.chat_templates {
+        let name = template.name.as_ref().map(|name| format!("_{name}")).unwrap_or_default();
+        fields.field(&format!("chat_template{name}"), Some(&template.text));
+    }
+    fields.fields
+}
+
+fn generation(generation: GenerationConfig) -> GenerationReport {
+    let mut fields = Fields::of("generation");
+    fields.field("do_sample", generation.do_sample.as_ref());
+    fields.short("temperature", generation.temperature.as_ref());
+    fields.field("top_k", generation.top_k.as_ref());
+    fields.short("top_p", generation.top_p.as_ref());
+    fields.short("min_p", generation.min_p.as_ref());
+    fields.short("repetition_penalty", generation.repetition_penalty.as_ref());
+    fields.field("max_new_tokens", generation.max_new_tokens.as_ref());
+    fields.field("bos_token_id", generation.bos.as_ref());
+    fields.field("eos_token_id", generation.eos.as_ref());
+    fields.field("pad_token_id", generation.pad.as_ref());
+    fields.field("stop", generation.stop.as_ref());
+    GenerationReport { fields: fields.fields, other: generation.other }
+}
+
+#[cfg(feature = "serde")]
+mod serialize {
+    use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+    use super::*;
+    use crate::store::DTypeSummary;
+
+    impl Serialize for ConfigReport<'_> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let mut report = serializer.serialize_struct("ConfigReport", 5)?;
+            report.serialize_field("config", &by_name(&self.config))?;
+            report.serialize_field("quantization", &quantization(&self.quantization))?;
+            let tokenizer = or_error(&self.tokenizer, |fields| by_name(fields));
+            report.serialize_field("tokenizer", &tokenizer)?;
+            report.serialize_field("generation", &or_error(&self.generation, generation))?;
+            let other = self.other.iter().map(|(key, value)| (key.clone(), verbatim(value)));
+            report.serialize_field("other", &other.collect::<Map<_, _>>())?;
+            report.end()
+        }
+    }
+
+    fn by_name(fields: &[ReportedField]) -> Map<String, Json> {
+        let field = |field: &ReportedField| {
+            let ReportedField { name, value, source, .. } = field;
+            (name.clone(), json!({"value": value, "source": source}))
+        };
+        fields.iter().map(field).collect()
+    }
+
+    fn generation(generation: &GenerationReport) -> Map<String, Json> {
+        let mut fields = by_name(&generation.fields);
+        fields.insert("other".to_owned(), generation.other.clone().into());
+        fields
+    }
+
+    /// A part of the report that may not be there, or be broken.
+    fn or_error<T>(
+        part: &crate::Result<Option<T>>,
+        report: impl Fn(&T) -> Map<String, Json>,
+    ) -> Json {
+        match part {
+            Ok(Some(part)) => report(part).into(),
+            Ok(None) => Json::Null,
+            Err(error) => json!({"error": error.to_string()}),
+        }
+    }
+
+    fn verbatim(value: &ConfigValue<'_>) -> Json {
+        match value {
+            ConfigValue::Json(json) => (*json).clone(),
+            ConfigValue::Metadata(value) => serde_json::to_value(value).unwrap_or(Json::Null),
+        }
+    }
+
+    fn quantization(quantization: &QuantizationSummary) -> Json {
+        let line = |line: &DTypeSummary| {
+            json!({
+                "dtype": line.label,
+                "group_size": line.group_size,
+                "tensors": line.tensors,
+                "weights": line.elements,
+                "bytes": line.bytes,
+                "bits_per_weight": line.bits_per_weight(),
+            })
+        };
+        json!({
+            "dtype": quantization.most().map(|line| &line.label),
+            "bits": quantization.quant_bits(),
+            "group_size": quantization.quant_group_size(),
+            "mixed": quantization.is_mixed(),
+            "bits_per_weight": quantization.bits_per_weight(),
+            "dtypes": quantization.dtypes.iter().map(line).collect::<Vec<_>>(),
+        })
+    }
+}

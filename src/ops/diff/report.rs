@@ -1,0 +1,197 @@
+//! How two models differ, in a form that serializes.
+
+use super::{Diff, Outcome, TensorDiff, ValueDiff};
+use crate::error::Error;
+use crate::model::{Model, Tensor};
+
+/// How two models differ, tensor by tensor; see [`Diff::report`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct DiffReport<'d> {
+    /// The first model.
+    pub a: DiffedModel,
+    /// The second.
+    pub b: DiffedModel,
+    /// How far apart equal elements may be.
+    pub tolerance: f64,
+    /// Tensors of both models whose values were compared: they are equal, or stand in `different`.
+    pub compared: usize,
+    /// Of those, tensors with the same packed bytes.
+    pub identical: usize,
+    /// Tensors that differ.
+    pub different: Vec<DifferentTensor<'d>>,
+    /// Names that the second model lacks.
+    pub only_a: Vec<&'d str>,
+    /// Names that the first model lacks.
+    pub only_b: Vec<&'d str>,
+    /// Tensors whose values cannot be read.
+    pub unread: Vec<UnreadTensor<'d>>,
+    /// What a reader should know of how names were matched.
+    pub notes: &'d [String],
+}
+
+/// One of two models that were compared.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct DiffedModel {
+    /// The path that was opened.
+    pub path: String,
+    /// The name of its container.
+    pub container: &'static str,
+    /// The name of its architecture, where that is known.
+    pub architecture: Option<&'static str>,
+}
+
+/// A tensor that differs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct DifferentTensor<'d> {
+    /// The name under which both models have it.
+    pub name: &'d str,
+    /// The tensor in the first model.
+    pub a: DiffedTensor<'d>,
+    /// The tensor in the second.
+    pub b: DiffedTensor<'d>,
+    /// How the values differ; absent where the shapes do.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub values: Option<DifferentValues>,
+}
+
+/// A tensor in one of two models.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct DiffedTensor<'d> {
+    /// The names of its stored tensors.
+    pub stored: Vec<String>,
+    /// The names of their dtypes.
+    pub dtype: String,
+    /// Dimensions, outermost first.
+    pub shape: &'d [u64],
+}
+
+/// How the values of a tensor differ: see [`ValueDiff`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct DifferentValues {
+    /// Elements that were compared.
+    pub elements: u64,
+    /// Those that differ by more than the tolerance.
+    pub differing: u64,
+    /// [`ValueDiff::max`].
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::ops::serialize::float"))]
+    pub max_difference: f64,
+    /// [`ValueDiff::rms`].
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::ops::serialize::float"))]
+    pub rms_difference: f64,
+    /// [`ValueDiff::relative_rms`].
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::ops::serialize::float"))]
+    pub relative_rms: f64,
+    /// [`ValueDiff::cosine`].
+    pub cosine: Option<f64>,
+    /// The element that differs most.
+    pub worst: Option<WorstElement>,
+}
+
+/// The element that differs most.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct WorstElement {
+    /// Its indices, outermost first.
+    pub at: Vec<u64>,
+    /// Its value in the first model.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::ops::serialize::float"))]
+    pub a: f64,
+    /// Its value in the second.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::ops::serialize::float"))]
+    pub b: f64,
+}
+
+/// A tensor whose values cannot be read.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct UnreadTensor<'d> {
+    /// The name under which both models have it.
+    pub name: &'d str,
+    /// Why.
+    #[cfg_attr(
+        feature = "serde",
+        serde(serialize_with = "crate::ops::serialize::message", rename = "reason")
+    )]
+    pub error: &'d Error,
+}
+
+impl Diff {
+    /// The differences, in a form that serializes.
+    pub fn report(&self) -> DiffReport<'_> {
+        let differing = self.tensors.iter().filter(|tensor| tensor.outcome.is_difference());
+        let unread = self.tensors.iter().filter_map(|tensor| match &tensor.outcome {
+            Outcome::Unread(error) => Some(UnreadTensor { name: &tensor.pair.name, error }),
+            _ => None,
+        });
+        let unread: Vec<UnreadTensor<'_>> = unread.collect();
+        let identical = |tensor: &&TensorDiff| matches!(tensor.outcome, Outcome::Identical);
+        DiffReport {
+            a: DiffedModel::new(&self.a),
+            b: DiffedModel::new(&self.b),
+            tolerance: self.tolerance,
+            compared: self.tensors.len() - unread.len(),
+            identical: self.tensors.iter().filter(identical).count(),
+            different: differing.map(DifferentTensor::new).collect(),
+            only_a: self.only_a.iter().map(Tensor::name).collect(),
+            only_b: self.only_b.iter().map(Tensor::name).collect(),
+            unread,
+            notes: &self.notes,
+        }
+    }
+}
+
+impl DiffedModel {
+    fn new(model: &Model) -> Self {
+        let found = model.resolution().ok().and_then(|found| found.architecture);
+        Self {
+            path: model.path().to_string_lossy().into_owned(),
+            container: model.container(),
+            architecture: found.map(|architecture| architecture.name),
+        }
+    }
+}
+
+impl<'d> DifferentTensor<'d> {
+    fn new(tensor: &'d TensorDiff) -> Self {
+        let side = |tensor: &'d Tensor| DiffedTensor {
+            stored: tensor.stored_names().map(|name| name.spelling().into_owned()).collect(),
+            dtype: tensor.dtype_label(),
+            shape: tensor.shape(),
+        };
+        let values = match &tensor.outcome {
+            Outcome::Values(values) => Some(DifferentValues::new(values, tensor.pair.a.shape())),
+            _ => None,
+        };
+        Self { name: &tensor.pair.name, a: side(&tensor.pair.a), b: side(&tensor.pair.b), values }
+    }
+}
+
+impl DifferentValues {
+    fn new(values: &ValueDiff, shape: &[u64]) -> Self {
+        Self {
+            elements: values.elements,
+            differing: values.differing,
+            max_difference: values.max(),
+            rms_difference: values.rms(),
+            relative_rms: values.relative_rms(),
+            cosine: values.cosine(),
+            worst: values.worst.map(|worst| WorstElement {
+                at: worst.indices(shape),
+                a: worst.a.into(),
+                b: worst.b.into(),
+            }),
+        }
+    }
+}

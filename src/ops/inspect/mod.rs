@@ -1,0 +1,193 @@
+//! What is in a model: container, names, metadata, tensors.
+
+mod tensors;
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use crate::arch::Resolution;
+use crate::error::{Error, Result};
+use crate::metadata::Metadata;
+use crate::model::Model;
+use crate::store::Attachment;
+
+pub use tensors::{
+    AuxiliaryTensor, CanonicalTensor, InspectedPart, InspectedTensor, InspectedTensors,
+};
+
+/// The names under which [`inspect`] lists tensors.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum InspectNames {
+    /// By stored name, with the canonical name beside it. A model whose names cannot be understood is
+    /// listed all the same.
+    #[default]
+    Both,
+    /// By stored name alone: what the names mean is not asked.
+    Stored,
+    /// By canonical name: what engines see, and how it is derived from stored tensors.
+    Canonical,
+}
+
+/// Options of [`inspect`].
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct InspectOptions {
+    names: InspectNames,
+}
+
+impl InspectOptions {
+    /// Lists tensors by stored name, with the canonical name beside it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The names under which tensors are listed.
+    #[must_use]
+    pub fn names(mut self, names: InspectNames) -> Self {
+        self.names = names;
+        self
+    }
+}
+
+/// What is in a model.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct InspectReport<'m> {
+    /// The name of the container: `gguf`, `safetensors`.
+    pub container: &'static str,
+    /// The files that hold tensors or metadata.
+    pub files: Vec<Cow<'m, str>>,
+    /// Stored tensors.
+    pub tensor_count: usize,
+    /// Their elements; of those of unknown types only what the file says.
+    pub weight_count: u64,
+    /// Bytes of all their parts; those of unknown types do not count.
+    pub stored_bytes: u64,
+    /// How the names were understood; absent where that was not asked.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub names: Option<NamesReport<'m>>,
+    /// What a reader should know although the model opened, each with its file.
+    pub notes: Vec<String>,
+    /// The files that belong to the model beside its weights.
+    pub attachments: Vec<AttachmentReport<'m>>,
+    /// Keys and values.
+    pub metadata: &'m Metadata,
+    /// The tensors.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub tensors: InspectedTensors<'m>,
+}
+
+/// How the names of a model were understood.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct NamesReport<'m> {
+    /// The name of the architecture, where that is known.
+    pub architecture: Option<&'static str>,
+    /// Why this architecture was chosen, or none; or what is wrong with the names.
+    pub architecture_reason: Cow<'m, str>,
+    /// The order in which rows of q and k are stored, where the architecture is known.
+    pub rope_layout: Option<&'static str>,
+    /// Canonical names of tensors that the architecture requires and the model lacks.
+    pub missing: &'m [String],
+    /// What is wrong with the names.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub error: Option<Error>,
+}
+
+/// A file that belongs to a model beside its weights: see [`Attachment`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct AttachmentReport<'m> {
+    /// What it is: `projector`, `adapter`, `template`.
+    pub kind: &'m str,
+    /// The file name that it stands for, where it has one.
+    pub name: &'m str,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Where it lies.
+    pub file: Cow<'m, str>,
+}
+
+/// Reports what is in a model. Reads no tensor data.
+///
+/// ```
+/// use weighbridge::ops::{InspectOptions, InspectedTensors};
+/// use weighbridge::{Model, ops};
+///
+/// # fn main() -> weighbridge::Result<()> {
+/// let model = Model::open("assets/sample/sample-Q8_0.gguf")?;
+/// let report = ops::inspect(&model, &InspectOptions::new())?;
+/// let InspectedTensors::Stored { tensors } = report.tensors else { unreachable!() };
+/// let embedding = tensors.iter().find(|tensor| tensor.name == "token_embd.weight");
+/// let canonical = embedding.and_then(|tensor| tensor.canonical.clone().flatten());
+/// assert_eq!(canonical.as_deref(), Some("token_embedding.weight"));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// As [`Model::resolution`], for [`InspectNames::Canonical`].
+pub fn inspect<'m>(model: &'m Model, options: &InspectOptions) -> Result<InspectReport<'m>> {
+    let resolution = match options.names {
+        InspectNames::Stored => None,
+        InspectNames::Both => Some(model.resolution()),
+        InspectNames::Canonical => Some(Ok(model.resolution()?)),
+    };
+    let tensors = match (options.names, &resolution) {
+        (InspectNames::Canonical, Some(Ok(resolution))) => tensors::canonical(model, resolution),
+        (_, None) => tensors::stored(model, None),
+        (_, Some(known)) => tensors::stored(model, Some(known.as_ref().ok().copied())),
+    };
+    let store = &**model.store();
+    let weights = store.tensors().map(|tensor| tensor.elements());
+    let note = |note: &crate::Note| format!("{}: {}", note.path.display(), note.text);
+    Ok(InspectReport {
+        container: model.container(),
+        files: model.files().map(Path::to_string_lossy).collect(),
+        tensor_count: model.len(),
+        weight_count: weights.fold(0, u64::saturating_add),
+        stored_bytes: model.stored_bytes(),
+        names: resolution.map(NamesReport::new),
+        notes: model.notes().iter().map(note).collect(),
+        attachments: model.attachments().iter().map(AttachmentReport::new).collect(),
+        metadata: model.metadata(),
+        tensors,
+    })
+}
+
+impl<'m> NamesReport<'m> {
+    fn new(resolution: Result<&'m Resolution>) -> Self {
+        match resolution {
+            Ok(resolution) => Self {
+                architecture: resolution.architecture.map(|architecture| architecture.name),
+                architecture_reason: Cow::Borrowed(&resolution.reason),
+                rope_layout: resolution.stored_rope_layout().map(|rope| rope.name()),
+                missing: &resolution.missing,
+                error: None,
+            },
+            Err(error) => Self {
+                architecture: None,
+                architecture_reason: Cow::Owned(error.to_string()),
+                rope_layout: None,
+                missing: &[],
+                error: Some(error),
+            },
+        }
+    }
+}
+
+impl<'m> AttachmentReport<'m> {
+    fn new(attachment: &'m Attachment) -> Self {
+        Self {
+            kind: &attachment.kind,
+            name: &attachment.name,
+            bytes: attachment.bytes,
+            file: attachment.path.to_string_lossy(),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Every tensor into memory of a device, timed.
+
+use std::time::Instant;
+
+use crate::device::Device;
+use crate::error::Result;
+use crate::provider::{LoadOptions, Member, WeightProvider};
+use crate::quant::Narrowing;
+
+/// What [`load`] did.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct LoadReport {
+    /// The name of the container.
+    pub container: &'static str,
+    /// The name of the architecture, where that is known.
+    pub architecture: Option<&'static str>,
+    /// The order in which rows of q and k are stored, where the architecture is known.
+    pub rope_layout: Option<&'static str>,
+    /// The name of the device.
+    pub device: String,
+    /// What tensors are kept as: `stored`, or the dtype that the provider's policy asks for.
+    pub kept_as: &'static str,
+    /// The names of the fusions that were asked for.
+    pub fused: Vec<&'static str>,
+    /// Tensors that were loaded.
+    pub tensors: usize,
+    /// Buffers that hold them.
+    pub buffers: usize,
+    /// Their elements.
+    pub weights: u64,
+    /// Bytes of all their parts.
+    pub bytes: u64,
+    /// Values that became infinite when they were rounded.
+    pub lost_to_infinity: u64,
+    /// Values that became 0 when they were rounded.
+    pub lost_to_zero: u64,
+    /// Tensors whose values had to be computed, with the reason.
+    pub computed: Vec<(String, &'static str)>,
+    /// Seconds that opening took; set by a caller who measured it.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub open_seconds: Option<f64>,
+    /// Seconds that loading took.
+    pub load_seconds: f64,
+    /// Billions of bytes loaded in a second.
+    pub gigabytes_per_second: f64,
+    /// The most memory that the process has had at once, mapped file pages included, where the system
+    /// says.
+    pub peak_memory_bytes: Option<u64>,
+    /// Tensors of the model that have a canonical name.
+    pub mapped: usize,
+    /// Stored names without a canonical one.
+    pub unknown: Vec<String>,
+    /// Canonical names of tensors that the architecture requires and the model lacks.
+    pub missing: Vec<String>,
+}
+
+/// Loads the tensors whose names `wanted` lets through into the provider's cache, and reports time and
+/// memory: see [`WeightProvider::load_all`].
+///
+/// ```
+/// use weighbridge::{LoadOptions, WeightProvider, ops};
+///
+/// # fn main() -> weighbridge::Result<()> {
+/// let provider = WeightProvider::open("assets/sample/sample-Q8_0.gguf")?;
+/// let report = ops::load(&provider, |_| true, &LoadOptions::new())?;
+/// assert_eq!(report.bytes, provider.cached_bytes());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// As [`WeightProvider::load_all`].
+pub fn load<D: Device>(
+    provider: &WeightProvider<D>,
+    wanted: impl Fn(&str) -> bool,
+    options: &LoadOptions<'_>,
+) -> Result<LoadReport> {
+    let model = provider.model();
+    let resolution = model.resolution()?;
+    let start = Instant::now();
+    let loaded = provider.load_all(wanted, options)?;
+    let load_seconds = start.elapsed().as_secs_f64();
+    let bytes: u64 = loaded.iter().map(|tensor| tensor.bytes()).sum();
+    let mut lost = Narrowing::default();
+    loaded.iter().for_each(|tensor| lost += tensor.lost);
+    let name = |members: &[Member]| {
+        members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join("+")
+    };
+    let computed = loaded.iter().filter_map(|t| Some((name(&t.members), t.computed?)));
+    Ok(LoadReport {
+        container: model.container(),
+        architecture: resolution.architecture.map(|architecture| architecture.name),
+        rope_layout: resolution.stored_rope_layout().map(|rope| rope.name()),
+        device: provider.device().name().into_owned(),
+        kept_as: provider.kept_as(),
+        fused: options.fusions().iter().map(|fusion| fusion.name).collect(),
+        tensors: loaded.iter().map(|tensor| tensor.members.len()).sum(),
+        buffers: loaded.len(),
+        weights: loaded.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum(),
+        bytes,
+        lost_to_infinity: lost.overflows,
+        lost_to_zero: lost.flushes,
+        computed: computed.collect(),
+        open_seconds: None,
+        load_seconds,
+        gigabytes_per_second: bytes as f64 / 1e9 / load_seconds,
+        peak_memory_bytes: peak_memory(),
+        mapped: resolution.mapped.len(),
+        unknown: resolution.unknown.clone(),
+        missing: resolution.missing.clone(),
+    })
+}
+
+/// What Linux says of the process; see proc(5).
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib.saturating_mul(1024))
+}

@@ -1,0 +1,389 @@
+//! The verb: is a model whole, does it keep the rules, and does it hold sound numbers?
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::check_meaning;
+use crate::bytes::Text;
+use crate::container::{OpenOptions, Strictness};
+use crate::error::{ErrorKind, Result};
+use crate::model::{Model, Tensor};
+use crate::ops::hash::{HashLine, HashList, HashOptions, TensorHash};
+use crate::ops::odd_name;
+use crate::progress::{Meter, Watch};
+use crate::store::tensor::Finding;
+use crate::threads::{self, Threads};
+
+/// Options of [`verify`].
+#[derive(Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct VerifyOptions<'w> {
+    deep: bool,
+    against: Option<&'w HashList>,
+    threads: Threads,
+    watch: Option<Watch<'w>>,
+}
+
+impl fmt::Debug for VerifyOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { deep, against, threads, .. } = self;
+        write!(f, "VerifyOptions(deep {deep}, against {}, {threads:?})", against.is_some())
+    }
+}
+
+impl<'w> VerifyOptions<'w> {
+    /// Checks everything but values, on a thread for each processor.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Also checks every value and scale; see [`Tensor::check_values`].
+    #[must_use]
+    pub fn deep(mut self, deep: bool) -> Self {
+        self.deep = deep;
+        self
+    }
+
+    /// Compares the tensors with a list of hashes.
+    #[must_use]
+    pub fn against(mut self, list: &'w HashList) -> Self {
+        self.against = Some(list);
+        self
+    }
+
+    /// Threads that share the tensors.
+    #[must_use]
+    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
+        self.threads = threads.into();
+        self
+    }
+
+    /// Called with every tensor that was read; `Break` ends the work.
+    #[must_use]
+    pub fn progress(mut self, watch: Watch<'w>) -> Self {
+        self.watch = Some(watch);
+        self
+    }
+}
+
+/// What [`verify`] found.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct VerifyReport {
+    /// The path that was opened.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub path: PathBuf,
+    /// Files that hold tensors or metadata.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub files: usize,
+    /// Files whose SHA-256 the container gives.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub digests: usize,
+    /// Stored tensors.
+    pub tensors: usize,
+    /// What makes the model unfit for use, or for the strict reader that was asked for.
+    pub faults: Vec<String>,
+    /// What other readers may refuse, and what could not be checked.
+    pub notes: Vec<String>,
+    /// What is odd in the values; absent unless they were checked.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub findings: Option<Vec<TensorFinding>>,
+    /// Tensors that differ from the list; absent without a list.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub differences: Option<Vec<HashDifference>>,
+}
+
+impl VerifyReport {
+    /// Whether there are no faults, findings or differences.
+    pub fn is_fine(&self) -> bool {
+        self.faults.is_empty()
+            && self.findings.as_ref().is_none_or(Vec::is_empty)
+            && self.differences.as_ref().is_none_or(Vec::is_empty)
+    }
+}
+
+/// A [`Finding`] and the tensor that has it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct TensorFinding {
+    /// The stored name; of one that is not UTF-8 the [spelling](Text::spelling).
+    pub name: String,
+    /// The bytes of a name that is not UTF-8, in hexadecimal.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub name_hex: Option<String>,
+    /// The [kind](crate::FindingKind::name).
+    pub finding: &'static str,
+    /// Whether the tensor cannot be used.
+    pub fault: bool,
+    /// The name of the part that it was found in.
+    pub part: &'static str,
+    /// How many there are.
+    pub count: u64,
+    /// How many were checked.
+    pub of: u64,
+    /// The first of them, counted from 0.
+    pub first: u64,
+    /// The file of the part.
+    pub file: Option<String>,
+    /// Where the first stands in that file, in bytes.
+    pub offset: Option<u64>,
+    /// The value of the first.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::ops::serialize::float"))]
+    pub value: f64,
+    /// All of it in a sentence.
+    pub text: String,
+}
+
+impl TensorFinding {
+    fn new(tensor: &Tensor, finding: &Finding) -> Self {
+        let segment = tensor.segments().find(|segment| segment.part == finding.part);
+        Self {
+            name: tensor.name().to_owned(),
+            name_hex: odd_name(tensor.raw_name()),
+            finding: finding.kind.name(),
+            fault: finding.kind.is_fault(),
+            part: finding.part.name(),
+            count: finding.count,
+            of: finding.of,
+            first: finding.first,
+            file: segment.map(|segment| segment.path.to_string_lossy().into_owned()),
+            offset: finding.offset,
+            value: finding.value,
+            text: finding.to_string(),
+        }
+    }
+}
+
+/// A tensor that differs from a [`HashList`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct HashDifference {
+    /// The stored name; of one that is not UTF-8 the [spelling](Text::spelling).
+    pub name: String,
+    /// The bytes of a name that is not UTF-8, in hexadecimal.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub name_hex: Option<String>,
+    /// `missing` from the model, `extra` in the model, or `changed`.
+    pub difference: &'static str,
+    /// What changed.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
+    pub changes: Vec<HashChange>,
+}
+
+/// One thing that changed since a [`HashList`] was made.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct HashChange {
+    /// `dtype`, `shape`, `bytes`, `bytes of its other parts` or `values`.
+    pub what: &'static str,
+    /// The dtype, shape or hash in the list.
+    pub saved: Option<String>,
+    /// The dtype, shape or hash in the model.
+    pub found: Option<String>,
+}
+
+impl HashDifference {
+    fn new(name: &[u8], difference: &'static str, changes: Vec<HashChange>) -> Self {
+        let text = Text::new(name);
+        let (name, name_hex) = (text.spelling().into_owned(), odd_name(text));
+        Self { name, name_hex, difference, changes }
+    }
+}
+
+/// Opens a model and checks it: headers, names, shapes and byte ranges; the digests that its container
+/// gives; what its files [mean](check_meaning); and if asked for, its values and a list of hashes.
+///
+/// A model that only [`Strictness::Strict`] refuses is opened all the same, and what is wrong with it is
+/// among the faults.
+///
+/// ```
+/// use weighbridge::{OpenOptions, ops};
+///
+/// # fn main() -> weighbridge::Result<()> {
+/// let options = ops::VerifyOptions::new().deep(true);
+/// let report = ops::verify("assets/sample/sample-Q8_0.gguf", &OpenOptions::new(), &options)?;
+/// assert!(report.is_fine());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// As [`Model::open`]; `Io` if a file cannot be read; `Cancelled` if the progress callback says so.
+pub fn verify(
+    path: impl AsRef<Path>,
+    open: &OpenOptions,
+    options: &VerifyOptions<'_>,
+) -> Result<VerifyReport> {
+    let path = path.as_ref();
+    let strict = open.strictness == Strictness::Strict;
+    let mut faults = Vec::new();
+    let model = match open.open(path) {
+        Ok(model) => model,
+        // What only the strict rules refuse is a finding about a model that can be opened.
+        Err(error) if strict && error.kind() == ErrorKind::Malformed => {
+            let open = open.clone().strictness(Strictness::Default);
+            let model = open.open(path).map_err(|_| error)?;
+            faults.extend(model.notes().iter().map(|note| note.text.clone()));
+            model
+        }
+        Err(error) => return Err(error),
+    };
+    faults.extend(digest_faults(&model)?);
+    let strictness = if strict { Strictness::Strict } else { Strictness::Default };
+    let meaning = check_meaning(&model, strictness)?;
+    faults.extend(meaning.faults);
+    let mut notes = Vec::new();
+    if !strict {
+        let notes_of_files = model.notes().iter();
+        notes.extend(notes_of_files.map(|note| format!("{}: {}", shown(&note.path), note.text)));
+    }
+    notes.extend(meaning.notes);
+    let mut report = VerifyReport {
+        path: model.path().to_path_buf(),
+        files: model.files().len(),
+        digests: model.digests(),
+        tensors: model.len(),
+        faults,
+        notes,
+        findings: None,
+        differences: None,
+    };
+    let checked = if options.deep { model.stored_bytes() } else { 0 };
+    let compared = options.against.map(|list| {
+        let hashing = hashing(list);
+        let bytes = model.stored_tensors().map(|tensor| hashing.bytes(&tensor));
+        bytes.fold(0, u64::saturating_add)
+    });
+    let meter = Meter::new(checked.saturating_add(compared.unwrap_or(0)), options.watch);
+    if options.deep {
+        report.findings = Some(findings(&model, options, &meter, &mut report)?);
+    }
+    if let Some(list) = options.against {
+        report.differences = Some(differences(&model, list, options, &meter)?);
+    }
+    Ok(report)
+}
+
+/// A path that cannot write to the terminal.
+fn shown(path: &Path) -> String {
+    Text::from_path(path).to_string()
+}
+
+/// Files whose bytes have another SHA-256 than their container promises.
+fn digest_faults(model: &Model) -> Result<Vec<String>> {
+    let wrong = model.verify_digests(|_| {})?;
+    let fault = |(path, found): (PathBuf, Option<String>)| match found {
+        Some(found) => {
+            format!("{}: its bytes have the SHA-256 {found}, not that of its name", shown(&path))
+        }
+        None => format!("{}: the file is missing", shown(&path)),
+    };
+    Ok(wrong.into_iter().map(fault).collect())
+}
+
+/// Checks the values of every tensor. A tensor that cannot be read is noted, and parts that do not fit
+/// together are a fault.
+fn findings(
+    model: &Model,
+    options: &VerifyOptions<'_>,
+    meter: &Meter<'_>,
+    report: &mut VerifyReport,
+) -> Result<Vec<TensorFinding>> {
+    let tensors: Vec<Tensor> = model.stored_tensors().collect();
+    let check = |(): &mut (), tensor: Tensor| {
+        let found = match tensor.check_values() {
+            Ok(found) => Ok(found.iter().map(|found| TensorFinding::new(&tensor, found)).collect()),
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Malformed) => {
+                Err(error)
+            }
+            Err(error) => return Err(error),
+        };
+        meter.add(tensor.stored_bytes())?;
+        Ok(found)
+    };
+    let checked: Vec<Result<Vec<TensorFinding>>> =
+        threads::in_order(options.threads, tensors.into_iter(), || (), check)?;
+    let mut findings = Vec::new();
+    for found in checked {
+        match found {
+            Ok(found) => findings.extend(found),
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                report.notes.push(format!("{error}; it was not looked at"));
+            }
+            Err(error) => report.faults.push(error.to_string()),
+        }
+    }
+    Ok(findings)
+}
+
+/// The hashes that a list has.
+fn hashing(list: &HashList) -> HashOptions<'static> {
+    HashOptions::new().values(list.values).parts(true)
+}
+
+/// The tensors that differ from the list, in its order, then those that it lacks.
+fn differences(
+    model: &Model,
+    list: &HashList,
+    options: &VerifyOptions<'_>,
+    meter: &Meter<'_>,
+) -> Result<Vec<HashDifference>> {
+    let known: HashMap<&[u8], &HashLine> =
+        list.lines.iter().map(|line| (line.name.as_slice(), line)).collect();
+    let tensors: Vec<Tensor> = model.stored_tensors().collect();
+    let hashing = hashing(list);
+    let compare = |(): &mut (), tensor: Tensor| {
+        let name = tensor.raw_name().as_bytes();
+        let changes = match known.get(name) {
+            None => {
+                meter.add(hashing.bytes(&tensor))?;
+                None
+            }
+            Some(saved) => {
+                let hashes = TensorHash::of(&tensor, &hashing, meter)?;
+                let line = HashLine::new(&hashes);
+                match hashes.error {
+                    Some(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
+                    _ => Some(changes(saved, &line)),
+                }
+            }
+        };
+        Ok((name.to_vec(), changes))
+    };
+    let compared = threads::in_order(options.threads, tensors.into_iter(), || (), compare)?;
+    let mut found = HashMap::new();
+    let mut extra = Vec::new();
+    for (name, changes) in compared {
+        match changes {
+            Some(changes) => {
+                found.insert(name, changes);
+            }
+            None => extra.push(HashDifference::new(&name, "extra", Vec::new())),
+        }
+    }
+    let difference = |line: &HashLine| match found.remove(&line.name) {
+        None => Some(HashDifference::new(&line.name, "missing", Vec::new())),
+        Some(changes) if changes.is_empty() => None,
+        Some(changes) => Some(HashDifference::new(&line.name, "changed", changes)),
+    };
+    Ok(list.lines.iter().filter_map(difference).chain(extra).collect())
+}
+
+fn changes(saved: &HashLine, found: &HashLine) -> Vec<HashChange> {
+    let text = |text: &String| Some(text.clone());
+    let rows = [
+        ("dtype", text(&saved.dtype), text(&found.dtype)),
+        ("shape", text(&saved.shape), text(&found.shape)),
+        ("bytes", saved.weight.clone(), found.weight.clone()),
+        ("bytes of its other parts", saved.others.clone(), found.others.clone()),
+        ("values", saved.values.clone(), found.values.clone()),
+    ];
+    let changed = rows.into_iter().filter(|(_, saved, found)| saved != found);
+    changed.map(|(what, saved, found)| HashChange { what, saved, found }).collect()
+}

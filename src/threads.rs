@@ -1,0 +1,143 @@
+//! How many threads share work, and work on many items whose results keep the order of the items.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::error::Result;
+
+/// The number of threads that share work: one for each processor, unless another number is set.
+///
+/// ```
+/// use weighbridge::{OpenOptions, Threads};
+///
+/// let options = OpenOptions::new().threads(Threads::one());
+/// // A number does as well; 0 stands for one thread for each processor.
+/// let options = options.threads(2);
+/// ```
+#[derive(Clone, Copy, Default, Eq, PartialEq)]
+pub struct Threads(Option<NonZeroUsize>);
+
+impl Threads {
+    /// That many threads; 0 stands for one for each processor.
+    pub const fn new(threads: usize) -> Self {
+        Self(NonZeroUsize::new(threads))
+    }
+
+    /// The thread of the caller alone.
+    pub const fn one() -> Self {
+        Self::new(1)
+    }
+
+    /// The number of threads, at least 1.
+    pub fn get(self) -> usize {
+        /// Asking the system takes longer than opening a small file.
+        static PROCESSORS: OnceLock<NonZeroUsize> = OnceLock::new();
+        let processors =
+            || std::thread::available_parallelism().unwrap_or(const { NonZeroUsize::MIN });
+        self.0.unwrap_or_else(|| *PROCESSORS.get_or_init(processors)).get()
+    }
+}
+
+impl From<usize> for Threads {
+    fn from(threads: usize) -> Self {
+        Self::new(threads)
+    }
+}
+
+impl fmt::Debug for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(NonZeroUsize::MIN) => write!(f, "one thread"),
+            Some(number) => write!(f, "{number} threads"),
+            None => write!(f, "one thread for each processor"),
+        }
+    }
+}
+
+/// Runs `work` on each item and returns the results in the order of the items. Each thread, the
+/// caller's among them, takes the next item when it has finished one, and passes `work` a value of its
+/// own that `start` has made. Only the results are kept.
+///
+/// # Errors
+///
+/// The error of the first item, in the order of the items, that has one. Items after it are not begun.
+pub(crate) fn in_order<I: Send, S, T: Send>(
+    threads: Threads,
+    items: impl ExactSizeIterator<Item = I> + Send,
+    start: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, I) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let count = items.len();
+    // The number is asked for only where there is something to share.
+    let threads = if count < 2 { 1 } else { threads.get().min(count) };
+    if threads == 1 {
+        let mut own = start();
+        return items.map(|item| work(&mut own, item)).collect();
+    }
+    let queue = Mutex::new(items.enumerate().fuse());
+    let share = || {
+        let mut own = start();
+        let mut made = Vec::new();
+        loop {
+            let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((number, item)) = next else { return made };
+            let result = work(&mut own, item);
+            if result.is_err() {
+                queue.lock().unwrap_or_else(PoisonError::into_inner).by_ref().for_each(drop);
+            }
+            made.push((number, result));
+        }
+    };
+    let mut made: Vec<(usize, Result<T>)> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(share)).collect();
+        let mut made = share();
+        for thread in others {
+            made.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        made
+    });
+    made.sort_unstable_by_key(|(number, _)| *number);
+    made.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn results_keep_the_order_of_the_items() {
+        for threads in [1, 2, 7, 200] {
+            for count in [0, 1, 2, 100] {
+                let made = in_order(Threads::new(threads), 0..count, || (), |(), n| Ok(n * n));
+                assert_eq!(made.unwrap(), (0..count).map(|n| n * n).collect::<Vec<_>>());
+            }
+        }
+        assert!(Threads::default().get() >= 1);
+        assert_eq!((Threads::one().get(), Threads::new(0)), (1, Threads::default()));
+    }
+
+    #[test]
+    fn the_first_error_is_returned_and_ends_the_work() {
+        let begun = AtomicUsize::new(0);
+        let work = |(): &mut (), n: usize| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            if n % 3 == 2 { Err(Error::mismatch(n.to_string())) } else { Ok(n) }
+        };
+        for threads in [1, 2, 5] {
+            let error = in_order(Threads::new(threads), 0..100_000, || (), work).unwrap_err();
+            assert_eq!(error.to_string(), "2");
+        }
+        assert!(begun.into_inner() < 100_000);
+    }
+
+    #[test]
+    #[should_panic(expected = "item 5")]
+    fn a_panic_reaches_the_caller() {
+        let work = |(): &mut (), n: i32| if n == 5 { panic!("item 5") } else { Ok(n) };
+        let _ = in_order(Threads::new(3), 0..9, || (), work);
+    }
+}
