@@ -41,7 +41,7 @@
 //! - [`tokenizer`]: tokens, merges, special tokens and chat templates, read when they are asked for.
 //! - [`translate`]: config, tokenizer and metadata in another container's form.
 //! - [`recipe`]: which dtype each tensor gets when a model is quantized, as llama.cpp, mlx-lm and Ollama
-//!   choose; [`ImportanceMatrix`] weighs the columns.
+//!   choose; [`recipe::ImportanceMatrix`] weighs the columns.
 //! - [`ops`]: whole models inspected, verified, hashed, compared, loaded, converted, quantized, split and
 //!   merged; each function gives a report.
 //! - [`WeightProvider`] and [`device`]: tensors by canonical name, in memory of a device, cached and fused.
@@ -70,27 +70,26 @@ pub mod bytes;
 pub mod container;
 pub mod device;
 pub mod dtype;
+pub mod load;
 pub mod metadata;
+pub mod model;
 pub mod ops;
+pub mod quant;
 pub mod recipe;
+pub mod repack;
 pub mod shape;
 pub mod tokenizer;
 pub mod translate;
+pub mod write;
 
 mod dialect;
 mod digest;
 mod error;
-mod imatrix;
 mod index;
 mod limits;
-mod model;
 mod progress;
-mod provider;
-mod quant;
-mod repack;
 mod store;
 mod threads;
-mod write;
 
 pub mod _documentation {
     //! The project's own documents, so that they are read and checked with the code.
@@ -109,24 +108,14 @@ pub mod _documentation {
 }
 
 pub use arch::ModelConfig;
-pub use bytes::Text;
 pub use container::{OpenOptions, Strictness};
 pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
-pub use imatrix::ImportanceMatrix;
 pub use limits::Limits;
-pub use model::{Axis, Convention, Form, Model, Tensor};
+pub use load::{LoadOptions, Policy, WeightProvider};
+pub use model::{Model, Tensor};
 pub use progress::Progress;
-pub use provider::{
-    FUSIONS, Fusion, LoadOptions, LoadedPart, LoadedTensor, Member, Policy, WeightProvider,
-};
-pub use quant::{
-    Codec, Element, Global, GroupParts, GroupQuantizer, Grouping, Importance, Narrowing, NotExact,
-    Quantizer, Rounding,
-};
-pub use repack::{PackedRows, REPACKS, Repack, Repacked};
-pub use store::tensor::{Decoding, Finding, FindingKind, Segment};
-pub use store::{Attachment, DTypeSummary, Document, Encoding, Note, Part, QuantizationSummary};
+pub use store::Part;
 pub use threads::Threads;
 pub use tokenizer::Tokenizer;
-pub use write::{Builder, Loss, Method, PlannedTensor, WriteOptions, WritePlan, Written};
+pub use write::{Builder, WriteOptions, WritePlan};

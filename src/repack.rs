@@ -15,7 +15,9 @@ use crate::quant::{Float, Global, GroupParts, Packed};
 /// number of threads.
 ///
 /// ```
-/// use weighbridge::{DType, GroupParts, PackedRows, Repacked};
+/// use weighbridge::quant::GroupParts;
+/// use weighbridge::repack::{PackedRows, Repacked};
+/// use weighbridge::DType;
 ///
 /// # fn main() -> weighbridge::Result<()> {
 /// let repack = DType::Q4_0.repack_to(DType::MLX_AFFINE4).unwrap();

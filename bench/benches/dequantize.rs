@@ -10,7 +10,9 @@ use candle_core::quantized::{GgmlDType, QStorage, QTensor, k_quants};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use weighbridge::bytes::Values;
-use weighbridge::{DType, Decoding, Element, Model, OpenOptions, Tensor};
+use weighbridge::model::Decoding;
+use weighbridge::quant::Element;
+use weighbridge::{DType, Model, OpenOptions, Tensor};
 use weighbridge_bench::limits;
 
 /// 256 MiB of `f32`.

@@ -27,7 +27,8 @@ use std::time::{Duration, Instant};
 use candle_core::quantized::gguf_file;
 use candle_core::{Device, Tensor};
 use half::bf16;
-use weighbridge::{FUSIONS, Fusion, LoadOptions, Policy, WeightProvider};
+use weighbridge::load::{FUSIONS, Fusion};
+use weighbridge::{LoadOptions, Policy, WeightProvider};
 use weighbridge_bench::{machine, model};
 
 /// Loads the model, and returns an owner of the loaded data that can compute its sum, which is

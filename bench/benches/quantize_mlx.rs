@@ -4,7 +4,8 @@
 
 use criterion::{Criterion, Throughput};
 use half::{bf16, f16};
-use weighbridge::{DType, Element, GroupParts, Grouping};
+use weighbridge::quant::{Element, GroupParts, Grouping};
+use weighbridge::DType;
 
 /// 64 MiB of `f32`, and 256 KiB.
 const LENGTHS: [usize; 2] = [16 << 20, 64 << 10];

@@ -29,7 +29,7 @@ impl Table {
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         // What comes from a file must not move the terminal's cursor.
-        let shown = |cell: String| weighbridge::Text::new(cell.as_bytes()).brief();
+        let shown = |cell: String| weighbridge::bytes::Text::new(cell.as_bytes()).brief();
         self.rows.push(cells.into_iter().map(shown).collect());
     }
 
@@ -115,7 +115,7 @@ pub(crate) fn plural(number: impl Display, noun: &str) -> String {
 
 /// A path that cannot write to the terminal.
 pub(crate) fn shown(path: &Path) -> String {
-    weighbridge::Text::new(path.as_os_str().as_encoded_bytes()).to_string()
+    weighbridge::bytes::Text::new(path.as_os_str().as_encoded_bytes()).to_string()
 }
 
 /// Bits a weight: `8.50`.

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde::Serialize;
-use weighbridge::{Loss, Method, PlannedTensor, Progress, WriteOptions, WritePlan};
+use weighbridge::write::{Loss, Method, PlannedTensor};
+use weighbridge::{Progress, WriteOptions, WritePlan};
 
 use crate::args::write::{Whole, Writing};
 use crate::cmd::Done;
@@ -97,7 +98,7 @@ fn execute(
     dst: &Path,
     options: WriteOptions<'_>,
     args: &Writing,
-) -> Result<weighbridge::Written, Stop> {
+) -> Result<weighbridge::write::Written, Stop> {
     let bar = Bar::new();
     let watch = |progress: Progress| match interrupted() {
         true => ControlFlow::Break(()),

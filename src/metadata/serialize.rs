@@ -2,7 +2,7 @@
 //!
 //! Integers keep all their digits, those beyond 2^53 too. Floats that JSON cannot hold are the strings
 //! `"NaN"`, `"Infinity"` and `"-Infinity"`. A string that is not UTF-8 is an object of its
-//! [spelling](crate::Text::spelling) and its bytes in hexadecimal. An array of more than 16 elements is
+//! [spelling](crate::bytes::Text::spelling) and its bytes in hexadecimal. An array of more than 16 elements is
 //! an object of its type, its length and its first 8 elements.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};

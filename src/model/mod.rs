@@ -22,9 +22,13 @@ use crate::container::{self, OpenOptions};
 use crate::error::{Error, Result};
 use crate::index::{self, NameIndex};
 use crate::metadata::Metadata;
-use crate::store::{Attachment, Encoding, Note, QuantizationSummary, Store};
+use crate::store::Store;
 use crate::tokenizer::Tokenizer;
 
+pub use crate::store::tensor::{Decoding, Finding, FindingKind, Segment};
+pub use crate::store::{
+    Attachment, DTypeSummary, Document, Encoding, Note, Part, QuantizationSummary,
+};
 pub use tensor::{Axis, Convention, Form, Tensor};
 pub(crate) use tensor::{PIECE, PackedPart, Planned, Work, plan_packed, plan_values};
 

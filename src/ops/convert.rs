@@ -17,7 +17,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::{Model, Tensor};
 use crate::recipe::ollama::{OllamaModel, QuantType};
-use crate::recipe::{FILE_TYPES, mlx};
+use crate::recipe::{FILE_TYPES, mlx_lm};
 use crate::store::{Encoding, Store};
 use crate::translate::{self, ConfigDocument, Documents};
 use crate::write::{
@@ -39,7 +39,7 @@ pub struct ConvertOptions {
 #[non_exhaustive]
 pub enum Quantization {
     /// mlx-lm's, for an MLX directory.
-    MlxLm(mlx::Options),
+    MlxLm(mlx_lm::Options),
     /// Ollama's, for a model in its store.
     Ollama(QuantType),
 }
@@ -320,23 +320,23 @@ fn choices(
 fn mlx_recipe(
     model: &Model,
     tensors: &[(Option<String>, Tensor)],
-    options: &mlx::Options,
-) -> Result<mlx::Recipe> {
+    options: &mlx_lm::Options,
+) -> Result<mlx_lm::Recipe> {
     let config = model.config()?;
     let model_type = model.store().document("config.json");
     let model_type = model_type.and_then(|config| config.get("model_type")?.as_str());
-    let numbers = mlx::MlxModel {
+    let numbers = mlx_lm::MlxModel {
         model_type: model_type.unwrap_or(&config.architecture.value).to_owned(),
         layers: u64::from(config.n_layers.value),
-        ..mlx::MlxModel::default()
+        ..mlx_lm::MlxModel::default()
     };
     let modules = tensors.iter().map(|(_, tensor)| {
         let path = tensor.name().strip_suffix(".weight");
         // A tensor that is not a module's weight has the shape of none.
         let shape = if path.is_some() { tensor.shape() } else { &[] };
-        mlx::Module { path: path.unwrap_or(tensor.name()), shape }
+        mlx_lm::Module { path: path.unwrap_or(tensor.name()), shape }
     });
-    mlx::Recipe::new(&numbers, &modules.collect::<Vec<_>>(), options)
+    mlx_lm::Recipe::new(&numbers, &modules.collect::<Vec<_>>(), options)
 }
 
 /// A tensor that no rules quantize. `same` says whether it has its name in the files that are read.

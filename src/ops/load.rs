@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::device::Device;
 use crate::error::Result;
-use crate::provider::{LoadOptions, Member, WeightProvider};
+use crate::load::{LoadOptions, Member, WeightProvider};
 use crate::quant::Narrowing;
 
 /// What [`load`] did.

@@ -10,11 +10,11 @@ use crate::container::Shards;
 use crate::container::gguf::write::SPLIT_KEYS;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::imatrix::ImportanceMatrix;
 use crate::metadata::Value;
 use crate::model::{Model, Tensor};
 use crate::quant::Importance;
-use crate::recipe::llama::{Choice, Hparams, Options, Reason, Recipe, Stored};
+use crate::recipe::ImportanceMatrix;
+use crate::recipe::llama_cpp::{Choice, Hparams, Options, Reason, Recipe, Stored};
 use crate::shape;
 use crate::write::{Method, OutTensor, Output, Precision, Producer, WritePlan};
 

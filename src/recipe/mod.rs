@@ -2,11 +2,15 @@
 //! few numbers of the model. Nothing is read or written here.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
-pub mod llama;
-pub mod mlx;
+pub mod llama_cpp;
+pub mod mlx_lm;
 pub mod ollama;
 
+mod imatrix;
+
 use std::fmt;
+
+pub use imatrix::ImportanceMatrix;
 
 use crate::dtype::DType;
 

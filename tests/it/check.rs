@@ -4,7 +4,8 @@
 use crate::support::{Gguf, Safetensors, f32s, folder, open_as};
 use insta::assert_snapshot;
 use weighbridge::dtype::{DTYPES, DTypeDescriptor, Packing};
-use weighbridge::{DType, ErrorKind, Finding, FindingKind, Model, Strictness};
+use weighbridge::model::{Finding, FindingKind};
+use weighbridge::{DType, ErrorKind, Model, Strictness};
 
 /// What is found in one tensor of a store, and where its weight begins.
 fn found(store: &Model, name: &str) -> (Vec<Finding>, u64) {

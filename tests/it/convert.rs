@@ -14,10 +14,11 @@ use tempfile::TempDir;
 use weighbridge::arch::Dialect;
 use weighbridge::container::{GGUF, MLX, SAFETENSORS};
 use weighbridge::device::Cpu;
+use weighbridge::model::Convention;
 use weighbridge::ops::{self, ConvertOptions};
+use weighbridge::write::{Method, PlannedTensor};
 use weighbridge::{
-    Convention, DType, ErrorKind, Method, Model, OpenOptions, Part, PlannedTensor, Strictness,
-    Tensor, WeightProvider, WriteOptions,
+    DType, ErrorKind, Model, OpenOptions, Part, Strictness, Tensor, WeightProvider, WriteOptions,
 };
 
 fn provider(path: &Path) -> Model {

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use weighbridge::container;
 use weighbridge::container::ollama;
 use weighbridge::ops::{self, ConvertOptions, Quantization};
-use weighbridge::recipe::mlx;
+use weighbridge::recipe::mlx_lm;
 use weighbridge::recipe::ollama::QuantType;
 use weighbridge::{DType, ErrorKind, Model, Part, WriteOptions};
 
@@ -325,16 +325,16 @@ fn quantizers_are_those_of_mlx() {
     let store = tempfile::tempdir().unwrap();
     let out = tempfile::tempdir().unwrap();
     for (to, mode, bits) in [
-        (QuantType::Int4, mlx::Mode::Affine, 4),
-        (QuantType::Int8, mlx::Mode::Affine, 8),
-        (QuantType::Mxfp4, mlx::Mode::Mxfp4, 4),
-        (QuantType::Mxfp8, mlx::Mode::Mxfp8, 8),
-        (QuantType::Nvfp4, mlx::Mode::Nvfp4, 4),
+        (QuantType::Int4, mlx_lm::Mode::Affine, 4),
+        (QuantType::Int8, mlx_lm::Mode::Affine, 8),
+        (QuantType::Mxfp4, mlx_lm::Mode::Mxfp4, 4),
+        (QuantType::Mxfp8, mlx_lm::Mode::Mxfp8, 8),
+        (QuantType::Nvfp4, mlx_lm::Mode::Nvfp4, 4),
     ] {
         let name = to.descriptor().name;
         let made = Model::open(create(&store, name, HF, Some(to))).unwrap();
         let source = model(HF);
-        let options = mlx::Options { mode, bits: Some(bits), ..mlx::Options::default() };
+        let options = mlx_lm::Options { mode, bits: Some(bits), ..mlx_lm::Options::default() };
         let options = ConvertOptions::new(&container::MLX).quantize(Quantization::MlxLm(options));
         let folder = out.path().join(name);
         ops::convert(&source, &options).unwrap().run(&folder, &WriteOptions::new()).unwrap();

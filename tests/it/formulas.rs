@@ -14,7 +14,8 @@ use crate::support::{
 };
 use half::{bf16, f16};
 use tempfile::TempDir;
-use weighbridge::{DType, Decoding, Error, Model, Strictness, Tensor};
+use weighbridge::model::Decoding;
+use weighbridge::{DType, Error, Model, Strictness, Tensor};
 
 /// Bytes without a pattern, the same ones each time.
 struct Random(u64);

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use crate::support::{Gguf, Safetensors, fixture, folder, open_as, same, same_rounded};
 use half::{bf16, f16};
 use weighbridge::dtype::DTYPES;
-use weighbridge::{DType, Decoding, Model, Part, Rounding, Strictness, Tensor};
+use weighbridge::model::Decoding;
+use weighbridge::quant::Rounding;
+use weighbridge::{DType, Model, Part, Strictness, Tensor};
 
 fn data() -> Model {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden.safetensors");

@@ -3,7 +3,8 @@
 
 use crate::support::{Gguf, fixture, open_as};
 use weighbridge::dtype::DTYPES;
-use weighbridge::{DType, ErrorKind, Importance, Model, Part, Strictness};
+use weighbridge::quant::Importance;
+use weighbridge::{DType, ErrorKind, Model, Part, Strictness};
 
 fn bytes(store: &Model, name: &str) -> Option<Vec<u8>> {
     let tensor = store.stored_tensor(name).ok()?;

@@ -3,7 +3,8 @@
 
 use crate::support::{Gguf, Kv, Writer, f32s, fixture, told};
 use insta::assert_snapshot;
-use weighbridge::{DType, ImportanceMatrix, Limits, OpenOptions};
+use weighbridge::recipe::ImportanceMatrix;
+use weighbridge::{DType, Limits, OpenOptions};
 
 fn open(bytes: Vec<u8>) -> weighbridge::Result<ImportanceMatrix> {
     ImportanceMatrix::open_memory("file", bytes, &OpenOptions::new())

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use weighbridge::container::{self, OLLAMA, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
-use weighbridge::recipe::llama::Options;
+use weighbridge::recipe::llama_cpp::Options;
 use weighbridge::{ErrorKind, Model, OpenOptions, Strictness, WriteOptions};
 
 const HF: &str = "assets/sample/hf";

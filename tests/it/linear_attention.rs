@@ -4,7 +4,8 @@
 use crate::support::{Gguf, Kv, f32s};
 
 use weighbridge::device::Cpu;
-use weighbridge::{Axis, Convention, DType, OpenOptions, WeightProvider};
+use weighbridge::model::{Axis, Convention};
+use weighbridge::{DType, OpenOptions, WeightProvider};
 
 const NAME: &str = "layers.0.linear_attention.output.weight";
 const ROWS: u64 = 3;

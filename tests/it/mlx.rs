@@ -3,7 +3,8 @@
 
 use crate::support::{Safetensors, f32s, folder, refused_folder};
 use tempfile::TempDir;
-use weighbridge::{DType, Decoding, Model, Part};
+use weighbridge::model::Decoding;
+use weighbridge::{DType, Model, Part};
 
 /// A module of 2 rows of 64 values, packed at some width, all bits zero.
 fn module(bits: u64, group: u64, scales: &str) -> Safetensors {

@@ -15,7 +15,8 @@ use crate::support::{Gguf, Safetensors, folder};
 use serde_json::Value as Json;
 use weighbridge::arch::{ARCHITECTURES, Architecture, Change, Dialect, Mapping, Transform};
 use weighbridge::device::Cpu;
-use weighbridge::{Convention, DType, ErrorKind, Model, OpenOptions, WeightProvider};
+use weighbridge::model::Convention;
+use weighbridge::{DType, ErrorKind, Model, OpenOptions, WeightProvider};
 
 /// Stored tensors without a canonical name: the list, the form, the name with `{n}` for a layer,
 /// and why.

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::support::{Gguf, Kv, f32s, folder};
 use tempfile::TempDir;
 use weighbridge::device::{Cpu, Device};
+use weighbridge::load::{Fusion, LoadedTensor};
+use weighbridge::model::{Axis, Convention};
 use weighbridge::{
-    Axis, Convention, DType, ErrorKind, Fusion, LoadOptions, LoadedTensor, OpenOptions, Part,
-    Policy, Result, WeightProvider,
+    DType, ErrorKind, LoadOptions, OpenOptions, Part, Policy, Result, WeightProvider,
 };
 
 const HEADS: u64 = 4;

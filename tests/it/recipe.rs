@@ -10,11 +10,12 @@ use insta::assert_snapshot;
 use serde_json::Value as Json;
 use weighbridge::metadata::KeyValues;
 use weighbridge::recipe::FileType;
-use weighbridge::recipe::llama::{
+use weighbridge::recipe::ImportanceMatrix;
+use weighbridge::recipe::llama_cpp::{
     Choice, Hparams, Options, Recipe, Setting, Stored, TensorType, target,
 };
-use weighbridge::recipe::{mlx, ollama};
-use weighbridge::{DType, ImportanceMatrix, Model, OpenOptions};
+use weighbridge::recipe::{mlx_lm, ollama};
+use weighbridge::{DType, Model, OpenOptions};
 
 /// Tensors of a small model.
 const SMALL: &[Stored<'_>] = &[
@@ -224,9 +225,10 @@ fn importance_of_a_choice() {
 
 #[test]
 fn what_mlx_does_not_have() {
-    use mlx::{Mix, Mode, Module, Options, Recipe};
+    use mlx_lm::{Mix, Mode, Module, Options, Recipe};
     let modules = [Module { path: "model.layers.0.mlp.up_proj", shape: &[64, 96] }];
-    let model = mlx::MlxModel { model_type: "llama".to_owned(), layers: 1, ..Default::default() };
+    let model =
+        mlx_lm::MlxModel { model_type: "llama".to_owned(), layers: 1, ..Default::default() };
     let refused = |options: Options| told_of(Recipe::new(&model, &modules, &options));
     let usual = Options::default();
     assert_snapshot!(refused(Options { bits: Some(7), ..usual }), @"Mismatch: affine has elements of 1, 2, 3, 4, 5, 6, 8 bits, and not of 7");
@@ -239,7 +241,7 @@ fn what_mlx_does_not_have() {
     assert_snapshot!(refused(Options { mix, mode: Mode::Mxfp8, ..usual }), @"Mismatch: mixed_3_6 is a mix of affine groups, and not of mxfp8");
     // 8 bits in groups of 64, where rows are whole groups of 32 only.
     let router = [Module { path: "model.layers.0.mlp.gate", shape: &[64, 96] }];
-    let qwen = mlx::MlxModel { model_type: "qwen3_moe".to_owned(), ..model.clone() };
+    let qwen = mlx_lm::MlxModel { model_type: "qwen3_moe".to_owned(), ..model.clone() };
     let options = Options { group_size: Some(32), ..usual };
     assert_snapshot!(told_of(Recipe::new(&qwen, &router, &options)), @r#"Mismatch: tensor "model.layers.0.mlp.gate": rows of 96 elements are no whole groups of 64"#);
     let recipe = Recipe::new(&model, &modules, &usual).expect("a recipe");
@@ -512,14 +514,14 @@ fn mlx_lm_predicates() {
 fn check_modules(case: &str) {
     let (head, lines) = case.trim().split_once('\n').expect("a head");
     let fields: Vec<&str> = head.split(' ').collect();
-    let model = mlx::MlxModel {
+    let model = mlx_lm::MlxModel {
         model_type: fields[0].to_owned(),
         layers: fields[1].parse().expect("layers"),
         layer_group_size: None,
     };
-    let options = mlx::Options {
-        mode: mlx::Mode::from_name(fields[2]).expect("a mode"),
-        mix: mlx::Mix::from_name(fields[3]),
+    let options = mlx_lm::Options {
+        mode: mlx_lm::Mode::from_name(fields[2]).expect("a mode"),
+        mix: mlx_lm::Mix::from_name(fields[3]),
         group_size: fields[4].parse().ok(),
         bits: fields[5].parse().ok(),
     };
@@ -533,9 +535,9 @@ fn check_modules(case: &str) {
             (path, shape, choice)
         })
         .collect();
-    let modules: Vec<mlx::Module<'_>> =
-        rows.iter().map(|(path, shape, _)| mlx::Module { path, shape }).collect();
-    let recipe = mlx::Recipe::new(&model, &modules, &options).expect("a recipe");
+    let modules: Vec<mlx_lm::Module<'_>> =
+        rows.iter().map(|(path, shape, _)| mlx_lm::Module { path, shape }).collect();
+    let recipe = mlx_lm::Recipe::new(&model, &modules, &options).expect("a recipe");
     let usual = recipe.config["mode"].as_str().expect("a mode");
     assert_eq!(usual, fields[2]);
     for ((path, _, expected), choice) in rows.iter().zip(&recipe.choices) {
@@ -550,7 +552,7 @@ fn check_modules(case: &str) {
                     Some(mode) => (mode, "named"),
                     None => ("affine", "short"),
                 };
-                let mode = mlx::Mode::from_name(mode).expect("a mode");
+                let mode = mlx_lm::Mode::from_name(mode).expect("a mode");
                 assert_eq!(mode, choice.mode);
                 format!("{} {} {} {short}", mode.descriptor().name, choice.bits, choice.group_size)
             }
@@ -564,29 +566,29 @@ fn check_modules(case: &str) {
 #[test]
 fn directories_of_mlx_lm() {
     let Some(folder) = outside("") else { return };
-    let affine = |bits, group_size| mlx::Options {
+    let affine = |bits, group_size| mlx_lm::Options {
         bits: Some(bits),
         group_size: Some(group_size),
-        ..mlx::Options::default()
+        ..mlx_lm::Options::default()
     };
-    let mode = |name| mlx::Options {
-        mode: mlx::Mode::from_name(name).expect("a mode"),
-        ..mlx::Options::default()
+    let mode = |name| mlx_lm::Options {
+        mode: mlx_lm::Mode::from_name(name).expect("a mode"),
+        ..mlx_lm::Options::default()
     };
-    let mix = mlx::Mix::from_name("mixed_3_6");
+    let mix = mlx_lm::Mix::from_name("mixed_3_6");
     for (name, options) in [
-        ("llama-q4g64-f16", mlx::Options::default()),
+        ("llama-q4g64-f16", mlx_lm::Options::default()),
         ("llama-q4g32-bf16-sharded", affine(4, 32)),
         ("qwen2-q5g32-f16", affine(5, 32)),
         ("qwen3-tied-q3g32-bf16", affine(3, 32)),
         ("llama-mxfp8", mode("mxfp8")),
         ("qwen2-nvfp4", mode("nvfp4")),
         ("mixtral-mxfp4", mode("mxfp4")),
-        ("llama-mixed_3_6", mlx::Options { mix, ..mlx::Options::default() }),
+        ("llama-mixed_3_6", mlx_lm::Options { mix, ..mlx_lm::Options::default() }),
     ] {
         let store = Model::open(folder.join("mlx").join(name)).expect("a model");
         let config = store.document("config.json").expect("a config");
-        let model = mlx::MlxModel {
+        let model = mlx_lm::MlxModel {
             model_type: config["model_type"].as_str().expect("a type").to_owned(),
             layers: config["num_hidden_layers"].as_u64().expect("layers"),
             layer_group_size: None,
@@ -597,11 +599,11 @@ fn directories_of_mlx_lm() {
                 Some((tensor.raw_name().to_str()?.strip_suffix(".weight")?.to_owned(), tensor))
             })
             .collect();
-        let modules: Vec<mlx::Module<'_>> = weights
+        let modules: Vec<mlx_lm::Module<'_>> = weights
             .iter()
-            .map(|(path, tensor)| mlx::Module { path, shape: tensor.shape() })
+            .map(|(path, tensor)| mlx_lm::Module { path, shape: tensor.shape() })
             .collect();
-        let recipe = mlx::Recipe::new(&model, &modules, &options).expect("a recipe");
+        let recipe = mlx_lm::Recipe::new(&model, &modules, &options).expect("a recipe");
         for ((path, tensor), choice) in weights.iter().zip(&recipe.choices) {
             let dtype = tensor.dtype().expect("a dtype");
             let stored = dtype.is_quantized().then_some((dtype, tensor.group_size()));

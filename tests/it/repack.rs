@@ -6,10 +6,9 @@ use std::path::Path;
 
 use crate::support::{Gguf, Safetensors, folder, open_as};
 use weighbridge::dtype::Packing;
-use weighbridge::{
-    DType, Global, GroupParts, Model, PackedRows, Part, REPACKS, Repack, Repacked, Strictness,
-    Tensor,
-};
+use weighbridge::quant::{Global, GroupParts};
+use weighbridge::repack::{PackedRows, REPACKS, Repack, Repacked};
+use weighbridge::{DType, Model, Part, Strictness, Tensor};
 
 fn data() -> Model {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden.safetensors");

@@ -10,7 +10,7 @@ use weighbridge::container::{GGUF, Shards};
 use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::ops::{self, ConvertOptions, Edited};
 use weighbridge::recipe::FileType;
-use weighbridge::recipe::llama::Options;
+use weighbridge::recipe::llama_cpp::Options;
 use weighbridge::{
     DType, ErrorKind, Model, OpenOptions, Progress, Strictness, WriteOptions, WritePlan,
 };

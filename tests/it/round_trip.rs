@@ -7,9 +7,10 @@ use crate::support::{Gguf, Kv, Safetensors, WhisperGgml, open_as, walk};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::sample::select;
+use weighbridge::bytes::Text;
 use weighbridge::dtype::{DTYPES, DTypeDescriptor, Packing};
 use weighbridge::metadata::Value;
-use weighbridge::{DType, Model, Part, Strictness, Text};
+use weighbridge::{DType, Model, Part, Strictness};
 
 /// A value of the type with this code. Arrays hold arrays down to `depth` levels.
 fn value(code: u32, depth: u32) -> BoxedStrategy<Kv> {

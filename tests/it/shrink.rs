@@ -7,7 +7,8 @@ use std::path::Path;
 use crate::support::{Gguf, Safetensors, f32s, folder, told, without_path};
 use tempfile::TempDir;
 use weighbridge::bytes::{Access, Source};
-use weighbridge::{DType, Decoding, Error, Model, OpenOptions, Part, Tensor};
+use weighbridge::model::Decoding;
+use weighbridge::{DType, Error, Model, OpenOptions, Part, Tensor};
 
 const FILES: [&str; 2] = ["file.gguf", "file.safetensors"];
 

@@ -7,7 +7,8 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 use serde_json::json;
 use tempfile::TempDir;
-use weighbridge::{DType, Model, OpenOptions, Text};
+use weighbridge::bytes::Text;
+use weighbridge::{DType, Model, OpenOptions};
 
 /// A model without a meaning, and files beside it.
 fn beside<B: AsRef<[u8]>>(files: &[(&str, B)]) -> (TempDir, Model) {

@@ -4,10 +4,9 @@
 use half::{bf16, f16};
 use weighbridge::bytes::Values;
 use weighbridge::dtype::{DTYPES, DTypeDescriptor, Packing};
-use weighbridge::{
-    DType, Decoding, Element, Error, FindingKind, Model, Narrowing, OpenOptions, Rounding,
-    Strictness, Tensor,
-};
+use weighbridge::model::{Decoding, FindingKind};
+use weighbridge::quant::{Element, Narrowing, Rounding};
+use weighbridge::{DType, Error, Model, OpenOptions, Strictness, Tensor};
 
 use super::{Gguf, Safetensors, look_at, open_as, own_folder, put};
 

@@ -1,6 +1,8 @@
 //! Compares values with expected ones, bit for bit.
 
-use weighbridge::{Decoding, Element, Tensor};
+use weighbridge::Tensor;
+use weighbridge::model::Decoding;
+use weighbridge::quant::Element;
 
 /// The bits of a number, with all NaN equal.
 fn bits(value: f32) -> u32 {

@@ -10,12 +10,13 @@ use weighbridge::container::detect;
 use weighbridge::container::{GGUF, MLX, OLLAMA, SAFETENSORS};
 use weighbridge::device::Cpu;
 use weighbridge::metadata::{Array, Value};
+use weighbridge::model::Decoding;
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
-use weighbridge::recipe::llama::Options;
+use weighbridge::recipe::llama_cpp::Options;
 use weighbridge::{
-    Decoding, Error, Model, ModelConfig, OpenOptions, Part, Strictness, Tensor, Tokenizer,
-    WeightProvider, WriteOptions, WritePlan,
+    Error, Model, ModelConfig, OpenOptions, Part, Strictness, Tensor, Tokenizer, WeightProvider,
+    WriteOptions, WritePlan,
 };
 
 use super::{POLICIES, Safetensors, f32s, open_as, own_folder, put};
@@ -348,7 +349,7 @@ pub(crate) fn serve(store: Model) {
             }
             Err(error) => look_at(&error),
         }
-        match (values, view.shard(weighbridge::Axis::Rows, 0, 1)) {
+        match (values, view.shard(weighbridge::model::Axis::Rows, 0, 1)) {
             (Ok(values), Ok(all)) => {
                 let same = all.dequantize().expect("the same values");
                 let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();

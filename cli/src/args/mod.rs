@@ -262,7 +262,7 @@ pub(crate) struct Load {
     pub(crate) filter: Option<String>,
     /// Load these together, in one buffer, where they can be joined: qkv, gate-up
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_fusion)]
-    pub(crate) fuse: Vec<&'static weighbridge::Fusion>,
+    pub(crate) fuse: Vec<&'static weighbridge::load::Fusion>,
     /// What tensors are kept as in memory
     #[arg(long, value_enum, default_value = "keep", value_name = "DTYPE")]
     pub(crate) dtype: LoadDtype,
@@ -322,9 +322,9 @@ pub(crate) struct Completions {
     pub(crate) shell: clap_complete::Shell,
 }
 
-fn parse_fusion(name: &str) -> Result<&'static weighbridge::Fusion, String> {
-    weighbridge::Fusion::named(name).ok_or_else(|| {
-        let names = weighbridge::FUSIONS.iter().map(|fusion| fusion.name);
+fn parse_fusion(name: &str) -> Result<&'static weighbridge::load::Fusion, String> {
+    weighbridge::load::Fusion::named(name).ok_or_else(|| {
+        let names = weighbridge::load::FUSIONS.iter().map(|fusion| fusion.name);
         format!("the fusions are {}", names.collect::<Vec<_>>().join(", "))
     })
 }

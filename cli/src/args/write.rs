@@ -6,9 +6,9 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use weighbridge::DType;
 use weighbridge::container::{CONTAINERS, Container, ollama};
-use weighbridge::recipe::llama::{Setting, TensorType, target};
+use weighbridge::recipe::llama_cpp::{Setting, TensorType, target};
 use weighbridge::recipe::ollama::{QuantType, TYPES};
-use weighbridge::recipe::{FILE_TYPES, FileType, mlx};
+use weighbridge::recipe::{FILE_TYPES, FileType, mlx_lm};
 
 use super::Open;
 
@@ -174,10 +174,10 @@ pub(crate) struct Quantize {
     /// Write a directory of MLX instead: bits, elements of a group and mode, as far as they are not
     /// mlx-lm's own: 4 or 4,64 or 4,32,mxfp4
     #[arg(long, value_name = "BITS,GROUP,MODE", value_parser = mlx, conflicts_with = "file_type")]
-    pub(crate) mlx: Option<mlx::Options>,
+    pub(crate) mlx: Option<mlx_lm::Options>,
     /// With --mlx: a mix of bits, as mlx-lm names it: mixed_2_6, mixed_3_4, mixed_3_6, mixed_4_6
     #[arg(long, value_name = "MIX", value_parser = mix, requires = "mlx")]
-    pub(crate) quant_predicate: Option<&'static mlx::Mix>,
+    pub(crate) quant_predicate: Option<&'static mlx_lm::Mix>,
     /// Which columns matter: a file of llama-imatrix, GGUF or its older form
     #[arg(long, value_name = "FILE")]
     pub(crate) imatrix: Option<PathBuf>,
@@ -235,7 +235,7 @@ fn told<T>(value: weighbridge::Result<T>) -> Result<T, String> {
     })
 }
 
-fn mlx(text: &str) -> Result<mlx::Options, String> {
+fn mlx(text: &str) -> Result<mlx_lm::Options, String> {
     let mut parts = text.split(',').map(str::trim);
     let number = |part: Option<&str>| match part {
         None | Some("") => Ok(None),
@@ -243,19 +243,19 @@ fn mlx(text: &str) -> Result<mlx::Options, String> {
     };
     let (bits, group_size) = (number(parts.next())?, number(parts.next())?);
     let mode = match parts.next() {
-        None => mlx::Mode::default(),
-        Some(name) => mlx::Mode::from_name(name).ok_or_else(|| {
-            let names: Vec<&str> = mlx::MODES.iter().map(|row| row.name).collect();
+        None => mlx_lm::Mode::default(),
+        Some(name) => mlx_lm::Mode::from_name(name).ok_or_else(|| {
+            let names: Vec<&str> = mlx_lm::MODES.iter().map(|row| row.name).collect();
             format!("\"{name}\" is not one of {}", names.join(", "))
         })?,
     };
-    told(mlx::Quantization::new(mode, group_size, bits))?;
-    Ok(mlx::Options { mode, group_size, bits, ..mlx::Options::default() })
+    told(mlx_lm::Quantization::new(mode, group_size, bits))?;
+    Ok(mlx_lm::Options { mode, group_size, bits, ..mlx_lm::Options::default() })
 }
 
-fn mix(text: &str) -> Result<&'static mlx::Mix, String> {
-    mlx::Mix::from_name(text).ok_or_else(|| {
-        let names: Vec<&str> = mlx::MIXES.iter().map(|mix| mix.name).collect();
+fn mix(text: &str) -> Result<&'static mlx_lm::Mix, String> {
+    mlx_lm::Mix::from_name(text).ok_or_else(|| {
+        let names: Vec<&str> = mlx_lm::MIXES.iter().map(|mix| mix.name).collect();
         format!("not one of {}", names.join(", "))
     })
 }

@@ -3,7 +3,8 @@
 use std::io::Write;
 
 use serde_json::Value;
-use weighbridge::{QuantizationSummary, ops};
+use weighbridge::model::QuantizationSummary;
+use weighbridge::ops;
 
 use super::Done;
 use crate::args::Config;

@@ -2,8 +2,9 @@
 
 use std::io::Write;
 
+use weighbridge::Model;
+use weighbridge::bytes::Text;
 use weighbridge::ops::{Diff, DiffOptions, DiffReport, Outcome, Pairs, TensorDiff, ValueDiff};
-use weighbridge::{Model, Text};
 
 use super::{Done, Filter};
 use crate::args;

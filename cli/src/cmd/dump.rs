@@ -4,7 +4,10 @@ use std::io::{BufWriter, Write};
 use std::ops::Range;
 
 use half::{bf16, f16};
-use weighbridge::{Decoding, Element, Narrowing, Part, Tensor, Text};
+use weighbridge::bytes::Text;
+use weighbridge::model::Decoding;
+use weighbridge::quant::{Element, Narrowing};
+use weighbridge::{Part, Tensor};
 
 use super::Done;
 use crate::args::{Dump, DumpForm};

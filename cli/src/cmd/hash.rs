@@ -3,8 +3,9 @@
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
+use weighbridge::ErrorKind;
+use weighbridge::bytes::Text;
 use weighbridge::ops::{self, HashList, HashOptions, HashReport};
-use weighbridge::{ErrorKind, Text};
 
 use super::Done;
 use crate::args::Hash;

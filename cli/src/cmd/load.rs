@@ -6,9 +6,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use weighbridge::arch::Resolution;
+use weighbridge::bytes::Text;
 use weighbridge::device::Cpu;
 use weighbridge::ops::{self, LoadReport};
-use weighbridge::{LoadOptions, OpenOptions, Policy, Text, WeightProvider};
+use weighbridge::{LoadOptions, OpenOptions, Policy, WeightProvider};
 
 use super::{Done, Filter};
 use crate::args::{Load, LoadDtype};

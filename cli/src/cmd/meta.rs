@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::path::Path;
 
+use weighbridge::bytes::Text;
 use weighbridge::metadata::{KeyValues, Value, ValueType};
-use weighbridge::{OpenOptions, Text, WriteOptions, ops};
+use weighbridge::{OpenOptions, WriteOptions, ops};
 
 use super::Done;
 use crate::args::write::{Meta, MetaVerb};

@@ -1,10 +1,11 @@
 //! `quantize`: a model in fewer bits.
 
 use weighbridge::container::MLX;
+use weighbridge::ops;
 use weighbridge::ops::{ConvertOptions, Quantization};
-use weighbridge::recipe::llama::Options;
-use weighbridge::recipe::mlx;
-use weighbridge::{ImportanceMatrix, ops};
+use weighbridge::recipe::ImportanceMatrix;
+use weighbridge::recipe::llama_cpp::Options;
+use weighbridge::recipe::mlx_lm;
 
 use super::Done;
 use crate::args::write::Quantize;
@@ -14,7 +15,7 @@ pub(crate) fn run(args: &Quantize) -> Done {
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
     if let Some(options) = args.mlx {
-        let options = mlx::Options { mix: args.quant_predicate, ..options };
+        let options = mlx_lm::Options { mix: args.quant_predicate, ..options };
         let options = ConvertOptions::new(&MLX).quantize(Quantization::MlxLm(options));
         let plan = ops::convert(&model, &options)?;
         return writing::run_whole(&plan, &args.dst, args.whole, &args.writing);

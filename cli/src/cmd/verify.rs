@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use weighbridge::Text;
+use weighbridge::bytes::Text;
 use weighbridge::ops::{self, HashDifference, HashList, VerifyOptions, VerifyReport};
 
 use super::Done;

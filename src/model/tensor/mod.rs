@@ -376,7 +376,7 @@ impl Tensor {
     }
 
     /// The name under which the tensor was requested. A fused tensor has the names of its members,
-    /// joined by `+`. A stored name that is not UTF-8 is in its [spelling](crate::Text::spelling).
+    /// joined by `+`. A stored name that is not UTF-8 is in its [spelling](crate::bytes::Text::spelling).
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -97,7 +97,8 @@ impl Tensor {
     ///
     /// ```
     /// use half::f16;
-    /// use weighbridge::{Decoding, Model, bytes::Values};
+    /// use weighbridge::model::Decoding;
+    /// use weighbridge::{Model, bytes::Values};
     ///
     /// # fn main() -> weighbridge::Result<()> {
     /// let model = Model::open("assets/sample/sample-Q8_0.gguf")?;

@@ -92,7 +92,7 @@ pub struct HashReport {
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct TensorHash {
-    /// The stored name; of one that is not UTF-8 the [spelling](crate::Text::spelling).
+    /// The stored name; of one that is not UTF-8 the [spelling](crate::bytes::Text::spelling).
     pub name: String,
     /// The bytes of a name that is not UTF-8, in hexadecimal.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]

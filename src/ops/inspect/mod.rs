@@ -145,7 +145,7 @@ pub fn inspect<'m>(model: &'m Model, options: &InspectOptions) -> Result<Inspect
     };
     let store = &**model.store();
     let weights = store.tensors().map(|tensor| tensor.elements());
-    let note = |note: &crate::Note| format!("{}: {}", note.path.display(), note.text);
+    let note = |note: &crate::model::Note| format!("{}: {}", note.path.display(), note.text);
     Ok(InspectReport {
         container: model.container(),
         files: model.files().map(Path::to_string_lossy).collect(),

@@ -114,7 +114,7 @@ pub struct TensorFinding {
     /// The bytes of a name that is not UTF-8, in hexadecimal.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub name_hex: Option<String>,
-    /// The [kind](crate::FindingKind::name).
+    /// The [kind](crate::model::FindingKind::name).
     pub finding: &'static str,
     /// Whether the tensor cannot be used.
     pub fault: bool,

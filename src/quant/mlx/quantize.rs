@@ -21,7 +21,8 @@ use crate::error::{Error, Result};
 /// group, as in MLX, but the resulting bytes may differ.
 ///
 /// ```
-/// use weighbridge::{DType, GroupParts, Grouping};
+/// use weighbridge::quant::{GroupParts, Grouping};
+/// use weighbridge::DType;
 ///
 /// # fn main() -> weighbridge::Result<()> {
 /// let quantizer = DType::MLX_AFFINE4.group_quantizer().unwrap();

@@ -1,7 +1,8 @@
 //! Tensors by their canonical names, and how they come of what is stored.
 
+use weighbridge::Model;
+use weighbridge::bytes::Text;
 use weighbridge::ops::{AuxiliaryTensor, CanonicalTensor};
-use weighbridge::{Model, Text};
 
 use crate::Stop;
 use crate::layers::{Pattern, Rows};

@@ -7,9 +7,10 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use weighbridge::arch::Resolution;
+use weighbridge::bytes::Text;
 use weighbridge::metadata::Value;
 use weighbridge::ops::{self, InspectNames, InspectOptions, InspectReport, InspectedTensors};
-use weighbridge::{Model, ModelConfig, Text};
+use weighbridge::{Model, ModelConfig};
 
 use super::{Done, Filter};
 use crate::args::Inspect;

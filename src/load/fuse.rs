@@ -108,7 +108,8 @@ impl<D: Device> WeightProvider<D> {
     /// tensors in the order of their first bytes in the files.
     ///
     /// ```
-    /// use weighbridge::{Fusion, LoadOptions, WeightProvider};
+    /// use weighbridge::load::Fusion;
+    /// use weighbridge::{LoadOptions, WeightProvider};
     ///
     /// # fn main() -> weighbridge::Result<()> {
     /// let model = WeightProvider::open("assets/sample/sample-Q8_0.gguf")?;

@@ -4,9 +4,9 @@ use super::{Hparams, Options, Stored};
 use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::imatrix::ImportanceMatrix;
 use crate::metadata::Value;
 use crate::recipe::FileType;
+use crate::recipe::ImportanceMatrix;
 
 /// A key and the value that it is to have.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,8 +7,8 @@ use regex::bytes::{Regex, RegexBuilder};
 use super::keys::Setting;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::imatrix::ImportanceMatrix;
 use crate::recipe::FileType;
+use crate::recipe::ImportanceMatrix;
 
 /// What is to be made, and where it differs from the rules.
 #[derive(Clone, Debug)]

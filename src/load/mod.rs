@@ -8,8 +8,8 @@
 
 mod cache;
 mod fuse;
-mod load;
 mod loaded;
+mod plan;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::model::{Axis, Convention, Model, Tensor};
 use cache::Cache;
 
 pub use fuse::{FUSIONS, Fusion};
-pub use load::{LoadOptions, Policy};
 pub use loaded::{LoadedPart, LoadedTensor, Member};
+pub use plan::{LoadOptions, Policy};
 
 /// The tensors of a [`Model`] on a device, loaded by canonical name, cached and fused.
 ///
