@@ -10,18 +10,17 @@ use weighbridge::dtype::DTYPES;
 /// Rooms of `src/`, floor by floor: a room may use those on its own floor and on floors before it.
 const FLOORS: &[&[&str]] = &[
     &["error"],
-    &["limits", "progress", "threads"],
+    &["dialect", "limits", "progress", "threads"],
     &["bytes"],
     &["digest", "shape"],
     &["quant"],
     &["dtype", "repack"],
     &["index", "metadata", "store"],
     &["container"],
-    &["imatrix"],
     &["arch", "tokenizer"],
     &["model"],
     &["translate"],
-    &["device", "provider", "recipe", "write"],
+    &["device", "load", "recipe", "write"],
     &["ops"],
 ];
 
@@ -253,7 +252,7 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
          that had it",
     ),
     (
-        "container/ollama/write.rs",
+        "container/ollama/config.rs",
         &["cohere", "deepseek", "gemma4", "glm4", "qwen3", "qwen3_5", "qwen3next"],
         "Ollama's renderers and parsers, which it chooses by pieces of the names of classes",
     ),

@@ -247,12 +247,15 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
     Ok(builder)
 }
 
+/// Names and contents of files.
+type NamedFiles = Vec<(String, Vec<u8>)>;
+
 /// `config.json` and the other documents beside the weights.
 fn documents(
     model: &Model,
     writer: &Writer,
     builder: &mut Builder,
-) -> Result<(Option<ConfigDocument>, Vec<(String, Vec<u8>)>)> {
+) -> Result<(Option<ConfigDocument>, NamedFiles)> {
     let store = model.store();
     let own = store.document("config.json").is_some() && store.encoding() == Encoding::Safetensors;
     let (config, mut others) = match writer.dialect {

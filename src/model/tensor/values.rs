@@ -11,6 +11,7 @@ use crate::quant::{Element, Narrowing, narrow};
 use crate::shape;
 use crate::store::Part;
 use crate::store::tensor::{Decoding, Plan, StoredTensor, Window};
+use crate::threads::Threads;
 
 /// The largest number of values computed or gathered at a time, unless a row is longer.
 const CHUNK: u64 = 1 << 18;
@@ -117,7 +118,7 @@ impl Tensor {
     pub fn dequantize_into<T: Element>(
         &self,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
     ) -> Result<Narrowing> {
         self.check_decodable()?;
         if out.len() as u64 != self.elements() {
@@ -138,7 +139,7 @@ impl Tensor {
         &self,
         rows: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
     ) -> Result<Narrowing> {
         self.check_decodable()?;
         let gathered = self.gathered(&rows)?;
@@ -214,7 +215,7 @@ impl Tensor {
         &self,
         rows: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
     ) -> Result<Narrowing> {
         Reader::new(self).decode(rows, out, decoding)
     }
@@ -225,7 +226,7 @@ impl Tensor {
         &self,
         rows: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
         scratch: &mut Scratch,
     ) -> Result<Narrowing> {
         let mut reader = Reader { scratch: Some(scratch), ..Reader::new(self) };
@@ -321,7 +322,7 @@ impl<'v> Reader<'v> {
         &mut self,
         rows: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
     ) -> Result<Narrowing> {
         let mut lost = Narrowing::default();
         let mut rest = out;
@@ -355,7 +356,7 @@ impl<'v> Reader<'v> {
         source: &'v Source,
         span: Span,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
     ) -> Result<Narrowing> {
         let columns = self.view.columns;
         let direct = source.transposed.is_none()
@@ -394,7 +395,7 @@ impl<'v> Reader<'v> {
         tensor: StoredTensor<'v>,
         elements: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
     ) -> Result<Narrowing> {
         let plan = self.plan(tensor)?;
         let Some((_, plan)) = self.plans.get(plan) else { return Ok(Narrowing::default()) };
@@ -432,14 +433,14 @@ impl<'v> Reader<'v> {
         tensor: StoredTensor<'v>,
         span: Span,
         out: &mut Vec<f32>,
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
     ) -> Result<Narrowing> {
         let columns = self.view.columns;
         let taken = self.view.stored_columns()?;
         let columns_each = usize::try_from(columns).unwrap_or(usize::MAX).max(1);
         let between = (span.count.saturating_sub(1)) * span.step + 1;
         let first = span.start * columns;
-        let decoding = &Decoding { pool: None, ..*decoding };
+        let decoding = &Decoding { threads: Threads::one(), ..*decoding };
         let mut take = |row: &[f32]| {
             for taken in &taken {
                 out.extend_from_slice(row.get(taken.clone()).unwrap_or_default());

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use regex::bytes::{Regex, RegexBuilder};
-
 use super::keys::Setting;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -69,7 +67,11 @@ impl Options {
 /// A dtype for tensors whose names match a regular expression somewhere.
 #[derive(Clone, Debug)]
 pub struct TensorType {
-    pattern: Regex,
+    #[cfg(feature = "regex")]
+    pattern: regex::bytes::Regex,
+    /// Without the feature there is no tensor type.
+    #[cfg(not(feature = "regex"))]
+    pattern: std::convert::Infallible,
     pub(super) dtype: DType,
 }
 
@@ -79,29 +81,47 @@ impl TensorType {
     ///
     /// # Errors
     ///
-    /// `Mismatch` if it is not written so, or names a dtype that nothing is quantized to.
+    /// `Mismatch` if it is not written so, or names a dtype that nothing is quantized to;
+    /// `Unsupported` without the cargo feature `regex`.
     pub fn parse(text: &str) -> Result<Self> {
         let parts = text.split_once('=').filter(|(pattern, _)| !pattern.is_empty());
         let (pattern, dtype) = parts.ok_or_else(|| {
             Error::mismatch(format!("\"{text}\" is no tensor type"))
                 .advise("write a part of the name and a dtype: attn_v=q6_k")
         })?;
-        // Bytes, as std::regex has it: `\d` is ten digits.
-        let compiled = RegexBuilder::new(&pattern.to_ascii_lowercase()).unicode(false).build();
-        let pattern = compiled.map_err(|error| {
-            // The library draws the expression with a mark below: too many lines for a message.
-            let text = error.to_string();
-            let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            Error::mismatch(format!("\"{pattern}\" is no regular expression: {reason}"))
-                .advise("lookaround and back references, which std::regex has, are not known here")
-        })?;
-        Ok(Self { pattern, dtype: target(dtype)? })
+        Ok(Self { pattern: compiled(pattern)?, dtype: target(dtype)? })
     }
 
     /// Whether the expression matches a part of the name.
+    #[cfg(feature = "regex")]
     pub fn matches(&self, name: &str) -> bool {
         self.pattern.is_match(name.as_bytes())
     }
+
+    /// Whether the expression matches a part of the name.
+    #[cfg(not(feature = "regex"))]
+    pub fn matches(&self, _: &str) -> bool {
+        match self.pattern {}
+    }
+}
+
+#[cfg(feature = "regex")]
+fn compiled(pattern: &str) -> Result<regex::bytes::Regex> {
+    // Bytes, as in std::regex: `\d` is ten digits.
+    let mut builder = regex::bytes::RegexBuilder::new(&pattern.to_ascii_lowercase());
+    builder.unicode(false).build().map_err(|error| {
+        // The library draws the expression with a mark below: too many lines for a message.
+        let text = error.to_string();
+        let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        Error::mismatch(format!("\"{pattern}\" is no regular expression: {reason}"))
+            .advise("lookaround and back references, which std::regex has, are not known here")
+    })
+}
+
+#[cfg(not(feature = "regex"))]
+fn compiled(_: &str) -> Result<std::convert::Infallible> {
+    Err(Error::unsupported("this build of weighbridge cannot match patterns of tensor names")
+        .advise("enable the cargo feature `regex`"))
 }
 
 /// Whether tensors of a file are quantized or converted to a dtype. ggml's 8 bits for activations

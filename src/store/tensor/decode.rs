@@ -4,8 +4,6 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::{Segment, StoredTensor};
 use crate::bytes::{Scratch, Values, try_vec, try_zeroed};
 use crate::dtype::{DType, DTypeDescriptor, Packing};
@@ -15,19 +13,20 @@ use crate::quant::{
 };
 use crate::shape;
 use crate::store::Part;
+use crate::threads::{self, Threads};
 
 /// Options for decoding values.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Decoding<'p> {
+pub struct Decoding {
     /// When values are rounded.
     pub rounding: Rounding,
-    /// The thread pool; without one, the calling thread decodes alone. A single thread writes
-    /// nearly as fast as the memory allows.
-    pub pool: Option<&'p rayon::ThreadPool>,
+    /// The threads that share the work: by default the calling thread alone, which writes nearly as
+    /// fast as the memory allows.
+    pub threads: Threads,
 }
 
-impl<'p> Decoding<'p> {
+impl Decoding {
     /// The defaults: every step rounds to `f32`, and the calling thread does the work.
     pub fn new() -> Self {
         Self::default()
@@ -40,11 +39,17 @@ impl<'p> Decoding<'p> {
         self
     }
 
-    /// Sets the thread pool.
+    /// Sets the threads that share the work.
     #[must_use]
-    pub fn pool(mut self, pool: &'p rayon::ThreadPool) -> Self {
-        self.pool = Some(pool);
+    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
+        self.threads = threads.into();
         self
+    }
+}
+
+impl Default for Decoding {
+    fn default() -> Self {
+        Self { rounding: Rounding::default(), threads: Threads::one() }
     }
 }
 
@@ -291,7 +296,7 @@ impl<'a> Plan<'a> {
         &self,
         elements: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
     ) -> Result<Narrowing> {
         self.decode_from(elements, out, decoding, None)
     }
@@ -302,7 +307,7 @@ impl<'a> Plan<'a> {
         &self,
         elements: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
         window: Option<Window<'_>>,
     ) -> Result<Narrowing> {
         let past = size_of_val(out) >= PAST;
@@ -311,28 +316,30 @@ impl<'a> Plan<'a> {
             let fault = format!("its rows of {} end within a run of {}", self.columns, self.unit);
             return Err(self.malformed(&fault));
         }
-        let mut pieces = Vec::new();
         let (mut start, mut rest) = (elements.start, out);
-        let mut lost = Narrowing::default();
-        while start < elements.end {
+        let pieces = std::iter::from_fn(|| {
+            if start >= elements.end {
+                return None;
+            }
             let end = self.piece_end(start, elements.end);
             let len = usize::try_from(end - start).unwrap_or(usize::MAX).min(rest.len());
-            let (now, later) = rest.split_at_mut(len);
-            match decoding.pool {
-                Some(_) => pieces.push((start..end, now)),
-                None => lost += self.piece(start..end, now, decoding.rounding, past, window)?,
-            }
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(len);
+            let range = start..end;
             (start, rest) = (end, later);
+            Some((range, now))
+        });
+        let decode = |(range, out)| self.piece(range, out, decoding.rounding, past, window);
+        let mut lost = Narrowing::default();
+        if decoding.threads == Threads::one() {
+            for piece in pieces {
+                lost += decode(piece)?;
+            }
+            return Ok(lost);
         }
-        if let Some(pool) = decoding.pool {
-            let piece = |(range, out)| self.piece(range, out, decoding.rounding, past, window);
-            let add = |mut a: Narrowing, b| {
-                a += b;
-                Ok(a)
-            };
-            lost = pool.install(|| {
-                pieces.into_par_iter().map(piece).try_reduce(Narrowing::default, add)
-            })?;
+        let pieces: Vec<_> = pieces.collect();
+        let decode = |(): &mut (), piece| decode(piece);
+        for piece in threads::in_order(decoding.threads, pieces.into_iter(), || (), decode)? {
+            lost += piece;
         }
         Ok(lost)
     }
