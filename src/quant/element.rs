@@ -1,4 +1,7 @@
 //! The number types that values are decoded to, and what is lost by rounding.
+//!
+//! This file and `kernel` import each other on purpose: an element selects its own kernels from a
+//! codec's, and kernels are generic over elements.
 
 use half::{bf16, f16};
 

@@ -22,10 +22,6 @@ use super::kernel::{Decode, Out, Put};
 use super::simd::{Portable, Simd};
 use super::{Codec, Global, Packed};
 pub use quantize::{GroupParts, GroupQuantizer, Grouping};
-pub(crate) use quantize::{
-    TO_AFFINE1, TO_AFFINE2, TO_AFFINE3, TO_AFFINE4, TO_AFFINE5, TO_AFFINE6, TO_AFFINE8, TO_MXFP4,
-    TO_MXFP8, TO_NVFP4,
-};
 
 pub(crate) static AFFINE1: Codec = Codec::groups::<Groups<Affine<1>>>(native::<Affine<1>>);
 pub(crate) static AFFINE2: Codec = Codec::groups::<Groups<Affine<2>>>(native::<Affine<2>>);
@@ -37,6 +33,18 @@ pub(crate) static AFFINE8: Codec = Codec::groups::<Groups<Affine<8>>>(native::<A
 pub(crate) static MXFP4: Codec = Codec::groups::<Groups<E2m1>>(native::<E2m1>);
 pub(crate) static MXFP8: Codec = Codec::groups::<Groups<E4m3>>(native::<E4m3>);
 pub(crate) static NVFP4: Codec = Codec::groups::<Groups<E2m1>>(native::<E2m1>);
+
+pub(crate) static TO_AFFINE1: GroupQuantizer = GroupQuantizer::affine::<affine::Affine<1>>();
+pub(crate) static TO_AFFINE2: GroupQuantizer = GroupQuantizer::affine::<affine::Affine<2>>();
+pub(crate) static TO_AFFINE3: GroupQuantizer = GroupQuantizer::affine::<affine::Affine<3>>();
+pub(crate) static TO_AFFINE4: GroupQuantizer = GroupQuantizer::affine::<affine::Affine<4>>();
+pub(crate) static TO_AFFINE5: GroupQuantizer = GroupQuantizer::affine::<affine::Affine<5>>();
+pub(crate) static TO_AFFINE6: GroupQuantizer = GroupQuantizer::affine::<affine::Affine<6>>();
+pub(crate) static TO_AFFINE8: GroupQuantizer = GroupQuantizer::affine::<affine::Affine<8>>();
+pub(crate) static TO_MXFP4: GroupQuantizer = GroupQuantizer::of::<floating::E2m1>(&[32]);
+pub(crate) static TO_MXFP8: GroupQuantizer = GroupQuantizer::of::<floating::E4m3>(&[32]);
+pub(crate) static TO_NVFP4: GroupQuantizer =
+    GroupQuantizer::of::<floating::Nv>(&[16]).with_global();
 
 /// A quantization mode of MLX, with its elements.
 trait Mode {

@@ -11,8 +11,6 @@ use half::{bf16, f16};
 use super::super::element::Element;
 use super::super::kernel::{GroupEncode, GroupEncoding, Kernels};
 use super::super::simd::Simd;
-use super::affine::Affine;
-use super::floating::{E2m1, E4m3, Nv};
 use crate::error::{Error, Result};
 
 /// Quantizes to one of MLX's dtypes; see [`DType::group_quantizer`](crate::DType::group_quantizer).
@@ -51,18 +49,6 @@ pub struct GroupQuantizer {
     global: bool,
 }
 
-pub(crate) static TO_AFFINE1: GroupQuantizer = GroupQuantizer::affine::<Affine<1>>();
-pub(crate) static TO_AFFINE2: GroupQuantizer = GroupQuantizer::affine::<Affine<2>>();
-pub(crate) static TO_AFFINE3: GroupQuantizer = GroupQuantizer::affine::<Affine<3>>();
-pub(crate) static TO_AFFINE4: GroupQuantizer = GroupQuantizer::affine::<Affine<4>>();
-pub(crate) static TO_AFFINE5: GroupQuantizer = GroupQuantizer::affine::<Affine<5>>();
-pub(crate) static TO_AFFINE6: GroupQuantizer = GroupQuantizer::affine::<Affine<6>>();
-pub(crate) static TO_AFFINE8: GroupQuantizer = GroupQuantizer::affine::<Affine<8>>();
-pub(crate) static TO_MXFP4: GroupQuantizer = GroupQuantizer::of::<E2m1>(&[32]);
-pub(crate) static TO_MXFP8: GroupQuantizer = GroupQuantizer::of::<E4m3>(&[32]);
-pub(crate) static TO_NVFP4: GroupQuantizer =
-    GroupQuantizer { global: true, ..GroupQuantizer::of::<Nv>(&[16]) };
-
 /// The grouping of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grouping {
@@ -86,11 +72,16 @@ pub struct GroupParts<'a> {
 }
 
 impl GroupQuantizer {
-    const fn affine<M: Mode>() -> Self {
+    pub(super) const fn affine<M: Mode>() -> Self {
         Self { affine: true, ..Self::of::<M>(&[32, 64, 128]) }
     }
 
-    const fn of<M: Mode>(sizes: &'static [usize]) -> Self {
+    /// With support for a global scale.
+    pub(super) const fn with_global(self) -> Self {
+        Self { global: true, ..self }
+    }
+
+    pub(super) const fn of<M: Mode>(sizes: &'static [usize]) -> Self {
         Self {
             from_f32: Kernels::of::<Tiles<M>>(),
             from_f16: Kernels::of::<Tiles<M>>(),
