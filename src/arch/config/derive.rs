@@ -180,6 +180,7 @@ pub(super) fn config(
     let usual_activation = defaults.of_gguf.activation;
     let usual_activation =
         usual_activation.map(|name| Field::made(name.to_owned(), format!("default of {family}")));
+    let row = resolution.architecture.map(|row| row.name.to_owned());
     let embedding = stored(store, resolution, "token_embedding.weight", EMBEDDINGS);
     let output = stored(store, resolution, "output.weight", OUTPUTS);
     Ok(ModelConfig {
@@ -189,6 +190,7 @@ pub(super) fn config(
         activation: core.activation.or(usual_activation),
         rope_theta: core.rope_theta.unwrap_or(Field::made(10_000.0, "default")),
         architecture,
+        family: row.map(|row| Field::made(row, resolution.reason.clone())),
         dim,
         n_layers,
         n_heads,

@@ -52,8 +52,11 @@ impl<T> Field<T> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ModelConfig {
-    /// The family, as the file names it: `general.architecture` or `model_type`.
+    /// The architecture, in the file's word: `general.architecture` or `model_type`.
     pub architecture: Field<String>,
+    /// The family: the name of the [`Architecture`](super::Architecture) row, which is the same
+    /// whatever container the model lies in. `None` if no row describes the model.
+    pub family: Option<Field<String>>,
     /// Width of the residual stream (`embedding_length`, `hidden_size`).
     pub dim: Field<u32>,
     /// Transformer layers (`block_count`, `num_hidden_layers`); those of the decoder, where there
@@ -189,6 +192,7 @@ impl ModelConfig {
     pub fn fields(&self) -> Vec<ConfigField<'_>> {
         let mut all = Vec::new();
         report(&mut all, "model", "architecture", Some(&self.architecture));
+        report(&mut all, "model", "family", self.family.as_ref());
         report(&mut all, "model", "dim", Some(&self.dim));
         report(&mut all, "model", "n_layers", Some(&self.n_layers));
         report(&mut all, "model", "n_heads", Some(&self.n_heads));
