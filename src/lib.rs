@@ -63,7 +63,7 @@
 //! | [`device`] | the [`Device`](device::Device) trait and host memory |
 //! | [`load`] | [`WeightProvider`] and its options |
 //! | [`recipe`] | which dtype each tensor gets, as llama.cpp, mlx-lm and Ollama choose; [`recipe::ImportanceMatrix`] weights the columns |
-//! | [`write`] | [`Builder`] and [`WritePlan`]: files written in bounded memory, complete or not at all |
+//! | [`write`](mod@write) | [`Builder`] and [`WritePlan`]: files written in bounded memory, complete or not at all |
 //! | [`ops`] | whole models inspected, verified, hashed, compared, loaded, converted, quantized, split and merged; each function returns a report or a plan |
 //!
 //! # What it promises
