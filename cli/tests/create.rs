@@ -68,8 +68,8 @@ fn reports() {
     ");
     assert_snapshot!(told(store, &["create", "sample:int4", HF]), @"
     2
-    error: STORE/manifests/registry.ollama.ai/library/sample/int4: it is there already
-     help: give another name, or --overwrite to replace it when the new one is whole
+    error: STORE/manifests/registry.ollama.ai/library/sample/int4: already exists
+     help: give another name, or replace it with --overwrite once the new one is complete
     ");
     assert_snapshot!(told(store, &["create", "sample:int4", HF, "--overwrite"]), @"
     0
