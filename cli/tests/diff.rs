@@ -112,7 +112,7 @@ fn every_kind_of_difference() {
         text.replace(&*folder_b.path().to_string_lossy(), "b")
     };
     assert_eq!(ran.status, Some(1));
-    assert_snapshot!(without(&ran.err), @"note: neither architecture is known: both go by stored names");
+    assert_snapshot!(without(&ran.err), @"note: neither architecture is known: tensors are paired by stored name");
     assert_snapshot!(without(&ran.out), @r#"
     A a/model.safetensors: safetensors
     B b/model.safetensors: safetensors
@@ -219,7 +219,7 @@ fn every_kind_of_difference() {
         }
       ],
       "notes": [
-        "neither architecture is known: both go by stored names"
+        "neither architecture is known: tensors are paired by stored name"
       ]
     }
     "#);
@@ -252,7 +252,7 @@ fn refusals() {
     let said = refused(&arguments).replace(&*folder.path().to_string_lossy(), ".");
     assert_snapshot!(said, @r#"
     2
-    error: ./model.safetensors: no tensor has the name of one in assets/sample/hf
+    error: ./model.safetensors: no tensor name in common with assets/sample/hf
      help: A: no file says what the architecture is: 4 tensors under stored names; B: llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
     "#);
     assert_snapshot!(refused(&["diff", HF, GGUF, "--filter", "nothing"]), @r#"

@@ -131,8 +131,8 @@ fn status_1() {
     let ran = run(&["verify", path]);
     assert_eq!((ran.status, ran.err.as_str()), (Some(1), ""));
     assert_snapshot!(ran.out.replace(path, "."), @"
-    fault: the model lacks token_embedding.weight, which its architecture needs
-    fault: the model lacks layers.0..2, which its architecture needs
+    fault: the model lacks token_embedding.weight, which its architecture requires
+    fault: the model lacks layers.0..2, which its architecture requires
     fault: .: neither llama.embedding_length nor hidden_size in config.json
     .: 3 faults in 1 file, 1 tensor
     ");

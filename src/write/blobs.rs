@@ -95,7 +95,9 @@ impl Blobs {
             pending: true,
         };
         this.clear(&folder)
-            .map_err(|error| Error::io("cannot delete the unfinished files of an earlier run", error))
+            .map_err(|error| {
+                Error::io("cannot delete the unfinished files of an earlier run", error)
+            })
             .map_err(|error| error.in_file(&folder))?;
         Ok(this)
     }
@@ -187,7 +189,8 @@ impl Blobs {
         let len = source.len();
         let there = digest.path(&self.store);
         if is_intact(&there, len, &digest) {
-            let failed = |error| Error::io("cannot delete the temporary file", error).in_file(&open.path);
+            let failed =
+                |error| Error::io("cannot delete the temporary file", error).in_file(&open.path);
             removed(&open.path).map_err(failed)?;
             touch(&there);
             return Ok(Blob { digest, len, unfinished: None });

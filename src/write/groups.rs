@@ -126,7 +126,9 @@ impl Repacking {
     /// Describes the first number that the other packing cannot hold.
     fn first_fault(&self) -> Result<Option<String>> {
         if self.global_bytes().is_err() {
-            return Ok(Some("its global scale cannot be derived from a largest magnitude".to_owned()));
+            return Ok(Some(
+                "its global scale cannot be derived from a largest magnitude".to_owned(),
+            ));
         }
         let (rows, row) = self.view.gathered_shape();
         let step = (1 << 20) / row.max(1);

@@ -130,9 +130,8 @@ pub(crate) fn encoded(
     if precision.lossless && !method.is_lossless() {
         let what = format!("{dtype} does not hold every value of {}", view.dtype_label());
         let what = why.as_ref().map_or(what.clone(), |why| format!("{why}, and {what}"));
-        return Err(
-            Error::unsupported(format!("{what}, but the result must be lossless")).in_tensor(view.name())
-        );
+        return Err(Error::unsupported(format!("{what}, but the result must be lossless"))
+            .in_tensor(view.name()));
     }
     let producer = Producer::Encoded { view: view.clone(), dtype, importance: None };
     Ok(Output::new(producer, method).because(why))

@@ -130,7 +130,8 @@ impl Work<'_, '_> {
                 // Bytes that no piece fills would silently be zeros, so this is checked.
                 let planned = pieces.iter().map(Piece::len).sum::<u64>();
                 if planned != *bytes {
-                    let fault = format!("the pieces have {planned} bytes, but the tensor has {bytes}");
+                    let fault =
+                        format!("the pieces have {planned} bytes, but the tensor has {bytes}");
                     return Err(Error::mismatch(fault).in_tensor(&tensor.name));
                 }
                 jobs.extend(pieces.into_iter().map(|piece| (file, number, piece)));
@@ -273,7 +274,8 @@ impl Open {
     }
 
     fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
-        let failed = |error| Error::io("cannot write to the file", error).in_file(&self.path).at(at);
+        let failed =
+            |error| Error::io("cannot write to the file", error).in_file(&self.path).at(at);
         write_all_at(&self.file, bytes, at).map_err(failed)
     }
 }

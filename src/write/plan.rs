@@ -105,8 +105,9 @@ impl WritePlan {
         }
         let shown = shortened(&self.missing);
         let fault = format!("the model is incomplete: its architecture requires {shown}");
-        let error = Error::malformed(fault)
-            .advise("fetch the missing files, or write the incomplete model with --allow-incomplete");
+        let error = Error::malformed(fault).advise(
+            "fetch the missing files, or write the incomplete model with --allow-incomplete",
+        );
         Err(match self.sources.first() {
             Some(source) => error.in_file(source),
             None => error,
@@ -131,7 +132,7 @@ impl WritePlan {
     /// # Errors
     ///
     /// `Mismatch` if `path` exists and [`WriteOptions::overwrite`] is not set, or if it belongs to
-    /// the model that is read; the errors of [`check`](Self::check); `Io` if a file cannot be read
+    /// the model that is read; same as [`check`](Self::check); `Io` if a file cannot be read
     /// or written, or the disk is full; `Cancelled`. After any error, no incomplete file is left.
     pub fn run(&self, path: &Path, options: &WriteOptions<'_>) -> Result<Written> {
         self.check(options)?;

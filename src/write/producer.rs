@@ -250,7 +250,9 @@ impl Producer {
                 match repacking.fill(rows.clone(), out)? {
                     None => Ok(Loss::default()),
                     // The plan has checked that the repacking is exact.
-                    Some(fault) => Err(Error::mismatch(format!("the tensor changed since the plan was made: {fault}"))),
+                    Some(fault) => Err(Error::mismatch(format!(
+                        "the tensor changed since the plan was made: {fault}"
+                    ))),
                 }
             }
             (Self::Grouped(quantizing), Task::Rows(rows)) => {

@@ -36,7 +36,8 @@ impl Target {
     pub(crate) fn file(path: &Path, overwrite: bool) -> Result<Self> {
         match path.symlink_metadata() {
             Ok(found) if found.is_dir() => {
-                Err(Error::mismatch("a directory exists here, but a file is to be written").in_file(path))
+                Err(Error::mismatch("a directory exists here, but a file is to be written")
+                    .in_file(path))
             }
             // A link counts as existing, whether or not its target exists.
             Ok(_) if !overwrite => Err(exists(path)),
@@ -48,7 +49,8 @@ impl Target {
     pub(crate) fn directory(path: &Path, overwrite: bool) -> Result<Self> {
         match path.metadata() {
             Ok(found) if !found.is_dir() => {
-                Err(Error::mismatch("a file exists here, but a directory is to be written").in_file(path))
+                Err(Error::mismatch("a file exists here, but a directory is to be written")
+                    .in_file(path))
             }
             Ok(_) => {
                 let entries = std::fs::read_dir(path);
@@ -90,7 +92,8 @@ impl Target {
                 .and_then(|()| File::open(&partial)),
         })?;
         let this = Self { path, partial, lock, kind, pending: true, overwrite };
-        let failed = |error| Error::io("cannot delete the unfinished files of an earlier run", error);
+        let failed =
+            |error| Error::io("cannot delete the unfinished files of an earlier run", error);
         this.clear().map_err(failed).map_err(|error| error.in_file(&this.partial))?;
         Ok(this)
     }
@@ -122,8 +125,8 @@ impl Target {
     pub(crate) fn create(&self, name: &str, len: u64) -> Result<File> {
         let path = self.place(name);
         let here = |error: Error| error.in_file(&path);
-        let file =
-            open_or_create(&path).map_err(|error| here(Error::io("cannot create the file", error)))?;
+        let file = open_or_create(&path)
+            .map_err(|error| here(Error::io("cannot create the file", error)))?;
         reserve(&file, len).map_err(here)?;
         Ok(file)
     }
@@ -347,7 +350,9 @@ pub(super) fn reserve(file: &File, len: u64) -> Result<()> {
                 let fault = format!("not enough space on the disk: {len} bytes are needed{free}");
                 return Err(Error::new(ErrorKind::Io, fault));
             }
-            Err(error) => return Err(Error::io("cannot reserve the space of the file", error.into())),
+            Err(error) => {
+                return Err(Error::io("cannot reserve the space of the file", error.into()));
+            }
         }
     }
     file.set_len(len).map_err(|error| Error::io("cannot reserve the space of the file", error))
