@@ -89,7 +89,7 @@ fn reports() {
     ");
     assert_snapshot!(told(store, &["create", "a b", HF]), @"
     2
-    error: a b: no name that Ollama gives a model
+    error: a b: not a valid name of an Ollama model
      help: [HOST/][NAMESPACE/]MODEL[:TAG], of letters, digits, '_', '-' and '.'
     ");
     assert_snapshot!(told(store, &["create", "a", HF, "--quantize", "int6"]), @"

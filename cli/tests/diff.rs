@@ -274,6 +274,6 @@ fn refusals() {
     assert_snapshot!(refused(&["diff", HF, "nowhere"]), @"
     5
     error: nowhere: no such file, and no model of that name in no-store
-     help: `weighbridge list models` shows what a store has
+     help: `weighbridge list models` lists the models of a store
     ");
 }

@@ -424,7 +424,7 @@ fn names_are_checked() {
     let store = tempfile::tempdir().unwrap();
     let place = |name: &str| ollama::place(name, Some(store.path()));
     insta::assert_snapshot!(told(&place("../../etc/passwd").unwrap_err()), @"
-    Mismatch: ../../etc/passwd: no name that Ollama gives a model
+    Mismatch: ../../etc/passwd: not a valid name of an Ollama model
     help: [HOST/][NAMESPACE/]MODEL[:TAG], of letters, digits, '_', '-' and '.'
     ");
     let source = model(HF);

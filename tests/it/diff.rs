@@ -389,7 +389,10 @@ fn one_unknown_architecture_makes_both_go_by_stored_names() {
     let [known, unknown] = [&known, &unknown].map(|folder| open(folder.path()));
     let found = diff(&known, &unknown, 0.0);
     assert!(found.is_equal());
-    assert_eq!(found.notes, ["the architecture of B is unknown: tensors are paired by stored name"]);
+    assert_eq!(
+        found.notes,
+        ["the architecture of B is unknown: tensors are paired by stored name"]
+    );
     let compared: Vec<&str> = found.tensors.iter().map(|t| t.pair.name.as_str()).collect();
     assert_eq!(compared, ["model.embed_tokens.weight", "model.norm.weight"]);
     // A GGUF has other stored names.
