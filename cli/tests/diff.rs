@@ -124,7 +124,7 @@ fn every_kind_of_difference() {
     s     F32  F32  2 x 3 / 3 x 2   shape    -       -         -          -
     only in A: old
     only in B: new
-    not compared: c: a/model.safetensors: tensor "c": values of C64 cannot be read yet
+    not compared: c: a/model.safetensors: tensor "c": decoding C64 is not supported yet
     "#);
     let ran = run(&["diff", &a, &b, "--json"]);
     assert_eq!((ran.status, ran.err.as_str()), (Some(1), ""));
@@ -215,7 +215,7 @@ fn every_kind_of_difference() {
       "unread": [
         {
           "name": "c",
-          "reason": "a/model.safetensors: tensor \"c\": values of C64 cannot be read yet"
+          "reason": "a/model.safetensors: tensor \"c\": decoding C64 is not supported yet"
         }
       ],
       "notes": [
@@ -230,7 +230,7 @@ fn every_kind_of_difference() {
     A a/model.safetensors: safetensors
     B b/model.safetensors: safetensors
     no tensor compared, 1 not compared
-    not compared: c: a/model.safetensors: tensor "c": values of C64 cannot be read yet
+    not compared: c: a/model.safetensors: tensor "c": decoding C64 is not supported yet
     "#);
 }
 

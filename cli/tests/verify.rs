@@ -103,7 +103,7 @@ fn unsound_values() {
     remark: same: all 4 values are 0.5
     fault: a\nb: 2 of 4 values are NaN, the first is element 1 (at byte 415)
     fault: a\nb: 1 of 4 values are infinite, the first is element 2 (at byte 419)
-    note: model: tensor "complex": values of C64 cannot be read yet; not checked
+    note: model: tensor "complex": decoding C64 is not supported yet; not checked
     model: 2 faults, 2 remarks in 1 file, 6 tensors
     "#);
     let ran = run(&["verify", &path, "--deep", "--json"]);

@@ -246,8 +246,9 @@ impl Work<'_, '_> {
         };
         for piece in made {
             *done += piece.to.iter().map(|range| range.end - range.start).sum::<u64>();
-            let end =
-                put(&piece).and_then(|()| progress::tell(self.options.watch, *done, self.total));
+            let end = put(&piece).and_then(|()| {
+                progress::tell(self.options.watch, *done, self.total).map_err(interrupted)
+            });
             if end.is_err() {
                 self.stop.store(true, Ordering::Relaxed);
                 return end;
@@ -257,6 +258,10 @@ impl Work<'_, '_> {
         }
         Ok(())
     }
+}
+
+fn interrupted(error: Error) -> Error {
+    Error::new(error.kind(), "interrupted; nothing was written")
 }
 
 fn joined(thread: std::thread::ScopedJoinHandle<'_, Result<()>>) -> Result<()> {

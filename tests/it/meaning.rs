@@ -103,23 +103,23 @@ fn numbers_that_contradict_the_tensors() {
         of_config("head_dim", 100),
     ];
     insta::assert_snapshot!(said.join("\n"), @"
-    fault: output_norm.weight: its shape is [256], but dim (llama.embedding_length) is 100 (20)
-    fault: layers.0.attention.output.weight: its shape is [256, 256], but n_heads * value_head_dim (llama.attention.value_length) is 192 (5)
-    fault: layers.0.attention.k.weight: its shape is [128, 256], but n_kv_heads (llama.attention.head_count_kv) * head_dim (llama.attention.key_length: 64) is 256 (4)
-    fault: layers.0.ffn.down.weight: its shape is [256, 512], but ffn_dim (llama.feed_forward_length) is 500 (6)
+    fault: output_norm.weight: the shape is [256], but dim (llama.embedding_length) is 100 (20)
+    fault: layers.0.attention.output.weight: the shape is [256, 256], but n_heads * value_head_dim (llama.attention.value_length) is 192 (5)
+    fault: layers.0.attention.k.weight: the shape is [128, 256], but n_kv_heads (llama.attention.head_count_kv) * head_dim (llama.attention.key_length: 64) is 256 (4)
+    fault: layers.0.ffn.down.weight: the shape is [256, 512], but ffn_dim (llama.feed_forward_length) is 500 (6)
     fault: the model lacks layers.2..3, which its architecture requires (1)
     fault: llama.vocab_size is 511, but the embedding has 512 rows (1)
-    fault: layers.0.attention.k.weight: its shape is [128, 256], but n_kv_heads (llama.attention.head_count_kv) * head_dim (llama.attention.key_length: 32) is 64 (3)
-    fault: layers.0.attention.output.weight: its shape is [256, 256], but n_heads * value_head_dim (llama.attention.value_length) is 128 (4)
+    fault: layers.0.attention.k.weight: the shape is [128, 256], but n_kv_heads (llama.attention.head_count_kv) * head_dim (llama.attention.key_length: 32) is 64 (3)
+    fault: layers.0.attention.output.weight: the shape is [256, 256], but n_heads * value_head_dim (llama.attention.value_length) is 128 (4)
     fault: rope_dimension_count (llama.rope.dimension_count) is 100, but a head has 64 elements (llama.attention.key_length) (1)
-    fault: token_embedding.weight: its shape is [512, 256], but dim (config.json hidden_size) is 100 (20)
-    fault: layers.0.attention.output.weight: its shape is [256, 256], but n_heads * value_head_dim (as head_dim) is 192 (5)
-    fault: layers.0.attention.output.weight: its shape is [256, 256], but n_heads * value_head_dim (as head_dim) is 512 (4)
-    fault: layers.0.attention.k.weight: its shape is [128, 256], but n_kv_heads (config.json num_key_value_heads) * head_dim (config.json head_dim: 64) is 64 (4)
-    fault: layers.0.ffn.down.weight: its shape is [256, 512], but ffn_dim (config.json intermediate_size) is 256 (6)
+    fault: token_embedding.weight: the shape is [512, 256], but dim (config.json hidden_size) is 100 (20)
+    fault: layers.0.attention.output.weight: the shape is [256, 256], but n_heads * value_head_dim (as head_dim) is 192 (5)
+    fault: layers.0.attention.output.weight: the shape is [256, 256], but n_heads * value_head_dim (as head_dim) is 512 (4)
+    fault: layers.0.attention.k.weight: the shape is [128, 256], but n_kv_heads (config.json num_key_value_heads) * head_dim (config.json head_dim: 64) is 64 (4)
+    fault: layers.0.ffn.down.weight: the shape is [256, 512], but ffn_dim (config.json intermediate_size) is 256 (6)
     fault: the model lacks layers.2..4, which its architecture requires (1)
     fault: config.json vocab_size is 1000, but the embedding has 512 rows (1)
-    fault: layers.0.attention.k.weight: its shape is [128, 256], but n_kv_heads (config.json num_key_value_heads) * head_dim (config.json head_dim: 100) is 200 (8)
+    fault: layers.0.attention.k.weight: the shape is [128, 256], but n_kv_heads (config.json num_key_value_heads) * head_dim (config.json head_dim: 100) is 200 (8)
     ");
 }
 

@@ -41,8 +41,8 @@ fn combined_blobs_with_metadata() {
     assert_int4(&opened, "a.weight");
     let message = opened.stored_tensor("a.weight.scale").unwrap_err();
     insta::assert_snapshot!(without_path(&told(&message), store.path()), @r#"
-    NotFound: ./manifests/registry.ollama.ai/library/m/latest: "a.weight.scale" is no tensor, but a part of one
-    help: ask for "a.weight"
+    NotFound: ./manifests/registry.ollama.ai/library/m/latest: "a.weight.scale" is not a tensor but a part of one
+    help: use "a.weight"
     "#);
 }
 

@@ -87,7 +87,7 @@ fn gguf_counts() {
     ");
     assert_snapshot!(count(Some(2), None), @"Malformed: file: a string of 562949953421312 bytes, but only 68 are left (at byte 84)");
     assert_snapshot!(count(None, Some(2)), @r#"
-    Malformed: file: tensor "a": its 24 bytes would end 24 bytes after the end of the file (160) (at byte 160)
+    Malformed: file: tensor "a": the tensor's 24 bytes would end 24 bytes after the end of the file (160) (at byte 160)
     help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
 }
@@ -172,11 +172,11 @@ fn gguf_nested_arrays() {
     assert!(open_as(nested(4), Strictness::Default).is_ok());
     assert_snapshot!(refused(nested(5)), @r#"
     LimitExceeded: file: key "k": 5 levels of arrays, but the limit is 4 (at byte 130)
-    help: if the file is to be trusted, raise Limits::array_depth
+    help: if you trust the file, raise Limits::array_depth
     "#);
     assert_snapshot!(refused(nested(10_000)), @r#"
     LimitExceeded: file: key "k": 5 levels of arrays, but the limit is 4 (at byte 130)
-    help: if the file is to be trusted, raise Limits::array_depth
+    help: if you trust the file, raise Limits::array_depth
     "#);
     assert_snapshot!(refused_by(nested(2), Strictness::Strict), @r#"
     Malformed: file: key "k": an array contains an array, which llama.cpp refuses (at byte 94)
@@ -191,11 +191,11 @@ fn gguf_alignments() {
     assert_snapshot!(alignment(Kv::U32(13)), @r#"Malformed: file: key "general.alignment": the alignment is 13, not a power of two (at byte 98)"#);
     assert_snapshot!(alignment(Kv::U32(1 << 31)), @r#"
     LimitExceeded: file: key "general.alignment": 2147483648 bytes of alignment, but the limit is 1048576 (at byte 98)
-    help: if the file is to be trusted, raise Limits::alignment
+    help: if you trust the file, raise Limits::alignment
     "#);
     assert_snapshot!(alignment(Kv::U64(1 << 63)), @r#"
     LimitExceeded: file: key "general.alignment": 9223372036854775808 bytes of alignment, but the limit is 1048576 (at byte 98)
-    help: if the file is to be trusted, raise Limits::alignment
+    help: if you trust the file, raise Limits::alignment
     "#);
     assert_snapshot!(alignment(Kv::I32(-32)), @r#"Malformed: file: key "general.alignment": the alignment is -32, not a power of two (at byte 98)"#);
     assert_snapshot!(alignment(Kv::F32(32.0)), @r#"Malformed: file: key "general.alignment": the alignment is a f32, not an integer (at byte 98)"#);
@@ -227,11 +227,11 @@ fn gguf_tensor_entries() {
     let ranked = |rank: u32| refused(raw_entry(le().string(b"t").u32(rank).raw(&[0; 40])));
     assert_snapshot!(ranked(u32::MAX), @r#"
     LimitExceeded: file: tensor "t": 4294967295 dimensions, but the limit is 4 (at byte 33)
-    help: if the file is to be trusted, raise Limits::gguf_dims
+    help: if you trust the file, raise Limits::gguf_dims
     "#);
     assert_snapshot!(shaped(DType::F32, &[1, 1, 1, 1, 1]), @r#"
     LimitExceeded: file: tensor "t": 5 dimensions, but the limit is 4 (at byte 33)
-    help: if the file is to be trusted, raise Limits::gguf_dims
+    help: if you trust the file, raise Limits::gguf_dims
     "#);
     let twice = small().tensor("b", DType::F32, &[1], f32s(&[1.0]));
     assert_snapshot!(refused(twice.tensor("a", DType::F32, &[1], f32s(&[1.0])).build()), @r#"Malformed: file: tensor "a": duplicate tensor name (at byte 256)"#);
@@ -251,37 +251,37 @@ fn gguf_shapes() {
     assert_snapshot!(shaped(DType::F32, &[1 << 31, 1 << 31, 1 << 31]), @r#"Malformed: file: tensor "t": shape [2147483648, 2147483648, 2147483648] has more than 2^63 - 1 elements (at byte 24)"#);
     assert_snapshot!(shaped(DType::F32, &[0x1_ffff_fffc, 0x1_ffff_fffc]), @r#"Malformed: file: tensor "t": shape [8589934588, 8589934588] has more than 2^63 - 1 elements (at byte 24)"#);
     assert_snapshot!(shaped(DType::I8, &[1 << 63]), @r#"Malformed: file: tensor "t": shape [9223372036854775808] has more than 2^63 - 1 elements (at byte 24)"#);
-    assert_snapshot!(shaped(DType::I64, &[(1 << 61) + 1]), @r#"Malformed: file: tensor "t": shape [2305843009213693953] has more elements than 64 bits count (at byte 64)"#);
+    assert_snapshot!(shaped(DType::I64, &[(1 << 61) + 1]), @r#"Malformed: file: tensor "t": shape [2305843009213693953] has more than 2^64 elements (at byte 64)"#);
     assert_snapshot!(shaped(DType::F32, &[(1 << 30) + 1, (1 << 30) - 1, 4]), @r#"
-    Malformed: file: tensor "t": its 18446744073709551600 bytes would end 18446744073709551487 bytes after the end of the file (128) (at byte 96)
+    Malformed: file: tensor "t": the tensor's 18446744073709551600 bytes would end 18446744073709551487 bytes after the end of the file (128) (at byte 96)
     help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
     assert_snapshot!(shaped(DType::I8, &[i64::MAX as u64]), @r#"
-    Malformed: file: tensor "t": its 9223372036854775807 bytes would end 9223372036854775775 bytes after the end of the file (96) (at byte 64)
+    Malformed: file: tensor "t": the tensor's 9223372036854775807 bytes would end 9223372036854775775 bytes after the end of the file (96) (at byte 64)
     help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
     assert_snapshot!(shaped(DType::F32, &[1 << 18, 1 << 20]), @r#"
-    Malformed: file: tensor "t": its 1099511627776 bytes would end 1099511627744 bytes after the end of the file (128) (at byte 96)
+    Malformed: file: tensor "t": the tensor's 1099511627776 bytes would end 1099511627744 bytes after the end of the file (128) (at byte 96)
     help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
-    assert_snapshot!(shaped(DType::Q4_0, &[33]), @r#"Malformed: file: tensor "t": rows of 33 elements are no whole number of Q4_0 blocks of 32 (at byte 64)"#);
-    assert_snapshot!(shaped(DType::Q4_K, &[256, 32]), @r#"Malformed: file: tensor "t": rows of 32 elements are no whole number of Q4_K blocks of 256 (at byte 96)"#);
+    assert_snapshot!(shaped(DType::Q4_0, &[33]), @r#"Malformed: file: tensor "t": rows of 33 elements do not divide into Q4_0 blocks of 32 (at byte 64)"#);
+    assert_snapshot!(shaped(DType::Q4_K, &[256, 32]), @r#"Malformed: file: tensor "t": rows of 32 elements do not divide into Q4_K blocks of 256 (at byte 96)"#);
 }
 
 #[test]
 fn gguf_offsets() {
     let at = |offset| refused(small().at(offset).build());
-    assert_snapshot!(at(u64::MAX), @"Malformed: file: offset 18446744073709551615 is beyond every file");
-    assert_snapshot!(at(u64::MAX - 31), @"Malformed: file: offset 18446744073709551584 is beyond every file");
+    assert_snapshot!(at(u64::MAX), @"Malformed: file: offset 18446744073709551615 exceeds the largest file size");
+    assert_snapshot!(at(u64::MAX - 31), @"Malformed: file: offset 18446744073709551584 exceeds the largest file size");
     assert_snapshot!(at(2), @r#"Malformed: file: tensor "a": offset 2 is not a multiple of the alignment, 32 (at byte 130)"#);
     assert_snapshot!(at(4096), @r#"
-    Malformed: file: tensor "a": its 24 bytes would end 4088 bytes after the end of the file (160) (at byte 4224)
+    Malformed: file: tensor "a": the tensor's 24 bytes would end 4088 bytes after the end of the file (160) (at byte 4224)
     help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
     let mut short = small().with(|file| file.unpadded = true).build();
     short.pop();
     assert_snapshot!(refused(short), @r#"
-    Malformed: file: tensor "a": its 24 bytes would end 1 bytes after the end of the file (151) (at byte 128)
+    Malformed: file: tensor "a": the tensor's 24 bytes would end 1 bytes after the end of the file (151) (at byte 128)
     help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
     // Laid out for an alignment of 1, which no key gives.
@@ -289,7 +289,7 @@ fn gguf_offsets() {
     let inconsistent =
         inconsistent.tensor("a", DType::I8, &[1], [1]).tensor("b", DType::I8, &[1], [2]);
     assert_snapshot!(refused(inconsistent.build()), @r#"
-    Malformed: file: tensor "a": its 1 bytes would end 5 bytes after the end of the file (92) (at byte 96)
+    Malformed: file: tensor "a": the tensor's 1 bytes would end 5 bytes after the end of the file (92) (at byte 96)
     help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
     // Two sizes that are fine alone and too much together.
@@ -300,7 +300,7 @@ fn gguf_offsets() {
         [0; 32],
     );
     assert_snapshot!(refused(huge.build()), @r#"
-    Malformed: file: tensor "a": its 9223372036854775744 bytes would end 9223372036854775680 bytes after the end of the file (160) (at byte 96)
+    Malformed: file: tensor "a": the tensor's 9223372036854775744 bytes would end 9223372036854775680 bytes after the end of the file (160) (at byte 96)
     help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
 }
@@ -547,14 +547,14 @@ fn safetensors_lengths_that_look_like_magic() {
 
 #[test]
 fn safetensors_json() {
-    assert_snapshot!(refused(header("{\"a\":")), @r#"Malformed: file: tensor "a": not valid JSON: it ends where an object with dtype, shape and data_offsets should stand (at byte 13)"#);
+    assert_snapshot!(refused(header("{\"a\":")), @r#"Malformed: file: tensor "a": not valid JSON: the text ends where an object with dtype, shape and data_offsets is expected (at byte 13)"#);
     assert_snapshot!(refused(header("{\"a\":{},}")), @r#"Malformed: file: tensor "a": the entry has no dtype (at byte 15)"#);
-    assert_snapshot!(refused(header("{}}")), @"Malformed: file: not valid JSON: the end of the header should stand here, not '}' (at byte 10)");
-    assert_snapshot!(refused(header("{} x")), @"Malformed: file: not valid JSON: the end of the header should stand here, not 'x' (at byte 11)");
-    assert_snapshot!(refused(header("{a:1}")), @"Malformed: file: not valid JSON: a string should stand here, not 'a' (at byte 9)");
-    assert_snapshot!(refused(header("{\"a\"}")), @"Malformed: file: not valid JSON: ':' should stand here, not '}' (at byte 12)");
+    assert_snapshot!(refused(header("{}}")), @"Malformed: file: not valid JSON: the end of the header expected here, found '}' (at byte 10)");
+    assert_snapshot!(refused(header("{} x")), @"Malformed: file: not valid JSON: the end of the header expected here, found 'x' (at byte 11)");
+    assert_snapshot!(refused(header("{a:1}")), @"Malformed: file: not valid JSON: a string expected here, found 'a' (at byte 9)");
+    assert_snapshot!(refused(header("{\"a\"}")), @"Malformed: file: not valid JSON: ':' expected here, found '}' (at byte 12)");
     assert_snapshot!(refused(header("{\"a\n\":{}}")), @"Malformed: file: not valid JSON: a control character in a string (at byte 11)");
-    assert_snapshot!(refused(header("{\"a")), @"Malformed: file: not valid JSON: a string does not end (at byte 11)");
+    assert_snapshot!(refused(header("{\"a")), @"Malformed: file: not valid JSON: a string is not terminated (at byte 11)");
     assert_snapshot!(refused(Safetensors::text(b"{\"a\xff\":{}}", []).build()), @"Malformed: file: the header is not UTF-8 (at byte 11)");
     assert_snapshot!(refused(header("[]")), @"UnknownContainer: file: the file is neither GGUF nor safetensors");
     let deep = |depth| refused(header(&format!("{{\"a\":{{\"x\":{}", "[".repeat(depth))));
@@ -565,17 +565,17 @@ fn safetensors_json() {
 fn safetensors_entries() {
     let good = "\"dtype\":\"F32\",\"shape\":[8],\"data_offsets\":[0,32]";
     assert!(open_as(header(&format!("{{\"a\":{{{good}}}}}")), Strictness::Strict).is_ok());
-    assert_snapshot!(entry("5"), @r#"Malformed: file: tensor "a": not valid JSON: an object with dtype, shape and data_offsets should stand here, not '5' (at byte 13)"#);
-    assert_snapshot!(entry("[\"F32\",[8],[0,32]]"), @r#"Malformed: file: tensor "a": not valid JSON: an object with dtype, shape and data_offsets should stand here, not '[' (at byte 13)"#);
+    assert_snapshot!(entry("5"), @r#"Malformed: file: tensor "a": not valid JSON: an object with dtype, shape and data_offsets expected here, found '5' (at byte 13)"#);
+    assert_snapshot!(entry("[\"F32\",[8],[0,32]]"), @r#"Malformed: file: tensor "a": not valid JSON: an object with dtype, shape and data_offsets expected here, found '[' (at byte 13)"#);
     assert_snapshot!(entry("{}"), @r#"Malformed: file: tensor "a": the entry has no dtype (at byte 15)"#);
     assert_snapshot!(entry("{\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": the entry has no dtype (at byte 48)"#);
     assert_snapshot!(entry("{\"dtype\":\"F32\",\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": the entry has no shape (at byte 50)"#);
     assert_snapshot!(entry("{\"dtype\":\"F32\",\"shape\":[8]}"), @r#"Malformed: file: tensor "a": the entry has no data_offsets (at byte 40)"#);
     assert_snapshot!(entry("{\"dtype\":\"F7\",\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": "F7" is not a safetensors dtype (at byte 26)"#);
     assert_snapshot!(entry("{\"dtype\":\"f32\",\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": "f32" is not a safetensors dtype (at byte 27)"#);
-    assert_snapshot!(entry("{\"dtype\":32,\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": not valid JSON: a string should stand here, not '3' (at byte 22)"#);
-    assert_snapshot!(entry("{\"dtype\":{\"F32\":null},\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": not valid JSON: a string should stand here, not '{' (at byte 22)"#);
-    assert_snapshot!(entry(&format!("{{{good},\"extra\":tru}}")), @r#"Malformed: file: tensor "a": not valid JSON: a value should stand here, not 't' (at byte 70)"#);
+    assert_snapshot!(entry("{\"dtype\":32,\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": not valid JSON: a string expected here, found '3' (at byte 22)"#);
+    assert_snapshot!(entry("{\"dtype\":{\"F32\":null},\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": not valid JSON: a string expected here, found '{' (at byte 22)"#);
+    assert_snapshot!(entry(&format!("{{{good},\"extra\":tru}}")), @r#"Malformed: file: tensor "a": not valid JSON: a value expected here, found 't' (at byte 70)"#);
     assert!(
         open_as(header(&format!("{{\"a\":{{{good},\"x\":[1]}}}}")), Strictness::Strict).is_ok()
     );
@@ -587,18 +587,18 @@ fn safetensors_shapes() {
         entry(&format!("{{\"dtype\":\"F32\",\"shape\":{shape},\"data_offsets\":[0,32]}}"))
     };
     assert_snapshot!(shape("[4]"), @r#"Malformed: file: tensor "a": data_offsets [0, 32] span 32 bytes, but shape [4] of F32 takes 16 (at byte 62)"#);
-    assert_snapshot!(shape("[-8]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer should stand here, not '-' (at byte 37)"#);
+    assert_snapshot!(shape("[-8]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer expected here, found '-' (at byte 37)"#);
     assert_snapshot!(shape("[\"8\"]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer should stand here, not '\"' (at byte 37)"#);
-    assert_snapshot!(shape("8"), @r#"Malformed: file: tensor "a": not valid JSON: '[' should stand here, not '8' (at byte 36)"#);
-    assert_snapshot!(shape("[08]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer should stand here, not '0' (at byte 37)"#);
-    assert_snapshot!(shape("[8.5]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer should stand here, not '8' (at byte 37)"#);
-    assert_snapshot!(shape("[18446744073709551616]"), @r#"Malformed: file: tensor "a": a number beyond 64 bits (at byte 56)"#);
+    assert_snapshot!(shape("8"), @r#"Malformed: file: tensor "a": not valid JSON: '[' expected here, found '8' (at byte 36)"#);
+    assert_snapshot!(shape("[08]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer expected here, found '0' (at byte 37)"#);
+    assert_snapshot!(shape("[8.5]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer expected here, found '8' (at byte 37)"#);
+    assert_snapshot!(shape("[18446744073709551616]"), @r#"Malformed: file: tensor "a": a number exceeds 64 bits (at byte 56)"#);
     assert_snapshot!(shape("[18446744073709551615]"), @r#"Malformed: file: tensor "a": shape [18446744073709551615] has more than 2^64 bits (at byte 81)"#);
     assert_snapshot!(shape("[4294967296,4294967296,4]"), @r#"Malformed: file: tensor "a": shape [4294967296, 4294967296, 4] has more than 2^64 bits (at byte 84)"#);
     assert_snapshot!(shape("[4294967296,4294967296,0]"), @r#"Malformed: file: tensor "a": shape [4294967296, 4294967296, 0] has more than 2^64 bits (at byte 84)"#);
     assert_snapshot!(shape("[1,1,1,1,1,1,1,1,8]"), @r#"
     LimitExceeded: file: tensor "a": 9 dimensions, but the limit is 8 (at byte 53)
-    help: if the file is to be trusted, raise Limits::dims
+    help: if you trust the file, raise Limits::dims
     "#);
     let packed = |dtype: &str, shape: &str, end: u32| {
         entry(&format!("{{\"dtype\":\"{dtype}\",\"shape\":{shape},\"data_offsets\":[0,{end}]}}"))
@@ -613,10 +613,10 @@ fn safetensors_offsets() {
         entry(&format!("{{\"dtype\":\"F32\",\"shape\":[8],\"data_offsets\":{offsets}}}"))
     };
     assert_snapshot!(offsets("[32,0]"), @r#"Malformed: file: tensor "a": data_offsets [32, 0] end before they begin (at byte 62)"#);
-    assert_snapshot!(offsets("[-32,0]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer should stand here, not '-' (at byte 56)"#);
-    assert_snapshot!(offsets("[0]"), @r#"Malformed: file: tensor "a": not valid JSON: ',' should stand here, not ']' (at byte 57)"#);
-    assert_snapshot!(offsets("[0,32,64]"), @r#"Malformed: file: tensor "a": not valid JSON: ']' should stand here, not ',' (at byte 60)"#);
-    assert_snapshot!(offsets("[0.0,32.0]"), @r#"Malformed: file: tensor "a": not valid JSON: ',' should stand here, not '.' (at byte 57)"#);
+    assert_snapshot!(offsets("[-32,0]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer expected here, found '-' (at byte 56)"#);
+    assert_snapshot!(offsets("[0]"), @r#"Malformed: file: tensor "a": not valid JSON: ',' expected here, found ']' (at byte 57)"#);
+    assert_snapshot!(offsets("[0,32,64]"), @r#"Malformed: file: tensor "a": not valid JSON: ']' expected here, found ',' (at byte 60)"#);
+    assert_snapshot!(offsets("[0.0,32.0]"), @r#"Malformed: file: tensor "a": not valid JSON: ',' expected here, found '.' (at byte 57)"#);
     assert_snapshot!(offsets("[1024,1056]"), @r#"
     Malformed: file: tensor "a": the data end 1024 bytes after the end of the file (100) (at byte 1092)
     help: the file is cut short, perhaps by an unfinished download: fetch it again
@@ -630,10 +630,10 @@ fn safetensors_metadata() {
     let metadata = |text: &str| refused(header(&format!("{{\"__metadata__\":{text}}}")));
     assert_snapshot!(metadata("{\"k\":5}"), @r#"Malformed: file: key "k": a value in __metadata__ is not a string (at byte 29)"#);
     assert_snapshot!(metadata("{\"k\":null}"), @r#"Malformed: file: key "k": a value in __metadata__ is not a string (at byte 29)"#);
-    assert_snapshot!(metadata("7"), @"Malformed: file: not valid JSON: '{' should stand here, not '7' (at byte 24)");
+    assert_snapshot!(metadata("7"), @"Malformed: file: not valid JSON: '{' expected here, found '7' (at byte 24)");
     assert_snapshot!(metadata("\"text\""), @r#"Malformed: file: not valid JSON: '{' should stand here, not '\"' (at byte 24)"#);
-    assert_snapshot!(metadata("{\"k\":\"\\x\"}"), @"Malformed: file: not valid JSON: a string with a wrong escape: invalid escape at line 1 column 3 (at byte 30)");
-    assert_snapshot!(metadata("{\"k\":\"\\ud800\"}"), @"Malformed: file: not valid JSON: a string with a wrong escape: unexpected end of hex escape at line 1 column 8 (at byte 30)");
+    assert_snapshot!(metadata("{\"k\":\"\\x\"}"), @"Malformed: file: not valid JSON: a string with an invalid escape: invalid escape at line 1 column 3 (at byte 30)");
+    assert_snapshot!(metadata("{\"k\":\"\\ud800\"}"), @"Malformed: file: not valid JSON: a string with an invalid escape: unexpected end of hex escape at line 1 column 8 (at byte 30)");
     assert_snapshot!(refused(header("{\"\\ud800\":{}}")), @r#"Malformed: file: tensor "": the entry has no dtype (at byte 20)"#);
 }
 
@@ -816,15 +816,15 @@ fn indexed(text: &str) -> String {
 
 #[test]
 fn index_texts() {
-    assert_snapshot!(indexed(""), @"Malformed: ./model.safetensors.index.json: not valid JSON: it ends where '{' should stand (at byte 0)");
-    assert_snapshot!(indexed("not JSON"), @"Malformed: ./model.safetensors.index.json: not valid JSON: '{' should stand here, not 'n' (at byte 0)");
+    assert_snapshot!(indexed(""), @"Malformed: ./model.safetensors.index.json: not valid JSON: the text ends where '{' is expected (at byte 0)");
+    assert_snapshot!(indexed("not JSON"), @"Malformed: ./model.safetensors.index.json: not valid JSON: '{' expected here, found 'n' (at byte 0)");
     assert_snapshot!(indexed("{}"), @"Malformed: ./model.safetensors.index.json: the index has no weight_map");
-    assert_snapshot!(indexed("{\"weight_map\":[]}"), @"Malformed: ./model.safetensors.index.json: not valid JSON: '{' should stand here, not '[' (at byte 14)");
+    assert_snapshot!(indexed("{\"weight_map\":[]}"), @"Malformed: ./model.safetensors.index.json: not valid JSON: '{' expected here, found '[' (at byte 14)");
     assert_snapshot!(indexed("{\"weight_map\":{\"a\":1}}"), @r#"Malformed: ./model.safetensors.index.json: tensor "a": a value in weight_map is not a file name (at byte 19)"#);
     assert_snapshot!(indexed("{\"weight_map\":{\"a\":null}}"), @r#"Malformed: ./model.safetensors.index.json: tensor "a": a value in weight_map is not a file name (at byte 19)"#);
     assert_snapshot!(indexed("{\"weight_map\":{},\"weight_map\":{}}"), @"Malformed: ./model.safetensors.index.json: weight_map occurs twice (at byte 30)");
-    assert_snapshot!(indexed("{\"weight_map\":{\"a\":\"x\"}"), @"Malformed: ./model.safetensors.index.json: not valid JSON: it ends where '}' should stand (at byte 23)");
-    assert_snapshot!(indexed("{\"weight_map\":{\"a\":\"x\"}}}"), @"Malformed: ./model.safetensors.index.json: not valid JSON: the end of the index should stand here, not '}' (at byte 24)");
+    assert_snapshot!(indexed("{\"weight_map\":{\"a\":\"x\"}"), @"Malformed: ./model.safetensors.index.json: not valid JSON: the text ends where '}' is expected (at byte 23)");
+    assert_snapshot!(indexed("{\"weight_map\":{\"a\":\"x\"}}}"), @"Malformed: ./model.safetensors.index.json: not valid JSON: the end of the index expected here, found '}' (at byte 24)");
     assert_snapshot!(indexed(&format!("{{\"x\":{}", "[".repeat(100_000))), @"Malformed: ./model.safetensors.index.json: JSON nested deeper than 128 levels (at byte 133)");
     let folder = folder(&[(ONE, shard("a").build())]);
     put(folder.path(), INDEX, b"{\"weight_map\":{\"\xff\":\"x\"}}");
@@ -978,7 +978,7 @@ fn documents() {
     ");
     assert_snapshot!(config("{\"model_type\":"), @"
     Malformed: ./config.json: not valid JSON: EOF while parsing a value at line 1 column 14
-    help: mend the file or fetch it again
+    help: correct the file or fetch it again
     ");
     assert_snapshot!(config("<html>"), @"
     Malformed: ./config.json: not valid JSON: expected value at line 1 column 1
@@ -986,7 +986,7 @@ fn documents() {
     ");
     assert_snapshot!(config(&"[".repeat(100_000)), @"
     Malformed: ./config.json: not valid JSON: recursion limit exceeded at line 1 column 128
-    help: mend the file or fetch it again
+    help: correct the file or fetch it again
     ");
     // Beside a file that was given by its own path, a document is only an aid.
     let beside = folder(&[("model.safetensors", shard("a").build())]);
@@ -1160,24 +1160,24 @@ fn whisper_tensors() {
     assert_snapshot!(first(88, 0), @"Malformed: file: a tensor name with a length of 0 bytes (at byte 88)");
     assert_snapshot!(first(88, i32::MAX), @"
     LimitExceeded: file: 2147483647 bytes in one string, but the limit is 268435456 (at byte 88)
-    help: if the file is to be trusted, raise Limits::string_bytes
+    help: if you trust the file, raise Limits::string_bytes
     ");
     assert_snapshot!(first(92, -1), @r#"Malformed: file: tensor "name": type code -1, but type codes are not negative (at byte 92)"#);
     assert_snapshot!(first(92, 777), @r#"Unsupported: file: tensor "name": ggml type 777 (unknown), so the start of the next tensor is unknown (at byte 92)"#);
     assert_snapshot!(first(92, 36), @r#"Unsupported: file: tensor "name": ggml type 36 (IQ4_NL_4_4, removed from ggml, or ik_llama.cpp's I2_S), so the start of the next tensor is unknown (at byte 92)"#);
-    assert_snapshot!(first(92, 2), @r#"Malformed: file: tensor "name": rows of 3 elements are no whole number of Q4_0 blocks of 32 (at byte 108)"#);
+    assert_snapshot!(first(92, 2), @r#"Malformed: file: tensor "name": rows of 3 elements do not divide into Q4_0 blocks of 32 (at byte 108)"#);
     assert_snapshot!(first(96, -3), @r#"Malformed: file: tensor "name": dimension 0 is -3 (at byte 96)"#);
     assert_snapshot!(first(96, 0), @r#"Malformed: file: tensor "name": dimension 0 is 0 (at byte 96)"#);
     assert_snapshot!(first(100, 3), @r#"
-    Malformed: file: tensor "name": its 36 bytes would end 12 bytes after the end of the file (132) (at byte 108)
+    Malformed: file: tensor "name": the tensor's 36 bytes would end 12 bytes after the end of the file (132) (at byte 108)
     help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
     assert_snapshot!(first(100, i32::MAX), @r#"
-    Malformed: file: tensor "name": its 25769803764 bytes would end 25769803740 bytes after the end of the file (132) (at byte 108)
+    Malformed: file: tensor "name": the tensor's 25769803764 bytes would end 25769803740 bytes after the end of the file (132) (at byte 108)
     help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
     let most = [i32::MAX as u64; 4];
-    assert_snapshot!(refused(whisper_of(|file| file.tensor("t", DType::F32, &most, [])).build()), @r#"Malformed: file: tensor "t": shape [2147483647, 2147483647, 2147483647, 2147483647] has more elements than 64 bits count (at byte 113)"#);
+    assert_snapshot!(refused(whisper_of(|file| file.tensor("t", DType::F32, &most, [])).build()), @r#"Malformed: file: tensor "t": shape [2147483647, 2147483647, 2147483647, 2147483647] has more than 2^64 elements (at byte 113)"#);
     let twice = whisper_of(|file| file.filled(10).filled(1));
     assert_snapshot!(refused(twice.build()), @r#"Malformed: file: tensor "t0": duplicate tensor name (at byte 278)"#);
     let filters = whisper_of(|file| file.tensor("mel_filters", DType::F32, &[], [0; 4]));
@@ -1297,7 +1297,7 @@ fn ollama_manifests() {
     assert_snapshot!(stored("{\"schemaVersion\":2,\"layers\":7}", blob()), @"Malformed: ./manifests/registry.ollama.ai/library/m/latest: the manifest has no layers");
     assert_snapshot!(stored("{\"schemaVersion\":2,\"layers\":[", blob()), @"
     Malformed: ./manifests/registry.ollama.ai/library/m/latest: not valid JSON: EOF while parsing a list at line 1 column 29
-    help: mend the file or fetch it again
+    help: correct the file or fetch it again
     ");
     let both = [layer("tensor", DIGESTS[0], "SIZE"), layer("model", DIGESTS[0], "SIZE")];
     assert_snapshot!(stored(&layers(&both), blob()), @"Malformed: ./manifests/registry.ollama.ai/library/m/latest: the manifest has both a GGUF layer and tensor layers");

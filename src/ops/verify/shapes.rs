@@ -135,7 +135,7 @@ pub(super) fn fault(config: &ModelConfig, canonical: &str, shape: &[u64]) -> Opt
         .filter(|(axis, (_, length))| shape.get(*axis) != Some(length))
         .map(|(_, (size, length))| format!("{} is {length}", size.said(config)))
         .collect();
-    Some(format!("{canonical}: its shape is {shape:?}, but {}", wrong.join(" and ")))
+    Some(format!("{canonical}: the shape is {shape:?}, but {}", wrong.join(" and ")))
 }
 
 /// Replaces the layer number in a canonical name by `{n}`, and returns both.
