@@ -363,8 +363,8 @@ fn what_is_there_stays() {
     let plan = ops::create(&source, Some(QuantType::Int4)).unwrap();
     let refused = plan.run(&place, &WriteOptions::new()).unwrap_err();
     insta::assert_snapshot!(support::without_path(&told(&refused), store.path()), @"
-    Mismatch: ./manifests/registry.ollama.ai/library/m/latest: it is there already
-    help: give another name, or --overwrite to replace it when the new one is whole
+    Mismatch: ./manifests/registry.ollama.ai/library/m/latest: already exists
+    help: give another name, or replace it with --overwrite once the new one is complete
     ");
     assert_eq!(read(&place), before);
     let key = store.path().join("blobs");
@@ -424,18 +424,18 @@ fn names_are_checked() {
     let store = tempfile::tempdir().unwrap();
     let place = |name: &str| ollama::place(name, Some(store.path()));
     insta::assert_snapshot!(told(&place("../../etc/passwd").unwrap_err()), @"
-    Mismatch: ../../etc/passwd: no name that Ollama gives a model
+    Mismatch: ../../etc/passwd: not a valid name of an Ollama model
     help: [HOST/][NAMESPACE/]MODEL[:TAG], of letters, digits, '_', '-' and '.'
     ");
     let source = model(HF);
     let plan = ops::create(&source, None).unwrap();
     let elsewhere = store.path().join("model.gguf");
     let refused = plan.run(&elsewhere, &WriteOptions::new()).unwrap_err();
-    insta::assert_snapshot!(support::without_path(&told(&refused), store.path()), @"Mismatch: ./model.gguf: no place of a manifest in a store of Ollama's");
+    insta::assert_snapshot!(support::without_path(&told(&refused), store.path()), @"Mismatch: ./model.gguf: not the path of a manifest in an Ollama store");
     assert_eq!(names(store.path()), Vec::<String>::new());
 }
 
-/// Numbers that MLX does not read are written as what it does.
+/// Numbers that MLX does not support are written as what it does.
 #[test]
 fn dtypes_that_mlx_does_not_read() {
     let doubles: Vec<u8> = [1.5f64, -2.0].iter().flat_map(|value| value.to_le_bytes()).collect();

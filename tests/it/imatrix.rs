@@ -167,12 +167,12 @@ fn limits_hold() {
     };
     assert_snapshot!(told(&open(&limits).expect_err("a limit")), @"
     LimitExceeded: file: 8 bytes in one string, but the limit is 4 (at byte 4)
-    help: if the file is to be trusted, raise Limits::string_bytes
+    help: if you trust the file, raise Limits::string_bytes
     ");
     limits.tensors = 1;
     assert_snapshot!(told(&open(&limits).expect_err("a limit")), @"
     LimitExceeded: file: 2 tensors, but the limit is 1
-    help: if the file is to be trusted, raise Limits::tensors
+    help: if you trust the file, raise Limits::tensors
     ");
 }
 

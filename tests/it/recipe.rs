@@ -139,7 +139,7 @@ fn refusals() {
     let low = Options::new(FileType::IQ2_XXS);
     assert_snapshot!(refused(&small(), &[UP], &low), @r#"
     Mismatch: tensor "blk.10.ffn_up.weight": IQ2_XXS is worth nothing without the importance of columns
-    help: give it an importance matrix (--imatrix), or more bits
+    help: give one with --imatrix, or more bits
     "#);
     let packed = [Stored { dtype: DType::Q8_0, ..SMALL[0] }];
     let mut options = Options::new(FileType::Q4_K_M);

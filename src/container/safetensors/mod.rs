@@ -152,9 +152,9 @@ fn build(mut builder: StoreBuilder, files: Vec<Parsed>) -> Result<Indexed> {
     }
     builder.index(|_, first, second| {
         let fault = if first == second {
-            "two tensors of that name".to_owned()
+            "duplicate tensor name".to_owned()
         } else {
-            format!("a tensor of that name lies in {} too", first.display())
+            format!("{} has a tensor with the same name", first.display())
         };
         Error::malformed(fault).advise("keep one of the two files")
     })
@@ -192,9 +192,9 @@ fn check_map(indexed: &Indexed, map: &WeightMap, files: &[String]) -> Result<()>
     for (name, file) in map.iter() {
         let found = if indexed.is_named(guess, name) { Some(guess) } else { indexed.find(name) };
         let Some(number) = found else {
-            return Err(Error::malformed("the index lists it, but no file holds it")
+            return Err(Error::malformed("the index lists the tensor, but no file contains it")
                 .in_tensor(crate::bytes::Text::new(name))
-                .advise("a shard is of another version of the model: fetch the files again"));
+                .advise("a shard belongs to another version of the model: fetch the files again"));
         };
         guess = number.saturating_add(1);
         let said = numbers.get(file as usize).copied().flatten();
@@ -204,7 +204,7 @@ fn check_map(indexed: &Indexed, map: &WeightMap, files: &[String]) -> Result<()>
                 number.and_then(|number| files.get(number)).map_or("another file", String::as_str)
             };
             let fault =
-                format!("the index says {}, but it lies in {}", name_of(said), name_of(lies));
+                format!("the index says {}, but the tensor is in {}", name_of(said), name_of(lies));
             return Err(Error::malformed(fault).in_tensor(crate::bytes::Text::new(name)));
         }
     }

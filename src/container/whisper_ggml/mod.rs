@@ -67,6 +67,6 @@ fn read(source: Source, options: &OpenOptions) -> Result<Store> {
     (builder.metadata, _) = Metadata::new(Arc::clone(&header), encoding, items)?;
     builder.notes = rules.into_notes(source.path());
     builder.add(StoredFile { source, header, big_endian: false }, listing)?;
-    let indexed = builder.index(|_, _, _| Error::malformed("two tensors of that name"))?;
+    let indexed = builder.index(|_, _, _| Error::malformed("duplicate tensor name"))?;
     Ok(indexed.finish())
 }

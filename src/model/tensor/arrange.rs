@@ -28,10 +28,10 @@ impl Tensor {
         config: Option<&ModelConfig>,
     ) -> Result<Self> {
         let misfit = |what: &str| Error::mismatch(what.to_owned()).in_tensor(name);
-        let Some((_, first)) = parts.first() else { return Err(misfit("nothing to store")) };
+        let Some((_, first)) = parts.first() else { return Err(misfit("no parts to store")) };
         let (axes, values) = (first.axes, first.values);
         if parts.iter().any(|(_, other)| (other.axes, other.values) != (axes, values)) {
-            return Err(misfit("its parts are stored in different ways"));
+            return Err(misfit("the parts are stored in different ways"));
         }
         let rows: Vec<Rows> = parts.iter().map(|(_, transform)| transform.rows).collect();
         let columns: Vec<Rows> = parts.iter().map(|(_, transform)| transform.columns).collect();
@@ -40,7 +40,7 @@ impl Tensor {
             for view in &mut views {
                 match view.shape.as_slice() {
                     [_, 1, _] => drop(view.shape.remove(1)),
-                    _ => return Err(misfit("a second axis of length 1 was expected")),
+                    _ => return Err(misfit("a second axis of length 1 is required")),
                 }
             }
         }
@@ -54,7 +54,7 @@ impl Tensor {
         };
         if let Some(&order) = columns.iter().find(|order| **order != Rows::All) {
             if columns.iter().any(|other| *other != order) {
-                return Err(misfit("the columns of its parts are stored in different orders"));
+                return Err(misfit("the columns of the parts are stored in different orders"));
             }
             view.put_columns_back(order, config)?;
         }
@@ -71,7 +71,8 @@ impl Tensor {
         let doing = Arithmetic::doing(values);
         for source in &mut view.sources {
             source.change = source.change.then(doing).ok_or_else(|| {
-                Error::unsupported("its values were changed in another way already").in_tensor(name)
+                Error::unsupported("the values already have a different change applied")
+                    .in_tensor(name)
             })?;
         }
         name.clone_into(&mut view.name);
@@ -86,7 +87,7 @@ impl Tensor {
     /// One of the arrays along the first axis, such as one expert.
     pub(crate) fn array(&self, number: u64) -> Result<Self> {
         let fault = || {
-            let fault = format!("array {number} of a tensor of shape {:?}", self.shape);
+            let fault = format!("array {number} does not exist in shape {:?}", self.shape);
             Error::mismatch(fault).in_tensor(&self.name)
         };
         let [count, inner @ ..] = self.shape.as_slice() else { return Err(fault()) };
@@ -104,12 +105,13 @@ impl Tensor {
         let few = usize::try_from(count).ok().filter(|count| *count <= PIECES);
         let few = few.ok_or_else(|| {
             let fault =
-                format!("{count} rows before the first, but at most {PIECES} are put there");
+                format!("{count} copies of the first row, but at most {PIECES} are supported");
             Error::unsupported(fault).in_tensor(&self.name)
         })?;
         let first = self.spans(0..1).next();
         let (Some((source, span)), [rows, _]) = (first, self.shape.as_mut_slice()) else {
-            let fault = format!("{:?}, but a matrix with rows was expected", self.shape);
+            let fault =
+                format!("the shape is {:?}, but a matrix with rows is required", self.shape);
             return Err(Error::mismatch(fault).in_tensor(&self.name));
         };
         *rows = rows.saturating_add(count);
@@ -123,12 +125,12 @@ impl Tensor {
     pub(crate) fn stack(views: Vec<Self>) -> Result<Self> {
         let count = views.len() as u64;
         let mut views = views.into_iter();
-        let mut stacked = views.next().ok_or_else(|| Error::mismatch("nothing to stack"))?;
+        let mut stacked = views.next().ok_or_else(|| Error::mismatch("no tensors to stack"))?;
         let form = |view: &Self| (view.shape.clone(), view.columns, view.order, view.taken.clone());
         let first = form(&stacked);
         for view in views {
             if form(&view) != first {
-                let fault = format!("{:?} cannot be stacked on {:?}", view.shape, first.0);
+                let fault = format!("shape {:?} cannot be stacked on {:?}", view.shape, first.0);
                 return Err(Error::mismatch(fault).in_tensor(&view.name));
             }
             stacked.append(view)?;
@@ -145,11 +147,11 @@ impl Tensor {
     ) -> Result<Self> {
         let views: Vec<Self> = views.into_iter().map(Self::by_rows).collect();
         let counts: Vec<u64> = views.iter().map(Self::rows).collect();
-        let Some(first) = views.first() else { return Err(Error::mismatch("nothing to store")) };
+        let Some(first) = views.first() else { return Err(Error::mismatch("no parts to store")) };
         let misfit = |what: String| Error::mismatch(what).in_tensor(&first.name);
         let form = |view: &Self| (view.columns, view.order, view.taken.clone());
         if let Some(other) = views.iter().find(|view| form(view) != form(first)) {
-            return Err(misfit(format!("{} has other rows", other.name)));
+            return Err(misfit(format!("{} has different rows", other.name)));
         }
         let total = counts.iter().fold(0u64, |sum, rows| sum.saturating_add(*rows));
         // Rows of heads are counted in a single matrix; halves and alternate rows in each of
@@ -174,7 +176,7 @@ impl Tensor {
             return Ok(Self { shape: stored_shape(first, of_many, each), ..joined });
         }
         if total > ROWS {
-            let fault = format!("{total} rows to be put back, but at most {ROWS} are told apart");
+            let fault = format!("{total} rows to reorder, but at most {ROWS} are supported");
             return Err(Error::unsupported(fault).in_tensor(&first.name));
         }
         let size = usize::try_from(total).unwrap_or(usize::MAX);
@@ -190,12 +192,13 @@ impl Tensor {
             for (own, row) in (0..).zip(stored) {
                 let place = usize::try_from(row).ok().and_then(|row| whose.get_mut(row));
                 let place = place.filter(|place| place.is_none());
-                let place = place.ok_or_else(|| misfit(format!("row {row} of {total} twice")))?;
+                let place = place
+                    .ok_or_else(|| misfit(format!("row {row} of {total} is selected twice")))?;
                 *place = Some((number, own));
                 found += 1;
             }
             if found != *count {
-                return Err(misfit(format!("{count} rows, but {found} places for them")));
+                return Err(misfit(format!("{count} rows, but positions for {found}")));
             }
         }
         let mut joined = first.clone();
@@ -209,13 +212,14 @@ impl Tensor {
         }
         let mut at = 0;
         while let Some(&found) = whose.get(at) {
-            let (number, row) = found.ok_or_else(|| misfit(format!("row {at} is in no part")))?;
+            let (number, row) =
+                found.ok_or_else(|| misfit(format!("no part contains row {at}")))?;
             let alike = whose.iter().skip(at).zip(row..);
             let len = alike.take_while(|(other, own)| **other == Some((number, *own))).count();
             let (view, shift) = views
                 .get(number as usize)
                 .zip(before.get(number as usize))
-                .ok_or_else(|| misfit("a row of no part".to_owned()))?;
+                .ok_or_else(|| misfit("a row belongs to no part".to_owned()))?;
             let row = u64::from(row);
             let spans = view.spans(row..row + len as u64);
             joined.pieces.extend(
@@ -253,7 +257,7 @@ impl Tensor {
     /// Reverses a transform's reordering of columns.
     fn put_columns_back(&mut self, order: Rows, config: Option<&ModelConfig>) -> Result<()> {
         let misfit =
-            || Error::unsupported("its columns cannot be put in that order").in_tensor(&self.name);
+            || Error::unsupported("the columns cannot be put in that order").in_tensor(&self.name);
         if !self.whole_rows() {
             return Err(misfit());
         }
@@ -274,15 +278,15 @@ impl Tensor {
         let elements = view.elements();
         let name = view.name.clone();
         let misfit = |what: &str| {
-            let fault = format!("{what}, which cannot be transposed into one");
+            let fault = format!("{what}, which cannot be transposed into one tensor");
             Err(Error::unsupported(fault).in_tensor(&name))
         };
         let [.., a, b] = view.shape.as_mut_slice() else {
-            let fault = format!("{:?}, but a matrix was expected", view.shape);
+            let fault = format!("the shape is {:?}, but a matrix is required", view.shape);
             return Err(Error::mismatch(fault).in_tensor(&view.name));
         };
         if !whole || view.columns != *b {
-            return misfit("columns in another order");
+            return misfit("columns in a different order");
         }
         std::mem::swap(a, b);
         let (columns, before) = (*b, *a);
@@ -299,7 +303,7 @@ impl Tensor {
             let stored =
                 transposed.take().filter(|_| columns == shape::columns(tensor.get().shape()));
             let Some(stored) = stored.filter(|_| rows == [all(before)]) else {
-                return misfit("rows of what was transposed before");
+                return misfit("rows of a tensor that is already transposed");
             };
             let source = |tensor| Source { tensor, transposed: None, change: *change };
             view.sources = stored.tensors.into_iter().map(source).collect();
@@ -310,7 +314,7 @@ impl Tensor {
             return misfit("no stored tensor");
         };
         if sources.iter().any(|source| source.transposed.is_some() || source.change != change) {
-            return misfit("several stored tensors of different values");
+            return misfit("several stored tensors with different changes of values");
         }
         let tensors = sources.iter().map(|source| source.tensor.clone()).collect();
         view.sources =
@@ -325,7 +329,7 @@ impl Tensor {
             return Ok(self);
         }
         if !self.is_stored() {
-            let fault = "its elements lie in several tensors";
+            let fault = "the elements are in several stored tensors";
             return Err(Error::unsupported(fault).in_tensor(&self.name));
         }
         let run = Run::of(0, self.elements());

@@ -87,7 +87,7 @@ impl Tensor {
     pub fn dequantize(&self) -> Result<Values<f32>> {
         self.check_decodable()?;
         let elements = usize::try_from(self.elements())
-            .map_err(|_| Error::unsupported("larger than this machine's address space"))?;
+            .map_err(|_| Error::unsupported("the values exceed this machine's address space"))?;
         let mut out = Values::zeroed(elements).map_err(|error| error.in_tensor(self.name()))?;
         self.dequantize_into(&mut out, &Decoding::new())?;
         Ok(out)
@@ -122,7 +122,11 @@ impl Tensor {
     ) -> Result<Narrowing> {
         self.check_decodable()?;
         if out.len() as u64 != self.elements() {
-            let fault = format!("room for {} values of {}", out.len(), self.elements());
+            let fault = format!(
+                "the buffer has room for {} values, but the tensor has {}",
+                out.len(),
+                self.elements()
+            );
             return Err(Error::mismatch(fault).in_tensor(self.name()));
         }
         self.decode(0..self.rows(), out, decoding)
@@ -145,7 +149,8 @@ impl Tensor {
         let gathered = self.gathered(&rows)?;
         let needed = (rows.end - rows.start).saturating_mul(shape::columns(self.shape()));
         if out.len() as u64 != needed {
-            let fault = format!("room for {} values, but the rows have {needed}", out.len());
+            let fault =
+                format!("the buffer has room for {} values, but the rows have {needed}", out.len());
             return Err(self.located(Error::mismatch(fault)));
         }
         self.decode(gathered, out, decoding)
@@ -202,7 +207,7 @@ impl Tensor {
         let columns = shape::columns(self.shape());
         let count = self.elements().checked_div(columns).unwrap_or(0);
         if rows.start > rows.end || rows.end > count {
-            let fault = format!("rows {}..{} of {count}", rows.start, rows.end);
+            let fault = format!("rows {}..{} exceed the {count} rows", rows.start, rows.end);
             return Err(self.located(Error::mismatch(fault)));
         }
         // In a vector that was assembled by elements, each element is a gathered row.
@@ -329,9 +334,10 @@ impl<'v> Reader<'v> {
         for (number, span) in self.view.spans(rows) {
             let Some(source) = self.view.sources.get(number as usize) else { break };
             let len = usize::try_from(span.count.saturating_mul(self.view.width()));
-            let (now, later) = rest
-                .split_at_mut_checked(len.unwrap_or(usize::MAX))
-                .ok_or_else(|| Error::mismatch("too little room").in_tensor(self.view.name()))?;
+            let (now, later) =
+                rest.split_at_mut_checked(len.unwrap_or(usize::MAX)).ok_or_else(|| {
+                    Error::mismatch("the buffer is too short").in_tensor(self.view.name())
+                })?;
             rest = later;
             lost += self.span(number, source, span, now, decoding)?;
         }

@@ -77,7 +77,7 @@ impl<'a> StoredTensor<'a> {
     fn codec(&self) -> Result<(DType, &'static Codec)> {
         let dtype = self.dtype()?;
         let codec = dtype.descriptor().codec.ok_or_else(|| {
-            let fault = format!("values of {dtype} cannot be read yet");
+            let fault = format!("decoding {dtype} is not supported yet");
             Error::unsupported(fault).in_file(self.store.path()).in_tensor(self.name())
         })?;
         if self.is_big_endian() {
@@ -94,7 +94,7 @@ impl<'a> StoredTensor<'a> {
     pub(crate) fn dequantize(&self) -> Result<Values<f32>> {
         let plan = Plan::new(self)?;
         let elements = usize::try_from(self.elements())
-            .map_err(|_| Error::unsupported("larger than this machine's address space"))?;
+            .map_err(|_| Error::unsupported("the values exceed this machine's address space"))?;
         let mut out = Values::zeroed(elements).map_err(|error| error.in_tensor(self.name()))?;
         plan.decode(0..self.elements(), &mut out, &Decoding::new())?;
         Ok(out)
@@ -146,7 +146,7 @@ impl<'a> StoredTensor<'a> {
             && each.is_multiple_of(shape::columns(self.shape()).max(1));
         if segment.dtype != DType::F32 || count == 0 || !whole {
             let (part, shape) = (segment.part.name(), segment.shape);
-            let fault = format!("its {part} is {} {shape:?}: F32 was expected", segment.dtype);
+            let fault = format!("the {part} is {} {shape:?}, but F32 is required", segment.dtype);
             return Err(Error::malformed(format!("{fault}, one number or one for each array"))
                 .in_file(self.store.path())
                 .in_tensor(self.name()));
@@ -313,7 +313,8 @@ impl<'a> Plan<'a> {
         let past = size_of_val(out) >= PAST;
         let whole = |element: u64| element.is_multiple_of(self.unit);
         if self.row.packing != Packing::Plain && !(whole(elements.start) && whole(elements.end)) {
-            let fault = format!("its rows of {} end within a run of {}", self.columns, self.unit);
+            let fault =
+                format!("rows of {} elements end within a unit of {}", self.columns, self.unit);
             return Err(self.malformed(&fault));
         }
         let (mut start, mut rest) = (elements.start, out);
@@ -366,7 +367,7 @@ impl<'a> Plan<'a> {
                     .zip(range)
                     .and_then(|(parts, (start, end))| decode(parts, start..end, &mut exact))
                     .map(|()| narrow(&exact, out))
-                    .ok_or_else(|| self.malformed("its parts do not fit together"));
+                    .ok_or_else(|| self.malformed("the parts do not match"));
             }
         };
         let global = usize::try_from(elements.start / self.each_global).unwrap_or(usize::MAX);
@@ -380,7 +381,7 @@ impl<'a> Plan<'a> {
                 };
                 let scale = match per_group(self.formats.0) {
                     Some(range) => self.group_bytes(Part::Scale, range, window)?,
-                    None => return Err(self.malformed("it has no scales")),
+                    None => return Err(self.malformed("the tensor has no scales")),
                 };
                 let bias = match per_group(self.formats.1) {
                     Some(range) => self.group_bytes(Part::Bias, range, window)?,
@@ -441,7 +442,7 @@ impl<'a> Plan<'a> {
         let Some(range) = self.weight_range(elements) else {
             // Only elements smaller than a byte can be requested at a position inside a byte.
             let dtype = self.row.dtype;
-            let fault = format!("{dtype} rows do not start at whole bytes: read the whole tensor");
+            let fault = format!("{dtype} rows do not start at whole bytes; read the whole tensor");
             return Err(Error::unsupported(fault).in_tensor(self.tensor.name()));
         };
         match window.and_then(|window| window.within(&range)) {
@@ -505,7 +506,8 @@ impl<'a> StoredTensor<'a> {
             let segment = self.segments().find(|segment| segment.part == part);
             segment.map(|segment| self.array(&segment)).transpose()
         };
-        let weight = array(Part::Weight)?.ok_or_else(|| Error::not_found("its weight"))?;
+        let weight = array(Part::Weight)?
+            .ok_or_else(|| Error::not_found("the tensor has no weight part"))?;
         let mut parts = Parts {
             shape: self.shape(),
             columns: usize::try_from(columns).unwrap_or(usize::MAX),
@@ -531,7 +533,7 @@ impl<'a> StoredTensor<'a> {
     fn read_quant_state(&self, parts: &mut Parts<'_>) -> Result<()> {
         let text = self.bytes(Part::Description)?;
         let state: serde_json::Value = serde_json::from_slice(&text).map_err(|error| {
-            Error::malformed(format!("its quant_state is no JSON: {error}"))
+            Error::malformed(format!("quant_state is not valid JSON: {error}"))
                 .in_file(self.store.path())
                 .in_tensor(self.name())
         })?;
