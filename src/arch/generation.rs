@@ -1,4 +1,4 @@
-//! How a model's makers would have it generate text.
+//! Recommended settings for generating text.
 
 use serde_json::{Map, Value as Json};
 
@@ -6,38 +6,38 @@ use super::Field;
 use crate::error::{Error, Result};
 use crate::store::Store;
 
-/// Settings for generating text: `generation_config.json`, GGUF's `general.sampling.`, or the
-/// parameters of an Ollama model.
+/// Settings for generating text, from `generation_config.json`, GGUF's `general.sampling.` keys, or
+/// the parameters of an Ollama model.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct GenerationConfig {
-    /// Whether tokens are drawn at random.
+    /// Whether tokens are sampled (true) or the most likely one is taken.
     pub do_sample: Option<Field<bool>>,
-    /// What scores are divided by.
+    /// Divisor of the logits.
     pub temperature: Option<Field<f32>>,
-    /// The most likely tokens, so many, to draw from.
+    /// Sample from this many of the most likely tokens.
     pub top_k: Option<Field<u32>>,
-    /// The most likely tokens, to this sum, to draw from.
+    /// Sample from the most likely tokens whose probabilities add up to this.
     pub top_p: Option<Field<f32>>,
-    /// Tokens at least so likely beside the likeliest.
+    /// Sample from tokens with at least this probability, relative to the most likely token.
     pub min_p: Option<Field<f32>>,
-    /// Factor against tokens that were there already.
+    /// Penalty for tokens that have occurred already.
     pub repetition_penalty: Option<Field<f32>>,
-    /// Tokens to be made at most.
+    /// Maximum number of tokens to generate.
     pub max_new_tokens: Option<Field<u32>>,
     /// The token that starts a text.
     pub bos: Option<Field<u32>>,
-    /// Tokens of which each ends a text.
+    /// Tokens that end a text.
     pub eos: Option<Field<Vec<u32>>>,
-    /// The token that fills up.
+    /// The padding token.
     pub pad: Option<Field<u32>>,
-    /// Texts of which each ends the answer.
+    /// Strings that end the answer.
     pub stop: Option<Field<Vec<String>>>,
-    /// What else the files say, as they say it.
+    /// All other settings, as the files state them.
     pub other: Map<String, Json>,
 }
 
-/// Where settings stand, and what comes before a key in its source.
+/// Where the settings are stored, and the prefix of a key in messages.
 struct Place<'a> {
     json: Map<String, Json>,
     shown: &'static str,
@@ -45,7 +45,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Takes the value of the first of these keys that is there.
+    /// Removes and returns the value of the first of these keys that is present.
     fn take<T>(
         &mut self,
         keys: &[&str],
@@ -86,12 +86,12 @@ fn each<T>(json: &Json, read: fn(&Json) -> Option<T>) -> Option<Vec<T>> {
 }
 
 impl GenerationConfig {
-    /// The settings that a model comes with, or `None` if no file has any.
+    /// The settings stored with a model, or `None` if no file has any.
     ///
     /// # Errors
     ///
-    /// `Malformed` if a setting is of another type than it should be, or the file is no JSON;
-    /// `LimitExceeded`; `Io` if it cannot be read.
+    /// `Malformed` if a setting has the wrong type, or the file is not valid JSON; `LimitExceeded`;
+    /// `Io` if it cannot be read.
     pub(crate) fn of(store: &Store) -> Result<Option<Self>> {
         let Some(mut place) = find(store)? else { return Ok(None) };
         let text = |json: &Json| json.as_str().map(str::to_owned);
@@ -107,16 +107,18 @@ impl GenerationConfig {
                 float,
             )?,
             max_new_tokens: place.take(&["max_new_tokens", "num_predict"], "a count", |json| {
-                // Ollama's -1 is for no bound.
+                // Ollama uses -1 for "no limit".
                 if json.as_i64().is_some_and(|number| number < 0) {
                     Some(u32::MAX)
                 } else {
                     count(json)
                 }
             })?,
-            bos: place.take(&["bos_token_id"], "the number of a token", count)?,
-            eos: place.take(&["eos_token_id"], "numbers of tokens", |json| each(json, count))?,
-            pad: place.take(&["pad_token_id"], "the number of a token", count)?,
+            bos: place.take(&["bos_token_id"], "a token number", count)?,
+            eos: place.take(&["eos_token_id"], "a token number or a list of them", |json| {
+                each(json, count)
+            })?,
+            pad: place.take(&["pad_token_id"], "a token number", count)?,
             stop: place.take(&["stop", "stop_strings"], "texts", |json| each(json, text))?,
             other: place.json,
         }))
@@ -127,7 +129,7 @@ fn find(store: &Store) -> Result<Option<Place<'_>>> {
     let file = "generation_config.json";
     if let Some(json) = store.read_document(file)? {
         let Json::Object(json) = json.into_owned() else {
-            let fault = "no JSON object";
+            let fault = "a JSON object is needed";
             return Err(Error::malformed(fault).in_file(store.path()).in_key(file));
         };
         return Ok(Some(Place { json, shown: "generation_config.json ", store }));

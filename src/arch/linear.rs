@@ -1,9 +1,9 @@
-//! The rows of linear attention: Qwen3-Next and Qwen3.5, whose layers are Gated DeltaNets.
+//! Row orders of linear attention in Qwen3-Next and Qwen3.5, whose layers are Gated DeltaNets.
 //!
-//! A key head has a query head beside it, and serves several value heads. Hugging Face keeps the
-//! value heads of a key head together; llama.cpp's converter lays those of Qwen3.5 out in tiles,
-//! the first of every key head, then the second of every key head, so that ggml can repeat keys by
-//! broadcasting (`_LinearAttentionVReorderBase` in conversion/qwen.py).
+//! A key head is paired with a query head and serves several value heads. Hugging Face stores the
+//! value heads of a key head together. llama.cpp's converter stores those of Qwen3.5 in tiles: the
+//! first value head of every key head, then the second of every key head, so that ggml can repeat
+//! keys by broadcasting (`_LinearAttentionVReorderBase` in conversion/qwen.py).
 
 use std::fmt;
 
@@ -11,22 +11,21 @@ use super::ModelConfig;
 use super::runs::{Chosen, Run, word};
 use crate::error::{Error, Result};
 
-/// Which rows of a stored tensor, in which order, are those of a tensor of linear attention.
+/// Which rows of a stored tensor, in which order, form a tensor of linear attention.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Linear {
-    /// q, k and v lie one after another; the number says which.
+    /// q, k and v follow one another; the number selects one of them.
     Qkv(u8),
-    /// The third of them, with the value heads in tiles.
+    /// The v part, whose value heads are in tiles.
     TiledV,
-    /// q, k, v and the gates of v lie in groups, one for each key head; the number says which.
+    /// q, k, v and the gates of v in groups, one for each key head; the number selects one of them.
     Grouped(u8),
-    /// The numbers that decide what is written and what is forgotten, in groups; the number says
-    /// which.
+    /// The write rates (b) and decay rates (a), in groups; the number selects one of them.
     GroupedRates(u8),
     /// All value heads, in tiles.
     Tiled,
-    /// Channels of q, k and v, those of v in tiles.
+    /// Channels of q, k and v; those of v are in tiles.
     TiledConvolution,
 }
 
@@ -53,7 +52,7 @@ impl Linear {
         let (Some(keys), Some(values), Some(key_width), Some(inner)) =
             (&ssm.group_count, &ssm.time_step_rank, &ssm.state_size, &ssm.inner_size)
         else {
-            return Err(Error::mismatch("the config does not say what its linear attention is"));
+            return Err(Error::mismatch("the config has no numbers of linear attention"));
         };
         let [keys, values, key_width, inner] =
             [keys, values, key_width, inner].map(|field| u64::from(field.value));
@@ -67,7 +66,7 @@ impl Linear {
         let each = even(values, keys).ok_or_else(misfit)?;
         let qk = keys * key_width;
         let run = |run: Run| Chosen { rows: vec![run.len()], runs: vec![run] };
-        // Value head v of key head k is tile v's head k.
+        // Value head v of key head k is head k of tile v.
         let tiles = |start: u64, width: u64| Run {
             start,
             loops: [(keys, width), (each, keys * width), (width, 1)],

@@ -1,4 +1,4 @@
-//! Names backwards: what a dialect calls the tensors that hold some canonical ones.
+//! The inverse of name resolution: what a dialect calls the tensors that hold canonical ones.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,37 +8,40 @@ use super::{Architecture, Dialect, Rows, Transform};
 /// A tensor as a dialect stores it.
 #[derive(Debug)]
 pub(crate) struct Spelled {
-    /// Its name, with `{e}` for the number of an expert where each has a tensor of its own.
+    /// Its name, with `{e}` for the expert number if each expert has a tensor of its own.
     pub(crate) name: String,
-    /// The canonical tensors that it holds, each with its transform there.
+    /// The canonical tensors that it holds, each with its transform.
     pub(crate) parts: Vec<(String, Transform)>,
 }
 
-/// A way in which a dialect keeps a canonical tensor: the name, and all that has that name.
+/// A form in which a dialect stores a canonical tensor: the name, and all canonical tensors under
+/// that name.
 struct Way {
     name: &'static str,
     holds: Vec<(&'static str, Transform)>,
-    /// They are all the same tensor.
+    /// Whether the canonical tensors are all the same stored tensor.
     holds_one: bool,
 }
 
-/// A name that a class of a dialect has instead of the one that the tables have first.
+/// A name that a class of a dialect uses instead of the first one in the tables.
 #[derive(Debug)]
 pub(crate) struct Rename {
     pub(crate) dialect: Dialect,
-    /// A canonical tensor that a model must have for this to hold; empty where it always does.
+    /// A canonical tensor that a model must have for this rename to apply; empty if it always
+    /// applies.
     pub(crate) with: &'static str,
-    /// What the name starts with in the tables.
+    /// The start of the name in the tables.
     pub(crate) first: &'static str,
-    /// What it starts with in files of that dialect.
+    /// The start of the name in files of that dialect.
     pub(crate) there: &'static str,
 }
 
-/// How a dialect spells those canonical tensors, in their order, and those that it has no name for.
+/// The dialect's tensors that hold these canonical tensors, in order, and the canonical tensors
+/// that the dialect has no name for.
 ///
-/// Of several ways the first in the tables is taken of which all parts are there: of experts, one
-/// tensor for each in Hugging Face's files, one for all of them elsewhere. `one` says whether two
-/// canonical tensors are one that is stored: a norm that serves twice.
+/// Of several forms, uses the first one in the tables whose parts are all present. Experts have one
+/// tensor each in Hugging Face's files, and a common one elsewhere. `one` tells whether two
+/// canonical tensors are the same stored tensor, such as a norm that is used twice.
 pub(crate) fn spell(
     architecture: &'static Architecture,
     dialect: Dialect,
@@ -91,7 +94,7 @@ pub(crate) fn spell(
     (spelled, without)
 }
 
-/// The ways of each canonical pattern, the best first.
+/// The forms of each canonical pattern, the best one first.
 fn ways_of(
     architecture: &'static Architecture,
     dialect: Dialect,
@@ -110,7 +113,7 @@ fn ways_of(
         let mut these: HashMap<&'static str, Vec<Way>> = HashMap::new();
         for rule in rules() {
             let Stored { name, .. } = stored(rule);
-            // An earlier table has the name to itself.
+            // A name belongs to the earliest table that has it.
             if taken.contains(name) {
                 continue;
             }
@@ -118,7 +121,8 @@ fn ways_of(
             let holds = same.map(|other| (other.canonical, stored(other).transform));
             let holds: Vec<(&str, Transform)> = holds.collect();
             let ways = these.entry(rule.canonical).or_default();
-            // Where none has rows of its own, each is all of it: norms that a family has once or twice.
+            // If no part has rows of its own, the parts are copies: norms that a family uses once
+            // or twice.
             let holds_one = holds.len() > 1 && stored(rule).transform.rows == Rows::All;
             if holds_one {
                 let own = vec![(rule.canonical, stored(rule).transform)];
@@ -133,15 +137,15 @@ fn ways_of(
         }
     }
     if dialect == Dialect::Mlx {
-        // Wherever its name for all experts stands.
+        // The part of the name before the expert number.
         ways.values_mut().for_each(|found| found.sort_by_key(|way| unlike(way, dialect)));
     }
     ways
 }
 
-/// How little a way is like those of a dialect: mlx-lm puts experts together under a name of its
-/// own, Hugging Face keeps them apart, and llama.cpp's converter has taken apart since April 2025
-/// what unfolds keys and values.
+/// Rank of a form in a dialect, lower is better. mlx-lm stacks experts under a name of its own,
+/// Hugging Face stores them separately, and llama.cpp's converter has split the latent expansion
+/// matrices since April 2025.
 fn unlike(way: &Way, dialect: Dialect) -> u32 {
     let switch = way.name.contains(".switch_");
     let apart = way.name.contains("{e}");

@@ -1,8 +1,8 @@
-//! How a stored tensor differs from the canonical one: exact changes of order and value.
+//! Transforms: exact changes of order and value between stored and canonical tensors.
 //!
-//! Canonical tensors have the values of Hugging Face checkpoints, in matrices of one row an output.
-//! What holds several of them at once is taken apart by rows, so that the same names are served
-//! whether a model's file keeps q, k and v apart or together.
+//! Canonical tensors have the values of Hugging Face checkpoints, with matrices as `[outputs,
+//! inputs]`. Fused tensors are split by rows, so that the same names are served whether a file
+//! stores q, k and v separately or together.
 
 use std::fmt;
 
@@ -11,19 +11,19 @@ use super::linear::Linear;
 use super::runs::{Chosen, Run, word};
 use crate::error::{Error, Result};
 
-/// How a stored tensor differs from a canonical one. The canonical tensor comes of the stored one
-/// when its [axes](Self::axes) are put right, then its [rows](Self::rows) and
-/// [columns](Self::columns) chosen, then its [values](Self::values) changed back.
+/// How a stored tensor differs from a canonical one. To derive the canonical tensor, restore the
+/// [axes](Self::axes), then select [rows](Self::rows) and [columns](Self::columns), then undo the
+/// change of [values](Self::values).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Transform {
-    /// The order of its axes.
+    /// The order of the axes.
     pub axes: Axes,
-    /// Which of its rows are those of the canonical tensor.
+    /// Which rows form the canonical tensor.
     pub rows: Rows,
-    /// Which of its columns are, told in the same words.
+    /// Which columns form the canonical tensor, in the same terms.
     pub columns: Rows,
-    /// What was done to its values.
+    /// The change of the values.
     pub values: Change,
 }
 
@@ -31,68 +31,67 @@ pub struct Transform {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Axes {
-    /// They are the same.
+    /// No difference.
     Same,
-    /// The last two are swapped.
+    /// The last two axes are swapped.
     Transposed,
-    /// The last two are swapped if its elements are plain; packed ones lie in the canonical order.
+    /// The last two axes are swapped if elements are plain; packed ones are in canonical order.
     TransposedIfPlain,
-    /// The canonical tensor has an axis of length 1 before the last, which is not stored: a
-    /// convolution of single channels.
+    /// The canonical tensor has an axis of length 1 before the last one, which is not stored: a
+    /// depthwise convolution.
     Squeezed,
-    /// The stored tensor has a last axis of length 1 more.
+    /// The stored tensor has an additional last axis of length 1.
     Trailing,
-    /// They are the same, and the last is that of the rows: a vector for each expert.
+    /// No difference, and the last axis counts as rows: a vector for each expert.
     Vectors,
 }
 
-/// Which rows of a stored tensor, in which order, are those of a canonical one. Rows are counted
-/// in the last two axes, in each of the outer arrays (experts) alike; of a vector, an element is
-/// a row.
+/// Which rows of a stored tensor, in which order, form a canonical one. Rows are counted within the
+/// last two axes, and alike in each outer array (expert). In a vector, each element is a row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Rows {
-    /// All of them, as they are.
+    /// All rows, in stored order.
     All,
-    /// Those of each query head were reordered, from halves to pairs, so that rotary embeddings
-    /// apply to neighbours: llama.cpp's converter for `llama` and its kin.
+    /// The rows of each query head are reordered from halves to pairs, so that rotary embeddings
+    /// apply to neighboring rows: llama.cpp's converter for `llama` and related families.
     PairsQ,
-    /// The same, for key heads.
+    /// The same for key heads.
     PairsK,
-    /// q, k and v lie one after another; the number says which.
+    /// q, k and v follow one another; the number selects one of them.
     Qkv(u8),
-    /// The same, and the rows of each head of q and k were reordered as well.
+    /// The same, with the rows of each head of q and k reordered as well.
     PairsQkv(u8),
-    /// q, k and v lie in groups, one for each key head: its query heads, the key head, the value
-    /// head. The number says which.
+    /// q, k and v in groups, one for each key head: its query heads, the key head, the value head.
+    /// The number selects q, k or v.
     GroupedQkv(u8),
-    /// The first half, or the second.
+    /// The first or the second half.
     Half(u8),
-    /// The even rows, or the odd ones.
+    /// The even or the odd rows.
     Alternate(u8),
-    /// The first half of the rows of each query head, or the second: queries, and the gates of
-    /// what comes of them.
+    /// The first or the second half of the rows of each query head: queries, and the gates of the
+    /// attention output.
     HalfHeads(u8),
-    /// Of attention in a latent space: of each head, the rows that unfold keys, or those that
-    /// unfold values. They make a matrix for each head.
+    /// In latent attention: the rows of each head that expand keys, or those that expand values.
+    /// They form one matrix per head.
     Unfolding(u8),
-    /// Those of linear attention.
+    /// Row orders of linear attention.
     Linear(Linear),
 }
 
-/// What was done to the values of a stored tensor.
+/// The change of the values of a stored tensor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Change {
-    /// Nothing.
+    /// No change.
     None,
-    /// 1 was added: norms whose factor is `1 + w`.
+    /// 1 was added: norms that multiply by `1 + w`.
     PlusOne,
     /// x became -e^x: logarithms of decay rates.
     NegExp,
 }
 
-/// Stored as it is.
+/// Stored in canonical form.
 pub(super) const SAME: Transform =
     Transform { axes: Axes::Same, rows: Rows::All, columns: Rows::All, values: Change::None };
 pub(super) const PERMUTE_Q: Transform = rows(Rows::PairsQ);
@@ -100,23 +99,23 @@ pub(super) const PERMUTE_K: Transform = rows(Rows::PairsK);
 
 pub(super) const PLUS_ONE: Transform = Transform { values: Change::PlusOne, ..SAME };
 
-/// Stored with other rows.
+/// A transform of rows only.
 pub(super) const fn rows(rows: Rows) -> Transform {
     Transform { rows, ..SAME }
 }
 
-/// Stored with other rows, as columns.
+/// A transposed tensor, whose rows are selected as columns.
 pub(super) const fn transposed(rows: Rows) -> Transform {
     Transform { axes: Axes::Transposed, rows, ..SAME }
 }
 
 impl Transform {
-    /// Whether the stored tensor is the canonical one, byte for byte.
+    /// Whether the stored tensor equals the canonical one, byte for byte.
     pub fn is_same(self) -> bool {
         self == SAME
     }
 
-    /// Whether the transform leaves out or reorders rows in a way that the config's numbers say.
+    /// Whether the transform selects or reorders rows by numbers of the config.
     pub(crate) fn needs_config(self) -> bool {
         let alone = |rows| matches!(rows, Rows::All | Rows::Half(_) | Rows::Alternate(_));
         !alone(self.rows) || !alone(self.columns)
@@ -127,7 +126,7 @@ impl Transform {
         matches!(self.rows, Rows::PairsQ | Rows::PairsK | Rows::PairsQkv(0 | 1))
     }
 
-    /// The same with the file's own order and values: only what chooses among rows stays.
+    /// The transform without reordering and changes of values; only the selection of rows remains.
     pub(crate) fn as_stored(self) -> Self {
         let rows = match self.rows {
             Rows::PairsQ | Rows::PairsK => Rows::All,
@@ -138,7 +137,7 @@ impl Transform {
         };
         match rows {
             Rows::All => SAME,
-            // Rows can be chosen only where rows are rows.
+            // Rows can be selected only if the row axis is in place.
             _ => Self { axes: self.axes, rows, ..SAME },
         }
     }
@@ -186,8 +185,8 @@ impl fmt::Display for Transform {
 }
 
 impl Rows {
-    /// The rows of `arrays` arrays of `rows` rows each. `config` is needed by those rows that are
-    /// told by heads.
+    /// The rows of `arrays` arrays of `rows` rows each. `config` is required if rows are selected
+    /// by heads.
     ///
     /// # Errors
     ///
@@ -225,7 +224,7 @@ impl Rows {
             return Err(Error::mismatch(format!("{arrays} matrices where one was expected")));
         }
         let config = config.ok_or_else(|| {
-            Error::mismatch("its rows lie in an order that only the model's config tells")
+            Error::mismatch("the order of its rows depends on the model's config, which is missing")
         })?;
         let heads = u64::from(config.n_heads.value);
         let kv_heads = u64::from(config.n_kv_heads.value);
@@ -284,7 +283,7 @@ impl Rows {
                 Ok(Chosen { runs: vec![run], rows: vec![heads * half] })
             }
             Self::Unfolding(part) => {
-                // What of a key is not rotated; the rest of it is one for all heads.
+                // The part of a key that is not rotated; the rotated part is one for all heads.
                 let rotated = config.rope.dimension_count.as_ref();
                 let keys =
                     rotated.and_then(|rotated| config.head_dim.value.checked_sub(rotated.value));

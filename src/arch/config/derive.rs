@@ -1,5 +1,5 @@
-//! What follows from the numbers of the table: a number from others, from a tensor that is there,
-//! or from a rule of the family.
+//! Derives the config: numbers that follow from other numbers, from stored tensors, or from a rule
+//! of the family.
 
 use std::num::NonZeroU32;
 
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::store::Store;
 use crate::store::tensor::StoredTensor;
 
-/// Names of the embedding and the output matrix where no architecture gave canonical ones.
+/// Names of the embedding and the output matrix in models without canonical names.
 const EMBEDDINGS: &[&str] = &[
     "token_embd.weight",
     "model.embed_tokens.weight",
@@ -35,19 +35,19 @@ const EMBEDDINGS: &[&str] = &[
 const OUTPUTS: &[&str] =
     &["output.weight", "lm_head.weight", "language_model.lm_head.weight", "proj_out.weight"];
 
-/// Layers that the config promises, and the first of those that use the keys and values of an
-/// earlier layer.
+/// The number of layers that the config states, and the first layer that reuses the keys and values
+/// of an earlier one.
 pub(super) fn layers(reader: &Reader<'_>, defaults: &Defaults) -> Option<(u32, Option<u32>)> {
     let layers = reader.field(key("n_layers")?, check::layers).ok()??.value;
     let shared = reader.field(key("n_kv_shared_layers")?, check::count).ok()?;
     let shared = shared.map_or(defaults.shared_kv_layers, |field| field.value);
-    // As transformers has it: where all layers would share, none does.
+    // As in transformers: if all layers would share, none does.
     let first = layers.checked_sub(shared).filter(|&first| first > 0 && shared > 0);
     Some((layers, first))
 }
 
-/// Refuses a number of layers far beyond those that have tensors. One shard of a model may hold a few
-/// of its layers, but not one in a thousand.
+/// Rejects a number of layers far above the number of layers with tensors. A single shard of a
+/// model may hold few of its layers, but not one in a thousand.
 fn check_layers(reader: &Reader<'_>, resolution: &Resolution, said: &Field<u32>) -> Result<()> {
     let layer = |mapping: &Mapping| {
         let number = mapping.canonical.strip_prefix("layers.")?.split('.').next()?;
@@ -58,11 +58,11 @@ fn check_layers(reader: &Reader<'_>, resolution: &Resolution, said: &Field<u32>)
     if said.value <= stored.saturating_mul(16).max(1024) {
         return Ok(());
     }
-    let fault = format!("{} layers, but there are tensors of {stored} only", said.value);
+    let fault = format!("{} layers, but only {stored} have tensors", said.value);
     Err(reader.wrong(&said.source, fault))
 }
 
-/// Splits a number that may differ by layer into the largest and the list.
+/// Splits a number that may differ by layer into the largest value and the list.
 fn split(field: Option<Field<PerLayer>>) -> (Option<Field<u32>>, Option<Field<Vec<u32>>>) {
     let Some(Field { value, source }) = field else { return (None, None) };
     let largest = value.largest();
@@ -75,7 +75,7 @@ fn split(field: Option<Field<PerLayer>>) -> (Option<Field<u32>>, Option<Field<Ve
     }
 }
 
-/// The config of a model, with those defaults where its files do not say.
+/// Derives the config of a model. `defaults` apply where its files state nothing.
 pub(super) fn config(
     store: &Store,
     resolution: &Resolution,
@@ -118,7 +118,7 @@ pub(super) fn config(
     };
     ffn_dim = ffn_dim.or_else(|| four_times(&dim, "4 * dim"));
 
-    // Whisper's encoder is as wide as its decoder, and configs of transformers say so once.
+    // Whisper's encoder is as wide as its decoder; configs of transformers state the width once.
     if encoder.enc_n_layers.is_some() {
         let width = || Field::made(dim.value, "as dim");
         let width = encoder.enc_dim.get_or_insert_with(width).clone();
@@ -212,12 +212,12 @@ pub(super) fn config(
     })
 }
 
-/// A number that cannot be done without.
+/// A required number: an error if it is missing.
 fn needed<T>(reader: &Reader<'_>, name: &str, field: Option<Field<T>>) -> Result<Field<T>> {
     field.ok_or_else(|| {
         let row = key(name);
         let gguf = row.and_then(|key| key.gguf.first()).copied().unwrap_or(name);
-        // Those of an encoder's companion come first, but most models have no encoder.
+        // The names of the encoder's counterpart come first, but most models have no encoder.
         let json = row.and_then(|key| key.json.iter().find(|json| !json.starts_with("decoder")));
         let json = json.copied().unwrap_or(name);
         Error::malformed(format!("neither {}.{gguf} nor {json} in config.json", reader.prefix))
@@ -227,12 +227,12 @@ fn needed<T>(reader: &Reader<'_>, name: &str, field: Option<Field<T>>) -> Result
 
 fn kv_heads(core: &Core, n_heads: &Field<u32>) -> (Field<u32>, Option<Field<Vec<u32>>>) {
     let as_many = |source: String| (Field::made(n_heads.value, source), None);
-    // GGUF has the latent of such attention as the one head that all queries share; the heads that
-    // it unfolds to are as many as the queries'.
+    // In GGUF, the latent vector of multi-head latent attention counts as one key head shared by
+    // all queries. It is expanded to as many key heads as there are query heads.
     if let Some(latent) = &core.latent_head_dim {
         return as_many(format!("as many as n_heads, since {} is there", latent.source));
     }
-    // Falcon's and StarCoder's flag, which wins over a number that Falcon's configs have beside it.
+    // A flag of Falcon and StarCoder. It overrides the number in Falcon's configs.
     if let Some(flag) = core.multi_query.as_ref().filter(|flag| flag.value)
         && !core.groups_of_heads.as_ref().is_some_and(|flag| flag.value)
     {
@@ -244,7 +244,7 @@ fn kv_heads(core: &Core, n_heads: &Field<u32>) -> (Field<u32>, Option<Field<Vec<
     }
 }
 
-/// The width of a head, by the first of the rules that applies.
+/// The width of a head, by the first rule that applies.
 fn head_dim(
     reader: &Reader<'_>,
     core: &mut Core,
@@ -261,7 +261,7 @@ fn head_dim(
         }
         return Ok(latent);
     }
-    // `head_dim` beside these is that of the rotated part.
+    // Beside these two keys, `head_dim` is the width of the rotated part.
     if let (Some(plain), Some(rotated)) = (&attention.qk_nope_head_dim, rotated) {
         let value = plain.value.checked_add(rotated.value).ok_or_else(|| {
             reader.wrong(&plain.source, format!("{} and {}", plain.value, rotated.value))
@@ -281,7 +281,7 @@ fn head_dim(
     Ok(Field::made(value, "dim / n_heads"))
 }
 
-/// Which layers are of which kind; also settles the window and its period.
+/// The kind of each layer. Also determines the sliding window and its period.
 fn layout(
     core: &Core,
     attention: &mut AttentionConfig,
@@ -312,7 +312,8 @@ fn layout(
         Field::made(layout, source.clone())
     });
     let listed = core.layer_types.as_ref().map(|Field { value, source }| {
-        // A pattern says the same and more: it holds for layers that are not listed.
+        // A pattern that agrees with the list replaces it, since it also covers layers that are not
+        // listed.
         let agrees = |pattern: &&Field<LayerLayout>| pattern.value.agrees(value);
         let of_list = || Field::made(LayerLayout::of(value.clone()), source.clone());
         pattern.as_ref().filter(agrees).cloned().unwrap_or_else(of_list)
@@ -340,7 +341,7 @@ fn layout(
         .sliding_window
         .as_ref()
         .map(|window| Field::made(LayerLayout::Same(LayerKind::Sliding), window.source.clone()));
-    // What speaks of windows says nothing where there is none.
+    // Numbers about windows are dropped if no layer has a window.
     let of_windows = |field: Option<Field<LayerLayout>>| field.filter(|_| window);
     let layout = listed
         .or(linear)
@@ -367,7 +368,7 @@ fn finish_rope(
 ) -> Result<()> {
     if rope.dimension_count.is_none() && core.rope_theta.is_some() {
         let part = rope.partial_factor.as_ref().map_or(1.0, |part| f64::from(part.value));
-        // A part is at most the whole, so this fits.
+        // The fraction is at most 1, so the product fits.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
         let rotated = (f64::from(head_dim.value) * part) as u32;
         if rotated == 0 {
@@ -386,7 +387,7 @@ fn finish_rope(
         let stored = |name: &str, kind| {
             tensor(name).map(|name| Field::made(kind, format!("{name} is stored")))
         };
-        // Mistral's params.json has an object for the method.
+        // Mistral's params.json has an object named after the method.
         let factor = scaling.factor.as_ref().map(|factor| {
             let yarn = factor.source.contains("yarn.");
             let kind = if yarn { RopeScalingKind::Yarn } else { RopeScalingKind::Linear };
@@ -400,7 +401,7 @@ fn finish_rope(
                 rotates.then(|| Field::made(RopeScalingKind::None, "default"))
             });
     }
-    // Their difference is what the method divides by.
+    // The method divides by the difference of the two.
     if let (Some(low), Some(high)) = (&scaling.low_freq_factor, &scaling.high_freq_factor)
         && low.value >= high.value
     {
@@ -410,8 +411,8 @@ fn finish_rope(
     Ok(())
 }
 
-/// The tensor of a canonical name, or of one of the names that it goes by where no architecture
-/// gave any.
+/// The tensor with a canonical name, or with one of its usual stored names in models without
+/// canonical names.
 fn stored<'a>(
     store: &'a Store,
     resolution: &Resolution,
@@ -423,7 +424,7 @@ fn stored<'a>(
     mapped.or_else(|| names.iter().find_map(|name| store.find(name)))
 }
 
-/// Rows of the embedding, which are the truth where a config says otherwise.
+/// The number of rows of the embedding, which takes precedence over the config.
 fn vocab_size(
     reader: &Reader<'_>,
     embedding: Option<StoredTensor<'_>>,

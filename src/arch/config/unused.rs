@@ -1,4 +1,4 @@
-//! Keys of a config that no field is made of.
+//! Config keys that are in no field.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ pub(crate) fn other(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
             }
         }
     }
-    // What the container has read already, and the architecture's name.
+    // Keys that the container has read already, and the architecture's name.
     let read = ["model_type", "quantization", "quantization_config"];
     let known: Vec<Cow<'_, str>> = rows()
         .flat_map(|key| key.json.iter().copied().flat_map(paths))
@@ -31,7 +31,7 @@ pub(crate) fn other(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
         .collect();
     for document in DOCUMENTS {
         let Some(root) = store.document(document) else { continue };
-        // Levels of nesting are those of the table's paths, so this ends.
+        // The recursion ends: it goes no deeper than the paths of the table.
         let mut open = vec![(String::new(), String::new(), root)];
         while let Some((shown, path, json)) = open.pop() {
             for (key, value) in json.as_object().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! Falcon: attention and the feed-forward network side by side.
+//! Falcon: attention and the feed-forward network run in parallel.
 
 use serde_json::{Map, Value as Json};
 
@@ -14,7 +14,7 @@ use crate::error::Result;
 
 use Constant::{Count, Word};
 
-/// The row of the table.
+/// The architecture's row.
 pub(super) static FALCON: Architecture = Architecture {
     name: "falcon",
     summary: "Falcon 7B, 40B and 180B, Falcon 2",
@@ -40,8 +40,8 @@ static REQUIRED: &[&str] = &[
     "layers.{n}.ffn.down.weight",
 ];
 
-/// With two norms in a layer, llama.cpp's `attn_norm` is that of the feed-forward network, and
-/// `attn_norm_2` that of attention; with one, `attn_norm` serves both.
+/// In layers with two norms, llama.cpp's `attn_norm` belongs to the feed-forward network and
+/// `attn_norm_2` to attention. In layers with one norm, `attn_norm` serves both.
 #[rustfmt::skip]
 static RULES: &[NameRule] = &[
     rule("token_embedding.weight",             "token_embd.weight",          "transformer.word_embeddings.weight",            SAME),
@@ -90,7 +90,7 @@ static VARIANTS: &[Variant] = &[
     },
 ];
 
-/// Falcon 7B has one head of keys for all queries, the larger ones a new order of blocks.
+/// Falcon 7B has one key head for all queries; the larger models use the new block order.
 fn falcon_flags(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let heads = model.config.n_kv_heads.value;
     let new = heads > 1;

@@ -1,4 +1,4 @@
-//! GPT-2, whose matrices are stored with a column an output.
+//! GPT-2, whose matrices are stored as `[inputs, outputs]`.
 
 use serde_json::{Map, Value as Json};
 
@@ -14,7 +14,7 @@ use crate::error::Result;
 
 use Constant::Word;
 
-/// The row of the table.
+/// The architecture's row.
 pub(super) static GPT2: Architecture = Architecture {
     name: "gpt2",
     summary: "GPT-2",
@@ -27,7 +27,7 @@ pub(super) static GPT2: Architecture = Architecture {
     required: UNGATED_REQUIRED,
     auxiliary: &[
         ("*.attn.bias", "the mask of causal attention"),
-        ("*.attn.masked_bias", "what the mask of causal attention puts in place of a score"),
+        ("*.attn.masked_bias", "the score of masked positions in causal attention"),
     ],
     variants: VARIANTS,
     ..Architecture::EMPTY
@@ -67,7 +67,7 @@ static RULES: &[NameRule] = &[
     rule("layers.{n}.ffn.down.bias",         "blk.{n}.ffn_down.bias",    "transformer.h.{n}.mlp.c_proj.bias",  SAME),
 ];
 
-/// mlx-lm has a row an output, and a prefix of its own.
+/// mlx-lm stores matrices as `[outputs, inputs]`, under a prefix of its own.
 #[rustfmt::skip]
 static MLX: &[NameRule] = &[
     hf("token_embedding.weight",             "model.wte.weight",                  SAME),

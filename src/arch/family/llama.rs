@@ -1,5 +1,5 @@
-//! Llama, Mistral and Mixtral, and the families that are like them but for their numbers: in GGUF
-//! the rows of q and k lie in pairs.
+//! Llama, Mistral and Mixtral, and families that differ from them in their numbers only. In GGUF,
+//! the rows of q and k are reordered into pairs.
 
 use serde_json::{Map, Value as Json};
 
@@ -17,7 +17,7 @@ use crate::error::Result;
 
 use Constant::{Count, Flag, Real, Word};
 
-/// The row of the table.
+/// Llama.
 pub(super) static LLAMA: Architecture = Architecture {
     name: "llama",
     summary: "Llama 1 to 3, Mistral, Mixtral, SmolLM 3, InternLM 3, MiniCPM, Nanbeige, XVERSE",
@@ -43,7 +43,7 @@ pub(super) static LLAMA: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: no gates.
+/// Arcee: a feed-forward network without a gate.
 pub(super) static ARCEE: Architecture = Architecture {
     name: "arcee",
     summary: "Arcee AFM",
@@ -57,7 +57,7 @@ pub(super) static ARCEE: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: q, k and v in one.
+/// Baichuan: q, k and v fused.
 pub(super) static BAICHUAN: Architecture = Architecture {
     name: "baichuan",
     summary: "Baichuan 1 and 2",
@@ -71,7 +71,7 @@ pub(super) static BAICHUAN: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: names of its own.
+/// InternLM 2: names of its own.
 pub(super) static INTERNLM2: Architecture = Architecture {
     name: "internlm2",
     summary: "InternLM 2",
@@ -85,7 +85,7 @@ pub(super) static INTERNLM2: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: norms without factors.
+/// OLMo 1: norms without weights.
 pub(super) static OLMO: Architecture = Architecture {
     name: "olmo",
     summary: "OLMo 1",
@@ -99,7 +99,7 @@ pub(super) static OLMO: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table.
+/// Granite.
 pub(super) static GRANITE: Architecture = Architecture {
     name: "granite",
     summary: "Granite 3 and 4 without state spaces, dense and with experts",
@@ -114,7 +114,7 @@ pub(super) static GRANITE: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: before latent attention.
+/// DeepSeek 1: before latent attention.
 pub(super) static DEEPSEEK: Architecture = Architecture {
     name: "deepseek",
     summary: "DeepSeek 1 with experts",
@@ -197,8 +197,8 @@ static WQKV: &[NameRule] = &[
     hf("layers.{n}.ffn.down.weight",         "model.layers.{n}.feed_forward.w2.weight", SAME),
 ];
 
-/// Names in the `consolidated.safetensors` of Mistral and Meta, beside `params.json`. The rows of
-/// their q and k lie in pairs, as in GGUF.
+/// Names in the `consolidated.safetensors` of Mistral and Meta, beside `params.json`. The rows of q
+/// and k are in pairs, as in GGUF.
 #[rustfmt::skip]
 static MISTRAL: &[NameRule] = &[
     hf("token_embedding.weight",             "tok_embeddings.weight",                         SAME),
@@ -244,7 +244,8 @@ static LLAMAS: &[Variant] = &[
         class: Some("LlamaBidirectionalModel"),
         keys: &[keys::BASE, keys::HEADS, LLAMA_KEYS],
         classes: &[
-            // Transformers' class looks both ways where it is told so; the name is that of the model's own code.
+            // Transformers' class attends in both directions if the config asks for it; this is the
+            // name of the model's own code.
             Class { model_type: "llama", class: "LlamaBidirectionalModel",
                 rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, json::SILU, &[C::By(biased), C::Fixed("is_causal", Flag(false))]], ..Class::EMPTY },
         ],
@@ -256,7 +257,8 @@ static LLAMAS: &[Variant] = &[
         hf: &["ministral3"],
         keys: &[keys::BASE, keys::HEADS, LLAMA_KEYS, &[K::By(temperature)]],
         classes: &[
-            // Ministral 3 scales by the logarithm of the position, other models of Mistral do not.
+            // Ministral 3 scales attention by the logarithm of the position; Mistral's other models
+            // do not.
             Class { model_type: "ministral3", class: "Ministral3ForCausalLM", when: Some(has_temperature),
                 rules: &[json::BODY, json::DENSE, json::KEY_HEADS, json::RMS, json::HEADS, json::SILU, &[C::By(json::rope_parameters), C::By(mistral_yarn)]], ..Class::EMPTY },
             Class { model_type: "mistral", class: "MistralForCausalLM",
@@ -366,7 +368,7 @@ static OLMOS: &[Variant] = &[
     },
 ];
 
-/// Their blocks are so small that scales of 8 bits would be 0.
+/// Blocks of these modules are so small that 8-bit scales would round to 0.
 static GRANITE_MODULES: &[MlxModules] = &[
     eight_bits(&["granite", "granitemoe"], MlxPath::EndsWith("self_attn.o_proj")),
     eight_bits(&["granite", "granitemoe"], MlxPath::EndsWith("mlp.down_proj")),
@@ -441,7 +443,7 @@ const GRANITE_CONFIG: &[C] = &[
     C::Field("residual_scale", "residual_multiplier"), C::Field("logit_scale", "logits_scaling"), C::By(json::biased),
 ];
 
-/// Ministral 3 scales by the logarithm of the position.
+/// Ministral 3's scaling of attention by the logarithm of the position.
 fn temperature(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let all = model.config.rope_scaling.mscale_all_dim.as_ref();
     let all = all.ok_or_else(|| model.lacks("rope_parameters.mscale_all_dim"))?;
@@ -497,7 +499,7 @@ fn has_temperature(model: &SourceModel<'_>) -> bool {
     model.stated("attention.temperature_scale").is_ok()
 }
 
-/// Biases of attention, and of the feed-forward network.
+/// Biases of attention and of the feed-forward network.
 fn biased(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     json::biased(model, out)?;
     out.insert("mlp_bias".to_owned(), model.has("layers.0.ffn.up.bias").into());
@@ -509,8 +511,8 @@ fn plain_bias(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()
     Ok(())
 }
 
-/// Mistral's YaRN, and the temperature of Ministral 3. GGUF has one factor of the magnitude for
-/// both that the config has, which are the same in the published models.
+/// Mistral's YaRN, and Ministral 3's attention temperature. GGUF has one magnitude factor for two
+/// in the config, which are equal in the published models.
 fn mistral_yarn(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let rope = ["rope_parameters", "rope_scaling"].into_iter().find(|key| out.contains_key(*key));
     let Some(Json::Object(rope)) = rope.and_then(|key| out.get_mut(key)) else { return Ok(()) };
@@ -524,13 +526,13 @@ fn mistral_yarn(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<
     Ok(())
 }
 
-/// The class of Mistral has a window where the config is silent.
+/// Mistral's class has a sliding window unless the config says `null`.
 fn no_window(_: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     out.insert("sliding_window".to_owned(), Json::Null);
     Ok(())
 }
 
-/// MiniCPM's factors, whose products the converter writes.
+/// MiniCPM's factors; the converter stores their products.
 fn minicpm_config(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let ModelConfig { dim, n_layers, scales, .. } = &model.config;
     let need = |field: &Option<Field<f32>>, key: &str| {
@@ -542,7 +544,7 @@ fn minicpm_config(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Resul
     let base = f64::from(dim.value) / need(&scales.logit_scale, "logit_scale")?;
     let embedding = need(&scales.embedding_scale, "embedding_scale")?;
     for (key, value) in [("scale_depth", depth), ("scale_emb", embedding)] {
-        // Six digits, which is what an f32 keeps of a root and back.
+        // Six digits, the precision that an f32 keeps through a square root and back.
         let value = (value * 1e6).round() / 1e6;
         out.insert(key.to_owned(), value.into());
     }
@@ -552,7 +554,7 @@ fn minicpm_config(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Resul
     Ok(())
 }
 
-/// OLMo's bound on queries, keys and values, in some of its models.
+/// OLMo's clipping of queries, keys and values, in some of its models.
 fn clip_config(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     if let Ok(bound) = model.stated("attention.clamp_kqv") {
         out.insert("clip_qkv".to_owned(), bound);

@@ -11,7 +11,7 @@ use crate::error::Result;
 
 use Constant::Count;
 
-/// The row of the table: q, k and v in one, gate and up in another.
+/// Phi 3: q, k and v fused, and gate and up fused.
 pub(super) static PHI3: Architecture = Architecture {
     name: "phi3",
     summary: "Phi 3 and 4, dense",
@@ -49,7 +49,7 @@ static VARIANTS: &[Variant] = &[
     },
 ];
 
-/// Phi 3's long context: what the divisors, which are tensors, need beside them.
+/// Phi 3's long context: the numbers that the divisors, which are tensors, require.
 fn longrope(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let scaling = &model.config.rope_scaling;
     let (Some(longest), trained) = (&model.config.max_seq_len, &scaling.original_max_seq_len)
@@ -66,7 +66,7 @@ fn longrope(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
         _ if scale <= 1.0 => 1.0,
         Some(RopeScalingKind::LongRope) => (1.0 + scale.ln() / trained.ln()).sqrt(),
         Some(RopeScalingKind::Yarn) => 0.1 * scale.ln() + 1.0,
-        _ => return Err(model.lacks("a method for its long_factor")),
+        _ => return Err(model.lacks("a scaling method for long_factor")),
     };
     #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
     keys.real("rope.scaling.attn_factor", factor as f32);

@@ -12,7 +12,7 @@ use crate::error::Result;
 
 use Constant::Flag;
 
-/// The row of the table: biases on q, k and v.
+/// Qwen 2: biases on q, k and v.
 pub(super) static QWEN2: Architecture = Architecture {
     name: "qwen2",
     summary: "Qwen 1.5, 2 and 2.5, dense",
@@ -26,7 +26,7 @@ pub(super) static QWEN2: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: a shared expert with a gate.
+/// Qwen 2 with experts: a gated shared expert.
 pub(super) static QWEN2MOE: Architecture = Architecture {
     name: "qwen2moe",
     summary: "Qwen 1.5 and 2 with experts",
@@ -40,7 +40,7 @@ pub(super) static QWEN2MOE: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: norms on q and k.
+/// Qwen 3: norms on q and k.
 pub(super) static QWEN3: Architecture = Architecture {
     name: "qwen3",
     summary: "Qwen 3, dense",
@@ -54,7 +54,7 @@ pub(super) static QWEN3: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: both.
+/// Qwen 3 with experts: norms on q and k.
 pub(super) static QWEN3MOE: Architecture = Architecture {
     name: "qwen3moe",
     summary: "Qwen 3 with experts",
@@ -170,12 +170,12 @@ fn deepstack(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The parts of a head that turn with time, height and width.
+/// Parts of a head that are rotated by time, height and width.
 fn sections(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     put_sections(model, json::sections(model, false), out)
 }
 
-/// The same since Qwen3-VL, which interleaves them.
+/// The same for Qwen3-VL and later, which interleave the parts.
 fn interleaved_sections(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     put_sections(model, json::sections(model, true), out)
 }
