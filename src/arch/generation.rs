@@ -38,13 +38,13 @@ pub struct GenerationConfig {
 }
 
 /// Where the settings are stored, and the prefix of a key in messages.
-struct Place<'a> {
+struct SettingsSource<'a> {
     json: Map<String, Json>,
     shown: &'static str,
     store: &'a Store,
 }
 
-impl Place<'_> {
+impl SettingsSource<'_> {
     /// Removes and returns the value of the first of these keys that is present.
     fn take<T>(
         &mut self,
@@ -93,53 +93,57 @@ impl GenerationConfig {
     /// `Malformed` if a setting has the wrong type, or the file is not valid JSON; `LimitExceeded`;
     /// `Io` if it cannot be read.
     pub(crate) fn of(store: &Store) -> Result<Option<Self>> {
-        let Some(mut place) = find(store)? else { return Ok(None) };
+        let Some(mut settings) = find(store)? else { return Ok(None) };
         let text = |json: &Json| json.as_str().map(str::to_owned);
         Ok(Some(Self {
-            do_sample: place.take(&["do_sample"], "true or false", Json::as_bool)?,
-            temperature: place.take(&["temperature", "temp"], "a number", float)?,
-            top_k: place.take(&["top_k"], "a count", count)?,
-            top_p: place.take(&["top_p"], "a number", float)?,
-            min_p: place.take(&["min_p"], "a number", float)?,
-            repetition_penalty: place.take(
+            do_sample: settings.take(&["do_sample"], "true or false", Json::as_bool)?,
+            temperature: settings.take(&["temperature", "temp"], "a number", float)?,
+            top_k: settings.take(&["top_k"], "a count", count)?,
+            top_p: settings.take(&["top_p"], "a number", float)?,
+            min_p: settings.take(&["min_p"], "a number", float)?,
+            repetition_penalty: settings.take(
                 &["repetition_penalty", "repeat_penalty", "penalty_repeat"],
                 "a number",
                 float,
             )?,
-            max_new_tokens: place.take(&["max_new_tokens", "num_predict"], "a count", |json| {
-                // Ollama uses -1 for "no limit".
-                if json.as_i64().is_some_and(|number| number < 0) {
-                    Some(u32::MAX)
-                } else {
-                    count(json)
-                }
-            })?,
-            bos: place.take(&["bos_token_id"], "a token number", count)?,
-            eos: place.take(&["eos_token_id"], "a token number or a list of them", |json| {
+            max_new_tokens: settings.take(
+                &["max_new_tokens", "num_predict"],
+                "a count",
+                |json| {
+                    // Ollama uses -1 for "no limit".
+                    if json.as_i64().is_some_and(|number| number < 0) {
+                        Some(u32::MAX)
+                    } else {
+                        count(json)
+                    }
+                },
+            )?,
+            bos: settings.take(&["bos_token_id"], "a token number", count)?,
+            eos: settings.take(&["eos_token_id"], "a token number or a list of them", |json| {
                 each(json, count)
             })?,
-            pad: place.take(&["pad_token_id"], "a token number", count)?,
-            stop: place.take(&["stop", "stop_strings"], "texts", |json| each(json, text))?,
-            other: place.json,
+            pad: settings.take(&["pad_token_id"], "a token number", count)?,
+            stop: settings.take(&["stop", "stop_strings"], "texts", |json| each(json, text))?,
+            other: settings.json,
         }))
     }
 }
 
-fn find(store: &Store) -> Result<Option<Place<'_>>> {
+fn find(store: &Store) -> Result<Option<SettingsSource<'_>>> {
     let file = "generation_config.json";
     if let Some(json) = store.read_document(file)? {
         let Json::Object(json) = json.into_owned() else {
             let fault = "a JSON object is needed";
             return Err(Error::malformed(fault).in_file(store.path()).in_key(file));
         };
-        return Ok(Some(Place { json, shown: "generation_config.json ", store }));
+        return Ok(Some(SettingsSource { json, shown: "generation_config.json ", store }));
     }
     let key = "ollama.params";
     if let Some(text) = store.metadata().str(key) {
         let json = crate::store::document::parse(text.as_bytes(), store.limits())
             .map_err(|error| error.in_file(store.path()).in_key(key))?;
         if let Json::Object(json) = json {
-            return Ok(Some(Place { json, shown: "ollama.params ", store }));
+            return Ok(Some(SettingsSource { json, shown: "ollama.params ", store }));
         }
     }
     let shown = "general.sampling.";
@@ -155,5 +159,5 @@ fn find(store: &Store) -> Result<Option<Place<'_>>> {
         };
         json.insert(name.to_owned(), value);
     }
-    Ok((!json.is_empty()).then_some(Place { json, shown, store }))
+    Ok((!json.is_empty()).then_some(SettingsSource { json, shown, store }))
 }

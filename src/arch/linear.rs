@@ -8,7 +8,7 @@
 use std::fmt;
 
 use super::ModelConfig;
-use super::runs::{Chosen, Run, word};
+use super::runs::{RowLoops, RowSelection, word};
 use crate::error::{Error, Result};
 
 /// Which rows of a stored tensor, in which order, form a tensor of linear attention.
@@ -47,7 +47,7 @@ impl fmt::Display for Linear {
 }
 
 impl Linear {
-    pub(super) fn choose(self, rows: u64, config: &ModelConfig) -> Result<Chosen> {
+    pub(super) fn choose(self, rows: u64, config: &ModelConfig) -> Result<RowSelection> {
         let ssm = &config.ssm;
         let (Some(keys), Some(values), Some(key_width), Some(inner)) =
             (&ssm.group_count, &ssm.time_step_rank, &ssm.state_size, &ssm.inner_size)
@@ -65,22 +65,25 @@ impl Linear {
         let even = |all: u64, parts: u64| all.checked_div(parts).filter(|each| each * parts == all);
         let each = even(values, keys).ok_or_else(misfit)?;
         let qk = keys * key_width;
-        let run = |run: Run| Chosen { rows: vec![run.len()], runs: vec![run] };
+        let run = |run: RowLoops| RowSelection { rows: vec![run.len()], runs: vec![run] };
         // Value head v of key head k is head k of tile v.
-        let tiles = |start: u64, width: u64| Run {
+        let tiles = |start: u64, width: u64| RowLoops {
             start,
             loops: [(keys, width), (each, keys * width), (width, 1)],
         };
         let all = 2 * qk + inner;
         match self {
             Self::Qkv(_) | Self::TiledV | Self::TiledConvolution if rows != all => Err(misfit()),
-            Self::Qkv(0) => Ok(run(Run::of(0, qk))),
-            Self::Qkv(1) => Ok(run(Run::of(qk, qk))),
-            Self::Qkv(_) => Ok(run(Run::of(2 * qk, inner))),
+            Self::Qkv(0) => Ok(run(RowLoops::of(0, qk))),
+            Self::Qkv(1) => Ok(run(RowLoops::of(qk, qk))),
+            Self::Qkv(_) => Ok(run(RowLoops::of(2 * qk, inner))),
             Self::TiledV => Ok(run(tiles(2 * qk, even(inner, values).ok_or_else(misfit)?))),
             Self::TiledConvolution => {
                 let width = even(inner, values).ok_or_else(misfit)?;
-                Ok(Chosen { runs: vec![Run::of(0, 2 * qk), tiles(2 * qk, width)], rows: vec![all] })
+                Ok(RowSelection {
+                    runs: vec![RowLoops::of(0, 2 * qk), tiles(2 * qk, width)],
+                    rows: vec![all],
+                })
             }
             Self::Tiled => Ok(run(tiles(0, even(rows, values).ok_or_else(misfit)?))),
             Self::Grouped(which) => {
@@ -95,13 +98,13 @@ impl Linear {
                     2 => (2 * key_width, of_values),
                     _ => (2 * key_width + of_values, of_values),
                 };
-                Ok(run(Run::repeated(skip, count, keys, group)))
+                Ok(run(RowLoops::repeated(skip, count, keys, group)))
             }
             Self::GroupedRates(which) => {
                 if rows != 2 * values {
                     return Err(misfit());
                 }
-                Ok(run(Run::repeated(u64::from(which) * each, each, keys, 2 * each)))
+                Ok(run(RowLoops::repeated(u64::from(which) * each, each, keys, 2 * each)))
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod auxiliary;
 pub(crate) mod config;
+mod dialect_names;
 pub(crate) mod family;
 mod generation;
 pub(crate) mod habits;
@@ -10,7 +11,6 @@ pub(crate) mod rotary;
 mod rule;
 mod runs;
 pub(crate) mod source;
-mod spell;
 mod transform;
 pub(crate) mod variant;
 
@@ -29,15 +29,15 @@ pub use config::{
     LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling, RopeScalingKind,
     ScaleConfig, SsmConfig,
 };
+pub(crate) use dialect_names::{DialectTensor, Rename, dialect_tensors};
 pub use family::ARCHITECTURES;
 pub use generation::GenerationConfig;
 use habits::MlxModules;
 pub use linear::Linear;
-pub use rule::{NameRule, Stored};
-pub(crate) use runs::{Run, Span};
+pub use rule::{NameRule, StoredForm};
+pub(crate) use runs::{RowLoops, RowSpan};
 use source::SourceModel;
-pub(crate) use spell::{Rename, Spelled, spell};
-pub use transform::{Axes, Change, Rows, Transform};
+pub use transform::{Axes, Change, RowOrder, Transform};
 use variant::Variant;
 
 /// A family of models whose tensors have the same names and meanings.
@@ -185,7 +185,7 @@ impl Resolution {
 
 /// A model's name for its architecture, and where the name was found.
 #[derive(Debug)]
-pub(crate) struct Named {
+pub(crate) struct ArchitectureName {
     pub(crate) name: String,
     pub(crate) source: String,
 }
@@ -195,7 +195,7 @@ pub(crate) struct Named {
 /// # Errors
 ///
 /// `Malformed` if the value is not a string.
-pub(crate) fn named(store: &Store) -> Result<Option<Named>> {
+pub(crate) fn architecture_name(store: &Store) -> Result<Option<ArchitectureName>> {
     let key = "general.architecture";
     if let Some(value) = store.metadata().get(key) {
         let name = value.to_text().and_then(|text| text.to_str()).ok_or_else(|| {
@@ -206,7 +206,7 @@ pub(crate) fn named(store: &Store) -> Result<Option<Named>> {
             .in_file(store.path())
             .in_key(key)
         })?;
-        return Ok(Some(Named { name: name.to_owned(), source: key.to_owned() }));
+        return Ok(Some(ArchitectureName { name: name.to_owned(), source: key.to_owned() }));
     }
     if let Some(config) = store.document("config.json") {
         // The config of the language model is more specific than that of a model that contains it.
@@ -215,14 +215,14 @@ pub(crate) fn named(store: &Store) -> Result<Option<Named>> {
             if let Some(name) = config.get("model_type").and_then(|name| name.as_str()) {
                 let dot = if at.is_empty() { "" } else { "." };
                 let source = format!("config.json {at}{dot}model_type");
-                return Ok(Some(Named { name: name.to_owned(), source }));
+                return Ok(Some(ArchitectureName { name: name.to_owned(), source }));
             }
         }
     }
     let publishers = ARCHITECTURES.iter().find(|row| is_publishers(store, row));
     if let Some(row) = publishers.filter(|_| store.document("params.json").is_some()) {
         let source = "params.json, and tensors with Mistral's own names".to_owned();
-        return Ok(Some(Named { name: row.name.to_owned(), source }));
+        return Ok(Some(ArchitectureName { name: row.name.to_owned(), source }));
     }
     Ok(None)
 }
@@ -234,7 +234,8 @@ pub(crate) fn named(store: &Store) -> Result<Option<Named>> {
 /// `Malformed` if the model does not state its architecture, lacks a required number, or has an
 /// invalid one: zero heads, or a width that is not an integer.
 pub(crate) fn model_config(store: &Store, resolution: &Resolution) -> Result<ModelConfig> {
-    let defaults = named(store)?.map_or(Defaults::NONE, |named| family::defaults(&named.name));
+    let defaults =
+        architecture_name(store)?.map_or(Defaults::NONE, |named| family::defaults(&named.name));
     ModelConfig::of(store, resolution, &defaults)
 }
 
@@ -246,14 +247,14 @@ pub(crate) fn model_config(store: &Store, resolution: &Resolution) -> Result<Mod
 /// name.
 pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let gguf = matches!(store.encoding(), Encoding::Gguf | Encoding::Ggml);
-    let named = named(store)?;
+    let named = architecture_name(store)?;
     let found = named.as_ref().and_then(|named| {
         let is = |names: &[&str]| names.contains(&named.name.as_str());
         ARCHITECTURES.iter().find(|row| is(if gguf { row.gguf } else { row.hf }) || is(&[row.name]))
     });
     let reason = match (&named, found) {
-        (Some(Named { name, source }), Some(_)) => format!("{source} is \"{name}\""),
-        (Some(Named { name, source }), None) => {
+        (Some(ArchitectureName { name, source }), Some(_)) => format!("{source} is \"{name}\""),
+        (Some(ArchitectureName { name, source }), None) => {
             format!("{source} is \"{name}\", which is not a known architecture")
         }
         (None, _) => "no file states the architecture".to_owned(),
@@ -283,7 +284,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let bits = bits_of(architecture);
     // Which of the required names each layer has, one bit each. The layers are those with stored
     // tensors, not those that the config states.
-    let mut layers = Layers::new();
+    let mut layers = LayerNames::new();
     // The table row of each mapping.
     let mut ranks: Vec<u32> = Vec::new();
     // Tensors of experts, by canonical name.
@@ -298,7 +299,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
             }
             continue;
         };
-        for &Row { rank, canonical, transform } in found.rows {
+        for &DialectRow { rank, canonical, transform } in found.rows {
             if let Some(layer) = found.layer.zip(stack(canonical)) {
                 *layers.entry(layer).or_default() |= bits.get(canonical).copied().unwrap_or(0);
             }
@@ -431,7 +432,7 @@ fn is_mlx(store: &Store) -> bool {
 
 /// A row of the tables, as one dialect reads it.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct DialectRow {
     /// Index among all rows.
     rank: u32,
     canonical: &'static str,
@@ -439,19 +440,19 @@ struct Row {
 }
 
 /// Rows by stored pattern. A stored tensor may hold several canonical ones.
-type Names = HashMap<&'static str, Vec<Row>, RandomState>;
+type DialectRows = HashMap<&'static str, Vec<DialectRow>, RandomState>;
 
 /// The required names that each layer has, one bit each. Layers are identified by number and by the
 /// prefix in canonical names: `layers.`, `enc.layers.`.
-type Layers = BTreeMap<(u32, &'static str), u64>;
+type LayerNames = BTreeMap<(u32, &'static str), u64>;
 
 /// The prefix before the layer number in a canonical name.
 fn stack(canonical: &'static str) -> Option<&'static str> {
     canonical.split_once("{n}").map(|(stack, _)| stack)
 }
 
-fn names_of(architecture: &'static Architecture, dialect: Dialect) -> Names {
-    let mut names = Names::default();
+fn names_of(architecture: &'static Architecture, dialect: Dialect) -> DialectRows {
+    let mut names = DialectRows::default();
     let (publisher, mlx) = (&[architecture.publisher][..], &[architecture.mlx][..]);
     let tables = match dialect {
         Dialect::Publisher => [publisher, &[]],
@@ -462,11 +463,11 @@ fn names_of(architecture: &'static Architecture, dialect: Dialect) -> Names {
     for table in tables.into_iter().flatten() {
         let stored = |rule: &NameRule| if dialect == Dialect::Gguf { rule.gguf } else { rule.hf };
         // Rows of one table may share a stored tensor; rows of later tables may not.
-        let mut these = Names::default();
+        let mut these = DialectRows::default();
         for (rule, rank) in table.iter().zip(&mut ranks) {
-            let Stored { name, transform } = stored(rule);
+            let StoredForm { name, transform } = stored(rule);
             if !name.is_empty() && !names.contains_key(name) {
-                let row = Row { rank, canonical: rule.canonical, transform };
+                let row = DialectRow { rank, canonical: rule.canonical, transform };
                 these.entry(name).or_default().push(row);
             }
         }
@@ -482,8 +483,8 @@ fn bits_of(architecture: &Architecture) -> HashMap<&'static str, u64, RandomStat
 }
 
 /// The result of looking up a stored name.
-struct Found<'n> {
-    rows: &'n [Row],
+struct NameMatch<'n> {
+    rows: &'n [DialectRow],
     layer: Option<u32>,
     expert: Option<u32>,
 }
@@ -492,20 +493,20 @@ fn find<'n>(
     stored: &str,
     architecture: &Architecture,
     dialect: Dialect,
-    names: &'n Names,
-) -> Option<Found<'n>> {
+    names: &'n DialectRows,
+) -> Option<NameMatch<'n>> {
     let look = |name: &str| {
         let rule::Pattern { layers, layer, experts } = rule::pattern(name);
         if let Some(rows) = names.get(layers.as_str()) {
-            return Some(Found { rows, layer, expert: None });
+            return Some(NameMatch { rows, layer, expert: None });
         }
         let Some((pattern, expert)) = experts else {
             // Outside of layers, a single number may be that of one of several tensors.
             let rows = names.get(layers.replace("{n}", "{e}").as_str())?;
-            return Some(Found { rows, layer: None, expert: layer });
+            return Some(NameMatch { rows, layer: None, expert: layer });
         };
         let rows = names.get(pattern.as_str())?;
-        Some(Found { rows, layer, expert: Some(expert) })
+        Some(NameMatch { rows, layer, expert: Some(expert) })
     };
     look(stored).or_else(|| {
         let prefixes = if dialect == Dialect::Gguf { &[] } else { architecture.prefixes };
@@ -525,7 +526,7 @@ const KEYS_AND_VALUES: [&str; 2] =
 fn missing(
     architecture: &Architecture,
     mapped: &[Mapping],
-    layers: &Layers,
+    layers: &LayerNames,
     (promised, sharing): (u32, Option<u32>),
 ) -> Vec<String> {
     let mut missing = Vec::new();

@@ -13,22 +13,22 @@ pub struct NameRule {
     /// The canonical name.
     pub canonical: &'static str,
     /// The tensor in GGUF.
-    pub gguf: Stored,
+    pub gguf: StoredForm,
     /// The tensor in Hugging Face and MLX directories.
-    pub hf: Stored,
+    pub hf: StoredForm,
 }
 
 /// A tensor's name in a dialect, and its form there.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Stored {
+pub struct StoredForm {
     /// The name; empty if the dialect has no such tensor.
     pub name: &'static str,
     /// How the stored tensor differs from the canonical one.
     pub transform: Transform,
 }
 
-const ABSENT: Stored = Stored { name: "", transform: SAME };
+const ABSENT: StoredForm = StoredForm { name: "", transform: SAME };
 
 /// A tensor that GGUF stores transformed, and Hugging Face in canonical form.
 pub(super) const fn rule(
@@ -37,8 +37,8 @@ pub(super) const fn rule(
     hf: &'static str,
     gguf_transform: Transform,
 ) -> NameRule {
-    let gguf = Stored { name: gguf, transform: gguf_transform };
-    NameRule { canonical, gguf, hf: Stored { name: hf, transform: SAME } }
+    let gguf = StoredForm { name: gguf, transform: gguf_transform };
+    NameRule { canonical, gguf, hf: StoredForm { name: hf, transform: SAME } }
 }
 
 /// A tensor that both store in the same form, which is not the canonical one.
@@ -50,8 +50,8 @@ pub(super) const fn both(
 ) -> NameRule {
     NameRule {
         canonical,
-        gguf: Stored { name: gguf, transform },
-        hf: Stored { name: hf, transform },
+        gguf: StoredForm { name: gguf, transform },
+        hf: StoredForm { name: hf, transform },
     }
 }
 
@@ -61,7 +61,7 @@ pub(super) const fn gguf(
     name: &'static str,
     transform: Transform,
 ) -> NameRule {
-    NameRule { canonical, gguf: Stored { name, transform }, hf: ABSENT }
+    NameRule { canonical, gguf: StoredForm { name, transform }, hf: ABSENT }
 }
 
 /// A form that only Hugging Face, MLX or a publisher uses.
@@ -70,7 +70,7 @@ pub(super) const fn hf(
     name: &'static str,
     transform: Transform,
 ) -> NameRule {
-    NameRule { canonical, gguf: ABSENT, hf: Stored { name, transform } }
+    NameRule { canonical, gguf: ABSENT, hf: StoredForm { name, transform } }
 }
 
 /// A stored name with `{n}` and `{e}` in place of its first numbers.

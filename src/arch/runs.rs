@@ -8,20 +8,20 @@ pub(super) fn word(number: u8, words: &[&'static str]) -> &'static str {
 /// Rows of one stored tensor, as nested loops. Each loop, the outermost first, has a count and the
 /// distance in rows between two iterations.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Run {
+pub(crate) struct RowLoops {
     pub(crate) start: u64,
     pub(crate) loops: [(u64, u64); 3],
 }
 
 /// Evenly spaced rows of one stored tensor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Span {
+pub(crate) struct RowSpan {
     pub(crate) start: u64,
     pub(crate) step: u64,
     pub(crate) count: u64,
 }
 
-impl Span {
+impl RowSpan {
     /// The consecutive row ranges that make up the span.
     pub(crate) fn unbroken(self) -> impl Iterator<Item = Self> {
         let (times, count) = if self.step == 1 { (1, self.count) } else { (self.count, 1) };
@@ -30,7 +30,7 @@ impl Span {
     }
 }
 
-impl Run {
+impl RowLoops {
     /// `count` consecutive rows from `start`.
     pub(crate) const fn of(start: u64, count: u64) -> Self {
         Self { start, loops: [(1, 0), (1, 0), (count, 1)] }
@@ -69,7 +69,10 @@ impl Run {
     }
 
     /// Some of the selected rows, by index, in the smallest number of spans.
-    pub(crate) fn spans(&self, within: std::ops::Range<u64>) -> impl Iterator<Item = Span> + use<> {
+    pub(crate) fn spans(
+        &self,
+        within: std::ops::Range<u64>,
+    ) -> impl Iterator<Item = RowSpan> + use<> {
         let Self { start, mut loops } = *self;
         // A loop that continues where the loop within it ends is merged with it.
         let joins = |outer: (u64, u64), inner: (u64, u64)| {
@@ -94,7 +97,7 @@ impl Run {
             let taken = (count - at).min(end - row);
             row += taken;
             let start = start + turn / turns * far + turn % turns * near + at * step;
-            Some(Span { start, step, count: taken })
+            Some(RowSpan { start, step, count: taken })
         })
     }
 }
@@ -102,8 +105,8 @@ impl Run {
 /// The rows of a canonical tensor within the stored one, in order, and the dimensions that replace
 /// the stored row dimension.
 #[derive(Debug)]
-pub(crate) struct Chosen {
-    pub(crate) runs: Vec<Run>,
+pub(crate) struct RowSelection {
+    pub(crate) runs: Vec<RowLoops>,
     pub(crate) rows: Vec<u64>,
 }
 
@@ -111,13 +114,13 @@ pub(crate) struct Chosen {
 mod tests {
     use super::*;
 
-    fn rows(run: Run, within: std::ops::Range<u64>) -> Vec<u64> {
+    fn rows(run: RowLoops, within: std::ops::Range<u64>) -> Vec<u64> {
         run.spans(within).flat_map(|s| (0..s.count).map(move |i| s.start + i * s.step)).collect()
     }
 
     #[test]
     fn runs_give_their_rows_in_order_whole_or_in_part() {
-        let every = |run: Run| {
+        let every = |run: RowLoops| {
             let [(a, far), (b, near), (c, step)] = run.loops;
             let mut rows = Vec::new();
             for (i, j, k) in
@@ -128,12 +131,12 @@ mod tests {
             rows
         };
         for run in [
-            Run::of(3, 7),
-            Run::repeated(1, 3, 4, 5),
-            Run::repeated(0, 3, 4, 3),
-            Run { start: 0, loops: [(3, 8), (2, 1), (4, 2)] },
-            Run { start: 2, loops: [(1, 0), (3, 10), (5, 2)] },
-            Run { start: 2, loops: [(2, 12), (3, 4), (4, 1)] },
+            RowLoops::of(3, 7),
+            RowLoops::repeated(1, 3, 4, 5),
+            RowLoops::repeated(0, 3, 4, 3),
+            RowLoops { start: 0, loops: [(3, 8), (2, 1), (4, 2)] },
+            RowLoops { start: 2, loops: [(1, 0), (3, 10), (5, 2)] },
+            RowLoops { start: 2, loops: [(2, 12), (3, 4), (4, 1)] },
         ] {
             let expected = every(run);
             assert_eq!(run.len(), expected.len() as u64);
@@ -145,26 +148,26 @@ mod tests {
             }
         }
         for run in [
-            Run::of(0, 7),
-            Run::repeated(0, 3, 4, 3),
-            Run { start: 0, loops: [(3, 8), (2, 1), (4, 2)] },
-            Run { start: 0, loops: [(2, 1), (3, 8), (4, 2)] },
-            Run { start: 0, loops: [(1, 9), (5, 1), (2, 5)] },
+            RowLoops::of(0, 7),
+            RowLoops::repeated(0, 3, 4, 3),
+            RowLoops { start: 0, loops: [(3, 8), (2, 1), (4, 2)] },
+            RowLoops { start: 0, loops: [(2, 1), (3, 8), (4, 2)] },
+            RowLoops { start: 0, loops: [(1, 9), (5, 1), (2, 5)] },
         ] {
             let (there, back) = (every(run), every(run.inverse().unwrap()));
             let again = |m: &u64| back[usize::try_from(*m).unwrap()];
             assert!((0..).zip(&there).all(|(n, m)| again(m) == n), "{run:?}");
         }
         for run in [
-            Run::of(1, 7),
-            Run::repeated(0, 3, 4, 5),
-            Run::repeated(0, 3, 4, 2),
-            Run { start: 0, loops: [(u64::MAX, 1), (u64::MAX, 1), (u64::MAX, 1)] },
+            RowLoops::of(1, 7),
+            RowLoops::repeated(0, 3, 4, 5),
+            RowLoops::repeated(0, 3, 4, 2),
+            RowLoops { start: 0, loops: [(u64::MAX, 1), (u64::MAX, 1), (u64::MAX, 1)] },
         ] {
             assert_eq!(run.inverse(), None, "{run:?}");
         }
-        assert!(Run::repeated(0, 3, 4, 3).is_whole(12));
-        assert!(!Run::repeated(0, 3, 4, 4).is_whole(12));
-        assert!(!Run { start: 0, loops: [(3, 8), (2, 1), (4, 2)] }.is_whole(24));
+        assert!(RowLoops::repeated(0, 3, 4, 3).is_whole(12));
+        assert!(!RowLoops::repeated(0, 3, 4, 4).is_whole(12));
+        assert!(!RowLoops { start: 0, loops: [(3, 8), (2, 1), (4, 2)] }.is_whole(24));
     }
 }

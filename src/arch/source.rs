@@ -5,14 +5,14 @@ use std::path::Path;
 use serde_json::Value as Json;
 
 use super::Resolution;
-use super::config::{Field, LayerKind, ModelConfig, Reader, Reported, TEXT_CONFIGS, key};
+use super::config::{ConfigReader, Field, LayerKind, ModelConfig, Reported, TEXT_CONFIGS, key};
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Metadata, Value};
 use crate::store::{Encoding, Store};
 
 /// A model and its config.
 pub(crate) struct SourceModel<'a> {
-    reader: Reader<'a>,
+    reader: ConfigReader<'a>,
     pub(crate) config: ModelConfig,
     resolution: &'a Resolution,
 }
@@ -24,7 +24,7 @@ impl<'a> SourceModel<'a> {
     ///
     /// See [`Model::config`](crate::Model::config).
     pub(crate) fn of(store: &'a Store, resolution: &'a Resolution) -> Result<Self> {
-        let (reader, _) = Reader::new(store)?;
+        let (reader, _) = ConfigReader::new(store)?;
         Ok(Self { reader, config: super::model_config(store, resolution)?, resolution })
     }
 
@@ -80,7 +80,7 @@ impl<'a> SourceModel<'a> {
     }
 
     /// The value in `config.json` at a path that the table has no row for.
-    pub(crate) fn said(&self, path: &str) -> Option<&'a Json> {
+    pub(crate) fn config_value(&self, path: &str) -> Option<&'a Json> {
         let root = self.reader.store.document("config.json")?;
         let inner = TEXT_CONFIGS.iter().filter_map(|name| root.get(name));
         inner.chain([root]).find_map(|config| {
@@ -91,24 +91,24 @@ impl<'a> SourceModel<'a> {
 
     /// A count in `config.json` at such a path.
     pub(crate) fn count(&self, path: &str) -> Result<Option<u32>> {
-        let Some(json) = self.said(path) else { return Ok(None) };
+        let Some(json) = self.config_value(path) else { return Ok(None) };
         let count = json.as_u64().and_then(|count| u32::try_from(count).ok());
-        count.map(Some).ok_or_else(|| self.wrong_json(path, json, "a count"))
+        count.map(Some).ok_or_else(|| self.invalid_json(path, json, "a count"))
     }
 
     /// A number in `config.json` at such a path.
     pub(crate) fn real(&self, path: &str) -> Result<Option<f32>> {
-        let Some(json) = self.said(path) else { return Ok(None) };
+        let Some(json) = self.config_value(path) else { return Ok(None) };
         #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
         let real = json.as_f64().map(|real| real as f32).filter(|real| real.is_finite());
-        real.map(Some).ok_or_else(|| self.wrong_json(path, json, "a number"))
+        real.map(Some).ok_or_else(|| self.invalid_json(path, json, "a number"))
     }
 
     /// A list of numbers in `config.json` at such a path.
     pub(crate) fn reals(&self, path: &str) -> Result<Vec<f64>> {
-        let Some(json) = self.said(path) else { return Ok(Vec::new()) };
+        let Some(json) = self.config_value(path) else { return Ok(Vec::new()) };
         let reals = json.as_array().and_then(|list| list.iter().map(Json::as_f64).collect());
-        reals.ok_or_else(|| self.wrong_json(path, json, "a list of numbers"))
+        reals.ok_or_else(|| self.invalid_json(path, json, "a list of numbers"))
     }
 
     /// A GGUF key that is in no field; `key` follows the architecture's name.
@@ -116,7 +116,7 @@ impl<'a> SourceModel<'a> {
     /// # Errors
     ///
     /// `Unsupported` if the file lacks it.
-    pub(crate) fn stated(&self, key: &str) -> Result<Json> {
+    pub(crate) fn gguf_value(&self, key: &str) -> Result<Json> {
         let key = format!("{}.{key}", self.architecture());
         let value = self.metadata().get(&key);
         let json = value.and_then(|value| match (value.to_u64(), value.to_bool()) {
@@ -145,7 +145,7 @@ impl<'a> SourceModel<'a> {
         if kinds.len() as u64 != u64::from(self.config.n_layers.value) {
             let fault =
                 format!("{} layers, but there are {}", kinds.len(), self.config.n_layers.value);
-            return Err(self.wrong("config.json layer_types", fault));
+            return Err(self.invalid("config.json layer_types", fault));
         }
         Ok(Some(kinds.iter().map(|name| name.as_str() == Some(kind.name())).collect()))
     }
@@ -173,24 +173,31 @@ impl<'a> SourceModel<'a> {
     }
 
     /// An error for an invalid value.
-    pub(crate) fn wrong(&self, source: &str, fault: String) -> Error {
-        self.reader.wrong(source, fault)
+    pub(crate) fn invalid(&self, source: &str, fault: String) -> Error {
+        self.reader.invalid(source, fault)
     }
 
-    fn wrong_json(&self, path: &str, found: &Json, needed: &str) -> Error {
+    fn invalid_json(&self, path: &str, found: &Json, needed: &str) -> Error {
         let found = crate::bytes::Text::new(found.to_string().as_bytes()).brief();
-        self.wrong(&format!("config.json {path}"), format!("{found}, but {needed} is needed"))
+        self.invalid(&format!("config.json {path}"), format!("{found}, but {needed} is needed"))
     }
 
     /// An error for a number that GGUF requires and `config.json` lacks.
-    pub(crate) fn lacks(&self, path: &str) -> Error {
+    pub(crate) fn missing_in_config(&self, path: &str) -> Error {
         let fault =
             format!("{} in GGUF requires {path}, which config.json lacks", self.architecture());
         Error::unsupported(fault).in_file(self.path())
     }
 
+    /// An error for a number or a tensor that `config.json` requires and the model lacks.
+    pub(crate) fn missing_in_model(&self, what: &str) -> Error {
+        let architecture = self.architecture();
+        let fault = format!("config.json for {architecture} requires {what}, which is missing");
+        Error::unsupported(fault).in_file(self.path())
+    }
+
     /// An error for a property that transformers' class cannot express.
-    pub(crate) fn without(&self, what: &str) -> Error {
+    pub(crate) fn inexpressible(&self, what: &str) -> Error {
         let fault = format!("{what}, which config.json cannot express for {}", self.architecture());
         Error::unsupported(fault).in_file(self.path())
     }

@@ -8,7 +8,7 @@ use std::fmt;
 
 use super::ModelConfig;
 use super::linear::Linear;
-use super::runs::{Chosen, Run, word};
+use super::runs::{RowLoops, RowSelection, word};
 use crate::error::{Error, Result};
 
 /// How a stored tensor differs from a canonical one. To derive the canonical tensor, restore the
@@ -20,9 +20,9 @@ pub struct Transform {
     /// The order of the axes.
     pub axes: Axes,
     /// Which rows form the canonical tensor.
-    pub rows: Rows,
+    pub rows: RowOrder,
     /// Which columns form the canonical tensor, in the same terms.
-    pub columns: Rows,
+    pub columns: RowOrder,
     /// The change of the values.
     pub values: Change,
 }
@@ -50,7 +50,7 @@ pub enum Axes {
 /// last two axes, and alike in each outer array (expert). In a vector, each element is a row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Rows {
+pub enum RowOrder {
     /// All rows, in stored order.
     All,
     /// The rows of each query head are reordered from halves to pairs, so that rotary embeddings
@@ -92,20 +92,24 @@ pub enum Change {
 }
 
 /// Stored in canonical form.
-pub(super) const SAME: Transform =
-    Transform { axes: Axes::Same, rows: Rows::All, columns: Rows::All, values: Change::None };
-pub(super) const PERMUTE_Q: Transform = rows(Rows::PairsQ);
-pub(super) const PERMUTE_K: Transform = rows(Rows::PairsK);
+pub(super) const SAME: Transform = Transform {
+    axes: Axes::Same,
+    rows: RowOrder::All,
+    columns: RowOrder::All,
+    values: Change::None,
+};
+pub(super) const PERMUTE_Q: Transform = rows(RowOrder::PairsQ);
+pub(super) const PERMUTE_K: Transform = rows(RowOrder::PairsK);
 
 pub(super) const PLUS_ONE: Transform = Transform { values: Change::PlusOne, ..SAME };
 
 /// A transform of rows only.
-pub(super) const fn rows(rows: Rows) -> Transform {
+pub(super) const fn rows(rows: RowOrder) -> Transform {
     Transform { rows, ..SAME }
 }
 
 /// A transposed tensor, whose rows are selected as columns.
-pub(super) const fn transposed(rows: Rows) -> Transform {
+pub(super) const fn transposed(rows: RowOrder) -> Transform {
     Transform { axes: Axes::Transposed, rows, ..SAME }
 }
 
@@ -117,33 +121,34 @@ impl Transform {
 
     /// Whether the transform selects or reorders rows by numbers of the config.
     pub(crate) fn needs_config(self) -> bool {
-        let alone = |rows| matches!(rows, Rows::All | Rows::Half(_) | Rows::Alternate(_));
+        let alone =
+            |rows| matches!(rows, RowOrder::All | RowOrder::Half(_) | RowOrder::Alternate(_));
         !alone(self.rows) || !alone(self.columns)
     }
 
     /// Whether rows of heads were reordered from halves to pairs.
     pub(super) fn is_paired(self) -> bool {
-        matches!(self.rows, Rows::PairsQ | Rows::PairsK | Rows::PairsQkv(0 | 1))
+        matches!(self.rows, RowOrder::PairsQ | RowOrder::PairsK | RowOrder::PairsQkv(0 | 1))
     }
 
     /// The transform without reordering and changes of values; only the selection of rows remains.
     pub(crate) fn as_stored(self) -> Self {
         let rows = match self.rows {
-            Rows::PairsQ | Rows::PairsK => Rows::All,
-            Rows::PairsQkv(part) => Rows::Qkv(part),
-            Rows::Linear(Linear::Tiled | Linear::TiledConvolution) => Rows::All,
-            Rows::Linear(Linear::TiledV) => Rows::Linear(Linear::Qkv(2)),
+            RowOrder::PairsQ | RowOrder::PairsK => RowOrder::All,
+            RowOrder::PairsQkv(part) => RowOrder::Qkv(part),
+            RowOrder::Linear(Linear::Tiled | Linear::TiledConvolution) => RowOrder::All,
+            RowOrder::Linear(Linear::TiledV) => RowOrder::Linear(Linear::Qkv(2)),
             rows => rows,
         };
         match rows {
-            Rows::All => SAME,
+            RowOrder::All => SAME,
             // Rows can be selected only if the row axis is in place.
             _ => Self { axes: self.axes, rows, ..SAME },
         }
     }
 }
 
-impl fmt::Display for Rows {
+impl fmt::Display for RowOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part = |which| word(which, &["q", "k", "v"]);
         match *self {
@@ -172,8 +177,8 @@ impl fmt::Display for Transform {
             Axes::Squeezed => Some("an axis of 1 left out".to_owned()),
             Axes::Trailing => Some("an axis of 1 added".to_owned()),
         };
-        let columns = (self.columns != Rows::All).then(|| format!("columns {}", self.columns));
-        let rows = (self.rows != Rows::All).then(|| self.rows.to_string());
+        let columns = (self.columns != RowOrder::All).then(|| format!("columns {}", self.columns));
+        let rows = (self.rows != RowOrder::All).then(|| self.rows.to_string());
         let values = match self.values {
             Change::None => None,
             Change::PlusOne => Some("plus_one".to_owned()),
@@ -184,7 +189,7 @@ impl fmt::Display for Transform {
     }
 }
 
-impl Rows {
+impl RowOrder {
     /// The rows of `arrays` arrays of `rows` rows each. `config` is required if rows are selected
     /// by heads.
     ///
@@ -196,10 +201,10 @@ impl Rows {
         arrays: u64,
         rows: u64,
         config: Option<&ModelConfig>,
-    ) -> Result<Chosen> {
+    ) -> Result<RowSelection> {
         let all = arrays.checked_mul(rows).ok_or_else(|| Error::mismatch("2^64 rows"))?;
         if self == Self::All || all == 0 {
-            return Ok(Chosen { runs: vec![Run::of(0, all)], rows: vec![rows] });
+            return Ok(RowSelection { runs: vec![RowLoops::of(0, all)], rows: vec![rows] });
         }
         let halves = |part: u8, what: &str| {
             if rows.is_multiple_of(2) {
@@ -210,13 +215,13 @@ impl Rows {
         match self {
             Self::Half(part) => {
                 let (count, part) = halves(part, "halves")?;
-                let run = Run::repeated(part * count, count, arrays, rows);
-                return Ok(Chosen { runs: vec![run], rows: vec![count] });
+                let run = RowLoops::repeated(part * count, count, arrays, rows);
+                return Ok(RowSelection { runs: vec![run], rows: vec![count] });
             }
             Self::Alternate(part) => {
                 let (count, part) = halves(part, "even and odd ones")?;
-                let run = Run { start: part, loops: [(1, 0), (arrays, rows), (count, 2)] };
-                return Ok(Chosen { runs: vec![run], rows: vec![count] });
+                let run = RowLoops { start: part, loops: [(1, 0), (arrays, rows), (count, 2)] };
+                return Ok(RowSelection { runs: vec![run], rows: vec![count] });
             }
             _ => {}
         }
@@ -235,11 +240,15 @@ impl Rows {
             let width = rows.checked_div(heads).filter(|_| rows.is_multiple_of(heads));
             let half = width.filter(|width| width.is_multiple_of(2)).map(|width| width / 2);
             let half = half.ok_or_else(|| misfit(format!("{heads} heads of even width")))?;
-            Ok(Run { start, loops: [(heads, 2 * half), (2, 1), (half, 2)] })
+            Ok(RowLoops { start, loops: [(heads, 2 * half), (2, 1), (half, 2)] })
         };
         match self {
-            Self::PairsQ => Ok(Chosen { runs: vec![pairs(0, rows, heads)?], rows: vec![rows] }),
-            Self::PairsK => Ok(Chosen { runs: vec![pairs(0, rows, kv_heads)?], rows: vec![rows] }),
+            Self::PairsQ => {
+                Ok(RowSelection { runs: vec![pairs(0, rows, heads)?], rows: vec![rows] })
+            }
+            Self::PairsK => {
+                Ok(RowSelection { runs: vec![pairs(0, rows, kv_heads)?], rows: vec![rows] })
+            }
             Self::Qkv(part) | Self::PairsQkv(part) => {
                 let (q, kv) = (u64::from(config.q_dim.value), u64::from(config.kv_dim.value));
                 if q + 2 * kv != rows {
@@ -252,9 +261,9 @@ impl Rows {
                 };
                 let run = match self {
                     Self::PairsQkv(0 | 1) => pairs(start, count, heads)?,
-                    _ => Run::of(start, count),
+                    _ => RowLoops::of(start, count),
                 };
-                Ok(Chosen { runs: vec![run], rows: vec![count] })
+                Ok(RowSelection { runs: vec![run], rows: vec![count] })
             }
             Self::GroupedQkv(part) => {
                 let width = u64::from(config.head_dim.value);
@@ -272,15 +281,15 @@ impl Rows {
                     1 => (queries * width, width),
                     _ => ((queries + 1) * width, width),
                 };
-                let run = Run::repeated(skip, count, kv_heads, group);
-                Ok(Chosen { runs: vec![run], rows: vec![kv_heads * count] })
+                let run = RowLoops::repeated(skip, count, kv_heads, group);
+                Ok(RowSelection { runs: vec![run], rows: vec![kv_heads * count] })
             }
             Self::HalfHeads(part) => {
                 let width = rows.checked_div(heads).filter(|_| rows.is_multiple_of(heads));
                 let half = width.filter(|width| width.is_multiple_of(2)).map(|width| width / 2);
                 let half = half.ok_or_else(|| misfit(format!("{heads} heads of even width")))?;
-                let run = Run::repeated(u64::from(part) * half, half, heads, 2 * half);
-                Ok(Chosen { runs: vec![run], rows: vec![heads * half] })
+                let run = RowLoops::repeated(u64::from(part) * half, half, heads, 2 * half);
+                Ok(RowSelection { runs: vec![run], rows: vec![heads * half] })
             }
             Self::Unfolding(part) => {
                 // The part of a key that is not rotated; the rotated part is one for all heads.
@@ -295,8 +304,8 @@ impl Rows {
                     return Err(misfit(format!("{heads} heads of {keys} of k and more of v")));
                 };
                 let (skip, count) = if part == 0 { (0, keys) } else { (keys, values) };
-                let run = Run::repeated(skip, count, heads, keys + values);
-                Ok(Chosen { runs: vec![run], rows: vec![heads, count] })
+                let run = RowLoops::repeated(skip, count, heads, keys + values);
+                Ok(RowSelection { runs: vec![run], rows: vec![heads, count] })
             }
             Self::Linear(linear) => linear.choose(rows, config),
             Self::All | Self::Half(_) | Self::Alternate(_) => Err(Error::mismatch("no rows")),

@@ -769,7 +769,7 @@ fn faults_of_gguf() {
         ],
     );
     let error = of(&store).expect_err("too many layers");
-    assert_snapshot!(error, @r#"file: key "llama.block_count": 4294967295 layers, but at most  65536"#);
+    assert_snapshot!(error, @r#"file: key "llama.block_count": 4294967295 layers, but at most 65536 are allowed"#);
 }
 
 /// A line for each dtype, and what is said of all.

@@ -106,7 +106,7 @@ pub(crate) fn layers(found: ConfigValue<'_>) -> Checked<u32> {
     match natural(found)? {
         0 => Err("0, but a value above 0 is needed".into()),
         number if u64::from(number) > LONGEST => {
-            Err(format!("{number} layers, but at most  {LONGEST}").into())
+            Err(format!("{number} layers, but at most {LONGEST} are allowed").into())
         }
         number => Ok(Some(number)),
     }

@@ -5,7 +5,7 @@
 //! in every object that holds numbers of rotary embeddings. The first name found is used.
 
 use super::check;
-use super::read::{Key, Reader};
+use super::read::{ConfigReader, Key};
 use super::values::{Gating, LayerKind, LayerPattern, PerLayer, Reported, RopeScalingKind};
 use super::{ConfigField, Field, report};
 use crate::error::Result;
@@ -37,7 +37,7 @@ macro_rules! parts {
                     value: |found| Ok(check::$check(found)?.map(|value: $type| value.reported())),
                 },)*];
 
-                pub(crate) fn read(reader: &Reader<'_>) -> Result<Self> {
+                pub(crate) fn read(reader: &ConfigReader<'_>) -> Result<Self> {
                     let mut keys = Self::KEYS.iter();
                     Ok(Self { $($field: match keys.next() {
                         Some(key) => reader.field(key, check::$check)?,

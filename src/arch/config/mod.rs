@@ -24,7 +24,7 @@ pub(crate) use keys::key;
 pub use keys::{
     AttentionConfig, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig, SsmConfig,
 };
-pub(crate) use read::Reader;
+pub(crate) use read::ConfigReader;
 pub(crate) use values::Reported;
 pub use values::{Gating, LayerKind, LayerLayout, NormKind, RopeScalingKind};
 
@@ -38,7 +38,7 @@ pub struct Field<T> {
 }
 
 impl<T> Field<T> {
-    fn made(value: T, source: impl Into<Cow<'static, str>>) -> Self {
+    fn derived(value: T, source: impl Into<Cow<'static, str>>) -> Self {
         Self { value, source: source.into() }
     }
 }
@@ -170,7 +170,7 @@ pub(crate) const TEXT_CONFIGS: [&str; 3] = ["text_config", "llm_config", "langua
 /// that stores no keys and values of its own. The number is unchecked: never use it as a loop
 /// bound.
 pub(super) fn layers(store: &Store, defaults: &Defaults) -> Option<(u32, Option<u32>)> {
-    let (reader, _) = Reader::new(store).ok()?;
+    let (reader, _) = ConfigReader::new(store).ok()?;
     derive::layers(&reader, defaults)
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::check::Check;
 use super::{ConfigValue, Field, TEXT_CONFIGS};
-use crate::arch::named;
+use crate::arch::architecture_name;
 use crate::error::{Error, Result};
 use crate::store::{Encoding, Store};
 
@@ -41,16 +41,16 @@ pub(crate) struct Key {
 }
 
 /// Reads config values from the model's files.
-pub(crate) struct Reader<'a> {
+pub(crate) struct ConfigReader<'a> {
     pub(crate) store: &'a Store,
     /// The prefix of GGUF keys, which is the architecture's name.
     pub(crate) prefix: String,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ConfigReader<'a> {
     /// Creates a reader, and returns the architecture's name.
     pub(crate) fn new(store: &'a Store) -> Result<(Self, Field<String>)> {
-        let named = named(store)?.ok_or_else(|| {
+        let named = architecture_name(store)?.ok_or_else(|| {
             Error::malformed(
                 "no config: neither general.architecture nor a config.json with model_type",
             )
@@ -87,14 +87,14 @@ impl<'a> Reader<'a> {
         None
     }
 
-    pub(crate) fn wrong(&self, source: &str, fault: impl Into<Cow<'static, str>>) -> Error {
+    pub(crate) fn invalid(&self, source: &str, fault: impl Into<Cow<'static, str>>) -> Error {
         Error::malformed(fault).in_file(self.store.path()).in_key(source)
     }
 
     /// Reads a field of the table. `None` if no file has it, or its value means "disabled".
     pub(crate) fn field<T>(&self, key: &Key, check: Check<T>) -> Result<Option<Field<T>>> {
         let Some((found, source)) = self.find(key) else { return Ok(None) };
-        let value = check(found).map_err(|fault| self.wrong(&source, fault))?;
+        let value = check(found).map_err(|fault| self.invalid(&source, fault))?;
         Ok(value.map(|value| Field { value, source: source.into() }))
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::keys::KEYS;
 use super::read::{DOCUMENTS, paths};
 use super::{ConfigValue, TEXT_CONFIGS};
-use crate::arch::named;
+use crate::arch::architecture_name;
 use crate::store::{Encoding, Store};
 
 /// Keys and values of a model's config that no row of the table reads.
@@ -13,7 +13,8 @@ pub(crate) fn other(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
     let mut found = Vec::new();
     let rows = || KEYS.iter().copied().flatten();
     if store.encoding() == Encoding::Gguf {
-        let prefix = named(store).ok().flatten().map(|named| format!("{}.", named.name));
+        let prefix =
+            architecture_name(store).ok().flatten().map(|named| format!("{}.", named.name));
         let known = |rest: &str| rows().any(|key| key.gguf.contains(&rest));
         for (key, value) in store.metadata().iter() {
             let spelled = key.spelling();

@@ -225,7 +225,7 @@ fn plus_pad(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> 
     let pad = padding(model)?;
     let ModelConfig { max_seq_len, .. } = &model.config;
     let longest = max_seq_len.as_ref().map(|length| length.value);
-    let longest = longest.ok_or_else(|| model.without("no context_length"))?;
+    let longest = longest.ok_or_else(|| model.missing_in_model("context_length"))?;
     let all = u64::from(longest).saturating_add(u64::from(pad)).saturating_add(1);
     out.insert("max_position_embeddings".to_owned(), all.into());
     out.insert("pad_token_id".to_owned(), pad.into());
@@ -235,17 +235,17 @@ fn plus_pad(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> 
 /// Number of segments, which GGUF keeps as the number of token types.
 fn segments(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let stored = || model.shape("token_type_embedding.weight")?.first().copied();
-    let said = model.metadata().u64("tokenizer.ggml.token_type_count");
-    out.extend(said.or_else(stored).map(|kinds| ("type_vocab_size".to_owned(), kinds.into())));
+    let stated = model.metadata().u64("tokenizer.ggml.token_type_count");
+    out.extend(stated.or_else(stored).map(|kinds| ("type_vocab_size".to_owned(), kinds.into())));
     Ok(())
 }
 
 /// Labels of a classifier, as the converter writes them. The two default labels of a config are
 /// omitted.
 fn labels(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
-    let Some(Json::Object(said)) = model.said("id2label") else { return Ok(()) };
+    let Some(Json::Object(stated)) = model.config_value("id2label") else { return Ok(()) };
     let mut labels = Vec::new();
-    for (number, label) in said {
+    for (number, label) in stated {
         let label = number.parse::<u32>().ok().zip(label.as_str());
         labels.push(label.ok_or_else(|| {
             let fault = format!("\"{number}\", but an object of numbers and labels is needed");
@@ -263,19 +263,19 @@ fn labels(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
 /// The inverse of [`labels`]: a label for each row of the classifier.
 fn labelled(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let rows = model.shape("classifier.output.weight").and_then(|shape| shape.first().copied());
-    let rows = rows.ok_or_else(|| model.without("a classifier without cls.output.weight"))?;
-    let said = model.metadata().array("bert.classifier.output_labels");
-    let said = said.and_then(|labels| labels.texts());
-    let said: Vec<String> =
-        said.into_iter().flatten().map(|label| label.spelling().into_owned()).collect();
-    if !said.is_empty() && said.len() as u64 != rows {
-        let fault = format!("{} labels, but the classifier has {rows} rows", said.len());
+    let rows = rows.ok_or_else(|| model.inexpressible("a classifier without cls.output.weight"))?;
+    let stated = model.metadata().array("bert.classifier.output_labels");
+    let stated = stated.and_then(|labels| labels.texts());
+    let stated: Vec<String> =
+        stated.into_iter().flatten().map(|label| label.spelling().into_owned()).collect();
+    if !stated.is_empty() && stated.len() as u64 != rows {
+        let fault = format!("{} labels, but the classifier has {rows} rows", stated.len());
         let key = "bert.classifier.output_labels";
         return Err(Error::malformed(fault).in_key(key).in_file(model.path()));
     }
     // The rows of a stored tensor: their number fits.
-    let usual = (said.len() as u64..rows).map(|number| format!("LABEL_{number}"));
-    let labels: Vec<String> = said.iter().cloned().chain(usual).collect();
+    let usual = (stated.len() as u64..rows).map(|number| format!("LABEL_{number}"));
+    let labels: Vec<String> = stated.iter().cloned().chain(usual).collect();
     let numbered = || (0u64..).zip(&labels);
     let names: Map<String, Json> =
         numbered().map(|(number, label)| (number.to_string(), label.clone().into())).collect();
@@ -289,14 +289,14 @@ fn labelled(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> 
 fn two_layers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     match model.has("classifier.dense.weight") && model.has("classifier.output.weight") {
         true => labelled(model, out),
-        false => Err(model.without("a classifier of one layer")),
+        false => Err(model.inexpressible("a classifier of one layer")),
     }
 }
 
 /// Rejects BERT's classifier: it reads a pooler, which GGUF has no tensors for.
 fn no_pooler(model: &SourceModel<'_>, _: &mut Map<String, Json>) -> Result<()> {
     if model.has("classifier.dense.weight") && model.has("classifier.output.weight") {
-        return Err(model.without("a classifier of two layers without RoBERTa's tokenizer"));
+        return Err(model.inexpressible("a classifier of two layers without RoBERTa's tokenizer"));
     }
     let fault =
         "transformers' class for this classifier reads a pooler, whose weights GGUF does not store";

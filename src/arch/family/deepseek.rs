@@ -7,7 +7,7 @@ use crate::arch::config::{Defaults, Reported};
 use crate::arch::habits::{MlxChoice, MlxModules, MlxPath};
 use crate::arch::rule::{NameRule, both, rule};
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::transform::{Rows, SAME, rows, transposed};
+use crate::arch::transform::{RowOrder, SAME, rows, transposed};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, Gating, RopeLayout};
 use crate::error::Result;
@@ -56,9 +56,9 @@ static LATENT: &[NameRule] = &[
     rule("layers.{n}.attention.q_b.weight",             "blk.{n}.attn_q_b.weight",         "model.layers.{n}.self_attn.q_b_proj.weight",             SAME),
     rule("layers.{n}.attention.kv_a.weight",            "blk.{n}.attn_kv_a_mqa.weight",    "model.layers.{n}.self_attn.kv_a_proj_with_mqa.weight",   SAME),
     rule("layers.{n}.attention.kv_a_norm.weight",       "blk.{n}.attn_kv_a_norm.weight",   "model.layers.{n}.self_attn.kv_a_layernorm.weight",       SAME),
-    both("layers.{n}.attention.k_b.weight", "blk.{n}.attn_kv_b.weight", "model.layers.{n}.self_attn.kv_b_proj.weight", rows(Rows::Unfolding(0))),
-    both("layers.{n}.attention.v_b.weight", "blk.{n}.attn_kv_b.weight", "model.layers.{n}.self_attn.kv_b_proj.weight", rows(Rows::Unfolding(1))),
-    both("layers.{n}.attention.k_b.weight", "blk.{n}.attn_k_b.weight",  "model.layers.{n}.self_attn.embed_q.weight",   transposed(Rows::All)),
+    both("layers.{n}.attention.k_b.weight", "blk.{n}.attn_kv_b.weight", "model.layers.{n}.self_attn.kv_b_proj.weight", rows(RowOrder::Unfolding(0))),
+    both("layers.{n}.attention.v_b.weight", "blk.{n}.attn_kv_b.weight", "model.layers.{n}.self_attn.kv_b_proj.weight", rows(RowOrder::Unfolding(1))),
+    both("layers.{n}.attention.k_b.weight", "blk.{n}.attn_k_b.weight",  "model.layers.{n}.self_attn.embed_q.weight",   transposed(RowOrder::All)),
     rule("layers.{n}.attention.v_b.weight",             "blk.{n}.attn_v_b.weight",         "model.layers.{n}.self_attn.unembed_out.weight",          SAME),
     // The indexer of DeepSeek 3.2 selects the positions that are attended to.
     rule("layers.{n}.attention.indexer.q_b.weight",     "blk.{n}.indexer.attn_q_b.weight", "model.layers.{n}.self_attn.indexer.wq_b.weight",         SAME),
@@ -130,7 +130,9 @@ fn dense_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()>
 fn latent(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let need = |name: &str| {
         let value = model.settled(name).and_then(|value| value.as_u64());
-        value.and_then(|value| u32::try_from(value).ok()).ok_or_else(|| model.lacks(name))
+        value
+            .and_then(|value| u32::try_from(value).ok())
+            .ok_or_else(|| model.missing_in_config(name))
     };
     let (rank, rotated) = (need("kv_lora_rank")?, need("rope_dimension_count")?);
     keys.count("attention.head_count_kv", 1);
@@ -153,7 +155,7 @@ fn indexer(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
         ("index_topk", "attention.indexer.top_k"),
     ];
     for (path, key) in rows {
-        keys.count(key, model.count(path)?.ok_or_else(|| model.lacks(path))?);
+        keys.count(key, model.count(path)?.ok_or_else(|| model.missing_in_config(path))?);
     }
     Ok(())
 }
@@ -183,10 +185,10 @@ fn latent_widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result
         let value = model.settled(field);
         match (value, key) {
             (Some(value), _) => out.insert(key.to_owned(), value),
-            // If DeepSeek 2 Lite lacks a key, its config says `null`.
+            // DeepSeek 2 Lite has no `q_lora_rank`, and its config states `null`.
             (None, "q_lora_rank") => out.insert(key.to_owned(), Json::Null),
             (None, "n_group" | "topk_group" | "routed_scaling_factor") => None,
-            (None, _) => return Err(model.without(&format!("no {key}"))),
+            (None, _) => return Err(model.missing_in_model(key)),
         };
     }
     let norm = model.config.experts.expert_weights_norm.as_ref().is_some_and(|norm| norm.value);

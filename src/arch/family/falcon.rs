@@ -7,7 +7,7 @@ use crate::arch::config::{Defaults, GgufDefaults};
 use crate::arch::habits::LlamaQuantize;
 use crate::arch::rule::{NameRule, gguf, hf, rule};
 use crate::arch::source::SourceModel;
-use crate::arch::transform::{Rows, SAME, rows};
+use crate::arch::transform::{RowOrder, SAME, rows};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, RopeLayout};
 use crate::error::Result;
@@ -56,12 +56,12 @@ static RULES: &[NameRule] = &[
     rule("layers.{n}.attention_norm.bias",     "blk.{n}.attn_norm.bias",     "transformer.h.{n}.input_layernorm.bias",        SAME),
     hf("layers.{n}.ffn_norm.weight",    "transformer.h.{n}.input_layernorm.weight",                SAME),
     hf("layers.{n}.ffn_norm.bias",      "transformer.h.{n}.input_layernorm.bias",                  SAME),
-    gguf("layers.{n}.attention.q.weight", "blk.{n}.attn_qkv.weight", rows(Rows::Qkv(0))),
-    gguf("layers.{n}.attention.k.weight", "blk.{n}.attn_qkv.weight", rows(Rows::Qkv(1))),
-    gguf("layers.{n}.attention.v.weight", "blk.{n}.attn_qkv.weight", rows(Rows::Qkv(2))),
-    hf("layers.{n}.attention.q.weight", "transformer.h.{n}.self_attention.query_key_value.weight", rows(Rows::GroupedQkv(0))),
-    hf("layers.{n}.attention.k.weight", "transformer.h.{n}.self_attention.query_key_value.weight", rows(Rows::GroupedQkv(1))),
-    hf("layers.{n}.attention.v.weight", "transformer.h.{n}.self_attention.query_key_value.weight", rows(Rows::GroupedQkv(2))),
+    gguf("layers.{n}.attention.q.weight", "blk.{n}.attn_qkv.weight", rows(RowOrder::Qkv(0))),
+    gguf("layers.{n}.attention.k.weight", "blk.{n}.attn_qkv.weight", rows(RowOrder::Qkv(1))),
+    gguf("layers.{n}.attention.v.weight", "blk.{n}.attn_qkv.weight", rows(RowOrder::Qkv(2))),
+    hf("layers.{n}.attention.q.weight", "transformer.h.{n}.self_attention.query_key_value.weight", rows(RowOrder::GroupedQkv(0))),
+    hf("layers.{n}.attention.k.weight", "transformer.h.{n}.self_attention.query_key_value.weight", rows(RowOrder::GroupedQkv(1))),
+    hf("layers.{n}.attention.v.weight", "transformer.h.{n}.self_attention.query_key_value.weight", rows(RowOrder::GroupedQkv(2))),
     rule("layers.{n}.attention.output.weight", "blk.{n}.attn_output.weight", "transformer.h.{n}.self_attention.dense.weight", SAME),
     rule("layers.{n}.ffn.up.weight",           "blk.{n}.ffn_up.weight",      "transformer.h.{n}.mlp.dense_h_to_4h.weight",    SAME),
     rule("layers.{n}.ffn.down.weight",         "blk.{n}.ffn_down.weight",    "transformer.h.{n}.mlp.dense_4h_to_h.weight",    SAME),

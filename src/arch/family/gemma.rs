@@ -7,7 +7,7 @@ use crate::arch::config::{Defaults, GgufDefaults, Reported};
 use crate::arch::habits::{MergesHabits, MlxChoice, MlxModules, MlxPath, TokenizerHabits};
 use crate::arch::rule::{NameRule, both, gguf, hf, rule};
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::transform::{PLUS_ONE, Rows, SAME, rows};
+use crate::arch::transform::{PLUS_ONE, RowOrder, SAME, rows};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, Dialect, LayerKind, Rename, RopeLayout};
 use crate::error::Result;
@@ -167,8 +167,8 @@ static GEMMA4_ROWS: &[NameRule] = &[
     rule("layers.{n}.ffn.router.weight",        "blk.{n}.ffn_gate_inp.weight",       "model.layers.{n}.router.proj.weight",                  SAME),
     rule("layers.{n}.ffn.router.scale",         "blk.{n}.ffn_gate_inp.scale",        "model.layers.{n}.router.scale",                        SAME),
     rule("layers.{n}.ffn.experts.output_scale", "blk.{n}.ffn_down_exps.scale",       "model.layers.{n}.router.per_expert_scale",             SAME),
-    both("layers.{n}.ffn.experts.gate.weight", "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.experts.gate_up_proj", rows(Rows::Half(0))),
-    both("layers.{n}.ffn.experts.up.weight",   "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.experts.gate_up_proj", rows(Rows::Half(1))),
+    both("layers.{n}.ffn.experts.gate.weight", "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.experts.gate_up_proj", rows(RowOrder::Half(0))),
+    both("layers.{n}.ffn.experts.up.weight",   "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.experts.gate_up_proj", rows(RowOrder::Half(1))),
     hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.experts.down_proj",                   SAME),
     hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.experts.switch_glu.gate_proj.weight", SAME),
     hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.experts.switch_glu.up_proj.weight",   SAME),
@@ -378,12 +378,12 @@ fn altup_keys(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
         ("num_kv_shared_layers", "attention.shared_kv_layers"),
     ];
     for (path, key) in rows {
-        keys.count(key, model.count(path)?.ok_or_else(|| model.lacks(path))?);
+        keys.count(key, model.count(path)?.ok_or_else(|| model.missing_in_config(path))?);
     }
     let sparse = model.reals("activation_sparsity_pattern")?;
     keys.reals("activation_sparsity_scale", sparse.into_iter().map(deviations));
     let sliding = model.layers_of(&LayerKind::Sliding)?;
-    let sliding = sliding.ok_or_else(|| model.lacks("layer_types"))?;
+    let sliding = sliding.ok_or_else(|| model.missing_in_config("layer_types"))?;
     keys.flags("attention.sliding_window_pattern", &sliding);
     Ok(())
 }
@@ -438,16 +438,16 @@ fn of_full_layers(model: &SourceModel<'_>, own: &str, name: &str) -> Result<Opti
 fn gemma4_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let config = &model.config;
     let shared = model.count("num_kv_shared_layers")?;
-    let shared = shared.ok_or_else(|| model.lacks("num_kv_shared_layers"))?;
+    let shared = shared.ok_or_else(|| model.missing_in_config("num_kv_shared_layers"))?;
     keys.count("attention.shared_kv_layers", shared);
     let per_layer = model.count("hidden_size_per_layer_input")?.unwrap_or(0);
     keys.count("embedding_length_per_layer_input", per_layer);
     let sliding = model.layers_of(&LayerKind::Sliding)?;
-    let sliding = sliding.ok_or_else(|| model.lacks("layer_types"))?;
+    let sliding = sliding.ok_or_else(|| model.missing_in_config("layer_types"))?;
     keys.flags("attention.sliding_window_pattern", &sliding);
     let full = of_full_layers(model, "global_head_dim", "head_dim")?;
-    let full = full.ok_or_else(|| model.lacks("global_head_dim"))?;
-    let narrow = model.count("head_dim")?.ok_or_else(|| model.lacks("head_dim"))?;
+    let full = full.ok_or_else(|| model.missing_in_config("global_head_dim"))?;
+    let narrow = model.count("head_dim")?.ok_or_else(|| model.missing_in_config("head_dim"))?;
     for (ending, width) in [("", full), ("_swa", narrow)] {
         keys.count(&format!("attention.key_length{ending}"), width);
         keys.count(&format!("attention.value_length{ending}"), width);
@@ -458,7 +458,7 @@ fn gemma4_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()
     }
     let layers = config.n_layers.value;
     let width = config.ffn_dim.as_ref().map_or(0, |width| width.value);
-    if model.said("use_double_wide_mlp").and_then(Json::as_bool) == Some(true) {
+    if model.config_value("use_double_wide_mlp").and_then(Json::as_bool) == Some(true) {
         let own = layers.saturating_sub(shared);
         let each = (0..layers).map(|n| if n < own { width } else { width.saturating_mul(2) });
         keys.set("feed_forward_length", &each.collect::<Vec<u32>>().reported());
@@ -481,7 +481,7 @@ fn gemma4_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()
 /// Gemma 4's divisors, for the head width of layers without a sliding window.
 fn gemma4_rope_freqs(model: &SourceModel<'_>) -> Result<Vec<f32>> {
     let full = of_full_layers(model, "global_head_dim", "head_dim")?;
-    let full = full.ok_or_else(|| model.lacks("global_head_dim"))?;
+    let full = full.ok_or_else(|| model.missing_in_config("global_head_dim"))?;
     Ok(unrotated_factors(model, full))
 }
 
@@ -499,9 +499,9 @@ fn unrotated_factors(model: &SourceModel<'_>, width: u32) -> Vec<f32> {
 /// The number whose square root divides attention scores. GGUF omits it, since it depends on the
 /// model's size only.
 fn scalar(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    let said = model.settled("query_pre_attn_scalar");
+    let stated = model.settled("query_pre_attn_scalar");
     let usual = model.config.head_dim.value.into();
-    out.insert("query_pre_attn_scalar".to_owned(), said.unwrap_or(usual));
+    out.insert("query_pre_attn_scalar".to_owned(), stated.unwrap_or(usual));
     Ok(())
 }
 
@@ -509,7 +509,7 @@ fn scalar(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
 fn widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let each = model.config.ffn_dim_per_layer.as_ref().map(|each| each.value.reported());
     let width = each.or_else(|| model.settled("ffn_dim"));
-    let width = width.ok_or_else(|| model.without("no intermediate_size"))?;
+    let width = width.ok_or_else(|| model.missing_in_model("intermediate_size"))?;
     out.insert("intermediate_size".to_owned(), width);
     Ok(())
 }
@@ -529,13 +529,13 @@ fn own_embeddings(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Resul
 /// that are dropped are stored as quantiles of a normal distribution.
 fn altup_config(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let rank = model.shape("layers.0.laurel.left.weight").and_then(|shape| shape.first().copied());
-    let rank = rank.ok_or_else(|| model.without("no layers.0.laurel.left.weight"))?;
+    let rank = rank.ok_or_else(|| model.missing_in_model("layers.0.laurel.left.weight"))?;
     out.insert("laurel_rank".to_owned(), rank.into());
     let scaled = model.has("layers.0.altup.output_scale");
     out.insert("altup_correct_scale".to_owned(), scaled.into());
     let key = format!("{}.activation_sparsity_scale", model.config.architecture.value);
     let places = model.metadata().array(&key).and_then(|places| places.floats());
-    let places = places.ok_or_else(|| model.without("no activation_sparsity_scale"))?;
+    let places = places.ok_or_else(|| model.missing_in_model("activation_sparsity_scale"))?;
     #[expect(clippy::cast_possible_truncation, reason = "as many digits as an f32 has")]
     let parts = places.map(|place| (below(place) as f32).reported());
     out.insert("activation_sparsity_pattern".to_owned(), parts.collect());
@@ -550,12 +550,12 @@ fn gemma4_widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result
     let own = usize::try_from(model.own_layers().saturating_sub(shared)).unwrap_or(usize::MAX);
     let each = config.ffn_dim_per_layer.as_ref().map_or(&[][..], |each| &each.value);
     let first = each.first().copied().or(config.ffn_dim.as_ref().map(|width| width.value));
-    let first = first.ok_or_else(|| model.without("no intermediate_size"))?;
+    let first = first.ok_or_else(|| model.missing_in_model("intermediate_size"))?;
     let (narrow, wide) = each.split_at(own.min(each.len()));
     let twice = !wide.is_empty() && wide.iter().all(|width| *width == first.saturating_mul(2));
     let plain = wide.iter().all(|width| *width == first);
     if !(twice || plain) || narrow.iter().any(|width| *width != first) {
-        return Err(model.without("a width of the feed-forward network for each layer"));
+        return Err(model.inexpressible("a width of the feed-forward network for each layer"));
     }
     out.insert("intermediate_size".to_owned(), first.into());
     out.insert("use_double_wide_mlp".to_owned(), twice.into());
@@ -567,7 +567,7 @@ fn gemma4_widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result
             ("n_experts_used", "top_k_experts"),
             ("expert_ffn_dim", "moe_intermediate_size"),
         ] {
-            let value = model.settled(field).ok_or_else(|| model.without(&format!("no {key}")))?;
+            let value = model.settled(field).ok_or_else(|| model.missing_in_model(key))?;
             out.insert(key.to_owned(), value);
         }
     }
@@ -589,7 +589,7 @@ fn gemma4_attention(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Res
         let first = heads.next();
         match heads.all(|heads| Some(heads) == first) {
             true => Ok(first),
-            false => Err(model.without("a number of key heads for each layer")),
+            false => Err(model.inexpressible("a number of key heads for each layer")),
         }
     };
     let heads = of(false)?.unwrap_or(config.n_kv_heads.value);
@@ -612,12 +612,12 @@ fn gemma4_rope(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<(
     let divisors = model.values("rope_freqs.weight")?;
     let rotated = divisors.iter().take_while(|divisor| **divisor == 1.0).count();
     if divisors.iter().skip(rotated).any(|divisor| *divisor < 1e29) {
-        return Err(model.without("rope_freqs.weight with divisors other than Gemma 4's"));
+        return Err(model.inexpressible("rope_freqs.weight with divisors other than Gemma 4's"));
     }
     #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
     let part = (rotated as f64 / divisors.len().max(1) as f64) as f32;
     let local = model.settled("rope_local_theta");
-    let local = local.ok_or_else(|| model.without("no rope.freq_base_swa"))?;
+    let local = local.ok_or_else(|| model.missing_in_model("rope.freq_base_swa"))?;
     let full = json!({
         "rope_type": "proportional",
         "rope_theta": model.config.rope_theta.value.reported(),

@@ -7,7 +7,7 @@ use crate::arch::config::Defaults;
 use crate::arch::habits::{MlxChoice, MlxModules, MlxPath};
 use crate::arch::rule::{NameRule, gguf, hf, rule};
 use crate::arch::source::SourceModel;
-use crate::arch::transform::{Axes, Rows, SAME, Transform, rows};
+use crate::arch::transform::{Axes, RowOrder, SAME, Transform, rows};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, RopeLayout};
 use crate::error::Result;
@@ -35,11 +35,11 @@ pub(super) static GPT_OSS: Architecture = Architecture {
 };
 
 const INPUTS: Transform = Transform { axes: Axes::TransposedIfPlain, ..SAME };
-const INPUTS_EVEN: Transform = Transform { rows: Rows::Alternate(0), ..INPUTS };
-const INPUTS_ODD: Transform = Transform { rows: Rows::Alternate(1), ..INPUTS };
+const INPUTS_EVEN: Transform = Transform { rows: RowOrder::Alternate(0), ..INPUTS };
+const INPUTS_ODD: Transform = Transform { rows: RowOrder::Alternate(1), ..INPUTS };
 
 /// The transform of a vector for each expert.
-const fn elements(rows: Rows) -> Transform {
+const fn elements(rows: RowOrder) -> Transform {
     Transform { axes: Axes::Vectors, rows, ..SAME }
 }
 
@@ -54,8 +54,8 @@ static EXPERTS: &[NameRule] = &[
     hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.mlp.experts.gate_up_proj",      INPUTS_EVEN),
     hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.mlp.experts.gate_up_proj",      INPUTS_ODD),
     hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.mlp.experts.down_proj",         INPUTS),
-    hf("layers.{n}.ffn.experts.gate.bias",   "model.layers.{n}.mlp.experts.gate_up_proj_bias", elements(Rows::Alternate(0))),
-    hf("layers.{n}.ffn.experts.up.bias",     "model.layers.{n}.mlp.experts.gate_up_proj_bias", elements(Rows::Alternate(1))),
+    hf("layers.{n}.ffn.experts.gate.bias",   "model.layers.{n}.mlp.experts.gate_up_proj_bias", elements(RowOrder::Alternate(0))),
+    hf("layers.{n}.ffn.experts.up.bias",     "model.layers.{n}.mlp.experts.gate_up_proj_bias", elements(RowOrder::Alternate(1))),
     hf("layers.{n}.ffn.experts.down.bias",   "model.layers.{n}.mlp.experts.down_proj_bias",    SAME),
     // GGUF, and some directories, store gate and up separately.
     rule("layers.{n}.ffn.experts.gate.weight", "blk.{n}.ffn_gate_exps.weight",       "model.layers.{n}.mlp.experts.gate_proj.weight",    SAME),
@@ -65,10 +65,10 @@ static EXPERTS: &[NameRule] = &[
     rule("layers.{n}.ffn.experts.up.bias",     "blk.{n}.ffn_up_exps.bias",           "model.layers.{n}.mlp.experts.up_proj.bias",        SAME),
     rule("layers.{n}.ffn.experts.down.bias",   "blk.{n}.ffn_down_exps.bias",         "model.layers.{n}.mlp.experts.down_proj.bias",      SAME),
     // llama.cpp's converter on request (--fuse-gate-up-exps).
-    gguf("layers.{n}.ffn.experts.gate.weight", "blk.{n}.ffn_gate_up_exps.weight",                rows(Rows::Half(0))),
-    gguf("layers.{n}.ffn.experts.up.weight",   "blk.{n}.ffn_gate_up_exps.weight",                rows(Rows::Half(1))),
-    gguf("layers.{n}.ffn.experts.gate.bias",   "blk.{n}.ffn_gate_up_exps.bias",                  elements(Rows::Half(0))),
-    gguf("layers.{n}.ffn.experts.up.bias",     "blk.{n}.ffn_gate_up_exps.bias",                  elements(Rows::Half(1))),
+    gguf("layers.{n}.ffn.experts.gate.weight", "blk.{n}.ffn_gate_up_exps.weight",                rows(RowOrder::Half(0))),
+    gguf("layers.{n}.ffn.experts.up.weight",   "blk.{n}.ffn_gate_up_exps.weight",                rows(RowOrder::Half(1))),
+    gguf("layers.{n}.ffn.experts.gate.bias",   "blk.{n}.ffn_gate_up_exps.bias",                  elements(RowOrder::Half(0))),
+    gguf("layers.{n}.ffn.experts.up.bias",     "blk.{n}.ffn_gate_up_exps.bias",                  elements(RowOrder::Half(1))),
 ];
 
 /// mlx-lm stores gate and up separately, as `[outputs, inputs]`.

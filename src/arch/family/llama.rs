@@ -10,7 +10,7 @@ use crate::arch::config::{Defaults, Field, Reported};
 use crate::arch::habits::{LlamaQuantize, MlxChoice, MlxModules, MlxPath, TokenizerHabits};
 use crate::arch::rule::{NameRule, gguf, hf, rule};
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::transform::{PERMUTE_K, PERMUTE_Q, Rows, SAME, rows};
+use crate::arch::transform::{PERMUTE_K, PERMUTE_Q, RowOrder, SAME, rows};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, ModelConfig, RopeLayout};
 use crate::error::Result;
@@ -139,12 +139,12 @@ static PERMUTED: &[NameRule] = &[
     rule("layers.{n}.attention.k.weight", "blk.{n}.attn_k.weight", "model.layers.{n}.self_attn.k_proj.weight", PERMUTE_K),
     rule("layers.{n}.attention.q.bias",   "blk.{n}.attn_q.bias",   "model.layers.{n}.self_attn.q_proj.bias",   PERMUTE_Q),
     rule("layers.{n}.attention.k.bias",   "blk.{n}.attn_k.bias",   "model.layers.{n}.self_attn.k_proj.bias",   PERMUTE_K),
-    gguf("layers.{n}.attention.q.weight", "blk.{n}.attn_qkv.weight", rows(Rows::PairsQkv(0))),
-    gguf("layers.{n}.attention.k.weight", "blk.{n}.attn_qkv.weight", rows(Rows::PairsQkv(1))),
-    gguf("layers.{n}.attention.v.weight", "blk.{n}.attn_qkv.weight", rows(Rows::PairsQkv(2))),
-    gguf("layers.{n}.attention.q.bias",   "blk.{n}.attn_qkv.bias",   rows(Rows::PairsQkv(0))),
-    gguf("layers.{n}.attention.k.bias",   "blk.{n}.attn_qkv.bias",   rows(Rows::PairsQkv(1))),
-    gguf("layers.{n}.attention.v.bias",   "blk.{n}.attn_qkv.bias",   rows(Rows::PairsQkv(2))),
+    gguf("layers.{n}.attention.q.weight", "blk.{n}.attn_qkv.weight", rows(RowOrder::PairsQkv(0))),
+    gguf("layers.{n}.attention.k.weight", "blk.{n}.attn_qkv.weight", rows(RowOrder::PairsQkv(1))),
+    gguf("layers.{n}.attention.v.weight", "blk.{n}.attn_qkv.weight", rows(RowOrder::PairsQkv(2))),
+    gguf("layers.{n}.attention.q.bias",   "blk.{n}.attn_qkv.bias",   rows(RowOrder::PairsQkv(0))),
+    gguf("layers.{n}.attention.k.bias",   "blk.{n}.attn_qkv.bias",   rows(RowOrder::PairsQkv(1))),
+    gguf("layers.{n}.attention.v.bias",   "blk.{n}.attn_qkv.bias",   rows(RowOrder::PairsQkv(2))),
 ];
 
 /// Mixtral's experts in Hugging Face's files, and in mlx-lm's.
@@ -163,11 +163,11 @@ static MIXTRAL: &[NameRule] = &[
 #[rustfmt::skip]
 static PARALLEL_EXPERTS: &[NameRule] = &[
     hf("layers.{n}.ffn.router.weight",             "model.layers.{n}.block_sparse_moe.router.layer.weight",         SAME),
-    hf("layers.{n}.ffn.experts.gate.weight",       "model.layers.{n}.block_sparse_moe.input_linear.weight",         rows(Rows::Half(0))),
-    hf("layers.{n}.ffn.experts.up.weight",         "model.layers.{n}.block_sparse_moe.input_linear.weight",         rows(Rows::Half(1))),
+    hf("layers.{n}.ffn.experts.gate.weight",       "model.layers.{n}.block_sparse_moe.input_linear.weight",         rows(RowOrder::Half(0))),
+    hf("layers.{n}.ffn.experts.up.weight",         "model.layers.{n}.block_sparse_moe.input_linear.weight",         rows(RowOrder::Half(1))),
     hf("layers.{n}.ffn.experts.down.weight",       "model.layers.{n}.block_sparse_moe.output_linear.weight",        SAME),
-    hf("layers.{n}.ffn.shared_expert.gate.weight", "model.layers.{n}.shared_mlp.input_linear.weight",               rows(Rows::Half(0))),
-    hf("layers.{n}.ffn.shared_expert.up.weight",   "model.layers.{n}.shared_mlp.input_linear.weight",               rows(Rows::Half(1))),
+    hf("layers.{n}.ffn.shared_expert.gate.weight", "model.layers.{n}.shared_mlp.input_linear.weight",               rows(RowOrder::Half(0))),
+    hf("layers.{n}.ffn.shared_expert.up.weight",   "model.layers.{n}.shared_mlp.input_linear.weight",               rows(RowOrder::Half(1))),
     hf("layers.{n}.ffn.shared_expert.down.weight", "model.layers.{n}.shared_mlp.output_linear.weight",              SAME),
     hf("layers.{n}.ffn.experts.gate.weight",       "model.layers.{n}.block_sparse_moe.switch_mlp.gate_proj.weight", SAME),
     hf("layers.{n}.ffn.experts.up.weight",         "model.layers.{n}.block_sparse_moe.switch_mlp.up_proj.weight",   SAME),
@@ -176,9 +176,9 @@ static PARALLEL_EXPERTS: &[NameRule] = &[
 
 #[rustfmt::skip]
 static W_PACK: &[NameRule] = &[
-    hf("layers.{n}.attention.q.weight", "model.layers.{n}.self_attn.W_pack.weight", rows(Rows::Qkv(0))),
-    hf("layers.{n}.attention.k.weight", "model.layers.{n}.self_attn.W_pack.weight", rows(Rows::Qkv(1))),
-    hf("layers.{n}.attention.v.weight", "model.layers.{n}.self_attn.W_pack.weight", rows(Rows::Qkv(2))),
+    hf("layers.{n}.attention.q.weight", "model.layers.{n}.self_attn.W_pack.weight", rows(RowOrder::Qkv(0))),
+    hf("layers.{n}.attention.k.weight", "model.layers.{n}.self_attn.W_pack.weight", rows(RowOrder::Qkv(1))),
+    hf("layers.{n}.attention.v.weight", "model.layers.{n}.self_attn.W_pack.weight", rows(RowOrder::Qkv(2))),
 ];
 
 /// InternLM 2 in Hugging Face's files.
@@ -187,9 +187,9 @@ static WQKV: &[NameRule] = &[
     hf("token_embedding.weight",             "model.tok_embeddings.weight",             SAME),
     hf("output.weight",                      "output.weight",                           SAME),
     hf("layers.{n}.attention_norm.weight",   "model.layers.{n}.attention_norm.weight",  SAME),
-    hf("layers.{n}.attention.q.weight",      "model.layers.{n}.attention.wqkv.weight",  rows(Rows::GroupedQkv(0))),
-    hf("layers.{n}.attention.k.weight",      "model.layers.{n}.attention.wqkv.weight",  rows(Rows::GroupedQkv(1))),
-    hf("layers.{n}.attention.v.weight",      "model.layers.{n}.attention.wqkv.weight",  rows(Rows::GroupedQkv(2))),
+    hf("layers.{n}.attention.q.weight",      "model.layers.{n}.attention.wqkv.weight",  rows(RowOrder::GroupedQkv(0))),
+    hf("layers.{n}.attention.k.weight",      "model.layers.{n}.attention.wqkv.weight",  rows(RowOrder::GroupedQkv(1))),
+    hf("layers.{n}.attention.v.weight",      "model.layers.{n}.attention.wqkv.weight",  rows(RowOrder::GroupedQkv(2))),
     hf("layers.{n}.attention.output.weight", "model.layers.{n}.attention.wo.weight",    SAME),
     hf("layers.{n}.ffn_norm.weight",         "model.layers.{n}.ffn_norm.weight",        SAME),
     hf("layers.{n}.ffn.gate.weight",         "model.layers.{n}.feed_forward.w1.weight", SAME),
@@ -446,15 +446,18 @@ const GRANITE_CONFIG: &[C] = &[
 /// Ministral 3's scaling of attention by the logarithm of the position.
 fn temperature(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let all = model.config.rope_scaling.mscale_all_dim.as_ref();
-    let all = all.ok_or_else(|| model.lacks("rope_parameters.mscale_all_dim"))?;
+    let all = all.ok_or_else(|| model.missing_in_config("rope_parameters.mscale_all_dim"))?;
     keys.real("rope.scaling.yarn_log_multiplier", all.value);
     let path = "rope_parameters.llama_4_scaling_beta";
-    keys.real("attention.temperature_scale", model.real(path)?.ok_or_else(|| model.lacks(path))?);
+    keys.real(
+        "attention.temperature_scale",
+        model.real(path)?.ok_or_else(|| model.missing_in_config(path))?,
+    );
     Ok(())
 }
 
 fn minicpm_keys(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
-    let need = |path| model.real(path)?.ok_or_else(|| model.lacks(path));
+    let need = |path| model.real(path)?.ok_or_else(|| model.missing_in_config(path));
     keys.real("embedding_scale", need("scale_emb")?);
     let layers = f64::from(model.config.n_layers.value).sqrt();
     #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
@@ -468,7 +471,7 @@ fn minicpm_keys(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()>
 
 fn loops(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     keys.count("num_loops", model.count("num_loops")?.unwrap_or(1).max(1));
-    let skip = model.said("skip_loop_final_norm").and_then(Json::as_bool).unwrap_or(false);
+    let skip = model.config_value("skip_loop_final_norm").and_then(Json::as_bool).unwrap_or(false);
     keys.set("skip_loop_final_norm", &skip.into());
     Ok(())
 }
@@ -496,7 +499,7 @@ fn has_shared_experts(model: &SourceModel<'_>) -> bool {
 }
 
 fn has_temperature(model: &SourceModel<'_>) -> bool {
-    model.stated("attention.temperature_scale").is_ok()
+    model.gguf_value("attention.temperature_scale").is_ok()
 }
 
 /// Biases of attention and of the feed-forward network.
@@ -520,7 +523,7 @@ fn mistral_yarn(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<
         rope.insert("mscale".to_owned(), multiplier.value.reported());
         rope.insert("mscale_all_dim".to_owned(), multiplier.value.reported());
     }
-    if let Ok(beta) = model.stated("attention.temperature_scale") {
+    if let Ok(beta) = model.gguf_value("attention.temperature_scale") {
         rope.insert("llama_4_scaling_beta".to_owned(), beta);
     }
     Ok(())
@@ -537,7 +540,7 @@ fn minicpm_config(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Resul
     let ModelConfig { dim, n_layers, scales, .. } = &model.config;
     let need = |field: &Option<Field<f32>>, key: &str| {
         let value = field.as_ref().map(|field| f64::from(field.value));
-        value.ok_or_else(|| model.without(&format!("no {key}")))
+        value.ok_or_else(|| model.missing_in_model(key))
     };
     let residual = need(&scales.residual_scale, "residual_scale")?;
     let depth = residual * f64::from(n_layers.value).sqrt();
@@ -556,7 +559,7 @@ fn minicpm_config(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Resul
 
 /// OLMo's clipping of queries, keys and values, in some of its models.
 fn clip_config(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    if let Ok(bound) = model.stated("attention.clamp_kqv") {
+    if let Ok(bound) = model.gguf_value("attention.clamp_kqv") {
         out.insert("clip_qkv".to_owned(), bound);
     }
     Ok(())

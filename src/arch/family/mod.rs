@@ -174,8 +174,8 @@ mod tests {
         for row in ARCHITECTURES {
             for name in row.hf {
                 let found = row.variants.iter().any(|variant| variant.hf.contains(name));
-                let without = WITHOUT.iter().any(|(other, _)| other == name);
-                assert_ne!(found, without, "{}: {name}", row.name);
+                let inexpressible = WITHOUT.iter().any(|(other, _)| other == name);
+                assert_ne!(found, inexpressible, "{}: {name}", row.name);
             }
             for name in row.gguf {
                 let found = row.variants.iter().find(|variant| variant.gguf == *name);

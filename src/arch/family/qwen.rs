@@ -164,7 +164,8 @@ static QWEN3MOES: &[Variant] = &[
 ];
 
 fn deepstack(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
-    let layers = model.said("vision_config.deepstack_visual_indexes").and_then(Json::as_array);
+    let layers =
+        model.config_value("vision_config.deepstack_visual_indexes").and_then(Json::as_array);
     let layers = layers.map_or(0, |layers| u32::try_from(layers.len()).unwrap_or(u32::MAX));
     keys.count("n_deepstack_layers", layers);
     Ok(())
@@ -186,7 +187,7 @@ fn put_sections(
     out: &mut Map<String, Json>,
 ) -> Result<()> {
     if sections.is_empty() {
-        return Err(model.without("no rope.dimension_sections"));
+        return Err(model.missing_in_model("rope.dimension_sections"));
     }
     let rope = out.entry("rope_scaling").or_insert_with(|| json!({"rope_type": "default"}));
     if let Json::Object(rope) = rope {

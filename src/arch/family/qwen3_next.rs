@@ -11,7 +11,7 @@ use crate::arch::habits::{MlxChoice, MlxModules, MlxPath, TokenizerHabits};
 use crate::arch::linear::Linear;
 use crate::arch::rule::{NameRule, both, gguf, hf, rule};
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::transform::{Axes, Change, PLUS_ONE, Rows, SAME, Transform, rows};
+use crate::arch::transform::{Axes, Change, PLUS_ONE, RowOrder, SAME, Transform, rows};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, LayerKind, LayerLayout, RopeLayout};
 use crate::error::Result;
@@ -66,13 +66,13 @@ static REQUIRED: &[&str] = &[
 
 const NEG_EXP: Transform = Transform { values: Change::NegExp, ..SAME };
 const SQUEEZED: Transform = Transform { axes: Axes::Squeezed, ..SAME };
-const HEADS: Transform = rows(Rows::Linear(Linear::Tiled));
+const HEADS: Transform = rows(RowOrder::Linear(Linear::Tiled));
 
 /// All experts in one tensor, as in the published files of Qwen 3.5 (Qwen/Qwen3.5-35B-A3B).
 #[rustfmt::skip]
 static EXPERTS: &[NameRule] = &[
-    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.mlp.experts.gate_up_proj", rows(Rows::Half(0))),
-    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.mlp.experts.gate_up_proj", rows(Rows::Half(1))),
+    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.mlp.experts.gate_up_proj", rows(RowOrder::Half(0))),
+    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.mlp.experts.gate_up_proj", rows(RowOrder::Half(1))),
     hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.mlp.experts.down_proj",    SAME),
 ];
 
@@ -85,8 +85,8 @@ static GATED: &[NameRule] = &[
     rule("layers.{n}.attention.q_norm.weight",      "blk.{n}.attn_q_norm.weight",         "model.layers.{n}.self_attn.q_norm.weight",         PLUS_ONE),
     rule("layers.{n}.attention.k_norm.weight",      "blk.{n}.attn_k_norm.weight",         "model.layers.{n}.self_attn.k_norm.weight",         PLUS_ONE),
     rule("layers.{n}.ffn_norm.weight",              "blk.{n}.post_attention_norm.weight", "model.layers.{n}.post_attention_layernorm.weight", PLUS_ONE),
-    both("layers.{n}.attention.q.weight",    "blk.{n}.attn_q.weight", "model.layers.{n}.self_attn.q_proj.weight", rows(Rows::HalfHeads(0))),
-    both("layers.{n}.attention.gate.weight", "blk.{n}.attn_q.weight", "model.layers.{n}.self_attn.q_proj.weight", rows(Rows::HalfHeads(1))),
+    both("layers.{n}.attention.q.weight",    "blk.{n}.attn_q.weight", "model.layers.{n}.self_attn.q_proj.weight", rows(RowOrder::HalfHeads(0))),
+    both("layers.{n}.attention.gate.weight", "blk.{n}.attn_q.weight", "model.layers.{n}.self_attn.q_proj.weight", rows(RowOrder::HalfHeads(1))),
     rule("layers.{n}.linear_attention.norm.weight", "blk.{n}.ssm_norm.weight",            "model.layers.{n}.linear_attn.norm.weight",         SAME),
     // The converter appends the layer that predicts a further token to the others, and adds 1 to
     // its norms.
@@ -109,17 +109,17 @@ static MLX: &[NameRule] = &[
 /// Linear attention of Qwen3-Next.
 #[rustfmt::skip]
 static NEXT: &[NameRule] = &[
-    gguf("layers.{n}.linear_attention.q.weight",    "blk.{n}.attn_qkv.weight",  rows(Rows::Linear(Linear::Qkv(0)))),
-    gguf("layers.{n}.linear_attention.k.weight",    "blk.{n}.attn_qkv.weight",  rows(Rows::Linear(Linear::Qkv(1)))),
-    gguf("layers.{n}.linear_attention.v.weight",    "blk.{n}.attn_qkv.weight",  rows(Rows::Linear(Linear::Qkv(2)))),
+    gguf("layers.{n}.linear_attention.q.weight",    "blk.{n}.attn_qkv.weight",  rows(RowOrder::Linear(Linear::Qkv(0)))),
+    gguf("layers.{n}.linear_attention.k.weight",    "blk.{n}.attn_qkv.weight",  rows(RowOrder::Linear(Linear::Qkv(1)))),
+    gguf("layers.{n}.linear_attention.v.weight",    "blk.{n}.attn_qkv.weight",  rows(RowOrder::Linear(Linear::Qkv(2)))),
     gguf("layers.{n}.linear_attention.gate.weight", "blk.{n}.attn_gate.weight", SAME),
     // Files of the converter's first version store them as Hugging Face does.
-    both("layers.{n}.linear_attention.q.weight",     "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(Rows::Linear(Linear::Grouped(0)))),
-    both("layers.{n}.linear_attention.k.weight",     "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(Rows::Linear(Linear::Grouped(1)))),
-    both("layers.{n}.linear_attention.v.weight",     "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(Rows::Linear(Linear::Grouped(2)))),
-    both("layers.{n}.linear_attention.gate.weight",  "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(Rows::Linear(Linear::Grouped(3)))),
-    both("layers.{n}.linear_attention.beta.weight",  "blk.{n}.ssm_ba.weight", "model.layers.{n}.linear_attn.in_proj_ba.weight",   rows(Rows::Linear(Linear::GroupedRates(0)))),
-    both("layers.{n}.linear_attention.alpha.weight", "blk.{n}.ssm_ba.weight", "model.layers.{n}.linear_attn.in_proj_ba.weight",   rows(Rows::Linear(Linear::GroupedRates(1)))),
+    both("layers.{n}.linear_attention.q.weight",     "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(RowOrder::Linear(Linear::Grouped(0)))),
+    both("layers.{n}.linear_attention.k.weight",     "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(RowOrder::Linear(Linear::Grouped(1)))),
+    both("layers.{n}.linear_attention.v.weight",     "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(RowOrder::Linear(Linear::Grouped(2)))),
+    both("layers.{n}.linear_attention.gate.weight",  "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(RowOrder::Linear(Linear::Grouped(3)))),
+    both("layers.{n}.linear_attention.beta.weight",  "blk.{n}.ssm_ba.weight", "model.layers.{n}.linear_attn.in_proj_ba.weight",   rows(RowOrder::Linear(Linear::GroupedRates(0)))),
+    both("layers.{n}.linear_attention.alpha.weight", "blk.{n}.ssm_ba.weight", "model.layers.{n}.linear_attn.in_proj_ba.weight",   rows(RowOrder::Linear(Linear::GroupedRates(1)))),
     rule("layers.{n}.linear_attention.a_log",         "blk.{n}.ssm_a",             "model.layers.{n}.linear_attn.A_log",           NEG_EXP),
     rule("layers.{n}.linear_attention.dt_bias",       "blk.{n}.ssm_dt.bias",       "model.layers.{n}.linear_attn.dt_bias",         SAME),
     rule("layers.{n}.linear_attention.conv.weight",   "blk.{n}.ssm_conv1d.weight", "model.layers.{n}.linear_attn.conv1d.weight",   SQUEEZED),
@@ -129,16 +129,16 @@ static NEXT: &[NameRule] = &[
 /// Linear attention of Qwen3.5, whose value heads GGUF stores in tiles.
 #[rustfmt::skip]
 static TILED: &[NameRule] = &[
-    both("layers.{n}.linear_attention.q.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.linear_attn.in_proj_qkv.weight", rows(Rows::Linear(Linear::Qkv(0)))),
-    both("layers.{n}.linear_attention.k.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.linear_attn.in_proj_qkv.weight", rows(Rows::Linear(Linear::Qkv(1)))),
-    gguf("layers.{n}.linear_attention.v.weight", "blk.{n}.attn_qkv.weight", rows(Rows::Linear(Linear::TiledV))),
-    hf("layers.{n}.linear_attention.v.weight", "model.layers.{n}.linear_attn.in_proj_qkv.weight", rows(Rows::Linear(Linear::Qkv(2)))),
+    both("layers.{n}.linear_attention.q.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.linear_attn.in_proj_qkv.weight", rows(RowOrder::Linear(Linear::Qkv(0)))),
+    both("layers.{n}.linear_attention.k.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.linear_attn.in_proj_qkv.weight", rows(RowOrder::Linear(Linear::Qkv(1)))),
+    gguf("layers.{n}.linear_attention.v.weight", "blk.{n}.attn_qkv.weight", rows(RowOrder::Linear(Linear::TiledV))),
+    hf("layers.{n}.linear_attention.v.weight", "model.layers.{n}.linear_attn.in_proj_qkv.weight", rows(RowOrder::Linear(Linear::Qkv(2)))),
     rule("layers.{n}.linear_attention.gate.weight",   "blk.{n}.attn_gate.weight",  "model.layers.{n}.linear_attn.in_proj_z.weight", HEADS),
     rule("layers.{n}.linear_attention.alpha.weight",  "blk.{n}.ssm_alpha.weight",  "model.layers.{n}.linear_attn.in_proj_a.weight", HEADS),
     rule("layers.{n}.linear_attention.beta.weight",   "blk.{n}.ssm_beta.weight",   "model.layers.{n}.linear_attn.in_proj_b.weight", HEADS),
     rule("layers.{n}.linear_attention.a_log",         "blk.{n}.ssm_a",             "model.layers.{n}.linear_attn.A_log",            Transform { values: Change::NegExp,                       ..HEADS }),
     rule("layers.{n}.linear_attention.dt_bias",       "blk.{n}.ssm_dt.bias",       "model.layers.{n}.linear_attn.dt_bias",          HEADS),
-    rule("layers.{n}.linear_attention.conv.weight",   "blk.{n}.ssm_conv1d.weight", "model.layers.{n}.linear_attn.conv1d.weight",    Transform { rows: Rows::Linear(Linear::TiledConvolution), ..SQUEEZED }),
+    rule("layers.{n}.linear_attention.conv.weight",   "blk.{n}.ssm_conv1d.weight", "model.layers.{n}.linear_attn.conv1d.weight",    Transform { rows: RowOrder::Linear(Linear::TiledConvolution), ..SQUEEZED }),
     rule("layers.{n}.linear_attention.output.weight", "blk.{n}.ssm_out.weight",    "model.layers.{n}.linear_attn.out_proj.weight",  Transform { columns: HEADS.rows,                          ..SAME }),
 ];
 
@@ -230,7 +230,7 @@ fn rope_sections(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result
 fn linear_layers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let kinds: Vec<LayerKind> = model.kinds().into_iter().flatten().cloned().collect();
     if !kinds.contains(&LayerKind::Linear) {
-        return Err(model.without("no layer of linear attention"));
+        return Err(model.missing_in_model("a layer of linear attention"));
     }
     out.insert("layer_types".to_owned(), kinds.iter().map(Reported::reported).collect());
     if let LayerLayout::Period(period, LayerKind::Linear) = LayerLayout::of(kinds) {
@@ -239,7 +239,7 @@ fn linear_layers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result
     let (inner, heads) = (&model.config.ssm.inner_size, &model.config.ssm.time_step_rank);
     let each = inner.as_ref().zip(heads.as_ref());
     let each = each.and_then(|(inner, heads)| inner.value.checked_div(heads.value));
-    let each = each.ok_or_else(|| model.without("no linear_value_head_dim"))?;
+    let each = each.ok_or_else(|| model.missing_in_model("linear_value_head_dim"))?;
     out.insert("linear_value_head_dim".to_owned(), each.into());
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::arch::config::{Defaults, GgufDefaults};
 use crate::arch::habits::TokenizerHabits;
 use crate::arch::rule::{NameRule, hf, rule};
 use crate::arch::source::SourceModel;
-use crate::arch::transform::{Axes, Rows, SAME, Transform, transposed};
+use crate::arch::transform::{Axes, RowOrder, SAME, Transform, transposed};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, RopeLayout};
 use crate::error::Result;
@@ -128,9 +128,9 @@ static MLX: &[NameRule] = &[
     hf("output_norm.bias",                    "decoder.ln.bias",                            SAME),
     hf("enc.output_norm.weight",              "encoder.ln_post.weight",                     SAME),
     hf("enc.output_norm.bias",                "encoder.ln_post.bias",                       SAME),
-    hf("enc.conv1.weight",                    "encoder.conv1.weight",                       transposed(Rows::All)),
+    hf("enc.conv1.weight",                    "encoder.conv1.weight",                       transposed(RowOrder::All)),
     hf("enc.conv1.bias",                      "encoder.conv1.bias",                         SAME),
-    hf("enc.conv2.weight",                    "encoder.conv2.weight",                       transposed(Rows::All)),
+    hf("enc.conv2.weight",                    "encoder.conv2.weight",                       transposed(RowOrder::All)),
     hf("enc.conv2.bias",                      "encoder.conv2.bias",                         SAME),
     hf("enc.layers.{n}.attn_norm.weight",     "encoder.blocks.{n}.attn_ln.weight",          SAME),
     hf("enc.layers.{n}.attn_norm.bias",       "encoder.blocks.{n}.attn_ln.bias",            SAME),
@@ -219,7 +219,7 @@ fn whisper_numbers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Resu
         ("n_audio_ctx", "max_source_positions"),
         ("n_mels", "num_mel_bins"),
     ] {
-        let value = model.settled(field).ok_or_else(|| model.without(&format!("no {key}")))?;
+        let value = model.settled(field).ok_or_else(|| model.missing_in_model(key))?;
         out.insert(key.to_owned(), value);
     }
     Ok(())

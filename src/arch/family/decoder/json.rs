@@ -100,7 +100,7 @@ fn stretched(model: &SourceModel<'_>) -> Result<Option<Map<String, Json>>> {
         RopeScalingKind::Tensor => {
             let stored = model.values("rope_freqs.weight")?;
             let (factor, low, high, trained) = llama3_of(model, &stored).ok_or_else(|| {
-                model.without("rope_freqs.weight with divisors other than Llama 3's")
+                model.inexpressible("rope_freqs.weight with divisors other than Llama 3's")
             })?;
             put("rope_type", Some("llama3".into()));
             put("factor", Some(factor.reported()));
@@ -108,7 +108,7 @@ fn stretched(model: &SourceModel<'_>) -> Result<Option<Map<String, Json>>> {
             put("high_freq_factor", Some(high.reported()));
             put("original_max_position_embeddings", Some(trained.into()));
         }
-        other => return Err(model.without(&format!("rope scaling \"{}\"", other.name()))),
+        other => return Err(model.inexpressible(&format!("rope scaling \"{}\"", other.name()))),
     }
     Ok(Some(rope))
 }
@@ -135,10 +135,10 @@ pub(crate) fn rope_parameters(model: &SourceModel<'_>, out: &mut Map<String, Jso
 /// pairs are interleaved.
 pub(crate) fn sections(model: &SourceModel<'_>, interleaved: bool) -> Vec<(String, Json)> {
     let Some(sections) = &model.config.rope.sections else { return Vec::new() };
-    let mut said = sections.value.clone();
-    said.truncate(3);
+    let mut stated = sections.value.clone();
+    stated.truncate(3);
     let interleaved = interleaved.then(|| ("mrope_interleaved".to_owned(), true.into()));
-    [("mrope_section".to_owned(), said.reported())].into_iter().chain(interleaved).collect()
+    [("mrope_section".to_owned(), stated.reported())].into_iter().chain(interleaved).collect()
 }
 
 /// Recovers the numbers from which Llama 3's divisors were computed. The factor is the divisor of
@@ -146,9 +146,9 @@ pub(crate) fn sections(model: &SourceModel<'_>, interleaved: bool) -> Vec<(Strin
 /// divisors.
 fn llama3_of(model: &SourceModel<'_>, stored: &[f32]) -> Option<(f32, f32, f32, u32)> {
     let factor = stored.last().copied().filter(|factor| *factor >= 1.0)?;
-    let close = |made: &[f32]| {
-        made.len() == stored.len()
-            && made.iter().zip(stored).all(|(a, b)| (a - b).abs() <= 1e-4 * b.abs())
+    let close = |derived: &[f32]| {
+        derived.len() == stored.len()
+            && derived.iter().zip(stored).all(|(a, b)| (a - b).abs() <= 1e-4 * b.abs())
     };
     let tried = [8192, 4096, 2048, 16_384, 32_768];
     tried

@@ -54,7 +54,8 @@ fn rope_scaling(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()>
         return Ok(());
     }
     let trained = scaling.original_max_seq_len.as_ref();
-    let trained = trained.ok_or_else(|| model.lacks("original_max_position_embeddings"))?;
+    let trained =
+        trained.ok_or_else(|| model.missing_in_config("original_max_position_embeddings"))?;
     keys.count("rope.scaling.original_context_length", trained.value);
     let numbers = [
         ("yarn_ext_factor", &scaling.ext_factor),

@@ -5,7 +5,7 @@ pub(super) mod json;
 pub(super) mod keys;
 
 use crate::arch::rule::{NameRule, both, gguf, hf, rule};
-use crate::arch::transform::{Rows, SAME, rows};
+use crate::arch::transform::{RowOrder, SAME, rows};
 
 /// Multimodal wrappers prefix the language model's names; a model saved without its head has no
 /// prefix.
@@ -35,12 +35,12 @@ pub(crate) static DECODER: &[NameRule] = &[
     rule("layers.{n}.ffn.up.bias",               "blk.{n}.ffn_up.bias",           "model.layers.{n}.mlp.up_proj.bias",               SAME),
     rule("layers.{n}.ffn.down.bias",             "blk.{n}.ffn_down.bias",         "model.layers.{n}.mlp.down_proj.bias",             SAME),
     // llama.cpp's converter fuses them on request (--fuse-qkv).
-    gguf("layers.{n}.attention.q.weight",        "blk.{n}.attn_qkv.weight",       rows(Rows::Qkv(0))),
-    gguf("layers.{n}.attention.k.weight",        "blk.{n}.attn_qkv.weight",       rows(Rows::Qkv(1))),
-    gguf("layers.{n}.attention.v.weight",        "blk.{n}.attn_qkv.weight",       rows(Rows::Qkv(2))),
-    gguf("layers.{n}.attention.q.bias",          "blk.{n}.attn_qkv.bias",         rows(Rows::Qkv(0))),
-    gguf("layers.{n}.attention.k.bias",          "blk.{n}.attn_qkv.bias",         rows(Rows::Qkv(1))),
-    gguf("layers.{n}.attention.v.bias",          "blk.{n}.attn_qkv.bias",         rows(Rows::Qkv(2))),
+    gguf("layers.{n}.attention.q.weight",        "blk.{n}.attn_qkv.weight",       rows(RowOrder::Qkv(0))),
+    gguf("layers.{n}.attention.k.weight",        "blk.{n}.attn_qkv.weight",       rows(RowOrder::Qkv(1))),
+    gguf("layers.{n}.attention.v.weight",        "blk.{n}.attn_qkv.weight",       rows(RowOrder::Qkv(2))),
+    gguf("layers.{n}.attention.q.bias",          "blk.{n}.attn_qkv.bias",         rows(RowOrder::Qkv(0))),
+    gguf("layers.{n}.attention.k.bias",          "blk.{n}.attn_qkv.bias",         rows(RowOrder::Qkv(1))),
+    gguf("layers.{n}.attention.v.bias",          "blk.{n}.attn_qkv.bias",         rows(RowOrder::Qkv(2))),
 ];
 
 /// Norms of the heads of q and k.
@@ -53,8 +53,8 @@ pub(crate) static QK_NORM: &[NameRule] = &[
 /// Gate and up fused in one matrix, the gate first. GGUF names the matrix up.
 #[rustfmt::skip]
 pub(crate) static GATE_UP: &[NameRule] = &[
-    both("layers.{n}.ffn.gate.weight", "blk.{n}.ffn_up.weight", "model.layers.{n}.mlp.gate_up_proj.weight", rows(Rows::Half(0))),
-    both("layers.{n}.ffn.up.weight",   "blk.{n}.ffn_up.weight", "model.layers.{n}.mlp.gate_up_proj.weight", rows(Rows::Half(1))),
+    both("layers.{n}.ffn.gate.weight", "blk.{n}.ffn_up.weight", "model.layers.{n}.mlp.gate_up_proj.weight", rows(RowOrder::Half(0))),
+    both("layers.{n}.ffn.up.weight",   "blk.{n}.ffn_up.weight", "model.layers.{n}.mlp.gate_up_proj.weight", rows(RowOrder::Half(1))),
 ];
 
 /// A router and experts instead of the dense network.
@@ -76,8 +76,8 @@ pub(crate) static MIXTURE: &[NameRule] = &[
     rule("layers.{n}.ffn.experts.down.weight",    "blk.{n}.ffn_down.{e}.weight",     "model.layers.{n}.mlp.experts.{e}.down_proj.weight", SAME),
     // Gate and up fused, the gate first: written by llama.cpp's converter on request
     // (--fuse-gate-up-exps), and the in-memory form of transformers 5, which some programs save.
-    both("layers.{n}.ffn.experts.gate.weight",    "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.mlp.experts.gate_up_proj",         rows(Rows::Half(0))),
-    both("layers.{n}.ffn.experts.up.weight",      "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.mlp.experts.gate_up_proj",         rows(Rows::Half(1))),
+    both("layers.{n}.ffn.experts.gate.weight",    "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.mlp.experts.gate_up_proj",         rows(RowOrder::Half(0))),
+    both("layers.{n}.ffn.experts.up.weight",      "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.mlp.experts.gate_up_proj",         rows(RowOrder::Half(1))),
     hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.mlp.experts.down_proj", SAME),
 ];
 
