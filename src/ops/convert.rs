@@ -39,7 +39,7 @@ pub struct ConvertOptions {
 #[non_exhaustive]
 pub enum Quantization {
     /// mlx-lm's rules, for an MLX directory.
-    MlxLm(mlx_lm::Options),
+    MlxLm(mlx_lm::MlxOptions),
     /// Ollama's rules, for a model in its store.
     Ollama(QuantType),
 }
@@ -325,8 +325,8 @@ fn choices(
 fn mlx_recipe(
     model: &Model,
     tensors: &[(Option<String>, Tensor)],
-    options: &mlx_lm::Options,
-) -> Result<mlx_lm::Recipe> {
+    options: &mlx_lm::MlxOptions,
+) -> Result<mlx_lm::MlxRecipe> {
     let config = model.config()?;
     let model_type = model.store().document("config.json");
     let model_type = model_type.and_then(|config| config.get("model_type")?.as_str());
@@ -341,7 +341,7 @@ fn mlx_recipe(
         let shape = if path.is_some() { tensor.shape() } else { &[] };
         mlx_lm::Module { path: path.unwrap_or(tensor.name()), shape }
     });
-    mlx_lm::Recipe::new(&numbers, &modules.collect::<Vec<_>>(), options)
+    mlx_lm::MlxRecipe::new(&numbers, &modules.collect::<Vec<_>>(), options)
 }
 
 /// Chooses how to write a tensor that no rule quantizes. `same` says whether the names of source

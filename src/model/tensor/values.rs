@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Arithmetic, Source, Tensor, Transposed, spans};
-use crate::arch::Span;
+use crate::arch::RowSpan;
 use crate::bytes::{Held, Scratch, Values, try_vec};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -290,8 +290,8 @@ impl Tensor {
     fn stored_columns(&self) -> Result<Vec<Range<usize>>> {
         let at = |column: u64| usize::try_from(column).unwrap_or(usize::MAX);
         let mut runs = try_vec(0)?;
-        for Span { start, count, .. } in
-            self.order.spans(self.taken.clone()).flat_map(Span::unbroken)
+        for RowSpan { start, count, .. } in
+            self.order.spans(self.taken.clone()).flat_map(RowSpan::unbroken)
         {
             runs.push(at(start)..at(start.saturating_add(count)));
         }
@@ -360,7 +360,7 @@ impl<'v> Reader<'v> {
         &mut self,
         number: u32,
         source: &'v Source,
-        span: Span,
+        span: RowSpan,
         out: &mut [T],
         decoding: &Decoding,
     ) -> Result<Narrowing> {
@@ -383,7 +383,7 @@ impl<'v> Reader<'v> {
         for (turn, out) in (0..).zip(out.chunks_mut(piece)) {
             let done: u64 = turn * step;
             let count = step.min(span.count - done);
-            let now = Span { start: span.start + done * span.step, count, ..span };
+            let now = RowSpan { start: span.start + done * span.step, count, ..span };
             exact.clear();
             lost += match &source.transposed {
                 Some(stored) => self.columns_as_rows(number, stored, now, &mut exact)?,
@@ -437,7 +437,7 @@ impl<'v> Reader<'v> {
     fn rows_apart(
         &mut self,
         tensor: StoredTensor<'v>,
-        span: Span,
+        span: RowSpan,
         out: &mut Vec<f32>,
         decoding: &Decoding,
     ) -> Result<Narrowing> {
@@ -491,7 +491,7 @@ impl<'v> Reader<'v> {
         &mut self,
         number: u32,
         Transposed { rows, tensors }: &'v Transposed,
-        span: Span,
+        span: RowSpan,
         out: &mut Vec<f32>,
     ) -> Result<Narrowing> {
         // A stored matrix has one row for each column of the tensor.

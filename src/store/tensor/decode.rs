@@ -9,7 +9,8 @@ use crate::bytes::{Scratch, Values, try_vec, try_zeroed};
 use crate::dtype::{DType, DTypeDescriptor, Packing};
 use crate::error::{Error, Result};
 use crate::quant::{
-    Array, Codec, Decoder, Element, Float, Global, Narrowing, Packed, Parts, Rounding, narrow,
+    Codec, Decoder, Element, Float, Global, Narrowing, Packed, Rounding, SchemeArrays, StoredArray,
+    narrow,
 };
 use crate::shape;
 use crate::store::Part;
@@ -163,10 +164,10 @@ impl<'a> StoredTensor<'a> {
         Ok(bytes.as_chunks::<4>().0.iter().map(number).collect())
     }
 
-    fn array(&self, segment: &Segment<'a>) -> Result<Array<'a>> {
+    fn array(&self, segment: &Segment<'a>) -> Result<StoredArray<'a>> {
         let format = self.float_format(segment);
         let width = segment.dtype.descriptor().block_bytes as usize;
-        Ok(Array { bytes: self.bytes(segment.part)?, shape: segment.shape, width, format })
+        Ok(StoredArray { bytes: self.bytes(segment.part)?, shape: segment.shape, width, format })
     }
 }
 
@@ -201,7 +202,7 @@ pub(crate) struct Plan<'a> {
     /// The number of elements that share a global scale.
     each_global: u64,
     /// All arrays, for schemes that need them at once.
-    parts: Option<Parts<'a>>,
+    parts: Option<SchemeArrays<'a>>,
 }
 
 impl<'a> Plan<'a> {
@@ -501,14 +502,14 @@ impl<'a> Plan<'a> {
 
 impl<'a> StoredTensor<'a> {
     /// All arrays of a tensor that is decoded row by row.
-    fn parts(&self, columns: u64) -> Result<Parts<'a>> {
+    fn parts(&self, columns: u64) -> Result<SchemeArrays<'a>> {
         let array = |part: Part| {
             let segment = self.segments().find(|segment| segment.part == part);
             segment.map(|segment| self.array(&segment)).transpose()
         };
         let weight = array(Part::Weight)?
             .ok_or_else(|| Error::not_found("the tensor has no weight part"))?;
-        let mut parts = Parts {
+        let mut parts = SchemeArrays {
             shape: self.shape(),
             columns: usize::try_from(columns).unwrap_or(usize::MAX),
             weight,
@@ -530,7 +531,7 @@ impl<'a> StoredTensor<'a> {
     }
 
     /// Reads bitsandbytes' description of a tensor, which was checked when the model was opened.
-    fn read_quant_state(&self, parts: &mut Parts<'_>) -> Result<()> {
+    fn read_quant_state(&self, parts: &mut SchemeArrays<'_>) -> Result<()> {
         let text = self.bytes(Part::Description)?;
         let state: serde_json::Value = serde_json::from_slice(&text).map_err(|error| {
             Error::malformed(format!("quant_state is not valid JSON: {error}"))
