@@ -308,3 +308,120 @@ fn families_are_named_in_their_files_alone() {
     });
     assert_eq!(found, allowed.collect::<BTreeMap<String, Vec<String>>>());
 }
+
+/// Files that import each other all the same, and why.
+const CIRCLES: &[(&str, &str, &str)] = &[
+    ("bytes", "error", "messages show paths as `Text`, and reading bytes fails with `Error`"),
+    ("quant/element", "quant/kernel", "elements select kernels, which are generic over elements"),
+];
+
+/// The modules that a file imports, by its `use` declarations and paths: `super` and `crate` are
+/// resolved to the longest module that exists.
+fn imported(module: &[&str], text: &str, modules: &BTreeSet<String>) -> BTreeSet<String> {
+    let code: String = text.lines().map(|line| line.split("//").next().unwrap_or("")).collect();
+    let mut found = BTreeSet::new();
+    for start in ["crate::", "super::"] {
+        for (at, _) in code.match_indices(start) {
+            let before = code[..at].chars().next_back();
+            if before.is_none_or(|c| !c.is_alphanumeric() && !"_:".contains(c)) {
+                leaves(&code[at..], &mut Vec::new(), &mut |path: &[&str]| {
+                    let mut whole: Vec<&str> = Vec::new();
+                    for (number, part) in path.iter().enumerate() {
+                        match *part {
+                            "crate" => {}
+                            "super" if number == 0 => {
+                                whole = module[..module.len().saturating_sub(1)].to_vec();
+                            }
+                            "super" => drop(whole.pop()),
+                            part => whole.push(part),
+                        }
+                    }
+                    let lengths = (1..=whole.len()).rev();
+                    let known = lengths.map(|len| whole[..len].join("/"));
+                    found.extend(known.into_iter().find(|name| modules.contains(name)));
+                });
+            }
+        }
+    }
+    found
+}
+
+/// Visits the paths of a `use` tree; returns what follows it.
+fn leaves<'t>(
+    mut text: &'t str,
+    path: &mut Vec<&'t str>,
+    visit: &mut impl FnMut(&[&str]),
+) -> &'t str {
+    let depth = path.len();
+    loop {
+        text = text.trim_start();
+        if let Some(mut rest) = text.strip_prefix('{') {
+            while let Some(more) = rest.trim_start().strip_prefix(',').or(Some(rest)) {
+                if let Some(end) = more.trim_start().strip_prefix('}') {
+                    rest = end;
+                    break;
+                }
+                let left = leaves(more, path, visit);
+                if left.len() == more.len() {
+                    break;
+                }
+                rest = left;
+            }
+            text = rest;
+            break;
+        }
+        let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+        let (name, rest) = text.split_at(end);
+        if !name.is_empty() {
+            path.push(name);
+        }
+        match rest.strip_prefix("::") {
+            Some(rest) if !name.is_empty() => text = rest,
+            _ => {
+                visit(path);
+                text = rest;
+                break;
+            }
+        }
+    }
+    path.truncate(depth);
+    text
+}
+
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let sources = sources();
+    let name = |file: &str| {
+        let name = file.strip_suffix(".rs").unwrap_or(file);
+        name.strip_suffix("/mod").unwrap_or(name).to_owned()
+    };
+    let modules: BTreeSet<String> = sources.keys().map(|file| name(file)).collect();
+    let family = |a: &str, b: &str| {
+        a == b || a.starts_with(&format!("{b}/")) || b.starts_with(&format!("{a}/"))
+    };
+    let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (file, text) in sources.iter().filter(|(file, _)| *file != "lib.rs") {
+        let own = name(file);
+        let parts: Vec<&str> = own.split('/').collect();
+        let mut found = imported(&parts, text, &modules);
+        // A room's own `mod.rs` declares its files and shares their types.
+        found.retain(|other| !family(other, &own));
+        found.retain(|other| {
+            !CIRCLES.iter().any(|(a, b, _)| (own == *a && other == b) || (own == *b && other == a))
+        });
+        imports.insert(own, found);
+    }
+    assert!(imports["container/gguf"].contains("store"), "imports are found");
+    // What nothing imports any more, or what imports nothing, is in no circle.
+    loop {
+        let targets: BTreeSet<String> = imports.values().flatten().cloned().collect();
+        let before = imports.len();
+        imports.retain(|module, found| !found.is_empty() && targets.contains(module));
+        let left: BTreeSet<String> = imports.keys().cloned().collect();
+        imports.values_mut().for_each(|found| found.retain(|other| left.contains(other)));
+        if imports.len() == before {
+            break;
+        }
+    }
+    assert_eq!(imports, BTreeMap::new(), "files that import each other");
+}

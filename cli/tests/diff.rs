@@ -253,7 +253,7 @@ fn refusals() {
     assert_snapshot!(said, @r#"
     2
     error: ./model.safetensors: no tensor name in common with assets/sample/hf
-     help: A: no file says what the architecture is: 4 tensors under stored names; B: llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
+     help: A: no file states the architecture: 4 tensors under stored names; B: llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
     "#);
     assert_snapshot!(refused(&["diff", HF, GGUF, "--filter", "nothing"]), @r#"
     2

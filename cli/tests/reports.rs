@@ -185,9 +185,9 @@ fn inspect_by_one_kind_of_name() {
         text.split_once("\n\n").expect("a table").1.to_owned()
     };
     assert_snapshot!(table(&["--canonical"]), @"
-    NAME                DTYPE  SHAPE  SERVED                                            STORED
-    output_norm.weight  F32        1  as stored                                         model.norm.weight
-    -                   F32        1  without a canonical name                          extra
+    NAME                DTYPE  SHAPE  SERVED                                                 STORED
+    output_norm.weight  F32        1  as stored                                              model.norm.weight
+    -                   F32        1  without a canonical name                               extra
     -                   F32        1  rotary frequencies, which are derived from the config  model.layers.0.self_attn.rotary_emb.inv_freq
     ");
     std::fs::write(&config, "{\"model_type\":\"nobody-knows\"}").expect("a config");
@@ -207,9 +207,10 @@ fn inspect_by_one_kind_of_name() {
 
 #[test]
 fn config() {
-    assert_snapshot!(printed(&["config", GGUF]), @"
+    assert_snapshot!(printed(&["config", GGUF]), @r#"
     FIELD                       VALUE  FROM
     architecture                llama  general.architecture
+    family                      llama  general.architecture is "llama"
     dim                           256  llama.embedding_length
     n_layers                        2  llama.block_count
     n_heads                         4  llama.attention.head_count
@@ -244,10 +245,11 @@ fn config() {
     Q8_0           -       15   1.31 M   8.50  1.3 MiB
     F32            -        5   1.28 k  32.00  5.0 KiB
     all                    20   1.31 M   8.52  1.3 MiB
-    ");
-    assert_snapshot!(printed(&["config", HF]), @"
+    "#);
+    assert_snapshot!(printed(&["config", HF]), @r#"
     FIELD                      VALUE  FROM
     architecture               llama  config.json model_type
+    family                     llama  config.json model_type is "llama"
     dim                          256  config.json hidden_size
     n_layers                       2  config.json num_hidden_layers
     n_heads                        4  config.json num_attention_heads
@@ -284,10 +286,11 @@ fn config() {
     BF16           -       20   1.31 M  16.00  2.5 MiB
 
     and 13 keys that no field is made of: --json has them
-    ");
-    assert_snapshot!(printed(&["config", MLX]), @"
+    "#);
+    assert_snapshot!(printed(&["config", MLX]), @r#"
     FIELD                      VALUE  FROM
     architecture               llama  config.json model_type
+    family                     llama  config.json model_type is "llama"
     dim                          256  config.json hidden_size
     n_layers                       2  config.json num_hidden_layers
     n_heads                        4  config.json num_attention_heads
@@ -326,7 +329,7 @@ fn config() {
     all                      20   1.31 M   4.51  722.5 KiB
 
     and 13 keys that no field is made of: --json has them
-    ");
+    "#);
 }
 
 /// The same model in three forms has one config.
@@ -340,6 +343,7 @@ fn configs_agree() {
     };
     assert_snapshot!(values(GGUF), @r#"
     architecture: "llama"
+    family: "llama"
     dim: 256
     n_layers: 2
     n_heads: 4

@@ -221,6 +221,7 @@ fn gemma_4_has_heads_of_two_widths() {
     })));
     assert_snapshot!(said(&config, &["model", "attention", "rope", "scales"]), @r#"
     architecture = "gemma4_text" (config.json model_type)
+    family = "gemma4" (config.json model_type is "gemma4_text")
     dim = 64 (config.json hidden_size)
     n_layers = 4 (config.json num_hidden_layers)
     n_heads = 4 (config.json num_attention_heads)
@@ -259,6 +260,7 @@ fn gemma_4_has_heads_of_two_widths() {
     );
     assert_snapshot!(said(&converted, &["model", "attention", "rope", "scales"]), @r#"
     architecture = "gemma4" (general.architecture)
+    family = "gemma4" (general.architecture is "gemma4")
     dim = 64 (gemma4.embedding_length)
     n_layers = 4 (gemma4.block_count)
     n_heads = 4 (gemma4.attention.head_count)
@@ -354,6 +356,7 @@ fn deepseek_attends_by_a_latent() {
     })));
     assert_snapshot!(said(&config, &["model", "attention", "rope", "experts"]), @r#"
     architecture = "deepseek_v3" (config.json model_type)
+    family = "deepseek2" (config.json model_type is "deepseek_v3")
     dim = 64 (config.json hidden_size)
     n_layers = 4 (config.json num_hidden_layers)
     n_heads = 4 (config.json num_attention_heads)
@@ -518,6 +521,7 @@ fn whisper_in_three_dialects() {
     }));
     assert_snapshot!(said(&hugging_face, &["model", "encoder"]), @r#"
     architecture = "whisper" (config.json model_type)
+    family = "whisper" (config.json model_type is "whisper")
     dim = 32 (config.json d_model)
     n_layers = 2 (config.json decoder_layers)
     n_heads = 4 (config.json decoder_attention_heads)
@@ -547,6 +551,7 @@ fn whisper_in_three_dialects() {
     }));
     assert_snapshot!(said(&openai, &["model", "encoder"]), @r#"
     architecture = "whisper" (config.json model_type)
+    family = "whisper" (config.json model_type is "whisper")
     dim = 32 (config.json n_text_state)
     n_layers = 2 (config.json n_text_layer)
     n_heads = 4 (config.json n_text_head)
@@ -601,6 +606,7 @@ fn older_names() {
     }));
     assert_snapshot!(said(&config, &["model"]), @r#"
     architecture = "gpt2" (config.json model_type)
+    family = "gpt2" (config.json model_type is "gpt2")
     dim = 64 (config.json n_embd)
     n_layers = 2 (config.json n_layer)
     n_heads = 4 (config.json n_head)
@@ -647,6 +653,7 @@ fn mistrals_own_params() {
     let config = of(&store).expect("a config");
     assert_snapshot!(said(&config, &["model", "rope", "experts"]), @r#"
     architecture = "llama" (params.json, and tensors with Mistral's own names)
+    family = "llama" (params.json, and tensors with Mistral's own names is "llama")
     dim = 64 (params.json dim)
     n_layers = 2 (params.json n_layers)
     n_heads = 4 (params.json n_heads)

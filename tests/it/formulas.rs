@@ -824,7 +824,7 @@ fn parts_of_another_dtype() {
     let other = |name: &str, dtype: &str, shape: &[u64], len: usize| {
         refused("gptq", &changed(&gptq, name, dtype, shape, &vec![0; len]))
     };
-    insta::assert_snapshot!(other("l.g_idx", "I64", &[32], 256), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": its group_index is I64, not I32 or U32"#);
+    insta::assert_snapshot!(other("l.g_idx", "I64", &[32], 256), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": the group_index is I64, but I32 or U32 is required"#);
     insta::assert_snapshot!(other("l.qweight", "F32", &[4, 8], 128), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": the weight is F32, but I32 or U32 is required"#);
     insta::assert_snapshot!(other("l.qzeros", "I16", &[2, 1], 4), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": the zero_point is I16, but I32 or U32 is required"#);
     insta::assert_snapshot!(other("l.scales", "I32", &[2, 8], 64), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": the scale is I32, but F32 or F16 or BF16 is required"#);

@@ -141,8 +141,8 @@ fn overrides_count_as_the_file_s_own() {
 fn refusals() {
     let low = LlamaOptions::new(FileType::IQ2_XXS);
     assert_snapshot!(refused(&small(), &[UP], &low), @r#"
-    Mismatch: tensor "blk.10.ffn_up.weight": IQ2_XXS is worth nothing without the importance of columns
-    help: give one with --imatrix, or more bits
+    Mismatch: tensor "blk.10.ffn_up.weight": IQ2_XXS requires an importance matrix
+    help: give an importance matrix (--imatrix), or choose a dtype with more bits
     "#);
     let packed = [SourceTensor { dtype: DType::Q8_0, ..SMALL[0] }];
     let mut options = LlamaOptions::new(FileType::Q4_K_M);

@@ -267,13 +267,13 @@ fn faults_of_files() {
     };
     assert_snapshot!(fault("tokenizer.json", b""), @"Malformed: ./tokenizer.json: not valid JSON: the text ends where '{' is expected (at byte 0)");
     assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"vocab\": {\"a\": -1}}}"), @"Malformed: ./tokenizer.json: not valid JSON: a non-negative integer expected here, found '-' (at byte 26)");
-    assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"vocab\": {\"a\": 4294967296}}}"), @"Malformed: ./tokenizer.json: token 4294967296, beyond 32 bits (at byte 36)");
-    assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"vocab\": {\"a\": 1, \"b\": 1}}}"), @r#"Malformed: ./tokenizer.json: token 1 is both "a" and "b""#);
+    assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"vocab\": {\"a\": 4294967296}}}"), @"Malformed: ./tokenizer.json: token number 4294967296, but it must fit in 32 bits (at byte 36)");
+    assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"vocab\": {\"a\": 1, \"b\": 1}}}"), @r#"Malformed: ./tokenizer.json: two tokens have the number 1: "a" and "b""#);
     assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"vocab\": {\"\\x\": 1}}}"), @"Malformed: ./tokenizer.json: not valid JSON: a string with an invalid escape: invalid escape at line 1 column 3 (at byte 22)");
     assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"vocab\": [[\"a\", \"b\"]]}}"), @"Malformed: ./tokenizer.json: not valid JSON: a number expected here, found ']' (at byte 30)");
     assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"merges\": [[\"a\"]]}}"), @"Malformed: ./tokenizer.json: not valid JSON: ',' expected here, found ']' (at byte 26)");
-    assert_snapshot!(fault("tokenizer.json", b"{\"added_tokens\": [{\"id\": 1}]}"), @"Malformed: ./tokenizer.json: an added token without id or content ends here (at byte 27)");
-    assert_snapshot!(fault("tokenizer.json", b"{}"), @"Malformed: ./tokenizer.json: a tokenizer without a model (at byte 2)");
+    assert_snapshot!(fault("tokenizer.json", b"{\"added_tokens\": [{\"id\": 1}]}"), @"Malformed: ./tokenizer.json: this added token has no id or no content (at byte 27)");
+    assert_snapshot!(fault("tokenizer.json", b"{}"), @"Malformed: ./tokenizer.json: the tokenizer has no model (at byte 2)");
     assert_snapshot!(fault("tokenizer.json", b"{\"model\": {}} x"), @"Malformed: ./tokenizer.json: not valid JSON: its end expected here, found 'x' (at byte 14)");
     assert_snapshot!(fault("tokenizer.json", b"{\"model\": \"\xff\"}"), @"Malformed: ./tokenizer.json: not valid JSON: not UTF-8 (at byte 11)");
     assert_snapshot!(fault("tokenizer.model", b""), @"Malformed: ./tokenizer.model: no pieces: this is not a SentencePiece model (at byte 0)");
@@ -285,9 +285,9 @@ fn faults_of_files() {
     Malformed: ./tokenizer.model: 127 bytes, but the message ends after 0 (at byte 4)
     help: the file is incomplete or not a SentencePiece model: download it again
     ");
-    assert_snapshot!(fault("tokenizer.model", b"\x0b"), @"Malformed: ./tokenizer.model: wire type 3 of a protocol buffer (at byte 1)");
-    assert_snapshot!(fault("tokenizer.model", b"\x0a\x02\x08\x01"), @"Malformed: ./tokenizer.model: field 1 of another type (at byte 4)");
-    assert_snapshot!(fault("tokenizer.model", &[0xff; 12]), @"Malformed: ./tokenizer.model: a number exceeds 64 bits (at byte 10)");
+    assert_snapshot!(fault("tokenizer.model", b"\x0b"), @"Malformed: ./tokenizer.model: unsupported protocol buffer wire type: 3 (at byte 1)");
+    assert_snapshot!(fault("tokenizer.model", b"\x0a\x02\x08\x01"), @"Malformed: ./tokenizer.model: field 1 has the wrong wire type (at byte 4)");
+    assert_snapshot!(fault("tokenizer.model", &[0xff; 12]), @"Malformed: ./tokenizer.model: the number does not fit in 64 bits (at byte 10)");
 }
 
 /// Opening reads none of these files, so a broken one costs nothing but itself.
