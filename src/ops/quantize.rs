@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::gguf::Draft;
+use super::gguf::GgufDraft;
 use super::rewrite::stem;
 use crate::container::Shards;
 use crate::container::gguf::write::SPLIT_KEYS;
@@ -33,7 +33,7 @@ pub fn quantize(
     path: &Path,
 ) -> Result<WritePlan> {
     let store = model.store();
-    let mut draft = Draft::of(model, Precision::default())?;
+    let mut draft = GgufDraft::of(model, Precision::default())?;
     let here = |error: Error| error.in_file(store.path());
     let mut stored = Vec::new();
     for OutTensor { name, output: Output { producer, .. }, .. } in &draft.tensors {

@@ -88,7 +88,7 @@ pub(super) fn merged_gguf(model: &Model, builder: &mut Builder) {
 /// How [`edit_metadata`] changed a model.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Edited {
+pub enum EditOutcome {
     /// It overwrote bytes of the file in place.
     InPlace,
     /// It wrote a new file, which replaced the old one.
@@ -113,7 +113,7 @@ pub fn edit_metadata(
     path: &Path,
     edit: impl FnOnce(&mut KeyValues) -> Result<()>,
     options: &WriteOptions<'_>,
-) -> Result<Edited> {
+) -> Result<EditOutcome> {
     let model = Model::open(path)?;
     let store = model.store();
     writer(store)?;
@@ -136,7 +136,7 @@ pub fn edit_metadata(
         let manifest = ollama::replaceable_model(&path, store.limits())?;
         let plan = rewritten(&ollama::write::GGUF_WRITER)?.replacing(manifest);
         plan.run(&path, &options.overwrite(true))?;
-        return Ok(Edited::NewBlob);
+        return Ok(EditOutcome::NewBlob);
     }
     if let Some(blob) = blob_behind(&file) {
         let fault = format!(
@@ -154,10 +154,10 @@ pub fn edit_metadata(
         && let Some(bytes) = plan.header_in_place(store)
         && overwrite_within_a_page(&file, &bytes)?
     {
-        return Ok(Edited::InPlace);
+        return Ok(EditOutcome::InPlace);
     }
     plan.replace(&file, options)?;
-    Ok(Edited::Rewritten)
+    Ok(EditOutcome::Rewritten)
 }
 
 /// Whether the file has other names (hard links), one of which may be a digest.

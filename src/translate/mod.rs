@@ -250,7 +250,7 @@ pub fn mlx_documents(model: &Model) -> Result<Documents> {
 /// The documents that lie beside the weights, of which `config` is `config.json`, parsed.
 fn beside(store: &Store, config: &Json) -> Result<Documents> {
     let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
-    let read = |name| Ok::<_, Error>(store.read_beside(name, limit)?.map(|file| file.bytes));
+    let read = |name| Ok::<_, Error>(store.read_companion(name, limit)?.map(|file| file.bytes));
     let config = match read(ConfigDocument::NAME)? {
         Some(bytes) => ConfigDocument::Stored(bytes),
         None => ConfigDocument::Made(config.as_object().cloned().unwrap_or_default()),

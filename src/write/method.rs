@@ -1,6 +1,6 @@
 //! Chooses how a tensor is written into a container.
 
-use super::{GroupQuantization, Method, Output, Producer, Repacking};
+use super::{GroupQuantization, Method, Output, Producer, TensorRepack};
 use crate::container::writer::Writer;
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
@@ -62,7 +62,7 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
     let candidates = REPACKS.iter().filter(|repack| repack.from == stored);
     let mut why = format!("{} has no lossless equivalent of {stored}", writer.name);
     for repack in candidates.filter(|repack| (writer.repacks_to)(repack.to)) {
-        match Repacking::exact(view, repack.to, writer.global)? {
+        match TensorRepack::exact(view, repack.to, writer.global)? {
             Ok(repacking) => {
                 return Ok(Output::new(Producer::Repacked(repacking), Method::Repacked));
             }

@@ -40,18 +40,18 @@ enum Size {
 use Size::*;
 
 /// The shapes that a canonical tensor may have.
-struct Row {
+struct ShapeRule {
     name: &'static str,
     shapes: &'static [&'static [Size]],
 }
 
-const fn row(name: &'static str, shapes: &'static [&'static [Size]]) -> Row {
-    Row { name, shapes }
+const fn row(name: &'static str, shapes: &'static [&'static [Size]]) -> ShapeRule {
+    ShapeRule { name, shapes }
 }
 
 /// Canonical names whose shapes a config determines. Other names are not checked.
 #[rustfmt::skip]
-static ROWS: &[Row] = &[
+static ROWS: &[ShapeRule] = &[
     row("token_embedding.weight",                    &[&[Vocab, Dim]]),
     row("position_embedding.weight",                 &[&[Positions, Dim]]),
     row("token_type_embedding.weight",               &[&[Segments, Dim]]),

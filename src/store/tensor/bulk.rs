@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Segment, StoredTensor, swap};
-use crate::bytes::{Held, Scratch, Source};
+use crate::bytes::{CacheState, Scratch, Source};
 use crate::error::{Error, Result};
 use crate::store::Part;
 
@@ -47,7 +47,7 @@ impl<'a> StoredTensor<'a> {
     }
 
     /// Whether bytes of a part are in the page cache, judged by a few samples.
-    pub(crate) fn held(&self, part: Part, within: &Range<u64>) -> Result<Held> {
+    pub(crate) fn held(&self, part: Part, within: &Range<u64>) -> Result<CacheState> {
         let (source, segment) = self.source(part)?;
         Ok(source.held(&self.range(&segment, within)?))
     }

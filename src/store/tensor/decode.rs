@@ -7,7 +7,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{Segment, StoredTensor};
-use crate::bytes::{Scratch, Values, try_vec, try_zeroed};
+use crate::bytes::{AlignedBuffer, Scratch, try_vec, try_zeroed};
 use crate::dtype::{DType, DTypeDescriptor, Packing};
 use crate::error::{Error, Result};
 use crate::quant::{
@@ -19,7 +19,7 @@ use crate::store::Part;
 /// Options for decoding values.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
-pub struct Decoding<'p> {
+pub struct DecodeOptions<'p> {
     /// When values are rounded.
     pub rounding: Rounding,
     /// The thread pool; without one, the calling thread decodes alone. A single thread writes
@@ -27,7 +27,7 @@ pub struct Decoding<'p> {
     pub pool: Option<&'p rayon::ThreadPool>,
 }
 
-impl<'p> Decoding<'p> {
+impl<'p> DecodeOptions<'p> {
     /// The defaults: every step rounds to `f32`, and the calling thread does the work.
     pub fn new() -> Self {
         Self::default()
@@ -86,12 +86,13 @@ impl<'a> StoredTensor<'a> {
     /// # Errors
     ///
     /// Same as [`bytes`](Self::bytes); `Unsupported` for a dtype whose values cannot be read.
-    pub(crate) fn dequantize(&self) -> Result<Values<f32>> {
-        let plan = Plan::new(self)?;
+    pub(crate) fn dequantize(&self) -> Result<AlignedBuffer<f32>> {
+        let plan = DecodePlan::new(self)?;
         let elements = usize::try_from(self.elements())
             .map_err(|_| Error::unsupported("the values exceed this machine's address space"))?;
-        let mut out = Values::zeroed(elements).map_err(|error| error.in_tensor(self.name()))?;
-        plan.decode(0..self.elements(), &mut out, &Decoding::new())?;
+        let mut out =
+            AlignedBuffer::zeroed(elements).map_err(|error| error.in_tensor(self.name()))?;
+        plan.decode(0..self.elements(), &mut out, &DecodeOptions::new())?;
         Ok(out)
     }
 
@@ -107,7 +108,7 @@ impl<'a> StoredTensor<'a> {
         &self,
         sink: impl FnMut(&[T]) -> Result<(), E>,
     ) -> Result<Narrowing, E> {
-        Plan::new(self)?.each(0..self.elements(), sink)
+        DecodePlan::new(self)?.each(0..self.elements(), sink)
     }
 
     /// The number format of a part, if its numbers are floats.
@@ -167,12 +168,12 @@ impl<'a> StoredTensor<'a> {
 
 /// Consecutive bytes of a weight part, starting at `start`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Window<'w> {
+pub(crate) struct ByteWindow<'w> {
     pub(crate) start: u64,
     pub(crate) bytes: &'w [u8],
 }
 
-impl<'w> Window<'w> {
+impl<'w> ByteWindow<'w> {
     fn within(self, range: &Range<u64>) -> Option<&'w [u8]> {
         let at = |place: u64| usize::try_from(place.checked_sub(self.start)?).ok();
         self.bytes.get(at(range.start)?..at(range.end)?)
@@ -180,7 +181,7 @@ impl<'w> Window<'w> {
 }
 
 /// What decoding any range of a tensor's elements needs, computed once.
-pub(crate) struct Plan<'a> {
+pub(crate) struct DecodePlan<'a> {
     tensor: StoredTensor<'a>,
     row: &'static DTypeDescriptor,
     codec: &'static Codec,
@@ -199,7 +200,7 @@ pub(crate) struct Plan<'a> {
     parts: Option<Parts<'a>>,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> DecodePlan<'a> {
     pub(crate) fn new(tensor: &StoredTensor<'a>) -> Result<Self> {
         let (dtype, codec) = tensor.codec()?;
         let row = dtype.descriptor();
@@ -278,7 +279,7 @@ impl<'a> Plan<'a> {
                 end = next;
             }
             out.resize(usize::try_from(end - at).unwrap_or(usize::MAX), T::zeroed());
-            lost += self.decode(at..end, &mut out, &Decoding::new())?;
+            lost += self.decode(at..end, &mut out, &DecodeOptions::new())?;
             sink(&out)?;
             at = end;
         }
@@ -291,7 +292,7 @@ impl<'a> Plan<'a> {
         &self,
         elements: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &DecodeOptions<'_>,
     ) -> Result<Narrowing> {
         self.decode_from(elements, out, decoding, None)
     }
@@ -302,8 +303,8 @@ impl<'a> Plan<'a> {
         &self,
         elements: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding<'_>,
-        window: Option<Window<'_>>,
+        decoding: &DecodeOptions<'_>,
+        window: Option<ByteWindow<'_>>,
     ) -> Result<Narrowing> {
         let past = size_of_val(out) >= PAST;
         let whole = |element: u64| element.is_multiple_of(self.unit);
@@ -344,7 +345,7 @@ impl<'a> Plan<'a> {
         out: &mut [T],
         rounding: Rounding,
         past: bool,
-        window: Option<Window<'_>>,
+        window: Option<ByteWindow<'_>>,
     ) -> Result<Narrowing> {
         let runs = match &self.codec.0 {
             Decoder::Runs(runs) => runs,
@@ -428,7 +429,11 @@ impl<'a> Plan<'a> {
     }
 
     /// The weight's bytes for some elements, little-endian.
-    fn weight<'w>(&self, elements: &Range<u64>, window: Option<Window<'w>>) -> Result<Cow<'w, [u8]>>
+    fn weight<'w>(
+        &self,
+        elements: &Range<u64>,
+        window: Option<ByteWindow<'w>>,
+    ) -> Result<Cow<'w, [u8]>>
     where
         'a: 'w,
     {
@@ -450,7 +455,7 @@ impl<'a> Plan<'a> {
         &self,
         part: Part,
         range: Range<u64>,
-        window: Option<Window<'_>>,
+        window: Option<ByteWindow<'_>>,
     ) -> Result<Cow<'a, [u8]>> {
         if window.is_none() {
             return self.tensor.bytes_within(part, range);
