@@ -101,7 +101,7 @@ impl Source {
     /// # Errors
     ///
     /// Same as [`read_at`](Self::read_at).
-    pub(crate) fn stretch<'s>(
+    pub(crate) fn read_range<'s>(
         &'s self,
         range: Range<u64>,
         scratch: &'s mut Scratch,
@@ -120,7 +120,7 @@ impl Source {
 
     /// Whether a range is in the page cache, judged by three samples, and whether it is mapped.
     /// Short ranges count as present.
-    pub(crate) fn held(&self, range: &Range<u64>) -> CacheState {
+    pub(crate) fn cache_state(&self, range: &Range<u64>) -> CacheState {
         let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
         match (self.cold(range.start, len), &self.kind) {
             (Some(_), _) => CacheState::No,
@@ -131,11 +131,11 @@ impl Source {
 
     /// Releases the memory map's pages of a range, so that they do not count as this program's
     /// memory.
-    pub(crate) fn forget(&self, range: &Range<u64>) {
+    pub(crate) fn release_pages(&self, range: &Range<u64>) {
         if let (SourceKind::Mapped { map, .. }, Ok((start, len))) = (&self.kind, self.check(range))
             && let Some(map) = map.get()
         {
-            map.forget(start, len);
+            map.release_pages(start, len);
         }
     }
 
@@ -284,7 +284,7 @@ mod tests {
                         source.fill(offset, out, &mut scratch).unwrap();
                         assert_eq!(out, expected, "{start} {len} cold {cold}");
                     }
-                    assert_eq!(source.stretch(range.clone(), &mut scratch).unwrap(), expected);
+                    assert_eq!(source.read_range(range.clone(), &mut scratch).unwrap(), expected);
                 }
                 // Past the page cache, whatever it contains.
                 if let Some(bulk) = source.bulk.get().and_then(Option::as_ref) {
@@ -293,7 +293,7 @@ mod tests {
                 }
             }
             assert!(source.fill(LEN as u64 - 1, &mut [0; 2], &mut scratch).is_err());
-            assert!(source.stretch(LEN as u64 - 1..LEN as u64 + 1, &mut scratch).is_err());
+            assert!(source.read_range(LEN as u64 - 1..LEN as u64 + 1, &mut scratch).is_err());
         }
     }
 }

@@ -27,7 +27,7 @@ impl MappedFile {
 
     /// Releases the pages of some bytes. Until their next access they do not count as memory of
     /// this process.
-    pub(super) fn forget(&self, start: usize, len: usize) {
+    pub(super) fn release_pages(&self, start: usize, len: usize) {
         let end = start.saturating_add(len).min(self.0.len());
         #[cfg(target_os = "linux")]
         if start < end {

@@ -91,7 +91,7 @@ impl<D: Device> WeightProvider<D> {
     }
 
     /// The name of the provider's policy.
-    pub(crate) fn kept_as(&self) -> &'static str {
+    pub(crate) fn policy_name(&self) -> &'static str {
         self.policy.name()
     }
 

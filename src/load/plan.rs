@@ -280,7 +280,7 @@ impl LoadState<'_> {
         }
         let done = state.bytes;
         drop(state);
-        progress::tell(self.watch, done, self.total)
+        progress::report(self.watch, done, self.total)
     }
 }
 

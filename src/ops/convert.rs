@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::dialect::{TranslatedTensors, tensors_in};
 use super::experts;
 use super::gguf::GgufDraft;
-use super::rewrite::{copied, merged_gguf};
+use super::rewrite::{copied_tensors, merged_gguf};
 use crate::arch::Dialect;
 use crate::bytes::{Access, Source};
 use crate::container::ollama::{self, ConfigBlob};
@@ -94,7 +94,7 @@ impl ConvertOptions {
 /// conversion.
 pub fn convert(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
     let plan = planned(model, options).map_err(|error| error.in_file(model.store().path()))?;
-    Ok(plan.of_whole_model(model.resolution()?))
+    Ok(plan.for_whole_model(model.resolution()?))
 }
 
 /// Plans a model in Ollama's store, with each tensor quantized to the type that Ollama would choose
@@ -137,7 +137,7 @@ fn gguf_blob(model: &Model) -> Result<WritePlan> {
     let mut builder = Builder::with_writer(&ollama::write::GGUF_WRITER);
     builder.reads(store);
     let files: Vec<_> = store.files().collect();
-    let tensors = copied(model);
+    let tensors = copied_tensors(model);
     match files.as_slice() {
         [one] if one.is_file() => {
             let content = DocumentContent::Copy(Source::open(one, Access::Read)?);
@@ -195,17 +195,18 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
         false => Default::default(),
     };
     let tensors = match writer.expert {
-        Some(expert) => stacked(tensors, expert)?,
+        Some(expert) => stack_experts(tensors, expert)?,
         None => tensors.into_iter().map(|tensor| (None, tensor)).collect(),
     };
     let (config, others) = documents(model, writer, &mut builder)?;
-    let mut choices = choices(model, &tensors, config.as_ref(), options, &mut builder)?.into_iter();
+    let mut choices =
+        recipe_choices(model, &tensors, config.as_ref(), options, &mut builder)?.into_iter();
     let same = resolution.dialect == writer.dialect;
     for (experts, tensor) in tensors {
         let output = match (choices.next().flatten(), in_mxfp4.remove(tensor.name())) {
             (_, Some(repacking)) => Output::new(Producer::Repacked(repacking), Method::Repacked),
             (Some((dtype, group_size)), None) => grouped(&tensor, dtype, group_size)?,
-            (None, None) => kept(&tensor, writer, same, options.precision)?,
+            (None, None) => copy_or_choose(&tensor, writer, same, options.precision)?,
         };
         builder.push(OutTensor { experts, ..OutTensor::new(tensor.name(), output) });
     }
@@ -285,7 +286,7 @@ fn documents(
 
 /// The dtype and group size that another program's rules choose for each tensor; `None` for a
 /// tensor that is not quantized.
-fn choices(
+fn recipe_choices(
     model: &Model,
     tensors: &[(Option<String>, Tensor)],
     config: Option<&ConfigDocument>,
@@ -343,7 +344,12 @@ fn mlx_recipe(
 
 /// Chooses how to write a tensor that no rule quantizes. `same` says whether the names of source
 /// and output are of the same dialect.
-fn kept(tensor: &Tensor, writer: &Writer, same: bool, mut precision: Precision) -> Result<Output> {
+fn copy_or_choose(
+    tensor: &Tensor,
+    writer: &Writer,
+    same: bool,
+    mut precision: Precision,
+) -> Result<Output> {
     if writer.keeps_schemes && precision.dtype.is_none() {
         // Transformers reads a checkpoint's own quantization scheme, but not MLX's groups from
         // Ollama's store.
@@ -361,7 +367,7 @@ fn kept(tensor: &Tensor, writer: &Writer, same: bool, mut precision: Precision) 
 /// Stacks the experts of each projection along a new first axis, under the projection's name, and
 /// returns each stack with its expert group. Experts with different packings or with a global scale
 /// stay separate. Groups follow all other tensors.
-fn stacked(
+fn stack_experts(
     tensors: Vec<Tensor>,
     expert: fn(&str) -> Option<ExpertName<'_>>,
 ) -> Result<Vec<(Option<String>, Tensor)>> {

@@ -35,7 +35,7 @@ impl GgufDraft {
             let producer = Producer::Bytes { bytes: bytes.into(), dtype: DType::F32, shape };
             let output = Output::new(producer, Method::Generated);
             let reason = Some("computed from the config".to_owned());
-            tensors.push(OutTensor::new(name, output.because(reason)));
+            tensors.push(OutTensor::new(name, output.with_reason(reason)));
         }
         let before = if own { 0 } else { translate::rows_before_positions(store, resolution)? };
         for view in views {

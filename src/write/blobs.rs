@@ -140,7 +140,7 @@ impl BlobTarget {
         let this = Mutex::new(self);
         let held = || this.lock().unwrap_or_else(PoisonError::into_inner);
         let open = |file: &OutFile| held().create(file.len);
-        let close = |batch: Vec<OpenFile>| held().settle(&batch);
+        let close = |batch: Vec<OpenFile>| held().hash_batch(&batch);
         pipeline::in_batches(files, options, open, close)
     }
 
@@ -158,7 +158,7 @@ impl BlobTarget {
     }
 
     /// Hashes files that have been written, and syncs them unless the store already has them.
-    fn settle(&mut self, batch: &[OpenFile]) -> Result<()> {
+    fn hash_batch(&mut self, batch: &[OpenFile]) -> Result<()> {
         let jobs = Mutex::new(batch.iter().enumerate());
         let work = || {
             let mut done = Vec::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::method::{Precision, check_makable, choose, encoded, grouped};
+use super::method::{Precision, check_encodable, choose, encoded, grouped};
 use super::{Method, OutFile, OutTensor, Output, PlacedTensor, PlannedTensor, Producer, WritePlan};
 use crate::container::writer::{
     FileContent, NewDocument, NewFile, NewModel, NewTensor, Placement, Shards, Writer,
@@ -121,7 +121,7 @@ impl Builder {
         let output = match dtype.group_quantizer() {
             Some(_) => grouped(tensor, dtype, default_group_size(dtype))?,
             None => {
-                check_makable(dtype)?;
+                check_encodable(dtype)?;
                 encoded(tensor, dtype, None, Precision::default())?
             }
         };

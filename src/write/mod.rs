@@ -53,7 +53,7 @@ impl Output {
     }
 
     /// Adds the reason for the method, where it is not obvious.
-    pub(crate) fn because(mut self, reason: Option<String>) -> Self {
+    pub(crate) fn with_reason(mut self, reason: Option<String>) -> Self {
         self.reason = reason;
         self
     }

@@ -37,7 +37,7 @@ pub(crate) fn run(
     target: &WriteTarget,
     options: &WriteOptions<'_>,
 ) -> Result<TensorLosses> {
-    in_batches(files, options, |file| begun(file, target), synced)
+    in_batches(files, options, |file| create_in(file, target), synced)
 }
 
 /// Writes each file into its own target, and reports their progress together.
@@ -49,12 +49,12 @@ pub(crate) fn run_each(
     let mut targets = targets.iter();
     let open = |file: &OutFile| {
         let target = targets.next();
-        begun(file, target.ok_or_else(|| Error::mismatch("a file without a target"))?)
+        create_in(file, target.ok_or_else(|| Error::mismatch("a file without a target"))?)
     };
     in_batches(files, options, open, synced)
 }
 
-fn begun(file: &OutFile, target: &WriteTarget) -> Result<OpenFile> {
+fn create_in(file: &OutFile, target: &WriteTarget) -> Result<OpenFile> {
     Ok(OpenFile { file: target.create(&file.name, file.len)?, path: target.place(&file.name) })
 }
 
@@ -251,7 +251,7 @@ impl Pipeline<'_, '_> {
         for piece in made {
             *done += piece.to.iter().map(|range| range.end - range.start).sum::<u64>();
             let end = put(&piece).and_then(|()| {
-                progress::tell(self.options.watch, *done, self.total).map_err(interrupted)
+                progress::report(self.options.watch, *done, self.total).map_err(interrupted)
             });
             if end.is_err() {
                 self.stop.store(true, Ordering::Relaxed);

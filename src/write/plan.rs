@@ -83,7 +83,7 @@ impl WritePlan {
 
     /// Marks the plan as that of a whole model: records which required tensors are missing, and
     /// notes which tensors are unknown.
-    pub(crate) fn of_whole_model(mut self, resolution: &Resolution) -> Self {
+    pub(crate) fn for_whole_model(mut self, resolution: &Resolution) -> Self {
         self.missing.clone_from(&resolution.missing);
         if let (Some(architecture), [_, ..]) = (resolution.architecture, &*resolution.unknown) {
             let shown = shortened(&resolution.unknown);

@@ -67,7 +67,7 @@ fn settings(config: &Json) -> Option<&Json> {
 
 /// The first weight that MLX packed although no config describes it: its file, and the error.
 /// Without a description, its codes would be read as plain numbers.
-pub(super) fn unexplained(indexed: &Indexed) -> Option<(PathBuf, Error)> {
+pub(super) fn packed_without_config(indexed: &Indexed) -> Option<(PathBuf, Error)> {
     let is_packed = |number: &u32| {
         let Some(weight) = indexed.get(*number).filter(|of| of.dtype == Ok(DType::U32)) else {
             return false;
@@ -232,7 +232,7 @@ fn gather(indexed: &mut Indexed, strictness: Strictness) -> Result<()> {
         let module = String::from_utf8_lossy(module).into_owned();
         let entries = GroupEntries { weight: head, scales, biases, global };
         let Some(parts) = entries.parts(indexed) else { continue };
-        let reading = settle(&parts, &settings, &module, &config).map_err(&located)?;
+        let reading = select_scheme(&parts, &settings, &module, &config).map_err(&located)?;
         if settings.named(&module).is_none() && !settings.all.allows(&reading) {
             let fault = format!(
                 "its shapes fit {reading}, but config.json says {} for all: mlx-lm does not load it",
@@ -259,7 +259,7 @@ fn gather(indexed: &mut Indexed, strictness: Strictness) -> Result<()> {
 }
 
 /// The only valid interpretation of a module's arrays.
-fn settle(
+fn select_scheme(
     parts: &GroupArrays<'_>,
     settings: &MlxSettings,
     module: &str,

@@ -112,7 +112,7 @@ fn gather(indexed: &mut Indexed, metadata: &[Metadata], config: &Json) -> Result
         let path = indexed.path(head).to_path_buf();
         let located = |error: Error| error.in_file(&path).in_tensor(&name);
         let blob = indexed.file(head).and_then(|file| metadata.get(file as usize));
-        let said = blob.and_then(|blob| said_type(blob, &name));
+        let said = blob.and_then(|blob| stated_type(blob, &name));
         let part =
             |ending: &str| indexed.find(&[weight.name.as_bytes(), ending.as_bytes()].concat());
         let endings = ENDINGS.iter().find(|endings| part(endings[0]).is_some());
@@ -131,7 +131,7 @@ fn gather(indexed: &mut Indexed, metadata: &[Metadata], config: &Json) -> Result
         let global = global.map(|number| (Part::GlobalScale, number));
         let entries = GroupEntries { weight: head, scales, biases, global };
         let Some(parts) = entries.parts(indexed) else { continue };
-        let (reading, sure) = settle(&parts, said, config).map_err(located)?;
+        let (reading, sure) = select_scheme(&parts, said, config).map_err(located)?;
         if !sure {
             guessed.get_or_insert_with(|| (path.clone(), name.clone()));
         }
@@ -145,7 +145,7 @@ fn gather(indexed: &mut Indexed, metadata: &[Metadata], config: &Json) -> Result
 }
 
 /// The type and group size of a tensor in the blob's metadata, for this tensor or for all.
-fn said_type<'a>(blob: &'a Metadata, name: &str) -> Option<(&'a str, Option<&'a str>)> {
+fn stated_type<'a>(blob: &'a Metadata, name: &str) -> Option<(&'a str, Option<&'a str>)> {
     let own = |key: &str| blob.str(&format!("{name}.{key}"));
     let kind = own("quant_type").or_else(|| blob.str("quant_type"))?;
     Some((kind, own("group_size").or_else(|| blob.str("group_size"))))
@@ -161,7 +161,7 @@ pub(super) static TYPES: &[(&[&str], DType, &[u64])] = &[
 ];
 
 /// The interpretation of a weight, and whether it is certain.
-fn settle(
+fn select_scheme(
     parts: &GroupArrays<'_>,
     said: Option<(&str, Option<&str>)>,
     config: &Json,

@@ -159,7 +159,7 @@ fn gather(indexed: &mut Indexed, options: &OpenOptions) -> Result<()> {
     if scheme::is_quantized(indexed.documents()) {
         return scheme::gather(indexed, &options.limits);
     }
-    match mlx::unexplained(indexed) {
+    match mlx::packed_without_config(indexed) {
         None => Ok(()),
         Some((path, note)) if options.strictness == Strictness::Lenient => {
             indexed.note(&path, note.to_string());

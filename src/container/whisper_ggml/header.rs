@@ -189,7 +189,7 @@ pub(super) fn parse(source: &Source, options: &OpenOptions) -> Result<WhisperHea
     let (found, arrays, counts) = (Vec::new(), Vec::new(), Hyperparameters::default());
     let mut parser = WhisperParser { cursor, limits, found, arrays, counts };
     let name = form.architecture;
-    parser.made("general.architecture", name.as_bytes().to_vec(), ItemKind::Text);
+    parser.derived("general.architecture", name.as_bytes().to_vec(), ItemKind::Text);
     for field in form.fields {
         parser.field(name, *field)?;
     }
@@ -226,7 +226,7 @@ impl WhisperParser<'_> {
         self.found.push((key, MetadataValue::There(place, kind)));
     }
 
-    fn made(&mut self, key: &str, value: Vec<u8>, kind: ItemKind) {
+    fn derived(&mut self, key: &str, value: Vec<u8>, kind: ItemKind) {
         self.found.push((key.to_owned(), MetadataValue::Made(value, kind)));
     }
 
@@ -267,9 +267,9 @@ impl WhisperParser<'_> {
                 let (number, _) = self.number("ftype")?;
                 let made = |number: u32| number.to_le_bytes().to_vec();
                 let kind = ItemKind::Gguf(ValueType::U32);
-                self.made(&format!("{prefix}.ftype"), made(number % VERSION), kind);
+                self.derived(&format!("{prefix}.ftype"), made(number % VERSION), kind);
                 if number >= VERSION {
-                    self.made("general.quantization_version", made(number / VERSION), kind);
+                    self.derived("general.quantization_version", made(number / VERSION), kind);
                 }
             }
             Words(name) => {

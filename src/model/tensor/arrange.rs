@@ -49,14 +49,14 @@ impl Tensor {
         }
         let mut view = match (<[Self; 1]>::try_from(views), rows.as_slice()) {
             (Ok([view]), [Rows::All]) => view,
-            (Ok([view]), rows) => Self::with_rows_back(vec![view], rows, config)?,
-            (Err(views), rows) => Self::with_rows_back(views, rows, config)?,
+            (Ok([view]), rows) => Self::with_rows_restored(vec![view], rows, config)?,
+            (Err(views), rows) => Self::with_rows_restored(views, rows, config)?,
         };
         if let Some(&order) = columns.iter().find(|order| **order != Rows::All) {
             if columns.iter().any(|other| *other != order) {
                 return Err(misfit("the columns of the parts are stored in different orders"));
             }
-            view.put_columns_back(order, config)?;
+            view.restore_columns(order, config)?;
         }
         match axes {
             // Tensors written here are plain; quantized tensors of this kind are copied or not
@@ -140,7 +140,7 @@ impl Tensor {
     }
 
     /// The stored tensor in which `rows` selects each view's rows.
-    fn with_rows_back(
+    fn with_rows_restored(
         views: Vec<Self>,
         rows: &[Rows],
         config: Option<&ModelConfig>,
@@ -172,7 +172,7 @@ impl Tensor {
             let shape = stored_shape(view, of_many, each);
             return Ok(Self { shape, pieces: vec![RowRun::of(source, run)], ..view.clone() });
         }
-        if let Some(joined) = Self::in_turn(&views, rows) {
+        if let Some(joined) = Self::interleaved(&views, rows) {
             return Ok(Self { shape: stored_shape(first, of_many, each), ..joined });
         }
         if total > ROWS {
@@ -238,12 +238,12 @@ impl Tensor {
     /// Interleaves two tensors: even rows from one, odd rows from the other. Only for views with
     /// the same pieces; a single piece per run then replaces one per row, of which models have
     /// millions.
-    fn in_turn(views: &[Self], rows: &[Rows]) -> Option<Self> {
+    fn interleaved(views: &[Self], rows: &[Rows]) -> Option<Self> {
         let ([even, odd], [Rows::Alternate(0), Rows::Alternate(1)]) = (views, rows) else {
             return None;
         };
         let alike = even.pieces == odd.pieces && even.sources.len() == odd.sources.len();
-        if !alike || even.is_in_turn() {
+        if !alike || even.is_interleaved() {
             return None;
         }
         let sources = even.sources.iter().zip(&odd.sources).flat_map(|(even, odd)| [even, odd]);
@@ -255,7 +255,7 @@ impl Tensor {
     }
 
     /// Reverses a transform's reordering of columns.
-    fn put_columns_back(&mut self, order: Rows, config: Option<&ModelConfig>) -> Result<()> {
+    fn restore_columns(&mut self, order: Rows, config: Option<&ModelConfig>) -> Result<()> {
         let misfit =
             || Error::unsupported("the columns cannot be put in that order").in_tensor(&self.name);
         if !self.whole_rows() {
@@ -340,7 +340,7 @@ impl Tensor {
     /// Merges adjacent runs and drops unused sources, so that a complete stored tensor is
     /// recognized as one.
     fn tidy(mut self) -> Self {
-        if self.is_in_turn() {
+        if self.is_interleaved() {
             // Sources that alternate must stay adjacent.
             return self;
         }

@@ -480,7 +480,7 @@ impl Tensor {
     }
 
     /// Whether rows of several stored tensors alternate.
-    pub(crate) fn is_in_turn(&self) -> bool {
+    pub(crate) fn is_interleaved(&self) -> bool {
         self.pieces.iter().any(|piece| piece.turns > 1)
     }
 
@@ -507,7 +507,7 @@ impl Tensor {
     }
 
     /// The file, and the byte offset in it, at which a gathered row's weight begins.
-    pub(crate) fn place_of(&self, row: u64) -> (u32, u64) {
+    pub(crate) fn file_position(&self, row: u64) -> (u32, u64) {
         let first = self.spans(row..row.saturating_add(1)).next();
         let place = first.and_then(|(source, span)| {
             let tensor = self.sources.get(source as usize)?.tensor.get();

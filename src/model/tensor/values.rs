@@ -412,19 +412,19 @@ impl<'v> ValueReader<'v> {
         let Some(all) = plan.weight_range(&elements) else {
             return plan.decode(elements, out, decoding);
         };
-        let held = tensor.held(Part::Weight, &all)?;
+        let held = tensor.cache_state(Part::Weight, &all)?;
         let step = if held == CacheState::No { COLD } else { HELD };
         let step = (step / plan.unit()).max(1) * plan.unit();
         if held == CacheState::Mapped && plan.is_weight_alone() {
             // Decoded in place: copying the bytes first would take half as long again.
             let lost = in_steps(elements, out, step, |now, out| plan.decode(now, out, decoding));
-            tensor.forget(Part::Weight, all);
+            tensor.release_pages(Part::Weight, all);
             return lost;
         }
         in_steps(elements, out, step, |now, out| {
             let window = match plan.weight_range(&now) {
                 Some(range) => {
-                    let bytes = tensor.stretch(Part::Weight, range.clone(), scratch)?;
+                    let bytes = tensor.read_range(Part::Weight, range.clone(), scratch)?;
                     Some(ByteWindow { start: range.start, bytes })
                 }
                 None => None,
@@ -470,7 +470,7 @@ impl<'v> ValueReader<'v> {
         let scratch = self.scratch.as_deref_mut().filter(|_| plan.takes_windows());
         let window = match scratch.zip(hull) {
             Some((scratch, range)) => {
-                let bytes = tensor.stretch(Part::Weight, range.clone(), scratch)?;
+                let bytes = tensor.read_range(Part::Weight, range.clone(), scratch)?;
                 Some(ByteWindow { start: range.start, bytes })
             }
             None => None,

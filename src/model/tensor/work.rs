@@ -74,7 +74,7 @@ pub(crate) fn plan_values(
     let mut first = 0;
     while first < rows && row > 0 {
         let end = rows.min(first + step);
-        let (to, place) = (start + first * row..start + end * row, view.place_of(first));
+        let (to, place) = (start + first * row..start + end * row, view.file_position(first));
         planned.push(BufferPiece {
             to,
             place,
@@ -185,7 +185,7 @@ impl PieceOrigin {
                     return Ok(Narrowing::default());
                 }
                 let tensor = tensor.get();
-                let bytes = tensor.stretch(*part, within.clone(), scratch)?;
+                let bytes = tensor.read_range(*part, within.clone(), scratch)?;
                 let place = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX);
                 let mut rest = out;
                 for ByteRuns { from, taken, stride, count } in runs {
