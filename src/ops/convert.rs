@@ -248,12 +248,11 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
     Ok(builder)
 }
 
+/// `config.json` if there is one, and the names and contents of the other documents.
+type ConfigAndDocuments = (Option<ConfigDocument>, Vec<(String, Vec<u8>)>);
+
 /// Returns `config.json` and the other documents beside the weights.
-fn documents(
-    model: &Model,
-    writer: &Writer,
-    builder: &mut Builder,
-) -> Result<(Option<ConfigDocument>, Vec<(String, Vec<u8>)>)> {
+fn documents(model: &Model, writer: &Writer, builder: &mut Builder) -> Result<ConfigAndDocuments> {
     let store = model.store();
     let own = store.document("config.json").is_some() && store.encoding() == Encoding::Safetensors;
     let (config, mut others) = match writer.dialect {

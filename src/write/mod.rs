@@ -5,10 +5,8 @@
 //!  metadata, documents ─────────┴▶ Builder ──layout──▶ WritePlan ──pieces──▶ threads ──▶ files ──rename
 //! ```
 //!
-//! A [`Builder`] gathers what a model consists of; the container's [writer] lays it out; one pipeline
+//! A [`Builder`] gathers what a model consists of; the container's writer lays it out; one pipeline
 //! produces and writes the pieces of every container.
-//!
-//! [writer]: crate::container::writer
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod blobs;
