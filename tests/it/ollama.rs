@@ -195,7 +195,9 @@ fn a_scale_that_the_metadata_promise_must_be_there() {
     let wrong = int4("a.weight").metadata("quant_type", "int8").metadata("group_size", "64");
     let path = store.manifest("m/latest", &[store.tensor("a.weight", &wrong)]);
     assert!(
-        store.refused(&path).contains("its blob says int8 in groups of 64, but its shapes fit")
+        store
+            .refused(&path)
+            .contains("the blob's metadata say int8 in groups of 64, but the shapes fit")
     );
 }
 

@@ -104,10 +104,10 @@ fn gguf_keys() {
     Malformed: file: key "k": a value needs 8 bytes, but only 4 are left in the file (at byte 37)
     help: the file is cut short or damaged: fetch or copy it again
     "#);
-    assert_snapshot!(refused(small().key("k", Kv::U8(1)).key("k", Kv::U8(1)).build()), @r#"Malformed: file: two values for the key "k" (at byte 91)"#);
+    assert_snapshot!(refused(small().key("k", Kv::U8(1)).key("k", Kv::U8(1)).build()), @r#"Malformed: file: duplicate metadata key "k" (at byte 91)"#);
     // Beyond the number of keys that are searched one by one.
     let many = (0..40).fold(small(), |file, n| file.key(format!("k{}", n % 39), Kv::U8(1)));
-    assert_snapshot!(refused(many.build()), @r#"Malformed: file: two values for the key "k0" (at byte 691)"#);
+    assert_snapshot!(refused(many.build()), @r#"Malformed: file: duplicate metadata key "k0" (at byte 691)"#);
 }
 
 #[test]
@@ -588,7 +588,7 @@ fn safetensors_shapes() {
     };
     assert_snapshot!(shape("[4]"), @r#"Malformed: file: tensor "a": data_offsets [0, 32] span 32 bytes, but shape [4] of F32 takes 16 (at byte 62)"#);
     assert_snapshot!(shape("[-8]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer expected here, found '-' (at byte 37)"#);
-    assert_snapshot!(shape("[\"8\"]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer should stand here, not '\"' (at byte 37)"#);
+    assert_snapshot!(shape("[\"8\"]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer expected here, found '\"' (at byte 37)"#);
     assert_snapshot!(shape("8"), @r#"Malformed: file: tensor "a": not valid JSON: '[' expected here, found '8' (at byte 36)"#);
     assert_snapshot!(shape("[08]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer expected here, found '0' (at byte 37)"#);
     assert_snapshot!(shape("[8.5]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer expected here, found '8' (at byte 37)"#);
@@ -631,7 +631,7 @@ fn safetensors_metadata() {
     assert_snapshot!(metadata("{\"k\":5}"), @r#"Malformed: file: key "k": a value in __metadata__ is not a string (at byte 29)"#);
     assert_snapshot!(metadata("{\"k\":null}"), @r#"Malformed: file: key "k": a value in __metadata__ is not a string (at byte 29)"#);
     assert_snapshot!(metadata("7"), @"Malformed: file: not valid JSON: '{' expected here, found '7' (at byte 24)");
-    assert_snapshot!(metadata("\"text\""), @r#"Malformed: file: not valid JSON: '{' should stand here, not '\"' (at byte 24)"#);
+    assert_snapshot!(metadata("\"text\""), @r#"Malformed: file: not valid JSON: '{' expected here, found '\"' (at byte 24)"#);
     assert_snapshot!(metadata("{\"k\":\"\\x\"}"), @"Malformed: file: not valid JSON: a string with an invalid escape: invalid escape at line 1 column 3 (at byte 30)");
     assert_snapshot!(metadata("{\"k\":\"\\ud800\"}"), @"Malformed: file: not valid JSON: a string with an invalid escape: unexpected end of hex escape at line 1 column 8 (at byte 30)");
     assert_snapshot!(refused(header("{\"\\ud800\":{}}")), @r#"Malformed: file: tensor "": the entry has no dtype (at byte 20)"#);
@@ -847,7 +847,7 @@ fn index_file_names() {
     help: do not use this model: its index refers to files outside the model
     "#);
     assert_snapshot!(named(""), @r#"
-    Malformed: ./model.safetensors.index.json: the index names the file "", which is not inside its directory (at byte 86)
+    Malformed: ./model.safetensors.index.json: the index names the file "", which is outside its directory (at byte 86)
     help: do not use this model: its index refers to files outside the model
     "#);
     assert_snapshot!(named("x\0"), @r#"
@@ -1293,7 +1293,7 @@ fn ollama_manifests() {
     Malformed: ./manifests/registry.ollama.ai/library/m/latest: the digest "" is not sha256: and 64 hexadecimal digits
     help: do not use this manifest: its digests are invalid
     "#);
-    assert_snapshot!(stored(&layers(&[]), blob()), @"Malformed: ./manifests/registry.ollama.ai/library/m/latest: no weights in this model: its layers are");
+    assert_snapshot!(stored(&layers(&[]), blob()), @"Malformed: ./manifests/registry.ollama.ai/library/m/latest: the model has no weights: its layers are");
     assert_snapshot!(stored("{\"schemaVersion\":2,\"layers\":7}", blob()), @"Malformed: ./manifests/registry.ollama.ai/library/m/latest: the manifest has no layers");
     assert_snapshot!(stored("{\"schemaVersion\":2,\"layers\":[", blob()), @"
     Malformed: ./manifests/registry.ollama.ai/library/m/latest: not valid JSON: EOF while parsing a list at line 1 column 29
