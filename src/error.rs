@@ -60,8 +60,9 @@ pub enum ErrorKind {
 }
 
 impl Error {
+    /// An error of the caller's own, for a `Device` or a `ReadAt` that this library does not know.
     #[cold]
-    pub(crate) fn new(kind: ErrorKind, fault: impl Into<Cow<'static, str>>) -> Self {
+    pub fn new(kind: ErrorKind, fault: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(ErrorInner {
             kind,
             fault: fault.into(),

@@ -1,5 +1,5 @@
-//! Opens the weights of a language model from any file format, serves them under one set of names, and
-//! writes them into any other format.
+//! Opens the weights of a language model from any file format, gives them the same names in every format,
+//! and writes them to any other format.
 //!
 //! ```
 //! use weighbridge::{Model, WeightProvider, device::Cpu};
@@ -14,7 +14,7 @@
 //! let values = q.dequantize()?;
 //! # assert_eq!(values.len(), 256 * 256);
 //!
-//! // Packed as stored, in memory of a device, read once.
+//! // Loaded into the memory of a device: packed as stored, and cached.
 //! let provider = WeightProvider::new(model, Cpu)?;
 //! let loaded = provider.load("layers.1.attention.q.weight")?;
 //! assert_eq!(loaded.buffer.len(), 256 / 32 * 34 * 256);
@@ -26,34 +26,56 @@
 //!
 //! ```text
 //!  path ──container──▶ Model ──name──▶ Tensor ──▶ bytes, values
-//!                        │                └──▶ ops: convert, quantize, diff, ... ──▶ files
+//!                        │                ├──▶ Builder ──▶ files
+//!                        │                └──▶ ops: convert, quantize, diff, ... ──▶ files, reports
 //!                        └──WeightProvider──▶ memory of a device
 //! ```
 //!
-//! - [`Model`]: an opened model. It is owned, cheap to clone, and bound to no device.
-//!   [`Model::open`] detects the [`container`] from the content: [`container::gguf`],
-//!   [`container::safetensors`], [`container::mlx`], [`container::ollama`], [`container::whisper_ggml`].
-//! - [`Tensor`]: one tensor of a model, under its canonical or its stored name, with its bytes, its
-//!   [parts](Part) and its values. A tensor keeps its model open.
-//! - [`dtype`]: the table of dtypes, one row each; [`DType::quantize_rows`] quantizes values.
-//! - [`metadata`]: typed values under keys, read when they are asked for.
-//! - [`arch`]: the names of each family's tensors, and [`ModelConfig`].
-//! - [`tokenizer`]: tokens, merges, special tokens and chat templates, read when they are asked for.
-//! - [`translate`]: config, tokenizer and metadata in another container's form.
-//! - [`recipe`]: which dtype each tensor gets when a model is quantized, as llama.cpp, mlx-lm and Ollama
-//!   choose; [`recipe::ImportanceMatrix`] weighs the columns.
-//! - [`ops`]: whole models inspected, verified, hashed, compared, loaded, converted, quantized, split and
-//!   merged; each function gives a report.
-//! - [`WeightProvider`] and [`device`]: tensors by canonical name, in memory of a device, cached and fused.
+//! # Where to start
+//!
+//! | to | use |
+//! |---|---|
+//! | open a model, and list its tensors | [`Model`]; [`OpenOptions`], [`Strictness`] and [`Limits`] say how |
+//! | read a tensor's values or packed bytes | [`Tensor`], [`DType`], [`Part`] |
+//! | read the numbers that an engine needs | [`ModelConfig`] |
+//! | read tokens, merges and chat templates | [`Tokenizer`] |
+//! | load tensors for a device, cached and fused | [`WeightProvider`], [`LoadOptions`], [`Policy`] |
+//! | write tensors of your own | [`Builder`], which gives a [`WritePlan`]; [`WriteOptions`] |
+//! | convert, quantize, verify or compare whole models | [`ops`] |
+//! | limit threads, show progress, cancel | [`Threads`], [`Progress`] |
+//! | handle errors | [`Error`], [`ErrorKind`] |
+//!
+//! # The modules
+//!
+//! | module | contains |
+//! |---|---|
+//! | [`bytes`] | sources of bytes, checked access, and [`bytes::Text`], a name in any encoding |
+//! | [`shape`] | functions on shapes |
+//! | [`quant`] | codecs and quantizers: between the bytes of a dtype and values |
+//! | [`dtype`] | the table of dtypes; [`DType::quantize_rows`] quantizes values |
+//! | [`repack`] | lossless conversions between the packings of ggml, MLX and checkpoints |
+//! | [`metadata`] | typed keys and values, decoded on request |
+//! | [`container`] | the table of containers: [`gguf`](container::gguf), [`safetensors`](container::safetensors), [`mlx`](container::mlx), [`ollama`](container::ollama), [`whisper_ggml`](container::whisper_ggml) |
+//! | [`arch`] | the table of families: canonical names, transforms, the config |
+//! | [`tokenizer`] | the contents of a tokenizer, decoded on request |
+//! | [`model`] | [`Model`] and [`Tensor`], and the types that they return |
+//! | [`translate`] | config, tokenizer and metadata in the form of another container |
+//! | [`device`] | the [`Device`](device::Device) trait and host memory |
+//! | [`load`] | [`WeightProvider`] and its options |
+//! | [`recipe`] | which dtype each tensor gets, as llama.cpp, mlx-lm and Ollama choose; [`recipe::ImportanceMatrix`] weights the columns |
+//! | [`write`](mod@write) | [`Builder`] and [`WritePlan`]: files written in bounded memory, complete or not at all |
+//! | [`ops`] | whole models inspected, verified, hashed, compared, loaded, converted, quantized, split and merged; each function returns a report or a plan |
 //!
 //! # What it promises
 //!
-//! Opening reads the headers and allocates no more than a small multiple of them: [`Limits`] bounds what
-//! a file may ask for. A file that breaks its format gives an [`Error`] that says what, where and what to
-//! do. It never crashes, hangs or reads outside the file. [`bytes::Access`] says what a memory map cannot
-//! promise.
+//! Opening reads the headers and allocates at most a small multiple of their size; [`Limits`] bounds what a
+//! file may request. A file that breaks its format gives an [`Error`] that says what is wrong, where, and
+//! what to do. No file makes this library crash, hang or read outside the file. [`bytes::Access`] says what
+//! a memory map cannot guarantee.
 //!
 //! # Cargo features
+//!
+//! Both are off by default.
 //!
 //! - `serde`: the reports of [`ops`] implement `serde::Serialize`, in the form of the program's JSON.
 //! - `chat-template`: [`ops::check_consistency`] and [`ops::verify`] parse chat templates, with minijinja.
@@ -61,8 +83,8 @@
 //! # What is not supported
 //!
 //! Complex numbers and most types of ik_llama.cpp have no [codec](dtype::DTypeDescriptor::codec): they are
-//! listed, sized and loaded packed, and reading their values is [`Unsupported`](ErrorKind::Unsupported).
-//! Files of whisper.cpp are read and not written.
+//! listed, sized and loaded packed, but reading their values is [`Unsupported`](ErrorKind::Unsupported).
+//! Files of whisper.cpp can be read, but not written. Models of unknown families have stored names only.
 #![deny(missing_docs)]
 
 pub mod arch;
@@ -92,7 +114,7 @@ mod store;
 mod threads;
 
 pub mod _documentation {
-    //! The project's own documents, so that they are read and checked with the code.
+    //! The documents of this project, included so that links and examples in them are checked.
 
     #[doc = include_str!("../DESIGN.md")]
     pub mod design {}

@@ -1,33 +1,11 @@
-//! Rules of the house that no compiler checks.
+//! Rules of the repository that no compiler checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use weighbridge::arch::{ARCHITECTURES, Architecture, NameRule, Stored};
+use weighbridge::arch::{ARCHITECTURES, Architecture, NameRule, StoredForm};
 use weighbridge::container::CONTAINERS;
 use weighbridge::dtype::DTYPES;
-
-/// Rooms of `src/`, floor by floor: a room may use those on its own floor and on floors before it.
-const FLOORS: &[&[&str]] = &[
-    &["error"],
-    &["limits", "progress", "threads"],
-    &["bytes"],
-    &["digest", "shape"],
-    &["quant"],
-    &["dtype", "repack"],
-    &["index", "metadata", "store"],
-    &["container"],
-    &["imatrix"],
-    &["arch", "tokenizer"],
-    &["model"],
-    &["translate"],
-    &["device", "provider", "recipe", "write"],
-    &["ops"],
-];
-
-/// Uses that go the other way all the same: the room, what it uses, and why.
-const EXCEPTIONS: &[(&str, &str, &str)] =
-    &[("error", "bytes", "messages show paths as `Text`, so that none can write to a terminal")];
 
 /// Files that may hold unsafe code.
 const UNSAFE: &[&str] =
@@ -72,15 +50,26 @@ fn sources() -> BTreeMap<String, String> {
     found.into_iter().map(read).collect()
 }
 
-/// The room that a file belongs to.
-fn room(file: &str) -> &str {
+/// The module of `src/` that a file belongs to.
+fn module(file: &str) -> &str {
     let end = file.find('/').or(file.find(".rs")).unwrap_or(file.len());
     &file[..end]
 }
 
-fn floor(room: &str) -> usize {
-    let floor = FLOORS.iter().position(|rooms| rooms.contains(&room));
-    floor.unwrap_or_else(|| panic!("the room \"{room}\" stands on no floor of tests/house.rs"))
+/// The rows of the table in CONTRIBUTING.md whose head begins with `first`: the cells, without
+/// backquotes.
+fn contributing(first: &str) -> Vec<Vec<String>> {
+    let text = std::fs::read_to_string(root().join("CONTRIBUTING.md")).expect("CONTRIBUTING.md");
+    let rows = text.lines().skip_while(|line| !line.starts_with(&format!("| {first} |")));
+    let rows = rows.skip(2).take_while(|line| line.starts_with('|'));
+    let cells = |row: &str| row.trim_matches('|').split('|').map(cell).collect();
+    let cell_rows: Vec<Vec<String>> = rows.map(cells).collect();
+    assert!(!cell_rows.is_empty(), "CONTRIBUTING.md has no table of \"{first}\"");
+    cell_rows
+}
+
+fn cell(text: &str) -> String {
+    text.trim().trim_matches('`').to_owned()
 }
 
 fn identifier(text: &str) -> &str {
@@ -88,7 +77,7 @@ fn identifier(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// What `crate::` leads to in a file: the rooms, where `homes` says which room an item is from.
+/// The modules that a file imports with `crate::`; `homes` says which module a root item is from.
 fn used(text: &str, homes: &BTreeMap<String, String>) -> BTreeSet<String> {
     let code: Vec<&str> = text.lines().map(|line| line.split("//").next().unwrap_or("")).collect();
     let code = code.join("\n");
@@ -106,30 +95,56 @@ fn used(text: &str, homes: &BTreeMap<String, String>) -> BTreeSet<String> {
     used
 }
 
-/// The rooms of the items that `lib.rs` lifts out of them.
+/// The modules of the items that `lib.rs` re-exports.
 fn homes(lib: &str) -> BTreeMap<String, String> {
     let mut homes = BTreeMap::new();
     for line in lib.lines().filter_map(|line| line.strip_prefix("pub use ")) {
-        let Some((room, items)) = line.split_once("::") else { continue };
+        let Some((module, items)) = line.split_once("::") else { continue };
         for item in items.trim_matches(['{', '}', ';']).split(',').map(str::trim) {
-            homes.insert(identifier(item).to_owned(), room.to_owned());
+            homes.insert(identifier(item).to_owned(), module.to_owned());
         }
     }
     homes
 }
 
+/// The table of modules in CONTRIBUTING.md lists every module of `src/` once, and nothing else.
 #[test]
-fn rooms_use_what_stands_before_them() {
+fn modules_are_listed() {
+    let rows = contributing("module");
+    let listed: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
+    unique("modules", &listed);
+    let sources = sources();
+    let modules: BTreeSet<&str> =
+        sources.keys().filter(|file| *file != "lib.rs").map(|file| module(file)).collect();
+    assert_eq!(listed.into_iter().collect::<BTreeSet<&str>>(), modules);
+}
+
+/// A file imports only modules above its own in that table, except for the exceptions listed below it.
+#[test]
+fn modules_import_those_above_them() {
     let sources = sources();
     let homes = homes(&sources["lib.rs"]);
     assert!(homes.len() > 10, "{homes:?}");
+    let order: Vec<String> = contributing("module").into_iter().map(|row| row[0].clone()).collect();
+    let position = |name: &str| order.iter().position(|module| module == name);
+    let mut found = BTreeSet::new();
     for (file, text) in sources.iter().filter(|(file, _)| *file != "lib.rs") {
-        let here = room(file);
-        for used in used(text, &homes) {
-            let exception = EXCEPTIONS.iter().any(|(from, to, _)| (*from, *to) == (here, &*used));
-            assert!(exception || floor(&used) <= floor(here), "src/{file} uses {used}");
+        let here = module(file);
+        for used in used(text, &homes).into_iter().filter(|used| used != here) {
+            assert!(
+                position(&used).is_some(),
+                "src/{file} imports crate::{used}, which is not listed"
+            );
+            if position(&used) > position(here) {
+                found.insert((file.clone(), used));
+            }
         }
     }
+    let allowed = contributing("file | imports").into_iter().map(|row| {
+        assert!(!row[2].is_empty(), "{}: the exception has no reason", row[0]);
+        (row[0].clone(), row[1].clone())
+    });
+    assert_eq!(found, allowed.collect::<BTreeSet<(String, String)>>(), "imports of modules below");
 }
 
 #[test]
@@ -187,14 +202,15 @@ fn every_container_has_a_fuzz_target_and_a_page() {
 /// The rows that count, of one dialect: an earlier table has a stored name to itself.
 fn effective<'a>(
     tables: impl IntoIterator<Item = &'a [NameRule]>,
-    stored: fn(&NameRule) -> Stored,
-) -> Vec<(&'static str, Stored)> {
-    let mut rows: Vec<(&str, Stored)> = Vec::new();
+    stored: fn(&NameRule) -> StoredForm,
+) -> Vec<(&'static str, StoredForm)> {
+    let mut rows: Vec<(&str, StoredForm)> = Vec::new();
     for table in tables {
         let known: BTreeSet<&str> = rows.iter().map(|(_, stored)| stored.name).collect();
         let row = |rule: &NameRule| (rule.canonical, stored(rule));
-        let fresh =
-            |(_, stored): &(&str, Stored)| !stored.name.is_empty() && !known.contains(stored.name);
+        let fresh = |(_, stored): &(&str, StoredForm)| {
+            !stored.name.is_empty() && !known.contains(stored.name)
+        };
         rows.extend(table.iter().map(row).filter(fresh));
     }
     rows
@@ -213,8 +229,9 @@ fn every_stored_row_is_one_canonical_tensor() {
             of(vec![*publisher], hf),
         ] {
             let form =
-                |(_, stored): &(&str, Stored)| format!("{} {}", stored.name, stored.transform);
-            let alone = |(canonical, _): &&(&str, Stored)| !TWO_USES.contains(&(*name, *canonical));
+                |(_, stored): &(&str, StoredForm)| format!("{} {}", stored.name, stored.transform);
+            let alone =
+                |(canonical, _): &&(&str, StoredForm)| !TWO_USES.contains(&(*name, *canonical));
             unique(name, rows.iter().filter(alone).map(form));
             for (canonical, stored) in rows {
                 let layers = |name: &str| name.matches("{n}").count();
@@ -253,7 +270,7 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
          that had it",
     ),
     (
-        "container/ollama/write.rs",
+        "container/ollama/config.rs",
         &["cohere", "deepseek", "gemma4", "glm4", "qwen3", "qwen3_5", "qwen3next"],
         "Ollama's renderers and parsers, which it chooses by pieces of the names of classes",
     ),

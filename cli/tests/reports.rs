@@ -188,7 +188,7 @@ fn inspect_by_one_kind_of_name() {
     NAME                DTYPE  SHAPE  SERVED                                            STORED
     output_norm.weight  F32        1  as stored                                         model.norm.weight
     -                   F32        1  without a canonical name                          extra
-    -                   F32        1  rotary frequencies, which follow from the config  model.layers.0.self_attn.rotary_emb.inv_freq
+    -                   F32        1  rotary frequencies, which are derived from the config  model.layers.0.self_attn.rotary_emb.inv_freq
     ");
     std::fs::write(&config, "{\"model_type\":\"nobody-knows\"}").expect("a config");
     assert_snapshot!(table(&["--canonical"]), @"

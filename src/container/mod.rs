@@ -9,6 +9,7 @@ pub mod whisper_ggml;
 
 mod foreign;
 mod groups;
+#[cfg(feature = "npz")]
 mod npz;
 mod rules;
 pub(crate) mod writer;

@@ -39,7 +39,7 @@ pub struct ConvertOptions {
 #[non_exhaustive]
 pub enum QuantizationRules {
     /// mlx-lm's rules, for an MLX directory.
-    MlxLm(mlx_lm::Options),
+    MlxLm(mlx_lm::MlxOptions),
     /// Ollama's rules, for a model in its store.
     Ollama(QuantType),
 }
@@ -248,11 +248,15 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
     Ok(builder)
 }
 
-/// `config.json` if there is one, and the names and contents of the other documents.
-type ConfigAndDocuments = (Option<ConfigDocument>, Vec<(String, Vec<u8>)>);
+/// Names and contents of files.
+type NamedFiles = Vec<(String, Vec<u8>)>;
 
 /// Returns `config.json` and the other documents beside the weights.
-fn documents(model: &Model, writer: &Writer, builder: &mut Builder) -> Result<ConfigAndDocuments> {
+fn documents(
+    model: &Model,
+    writer: &Writer,
+    builder: &mut Builder,
+) -> Result<(Option<ConfigDocument>, NamedFiles)> {
     let store = model.store();
     let own = store.document("config.json").is_some() && store.encoding() == Encoding::Safetensors;
     let (config, mut others) = match writer.dialect {
@@ -322,8 +326,8 @@ fn recipe_choices(
 fn mlx_recipe(
     model: &Model,
     tensors: &[(Option<String>, Tensor)],
-    options: &mlx_lm::Options,
-) -> Result<mlx_lm::Recipe> {
+    options: &mlx_lm::MlxOptions,
+) -> Result<mlx_lm::MlxRecipe> {
     let config = model.config()?;
     let model_type = model.store().document("config.json");
     let model_type = model_type.and_then(|config| config.get("model_type")?.as_str());
@@ -338,7 +342,7 @@ fn mlx_recipe(
         let shape = if path.is_some() { tensor.shape() } else { &[] };
         mlx_lm::Module { path: path.unwrap_or(tensor.name()), shape }
     });
-    mlx_lm::Recipe::new(&numbers, &modules.collect::<Vec<_>>(), options)
+    mlx_lm::MlxRecipe::new(&numbers, &modules.collect::<Vec<_>>(), options)
 }
 
 /// Chooses how to write a tensor that no rule quantizes. `same` says whether the names of source

@@ -1,6 +1,6 @@
 //! Translates a model's tensors to the names, shapes and row order of a dialect.
 
-use crate::arch::{Axes, Dialect, Mapping, Spelled, Transform, spell};
+use crate::arch::{Axes, Dialect, DialectTensor, Mapping, Transform, dialect_tensors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::Model;
@@ -57,11 +57,11 @@ pub fn tensors_in(model: &Model, dialect: Dialect) -> Result<TranslatedTensors> 
     let mapping = |name: &str| model.mapping(name).ok().flatten();
     let stored = |name: &str| mapping(name).map(|of| (&of.stored, of.transform));
     let one = |a: &str, b: &str| stored(a).is_some_and(|a| stored(b) == Some(a));
-    let (spelled, without) = spell(architecture, dialect, &canonical, one);
+    let (spelled, without) = dialect_tensors(architecture, dialect, &canonical, one);
     let nameless = format!("{} has no name for it", dialect.name());
     named.left_out.extend(without.into_iter().map(|name| (name, nameless.clone())));
     let config = model.config().ok();
-    for Spelled { name, parts } in &spelled {
+    for DialectTensor { name, parts } in &spelled {
         // Experts that are stored as one tensor are separated.
         let apart = name.contains("{e}");
         let whole = if apart { None } else { unchanged(model, parts)? };

@@ -529,7 +529,7 @@ impl ValueDiff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::{Mapping, Rows, Transform};
+    use crate::arch::{Mapping, RowOrder, Transform};
     use crate::container::OpenOptions;
     use crate::model::Convention;
 
@@ -614,7 +614,7 @@ mod tests {
                 transform: Transform {
                     axes: crate::arch::Axes::Same,
                     rows,
-                    columns: Rows::All,
+                    columns: RowOrder::All,
                     values: crate::arch::Change::None,
                 },
             };
@@ -623,15 +623,15 @@ mod tests {
         let compare = |a: Tensor, b: Tensor| {
             TensorPair { name: "experts".to_owned(), a, b }.compare(0.0).unwrap()
         };
-        let stacked = || view(&stacked, &["e"], Rows::All);
+        let stacked = || view(&stacked, &["e"], RowOrder::All);
         let DiffOutcome::Values(values) =
-            compare(stacked(), view(&apart, &["e.0", "e.1"], Rows::All))
+            compare(stacked(), view(&apart, &["e.0", "e.1"], RowOrder::All))
         else {
             panic!("values were to be compared");
         };
         let worst = values.worst.map(|worst| (worst.at, worst.a, worst.b));
         assert_eq!((values.differing, worst), (1, Some((11, 12.0, 13.0))));
-        let half = compare(stacked(), view(&fused, &["e"], Rows::Half(0)));
+        let half = compare(stacked(), view(&fused, &["e"], RowOrder::Half(0)));
         assert!(
             matches!(half, DiffOutcome::Values(values) if values.elements == 12 && values.worst.is_none())
         );

@@ -14,7 +14,9 @@ use crate::metadata::Value;
 use crate::model::{Model, Tensor};
 use crate::quant::Importance;
 use crate::recipe::ImportanceMatrix;
-use crate::recipe::llama_cpp::{Choice, Hparams, Options, Reason, Recipe, Stored};
+use crate::recipe::llama_cpp::{
+    Hparams, LlamaOptions, LlamaRecipe, Reason, SourceTensor, TensorChoice,
+};
 use crate::shape;
 use crate::write::{Method, OutTensor, Output, Precision, Producer, WritePlan};
 
@@ -28,7 +30,7 @@ use crate::write::{Method, OutTensor, Output, Precision, Producer, WritePlan};
 /// bits without an importance matrix, or the importance matrix of another model.
 pub fn quantize(
     model: &Model,
-    options: &Options,
+    options: &LlamaOptions,
     importance: Option<&ImportanceMatrix>,
     path: &Path,
 ) -> Result<WritePlan> {
@@ -38,10 +40,10 @@ pub fn quantize(
     let mut stored = Vec::new();
     for OutTensor { name, output: Output { producer, .. }, .. } in &draft.tensors {
         let dtype = producer.dtype().map_err(here)?;
-        stored.push(Stored { name, shape: producer.shape(), dtype });
+        stored.push(SourceTensor { name, shape: producer.shape(), dtype });
     }
     let numbers = Hparams::of(&draft.keys, &options.overrides).map_err(here)?;
-    let recipe = Recipe::new(&numbers, &stored, options).map_err(here)?;
+    let recipe = LlamaRecipe::new(&numbers, &stored, options).map_err(here)?;
     recipe.check(options).map_err(here)?;
     let mut tensors = Vec::new();
     for choice in &recipe.choices {
@@ -96,7 +98,7 @@ fn by_file(tensors: Vec<OutTensor>, count: usize) -> Vec<Vec<OutTensor>> {
 /// Encodes a tensor in another dtype.
 fn encoded(
     view: &Tensor,
-    choice: &Choice<'_>,
+    choice: &TensorChoice<'_>,
     importance: Option<&ImportanceMatrix>,
 ) -> Result<Output> {
     let dtype = choice.to;
@@ -131,7 +133,7 @@ fn encoded(
 }
 
 /// Why a tensor gets its dtype, unless it is obvious.
-fn reason(choice: &Choice<'_>) -> Option<String> {
+fn reason(choice: &TensorChoice<'_>) -> Option<String> {
     if let Some(wanted) = choice.fallback_from {
         return Some(format!("its rows do not divide into blocks of {wanted}"));
     }

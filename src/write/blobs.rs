@@ -78,7 +78,7 @@ impl BlobTarget {
         }
         let place = manifest.strip_prefix(&store).unwrap_or(manifest);
         // The server ignores case.
-        let key = sha256_of(place.to_string_lossy().to_ascii_lowercase().as_bytes());
+        let key = sha256_of(place.to_string_lossy().to_ascii_lowercase().as_bytes())?;
         let folder = store.join("blobs");
         make_folder(&folder)?;
         let partial = folder.join(format!("{PREFIX}{}", key.get(..16).unwrap_or(&key)));

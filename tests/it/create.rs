@@ -325,16 +325,17 @@ fn quantizers_are_those_of_mlx() {
     let store = tempfile::tempdir().unwrap();
     let out = tempfile::tempdir().unwrap();
     for (to, mode, bits) in [
-        (QuantType::Int4, mlx_lm::Mode::Affine, 4),
-        (QuantType::Int8, mlx_lm::Mode::Affine, 8),
-        (QuantType::Mxfp4, mlx_lm::Mode::Mxfp4, 4),
-        (QuantType::Mxfp8, mlx_lm::Mode::Mxfp8, 8),
-        (QuantType::Nvfp4, mlx_lm::Mode::Nvfp4, 4),
+        (QuantType::Int4, mlx_lm::MlxMode::Affine, 4),
+        (QuantType::Int8, mlx_lm::MlxMode::Affine, 8),
+        (QuantType::Mxfp4, mlx_lm::MlxMode::Mxfp4, 4),
+        (QuantType::Mxfp8, mlx_lm::MlxMode::Mxfp8, 8),
+        (QuantType::Nvfp4, mlx_lm::MlxMode::Nvfp4, 4),
     ] {
         let name = to.descriptor().name;
         let made = Model::open(create(&store, name, HF, Some(to))).unwrap();
         let source = model(HF);
-        let options = mlx_lm::Options { mode, bits: Some(bits), ..mlx_lm::Options::default() };
+        let options =
+            mlx_lm::MlxOptions { mode, bits: Some(bits), ..mlx_lm::MlxOptions::default() };
         let options =
             ConvertOptions::new(&container::MLX).quantize(QuantizationRules::MlxLm(options));
         let folder = out.path().join(name);

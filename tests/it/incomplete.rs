@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use weighbridge::container::{self, OLLAMA, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
-use weighbridge::recipe::llama_cpp::Options;
+use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::{ErrorKind, Model, OpenOptions, Strictness, WriteOptions};
 
 const HF: &str = "assets/sample/hf";
@@ -69,7 +69,7 @@ fn incomplete_models_need_permission() {
         (convert(&container::MLX), out.path().join("mlx")),
         (convert(&OLLAMA), manifest.clone()),
         (ops::create(&provider, None).unwrap(), manifest.clone()),
-        (ops::quantize(&provider, &Options::new(file_type), None, &gguf).unwrap(), gguf),
+        (ops::quantize(&provider, &LlamaOptions::new(file_type), None, &gguf).unwrap(), gguf),
     ];
     for (plan, path) in plans {
         assert_eq!(plan.missing, ["layers.1.ffn.up.weight | layers.1.ffn.experts.up.weight"]);

@@ -10,7 +10,7 @@ use weighbridge::container::{GGUF, Shards};
 use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::ops::{self, ConvertOptions, EditOutcome};
 use weighbridge::recipe::FileType;
-use weighbridge::recipe::llama_cpp::Options;
+use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::{
     DType, ErrorKind, Model, OpenOptions, Progress, Strictness, WriteOptions, WritePlan,
 };
@@ -115,7 +115,7 @@ fn quantized_shards_keep_their_tensors() {
         &at("cut.gguf"),
     );
     assert!(cut.len() > 2);
-    let mut options = Options::new(FileType::Q4_0);
+    let mut options = LlamaOptions::new(FileType::Q4_0);
     let one = provider(&at("whole.gguf"));
     let one =
         ops::quantize(&one, &options, None, &at("one.gguf")).map(|p| run(&p, &at("one.gguf")));
@@ -176,7 +176,7 @@ fn quantized_shards_keep_a_first_one_without_tensors() {
     let folder = folder(&files);
     let path = folder.path().join(files[0].0);
     let model = support::resolved(strict(&path)).expect("a model");
-    let mut options = Options::new(FileType::Q8_0);
+    let mut options = LlamaOptions::new(FileType::Q8_0);
     options.keep_split = true;
     let made = folder.path().join("b.gguf");
     let plan = ops::quantize(&model, &options, None, &made).expect("a plan");

@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use weighbridge::DType;
 use weighbridge::container::{CONTAINERS, Container, ollama};
-use weighbridge::recipe::llama_cpp::{Setting, TensorType, target};
+use weighbridge::recipe::llama_cpp::{MetadataSetting, TensorType, target};
 use weighbridge::recipe::ollama::{QuantType, TYPES};
 use weighbridge::recipe::{FILE_TYPES, FileType, mlx_lm};
 
@@ -174,7 +174,7 @@ pub(crate) struct Quantize {
     /// Write a directory of MLX instead: bits, elements of a group and mode, as far as they are not
     /// mlx-lm's own: 4 or 4,64 or 4,32,mxfp4
     #[arg(long, value_name = "BITS,GROUP,MODE", value_parser = mlx, conflicts_with = "file_type")]
-    pub(crate) mlx: Option<mlx_lm::Options>,
+    pub(crate) mlx: Option<mlx_lm::MlxOptions>,
     /// With --mlx: a mix of bits, as mlx-lm names it: mixed_2_6, mixed_3_4, mixed_3_6, mixed_4_6
     #[arg(long, value_name = "MIX", value_parser = mix, requires = "mlx")]
     pub(crate) quant_predicate: Option<&'static mlx_lm::Mix>,
@@ -213,7 +213,7 @@ pub(crate) struct Quantize {
     pub(crate) keep_split: bool,
     /// Give a key another value: the type is int, float, bool or str
     #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = setting)]
-    pub(crate) override_kv: Vec<Setting>,
+    pub(crate) override_kv: Vec<MetadataSetting>,
     #[command(flatten)]
     pub(crate) whole: Whole,
     #[command(flatten)]
@@ -235,7 +235,7 @@ fn told<T>(value: weighbridge::Result<T>) -> Result<T, String> {
     })
 }
 
-fn mlx(text: &str) -> Result<mlx_lm::Options, String> {
+fn mlx(text: &str) -> Result<mlx_lm::MlxOptions, String> {
     let mut parts = text.split(',').map(str::trim);
     let number = |part: Option<&str>| match part {
         None | Some("") => Ok(None),
@@ -243,14 +243,14 @@ fn mlx(text: &str) -> Result<mlx_lm::Options, String> {
     };
     let (bits, group_size) = (number(parts.next())?, number(parts.next())?);
     let mode = match parts.next() {
-        None => mlx_lm::Mode::default(),
-        Some(name) => mlx_lm::Mode::from_name(name).ok_or_else(|| {
+        None => mlx_lm::MlxMode::default(),
+        Some(name) => mlx_lm::MlxMode::from_name(name).ok_or_else(|| {
             let names: Vec<&str> = mlx_lm::MODES.iter().map(|row| row.name).collect();
             format!("\"{name}\" is not one of {}", names.join(", "))
         })?,
     };
-    told(mlx_lm::Quantization::new(mode, group_size, bits))?;
-    Ok(mlx_lm::Options { mode, group_size, bits, ..mlx_lm::Options::default() })
+    told(mlx_lm::MlxQuantization::new(mode, group_size, bits))?;
+    Ok(mlx_lm::MlxOptions { mode, group_size, bits, ..mlx_lm::MlxOptions::default() })
 }
 
 fn mix(text: &str) -> Result<&'static mlx_lm::Mix, String> {
@@ -268,8 +268,8 @@ fn tensor_type(text: &str) -> Result<TensorType, String> {
     told(TensorType::parse(text))
 }
 
-fn setting(text: &str) -> Result<Setting, String> {
-    told(Setting::parse(text))
+fn setting(text: &str) -> Result<MetadataSetting, String> {
+    told(MetadataSetting::parse(text))
 }
 
 /// The containers that can be written, by their names.

@@ -9,7 +9,7 @@ use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::hash;
 use crate::limits::Limits;
-use crate::metadata::{self, Encoding, Item, ItemKind, Metadata, ValueType};
+use crate::metadata::{self, HeaderEncoding, Item, ItemKind, Metadata, ValueType};
 use crate::shape;
 use crate::store::{ArrayListing, Note, check_count, check_range};
 
@@ -53,7 +53,7 @@ fn parse_header(source: Source, options: &OpenOptions) -> Result<GgufHeader> {
 
 struct ParsedHeader {
     header: Vec<u8>,
-    encoding: Encoding,
+    encoding: HeaderEncoding,
     items: Vec<Item>,
     listing: ArrayListing,
     data_start: u64,
@@ -113,7 +113,7 @@ impl<'a> GgufParser<'a> {
                 Error::malformed("the tensor data start beyond the limit of the header").at(end)
             );
         }
-        let encoding = Encoding { wide: self.wide, swap: self.cursor.is_big_endian() };
+        let encoding = HeaderEncoding { wide: self.wide, swap: self.cursor.is_big_endian() };
         Ok(ParsedHeader {
             header: self.cursor.into_header(),
             encoding,
@@ -276,7 +276,7 @@ impl<'a> GgufParser<'a> {
     /// Reads `general.alignment`. llama.cpp requires a u32; any other integer has the same meaning.
     fn alignment(&mut self, value_type: ValueType, value: (u32, u32)) -> Result<u64> {
         let at = u64::from(value.0);
-        let encoding = Encoding { wide: self.wide, swap: self.cursor.is_big_endian() };
+        let encoding = HeaderEncoding { wide: self.wide, swap: self.cursor.is_big_endian() };
         let decoded = metadata::decode(value_type, self.held(value), encoding);
         let number = decoded.and_then(|value| value.to_i128()).ok_or_else(|| {
             let fault = format!("the alignment is a {}, not an integer", value_type.name());

@@ -317,7 +317,7 @@ fn stored_model(path: &Path, store: &Path, options: &OpenOptions) -> Result<Opti
         |path: &Path| document::read(path, "", &options.limits).map(|document| document.json);
     let manifest = Manifest::parse(&document::parse(&bytes, &options.limits)?, store, &read)?;
     let has = |kind: &str| manifest.layers.iter().any(|layer| layer.kind == kind);
-    let digest = crate::digest::sha256_of(&bytes);
+    let digest = crate::digest::sha256_of(&bytes)?;
     Ok(Some(StoredModel {
         name,
         id: digest.get(..12).unwrap_or_default().to_owned(),

@@ -10,7 +10,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::index::{NameIndex, hash};
 use crate::limits::Limits;
-use crate::metadata::{Encoding, Item, ItemKind, Metadata};
+use crate::metadata::{HeaderEncoding, Item, ItemKind, Metadata};
 use crate::store::{ArrayListing, Note, check_count};
 
 /// The header of one file.
@@ -122,7 +122,7 @@ fn metadata(
 ) -> Result<(Metadata, RuleViolations)> {
     loop {
         let (metadata, twice) =
-            Metadata::new(Arc::clone(header), Encoding::default(), items.clone())?;
+            Metadata::new(Arc::clone(header), HeaderEncoding::default(), items.clone())?;
         let Some((key, at)) = twice.and_then(|twice| metadata.place(twice)) else {
             return Ok((metadata, rules));
         };

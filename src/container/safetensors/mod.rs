@@ -9,7 +9,9 @@ pub(crate) mod write;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::{Container, DetectedPath, OpenOptions, Probe, Strictness, in_parallel, mlx, npz};
+#[cfg(feature = "npz")]
+use super::npz;
+use super::{Container, DetectedPath, OpenOptions, Probe, Strictness, in_parallel, mlx};
 use crate::bytes::Source;
 use crate::error::{Error, Result};
 use crate::store::{Document, Encoding, Indexed, Note, Store, StoreBuilder, StoredFile, document};
@@ -98,7 +100,11 @@ pub(super) fn open_directory(
     let parsed = in_parallel(&paths, options, |path| {
         let source = Source::open(path, options.access)?;
         match path.extension().is_some_and(|ending| ending == "npz") {
+            #[cfg(feature = "npz")]
             true => npz::parse(source, options),
+            #[cfg(not(feature = "npz"))]
+            true => Err(Error::unsupported("this build of weighbridge cannot read .npz files")
+                .advise("enable the cargo feature `npz`")),
             false => header::parse(source, options),
         }
     })?;

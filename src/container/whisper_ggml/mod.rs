@@ -64,7 +64,7 @@ fn read(source: Source, options: &OpenOptions) -> Result<Store> {
         })?;
     }
     let header = Arc::new(text.bytes);
-    let encoding = metadata::Encoding::default();
+    let encoding = metadata::HeaderEncoding::default();
     let mut builder = StoreBuilder::new(WHISPER_GGML.name, Encoding::Ggml, source.path());
     // The keys are those of the form's fields, which are unique.
     (builder.metadata, _) = Metadata::new(Arc::clone(&header), encoding, items)?;

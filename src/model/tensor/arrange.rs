@@ -4,7 +4,7 @@
 //! written down a second time. It is computed from the transform, row by row.
 
 use super::{Arithmetic, PIECES, RowRun, RowSource, Tensor, Transposed};
-use crate::arch::{Axes, ModelConfig, Rows, Run, Span, Transform};
+use crate::arch::{Axes, ModelConfig, RowLoops, RowOrder, RowSpan, Transform};
 use crate::bytes::try_vec;
 use crate::error::{Error, Result};
 use crate::shape;
@@ -33,8 +33,8 @@ impl Tensor {
         if parts.iter().any(|(_, other)| (other.axes, other.values) != (axes, values)) {
             return Err(misfit("the parts are stored in different ways"));
         }
-        let rows: Vec<Rows> = parts.iter().map(|(_, transform)| transform.rows).collect();
-        let columns: Vec<Rows> = parts.iter().map(|(_, transform)| transform.columns).collect();
+        let rows: Vec<RowOrder> = parts.iter().map(|(_, transform)| transform.rows).collect();
+        let columns: Vec<RowOrder> = parts.iter().map(|(_, transform)| transform.columns).collect();
         let mut views: Vec<Self> = parts.into_iter().map(|(view, _)| view).collect();
         if axes == Axes::Squeezed {
             for view in &mut views {
@@ -48,11 +48,11 @@ impl Tensor {
             views = views.into_iter().map(Self::by_single_elements).collect::<Result<_>>()?;
         }
         let mut view = match (<[Self; 1]>::try_from(views), rows.as_slice()) {
-            (Ok([view]), [Rows::All]) => view,
+            (Ok([view]), [RowOrder::All]) => view,
             (Ok([view]), rows) => Self::with_rows_restored(vec![view], rows, config)?,
             (Err(views), rows) => Self::with_rows_restored(views, rows, config)?,
         };
-        if let Some(&order) = columns.iter().find(|order| **order != Rows::All) {
+        if let Some(&order) = columns.iter().find(|order| **order != RowOrder::All) {
             if columns.iter().any(|other| *other != order) {
                 return Err(misfit("the columns of the parts are stored in different orders"));
             }
@@ -142,7 +142,7 @@ impl Tensor {
     /// The stored tensor in which `rows` selects each view's rows.
     fn with_rows_restored(
         views: Vec<Self>,
-        rows: &[Rows],
+        rows: &[RowOrder],
         config: Option<&ModelConfig>,
     ) -> Result<Self> {
         let views: Vec<Self> = views.into_iter().map(Self::by_rows).collect();
@@ -156,7 +156,8 @@ impl Tensor {
         let total = counts.iter().fold(0u64, |sum, rows| sum.saturating_add(*rows));
         // Rows of heads are counted in a single matrix; halves and alternate rows in each of
         // several.
-        let of_many = rows.iter().all(|rows| matches!(rows, Rows::Half(_) | Rows::Alternate(_)));
+        let of_many =
+            rows.iter().all(|rows| matches!(rows, RowOrder::Half(_) | RowOrder::Alternate(_)));
         let arrays = if of_many { first.arrays().0 } else { 1 };
         let each = total.checked_div(arrays).filter(|_| arrays > 0 && total.is_multiple_of(arrays));
         let each = each.ok_or_else(|| misfit(format!("{total} rows in {arrays} arrays")))?;
@@ -186,8 +187,9 @@ impl Tensor {
         for (number, (choice, count)) in (0..).zip(rows.iter().zip(&counts)) {
             let chosen = choice.choose(arrays, each, config)?;
             let spans = chosen.runs.iter().flat_map(|run| run.spans(0..run.len()));
-            let stored = spans
-                .flat_map(|Span { start, step, count }| (0..count).map(move |n| start + n * step));
+            let stored = spans.flat_map(|RowSpan { start, step, count }| {
+                (0..count).map(move |n| start + n * step)
+            });
             let mut found = 0u64;
             for (own, row) in (0..).zip(stored) {
                 let place = usize::try_from(row).ok().and_then(|row| whose.get_mut(row));
@@ -238,8 +240,8 @@ impl Tensor {
     /// Interleaves two tensors: even rows from one, odd rows from the other. Only for views with
     /// the same pieces; a single piece per run then replaces one per row, of which models have
     /// millions.
-    fn interleaved(views: &[Self], rows: &[Rows]) -> Option<Self> {
-        let ([even, odd], [Rows::Alternate(0), Rows::Alternate(1)]) = (views, rows) else {
+    fn interleaved(views: &[Self], rows: &[RowOrder]) -> Option<Self> {
+        let ([even, odd], [RowOrder::Alternate(0), RowOrder::Alternate(1)]) = (views, rows) else {
             return None;
         };
         let alike = even.pieces == odd.pieces && even.sources.len() == odd.sources.len();
@@ -255,7 +257,7 @@ impl Tensor {
     }
 
     /// Reverses a transform's reordering of columns.
-    fn restore_columns(&mut self, order: Rows, config: Option<&ModelConfig>) -> Result<()> {
+    fn restore_columns(&mut self, order: RowOrder, config: Option<&ModelConfig>) -> Result<()> {
         let misfit =
             || Error::unsupported("the columns cannot be put in that order").in_tensor(&self.name);
         if !self.whole_rows() {
@@ -290,10 +292,11 @@ impl Tensor {
         }
         std::mem::swap(a, b);
         let (columns, before) = (*b, *a);
-        let all =
-            |columns: u64| RowRun::of(0, Run::of(0, elements.checked_div(columns).unwrap_or(0)));
+        let all = |columns: u64| {
+            RowRun::of(0, RowLoops::of(0, elements.checked_div(columns).unwrap_or(0)))
+        };
         view.columns = columns;
-        (view.order, view.taken) = (Run::of(0, columns), 0..columns);
+        (view.order, view.taken) = (RowLoops::of(0, columns), 0..columns);
         let rows = std::mem::take(&mut view.pieces);
         let mut sources = std::mem::take(&mut view.sources);
         if let [RowSource { transposed: transposed @ Some(_), tensor, change }] =
@@ -332,9 +335,9 @@ impl Tensor {
             let fault = "the elements are in several stored tensors";
             return Err(Error::unsupported(fault).in_tensor(&self.name));
         }
-        let run = Run::of(0, self.elements());
+        let run = RowLoops::of(0, self.elements());
         let pieces = vec![RowRun::of(0, run)];
-        Ok(Self { columns: 1, order: Run::of(0, 1), taken: 0..1, pieces, ..self })
+        Ok(Self { columns: 1, order: RowLoops::of(0, 1), taken: 0..1, pieces, ..self })
     }
 
     /// Merges adjacent runs and drops unused sources, so that a complete stored tensor is
@@ -361,7 +364,7 @@ impl Tensor {
         for piece in &self.pieces {
             let source = place.get(piece.source as usize).copied().unwrap_or(0);
             let source = u32::try_from(source).unwrap_or(u32::MAX);
-            let one = |run: Run| {
+            let one = |run: RowLoops| {
                 let mut spans = run.spans(0..run.len());
                 spans
                     .next()
@@ -372,7 +375,7 @@ impl Tensor {
                 && let Some(span) = one(last.run)
                 && span.start + span.count == next.start
             {
-                last.run = Run::of(span.start, span.count + next.count);
+                last.run = RowLoops::of(span.start, span.count + next.count);
                 continue;
             }
             pieces.push(RowRun::of(source, piece.run));

@@ -19,7 +19,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::arch::{Axes, Change, Mapping, ModelConfig, Rows, Run, Span, Transform};
+use crate::arch::{Axes, Change, Mapping, ModelConfig, RowLoops, RowOrder, RowSpan, Transform};
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
 use crate::quant::Global;
@@ -61,7 +61,7 @@ pub struct Tensor {
     /// Elements of a stored row; 1 if single elements of a vector are selected.
     columns: u64,
     /// The stored columns that are the tensor's columns, in order.
-    order: Run,
+    order: RowLoops,
     /// The range within `order` that is selected.
     taken: Range<u64>,
     sources: Vec<RowSource>,
@@ -173,11 +173,11 @@ struct RowRun {
     source: u32,
     /// The number of sources that alternate.
     turns: u32,
-    run: Run,
+    run: RowLoops,
 }
 
 impl RowRun {
-    const fn of(source: u32, run: Run) -> Self {
+    const fn of(source: u32, run: RowLoops) -> Self {
         Self { source, turns: 1, run }
     }
 
@@ -187,7 +187,7 @@ impl RowRun {
     }
 
     /// The spans of stored rows, each with its source, for the rows `within` this piece.
-    fn spans(&self, within: Range<u64>) -> impl Iterator<Item = (u32, Span)> + use<> {
+    fn spans(&self, within: Range<u64>) -> impl Iterator<Item = (u32, RowSpan)> + use<> {
         let Self { source, turns, run } = *self;
         let alone = (turns == 1).then(|| run.spans(within.clone()));
         let in_turn = (turns != 1).then(|| within.start..within.end.min(self.len()));
@@ -220,10 +220,10 @@ impl Tensor {
             name,
             shape,
             columns,
-            order: Run::of(0, columns),
+            order: RowLoops::of(0, columns),
             taken: 0..columns,
             sources: vec![RowSource { tensor: handle, transposed: None, change: Arithmetic::None }],
-            pieces: vec![RowRun::of(0, Run::of(0, rows))],
+            pieces: vec![RowRun::of(0, RowLoops::of(0, rows))],
         }
     }
 
@@ -321,8 +321,8 @@ impl Tensor {
         match (axes, view.shape.as_mut_slice()) {
             (Axes::Same | Axes::TransposedIfPlain, _) => {}
             (Axes::Vectors, _) => {
-                view.pieces = vec![RowRun::of(0, Run::of(0, tensor.elements()))];
-                (view.columns, view.order, view.taken) = (1, Run::of(0, 1), 0..1);
+                view.pieces = vec![RowRun::of(0, RowLoops::of(0, tensor.elements()))];
+                (view.columns, view.order, view.taken) = (1, RowLoops::of(0, 1), 0..1);
             }
             (Axes::Transposed, [.., _, _]) => view = view.transpose()?,
             (Axes::Transposed, _) => return Err(misfit("a matrix is required")),
@@ -334,14 +334,14 @@ impl Tensor {
             (Axes::Trailing, [_]) => {}
             (Axes::Trailing, _) => return Err(misfit("a last axis of length 1 is required")),
         }
-        if columns != Rows::All {
+        if columns != RowOrder::All {
             let chosen = columns.choose(1, view.columns, config)?;
             let ([run], Some(last)) = (chosen.runs.as_slice(), view.shape.last_mut()) else {
                 return Err(misfit("contiguous columns are required"));
             };
             (view.order, view.taken, *last) = (*run, 0..run.len(), run.len());
         }
-        if rows != Rows::All {
+        if rows != RowOrder::All {
             if view.shape.is_empty() {
                 return Err(misfit("rows are required"));
             }
@@ -529,7 +529,7 @@ impl Tensor {
     }
 
     /// The spans of stored rows, each with its source, that make up the given rows.
-    fn spans(&self, rows: Range<u64>) -> impl Iterator<Item = (u32, Span)> {
+    fn spans(&self, rows: Range<u64>) -> impl Iterator<Item = (u32, RowSpan)> {
         spans(&self.pieces, rows)
     }
 
@@ -548,8 +548,8 @@ impl Tensor {
     fn by_rows(mut self) -> Self {
         if self.shape.len() == 1 && self.columns > 1 && self.whole_rows() {
             let [piece @ RowRun { turns: 1, .. }] = self.pieces.as_mut_slice() else { return self };
-            piece.run = Run::of(0, self.columns);
-            (self.columns, self.order, self.taken) = (1, Run::of(0, 1), 0..1);
+            piece.run = RowLoops::of(0, self.columns);
+            (self.columns, self.order, self.taken) = (1, RowLoops::of(0, 1), 0..1);
         }
         self
     }
@@ -566,9 +566,9 @@ impl Tensor {
                 .all(|tensor| packing(tensor).is_some_and(|p| allowed.contains(&p)))
         };
         if self.is_stored() && all(&[Packing::Plain, Packing::Block]) {
-            let run = Run::of(0, self.elements());
+            let run = RowLoops::of(0, self.elements());
             self.pieces = vec![RowRun::of(0, run)];
-            (self.columns, self.order, self.taken) = (1, Run::of(0, 1), 0..1);
+            (self.columns, self.order, self.taken) = (1, RowLoops::of(0, 1), 0..1);
         } else if all(&[Packing::Plain]) {
             self = self.by_rows();
         }
@@ -774,7 +774,7 @@ impl Tensor {
 }
 
 /// The spans of stored rows, each with its source, for `rows` counted over all pieces.
-fn spans(pieces: &[RowRun], rows: Range<u64>) -> impl Iterator<Item = (u32, Span)> {
+fn spans(pieces: &[RowRun], rows: Range<u64>) -> impl Iterator<Item = (u32, RowSpan)> {
     let mut first = 0u64;
     let within = pieces.iter().filter_map(move |piece| {
         let (start, end) = (first, first.saturating_add(piece.len()));
@@ -785,8 +785,8 @@ fn spans(pieces: &[RowRun], rows: Range<u64>) -> impl Iterator<Item = (u32, Span
     within.flatten()
 }
 
-impl From<Span> for Run {
-    fn from(span: Span) -> Self {
+impl From<RowSpan> for RowLoops {
+    fn from(span: RowSpan) -> Self {
         Self { start: span.start, loops: [(1, 0), (1, 0), (span.count, span.step)] }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Arithmetic, Tensor};
-use crate::arch::Span;
+use crate::arch::RowSpan;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::shape;
@@ -364,7 +364,7 @@ impl Tensor {
             let at = row.checked_mul(column)?;
             at.is_multiple_of(self.columns).then(|| at / self.columns)
         };
-        let run = |span: Span| {
+        let run = |span: RowSpan| {
             // Columns with gaps between them have no byte ranges of their own.
             let beside = span.step == 1 || span.count == 1;
             let end = span.start.checked_add(span.count).filter(|_| beside)?;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Arithmetic, RowSource, Tensor, Transposed, spans};
-use crate::arch::Span;
+use crate::arch::RowSpan;
 use crate::bytes::{AlignedBuffer, CacheState, Scratch, try_vec};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -11,6 +11,7 @@ use crate::quant::{Element, Narrowing, narrow};
 use crate::shape;
 use crate::store::Part;
 use crate::store::tensor::{ByteWindow, DecodeOptions, DecodePlan, StoredTensor};
+use crate::threads::Threads;
 
 /// The largest number of values computed or gathered at a time, unless a row is longer.
 const CHUNK: u64 = 1 << 18;
@@ -118,7 +119,7 @@ impl Tensor {
     pub fn dequantize_into<T: Element>(
         &self,
         out: &mut [T],
-        decoding: &DecodeOptions<'_>,
+        decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
         self.check_decodable()?;
         if out.len() as u64 != self.elements() {
@@ -143,7 +144,7 @@ impl Tensor {
         &self,
         rows: Range<u64>,
         out: &mut [T],
-        decoding: &DecodeOptions<'_>,
+        decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
         self.check_decodable()?;
         let gathered = self.gathered(&rows)?;
@@ -220,7 +221,7 @@ impl Tensor {
         &self,
         rows: Range<u64>,
         out: &mut [T],
-        decoding: &DecodeOptions<'_>,
+        decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
         ValueReader::new(self).decode(rows, out, decoding)
     }
@@ -231,7 +232,7 @@ impl Tensor {
         &self,
         rows: Range<u64>,
         out: &mut [T],
-        decoding: &DecodeOptions<'_>,
+        decoding: &DecodeOptions,
         scratch: &mut Scratch,
     ) -> Result<Narrowing> {
         let mut reader = ValueReader { scratch: Some(scratch), ..ValueReader::new(self) };
@@ -290,8 +291,8 @@ impl Tensor {
     fn stored_columns(&self) -> Result<Vec<Range<usize>>> {
         let at = |column: u64| usize::try_from(column).unwrap_or(usize::MAX);
         let mut runs = try_vec(0)?;
-        for Span { start, count, .. } in
-            self.order.spans(self.taken.clone()).flat_map(Span::unbroken)
+        for RowSpan { start, count, .. } in
+            self.order.spans(self.taken.clone()).flat_map(RowSpan::unbroken)
         {
             runs.push(at(start)..at(start.saturating_add(count)));
         }
@@ -327,7 +328,7 @@ impl<'v> ValueReader<'v> {
         &mut self,
         rows: Range<u64>,
         out: &mut [T],
-        decoding: &DecodeOptions<'_>,
+        decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
         let mut lost = Narrowing::default();
         let mut rest = out;
@@ -360,9 +361,9 @@ impl<'v> ValueReader<'v> {
         &mut self,
         number: u32,
         source: &'v RowSource,
-        span: Span,
+        span: RowSpan,
         out: &mut [T],
-        decoding: &DecodeOptions<'_>,
+        decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
         let columns = self.view.columns;
         let direct = source.transposed.is_none()
@@ -383,7 +384,7 @@ impl<'v> ValueReader<'v> {
         for (turn, out) in (0..).zip(out.chunks_mut(piece)) {
             let done: u64 = turn * step;
             let count = step.min(span.count - done);
-            let now = Span { start: span.start + done * span.step, count, ..span };
+            let now = RowSpan { start: span.start + done * span.step, count, ..span };
             exact.clear();
             lost += match &source.transposed {
                 Some(stored) => self.columns_as_rows(number, stored, now, &mut exact)?,
@@ -401,7 +402,7 @@ impl<'v> ValueReader<'v> {
         tensor: StoredTensor<'v>,
         elements: Range<u64>,
         out: &mut [T],
-        decoding: &DecodeOptions<'_>,
+        decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
         let plan = self.plan(tensor)?;
         let Some((_, plan)) = self.plans.get(plan) else { return Ok(Narrowing::default()) };
@@ -437,16 +438,16 @@ impl<'v> ValueReader<'v> {
     fn rows_apart(
         &mut self,
         tensor: StoredTensor<'v>,
-        span: Span,
+        span: RowSpan,
         out: &mut Vec<f32>,
-        decoding: &DecodeOptions<'_>,
+        decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
         let columns = self.view.columns;
         let taken = self.view.stored_columns()?;
         let columns_each = usize::try_from(columns).unwrap_or(usize::MAX).max(1);
         let between = (span.count.saturating_sub(1)) * span.step + 1;
         let first = span.start * columns;
-        let decoding = &DecodeOptions { pool: None, ..*decoding };
+        let decoding = &DecodeOptions { threads: Threads::one(), ..*decoding };
         let mut take = |row: &[f32]| {
             for taken in &taken {
                 out.extend_from_slice(row.get(taken.clone()).unwrap_or_default());
@@ -491,7 +492,7 @@ impl<'v> ValueReader<'v> {
         &mut self,
         number: u32,
         Transposed { rows, tensors }: &'v Transposed,
-        span: Span,
+        span: RowSpan,
         out: &mut Vec<f32>,
     ) -> Result<Narrowing> {
         // A stored matrix has one row for each column of the tensor.

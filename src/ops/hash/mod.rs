@@ -4,10 +4,8 @@ mod list;
 
 use std::fmt;
 
-use sha2::{Digest, Sha256};
-
 use super::odd_name;
-use crate::digest::hex;
+use crate::digest::Hasher;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, Tensor};
 use crate::progress::{Meter, Watch};
@@ -206,19 +204,19 @@ fn of_bytes(
     if parts.is_empty() {
         return Ok(None);
     }
-    let mut hasher = Sha256::new();
+    let mut hasher = Hasher::new()?;
     for part in parts {
         tensor.for_each_raw_piece(part, |piece| {
             hasher.update(piece);
             meter.add(piece.len() as u64)
         })?;
     }
-    Ok(Some(hex(&hasher.finalize())))
+    Ok(Some(hasher.finish()))
 }
 
 /// The hash of the values as little-endian `f32`.
 fn of_values(tensor: &Tensor, meter: &Meter<'_>) -> Result<String> {
-    let mut hasher = Sha256::new();
+    let mut hasher = Hasher::new()?;
     let mut bytes = Vec::new();
     tensor.for_each_values(|values: &[f32]| {
         bytes.clear();
@@ -227,5 +225,5 @@ fn of_values(tensor: &Tensor, meter: &Meter<'_>) -> Result<String> {
         meter.add(0)
     })?;
     meter.add(tensor.stored_bytes())?;
-    Ok(hex(&hasher.finalize()))
+    Ok(hasher.finish())
 }

@@ -122,7 +122,7 @@ pub struct AttachmentReport<'m> {
 /// # fn main() -> weighbridge::Result<()> {
 /// let model = Model::open("assets/sample/sample-Q8_0.gguf")?;
 /// let report = ops::inspect(&model, &InspectOptions::new())?;
-/// let InspectedTensors::Stored { tensors } = report.tensors else { unreachable!() };
+/// let InspectedTensors::Stored { tensors, .. } = report.tensors else { unreachable!() };
 /// let embedding = tensors.iter().find(|tensor| tensor.name == "token_embd.weight");
 /// let canonical = embedding.and_then(|tensor| tensor.canonical.clone().flatten());
 /// assert_eq!(canonical.as_deref(), Some("token_embedding.weight"));

@@ -85,7 +85,7 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
 
 /// What the reference readers refuse of a model that does not name its architecture.
 fn architecture(store: &Store, resolution: &Resolution, refused: &mut Vec<String>) {
-    let named = crate::arch::named(store).is_ok_and(|named| named.is_some());
+    let named = crate::arch::architecture_name(store).is_ok_and(|named| named.is_some());
     if !named && store.encoding() == Encoding::Gguf {
         refused.push("no general.architecture: llama.cpp does not load the file".to_owned());
     }

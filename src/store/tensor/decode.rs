@@ -4,30 +4,30 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::{Segment, StoredTensor};
 use crate::bytes::{AlignedBuffer, Scratch, try_vec, try_zeroed};
 use crate::dtype::{DType, DTypeDescriptor, Packing};
 use crate::error::{Error, Result};
 use crate::quant::{
-    Array, Codec, Decoder, Element, Float, Global, Narrowing, Packed, Parts, Rounding, narrow,
+    Codec, Decoder, Element, Float, Global, Narrowing, Packed, Rounding, SchemeArrays, StoredArray,
+    narrow,
 };
 use crate::shape;
 use crate::store::Part;
+use crate::threads::{self, Threads};
 
 /// Options for decoding values.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct DecodeOptions<'p> {
+pub struct DecodeOptions {
     /// When values are rounded.
     pub rounding: Rounding,
-    /// The thread pool; without one, the calling thread decodes alone. A single thread writes
-    /// nearly as fast as the memory allows.
-    pub pool: Option<&'p rayon::ThreadPool>,
+    /// The threads that share the work: by default the calling thread alone, which writes nearly as
+    /// fast as the memory allows.
+    pub threads: Threads,
 }
 
-impl<'p> DecodeOptions<'p> {
+impl DecodeOptions {
     /// The defaults: every step rounds to `f32`, and the calling thread does the work.
     pub fn new() -> Self {
         Self::default()
@@ -40,11 +40,17 @@ impl<'p> DecodeOptions<'p> {
         self
     }
 
-    /// Sets the thread pool.
+    /// Sets the threads that share the work.
     #[must_use]
-    pub fn pool(mut self, pool: &'p rayon::ThreadPool) -> Self {
-        self.pool = Some(pool);
+    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
+        self.threads = threads.into();
         self
+    }
+}
+
+impl Default for DecodeOptions {
+    fn default() -> Self {
+        Self { rounding: Rounding::default(), threads: Threads::one() }
     }
 }
 
@@ -159,10 +165,10 @@ impl<'a> StoredTensor<'a> {
         Ok(bytes.as_chunks::<4>().0.iter().map(number).collect())
     }
 
-    fn array(&self, segment: &Segment<'a>) -> Result<Array<'a>> {
+    fn array(&self, segment: &Segment<'a>) -> Result<StoredArray<'a>> {
         let format = self.float_format(segment);
         let width = segment.dtype.descriptor().block_bytes as usize;
-        Ok(Array { bytes: self.bytes(segment.part)?, shape: segment.shape, width, format })
+        Ok(StoredArray { bytes: self.bytes(segment.part)?, shape: segment.shape, width, format })
     }
 }
 
@@ -197,7 +203,7 @@ pub(crate) struct DecodePlan<'a> {
     /// The number of elements that share a global scale.
     each_global: u64,
     /// All arrays, for schemes that need them at once.
-    parts: Option<Parts<'a>>,
+    parts: Option<SchemeArrays<'a>>,
 }
 
 impl<'a> DecodePlan<'a> {
@@ -292,7 +298,7 @@ impl<'a> DecodePlan<'a> {
         &self,
         elements: Range<u64>,
         out: &mut [T],
-        decoding: &DecodeOptions<'_>,
+        decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
         self.decode_from(elements, out, decoding, None)
     }
@@ -303,7 +309,7 @@ impl<'a> DecodePlan<'a> {
         &self,
         elements: Range<u64>,
         out: &mut [T],
-        decoding: &DecodeOptions<'_>,
+        decoding: &DecodeOptions,
         window: Option<ByteWindow<'_>>,
     ) -> Result<Narrowing> {
         let past = size_of_val(out) >= PAST;
@@ -313,28 +319,30 @@ impl<'a> DecodePlan<'a> {
                 format!("rows of {} elements end within a unit of {}", self.columns, self.unit);
             return Err(self.malformed(&fault));
         }
-        let mut pieces = Vec::new();
         let (mut start, mut rest) = (elements.start, out);
-        let mut lost = Narrowing::default();
-        while start < elements.end {
+        let pieces = std::iter::from_fn(|| {
+            if start >= elements.end {
+                return None;
+            }
             let end = self.piece_end(start, elements.end);
             let len = usize::try_from(end - start).unwrap_or(usize::MAX).min(rest.len());
-            let (now, later) = rest.split_at_mut(len);
-            match decoding.pool {
-                Some(_) => pieces.push((start..end, now)),
-                None => lost += self.piece(start..end, now, decoding.rounding, past, window)?,
-            }
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(len);
+            let range = start..end;
             (start, rest) = (end, later);
+            Some((range, now))
+        });
+        let decode = |(range, out)| self.piece(range, out, decoding.rounding, past, window);
+        let mut lost = Narrowing::default();
+        if decoding.threads == Threads::one() {
+            for piece in pieces {
+                lost += decode(piece)?;
+            }
+            return Ok(lost);
         }
-        if let Some(pool) = decoding.pool {
-            let piece = |(range, out)| self.piece(range, out, decoding.rounding, past, window);
-            let add = |mut a: Narrowing, b| {
-                a += b;
-                Ok(a)
-            };
-            lost = pool.install(|| {
-                pieces.into_par_iter().map(piece).try_reduce(Narrowing::default, add)
-            })?;
+        let pieces: Vec<_> = pieces.collect();
+        let decode = |(): &mut (), piece| decode(piece);
+        for piece in threads::in_order(decoding.threads, pieces.into_iter(), || (), decode)? {
+            lost += piece;
         }
         Ok(lost)
     }
@@ -499,14 +507,14 @@ impl<'a> DecodePlan<'a> {
 
 impl<'a> StoredTensor<'a> {
     /// All arrays of a tensor that is decoded row by row.
-    fn parts(&self, columns: u64) -> Result<Parts<'a>> {
+    fn parts(&self, columns: u64) -> Result<SchemeArrays<'a>> {
         let array = |part: Part| {
             let segment = self.segments().find(|segment| segment.part == part);
             segment.map(|segment| self.array(&segment)).transpose()
         };
         let weight = array(Part::Weight)?
             .ok_or_else(|| Error::not_found("the tensor has no weight part"))?;
-        let mut parts = Parts {
+        let mut parts = SchemeArrays {
             shape: self.shape(),
             columns: usize::try_from(columns).unwrap_or(usize::MAX),
             weight,
@@ -528,7 +536,7 @@ impl<'a> StoredTensor<'a> {
     }
 
     /// Reads bitsandbytes' description of a tensor, which was checked when the model was opened.
-    fn read_quant_state(&self, parts: &mut Parts<'_>) -> Result<()> {
+    fn read_quant_state(&self, parts: &mut SchemeArrays<'_>) -> Result<()> {
         let text = self.bytes(Part::Description)?;
         let state: serde_json::Value = serde_json::from_slice(&text).map_err(|error| {
             Error::malformed(format!("quant_state is not valid JSON: {error}"))
