@@ -23,10 +23,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// models/tiny.gguf: tensor "blk.0.attn_q.weight": 96 bytes end at 4128, but the file has 4100 (at byte 4032)
 /// ```
 #[derive(Clone)]
-pub struct Error(Box<Inner>);
+pub struct Error(Box<ErrorInner>);
 
 #[derive(Clone)]
-struct Inner {
+struct ErrorInner {
     kind: ErrorKind,
     fault: Cow<'static, str>,
     advice: Option<Cow<'static, str>>,
@@ -63,7 +63,7 @@ impl Error {
     /// An error of the caller's own, for a `Device` or a `ReadAt` that this library does not know.
     #[cold]
     pub fn new(kind: ErrorKind, fault: impl Into<Cow<'static, str>>) -> Self {
-        Self(Box::new(Inner {
+        Self(Box::new(ErrorInner {
             kind,
             fault: fault.into(),
             advice: None,

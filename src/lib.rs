@@ -78,7 +78,7 @@
 //! Both are off by default.
 //!
 //! - `serde`: the reports of [`ops`] implement `serde::Serialize`, in the form of the program's JSON.
-//! - `chat-template`: [`ops::check_meaning`] and [`ops::verify`] parse chat templates, with minijinja.
+//! - `chat-template`: [`ops::check_consistency`] and [`ops::verify`] parse chat templates, with minijinja.
 //!
 //! # What is not supported
 //!

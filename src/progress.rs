@@ -19,7 +19,7 @@ pub struct Progress {
 pub(crate) type Watch<'w> = &'w (dyn Fn(Progress) -> ControlFlow<()> + Sync);
 
 /// Calls the progress callback, and returns `Cancelled` if it cancels.
-pub(crate) fn tell(watch: Option<Watch<'_>>, done: u64, total: u64) -> Result<()> {
+pub(crate) fn report(watch: Option<Watch<'_>>, done: u64, total: u64) -> Result<()> {
     match watch.map(|watch| watch(Progress { done, total })) {
         Some(ControlFlow::Break(())) => Err(Error::new(ErrorKind::Cancelled, "interrupted")),
         _ => Ok(()),
@@ -45,6 +45,6 @@ impl<'w> Meter<'w> {
     /// `Cancelled` if the progress callback cancels.
     pub(crate) fn add(&self, bytes: u64) -> Result<()> {
         let before = self.done.fetch_add(bytes, Ordering::Relaxed);
-        tell(self.watch, before.saturating_add(bytes), self.total)
+        report(self.watch, before.saturating_add(bytes), self.total)
     }
 }

@@ -9,8 +9,8 @@ use std::time::Instant;
 use candle_core::quantized::{GgmlDType, QStorage, QTensor, k_quants};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use weighbridge::bytes::Values;
-use weighbridge::model::Decoding;
+use weighbridge::bytes::AlignedBuffer;
+use weighbridge::model::DecodeOptions;
 use weighbridge::quant::Element;
 use weighbridge::{DType, Model, OpenOptions, Tensor};
 use weighbridge_bench::limits;
@@ -232,14 +232,14 @@ fn report(name: &str, elements: usize, target: f64, cases: &mut [Case<'_>], roun
     println!();
 }
 
-fn ours<'a, T: Element>(tensor: Tensor, out: &'a mut Values<T>) -> Case<'a> {
+fn ours<'a, T: Element>(tensor: Tensor, out: &'a mut AlignedBuffer<T>) -> Case<'a> {
     let run = move || {
-        black_box(tensor.dequantize_into(out, &Decoding::new()).expect("values"));
+        black_box(tensor.dequantize_into(out, &DecodeOptions::new()).expect("values"));
     };
     ("weighbridge".into(), Box::new(run))
 }
 
-fn limit<'a>(input: &'a [u8], out: &'a mut Values<u8>, past: bool) -> Case<'a> {
+fn limit<'a>(input: &'a [u8], out: &'a mut AlignedBuffer<u8>, past: bool) -> Case<'a> {
     ("limit".into(), Box::new(move || limits::traffic(black_box(input), out, past)))
 }
 
@@ -288,8 +288,8 @@ fn row(row: &Row) {
     let stored = tensor(&store);
     let bytes = input(&stored);
     {
-        let (mut out, mut other) = (Values::<f32>::zeroed(LARGE).unwrap(), Values::<u8>::zeroed(4 * LARGE).unwrap());
-        let mut third = Values::<f32>::zeroed(LARGE).unwrap();
+        let (mut out, mut other) = (AlignedBuffer::<f32>::zeroed(LARGE).unwrap(), AlignedBuffer::<u8>::zeroed(4 * LARGE).unwrap());
+        let mut third = AlignedBuffer::<f32>::zeroed(LARGE).unwrap();
         let twos: Vec<f16> = match row.0 {
             DType::F16 | DType::BF16 => data.as_chunks::<2>().0[..LARGE / 2].iter().map(|b| f16::from_le_bytes(*b)).collect(),
             _ => Vec::new(),
@@ -315,11 +315,11 @@ fn row(row: &Row) {
         _ => 0.0,
     };
     if half_target > 0.0 || std::env::args().len() > 2 {
-        let (mut out, mut other) = (Values::<f16>::zeroed(LARGE).unwrap(), Values::<u8>::zeroed(2 * LARGE).unwrap());
+        let (mut out, mut other) = (AlignedBuffer::<f16>::zeroed(LARGE).unwrap(), AlignedBuffer::<u8>::zeroed(2 * LARGE).unwrap());
         let mut cases = vec![ours(tensor(&store), &mut out), limit(&bytes[0], &mut other, true)];
         report(&format!("{name} -> f16"), LARGE, half_target, &mut cases, 9, 1);
         drop(cases);
-        let mut out = Values::<bf16>::zeroed(LARGE).unwrap();
+        let mut out = AlignedBuffer::<bf16>::zeroed(LARGE).unwrap();
         let mut cases = vec![ours(tensor(&store), &mut out), limit(&bytes[0], &mut other, true)];
         report(&format!("{name} -> bf16"), LARGE, 0.0, &mut cases, 9, 1);
     }
@@ -332,12 +332,12 @@ fn row(row: &Row) {
 /// In the processor's cache: the limit is `bf16` to `f32`.
 fn small(name: &str, store: &Model) {
     let halves = random(2 * SMALL);
-    let (mut out, mut other) = (Values::<f32>::zeroed(SMALL).unwrap(), Values::<f32>::zeroed(SMALL).unwrap());
+    let (mut out, mut other) = (AlignedBuffer::<f32>::zeroed(SMALL).unwrap(), AlignedBuffer::<f32>::zeroed(SMALL).unwrap());
     let limit = || limits::bf16_to_f32(black_box(&halves), &mut other);
     let mut cases = vec![ours(tensor(store), &mut out), ("limit".into(), Box::new(limit) as Box<dyn FnMut()>)];
     report(&format!("{name} -> f32 in cache"), SMALL, 0.55, &mut cases, 15, 512);
     drop(cases);
-    let mut out = Values::<f16>::zeroed(SMALL).unwrap();
+    let mut out = AlignedBuffer::<f16>::zeroed(SMALL).unwrap();
     let limit = || limits::bf16_to_f32(black_box(&halves), &mut other);
     let mut cases = vec![ours(tensor(store), &mut out), ("limit".into(), Box::new(limit) as Box<dyn FnMut()>)];
     report(&format!("{name} -> f16 in cache"), SMALL, 0.0, &mut cases, 15, 512);
@@ -377,12 +377,12 @@ fn mode(mode: &Mode) {
     let stored = tensor(&store);
     let bytes = input(&stored).concat();
     {
-        let (mut out, mut other) = (Values::<f32>::zeroed(LARGE).unwrap(), Values::<u8>::zeroed(4 * LARGE).unwrap());
+        let (mut out, mut other) = (AlignedBuffer::<f32>::zeroed(LARGE).unwrap(), AlignedBuffer::<u8>::zeroed(4 * LARGE).unwrap());
         let mut cases = vec![ours(tensor(&store), &mut out), limit(&bytes, &mut other, true)];
         report(&format!("{name} -> f32"), LARGE, target, &mut cases, 9, 1);
     }
     if (bits, name.starts_with("affine")) == (4, true) {
-        let (mut out, mut other) = (Values::<f16>::zeroed(LARGE).unwrap(), Values::<u8>::zeroed(2 * LARGE).unwrap());
+        let (mut out, mut other) = (AlignedBuffer::<f16>::zeroed(LARGE).unwrap(), AlignedBuffer::<u8>::zeroed(2 * LARGE).unwrap());
         let mut cases = vec![ours(tensor(&store), &mut out), limit(&bytes, &mut other, true)];
         report(&format!("{name} -> f16"), LARGE, 0.75, &mut cases, 9, 1);
         let (store, _folder) = mlx(mode, SMALL);

@@ -98,7 +98,7 @@ fn execute(
     dst: &Path,
     options: WriteOptions<'_>,
     args: &Writing,
-) -> Result<weighbridge::write::Written, Stop> {
+) -> Result<weighbridge::write::WriteReport, Stop> {
     let bar = Bar::new();
     let watch = |progress: Progress| match interrupted() {
         true => ControlFlow::Break(()),

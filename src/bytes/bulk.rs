@@ -7,18 +7,18 @@
 use std::fs::File;
 use std::ops::Range;
 
-use super::{Handle, Kind, Pages, Source, read_exact_at};
+use super::{AlignedBytes, FileHandle, Source, SourceKind, read_exact_at};
 use crate::error::Result;
 
 /// Buffers that a thread reuses between bulk reads.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    buffer: Option<Pages>,
+    buffer: Option<AlignedBytes>,
 }
 
 /// Whether the page cache has a range of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Held {
+pub(crate) enum CacheState {
     /// The range is not in the page cache.
     No,
     /// The range is in the page cache and has to be copied.
@@ -29,7 +29,7 @@ pub(crate) enum Held {
 
 /// A file that is opened a second and a third time for bulk reads.
 #[derive(Debug)]
-pub(super) struct Bulk {
+pub(super) struct BulkFiles {
     /// For page cache queries and reads of a few bytes, which do not start the system's read-ahead.
     quiet: File,
     /// For reads past the page cache.
@@ -51,7 +51,8 @@ impl Scratch {
     /// over the memory, a read past the page cache is split into many small requests.
     fn room(&mut self, len: usize) -> Result<&mut [u8]> {
         if self.buffer.as_ref().is_none_or(|buffer| buffer.len() < len) {
-            self.buffer = Some(Pages::zeroed(len.max(STEP).next_multiple_of(2 << 20) as u64)?);
+            self.buffer =
+                Some(AlignedBytes::zeroed(len.max(STEP).next_multiple_of(2 << 20) as u64)?);
         }
         let room = self.buffer.as_deref_mut().unwrap_or_default();
         Ok(room.get_mut(..len).unwrap_or_default())
@@ -100,13 +101,13 @@ impl Source {
     /// # Errors
     ///
     /// Same as [`read_at`](Self::read_at).
-    pub(crate) fn stretch<'s>(
+    pub(crate) fn read_range<'s>(
         &'s self,
         range: Range<u64>,
         scratch: &'s mut Scratch,
     ) -> Result<&'s [u8]> {
         let (start, len) = self.check(&range)?;
-        if let Kind::Memory { bytes } = &self.kind {
+        if let SourceKind::Memory { bytes } = &self.kind {
             return bytes.get(start..start.saturating_add(len)).ok_or_else(|| self.beyond(&range));
         }
         if let Some(bulk) = self.cold(range.start, len) {
@@ -119,28 +120,28 @@ impl Source {
 
     /// Whether a range is in the page cache, judged by three samples, and whether it is mapped.
     /// Short ranges count as present.
-    pub(crate) fn held(&self, range: &Range<u64>) -> Held {
+    pub(crate) fn cache_state(&self, range: &Range<u64>) -> CacheState {
         let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
         match (self.cold(range.start, len), &self.kind) {
-            (Some(_), _) => Held::No,
-            (None, Kind::Mapped { .. }) => Held::Mapped,
-            (None, _) => Held::Unmapped,
+            (Some(_), _) => CacheState::No,
+            (None, SourceKind::Mapped { .. }) => CacheState::Mapped,
+            (None, _) => CacheState::Unmapped,
         }
     }
 
     /// Releases the memory map's pages of a range, so that they do not count as this program's
     /// memory.
-    pub(crate) fn forget(&self, range: &Range<u64>) {
-        if let (Kind::Mapped { map, .. }, Ok((start, len))) = (&self.kind, self.check(range))
+    pub(crate) fn release_pages(&self, range: &Range<u64>) {
+        if let (SourceKind::Mapped { map, .. }, Ok((start, len))) = (&self.kind, self.check(range))
             && let Some(map) = map.get()
         {
-            map.forget(start, len);
+            map.release_pages(start, len);
         }
     }
 
     /// The files for reading past the page cache, if three samples find that the range is not in
     /// it. The first page alone does not suffice: an earlier read may have fetched it.
-    fn cold(&self, offset: u64, len: usize) -> Option<&Bulk> {
+    fn cold(&self, offset: u64, len: usize) -> Option<&BulkFiles> {
         let bulk = self.bulk().filter(|_| len >= LEAST)?;
         let end = offset.saturating_add(len as u64 - 1);
         let held = |at: u64| is_held(&bulk.quiet, at);
@@ -148,9 +149,9 @@ impl Source {
         (!all).then_some(bulk)
     }
 
-    fn bulk(&self) -> Option<&Bulk> {
-        let (Kind::Mapped { file: Handle::Open(file), .. }
-        | Kind::Read { file: Handle::Open(file) }) = &self.kind
+    fn bulk(&self) -> Option<&BulkFiles> {
+        let (SourceKind::Mapped { file: FileHandle::Open(file), .. }
+        | SourceKind::Read { file: FileHandle::Open(file) }) = &self.kind
         else {
             return None;
         };
@@ -160,7 +161,7 @@ impl Source {
     /// Reads a range past the page cache, together with the rest of its pages.
     fn read_past<'s>(
         &self,
-        bulk: &Bulk,
+        bulk: &BulkFiles,
         range: Range<u64>,
         scratch: &'s mut Scratch,
     ) -> Result<&'s [u8]> {
@@ -174,7 +175,13 @@ impl Source {
 
     /// Fills whole pages, starting at a page boundary of the file. The file may end within the last
     /// page, but not before `wanted` bytes.
-    fn read_pages(&self, bulk: &Bulk, offset: u64, pages: &mut [u8], wanted: usize) -> Result<()> {
+    fn read_pages(
+        &self,
+        bulk: &BulkFiles,
+        offset: u64,
+        pages: &mut [u8],
+        wanted: usize,
+    ) -> Result<()> {
         let mut filled = 0;
         while filled < wanted {
             let rest = pages.get_mut(filled..).unwrap_or_default();
@@ -214,18 +221,18 @@ fn is_held(_: &File, _: u64) -> bool {
 
 /// Opens the same file again, even if its path now names another file.
 #[cfg(target_os = "linux")]
-fn open(file: &File) -> Option<Bulk> {
+fn open(file: &File) -> Option<BulkFiles> {
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::OpenOptionsExt;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let open = |flags| File::options().read(true).custom_flags(flags).open(&path).ok();
     let (quiet, direct) = (open(0)?, open(libc::O_DIRECT)?);
     rustix::fs::fadvise(&quiet, 0, None, rustix::fs::Advice::Random).ok()?;
-    Some(Bulk { quiet, direct })
+    Some(BulkFiles { quiet, direct })
 }
 
 #[cfg(not(target_os = "linux"))]
-fn open(_: &File) -> Option<Bulk> {
+fn open(_: &File) -> Option<BulkFiles> {
     None
 }
 
@@ -264,7 +271,7 @@ mod tests {
                 let offset = start as u64;
                 let range = offset..offset + len as u64;
                 let expected = &bytes[start..start + len];
-                let mut out = Pages::zeroed(len as u64 + 64).unwrap();
+                let mut out = AlignedBytes::zeroed(len as u64 + 64).unwrap();
                 // Once with the file in the page cache, once without.
                 for cold in [false, true] {
                     #[cfg(target_os = "linux")]
@@ -277,7 +284,7 @@ mod tests {
                         source.fill(offset, out, &mut scratch).unwrap();
                         assert_eq!(out, expected, "{start} {len} cold {cold}");
                     }
-                    assert_eq!(source.stretch(range.clone(), &mut scratch).unwrap(), expected);
+                    assert_eq!(source.read_range(range.clone(), &mut scratch).unwrap(), expected);
                 }
                 // Past the page cache, whatever it contains.
                 if let Some(bulk) = source.bulk.get().and_then(Option::as_ref) {
@@ -286,7 +293,7 @@ mod tests {
                 }
             }
             assert!(source.fill(LEN as u64 - 1, &mut [0; 2], &mut scratch).is_err());
-            assert!(source.stretch(LEN as u64 - 1..LEN as u64 + 1, &mut scratch).is_err());
+            assert!(source.read_range(LEN as u64 - 1..LEN as u64 + 1, &mut scratch).is_err());
         }
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct Scanner<'a> {
 
 /// A string in the text: its range, without the quotes.
 #[derive(Clone, Debug)]
-pub(crate) struct Span {
+pub(crate) struct JsonSpan {
     pub(crate) range: Range<usize>,
     /// Whether the string contains escapes, so that its characters differ from the text.
     pub(crate) escaped: bool,
@@ -123,7 +123,7 @@ impl<'a> Scanner<'a> {
 
     /// Consumes a string. Its escapes are checked only by [`unescape`](Self::unescape).
     #[inline(always)]
-    pub(crate) fn string(&mut self) -> Result<Span> {
+    pub(crate) fn string(&mut self) -> Result<JsonSpan> {
         if !self.eat(b'"') {
             return Err(self.unexpected("a string"));
         }
@@ -135,7 +135,7 @@ impl<'a> Scanner<'a> {
                 Some(b'"') => {
                     let range = start..self.pos;
                     self.pos += 1;
-                    return Ok(Span { range, escaped });
+                    return Ok(JsonSpan { range, escaped });
                 }
                 Some(b'\\') => {
                     escaped = true;
@@ -151,12 +151,12 @@ impl<'a> Scanner<'a> {
     }
 
     /// The bytes of a string, with its escapes.
-    pub(crate) fn raw(&self, span: &Span) -> &'a [u8] {
+    pub(crate) fn raw(&self, span: &JsonSpan) -> &'a [u8] {
         self.text.get(span.range.clone()).unwrap_or_default()
     }
 
     /// The characters of a string, unescaped.
-    pub(crate) fn unescape(&self, span: &Span) -> Result<Cow<'a, [u8]>> {
+    pub(crate) fn unescape(&self, span: &JsonSpan) -> Result<Cow<'a, [u8]>> {
         if !span.escaped {
             return Ok(Cow::Borrowed(self.raw(span)));
         }

@@ -7,15 +7,15 @@ use crate::error::{Error, Result};
 
 /// A read-only map of the first `len` bytes of a file.
 #[derive(Debug)]
-pub(super) struct Map(memmap2::Mmap);
+pub(super) struct MappedFile(memmap2::Mmap);
 
-impl Map {
+impl MappedFile {
     /// The caller must have checked that the file has `len` bytes.
     pub(super) fn new(file: &File, len: u64) -> Result<Self> {
         let len = usize::try_from(len)
             .map_err(|_| Error::unsupported("the file exceeds this machine's address space"))?;
         // SAFETY: the map is private to this struct and read-only. No program can prevent another
-        // process from changing the file meanwhile; that is documented at `Access::Map`, which the
+        // process from changing the file meanwhile; that is documented at `Access::MappedFile`, which the
         // caller chose. `Access::Read` makes no map.
         let map = unsafe { memmap2::MmapOptions::new().len(len).map(file) };
         map.map(Self).map_err(|error| Error::io("cannot map", error))
@@ -27,7 +27,7 @@ impl Map {
 
     /// Releases the pages of some bytes. Until their next access they do not count as memory of
     /// this process.
-    pub(super) fn forget(&self, start: usize, len: usize) {
+    pub(super) fn release_pages(&self, start: usize, len: usize) {
         let end = start.saturating_add(len).min(self.0.len());
         #[cfg(target_os = "linux")]
         if start < end {

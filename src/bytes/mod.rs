@@ -17,15 +17,15 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-pub(crate) use bulk::{Held, Scratch};
+pub(crate) use bulk::{CacheState, Scratch};
 pub(crate) use content_addressed::{blob_behind, is_content_addressed};
 pub(crate) use cursor::Cursor;
-pub(crate) use json::{Scanner, Span};
-pub use pages::{Pages, Values};
+pub(crate) use json::{JsonSpan, Scanner};
+pub use pages::{AlignedBuffer, AlignedBytes};
 pub use text::Text;
 
 use crate::error::{Error, Result};
-use mmap::Map;
+use mmap::MappedFile;
 
 /// How the bytes of a file are accessed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -65,37 +65,37 @@ pub struct Source {
     path: PathBuf,
     len: u64,
     /// The identity of the file when it was opened.
-    identity: Option<Identity>,
-    kind: Kind,
+    identity: Option<FileIdentity>,
+    kind: SourceKind,
     /// The file opened again for bulk reads, if the system supports them.
-    bulk: OnceLock<Option<bulk::Bulk>>,
+    bulk: OnceLock<Option<bulk::BulkFiles>>,
 }
 
 #[derive(Debug)]
-enum Kind {
-    Mapped { file: Handle, map: OnceLock<Map> },
-    Read { file: Handle },
+enum SourceKind {
+    Mapped { file: FileHandle, map: OnceLock<MappedFile> },
+    Read { file: FileHandle },
     Memory { bytes: Cow<'static, [u8]> },
     Custom { reader: Box<dyn ReadAt> },
 }
 
 /// A file that is open, or that can be reopened.
 #[derive(Debug)]
-enum Handle {
+enum FileHandle {
     Open(File),
     Released,
 }
 
 /// Facts by which a reopened file is recognized as the same one.
 #[derive(Debug, Eq, PartialEq)]
-struct Identity {
+struct FileIdentity {
     len: u64,
     modified: Option<std::time::SystemTime>,
     #[cfg(unix)]
     inode: (u64, u64),
 }
 
-impl Identity {
+impl FileIdentity {
     fn of(metadata: &std::fs::Metadata) -> Self {
         Self {
             len: metadata.len(),
@@ -140,10 +140,12 @@ impl Source {
             return Self::open(&blob, access);
         }
         let kind = match access {
-            Access::Map => Kind::Mapped { file: Handle::Open(file), map: OnceLock::new() },
-            Access::Read => Kind::Read { file: Handle::Open(file) },
+            Access::Map => {
+                SourceKind::Mapped { file: FileHandle::Open(file), map: OnceLock::new() }
+            }
+            Access::Read => SourceKind::Read { file: FileHandle::Open(file) },
         };
-        let identity = Some(Identity::of(&opened));
+        let identity = Some(FileIdentity::of(&opened));
         Ok(Self {
             path: path.to_path_buf(),
             len: opened.len(),
@@ -160,7 +162,7 @@ impl Source {
             path: name.into(),
             len: bytes.len() as u64,
             identity: None,
-            kind: Kind::Memory { bytes },
+            kind: SourceKind::Memory { bytes },
             bulk: OnceLock::new(),
         }
     }
@@ -171,7 +173,7 @@ impl Source {
             path: name.into(),
             len: reader.size(),
             identity: None,
-            kind: Kind::Custom { reader: Box::new(reader) },
+            kind: SourceKind::Custom { reader: Box::new(reader) },
             bulk: OnceLock::new(),
         }
     }
@@ -189,7 +191,7 @@ impl Source {
 
     /// Whether the bytes lie in a file, not in memory.
     pub(crate) fn is_file(&self) -> bool {
-        matches!(self.kind, Kind::Mapped { .. } | Kind::Read { .. })
+        matches!(self.kind, SourceKind::Mapped { .. } | SourceKind::Read { .. })
     }
 
     /// The bytes of `range`: borrowed from the map or from memory, otherwise read into a new
@@ -202,10 +204,10 @@ impl Source {
     pub fn bytes(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
         let (start, len) = self.check(&range)?;
         let whole: &[u8] = match &self.kind {
-            Kind::Memory { bytes } => bytes,
-            Kind::Mapped { .. } if len == 0 => return Ok(Cow::Borrowed(&[])),
-            Kind::Mapped { file, map } => self.mapped(file, map)?,
-            Kind::Read { .. } | Kind::Custom { .. } => {
+            SourceKind::Memory { bytes } => bytes,
+            SourceKind::Mapped { .. } if len == 0 => return Ok(Cow::Borrowed(&[])),
+            SourceKind::Mapped { file, map } => self.mapped(file, map)?,
+            SourceKind::Read { .. } | SourceKind::Custom { .. } => {
                 let mut out = try_zeroed(len).map_err(|error| error.in_file(&self.path))?;
                 self.read_at(range.start, &mut out)?;
                 return Ok(Cow::Owned(out));
@@ -224,13 +226,13 @@ impl Source {
         let range = offset..offset.saturating_add(out.len() as u64);
         let (start, len) = self.check(&range)?;
         let read = match &self.kind {
-            Kind::Memory { bytes } => {
+            SourceKind::Memory { bytes } => {
                 let from = bytes.get(start..start.saturating_add(len));
                 out.copy_from_slice(from.ok_or_else(|| self.beyond(&range))?);
                 return Ok(());
             }
-            Kind::Custom { reader } => reader.read_at(offset, out),
-            Kind::Mapped { file, .. } | Kind::Read { file } => {
+            SourceKind::Custom { reader } => reader.read_at(offset, out),
+            SourceKind::Mapped { file, .. } | SourceKind::Read { file } => {
                 self.with_file(file, |file| Ok(read_exact_at(file, offset, out)))?
             }
         };
@@ -243,7 +245,7 @@ impl Source {
         })
     }
 
-    fn mapped<'a>(&'a self, file: &Handle, map: &'a OnceLock<Map>) -> Result<&'a [u8]> {
+    fn mapped<'a>(&'a self, file: &FileHandle, map: &'a OnceLock<MappedFile>) -> Result<&'a [u8]> {
         if let Some(map) = map.get() {
             return Ok(map.bytes());
         }
@@ -255,7 +257,7 @@ impl Source {
             if now.len() < self.len {
                 return Err(self.shrunk());
             }
-            Map::new(file, self.len).map_err(|error| error.in_file(&self.path))
+            MappedFile::new(file, self.len).map_err(|error| error.in_file(&self.path))
         })?;
         Ok(map.get_or_init(|| made).bytes())
     }
@@ -267,19 +269,23 @@ impl Source {
 
     /// Closes the file. The next access reopens it and checks that it is the same file.
     pub(crate) fn release(&mut self) {
-        if let Kind::Mapped { file, .. } | Kind::Read { file } = &mut self.kind {
-            *file = Handle::Released;
+        if let SourceKind::Mapped { file, .. } | SourceKind::Read { file } = &mut self.kind {
+            *file = FileHandle::Released;
         }
         self.bulk = OnceLock::new();
     }
 
-    fn with_file<T>(&self, handle: &Handle, read: impl FnOnce(&File) -> Result<T>) -> Result<T> {
-        if let Handle::Open(file) = handle {
+    fn with_file<T>(
+        &self,
+        handle: &FileHandle,
+        read: impl FnOnce(&File) -> Result<T>,
+    ) -> Result<T> {
+        if let FileHandle::Open(file) = handle {
             return read(file);
         }
         let cannot = |error| Error::io("cannot reopen the file", error).in_file(&self.path);
         let file = open_without_waiting(&self.path).map_err(cannot)?;
-        let identity = Identity::of(&file.metadata().map_err(cannot)?);
+        let identity = FileIdentity::of(&file.metadata().map_err(cannot)?);
         if self.identity.as_ref() != Some(&identity) {
             let fault = "the file was changed or replaced after it was opened";
             return Err(Error::new(crate::ErrorKind::Io, fault).in_file(&self.path));

@@ -10,9 +10,9 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// Large buffers get their own pages, huge ones if the system has them: filling fresh memory in 4
 /// KiB pages takes three times as long.
-pub struct Pages(Memory);
+pub struct AlignedBytes(Allocation);
 
-enum Memory {
+enum Allocation {
     /// A vector with room to spare, and the start of its aligned part.
     Small { bytes: Vec<u8>, start: usize },
     /// A map with room to spare, and the start and length of its aligned part.
@@ -24,7 +24,7 @@ const ALIGNMENT: usize = 64;
 /// From this size, bytes get their own pages. It is a huge page on current processors.
 const LARGE: usize = 2 << 20;
 
-impl Pages {
+impl AlignedBytes {
     /// The alignment of the first byte.
     pub const ALIGNMENT: u64 = ALIGNMENT as u64;
 
@@ -52,51 +52,51 @@ impl Pages {
                     room - start - huge,
                 );
             }
-            return Ok(Self(Memory::Large { map, start, len: size }));
+            return Ok(Self(Allocation::Large { map, start, len: size }));
         }
         let mut bytes = try_vec(size + ALIGNMENT)?;
         let start = Vec::<u8>::as_ptr(&bytes).align_offset(ALIGNMENT).min(ALIGNMENT);
         bytes.resize(start + size, 0);
-        Ok(Self(Memory::Small { bytes, start }))
+        Ok(Self(Allocation::Small { bytes, start }))
     }
 }
 
-impl std::fmt::Debug for Pages {
+impl std::fmt::Debug for AlignedBytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Pages({} bytes)", self.len())
+        write!(f, "AlignedBytes({} bytes)", self.len())
     }
 }
 
-impl Deref for Pages {
+impl Deref for AlignedBytes {
     type Target = [u8];
 
     #[expect(clippy::indexing_slicing, reason = "the aligned part of its own memory")]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Memory::Small { bytes, start } => &bytes[*start..],
-            Memory::Large { map, start, len } => &map[*start..*start + *len],
+            Allocation::Small { bytes, start } => &bytes[*start..],
+            Allocation::Large { map, start, len } => &map[*start..*start + *len],
         }
     }
 }
 
-impl DerefMut for Pages {
+impl DerefMut for AlignedBytes {
     #[expect(clippy::indexing_slicing, reason = "the aligned part of its own memory")]
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
-            Memory::Small { bytes, start } => &mut bytes[*start..],
-            Memory::Large { map, start, len } => &mut map[*start..*start + *len],
+            Allocation::Small { bytes, start } => &mut bytes[*start..],
+            Allocation::Large { map, start, len } => &mut map[*start..*start + *len],
         }
     }
 }
 
-/// Numbers in [`Pages`]. Dereferences to a slice.
+/// Numbers in [`AlignedBytes`]. Dereferences to a slice.
 #[derive(Debug)]
-pub struct Values<T> {
-    pages: Pages,
+pub struct AlignedBuffer<T> {
+    pages: AlignedBytes,
     element: PhantomData<T>,
 }
 
-impl<T: bytemuck::Pod> Values<T> {
+impl<T: bytemuck::Pod> AlignedBuffer<T> {
     /// Allocates `len` zeros.
     ///
     /// # Errors
@@ -104,11 +104,11 @@ impl<T: bytemuck::Pod> Values<T> {
     /// `Io` if there is not enough memory.
     pub fn zeroed(len: usize) -> Result<Self> {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
-        Ok(Self { pages: Pages::zeroed(bytes)?, element: PhantomData })
+        Ok(Self { pages: AlignedBytes::zeroed(bytes)?, element: PhantomData })
     }
 }
 
-impl<T: bytemuck::Pod> Deref for Values<T> {
+impl<T: bytemuck::Pod> Deref for AlignedBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -116,7 +116,7 @@ impl<T: bytemuck::Pod> Deref for Values<T> {
     }
 }
 
-impl<T: bytemuck::Pod> DerefMut for Values<T> {
+impl<T: bytemuck::Pod> DerefMut for AlignedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         bytemuck::cast_slice_mut(&mut self.pages)
     }
@@ -129,20 +129,20 @@ mod tests {
     #[test]
     fn memory_is_aligned_and_zero() {
         for len in [0, 1, 63, 64, 1000, (2 << 20) - 1, 2 << 20, (2 << 20) + 1] {
-            let pages = Pages::zeroed(len).unwrap();
+            let pages = AlignedBytes::zeroed(len).unwrap();
             assert_eq!(pages.len() as u64, len);
             assert_eq!(pages.as_ptr().align_offset(64), 0, "{len}");
             assert!(len < 2 << 20 || pages.as_ptr().align_offset(2 << 20) == 0, "{len}");
             assert!(pages.iter().all(|&byte| byte == 0));
         }
-        let mut values = Values::<f32>::zeroed(3).unwrap();
+        let mut values = AlignedBuffer::<f32>::zeroed(3).unwrap();
         values[1] = 2.0;
         assert_eq!(*values, [0.0, 2.0, 0.0]);
     }
 
     #[test]
     fn too_much_memory_is_an_error() {
-        assert!(Pages::zeroed(u64::MAX).is_err());
-        assert!(Values::<f32>::zeroed(usize::MAX).is_err());
+        assert!(AlignedBytes::zeroed(u64::MAX).is_err());
+        assert!(AlignedBuffer::<f32>::zeroed(usize::MAX).is_err());
     }
 }

@@ -5,11 +5,11 @@ use serde_json::Value as Json;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::store::{Grouped, Indexed, Listed, Part};
+use crate::store::{Indexed, ListedArray, NewGroup, Part};
 
 /// One of MLX's quantization modes.
 #[derive(Debug)]
-pub(super) struct Mode {
+pub(super) struct MlxMode {
     pub(super) name: &'static str,
     /// The bits, group sizes and dtype of each variant; the first group size is the default.
     pub(super) forms: &'static [(u64, &'static [u64], DType)],
@@ -18,16 +18,16 @@ pub(super) struct Mode {
 const AFFINE_GROUPS: &[u64] = &[64, 32, 128];
 
 #[rustfmt::skip]
-pub(super) static MODES: &[Mode] = &[
-    Mode { name: "affine", forms: &[
+pub(super) static MODES: &[MlxMode] = &[
+    MlxMode { name: "affine", forms: &[
         (1, AFFINE_GROUPS, DType::MLX_AFFINE1), (2, AFFINE_GROUPS, DType::MLX_AFFINE2),
         (3, AFFINE_GROUPS, DType::MLX_AFFINE3), (4, AFFINE_GROUPS, DType::MLX_AFFINE4),
         (5, AFFINE_GROUPS, DType::MLX_AFFINE5), (6, AFFINE_GROUPS, DType::MLX_AFFINE6),
         (8, AFFINE_GROUPS, DType::MLX_AFFINE8),
     ] },
-    Mode { name: "mxfp4", forms: &[(4, &[32], DType::MLX_MXFP4)] },
-    Mode { name: "mxfp8", forms: &[(8, &[32], DType::MLX_MXFP8)] },
-    Mode { name: "nvfp4", forms: &[(4, &[16], DType::MLX_NVFP4)] },
+    MlxMode { name: "mxfp4", forms: &[(4, &[32], DType::MLX_MXFP4)] },
+    MlxMode { name: "mxfp8", forms: &[(8, &[32], DType::MLX_MXFP8)] },
+    MlxMode { name: "nvfp4", forms: &[(4, &[16], DType::MLX_NVFP4)] },
 ];
 
 /// The default group size of a dtype with groups.
@@ -39,13 +39,13 @@ pub(crate) fn default_group_size(dtype: DType) -> u32 {
 
 /// One complete interpretation of a packed weight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Reading {
+pub(super) struct GroupScheme {
     pub(super) bits: u64,
     pub(super) group_size: u64,
     pub(super) dtype: DType,
 }
 
-impl std::fmt::Display for Reading {
+impl std::fmt::Display for GroupScheme {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} in groups of {}", self.dtype, self.group_size)
     }
@@ -53,7 +53,7 @@ impl std::fmt::Display for Reading {
 
 /// The entry numbers of the arrays of one module.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entries {
+pub(super) struct GroupEntries {
     pub(super) weight: u32,
     pub(super) scales: u32,
     pub(super) biases: Option<u32>,
@@ -61,9 +61,9 @@ pub(super) struct Entries {
     pub(super) global: Option<(Part, u32)>,
 }
 
-impl Entries {
-    pub(super) fn parts<'a>(&self, indexed: &'a Indexed) -> Option<Parts<'a>> {
-        Some(Parts {
+impl GroupEntries {
+    pub(super) fn parts<'a>(&self, indexed: &'a Indexed) -> Option<GroupArrays<'a>> {
+        Some(GroupArrays {
             weight: indexed.get(self.weight)?,
             scales: indexed.get(self.scales)?,
             biases: self.biases.and_then(|number| indexed.get(number)),
@@ -71,7 +71,7 @@ impl Entries {
     }
 
     /// Joins the arrays into one tensor with the given interpretation.
-    pub(super) fn join(&self, indexed: &mut Indexed, reading: &Reading) -> Result<()> {
+    pub(super) fn join(&self, indexed: &mut Indexed, reading: &GroupScheme) -> Result<()> {
         let Some(parts) = self.parts(indexed) else { return Ok(()) };
         let shape = parts.shape(reading)?;
         if let Some((_, number)) = self.global {
@@ -84,7 +84,7 @@ impl Entries {
         let mut companions = vec![(Part::Scale, self.scales)];
         companions.extend(self.biases.map(|number| (Part::Bias, number)));
         companions.extend(self.global);
-        let grouped = Grouped {
+        let grouped = NewGroup {
             dtype: reading.dtype,
             group_size: u32::try_from(reading.group_size).unwrap_or(0),
             name: None,
@@ -96,15 +96,15 @@ impl Entries {
 }
 
 /// The arrays of one module.
-pub(super) struct Parts<'a> {
-    pub(super) weight: Listed<'a>,
-    pub(super) scales: Listed<'a>,
-    pub(super) biases: Option<Listed<'a>>,
+pub(super) struct GroupArrays<'a> {
+    pub(super) weight: ListedArray<'a>,
+    pub(super) scales: ListedArray<'a>,
+    pub(super) biases: Option<ListedArray<'a>>,
 }
 
-impl Parts<'_> {
+impl GroupArrays<'_> {
     /// All interpretations that fit the arrays' shapes and dtypes.
-    pub(super) fn readings(&self) -> Result<Vec<Reading>> {
+    pub(super) fn readings(&self) -> Result<Vec<GroupScheme>> {
         let scales = &self.scales;
         let (Some((&packed, rows)), Some((&groups, scale_rows))) =
             (self.weight.shape.split_last(), scales.shape.split_last())
@@ -153,7 +153,7 @@ impl Parts<'_> {
                 for &group_size in group_sizes {
                     let columns = groups.checked_mul(group_size);
                     if columns.and_then(|n| n.checked_mul(bits)) == packed.checked_mul(32) {
-                        readings.push(Reading { bits, group_size, dtype });
+                        readings.push(GroupScheme { bits, group_size, dtype });
                     }
                 }
             }
@@ -162,17 +162,21 @@ impl Parts<'_> {
     }
 
     /// The interpretations whose row length is the input width of a layer, according to the config.
-    pub(super) fn of_known_width(&self, readings: &[Reading], config: &Json) -> Vec<Reading> {
+    pub(super) fn of_known_width(
+        &self,
+        readings: &[GroupScheme],
+        config: &Json,
+    ) -> Vec<GroupScheme> {
         let text = config.get("text_config").unwrap_or(config);
         let width = |key: &str| text.get(key).and_then(Json::as_u64);
         let widths = ["hidden_size", "intermediate_size", "moe_intermediate_size"].map(width);
         let packed = self.weight.shape.last().copied().unwrap_or(0);
-        let columns = |reading: &Reading| packed.checked_mul(32)?.checked_div(reading.bits);
+        let columns = |reading: &GroupScheme| packed.checked_mul(32)?.checked_div(reading.bits);
         readings.iter().filter(|reading| widths.contains(&columns(reading))).copied().collect()
     }
 
     /// The shape of the values.
-    fn shape(&self, reading: &Reading) -> Result<Vec<u64>> {
+    fn shape(&self, reading: &GroupScheme) -> Result<Vec<u64>> {
         let mut shape = self.weight.shape.to_vec();
         if let (Some(last), Some(groups)) = (shape.last_mut(), self.scales.shape.last()) {
             *last = groups.saturating_mul(reading.group_size);

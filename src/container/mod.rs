@@ -44,7 +44,7 @@ pub struct Container {
     /// Whether a path is this container, judged by its content.
     detect: fn(&Probe<'_>) -> bool,
     /// Opens a path that was detected as this container.
-    open: fn(Opened, &OpenOptions) -> Result<Store>,
+    open: fn(DetectedPath, &OpenOptions) -> Result<Store>,
     /// How models are written into it.
     write: Option<&'static Writer>,
 }
@@ -73,7 +73,7 @@ impl Container {
 }
 
 /// A path after detection.
-enum Opened {
+enum DetectedPath {
     /// A file, whose header has not been parsed.
     File(Source),
     /// A directory, with its sorted file names.
@@ -171,7 +171,7 @@ pub(crate) fn open_memory(
     let source = Source::memory(name, bytes);
     let path = source.path().to_path_buf();
     let opened = choose_file(&source, &options.limits)
-        .and_then(|row| (row.open)(Opened::File(source), options));
+        .and_then(|row| (row.open)(DetectedPath::File(source), options));
     let opened = opened.map_err(|error| error.in_file(&path));
     opened.map(|store| store.with_limits(&options.limits))
 }
@@ -204,14 +204,14 @@ pub fn detect(path: impl AsRef<Path>) -> Result<&'static Container> {
     look(path.as_ref(), &OpenOptions::new()).map(|(container, _)| container)
 }
 
-fn look(path: &Path, options: &OpenOptions) -> Result<(&'static Container, Opened)> {
+fn look(path: &Path, options: &OpenOptions) -> Result<(&'static Container, DetectedPath)> {
     match Source::open(path, options.access) {
-        Ok(source) => Ok((choose_file(&source, &options.limits)?, Opened::File(source))),
+        Ok(source) => Ok((choose_file(&source, &options.limits)?, DetectedPath::File(source))),
         Err(_) if path.is_dir() => {
             let names = file_names(path, options)?;
             let limits = &options.limits;
             let probe = Probe { path, head: &[], len: 0, directory: Some(&names), limits };
-            Ok((choose(&probe)?, Opened::Directory(path.to_path_buf(), names)))
+            Ok((choose(&probe)?, DetectedPath::Directory(path.to_path_buf(), names)))
         }
         Err(error) => Err(error),
     }

@@ -15,9 +15,9 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::index::hash;
 use crate::metadata::Metadata;
-use crate::store::{Listing, check_count, check_range};
+use crate::store::{ArrayListing, check_count, check_range};
 
-use super::safetensors::header::Parsed;
+use super::safetensors::header::SafetensorsHeader;
 
 /// NumPy's dtype names, for little-endian and one-byte dtypes.
 static DESCRIPTIONS: &[(&str, DType)] = &[
@@ -40,16 +40,16 @@ static DESCRIPTIONS: &[(&str, DType)] = &[
 const HEADER_BYTES: u32 = 10_000;
 
 /// Lists the arrays of an archive.
-pub(super) fn parse(source: Source, options: &OpenOptions) -> Result<Parsed> {
+pub(super) fn parse(source: Source, options: &OpenOptions) -> Result<SafetensorsHeader> {
     let path = source.path().to_path_buf();
     parse_file(source, options).map_err(|error| error.in_file(&path))
 }
 
-fn parse_file(source: Source, options: &OpenOptions) -> Result<Parsed> {
+fn parse_file(source: Source, options: &OpenOptions) -> Result<SafetensorsHeader> {
     check_entries(&source)?;
     let broken = |error: zip::result::ZipError| Error::malformed(format!("a broken zip: {error}"));
     let mut names = Vec::new();
-    let mut listing = Listing::default();
+    let mut listing = ArrayListing::default();
     let mut archive =
         zip::ZipArchive::new(Positioned { source: &source, at: 0 }).map_err(broken)?;
     check_count(archive.len() as u64, &options.limits)?;
@@ -80,7 +80,7 @@ fn parse_file(source: Source, options: &OpenOptions) -> Result<Parsed> {
         check_range(&entry, source.len())?;
     }
     let (header, metadata, notes) = (Arc::new(names), Metadata::default(), Vec::new());
-    Ok(Parsed { source, header, listing, metadata, notes })
+    Ok(SafetensorsHeader { source, header, listing, metadata, notes })
 }
 
 /// The largest number of entries. The zip library allocates some hundred bytes for each entry that

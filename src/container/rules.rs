@@ -10,13 +10,13 @@ use crate::store::Note;
 ///
 /// A hostile file may break a rule a million times, so only the first few cases are recorded.
 #[derive(Debug)]
-pub(super) struct Rules {
+pub(super) struct RuleViolations {
     strictness: Strictness,
     kept: Vec<(String, u64)>,
     more: u64,
 }
 
-impl Rules {
+impl RuleViolations {
     const MOST: usize = 8;
 
     pub(super) fn new(strictness: Strictness) -> Self {

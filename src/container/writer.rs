@@ -190,25 +190,25 @@ pub(crate) struct NewDocument {
     pub(crate) name: String,
     /// Its role in the model, in Ollama's terms: `json`, `template`, `license`.
     pub(crate) role: String,
-    pub(crate) content: Content,
+    pub(crate) content: DocumentContent,
 }
 
 impl NewDocument {
     /// A document with the role `json`.
     pub(crate) fn new(name: impl Into<String>, bytes: Vec<u8>) -> Self {
-        Self { name: name.into(), role: "json".to_owned(), content: Content::Bytes(bytes) }
+        Self { name: name.into(), role: "json".to_owned(), content: DocumentContent::Bytes(bytes) }
     }
 
     /// A `config.json` whose fields about dtypes are set by the layout.
     pub(crate) fn config(config: Map<String, Json>) -> Self {
-        let content = Content::Config(config);
+        let content = DocumentContent::Config(config);
         Self { name: "config.json".to_owned(), role: "json".to_owned(), content }
     }
 }
 
 /// The content of a document.
 #[derive(Debug)]
-pub(crate) enum Content {
+pub(crate) enum DocumentContent {
     /// These bytes, unchanged.
     Bytes(Vec<u8>),
     /// A copy of a file.
@@ -227,12 +227,12 @@ pub(crate) struct NewFile {
     pub(crate) name: String,
     /// Its role in the model, in Ollama's terms: `model`, `tensor`, `json`.
     pub(crate) role: String,
-    pub(crate) body: Body,
+    pub(crate) body: FileContent,
 }
 
 /// The content of a file.
 #[derive(Debug)]
-pub(crate) enum Body {
+pub(crate) enum FileContent {
     Bytes(Vec<u8>),
     Copy(Source),
     /// Tensors, by number.
@@ -251,12 +251,12 @@ impl NewFile {
     ) -> Result<Self> {
         let NewDocument { name, role, content } = document;
         let body = match content {
-            Content::Bytes(bytes) => Body::Bytes(bytes),
-            Content::Copy(source) => Body::Copy(source),
-            Content::Json(json) => Body::Bytes(serialized(&name, &json)?),
-            Content::Config(mut config) => {
+            DocumentContent::Bytes(bytes) => FileContent::Bytes(bytes),
+            DocumentContent::Copy(source) => FileContent::Copy(source),
+            DocumentContent::Json(json) => FileContent::Bytes(serialized(&name, &json)?),
+            DocumentContent::Config(mut config) => {
                 complete(&mut config);
-                Body::Bytes(serialized(&name, &config)?)
+                FileContent::Bytes(serialized(&name, &config)?)
             }
         };
         Ok(Self { name, role, body })
@@ -284,7 +284,7 @@ impl NewFile {
             })
             .collect();
         let layout = layout(&arrays)?;
-        let body = Body::Tensors { layout, tensors };
+        let body = FileContent::Tensors { layout, tensors };
         Ok(Self { name: name.into(), role: role.to_owned(), body })
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::Device;
-use crate::bytes::Pages;
+use crate::bytes::AlignedBytes;
 use crate::error::{Error, Result};
 
 /// Host memory as a device.
@@ -11,25 +11,25 @@ use crate::error::{Error, Result};
 pub struct Cpu;
 
 impl Device for Cpu {
-    type Buffer = Pages;
+    type Buffer = AlignedBytes;
 
     fn name(&self) -> Cow<'_, str> {
         "cpu".into()
     }
 
     fn alignment(&self) -> u64 {
-        Pages::ALIGNMENT
+        AlignedBytes::ALIGNMENT
     }
 
-    fn allocate(&self, bytes: u64) -> Result<Pages> {
-        Pages::zeroed(bytes)
+    fn allocate(&self, bytes: u64) -> Result<AlignedBytes> {
+        AlignedBytes::zeroed(bytes)
     }
 
-    fn host<'b>(&self, buffer: &'b mut Pages) -> Option<&'b mut [u8]> {
+    fn host<'b>(&self, buffer: &'b mut AlignedBytes) -> Option<&'b mut [u8]> {
         Some(buffer)
     }
 
-    fn write(&self, buffer: &mut Pages, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn write(&self, buffer: &mut AlignedBytes, offset: u64, bytes: &[u8]) -> Result<()> {
         let len = buffer.len();
         let room = place(offset, bytes.len()).and_then(|range| buffer.get_mut(range));
         let room = room.ok_or_else(|| beyond(offset, bytes.len(), len))?;
@@ -37,7 +37,7 @@ impl Device for Cpu {
         Ok(())
     }
 
-    fn read(&self, buffer: &Pages, offset: u64, out: &mut [u8]) -> Result<()> {
+    fn read(&self, buffer: &AlignedBytes, offset: u64, out: &mut [u8]) -> Result<()> {
         let from = place(offset, out.len()).and_then(|range| buffer.get(range));
         let from = from.ok_or_else(|| beyond(offset, out.len(), buffer.len()))?;
         out.copy_from_slice(from);

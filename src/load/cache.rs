@@ -9,11 +9,11 @@ use crate::error::Result;
 
 /// Loaded tensors by name.
 #[derive(Debug)]
-pub(super) struct Cache<D: Device>(Mutex<Entries<D>>);
+pub(super) struct Cache<D: Device>(Mutex<CacheEntries<D>>);
 
 #[derive(Debug)]
-struct Entries<D: Device> {
-    slots: HashMap<String, Slot<D>>,
+struct CacheEntries<D: Device> {
+    slots: HashMap<String, CacheSlot<D>>,
     budget: u64,
     bytes: u64,
     /// Counts requests, to find the tensor that was not requested for the longest time.
@@ -22,7 +22,7 @@ struct Entries<D: Device> {
 
 /// The cache entry of one name.
 #[derive(Debug)]
-struct Slot<D: Device> {
+struct CacheSlot<D: Device> {
     /// Locked while the tensor is loaded, so that other threads wait instead of loading it too.
     loading: Arc<Mutex<()>>,
     /// The tensor, as long as it fits the budget.
@@ -35,7 +35,7 @@ struct Slot<D: Device> {
 impl<D: Device> Default for Cache<D> {
     fn default() -> Self {
         let slots = HashMap::new();
-        Self(Mutex::new(Entries { slots, budget: u64::MAX, bytes: 0, clock: 0 }))
+        Self(Mutex::new(CacheEntries { slots, budget: u64::MAX, bytes: 0, clock: 0 }))
     }
 }
 
@@ -108,16 +108,16 @@ impl<D: Device> Cache<D> {
         self.entries().budget = budget;
     }
 
-    fn entries(&self) -> MutexGuard<'_, Entries<D>> {
+    fn entries(&self) -> MutexGuard<'_, CacheEntries<D>> {
         // The entries are consistent even if a thread panicked while holding the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<D: Device> Entries<D> {
-    fn slot(&mut self, name: &str) -> &mut Slot<D> {
+impl<D: Device> CacheEntries<D> {
+    fn slot(&mut self, name: &str) -> &mut CacheSlot<D> {
         self.clock += 1;
-        let slot = self.slots.entry(name.to_owned()).or_insert_with(|| Slot {
+        let slot = self.slots.entry(name.to_owned()).or_insert_with(|| CacheSlot {
             loading: Arc::default(),
             kept: None,
             seen: Weak::new(),

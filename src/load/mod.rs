@@ -1,7 +1,7 @@
 //! The provider: loads tensors onto a device by canonical name and caches them.
 //!
 //! ```text
-//!  name ──resolution──▶ Tensor ──layout──▶ Job ──pieces, in file order──▶ D::Buffer ──▶ cache
+//!  name ──resolution──▶ Tensor ──layout──▶ LoadJob ──pieces, in file order──▶ D::Buffer ──▶ cache
 //!  (or several, to fuse)       (parts)         (copied, or decoded to a dtype)
 //! ```
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
@@ -91,7 +91,7 @@ impl<D: Device> WeightProvider<D> {
     }
 
     /// The name of the provider's policy.
-    pub(crate) fn kept_as(&self) -> &'static str {
+    pub(crate) fn policy_name(&self) -> &'static str {
         self.policy.name()
     }
 

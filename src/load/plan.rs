@@ -8,7 +8,7 @@ use crate::bytes::Scratch;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::model::{PIECE, PackedPart, Planned, Tensor, plan_packed, plan_values};
+use crate::model::{BufferPiece, PIECE, PackedPart, Tensor, plan_packed, plan_values};
 use crate::progress::{self, Watch};
 use crate::quant::Narrowing;
 use crate::store::Part;
@@ -44,10 +44,10 @@ impl Policy {
     }
 
     /// The form of a tensor in device memory.
-    pub(super) fn form(self, view: &Tensor) -> Result<Kept> {
+    pub(super) fn form(self, view: &Tensor) -> Result<LoadedForm> {
         let wanted = match self {
             Self::Keep if view.why_computed().is_some() => view.values_dtype(),
-            Self::Keep => return view.packed().map(Kept::Packed),
+            Self::Keep => return view.packed().map(LoadedForm::Packed),
             Self::F32 => DType::F32,
             Self::F16 => DType::F16,
             Self::BF16 => DType::BF16,
@@ -57,15 +57,15 @@ impl Policy {
             dtype.map(|dtype| kept && (dtype == wanted || dtype.is_integer()))
         })?;
         if is_kept && view.why_computed().is_none() {
-            return view.packed().map(Kept::Packed);
+            return view.packed().map(LoadedForm::Packed);
         }
-        Ok(Kept::Values(wanted))
+        Ok(LoadedForm::Values(wanted))
     }
 }
 
 /// The form of a tensor in device memory.
 #[derive(Debug)]
-pub(super) enum Kept {
+pub(super) enum LoadedForm {
     /// The packed bytes of these parts.
     Packed(Vec<PackedPart>),
     /// Its values.
@@ -130,17 +130,17 @@ impl<'w> LoadOptions<'w> {
 }
 
 /// A tensor that is being loaded.
-pub(super) struct Job<D: Device> {
+pub(super) struct LoadJob<D: Device> {
     /// The name under which it is cached.
     pub(super) name: String,
     view: Tensor,
-    form: Kept,
+    form: LoadedForm,
     pub(super) loaded: LoadedTensor<D>,
 }
 
 impl<D: Device> WeightProvider<D> {
     /// Computes the buffer layout of one tensor or of several fused ones.
-    pub(super) fn job(&self, views: Vec<Tensor>, policy: Policy) -> Result<Job<D>> {
+    pub(super) fn job(&self, views: Vec<Tensor>, policy: Policy) -> Result<LoadJob<D>> {
         let mut members = Vec::new();
         let mut row = 0;
         for view in &views {
@@ -154,11 +154,11 @@ impl<D: Device> WeightProvider<D> {
         };
         let form = policy.form(&view)?;
         let (dtype, packed) = match &form {
-            Kept::Packed(parts) => {
+            LoadedForm::Packed(parts) => {
                 let part = |part: &PackedPart| (part.part, part.dtype, part.bytes, part.per_row());
                 (view.dtype()?, parts.iter().map(part).collect::<Vec<_>>())
             }
-            Kept::Values(dtype) => {
+            LoadedForm::Values(dtype) => {
                 let width = u64::from(dtype.descriptor().block_bytes);
                 let bytes = view.elements().saturating_mul(width);
                 let row = crate::shape::columns(view.shape()).saturating_mul(width);
@@ -176,7 +176,7 @@ impl<D: Device> WeightProvider<D> {
         for (part, dtype, bytes, row_bytes) in packed {
             let start = end.checked_next_multiple_of(self.device.alignment());
             let start = match (&form, start) {
-                (Kept::Packed(_), Some(start)) => {
+                (LoadedForm::Packed(_), Some(start)) => {
                     let alignment = self.device.alignment();
                     start.checked_add(lead(&view, part, bytes, start, alignment))
                 }
@@ -189,7 +189,11 @@ impl<D: Device> WeightProvider<D> {
         let loaded = LoadedTensor {
             dtype,
             shape: view.shape().to_vec(),
-            group_size: if matches!(form, Kept::Packed(_)) { view.group_size() } else { None },
+            group_size: if matches!(form, LoadedForm::Packed(_)) {
+                view.group_size()
+            } else {
+                None
+            },
             parts,
             row_axis: view.row_axis(),
             members,
@@ -197,22 +201,23 @@ impl<D: Device> WeightProvider<D> {
             lost: Narrowing::default(),
             buffer: self.device.allocate(end).map_err(in_tensor)?,
         };
-        Ok(Job { name: view.name().to_owned(), view, form, loaded })
+        Ok(LoadJob { name: view.name().to_owned(), view, form, loaded })
     }
 
     /// Fills the buffers of jobs.
-    pub(super) fn run(&self, jobs: &mut [Job<D>], options: &LoadOptions<'_>) -> Result<()> {
+    pub(super) fn run(&self, jobs: &mut [LoadJob<D>], options: &LoadOptions<'_>) -> Result<()> {
         let total = jobs.iter().map(|job| job.loaded.bytes()).sum();
-        let state = State { done: Mutex::new(Done::default()), total, watch: options.watch };
+        let state =
+            LoadState { done: Mutex::new(FilledPieces::default()), total, watch: options.watch };
         let mut pieces = Vec::new();
         for (number, job) in jobs.iter_mut().enumerate() {
             let planned = job.plan()?;
-            let Job { view, loaded, .. } = job;
+            let LoadJob { view, loaded, .. } = job;
             if self.device.host(&mut loaded.buffer).is_none() {
                 // This program cannot write to the device's memory, so the bytes are transferred
                 // piece by piece.
                 let mut scratch = Scratch::default();
-                for Planned { to, work, .. } in planned {
+                for BufferPiece { to, work, .. } in planned {
                     let len = usize::try_from(to.end - to.start).unwrap_or(usize::MAX);
                     let mut staged = crate::bytes::try_zeroed(len)?;
                     let lost = work.fill(view, &mut staged, &mut scratch)?;
@@ -223,7 +228,7 @@ impl<D: Device> WeightProvider<D> {
             }
             let mut rest = self.device.host(&mut loaded.buffer).unwrap_or_default();
             let mut at = 0;
-            for Planned { to, place, work } in planned {
+            for BufferPiece { to, place, work } in planned {
                 let skip = usize::try_from(to.start - at).unwrap_or(usize::MAX);
                 let len = usize::try_from(to.end - to.start).unwrap_or(usize::MAX);
                 let (out, later) = std::mem::take(&mut rest)
@@ -254,19 +259,19 @@ impl<D: Device> WeightProvider<D> {
 }
 
 /// State that the loading threads share.
-struct State<'w> {
-    done: Mutex<Done>,
+struct LoadState<'w> {
+    done: Mutex<FilledPieces>,
     total: u64,
     watch: Option<Watch<'w>>,
 }
 
 #[derive(Default)]
-struct Done {
+struct FilledPieces {
     bytes: u64,
     lost: Vec<(usize, Narrowing)>,
 }
 
-impl State<'_> {
+impl LoadState<'_> {
     fn finished(&self, job: usize, bytes: u64, lost: Narrowing) -> Result<()> {
         let mut state = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         state.bytes += bytes;
@@ -275,21 +280,21 @@ impl State<'_> {
         }
         let done = state.bytes;
         drop(state);
-        progress::tell(self.watch, done, self.total)
+        progress::report(self.watch, done, self.total)
     }
 }
 
-impl<D: Device> Job<D> {
+impl<D: Device> LoadJob<D> {
     /// The pieces of the buffer, in order.
-    fn plan(&self) -> Result<Vec<Planned>> {
+    fn plan(&self) -> Result<Vec<BufferPiece>> {
         let mut planned = Vec::new();
         match &self.form {
-            Kept::Packed(parts) => {
+            LoadedForm::Packed(parts) => {
                 for (part, loaded) in parts.iter().zip(&self.loaded.parts) {
                     plan_packed(&self.view, part, loaded.range.start, PIECE, &mut planned);
                 }
             }
-            Kept::Values(dtype) => {
+            LoadedForm::Values(dtype) => {
                 let start = self.loaded.parts.first().map_or(0, |part| part.range.start);
                 plan_values(&self.view, *dtype, start, PIECE, &mut planned);
             }

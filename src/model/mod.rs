@@ -25,12 +25,12 @@ use crate::metadata::Metadata;
 use crate::store::Store;
 use crate::tokenizer::Tokenizer;
 
-pub use crate::store::tensor::{Decoding, Finding, FindingKind, Segment};
+pub use crate::store::tensor::{DecodeOptions, Finding, FindingKind, Segment};
 pub use crate::store::{
     Attachment, DTypeSummary, Document, Encoding, Note, Part, QuantizationSummary,
 };
-pub use tensor::{Axis, Convention, Form, Tensor};
-pub(crate) use tensor::{PIECE, PackedPart, Planned, Work, plan_packed, plan_values};
+pub use tensor::{Axis, Convention, Derivation, Tensor};
+pub(crate) use tensor::{BufferPiece, PIECE, PackedPart, PieceOrigin, plan_packed, plan_values};
 
 /// An opened model: the parsed headers of its files, and its tensors under stored and canonical
 /// names.
@@ -40,26 +40,26 @@ pub(crate) use tensor::{PIECE, PackedPart, Planned, Work, plan_packed, plan_valu
 /// [`WeightProvider`](crate::WeightProvider) loads tensors onto one.
 #[derive(Clone, Debug)]
 pub struct Model {
-    inner: Arc<Inner>,
+    inner: Arc<ModelInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct ModelInner {
     store: Arc<Store>,
     /// Resolved when the first canonical name is requested.
-    names: OnceLock<Result<Names>>,
+    names: OnceLock<Result<ResolvedNames>>,
     config: OnceLock<Result<ModelConfig>>,
 }
 
 /// The resolution of stored names, and an index over the canonical names.
 #[derive(Debug)]
-struct Names {
+struct ResolvedNames {
     resolution: Resolution,
     /// Maps a canonical name to its position in `resolution.mapped`.
     mapped: NameIndex,
 }
 
-impl Names {
+impl ResolvedNames {
     fn of(store: &Arc<Store>) -> Result<Self> {
         let resolution = resolve(store)?;
         let mut mapped = NameIndex::with_room(resolution.mapped.len())?;
@@ -120,7 +120,9 @@ impl Model {
 
     fn of_store(store: Store) -> Self {
         let store = Arc::new(store);
-        Self { inner: Arc::new(Inner { store, names: OnceLock::new(), config: OnceLock::new() }) }
+        Self {
+            inner: Arc::new(ModelInner { store, names: OnceLock::new(), config: OnceLock::new() }),
+        }
     }
 
     /// The parsed container.
@@ -229,8 +231,8 @@ impl Model {
         self.names_of().map(|names| &names.resolution)
     }
 
-    fn names_of(&self) -> Result<&Names> {
-        let names = self.inner.names.get_or_init(|| Names::of(&self.inner.store));
+    fn names_of(&self) -> Result<&ResolvedNames> {
+        let names = self.inner.names.get_or_init(|| ResolvedNames::of(&self.inner.store));
         names.as_ref().map_err(Error::clone)
     }
 
@@ -291,7 +293,7 @@ impl Model {
 
     /// The mapping from stored tensors to this canonical tensor.
     pub(crate) fn mapping(&self, name: &str) -> Result<Option<&Mapping>> {
-        let Names { resolution, mapped } = self.names_of()?;
+        let ResolvedNames { resolution, mapped } = self.names_of()?;
         let place = mapped.find(name.as_bytes(), |place| canonical(resolution, place));
         Ok(place.and_then(|place| resolution.mapped.get(place as usize)))
     }

@@ -99,12 +99,12 @@ pub fn config(model: &Model) -> Result<ConfigReport<'_>> {
 }
 
 /// Collects the fields of one group.
-struct Fields {
+struct ReportFields {
     group: &'static str,
     fields: Vec<ReportedField>,
 }
 
-impl Fields {
+impl ReportFields {
     fn of(group: &'static str) -> Self {
         Self { group, fields: Vec::new() }
     }
@@ -132,7 +132,7 @@ impl Fields {
 fn tokenizer(tokenizer: &Tokenizer<'_>) -> Vec<ReportedField> {
     let source: &Cow<'static, str> = &tokenizer.kind.source;
     let merges = tokenizer.merges().count();
-    let mut fields = Fields::of("tokenizer");
+    let mut fields = ReportFields::of("tokenizer");
     fields.push("tokenizer", tokenizer.kind.value.name().into(), source);
     fields.field("pre_tokenizer", tokenizer.pre.as_ref());
     fields.push("n_tokens", tokenizer.len().into(), source);
@@ -152,7 +152,7 @@ fn tokenizer(tokenizer: &Tokenizer<'_>) -> Vec<ReportedField> {
 }
 
 fn generation(generation: GenerationConfig) -> GenerationReport {
-    let mut fields = Fields::of("generation");
+    let mut fields = ReportFields::of("generation");
     fields.field("do_sample", generation.do_sample.as_ref());
     fields.short("temperature", generation.temperature.as_ref());
     fields.field("top_k", generation.top_k.as_ref());

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use super::dialect::{Named, tensors_in};
+use super::dialect::{TranslatedTensors, tensors_in};
 use super::experts;
-use super::gguf::Draft;
-use super::rewrite::{copied, merged_gguf};
+use super::gguf::GgufDraft;
+use super::rewrite::{copied_tensors, merged_gguf};
 use crate::arch::Dialect;
 use crate::bytes::{Access, Source};
-use crate::container::ollama::{self, Config};
-use crate::container::writer::{Content, ExpertName, NewDocument, Writer};
+use crate::container::ollama::{self, ConfigBlob};
+use crate::container::writer::{DocumentContent, ExpertName, NewDocument, Writer};
 use crate::container::{Container, OLLAMA, Shards};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -31,13 +31,13 @@ pub struct ConvertOptions {
     container: &'static Container,
     precision: Precision,
     shard_bytes: Option<u64>,
-    quantization: Option<Quantization>,
+    quantization: Option<QuantizationRules>,
 }
 
 /// The program whose rules decide how each tensor is quantized.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Quantization {
+pub enum QuantizationRules {
     /// mlx-lm's rules, for an MLX directory.
     MlxLm(mlx_lm::MlxOptions),
     /// Ollama's rules, for a model in its store.
@@ -75,7 +75,7 @@ impl ConvertOptions {
 
     /// Quantizes by the rules of another program.
     #[must_use]
-    pub fn quantize(mut self, quantization: Quantization) -> Self {
+    pub fn quantize(mut self, quantization: QuantizationRules) -> Self {
         self.quantization = Some(quantization);
         self
     }
@@ -94,7 +94,7 @@ impl ConvertOptions {
 /// conversion.
 pub fn convert(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
     let plan = planned(model, options).map_err(|error| error.in_file(model.store().path()))?;
-    Ok(plan.of_whole_model(model.resolution()?))
+    Ok(plan.for_whole_model(model.resolution()?))
 }
 
 /// Plans a model in Ollama's store, with each tensor quantized to the type that Ollama would choose
@@ -106,7 +106,7 @@ pub fn convert(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
 /// Same as [`convert`].
 pub fn create(model: &Model, quantization: Option<QuantType>) -> Result<WritePlan> {
     let mut options = ConvertOptions::new(&OLLAMA);
-    options.quantization = quantization.map(Quantization::Ollama);
+    options.quantization = quantization.map(QuantizationRules::Ollama);
     convert(model, &options)
 }
 
@@ -114,8 +114,8 @@ fn planned(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
     let writer = options.container.writer()?;
     let fits = match options.quantization {
         None => true,
-        Some(Quantization::MlxLm(_)) => writer.dialect == Dialect::Mlx,
-        Some(Quantization::Ollama(_)) => writer.keeps_attachments,
+        Some(QuantizationRules::MlxLm(_)) => writer.dialect == Dialect::Mlx,
+        Some(QuantizationRules::Ollama(_)) => writer.keeps_attachments,
     };
     if !fits {
         let fault = format!("{} does not support this quantization", writer.name);
@@ -126,7 +126,7 @@ fn planned(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
         return gguf_blob(model);
     }
     match writer.dialect {
-        Dialect::Gguf => Draft::of(model, options.precision)?.builder(model).plan(),
+        Dialect::Gguf => GgufDraft::of(model, options.precision)?.builder(model).plan(),
         _ => directory(model, writer, options)?.plan(),
     }
 }
@@ -137,10 +137,10 @@ fn gguf_blob(model: &Model) -> Result<WritePlan> {
     let mut builder = Builder::with_writer(&ollama::write::GGUF_WRITER);
     builder.reads(store);
     let files: Vec<_> = store.files().collect();
-    let tensors = copied(model);
+    let tensors = copied_tensors(model);
     match files.as_slice() {
         [one] if one.is_file() => {
-            let content = Content::Copy(Source::open(one, Access::Read)?);
+            let content = DocumentContent::Copy(Source::open(one, Access::Read)?);
             let (name, role) = (String::new(), "model".to_owned());
             builder.push_document(NewDocument { name, role, content });
         }
@@ -154,7 +154,7 @@ fn gguf_blob(model: &Model) -> Result<WritePlan> {
         let file_type = named.filter(|_| number.is_some()).map_or("unknown", |row| row.name);
         let family = keys.str("general.architecture").unwrap_or_default();
         let weights = store.tensors().map(|tensor| tensor.elements()).fold(0, u64::saturating_add);
-        let mut config = Config::of_gguf(family, weights, file_type).to_json();
+        let mut config = ConfigBlob::of_gguf(family, weights, file_type).to_json();
         config.push('\n');
         builder.push_document(ollama::write::config_blob(config.into_bytes()));
     }
@@ -167,7 +167,7 @@ fn gguf_blob(model: &Model) -> Result<WritePlan> {
 /// Copies the attachments of an Ollama model: template, system prompt, parameters, licenses.
 fn attach(store: &Store, builder: &mut Builder, kept: impl Fn(&str) -> bool) -> Result<()> {
     for attachment in store.attachments().iter().filter(|attachment| kept(&attachment.kind)) {
-        let content = Content::Copy(Source::open(&attachment.path, Access::Read)?);
+        let content = DocumentContent::Copy(Source::open(&attachment.path, Access::Read)?);
         let (name, role) = (attachment.name.clone(), attachment.kind.clone());
         builder.push_document(NewDocument { name, role, content });
     }
@@ -179,7 +179,7 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
     let (store, resolution) = (model.store(), model.resolution()?);
     let mut builder = Builder::with_writer(writer);
     builder.reads(store);
-    let Named { mut tensors, left_out, in_mxfp4 } = tensors_in(model, writer.dialect)?;
+    let TranslatedTensors { mut tensors, left_out, in_mxfp4 } = tensors_in(model, writer.dialect)?;
     super::left_out(&left_out).into_iter().for_each(|note| builder.note(note));
     if store.encoding() == Encoding::Gguf {
         let before = translate::rows_before_positions(store, resolution)?;
@@ -195,17 +195,18 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
         false => Default::default(),
     };
     let tensors = match writer.expert {
-        Some(expert) => stacked(tensors, expert)?,
+        Some(expert) => stack_experts(tensors, expert)?,
         None => tensors.into_iter().map(|tensor| (None, tensor)).collect(),
     };
     let (config, others) = documents(model, writer, &mut builder)?;
-    let mut choices = choices(model, &tensors, config.as_ref(), options, &mut builder)?.into_iter();
+    let mut choices =
+        recipe_choices(model, &tensors, config.as_ref(), options, &mut builder)?.into_iter();
     let same = resolution.dialect == writer.dialect;
     for (experts, tensor) in tensors {
         let output = match (choices.next().flatten(), in_mxfp4.remove(tensor.name())) {
             (_, Some(repacking)) => Output::new(Producer::Repacked(repacking), Method::Repacked),
             (Some((dtype, group_size)), None) => grouped(&tensor, dtype, group_size)?,
-            (None, None) => kept(&tensor, writer, same, options.precision)?,
+            (None, None) => copy_or_choose(&tensor, writer, same, options.precision)?,
         };
         builder.push(OutTensor { experts, ..OutTensor::new(tensor.name(), output) });
     }
@@ -225,9 +226,9 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
     let mut documents = Vec::new();
     if let Some(config) = config {
         let content = match (keeps_config, config) {
-            (true, ConfigDocument::Stored(bytes)) => Content::Bytes(bytes),
-            (true, ConfigDocument::Made(config)) => Content::Json(config),
-            (false, config) => Content::Config(config.into_keys()?),
+            (true, ConfigDocument::Stored(bytes)) => DocumentContent::Bytes(bytes),
+            (true, ConfigDocument::Made(config)) => DocumentContent::Json(config),
+            (false, config) => DocumentContent::Config(config.into_keys()?),
         };
         documents.push(NewDocument { content, ..NewDocument::new("config.json", Vec::new()) });
     }
@@ -288,7 +289,7 @@ fn documents(
 
 /// The dtype and group size that another program's rules choose for each tensor; `None` for a
 /// tensor that is not quantized.
-fn choices(
+fn recipe_choices(
     model: &Model,
     tensors: &[(Option<String>, Tensor)],
     config: Option<&ConfigDocument>,
@@ -297,13 +298,13 @@ fn choices(
 ) -> Result<Vec<Option<(DType, u32)>>> {
     match &options.quantization {
         None => Ok(Vec::new()),
-        Some(Quantization::MlxLm(options)) => {
+        Some(QuantizationRules::MlxLm(options)) => {
             let recipe = mlx_recipe(model, tensors, options)?;
             builder.quantization(recipe.config);
             let chosen = recipe.choices.into_iter();
             Ok(chosen.map(|choice| choice.map(|c| (c.dtype, c.group_size))).collect())
         }
-        Some(Quantization::Ollama(quantization)) => {
+        Some(QuantizationRules::Ollama(quantization)) => {
             let keys = config.map(ConfigDocument::keys).transpose()?.unwrap_or_default();
             let numbers = OllamaModel::of(&Json::Object(keys.into_owned()));
             let key = ollama::write::FILE_TYPE;
@@ -346,7 +347,12 @@ fn mlx_recipe(
 
 /// Chooses how to write a tensor that no rule quantizes. `same` says whether the names of source
 /// and output are of the same dialect.
-fn kept(tensor: &Tensor, writer: &Writer, same: bool, mut precision: Precision) -> Result<Output> {
+fn copy_or_choose(
+    tensor: &Tensor,
+    writer: &Writer,
+    same: bool,
+    mut precision: Precision,
+) -> Result<Output> {
     if writer.keeps_schemes && precision.dtype.is_none() {
         // Transformers reads a checkpoint's own quantization scheme, but not MLX's groups from
         // Ollama's store.
@@ -364,7 +370,7 @@ fn kept(tensor: &Tensor, writer: &Writer, same: bool, mut precision: Precision) 
 /// Stacks the experts of each projection along a new first axis, under the projection's name, and
 /// returns each stack with its expert group. Experts with different packings or with a global scale
 /// stay separate. Groups follow all other tensors.
-fn stacked(
+fn stack_experts(
     tensors: Vec<Tensor>,
     expert: fn(&str) -> Option<ExpertName<'_>>,
 ) -> Result<Vec<(Option<String>, Tensor)>> {

@@ -9,7 +9,7 @@ use crate::model::{Convention, Tensor};
 /// A model's tensors in a dialect.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Named {
+pub struct TranslatedTensors {
     /// The tensors under the dialect's names, in the order of the files that are read.
     pub tensors: Vec<Tensor>,
     /// Stored names of the tensors that are left out, each with the reason.
@@ -27,11 +27,11 @@ pub struct Named {
 ///
 /// `Unsupported` if the architecture or a tensor is unknown, or if a tensor cannot be brought into
 /// the dialect's layout; `Mismatch` if tensors contradict the config.
-pub fn tensors_in(model: &Model, dialect: Dialect) -> Result<Named> {
+pub fn tensors_in(model: &Model, dialect: Dialect) -> Result<TranslatedTensors> {
     let (store, resolution) = (model.store(), model.resolution()?);
     if resolution.dialect == dialect {
         let tensors = model.stored_tensors().collect();
-        return Ok(Named { tensors, ..Named::default() });
+        return Ok(TranslatedTensors { tensors, ..TranslatedTensors::default() });
     }
     let Some(architecture) = resolution.architecture else {
         let fault = format!(
@@ -49,7 +49,7 @@ pub fn tensors_in(model: &Model, dialect: Dialect) -> Result<Named> {
         let fault = format!("not a known tensor of {}{others}", architecture.name);
         return Err(Error::unsupported(fault).in_tensor(unknown).in_file(store.path()));
     }
-    let mut named = Named::default();
+    let mut named = TranslatedTensors::default();
     for auxiliary in &resolution.auxiliary {
         named.left_out.push((auxiliary.stored.clone(), auxiliary.reason.to_owned()));
     }

@@ -19,12 +19,12 @@ pub use report::{
 /// [`compare`](Self::compare).
 ///
 /// ```
-/// use weighbridge::{Model, ops::{DiffOptions, Pairs}};
+/// use weighbridge::{Model, ops::{DiffOptions, TensorPairs}};
 ///
 /// # fn main() -> weighbridge::Result<()> {
 /// let exact = Model::open("assets/sample/hf")?;
 /// let packed = Model::open("assets/sample/sample-Q8_0.gguf")?;
-/// let diff = Pairs::new(&exact, &packed)?.compare(&DiffOptions::new())?;
+/// let diff = TensorPairs::new(&exact, &packed)?.compare(&DiffOptions::new())?;
 /// let norm = diff.tensors.iter().find(|tensor| tensor.pair.name == "output_norm.weight");
 /// assert!(norm.is_some_and(|norm| !norm.outcome.is_difference()));
 /// assert!(!diff.is_equal());
@@ -33,11 +33,11 @@ pub use report::{
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Pairs {
+pub struct TensorPairs {
     a: Model,
     b: Model,
     /// Tensors of both models, in the order of the first.
-    pub both: Vec<Pair>,
+    pub both: Vec<TensorPair>,
     /// Tensors that the second model lacks.
     pub only_a: Vec<Tensor>,
     /// Tensors that the first model lacks.
@@ -49,7 +49,7 @@ pub struct Pairs {
 /// A tensor that two models have in common.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Pair {
+pub struct TensorPair {
     /// The name in both models.
     pub name: String,
     /// The tensor in the first model.
@@ -101,20 +101,20 @@ impl<'w> DiffOptions<'w> {
     }
 }
 
-/// Compares the tensors of two models by canonical name, in any containers: see [`Pairs::new`] and
-/// [`Pairs::compare`].
+/// Compares the tensors of two models by canonical name, in any containers: see [`TensorPairs::new`] and
+/// [`TensorPairs::compare`].
 ///
 /// # Errors
 ///
-/// Same as [`Pairs::new`] and [`Pairs::compare`].
-pub fn diff(a: &Model, b: &Model, options: &DiffOptions<'_>) -> Result<Diff> {
-    Pairs::new(a, b)?.compare(options)
+/// Same as [`TensorPairs::new`] and [`TensorPairs::compare`].
+pub fn diff(a: &Model, b: &Model, options: &DiffOptions<'_>) -> Result<ModelDiff> {
+    TensorPairs::new(a, b)?.compare(options)
 }
 
 /// How two models differ.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Diff {
+pub struct ModelDiff {
     a: Model,
     b: Model,
     tolerance: f64,
@@ -133,15 +133,15 @@ pub struct Diff {
 #[non_exhaustive]
 pub struct TensorDiff {
     /// The tensor in both models.
-    pub pair: Pair,
+    pub pair: TensorPair,
     /// The result of the comparison.
-    pub outcome: Outcome,
+    pub outcome: DiffOutcome,
 }
 
 /// The result of comparing two tensors.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum DiffOutcome {
     /// Both have the same packing and the same bytes, which were not decoded.
     Identical,
     /// Their values were compared.
@@ -152,7 +152,7 @@ pub enum Outcome {
     Unread(Error),
 }
 
-impl Outcome {
+impl DiffOutcome {
     /// Whether the tensors differ in shape, or in a value by more than the tolerance.
     pub fn is_difference(&self) -> bool {
         match self {
@@ -163,9 +163,9 @@ impl Outcome {
     }
 }
 
-impl Diff {
+impl ModelDiff {
     /// Whether no tensor differs and none is missing. Tensors that could not be read
-    /// ([`Outcome::Unread`]) are ignored.
+    /// ([`DiffOutcome::Unread`]) are ignored.
     pub fn is_equal(&self) -> bool {
         self.only_a.is_empty()
             && self.only_b.is_empty()
@@ -176,7 +176,7 @@ impl Diff {
 const OUTPUT: &str = "output.weight";
 const EMBEDDING: &str = "token_embedding.weight";
 
-impl Pairs {
+impl TensorPairs {
     /// Pairs the tensors of two models by canonical name, and tensors without a canonical name by
     /// stored name. If the architecture of either model is unknown, all tensors are paired by
     /// stored name. [Auxiliary](crate::arch::Auxiliary) tensors are left out.
@@ -229,14 +229,14 @@ impl Pairs {
             let same = places.get(a.name()).and_then(|&n| of_b.get_mut(n)?.take());
             let name = a.name().to_owned();
             match same.or_else(|| pairs.tied("B", b, &name)) {
-                Some(b) => pairs.both.push(Pair { name, a, b }),
+                Some(b) => pairs.both.push(TensorPair { name, a, b }),
                 None => pairs.only_a.push(a),
             }
         }
         for b in of_b.into_iter().flatten() {
             let name = b.name().to_owned();
             match pairs.tied("A", a, &name) {
-                Some(a) => pairs.both.push(Pair { name, a, b }),
+                Some(a) => pairs.both.push(TensorPair { name, a, b }),
                 None => pairs.only_b.push(b),
             }
         }
@@ -275,19 +275,19 @@ impl Pairs {
     /// # Errors
     ///
     /// Same as [`Tensor::for_each_values`], except `Unsupported`, which becomes an
-    /// [outcome](Outcome::Unread); `Cancelled` if the progress callback cancels.
-    pub fn compare(self, options: &DiffOptions<'_>) -> Result<Diff> {
+    /// [outcome](DiffOutcome::Unread); `Cancelled` if the progress callback cancels.
+    pub fn compare(self, options: &DiffOptions<'_>) -> Result<ModelDiff> {
         let Self { a, b, both, only_a, only_b, notes } = self;
         let tolerance = options.tolerance;
-        let bytes = |pair: &Pair| pair.a.stored_bytes().saturating_add(pair.b.stored_bytes());
+        let bytes = |pair: &TensorPair| pair.a.stored_bytes().saturating_add(pair.b.stored_bytes());
         let meter = Meter::new(both.iter().map(bytes).fold(0, u64::saturating_add), options.watch);
-        let compare = |(): &mut (), pair: Pair| {
+        let compare = |(): &mut (), pair: TensorPair| {
             let outcome = pair.compare(tolerance)?;
             meter.add(bytes(&pair))?;
             Ok(TensorDiff { pair, outcome })
         };
         let tensors = threads::in_order(options.threads, both.into_iter(), || (), compare)?;
-        Ok(Diff { a, b, tolerance, tensors, only_a, only_b, notes })
+        Ok(ModelDiff { a, b, tolerance, tensors, only_a, only_b, notes })
     }
 }
 
@@ -300,22 +300,22 @@ fn tensors(model: &Model, canonical: bool, auxiliary: &HashSet<&str>) -> Result<
     Ok(stored.filter(|tensor| !auxiliary.contains(tensor.name())).collect())
 }
 
-impl Pair {
-    /// Compares the values of the two tensors; see [`Pairs::compare`].
+impl TensorPair {
+    /// Compares the values of the two tensors; see [`TensorPairs::compare`].
     ///
     /// # Errors
     ///
-    /// Same as [`Pairs::compare`].
-    pub fn compare(&self, tolerance: f64) -> Result<Outcome> {
+    /// Same as [`TensorPairs::compare`].
+    pub fn compare(&self, tolerance: f64) -> Result<DiffOutcome> {
         if self.a.shape() != self.b.shape() {
-            return Ok(Outcome::Shapes);
+            return Ok(DiffOutcome::Shapes);
         }
         if self.a.is_packed_like(&self.b)? {
-            return Ok(Outcome::Identical);
+            return Ok(DiffOutcome::Identical);
         }
         match self.values(tolerance) {
-            Ok(values) => Ok(Outcome::Values(values)),
-            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(Outcome::Unread(error)),
+            Ok(values) => Ok(DiffOutcome::Values(values)),
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(DiffOutcome::Unread(error)),
             Err(error) => Err(error),
         }
     }
@@ -360,7 +360,7 @@ pub struct ValueDiff {
     pub differing: u64,
     /// The element that differs most, the first if there are several; `None` if all elements are
     /// equal.
-    pub worst: Option<Worst>,
+    pub worst: Option<ElementDiff>,
     /// The number of elements that are finite in both, and sums over them.
     finite: u64,
     squares_a: f64,
@@ -372,7 +372,7 @@ pub struct ValueDiff {
 /// One element in two models.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Worst {
+pub struct ElementDiff {
     /// Its position in row-major order.
     pub at: u64,
     /// Its value in the first model.
@@ -381,7 +381,7 @@ pub struct Worst {
     pub b: f32,
 }
 
-impl Worst {
+impl ElementDiff {
     /// Its indices in a tensor with this shape, outermost first.
     pub fn indices(&self, shape: &[u64]) -> Vec<u64> {
         let mut rest = self.at;
@@ -395,7 +395,7 @@ impl Worst {
     }
 }
 
-impl Worst {
+impl ElementDiff {
     /// The absolute difference; NaN if one of the values is NaN.
     pub fn difference(&self) -> f64 {
         difference(self.a, self.b)
@@ -492,7 +492,7 @@ impl ValueDiff {
         if is_worse(most, self.max()) {
             let mut pairs = (0..).zip(a.as_flattened().iter().zip(b.as_flattened()));
             let worst = pairs.find(|(_, (a, b))| difference(**a, **b) == most);
-            self.worst = worst.map(|(n, (&a, &b))| Worst { at: self.elements + n, a, b });
+            self.worst = worst.map(|(n, (&a, &b))| ElementDiff { at: self.elements + n, a, b });
         }
         let elements = a.as_flattened().len() as u64;
         self.elements += elements;
@@ -510,7 +510,7 @@ impl ValueDiff {
         for (&a, &b) in a.iter().zip(b) {
             let difference = difference(a, b);
             if is_worse(difference, self.max()) {
-                self.worst = Some(Worst { at: self.elements, a, b });
+                self.worst = Some(ElementDiff { at: self.elements, a, b });
             }
             self.elements += 1;
             self.differing += u64::from(is_worse(difference, tolerance));
@@ -620,10 +620,11 @@ mod tests {
             };
             Tensor::mapped(model.store(), &mapping, None, Convention::HuggingFace).unwrap()
         };
-        let compare =
-            |a: Tensor, b: Tensor| Pair { name: "experts".to_owned(), a, b }.compare(0.0).unwrap();
+        let compare = |a: Tensor, b: Tensor| {
+            TensorPair { name: "experts".to_owned(), a, b }.compare(0.0).unwrap()
+        };
         let stacked = || view(&stacked, &["e"], RowOrder::All);
-        let Outcome::Values(values) =
+        let DiffOutcome::Values(values) =
             compare(stacked(), view(&apart, &["e.0", "e.1"], RowOrder::All))
         else {
             panic!("values were to be compared");
@@ -632,7 +633,7 @@ mod tests {
         assert_eq!((values.differing, worst), (1, Some((11, 12.0, 13.0))));
         let half = compare(stacked(), view(&fused, &["e"], RowOrder::Half(0)));
         assert!(
-            matches!(half, Outcome::Values(values) if values.elements == 12 && values.worst.is_none())
+            matches!(half, DiffOutcome::Values(values) if values.elements == 12 && values.worst.is_none())
         );
     }
 }

@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::model::Tensor;
 use crate::store::Part;
-use crate::write::Repacking;
+use crate::write::TensorRepack;
 
 /// Repacks the experts with these names to transformers' MXFP4, and returns the repackings by name.
 ///
@@ -18,12 +18,12 @@ pub(super) fn in_mxfp4(
     tensors: &mut [Tensor],
     names: &[String],
     plain: bool,
-) -> Result<(HashMap<String, Repacking>, Option<String>)> {
+) -> Result<(HashMap<String, TensorRepack>, Option<String>)> {
     let named = |tensor: &Tensor| names.iter().any(|name| name == tensor.name());
     let mut repacked = HashMap::new();
     let mut why = None;
     for tensor in tensors.iter().filter(|tensor| !plain && named(tensor)) {
-        match Repacking::exact(tensor, DType::HF_MXFP4, Part::GlobalScale)? {
+        match TensorRepack::exact(tensor, DType::HF_MXFP4, Part::GlobalScale)? {
             Ok(repacking) => drop(repacked.insert(tensor.name().to_owned(), repacking)),
             Err(fault) => {
                 why = Some(format!(

@@ -1,6 +1,6 @@
 //! Translates a model of any container to GGUF's keys and tensors.
 
-use super::dialect::{Named, tensors_in};
+use super::dialect::{TranslatedTensors, tensors_in};
 use crate::arch::Dialect;
 use crate::container::gguf;
 use crate::dtype::DType;
@@ -14,19 +14,19 @@ use crate::write::{Builder, Method, OutTensor, Output, Precision, Producer, choo
 
 /// The keys and tensors of a GGUF model that is being planned.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct GgufDraft {
     pub(super) keys: KeyValues,
     pub(super) tensors: Vec<OutTensor>,
     /// Notes for the plan.
     pub(super) notes: Vec<String>,
 }
 
-impl Draft {
+impl GgufDraft {
     /// Translates a model to GGUF's names, row order and values.
     pub(super) fn of(model: &Model, precision: Precision) -> Result<Self> {
         let (store, resolution) = (model.store(), model.resolution()?);
         let (keys, remarks) = translate::gguf_metadata_and_notes(model)?;
-        let Named { tensors: views, left_out, .. } = tensors_in(model, Dialect::Gguf)?;
+        let TranslatedTensors { tensors: views, left_out, .. } = tensors_in(model, Dialect::Gguf)?;
         let own = store.encoding() == Encoding::Gguf;
         let mut tensors = Vec::new();
         for (name, values) in translate::gguf_tensors(model)? {
@@ -35,7 +35,7 @@ impl Draft {
             let producer = Producer::Bytes { bytes: bytes.into(), dtype: DType::F32, shape };
             let output = Output::new(producer, Method::Generated);
             let reason = Some("computed from the config".to_owned());
-            tensors.push(OutTensor::new(name, output.because(reason)));
+            tensors.push(OutTensor::new(name, output.with_reason(reason)));
         }
         let before = if own { 0 } else { translate::rows_before_positions(store, resolution)? };
         for view in views {

@@ -95,7 +95,7 @@ pub fn load<D: Device>(
         architecture: resolution.architecture.map(|architecture| architecture.name),
         rope_layout: resolution.stored_rope_layout().map(|rope| rope.name()),
         device: provider.device().name().into_owned(),
-        kept_as: provider.kept_as(),
+        kept_as: provider.policy_name(),
         fused: options.fusions().iter().map(|fusion| fusion.name).collect(),
         tensors: loaded.iter().map(|tensor| tensor.members.len()).sum(),
         buffers: loaded.len(),

@@ -16,11 +16,12 @@ mod serialize;
 mod verify;
 
 pub use config::{ConfigReport, GenerationReport, ReportedField, config};
-pub use convert::{ConvertOptions, Quantization, convert, create};
-pub use dialect::{Named, tensors_in};
+pub use convert::{ConvertOptions, QuantizationRules, convert, create};
+pub use dialect::{TranslatedTensors, tensors_in};
 pub use diff::{
-    Diff, DiffOptions, DiffReport, DiffedModel, DiffedTensor, DifferentTensor, DifferentValues,
-    Outcome, Pair, Pairs, TensorDiff, UnreadTensor, ValueDiff, Worst, WorstElement, diff,
+    DiffOptions, DiffOutcome, DiffReport, DiffedModel, DiffedTensor, DifferentTensor,
+    DifferentValues, ElementDiff, ModelDiff, TensorDiff, TensorPair, TensorPairs, UnreadTensor,
+    ValueDiff, WorstElement, diff,
 };
 pub use hash::{HashLine, HashList, HashOptions, HashReport, TensorHash, hash};
 pub use inspect::{
@@ -29,10 +30,10 @@ pub use inspect::{
 };
 pub use load::{LoadReport, load};
 pub use quantize::quantize;
-pub use rewrite::{Edited, edit_metadata, merge, split};
+pub use rewrite::{EditOutcome, edit_metadata, merge, split};
 pub use verify::{
-    HashChange, HashDifference, Meaning, TensorFinding, VerifyOptions, VerifyReport, check_meaning,
-    verify,
+    Consistency, HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport,
+    check_consistency, verify,
 };
 
 use crate::bytes::Text;

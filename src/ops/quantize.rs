@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::gguf::Draft;
+use super::gguf::GgufDraft;
 use super::rewrite::stem;
 use crate::container::Shards;
 use crate::container::gguf::write::SPLIT_KEYS;
@@ -35,7 +35,7 @@ pub fn quantize(
     path: &Path,
 ) -> Result<WritePlan> {
     let store = model.store();
-    let mut draft = Draft::of(model, Precision::default())?;
+    let mut draft = GgufDraft::of(model, Precision::default())?;
     let here = |error: Error| error.in_file(store.path());
     let mut stored = Vec::new();
     for OutTensor { name, output: Output { producer, .. }, .. } in &draft.tensors {
@@ -49,7 +49,7 @@ pub fn quantize(
     for choice in &recipe.choices {
         let Some(OutTensor { output, .. }) = draft.tensors.get(choice.source) else { continue };
         let mut output = match output.producer.view().filter(|_| !choice.is_copy()) {
-            Some(view) => encoded(view, choice, importance)?.because(output.reason.clone()),
+            Some(view) => encoded(view, choice, importance)?.with_reason(output.reason.clone()),
             None => output.clone(),
         };
         output.reason = output.reason.or_else(|| reason(choice));
@@ -81,7 +81,7 @@ pub fn quantize(
         builder.shards(shards, stem(path)?);
     }
     let plan = builder.plan().map_err(here)?;
-    Ok(plan.of_whole_model(model.resolution()?))
+    Ok(plan.for_whole_model(model.resolution()?))
 }
 
 /// Groups tensors by the file that they are read from. The first group may be empty.
@@ -89,7 +89,7 @@ fn by_file(tensors: Vec<OutTensor>, count: usize) -> Vec<Vec<OutTensor>> {
     let mut files: BTreeMap<u32, Vec<OutTensor>> =
         (0..).take(count).map(|file| (file, Vec::new())).collect();
     for tensor in tensors {
-        let file = tensor.output.producer.view().map_or(0, |view| view.place_of(0).0);
+        let file = tensor.output.producer.view().map_or(0, |view| view.file_position(0).0);
         files.entry(file).or_default().push(tensor);
     }
     files.into_values().collect()

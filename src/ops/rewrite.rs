@@ -23,7 +23,7 @@ use crate::write::{
 /// `Unsupported` if the model's files are neither GGUF nor safetensors, or if they cannot hold one
 /// of its tensors.
 pub fn merge(model: &Model, alignment: Option<u64>) -> Result<WritePlan> {
-    let mut builder = rewritten(model)?;
+    let mut builder = copy_model(model)?;
     for key in SPLIT_KEYS {
         builder.metadata().remove(key);
     }
@@ -42,7 +42,7 @@ pub fn merge(model: &Model, alignment: Option<u64>) -> Result<WritePlan> {
 /// Same as [`merge`].
 pub fn split(model: &Model, shards: Shards, path: &Path) -> Result<WritePlan> {
     let store = model.store();
-    let mut builder = rewritten(model)?;
+    let mut builder = copy_model(model)?;
     let stem = match store.encoding() {
         Encoding::Gguf => stem(path)?,
         _ => String::new(),
@@ -67,12 +67,12 @@ pub(super) fn stem(path: &Path) -> Result<String> {
 }
 
 /// Starts a builder with all tensors and metadata of a model, unchanged.
-fn rewritten(model: &Model) -> Result<Builder> {
+fn copy_model(model: &Model) -> Result<Builder> {
     let store = model.store();
     let mut builder = Builder::with_writer(writer(store)?);
     builder.reads(store);
     *builder.metadata() = KeyValues::of(store.metadata());
-    copied(model).into_iter().for_each(|tensor| builder.push(tensor));
+    copied_tensors(model).into_iter().for_each(|tensor| builder.push(tensor));
     Ok(builder)
 }
 
@@ -82,13 +82,13 @@ pub(super) fn merged_gguf(model: &Model, builder: &mut Builder) {
     for key in SPLIT_KEYS {
         builder.metadata().remove(key);
     }
-    copied(model).into_iter().for_each(|tensor| builder.push(tensor));
+    copied_tensors(model).into_iter().for_each(|tensor| builder.push(tensor));
 }
 
 /// How [`edit_metadata`] changed a model.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Edited {
+pub enum EditOutcome {
     /// It overwrote bytes of the file in place.
     InPlace,
     /// It wrote a new file, which replaced the old one.
@@ -113,7 +113,7 @@ pub fn edit_metadata(
     path: &Path,
     edit: impl FnOnce(&mut KeyValues) -> Result<()>,
     options: &WriteOptions<'_>,
-) -> Result<Edited> {
+) -> Result<EditOutcome> {
     let model = Model::open(path)?;
     let store = model.store();
     writer(store)?;
@@ -128,7 +128,7 @@ pub fn edit_metadata(
         let mut builder = Builder::with_writer(writer);
         builder.reads(store);
         *builder.metadata() = keys;
-        copied(&model).into_iter().for_each(|tensor| builder.push(tensor));
+        copied_tensors(&model).into_iter().for_each(|tensor| builder.push(tensor));
         builder.plan()
     };
     if store.container() == ollama::OLLAMA.name {
@@ -136,7 +136,7 @@ pub fn edit_metadata(
         let manifest = ollama::replaceable_model(&path, store.limits())?;
         let plan = rewritten(&ollama::write::GGUF_WRITER)?.replacing(manifest);
         plan.run(&path, &options.overwrite(true))?;
-        return Ok(Edited::NewBlob);
+        return Ok(EditOutcome::NewBlob);
     }
     if let Some(blob) = blob_behind(&file) {
         let fault = format!(
@@ -154,10 +154,10 @@ pub fn edit_metadata(
         && let Some(bytes) = plan.header_in_place(store)
         && overwrite_within_a_page(&file, &bytes)?
     {
-        return Ok(Edited::InPlace);
+        return Ok(EditOutcome::InPlace);
     }
     plan.replace(&file, options)?;
-    Ok(Edited::Rewritten)
+    Ok(EditOutcome::Rewritten)
 }
 
 /// Whether the file has other names (hard links), one of which may be a digest.
@@ -189,7 +189,7 @@ fn writer(store: &Store) -> Result<&'static Writer> {
 }
 
 /// All stored tensors, to be copied unchanged.
-pub(super) fn copied(model: &Model) -> Vec<OutTensor> {
+pub(super) fn copied_tensors(model: &Model) -> Vec<OutTensor> {
     let copy = |tensor: crate::model::Tensor| {
         let name = tensor.name().to_owned();
         OutTensor::new(name, Output::new(Producer::Packed(tensor), Method::Copied))

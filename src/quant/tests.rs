@@ -109,8 +109,11 @@ fn bits<T: Bits>(values: &[T]) -> Vec<u32> {
 }
 
 /// An output buffer whose start is a multiple of 64 bytes, plus `off` elements.
-fn room<T: Element>(len: usize, off: usize) -> (crate::bytes::Values<T>, std::ops::Range<usize>) {
-    (crate::bytes::Values::zeroed(len + off).unwrap(), off..len + off)
+fn room<T: Element>(
+    len: usize,
+    off: usize,
+) -> (crate::bytes::AlignedBuffer<T>, std::ops::Range<usize>) {
+    (crate::bytes::AlignedBuffer::zeroed(len + off).unwrap(), off..len + off)
 }
 
 /// Compares all instruction sets, with and without streaming stores, aligned and unaligned, with

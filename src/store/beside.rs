@@ -10,7 +10,7 @@ use crate::limits::Limits;
 
 /// A file beside the weights.
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct CompanionFiles {
     pub(crate) path: PathBuf,
     pub(crate) bytes: Vec<u8>,
 }
@@ -28,7 +28,7 @@ impl Store {
 
     /// The path of a file beside the weights: in their folder, or as the manifest names it. `name`
     /// must never come from a file, since it becomes part of a path.
-    pub(crate) fn path_beside(&self, name: &'static str) -> Option<PathBuf> {
+    pub(crate) fn companion_path(&self, name: &'static str) -> Option<PathBuf> {
         let attached = self.attachments.iter().find(|attachment| attachment.name == name);
         let path = match attached {
             Some(attachment) => attachment.path.clone(),
@@ -38,18 +38,18 @@ impl Store {
     }
 
     /// Reads a file beside the weights. `field` names the limit that bounds its size.
-    pub(crate) fn read_beside(
+    pub(crate) fn read_companion(
         &self,
         name: &'static str,
         (most, field): (u64, &str),
-    ) -> Result<Option<Beside>> {
-        let Some(path) = self.path_beside(name) else { return Ok(None) };
+    ) -> Result<Option<CompanionFiles>> {
+        let Some(path) = self.companion_path(name) else { return Ok(None) };
         let source = Source::open(&path, Access::Read)?;
         if source.len() > most {
             return Err(Error::limit("bytes", source.len(), most, field).in_file(&path));
         }
         let bytes = source.bytes(0..source.len())?.into_owned();
-        Ok(Some(Beside { path, bytes }))
+        Ok(Some(CompanionFiles { path, bytes }))
     }
 
     /// Reads the documents that make a directory a model, with their names there: config,
@@ -100,7 +100,7 @@ impl Store {
         if let Some(json) = self.document(name) {
             return Ok(Some(Cow::Borrowed(json)));
         }
-        let Some(path) = self.path_beside(name) else { return Ok(None) };
+        let Some(path) = self.companion_path(name) else { return Ok(None) };
         let read = document::read(&path, name, &self.limits)?;
         Ok(Some(Cow::Owned(read.json)))
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::listing::{Listed, Listing, NO_GROUP};
+use super::listing::{ArrayListing, ListedArray, NO_GROUP};
 use super::{Document, Encoding, Note, Store, StoredFile, name};
 use crate::bytes::{Source, Text};
 use crate::dtype::DType;
@@ -19,7 +19,7 @@ const DESCRIPTION_BYTES: usize = 64 << 10;
 
 /// Several stored arrays that make up one tensor.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct TensorGroup {
     /// The weight part. Its entry gives the tensor its name and position.
     pub(super) head: u32,
     /// Range in `Store::parts`.
@@ -27,16 +27,16 @@ pub(super) struct Group {
     pub(super) dtype: DType,
     /// The number of elements that share a scale; 0 if there is no single such number.
     pub(super) group_size: u32,
-    /// The location of the weight part's name in the file, in the form of [`Entry`]: the entry
+    /// The location of the weight part's name in the file, in the form of [`ArrayEntry`]: the entry
     /// itself may have been renamed to the tensor's name.
     pub(super) stored_name: (u32, u32),
-    /// The tensor's dimensions, in the form of [`Entry`].
+    /// The tensor's dimensions, in the form of [`ArrayEntry`].
     pub(super) shape: (u32, u8),
 }
 
 /// A tensor made of several stored arrays, as a container reports it.
 #[derive(Debug)]
-pub(crate) struct Grouped<'a> {
+pub(crate) struct NewGroup<'a> {
     pub(crate) dtype: DType,
     /// The number of elements that share a scale; 0 if there is no single such number.
     pub(crate) group_size: u32,
@@ -57,8 +57,8 @@ pub(crate) struct StoreBuilder {
     /// The folder of the files beside the weights, for containers that have one.
     pub(crate) folder: Option<PathBuf>,
     files: Vec<StoredFile>,
-    listing: Listing,
-    groups: Vec<Group>,
+    listing: ArrayListing,
+    groups: Vec<TensorGroup>,
     parts: Vec<(Part, u32)>,
     pub(crate) metadata: Metadata,
     pub(crate) documents: Vec<Document>,
@@ -73,7 +73,7 @@ impl StoreBuilder {
             path: path.to_path_buf(),
             folder: None,
             files: Vec::new(),
-            listing: Listing::default(),
+            listing: ArrayListing::default(),
             groups: Vec::new(),
             parts: Vec::new(),
             metadata: Metadata::default(),
@@ -85,7 +85,7 @@ impl StoreBuilder {
     /// Reserves memory for the entries of several files.
     pub(crate) fn reserve<'l>(
         &mut self,
-        listings: impl Iterator<Item = &'l Listing> + Clone,
+        listings: impl Iterator<Item = &'l ArrayListing> + Clone,
     ) -> Result<()> {
         // The listing of a single file is used without copying.
         if listings.clone().nth(1).is_none() {
@@ -101,7 +101,7 @@ impl StoreBuilder {
     }
 
     /// Adds a file and its entries.
-    pub(crate) fn add(&mut self, file: StoredFile, listing: Listing) -> Result<()> {
+    pub(crate) fn add(&mut self, file: StoredFile, listing: ArrayListing) -> Result<()> {
         let number = u32::try_from(self.files.len())
             .map_err(|_| Error::unsupported("more than 2^32 files in one model"))?;
         self.files.push(file);
@@ -160,7 +160,7 @@ pub(crate) fn single(name: &str, dtype: DType, shape: &[u64], source: Source) ->
     let end = u32::try_from(name.len()).map_err(too_long)?;
     let rank = u8::try_from(shape.len())
         .map_err(|_| Error::unsupported(format!("{} dimensions", shape.len())))?;
-    let mut listing = Listing::default();
+    let mut listing = ArrayListing::default();
     shape.iter().for_each(|&dim| listing.push_dim(dim));
     listing.push(0..end, hash(name.as_bytes()), Ok(dtype), rank, 0)?;
     let mut builder = StoreBuilder::new("memory", Encoding::Safetensors, source.path());
@@ -192,7 +192,7 @@ impl Indexed {
     }
 
     /// The entry with this number.
-    pub(crate) fn get(&self, number: u32) -> Option<Listed<'_>> {
+    pub(crate) fn get(&self, number: u32) -> Option<ListedArray<'_>> {
         let entry = self.builder.listing.entries.get(number as usize)?;
         let header = self.builder.files.get(entry.file as usize)?.header.as_slice();
         Some(self.builder.listing.listed(entry, header))
@@ -265,8 +265,8 @@ impl Indexed {
     }
 
     /// Joins `head` and its companions into one tensor.
-    pub(crate) fn group(&mut self, head: u32, grouped: Grouped<'_>) -> Result<()> {
-        let Grouped { dtype, group_size, name, shape, companions } = grouped;
+    pub(crate) fn group(&mut self, head: u32, grouped: NewGroup<'_>) -> Result<()> {
+        let NewGroup { dtype, group_size, name, shape, companions } = grouped;
         if let Some(other) = name.as_ref().and_then(|name| self.find(name)) {
             let fault =
                 format!("the array and \"{}\" belong to the same tensor", self.path_name(other));
@@ -305,7 +305,7 @@ impl Indexed {
             (entry.name_start, entry.name_len) = own;
         }
         let parts = start..end;
-        builder.groups.push(Group { head, parts, dtype, group_size, stored_name, shape });
+        builder.groups.push(TensorGroup { head, parts, dtype, group_size, stored_name, shape });
         if let Some(name) = name {
             let builder = &self.builder;
             self.index.insert(&name, hash(&name), head, |n| builder.name(n));

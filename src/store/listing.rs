@@ -11,7 +11,7 @@ use crate::shape;
 
 /// The location of one stored array.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct ArrayEntry {
     /// The position in the file, from its start.
     pub(crate) offset: u64,
     pub(super) name_start: u32,
@@ -34,13 +34,13 @@ pub(super) enum EntryType {
 
 pub(super) const NO_GROUP: u32 = u32::MAX;
 
-/// Set in `name_len` if the name is stored in `Listing::names` instead of the file's header.
+/// Set in `name_len` if the name is stored in `ArrayListing::names` instead of the file's header.
 pub(super) const OWN_NAME: u32 = 1 << 31;
 
 /// The entries of one file, or of several after joining.
 #[derive(Debug, Default)]
-pub(crate) struct Listing {
-    pub(super) entries: Vec<Entry>,
+pub(crate) struct ArrayListing {
+    pub(super) entries: Vec<ArrayEntry>,
     /// The hash of each entry's name, computed while the name was in the cache.
     pub(super) hashes: Vec<u32>,
     /// The dimensions of all entries, one entry after another.
@@ -49,7 +49,7 @@ pub(crate) struct Listing {
     pub(super) names: Vec<u8>,
 }
 
-impl Listing {
+impl ArrayListing {
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -100,7 +100,7 @@ impl Listing {
             }
         };
         self.hashes.push(name_hash);
-        self.entries.push(Entry {
+        self.entries.push(ArrayEntry {
             offset,
             name_start: name.start,
             name_len: name.end.saturating_sub(name.start) & !OWN_NAME,
@@ -114,7 +114,7 @@ impl Listing {
     }
 
     /// Stores a name that the header does not contain, and returns its location in the form of
-    /// [`Entry`].
+    /// [`ArrayEntry`].
     pub(super) fn own_name(&mut self, name: &[u8]) -> Result<(u32, u32)> {
         let too_many = || Error::unsupported("more than 2 GiB of names that need unescaping");
         let start = u32::try_from(self.names.len()).map_err(|_| too_many())?;
@@ -137,19 +137,23 @@ impl Listing {
     }
 
     /// The name of entry `number`; `header` returns the header of a file by its number.
-    pub(super) fn name<'a>(&'a self, entry: &Entry, header: impl Fn(u32) -> &'a [u8]) -> &'a [u8] {
+    pub(super) fn name<'a>(
+        &'a self,
+        entry: &ArrayEntry,
+        header: impl Fn(u32) -> &'a [u8],
+    ) -> &'a [u8] {
         let from = if entry.name_len & OWN_NAME == 0 { header(entry.file) } else { &self.names };
         let start = entry.name_start as usize;
         let end = start.saturating_add((entry.name_len & !OWN_NAME) as usize);
         from.get(start..end).unwrap_or_default()
     }
 
-    pub(super) fn shape(&self, entry: &Entry) -> &[u64] {
+    pub(super) fn shape(&self, entry: &ArrayEntry) -> &[u64] {
         let start = entry.shape_start as usize;
         self.dims.get(start..start.saturating_add(entry.rank.into())).unwrap_or_default()
     }
 
-    pub(super) fn dtype(&self, entry: &Entry) -> Result<DType, u32> {
+    pub(super) fn dtype(&self, entry: &ArrayEntry) -> Result<DType, u32> {
         match entry.dtype {
             EntryType::Known(dtype) => Ok(dtype),
             EntryType::Unknown => {
@@ -161,17 +165,17 @@ impl Listing {
     }
 
     /// The entries in order, each with what a container's own checks need.
-    pub(crate) fn iter<'a>(&'a self, header: &'a [u8]) -> impl Iterator<Item = Listed<'a>> {
+    pub(crate) fn iter<'a>(&'a self, header: &'a [u8]) -> impl Iterator<Item = ListedArray<'a>> {
         self.entries.iter().map(move |entry| self.listed(entry, header))
     }
 
     /// Entry `number` alone.
-    pub(crate) fn get<'a>(&'a self, number: usize, header: &'a [u8]) -> Option<Listed<'a>> {
+    pub(crate) fn get<'a>(&'a self, number: usize, header: &'a [u8]) -> Option<ListedArray<'a>> {
         self.entries.get(number).map(|entry| self.listed(entry, header))
     }
 
-    pub(super) fn listed<'a>(&'a self, entry: &Entry, header: &'a [u8]) -> Listed<'a> {
-        Listed {
+    pub(super) fn listed<'a>(&'a self, entry: &ArrayEntry, header: &'a [u8]) -> ListedArray<'a> {
+        ListedArray {
             name: Text::new(self.name(entry, |_| header)),
             dtype: self.dtype(entry),
             shape: self.shape(entry),
@@ -222,14 +226,14 @@ impl Listing {
 
 /// An entry as a container's own checks see it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Listed<'a> {
+pub(crate) struct ListedArray<'a> {
     pub(crate) name: Text<'a>,
     pub(crate) dtype: Result<DType, u32>,
     pub(crate) shape: &'a [u64],
     pub(crate) offset: u64,
 }
 
-impl Listed<'_> {
+impl ListedArray<'_> {
     /// The end of the data, for a known dtype whose size was checked.
     pub(crate) fn end(&self) -> Option<u64> {
         self.offset.checked_add(self.dtype.ok()?.tensor_bytes(self.shape)?)
@@ -237,7 +241,7 @@ impl Listed<'_> {
 }
 
 /// Checks that an entry's bytes lie within a file of `file_len` bytes.
-pub(crate) fn check_range(listed: &Listed<'_>, file_len: u64) -> Result<()> {
+pub(crate) fn check_range(listed: &ListedArray<'_>, file_len: u64) -> Result<()> {
     let Ok(dtype) = listed.dtype else { return Ok(()) };
     let error =
         |fault: String| Err(Error::malformed(fault).in_tensor(listed.name).at(listed.offset));

@@ -18,9 +18,9 @@ use crate::error::{ErrorKind, Result};
 use crate::index::NameIndex;
 use crate::limits::Limits;
 use crate::metadata::Metadata;
-use build::Group;
-pub(crate) use build::{Grouped, Indexed, StoreBuilder, single};
-pub(crate) use listing::{Entry, Listed, Listing, check_count, check_range};
+use build::TensorGroup;
+pub(crate) use build::{Indexed, NewGroup, StoreBuilder, single};
+pub(crate) use listing::{ArrayEntry, ArrayListing, ListedArray, check_count, check_range};
 pub use part::Part;
 pub use summary::{DTypeSummary, QuantizationSummary};
 
@@ -34,8 +34,8 @@ pub(crate) struct Store {
     encoding: Encoding,
     path: PathBuf,
     files: Vec<StoredFile>,
-    listing: Listing,
-    groups: Vec<Group>,
+    listing: ArrayListing,
+    groups: Vec<TensorGroup>,
     parts: Vec<(Part, u32)>,
     index: NameIndex,
     tensors: usize,
@@ -116,7 +116,7 @@ impl Note {
     }
 }
 
-fn name<'a>(listing: &'a Listing, files: &'a [StoredFile], number: u32) -> &'a [u8] {
+fn name<'a>(listing: &'a ArrayListing, files: &'a [StoredFile], number: u32) -> &'a [u8] {
     let header = |file: u32| files.get(file as usize).map_or(&[][..], |file| &file.header);
     listing.entries.get(number as usize).map_or(&[], |entry| listing.name(entry, header))
 }
@@ -234,7 +234,7 @@ impl Store {
         &self.notes
     }
 
-    pub(crate) fn entry(&self, number: u32) -> Option<&Entry> {
+    pub(crate) fn entry(&self, number: u32) -> Option<&ArrayEntry> {
         self.listing.entries.get(number as usize)
     }
 

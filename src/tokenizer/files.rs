@@ -24,11 +24,11 @@ pub(crate) fn beside(store: &Store) -> Result<Option<(Vocabulary<'static>, &'sta
     let limits = store.limits();
     let limit = (limits.vocabulary_bytes, "vocabulary_bytes");
     for (name, parse) in FILES {
-        let Some(file) = store.read_beside(name, limit)? else { continue };
+        let Some(file) = store.read_companion(name, limit)? else { continue };
         let mut vocabulary =
             parse(file.bytes.into(), limits).map_err(|error| error.in_file(&file.path))?;
         if name == "vocab.json"
-            && let Some(file) = store.read_beside("merges.txt", limit)?
+            && let Some(file) = store.read_companion("merges.txt", limit)?
         {
             let merges = lines::merges(&file.bytes, limits);
             let merges = merges.map_err(|error| error.in_file(&file.path))?;

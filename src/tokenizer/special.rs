@@ -179,7 +179,7 @@ fn templates(store: &Store, config: Option<&Json>) -> Result<Vec<ChatTemplate>> 
     let mut templates = Vec::new();
     let file = "chat_template.jinja";
     let limit = (store.limits().document_bytes, "document_bytes");
-    if let Some(found) = store.read_beside(file, limit)? {
+    if let Some(found) = store.read_companion(file, limit)? {
         let text = String::from_utf8(found.bytes).map_err(|error| {
             let at = error.utf8_error().valid_up_to() as u64;
             Error::malformed("not UTF-8").in_file(&found.path).at(at)

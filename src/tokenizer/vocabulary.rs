@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::{Merge, Token, TokenKind, TokenizerKind};
-use crate::bytes::{Scanner, Span};
+use crate::bytes::{JsonSpan, Scanner};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 
@@ -30,7 +30,7 @@ impl TextRange {
     }
 
     /// The location of a JSON string. Its escapes are validated here.
-    pub(crate) fn of(scanner: &Scanner<'_>, span: &Span) -> Result<Self> {
+    pub(crate) fn of(scanner: &Scanner<'_>, span: &JsonSpan) -> Result<Self> {
         scanner.unescape(span)?;
         Self::new(span.range.clone(), span.escaped)
     }
@@ -41,7 +41,7 @@ impl TextRange {
         if self.len & ESCAPED == 0 {
             return Cow::Borrowed(raw);
         }
-        let span = Span { range: 0..raw.len(), escaped: true };
+        let span = JsonSpan { range: 0..raw.len(), escaped: true };
         Scanner::new(raw, 0)
             .unescape(&span)
             .map_or(Cow::Borrowed(raw), |text| Cow::Owned(text.into_owned()))

@@ -251,7 +251,7 @@ pub fn mlx_documents(model: &Model) -> Result<Documents> {
 /// The documents beside the weights. `config` is the parsed `config.json`.
 fn beside(store: &Store, config: &Json) -> Result<Documents> {
     let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
-    let read = |name| Ok::<_, Error>(store.read_beside(name, limit)?.map(|file| file.bytes));
+    let read = |name| Ok::<_, Error>(store.read_companion(name, limit)?.map(|file| file.bytes));
     let config = match read(ConfigDocument::NAME)? {
         Some(bytes) => ConfigDocument::Stored(bytes),
         None => ConfigDocument::Made(config.as_object().cloned().unwrap_or_default()),

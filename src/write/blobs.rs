@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value as Json;
 
-use super::pipeline::{self, Lost, Open};
+use super::pipeline::{self, OpenFile, TensorLosses};
 use super::target::{claimed, exists, folder, is_same, open_or_create, rename_to_new, reserve};
 use super::{OutFile, WriteOptions};
 use crate::bytes::{Access, Source};
@@ -42,7 +42,7 @@ const RENEWED: Duration = Duration::from_secs(10 * 60);
 
 /// The files of a model that is being written.
 #[derive(Debug)]
-pub(super) struct Blobs {
+pub(super) struct BlobTarget {
     store: PathBuf,
     /// The final path of the manifest.
     manifest: PathBuf,
@@ -51,7 +51,7 @@ pub(super) struct Blobs {
     lock: File,
     overwrite: bool,
     /// The complete blobs, in order.
-    blobs: Vec<Blob>,
+    blobs: Vec<FinishedBlob>,
     begun: usize,
     renewed: Instant,
     /// Whether unfinished files still exist.
@@ -60,14 +60,14 @@ pub(super) struct Blobs {
 
 /// A complete blob.
 #[derive(Debug)]
-struct Blob {
+struct FinishedBlob {
     digest: Digest,
     len: u64,
     /// The temporary path; `None` if the store already had the blob.
     unfinished: Option<PathBuf>,
 }
 
-impl Blobs {
+impl BlobTarget {
     pub(super) fn begin(manifest: &Path, overwrite: bool) -> Result<Self> {
         let Some(store) = store_of_place(manifest) else {
             let fault = "not the path of a manifest in an Ollama store";
@@ -132,15 +132,19 @@ impl Blobs {
     }
 
     /// Writes blobs and syncs them.
-    pub(super) fn write(&mut self, files: &[OutFile], options: &WriteOptions<'_>) -> Result<Lost> {
+    pub(super) fn write(
+        &mut self,
+        files: &[OutFile],
+        options: &WriteOptions<'_>,
+    ) -> Result<TensorLosses> {
         let this = Mutex::new(self);
         let held = || this.lock().unwrap_or_else(PoisonError::into_inner);
         let open = |file: &OutFile| held().create(file.len);
-        let close = |batch: Vec<Open>| held().settle(&batch);
+        let close = |batch: Vec<OpenFile>| held().hash_batch(&batch);
         pipeline::in_batches(files, options, open, close)
     }
 
-    fn create(&mut self, len: u64) -> Result<Open> {
+    fn create(&mut self, len: u64) -> Result<OpenFile> {
         let mut path = self.partial.clone().into_os_string();
         path.push(format!("-{}", self.begun));
         let path = PathBuf::from(path);
@@ -150,11 +154,11 @@ impl Blobs {
         let file = file.map_err(|error| here(Error::io("cannot create the file", error)))?;
         for_everyone(&file);
         reserve(&file, len).map_err(here)?;
-        Ok(Open { file, path })
+        Ok(OpenFile { file, path })
     }
 
     /// Hashes files that have been written, and syncs them unless the store already has them.
-    fn settle(&mut self, batch: &[Open]) -> Result<()> {
+    fn hash_batch(&mut self, batch: &[OpenFile]) -> Result<()> {
         let jobs = Mutex::new(batch.iter().enumerate());
         let work = || {
             let mut done = Vec::new();
@@ -164,7 +168,7 @@ impl Blobs {
                 done.push((number, self.blob(open)?));
             }
         };
-        let shares: Vec<Result<Vec<(usize, Blob)>>> = std::thread::scope(|scope| {
+        let shares: Vec<Result<Vec<(usize, FinishedBlob)>>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..SYNCED.min(batch.len())).map(|_| scope.spawn(work)).collect();
             let joined = |thread: std::thread::ScopedJoinHandle<'_, _>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -183,7 +187,7 @@ impl Blobs {
         Ok(())
     }
 
-    fn blob(&self, open: &Open) -> Result<Blob> {
+    fn blob(&self, open: &OpenFile) -> Result<FinishedBlob> {
         let source = Source::open(&open.path, Access::Read)?;
         let digest = Digest::parse(&format!("sha256:{}", sha256(&source)?))?;
         let len = source.len();
@@ -193,10 +197,10 @@ impl Blobs {
                 |error| Error::io("cannot delete the temporary file", error).in_file(&open.path);
             removed(&open.path).map_err(failed)?;
             touch(&there);
-            return Ok(Blob { digest, len, unfinished: None });
+            return Ok(FinishedBlob { digest, len, unfinished: None });
         }
         open.sync()?;
-        Ok(Blob { digest, len, unfinished: Some(open.path.clone()) })
+        Ok(FinishedBlob { digest, len, unfinished: Some(open.path.clone()) })
     }
 
     /// Sets the date of every file that is not yet part of a model to the current time.
@@ -263,7 +267,7 @@ impl Blobs {
     }
 }
 
-impl Drop for Blobs {
+impl Drop for BlobTarget {
     fn drop(&mut self) {
         if self.pending {
             // Files that cannot be deleted now are deleted by the next run. Blobs that are already

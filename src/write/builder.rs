@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::method::{Precision, check_makable, choose, encoded, grouped};
+use super::method::{Precision, check_encodable, choose, encoded, grouped};
 use super::{Method, OutFile, OutTensor, Output, PlacedTensor, PlannedTensor, Producer, WritePlan};
 use crate::container::writer::{
-    Body, NewDocument, NewFile, NewModel, NewTensor, Placement, Shards, Writer,
+    FileContent, NewDocument, NewFile, NewModel, NewTensor, Placement, Shards, Writer,
 };
 use crate::container::{Container, default_group_size};
 use crate::dtype::DType;
@@ -121,7 +121,7 @@ impl Builder {
         let output = match dtype.group_quantizer() {
             Some(_) => grouped(tensor, dtype, default_group_size(dtype))?,
             None => {
-                check_makable(dtype)?;
+                check_encodable(dtype)?;
                 encoded(tensor, dtype, None, Precision::default())?
             }
         };
@@ -239,18 +239,18 @@ fn out_file(file: NewFile, described: &[NewTensor], tensors: &mut [Option<OutTen
     let NewFile { name, role, body } = file;
     let mut out = OutFile { name, role, header: Vec::new(), len: 0, data: 0, tensors: Vec::new() };
     match body {
-        Body::Bytes(bytes) => {
+        FileContent::Bytes(bytes) => {
             out.len = bytes.len() as u64;
             out.header = bytes;
         }
-        Body::Copy(source) => {
+        FileContent::Copy(source) => {
             out.len = source.len();
             out.data = out.len;
             let copy = Output::new(Producer::File(Arc::new(source)), Method::Copied);
             let tensor = OutTensor::new(&out.name, copy);
             out.tensors.push(PlacedTensor { tensor, bytes: out.len, offsets: vec![0] });
         }
-        Body::Tensors { layout, tensors: numbers } => {
+        FileContent::Tensors { layout, tensors: numbers } => {
             (out.header, out.len) = (layout.header, layout.len);
             let mut offsets = layout.offsets.into_iter();
             for number in numbers {

@@ -12,14 +12,14 @@ use crate::quant::{Element, Float, Global, GroupParts, Grouping, NotExact, Packe
 use crate::repack::{PackedRows, Repack, Repacked};
 use crate::shape;
 use crate::store::Part;
-use crate::store::tensor::Decoding;
+use crate::store::tensor::DecodeOptions;
 
 /// The bytes of a piece that belong to its weight, scale and bias.
-pub(super) type Split = [usize; 3];
+pub(super) type PartSizes = [usize; 3];
 
 /// A tensor's codes in another packing, with the same values.
 #[derive(Clone, Debug)]
-pub(crate) struct Repacking {
+pub(crate) struct TensorRepack {
     view: Tensor,
     repack: &'static Repack,
     /// The dtype of scales and biases.
@@ -34,7 +34,7 @@ pub(crate) struct Repacking {
     global: Part,
 }
 
-impl Repacking {
+impl TensorRepack {
     /// Finds a repacking that is exact for every number in the tensor, which requires reading all
     /// of its scales. The inner `Err` says why there is none.
     pub(crate) fn exact(view: &Tensor, to: DType, global: Part) -> Result<Result<Self, String>> {
@@ -286,7 +286,8 @@ impl GroupQuantization {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let mut values: Vec<T> = try_vec(count)?;
         values.resize(count, T::zeroed());
-        let lost = self.view.decode_bulk(rows.clone(), &mut values, &Decoding::new(), scratch)?;
+        let lost =
+            self.view.decode_bulk(rows.clone(), &mut values, &DecodeOptions::new(), scratch)?;
         let grouping = Grouping { size: self.group_size as usize, amax: None };
         let sizes = self.sizes(rows.clone())?;
         let quantizer = self.dtype.group_quantizer();
@@ -298,7 +299,7 @@ impl GroupQuantization {
             // The values before any rounding.
             let mut values: Vec<f32> = try_vec(count)?;
             values.resize(count, 0.0);
-            self.view.decode_bulk(rows.clone(), &mut values, &Decoding::new(), scratch)?;
+            self.view.decode_bulk(rows.clone(), &mut values, &DecodeOptions::new(), scratch)?;
             let GroupParts { weight, scale, bias } = parts_of(out, sizes)?;
             let format = match self.dtype {
                 DType::MLX_NVFP4 => Float::E4M3,
@@ -322,7 +323,7 @@ impl GroupQuantization {
 }
 
 /// Splits a buffer into three parts, one after another.
-fn parts_of(out: &mut [u8], [weight, scale, bias]: Split) -> Result<GroupParts<'_>> {
+fn parts_of(out: &mut [u8], [weight, scale, bias]: PartSizes) -> Result<GroupParts<'_>> {
     let short = || Error::mismatch("the buffer of a piece is too small for its parts");
     let (weight, rest) = out.split_at_mut_checked(weight).ok_or_else(short)?;
     let (scale, rest) = rest.split_at_mut_checked(scale).ok_or_else(short)?;

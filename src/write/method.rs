@@ -1,6 +1,6 @@
 //! Chooses how a tensor is written into a container.
 
-use super::{GroupQuantization, Method, Output, Producer, Repacking};
+use super::{GroupQuantization, Method, Output, Producer, TensorRepack};
 use crate::container::writer::Writer;
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
@@ -29,7 +29,7 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
     let other =
         |dtype: &DType| stored.as_ref().ok() != Some(dtype) || view.why_computed().is_some();
     if let Some(dtype) = precision.dtype.filter(|_| matrix && !integer) {
-        check_makable(dtype)?;
+        check_encodable(dtype)?;
         if other(&dtype) {
             return encoded(view, dtype, None, precision);
         }
@@ -38,7 +38,10 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
         return encoded(view, view.values_dtype(), Some(why.to_owned()), precision);
     }
     // Interleaved rows of several tensors are many short reads; decoding the values is as fast.
-    if plain && view.is_in_turn() && stored.as_ref().is_ok_and(|own| *own == view.values_dtype()) {
+    if plain
+        && view.is_interleaved()
+        && stored.as_ref().is_ok_and(|own| *own == view.values_dtype())
+    {
         let why = "its rows are interleaved from several tensors".to_owned();
         return encoded(view, view.values_dtype(), Some(why), precision);
     }
@@ -62,7 +65,7 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
     let candidates = REPACKS.iter().filter(|repack| repack.from == stored);
     let mut why = format!("{} has no lossless equivalent of {stored}", writer.name);
     for repack in candidates.filter(|repack| (writer.repacks_to)(repack.to)) {
-        match Repacking::exact(view, repack.to, writer.global)? {
+        match TensorRepack::exact(view, repack.to, writer.global)? {
             Ok(repacking) => {
                 return Ok(Output::new(Producer::Repacked(repacking), Method::Repacked));
             }
@@ -93,7 +96,7 @@ fn plain(view: &Tensor) -> bool {
 }
 
 /// Checks that values can be written in a dtype without an importance matrix.
-pub(super) fn check_makable(dtype: DType) -> Result<()> {
+pub(super) fn check_encodable(dtype: DType) -> Result<()> {
     let plain = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
     match dtype.descriptor().quantizer {
         _ if plain => Ok(()),
@@ -134,7 +137,7 @@ pub(crate) fn encoded(
             .in_tensor(view.name()));
     }
     let producer = Producer::Encoded { view: view.clone(), dtype, importance: None };
-    Ok(Output::new(producer, method).because(why))
+    Ok(Output::new(producer, method).with_reason(why))
 }
 
 /// Requantizes a tensor to the container's most exact dtype.
@@ -160,5 +163,5 @@ fn requantized(
         Some((dtype, _)) => Producer::Encoded { view: view.clone(), dtype, importance: None },
         None => return encoded(view, DType::F16, Some(why), precision),
     };
-    Ok(Output::new(producer, Method::Requantized).because(Some(why)))
+    Ok(Output::new(producer, Method::Requantized).with_reason(Some(why)))
 }

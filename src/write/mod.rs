@@ -29,12 +29,12 @@ use crate::store::tensor::StoredTensor;
 use crate::threads::Threads;
 
 pub use builder::Builder;
-pub(crate) use groups::{GroupQuantization, Repacking};
+pub(crate) use groups::{GroupQuantization, TensorRepack};
 pub use loss::Loss;
 pub(crate) use method::{Precision, choose, encoded, grouped};
-pub use plan::{WritePlan, Written};
+pub use plan::{WritePlan, WriteReport};
 pub(crate) use producer::Producer;
-use target::Target;
+use target::WriteTarget;
 pub(crate) use target::overwrite_within_a_page;
 
 /// How an output tensor is produced, what that does to its values, and the reason.
@@ -51,7 +51,7 @@ impl Output {
     }
 
     /// Adds the reason for the method, where it is not obvious.
-    pub(crate) fn because(mut self, reason: Option<String>) -> Self {
+    pub(crate) fn with_reason(mut self, reason: Option<String>) -> Self {
         self.reason = reason;
         self
     }

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
-use super::producer::{Bench, Piece, Producer, room};
-use super::{Loss, OutFile, PlacedTensor, Target, WriteOptions};
-use crate::bytes::Pages;
+use super::producer::{OutputPiece, Producer, ProducerBuffers, room};
+use super::{Loss, OutFile, PlacedTensor, WriteOptions, WriteTarget};
+use crate::bytes::AlignedBytes;
 use crate::error::{Error, Result};
 use crate::progress;
 
 /// The tensors that lost something, by name.
-pub(crate) type Lost = Vec<(String, Loss)>;
+pub(crate) type TensorLosses = Vec<(String, Loss)>;
 
 /// The most files that are open at the same time: a shell's usual limit is 1024.
 const OPEN: usize = 64;
@@ -32,30 +32,34 @@ const AHEAD: u64 = 3;
 const READING: u64 = 8 << 20;
 
 /// Writes files into a target, and syncs them.
-pub(crate) fn run(files: &[OutFile], target: &Target, options: &WriteOptions<'_>) -> Result<Lost> {
-    in_batches(files, options, |file| begun(file, target), synced)
+pub(crate) fn run(
+    files: &[OutFile],
+    target: &WriteTarget,
+    options: &WriteOptions<'_>,
+) -> Result<TensorLosses> {
+    in_batches(files, options, |file| create_in(file, target), synced)
 }
 
 /// Writes each file into its own target, and reports their progress together.
 pub(crate) fn run_each(
     files: &[OutFile],
-    targets: &[Target],
+    targets: &[WriteTarget],
     options: &WriteOptions<'_>,
-) -> Result<Lost> {
+) -> Result<TensorLosses> {
     let mut targets = targets.iter();
     let open = |file: &OutFile| {
         let target = targets.next();
-        begun(file, target.ok_or_else(|| Error::mismatch("a file without a target"))?)
+        create_in(file, target.ok_or_else(|| Error::mismatch("a file without a target"))?)
     };
     in_batches(files, options, open, synced)
 }
 
-fn begun(file: &OutFile, target: &Target) -> Result<Open> {
-    Ok(Open { file: target.create(&file.name, file.len)?, path: target.place(&file.name) })
+fn create_in(file: &OutFile, target: &WriteTarget) -> Result<OpenFile> {
+    Ok(OpenFile { file: target.create(&file.name, file.len)?, path: target.place(&file.name) })
 }
 
-fn synced(batch: Vec<Open>) -> Result<()> {
-    batch.iter().try_for_each(Open::sync)
+fn synced(batch: Vec<OpenFile>) -> Result<()> {
+    batch.iter().try_for_each(OpenFile::sync)
 }
 
 /// Writes files in batches of as many as may be open. `open` begins each file, in order; `close`
@@ -63,16 +67,16 @@ fn synced(batch: Vec<Open>) -> Result<()> {
 pub(super) fn in_batches(
     files: &[OutFile],
     options: &WriteOptions<'_>,
-    mut open: impl FnMut(&OutFile) -> Result<Open>,
-    mut close: impl FnMut(Vec<Open>) -> Result<()>,
-) -> Result<Lost> {
+    mut open: impl FnMut(&OutFile) -> Result<OpenFile>,
+    mut close: impl FnMut(Vec<OpenFile>) -> Result<()>,
+) -> Result<TensorLosses> {
     let threads = options.threads.get();
     let total = files.iter().map(|file| file.data).fold(0, u64::saturating_add);
-    let work = Work { options, threads, total, stop: AtomicBool::new(false) };
+    let work = Pipeline { options, threads, total, stop: AtomicBool::new(false) };
     let mut lost = Vec::new();
     let mut done = 0;
     for batch in files.chunks(OPEN) {
-        let open = batch.iter().map(&mut open).collect::<Result<Vec<Open>>>()?;
+        let open = batch.iter().map(&mut open).collect::<Result<Vec<OpenFile>>>()?;
         lost.extend(work.batch(batch, &open, &mut done)?);
         close(open)?;
     }
@@ -81,12 +85,12 @@ pub(super) fn in_batches(
 
 /// A file that is being written.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenFile {
     pub(super) file: File,
     pub(super) path: PathBuf,
 }
 
-struct Work<'o, 'w> {
+struct Pipeline<'o, 'w> {
     options: &'o WriteOptions<'w>,
     threads: usize,
     /// Bytes of all tensors.
@@ -96,16 +100,16 @@ struct Work<'o, 'w> {
 }
 
 /// The numbers of a file and of a tensor in it, and a piece of that tensor.
-type Job<'a> = (usize, usize, Piece);
+type PieceJob<'a> = (usize, usize, OutputPiece);
 
 /// A piece that has been produced.
-struct Made {
+struct FilledBuffer {
     file: usize,
     to: Vec<Range<u64>>,
-    buffer: Pages,
+    buffer: AlignedBytes,
 }
 
-impl Work<'_, '_> {
+impl Pipeline<'_, '_> {
     /// The memory that producing one piece may take, in bytes.
     fn piece(&self) -> u64 {
         let memory = self.options.memory.unwrap_or(MEMORY);
@@ -115,20 +119,20 @@ impl Work<'_, '_> {
         (left / (2 * threads + AHEAD)).clamp(64 << 10, 4 << 20)
     }
 
-    fn batch(&self, files: &[OutFile], open: &[Open], done: &mut u64) -> Result<Lost> {
+    fn batch(&self, files: &[OutFile], open: &[OpenFile], done: &mut u64) -> Result<TensorLosses> {
         let tensors: Vec<(&str, &Producer)> = files
             .iter()
             .flat_map(|file| &file.tensors)
             .map(|placed| (placed.tensor.name.as_str(), &placed.tensor.output.producer))
             .collect();
-        let mut jobs: Vec<Job<'_>> = Vec::new();
+        let mut jobs: Vec<PieceJob<'_>> = Vec::new();
         let mut number = 0;
         for (file, out) in files.iter().enumerate() {
             for PlacedTensor { tensor, bytes, offsets } in &out.tensors {
                 let pieces = tensor.output.producer.pieces(offsets, self.piece());
                 let pieces = pieces.map_err(|error| error.in_tensor(&tensor.name))?;
                 // Bytes that no piece fills would silently be zeros, so this is checked.
-                let planned = pieces.iter().map(Piece::len).sum::<u64>();
+                let planned = pieces.iter().map(OutputPiece::len).sum::<u64>();
                 if planned != *bytes {
                     let fault =
                         format!("the pieces have {planned} bytes, but the tensor has {bytes}");
@@ -144,12 +148,12 @@ impl Work<'_, '_> {
         }
         let longest = longest.unwrap_or(0);
         let buffers = self.threads.saturating_add(usize::try_from(AHEAD).unwrap_or(1));
-        let (free, empty) = sync_channel::<Pages>(buffers);
+        let (free, empty) = sync_channel::<AlignedBytes>(buffers);
         for _ in 0..buffers.min(jobs.len()) {
             // Pages that are never touched take no memory.
             let _ = free.send(room(longest)?);
         }
-        let (full, made) = sync_channel::<Made>(buffers);
+        let (full, made) = sync_channel::<FilledBuffer>(buffers);
         let jobs = Mutex::new(jobs.into_iter());
         let empty = Mutex::new(empty);
         let lost = Mutex::new(Vec::<(usize, Loss)>::new());
@@ -167,7 +171,7 @@ impl Work<'_, '_> {
             ends.into_iter().collect::<Result<()>>()
         })?;
         let lost = lost.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let mut sums: Lost = Vec::new();
+        let mut sums: TensorLosses = Vec::new();
         let mut by_tensor = vec![Loss::default(); tensors.len()];
         for (tensor, lost) in lost {
             if let Some(sum) = by_tensor.get_mut(tensor) {
@@ -185,13 +189,13 @@ impl Work<'_, '_> {
     /// Produces pieces until none are left.
     fn make<'a>(
         &self,
-        jobs: &Mutex<impl Iterator<Item = Job<'a>>>,
+        jobs: &Mutex<impl Iterator<Item = PieceJob<'a>>>,
         tensors: &[(&str, &Producer)],
-        empty: &Mutex<Receiver<Pages>>,
-        full: SyncSender<Made>,
+        empty: &Mutex<Receiver<AlignedBytes>>,
+        full: SyncSender<FilledBuffer>,
         lost: &Mutex<Vec<(usize, Loss)>>,
     ) -> Result<()> {
-        let mut bench = Bench::default();
+        let mut bench = ProducerBuffers::default();
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(());
@@ -218,7 +222,7 @@ impl Work<'_, '_> {
                     return Err(error);
                 }
             }
-            if full.send(Made { file, to: piece.to, buffer }).is_err() {
+            if full.send(FilledBuffer { file, to: piece.to, buffer }).is_err() {
                 return Ok(());
             }
         }
@@ -227,12 +231,12 @@ impl Work<'_, '_> {
     /// Writes the produced pieces until no more arrive.
     fn write(
         &self,
-        made: Receiver<Made>,
-        free: SyncSender<Pages>,
-        open: &[Open],
+        made: Receiver<FilledBuffer>,
+        free: SyncSender<AlignedBytes>,
+        open: &[OpenFile],
         done: &mut u64,
     ) -> Result<()> {
-        let put = |made: &Made| -> Result<()> {
+        let put = |made: &FilledBuffer| -> Result<()> {
             let torn = || Error::mismatch("a piece that belongs to no file");
             let open = open.get(made.file).ok_or_else(torn)?;
             let mut rest = &made.buffer[..];
@@ -247,7 +251,7 @@ impl Work<'_, '_> {
         for piece in made {
             *done += piece.to.iter().map(|range| range.end - range.start).sum::<u64>();
             let end = put(&piece).and_then(|()| {
-                progress::tell(self.options.watch, *done, self.total).map_err(interrupted)
+                progress::report(self.options.watch, *done, self.total).map_err(interrupted)
             });
             if end.is_err() {
                 self.stop.store(true, Ordering::Relaxed);
@@ -271,7 +275,7 @@ fn joined(thread: std::thread::ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
     }
 }
 
-impl Open {
+impl OpenFile {
     /// Syncs the file to the disk.
     pub(super) fn sync(&self) -> Result<()> {
         let failed = |error| Error::io("cannot sync the file to the disk", error);

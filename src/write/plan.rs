@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
-use super::blobs::Blobs;
-use super::{Loss, OutFile, PlannedTensor, Target, WriteOptions, pipeline};
+use super::blobs::BlobTarget;
+use super::{Loss, OutFile, PlannedTensor, WriteOptions, WriteTarget, pipeline};
 use crate::arch::Resolution;
 use crate::bytes::Text;
 use crate::container::writer::Placement;
@@ -35,7 +35,7 @@ pub struct WritePlan {
 /// What a run of a plan wrote.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Written {
+pub struct WriteReport {
     /// The paths that were written: a file, a directory, shards, or a manifest.
     pub paths: Vec<PathBuf>,
     /// Symbolic links that were replaced, each with its target. The targets are unchanged.
@@ -83,7 +83,7 @@ impl WritePlan {
 
     /// Marks the plan as that of a whole model: records which required tensors are missing, and
     /// notes which tensors are unknown.
-    pub(crate) fn of_whole_model(mut self, resolution: &Resolution) -> Self {
+    pub(crate) fn for_whole_model(mut self, resolution: &Resolution) -> Self {
         self.missing.clone_from(&resolution.missing);
         if let (Some(architecture), [_, ..]) = (resolution.architecture, &*resolution.unknown) {
             let shown = shortened(&resolution.unknown);
@@ -134,7 +134,7 @@ impl WritePlan {
     /// `Mismatch` if `path` exists and [`WriteOptions::overwrite`] is not set, or if it belongs to
     /// the model that is read; same as [`check`](Self::check); `Io` if a file cannot be read
     /// or written, or the disk is full; `Cancelled`. After any error, no incomplete file is left.
-    pub fn run(&self, path: &Path, options: &WriteOptions<'_>) -> Result<Written> {
+    pub fn run(&self, path: &Path, options: &WriteOptions<'_>) -> Result<WriteReport> {
         self.check(options)?;
         let paths = match self.placement {
             Placement::Files => self.file_paths(path),
@@ -147,26 +147,26 @@ impl WritePlan {
         }
         let lost = match self.placement {
             Placement::Files => {
-                let targets = paths.iter().map(|path| Target::file(path, options.overwrite));
-                let targets = targets.collect::<Result<Vec<Target>>>()?;
+                let targets = paths.iter().map(|path| WriteTarget::file(path, options.overwrite));
+                let targets = targets.collect::<Result<Vec<WriteTarget>>>()?;
                 let lost = pipeline::run_each(&self.files, &targets, options)?;
-                targets.into_iter().rev().try_for_each(Target::finish)?;
+                targets.into_iter().rev().try_for_each(WriteTarget::finish)?;
                 lost
             }
             Placement::Directory => {
-                let target = Target::directory(path, options.overwrite)?;
+                let target = WriteTarget::directory(path, options.overwrite)?;
                 let lost = pipeline::run(&self.files, &target, options)?;
                 target.finish()?;
                 lost
             }
             Placement::Store => {
-                let mut blobs = Blobs::begin(path, options.overwrite)?;
+                let mut blobs = BlobTarget::begin(path, options.overwrite)?;
                 let lost = blobs.write(&self.files, options)?;
                 blobs.finish(&self.files, self.replaces.as_ref())?;
                 lost
             }
         };
-        Ok(Written { paths, replaced_links, bytes: self.bytes(), lost })
+        Ok(WriteReport { paths, replaced_links, bytes: self.bytes(), lost })
     }
 
     /// The paths of the files, for a plan that writes no directory.
@@ -182,7 +182,7 @@ impl WritePlan {
     /// Replaces the file that is read with the plan's only file. The old file stays in place until
     /// the new one is complete.
     pub(crate) fn replace(&self, path: &Path, options: &WriteOptions<'_>) -> Result<()> {
-        let target = Target::file(path, true)?;
+        let target = WriteTarget::file(path, true)?;
         pipeline::run(&self.files, &target, options)?;
         target.finish()
     }

@@ -4,16 +4,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Loss;
-use super::groups::{GroupQuantization, Repacking, Split, is_quantized};
-use crate::bytes::{Pages, Scratch, Source, Values};
+use super::groups::{GroupQuantization, PartSizes, TensorRepack, is_quantized};
+use crate::bytes::{AlignedBuffer, AlignedBytes, Scratch, Source};
 use crate::container::writer::NewPart;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::model::{PackedPart, Planned, Tensor, Work, plan_packed, plan_values};
+use crate::model::{BufferPiece, PackedPart, PieceOrigin, Tensor, plan_packed, plan_values};
 use crate::quant::Packed;
 use crate::shape;
 use crate::store::Part;
-use crate::store::tensor::Decoding;
+use crate::store::tensor::DecodeOptions;
 
 /// Produces the bytes of an output tensor.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub(crate) enum Producer {
     /// number for each column of each of the tensor's matrices, in order.
     Encoded { view: Tensor, dtype: DType, importance: Option<Arc<[f32]>> },
     /// Its codes, repacked.
-    Repacked(Repacking),
+    Repacked(TensorRepack),
     /// Its values, quantized in groups.
     Grouped(GroupQuantization),
     /// Computed bytes.
@@ -35,13 +35,13 @@ pub(crate) enum Producer {
 
 /// A piece of an output tensor: some rows of each of its parts.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct OutputPiece {
     /// The byte ranges of the file that it fills: one, or one in each of three parts.
     pub(super) to: Vec<Range<u64>>,
-    task: Task,
+    task: PieceTask,
 }
 
-impl Piece {
+impl OutputPiece {
     /// Its length in bytes.
     pub(super) fn len(&self) -> u64 {
         self.to.iter().map(|range| range.end - range.start).sum()
@@ -49,9 +49,9 @@ impl Piece {
 }
 
 #[derive(Debug)]
-enum Task {
+enum PieceTask {
     /// A range of a tensor, read as bytes or as values.
-    Read(Work),
+    Read(PieceOrigin),
     /// Rows to quantize, with the importance of their columns.
     Quantize { rows: Range<u64>, columns: usize, dtype: DType, importance: Option<Range<usize>> },
     /// Rows whose parts are produced together.
@@ -64,9 +64,9 @@ enum Task {
 
 /// Buffers that a thread reuses from piece to piece.
 #[derive(Default)]
-pub(super) struct Bench {
+pub(super) struct ProducerBuffers {
     scratch: Scratch,
-    values: Option<Values<f32>>,
+    values: Option<AlignedBuffer<f32>>,
 }
 
 impl Producer {
@@ -156,7 +156,7 @@ impl Producer {
 
     /// Cuts the tensor into pieces that take about `memory` bytes each to produce. `places` are the
     /// offsets of its parts in the file.
-    pub(super) fn pieces(&self, places: &[u64], memory: u64) -> Result<Vec<Piece>> {
+    pub(super) fn pieces(&self, places: &[u64], memory: u64) -> Result<Vec<OutputPiece>> {
         let mut planned = Vec::new();
         let start = places.first().copied().unwrap_or(0);
         match self {
@@ -181,7 +181,7 @@ impl Producer {
                 let mut pieces = in_rows(rows, places, end, sizes)?;
                 if let (Some(bytes), Some(&place)) = (repacking.global_bytes()?, places.last()) {
                     let to = one(place..place + bytes.len() as u64);
-                    pieces.push(Piece { to, task: Task::Bytes(bytes) });
+                    pieces.push(OutputPiece { to, task: PieceTask::Bytes(bytes) });
                 }
                 return Ok(pieces);
             }
@@ -196,39 +196,46 @@ impl Producer {
             }
             Self::Bytes { bytes, .. } => {
                 let to = one(start..start + bytes.len() as u64);
-                return Ok(vec![Piece { to, task: Task::Bytes(bytes.to_vec()) }]);
+                return Ok(vec![OutputPiece { to, task: PieceTask::Bytes(bytes.to_vec()) }]);
             }
             Self::File(source) => {
                 let (len, step) = (source.len(), memory.max(1));
                 let pieces = (0..len.div_ceil(step)).map(|number| {
                     let from = number * step..len.min((number + 1) * step);
                     let to = std::iter::once(start + from.start..start + from.end).collect();
-                    Piece { to, task: Task::Copy(from) }
+                    OutputPiece { to, task: PieceTask::Copy(from) }
                 });
                 return Ok(pieces.collect());
             }
         }
-        let read = |Planned { to, work, .. }| Piece { to: one(to), task: Task::Read(work) };
+        let read =
+            |BufferPiece { to, work, .. }| OutputPiece { to: one(to), task: PieceTask::Read(work) };
         Ok(planned.into_iter().map(read).collect())
     }
 
     /// Produces a piece.
-    pub(super) fn make(&self, piece: &Piece, out: &mut [u8], bench: &mut Bench) -> Result<Loss> {
+    pub(super) fn make(
+        &self,
+        piece: &OutputPiece,
+        out: &mut [u8],
+        bench: &mut ProducerBuffers,
+    ) -> Result<Loss> {
         let torn = || Error::mismatch("a piece of another tensor");
         match (self, &piece.task) {
-            (Self::Packed(view) | Self::Encoded { view, .. }, Task::Read(work)) => {
+            (Self::Packed(view) | Self::Encoded { view, .. }, PieceTask::Read(work)) => {
                 work.fill(view, out, &mut bench.scratch).map(Loss::from)
             }
             (
                 Self::Encoded { view, importance, .. },
-                Task::Quantize { rows, columns, dtype, importance: within },
+                PieceTask::Quantize { rows, columns, dtype, importance: within },
             ) => {
                 let (_, width) = view.gathered_shape();
                 let count = (rows.end - rows.start).saturating_mul(width);
                 let values = bench.values(usize::try_from(count).unwrap_or(usize::MAX))?;
                 // Only decoding `F64` to `f32` can lose something.
                 let (values, scratch) = values;
-                let lost = view.decode_bulk(rows.clone(), values, &Decoding::new(), scratch)?;
+                let lost =
+                    view.decode_bulk(rows.clone(), values, &DecodeOptions::new(), scratch)?;
                 let importance = match within {
                     Some(within) => {
                         let all = importance.as_deref().ok_or_else(torn)?;
@@ -246,7 +253,7 @@ impl Producer {
                 }
                 Ok(loss)
             }
-            (Self::Repacked(repacking), Task::Rows(rows)) => {
+            (Self::Repacked(repacking), PieceTask::Rows(rows)) => {
                 match repacking.fill(rows.clone(), out)? {
                     None => Ok(Loss::default()),
                     // The plan has checked that the repacking is exact.
@@ -255,14 +262,14 @@ impl Producer {
                     ))),
                 }
             }
-            (Self::Grouped(quantizing), Task::Rows(rows)) => {
+            (Self::Grouped(quantizing), PieceTask::Rows(rows)) => {
                 quantizing.fill(rows.clone(), out, &mut bench.scratch)
             }
-            (Self::File(source), Task::Copy(from)) => {
+            (Self::File(source), PieceTask::Copy(from)) => {
                 source.read_at(from.start, out)?;
                 Ok(Loss::default())
             }
-            (_, Task::Bytes(bytes)) => {
+            (_, PieceTask::Bytes(bytes)) => {
                 out.copy_from_slice(bytes);
                 Ok(Loss::default())
             }
@@ -271,12 +278,12 @@ impl Producer {
     }
 }
 
-impl Bench {
+impl ProducerBuffers {
     /// A buffer for `count` values, and the scratch memory for reading them.
     fn values(&mut self, count: usize) -> Result<(&mut [f32], &mut Scratch)> {
         if self.values.as_ref().is_none_or(|values| values.len() < count) {
             self.values = None;
-            self.values = Some(Values::zeroed(count)?);
+            self.values = Some(AlignedBuffer::zeroed(count)?);
         }
         let values = self.values.as_deref_mut().and_then(|values| values.get_mut(..count));
         Ok((values.unwrap_or_default(), &mut self.scratch))
@@ -284,8 +291,8 @@ impl Bench {
 }
 
 /// Allocates a buffer for a piece, aligned for numbers of any width.
-pub(super) fn room(len: u64) -> Result<Pages> {
-    Pages::zeroed(len)
+pub(super) fn room(len: u64) -> Result<AlignedBytes> {
+    AlignedBytes::zeroed(len)
 }
 
 /// Bytes of a tensor in a dtype without other parts.
@@ -312,8 +319,8 @@ fn in_rows(
     rows: u64,
     places: &[u64],
     end: impl Fn(u64) -> u64,
-    sizes: impl Fn(Range<u64>) -> Result<Split>,
-) -> Result<Vec<Piece>> {
+    sizes: impl Fn(Range<u64>) -> Result<PartSizes>,
+) -> Result<Vec<OutputPiece>> {
     let mut at: Vec<u64> = places.to_vec();
     let mut pieces = Vec::new();
     let mut first = 0;
@@ -325,7 +332,7 @@ fn in_rows(
             to.push(*place..*place + size as u64);
             *place += size as u64;
         }
-        pieces.push(Piece { to, task: Task::Rows(first..next) });
+        pieces.push(OutputPiece { to, task: PieceTask::Rows(first..next) });
         first = next;
     }
     Ok(pieces)
@@ -338,7 +345,7 @@ fn quantized(
     importance: Option<&[f32]>,
     start: u64,
     memory: u64,
-) -> Result<Vec<Piece>> {
+) -> Result<Vec<OutputPiece>> {
     let (gathered, width) = view.gathered_shape();
     let columns = shape::columns(view.shape());
     let row_bytes = bytes(dtype, &[columns])?;
@@ -367,9 +374,16 @@ fn quantized(
             let from = if importance.len() == columns { 0 } else { number.saturating_mul(columns) };
             within = Some(from..from.saturating_add(columns));
         }
-        let task =
-            Task::Quantize { rows: first * each..end * each, columns, dtype, importance: within };
-        pieces.push(Piece { to: one(start + first * row_bytes..start + end * row_bytes), task });
+        let task = PieceTask::Quantize {
+            rows: first * each..end * each,
+            columns,
+            dtype,
+            importance: within,
+        };
+        pieces.push(OutputPiece {
+            to: one(start + first * row_bytes..start + end * row_bytes),
+            task,
+        });
         first = end;
     }
     Ok(pieces)

@@ -13,25 +13,25 @@ use crate::error::{Error, ErrorKind, Result};
 /// The temporary name is always `.NAME.partial`, and it is locked while it is in use. The next run
 /// therefore recognizes the files of a killed run and deletes them.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct WriteTarget {
     path: PathBuf,
     partial: PathBuf,
     /// The lock, held until the end. For a directory it lies beside it, because a file inside it
     /// would become part of the model.
     lock: File,
-    kind: Kind,
+    kind: TargetKind,
     /// Whether the temporary file or directory still exists.
     pending: bool,
     overwrite: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Kind {
+enum TargetKind {
     File,
     Directory,
 }
 
-impl Target {
+impl WriteTarget {
     /// Begins a file.
     pub(crate) fn file(path: &Path, overwrite: bool) -> Result<Self> {
         match path.symlink_metadata() {
@@ -41,7 +41,7 @@ impl Target {
             }
             // A link counts as existing, whether or not its target exists.
             Ok(_) if !overwrite => Err(exists(path)),
-            _ => Self::begin(path, Kind::File, overwrite),
+            _ => Self::begin(path, TargetKind::File, overwrite),
         }
     }
 
@@ -60,15 +60,15 @@ impl Target {
                     return Err(exists(path));
                 }
                 check_replaceable(path)?;
-                Self::begin(path, Kind::Directory, overwrite)
+                Self::begin(path, TargetKind::Directory, overwrite)
             }
             // A link whose target does not exist.
             Err(_) if path.is_symlink() && !overwrite => Err(exists(path)),
-            Err(_) => Self::begin(path, Kind::Directory, overwrite),
+            Err(_) => Self::begin(path, TargetKind::Directory, overwrite),
         }
     }
 
-    fn begin(path: &Path, kind: Kind, overwrite: bool) -> Result<Self> {
+    fn begin(path: &Path, kind: TargetKind, overwrite: bool) -> Result<Self> {
         let Some(name) = path.file_name() else {
             return Err(Error::mismatch("the path does not end in a file name").in_file(path));
         };
@@ -83,8 +83,8 @@ impl Target {
         partial.push(".partial");
         let partial = path.with_file_name(partial);
         let lock = claimed(&partial, || match kind {
-            Kind::File => open_or_create(&partial),
-            Kind::Directory => std::fs::create_dir(&partial)
+            TargetKind::File => open_or_create(&partial),
+            TargetKind::Directory => std::fs::create_dir(&partial)
                 .or_else(|error| match error.kind() {
                     std::io::ErrorKind::AlreadyExists => Ok(()),
                     _ => Err(error),
@@ -100,7 +100,7 @@ impl Target {
 
     /// Deletes the files of a killed run.
     fn clear(&self) -> std::io::Result<()> {
-        if self.kind == Kind::File {
+        if self.kind == TargetKind::File {
             return self.lock.set_len(0);
         }
         for entry in std::fs::read_dir(&self.partial)? {
@@ -116,8 +116,8 @@ impl Target {
     /// The temporary path of a file.
     pub(crate) fn place(&self, name: &str) -> PathBuf {
         match self.kind {
-            Kind::File => self.partial.clone(),
-            Kind::Directory => self.partial.join(name),
+            TargetKind::File => self.partial.clone(),
+            TargetKind::Directory => self.partial.join(name),
         }
     }
 
@@ -144,16 +144,16 @@ impl Target {
     }
 
     fn take_place(&self) -> std::io::Result<()> {
-        if let (Kind::File, Ok(old)) = (self.kind, self.path.metadata()) {
+        if let (TargetKind::File, Ok(old)) = (self.kind, self.path.metadata()) {
             // The permissions of the old file are kept where possible; otherwise the user's
             // defaults apply.
             let _ = std::fs::set_permissions(&self.partial, old.permissions());
         }
         match self.kind {
             // A file that another program has created in the meantime is not replaced.
-            Kind::File if !self.overwrite => rename_to_new(&self.partial, &self.path),
-            Kind::File => std::fs::rename(&self.partial, &self.path),
-            Kind::Directory => {
+            TargetKind::File if !self.overwrite => rename_to_new(&self.partial, &self.path),
+            TargetKind::File => std::fs::rename(&self.partial, &self.path),
+            TargetKind::Directory => {
                 self.lock.sync_all()?;
                 exchange(&self.partial, &self.path)
             }
@@ -161,13 +161,13 @@ impl Target {
     }
 }
 
-impl Drop for Target {
+impl Drop for WriteTarget {
     fn drop(&mut self) {
         if self.pending {
             // Files that cannot be deleted now are deleted by the next run.
             let _ = match self.kind {
-                Kind::File => std::fs::remove_file(&self.partial),
-                Kind::Directory => std::fs::remove_dir_all(&self.partial),
+                TargetKind::File => std::fs::remove_file(&self.partial),
+                TargetKind::Directory => std::fs::remove_dir_all(&self.partial),
             };
         }
     }

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use weighbridge::container::Shards;
 use weighbridge::metadata::KeyValues;
-use weighbridge::ops::{self, Edited};
+use weighbridge::ops::{self, EditOutcome};
 use weighbridge::{DType, ErrorKind, Model, WriteOptions};
 
 fn gguf(name: &str) -> Vec<u8> {
@@ -25,7 +25,7 @@ fn gguf(name: &str) -> Vec<u8> {
         .build()
 }
 
-fn set(path: &Path, key: &'static str, value: &'static str) -> weighbridge::Result<Edited> {
+fn set(path: &Path, key: &'static str, value: &'static str) -> weighbridge::Result<EditOutcome> {
     let edit = |keys: &mut KeyValues| {
         keys.set_text(key, value);
         Ok(())
@@ -72,7 +72,7 @@ fn ollama_models_get_a_new_blob() {
     let other = store.manifest("other/latest", &layers[..1]);
     let before = std::fs::read(&other).unwrap();
 
-    assert_eq!(set(&manifest, "general.name", "new").unwrap(), Edited::NewBlob);
+    assert_eq!(set(&manifest, "general.name", "new").unwrap(), EditOutcome::NewBlob);
 
     let opened = Model::open(&manifest).unwrap();
     assert_eq!(opened.metadata().str("general.name"), Some("new"));
@@ -166,7 +166,7 @@ fn hard_links_are_separated() {
     let blob = store.path().join(format!("blobs/sha256-{}", store.blob(&bytes)));
     let mine = store.path().join("mine.gguf");
     std::fs::hard_link(&blob, &mine).unwrap();
-    assert_eq!(set(&mine, "general.name", "new").unwrap(), Edited::Rewritten);
+    assert_eq!(set(&mine, "general.name", "new").unwrap(), EditOutcome::Rewritten);
     assert_eq!(Model::open(&mine).unwrap().metadata().str("general.name"), Some("new"));
     assert_blobs_intact(&store.path().join("blobs"));
 }
@@ -177,13 +177,13 @@ fn ordinary_links_are_followed_by_edits() {
     let files = folder(&[("real/model.gguf", gguf("old"))]);
     let link = files.path().join("link.gguf");
     symlink("real/model.gguf", &link).unwrap();
-    assert_eq!(set(&link, "general.name", "new").unwrap(), Edited::InPlace);
+    assert_eq!(set(&link, "general.name", "new").unwrap(), EditOutcome::InPlace);
     let edit = |keys: &mut KeyValues| {
         keys.set_text("a.key", "x".repeat(5000));
         Ok(())
     };
     let edited = ops::edit_metadata(&link, edit, &WriteOptions::new()).unwrap();
-    assert_eq!(edited, Edited::Rewritten);
+    assert_eq!(edited, EditOutcome::Rewritten);
     assert!(link.is_symlink());
     let real = Model::open(files.path().join("real/model.gguf")).unwrap();
     assert_eq!(real.metadata().str("general.name"), Some("new"));

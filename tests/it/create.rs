@@ -15,7 +15,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use weighbridge::container;
 use weighbridge::container::ollama;
-use weighbridge::ops::{self, ConvertOptions, Quantization};
+use weighbridge::ops::{self, ConvertOptions, QuantizationRules};
 use weighbridge::recipe::mlx_lm;
 use weighbridge::recipe::ollama::QuantType;
 use weighbridge::{DType, ErrorKind, Model, Part, WriteOptions};
@@ -336,7 +336,8 @@ fn quantizers_are_those_of_mlx() {
         let source = model(HF);
         let options =
             mlx_lm::MlxOptions { mode, bits: Some(bits), ..mlx_lm::MlxOptions::default() };
-        let options = ConvertOptions::new(&container::MLX).quantize(Quantization::MlxLm(options));
+        let options =
+            ConvertOptions::new(&container::MLX).quantize(QuantizationRules::MlxLm(options));
         let folder = out.path().join(name);
         ops::convert(&source, &options).unwrap().run(&folder, &WriteOptions::new()).unwrap();
         let theirs = Model::open(&folder).unwrap();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::ollama_store::Store;
 use crate::support::{Gguf, Kv, Safetensors, f32s, folder, open_as, put, sample};
 use tempfile::TempDir;
-use weighbridge::ops::{Diff, DiffOptions, Outcome, Pairs, ValueDiff};
+use weighbridge::ops::{DiffOptions, DiffOutcome, ModelDiff, TensorPairs, ValueDiff};
 use weighbridge::{DType, ErrorKind, Model, OpenOptions, Part, Strictness};
 
 fn open(path: &Path) -> Model {
@@ -19,26 +19,26 @@ fn model(bytes: Vec<u8>) -> Model {
     support::resolved(store).expect("names")
 }
 
-fn diff<'a>(a: &'a Model, b: &'a Model, tolerance: f64) -> Diff {
-    let pairs = Pairs::new(a, b).unwrap_or_else(|error| panic!("{error}"));
+fn diff<'a>(a: &'a Model, b: &'a Model, tolerance: f64) -> ModelDiff {
+    let pairs = TensorPairs::new(a, b).unwrap_or_else(|error| panic!("{error}"));
     pairs
         .compare(&DiffOptions::new().tolerance(tolerance).threads(2))
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn outcome<'d>(diff: &'d Diff, name: &str) -> &'d Outcome {
+fn outcome<'d>(diff: &'d ModelDiff, name: &str) -> &'d DiffOutcome {
     let tensor = diff.tensors.iter().find(|tensor| tensor.pair.name == name);
     &tensor.unwrap_or_else(|| panic!("{name} was not compared")).outcome
 }
 
-fn values(diff: &Diff, name: &str) -> ValueDiff {
+fn values(diff: &ModelDiff, name: &str) -> ValueDiff {
     match outcome(diff, name) {
-        Outcome::Values(values) => *values,
+        DiffOutcome::Values(values) => *values,
         other => panic!("{name}: {other:?}"),
     }
 }
 
-fn names(diff: &Diff) -> [Vec<String>; 3] {
+fn names(diff: &ModelDiff) -> [Vec<String>; 3] {
     let names = |views: &[weighbridge::Tensor]| {
         views.iter().map(|view| view.name().to_owned()).collect::<Vec<_>>()
     };
@@ -206,7 +206,7 @@ fn equal_bytes_are_told_without_decoding() {
     let (mlx, ollama) = (open(&sample("mlx-4bit")), open(&path));
     let diff = diff(&mlx, &ollama, 0.0);
     assert_eq!(diff.tensors.len(), 20);
-    assert!(diff.tensors.iter().all(|tensor| matches!(tensor.outcome, Outcome::Identical)));
+    assert!(diff.tensors.iter().all(|tensor| matches!(tensor.outcome, DiffOutcome::Identical)));
 }
 
 /// A file of some tensors under names of no architecture.
@@ -288,11 +288,11 @@ fn missing_extra_and_other_shapes() {
         [vec!["s"], vec!["x"], vec!["z"]]
             .map(|names| names.iter().map(|n| n.to_string()).collect::<Vec<_>>())
     );
-    assert!(matches!(outcome(&found, "s"), Outcome::Shapes));
-    assert!(matches!(outcome(&found, "y"), Outcome::Identical));
+    assert!(matches!(outcome(&found, "s"), DiffOutcome::Shapes));
+    assert!(matches!(outcome(&found, "y"), DiffOutcome::Identical));
     assert_eq!(found.notes, ["neither architecture is known: tensors are paired by stored name"]);
     // Filtered, what is left is equal.
-    let mut pairs = Pairs::new(&a, &b).expect("pairs");
+    let mut pairs = TensorPairs::new(&a, &b).expect("pairs");
     pairs.retain(|view| view.name() == "y");
     assert!(pairs.compare(&DiffOptions::new()).expect("values").is_equal());
 }
@@ -300,7 +300,7 @@ fn missing_extra_and_other_shapes() {
 #[test]
 fn nothing_in_common_is_an_error() {
     let (a, b) = (plain(&[("x", &[1], &[1.0])]), plain(&[("y", &[1], &[1.0])]));
-    let error = Pairs::new(&a, &b).expect_err("no pairs");
+    let error = TensorPairs::new(&a, &b).expect_err("no pairs");
     assert_eq!(error.kind(), ErrorKind::Mismatch);
     assert_eq!(error.to_string(), "file: no tensor name in common with file");
 }
@@ -318,7 +318,7 @@ fn what_cannot_be_read_is_neither_equal_nor_different() {
     let (a, b) = (file(777, &[0; 32]), file(777, &[0; 32]));
     let found = diff(&a, &b, 0.0);
     assert!(
-        matches!(outcome(&found, "t"), Outcome::Unread(error) if error.kind() == ErrorKind::Unsupported)
+        matches!(outcome(&found, "t"), DiffOutcome::Unread(error) if error.kind() == ErrorKind::Unsupported)
     );
     assert!(found.is_equal());
     // Complex numbers have no codec, but equal bytes are equal.
@@ -327,8 +327,8 @@ fn what_cannot_be_read_is_neither_equal_nor_different() {
         model(file.build())
     };
     let (a, b, c) = (complex(8), complex(8), complex(9));
-    assert!(matches!(outcome(&diff(&a, &b, 0.0), "t"), Outcome::Identical));
-    assert!(matches!(outcome(&diff(&a, &c, 0.0), "t"), Outcome::Unread(_)));
+    assert!(matches!(outcome(&diff(&a, &b, 0.0), "t"), DiffOutcome::Identical));
+    assert!(matches!(outcome(&diff(&a, &c, 0.0), "t"), DiffOutcome::Unread(_)));
 }
 
 /// The same numbers in files of both byte orders: equal bytes would be other numbers.
@@ -369,7 +369,7 @@ fn a_tied_output_matrix_is_the_embedding() {
     for (a, b, which) in [(&own, &tied, "B"), (&tied, &own, "A")] {
         let found = diff(a, b, 0.0);
         assert!(found.is_equal());
-        assert!(matches!(outcome(&found, "output.weight"), Outcome::Identical));
+        assert!(matches!(outcome(&found, "output.weight"), DiffOutcome::Identical));
         let note =
             format!("{which} ties output.weight to token_embedding.weight: compared with that");
         assert_eq!(found.notes, [note]);
@@ -402,7 +402,7 @@ fn one_unknown_architecture_makes_both_go_by_stored_names() {
         &[1],
         f32s(&[1.0]),
     );
-    let error = Pairs::new(&known, &model(gguf.build())).expect_err("no pairs").to_string();
+    let error = TensorPairs::new(&known, &model(gguf.build())).expect_err("no pairs").to_string();
     assert!(error.contains("no tensor name in common with"), "{error}");
 }
 
@@ -417,7 +417,7 @@ fn neither_threads_nor_maps_matter() {
     let (unmapped_a, unmapped_b) = (read("hf"), read("sample-Q8_0.gguf"));
     let figures = |a: &Model, b: &Model, threads: usize| {
         let options = DiffOptions::new().tolerance(1e-4).threads(threads);
-        let diff = Pairs::new(a, b).expect("pairs").compare(&options).expect("values");
+        let diff = TensorPairs::new(a, b).expect("pairs").compare(&options).expect("values");
         diff.tensors.iter().map(|tensor| format!("{:?}", tensor.outcome)).collect::<Vec<_>>()
     };
     let expected = figures(&a, &b, 1);

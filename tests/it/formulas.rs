@@ -14,7 +14,7 @@ use crate::support::{
 };
 use half::{bf16, f16};
 use tempfile::TempDir;
-use weighbridge::model::Decoding;
+use weighbridge::model::DecodeOptions;
 use weighbridge::{DType, Error, Model, Strictness, Tensor};
 
 /// Bytes without a pattern, the same ones each time.
@@ -121,10 +121,10 @@ fn check(what: &str, tensor: &Tensor, dtype: DType, shape: &[u64], expected: &[f
     for (number, expected) in expected.chunks(columns).enumerate() {
         let rows = number as u64..number as u64 + 1;
         let mut row = vec![0.0f32; columns];
-        tensor.dequantize_rows(rows.clone(), &mut row, &Decoding::new()).expect("a row");
+        tensor.dequantize_rows(rows.clone(), &mut row, &DecodeOptions::new()).expect("a row");
         same(&format!("{what}, row {number}"), &row, expected);
         let mut row = vec![f16::ZERO; columns];
-        tensor.dequantize_rows(rows, &mut row, &Decoding::new()).expect("a row");
+        tensor.dequantize_rows(rows, &mut row, &DecodeOptions::new()).expect("a row");
         let row: Vec<f32> = row.into_iter().map(f16::to_f32).collect();
         let rounded: Vec<f32> = expected.iter().map(|v| f16::from_f32(*v).to_f32()).collect();
         same(&format!("{what}, row {number} as f16"), &row, &rounded);
@@ -728,7 +728,7 @@ fn refused(method: &str, file: &Safetensors) -> String {
         let tensor = store.stored_tensor("l.weight")?;
         let rows = tensor.shape()[0];
         let mut row = vec![0.0f32; tensor.shape()[1] as usize];
-        let last = tensor.dequantize_rows(rows - 1..rows, &mut row, &Decoding::new());
+        let last = tensor.dequantize_rows(rows - 1..rows, &mut row, &DecodeOptions::new());
         let all = tensor.dequantize().map(|values| format!("{} values", values.len()));
         assert_eq!(last.is_ok(), all.is_ok(), "{last:?}, but {all:?}");
         all

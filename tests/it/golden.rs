@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::support::{Gguf, Safetensors, fixture, folder, open_as, same, same_rounded};
 use half::{bf16, f16};
 use weighbridge::dtype::DTYPES;
-use weighbridge::model::Decoding;
+use weighbridge::model::DecodeOptions;
 use weighbridge::quant::Rounding;
 use weighbridge::{DType, Model, Part, Strictness, Tensor};
 
@@ -47,12 +47,12 @@ fn check(what: &str, tensor: &Tensor, expected: &[f32]) {
     let mut row = vec![0.0; usize::try_from(columns).expect("a few")];
     for (number, expected) in expected.chunks(row.len()).enumerate().rev() {
         let rows = number as u64..number as u64 + 1;
-        tensor.dequantize_rows(rows, &mut row, &Decoding::new()).expect("a row");
+        tensor.dequantize_rows(rows, &mut row, &DecodeOptions::new()).expect("a row");
         same(&format!("{what}, row {number}"), &row, expected);
     }
     // The same on several threads.
     let mut out = vec![0.0f32; expected.len()];
-    tensor.dequantize_into(&mut out, &Decoding::new().threads(3)).expect("values");
+    tensor.dequantize_into(&mut out, &DecodeOptions::new().threads(3)).expect("values");
     same(&format!("{what}, three threads"), &out, expected);
 }
 
@@ -142,7 +142,7 @@ fn check_groups(name: &str, store: &Model, prefix: &str, suffix: &str) -> usize 
         return 1;
     };
     let expected = native.dequantize().expect("values");
-    let decoding = Decoding::new().rounding(Rounding::Native);
+    let decoding = DecodeOptions::new().rounding(Rounding::Native);
     let mut out = vec![0.0f32; expected.len()];
     tensor.dequantize_into(&mut out, &decoding).expect("values");
     same(&format!("{name}{suffix}, native"), &out, &expected);
@@ -293,10 +293,10 @@ fn tables_of_small_floats() {
     let store = open_as(file, Strictness::Strict).expect("a well-formed file");
     let tensor = store.stored_tensor("t").expect("the tensor");
     let mut halves = vec![f16::ZERO; count as usize];
-    let lost = tensor.dequantize_into(&mut halves, &Decoding::new()).expect("values");
+    let lost = tensor.dequantize_into(&mut halves, &DecodeOptions::new()).expect("values");
     assert!(lost.overflows > 0 && lost.flushes > 0, "{lost:?}");
     let mut uppers = vec![bf16::ZERO; count as usize];
-    tensor.dequantize_into(&mut uppers, &Decoding::new()).expect("values");
+    tensor.dequantize_into(&mut uppers, &DecodeOptions::new()).expect("values");
     for (name, found) in [
         ("f32_to_f16_numpy", halves.iter().map(|value| value.to_bits()).collect::<Vec<u16>>()),
         ("f32_to_f16_ggml", halves.iter().map(|value| value.to_bits()).collect()),

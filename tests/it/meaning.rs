@@ -19,7 +19,7 @@ const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
 /// What is found by default, and with it what the strict rules add.
 fn found(path: &Path) -> String {
     let store = Model::open(path).expect("a model");
-    let of = |strictness| ops::check_meaning(&store, strictness).expect("checked");
+    let of = |strictness| ops::check_consistency(&store, strictness).expect("checked");
     let (default, strict) = (of(Strictness::Default), of(Strictness::Strict));
     let faults = default.faults.iter().map(|fault| format!("fault: {fault}"));
     let notes = default.notes.iter().map(|note| format!("note: {note}"));

@@ -3,7 +3,7 @@
 
 use crate::support::{Safetensors, f32s, folder, refused_folder};
 use tempfile::TempDir;
-use weighbridge::model::Decoding;
+use weighbridge::model::DecodeOptions;
 use weighbridge::{DType, Model, Part};
 
 /// A module of 2 rows of 64 values, packed at some width, all bits zero.
@@ -153,6 +153,6 @@ fn values_of_experts_with_a_global_scale_each() {
     assert_eq!(tensor.segments().last().unwrap().part, Part::GlobalAmax);
     assert_eq!(*tensor.dequantize().unwrap(), [[1.0; 16], [2.0; 16]].concat());
     let mut row = [0.0; 16];
-    tensor.dequantize_rows(1..2, &mut row, &Decoding::new()).unwrap();
+    tensor.dequantize_rows(1..2, &mut row, &DecodeOptions::new()).unwrap();
     assert_eq!(row, [2.0; 16]);
 }

@@ -269,7 +269,7 @@ fn lists_that_are_damaged_are_refused() {
     let last = text.lines().last().expect("a line").to_owned();
     for (damaged, fault) in [
         (text[..text.len() - 1].to_owned(), "without a line feed"),
-        (format!("{text}{last}\n"), "stands in line"),
+        (format!("{text}{last}\n"), "is already in line"),
         (text.replacen('1', "2", 1), "the header is"),
         (text.replacen(" - ", " + ", 1), "64 lower-case hexadecimal digits or -"),
         (String::new(), "line 1: the header is \"\""),

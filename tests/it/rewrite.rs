@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use crate::support::{Gguf, Kv, Safetensors, fixture, folder, put, sharded};
 use weighbridge::container::{GGUF, Shards};
 use weighbridge::metadata::{KeyValues, Value};
-use weighbridge::ops::{self, ConvertOptions, Edited};
+use weighbridge::ops::{self, ConvertOptions, EditOutcome};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::{
@@ -287,18 +287,18 @@ fn metadata_in_place_or_anew() {
         let done = ops::edit_metadata(&path, set, &options);
         done.unwrap_or_else(|error| panic!("{error}"))
     };
-    assert_eq!(set("general.name", "a name with rook".to_owned()), Edited::InPlace);
+    assert_eq!(set("general.name", "a name with rook".to_owned()), EditOutcome::InPlace);
     let after = read(&path);
     let changed: Vec<usize> = (0..before.len()).filter(|at| before[*at] != after[*at]).collect();
     assert_eq!((before.len(), changed.len()), (after.len(), 1));
     assert_eq!(strict(&path).metadata().str("general.name"), Some("a name with rook"));
     // Nothing to change is nothing to write.
-    assert_eq!(set("general.name", "a name with rook".to_owned()), Edited::InPlace);
+    assert_eq!(set("general.name", "a name with rook".to_owned()), EditOutcome::InPlace);
     // The same length, but over ten pages.
-    assert_eq!(set("far.away", "y".repeat(40_000)), Edited::Rewritten);
+    assert_eq!(set("far.away", "y".repeat(40_000)), EditOutcome::Rewritten);
     assert_eq!(strict(&path).metadata().str("far.away").map(str::len), Some(40_000));
     // Longer: all that follows moves.
-    assert_eq!(set("general.name", "z".repeat(5000)), Edited::Rewritten);
+    assert_eq!(set("general.name", "z".repeat(5000)), EditOutcome::Rewritten);
     let store = strict(&path);
     assert_eq!(*store.stored_tensor("x").expect("it").dequantize().expect("values"), [1.0; 32]);
     assert_eq!(store.metadata().str("far.away").map(str::len), Some(40_000));
@@ -308,7 +308,7 @@ fn metadata_in_place_or_anew() {
         Ok(())
     };
     let done = ops::edit_metadata(&path, less, &WriteOptions::new());
-    assert_eq!(done.expect("it"), Edited::Rewritten);
+    assert_eq!(done.expect("it"), EditOutcome::Rewritten);
     assert!(strict(&path).metadata().get("far.away").is_none());
 }
 
@@ -330,7 +330,7 @@ fn big_endian_files_are_written_anew() {
         Ok(())
     };
     let edited = ops::edit_metadata(&path, set, &WriteOptions::new()).expect("changed");
-    assert_eq!(edited, Edited::Rewritten);
+    assert_eq!(edited, EditOutcome::Rewritten);
     assert_eq!(values(&path), (vec![1.0, 2.0, 3.0, 4.0], 0));
     strict(&path);
 }
@@ -348,7 +348,7 @@ fn a_file_written_anew_keeps_its_mode() {
         Ok(())
     };
     let edited = ops::edit_metadata(&path, set, &WriteOptions::new()).expect("changed");
-    assert_eq!(edited, Edited::Rewritten);
+    assert_eq!(edited, EditOutcome::Rewritten);
     assert_eq!(path.metadata().expect("it").permissions().mode() & 0o777, 0o640);
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::support::{Gguf, Safetensors, f32s, folder, told, without_path};
 use tempfile::TempDir;
 use weighbridge::bytes::{Access, Source};
-use weighbridge::model::Decoding;
+use weighbridge::model::DecodeOptions;
 use weighbridge::{DType, Error, Model, OpenOptions, Part, Tensor};
 
 const FILES: [&str; 2] = ["file.gguf", "file.safetensors"];
@@ -74,7 +74,7 @@ fn values_tell_too() {
         assert!(only(&store).dequantize().is_err());
         assert!(
             only(&store)
-                .dequantize_rows(0..1, &mut vec![0.0f32; 20_000], &Decoding::new())
+                .dequantize_rows(0..1, &mut vec![0.0f32; 20_000], &DecodeOptions::new())
                 .is_err()
         );
     });

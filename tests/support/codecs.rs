@@ -2,9 +2,9 @@
 //! any bytes, and decodes them in every way.
 
 use half::{bf16, f16};
-use weighbridge::bytes::Values;
+use weighbridge::bytes::AlignedBuffer;
 use weighbridge::dtype::{DTYPES, DTypeDescriptor, Packing};
-use weighbridge::model::{Decoding, FindingKind};
+use weighbridge::model::{DecodeOptions, FindingKind};
 use weighbridge::quant::{Element, Narrowing, Rounding};
 use weighbridge::{DType, Error, Model, OpenOptions, Strictness, Tensor};
 
@@ -305,7 +305,7 @@ fn decode(tensor: &Tensor, place: usize) {
     };
     assert_eq!(exact.len() as u64, tensor.elements());
     let mut native = vec![0.0f32; exact.len()];
-    let decoding = Decoding::new().rounding(Rounding::Native);
+    let decoding = DecodeOptions::new().rounding(Rounding::Native);
     tensor.dequantize_into(&mut native, &decoding).expect("what was just decoded");
     let is_mlx = tensor.segments().next().is_some_and(|part| part.dtype != DType::F64)
         && tensor.group_size().is_some();
@@ -323,7 +323,7 @@ fn no_way(tensor: &Tensor, error: &Error) {
     look_at(error);
     let len = usize::try_from(tensor.elements()).expect("a small tensor");
     let mut out = vec![f16::ZERO; len];
-    let into = tensor.dequantize_into(&mut out, &Decoding::new()).map(drop);
+    let into = tensor.dequantize_into(&mut out, &DecodeOptions::new()).map(drop);
     let each = tensor.for_each_values(|_: &[f32]| Ok::<_, Error>(())).map(drop);
     for other in [into, each, tensor.check_values().map(drop)] {
         let other = other.expect_err("what could not be decoded");
@@ -349,11 +349,11 @@ fn in_all_ways<T: Bits>(tensor: &Tensor, exact: &[f32], native: &[f32], place: u
     };
     // At the start of an aligned buffer, and some elements later.
     for off in [0, place % 33] {
-        let mut memory = Values::<T>::zeroed(exact.len() + off).expect("a little memory");
+        let mut memory = AlignedBuffer::<T>::zeroed(exact.len() + off).expect("a little memory");
         let out = &mut memory[off..];
-        lost(exact, tensor.dequantize_into(out, &Decoding::new()).expect("values"));
+        lost(exact, tensor.dequantize_into(out, &DecodeOptions::new()).expect("values"));
         assert_eq!(bits(out), expected);
-        let decoding = Decoding::new().rounding(Rounding::Native);
+        let decoding = DecodeOptions::new().rounding(Rounding::Native);
         lost(native, tensor.dequantize_into(out, &decoding).expect("values"));
         assert_eq!(bits(out), bits(&narrowed(native)));
     }
@@ -374,7 +374,7 @@ fn in_all_ways<T: Bits>(tensor: &Tensor, exact: &[f32], native: &[f32], place: u
         let within = first * columns..end * columns;
         let mut out = vec![T::narrowed(0.0); within.len()];
         let range = first as u64..end as u64;
-        match tensor.dequantize_rows(range.clone(), &mut out, &Decoding::new()) {
+        match tensor.dequantize_rows(range.clone(), &mut out, &DecodeOptions::new()) {
             Ok(found) => {
                 lost(&exact[within.clone()], found);
                 assert_eq!(bits(&out), expected[within.clone()]);

@@ -1,7 +1,7 @@
 //! Compares values with expected ones, bit for bit.
 
 use weighbridge::Tensor;
-use weighbridge::model::Decoding;
+use weighbridge::model::DecodeOptions;
 use weighbridge::quant::Element;
 
 /// The bits of a number, with all NaN equal.
@@ -25,7 +25,7 @@ pub(crate) fn same_rounded<T: Element>(
     back: fn(T) -> f32,
 ) {
     let mut out = vec![round(0.0); expected.len()];
-    let lost = tensor.dequantize_into(&mut out, &Decoding::new()).expect("values");
+    let lost = tensor.dequantize_into(&mut out, &DecodeOptions::new()).expect("values");
     let found: Vec<f32> = out.into_iter().map(back).collect();
     let rounded: Vec<f32> = expected.iter().map(|value| back(round(*value))).collect();
     same(what, &found, &rounded);

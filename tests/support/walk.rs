@@ -10,7 +10,7 @@ use weighbridge::container::detect;
 use weighbridge::container::{GGUF, MLX, OLLAMA, SAFETENSORS};
 use weighbridge::device::Cpu;
 use weighbridge::metadata::{Array, Value};
-use weighbridge::model::Decoding;
+use weighbridge::model::DecodeOptions;
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
@@ -464,7 +464,11 @@ fn walk_values(tensor: &Tensor) {
     let rows = tensor.elements().checked_div(columns).unwrap_or(0);
     let mut row = vec![0.0f32; usize::try_from(columns).unwrap_or(0).min(values.len())];
     for number in [0, rows.saturating_sub(1)] {
-        match tensor.dequantize_rows(number..number.saturating_add(1), &mut row, &Decoding::new()) {
+        match tensor.dequantize_rows(
+            number..number.saturating_add(1),
+            &mut row,
+            &DecodeOptions::new(),
+        ) {
             Ok(_) => {
                 let start = usize::try_from(number * columns).expect("a small tensor");
                 assert_eq!(bits(&row), bits(&values[start..start + row.len()]));
@@ -472,7 +476,8 @@ fn walk_values(tensor: &Tensor) {
             Err(error) => look_at(&error),
         }
     }
-    let beyond = tensor.dequantize_rows(rows..rows.saturating_add(1), &mut row, &Decoding::new());
+    let beyond =
+        tensor.dequantize_rows(rows..rows.saturating_add(1), &mut row, &DecodeOptions::new());
     look_at(&beyond.expect_err("there is no such row"));
 }
 

@@ -4,7 +4,9 @@ use std::io::Write;
 
 use weighbridge::Model;
 use weighbridge::bytes::Text;
-use weighbridge::ops::{Diff, DiffOptions, DiffReport, Outcome, Pairs, TensorDiff, ValueDiff};
+use weighbridge::ops::{
+    DiffOptions, DiffOutcome, DiffReport, ModelDiff, TensorDiff, TensorPairs, ValueDiff,
+};
 
 use super::{Done, Filter};
 use crate::args;
@@ -23,7 +25,7 @@ pub(crate) fn run(args: &args::Diff) -> Done {
         Ok::<_, Stop>(store)
     };
     let (a, b) = (open(&args.a)?, open(&args.b)?);
-    let mut pairs = Pairs::new(&a, &b)?;
+    let mut pairs = TensorPairs::new(&a, &b)?;
     let filter = Filter::new(args.filter.as_deref());
     pairs.retain(|view| {
         let mut stored = view.stored_names();
@@ -56,7 +58,7 @@ fn write_text(
     report: &DiffReport<'_>,
     a: &Model,
     b: &Model,
-    diff: &Diff,
+    diff: &ModelDiff,
 ) -> Result<(), Stop> {
     diff.notes.iter().for_each(|text| note(text));
     let mut out = std::io::BufWriter::new(anstream::stdout().lock());
@@ -90,7 +92,7 @@ fn write_text(
 }
 
 /// `11 of 20 tensors differ, 2 only in A; 9 equal`, with how much all of them differ together.
-fn summary(report: &DiffReport<'_>, diff: &Diff) -> String {
+fn summary(report: &DiffReport<'_>, diff: &ModelDiff) -> String {
     let bound = match report.tolerance {
         0.0 => String::new(),
         tolerance => format!(" by more than {tolerance}"),
@@ -113,7 +115,7 @@ fn summary(report: &DiffReport<'_>, diff: &Diff) -> String {
     }
     let mut all = ValueDiff::default();
     for tensor in &diff.tensors {
-        if let Outcome::Values(values) = &tensor.outcome {
+        if let DiffOutcome::Values(values) = &tensor.outcome {
             all.merge(values);
         }
     }
@@ -122,14 +124,14 @@ fn summary(report: &DiffReport<'_>, diff: &Diff) -> String {
 
 /// The tensor that differs most: beside a number NaN and infinity are worst, then the error that is
 /// largest for the tensor's values.
-fn worst(diff: &Diff) -> Option<String> {
+fn worst(diff: &ModelDiff) -> Option<String> {
     let error = |values: &ValueDiff| match values.max().is_finite() {
         true => values.relative_rms(),
         false => f64::INFINITY,
     };
     let mut found: Option<(&TensorDiff, &ValueDiff)> = None;
     for tensor in diff.tensors.iter().filter(|tensor| tensor.outcome.is_difference()) {
-        if let Outcome::Values(values) = &tensor.outcome
+        if let DiffOutcome::Values(values) = &tensor.outcome
             && found.is_none_or(|(_, most)| error(values) > error(most))
         {
             found = Some((tensor, values));
@@ -159,7 +161,7 @@ fn relative(values: &ValueDiff) -> String {
 
 /// A row a tensor that differs, or for all of them; tensors that are alike but for their layer are
 /// one.
-fn table(all: bool, diff: &Diff) -> Option<Table> {
+fn table(all: bool, diff: &ModelDiff) -> Option<Table> {
     let mut rows = Rows::new(!all);
     for tensor in &diff.tensors {
         let (pair, outcome) = (&tensor.pair, &tensor.outcome);
@@ -167,10 +169,10 @@ fn table(all: bool, diff: &Diff) -> Option<Table> {
             continue;
         }
         let (values, what) = match outcome {
-            Outcome::Values(values) if values.differing > 0 => (*values, ""),
-            Outcome::Values(values) => (*values, "equal"),
-            Outcome::Identical => (ValueDiff::default(), "identical"),
-            Outcome::Shapes => (ValueDiff::default(), "shape"),
+            DiffOutcome::Values(values) if values.differing > 0 => (*values, ""),
+            DiffOutcome::Values(values) => (*values, "equal"),
+            DiffOutcome::Identical => (ValueDiff::default(), "identical"),
+            DiffOutcome::Shapes => (ValueDiff::default(), "shape"),
             _ => (ValueDiff::default(), "not read"),
         };
         let (shape, other) = (print::shape(pair.a.shape()), print::shape(pair.b.shape()));

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use half::{bf16, f16};
 use weighbridge::bytes::Text;
-use weighbridge::model::Decoding;
+use weighbridge::model::DecodeOptions;
 use weighbridge::quant::{Element, Narrowing};
 use weighbridge::{Part, Tensor};
 
@@ -36,7 +36,7 @@ fn dump(args: &Dump, tensor: &Tensor, stored: bool) -> Done {
         && rows.end > count
     {
         // Refuses them with the library's own words.
-        tensor.dequantize_rows(rows.clone(), &mut [0.0; 0], &Decoding::new())?;
+        tensor.dequantize_rows(rows.clone(), &mut [0.0; 0], &DecodeOptions::new())?;
     }
     let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
     let lost = match args.form {

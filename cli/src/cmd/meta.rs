@@ -120,8 +120,8 @@ fn edit(path: &Path, change: impl FnOnce(&mut KeyValues)) -> Done {
         Ok(())
     };
     let how = match ops::edit_metadata(path, change, &WriteOptions::new())? {
-        ops::Edited::InPlace => "changed in place",
-        ops::Edited::NewBlob => "wrote a new blob, which the model's manifest now names",
+        ops::EditOutcome::InPlace => "changed in place",
+        ops::EditOutcome::NewBlob => "wrote a new blob, which the model's manifest now names",
         _ => "rewrote the file",
     };
     let mut out = anstream::stdout().lock();

@@ -2,7 +2,7 @@
 
 use weighbridge::container::MLX;
 use weighbridge::ops;
-use weighbridge::ops::{ConvertOptions, Quantization};
+use weighbridge::ops::{ConvertOptions, QuantizationRules};
 use weighbridge::recipe::ImportanceMatrix;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::recipe::mlx_lm;
@@ -16,7 +16,7 @@ pub(crate) fn run(args: &Quantize) -> Done {
     remark(&model);
     if let Some(options) = args.mlx {
         let options = mlx_lm::MlxOptions { mix: args.quant_predicate, ..options };
-        let options = ConvertOptions::new(&MLX).quantize(Quantization::MlxLm(options));
+        let options = ConvertOptions::new(&MLX).quantize(QuantizationRules::MlxLm(options));
         let plan = ops::convert(&model, &options)?;
         return writing::run_whole(&plan, &args.dst, args.whole, &args.writing);
     }

@@ -6,13 +6,13 @@ pub(crate) mod write;
 
 use std::path::Path;
 
-use super::{Container, OpenOptions, Opened, Probe};
+use super::{Container, DetectedPath, OpenOptions, Probe};
 use crate::bytes::Source;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
-use crate::store::{Encoding, Grouped, Indexed, Part, Store, StoreBuilder, StoredFile};
-use read::Parsed;
+use crate::store::{Encoding, Indexed, NewGroup, Part, Store, StoreBuilder, StoredFile};
+use read::GgufHeader;
 
 /// The GGUF container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static GGUF: Container = Container {
@@ -37,10 +37,10 @@ fn is_gguf(name: &str) -> bool {
     name.to_ascii_lowercase().ends_with(".gguf")
 }
 
-fn open(opened: Opened, options: &OpenOptions) -> Result<Store> {
+fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store> {
     let source = match opened {
-        Opened::File(source) => source,
-        Opened::Directory(path, names) => {
+        DetectedPath::File(source) => source,
+        DetectedPath::Directory(path, names) => {
             let file = only_model(&path, &names).map_err(|error| error.in_file(&path))?;
             Source::open(&file, options.access)?
         }
@@ -50,7 +50,7 @@ fn open(opened: Opened, options: &OpenOptions) -> Result<Store> {
     }
     let path = source.path().to_path_buf();
     let first = read::parse(source, options)?;
-    match split::Place::of(&first.metadata)? {
+    match split::ShardPosition::of(&first.metadata)? {
         Some(place) if place.count > 1 => split::open(&path, first, place, options),
         _ => build(GGUF.name, &path, vec![first]),
     }
@@ -65,7 +65,7 @@ pub(super) fn open_source_as(
 ) -> Result<Store> {
     let path = source.path().to_path_buf();
     let parsed = read::parse(source, options)?;
-    if split::Place::of(&parsed.metadata)?.is_some_and(|place| place.count > 1) {
+    if split::ShardPosition::of(&parsed.metadata)?.is_some_and(|place| place.count > 1) {
         return Err(Error::malformed(
             "a single shard of a split model cannot be opened without the others",
         )
@@ -82,7 +82,7 @@ fn only_model(path: &Path, names: &[String]) -> Result<std::path::PathBuf> {
     if models.iter().any(main) {
         models.retain(main);
     }
-    models.retain(|name| split::Name::parse(name).is_none_or(|shard| shard.number == 1));
+    models.retain(|name| split::ShardName::parse(name).is_none_or(|shard| shard.number == 1));
     match models.as_slice() {
         [one] => Ok(path.join(one)),
         [] => Err(Error::malformed("shards of a split model, but the first is missing")
@@ -97,7 +97,7 @@ fn only_model(path: &Path, names: &[String]) -> Result<std::path::PathBuf> {
 }
 
 /// Builds the store of one file, or of all shards in order.
-fn build(container: &'static str, path: &Path, shards: Vec<Parsed>) -> Result<Store> {
+fn build(container: &'static str, path: &Path, shards: Vec<GgufHeader>) -> Result<Store> {
     let mut builder = StoreBuilder::new(container, Encoding::Gguf, path);
     builder.reserve(shards.iter().map(|shard| &shard.listing))?;
     for (number, shard) in shards.into_iter().enumerate() {
@@ -158,8 +158,13 @@ fn attach_nvfp4_scales(indexed: &mut Indexed) -> Result<()> {
         let scale = indexed.find(&[base, b".scale"].concat());
         if let Some(scale) = scale.filter(|&scale| is(indexed, scale, DType::F32)) {
             let companions = &[(Part::GlobalScale, scale)];
-            let grouped =
-                Grouped { dtype: DType::NVFP4, group_size: 0, name: None, shape: None, companions };
+            let grouped = NewGroup {
+                dtype: DType::NVFP4,
+                group_size: 0,
+                name: None,
+                shape: None,
+                companions,
+            };
             indexed.group(head, grouped)?;
         }
     }

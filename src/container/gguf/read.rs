@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::rules::Rules;
+use super::super::rules::RuleViolations;
 use super::super::{OpenOptions, Strictness};
 use crate::bytes::{Cursor, Source, Text, try_vec};
 use crate::dtype::DType;
@@ -11,7 +11,7 @@ use crate::index::hash;
 use crate::limits::Limits;
 use crate::metadata::{self, HeaderEncoding, Item, ItemKind, Metadata, ValueType};
 use crate::shape;
-use crate::store::{Listing, Note, check_count, check_range};
+use crate::store::{ArrayListing, Note, check_count, check_range};
 
 /// The alignment of tensor data without `general.alignment` (`GGUF_DEFAULT_ALIGNMENT`).
 const ALIGNMENT: u64 = 32;
@@ -23,69 +23,69 @@ const GGML_DIMS: u32 = 4;
 const GGML_NAME: usize = 63;
 
 /// The header of one file.
-pub(super) struct Parsed {
+pub(super) struct GgufHeader {
     pub(super) source: Source,
     pub(super) header: Arc<Vec<u8>>,
     pub(super) big_endian: bool,
-    pub(super) listing: Listing,
+    pub(super) listing: ArrayListing,
     pub(super) metadata: Metadata,
     pub(super) notes: Vec<Note>,
 }
 
 /// Parses the header of a file that starts with the magic.
-pub(super) fn parse(source: Source, options: &OpenOptions) -> Result<Parsed> {
+pub(super) fn parse(source: Source, options: &OpenOptions) -> Result<GgufHeader> {
     let path = source.path().to_path_buf();
     parse_header(source, options).map_err(|error| error.in_file(&path))
 }
 
-fn parse_header(source: Source, options: &OpenOptions) -> Result<Parsed> {
-    let mut header = Parser::new(&source, options).run()?;
+fn parse_header(source: Source, options: &OpenOptions) -> Result<GgufHeader> {
+    let mut header = GgufParser::new(&source, options).run()?;
     check_layout(&mut header, source.len())?;
-    let Header { header, encoding, items, listing, rules, .. } = header;
+    let ParsedHeader { header, encoding, items, listing, rules, .. } = header;
     let header = Arc::new(header);
     let (metadata, twice) = Metadata::new(Arc::clone(&header), encoding, items)?;
     if let Some((key, at)) = twice.and_then(|twice| metadata.place(twice)) {
         return Err(Error::malformed(format!("duplicate metadata key \"{key}\"")).at(at));
     }
     let notes = rules.into_notes(source.path());
-    Ok(Parsed { source, header, big_endian: encoding.swap, listing, metadata, notes })
+    Ok(GgufHeader { source, header, big_endian: encoding.swap, listing, metadata, notes })
 }
 
-struct Header {
+struct ParsedHeader {
     header: Vec<u8>,
     encoding: HeaderEncoding,
     items: Vec<Item>,
-    listing: Listing,
+    listing: ArrayListing,
     data_start: u64,
     alignment: u64,
-    rules: Rules,
+    rules: RuleViolations,
 }
 
-struct Parser<'a> {
+struct GgufParser<'a> {
     cursor: Cursor<'a>,
     limits: &'a Limits,
     /// Whether lengths and counts take 8 bytes.
     wide: bool,
     items: Vec<Item>,
-    listing: Listing,
+    listing: ArrayListing,
     alignment: u64,
-    rules: Rules,
+    rules: RuleViolations,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> GgufParser<'a> {
     fn new(source: &'a Source, options: &'a OpenOptions) -> Self {
         Self {
             cursor: Cursor::new(source, options.limits.header_bytes),
             limits: &options.limits,
             wide: true,
             items: Vec::new(),
-            listing: Listing::default(),
+            listing: ArrayListing::default(),
             alignment: ALIGNMENT,
-            rules: Rules::new(options.strictness),
+            rules: RuleViolations::new(options.strictness),
         }
     }
 
-    fn run(mut self) -> Result<Header> {
+    fn run(mut self) -> Result<ParsedHeader> {
         let magic = self.cursor.take(4, "the magic")?;
         if self.held((magic.start, magic.end)) != b"GGUF" {
             let magic = self.held((magic.start, magic.end)).escape_ascii();
@@ -114,7 +114,7 @@ impl<'a> Parser<'a> {
             );
         }
         let encoding = HeaderEncoding { wide: self.wide, swap: self.cursor.is_big_endian() };
-        Ok(Header {
+        Ok(ParsedHeader {
             header: self.cursor.into_header(),
             encoding,
             items: self.items,
@@ -340,15 +340,15 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn refused(rules: &mut Rules, at: u64, fault: impl FnOnce() -> String) -> Result<()> {
+fn refused(rules: &mut RuleViolations, at: u64, fault: impl FnOnce() -> String) -> Result<()> {
     let who = || format!("{}, which llama.cpp refuses", fault());
     rules.broken(Strictness::Default, at, who)
 }
 
 /// Converts tensor offsets to file positions, and checks them. Tensors that exceed the file or are
 /// not aligned are refused; gaps, an unusual order and shared bytes are reported.
-fn check_layout(header: &mut Header, file_len: u64) -> Result<()> {
-    let Header { header, listing, data_start, alignment, rules, .. } = header;
+fn check_layout(header: &mut ParsedHeader, file_len: u64) -> Result<()> {
+    let ParsedHeader { header, listing, data_start, alignment, rules, .. } = header;
     listing.move_to(*data_start)?;
     // The expected start of the next tensor; unknown after a tensor of an unknown type.
     let (mut expected, mut in_order) = (Some(*data_start), true);
@@ -377,7 +377,11 @@ fn check_layout(header: &mut Header, file_len: u64) -> Result<()> {
     Ok(())
 }
 
-fn report_shared_bytes(listing: &Listing, header: &[u8], rules: &mut Rules) -> Result<()> {
+fn report_shared_bytes(
+    listing: &ArrayListing,
+    header: &[u8],
+    rules: &mut RuleViolations,
+) -> Result<()> {
     let mut spans = try_vec(listing.len())?;
     spans.extend(listing.iter(header).filter_map(|entry| Some((entry.offset, entry.end()?))));
     spans.sort_unstable();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::super::{OpenOptions, in_parallel};
-use super::read::{self, Parsed};
+use super::read::{self, GgufHeader};
 use crate::bytes::Source;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
@@ -11,7 +11,7 @@ use crate::store::Store;
 
 /// The position of a shard in its set, from its metadata.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct ShardPosition {
     /// `split.no`, counted from 0.
     number: u64,
     /// `split.count`.
@@ -20,7 +20,7 @@ pub(super) struct Place {
     tensors: Option<u64>,
 }
 
-impl Place {
+impl ShardPosition {
     /// Returns `None` for a file that is not split.
     pub(super) fn of(metadata: &Metadata) -> Result<Option<Self>> {
         let integer = |key: &str| match metadata.get(key) {
@@ -38,7 +38,7 @@ impl Place {
 
 /// A file name of the form `PREFIX-00001-of-00003.gguf`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Name<'a> {
+pub(super) struct ShardName<'a> {
     prefix: &'a str,
     /// Counted from 1.
     pub(super) number: u32,
@@ -47,7 +47,7 @@ pub(super) struct Name<'a> {
     ending: &'a str,
 }
 
-impl<'a> Name<'a> {
+impl<'a> ShardName<'a> {
     pub(super) fn parse(name: &'a str) -> Option<Self> {
         let (stem, ending) = name.split_at_checked(name.len().checked_sub(".gguf".len())?)?;
         if !ending.eq_ignore_ascii_case(".gguf") {
@@ -70,8 +70,8 @@ impl<'a> Name<'a> {
 /// Opens the split model that contains `given`, whose header is already parsed.
 pub(super) fn open(
     path: &Path,
-    given: Parsed,
-    place: Place,
+    given: GgufHeader,
+    place: ShardPosition,
     options: &OpenOptions,
 ) -> Result<Store> {
     let here = |error: Error| error.in_file(path);
@@ -84,7 +84,7 @@ pub(super) fn open(
         return Err(here(Error::malformed(fault)));
     }
     let file_name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let Some(name) = Name::parse(file_name) else {
+    let Some(name) = ShardName::parse(file_name) else {
         let fault = format!(
             "this is shard {} of {}, but the file name does not say so, so the other shards cannot be found",
             place.number.saturating_add(1),
@@ -143,8 +143,8 @@ pub(super) fn open(
     super::build(super::GGUF.name, path, shards)
 }
 
-fn check_place(shard: &Parsed, number: u64, place: Place) -> Result<()> {
-    let Some(said) = Place::of(&shard.metadata)? else {
+fn check_place(shard: &GgufHeader, number: u64, place: ShardPosition) -> Result<()> {
+    let Some(said) = ShardPosition::of(&shard.metadata)? else {
         return Err(Error::malformed("not a shard: split.count is missing"));
     };
     if said.number != number || said.count != place.count {
@@ -168,13 +168,13 @@ mod tests {
 
     #[test]
     fn shard_names() {
-        let name = Name::parse("my-model-00002-of-00003.gguf").unwrap();
+        let name = ShardName::parse("my-model-00002-of-00003.gguf").unwrap();
         assert_eq!((name.prefix, name.number, name.count), ("my-model", 2, 3));
         assert_eq!(name.of_shard(3), "my-model-00003-of-00003.gguf");
         for other in
             ["model.gguf", "a-1-of-2.gguf", "a-00001-of-00002.bin", "-of-.gguf", ".gguf", "é"]
         {
-            assert_eq!(Name::parse(other), None, "{other}");
+            assert_eq!(ShardName::parse(other), None, "{other}");
         }
     }
 }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use serde_json::Value as Json;
 
-use super::groups::{Entries, MODES, Mode, Parts, Reading, contradiction};
-use super::{Container, OpenOptions, Opened, Probe, Strictness, safetensors};
+use super::groups::{GroupArrays, GroupEntries, GroupScheme, MODES, MlxMode, contradiction};
+use super::{Container, DetectedPath, OpenOptions, Probe, Strictness, safetensors};
 use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -42,13 +42,13 @@ fn detect(probe: &Probe<'_>) -> bool {
     config.is_ok_and(|config| settings(&config.json).is_some())
 }
 
-fn open(opened: Opened, options: &OpenOptions) -> Result<Store> {
+fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store> {
     let gather = |indexed: &mut Indexed| gather(indexed, options.strictness);
     match opened {
-        Opened::Directory(folder, names) => {
+        DetectedPath::Directory(folder, names) => {
             safetensors::open_directory(MLX.name, &folder, &names, options, gather)
         }
-        Opened::File(source) => safetensors::open_file(MLX.name, source, options, gather),
+        DetectedPath::File(source) => safetensors::open_file(MLX.name, source, options, gather),
     }
 }
 
@@ -67,7 +67,7 @@ fn settings(config: &Json) -> Option<&Json> {
 
 /// The first weight that MLX packed although no config describes it: its file, and the error.
 /// Without a description, its codes would be read as plain numbers.
-pub(super) fn unexplained(indexed: &Indexed) -> Option<(PathBuf, Error)> {
+pub(super) fn packed_without_config(indexed: &Indexed) -> Option<(PathBuf, Error)> {
     let is_packed = |number: &u32| {
         let Some(weight) = indexed.get(*number).filter(|of| of.dtype == Ok(DType::U32)) else {
             return false;
@@ -104,13 +104,13 @@ pub(super) fn unexplained(indexed: &Indexed) -> Option<(PathBuf, Error)> {
 /// The config's settings for one module or for all: an interpretation, or one without its group
 /// size.
 #[derive(Clone, Copy, Debug)]
-struct Setting {
+struct MlxSetting {
     bits: u64,
     group_size: Option<u64>,
-    mode: &'static Mode,
+    mode: &'static MlxMode,
 }
 
-impl Setting {
+impl MlxSetting {
     /// Parses an object of the config, and checks it without looking at tensors.
     fn parse(json: &Json, at: &str) -> Result<Self> {
         let wrong = |key: &str, found: &Json, allowed: String| {
@@ -146,7 +146,7 @@ impl Setting {
         Ok(Self { bits: bits.as_u64().unwrap_or(0), group_size, mode })
     }
 
-    fn allows(&self, reading: &Reading) -> bool {
+    fn allows(&self, reading: &GroupScheme) -> bool {
         let same_mode = self.mode.forms.iter().any(|form| form.2 == reading.dtype);
         same_mode
             && self.bits == reading.bits
@@ -154,7 +154,7 @@ impl Setting {
     }
 }
 
-impl std::fmt::Display for Setting {
+impl std::fmt::Display for MlxSetting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} with {} bits", self.mode.name, self.bits)?;
         match self.group_size {
@@ -165,19 +165,21 @@ impl std::fmt::Display for Setting {
 }
 
 /// The whole `quantization` object, checked.
-struct Settings {
-    all: Setting,
-    modules: Vec<(String, Setting)>,
+struct MlxSettings {
+    all: MlxSetting,
+    modules: Vec<(String, MlxSetting)>,
 }
 
-impl Settings {
+impl MlxSettings {
     fn parse(json: &Json) -> Result<Self> {
-        let all = Setting::parse(json, "quantization")?;
+        let all = MlxSetting::parse(json, "quantization")?;
         let mut modules = Vec::new();
         for (name, value) in json.as_object().into_iter().flatten() {
             if value.is_object() {
-                modules
-                    .push((name.clone(), Setting::parse(value, &format!("quantization.{name}"))?));
+                modules.push((
+                    name.clone(),
+                    MlxSetting::parse(value, &format!("quantization.{name}"))?,
+                ));
             }
         }
         modules.sort_by(|a, b| a.0.cmp(&b.0));
@@ -186,7 +188,7 @@ impl Settings {
 
     /// The setting for a module's name. Wrappers put a prefix before the names of tensors; the
     /// names in the config may lack it, have it, or have it at another position.
-    fn named(&self, module: &str) -> Option<Setting> {
+    fn named(&self, module: &str) -> Option<MlxSetting> {
         let find = |name: &str| {
             let place =
                 self.modules.binary_search_by(|(other, _)| other.as_str().cmp(name)).ok()?;
@@ -208,7 +210,7 @@ fn gather(indexed: &mut Indexed, strictness: Strictness) -> Result<()> {
     let config = indexed.documents().iter().find(|document| document.name == "config.json");
     let Some(config) = config.map(|document| document.json.clone()) else { return Ok(()) };
     let Some(settings) = settings(&config) else { return Ok(()) };
-    let settings = Settings::parse(settings)
+    let settings = MlxSettings::parse(settings)
         .map_err(|error| error.in_file(&indexed.root().join("config.json")))?;
     let mut others: Option<(PathBuf, Error, u64)> = None;
     for head in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
@@ -228,9 +230,9 @@ fn gather(indexed: &mut Indexed, strictness: Strictness) -> Result<()> {
             continue;
         };
         let module = String::from_utf8_lossy(module).into_owned();
-        let entries = Entries { weight: head, scales, biases, global };
+        let entries = GroupEntries { weight: head, scales, biases, global };
         let Some(parts) = entries.parts(indexed) else { continue };
-        let reading = settle(&parts, &settings, &module, &config).map_err(&located)?;
+        let reading = select_scheme(&parts, &settings, &module, &config).map_err(&located)?;
         if settings.named(&module).is_none() && !settings.all.allows(&reading) {
             let fault = format!(
                 "its shapes fit {reading}, but config.json says {} for all: mlx-lm does not load it",
@@ -257,10 +259,15 @@ fn gather(indexed: &mut Indexed, strictness: Strictness) -> Result<()> {
 }
 
 /// The only valid interpretation of a module's arrays.
-fn settle(parts: &Parts<'_>, settings: &Settings, module: &str, config: &Json) -> Result<Reading> {
+fn select_scheme(
+    parts: &GroupArrays<'_>,
+    settings: &MlxSettings,
+    module: &str,
+    config: &Json,
+) -> Result<GroupScheme> {
     let readings = parts.readings()?;
     let list = || {
-        let list: Vec<String> = readings.iter().map(Reading::to_string).collect();
+        let list: Vec<String> = readings.iter().map(GroupScheme::to_string).collect();
         if list.is_empty() { "nothing".to_owned() } else { list.join(", or ") }
     };
     if let Some(setting) = settings.named(module) {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::super::groups::MODES;
-use super::super::safetensors::write::{Habits, directory, is_plain};
+use super::super::safetensors::write::{DirectoryLayout, directory, is_plain};
 use super::super::writer::{NewPart, NewTensor, Placement, Writer};
 use crate::dialect::Dialect;
 use crate::dtype::DType;
@@ -29,7 +29,7 @@ pub(crate) const WRITER: Writer = Writer {
     layout: |model| directory(model, &MLX_LM),
 };
 
-const MLX_LM: Habits = Habits { part_name, always_indexed: true, quantization };
+const MLX_LM: DirectoryLayout = DirectoryLayout { part_name, always_indexed: true, quantization };
 
 /// Whether a dtype is one of MLX's quantized dtypes.
 fn is_mlx(dtype: DType) -> bool {

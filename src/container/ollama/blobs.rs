@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::super::groups::{Entries, Parts, Reading, contradiction};
-use super::super::safetensors::header::{self, Parsed};
+use super::super::groups::{GroupArrays, GroupEntries, GroupScheme, contradiction};
+use super::super::safetensors::header::{self, SafetensorsHeader};
 use super::super::{OpenOptions, Probe, in_parallel};
 use super::manifest::{Layer, Manifest};
 use super::{OLLAMA, open_layer};
@@ -75,12 +75,12 @@ pub(super) fn open_tensors(
     build(builder, parsed)
 }
 
-fn build(mut builder: StoreBuilder, blobs: Vec<Parsed>) -> Result<Store> {
+fn build(mut builder: StoreBuilder, blobs: Vec<SafetensorsHeader>) -> Result<Store> {
     builder.reserve(blobs.iter().map(|parsed| &parsed.listing))?;
     let mut metadata = Vec::new();
     for parsed in blobs {
         builder.notes.extend(parsed.notes);
-        let Parsed { source, header, listing, .. } = parsed;
+        let SafetensorsHeader { source, header, listing, .. } = parsed;
         metadata.push(parsed.metadata);
         builder.add(StoredFile { source, header, big_endian: false }, listing)?;
     }
@@ -112,7 +112,7 @@ fn gather(indexed: &mut Indexed, metadata: &[Metadata], config: &Json) -> Result
         let path = indexed.path(head).to_path_buf();
         let located = |error: Error| error.in_file(&path).in_tensor(&name);
         let blob = indexed.file(head).and_then(|file| metadata.get(file as usize));
-        let said = blob.and_then(|blob| said_type(blob, &name));
+        let said = blob.and_then(|blob| stated_type(blob, &name));
         let part =
             |ending: &str| indexed.find(&[weight.name.as_bytes(), ending.as_bytes()].concat());
         let endings = ENDINGS.iter().find(|endings| part(endings[0]).is_some());
@@ -129,9 +129,9 @@ fn gather(indexed: &mut Indexed, metadata: &[Metadata], config: &Json) -> Result
             continue;
         }
         let global = global.map(|number| (Part::GlobalScale, number));
-        let entries = Entries { weight: head, scales, biases, global };
+        let entries = GroupEntries { weight: head, scales, biases, global };
         let Some(parts) = entries.parts(indexed) else { continue };
-        let (reading, sure) = settle(&parts, said, config).map_err(located)?;
+        let (reading, sure) = select_scheme(&parts, said, config).map_err(located)?;
         if !sure {
             guessed.get_or_insert_with(|| (path.clone(), name.clone()));
         }
@@ -145,7 +145,7 @@ fn gather(indexed: &mut Indexed, metadata: &[Metadata], config: &Json) -> Result
 }
 
 /// The type and group size of a tensor in the blob's metadata, for this tensor or for all.
-fn said_type<'a>(blob: &'a Metadata, name: &str) -> Option<(&'a str, Option<&'a str>)> {
+fn stated_type<'a>(blob: &'a Metadata, name: &str) -> Option<(&'a str, Option<&'a str>)> {
     let own = |key: &str| blob.str(&format!("{name}.{key}"));
     let kind = own("quant_type").or_else(|| blob.str("quant_type"))?;
     Some((kind, own("group_size").or_else(|| blob.str("group_size"))))
@@ -161,14 +161,14 @@ pub(super) static TYPES: &[(&[&str], DType, &[u64])] = &[
 ];
 
 /// The interpretation of a weight, and whether it is certain.
-fn settle(
-    parts: &Parts<'_>,
+fn select_scheme(
+    parts: &GroupArrays<'_>,
     said: Option<(&str, Option<&str>)>,
     config: &Json,
-) -> Result<(Reading, bool)> {
+) -> Result<(GroupScheme, bool)> {
     let mut readings = parts.readings()?;
-    let list = |readings: &[Reading]| {
-        let list: Vec<String> = readings.iter().map(Reading::to_string).collect();
+    let list = |readings: &[GroupScheme]| {
+        let list: Vec<String> = readings.iter().map(GroupScheme::to_string).collect();
         if list.is_empty() { "nothing".to_owned() } else { list.join(", or ") }
     };
     if let Some((kind, group_size)) = said {
@@ -183,7 +183,7 @@ fn settle(
                     .map_err(|_| contradiction(format!("group_size \"{text}\" is not a number")))?,
             ),
         };
-        let fits = |reading: &&Reading| {
+        let fits = |reading: &&GroupScheme| {
             reading.dtype == row.1 && size.is_none_or(|size| size == reading.group_size)
         };
         return readings.iter().find(fits).map(|reading| (*reading, true)).ok_or_else(|| {
@@ -198,7 +198,7 @@ fn settle(
     // and otherwise by the usual group sizes.
     readings.retain(|reading| TYPES.iter().any(|row| row.1 == reading.dtype));
     let wide = parts.of_known_width(&readings, config);
-    let usual = |reading: &&Reading| {
+    let usual = |reading: &&GroupScheme| {
         TYPES.iter().any(|row| row.1 == reading.dtype && row.2.contains(&reading.group_size))
     };
     let candidates = if wide.is_empty() { &readings } else { &wide };

@@ -7,7 +7,7 @@ use super::manifest::quoted;
 /// The config blob of a model (`ConfigV2` of types/model/config.go). Empty fields are omitted where
 /// Ollama omits them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Config {
+pub(crate) struct ConfigBlob {
     /// `safetensors` or `gguf`.
     pub(crate) format: &'static str,
     pub(crate) family: String,
@@ -24,7 +24,7 @@ pub(crate) struct Config {
     pub(crate) os: &'static str,
 }
 
-impl Config {
+impl ConfigBlob {
     /// The blob's JSON, without the line feed that Ollama writes for GGUF models only.
     pub(crate) fn to_json(&self) -> String {
         let families = match self.family.as_str() {
@@ -57,7 +57,7 @@ impl Config {
 /// The families for which Ollama has a renderer and a parser (x/create/client): a part of the
 /// lower-case `architectures` or `model_type`, the renderer, the parser, and the capabilities that
 /// the parser adds, as far as observed.
-static SPEAKERS: &[(&str, &str, &str, &[&str])] = &[
+static RENDERERS: &[(&str, &str, &str, &[&str])] = &[
     ("museglimmer", "glimmer", "glimmer", &[]),
     ("muse_glimmer", "glimmer", "glimmer", &[]),
     ("laguna", "laguna", "laguna", &[]),
@@ -73,14 +73,14 @@ static SPEAKERS: &[(&str, &str, &str, &[&str])] = &[
     ("nemotron_h", "nemotron-3-nano", "nemotron-3-nano", &[]),
 ];
 
-impl Config {
+impl ConfigBlob {
     /// The config of a model of tensor blobs, derived from its `config.json`.
     pub(crate) fn of_tensors(config: &Json, file_type: &str) -> Self {
         let named = config.get("architectures").and_then(Json::as_array).into_iter().flatten();
         let named = named.chain(config.get("model_type")).filter_map(Json::as_str);
         let mut found = None;
         for name in named.map(str::to_ascii_lowercase) {
-            found = found.or_else(|| SPEAKERS.iter().find(|row| name.contains(row.0)));
+            found = found.or_else(|| RENDERERS.iter().find(|row| name.contains(row.0)));
         }
         let (_, renderer, parser, more) = found.copied().unwrap_or_default();
         let has = |key: &str| config.get(key).is_some_and(|value| !value.is_null());
@@ -138,7 +138,7 @@ mod tests {
     /// digest.
     #[test]
     fn the_config_of_a_gguf_model() {
-        let mut text = Config::of_gguf("test", 0, "unknown").to_json();
+        let mut text = ConfigBlob::of_gguf("test", 0, "unknown").to_json();
         text.push('\n');
         let digest = "99759ad5b91e723db0393d698ffbb448b1b7df5ff6377a108c49254583b1bc8c";
         assert_eq!(sha256_of(text.as_bytes()).unwrap(), digest, "{text}");

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
-use super::{Container, OpenOptions, Opened, Probe, gguf, in_parallel};
+use super::{Container, DetectedPath, OpenOptions, Probe, gguf, in_parallel};
 use crate::bytes::{Access, Source, Text};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Attachment, Store, document};
-use name::Name;
+use name::ModelName;
 
-pub(crate) use config::Config;
+pub(crate) use config::ConfigBlob;
 pub(crate) use manifest::{Digest, NewBlob, new_manifest, with_model};
 use manifest::{Layer, Manifest};
 pub use write::place;
@@ -38,11 +38,11 @@ fn detect(probe: &Probe<'_>) -> bool {
     manifest::is_manifest(probe.head.trim_ascii_start()) || blobs::is_tensor_blob(probe)
 }
 
-fn open(opened: Opened, options: &OpenOptions) -> Result<Store> {
+fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store> {
     let source = match opened {
-        Opened::File(source) => source,
+        DetectedPath::File(source) => source,
         // Directories are never detected as Ollama.
-        Opened::Directory(path, _) => Source::open(&path, options.access)?,
+        DetectedPath::Directory(path, _) => Source::open(&path, options.access)?,
     };
     let mut head = [0; 1];
     source.read_at(0, &mut head)?;
@@ -72,7 +72,7 @@ fn store_of(path: &Path) -> Option<PathBuf> {
 /// Returns `None` if the name is invalid, and an error if no store has the model.
 pub(super) fn open_name(name: &Path, options: &OpenOptions) -> Option<Result<Store>> {
     let text = name.to_str()?;
-    let parsed = Name::parse(text)?;
+    let parsed = ModelName::parse(text)?;
     let stores = name::stores();
     let mut refused = Vec::new();
     for store in &stores {
@@ -299,7 +299,7 @@ fn stored_model(path: &Path, store: &Path, options: &OpenOptions) -> Result<Opti
         return Ok(None);
     };
     let host = host.replace("%3A", ":");
-    if Name::parse(&format!("{host}/{namespace}/{model}:{tag}")).is_none() {
+    if ModelName::parse(&format!("{host}/{namespace}/{model}:{tag}")).is_none() {
         return Ok(None);
     }
     let name = match (host.as_str(), namespace) {

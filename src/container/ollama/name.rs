@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// A name of the form `[host/][namespace/]model[:tag]`. Each part is validated, so that it can
 /// become part of a path.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Name {
+pub(super) struct ModelName {
     pub(super) host: String,
     pub(super) namespace: String,
     pub(super) model: String,
@@ -21,7 +21,7 @@ const PUBLIC: [&str; 2] = [HOST, "ollama.com"];
 const NAMESPACE: &str = "library";
 const TAG: &str = "latest";
 
-impl Name {
+impl ModelName {
     /// Returns `None` if the text is not a name in Ollama's grammar.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.split_once("://").map_or(text, |(_, rest)| rest);
@@ -137,7 +137,8 @@ mod tests {
     #[test]
     fn names_as_ollama_reads_them() {
         let parts = |text: &str| {
-            Name::parse(text).map(|n| format!("{} {} {} {}", n.host, n.namespace, n.model, n.tag))
+            ModelName::parse(text)
+                .map(|n| format!("{} {} {} {}", n.host, n.namespace, n.model, n.tag))
         };
         let cases = [
             ("llama3", "registry.ollama.ai library llama3 latest"),

@@ -8,12 +8,13 @@ use serde_json::Value as Json;
 use super::super::gguf;
 use super::super::safetensors::write::{Order, describe, layout};
 use super::super::writer::{
-    Content, ExpertName, NewDocument, NewFile, NewModel, NewPart, NewTensor, Placement, Writer,
+    DocumentContent, ExpertName, NewDocument, NewFile, NewModel, NewPart, NewTensor, Placement,
+    Writer,
 };
 use super::blobs::TYPES;
-use super::config::Config;
+use super::config::ConfigBlob;
 use super::manifest::is_model;
-use super::name::{self, Name};
+use super::name::{self, ModelName};
 use crate::dialect::Dialect;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -132,10 +133,12 @@ fn blobs(model: NewModel<'_>) -> Result<Vec<NewFile>> {
         has_config |= document.role == "config";
         if document.name == "config.json" {
             config = Some(match &document.content {
-                Content::Json(config) | Content::Config(config) => Json::Object(config.clone()),
-                Content::Bytes(bytes) => serde_json::from_slice(bytes)
+                DocumentContent::Json(config) | DocumentContent::Config(config) => {
+                    Json::Object(config.clone())
+                }
+                DocumentContent::Bytes(bytes) => serde_json::from_slice(bytes)
                     .map_err(|error| Error::malformed(format!("config.json: {error}")))?,
-                Content::Copy(_) => Json::Null,
+                DocumentContent::Copy(_) => Json::Null,
             });
         }
         documents
@@ -149,7 +152,7 @@ fn blobs(model: NewModel<'_>) -> Result<Vec<NewFile>> {
             Some(text) => text.spelling().into_owned(),
             None => common_type(model.tensors).to_owned(),
         };
-        let config = Config::of_tensors(&config, &file_type).to_json().into_bytes();
+        let config = ConfigBlob::of_tensors(&config, &file_type).to_json().into_bytes();
         files.push(NewFile::document(config_blob(config), |_| {})?);
     }
     Ok(files)
@@ -157,7 +160,11 @@ fn blobs(model: NewModel<'_>) -> Result<Vec<NewFile>> {
 
 /// The config of a model as a document.
 pub(crate) fn config_blob(bytes: Vec<u8>) -> NewDocument {
-    NewDocument { name: String::new(), role: "config".to_owned(), content: Content::Bytes(bytes) }
+    NewDocument {
+        name: String::new(),
+        role: "config".to_owned(),
+        content: DocumentContent::Bytes(bytes),
+    }
 }
 
 /// Lays out one GGUF file, unless it is among the documents; then the documents.
@@ -248,7 +255,7 @@ pub(crate) fn replaceable_model(path: &Path, limits: &Limits) -> Result<Json> {
 /// unknown; `Unsupported` if the name exists in the second tree of manifests, which would hide the
 /// new one.
 pub fn place(name: &str, store: Option<&Path>) -> Result<PathBuf> {
-    let Some(parsed) = Name::parse(name) else {
+    let Some(parsed) = ModelName::parse(name) else {
         return Err(Error::mismatch("not a valid name of an Ollama model")
             .in_file(Path::new(name))
             .advise("[HOST/][NAMESPACE/]MODEL[:TAG], of letters, digits, '_', '-' and '.'"));

@@ -3,21 +3,21 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::super::rules::Rules;
+use super::super::rules::RuleViolations;
 use super::super::{OpenOptions, Strictness};
-use crate::bytes::{Scanner, Source, Span, Text, try_vec, try_zeroed};
+use crate::bytes::{JsonSpan, Scanner, Source, Text, try_vec, try_zeroed};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::index::{NameIndex, hash};
 use crate::limits::Limits;
 use crate::metadata::{HeaderEncoding, Item, ItemKind, Metadata};
-use crate::store::{Listing, Note, check_count};
+use crate::store::{ArrayListing, Note, check_count};
 
 /// The header of one file.
-pub(crate) struct Parsed {
+pub(crate) struct SafetensorsHeader {
     pub(crate) source: Source,
     pub(crate) header: Arc<Vec<u8>>,
-    pub(crate) listing: Listing,
+    pub(crate) listing: ArrayListing,
     pub(crate) metadata: Metadata,
     pub(crate) notes: Vec<Note>,
 }
@@ -29,17 +29,17 @@ const LENGTH: usize = 8;
 const FIRST: u64 = 64 << 10;
 
 /// Parses and checks the header of a file.
-pub(crate) fn parse(source: Source, options: &OpenOptions) -> Result<Parsed> {
+pub(crate) fn parse(source: Source, options: &OpenOptions) -> Result<SafetensorsHeader> {
     let path = source.path().to_path_buf();
     parse_file(source, options).map_err(|error| error.in_file(&path))
 }
 
-fn parse_file(source: Source, options: &OpenOptions) -> Result<Parsed> {
+fn parse_file(source: Source, options: &OpenOptions) -> Result<SafetensorsHeader> {
     let mut header = read(&source, &options.limits)?;
-    let mut parser = Parser {
+    let mut parser = SafetensorsParser {
         limits: &options.limits,
-        rules: Rules::new(options.strictness),
-        listing: Listing::default(),
+        rules: RuleViolations::new(options.strictness),
+        listing: ArrayListing::default(),
         data_start: header.len() as u64,
         reached: header.len() as u64,
         in_order: true,
@@ -51,7 +51,7 @@ fn parse_file(source: Source, options: &OpenOptions) -> Result<Parsed> {
     let text = header.split_first_chunk::<LENGTH>().map_or(&[][..], |(_, text)| text);
     parser.run(text)?;
     parser.check_spans(&header, source.len())?;
-    let Parser { rules, listing, items, unescaped, .. } = parser;
+    let SafetensorsParser { rules, listing, items, unescaped, .. } = parser;
     // Unescaped metadata is stored after the header, so that one buffer holds everything.
     if header.try_reserve_exact(unescaped.len()).is_err() {
         try_vec::<u8>(unescaped.len()).map(drop)?;
@@ -61,7 +61,7 @@ fn parse_file(source: Source, options: &OpenOptions) -> Result<Parsed> {
     let header = Arc::new(header);
     let metadata = metadata(&header, items, rules)?;
     let notes = metadata.1.into_notes(source.path());
-    Ok(Parsed { source, header, listing, metadata: metadata.0, notes })
+    Ok(SafetensorsHeader { source, header, listing, metadata: metadata.0, notes })
 }
 
 /// Whether the first bytes may be those of a safetensors file: a length with which a header fits
@@ -118,8 +118,8 @@ fn read(source: &Source, limits: &Limits) -> Result<Vec<u8>> {
 fn metadata(
     header: &Arc<Vec<u8>>,
     mut items: Vec<Item>,
-    mut rules: Rules,
-) -> Result<(Metadata, Rules)> {
+    mut rules: RuleViolations,
+) -> Result<(Metadata, RuleViolations)> {
     loop {
         let (metadata, twice) =
             Metadata::new(Arc::clone(header), HeaderEncoding::default(), items.clone())?;
@@ -143,10 +143,10 @@ fn metadata(
     }
 }
 
-struct Parser<'a> {
+struct SafetensorsParser<'a> {
     limits: &'a Limits,
-    rules: Rules,
-    listing: Listing,
+    rules: RuleViolations,
+    listing: ArrayListing,
     /// The offset of the data in the file, after the header.
     data_start: u64,
     /// The end of the last entry's data in the file.
@@ -162,7 +162,7 @@ struct Parser<'a> {
     dtype: (&'a [u8], DType),
 }
 
-impl<'a> Parser<'a> {
+impl<'a> SafetensorsParser<'a> {
     fn run(&mut self, text: &'a [u8]) -> Result<()> {
         // Check the whole text once, so that every part of it can be used as text later.
         if let Err(error) = std::str::from_utf8(text) {
@@ -273,7 +273,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The location of a string's characters: in the header, or unescaped after it.
-    fn keep(&mut self, json: &Scanner<'_>, span: &Span) -> Result<(u32, u32)> {
+    fn keep(&mut self, json: &Scanner<'_>, span: &JsonSpan) -> Result<(u32, u32)> {
         let place = |start: usize, len: usize| {
             let end = start.saturating_add(len);
             match (u32::try_from(start), u32::try_from(end)) {
@@ -292,17 +292,17 @@ impl<'a> Parser<'a> {
     }
 
     /// The offset of a string in the buffer that holds the length field and the header.
-    fn header_offset(&self, json: &Scanner<'_>, span: &Span) -> usize {
+    fn header_offset(&self, json: &Scanner<'_>, span: &JsonSpan) -> usize {
         let base = usize::try_from(json.base()).unwrap_or(0);
         base.saturating_add(span.range.start)
     }
 
-    fn tensor(&mut self, json: &mut Scanner<'a>, name: &Span) -> Result<()> {
+    fn tensor(&mut self, json: &mut Scanner<'a>, name: &JsonSpan) -> Result<()> {
         let named = |json: &Scanner<'_>, error: Error| {
             error.in_tensor(Text::new(&json.unescape(name).unwrap_or_default()))
         };
         let fields = self.fields(json).map_err(|error| named(json, error))?;
-        let Fields { dtype, rank, begin, end } = fields;
+        let EntryFields { dtype, rank, begin, end } = fields;
         let shape = self.listing.last_dims(rank.into());
         let fault = match dtype.tensor_bytes(shape) {
             _ if end < begin => {
@@ -340,8 +340,8 @@ impl<'a> Parser<'a> {
     }
 
     #[inline(always)]
-    fn fields(&mut self, json: &mut Scanner<'a>) -> Result<Fields> {
-        if let Some((usual, rest)) = Usual::parse(json.rest())
+    fn fields(&mut self, json: &mut Scanner<'a>) -> Result<EntryFields> {
+        if let Some((usual, rest)) = CompactEntry::parse(json.rest())
             && u32::from(usual.rank) <= self.limits.dims
         {
             let dtype = if usual.dtype == self.dtype.0 {
@@ -355,13 +355,18 @@ impl<'a> Parser<'a> {
                     self.listing.push_dim(dim);
                 }
                 json.continue_at(rest);
-                return Ok(Fields { dtype, rank: usual.rank, begin: usual.begin, end: usual.end });
+                return Ok(EntryFields {
+                    dtype,
+                    rank: usual.rank,
+                    begin: usual.begin,
+                    end: usual.end,
+                });
             }
         }
         self.fields_in_any_order(json)
     }
 
-    fn fields_in_any_order(&mut self, json: &mut Scanner<'a>) -> Result<Fields> {
+    fn fields_in_any_order(&mut self, json: &mut Scanner<'a>) -> Result<EntryFields> {
         let (mut dtype, mut rank, mut span) = (None, None, None);
         if !json.eat(b'{') {
             return Err(json.unexpected("an object with dtype, shape and data_offsets"));
@@ -395,7 +400,7 @@ impl<'a> Parser<'a> {
         let dtype = dtype.ok_or_else(|| missing("dtype"))?;
         let rank = rank.ok_or_else(|| missing("shape"))?;
         let (begin, end) = span.ok_or_else(|| missing("data_offsets"))?;
-        Ok(Fields { dtype, rank, begin, end })
+        Ok(EntryFields { dtype, rank, begin, end })
     }
 
     fn once(&mut self, json: &Scanner<'_>, seen: bool, field: &str) -> Result<()> {
@@ -531,7 +536,7 @@ impl<'a> Parser<'a> {
 /// An entry in the exact form that the reference crate, MLX and Go's writer in Ollama produce: only
 /// the three fields, no white space. Most entries have it, and this parser is several times as fast
 /// as the general one, which handles all others.
-struct Usual<'a> {
+struct CompactEntry<'a> {
     dtype: &'a [u8],
     dims: [u64; 4],
     rank: u8,
@@ -539,7 +544,7 @@ struct Usual<'a> {
     end: u64,
 }
 
-impl<'a> Usual<'a> {
+impl<'a> CompactEntry<'a> {
     /// Parses the entry at the start of `text`, and returns it with the text after its brace.
     #[inline(always)]
     fn parse(text: &'a [u8]) -> Option<(Self, &'a [u8])> {
@@ -626,7 +631,7 @@ fn long_number(text: &[u8]) -> Option<(u64, &[u8])> {
     (digits <= 19).then_some((number, rest))
 }
 
-struct Fields {
+struct EntryFields {
     dtype: DType,
     rank: u8,
     begin: u64,

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 
 #[cfg(feature = "npz")]
 use super::npz;
-use super::{Container, OpenOptions, Opened, Probe, Strictness, in_parallel, mlx};
+use super::{Container, DetectedPath, OpenOptions, Probe, Strictness, in_parallel, mlx};
 use crate::bytes::Source;
 use crate::error::{Error, Result};
 use crate::store::{Document, Encoding, Indexed, Note, Store, StoreBuilder, StoredFile, document};
-use header::Parsed;
+use header::SafetensorsHeader;
 use weight_map::WeightMap;
 
 /// The safetensors container's row in [`CONTAINERS`](super::CONTAINERS).
@@ -48,11 +48,11 @@ fn is_safetensors(path: &Path) -> bool {
 const DOCUMENTS: [&str; 4] =
     ["config.json", "params.json", "hf_quant_config.json", "quantize_config.json"];
 
-fn open(opened: Opened, options: &OpenOptions) -> Result<Store> {
+fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store> {
     let gather = |indexed: &mut Indexed| gather(indexed, options);
     match opened {
-        Opened::File(source) => open_file(SAFETENSORS.name, source, options, gather),
-        Opened::Directory(folder, names) => {
+        DetectedPath::File(source) => open_file(SAFETENSORS.name, source, options, gather),
+        DetectedPath::Directory(folder, names) => {
             open_directory(SAFETENSORS.name, &folder, &names, options, gather)
         }
     }
@@ -140,14 +140,14 @@ fn documents(
     Ok((documents, notes))
 }
 
-fn build(mut builder: StoreBuilder, files: Vec<Parsed>) -> Result<Indexed> {
+fn build(mut builder: StoreBuilder, files: Vec<SafetensorsHeader>) -> Result<Indexed> {
     builder.reserve(files.iter().map(|parsed| &parsed.listing))?;
     for (number, parsed) in files.into_iter().enumerate() {
         builder.notes.extend(parsed.notes);
         if number == 0 {
             builder.metadata = parsed.metadata;
         }
-        let Parsed { source, header, listing, .. } = parsed;
+        let SafetensorsHeader { source, header, listing, .. } = parsed;
         builder.add(StoredFile { source, header, big_endian: false }, listing)?;
     }
     builder.index(|_, first, second| {
@@ -165,7 +165,7 @@ fn gather(indexed: &mut Indexed, options: &OpenOptions) -> Result<()> {
     if scheme::is_quantized(indexed.documents()) {
         return scheme::gather(indexed, &options.limits);
     }
-    match mlx::unexplained(indexed) {
+    match mlx::packed_without_config(indexed) {
         None => Ok(()),
         Some((path, note)) if options.strictness == Strictness::Lenient => {
             indexed.note(&path, note.to_string());

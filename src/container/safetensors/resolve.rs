@@ -11,7 +11,7 @@ use crate::store::Note;
 
 /// The selected files, in the order in which they are read.
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(super) struct SelectedFiles {
     pub(super) files: Vec<String>,
     /// The index that named them, to be checked against their content.
     pub(super) index: Option<(String, WeightMap)>,
@@ -27,7 +27,11 @@ const STEMS: [&str; 5] =
 pub(super) const ARCHIVE: &str = "weights.npz";
 
 /// Selects from the sorted `names` of a directory.
-pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> Result<Choice> {
+pub(super) fn choose(
+    folder: &Path,
+    names: &[String],
+    options: &OpenOptions,
+) -> Result<SelectedFiles> {
     let mut notes = Vec::new();
     let mut note = |text: String| notes.push(Note::new(folder, text));
     let weights: Vec<&str> =
@@ -46,7 +50,7 @@ pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> 
                 note(format!("ignored, because {index} does not list them: {}", list(&strays)));
             }
             files.sort_by(|a, b| Text::new(a.as_bytes()).natural_cmp(Text::new(b.as_bytes())));
-            return Ok(Choice { files, index: Some((index.to_owned(), map)), notes });
+            return Ok(SelectedFiles { files, index: Some((index.to_owned(), map)), notes });
         }
         if weights.is_empty() {
             let fault = format!(
@@ -66,7 +70,7 @@ pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> 
         (Some(set), _) => set,
         (None, [only]) => only,
         (None, []) if names.iter().any(|name| name == ARCHIVE) => {
-            return Ok(Choice { files: vec![ARCHIVE.to_owned()], index: None, notes });
+            return Ok(SelectedFiles { files: vec![ARCHIVE.to_owned()], index: None, notes });
         }
         (None, []) => {
             return Err(unfinished(
@@ -76,7 +80,7 @@ pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> 
         }
         (None, _) if options.all_files => {
             let files = weights.iter().map(|&name| name.to_owned()).collect();
-            return Ok(Choice { files, index: None, notes });
+            return Ok(SelectedFiles { files, index: None, notes });
         }
         (None, several) => {
             let fault = format!(
@@ -107,12 +111,12 @@ pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> 
     } else if !strays.is_empty() {
         note(format!("ignored beside {}: {}", chosen.stem, list(&strays)));
     }
-    Ok(Choice { files, index: None, notes })
+    Ok(SelectedFiles { files, index: None, notes })
 }
 
 /// Files whose names belong together.
 #[derive(Debug)]
-struct Set<'a> {
+struct ShardSet<'a> {
     /// The name before `.safetensors` and before the shard number.
     stem: &'a str,
     /// The number of shards, if the names state it.
@@ -121,8 +125,8 @@ struct Set<'a> {
     files: Vec<&'a str>,
 }
 
-fn sets<'a>(weights: &[&'a str]) -> Vec<Set<'a>> {
-    let mut sets: Vec<Set<'a>> = Vec::new();
+fn sets<'a>(weights: &[&'a str]) -> Vec<ShardSet<'a>> {
+    let mut sets: Vec<ShardSet<'a>> = Vec::new();
     let mut places: HashMap<(&str, Option<u32>), usize> = HashMap::new();
     for name in weights {
         let stem = name.strip_suffix(".safetensors").unwrap_or(name);
@@ -132,7 +136,7 @@ fn sets<'a>(weights: &[&'a str]) -> Vec<Set<'a>> {
         };
         let place = *places.entry((stem, count)).or_insert(sets.len());
         if place == sets.len() {
-            sets.push(Set { stem, count, numbers: HashSet::new(), files: Vec::new() });
+            sets.push(ShardSet { stem, count, numbers: HashSet::new(), files: Vec::new() });
         }
         if let Some(set) = sets.get_mut(place) {
             set.files.push(name);
@@ -150,7 +154,7 @@ fn shard(stem: &str) -> Option<(&str, u32, u32)> {
 }
 
 /// The set with a stem: the single file, else shards, else the only variant (`model.fp16`).
-fn best<'s, 'a>(sets: &'s [Set<'a>], stem: &str) -> Option<&'s Set<'a>> {
+fn best<'s, 'a>(sets: &'s [ShardSet<'a>], stem: &str) -> Option<&'s ShardSet<'a>> {
     let single = sets.iter().find(|set| set.stem == stem && set.count.is_none());
     let sharded = sets.iter().find(|set| set.stem == stem && set.count.is_some());
     let mut variants = sets
@@ -201,7 +205,7 @@ fn list(names: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    fn chosen(mut names: Vec<String>) -> Result<Choice> {
+    fn chosen(mut names: Vec<String>) -> Result<SelectedFiles> {
         names.sort_unstable();
         choose(Path::new("model"), &names, &OpenOptions::new())
     }

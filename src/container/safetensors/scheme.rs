@@ -7,10 +7,10 @@ use serde_json::Value as Json;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
-use crate::store::{Document, Grouped, Indexed, Listed, Part};
+use crate::store::{Document, Indexed, ListedArray, NewGroup, Part};
 
 /// The dtype and dimensions of a tensor, or `None` if its arrays do not fit the scheme.
-type Settled = Result<Option<(DType, Vec<u64>)>>;
+type Interpretation = Result<Option<(DType, Vec<u64>)>>;
 
 /// How a scheme names the arrays of one tensor, and how they are interpreted.
 struct Scheme {
@@ -25,7 +25,7 @@ struct Scheme {
     /// Whether only this scheme uses the suffix, so that a missing part is an error.
     unmistakable: bool,
     /// Determines the tensor from the arrays.
-    settle: fn(&Found<'_>) -> Settled,
+    settle: fn(&CheckpointArrays<'_>) -> Interpretation,
 }
 
 /// The first scheme that fits is used.
@@ -98,7 +98,7 @@ fn try_scheme(indexed: &mut Indexed, head: u32, scheme: &Scheme, limits: &Limits
             format!("the {} is missing (the array whose name ends in {ending})", missing.name());
         return Err(located(Error::malformed(fault).advise("fetch the files of the model again")));
     }
-    let found = Found { indexed, head: listed, companions: &companions, limits };
+    let found = CheckpointArrays { indexed, head: listed, companions: &companions, limits };
     let Some((dtype, shape)) = (scheme.settle)(&found).map_err(located)? else {
         return Ok(false);
     };
@@ -115,25 +115,25 @@ fn try_scheme(indexed: &mut Indexed, head: u32, scheme: &Scheme, limits: &Limits
         }
         _ => 0,
     };
-    let grouped = Grouped { dtype, group_size, name, shape: Some(shape), companions: &companions };
+    let grouped = NewGroup { dtype, group_size, name, shape: Some(shape), companions: &companions };
     indexed.group(head, grouped)?;
     Ok(true)
 }
 
 /// The arrays of one tensor.
-struct Found<'a> {
+struct CheckpointArrays<'a> {
     indexed: &'a Indexed,
-    head: Listed<'a>,
+    head: ListedArray<'a>,
     companions: &'a [(Part, u32)],
     limits: &'a Limits,
 }
 
-impl<'a> Found<'a> {
+impl<'a> CheckpointArrays<'a> {
     fn number(&self, part: Part) -> Option<u32> {
         self.companions.iter().find(|(other, _)| *other == part).map(|(_, number)| *number)
     }
 
-    fn part(&self, part: Part) -> Option<Listed<'a>> {
+    fn part(&self, part: Part) -> Option<ListedArray<'a>> {
         self.indexed.get(self.number(part)?)
     }
 
@@ -194,7 +194,7 @@ fn contradiction(fault: String) -> Error {
 
 /// GPTQ and AWQ pack codes into words: GPTQ along the input, AWQ along the output. The shapes
 /// distinguish them. The zero points, packed along the output in both, give the bits.
-fn gptq_or_awq(found: &Found<'_>) -> Settled {
+fn gptq_or_awq(found: &CheckpointArrays<'_>) -> Interpretation {
     found.check_dtypes(&[Part::Weight, Part::ZeroPoint, Part::GroupIndex], WORDS)?;
     found.check_dtypes(&[Part::Scale], FLOATS)?;
     let (&[rows, columns], &[groups, outputs], &[zero_groups, zero_words]) =
@@ -248,7 +248,7 @@ fn gptq_or_awq(found: &Found<'_>) -> Settled {
 
 /// compressed-tensors: integers in words, with the number of columns in `weight_shape`, or two E2M1
 /// codes per byte.
-fn compressed(found: &Found<'_>) -> Settled {
+fn compressed(found: &CheckpointArrays<'_>) -> Interpretation {
     let (&[rows, packed], &[scale_rows, groups]) = (found.head.shape, found.shape(Part::Scale))
     else {
         return Err(contradiction(
@@ -302,7 +302,7 @@ fn compressed(found: &Found<'_>) -> Settled {
 }
 
 /// gpt-oss: blocks of 16 bytes with two E2M1 codes each; the blocks of a row are adjacent.
-fn gpt_oss(found: &Found<'_>) -> Settled {
+fn gpt_oss(found: &CheckpointArrays<'_>) -> Interpretation {
     let shape = found.head.shape;
     let Some((&16, outer)) = shape.split_last() else { return Ok(None) };
     if !found.is(DType::U8) || outer != found.shape(Part::Scale) {
@@ -315,16 +315,16 @@ fn gpt_oss(found: &Found<'_>) -> Settled {
     Ok(Some((DType::HF_MXFP4, [outer, &[columns]].concat())))
 }
 
-fn bitsandbytes_nf4(found: &Found<'_>) -> Settled {
+fn bitsandbytes_nf4(found: &CheckpointArrays<'_>) -> Interpretation {
     bitsandbytes(found, DType::BNB_NF4)
 }
 
-fn bitsandbytes_fp4(found: &Found<'_>) -> Settled {
+fn bitsandbytes_fp4(found: &CheckpointArrays<'_>) -> Interpretation {
     bitsandbytes(found, DType::BNB_FP4)
 }
 
 /// bitsandbytes: two codes per byte over the whole tensor, whose shape is in a JSON part.
-fn bitsandbytes(found: &Found<'_>, dtype: DType) -> Settled {
+fn bitsandbytes(found: &CheckpointArrays<'_>, dtype: DType) -> Interpretation {
     let Some(text) = found.read(Part::Description)? else { return Ok(None) };
     let nested = [Part::NestedAbsmax, Part::NestedCodeValues];
     let coded = nested.iter().all(|part| found.part(*part).is_some());
@@ -346,7 +346,7 @@ fn bitsandbytes(found: &Found<'_>, dtype: DType) -> Settled {
     Ok(Some((dtype, shape)))
 }
 
-fn bitsandbytes_int8(found: &Found<'_>) -> Settled {
+fn bitsandbytes_int8(found: &CheckpointArrays<'_>) -> Interpretation {
     if !found.is(DType::I8) {
         return Ok(None);
     }
@@ -359,7 +359,7 @@ fn bitsandbytes_int8(found: &Found<'_>) -> Settled {
 }
 
 /// ModelOpt's NVFP4: two E2M1 codes per byte, a scale for each 16 and one for the tensor.
-fn model_opt(found: &Found<'_>) -> Settled {
+fn model_opt(found: &CheckpointArrays<'_>) -> Interpretation {
     let Some((&packed, outer)) = found.head.shape.split_last() else { return Ok(None) };
     if !found.is(DType::U8) {
         return Ok(None);
@@ -375,7 +375,7 @@ fn model_opt(found: &Found<'_>) -> Settled {
 }
 
 /// 8-bit elements; the shape of the scale gives the range of each factor.
-fn scaled(found: &Found<'_>) -> Settled {
+fn scaled(found: &CheckpointArrays<'_>) -> Interpretation {
     let dtype = match found.head.dtype {
         Ok(DType::I8) => DType::SCALED_I8,
         Ok(DType::F8_E4M3) => DType::SCALED_F8_E4M3,

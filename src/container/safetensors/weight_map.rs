@@ -18,17 +18,17 @@ pub(super) struct WeightMap {
     pub(super) files: Vec<String>,
     /// The position of each file in `files`.
     numbers: HashMap<String, u32>,
-    entries: Vec<Entry>,
+    entries: Vec<MapEntry>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct MapEntry {
     start: u32,
     len: u32,
     file: u32,
 }
 
-/// Set in `Entry::len` if the name is stored in `WeightMap::unescaped`.
+/// Set in `MapEntry::len` if the name is stored in `WeightMap::unescaped`.
 const UNESCAPED: u32 = 1 << 31;
 
 impl WeightMap {
@@ -106,7 +106,7 @@ impl WeightMap {
                     (self.unescaped.len() - text.len(), text.len() | UNESCAPED as usize)
                 }
             };
-            self.entries.push(Entry {
+            self.entries.push(MapEntry {
                 start: u32::try_from(start).unwrap_or(u32::MAX),
                 len: u32::try_from(len).unwrap_or(u32::MAX),
                 file: last.1,

@@ -44,7 +44,7 @@ pub(crate) fn is_plain(dtype: DType) -> bool {
 
 /// The differences between containers that are directories of safetensors files.
 #[derive(Debug)]
-pub(crate) struct Habits {
+pub(crate) struct DirectoryLayout {
     /// Returns the name of an array of a tensor.
     pub(crate) part_name: fn(&NewTensor, &NewPart) -> String,
     /// Whether a model in a single file has an index too.
@@ -53,10 +53,11 @@ pub(crate) struct Habits {
     pub(crate) quantization: fn(&[NewTensor]) -> Option<Json>,
 }
 
-const HUGGING_FACE: Habits = Habits { part_name, always_indexed: false, quantization: mxfp4 };
+const HUGGING_FACE: DirectoryLayout =
+    DirectoryLayout { part_name, always_indexed: false, quantization: mxfp4 };
 
 /// Lays out shards, an index and documents; or a single file, if no directory is written.
-pub(crate) fn directory(model: NewModel<'_>, habits: &Habits) -> Result<Vec<NewFile>> {
+pub(crate) fn directory(model: NewModel<'_>, habits: &DirectoryLayout) -> Result<Vec<NewFile>> {
     let metadata = texts(&model.metadata);
     let alignment = model.alignment.unwrap_or(ALIGNMENT);
     let layout = |arrays: &[NewArray]| layout(&metadata, arrays, alignment, Order::Crate);

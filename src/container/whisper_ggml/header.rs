@@ -10,24 +10,24 @@ use crate::error::{Error, Result};
 use crate::index::hash;
 use crate::limits::Limits;
 use crate::metadata::{Item, ItemKind, ValueType};
-use crate::store::{Listing, check_count};
+use crate::store::{ArrayListing, check_count};
 
 /// The header of one program's files. The magic is the same for all; the first numbers differ.
 #[derive(Debug)]
-pub(super) struct Form {
+pub(super) struct HeaderFormat {
     /// The value of `general.architecture`, and the prefix of the other keys.
     pub(super) architecture: &'static str,
     detect: fn(&[u8]) -> bool,
-    fields: &'static [Field],
+    fields: &'static [HeaderField],
     /// The number of tensors without those of layers.
     tensors: u64,
     /// The hyperparameters that count layers, and the number of tensors of each such layer.
     layers: &'static [(&'static str, u64)],
 }
 
-impl Form {
+impl HeaderFormat {
     /// The number of tensors that whisper.cpp allocates and requires.
-    pub(super) fn tensors(&self, counts: &Counts) -> u64 {
+    pub(super) fn tensors(&self, counts: &Hyperparameters) -> u64 {
         let each = self.layers.iter().map(|(name, each)| u64::from(counts.of(name)) * each);
         each.fold(self.tensors, u64::saturating_add)
     }
@@ -35,7 +35,7 @@ impl Form {
 
 /// A field of a header. Names are those of whisper.cpp's own fields.
 #[derive(Clone, Copy, Debug)]
-enum Field {
+enum HeaderField {
     /// An i32 that is not negative.
     Number(&'static str),
     /// ggml's file type, plus a thousand for each quantization version.
@@ -52,13 +52,13 @@ enum Field {
     EncoderLayers,
 }
 
-use Field::{Array, EncoderLayers, FileType, Number, Numbers, Vocabulary, Words};
+use HeaderField::{Array, EncoderLayers, FileType, Number, Numbers, Vocabulary, Words};
 
 /// The forms in the order of detection, as read by `whisper_model_load`, `parakeet_model_load` and
 /// `whisper_vad_init_with_params` of whisper.cpp at 233fe1fc (August 2026).
 #[rustfmt::skip]
-static FORMS: &[Form] = &[
-    Form {
+static HEADER_FORMATS: &[HeaderFormat] = &[
+    HeaderFormat {
         architecture: "silero-vad",
         // Numbers are small, so their bytes include zeros; the name of a model type has none.
         detect: |head| head.get(8..14) == Some(b"silero"),
@@ -72,7 +72,7 @@ static FORMS: &[Form] = &[
         tensors: 7,
         layers: &[("n_encoder_layers", 2)],
     },
-    Form {
+    HeaderFormat {
         architecture: "parakeet",
         detect: |head| filters_follow(head, 5, 15),
         fields: &[
@@ -87,7 +87,7 @@ static FORMS: &[Form] = &[
         tensors: 19,
         layers: &[("n_audio_layer", 29), ("n_pred_layers", 3)],
     },
-    Form {
+    HeaderFormat {
         architecture: "whisper",
         detect: |head| filters_follow(head, 9, 11),
         fields: &[
@@ -143,61 +143,61 @@ impl HeaderText {
 
 /// The hyperparameters of a header.
 #[derive(Debug, Default)]
-pub(super) struct Counts(Vec<(&'static str, u32)>);
+pub(super) struct Hyperparameters(Vec<(&'static str, u32)>);
 
-impl Counts {
+impl Hyperparameters {
     fn of(&self, name: &str) -> u32 {
         self.0.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count)
     }
 }
 
 /// Everything parsed before the tensors.
-pub(super) struct Header {
-    pub(super) form: &'static Form,
+pub(super) struct WhisperHeader {
+    pub(super) form: &'static HeaderFormat,
     pub(super) text: HeaderText,
     pub(super) items: Vec<Item>,
     /// The arrays in the header.
-    pub(super) listing: Listing,
-    pub(super) counts: Counts,
+    pub(super) listing: ArrayListing,
+    pub(super) counts: Hyperparameters,
     /// The offset of the first tensor.
     pub(super) end: u64,
 }
 
 /// A metadata value.
-enum Found {
+enum MetadataValue {
     /// Stored in the file as it is.
     There(Range<u32>, ItemKind),
     /// Derived from other content of the file.
     Made(Vec<u8>, ItemKind),
 }
 
-struct Parser<'a> {
+struct WhisperParser<'a> {
     cursor: Cursor<'a>,
     limits: &'a Limits,
-    found: Vec<(String, Found)>,
+    found: Vec<(String, MetadataValue)>,
     /// Name, shape and offset.
     arrays: Vec<(&'static str, Vec<u64>, u64)>,
-    counts: Counts,
+    counts: Hyperparameters,
 }
 
 /// Parses the header of a file that starts with the magic.
-pub(super) fn parse(source: &Source, options: &OpenOptions) -> Result<Header> {
+pub(super) fn parse(source: &Source, options: &OpenOptions) -> Result<WhisperHeader> {
     let limits = &options.limits;
     let mut cursor = Cursor::new(source, limits.header_bytes);
     cursor.take(4, "the magic")?;
     let form = form(cursor.held(), source.len())?;
-    let (found, arrays, counts) = (Vec::new(), Vec::new(), Counts::default());
-    let mut parser = Parser { cursor, limits, found, arrays, counts };
+    let (found, arrays, counts) = (Vec::new(), Vec::new(), Hyperparameters::default());
+    let mut parser = WhisperParser { cursor, limits, found, arrays, counts };
     let name = form.architecture;
-    parser.made("general.architecture", name.as_bytes().to_vec(), ItemKind::Text);
+    parser.derived("general.architecture", name.as_bytes().to_vec(), ItemKind::Text);
     for field in form.fields {
         parser.field(name, *field)?;
     }
     parser.finish(form)
 }
 
-fn form(head: &[u8], len: u64) -> Result<&'static Form> {
-    if let Some(form) = FORMS.iter().find(|form| (form.detect)(head)) {
+fn form(head: &[u8], len: u64) -> Result<&'static HeaderFormat> {
+    if let Some(form) = HEADER_FORMATS.iter().find(|form| (form.detect)(head)) {
         return Ok(form);
     }
     if head.len() < TELLING {
@@ -221,13 +221,13 @@ fn check_keys(count: u64, limits: &Limits) -> Result<()> {
     Ok(())
 }
 
-impl Parser<'_> {
+impl WhisperParser<'_> {
     fn there(&mut self, key: String, place: Range<u32>, kind: ItemKind) {
-        self.found.push((key, Found::There(place, kind)));
+        self.found.push((key, MetadataValue::There(place, kind)));
     }
 
-    fn made(&mut self, key: &str, value: Vec<u8>, kind: ItemKind) {
-        self.found.push((key.to_owned(), Found::Made(value, kind)));
+    fn derived(&mut self, key: &str, value: Vec<u8>, kind: ItemKind) {
+        self.found.push((key.to_owned(), MetadataValue::Made(value, kind)));
     }
 
     /// Reads an i32 that is not negative, and returns it with its location.
@@ -254,7 +254,7 @@ impl Parser<'_> {
         Ok((count, place))
     }
 
-    fn field(&mut self, prefix: &str, field: Field) -> Result<()> {
+    fn field(&mut self, prefix: &str, field: HeaderField) -> Result<()> {
         match field {
             Number(name) => {
                 let (number, place) = self.number(name)?;
@@ -267,9 +267,9 @@ impl Parser<'_> {
                 let (number, _) = self.number("ftype")?;
                 let made = |number: u32| number.to_le_bytes().to_vec();
                 let kind = ItemKind::Gguf(ValueType::U32);
-                self.made(&format!("{prefix}.ftype"), made(number % VERSION), kind);
+                self.derived(&format!("{prefix}.ftype"), made(number % VERSION), kind);
                 if number >= VERSION {
-                    self.made("general.quantization_version", made(number / VERSION), kind);
+                    self.derived("general.quantization_version", made(number / VERSION), kind);
                 }
             }
             Words(name) => {
@@ -338,7 +338,7 @@ impl Parser<'_> {
     }
 
     /// Appends keys, names and derived values to the header, and completes it.
-    fn finish(self, form: &'static Form) -> Result<Header> {
+    fn finish(self, form: &'static HeaderFormat) -> Result<WhisperHeader> {
         let Self { cursor, limits, found, arrays, counts } = self;
         check_keys(found.len() as u64, limits)?;
         let end = cursor.position();
@@ -348,13 +348,13 @@ impl Parser<'_> {
         for (key, found) in found {
             let key = text.add(key.as_bytes())?;
             let (value, kind) = match found {
-                Found::There(place, kind) => (place, kind),
-                Found::Made(value, kind) => (text.add(&value)?, kind),
+                MetadataValue::There(place, kind) => (place, kind),
+                MetadataValue::Made(value, kind) => (text.add(&value)?, kind),
             };
             let (key, value) = ((key.start, key.end), (value.start, value.end));
             items.push(Item { key, value, kind });
         }
-        let mut listing = Listing::default();
+        let mut listing = ArrayListing::default();
         check_count(arrays.len() as u64, limits)?;
         for (name, shape, at) in arrays {
             let place = text.add(name.as_bytes())?;
@@ -362,6 +362,6 @@ impl Parser<'_> {
             shape.into_iter().for_each(|dim| listing.push_dim(dim));
             listing.push(place, hash(name.as_bytes()), Ok(DType::F32), rank, at)?;
         }
-        Ok(Header { form, text, items, listing, counts, end })
+        Ok(WhisperHeader { form, text, items, listing, counts, end })
     }
 }

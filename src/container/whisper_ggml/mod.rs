@@ -5,13 +5,13 @@ mod tensors;
 
 use std::sync::Arc;
 
-use super::rules::Rules;
-use super::{Container, OpenOptions, Opened, Probe, Strictness};
+use super::rules::RuleViolations;
+use super::{Container, DetectedPath, OpenOptions, Probe, Strictness};
 use crate::bytes::Source;
 use crate::error::{Error, Result};
 use crate::metadata::{self, Metadata};
 use crate::store::{Encoding, Store, StoreBuilder, StoredFile};
-use header::Header;
+use header::WhisperHeader;
 
 /// The whisper.cpp container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static WHISPER_GGML: Container = Container {
@@ -29,19 +29,22 @@ fn detect(probe: &Probe<'_>) -> bool {
     probe.head.starts_with(MAGIC)
 }
 
-fn open(opened: Opened, options: &OpenOptions) -> Result<Store> {
+fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store> {
     match opened {
-        Opened::File(source) => {
+        DetectedPath::File(source) => {
             let path = source.path().to_path_buf();
             read(source, options).map_err(|error| error.in_file(&path))
         }
-        Opened::Directory(..) => Err(Error::mismatch("files of whisper.cpp are opened one by one")),
+        DetectedPath::Directory(..) => {
+            Err(Error::mismatch("files of whisper.cpp are opened one by one"))
+        }
     }
 }
 
 fn read(source: Source, options: &OpenOptions) -> Result<Store> {
-    let mut rules = Rules::new(options.strictness);
-    let Header { form, mut text, items, listing, counts, end } = header::parse(&source, options)?;
+    let mut rules = RuleViolations::new(options.strictness);
+    let WhisperHeader { form, mut text, items, listing, counts, end } =
+        header::parse(&source, options)?;
     let before = listing.len();
     let listing = tensors::list(&source, end, &mut text, listing, options, &mut rules)?;
     let found = listing.len().saturating_sub(before) as u64;

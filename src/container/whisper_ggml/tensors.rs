@@ -1,7 +1,7 @@
 //! Lists the tensors. Each tensor's header directly precedes its data, so finding one means
 //! stepping over all those before it.
 
-use super::super::rules::Rules;
+use super::super::rules::RuleViolations;
 use super::super::{OpenOptions, Strictness};
 use super::header::HeaderText;
 use crate::bytes::{Source, Text, try_zeroed};
@@ -9,7 +9,7 @@ use crate::dtype::{self, DType};
 use crate::error::{Error, Result};
 use crate::index::hash;
 use crate::limits::Limits;
-use crate::store::{Listing, check_count, check_range};
+use crate::store::{ArrayListing, check_count, check_range};
 
 /// The bytes of a tensor's header before its dimensions: their number, the length of the name, the
 /// type.
@@ -23,11 +23,11 @@ pub(super) fn list(
     source: &Source,
     mut at: u64,
     text: &mut HeaderText,
-    listing: Listing,
+    listing: ArrayListing,
     options: &OpenOptions,
-    rules: &mut Rules,
-) -> Result<Listing> {
-    let window = Window { source, start: 0, held: Vec::new() };
+    rules: &mut RuleViolations,
+) -> Result<ArrayListing> {
+    let window = ReadWindow { source, start: 0, held: Vec::new() };
     let mut walk = Walk { window, text, listing, limits: &options.limits, rules };
     while at < source.len() {
         let left = source.len() - at;
@@ -44,11 +44,11 @@ pub(super) fn list(
 }
 
 struct Walk<'a> {
-    window: Window<'a>,
+    window: ReadWindow<'a>,
     text: &'a mut HeaderText,
-    listing: Listing,
+    listing: ArrayListing,
     limits: &'a Limits,
-    rules: &'a mut Rules,
+    rules: &'a mut RuleViolations,
 }
 
 impl Walk<'_> {
@@ -139,13 +139,13 @@ fn number(bytes: &[u8], place: usize) -> i32 {
 }
 
 /// Reads a few kilobytes at a time, because small tensors such as biases are close to each other.
-struct Window<'a> {
+struct ReadWindow<'a> {
     source: &'a Source,
     start: u64,
     held: Vec<u8>,
 }
 
-impl Window<'_> {
+impl ReadWindow<'_> {
     const BYTES: u64 = 4 << 10;
 
     /// The `len` bytes at `at`. `what` names them in messages.

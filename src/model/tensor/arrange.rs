@@ -3,7 +3,7 @@
 //! A transform says where each row of a canonical tensor lies in a stored one. Its inverse is not
 //! written down a second time. It is computed from the transform, row by row.
 
-use super::{Arithmetic, PIECES, Piece, Source, Tensor, Transposed};
+use super::{Arithmetic, PIECES, RowRun, RowSource, Tensor, Transposed};
 use crate::arch::{Axes, ModelConfig, RowLoops, RowOrder, RowSpan, Transform};
 use crate::bytes::try_vec;
 use crate::error::{Error, Result};
@@ -49,14 +49,14 @@ impl Tensor {
         }
         let mut view = match (<[Self; 1]>::try_from(views), rows.as_slice()) {
             (Ok([view]), [RowOrder::All]) => view,
-            (Ok([view]), rows) => Self::with_rows_back(vec![view], rows, config)?,
-            (Err(views), rows) => Self::with_rows_back(views, rows, config)?,
+            (Ok([view]), rows) => Self::with_rows_restored(vec![view], rows, config)?,
+            (Err(views), rows) => Self::with_rows_restored(views, rows, config)?,
         };
         if let Some(&order) = columns.iter().find(|order| **order != RowOrder::All) {
             if columns.iter().any(|other| *other != order) {
                 return Err(misfit("the columns of the parts are stored in different orders"));
             }
-            view.put_columns_back(order, config)?;
+            view.restore_columns(order, config)?;
         }
         match axes {
             // Tensors written here are plain; quantized tensors of this kind are copied or not
@@ -68,9 +68,9 @@ impl Tensor {
             }
             Axes::Same | Axes::Squeezed | Axes::Vectors => {}
         }
-        let doing = Arithmetic::doing(values);
+        let change = Arithmetic::to_stored(values);
         for source in &mut view.sources {
-            source.change = source.change.then(doing).ok_or_else(|| {
+            source.change = source.change.then(change).ok_or_else(|| {
                 Error::unsupported("the values already have a different change applied")
                     .in_tensor(name)
             })?;
@@ -96,7 +96,7 @@ impl Tensor {
         let each = self.rows().checked_div(*count).filter(|_| whole).ok_or_else(fault)?;
         let mut view = Self { shape: inner.to_vec(), ..self.clone() };
         let spans = self.spans(number * each..(number + 1) * each);
-        view.pieces = spans.map(|(source, span)| Piece::of(source, span.into())).collect();
+        view.pieces = spans.map(|(source, span)| RowRun::of(source, span.into())).collect();
         Ok(view.tidy())
     }
 
@@ -115,7 +115,7 @@ impl Tensor {
             return Err(Error::mismatch(fault).in_tensor(&self.name));
         };
         *rows = rows.saturating_add(count);
-        let before = std::iter::repeat_n(Piece::of(source, span.into()), few);
+        let before = std::iter::repeat_n(RowRun::of(source, span.into()), few);
         self.pieces.splice(0..0, before);
         self.check_pieces()?;
         Ok(self)
@@ -140,7 +140,7 @@ impl Tensor {
     }
 
     /// The stored tensor in which `rows` selects each view's rows.
-    fn with_rows_back(
+    fn with_rows_restored(
         views: Vec<Self>,
         rows: &[RowOrder],
         config: Option<&ModelConfig>,
@@ -163,7 +163,7 @@ impl Tensor {
         let each = each.ok_or_else(|| misfit(format!("{total} rows in {arrays} arrays")))?;
         if let ([view], [choice]) = (views.as_slice(), rows)
             && let [run] = choice.choose(arrays, each, config)?.runs.as_slice()
-            && let [Piece { source, turns: 1, run: own }] = *view.pieces.as_slice()
+            && let [RowRun { source, turns: 1, run: own }] = *view.pieces.as_slice()
             && own.is_whole(total)
             && run.len() == total
             && let Some(run) = run.inverse()
@@ -171,9 +171,9 @@ impl Tensor {
             // The rows of one tensor in another order: a single run describes them, however many
             // there are.
             let shape = stored_shape(view, of_many, each);
-            return Ok(Self { shape, pieces: vec![Piece::of(source, run)], ..view.clone() });
+            return Ok(Self { shape, pieces: vec![RowRun::of(source, run)], ..view.clone() });
         }
-        if let Some(joined) = Self::in_turn(&views, rows) {
+        if let Some(joined) = Self::interleaved(&views, rows) {
             return Ok(Self { shape: stored_shape(first, of_many, each), ..joined });
         }
         if total > ROWS {
@@ -225,7 +225,7 @@ impl Tensor {
             let row = u64::from(row);
             let spans = view.spans(row..row + len as u64);
             joined.pieces.extend(
-                spans.map(|(source, span)| Piece::of(source.saturating_add(*shift), span.into())),
+                spans.map(|(source, span)| RowRun::of(source.saturating_add(*shift), span.into())),
             );
             if joined.pieces.len() > PIECES {
                 break;
@@ -240,24 +240,24 @@ impl Tensor {
     /// Interleaves two tensors: even rows from one, odd rows from the other. Only for views with
     /// the same pieces; a single piece per run then replaces one per row, of which models have
     /// millions.
-    fn in_turn(views: &[Self], rows: &[RowOrder]) -> Option<Self> {
+    fn interleaved(views: &[Self], rows: &[RowOrder]) -> Option<Self> {
         let ([even, odd], [RowOrder::Alternate(0), RowOrder::Alternate(1)]) = (views, rows) else {
             return None;
         };
         let alike = even.pieces == odd.pieces && even.sources.len() == odd.sources.len();
-        if !alike || even.is_in_turn() {
+        if !alike || even.is_interleaved() {
             return None;
         }
         let sources = even.sources.iter().zip(&odd.sources).flat_map(|(even, odd)| [even, odd]);
         let pieces = even.pieces.iter().map(|piece| {
-            Some(Piece { source: piece.source.checked_mul(2)?, turns: 2, run: piece.run })
+            Some(RowRun { source: piece.source.checked_mul(2)?, turns: 2, run: piece.run })
         });
         let (sources, pieces) = (sources.cloned().collect(), pieces.collect::<Option<_>>()?);
         Some(Self { sources, pieces, ..even.clone() })
     }
 
     /// Reverses a transform's reordering of columns.
-    fn put_columns_back(&mut self, order: RowOrder, config: Option<&ModelConfig>) -> Result<()> {
+    fn restore_columns(&mut self, order: RowOrder, config: Option<&ModelConfig>) -> Result<()> {
         let misfit =
             || Error::unsupported("the columns cannot be put in that order").in_tensor(&self.name);
         if !self.whole_rows() {
@@ -293,13 +293,13 @@ impl Tensor {
         std::mem::swap(a, b);
         let (columns, before) = (*b, *a);
         let all = |columns: u64| {
-            Piece::of(0, RowLoops::of(0, elements.checked_div(columns).unwrap_or(0)))
+            RowRun::of(0, RowLoops::of(0, elements.checked_div(columns).unwrap_or(0)))
         };
         view.columns = columns;
         (view.order, view.taken) = (RowLoops::of(0, columns), 0..columns);
         let rows = std::mem::take(&mut view.pieces);
         let mut sources = std::mem::take(&mut view.sources);
-        if let [Source { transposed: transposed @ Some(_), tensor, change }] =
+        if let [RowSource { transposed: transposed @ Some(_), tensor, change }] =
             sources.as_mut_slice()
         {
             // Transposing twice restores the stored tensor.
@@ -308,12 +308,12 @@ impl Tensor {
             let Some(stored) = stored.filter(|_| rows == [all(before)]) else {
                 return misfit("rows of a tensor that is already transposed");
             };
-            let source = |tensor| Source { tensor, transposed: None, change: *change };
+            let source = |tensor| RowSource { tensor, transposed: None, change: *change };
             view.sources = stored.tensors.into_iter().map(source).collect();
             view.pieces = stored.rows;
             return Ok(view);
         }
-        let Some(Source { tensor, change, .. }) = sources.first().cloned() else {
+        let Some(RowSource { tensor, change, .. }) = sources.first().cloned() else {
             return misfit("no stored tensor");
         };
         if sources.iter().any(|source| source.transposed.is_some() || source.change != change) {
@@ -321,7 +321,7 @@ impl Tensor {
         }
         let tensors = sources.iter().map(|source| source.tensor.clone()).collect();
         view.sources =
-            vec![Source { tensor, transposed: Some(Transposed { rows, tensors }), change }];
+            vec![RowSource { tensor, transposed: Some(Transposed { rows, tensors }), change }];
         view.pieces = vec![all(columns)];
         Ok(view)
     }
@@ -336,22 +336,22 @@ impl Tensor {
             return Err(Error::unsupported(fault).in_tensor(&self.name));
         }
         let run = RowLoops::of(0, self.elements());
-        let pieces = vec![Piece::of(0, run)];
+        let pieces = vec![RowRun::of(0, run)];
         Ok(Self { columns: 1, order: RowLoops::of(0, 1), taken: 0..1, pieces, ..self })
     }
 
     /// Merges adjacent runs and drops unused sources, so that a complete stored tensor is
     /// recognized as one.
     fn tidy(mut self) -> Self {
-        if self.is_in_turn() {
+        if self.is_interleaved() {
             // Sources that alternate must stay adjacent.
             return self;
         }
         // One stored tensor may be the source of several parts.
-        let mut sources: Vec<Source> = Vec::new();
+        let mut sources: Vec<RowSource> = Vec::new();
         let mut place = Vec::new();
         for source in &self.sources {
-            let same = |other: &Source| {
+            let same = |other: &RowSource| {
                 let mut tensors = other.tensors().iter().zip(source.tensors());
                 other.is_made_like(source) && tensors.all(|(one, other)| one.get().is(&other.get()))
             };
@@ -360,7 +360,7 @@ impl Tensor {
                 sources.len() - 1
             }));
         }
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces: Vec<RowRun> = Vec::new();
         for piece in &self.pieces {
             let source = place.get(piece.source as usize).copied().unwrap_or(0);
             let source = u32::try_from(source).unwrap_or(u32::MAX);
@@ -378,7 +378,7 @@ impl Tensor {
                 last.run = RowLoops::of(span.start, span.count + next.count);
                 continue;
             }
-            pieces.push(Piece::of(source, piece.run));
+            pieces.push(RowRun::of(source, piece.run));
         }
         let mut used = vec![false; sources.len()];
         for piece in &pieces {

@@ -27,9 +27,9 @@ use crate::shape;
 use crate::store::tensor::{StoredHandle, StoredTensor};
 use crate::store::{Part, Store};
 
-pub use packed::Form;
+pub use packed::Derivation;
 pub(crate) use packed::PackedPart;
-pub(crate) use work::{PIECE, Planned, Work, plan_packed, plan_values};
+pub(crate) use work::{BufferPiece, PIECE, PieceOrigin, plan_packed, plan_values};
 
 /// The row order and the values that canonical tensors have.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -64,13 +64,13 @@ pub struct Tensor {
     order: RowLoops,
     /// The range within `order` that is selected.
     taken: Range<u64>,
-    sources: Vec<Source>,
-    pieces: Vec<Piece>,
+    sources: Vec<RowSource>,
+    pieces: Vec<RowRun>,
 }
 
 /// A stored tensor that contributes rows.
 #[derive(Clone, Debug)]
-struct Source {
+struct RowSource {
     tensor: StoredHandle,
     /// Set if stored rows are the tensor's columns.
     transposed: Option<Transposed>,
@@ -80,12 +80,12 @@ struct Source {
 /// Stored rows that are the columns of a tensor: in this order, one matrix after another.
 #[derive(Clone, Debug)]
 struct Transposed {
-    rows: Vec<Piece>,
+    rows: Vec<RowRun>,
     /// The stored tensors that have the rows. The first is the source's own tensor.
     tensors: Vec<StoredHandle>,
 }
 
-impl Source {
+impl RowSource {
     /// All stored tensors behind this source.
     fn tensors(&self) -> &[StoredHandle] {
         match &self.transposed {
@@ -118,7 +118,7 @@ enum Arithmetic {
 
 impl Arithmetic {
     /// The change from a dialect's stored values to canonical values.
-    fn undoing(change: Change) -> Self {
+    fn from_stored(change: Change) -> Self {
         match change {
             Change::None => Self::None,
             Change::PlusOne => Self::SubtractOne,
@@ -127,7 +127,7 @@ impl Arithmetic {
     }
 
     /// The change from canonical values to a dialect's stored values.
-    fn doing(change: Change) -> Self {
+    fn to_stored(change: Change) -> Self {
         match change {
             Change::None => Self::None,
             Change::PlusOne => Self::AddOne,
@@ -136,7 +136,7 @@ impl Arithmetic {
     }
 
     /// The inverse, which is exact except for rounding.
-    const fn undone(self) -> Self {
+    const fn inverse(self) -> Self {
         match self {
             Self::None => Self::None,
             Self::AddOne => Self::SubtractOne,
@@ -160,7 +160,7 @@ impl Arithmetic {
     fn then(self, next: Self) -> Option<Self> {
         match (self, next) {
             (one, Self::None) | (Self::None, one) => Some(one),
-            (one, next) if one == next.undone() => Some(Self::None),
+            (one, next) if one == next.inverse() => Some(Self::None),
             _ => None,
         }
     }
@@ -169,14 +169,14 @@ impl Arithmetic {
 /// Rows of one source, or alternating rows of several: the first row of each, then the second of
 /// each.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Piece {
+struct RowRun {
     source: u32,
     /// The number of sources that alternate.
     turns: u32,
     run: RowLoops,
 }
 
-impl Piece {
+impl RowRun {
     const fn of(source: u32, run: RowLoops) -> Self {
         Self { source, turns: 1, run }
     }
@@ -222,8 +222,8 @@ impl Tensor {
             columns,
             order: RowLoops::of(0, columns),
             taken: 0..columns,
-            sources: vec![Source { tensor: handle, transposed: None, change: Arithmetic::None }],
-            pieces: vec![Piece::of(0, RowLoops::of(0, rows))],
+            sources: vec![RowSource { tensor: handle, transposed: None, change: Arithmetic::None }],
+            pieces: vec![RowRun::of(0, RowLoops::of(0, rows))],
         }
     }
 
@@ -314,14 +314,14 @@ impl Tensor {
             axes => axes,
         };
         if let Some(source) = view.sources.first_mut() {
-            source.change = Arithmetic::undoing(values);
+            source.change = Arithmetic::from_stored(values);
         }
         let stored = tensor.shape();
         let misfit = |what: &str| Error::mismatch(format!("the shape is {stored:?}, but {what}"));
         match (axes, view.shape.as_mut_slice()) {
             (Axes::Same | Axes::TransposedIfPlain, _) => {}
             (Axes::Vectors, _) => {
-                view.pieces = vec![Piece::of(0, RowLoops::of(0, tensor.elements()))];
+                view.pieces = vec![RowRun::of(0, RowLoops::of(0, tensor.elements()))];
                 (view.columns, view.order, view.taken) = (1, RowLoops::of(0, 1), 0..1);
             }
             (Axes::Transposed, [.., _, _]) => view = view.transpose()?,
@@ -348,7 +348,7 @@ impl Tensor {
             view = view.by_rows();
             let (arrays, count) = view.arrays();
             let chosen = rows.choose(arrays, count, config)?;
-            view.pieces = chosen.runs.into_iter().map(|run| Piece::of(0, run)).collect();
+            view.pieces = chosen.runs.into_iter().map(|run| RowRun::of(0, run)).collect();
             let axis = view.row_axis();
             view.shape.splice(axis..axis + 1, chosen.rows);
         }
@@ -362,7 +362,7 @@ impl Tensor {
     fn append(&mut self, other: Self) -> Result<()> {
         let first = u32::try_from(self.sources.len()).unwrap_or(u32::MAX);
         self.sources.extend(other.sources);
-        let moved = |piece: Piece| Piece { source: piece.source.saturating_add(first), ..piece };
+        let moved = |piece: RowRun| RowRun { source: piece.source.saturating_add(first), ..piece };
         self.pieces.extend(other.pieces.into_iter().map(moved));
         self.check_pieces()
     }
@@ -480,7 +480,7 @@ impl Tensor {
     }
 
     /// Whether rows of several stored tensors alternate.
-    pub(crate) fn is_in_turn(&self) -> bool {
+    pub(crate) fn is_interleaved(&self) -> bool {
         self.pieces.iter().any(|piece| piece.turns > 1)
     }
 
@@ -507,7 +507,7 @@ impl Tensor {
     }
 
     /// The file, and the byte offset in it, at which a gathered row's weight begins.
-    pub(crate) fn place_of(&self, row: u64) -> (u32, u64) {
+    pub(crate) fn file_position(&self, row: u64) -> (u32, u64) {
         let first = self.spans(row..row.saturating_add(1)).next();
         let place = first.and_then(|(source, span)| {
             let tensor = self.sources.get(source as usize)?.tensor.get();
@@ -520,7 +520,7 @@ impl Tensor {
 
     /// The number of gathered rows.
     fn rows(&self) -> u64 {
-        self.pieces.iter().map(Piece::len).fold(0, u64::saturating_add)
+        self.pieces.iter().map(RowRun::len).fold(0, u64::saturating_add)
     }
 
     /// The elements of a gathered row.
@@ -547,7 +547,7 @@ impl Tensor {
     /// Turns each element of a vector into a row.
     fn by_rows(mut self) -> Self {
         if self.shape.len() == 1 && self.columns > 1 && self.whole_rows() {
-            let [piece @ Piece { turns: 1, .. }] = self.pieces.as_mut_slice() else { return self };
+            let [piece @ RowRun { turns: 1, .. }] = self.pieces.as_mut_slice() else { return self };
             piece.run = RowLoops::of(0, self.columns);
             (self.columns, self.order, self.taken) = (1, RowLoops::of(0, 1), 0..1);
         }
@@ -567,7 +567,7 @@ impl Tensor {
         };
         if self.is_stored() && all(&[Packing::Plain, Packing::Block]) {
             let run = RowLoops::of(0, self.elements());
-            self.pieces = vec![Piece::of(0, run)];
+            self.pieces = vec![RowRun::of(0, run)];
             (self.columns, self.order, self.taken) = (1, RowLoops::of(0, 1), 0..1);
         } else if all(&[Packing::Plain]) {
             self = self.by_rows();
@@ -624,7 +624,7 @@ impl Tensor {
                 for &rows in &all {
                     let start = before + array * rows;
                     let spans = fused.spans(start..start + rows);
-                    pieces.extend(spans.map(|(source, span)| Piece::of(source, span.into())));
+                    pieces.extend(spans.map(|(source, span)| RowRun::of(source, span.into())));
                     before += arrays * rows;
                 }
                 if pieces.len() > PIECES {
@@ -656,7 +656,7 @@ impl Tensor {
         let mut pieces = Vec::new();
         for array in 0..arrays {
             let spans = view.spans(array * all + rows.start..array * all + rows.end);
-            pieces.extend(spans.map(|(source, span)| Piece::of(source, span.into())));
+            pieces.extend(spans.map(|(source, span)| RowRun::of(source, span.into())));
             if pieces.len() > PIECES {
                 break;
             }
@@ -774,7 +774,7 @@ impl Tensor {
 }
 
 /// The spans of stored rows, each with its source, for `rows` counted over all pieces.
-fn spans(pieces: &[Piece], rows: Range<u64>) -> impl Iterator<Item = (u32, RowSpan)> {
+fn spans(pieces: &[RowRun], rows: Range<u64>) -> impl Iterator<Item = (u32, RowSpan)> {
     let mut first = 0u64;
     let within = pieces.iter().filter_map(move |piece| {
         let (start, end) = (first, first.saturating_add(piece.len()));

@@ -17,7 +17,7 @@ const CHUNK: u64 = 1 << 20;
 /// How a canonical tensor is derived from stored tensors.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Form {
+pub enum Derivation {
     /// A stored tensor, byte for byte.
     Stored,
     /// The rows of a stored tensor in another order, packed as they are.
@@ -30,7 +30,7 @@ pub enum Form {
     Computed(String),
 }
 
-impl Form {
+impl Derivation {
     /// The name in reports.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -50,12 +50,12 @@ pub(crate) struct PackedPart {
     pub(crate) dtype: DType,
     /// Bytes of the whole part.
     pub(crate) bytes: u64,
-    per: Per,
+    per: PartLayout,
 }
 
 /// Which bytes of a part belong to which rows.
 #[derive(Clone, Debug)]
-enum Per {
+enum PartLayout {
     /// Each row has this many bytes, of which these ranges are taken, in this order.
     Row(u64, Vec<Range<u64>>),
     /// The stored tensor has the part once, and this tensor is that complete stored tensor.
@@ -108,24 +108,24 @@ impl Tensor {
     /// # Errors
     ///
     /// `Io` if a file cannot be read.
-    pub fn form(&self) -> Result<Form> {
+    pub fn derivation(&self) -> Result<Derivation> {
         if self.is_stored() {
-            return Ok(Form::Stored);
+            return Ok(Derivation::Stored);
         }
         if let Some(why) = self.why_computed() {
-            return Ok(Form::Computed(why.to_owned()));
+            return Ok(Derivation::Computed(why.to_owned()));
         }
         match self.packed() {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Io => return Err(error),
-            Err(error) => return Ok(Form::Computed(error.to_string())),
+            Err(error) => return Ok(Derivation::Computed(error.to_string())),
         }
         let stored: u64 =
             self.stored_tensors().map(|tensor| tensor.elements()).fold(0, u64::saturating_add);
         Ok(match self.sources.len() {
-            1 if self.elements() == stored => Form::Reordered,
-            1 => Form::Part,
-            _ => Form::Joined,
+            1 if self.elements() == stored => Derivation::Reordered,
+            1 => Derivation::Part,
+            _ => Derivation::Joined,
         })
     }
 
@@ -293,12 +293,12 @@ impl Tensor {
         let plain = self.stored_tensors().next().is_some_and(|tensor| tensor.shape() == own);
         match (&part.per, self.shape.split_last()) {
             // The bytes are the same, but axes of length 1 may have been added or removed.
-            (Per::Tensor, _) if plain => self.shape.clone(),
-            (Per::Tensor | Per::Same, _) | (_, None) => own,
-            (Per::Source, _) => vec![self.sources.len() as u64],
+            (PartLayout::Tensor, _) if plain => self.shape.clone(),
+            (PartLayout::Tensor | PartLayout::Same, _) | (_, None) => own,
+            (PartLayout::Source, _) => vec![self.sources.len() as u64],
             // A row of the tensor is a whole number of gathered rows, each with the same number of
             // bytes.
-            (Per::Row(..), Some((_, outer))) => {
+            (PartLayout::Row(..), Some((_, outer))) => {
                 let row = part.dtype.descriptor();
                 let rows = shape::elements(outer).unwrap_or(0).max(1);
                 let elements = (part.bytes / rows) / u64::from(row.block_bytes).max(1);
@@ -313,12 +313,12 @@ impl Tensor {
         let of =
             |bytes, per| Ok(PackedPart { part: segment.part, dtype: segment.dtype, bytes, per });
         if self.is_stored() {
-            return of(bytes, Per::Tensor);
+            return of(bytes, PartLayout::Tensor);
         }
         if let Some(row) = self.row_bytes(tensor, segment) {
             if let Some(taken) = self.taken_bytes(row) {
                 let each = taken.iter().map(|run| run.end - run.start).sum::<u64>();
-                return of(each.saturating_mul(self.rows()), Per::Row(row, taken));
+                return of(each.saturating_mul(self.rows()), PartLayout::Row(row, taken));
             }
             if !self.order.is_whole(self.columns) {
                 let fault =
@@ -331,7 +331,7 @@ impl Tensor {
         let single = shape::elements(segment.shape) == Some(1);
         if single && self.taken == (0..self.order.len()) {
             if self.sources.len() == 1 || self.all_same(segment.part, bytes)? {
-                return of(bytes, Per::Same);
+                return of(bytes, PartLayout::Same);
             }
             // Each source must be exactly one array of the tensor, with its rows in order.
             let (arrays, rows) = self.arrays();
@@ -340,7 +340,7 @@ impl Tensor {
                     (piece.source, piece.turns) == (n, 1) && piece.run.is_whole(rows)
                 });
             if whole && arrays == self.sources.len() as u64 {
-                return of(bytes.saturating_mul(arrays), Per::Source);
+                return of(bytes.saturating_mul(arrays), PartLayout::Source);
             }
             let fault = format!("the {} differs between the stored tensors", segment.part.name());
             return Err(Error::mismatch(fault).in_tensor(self.name()));
@@ -419,14 +419,14 @@ impl Tensor {
             RowCopy { tensor, from: 0, taken, stride: len, count: 1, to }
         }
         match &part.per {
-            Per::Tensor | Per::Same => {
+            PartLayout::Tensor | PartLayout::Same => {
                 self.handles().take(1).map(|tensor| whole(tensor, part.bytes, 0)).collect()
             }
-            Per::Source => {
+            PartLayout::Source => {
                 let each = part.bytes.checked_div(self.sources.len() as u64).unwrap_or(0);
                 (0..).zip(self.handles()).map(|(n, tensor)| whole(tensor, each, n * each)).collect()
             }
-            Per::Row(row, taken) => {
+            PartLayout::Row(row, taken) => {
                 let each = part.per_row().unwrap_or(0);
                 let taken: Arc<[Range<u64>]> = Arc::from(taken.as_slice());
                 let mut to = rows.start.saturating_mul(each);
@@ -460,7 +460,7 @@ impl PackedPart {
     /// The bytes of a row, if the part is stored by rows.
     pub(crate) fn per_row(&self) -> Option<u64> {
         match &self.per {
-            Per::Row(_, taken) => Some(taken.iter().map(|run| run.end - run.start).sum()),
+            PartLayout::Row(_, taken) => Some(taken.iter().map(|run| run.end - run.start).sum()),
             _ => None,
         }
     }

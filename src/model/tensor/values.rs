@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
-use super::{Arithmetic, Source, Tensor, Transposed, spans};
+use super::{Arithmetic, RowSource, Tensor, Transposed, spans};
 use crate::arch::RowSpan;
-use crate::bytes::{Held, Scratch, Values, try_vec};
+use crate::bytes::{AlignedBuffer, CacheState, Scratch, try_vec};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::quant::{Element, Narrowing, narrow};
 use crate::shape;
 use crate::store::Part;
-use crate::store::tensor::{Decoding, Plan, StoredTensor, Window};
+use crate::store::tensor::{ByteWindow, DecodeOptions, DecodePlan, StoredTensor};
 use crate::threads::Threads;
 
 /// The largest number of values computed or gathered at a time, unless a row is longer.
@@ -68,7 +68,7 @@ impl Tensor {
             Self::stored(tensor.clone()).for_each_values(|values: &[f32]| {
                 let mut there = values.to_vec();
                 source.change.change(&mut there);
-                source.change.undone().change(&mut there);
+                source.change.inverse().change(&mut there);
                 exact &= values.iter().zip(&there).all(|(a, b)| a.to_bits() == b.to_bits());
                 Ok::<(), Error>(())
             })?;
@@ -84,12 +84,13 @@ impl Tensor {
     /// # Errors
     ///
     /// Same as [`bytes`](Self::bytes); `Unsupported` for a dtype whose values cannot be read.
-    pub fn dequantize(&self) -> Result<Values<f32>> {
+    pub fn dequantize(&self) -> Result<AlignedBuffer<f32>> {
         self.check_decodable()?;
         let elements = usize::try_from(self.elements())
             .map_err(|_| Error::unsupported("the values exceed this machine's address space"))?;
-        let mut out = Values::zeroed(elements).map_err(|error| error.in_tensor(self.name()))?;
-        self.dequantize_into(&mut out, &Decoding::new())?;
+        let mut out =
+            AlignedBuffer::zeroed(elements).map_err(|error| error.in_tensor(self.name()))?;
+        self.dequantize_into(&mut out, &DecodeOptions::new())?;
         Ok(out)
     }
 
@@ -98,14 +99,14 @@ impl Tensor {
     ///
     /// ```
     /// use half::f16;
-    /// use weighbridge::model::Decoding;
-    /// use weighbridge::{Model, bytes::Values};
+    /// use weighbridge::model::DecodeOptions;
+    /// use weighbridge::{Model, bytes::AlignedBuffer};
     ///
     /// # fn main() -> weighbridge::Result<()> {
     /// let model = Model::open("assets/sample/sample-Q8_0.gguf")?;
     /// let tensor = model.tensor("output_norm.weight")?;
-    /// let mut out = Values::<f16>::zeroed(tensor.elements() as usize)?;
-    /// let lost = tensor.dequantize_into(&mut out, &Decoding::new())?;
+    /// let mut out = AlignedBuffer::<f16>::zeroed(tensor.elements() as usize)?;
+    /// let lost = tensor.dequantize_into(&mut out, &DecodeOptions::new())?;
     /// assert!(lost.is_lossless());
     /// # Ok(())
     /// # }
@@ -118,7 +119,7 @@ impl Tensor {
     pub fn dequantize_into<T: Element>(
         &self,
         out: &mut [T],
-        decoding: &Decoding,
+        decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
         self.check_decodable()?;
         if out.len() as u64 != self.elements() {
@@ -143,7 +144,7 @@ impl Tensor {
         &self,
         rows: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding,
+        decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
         self.check_decodable()?;
         let gathered = self.gathered(&rows)?;
@@ -185,8 +186,8 @@ impl Tensor {
     }
 
     /// An iterator-like reader of all values, for callers that pull chunks.
-    pub(crate) fn pieces<T: Element>(&self) -> Pieces<'_, T> {
-        Pieces::new(self, 0..self.rows())
+    pub(crate) fn pieces<T: Element>(&self) -> ValueChunks<'_, T> {
+        ValueChunks::new(self, 0..self.rows())
     }
 
     fn each<T: Element, E: From<Error>>(
@@ -195,7 +196,7 @@ impl Tensor {
         mut sink: impl FnMut(&[T]) -> Result<(), E>,
     ) -> Result<Narrowing, E> {
         self.check_decodable()?;
-        let mut pieces = Pieces::new(self, rows);
+        let mut pieces = ValueChunks::new(self, rows);
         while let Some(values) = pieces.next()? {
             sink(values)?;
         }
@@ -220,9 +221,9 @@ impl Tensor {
         &self,
         rows: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding,
+        decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
-        Reader::new(self).decode(rows, out, decoding)
+        ValueReader::new(self).decode(rows, out, decoding)
     }
 
     /// Like [`decode`](Self::decode), for large amounts: bytes that are not in the page cache are
@@ -231,26 +232,26 @@ impl Tensor {
         &self,
         rows: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding,
+        decoding: &DecodeOptions,
         scratch: &mut Scratch,
     ) -> Result<Narrowing> {
-        let mut reader = Reader { scratch: Some(scratch), ..Reader::new(self) };
+        let mut reader = ValueReader { scratch: Some(scratch), ..ValueReader::new(self) };
         reader.decode(rows, out, decoding)
     }
 }
 
 /// Reads the values of some gathered rows in chunks that the caller pulls.
-pub(crate) struct Pieces<'v, T> {
-    reader: Reader<'v>,
+pub(crate) struct ValueChunks<'v, T> {
+    reader: ValueReader<'v>,
     rows: Range<u64>,
     values: Vec<T>,
     lost: Narrowing,
 }
 
-impl<'v, T: Element> Pieces<'v, T> {
+impl<'v, T: Element> ValueChunks<'v, T> {
     fn new(view: &'v Tensor, rows: Range<u64>) -> Self {
         let (values, lost) = (Vec::new(), Narrowing::default());
-        Self { reader: Reader::new(view), rows, values, lost }
+        Self { reader: ValueReader::new(view), rows, values, lost }
     }
 
     /// The next chunk, in row-major order; `None` after the last.
@@ -268,19 +269,19 @@ impl<'v, T: Element> Pieces<'v, T> {
         }
         self.values.resize(count, T::zeroed());
         self.lost +=
-            self.reader.decode(self.rows.start..end, &mut self.values, &Decoding::new())?;
+            self.reader.decode(self.rows.start..end, &mut self.values, &DecodeOptions::new())?;
         self.rows.start = end;
         Ok(Some(&self.values))
     }
 }
 
 /// State that is reused while a tensor is read from its first row to its last.
-struct Reader<'v> {
+struct ValueReader<'v> {
     view: &'v Tensor,
     /// Plans of the tensors read last: several, because rows of several tensors may alternate.
-    plans: Vec<(StoredTensor<'v>, Plan<'v>)>,
+    plans: Vec<(StoredTensor<'v>, DecodePlan<'v>)>,
     /// One array of a source whose rows are the tensor's columns.
-    array: Option<(u32, u64, Values<f32>)>,
+    array: Option<(u32, u64, AlignedBuffer<f32>)>,
     /// Set for bulk reading.
     scratch: Option<&'v mut Scratch>,
 }
@@ -318,7 +319,7 @@ fn in_steps<T>(
     Ok(lost)
 }
 
-impl<'v> Reader<'v> {
+impl<'v> ValueReader<'v> {
     fn new(view: &'v Tensor) -> Self {
         Self { view, plans: Vec::new(), array: None, scratch: None }
     }
@@ -327,7 +328,7 @@ impl<'v> Reader<'v> {
         &mut self,
         rows: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding,
+        decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
         let mut lost = Narrowing::default();
         let mut rest = out;
@@ -352,17 +353,17 @@ impl<'v> Reader<'v> {
         if self.plans.len() == PLANS {
             self.plans.remove(0);
         }
-        self.plans.push((tensor, Plan::new(&tensor)?));
+        self.plans.push((tensor, DecodePlan::new(&tensor)?));
         Ok(self.plans.len() - 1)
     }
 
     fn span<T: Element>(
         &mut self,
         number: u32,
-        source: &'v Source,
+        source: &'v RowSource,
         span: RowSpan,
         out: &mut [T],
-        decoding: &Decoding,
+        decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
         let columns = self.view.columns;
         let direct = source.transposed.is_none()
@@ -401,7 +402,7 @@ impl<'v> Reader<'v> {
         tensor: StoredTensor<'v>,
         elements: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding,
+        decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
         let plan = self.plan(tensor)?;
         let Some((_, plan)) = self.plans.get(plan) else { return Ok(Narrowing::default()) };
@@ -412,20 +413,20 @@ impl<'v> Reader<'v> {
         let Some(all) = plan.weight_range(&elements) else {
             return plan.decode(elements, out, decoding);
         };
-        let held = tensor.held(Part::Weight, &all)?;
-        let step = if held == Held::No { COLD } else { HELD };
+        let held = tensor.cache_state(Part::Weight, &all)?;
+        let step = if held == CacheState::No { COLD } else { HELD };
         let step = (step / plan.unit()).max(1) * plan.unit();
-        if held == Held::Mapped && plan.is_weight_alone() {
+        if held == CacheState::Mapped && plan.is_weight_alone() {
             // Decoded in place: copying the bytes first would take half as long again.
             let lost = in_steps(elements, out, step, |now, out| plan.decode(now, out, decoding));
-            tensor.forget(Part::Weight, all);
+            tensor.release_pages(Part::Weight, all);
             return lost;
         }
         in_steps(elements, out, step, |now, out| {
             let window = match plan.weight_range(&now) {
                 Some(range) => {
-                    let bytes = tensor.stretch(Part::Weight, range.clone(), scratch)?;
-                    Some(Window { start: range.start, bytes })
+                    let bytes = tensor.read_range(Part::Weight, range.clone(), scratch)?;
+                    Some(ByteWindow { start: range.start, bytes })
                 }
                 None => None,
             };
@@ -439,14 +440,14 @@ impl<'v> Reader<'v> {
         tensor: StoredTensor<'v>,
         span: RowSpan,
         out: &mut Vec<f32>,
-        decoding: &Decoding,
+        decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
         let columns = self.view.columns;
         let taken = self.view.stored_columns()?;
         let columns_each = usize::try_from(columns).unwrap_or(usize::MAX).max(1);
         let between = (span.count.saturating_sub(1)) * span.step + 1;
         let first = span.start * columns;
-        let decoding = &Decoding { threads: Threads::one(), ..*decoding };
+        let decoding = &DecodeOptions { threads: Threads::one(), ..*decoding };
         let mut take = |row: &[f32]| {
             for taken in &taken {
                 out.extend_from_slice(row.get(taken.clone()).unwrap_or_default());
@@ -470,8 +471,8 @@ impl<'v> Reader<'v> {
         let scratch = self.scratch.as_deref_mut().filter(|_| plan.takes_windows());
         let window = match scratch.zip(hull) {
             Some((scratch, range)) => {
-                let bytes = tensor.stretch(Part::Weight, range.clone(), scratch)?;
-                Some(Window { start: range.start, bytes })
+                let bytes = tensor.read_range(Part::Weight, range.clone(), scratch)?;
+                Some(ByteWindow { start: range.start, bytes })
             }
             None => None,
         };
@@ -509,7 +510,7 @@ impl<'v> Reader<'v> {
             let held = self.array.as_ref().is_some_and(|(n, a, _)| (*n, *a) == (number, array));
             if !held {
                 let room = usize::try_from(each).unwrap_or(usize::MAX);
-                let mut values = Values::zeroed(room)?;
+                let mut values = AlignedBuffer::zeroed(room)?;
                 let mut rest = &mut values[..];
                 let all = array * stored_rows..(array + 1) * stored_rows;
                 // When single rows alternate, the neighbouring bytes are needed next, so they are
@@ -524,7 +525,7 @@ impl<'v> Reader<'v> {
                         span.start * stored_columns..(span.start + span.count) * stored_columns;
                     let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
                     let (now, later) = rest.split_at_mut(len.min(rest.len()));
-                    lost += self.elements(tensor.get(), range, now, &Decoding::new())?;
+                    lost += self.elements(tensor.get(), range, now, &DecodeOptions::new())?;
                     rest = later;
                 }
                 self.scratch = scratch.or(self.scratch.take());

@@ -11,13 +11,13 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::quant::{Narrowing, bf16, f16};
 use crate::store::Part;
-use crate::store::tensor::{Decoding, StoredHandle};
+use crate::store::tensor::{DecodeOptions, StoredHandle};
 
 /// The origin of one piece of a buffer.
 #[derive(Clone, Debug)]
-pub(crate) enum Work {
+pub(crate) enum PieceOrigin {
     /// Byte runs of one stored part, all within one range of it.
-    Bytes { tensor: StoredHandle, part: Part, within: Range<u64>, runs: Vec<Bytes> },
+    Bytes { tensor: StoredHandle, part: Part, within: Range<u64>, runs: Vec<ByteRuns> },
     /// Decoded rows of the tensor.
     Values { rows: Range<u64>, dtype: DType },
 }
@@ -25,7 +25,7 @@ pub(crate) enum Work {
 /// `count` rows, `stride` bytes apart, of which the first begins `from` bytes into the part, and
 /// the ranges taken from each.
 #[derive(Clone, Debug)]
-pub(crate) struct Bytes {
+pub(crate) struct ByteRuns {
     from: u64,
     taken: Arc<[Range<u64>]>,
     stride: u64,
@@ -34,11 +34,11 @@ pub(crate) struct Bytes {
 
 /// A piece of a buffer: its destination range and its origin.
 #[derive(Clone, Debug)]
-pub(crate) struct Planned {
+pub(crate) struct BufferPiece {
     pub(crate) to: Range<u64>,
     /// The file, and the byte offset in it at which reading begins.
     pub(crate) place: (u32, u64),
-    pub(crate) work: Work,
+    pub(crate) work: PieceOrigin,
 }
 
 /// The largest piece in bytes, unless one row is longer. It is a whole number of huge pages, since
@@ -53,7 +53,7 @@ const SHORT: u64 = 64 << 10;
 const TOGETHER: u64 = 2 << 20;
 
 /// Collected short runs: their tensor, the range that contains them, their destination.
-type Collected<'a> = (&'a StoredHandle, Range<u64>, Range<u64>, Vec<Bytes>);
+type Collected<'a> = (&'a StoredHandle, Range<u64>, Range<u64>, Vec<ByteRuns>);
 
 /// Splits the values of all rows into pieces of at most `piece` bytes, unless one row is longer.
 /// Any dtype other than F16 and BF16 means F32.
@@ -62,7 +62,7 @@ pub(crate) fn plan_values(
     dtype: DType,
     start: u64,
     piece: u64,
-    planned: &mut Vec<Planned>,
+    planned: &mut Vec<BufferPiece>,
 ) {
     let width = u64::from(dtype.descriptor().block_bytes);
     let (rows, columns) = view.gathered_shape();
@@ -74,8 +74,12 @@ pub(crate) fn plan_values(
     let mut first = 0;
     while first < rows && row > 0 {
         let end = rows.min(first + step);
-        let (to, place) = (start + first * row..start + end * row, view.place_of(first));
-        planned.push(Planned { to, place, work: Work::Values { rows: first..end, dtype } });
+        let (to, place) = (start + first * row..start + end * row, view.file_position(first));
+        planned.push(BufferPiece {
+            to,
+            place,
+            work: PieceOrigin::Values { rows: first..end, dtype },
+        });
         first = end;
     }
 }
@@ -87,15 +91,15 @@ pub(crate) fn plan_packed(
     packed: &PackedPart,
     start: u64,
     piece: u64,
-    planned: &mut Vec<Planned>,
+    planned: &mut Vec<BufferPiece>,
 ) {
     let block = u64::from(packed.dtype.descriptor().block_bytes).max(1);
     let step = (piece / block).max(1) * block;
     let mut push = |tensor: &StoredHandle, within: Range<u64>, to: Range<u64>, runs| {
         let place = tensor.get().place(packed.part).unwrap_or_default();
         let place = (place.0, place.1.saturating_add(within.start));
-        let work = Work::Bytes { tensor: tensor.clone(), part: packed.part, within, runs };
-        planned.push(Planned { to, place, work });
+        let work = PieceOrigin::Bytes { tensor: tensor.clone(), part: packed.part, within, runs };
+        planned.push(BufferPiece { to, place, work });
     };
     // The short runs collected so far.
     let mut held: Option<Collected<'_>> = None;
@@ -114,7 +118,7 @@ pub(crate) fn plan_packed(
                     let end = (at + piece - to % piece) / block * block;
                     let len = if end > at { end - at } else { step }.min(each - at);
                     let from = from + at;
-                    let run = Bytes {
+                    let run = ByteRuns {
                         from,
                         taken: Arc::from(std::slice::from_ref(&(0..len))),
                         stride: len,
@@ -134,7 +138,7 @@ pub(crate) fn plan_packed(
             let count = together.min(copy.count - turn);
             let from = copy.from + turn * copy.stride;
             let (taken, stride) = (Arc::clone(&copy.taken), copy.stride);
-            let run = Bytes { from, taken, stride, count };
+            let run = ByteRuns { from, taken, stride, count };
             let stretch = from..from + (count - 1) * copy.stride + reach;
             let bytes = count * each;
             let joins = held.as_ref().is_some_and(|(tensor, within, to, _)| {
@@ -164,7 +168,7 @@ pub(crate) fn plan_packed(
     }
 }
 
-impl Work {
+impl PieceOrigin {
     /// Produces the bytes of a piece.
     pub(crate) fn fill(
         &self,
@@ -174,17 +178,17 @@ impl Work {
     ) -> Result<Narrowing> {
         match self {
             Self::Bytes { tensor, part, within, runs } => {
-                if let [Bytes { taken, count: 1, .. }] = runs.as_slice()
+                if let [ByteRuns { taken, count: 1, .. }] = runs.as_slice()
                     && let [run] = &**taken
                 {
                     tensor.get().fill(*part, within.start + run.start, out, scratch)?;
                     return Ok(Narrowing::default());
                 }
                 let tensor = tensor.get();
-                let bytes = tensor.stretch(*part, within.clone(), scratch)?;
+                let bytes = tensor.read_range(*part, within.clone(), scratch)?;
                 let place = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX);
                 let mut rest = out;
-                for Bytes { from, taken, stride, count } in runs {
+                for ByteRuns { from, taken, stride, count } in runs {
                     for turn in 0..*count {
                         let row = from + turn * stride - within.start;
                         for run in taken.iter() {
@@ -203,7 +207,7 @@ impl Work {
                 Ok(Narrowing::default())
             }
             Self::Values { rows, dtype } => {
-                let decoding = Decoding::new();
+                let decoding = DecodeOptions::new();
                 let rows = rows.clone();
                 let unaligned = |_| Error::mismatch("the buffer is not aligned for its numbers");
                 match dtype {

@@ -1,10 +1,10 @@
 //! The serializable report of a diff.
 
-use super::{Diff, Outcome, TensorDiff, ValueDiff};
+use super::{DiffOutcome, ModelDiff, TensorDiff, ValueDiff};
 use crate::error::Error;
 use crate::model::{Model, Tensor};
 
-/// How two models differ, tensor by tensor; see [`Diff::report`].
+/// How two models differ, tensor by tensor; see [`ModelDiff::report`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -128,16 +128,16 @@ pub struct UnreadTensor<'d> {
     pub error: &'d Error,
 }
 
-impl Diff {
+impl ModelDiff {
     /// Returns a report that serializes.
     pub fn report(&self) -> DiffReport<'_> {
         let differing = self.tensors.iter().filter(|tensor| tensor.outcome.is_difference());
         let unread = self.tensors.iter().filter_map(|tensor| match &tensor.outcome {
-            Outcome::Unread(error) => Some(UnreadTensor { name: &tensor.pair.name, error }),
+            DiffOutcome::Unread(error) => Some(UnreadTensor { name: &tensor.pair.name, error }),
             _ => None,
         });
         let unread: Vec<UnreadTensor<'_>> = unread.collect();
-        let identical = |tensor: &&TensorDiff| matches!(tensor.outcome, Outcome::Identical);
+        let identical = |tensor: &&TensorDiff| matches!(tensor.outcome, DiffOutcome::Identical);
         DiffReport {
             a: DiffedModel::new(&self.a),
             b: DiffedModel::new(&self.b),
@@ -172,7 +172,9 @@ impl<'d> DifferentTensor<'d> {
             shape: tensor.shape(),
         };
         let values = match &tensor.outcome {
-            Outcome::Values(values) => Some(DifferentValues::new(values, tensor.pair.a.shape())),
+            DiffOutcome::Values(values) => {
+                Some(DifferentValues::new(values, tensor.pair.a.shape()))
+            }
             _ => None,
         };
         Self { name: &tensor.pair.name, a: side(&tensor.pair.a), b: side(&tensor.pair.b), values }

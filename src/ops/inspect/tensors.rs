@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::arch::{Mapping, Resolution};
 use crate::bytes::Text;
-use crate::model::{Form, Model};
+use crate::model::{Derivation, Model};
 use crate::ops::odd_name;
 use crate::store::tensor::{Segment, StoredTensor};
 
@@ -100,7 +100,7 @@ pub struct CanonicalTensor<'m> {
     pub group_size: Option<u32>,
     /// How the stored tensors differ from it, as the architecture's rules state it.
     pub transform: String,
-    /// The name of its [`Form`]: `stored`, `reordered`, `part`, `joined` or `computed`; or `fault`,
+    /// The name of its [`Derivation`]: `stored`, `reordered`, `part`, `joined` or `computed`; or `fault`,
     /// if the config contradicts the tensors or is missing.
     pub served: &'static str,
     /// Why it is computed, or what is wrong with it.
@@ -200,14 +200,14 @@ pub(super) fn canonical<'m>(model: &'m Model, resolution: &'m Resolution) -> Ins
 impl<'m> CanonicalTensor<'m> {
     fn new(model: &Model, mapping: &'m Mapping) -> Self {
         let found = model.tensor(&mapping.canonical).and_then(|tensor| {
-            let form = tensor.form()?;
-            Ok((tensor, form))
+            let derivation = tensor.derivation()?;
+            Ok((tensor, derivation))
         });
         let (tensor, served, why) = match found {
             Ok((tensor, form)) => {
                 let served = form.name();
                 let why = match form {
-                    Form::Computed(why) => Some(why),
+                    Derivation::Computed(why) => Some(why),
                     _ => None,
                 };
                 (Some(tensor), served, why)

@@ -14,10 +14,10 @@ use crate::store::{Encoding, Store};
 
 pub use report::{HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport, verify};
 
-/// The result of [`check_meaning`]. Each text is one line, safe to print on a terminal.
+/// The result of [`check_consistency`]. Each text is one line, safe to print on a terminal.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Meaning {
+pub struct Consistency {
     /// Faults that make the model unusable, one sentence each.
     pub faults: Vec<String>,
     /// What some readers refuse, and what could not be checked.
@@ -35,8 +35,8 @@ pub struct Meaning {
 /// # Errors
 ///
 /// `Io` if a file beside the weights cannot be read.
-pub fn check_meaning(model: &Model, strictness: Strictness) -> Result<Meaning> {
-    let mut found = Meaning::default();
+pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consistency> {
+    let mut found = Consistency::default();
     let store = &**model.store();
     let resolution = match model.resolution() {
         Ok(resolution) => resolution,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::check_meaning;
+use super::check_consistency;
 use crate::bytes::Text;
 use crate::container::{OpenOptions, Strictness};
 use crate::error::{ErrorKind, Result};
@@ -197,7 +197,7 @@ impl HashDifference {
 }
 
 /// Opens a model and checks it: headers, names, shapes and byte ranges, the digests that its
-/// container states, and the [consistency](check_meaning) of its files. If requested, it also
+/// container states, and the [consistency](check_consistency) of its files. If requested, it also
 /// checks the values and compares the tensors with a list of hashes.
 ///
 /// A model that only [`Strictness::Strict`] refuses is still opened, and the reason for the refusal
@@ -240,7 +240,7 @@ pub fn verify(
     };
     faults.extend(digest_faults(&model)?);
     let strictness = if strict { Strictness::Strict } else { Strictness::Default };
-    let meaning = check_meaning(&model, strictness)?;
+    let meaning = check_consistency(&model, strictness)?;
     faults.extend(meaning.faults);
     let mut notes = Vec::new();
     if !strict {

@@ -40,18 +40,18 @@ enum Size {
 use Size::*;
 
 /// The shapes that a canonical tensor may have.
-struct Row {
+struct ShapeRule {
     name: &'static str,
     shapes: &'static [&'static [Size]],
 }
 
-const fn row(name: &'static str, shapes: &'static [&'static [Size]]) -> Row {
-    Row { name, shapes }
+const fn row(name: &'static str, shapes: &'static [&'static [Size]]) -> ShapeRule {
+    ShapeRule { name, shapes }
 }
 
 /// Canonical names whose shapes a config determines. Other names are not checked.
 #[rustfmt::skip]
-static ROWS: &[Row] = &[
+static ROWS: &[ShapeRule] = &[
     row("token_embedding.weight",                    &[&[Vocab, Dim]]),
     row("position_embedding.weight",                 &[&[Positions, Dim]]),
     row("token_type_embedding.weight",               &[&[Segments, Dim]]),
@@ -133,7 +133,7 @@ pub(super) fn fault(config: &ModelConfig, canonical: &str, shape: &[u64]) -> Opt
     let wrong = sizes.iter().zip(lengths).enumerate();
     let wrong: Vec<String> = wrong
         .filter(|(axis, (_, length))| shape.get(*axis) != Some(length))
-        .map(|(_, (size, length))| format!("{} is {length}", size.said(config)))
+        .map(|(_, (size, length))| format!("{} is {length}", size.describe(config)))
         .collect();
     Some(format!("{canonical}: the shape is {shape:?}, but {}", wrong.join(" and ")))
 }
@@ -217,7 +217,7 @@ impl Size {
     }
 
     /// Describes the size: its name and the keys of the config that state it.
-    fn said(self, config: &ModelConfig) -> String {
+    fn describe(self, config: &ModelConfig) -> String {
         let from = |name: &str, source: &str| format!("{name} ({source})");
         let or = |name: &str, field: &Option<crate::arch::Field<u32>>| match field {
             Some(field) => from(name, &field.source),
@@ -239,7 +239,7 @@ impl Size {
             KeyHeads => from("n_kv_heads", &config.n_kv_heads.source),
             HeadDim => from("head_dim", &config.head_dim.source),
             Ffn => or("ffn_dim", &config.ffn_dim),
-            WideFfn => format!("2 * {}", Ffn.said(config)),
+            WideFfn => format!("2 * {}", Ffn.describe(config)),
             Experts => from("n_experts", &config.n_experts.source),
             ExpertFfn => or("expert_ffn_dim", &config.experts.expert_ffn_dim),
             SharedFfn => or("shared_expert_ffn_dim", &config.experts.shared_expert_ffn_dim),

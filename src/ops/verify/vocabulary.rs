@@ -3,7 +3,7 @@
 
 use serde_json::Value as Json;
 
-use super::{Meaning, is_io};
+use super::{Consistency, is_io};
 use crate::arch::ModelConfig;
 use crate::error::Result;
 use crate::store::{Encoding, Store};
@@ -23,7 +23,7 @@ const TOKEN_KEYS: [&str; 7] = [
 pub(super) fn check(
     store: &Store,
     config: Option<&ModelConfig>,
-    found: &mut Meaning,
+    found: &mut Consistency,
     refused: &mut Vec<String>,
 ) -> Result<()> {
     let tokenizer = match Tokenizer::of(store) {
@@ -69,7 +69,7 @@ pub(super) fn check(
 }
 
 /// Checks the vocabulary size that a config states against the rows of the embedding.
-fn stated(store: &Store, rows: u64, found: &mut Meaning) {
+fn stated(store: &Store, rows: u64, found: &mut Consistency) {
     let fault =
         |source: &str, said: u64| format!("{source} is {said}, but the embedding has {rows} rows");
     if let Some((at, config)) = configs(store)
@@ -98,7 +98,7 @@ fn configs(store: &Store) -> Option<(String, &Json)> {
 }
 
 /// Checks that special tokens lie within the vocabulary.
-fn special_tokens(store: &Store, rows: u64, found: &mut Meaning) {
+fn special_tokens(store: &Store, rows: u64, found: &mut Consistency) {
     let mut wrong = |source: String, id: u64| {
         if id >= rows {
             found.faults.push(format!("{source} is {id}, but the vocabulary has {rows} tokens"));
@@ -133,7 +133,7 @@ fn special_tokens(store: &Store, rows: u64, found: &mut Meaning) {
 
 /// Checks that chat templates are valid Jinja.
 #[cfg(feature = "chat-template")]
-fn templates(tokenizer: &Tokenizer<'_>, found: &mut Meaning) {
+fn templates(tokenizer: &Tokenizer<'_>, found: &mut Consistency) {
     for template in &tokenizer.chat_templates {
         if let Err(error) = syntax(&template.text.value) {
             let name = template.name.as_ref().map_or(String::new(), |name| format!(" \"{name}\""));

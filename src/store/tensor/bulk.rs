@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Segment, StoredTensor, swap};
-use crate::bytes::{Held, Scratch, Source};
+use crate::bytes::{CacheState, Scratch, Source};
 use crate::error::{Error, Result};
 use crate::store::Part;
 
@@ -35,7 +35,7 @@ impl<'a> StoredTensor<'a> {
     }
 
     /// Reads bytes of a part into `scratch`, in the byte order of the file.
-    pub(crate) fn stretch<'s>(
+    pub(crate) fn read_range<'s>(
         &'s self,
         part: Part,
         within: Range<u64>,
@@ -43,21 +43,21 @@ impl<'a> StoredTensor<'a> {
     ) -> Result<&'s [u8]> {
         let (source, segment) = self.source(part)?;
         let range = self.range(&segment, &within)?;
-        source.stretch(range, scratch).map_err(|error| error.in_tensor(self.name()))
+        source.read_range(range, scratch).map_err(|error| error.in_tensor(self.name()))
     }
 
     /// Whether bytes of a part are in the page cache, judged by a few samples.
-    pub(crate) fn held(&self, part: Part, within: &Range<u64>) -> Result<Held> {
+    pub(crate) fn cache_state(&self, part: Part, within: &Range<u64>) -> Result<CacheState> {
         let (source, segment) = self.source(part)?;
-        Ok(source.held(&self.range(&segment, within)?))
+        Ok(source.cache_state(&self.range(&segment, within)?))
     }
 
     /// Releases the memory map's pages of some bytes of a part.
-    pub(crate) fn forget(&self, part: Part, within: Range<u64>) {
+    pub(crate) fn release_pages(&self, part: Part, within: Range<u64>) {
         if let Ok((source, segment)) = self.source(part)
             && let Ok(range) = self.range(&segment, &within)
         {
-            source.forget(&range);
+            source.release_pages(&range);
         }
     }
 

@@ -106,7 +106,7 @@ impl fmt::Display for Finding {
 
 /// How a scale or bias is stored.
 #[derive(Clone, Copy, Debug)]
-enum Number {
+enum ScaleFormat {
     Float(Float),
     /// An `F16` whose four nibbles are the top nibbles of four words, the lowest first.
     Nibbles,
@@ -114,13 +114,13 @@ enum Number {
     Ue4m3,
 }
 
-const F16: Number = Number::Float(Float::F16);
-const F32: Number = Number::Float(Float::F32);
-const E8M0: Number = Number::Float(Float::E8M0);
+const F16: ScaleFormat = ScaleFormat::Float(Float::F16);
+const F32: ScaleFormat = ScaleFormat::Float(Float::F32);
+const E8M0: ScaleFormat = ScaleFormat::Float(Float::E8M0);
 
 /// The byte offsets of scales in a block; in a row, if rows start with bytes of their own.
 #[rustfmt::skip]
-static SCALES: &[(DType, Number, &[usize])] = &[
+static SCALES: &[(DType, ScaleFormat, &[usize])] = &[
     (DType::Q4_0, F16, &[0]),
     (DType::Q4_1, F16, &[0, 2]),
     (DType::Q5_0, F16, &[0]),
@@ -141,11 +141,11 @@ static SCALES: &[(DType, Number, &[usize])] = &[
     (DType::IQ3_S, F16, &[0]),
     (DType::IQ2_S, F16, &[0]),
     (DType::IQ4_XS, F16, &[0]),
-    (DType::IQ1_M, Number::Nibbles, &[48]),
+    (DType::IQ1_M, ScaleFormat::Nibbles, &[48]),
     (DType::TQ1_0, F16, &[52]),
     (DType::TQ2_0, F16, &[64]),
     (DType::MXFP4, E8M0, &[0]),
-    (DType::NVFP4, Number::Ue4m3, &[0, 1, 2, 3]),
+    (DType::NVFP4, ScaleFormat::Ue4m3, &[0, 1, 2, 3]),
     (DType::Q1_0, F16, &[0]),
     (DType::Q2_0, F16, &[0]),
     (DType::Q6_0, F16, &[0]),
@@ -155,7 +155,7 @@ static SCALES: &[(DType, Number, &[usize])] = &[
     (DType::IQ4_KS, F32, &[0]),
 ];
 
-impl Number {
+impl ScaleFormat {
     /// The value at the start of `bytes`.
     fn value(self, bytes: &[u8]) -> f32 {
         match (self, bytes) {
@@ -179,8 +179,8 @@ impl Number {
 
 /// The scales of one part: numbers at fixed offsets in runs of bytes.
 #[derive(Clone, Copy, Debug)]
-struct Scales {
-    number: Number,
+struct ScaleLayout {
+    number: ScaleFormat,
     places: &'static [usize],
     /// The bytes of a run.
     run: u64,
@@ -192,13 +192,13 @@ struct Scales {
 
 /// The number of occurrences, and the first of them.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct Occurrences {
     count: u64,
     first: u64,
     value: f64,
 }
 
-impl Seen {
+impl Occurrences {
     fn add(&mut self, count: u64, number: u64, value: f64) {
         if self.count == 0 {
             (self.first, self.value) = (number, value);
@@ -209,16 +209,16 @@ impl Seen {
 
 /// What was observed in the values.
 #[derive(Debug, Default)]
-struct Values {
-    nan: Seen,
-    infinite: Seen,
+struct ValueScan {
+    nan: Occurrences,
+    infinite: Occurrences,
     /// The first value of all; `differ` is set once another value differs from it.
     first: Option<f64>,
     differ: bool,
     count: u64,
 }
 
-impl Values {
+impl ValueScan {
     fn look<T: Copy + Into<f64>>(&mut self, values: &[T]) {
         // There are hardly ever any, and counting is much faster than distinguishing NaN from
         // infinity.
@@ -265,7 +265,7 @@ impl StoredTensor<'_> {
         Ok(findings)
     }
 
-    fn scales(&self, segment: &Segment<'_>) -> Option<Scales> {
+    fn scales(&self, segment: &Segment<'_>) -> Option<ScaleLayout> {
         let row = segment.dtype.descriptor();
         if segment.part == Part::Weight {
             let (_, number, places) = SCALES.iter().find(|(dtype, ..)| *dtype == segment.dtype)?;
@@ -275,26 +275,32 @@ impl StoredTensor<'_> {
                 _ => (row.dtype.row_bytes(columns)?, columns / u64::from(row.block_len)),
             };
             let head = row.row_head.into();
-            return Some(Scales { number: *number, places, run, blocks, head });
+            return Some(ScaleLayout { number: *number, places, run, blocks, head });
         }
         // The bytes of other parts are codes or text.
         let bytes = segment.dtype == DType::U8 && segment.part != Part::Scale;
         let float = self.float_format(segment).filter(|_| !bytes)?;
         let run = float.bytes() as u64;
-        Some(Scales { number: Number::Float(float), places: &[0], run, blocks: 1, head: 0 })
+        Some(ScaleLayout {
+            number: ScaleFormat::Float(float),
+            places: &[0],
+            run,
+            blocks: 1,
+            head: 0,
+        })
     }
 
     fn check_scales(
         &self,
         segment: &Segment<'_>,
-        scales: Scales,
+        scales: ScaleLayout,
         findings: &mut Vec<Finding>,
     ) -> Result<()> {
-        let Scales { number, places, run, blocks, head } = scales;
+        let ScaleLayout { number, places, run, blocks, head } = scales;
         let end = segment.range.end.saturating_sub(segment.range.start);
         let runs = end.checked_div(run).unwrap_or(0);
         let step = (CHUNK / run.max(1)).max(1).saturating_mul(run);
-        let (mut bad, mut low) = (Seen::default(), Seen::default());
+        let (mut bad, mut low) = (Occurrences::default(), Occurrences::default());
         let (mut at, mut block, mut scale) = (0, 0, 0);
         while at < end {
             let next = at.saturating_add(step).min(end);
@@ -319,7 +325,7 @@ impl StoredTensor<'_> {
             at = next;
         }
         let start = segment.range.start;
-        let found = |kind, seen: Seen, of: u64, offset: u64| Finding {
+        let found = |kind, seen: Occurrences, of: u64, offset: u64| Finding {
             kind,
             part: segment.part,
             count: seen.count,
@@ -342,8 +348,8 @@ impl StoredTensor<'_> {
         Ok(())
     }
 
-    fn values(&self) -> Result<Values> {
-        let mut values = Values::default();
+    fn values(&self) -> Result<ValueScan> {
+        let mut values = ValueScan::default();
         if self.dtype()? == DType::F64 {
             // Checked in their own width: a finite double may be infinite as `f32`.
             let big_endian = self.is_big_endian();
@@ -367,10 +373,10 @@ impl StoredTensor<'_> {
         Ok(values)
     }
 
-    fn findings_of_values(&self, values: &Values, findings: &mut Vec<Finding>) {
+    fn findings_of_values(&self, values: &ValueScan, findings: &mut Vec<Finding>) {
         let of = values.count;
-        let mut found = |kind, seen: Seen, offset| {
-            let Seen { count, first, value } = seen;
+        let mut found = |kind, seen: Occurrences, offset| {
+            let Occurrences { count, first, value } = seen;
             findings.push(Finding { kind, part: Part::Weight, count, of, first, offset, value });
         };
         for (kind, seen) in
@@ -385,7 +391,7 @@ impl StoredTensor<'_> {
             && value.is_finite()
         {
             let kind = if value == 0.0 { FindingKind::Zero } else { FindingKind::Constant };
-            found(kind, Seen { count: of, first: 0, value }, self.offset_of(0));
+            found(kind, Occurrences { count: of, first: 0, value }, self.offset_of(0));
         }
     }
 
@@ -426,9 +432,9 @@ mod tests {
             assert_eq!(entries.len(), usize::from(decodable), "{}", row.name);
             for (_, number, places) in entries {
                 let width = match number {
-                    Number::Float(float) => float.bytes(),
-                    Number::Nibbles => 8,
-                    Number::Ue4m3 => 1,
+                    ScaleFormat::Float(float) => float.bytes(),
+                    ScaleFormat::Nibbles => 8,
+                    ScaleFormat::Ue4m3 => 1,
                 };
                 let bytes = (row.row_head + row.block_bytes) as usize;
                 assert!(places.iter().all(|place| place + width <= bytes), "{}", row.name);
@@ -440,13 +446,13 @@ mod tests {
     fn numbers() {
         // The scale of IQ1_M is 0x3c00, which is 1, from the nibbles 0, 0, c and 3.
         let words = [0x0abc_u16, 0x0def, 0xc123, 0x3456].map(u16::to_le_bytes);
-        assert_eq!(Number::Nibbles.value(words.as_flattened()), 1.0);
-        assert!(Number::Float(Float::E4M3).value(&[0xff]).is_nan());
+        assert_eq!(ScaleFormat::Nibbles.value(words.as_flattened()), 1.0);
+        assert!(ScaleFormat::Float(Float::E4M3).value(&[0xff]).is_nan());
         assert!(!E8M0.value(&[0xff]).is_finite());
-        assert!((0..=255).all(|code| Number::Ue4m3.value(&[code]).is_finite()));
+        assert!((0..=255).all(|code| ScaleFormat::Ue4m3.value(&[code]).is_finite()));
         // 2^-9 is the smallest value, and 2^-6 the smallest normal one.
-        assert_eq!(Number::Ue4m3.value(&[0x81]), 1.0 / 512.0);
-        let low = |code: u8| Number::Ue4m3.is_low(&[code]);
+        assert_eq!(ScaleFormat::Ue4m3.value(&[0x81]), 1.0 / 512.0);
+        let low = |code: u8| ScaleFormat::Ue4m3.is_low(&[code]);
         assert_eq!([0, 0x80, 1, 7, 0x87, 8].map(low), [false, false, true, true, true, false]);
     }
 }

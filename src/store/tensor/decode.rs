@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::{Segment, StoredTensor};
-use crate::bytes::{Scratch, Values, try_vec, try_zeroed};
+use crate::bytes::{AlignedBuffer, Scratch, try_vec, try_zeroed};
 use crate::dtype::{DType, DTypeDescriptor, Packing};
 use crate::error::{Error, Result};
 use crate::quant::{
@@ -19,7 +19,7 @@ use crate::threads::{self, Threads};
 /// Options for decoding values.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Decoding {
+pub struct DecodeOptions {
     /// When values are rounded.
     pub rounding: Rounding,
     /// The threads that share the work: by default the calling thread alone, which writes nearly as
@@ -27,7 +27,7 @@ pub struct Decoding {
     pub threads: Threads,
 }
 
-impl Decoding {
+impl DecodeOptions {
     /// The defaults: every step rounds to `f32`, and the calling thread does the work.
     pub fn new() -> Self {
         Self::default()
@@ -48,7 +48,7 @@ impl Decoding {
     }
 }
 
-impl Default for Decoding {
+impl Default for DecodeOptions {
     fn default() -> Self {
         Self { rounding: Rounding::default(), threads: Threads::one() }
     }
@@ -92,12 +92,13 @@ impl<'a> StoredTensor<'a> {
     /// # Errors
     ///
     /// Same as [`bytes`](Self::bytes); `Unsupported` for a dtype whose values cannot be read.
-    pub(crate) fn dequantize(&self) -> Result<Values<f32>> {
-        let plan = Plan::new(self)?;
+    pub(crate) fn dequantize(&self) -> Result<AlignedBuffer<f32>> {
+        let plan = DecodePlan::new(self)?;
         let elements = usize::try_from(self.elements())
             .map_err(|_| Error::unsupported("the values exceed this machine's address space"))?;
-        let mut out = Values::zeroed(elements).map_err(|error| error.in_tensor(self.name()))?;
-        plan.decode(0..self.elements(), &mut out, &Decoding::new())?;
+        let mut out =
+            AlignedBuffer::zeroed(elements).map_err(|error| error.in_tensor(self.name()))?;
+        plan.decode(0..self.elements(), &mut out, &DecodeOptions::new())?;
         Ok(out)
     }
 
@@ -113,7 +114,7 @@ impl<'a> StoredTensor<'a> {
         &self,
         sink: impl FnMut(&[T]) -> Result<(), E>,
     ) -> Result<Narrowing, E> {
-        Plan::new(self)?.each(0..self.elements(), sink)
+        DecodePlan::new(self)?.each(0..self.elements(), sink)
     }
 
     /// The number format of a part, if its numbers are floats.
@@ -173,12 +174,12 @@ impl<'a> StoredTensor<'a> {
 
 /// Consecutive bytes of a weight part, starting at `start`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Window<'w> {
+pub(crate) struct ByteWindow<'w> {
     pub(crate) start: u64,
     pub(crate) bytes: &'w [u8],
 }
 
-impl<'w> Window<'w> {
+impl<'w> ByteWindow<'w> {
     fn within(self, range: &Range<u64>) -> Option<&'w [u8]> {
         let at = |place: u64| usize::try_from(place.checked_sub(self.start)?).ok();
         self.bytes.get(at(range.start)?..at(range.end)?)
@@ -186,7 +187,7 @@ impl<'w> Window<'w> {
 }
 
 /// What decoding any range of a tensor's elements needs, computed once.
-pub(crate) struct Plan<'a> {
+pub(crate) struct DecodePlan<'a> {
     tensor: StoredTensor<'a>,
     row: &'static DTypeDescriptor,
     codec: &'static Codec,
@@ -205,7 +206,7 @@ pub(crate) struct Plan<'a> {
     parts: Option<SchemeArrays<'a>>,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> DecodePlan<'a> {
     pub(crate) fn new(tensor: &StoredTensor<'a>) -> Result<Self> {
         let (dtype, codec) = tensor.codec()?;
         let row = dtype.descriptor();
@@ -284,7 +285,7 @@ impl<'a> Plan<'a> {
                 end = next;
             }
             out.resize(usize::try_from(end - at).unwrap_or(usize::MAX), T::zeroed());
-            lost += self.decode(at..end, &mut out, &Decoding::new())?;
+            lost += self.decode(at..end, &mut out, &DecodeOptions::new())?;
             sink(&out)?;
             at = end;
         }
@@ -297,7 +298,7 @@ impl<'a> Plan<'a> {
         &self,
         elements: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding,
+        decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
         self.decode_from(elements, out, decoding, None)
     }
@@ -308,8 +309,8 @@ impl<'a> Plan<'a> {
         &self,
         elements: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding,
-        window: Option<Window<'_>>,
+        decoding: &DecodeOptions,
+        window: Option<ByteWindow<'_>>,
     ) -> Result<Narrowing> {
         let past = size_of_val(out) >= PAST;
         let whole = |element: u64| element.is_multiple_of(self.unit);
@@ -352,7 +353,7 @@ impl<'a> Plan<'a> {
         out: &mut [T],
         rounding: Rounding,
         past: bool,
-        window: Option<Window<'_>>,
+        window: Option<ByteWindow<'_>>,
     ) -> Result<Narrowing> {
         let runs = match &self.codec.0 {
             Decoder::Runs(runs) => runs,
@@ -436,7 +437,11 @@ impl<'a> Plan<'a> {
     }
 
     /// The weight's bytes for some elements, little-endian.
-    fn weight<'w>(&self, elements: &Range<u64>, window: Option<Window<'w>>) -> Result<Cow<'w, [u8]>>
+    fn weight<'w>(
+        &self,
+        elements: &Range<u64>,
+        window: Option<ByteWindow<'w>>,
+    ) -> Result<Cow<'w, [u8]>>
     where
         'a: 'w,
     {
@@ -458,7 +463,7 @@ impl<'a> Plan<'a> {
         &self,
         part: Part,
         range: Range<u64>,
-        window: Option<Window<'_>>,
+        window: Option<ByteWindow<'_>>,
     ) -> Result<Cow<'a, [u8]>> {
         if window.is_none() {
             return self.tensor.bytes_within(part, range);

@@ -17,8 +17,8 @@ use crate::shape;
 use crate::store::{Part, Store};
 
 pub use check::{Finding, FindingKind};
-pub use decode::Decoding;
-pub(crate) use decode::{Plan, Window};
+pub use decode::DecodeOptions;
+pub(crate) use decode::{ByteWindow, DecodePlan};
 
 /// The location of one part of a tensor.
 #[derive(Clone, Debug)]

@@ -39,7 +39,7 @@ struct TokenizerFiles {
 impl TokenizerFiles {
     fn of(store: &Store) -> Result<Self> {
         let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
-        let tokenizer = match store.read_beside("tokenizer.json", limit)? {
+        let tokenizer = match store.read_companion("tokenizer.json", limit)? {
             Some(file) => {
                 let rest = json::rest(&file.bytes, store.limits());
                 Some(rest.map_err(|error| error.in_file(&file.path))?)
@@ -121,7 +121,7 @@ pub(crate) fn gguf_keys(
     let files = TokenizerFiles::of(store)?;
     let limits = store.limits();
     let limit = (limits.vocabulary_bytes, "vocabulary_bytes");
-    if let Some(file) = store.read_beside("tokenizer.model", limit)?
+    if let Some(file) = store.read_companion("tokenizer.model", limit)?
         // Llama 3 and others have a tiktoken file under this name.
         && let Ok(vocabulary) = sentencepiece::tokenizer(file.bytes.into(), limits)
     {
