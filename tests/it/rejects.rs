@@ -592,7 +592,7 @@ fn safetensors_shapes() {
     assert_snapshot!(shape("8"), @r#"Malformed: file: tensor "a": not valid JSON: '[' should stand here, not '8' (at byte 36)"#);
     assert_snapshot!(shape("[08]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer should stand here, not '0' (at byte 37)"#);
     assert_snapshot!(shape("[8.5]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer should stand here, not '8' (at byte 37)"#);
-    assert_snapshot!(shape("[18446744073709551616]"), @r#"Malformed: file: tensor "a": the number does not fit in 64 bits (at byte 56)"#);
+    assert_snapshot!(shape("[18446744073709551616]"), @r#"Malformed: file: tensor "a": a number beyond 64 bits (at byte 56)"#);
     assert_snapshot!(shape("[18446744073709551615]"), @r#"Malformed: file: tensor "a": shape [18446744073709551615] has more bits than 64 bits count (at byte 81)"#);
     assert_snapshot!(shape("[4294967296,4294967296,4]"), @r#"Malformed: file: tensor "a": shape [4294967296, 4294967296, 4] has more bits than 64 bits count (at byte 84)"#);
     assert_snapshot!(shape("[4294967296,4294967296,0]"), @r#"Malformed: file: tensor "a": shape [4294967296, 4294967296, 0] has more bits than 64 bits count (at byte 84)"#);
