@@ -113,8 +113,13 @@ static RENAMES: &[Rename] = &[
     of_classifier("classifier.bias", "classifier.out_proj.bias"),
 ];
 
-const fn of_classifier(first: &'static str, there: &'static str) -> Rename {
-    Rename { dialect: Dialect::HuggingFace, with: "classifier.dense.weight", first, there }
+const fn of_classifier(prefix: &'static str, replacement: &'static str) -> Rename {
+    Rename {
+        dialect: Dialect::HuggingFace,
+        requires: "classifier.dense.weight",
+        prefix,
+        replacement,
+    }
 }
 
 const TOKENIZER: TokenizerHabits = TokenizerHabits {

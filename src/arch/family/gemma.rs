@@ -68,9 +68,9 @@ pub(super) static GEMMA3N: Architecture = Architecture {
     required: SANDWICH_REQUIRED,
     renames: &[Rename {
         dialect: Dialect::Mlx,
-        with: "",
-        first: "model.",
-        there: "model.language_model.",
+        requires: "",
+        prefix: "model.",
+        replacement: "model.language_model.",
     }],
     variants: GEMMA3NS,
     ..Architecture::EMPTY
