@@ -74,7 +74,7 @@ impl<'a> SourceModel<'a> {
     }
 
     /// The value of a config field, derived if the files do not state it.
-    pub(crate) fn settled(&self, name: &str) -> Option<Json> {
+    pub(crate) fn derived(&self, name: &str) -> Option<Json> {
         let fields = self.config.fields();
         fields.into_iter().find(|field| field.name == name).map(|field| field.value)
     }

@@ -278,7 +278,7 @@ fn labelled(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> 
         let key = "bert.classifier.output_labels";
         return Err(Error::malformed(fault).in_key(key).in_file(model.path()));
     }
-    // The rows of a stored tensor: their number fits.
+    // Bounded by the number of rows of a stored tensor.
     let usual = (stated.len() as u64..rows).map(|number| format!("LABEL_{number}"));
     let labels: Vec<String> = stated.iter().cloned().chain(usual).collect();
     let numbered = || (0u64..).zip(&labels);

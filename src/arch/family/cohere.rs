@@ -44,7 +44,7 @@ static VARIANTS: &[Variant] = &[
     Variant {
         gguf: "cohere2",
         hf: &["cohere2"],
-        keys: &[keys::BASE, keys::HEADS, &[K::Row("logit_scale"), K::Row("sliding_window"), K::Settled("vocab_size"),
+        keys: &[keys::BASE, keys::HEADS, &[K::Row("logit_scale"), K::Row("sliding_window"), K::Derived("vocab_size"),
             K::Rotated(1.0), K::Fixed("rope.scaling.type", Word("none"))]],
         classes: &[
             Class { model_type: "cohere2", class: "Cohere2ForCausalLM",

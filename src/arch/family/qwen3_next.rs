@@ -193,7 +193,7 @@ const BASE: &[K] = &keys::base(K::By(sections));
 #[rustfmt::skip]
 const LINEAR_KEYS: &[K] = &[
     K::Row("ssm_conv_kernel"), K::Row("ssm_state_size"), K::Row("ssm_group_count"),
-    K::Row("ssm_time_step_rank"), K::Settled("ssm_inner_size"), K::By(recurrent),
+    K::Row("ssm_time_step_rank"), K::Derived("ssm_inner_size"), K::By(recurrent),
     K::Or("full_interval", Count(4)), K::Rotated(0.25),
 ];
 

@@ -32,12 +32,12 @@ pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<St
         match rule {
             ConfigRule::Field(field, key) => {
                 alike_in_all_layers(&model, field)?;
-                if let Some(value) = model.settled(field) {
+                if let Some(value) = model.derived(field) {
                     out.insert((*key).to_owned(), value);
                 }
             }
             ConfigRule::Needed(field, key) => {
-                let value = model.settled(field).ok_or_else(|| model.missing_in_model(key))?;
+                let value = model.derived(field).ok_or_else(|| model.missing_in_model(key))?;
                 out.insert((*key).to_owned(), value);
             }
             ConfigRule::Stated(key, name) => {
