@@ -57,8 +57,8 @@ static VARIANTS: &[Variant] = &[
     },
 ];
 
-/// In Cohere's configs, `max_position_embeddings` is the training length; the true context length
-/// has the tokenizer's key.
+/// In Cohere's configs, `max_position_embeddings` is the training length, and `model_max_length` the
+/// true context length.
 fn true_context(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     if let Some(length) = model.count("model_max_length")? {
         keys.count("context_length", length);

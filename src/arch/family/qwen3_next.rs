@@ -136,10 +136,10 @@ static TILED: &[NameRule] = &[
     rule("layers.{n}.linear_attention.gate.weight",   "blk.{n}.attn_gate.weight",  "model.layers.{n}.linear_attn.in_proj_z.weight", HEADS),
     rule("layers.{n}.linear_attention.alpha.weight",  "blk.{n}.ssm_alpha.weight",  "model.layers.{n}.linear_attn.in_proj_a.weight", HEADS),
     rule("layers.{n}.linear_attention.beta.weight",   "blk.{n}.ssm_beta.weight",   "model.layers.{n}.linear_attn.in_proj_b.weight", HEADS),
-    rule("layers.{n}.linear_attention.a_log",         "blk.{n}.ssm_a",             "model.layers.{n}.linear_attn.A_log",            Transform { values: Change::NegExp,                       ..HEADS }),
+    rule("layers.{n}.linear_attention.a_log",         "blk.{n}.ssm_a",             "model.layers.{n}.linear_attn.A_log",            Transform { values: Change::NegExp,                            ..HEADS }),
     rule("layers.{n}.linear_attention.dt_bias",       "blk.{n}.ssm_dt.bias",       "model.layers.{n}.linear_attn.dt_bias",          HEADS),
     rule("layers.{n}.linear_attention.conv.weight",   "blk.{n}.ssm_conv1d.weight", "model.layers.{n}.linear_attn.conv1d.weight",    Transform { rows: RowOrder::Linear(Linear::TiledConvolution), ..SQUEEZED }),
-    rule("layers.{n}.linear_attention.output.weight", "blk.{n}.ssm_out.weight",    "model.layers.{n}.linear_attn.out_proj.weight",  Transform { columns: HEADS.rows,                          ..SAME }),
+    rule("layers.{n}.linear_attention.output.weight", "blk.{n}.ssm_out.weight",    "model.layers.{n}.linear_attn.out_proj.weight",  Transform { columns: HEADS.rows,                               ..SAME }),
 ];
 
 /// A router, which is quantized to 8 bits.
