@@ -154,7 +154,7 @@ fn llama_3_is_stretched() {
     assert_snapshot!(said(&of(&store).expect("a config"), &["rope"]), @r#"rope_scaling_kind = "tensor" (rope_freqs.weight is stored)"#);
 
     let scaling = json!({"rope_type": "llama3", "low_freq_factor": 4.0, "high_freq_factor": 4.0});
-    assert_snapshot!(refused(&small(json!({"rope_scaling": scaling}))), @r#"Malformed: .: key "config.json rope_scaling.high_freq_factor": 4, but low_freq_factor is 4"#);
+    assert_snapshot!(refused(&small(json!({"rope_scaling": scaling}))), @r#"Malformed: .: key "config.json rope_scaling.high_freq_factor": 4, but a value above low_freq_factor, 4, is needed"#);
 }
 
 #[test]
@@ -729,16 +729,16 @@ fn faults_of_json() {
     assert_snapshot!(fault(json!({"hidden_size": "64"})), @r#"Malformed: .: key "config.json hidden_size": "64", but an integer is needed"#);
     assert_snapshot!(fault(json!({"hidden_size": null})), @"Malformed: .: neither llama.embedding_length nor hidden_size in config.json");
     assert_snapshot!(fault(json!({"head_dim": 0})), @r#"Malformed: .: key "config.json head_dim": 0, but a value above 0 is needed"#);
-    assert_snapshot!(fault(json!({"num_attention_heads": 65})), @r#"Malformed: .: key "config.json num_attention_heads": 65 heads for a width of 64"#);
-    assert_snapshot!(fault(json!({"num_attention_heads": 65536, "head_dim": 65536})), @r#"Malformed: .: key "config.json num_attention_heads": 65536 heads of 65536"#);
+    assert_snapshot!(fault(json!({"num_attention_heads": 65})), @r#"Malformed: .: key "config.json num_attention_heads": 65 heads, but at most the width, 64, is allowed"#);
+    assert_snapshot!(fault(json!({"num_attention_heads": 65536, "head_dim": 65536})), @r#"Malformed: .: key "config.json num_attention_heads": 65536 heads of width 65536, but the product must fit in 32 bits"#);
     assert_snapshot!(fault(json!({"rope_theta": 0})), @r#"Malformed: .: key "config.json rope_theta": 0, but a value above 0 is needed"#);
     assert_snapshot!(fault(json!({"rms_norm_eps": -1e-5})), @r#"Malformed: .: key "config.json rms_norm_eps": -1e-5, but a finite, non-negative f32 is needed"#);
     assert_snapshot!(fault(json!({"rms_norm_eps": 1e-60})), @r#"Malformed: .: key "config.json rms_norm_eps": 1.0000000000000001e-60, but a finite, non-negative f32 is needed"#);
     assert_snapshot!(fault(json!({"rope_theta": {"__float__": "Infinity"}})), @r#"Malformed: .: key "config.json rope_theta": inf, but a finite, non-negative f32 is needed"#);
-    assert_snapshot!(fault(json!({"rope_theta": 1e4, "partial_rotary_factor": 0.001})), @r#"Malformed: .: key "config.json partial_rotary_factor": no element of 16 is rotated"#);
+    assert_snapshot!(fault(json!({"rope_theta": 1e4, "partial_rotary_factor": 0.001})), @r#"Malformed: .: key "config.json partial_rotary_factor": no element of a head of width 16 is rotated"#);
     assert_snapshot!(fault(json!({"partial_rotary_factor": 1.5})), @r#"Malformed: .: key "config.json partial_rotary_factor": 1.5, but a fraction of at most 1 is needed"#);
     assert_snapshot!(fault(json!({"layer_types": ["full_attention", 1]})), @r#"Malformed: .: key "config.json layer_types": 1, but a string is needed"#);
-    assert_snapshot!(fault(json!({"sliding_window_pattern": "LLXG"})), @r#"Malformed: .: key "config.json sliding_window_pattern": 'X' in a pattern of L and G"#);
+    assert_snapshot!(fault(json!({"sliding_window_pattern": "LLXG"})), @r#"Malformed: .: key "config.json sliding_window_pattern": the letter 'X', but only L and G are allowed"#);
     assert_snapshot!(fault(json!({"tie_word_embeddings": "yes", "use_sliding_window": 2})), @r#"Malformed: .: key "config.json tie_word_embeddings": "yes", but true or false is needed"#);
     assert_snapshot!(fault(json!({"num_key_value_heads": [0, 0]})), @r#"Malformed: .: key "config.json num_key_value_heads": 0, but a value above 0 is needed"#);
     let long = vec!["full_attention"; 70_000];

@@ -353,7 +353,7 @@ fn widths_of_heads_are_never_left_to_the_class() {
     let (_folder, store) = directory(config("deepseek").as_bytes());
     let gguf = file(&store, &[]);
     let error = hf_documents(&gguf).expect_err("no head_dim");
-    assert!(error.to_string().contains("4 heads of 32 for a width of 64"), "{error}");
+    assert!(error.to_string().contains("4 heads of width 32 in a model of width 64"), "{error}");
 }
 
 /// GGUF counts the layer that predicts a further token among the others; `config.json` does not.

@@ -106,9 +106,10 @@ pub(super) fn config(
     attention.n_kv_heads_per_layer = each;
     let head_dim = head_dim(&reader, &mut core, &mut attention, &rope, [&dim, &n_heads])?;
     let product = |heads: &Field<u32>, source: &'static str| {
-        let value = heads.value.checked_mul(head_dim.value).ok_or_else(|| {
-            reader.invalid(&heads.source, format!("{} heads of {}", heads.value, head_dim.value))
-        })?;
+        let value = heads
+            .value
+            .checked_mul(head_dim.value)
+            .ok_or_else(|| reader.invalid(&heads.source, too_wide(heads.value, head_dim.value)))?;
         Ok::<_, Error>(Field::derived(value, source))
     };
     if attention.value_head_dim.is_none() {
@@ -177,9 +178,10 @@ pub(super) fn config(
     if ssm.inner_size.is_none()
         && let (Some(width), Some(heads)) = (&ssm.value_head_dim, &ssm.time_step_rank)
     {
-        let inner = width.value.checked_mul(heads.value).ok_or_else(|| {
-            reader.invalid(&heads.source, format!("{} heads of {}", heads.value, width.value))
-        })?;
+        let inner = width
+            .value
+            .checked_mul(heads.value)
+            .ok_or_else(|| reader.invalid(&heads.source, too_wide(heads.value, width.value)))?;
         ssm.inner_size = Some(Field::derived(inner, "ssm_time_step_rank * ssm_value_head_dim"));
     }
 
@@ -216,6 +218,11 @@ pub(super) fn config(
         ssm,
         encoder,
     })
+}
+
+/// The fault of heads whose total width does not fit.
+fn too_wide(heads: u32, width: u32) -> String {
+    format!("{heads} heads of width {width}, but the product must fit in 32 bits")
 }
 
 /// A required number: an error if it is missing.
@@ -270,7 +277,10 @@ fn head_dim(
     // Beside these two keys, `head_dim` is the width of the rotated part.
     if let (Some(plain), Some(rotated)) = (&attention.qk_nope_head_dim, rotated) {
         let value = plain.value.checked_add(rotated.value).ok_or_else(|| {
-            reader.invalid(&plain.source, format!("{} and {}", plain.value, rotated.value))
+            reader.invalid(
+                &plain.source,
+                format!("{} + {}, but the sum must fit in 32 bits", plain.value, rotated.value),
+            )
         })?;
         return Ok(Field::derived(value, "qk_nope_head_dim + rope_dimension_count"));
     }
@@ -283,7 +293,7 @@ fn head_dim(
     let value = value.ok_or_else(|| {
         reader.invalid(
             &n_heads.source,
-            format!("{} heads for a width of {}", n_heads.value, dim.value),
+            format!("{} heads, but at most the width, {}, is allowed", n_heads.value, dim.value),
         )
     })?;
     Ok(Field::derived(value, "dim / n_heads"))
@@ -381,9 +391,10 @@ fn finish_rope(
         let rotated = (f64::from(head_dim.value) * part) as u32;
         if rotated == 0 {
             let part = rope.partial_factor.as_ref().map_or("", |part| &part.source).to_owned();
-            return Err(
-                reader.invalid(&part, format!("no element of {} is rotated", head_dim.value))
-            );
+            return Err(reader.invalid(
+                &part,
+                format!("no element of a head of width {} is rotated", head_dim.value),
+            ));
         }
         let source = match rope.partial_factor {
             Some(_) => "head_dim * rope_partial_factor",
@@ -415,7 +426,8 @@ fn finish_rope(
     if let (Some(low), Some(high)) = (&scaling.low_freq_factor, &scaling.high_freq_factor)
         && low.value >= high.value
     {
-        let fault = format!("{}, but low_freq_factor is {}", high.value, low.value);
+        let fault =
+            format!("{}, but a value above low_freq_factor, {}, is needed", high.value, low.value);
         return Err(reader.invalid(&high.source, fault));
     }
     Ok(())
@@ -443,8 +455,9 @@ fn vocab_size(
     let rows = embedding.and_then(|tensor| Some((tensor, *tensor.shape().first()?)));
     if let Some((tensor, rows)) = rows {
         let source = format!("rows of {}", tensor.name());
-        let value = u32::try_from(rows)
-            .map_err(|_| reader.invalid(&source, format!("{rows} rows of embeddings")))?;
+        let value = u32::try_from(rows).map_err(|_| {
+            reader.invalid(&source, format!("{rows} rows, but their number must fit in 32 bits"))
+        })?;
         return Ok(Some(Field::derived(value, source)));
     }
     Ok(stated.or_else(|| {

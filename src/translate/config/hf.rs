@@ -105,5 +105,8 @@ fn follows_from_the_others(model: &SourceModel<'_>, out: &Map<String, Json>) -> 
         return Ok(());
     }
     let (heads, width) = (n_heads.value, head_dim.value);
-    Err(model.inexpressible(&format!("{heads} heads of {width} for a width of {}", dim.value)))
+    Err(model.inexpressible(&format!(
+        "{heads} heads of width {width} in a model of width {}",
+        dim.value
+    )))
 }
