@@ -307,14 +307,14 @@ fn published_configs_come_back_from_gguf() {
 #[test]
 fn what_a_file_lacks_is_not_made_up() {
     for (config, lost, told) in [
-        (CASES[0].config, "qwen3next.expert_used_count", "no num_experts_per_tok"),
-        (CASES[0].config, "qwen3next.ssm.inner_size", "no linear_value_head_dim"),
+        (CASES[0].config, "qwen3next.expert_used_count", "requires num_experts_per_tok"),
+        (CASES[0].config, "qwen3next.ssm.inner_size", "requires linear_value_head_dim"),
         (
             CASES[9].config,
             "deepseek32.attention.indexer.top_k",
             "deepseek32.attention.indexer.top_k",
         ),
-        (CASES[13].config, "minicpm.residual_scale", "no residual_scale"),
+        (CASES[13].config, "minicpm.residual_scale", "requires residual_scale"),
     ] {
         let (_folder, store) = directory(config.as_bytes());
         let keys = metadata(&store);
