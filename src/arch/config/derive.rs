@@ -113,7 +113,7 @@ pub(super) fn config(
         Ok::<_, Error>(Field::derived(value, source))
     };
     if attention.value_head_dim.is_none() {
-        attention.value_head_dim = Some(Field::derived(head_dim.value, "as head_dim"));
+        attention.value_head_dim = Some(Field::derived(head_dim.value, "same as head_dim"));
     }
 
     let (mut ffn_dim, ffn_dim_per_layer) = split(core.ffn_dim.take());
@@ -125,7 +125,7 @@ pub(super) fn config(
 
     // Whisper's encoder is as wide as its decoder; configs of transformers state the width once.
     if encoder.enc_n_layers.is_some() {
-        let width = || Field::derived(dim.value, "as dim");
+        let width = || Field::derived(dim.value, "same as dim");
         let width = encoder.enc_dim.get_or_insert_with(width).clone();
         encoder.enc_ffn_dim =
             encoder.enc_ffn_dim.take().or_else(|| four_times(&width, "4 * enc_dim"));
@@ -155,7 +155,7 @@ pub(super) fn config(
         let root = f64::from(dim.value).sqrt();
         #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
         let root = root as f32;
-        scales.embedding_scale = Some(Field::derived(root, "root of dim"));
+        scales.embedding_scale = Some(Field::derived(root, "sqrt(dim)"));
     }
     if attention.query_pre_attn_scalar.is_none()
         && let Some(value @ 1..) = dim.value.checked_div(n_heads.value)
@@ -167,13 +167,12 @@ pub(super) fn config(
         && let Some(scalar) = &attention.query_pre_attn_scalar
     {
         let scale = scalar.value.sqrt().recip();
-        attention.attention_scale =
-            Some(Field::derived(scale, "one over the root of query_pre_attn_scalar"));
+        attention.attention_scale = Some(Field::derived(scale, "1 / sqrt(query_pre_attn_scalar)"));
     }
     let n_experts = core.n_experts.take().unwrap_or(Field::derived(0, "default"));
     if n_experts.value > 0 && experts.expert_ffn_dim.is_none() {
         experts.expert_ffn_dim =
-            ffn_dim.as_ref().map(|ffn| Field::derived(ffn.value, "as ffn_dim"));
+            ffn_dim.as_ref().map(|ffn| Field::derived(ffn.value, "same as ffn_dim"));
     }
     if ssm.inner_size.is_none()
         && let (Some(width), Some(heads)) = (&ssm.value_head_dim, &ssm.time_step_rank)
