@@ -29,11 +29,11 @@ pub(crate) struct Rename {
     pub(crate) dialect: Dialect,
     /// A canonical tensor that a model must have for this rename to apply; empty if it always
     /// applies.
-    pub(crate) with: &'static str,
+    pub(crate) requires: &'static str,
     /// The start of the name in the tables.
-    pub(crate) first: &'static str,
+    pub(crate) prefix: &'static str,
     /// The start of the name in files of that dialect.
-    pub(crate) there: &'static str,
+    pub(crate) replacement: &'static str,
 }
 
 /// The dialect's tensors that hold these canonical tensors, in order, and the canonical tensors
@@ -50,13 +50,13 @@ pub(crate) fn dialect_tensors(
 ) -> (Vec<DialectTensor>, Vec<String>) {
     let forms = candidates(architecture, dialect);
     let of_these = |row: &&Rename| {
-        row.dialect == dialect && (row.with.is_empty() || canonical.contains(&row.with))
+        row.dialect == dialect && (row.requires.is_empty() || canonical.contains(&row.requires))
     };
     let renames: Vec<&Rename> = architecture.renames.iter().filter(of_these).collect();
-    let there: HashSet<&str> = canonical.iter().copied().collect();
+    let present: HashSet<&str> = canonical.iter().copied().collect();
     let mut mapped: HashSet<String> = HashSet::new();
-    let mut taken: HashSet<String> = HashSet::new();
-    let (mut tensors, mut without) = (Vec::new(), Vec::new());
+    let mut used: HashSet<String> = HashSet::new();
+    let (mut tensors, mut unnamed) = (Vec::new(), Vec::new());
     for &name in canonical {
         if mapped.contains(name) {
             continue;
@@ -69,10 +69,10 @@ pub(crate) fn dialect_tensors(
             parts.collect::<Vec<_>>()
         };
         let complete = |form: &&NameCandidate| {
-            let free = !taken.contains(&expand(form.name, layer));
+            let free = !used.contains(&expand(form.name, layer));
             let part = |(part, _): &(String, _)| {
                 let one = form.holds_one && one(name, part);
-                there.contains(&**part) && !mapped.contains(part) && (one || !form.holds_one)
+                present.contains(&**part) && !mapped.contains(part) && (one || !form.holds_one)
             };
             free && parts(form).iter().all(part)
         };
@@ -83,16 +83,17 @@ pub(crate) fn dialect_tensors(
                 mapped.extend(parts.iter().map(|(part, _)| part.clone()));
                 parts.truncate(if form.holds_one { 1 } else { parts.len() });
                 let name = expand(form.name, layer);
-                taken.insert(name.clone());
-                let put =
-                    |row: &&Rename| Some(row.there.to_owned() + name.strip_prefix(row.first)?);
+                used.insert(name.clone());
+                let put = |row: &&Rename| {
+                    Some(row.replacement.to_owned() + name.strip_prefix(row.prefix)?)
+                };
                 let name = renames.iter().find_map(put).unwrap_or(name);
                 tensors.push(DialectTensor { name, parts });
             }
-            None => without.push(name.to_owned()),
+            None => unnamed.push(name.to_owned()),
         }
     }
-    (tensors, without)
+    (tensors, unnamed)
 }
 
 /// The forms of each canonical pattern, the best one first.
@@ -108,14 +109,14 @@ fn candidates(
     };
     let stored = |rule: &NameRule| if dialect == Dialect::Gguf { rule.gguf } else { rule.hf };
     let mut forms: HashMap<&'static str, Vec<NameCandidate>> = HashMap::new();
-    let mut taken: HashSet<&'static str> = HashSet::new();
+    let mut used: HashSet<&'static str> = HashSet::new();
     for table in tables.into_iter().flatten() {
         let rules = || table.iter().filter(|rule| !stored(rule).name.is_empty());
         let mut these: HashMap<&'static str, Vec<NameCandidate>> = HashMap::new();
         for rule in rules() {
             let StoredForm { name, .. } = stored(rule);
             // A name belongs to the earliest table that has it.
-            if taken.contains(name) {
+            if used.contains(name) {
                 continue;
             }
             let same = rules().filter(|other| stored(other).name == name);
@@ -131,7 +132,7 @@ fn candidates(
             }
             forms.push(NameCandidate { name, holds, holds_one });
         }
-        taken.extend(rules().map(|rule| stored(rule).name));
+        used.extend(rules().map(|rule| stored(rule).name));
         for (canonical, mut found) in these {
             found.sort_by_key(|form| (!form.holds_one, rank(form, dialect)));
             forms.entry(canonical).or_default().extend(found);

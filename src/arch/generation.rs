@@ -133,7 +133,7 @@ fn find(store: &Store) -> Result<Option<SettingsSource<'_>>> {
     let file = "generation_config.json";
     if let Some(json) = store.read_document(file)? {
         let Json::Object(json) = json.into_owned() else {
-            let fault = "a JSON object is needed";
+            let fault = "the file is not a JSON object";
             return Err(Error::malformed(fault).in_file(store.path()).in_key(file));
         };
         return Ok(Some(SettingsSource { json, shown: "generation_config.json ", store }));

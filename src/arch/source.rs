@@ -74,7 +74,7 @@ impl<'a> SourceModel<'a> {
     }
 
     /// The value of a config field, derived if the files do not state it.
-    pub(crate) fn settled(&self, name: &str) -> Option<Json> {
+    pub(crate) fn derived(&self, name: &str) -> Option<Json> {
         let fields = self.config.fields();
         fields.into_iter().find(|field| field.name == name).map(|field| field.value)
     }
@@ -143,8 +143,11 @@ impl<'a> SourceModel<'a> {
     pub(crate) fn layers_of(&self, kind: &LayerKind) -> Result<Option<Vec<bool>>> {
         let Some(Json::Array(kinds)) = self.row("layer_types")? else { return Ok(None) };
         if kinds.len() as u64 != u64::from(self.config.n_layers.value) {
-            let fault =
-                format!("{} layers, but there are {}", kinds.len(), self.config.n_layers.value);
+            let fault = format!(
+                "{} elements, but the model has {} layers",
+                kinds.len(),
+                self.config.n_layers.value
+            );
             return Err(self.invalid("config.json layer_types", fault));
         }
         Ok(Some(kinds.iter().map(|name| name.as_str() == Some(kind.name())).collect()))

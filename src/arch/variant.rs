@@ -62,7 +62,7 @@ pub(crate) enum KeyRule {
     /// A row, or this value if the files lack it.
     Or(&'static str, Constant),
     /// A row as the files state it, or else as [`ModelConfig`](crate::ModelConfig) derives it.
-    Settled(&'static str),
+    Derived(&'static str),
     /// The same value for every model, under this key.
     Fixed(&'static str, Constant),
     /// The number of rotated elements of a head; this fraction of them if the files do not state

@@ -227,7 +227,7 @@ impl MlxRecipe {
                     MlxChoice::EightBits => {
                         let named = MlxQuantization::new(MlxMode::Affine, Some(64), Some(8))?;
                         let mut json = named.json();
-                        // Upstream omits the mode for affine, and reads a missing mode as affine.
+                        // Upstream omits the mode here, and reads a missing mode as affine.
                         json.remove("mode");
                         config.insert(module.path.to_owned(), Json::Object(json));
                         Some(named)

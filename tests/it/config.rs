@@ -154,7 +154,7 @@ fn llama_3_is_stretched() {
     assert_snapshot!(said(&of(&store).expect("a config"), &["rope"]), @r#"rope_scaling_kind = "tensor" (rope_freqs.weight is stored)"#);
 
     let scaling = json!({"rope_type": "llama3", "low_freq_factor": 4.0, "high_freq_factor": 4.0});
-    assert_snapshot!(refused(&small(json!({"rope_scaling": scaling}))), @r#"Malformed: .: key "config.json rope_scaling.high_freq_factor": 4, but low_freq_factor is 4"#);
+    assert_snapshot!(refused(&small(json!({"rope_scaling": scaling}))), @r#"Malformed: .: key "config.json rope_scaling.high_freq_factor": 4, but a value above low_freq_factor, 4, is needed"#);
 }
 
 #[test]
@@ -168,14 +168,14 @@ fn gemma_3_alternates() {
     assert_snapshot!(said(&old, &["attention", "rope", "scales"]), @r#"
     sliding_window = 512 (config.json sliding_window)
     sliding_window_pattern = 6 (config.json sliding_window_pattern)
-    value_head_dim = 32 (as head_dim)
-    attention_scale = 0.0625 (one over the root of query_pre_attn_scalar)
+    value_head_dim = 32 (same as head_dim)
+    attention_scale = 0.0625 (1 / sqrt(query_pre_attn_scalar))
     query_pre_attn_scalar = 256.0 (config.json query_pre_attn_scalar)
     rope_local_theta = 10000.0 (config.json rope_local_base_freq)
     rope_dimension_count = 32 (head_dim)
     rope_scaling_kind = "linear" (config.json rope_scaling.rope_type)
     rope_scaling_factor = 8.0 (config.json rope_scaling.factor)
-    embedding_scale = 8.0 (root of dim)
+    embedding_scale = 8.0 (sqrt(dim))
     "#);
     let windows: Vec<bool> =
         (0..12).map(|layer| old.layer_kind(layer) == Some(&LayerKind::Sliding)).collect();
@@ -198,11 +198,11 @@ fn gemma_3_alternates() {
     assert_snapshot!(said(&converted, &["attention", "rope", "scales"]), @r#"
     sliding_window = 512 (gemma3.attention.sliding_window)
     sliding_window_pattern = 6 (default of gemma3)
-    value_head_dim = 16 (as head_dim)
+    value_head_dim = 16 (same as head_dim)
     rope_local_theta = 10000.0 (default of gemma3)
     rope_dimension_count = 16 (head_dim)
     rope_scaling_kind = "none" (default)
-    embedding_scale = 8.0 (root of dim)
+    embedding_scale = 8.0 (sqrt(dim))
     "#);
 }
 
@@ -235,13 +235,13 @@ fn gemma_4_has_heads_of_two_widths() {
     sliding_window = 128 (config.json sliding_window)
     sliding_window_pattern = 2 (config.json layer_types)
     local_head_dim = 16 (config.json head_dim)
-    value_head_dim = 32 (as head_dim)
+    value_head_dim = 32 (same as head_dim)
     n_kv_shared_layers = 2 (config.json num_kv_shared_layers)
     rope_local_theta = 10000.0 (config.json rope_parameters.sliding_attention.rope_theta)
     rope_partial_factor = 0.25 (config.json rope_parameters.full_attention.partial_rotary_factor)
     rope_dimension_count = 8 (head_dim * rope_partial_factor)
     rope_scaling_kind = "proportional" (config.json rope_parameters.full_attention.rope_type)
-    embedding_scale = 8.0 (root of dim)
+    embedding_scale = 8.0 (sqrt(dim))
     per_layer_dim = 16 (config.json hidden_size_per_layer_input)
     "#);
     let converted = from_gguf(
@@ -276,12 +276,12 @@ fn gemma_4_has_heads_of_two_widths() {
     sliding_window_pattern = 2 (gemma4.attention.sliding_window_pattern)
     n_kv_heads_per_layer = [2,1,2,1] (gemma4.attention.head_count_kv)
     local_head_dim = 16 (gemma4.attention.key_length_swa)
-    value_head_dim = 32 (as head_dim)
+    value_head_dim = 32 (same as head_dim)
     n_kv_shared_layers = 2 (gemma4.attention.shared_kv_layers)
     rope_local_theta = 10000.0 (gemma4.rope.freq_base_swa)
     rope_dimension_count = 32 (head_dim)
     rope_scaling_kind = "none" (default)
-    embedding_scale = 8.0 (root of dim)
+    embedding_scale = 8.0 (sqrt(dim))
     per_layer_dim = 16 (gemma4.embedding_length_per_layer_input)
     "#);
 }
@@ -305,7 +305,7 @@ fn gpt_oss_is_stretched_by_yarn() {
     assert_snapshot!(said(&config, &["attention", "rope", "experts"]), @r#"
     sliding_window = 128 (config.json sliding_window)
     sliding_window_pattern = 2 (config.json layer_types)
-    value_head_dim = 16 (as head_dim)
+    value_head_dim = 16 (same as head_dim)
     rope_dimension_count = 16 (head_dim)
     rope_scaling_kind = "yarn" (config.json rope_parameters.rope_type)
     rope_scaling_factor = 32.0 (config.json rope_parameters.factor)
@@ -314,7 +314,7 @@ fn gpt_oss_is_stretched_by_yarn() {
     rope_scaling_beta_slow = 1.0 (config.json rope_parameters.beta_slow)
     rope_scaling_truncate = false (config.json rope_parameters.truncate)
     n_experts_used = 2 (config.json num_experts_per_tok)
-    expert_ffn_dim = 64 (as ffn_dim)
+    expert_ffn_dim = 64 (same as ffn_dim)
     "#);
     let converted = from_gguf(
         "gpt-oss",
@@ -333,7 +333,7 @@ fn gpt_oss_is_stretched_by_yarn() {
     assert_snapshot!(said(&converted, &["attention", "rope", "experts"]), @r#"
     sliding_window = 128 (gpt-oss.attention.sliding_window)
     sliding_window_pattern = 2 (default of gpt-oss)
-    value_head_dim = 16 (as head_dim)
+    value_head_dim = 16 (same as head_dim)
     rope_dimension_count = 16 (head_dim)
     rope_scaling_kind = "yarn" (gpt-oss.rope.scaling.type)
     rope_scaling_factor = 32.0 (gpt-oss.rope.scaling.factor)
@@ -413,7 +413,7 @@ fn phi_3_has_factors_for_short_and_long_contexts() {
     })));
     assert_snapshot!(said(&config, &["attention", "rope"]), @r#"
     sliding_window = 2047 (config.json sliding_window)
-    value_head_dim = 16 (as head_dim)
+    value_head_dim = 16 (same as head_dim)
     rope_scaling_kind = "longrope" (config.json rope_scaling.type)
     rope_scaling_original_max_seq_len = 4096 (config.json original_max_position_embeddings)
     rope_scaling_short_factors = [1.0,1.25] (config.json rope_scaling.short_factor)
@@ -428,7 +428,7 @@ fn granite_and_cohere_scale() {
         "residual_multiplier": 0.22, "logits_scaling": 16.0,
     })));
     assert_snapshot!(said(&config, &["attention", "scales"]), @"
-    value_head_dim = 16 (as head_dim)
+    value_head_dim = 16 (same as head_dim)
     attention_scale = 0.015625 (config.json attention_multiplier)
     embedding_scale = 12.0 (config.json embedding_multiplier)
     residual_scale = 0.22 (config.json residual_multiplier)
@@ -539,7 +539,7 @@ fn whisper_in_three_dialects() {
     n_experts = 0 (default)
     enc_n_layers = 3 (config.json encoder_layers)
     enc_n_heads = 4 (config.json encoder_attention_heads)
-    enc_dim = 32 (as dim)
+    enc_dim = 32 (same as dim)
     enc_ffn_dim = 128 (config.json encoder_ffn_dim)
     n_audio_ctx = 30 (config.json max_source_positions)
     n_mels = 80 (config.json num_mel_bins)
@@ -677,7 +677,7 @@ fn mistrals_own_params() {
     rope_scaling_beta_fast = 32.0 (params.json yarn.beta)
     rope_scaling_beta_slow = 1.0 (params.json yarn.alpha)
     n_experts_used = 2 (params.json moe.num_experts_per_tok)
-    expert_ffn_dim = 96 (as ffn_dim)
+    expert_ffn_dim = 96 (same as ffn_dim)
     "#);
     assert_eq!(other(&store), "params.json moe.something: 1\nparams.json tokens_per_second: 12.5");
 }
@@ -736,16 +736,16 @@ fn faults_of_json() {
     assert_snapshot!(fault(json!({"hidden_size": "64"})), @r#"Malformed: .: key "config.json hidden_size": "64", but an integer is needed"#);
     assert_snapshot!(fault(json!({"hidden_size": null})), @"Malformed: .: neither llama.embedding_length nor hidden_size in config.json");
     assert_snapshot!(fault(json!({"head_dim": 0})), @r#"Malformed: .: key "config.json head_dim": 0, but a value above 0 is needed"#);
-    assert_snapshot!(fault(json!({"num_attention_heads": 65})), @r#"Malformed: .: key "config.json num_attention_heads": 65 heads for a width of 64"#);
-    assert_snapshot!(fault(json!({"num_attention_heads": 65536, "head_dim": 65536})), @r#"Malformed: .: key "config.json num_attention_heads": 65536 heads of 65536"#);
+    assert_snapshot!(fault(json!({"num_attention_heads": 65})), @r#"Malformed: .: key "config.json num_attention_heads": 65 heads, but at most the width, 64, is allowed"#);
+    assert_snapshot!(fault(json!({"num_attention_heads": 65536, "head_dim": 65536})), @r#"Malformed: .: key "config.json num_attention_heads": 65536 heads of width 65536, but the product must fit in 32 bits"#);
     assert_snapshot!(fault(json!({"rope_theta": 0})), @r#"Malformed: .: key "config.json rope_theta": 0, but a value above 0 is needed"#);
     assert_snapshot!(fault(json!({"rms_norm_eps": -1e-5})), @r#"Malformed: .: key "config.json rms_norm_eps": -1e-5, but a finite, non-negative f32 is needed"#);
     assert_snapshot!(fault(json!({"rms_norm_eps": 1e-60})), @r#"Malformed: .: key "config.json rms_norm_eps": 1.0000000000000001e-60, but a finite, non-negative f32 is needed"#);
     assert_snapshot!(fault(json!({"rope_theta": {"__float__": "Infinity"}})), @r#"Malformed: .: key "config.json rope_theta": inf, but a finite, non-negative f32 is needed"#);
-    assert_snapshot!(fault(json!({"rope_theta": 1e4, "partial_rotary_factor": 0.001})), @r#"Malformed: .: key "config.json partial_rotary_factor": no element of 16 is rotated"#);
+    assert_snapshot!(fault(json!({"rope_theta": 1e4, "partial_rotary_factor": 0.001})), @r#"Malformed: .: key "config.json partial_rotary_factor": no element of a head of width 16 is rotated"#);
     assert_snapshot!(fault(json!({"partial_rotary_factor": 1.5})), @r#"Malformed: .: key "config.json partial_rotary_factor": 1.5, but a fraction of at most 1 is needed"#);
     assert_snapshot!(fault(json!({"layer_types": ["full_attention", 1]})), @r#"Malformed: .: key "config.json layer_types": 1, but a string is needed"#);
-    assert_snapshot!(fault(json!({"sliding_window_pattern": "LLXG"})), @r#"Malformed: .: key "config.json sliding_window_pattern": 'X' in a pattern of L and G"#);
+    assert_snapshot!(fault(json!({"sliding_window_pattern": "LLXG"})), @r#"Malformed: .: key "config.json sliding_window_pattern": the letter 'X', but only L and G are allowed"#);
     assert_snapshot!(fault(json!({"tie_word_embeddings": "yes", "use_sliding_window": 2})), @r#"Malformed: .: key "config.json tie_word_embeddings": "yes", but true or false is needed"#);
     assert_snapshot!(fault(json!({"num_key_value_heads": [0, 0]})), @r#"Malformed: .: key "config.json num_key_value_heads": 0, but a value above 0 is needed"#);
     let long = vec!["full_attention"; 70_000];

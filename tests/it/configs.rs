@@ -307,14 +307,14 @@ fn published_configs_come_back_from_gguf() {
 #[test]
 fn what_a_file_lacks_is_not_made_up() {
     for (config, lost, told) in [
-        (CASES[0].config, "qwen3next.expert_used_count", "no num_experts_per_tok"),
-        (CASES[0].config, "qwen3next.ssm.inner_size", "no linear_value_head_dim"),
+        (CASES[0].config, "qwen3next.expert_used_count", "requires num_experts_per_tok"),
+        (CASES[0].config, "qwen3next.ssm.inner_size", "requires linear_value_head_dim"),
         (
             CASES[9].config,
             "deepseek32.attention.indexer.top_k",
             "deepseek32.attention.indexer.top_k",
         ),
-        (CASES[13].config, "minicpm.residual_scale", "no residual_scale"),
+        (CASES[13].config, "minicpm.residual_scale", "requires residual_scale"),
     ] {
         let (_folder, store) = directory(config.as_bytes());
         let keys = metadata(&store);
@@ -353,7 +353,7 @@ fn widths_of_heads_are_never_left_to_the_class() {
     let (_folder, store) = directory(config("deepseek").as_bytes());
     let gguf = file(&store, &[]);
     let error = hf_documents(&gguf).expect_err("no head_dim");
-    assert!(error.to_string().contains("4 heads of 32 for a width of 64"), "{error}");
+    assert!(error.to_string().contains("4 heads of width 32 in a model of width 64"), "{error}");
 }
 
 /// GGUF counts the layer that predicts a further token among the others; `config.json` does not.

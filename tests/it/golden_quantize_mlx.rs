@@ -114,7 +114,7 @@ fn what_does_not_fit_is_refused() {
     for amax in [-1.0, f32::INFINITY, f32::NAN] {
         assert_eq!(
             refused(DType::MLX_NVFP4, 16, Grouping { size: 16, amax: Some(amax) }, [8, 1, 0]),
-            format!("a largest magnitude of {amax}")
+            format!("a largest magnitude of {amax}, but a finite, non-negative number is needed")
         );
     }
     for room in [[31, 4, 4], [32, 8, 4], [32, 4, 0]] {

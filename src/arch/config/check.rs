@@ -226,10 +226,12 @@ pub(crate) fn pattern(found: ConfigValue<'_>) -> Checked<LayerPattern> {
     let local = |letter: char| match letter {
         'L' => Ok(true),
         'G' => Ok(false),
-        other => Err(format!("'{}' in a pattern of L and G", other.escape_default())),
+        other => {
+            Err(format!("the letter '{}', but only L and G are allowed", other.escape_default()))
+        }
     };
     if letters.len() as u64 > LONGEST || letters.is_empty() {
-        return Err(format!("a pattern of {} letters", letters.len()).into());
+        return Err(format!("{} letters, but 1 to {LONGEST} are allowed", letters.len()).into());
     }
     Ok(Some(LayerPattern::Each(letters.chars().map(local).collect::<Result<_, _>>()?)))
 }

@@ -106,13 +106,14 @@ pub(super) fn config(
     attention.n_kv_heads_per_layer = each;
     let head_dim = head_dim(&reader, &mut core, &mut attention, &rope, [&dim, &n_heads])?;
     let product = |heads: &Field<u32>, source: &'static str| {
-        let value = heads.value.checked_mul(head_dim.value).ok_or_else(|| {
-            reader.invalid(&heads.source, format!("{} heads of {}", heads.value, head_dim.value))
-        })?;
+        let value = heads
+            .value
+            .checked_mul(head_dim.value)
+            .ok_or_else(|| reader.invalid(&heads.source, too_wide(heads.value, head_dim.value)))?;
         Ok::<_, Error>(Field::derived(value, source))
     };
     if attention.value_head_dim.is_none() {
-        attention.value_head_dim = Some(Field::derived(head_dim.value, "as head_dim"));
+        attention.value_head_dim = Some(Field::derived(head_dim.value, "same as head_dim"));
     }
 
     let (mut ffn_dim, ffn_dim_per_layer) = split(core.ffn_dim.take());
@@ -124,7 +125,7 @@ pub(super) fn config(
 
     // Whisper's encoder is as wide as its decoder; configs of transformers state the width once.
     if encoder.enc_n_layers.is_some() {
-        let width = || Field::derived(dim.value, "as dim");
+        let width = || Field::derived(dim.value, "same as dim");
         let width = encoder.enc_dim.get_or_insert_with(width).clone();
         encoder.enc_ffn_dim =
             encoder.enc_ffn_dim.take().or_else(|| four_times(&width, "4 * enc_dim"));
@@ -154,7 +155,7 @@ pub(super) fn config(
         let root = f64::from(dim.value).sqrt();
         #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
         let root = root as f32;
-        scales.embedding_scale = Some(Field::derived(root, "root of dim"));
+        scales.embedding_scale = Some(Field::derived(root, "sqrt(dim)"));
     }
     if attention.query_pre_attn_scalar.is_none()
         && let Some(value @ 1..) = dim.value.checked_div(n_heads.value)
@@ -166,20 +167,20 @@ pub(super) fn config(
         && let Some(scalar) = &attention.query_pre_attn_scalar
     {
         let scale = scalar.value.sqrt().recip();
-        attention.attention_scale =
-            Some(Field::derived(scale, "one over the root of query_pre_attn_scalar"));
+        attention.attention_scale = Some(Field::derived(scale, "1 / sqrt(query_pre_attn_scalar)"));
     }
     let n_experts = core.n_experts.take().unwrap_or(Field::derived(0, "default"));
     if n_experts.value > 0 && experts.expert_ffn_dim.is_none() {
         experts.expert_ffn_dim =
-            ffn_dim.as_ref().map(|ffn| Field::derived(ffn.value, "as ffn_dim"));
+            ffn_dim.as_ref().map(|ffn| Field::derived(ffn.value, "same as ffn_dim"));
     }
     if ssm.inner_size.is_none()
         && let (Some(width), Some(heads)) = (&ssm.value_head_dim, &ssm.time_step_rank)
     {
-        let inner = width.value.checked_mul(heads.value).ok_or_else(|| {
-            reader.invalid(&heads.source, format!("{} heads of {}", heads.value, width.value))
-        })?;
+        let inner = width
+            .value
+            .checked_mul(heads.value)
+            .ok_or_else(|| reader.invalid(&heads.source, too_wide(heads.value, width.value)))?;
         ssm.inner_size = Some(Field::derived(inner, "ssm_time_step_rank * ssm_value_head_dim"));
     }
 
@@ -218,6 +219,11 @@ pub(super) fn config(
         ssm,
         encoder,
     })
+}
+
+/// The fault of heads whose total width does not fit.
+fn too_wide(heads: u32, width: u32) -> String {
+    format!("{heads} heads of width {width}, but the product must fit in 32 bits")
 }
 
 /// A required number: an error if it is missing.
@@ -272,7 +278,10 @@ fn head_dim(
     // Beside these two keys, `head_dim` is the width of the rotated part.
     if let (Some(plain), Some(rotated)) = (&attention.qk_nope_head_dim, rotated) {
         let value = plain.value.checked_add(rotated.value).ok_or_else(|| {
-            reader.invalid(&plain.source, format!("{} and {}", plain.value, rotated.value))
+            reader.invalid(
+                &plain.source,
+                format!("{} + {}, but the sum must fit in 32 bits", plain.value, rotated.value),
+            )
         })?;
         return Ok(Field::derived(value, "qk_nope_head_dim + rope_dimension_count"));
     }
@@ -285,7 +294,7 @@ fn head_dim(
     let value = value.ok_or_else(|| {
         reader.invalid(
             &n_heads.source,
-            format!("{} heads for a width of {}", n_heads.value, dim.value),
+            format!("{} heads, but at most the width, {}, is allowed", n_heads.value, dim.value),
         )
     })?;
     Ok(Field::derived(value, "dim / n_heads"))
@@ -383,9 +392,10 @@ fn finish_rope(
         let rotated = (f64::from(head_dim.value) * part) as u32;
         if rotated == 0 {
             let part = rope.partial_factor.as_ref().map_or("", |part| &part.source).to_owned();
-            return Err(
-                reader.invalid(&part, format!("no element of {} is rotated", head_dim.value))
-            );
+            return Err(reader.invalid(
+                &part,
+                format!("no element of a head of width {} is rotated", head_dim.value),
+            ));
         }
         let source = match rope.partial_factor {
             Some(_) => "head_dim * rope_partial_factor",
@@ -417,7 +427,8 @@ fn finish_rope(
     if let (Some(low), Some(high)) = (&scaling.low_freq_factor, &scaling.high_freq_factor)
         && low.value >= high.value
     {
-        let fault = format!("{}, but low_freq_factor is {}", high.value, low.value);
+        let fault =
+            format!("{}, but a value above low_freq_factor, {}, is needed", high.value, low.value);
         return Err(reader.invalid(&high.source, fault));
     }
     Ok(())
@@ -445,8 +456,9 @@ fn vocab_size(
     let rows = embedding.and_then(|tensor| Some((tensor, *tensor.shape().first()?)));
     if let Some((tensor, rows)) = rows {
         let source = format!("rows of {}", tensor.name());
-        let value = u32::try_from(rows)
-            .map_err(|_| reader.invalid(&source, format!("{rows} rows of embeddings")))?;
+        let value = u32::try_from(rows).map_err(|_| {
+            reader.invalid(&source, format!("{rows} rows, but their number must fit in 32 bits"))
+        })?;
         return Ok(Some(Field::derived(value, source)));
     }
     Ok(stated.or_else(|| {

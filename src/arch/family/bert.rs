@@ -113,8 +113,13 @@ static RENAMES: &[Rename] = &[
     of_classifier("classifier.bias", "classifier.out_proj.bias"),
 ];
 
-const fn of_classifier(first: &'static str, there: &'static str) -> Rename {
-    Rename { dialect: Dialect::HuggingFace, with: "classifier.dense.weight", first, there }
+const fn of_classifier(prefix: &'static str, replacement: &'static str) -> Rename {
+    Rename {
+        dialect: Dialect::HuggingFace,
+        requires: "classifier.dense.weight",
+        prefix,
+        replacement,
+    }
 }
 
 const TOKENIZER: TokenizerHabits = TokenizerHabits {
@@ -273,7 +278,7 @@ fn labelled(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> 
         let key = "bert.classifier.output_labels";
         return Err(Error::malformed(fault).in_key(key).in_file(model.path()));
     }
-    // The rows of a stored tensor: their number fits.
+    // Bounded by the number of rows of a stored tensor.
     let usual = (stated.len() as u64..rows).map(|number| format!("LABEL_{number}"));
     let labels: Vec<String> = stated.iter().cloned().chain(usual).collect();
     let numbered = || (0u64..).zip(&labels);

@@ -44,7 +44,7 @@ static VARIANTS: &[Variant] = &[
     Variant {
         gguf: "cohere2",
         hf: &["cohere2"],
-        keys: &[keys::BASE, keys::HEADS, &[K::Row("logit_scale"), K::Row("sliding_window"), K::Settled("vocab_size"),
+        keys: &[keys::BASE, keys::HEADS, &[K::Row("logit_scale"), K::Row("sliding_window"), K::Derived("vocab_size"),
             K::Rotated(1.0), K::Fixed("rope.scaling.type", Word("none"))]],
         classes: &[
             Class { model_type: "cohere2", class: "Cohere2ForCausalLM",
@@ -57,8 +57,8 @@ static VARIANTS: &[Variant] = &[
     },
 ];
 
-/// In Cohere's configs, `max_position_embeddings` is the training length; the true context length
-/// has the tokenizer's key.
+/// In Cohere's configs, `max_position_embeddings` is the training length, and `model_max_length` the
+/// true context length.
 fn true_context(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     if let Some(length) = model.count("model_max_length")? {
         keys.count("context_length", length);

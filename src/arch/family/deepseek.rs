@@ -98,8 +98,8 @@ static VARIANTS: &[Variant] = &[
 
 #[rustfmt::skip]
 const KEYS: &[K] = &[
-    K::Or("rms_eps", Real(1e-6)), K::By(dense_layers), K::Settled("vocab_size"), K::Row("q_lora_rank"),
-    K::By(latent), K::Settled("expert_ffn_dim"), K::Row("n_experts"), K::Or("n_shared_experts", Count(0)),
+    K::Or("rms_eps", Real(1e-6)), K::By(dense_layers), K::Derived("vocab_size"), K::Row("q_lora_rank"),
+    K::By(latent), K::Derived("expert_ffn_dim"), K::Row("n_experts"), K::Or("n_shared_experts", Count(0)),
     K::Row("expert_weights_scale"), K::Row("rope_dimension_count"),
 ];
 
@@ -129,7 +129,7 @@ fn dense_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()>
 /// Latent attention in GGUF: one key head that all queries share.
 fn latent(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let need = |name: &str| {
-        let value = model.settled(name).and_then(|value| value.as_u64());
+        let value = model.derived(name).and_then(|value| value.as_u64());
         value
             .and_then(|value| u32::try_from(value).ok())
             .ok_or_else(|| model.missing_in_config(name))
@@ -182,7 +182,7 @@ fn latent_widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result
         ("n_expert_groups_used", "topk_group"),
         ("expert_weights_scale", "routed_scaling_factor"),
     ] {
-        let value = model.settled(field);
+        let value = model.derived(field);
         match (value, key) {
             (Some(value), _) => out.insert(key.to_owned(), value),
             // DeepSeek 2 Lite has no `q_lora_rank`, and its config states `null`.

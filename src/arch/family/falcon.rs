@@ -78,7 +78,7 @@ static VARIANTS: &[Variant] = &[
         gguf: "falcon",
         hf: &["falcon", "RefinedWeb", "RefinedWebModel"],
         keys: &[&[K::Fixed("context_length", Count(2048)), K::Fixed("tensor_data_layout", Word("jploski")),
-            K::Row("dim"), K::Settled("ffn_dim"), K::By(keys::block_count), K::Row("n_heads"), K::Settled("n_kv_heads"),
+            K::Row("dim"), K::Derived("ffn_dim"), K::By(keys::block_count), K::Row("n_heads"), K::Derived("n_kv_heads"),
             K::Row("layer_eps")]],
         classes: &[
             Class { model_type: "falcon", class: "FalconForCausalLM",

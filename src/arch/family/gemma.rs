@@ -68,9 +68,9 @@ pub(super) static GEMMA3N: Architecture = Architecture {
     required: SANDWICH_REQUIRED,
     renames: &[Rename {
         dialect: Dialect::Mlx,
-        with: "",
-        first: "model.",
-        there: "model.language_model.",
+        requires: "",
+        prefix: "model.",
+        replacement: "model.language_model.",
     }],
     variants: GEMMA3NS,
     ..Architecture::EMPTY
@@ -349,14 +349,14 @@ static GEMMA4S: &[Variant] = &[
 /// Keys of converter classes that inherit none.
 const GEMMA_KEYS: &[K] = &[
     K::Row("max_seq_len"), K::Row("dim"), K::By(keys::block_count), K::Row("ffn_dim"), K::Row("n_heads"),
-    K::Settled("n_kv_heads"), K::Row("rms_eps"), K::By(keys::all_widths_of_heads),
+    K::Derived("n_kv_heads"), K::Row("rms_eps"), K::By(keys::all_widths_of_heads),
 ];
 
 #[rustfmt::skip]
 const GEMMA3_KEYS: &[K] = &[
     K::Or("max_seq_len", Count(131_072)), K::Or("rms_eps", Real(1e-6)), K::By(keys::all_widths_of_heads),
     K::Or("rope_theta", Real(1e6)), K::Row("final_logit_softcap"),
-    K::Row("sliding_window"), K::Settled("n_kv_heads"),
+    K::Row("sliding_window"), K::Derived("n_kv_heads"),
 ];
 
 #[rustfmt::skip]
@@ -499,7 +499,7 @@ fn unrotated_factors(model: &SourceModel<'_>, width: u32) -> Vec<f32> {
 /// The number whose square root divides attention scores. GGUF omits it, since it depends on the
 /// model's size only.
 fn scalar(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    let stated = model.settled("query_pre_attn_scalar");
+    let stated = model.derived("query_pre_attn_scalar");
     let usual = model.config.head_dim.value.into();
     out.insert("query_pre_attn_scalar".to_owned(), stated.unwrap_or(usual));
     Ok(())
@@ -508,7 +508,7 @@ fn scalar(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
 /// Width of the feed-forward network: one for all layers, or one for each layer.
 fn widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let each = model.config.ffn_dim_per_layer.as_ref().map(|each| each.value.reported());
-    let width = each.or_else(|| model.settled("ffn_dim"));
+    let width = each.or_else(|| model.derived("ffn_dim"));
     let width = width.ok_or_else(|| model.missing_in_model("intermediate_size"))?;
     out.insert("intermediate_size".to_owned(), width);
     Ok(())
@@ -516,11 +516,11 @@ fn widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
 
 /// Per-layer embeddings and shared key/value layers.
 fn own_embeddings(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    let count = |field: &str| model.settled(field).unwrap_or_else(|| 0.into());
+    let count = |field: &str| model.derived(field).unwrap_or_else(|| 0.into());
     out.insert("hidden_size_per_layer_input".to_owned(), count("per_layer_dim"));
     out.insert("num_kv_shared_layers".to_owned(), count("n_kv_shared_layers"));
     let rows = model.shape("per_layer_embedding.weight").and_then(|shape| shape.first().copied());
-    let rows = rows.map(Json::from).or_else(|| model.settled("vocab_size"));
+    let rows = rows.map(Json::from).or_else(|| model.derived("vocab_size"));
     out.extend(rows.map(|rows| ("vocab_size_per_layer_input".to_owned(), rows)));
     Ok(())
 }
@@ -567,7 +567,7 @@ fn gemma4_widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result
             ("n_experts_used", "top_k_experts"),
             ("expert_ffn_dim", "moe_intermediate_size"),
         ] {
-            let value = model.settled(field).ok_or_else(|| model.missing_in_model(key))?;
+            let value = model.derived(field).ok_or_else(|| model.missing_in_model(key))?;
             out.insert(key.to_owned(), value);
         }
     }
@@ -616,7 +616,7 @@ fn gemma4_rope(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<(
     }
     #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
     let part = (rotated as f64 / divisors.len().max(1) as f64) as f32;
-    let local = model.settled("rope_local_theta");
+    let local = model.derived("rope_local_theta");
     let local = local.ok_or_else(|| model.missing_in_model("rope.freq_base_swa"))?;
     let full = json!({
         "rope_type": "proportional",

@@ -106,7 +106,7 @@ static VARIANTS: &[Variant] = &[
     Variant {
         gguf: "gpt2",
         hf: &["gpt2"],
-        keys: &[&[K::By(keys::block_count), K::Row("max_seq_len"), K::Row("dim"), K::Settled("ffn_dim"),
+        keys: &[&[K::By(keys::block_count), K::Row("max_seq_len"), K::Row("dim"), K::Derived("ffn_dim"),
             K::Row("n_heads"), K::Row("layer_eps")]],
         classes: &[
             Class { model_type: "gpt2", class: "GPT2LMHeadModel",

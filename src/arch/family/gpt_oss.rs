@@ -87,7 +87,7 @@ static VARIANTS: &[Variant] = &[
     Variant {
         gguf: "gpt-oss",
         hf: &["gpt_oss"],
-        keys: &[keys::BASE, keys::HEADS, &[K::Row("sliding_window"), K::Settled("expert_ffn_dim")]],
+        keys: &[keys::BASE, keys::HEADS, &[K::Row("sliding_window"), K::Derived("expert_ffn_dim")]],
         classes: &[
             Class { model_type: "gpt_oss", class: "GptOssForCausalLM",
                 rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, json::SILU, &[C::Field("sliding_window", "sliding_window"), C::Field("n_experts", "num_local_experts"),

@@ -416,7 +416,7 @@ static DEEPSEEKS: &[Variant] = &[
         gguf: "deepseek",
         hf: &["deepseek"],
         keys: &[keys::BASE, keys::HEADS, &[K::Rotated(1.0), K::Fixed("rope.scaling.type", Word("none")),
-            K::Row("n_leading_dense_layers"), K::Settled("vocab_size"), K::Row("expert_ffn_dim"),
+            K::Row("n_leading_dense_layers"), K::Derived("vocab_size"), K::Row("expert_ffn_dim"),
             K::Fixed("expert_weights_scale", Real(1.0)), K::Row("n_experts"), K::Row("n_shared_experts")]],
         classes: &[
             Class { model_type: "deepseek", class: "DeepseekForCausalLM",
@@ -429,11 +429,11 @@ static DEEPSEEKS: &[Variant] = &[
 ];
 
 #[rustfmt::skip]
-const LLAMA_KEYS: &[K] = &[K::Settled("vocab_size"), K::Rotated(1.0)];
+const LLAMA_KEYS: &[K] = &[K::Derived("vocab_size"), K::Rotated(1.0)];
 
 #[rustfmt::skip]
 const GRANITE_KEYS: &[K] = &[
-    K::Settled("vocab_size"), K::Rotated(1.0), K::Row("attention_scale"), K::Row("embedding_scale"),
+    K::Derived("vocab_size"), K::Rotated(1.0), K::Row("attention_scale"), K::Row("embedding_scale"),
     K::Row("residual_scale"), K::Row("logit_scale"), K::By(keys::uneven_heads),
 ];
 

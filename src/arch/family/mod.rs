@@ -140,7 +140,7 @@ mod tests {
                 let (KeyRule::Row(name)
                 | KeyRule::As(name, _)
                 | KeyRule::Or(name, _)
-                | KeyRule::Settled(name)) = rule
+                | KeyRule::Derived(name)) = rule
                 else {
                     continue;
                 };

@@ -136,10 +136,10 @@ static TILED: &[NameRule] = &[
     rule("layers.{n}.linear_attention.gate.weight",   "blk.{n}.attn_gate.weight",  "model.layers.{n}.linear_attn.in_proj_z.weight", HEADS),
     rule("layers.{n}.linear_attention.alpha.weight",  "blk.{n}.ssm_alpha.weight",  "model.layers.{n}.linear_attn.in_proj_a.weight", HEADS),
     rule("layers.{n}.linear_attention.beta.weight",   "blk.{n}.ssm_beta.weight",   "model.layers.{n}.linear_attn.in_proj_b.weight", HEADS),
-    rule("layers.{n}.linear_attention.a_log",         "blk.{n}.ssm_a",             "model.layers.{n}.linear_attn.A_log",            Transform { values: Change::NegExp,                       ..HEADS }),
+    rule("layers.{n}.linear_attention.a_log",         "blk.{n}.ssm_a",             "model.layers.{n}.linear_attn.A_log",            Transform { values: Change::NegExp,                            ..HEADS }),
     rule("layers.{n}.linear_attention.dt_bias",       "blk.{n}.ssm_dt.bias",       "model.layers.{n}.linear_attn.dt_bias",          HEADS),
     rule("layers.{n}.linear_attention.conv.weight",   "blk.{n}.ssm_conv1d.weight", "model.layers.{n}.linear_attn.conv1d.weight",    Transform { rows: RowOrder::Linear(Linear::TiledConvolution), ..SQUEEZED }),
-    rule("layers.{n}.linear_attention.output.weight", "blk.{n}.ssm_out.weight",    "model.layers.{n}.linear_attn.out_proj.weight",  Transform { columns: HEADS.rows,                          ..SAME }),
+    rule("layers.{n}.linear_attention.output.weight", "blk.{n}.ssm_out.weight",    "model.layers.{n}.linear_attn.out_proj.weight",  Transform { columns: HEADS.rows,                               ..SAME }),
 ];
 
 /// A router, which is quantized to 8 bits.
@@ -193,7 +193,7 @@ const BASE: &[K] = &keys::base(K::By(sections));
 #[rustfmt::skip]
 const LINEAR_KEYS: &[K] = &[
     K::Row("ssm_conv_kernel"), K::Row("ssm_state_size"), K::Row("ssm_group_count"),
-    K::Row("ssm_time_step_rank"), K::Settled("ssm_inner_size"), K::By(recurrent),
+    K::Row("ssm_time_step_rank"), K::Derived("ssm_inner_size"), K::By(recurrent),
     K::Or("full_interval", Count(4)), K::Rotated(0.25),
 ];
 

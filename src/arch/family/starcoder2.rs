@@ -54,7 +54,7 @@ static VARIANTS: &[Variant] = &[
 ];
 
 fn narrow_window(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    if let Some(window) = model.settled("sliding_window") {
+    if let Some(window) = model.derived("sliding_window") {
         out.insert("sliding_window".to_owned(), window);
     }
     Ok(())

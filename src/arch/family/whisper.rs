@@ -190,10 +190,10 @@ static VARIANTS: &[Variant] = &[
     Variant {
         gguf: "whisper",
         hf: &["whisper"],
-        keys: &[&[K::Row("enc_n_layers"), K::Settled("enc_dim"), K::Row("enc_n_heads"), K::Row("enc_ffn_dim"),
+        keys: &[&[K::Row("enc_n_layers"), K::Derived("enc_dim"), K::Row("enc_n_heads"), K::Row("enc_ffn_dim"),
             K::Row("n_audio_ctx"), K::As("n_layers", "decoder.block_count"), K::As("dim", "decoder.embedding_length"),
             K::As("n_heads", "decoder.attention.head_count"), K::As("ffn_dim", "decoder.feed_forward_length"),
-            K::As("max_seq_len", "decoder.context_length"), K::Row("n_mels"), K::Settled("vocab_size")]],
+            K::As("max_seq_len", "decoder.context_length"), K::Row("n_mels"), K::Derived("vocab_size")]],
         classes: &[
             Class { model_type: "whisper", class: "WhisperForConditionalGeneration",
                 rules: &[&[C::By(whisper_numbers), C::Field("vocab_size", "vocab_size"), C::Fixed("activation_function", Word("gelu")), C::Fixed("is_encoder_decoder", Flag(true)),
@@ -219,7 +219,7 @@ fn whisper_numbers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Resu
         ("n_audio_ctx", "max_source_positions"),
         ("n_mels", "num_mel_bins"),
     ] {
-        let value = model.settled(field).ok_or_else(|| model.missing_in_model(key))?;
+        let value = model.derived(field).ok_or_else(|| model.missing_in_model(key))?;
         out.insert(key.to_owned(), value);
     }
     Ok(())

@@ -108,7 +108,7 @@ impl GroupQuantizer {
         } else if amax.is_some() && !self.global {
             "a largest magnitude is given, but the dtype has no global scale".to_owned()
         } else if let Some(amax) = amax.filter(|amax| !(0.0..f32::INFINITY).contains(amax)) {
-            format!("a largest magnitude of {amax}, but a finite, positive number is needed")
+            format!("a largest magnitude of {amax}, but a finite, non-negative number is needed")
         } else {
             let groups = values / size;
             // The codes of a group are whole bytes, no more than the values take.

@@ -89,7 +89,7 @@ impl<F: Unpack, T: Pack> KernelBody<RepackKernel> for AffineRepack<F, T> {
 #[inline(always)]
 fn centred<S: Simd>(codes: S::Bytes, zero: f32, d: f32) -> Result<CodeRun<S>, Fault> {
     if d.is_infinite() {
-        return Err(("an infinite scale", d));
+        return Err(("an infinite scale, from which no bias can be computed", d));
     }
     Ok(CodeRun { codes, scale: d, bias: -zero * d })
 }

@@ -413,7 +413,10 @@ fn what_does_not_fit_is_named() {
         ..Rows::blocks(DType::MLX_AFFINE4, vec![0x31; 64], 128)
     };
     let fault = affine.to(DType::Q4_1, DType::U8).unwrap_err();
-    assert_eq!((fault.element, fault.fault), (64, "a scale that its dtype does not have"));
+    assert_eq!(
+        (fault.element, fault.fault),
+        (64, "a scale that the target dtype cannot represent")
+    );
     assert!(fault.to_string().contains("from element 64 on"), "{fault}");
     // A scale of 24 bits, whose products with 15 are rounded; and one of 20, whose products are
     // exact.

@@ -203,7 +203,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule(R::Value,           &[F::Q3_K_M],                    always,              D::Q4_K),
     Rule(R::Value,           &[F::Q3_K_L],                    always,              D::Q5_K),
     Rule(R::Value,           &[F::IQ4_NL, F::IQ4_XS],         |p| p.sharing >= 4,  D::Q5_K),
-    Rule(R::Value,           &[F::Q4_K_M, F::Q5_K_M],         TensorPosition::more,         D::Q6_K),
+    Rule(R::Value,           &[F::Q4_K_M, F::Q5_K_M],         TensorPosition::more, D::Q6_K),
     Rule(R::Value,           &[F::Q4_K_S],                    |p| p.index < 4,     D::Q5_K),
 
     Rule(R::Key,             &[],                             |p| p.experts == 8,  D::Q8_0),
@@ -227,7 +227,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule(R::Down,            &[F::Q4_K_M],     |p| !p.falcon && p.more(),          D::Q6_K),
     Rule(R::Down,            &[F::IQ4_NL, F::IQ4_XS],
                                                |p| !p.importance && p.first(8),    D::Q5_K),
-    Rule(R::Down,            &[F::Q5_K_M],                    TensorPosition::more,         D::Q6_K),
+    Rule(R::Down,            &[F::Q5_K_M],                    TensorPosition::more, D::Q6_K),
     Rule(R::Down,            &[F::Q4_K_S],     |p| !p.falcon && p.first(8),        D::Q5_K),
     // With importance, the scales of the first layers become inaccurate in dtypes without a
     // minimum.

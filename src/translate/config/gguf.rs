@@ -51,7 +51,7 @@ pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyVal
                 continue;
             }
             KeyRule::Or(name, usual) => (*name, model.row(name)?.or(Some((*usual).into()))),
-            KeyRule::Settled(name) => (*name, model.settled(name)),
+            KeyRule::Derived(name) => (*name, model.derived(name)),
             KeyRule::Fixed(key, value) => {
                 keys.set(key, &(*value).into());
                 continue;

@@ -32,12 +32,12 @@ pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<St
         match rule {
             ConfigRule::Field(field, key) => {
                 alike_in_all_layers(&model, field)?;
-                if let Some(value) = model.settled(field) {
+                if let Some(value) = model.derived(field) {
                     out.insert((*key).to_owned(), value);
                 }
             }
             ConfigRule::Needed(field, key) => {
-                let value = model.settled(field).ok_or_else(|| model.missing_in_model(key))?;
+                let value = model.derived(field).ok_or_else(|| model.missing_in_model(key))?;
                 out.insert((*key).to_owned(), value);
             }
             ConfigRule::Stated(key, name) => {
@@ -105,5 +105,8 @@ fn follows_from_the_others(model: &SourceModel<'_>, out: &Map<String, Json>) -> 
         return Ok(());
     }
     let (heads, width) = (n_heads.value, head_dim.value);
-    Err(model.inexpressible(&format!("{heads} heads of {width} for a width of {}", dim.value)))
+    Err(model.inexpressible(&format!(
+        "{heads} heads of width {width} in a model of width {}",
+        dim.value
+    )))
 }

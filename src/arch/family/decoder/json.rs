@@ -94,7 +94,7 @@ fn stretched(model: &SourceModel<'_>) -> Result<Option<Map<String, Json>>> {
                 ("rope_scaling_beta_slow", "beta_slow"),
                 ("rope_scaling_ext_factor", "extrapolation_factor"),
             ] {
-                put(key, model.settled(field));
+                put(key, model.derived(field));
             }
         }
         RopeScalingKind::Tensor => {
