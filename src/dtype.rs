@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::{Error, Result};
-use crate::quant::{self, Codec, GroupQuantizer, Importance, Quantizer, Rows};
+use crate::quant::{self, Codec, GroupQuantizer, Importance, Quantizer, QuantizerInput};
 use crate::shape;
 
 /// How a dtype arranges its elements in memory.
@@ -122,7 +122,7 @@ dtypes! {
     F8_E4M3:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E4M3"),     units [(1, 1)], Some(&quant::F8_E4M3);
     /// 8-bit float, 5 bits of exponent, with infinities.
     F8_E5M2:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E5M2"),     units [(1, 1)], Some(&quant::F8_E5M2);
-    /// A power of two: 8 bits of exponent alone.
+    /// A power of two: 8 bits of exponent only.
     F8_E8M0:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E8M0"),     units [(1, 1)], Some(&quant::F8_E8M0);
     /// 8-bit float, 4 bits of exponent, bias 8, one NaN and no negative zero.
     F8_E4M3FNUZ:  Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E4M3FNUZ"), units [(1, 1)], Some(&quant::F8_E4M3FNUZ);
@@ -132,7 +132,7 @@ dtypes! {
     F6_E2M3:      Plain,   4 =>   3    , ggml None,      safetensors Some("F6_E2M3"),     units [(1, 3)], Some(&quant::F6_E2M3);
     /// 6-bit float, 3 bits of exponent.
     F6_E3M2:      Plain,   4 =>   3    , ggml None,      safetensors Some("F6_E3M2"),     units [(1, 3)], Some(&quant::F6_E3M2);
-    /// 4-bit float (E2M1), two a byte.
+    /// 4-bit float (E2M1), two in a byte.
     F4:           Plain,   2 =>   1    , ggml None,      safetensors Some("F4"),          units [(1, 1)], Some(&quant::F4);
     /// 32 elements, 4 bits: one scale.
     Q4_0:         Block,  32 =>  18    , ggml Some(2),   safetensors None,                units [(2, 1), (1, 16)], Some(&quant::Q4_0), rows quant::encode::Q4_0;
@@ -174,7 +174,7 @@ dtypes! {
     IQ2_S:        Block, 256 =>  82    , ggml Some(22),  safetensors None,                units [(2, 1), (1, 80)], Some(&quant::IQ2_S), rows quant::encode::IQ2_S;
     /// 256 elements, 4.25 bits: the levels of `IQ4_NL`, 6-bit scales.
     IQ4_XS:       Block, 256 => 136    , ggml Some(23),  safetensors None,                units [(2, 2), (1, 132)], Some(&quant::IQ4_XS), rows quant::encode::IQ4_XS;
-    /// 256 elements, 1.75 bits: a codebook of 2048 ternary points, no scale field of its own.
+    /// 256 elements, 1.75 bits: a codebook of 2048 ternary points, no separate scale field.
     IQ1_M:        Block, 256 =>  56    , ggml Some(29),  safetensors None,                units [(1, 48), (2, 4)], Some(&quant::IQ1_M), rows quant::encode::IQ1_M;
     /// 256 ternary elements, five to a byte.
     TQ1_0:        Block, 256 =>  54    , ggml Some(34),  safetensors None,                units [(1, 52), (2, 1)], Some(&quant::TQ1_0), rows quant::encode::TQ1_0;
@@ -182,7 +182,7 @@ dtypes! {
     TQ2_0:        Block, 256 =>  66    , ggml Some(35),  safetensors None,                units [(1, 64), (2, 1)], Some(&quant::TQ2_0), rows quant::encode::TQ2_0;
     /// 32 E2M1 elements and one E8M0 scale.
     MXFP4:        Block,  32 =>  17    , ggml Some(39),  safetensors None,                units [(1, 17)], Some(&quant::MXFP4), rows quant::encode::MXFP4;
-    /// 64 E2M1 elements and four E4M3 scales; a scale for the whole tensor may lie beside it.
+    /// 64 E2M1 elements and four E4M3 scales; a scale for the whole tensor may be stored beside it.
     NVFP4:        Block,  64 =>  36    , ggml Some(40),  safetensors None,                units [(1, 36)], Some(&quant::NVFP4), rows quant::encode::NVFP4;
     /// 128 signs and one scale.
     Q1_0:         Block, 128 =>  18    , ggml Some(41),  safetensors None,                units [(2, 1), (1, 16)], Some(&quant::Q1_0), rows quant::encode::Q1_0;
@@ -528,19 +528,23 @@ impl DType {
             .quantizer
             .ok_or_else(|| Error::unsupported(format!("{self} has no quantizer")))?;
         if importance.is_none() && quantizer.importance() == Importance::Required {
-            let fault = format!("{self} is not quantized without the importance of its columns");
+            let fault = format!("{self} requires the importance of the columns");
             return Err(Error::mismatch(fault).advise("give it an importance matrix"));
         }
         let row_bytes = u64::try_from(columns).ok().and_then(|columns| self.row_bytes(columns));
         let row_bytes =
             row_bytes.and_then(|bytes| usize::try_from(bytes).ok()).ok_or_else(|| {
                 let len = self.descriptor().block_len;
-                Error::mismatch(format!("rows of {columns} elements are no whole blocks of {len}"))
+                Error::mismatch(format!(
+                    "rows of {columns} elements do not divide into blocks of {len}"
+                ))
             })?;
         let rows = values.len().checked_div(columns).unwrap_or(0);
         if rows * columns != values.len() {
             let found = values.len();
-            return Err(Error::mismatch(format!("{found} values are no whole rows of {columns}")));
+            return Err(Error::mismatch(format!(
+                "{found} values do not divide into rows of {columns}"
+            )));
         }
         if rows.checked_mul(row_bytes) != Some(out.len()) {
             let found = out.len();
@@ -552,7 +556,7 @@ impl DType {
             let fault = format!("importance of {found} columns, but rows have {columns} elements");
             return Err(Error::mismatch(fault));
         }
-        quantizer.run(&Rows { values, columns, importance }, out);
+        quantizer.run(&QuantizerInput { values, columns, importance }, out);
         Ok(())
     }
 }

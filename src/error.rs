@@ -60,8 +60,9 @@ pub enum ErrorKind {
 }
 
 impl Error {
+    /// An error of the caller's own, for a `Device` or a `ReadAt` that this library does not know.
     #[cold]
-    pub(crate) fn new(kind: ErrorKind, fault: impl Into<Cow<'static, str>>) -> Self {
+    pub fn new(kind: ErrorKind, fault: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(Inner {
             kind,
             fault: fault.into(),
@@ -93,7 +94,7 @@ impl Error {
     /// `what` is in the plural and carries its unit: "header bytes", "array levels".
     pub(crate) fn limit(what: &str, found: u64, allowed: u64, field: &str) -> Self {
         Self::new(ErrorKind::LimitExceeded, format!("{found} {what}, but the limit is {allowed}"))
-            .advise(format!("if the file is to be trusted, raise Limits::{field}"))
+            .advise(format!("if you trust the file, raise Limits::{field}"))
     }
 
     pub(crate) fn io(doing: &'static str, error: std::io::Error) -> Self {

@@ -21,12 +21,12 @@ pub(crate) type Watch<'w> = &'w (dyn Fn(Progress) -> ControlFlow<()> + Sync);
 /// Calls the progress callback, and returns `Cancelled` if it cancels.
 pub(crate) fn tell(watch: Option<Watch<'_>>, done: u64, total: u64) -> Result<()> {
     match watch.map(|watch| watch(Progress { done, total })) {
-        Some(ControlFlow::Break(())) => Err(Error::new(ErrorKind::Cancelled, "it was called off")),
+        Some(ControlFlow::Break(())) => Err(Error::new(ErrorKind::Cancelled, "interrupted")),
         _ => Ok(()),
     }
 }
 
-/// Adds up the bytes that several threads have read, and tells a watcher.
+/// Adds up the bytes that several threads have processed, and calls the progress callback.
 pub(crate) struct Meter<'w> {
     done: AtomicU64,
     total: u64,
@@ -38,11 +38,11 @@ impl<'w> Meter<'w> {
         Self { done: AtomicU64::new(0), total, watch }
     }
 
-    /// Adds bytes that are done.
+    /// Adds processed bytes.
     ///
     /// # Errors
     ///
-    /// `Cancelled` if the watcher calls the work off.
+    /// `Cancelled` if the progress callback cancels.
     pub(crate) fn add(&self, bytes: u64) -> Result<()> {
         let before = self.done.fetch_add(bytes, Ordering::Relaxed);
         tell(self.watch, before.saturating_add(bytes), self.total)

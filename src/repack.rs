@@ -5,7 +5,7 @@
 
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
-use crate::quant::repack::{self, Given, NotExact, Repacker};
+use crate::quant::repack::{self, NotExact, RepackInput, Repacker};
 use crate::quant::{Float, Global, GroupParts, Packed};
 
 /// A lossless change of packing between two dtypes: all values stay the same `f32`.
@@ -189,15 +189,18 @@ impl Repack {
         let whole = row_bytes(self.from, columns).and(row_bytes(self.to, columns));
         let (Some(group), Some(bytes)) = (group, whole.and_then(|row| row.checked_mul(rows)))
         else {
-            let fault = format!("rows of {columns} elements, groups of {old} of {}", self.from);
-            return Err(Error::mismatch(format!("{fault}, make no {}", self.to)));
+            let fault = format!("rows of {columns} elements in groups of {old} of {}", self.from);
+            return Err(Error::mismatch(format!("{fault} cannot be repacked to {}", self.to)));
         };
         if !is_group(self.to) {
             return Ok([bytes, 0, 0]);
         }
         let may_do = is_affine(self.to) && float(scales).is_some();
         if !may_do && !self.scales.contains(&scales) {
-            return Err(Error::mismatch(format!("{} has no scales of {scales}", self.to)));
+            return Err(Error::mismatch(format!(
+                "{} does not support scales of {scales}",
+                self.to
+            )));
         }
         let part = rows * (columns / group) * scales.descriptor().block_bytes as usize;
         Ok([bytes, part, if is_affine(self.to) { part } else { 0 }])
@@ -231,14 +234,16 @@ impl Repack {
         let needed = [rows * row, part(scale, from.dtypes.0), part(bias, from.dtypes.1)];
         let given = [from.weight.len(), from.scale.len(), from.bias.len()];
         if given != needed {
-            let fault = format!("parts of {given:?} bytes, but {rows} rows have {needed:?}");
+            let fault = format!("parts of {given:?} bytes, but {rows} rows need {needed:?}");
             return Err(Error::mismatch(fault));
         }
         let format = |dtype: DType| match (float(dtype), dtype) {
             (Some(format), _) => Ok(format),
             // The kernels derive the actual format from the dtype of the codes.
             (None, DType::U8 | DType::F8_E8M0 | DType::F8_E4M3) => Ok(Float::E8M0),
-            (None, _) => Err(Error::mismatch(format!("{} has no scales of {dtype}", self.from))),
+            (None, _) => {
+                Err(Error::mismatch(format!("{} does not support scales of {dtype}", self.from)))
+            }
         };
         let packed = Packed {
             weight: from.weight,
@@ -248,7 +253,7 @@ impl Repack {
             group_size: from.group_size,
             global: from.global,
         };
-        let given = Given {
+        let given = RepackInput {
             from: packed,
             to,
             group_size: self.group_size(from.group_size).unwrap_or(32),

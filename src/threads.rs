@@ -12,19 +12,19 @@ use crate::error::Result;
 /// use weighbridge::{OpenOptions, Threads};
 ///
 /// let options = OpenOptions::new().threads(Threads::one());
-/// // A number does as well; 0 stands for one thread for each processor.
+/// // A number is accepted too; 0 means one thread for each processor.
 /// let options = options.threads(2);
 /// ```
 #[derive(Clone, Copy, Default, Eq, PartialEq)]
 pub struct Threads(Option<NonZeroUsize>);
 
 impl Threads {
-    /// That many threads; 0 stands for one for each processor.
+    /// Sets the number of threads; 0 means one for each processor.
     pub const fn new(threads: usize) -> Self {
         Self(NonZeroUsize::new(threads))
     }
 
-    /// The thread of the caller alone.
+    /// Only the thread of the caller.
     pub const fn one() -> Self {
         Self::new(1)
     }
@@ -55,13 +55,13 @@ impl fmt::Debug for Threads {
     }
 }
 
-/// Runs `work` on each item and returns the results in the order of the items. Each thread, the
-/// caller's among them, takes the next item when it has finished one, and passes `work` a value of its
-/// own that `start` has made. Only the results are kept.
+/// Runs `work` on each item and returns the results in the order of the items. Each thread,
+/// including the caller's, takes the next item when it has finished one. It passes `work` its own
+/// state, which `start` creates once per thread.
 ///
 /// # Errors
 ///
-/// The error of the first item, in the order of the items, that has one. Items after it are not begun.
+/// The error of the first failing item, in the order of the items. Items after it are not started.
 pub(crate) fn in_order<I: Send, S, T: Send>(
     threads: Threads,
     items: impl ExactSizeIterator<Item = I> + Send,
@@ -69,7 +69,7 @@ pub(crate) fn in_order<I: Send, S, T: Send>(
     work: impl Fn(&mut S, I) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
     let count = items.len();
-    // The number is asked for only where there is something to share.
+    // The number of processors is queried only if there is work to share.
     let threads = if count < 2 { 1 } else { threads.get().min(count) };
     if threads == 1 {
         let mut own = start();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use weighbridge::arch::{ARCHITECTURES, Architecture, NameRule, Stored};
+use weighbridge::arch::{ARCHITECTURES, Architecture, NameRule, StoredForm};
 use weighbridge::container::CONTAINERS;
 use weighbridge::dtype::DTYPES;
 
@@ -202,14 +202,15 @@ fn every_container_has_a_fuzz_target_and_a_page() {
 /// The rows that count, of one dialect: an earlier table has a stored name to itself.
 fn effective<'a>(
     tables: impl IntoIterator<Item = &'a [NameRule]>,
-    stored: fn(&NameRule) -> Stored,
-) -> Vec<(&'static str, Stored)> {
-    let mut rows: Vec<(&str, Stored)> = Vec::new();
+    stored: fn(&NameRule) -> StoredForm,
+) -> Vec<(&'static str, StoredForm)> {
+    let mut rows: Vec<(&str, StoredForm)> = Vec::new();
     for table in tables {
         let known: BTreeSet<&str> = rows.iter().map(|(_, stored)| stored.name).collect();
         let row = |rule: &NameRule| (rule.canonical, stored(rule));
-        let fresh =
-            |(_, stored): &(&str, Stored)| !stored.name.is_empty() && !known.contains(stored.name);
+        let fresh = |(_, stored): &(&str, StoredForm)| {
+            !stored.name.is_empty() && !known.contains(stored.name)
+        };
         rows.extend(table.iter().map(row).filter(fresh));
     }
     rows
@@ -228,8 +229,9 @@ fn every_stored_row_is_one_canonical_tensor() {
             of(vec![*publisher], hf),
         ] {
             let form =
-                |(_, stored): &(&str, Stored)| format!("{} {}", stored.name, stored.transform);
-            let alone = |(canonical, _): &&(&str, Stored)| !TWO_USES.contains(&(*name, *canonical));
+                |(_, stored): &(&str, StoredForm)| format!("{} {}", stored.name, stored.transform);
+            let alone =
+                |(canonical, _): &&(&str, StoredForm)| !TWO_USES.contains(&(*name, *canonical));
             unique(name, rows.iter().filter(alone).map(form));
             for (canonical, stored) in rows {
                 let layers = |name: &str| name.matches("{n}").count();
@@ -268,7 +270,7 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
          that had it",
     ),
     (
-        "container/ollama/write.rs",
+        "container/ollama/config.rs",
         &["cohere", "deepseek", "gemma4", "glm4", "qwen3", "qwen3_5", "qwen3next"],
         "Ollama's renderers and parsers, which it chooses by pieces of the names of classes",
     ),

@@ -67,8 +67,8 @@ fn reports() {
     ");
     assert_snapshot!(told(store, &["create", "sample:int4", HF]), @"
     2
-    error: STORE/manifests/registry.ollama.ai/library/sample/int4: it is there already
-     help: give another name, or --overwrite to replace it when the new one is whole
+    error: STORE/manifests/registry.ollama.ai/library/sample/int4: already exists
+     help: give another name, or replace it with --overwrite once the new one is complete
     ");
     assert_snapshot!(told(store, &["create", "sample:int4", HF, "--overwrite"]), @"
     0
@@ -88,7 +88,7 @@ fn reports() {
     ");
     assert_snapshot!(told(store, &["create", "a b", HF]), @"
     2
-    error: a b: no name that Ollama gives a model
+    error: a b: not a valid name of an Ollama model
      help: [HOST/][NAMESPACE/]MODEL[:TAG], of letters, digits, '_', '-' and '.'
     ");
     assert_snapshot!(told(store, &["create", "a", HF, "--quantize", "int6"]), @"

@@ -112,7 +112,7 @@ fn every_kind_of_difference() {
         text.replace(&*folder_b.path().to_string_lossy(), "b")
     };
     assert_eq!(ran.status, Some(1));
-    assert_snapshot!(without(&ran.err), @"note: neither architecture is known: both go by stored names");
+    assert_snapshot!(without(&ran.err), @"note: neither architecture is known: tensors are paired by stored name");
     assert_snapshot!(without(&ran.out), @r#"
     A a/model.safetensors: safetensors
     B b/model.safetensors: safetensors
@@ -124,7 +124,7 @@ fn every_kind_of_difference() {
     s     F32  F32  2 x 3 / 3 x 2   shape    -       -         -          -
     only in A: old
     only in B: new
-    not compared: c: a/model.safetensors: tensor "c": values of C64 cannot be read yet
+    not compared: c: a/model.safetensors: tensor "c": decoding C64 is not supported yet
     "#);
     let ran = run(&["diff", &a, &b, "--json"]);
     assert_eq!((ran.status, ran.err.as_str()), (Some(1), ""));
@@ -215,11 +215,11 @@ fn every_kind_of_difference() {
       "unread": [
         {
           "name": "c",
-          "reason": "a/model.safetensors: tensor \"c\": values of C64 cannot be read yet"
+          "reason": "a/model.safetensors: tensor \"c\": decoding C64 is not supported yet"
         }
       ],
       "notes": [
-        "neither architecture is known: both go by stored names"
+        "neither architecture is known: tensors are paired by stored name"
       ]
     }
     "#);
@@ -230,7 +230,7 @@ fn every_kind_of_difference() {
     A a/model.safetensors: safetensors
     B b/model.safetensors: safetensors
     no tensor compared, 1 not compared
-    not compared: c: a/model.safetensors: tensor "c": values of C64 cannot be read yet
+    not compared: c: a/model.safetensors: tensor "c": decoding C64 is not supported yet
     "#);
 }
 
@@ -252,7 +252,7 @@ fn refusals() {
     let said = refused(&arguments).replace(&*folder.path().to_string_lossy(), ".");
     assert_snapshot!(said, @r#"
     2
-    error: ./model.safetensors: no tensor has the name of one in assets/sample/hf
+    error: ./model.safetensors: no tensor name in common with assets/sample/hf
      help: A: no file says what the architecture is: 4 tensors under stored names; B: llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
     "#);
     assert_snapshot!(refused(&["diff", HF, GGUF, "--filter", "nothing"]), @r#"
@@ -274,6 +274,6 @@ fn refusals() {
     assert_snapshot!(refused(&["diff", HF, "nowhere"]), @"
     5
     error: nowhere: no such file, and no model of that name in no-store
-     help: `weighbridge list models` shows what a store has
+     help: `weighbridge list models` lists the models of a store
     ");
 }

@@ -148,7 +148,7 @@ fn canonical_tensors() {
     assert_eq!(norm("layers.0.ffn_norm.weight"), norm("blk.0.ffn_norm.weight"));
     assert_snapshot!(refused(&["dump", model, "layers.1.attention.k", "--as", "raw"]), @r#"
     5
-    error: assets/sample/sample-Q8_0.gguf: there is no tensor "layers.1.attention.k"
+    error: assets/sample/sample-Q8_0.gguf: no tensor "layers.1.attention.k"
      help: `weighbridge inspect --all` lists the names
     "#);
 }
@@ -189,16 +189,16 @@ fn what_is_not_there() {
     };
     assert_snapshot!(said(&["nope"]), @r#"
     5
-    error: ./model.safetensors: there is no tensor "nope"
+    error: ./model.safetensors: no tensor "nope"
      help: `weighbridge inspect --all` lists the names
     "#);
     assert_snapshot!(said(&["m", "--rows", "0..4", "--as", "f32"]), @r#"
     2
-    error: ./model.safetensors: tensor "m": rows 0..4 of 3
+    error: ./model.safetensors: tensor "m": rows 0..4 exceed the 3 rows
     "#);
     assert_snapshot!(said(&["m", "--rows", "0..4", "--as", "raw"]), @r#"
     2
-    error: ./model.safetensors: tensor "m": rows 0..4 of 3
+    error: ./model.safetensors: tensor "m": rows 0..4 exceed the 3 rows
     "#);
     assert_snapshot!(said(&["m", "--rows", "2..1"]), @"
     2

@@ -16,7 +16,7 @@ fn wrong_files() {
     assert_snapshot!(said("model.gguf", b""), @"
     3
     error: ./model.gguf: the file is empty
-     help: its download or copy failed: fetch it again
+     help: the download or copy failed: fetch the file again
     ");
     assert_snapshot!(said("model.pt", b"PK\x03\x04.............."), @"
     4
@@ -25,7 +25,7 @@ fn wrong_files() {
     ");
     assert_snapshot!(said("model.bin", b"\x80\x02}q\x00.............."), @"
     4
-    error: ./model.bin: a Python pickle: an old PyTorch checkpoint, which could run any program when loaded
+    error: ./model.bin: a Python pickle: an old PyTorch checkpoint, which could run arbitrary code when loaded
      help: load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files
     ");
     assert_snapshot!(said("model.safetensors", b"<!DOCTYPE html><html></html>"), @"
@@ -40,13 +40,13 @@ fn wrong_files() {
     ");
     assert_snapshot!(said("ggml-model.bin", b"lmgg.............."), @"
     3
-    error: ./ggml-model.bin: a file of whisper.cpp whose 18 bytes end within its header
+    error: ./ggml-model.bin: a whisper.cpp file of 18 bytes that ends within its header
      help: the file is cut short: fetch it again
     ");
     assert_snapshot!(said("model.gguf.incomplete", b"GGUF\x03\0\0\0"), @"
     3
-    error: ./model.gguf.incomplete: a download that has not finished, as its name says
-     help: let the download end, or start it again
+    error: ./model.gguf.incomplete: an unfinished download, according to its name
+     help: wait for the download to finish, or restart it
     ");
     assert_snapshot!(said("model.gguf.gz", b"\x1f\x8b\x08.............."), @"
     3
@@ -55,7 +55,7 @@ fn wrong_files() {
     ");
     assert_snapshot!(said("notes.txt", b"Nothing but words stand here."), @"
     3
-    error: ./notes.txt: neither GGUF nor safetensors
+    error: ./notes.txt: the file is neither GGUF nor safetensors
     ");
     assert_snapshot!(said("model.gguf", b"GGUF\x03\0\0\0"), @"
     3
@@ -65,7 +65,7 @@ fn wrong_files() {
     assert_snapshot!(said("config.json", b"{\"model_type\":\"llama\"}"), @"
     3
     error: ./config.json: this is JSON, not weights
-     help: give the directory that it lies in
+     help: give the directory that contains it
     ");
 }
 
@@ -74,7 +74,7 @@ fn wrong_paths() {
     assert_snapshot!(refused(&["inspect", "assets/sample/sampel.gguf"]), @"
     5
     error: assets/sample/sampel.gguf: no such file, and no model of that name in no-store
-     help: `weighbridge list models` shows what a store has
+     help: `weighbridge list models` lists the models of a store
     ");
     assert_snapshot!(refused(&["config", "docs"]), @"
     3
@@ -83,7 +83,7 @@ fn wrong_paths() {
     ");
     assert_snapshot!(refused(&["inspect", "assets/sample/README.md"]), @"
     3
-    error: assets/sample/README.md: neither GGUF nor safetensors
+    error: assets/sample/README.md: the file is neither GGUF nor safetensors
     ");
     assert_snapshot!(refused(&["inspect", "/dev/null"]), @"
     5
@@ -118,7 +118,7 @@ fn status_1() {
     let ran = run(&["verify", &path, "--strict"]);
     assert_eq!((ran.status, ran.err.as_str()), (Some(1), ""));
     assert_snapshot!(ran.out.replace(&path, "model.safetensors"), @"
-    fault: the header is padded with other white space than spaces, against the format's document (at byte 61)
+    fault: the header is padded with white space other than spaces, which the format's document forbids (at byte 61)
     model.safetensors: 1 fault in 1 file, 1 tensor
     ");
 
@@ -131,8 +131,8 @@ fn status_1() {
     let ran = run(&["verify", path]);
     assert_eq!((ran.status, ran.err.as_str()), (Some(1), ""));
     assert_snapshot!(ran.out.replace(path, "."), @"
-    fault: the model lacks token_embedding.weight, which its architecture needs
-    fault: the model lacks layers.0..2, which its architecture needs
+    fault: the model lacks token_embedding.weight, which its architecture requires
+    fault: the model lacks layers.0..2, which its architecture requires
     fault: .: neither llama.embedding_length nor hidden_size in config.json
     .: 3 faults in 1 file, 1 tensor
     ");

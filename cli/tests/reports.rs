@@ -193,10 +193,10 @@ fn inspect_by_one_kind_of_name() {
         text.split_once("\n\n").expect("a table").1.to_owned()
     };
     assert_snapshot!(table(&["--canonical"]), @"
-    NAME                DTYPE  SHAPE  DERIVATION                                        STORED
-    output_norm.weight  F32        1  as stored                                         model.norm.weight
-    -                   F32        1  no canonical name                                 extra
-    -                   F32        1  rotary frequencies, which follow from the config  model.layers.0.self_attn.rotary_emb.inv_freq
+    NAME                DTYPE  SHAPE  DERIVATION                                             STORED
+    output_norm.weight  F32        1  as stored                                              model.norm.weight
+    -                   F32        1  no canonical name                                      extra
+    -                   F32        1  rotary frequencies, which are derived from the config  model.layers.0.self_attn.rotary_emb.inv_freq
     ");
     std::fs::write(&config, "{\"model_type\":\"nobody-knows\"}").expect("a config");
     assert_snapshot!(table(&["--canonical"]), @"

@@ -103,7 +103,7 @@ fn unsound_values() {
     remark: same: all 4 values are 0.5
     fault: a\nb: 2 of 4 values are NaN, the first is element 1 (at byte 415)
     fault: a\nb: 1 of 4 values are infinite, the first is element 2 (at byte 419)
-    note: model: tensor "complex": values of C64 cannot be read yet; it was not looked at
+    note: model: tensor "complex": decoding C64 is not supported yet; not checked
     model: 2 faults, 2 remarks in 1 file, 6 tensors
     "#);
     let ran = run(&["verify", &path, "--deep", "--json"]);
@@ -308,14 +308,14 @@ fn malformed_lists() {
     "#);
     assert_snapshot!(said_of(b"\x7fELF\n"), @"
     3
-    error: ./list: line 1: it has the byte 0x7f, but only printable ASCII is allowed
+    error: ./list: line 1: the byte 0x7f is not allowed; only printable ASCII is
     ");
     let with = |lines: &str| {
         said_of(format!("weighbridge-hashes 1 weight others dtype shape name\n{lines}").as_bytes())
     };
     assert_snapshot!(with("- - F32 1 a\n- - F32 1"), @"
     3
-    error: ./list: line 3: 9 bytes without a line feed: the list was cut short, or is none
+    error: ./list: line 3: 9 bytes without a line feed: the file is truncated or is not a list of hashes
     ");
     assert_snapshot!(with("- - F32 1\n"), @"
     3
@@ -335,7 +335,7 @@ fn malformed_lists() {
     "#);
     assert_snapshot!(with("- - F32 2 a\n- - F32 2 b\n- - F32 2 \\x61\n"), @r#"
     3
-    error: ./list: line 4: the tensor "a" stands in line 2 already, but each is allowed once
+    error: ./list: line 4: the tensor "a" is already in line 2, but each tensor is allowed once
     "#);
 }
 

@@ -1,22 +1,23 @@
-//! Tensors that are known, though no model code asks for them: in every architecture, and in one.
+//! Known tensors that no model code asks for: patterns for every architecture, and for one.
 
 use super::Architecture;
 
-const VISION: &str = "of the model that sees, which is not the language model's";
-const AUDIO: &str = "of the model that hears, which is not the language model's";
-const PROJECTOR: &str = "between the language model and the one that sees or hears";
+const VISION: &str = "part of the vision model, not of the language model";
+const AUDIO: &str = "part of the audio model, not of the language model";
+const PROJECTOR: &str =
+    "part of the projector between the vision or audio model and the language model";
 
-/// Patterns of stored names, where `*` stands for anything, and what such a tensor is.
+/// Patterns of stored names, where `*` matches any text, and what such a tensor is.
 #[rustfmt::skip]
 static AUXILIARY: &[(&str, &str)] = &[
-    ("rope_freqs.weight",            "rotary factors that llama.cpp's converter makes from the config"),
+    ("rope_freqs.weight",            "rotary factors that llama.cpp's converter derives from the config"),
     ("*rope_factors_long.weight",    "rotary factors that llama.cpp's converter takes from the config"),
     ("*rope_factors_short.weight",   "rotary factors that llama.cpp's converter takes from the config"),
-    ("*.rotary_emb.inv_freq",        "rotary frequencies, which follow from the config"),
-    ("mtp.*",                        "of the layer that predicts a further token, which the model does without"),
-    ("*embeddings.position_ids",     "the numbers from 0 on"),
-    ("*.attn_rot_embd.weight",       "rotary frequencies, which follow from the config"),
-    ("rope.freqs",                   "rotary frequencies, which follow from the config"),
+    ("*.rotary_emb.inv_freq",        "rotary frequencies, which are derived from the config"),
+    ("mtp.*",                        "part of the multi-token prediction layer, which the model can run without"),
+    ("*embeddings.position_ids",     "position numbers, counted from 0"),
+    ("*.attn_rot_embd.weight",       "rotary frequencies, which are derived from the config"),
+    ("rope.freqs",                   "rotary frequencies, which are derived from the config"),
     ("vision_tower.*",               VISION),
     ("vision_model.*",               VISION),
     ("visual.*",                     VISION),
@@ -33,14 +34,14 @@ static AUXILIARY: &[(&str, &str)] = &[
     ("embed_audio.*",                PROJECTOR),
     ("model.embed_audio.*",          PROJECTOR),
     ("mm.*",                         PROJECTOR),
-    ("*.input_scale",                "a factor for activations, which no weight needs"),
-    ("*.activation_scale",           "a factor for activations, which no weight needs"),
-    ("*.qscale_act",                 "a factor for activations, which no weight needs"),
-    ("*.k_scale",                    "a factor for cached keys, which no weight needs"),
-    ("*.v_scale",                    "a factor for cached values, which no weight needs"),
+    ("*.input_scale",                "a scale for activations, not for weights"),
+    ("*.activation_scale",           "a scale for activations, not for weights"),
+    ("*.qscale_act",                 "a scale for activations, not for weights"),
+    ("*.k_scale",                    "a scale for the key cache, not for weights"),
+    ("*.v_scale",                    "a scale for the value cache, not for weights"),
 ];
 
-/// What a tensor of that stored name is, if it is one of these.
+/// What a tensor with this stored name is, if a pattern matches the name.
 pub(super) fn reason(stored: &str, architecture: &Architecture) -> Option<&'static str> {
     let mut rows = AUXILIARY.iter().chain(architecture.auxiliary);
     rows.find(|(pattern, _)| matches(pattern, stored)).map(|(_, reason)| *reason)

@@ -1,4 +1,4 @@
-//! How a model's makers would have it generate text.
+//! Recommended settings for generating text.
 
 use serde_json::{Map, Value as Json};
 
@@ -6,46 +6,46 @@ use super::Field;
 use crate::error::{Error, Result};
 use crate::store::Store;
 
-/// Settings for generating text: `generation_config.json`, GGUF's `general.sampling.`, or the
-/// parameters of an Ollama model.
+/// Settings for generating text, from `generation_config.json`, GGUF's `general.sampling.` keys, or
+/// the parameters of an Ollama model.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct GenerationConfig {
-    /// Whether tokens are drawn at random.
+    /// Whether tokens are sampled (true) or the most likely one is taken.
     pub do_sample: Option<Field<bool>>,
-    /// What scores are divided by.
+    /// Divisor of the logits.
     pub temperature: Option<Field<f32>>,
-    /// The most likely tokens, so many, to draw from.
+    /// Sample from this many of the most likely tokens.
     pub top_k: Option<Field<u32>>,
-    /// The most likely tokens, to this sum, to draw from.
+    /// Sample from the most likely tokens whose probabilities add up to this.
     pub top_p: Option<Field<f32>>,
-    /// Tokens at least so likely beside the likeliest.
+    /// Sample from tokens with at least this probability, relative to the most likely token.
     pub min_p: Option<Field<f32>>,
-    /// Factor against tokens that were there already.
+    /// Penalty for tokens that have occurred already.
     pub repetition_penalty: Option<Field<f32>>,
-    /// Tokens to be made at most.
+    /// Maximum number of tokens to generate.
     pub max_new_tokens: Option<Field<u32>>,
     /// The token that starts a text.
     pub bos: Option<Field<u32>>,
-    /// Tokens of which each ends a text.
+    /// Tokens that end a text.
     pub eos: Option<Field<Vec<u32>>>,
-    /// The token that fills up.
+    /// The padding token.
     pub pad: Option<Field<u32>>,
-    /// Texts of which each ends the answer.
+    /// Strings that end the answer.
     pub stop: Option<Field<Vec<String>>>,
-    /// What else the files say, as they say it.
+    /// All other settings, as the files state them.
     pub other: Map<String, Json>,
 }
 
-/// Where settings stand, and what comes before a key in its source.
-struct Place<'a> {
+/// Where the settings are stored, and the prefix of a key in messages.
+struct SettingsSource<'a> {
     json: Map<String, Json>,
     shown: &'static str,
     store: &'a Store,
 }
 
-impl Place<'_> {
-    /// Takes the value of the first of these keys that is there.
+impl SettingsSource<'_> {
+    /// Removes and returns the value of the first of these keys that is present.
     fn take<T>(
         &mut self,
         keys: &[&str],
@@ -86,58 +86,64 @@ fn each<T>(json: &Json, read: fn(&Json) -> Option<T>) -> Option<Vec<T>> {
 }
 
 impl GenerationConfig {
-    /// The settings that a model comes with, or `None` if no file has any.
+    /// The settings stored with a model, or `None` if no file has any.
     ///
     /// # Errors
     ///
-    /// `Malformed` if a setting is of another type than it should be, or the file is no JSON;
-    /// `LimitExceeded`; `Io` if it cannot be read.
+    /// `Malformed` if a setting has the wrong type, or the file is not valid JSON; `LimitExceeded`;
+    /// `Io` if it cannot be read.
     pub(crate) fn of(store: &Store) -> Result<Option<Self>> {
-        let Some(mut place) = find(store)? else { return Ok(None) };
+        let Some(mut settings) = find(store)? else { return Ok(None) };
         let text = |json: &Json| json.as_str().map(str::to_owned);
         Ok(Some(Self {
-            do_sample: place.take(&["do_sample"], "true or false", Json::as_bool)?,
-            temperature: place.take(&["temperature", "temp"], "a number", float)?,
-            top_k: place.take(&["top_k"], "a count", count)?,
-            top_p: place.take(&["top_p"], "a number", float)?,
-            min_p: place.take(&["min_p"], "a number", float)?,
-            repetition_penalty: place.take(
+            do_sample: settings.take(&["do_sample"], "true or false", Json::as_bool)?,
+            temperature: settings.take(&["temperature", "temp"], "a number", float)?,
+            top_k: settings.take(&["top_k"], "a count", count)?,
+            top_p: settings.take(&["top_p"], "a number", float)?,
+            min_p: settings.take(&["min_p"], "a number", float)?,
+            repetition_penalty: settings.take(
                 &["repetition_penalty", "repeat_penalty", "penalty_repeat"],
                 "a number",
                 float,
             )?,
-            max_new_tokens: place.take(&["max_new_tokens", "num_predict"], "a count", |json| {
-                // Ollama's -1 is for no bound.
-                if json.as_i64().is_some_and(|number| number < 0) {
-                    Some(u32::MAX)
-                } else {
-                    count(json)
-                }
+            max_new_tokens: settings.take(
+                &["max_new_tokens", "num_predict"],
+                "a count",
+                |json| {
+                    // Ollama uses -1 for "no limit".
+                    if json.as_i64().is_some_and(|number| number < 0) {
+                        Some(u32::MAX)
+                    } else {
+                        count(json)
+                    }
+                },
+            )?,
+            bos: settings.take(&["bos_token_id"], "a token number", count)?,
+            eos: settings.take(&["eos_token_id"], "a token number or a list of them", |json| {
+                each(json, count)
             })?,
-            bos: place.take(&["bos_token_id"], "the number of a token", count)?,
-            eos: place.take(&["eos_token_id"], "numbers of tokens", |json| each(json, count))?,
-            pad: place.take(&["pad_token_id"], "the number of a token", count)?,
-            stop: place.take(&["stop", "stop_strings"], "texts", |json| each(json, text))?,
-            other: place.json,
+            pad: settings.take(&["pad_token_id"], "a token number", count)?,
+            stop: settings.take(&["stop", "stop_strings"], "texts", |json| each(json, text))?,
+            other: settings.json,
         }))
     }
 }
 
-fn find(store: &Store) -> Result<Option<Place<'_>>> {
+fn find(store: &Store) -> Result<Option<SettingsSource<'_>>> {
     let file = "generation_config.json";
     if let Some(json) = store.read_document(file)? {
         let Json::Object(json) = json.into_owned() else {
-            let fault = "no JSON object";
+            let fault = "a JSON object is needed";
             return Err(Error::malformed(fault).in_file(store.path()).in_key(file));
         };
-        return Ok(Some(Place { json, shown: "generation_config.json ", store }));
+        return Ok(Some(SettingsSource { json, shown: "generation_config.json ", store }));
     }
     let key = "ollama.params";
     if let Some(text) = store.metadata().str(key) {
         let json = crate::store::document::parse(text.as_bytes(), store.limits())
             .map_err(|error| error.in_file(store.path()).in_key(key))?;
         if let Json::Object(json) = json {
-            return Ok(Some(Place { json, shown: "ollama.params ", store }));
+            return Ok(Some(SettingsSource { json, shown: "ollama.params ", store }));
         }
     }
     let shown = "general.sampling.";
@@ -153,5 +159,5 @@ fn find(store: &Store) -> Result<Option<Place<'_>>> {
         };
         json.insert(name.to_owned(), value);
     }
-    Ok((!json.is_empty()).then_some(Place { json, shown, store }))
+    Ok((!json.is_empty()).then_some(SettingsSource { json, shown, store }))
 }

@@ -1,32 +1,31 @@
-//! The rows of linear attention: Qwen3-Next and Qwen3.5, whose layers are Gated DeltaNets.
+//! Row orders of linear attention in Qwen3-Next and Qwen3.5, whose layers are Gated DeltaNets.
 //!
-//! A key head has a query head beside it, and serves several value heads. Hugging Face keeps the
-//! value heads of a key head together; llama.cpp's converter lays those of Qwen3.5 out in tiles,
-//! the first of every key head, then the second of every key head, so that ggml can repeat keys by
-//! broadcasting (`_LinearAttentionVReorderBase` in conversion/qwen.py).
+//! A key head is paired with a query head and serves several value heads. Hugging Face stores the
+//! value heads of a key head together. llama.cpp's converter stores those of Qwen3.5 in tiles: the
+//! first value head of every key head, then the second of every key head, so that ggml can repeat
+//! keys by broadcasting (`_LinearAttentionVReorderBase` in conversion/qwen.py).
 
 use std::fmt;
 
 use super::ModelConfig;
-use super::runs::{Chosen, Run, word};
+use super::runs::{RowLoops, RowSelection, word};
 use crate::error::{Error, Result};
 
-/// Which rows of a stored tensor, in which order, are those of a tensor of linear attention.
+/// Which rows of a stored tensor, in which order, form a tensor of linear attention.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Linear {
-    /// q, k and v lie one after another; the number says which.
+    /// q, k and v follow one another; the number selects one of them.
     Qkv(u8),
-    /// The third of them, with the value heads in tiles.
+    /// The v part, whose value heads are in tiles.
     TiledV,
-    /// q, k, v and the gates of v lie in groups, one for each key head; the number says which.
+    /// q, k, v and the gates of v in groups, one for each key head; the number selects one of them.
     Grouped(u8),
-    /// The numbers that decide what is written and what is forgotten, in groups; the number says
-    /// which.
+    /// The write rates (b) and decay rates (a), in groups; the number selects one of them.
     GroupedRates(u8),
     /// All value heads, in tiles.
     Tiled,
-    /// Channels of q, k and v, those of v in tiles.
+    /// Channels of q, k and v; those of v are in tiles.
     TiledConvolution,
 }
 
@@ -48,12 +47,12 @@ impl fmt::Display for Linear {
 }
 
 impl Linear {
-    pub(super) fn choose(self, rows: u64, config: &ModelConfig) -> Result<Chosen> {
+    pub(super) fn choose(self, rows: u64, config: &ModelConfig) -> Result<RowSelection> {
         let ssm = &config.ssm;
         let (Some(keys), Some(values), Some(key_width), Some(inner)) =
             (&ssm.group_count, &ssm.time_step_rank, &ssm.state_size, &ssm.inner_size)
         else {
-            return Err(Error::mismatch("the config does not say what its linear attention is"));
+            return Err(Error::mismatch("the config has no numbers of linear attention"));
         };
         let [keys, values, key_width, inner] =
             [keys, values, key_width, inner].map(|field| u64::from(field.value));
@@ -66,22 +65,25 @@ impl Linear {
         let even = |all: u64, parts: u64| all.checked_div(parts).filter(|each| each * parts == all);
         let each = even(values, keys).ok_or_else(misfit)?;
         let qk = keys * key_width;
-        let run = |run: Run| Chosen { rows: vec![run.len()], runs: vec![run] };
-        // Value head v of key head k is tile v's head k.
-        let tiles = |start: u64, width: u64| Run {
+        let run = |run: RowLoops| RowSelection { rows: vec![run.len()], runs: vec![run] };
+        // Value head v of key head k is head k of tile v.
+        let tiles = |start: u64, width: u64| RowLoops {
             start,
             loops: [(keys, width), (each, keys * width), (width, 1)],
         };
         let all = 2 * qk + inner;
         match self {
             Self::Qkv(_) | Self::TiledV | Self::TiledConvolution if rows != all => Err(misfit()),
-            Self::Qkv(0) => Ok(run(Run::of(0, qk))),
-            Self::Qkv(1) => Ok(run(Run::of(qk, qk))),
-            Self::Qkv(_) => Ok(run(Run::of(2 * qk, inner))),
+            Self::Qkv(0) => Ok(run(RowLoops::of(0, qk))),
+            Self::Qkv(1) => Ok(run(RowLoops::of(qk, qk))),
+            Self::Qkv(_) => Ok(run(RowLoops::of(2 * qk, inner))),
             Self::TiledV => Ok(run(tiles(2 * qk, even(inner, values).ok_or_else(misfit)?))),
             Self::TiledConvolution => {
                 let width = even(inner, values).ok_or_else(misfit)?;
-                Ok(Chosen { runs: vec![Run::of(0, 2 * qk), tiles(2 * qk, width)], rows: vec![all] })
+                Ok(RowSelection {
+                    runs: vec![RowLoops::of(0, 2 * qk), tiles(2 * qk, width)],
+                    rows: vec![all],
+                })
             }
             Self::Tiled => Ok(run(tiles(0, even(rows, values).ok_or_else(misfit)?))),
             Self::Grouped(which) => {
@@ -96,13 +98,13 @@ impl Linear {
                     2 => (2 * key_width, of_values),
                     _ => (2 * key_width + of_values, of_values),
                 };
-                Ok(run(Run::repeated(skip, count, keys, group)))
+                Ok(run(RowLoops::repeated(skip, count, keys, group)))
             }
             Self::GroupedRates(which) => {
                 if rows != 2 * values {
                     return Err(misfit());
                 }
-                Ok(run(Run::repeated(u64::from(which) * each, each, keys, 2 * each)))
+                Ok(run(RowLoops::repeated(u64::from(which) * each, each, keys, 2 * each)))
             }
         }
     }

@@ -1,7 +1,8 @@
-//! Architectures: what a model's tensors are called, and what its numbers are.
+//! Architectures: tensor names, their mapping to canonical names, and the model config.
 
 mod auxiliary;
 pub(crate) mod config;
+mod dialect_names;
 pub(crate) mod family;
 mod generation;
 pub(crate) mod habits;
@@ -10,7 +11,6 @@ pub(crate) mod rotary;
 mod rule;
 mod runs;
 pub(crate) mod source;
-mod spell;
 mod transform;
 pub(crate) mod variant;
 
@@ -29,22 +29,22 @@ pub use config::{
     LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling, RopeScalingKind,
     ScaleConfig, SsmConfig,
 };
+pub(crate) use dialect_names::{DialectTensor, Rename, dialect_tensors};
 pub use family::ARCHITECTURES;
 pub use generation::GenerationConfig;
 use habits::MlxModules;
 pub use linear::Linear;
-pub use rule::{NameRule, Stored};
-pub(crate) use runs::{Run, Span};
+pub use rule::{NameRule, StoredForm};
+pub(crate) use runs::{RowLoops, RowSpan};
 use source::SourceModel;
-pub(crate) use spell::{Rename, Spelled, spell};
-pub use transform::{Axes, Change, Rows, Transform};
+pub use transform::{Axes, Change, RowOrder, Transform};
 use variant::Variant;
 
 /// A family of models whose tensors have the same names and meanings.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Architecture {
-    /// The name, as in `weighbridge list architectures`.
+    /// The name, as `weighbridge list architectures` shows it.
     pub name: &'static str,
     /// The models it covers.
     pub summary: &'static str,
@@ -54,34 +54,34 @@ pub struct Architecture {
     pub hf: &'static [&'static str],
     /// The order of rows that rotary embeddings expect in a Hugging Face checkpoint.
     pub rope: RopeLayout,
-    /// Tables of names, the first that has a name winning.
+    /// Tables of names; the first table that has a name takes precedence.
     pub rules: &'static [&'static [NameRule]],
-    /// What MLX keeps in another way than Hugging Face under the same name.
+    /// Tensors that MLX stores in another form than Hugging Face under the same name.
     pub mlx: &'static [NameRule],
-    /// The publisher's own checkpoints, where they differ from both.
+    /// Names in the publisher's own checkpoints, where they differ from both.
     pub publisher: &'static [NameRule],
-    /// What stored names of Hugging Face and MLX may start with, and what stands for it in the
-    /// tables; tried in order after the name itself.
+    /// Prefixes of stored names in Hugging Face and MLX files, and the prefix used in the tables.
+    /// They are tried in order, after the name itself.
     pub prefixes: &'static [(&'static str, &'static str)],
-    /// Canonical names without which a model is not whole; ` | ` stands between those of which one
+    /// Canonical names that a complete model requires. ` | ` separates alternatives, one of which
     /// is enough.
     pub required: &'static [&'static str],
-    /// Names that the class of a dialect has instead of those in the tables.
+    /// Names that a class of a dialect uses instead of those in the tables.
     pub(crate) renames: &'static [Rename],
-    /// Patterns of stored names that no model code asks for, as [`auxiliary`] has them, and what
+    /// Patterns of stored names that no model code asks for, in addition to [`auxiliary`], and what
     /// such a tensor is.
     pub(crate) auxiliary: &'static [(&'static str, &'static str)],
-    /// The rows of the position embedding that stand before that of the first position, which GGUF
-    /// leaves out.
+    /// The number of rows of the position embedding before that of the first position, which GGUF
+    /// drops.
     pub(crate) rows_before_positions: Option<fn(&SourceModel<'_>) -> Result<u64>>,
     /// The values of `general.architecture`, and what is known of each.
     pub(crate) variants: &'static [Variant],
-    /// What mlx-lm chooses for some modules.
+    /// mlx-lm's choices for some modules.
     pub(crate) mlx_modules: &'static [MlxModules],
 }
 
 impl Architecture {
-    /// An architecture of which nothing is known.
+    /// An architecture without any facts, to build others from.
     pub(crate) const EMPTY: Self = Self {
         name: "",
         summary: "",
@@ -101,7 +101,7 @@ impl Architecture {
     };
 }
 
-/// The order of the rows of q and k within a head, which says how rotary embeddings apply.
+/// The order of the rows of q and k within a head, which determines how rotary embeddings apply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum RopeLayout {
@@ -109,12 +109,12 @@ pub enum RopeLayout {
     HalfSplit,
     /// Row 2i pairs with row 2i + 1 ("NORM").
     Interleaved,
-    /// There are no rotary embeddings.
+    /// The model has no rotary embeddings.
     None,
 }
 
 impl RopeLayout {
-    /// The name in reports.
+    /// The name, as reports show it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::HalfSplit => "half_split",
@@ -124,15 +124,16 @@ impl RopeLayout {
     }
 }
 
-/// A canonical tensor and where it is stored.
+/// A canonical tensor and the stored tensors that hold it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Mapping {
     /// The name that engines ask for.
     pub canonical: String,
-    /// The names in the file: one, or one for each expert, in order.
+    /// The names in the file: one name, or one for each expert in order.
     pub stored: Vec<String>,
-    /// Whether each expert has a tensor of its own, which together are one with an axis more.
+    /// Whether each expert has a stored tensor of its own. Together they form one canonical tensor
+    /// with an additional axis.
     pub stacked: bool,
     /// How each stored tensor differs from the canonical one, or from its expert's part of it.
     pub transform: Transform,
@@ -144,38 +145,37 @@ pub struct Mapping {
 pub struct Auxiliary {
     /// The name in the file.
     pub stored: String,
-    /// What it is.
+    /// A description of the tensor.
     pub reason: &'static str,
 }
 
-/// How a model's stored names were understood. Nothing is dropped in silence: what has no canonical
-/// name stands in [`unknown`](Self::unknown), what should be there and is not in
-/// [`missing`](Self::missing).
+/// How a model's stored names map to canonical names. Every tensor is accounted for: those without
+/// a canonical name are in [`unknown`](Self::unknown), missing ones in [`missing`](Self::missing).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Resolution {
-    /// The architecture, or `None` where it is not known.
+    /// The architecture, or `None` if it is unknown.
     pub architecture: Option<&'static Architecture>,
-    /// Whose names the model uses.
+    /// The dialect of the model's tensor names.
     pub dialect: Dialect,
-    /// Why this architecture was chosen, or none.
+    /// Why this architecture was chosen, or why none was.
     pub reason: String,
     /// Tensors with canonical names, in the order of the files.
     pub mapped: Vec<Mapping>,
-    /// Tensors that are known, but are no weights of the language model: made by a converter,
-    /// computed from the config, or of another model in the same files.
+    /// Known tensors that are not weights of the language model: made by a converter, computed from
+    /// the config, or part of another model in the same files.
     pub auxiliary: Vec<Auxiliary>,
-    /// Stored names without a canonical one, in the order of the files.
+    /// Stored names without a canonical name, in the order of the files.
     pub unknown: Vec<String>,
-    /// Canonical names of tensors that the architecture needs and the model lacks: runs of whole
-    /// layers as one entry, `layers.4..8`, and a tensor that several layers lack as another,
+    /// Canonical names of tensors that the architecture requires and the model lacks. Ranges of
+    /// whole layers form one entry, `layers.4..8`; so does a tensor that several layers lack,
     /// `layers.[0-3,7].ffn.up.weight`.
     pub missing: Vec<String>,
 }
 
 impl Resolution {
-    /// The order of the rows of q and k as they are stored, where the architecture is known.
-    /// Canonical tensors have Hugging Face's, [`Architecture::rope`].
+    /// The order of the rows of q and k as stored, if the architecture is known. Canonical tensors
+    /// have Hugging Face's order, [`Architecture::rope`].
     pub fn stored_rope_layout(&self) -> Option<RopeLayout> {
         let architecture = self.architecture?;
         let permuted = self.mapped.iter().any(|mapping| mapping.transform.is_paired());
@@ -183,80 +183,84 @@ impl Resolution {
     }
 }
 
-/// The name that a model gives its architecture, and where it says so.
+/// A model's name for its architecture, and where the name was found.
 #[derive(Debug)]
-pub(crate) struct Named {
+pub(crate) struct ArchitectureName {
     pub(crate) name: String,
     pub(crate) source: String,
 }
 
-/// What the model calls its architecture, if it says.
+/// The model's name for its architecture, if its files have one.
 ///
 /// # Errors
 ///
-/// `Malformed` if what should be a name is none.
-pub(crate) fn named(store: &Store) -> Result<Option<Named>> {
+/// `Malformed` if the value is not a string.
+pub(crate) fn architecture_name(store: &Store) -> Result<Option<ArchitectureName>> {
     let key = "general.architecture";
     if let Some(value) = store.metadata().get(key) {
         let name = value.to_text().and_then(|text| text.to_str()).ok_or_else(|| {
             let name = value.value_type().name();
-            Error::malformed(format!("a {name}, but the architecture's name is needed"))
-                .in_file(store.path())
-                .in_key(key)
+            Error::malformed(format!(
+                "a {name}, but a string with the architecture's name is needed"
+            ))
+            .in_file(store.path())
+            .in_key(key)
         })?;
-        return Ok(Some(Named { name: name.to_owned(), source: key.to_owned() }));
+        return Ok(Some(ArchitectureName { name: name.to_owned(), source: key.to_owned() }));
     }
     if let Some(config) = store.document("config.json") {
-        // The language model's own config says more than that of a model wrapped round it.
+        // The config of the language model is more specific than that of a model that contains it.
         let inner = config::TEXT_CONFIGS.iter().filter_map(|name| Some((*name, config.get(name)?)));
         for (at, config) in inner.chain([("", config)]) {
             if let Some(name) = config.get("model_type").and_then(|name| name.as_str()) {
                 let dot = if at.is_empty() { "" } else { "." };
                 let source = format!("config.json {at}{dot}model_type");
-                return Ok(Some(Named { name: name.to_owned(), source }));
+                return Ok(Some(ArchitectureName { name: name.to_owned(), source }));
             }
         }
     }
     let publishers = ARCHITECTURES.iter().find(|row| is_publishers(store, row));
     if let Some(row) = publishers.filter(|_| store.document("params.json").is_some()) {
-        let source = "params.json beside Mistral's own names".to_owned();
-        return Ok(Some(Named { name: row.name.to_owned(), source }));
+        let source = "params.json, and tensors with Mistral's own names".to_owned();
+        return Ok(Some(ArchitectureName { name: row.name.to_owned(), source }));
     }
     Ok(None)
 }
 
-/// The config of a model, as [`Model::config`](crate::Model::config) has it.
+/// The config of a model, see [`Model::config`](crate::Model::config).
 ///
 /// # Errors
 ///
-/// `Malformed` if the model does not say what its architecture is, lacks a number that cannot be
-/// done without, or has one that cannot be: zero heads, a width that is no integer.
+/// `Malformed` if the model does not state its architecture, lacks a required number, or has an
+/// invalid one: zero heads, or a width that is not an integer.
 pub(crate) fn model_config(store: &Store, resolution: &Resolution) -> Result<ModelConfig> {
-    let defaults = named(store)?.map_or(Defaults::NONE, |named| family::defaults(&named.name));
+    let defaults =
+        architecture_name(store)?.map_or(Defaults::NONE, |named| family::defaults(&named.name));
     ModelConfig::of(store, resolution, &defaults)
 }
 
-/// Finds the architecture and gives every stored tensor its canonical name, where it has one.
+/// Detects the architecture and maps every stored tensor to its canonical name, if it has one.
 ///
 /// # Errors
 ///
-/// `Malformed` if the architecture's name is no text, or two tensors have one canonical name.
+/// `Malformed` if the architecture's name is not a string, or two tensors have the same canonical
+/// name.
 pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let gguf = matches!(store.encoding(), Encoding::Gguf | Encoding::Ggml);
-    let named = named(store)?;
+    let named = architecture_name(store)?;
     let found = named.as_ref().and_then(|named| {
         let is = |names: &[&str]| names.contains(&named.name.as_str());
         ARCHITECTURES.iter().find(|row| is(if gguf { row.gguf } else { row.hf }) || is(&[row.name]))
     });
     let reason = match (&named, found) {
-        (Some(Named { name, source }), Some(_)) => format!("{source} is \"{name}\""),
-        (Some(Named { name, source }), None) => {
+        (Some(ArchitectureName { name, source }), Some(_)) => format!("{source} is \"{name}\""),
+        (Some(ArchitectureName { name, source }), None) => {
             format!("{source} is \"{name}\", which is not a known architecture")
         }
-        (None, _) => "no file says what the architecture is".to_owned(),
+        (None, _) => "no file states the architecture".to_owned(),
     };
     let dialect = match (store.encoding(), found) {
-        // whisper.cpp's own files have the names that its GGUF files have.
+        // whisper.cpp's own files use the same names as its GGUF files.
         (Encoding::Gguf | Encoding::Ggml, _) => Dialect::Gguf,
         (_, Some(row)) if has_names_of_mlx(store, row) => Dialect::Mlx,
         (_, Some(row)) if is_publishers(store, row) => Dialect::Publisher,
@@ -278,12 +282,12 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     };
     let names = names_of(architecture, dialect);
     let bits = bits_of(architecture);
-    // Which of the required names each layer has, a bit each; the layers are those stored, not
-    // those promised.
-    let mut layers = Layers::new();
-    // The row that each of those mapped is of.
+    // Which of the required names each layer has, one bit each. The layers are those with stored
+    // tensors, not those that the config states.
+    let mut layers = LayerNames::new();
+    // The table row of each mapping.
     let mut ranks: Vec<u32> = Vec::new();
-    // Experts' tensors, by canonical name.
+    // Tensors of experts, by canonical name.
     let mut experts: HashMap<String, Experts> = HashMap::new();
     for tensor in store.tensors() {
         let stored = tensor.name().spelling();
@@ -295,7 +299,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
             }
             continue;
         };
-        for &Row { rank, canonical, transform } in found.rows {
+        for &DialectRow { rank, canonical, transform } in found.rows {
             if let Some(layer) = found.layer.zip(stack(canonical)) {
                 *layers.entry(layer).or_default() |= bits.get(canonical).copied().unwrap_or(0);
             }
@@ -328,8 +332,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         experts.stored.sort();
         let numbers = (0..).zip(&experts.stored).find(|(place, (number, _))| place != number);
         if let Some((place, (_, stored))) = numbers {
-            let fault =
-                format!("it comes next in \"{canonical}\", of which expert {place} is missing");
+            let fault = format!("expert {place} of \"{canonical}\" is missing before this one");
             return Err(Error::malformed(fault).in_file(store.path()).in_tensor(stored));
         }
         if let Some(mapping) = resolution.mapped.get_mut(experts.place) {
@@ -351,7 +354,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     Ok(resolution)
 }
 
-/// Whether each canonical tensor is stored once.
+/// Checks that each canonical tensor is stored once.
 fn check_once(resolution: &Resolution) -> Result<()> {
     let mut sorted: Vec<&Mapping> = resolution.mapped.iter().collect();
     sorted.sort_by(|a, b| a.canonical.cmp(&b.canonical));
@@ -362,8 +365,8 @@ fn check_once(resolution: &Resolution) -> Result<()> {
     Err(Error::malformed(fault).in_tensor(name(second)))
 }
 
-/// Of a tensor that is stored in more than one way, the way that is written first in the tables:
-/// ik_llama.cpp keeps `attn_kv_b` beside the two that it is split into.
+/// Of a tensor that is stored in several forms, keeps the form that is first in the tables:
+/// ik_llama.cpp stores `attn_kv_b` beside the two tensors that it is split into.
 fn keep_first_rows(resolution: &mut Resolution, ranks: &[u32]) {
     let mut first: HashMap<&str, u32, RandomState> = HashMap::default();
     for (mapping, &rank) in resolution.mapped.iter().zip(ranks) {
@@ -383,27 +386,27 @@ fn keep_first_rows(resolution: &mut Resolution, ranks: &[u32]) {
     others.retain(|stored| !serves.contains(stored));
     others.sort();
     others.dedup();
-    let reason = "what it holds is stored in another way as well";
+    let reason = "a copy of tensors that are stored in another form";
     let others = others.into_iter().map(|stored| Auxiliary { stored, reason });
     resolution.auxiliary.extend(others);
     resolution.mapped = kept;
 }
 
-/// The tensors of a layer's experts that are one canonical tensor together.
+/// The tensors of a layer's experts that form one canonical tensor.
 struct Experts {
-    /// Its place among those mapped.
+    /// Index into the mappings.
     place: usize,
-    /// The number of each expert and the stored name.
+    /// The number of each expert and its stored name.
     stored: Vec<(u32, String)>,
 }
 
-/// Whether the files are the publisher's own: they have the name of its embedding.
+/// Whether the files are the publisher's own: they contain the publisher's name of the embedding.
 fn is_publishers(store: &Store, architecture: &Architecture) -> bool {
     let first = architecture.publisher.first();
     first.is_some_and(|rule| store.find(rule.hf.name).is_some())
 }
 
-/// Whether a stored name is one that MLX alone uses.
+/// Whether a stored name is used by MLX only.
 fn has_names_of_mlx(store: &Store, architecture: &Architecture) -> bool {
     let known = |name: &str| {
         let mut rules = architecture.rules.iter().copied().flatten();
@@ -420,36 +423,36 @@ fn has_names_of_mlx(store: &Store, architecture: &Architecture) -> bool {
     names.filter(|name| stored(name)).any(|name| !others(name))
 }
 
-/// Whether mlx-lm wrote the files: they are quantized in its way, or say so. The format is what
-/// `mlx_lm.utils.save_model` puts into their metadata.
+/// Whether mlx-lm wrote the files: they are quantized in its format, or their metadata state it.
+/// The `format` entry is written by `mlx_lm.utils.save_model`.
 fn is_mlx(store: &Store) -> bool {
     let format = store.metadata().get("format").and_then(|value| value.to_text());
     store.container() == "mlx" || format.is_some_and(|format| format.as_bytes() == b"mlx")
 }
 
-/// A row of the tables as one dialect reads it.
+/// A row of the tables, as one dialect reads it.
 #[derive(Clone, Copy, Debug)]
-struct Row {
-    /// Its place among all rows.
+struct DialectRow {
+    /// Index among all rows.
     rank: u32,
     canonical: &'static str,
     transform: Transform,
 }
 
-/// Rows by stored patterns of a dialect: a stored tensor may hold several canonical ones.
-type Names = HashMap<&'static str, Vec<Row>, RandomState>;
+/// Rows by stored pattern. A stored tensor may hold several canonical ones.
+type DialectRows = HashMap<&'static str, Vec<DialectRow>, RandomState>;
 
-/// Which of the required names a layer has, a bit each. Layers are told by their numbers and what
-/// stands before those in canonical names: `layers.`, `enc.layers.`.
-type Layers = BTreeMap<(u32, &'static str), u64>;
+/// The required names that each layer has, one bit each. Layers are identified by number and by the
+/// prefix in canonical names: `layers.`, `enc.layers.`.
+type LayerNames = BTreeMap<(u32, &'static str), u64>;
 
-/// What stands before the layer's number in a canonical name.
+/// The prefix before the layer number in a canonical name.
 fn stack(canonical: &'static str) -> Option<&'static str> {
     canonical.split_once("{n}").map(|(stack, _)| stack)
 }
 
-fn names_of(architecture: &'static Architecture, dialect: Dialect) -> Names {
-    let mut names = Names::default();
+fn names_of(architecture: &'static Architecture, dialect: Dialect) -> DialectRows {
+    let mut names = DialectRows::default();
     let (publisher, mlx) = (&[architecture.publisher][..], &[architecture.mlx][..]);
     let tables = match dialect {
         Dialect::Publisher => [publisher, &[]],
@@ -459,12 +462,12 @@ fn names_of(architecture: &'static Architecture, dialect: Dialect) -> Names {
     let mut ranks = 0..;
     for table in tables.into_iter().flatten() {
         let stored = |rule: &NameRule| if dialect == Dialect::Gguf { rule.gguf } else { rule.hf };
-        // Rows of one table share a stored tensor; an earlier table has it to itself.
-        let mut these = Names::default();
+        // Rows of one table may share a stored tensor; rows of later tables may not.
+        let mut these = DialectRows::default();
         for (rule, rank) in table.iter().zip(&mut ranks) {
-            let Stored { name, transform } = stored(rule);
+            let StoredForm { name, transform } = stored(rule);
             if !name.is_empty() && !names.contains_key(name) {
-                let row = Row { rank, canonical: rule.canonical, transform };
+                let row = DialectRow { rank, canonical: rule.canonical, transform };
                 these.entry(name).or_default().push(row);
             }
         }
@@ -473,15 +476,15 @@ fn names_of(architecture: &'static Architecture, dialect: Dialect) -> Names {
     names
 }
 
-/// A bit for each required name of a layer, by each of its alternatives.
+/// The bit of each required name of a layer, for each of its alternatives.
 fn bits_of(architecture: &Architecture) -> HashMap<&'static str, u64, RandomState> {
     let each = |(bit, name): (u32, &&'static str)| name.split(" | ").map(move |n| (n, 1 << bit));
     (0..64).zip(architecture.required).flat_map(each).collect()
 }
 
-/// What a stored name says.
-struct Found<'n> {
-    rows: &'n [Row],
+/// The result of looking up a stored name.
+struct NameMatch<'n> {
+    rows: &'n [DialectRow],
     layer: Option<u32>,
     expert: Option<u32>,
 }
@@ -490,20 +493,20 @@ fn find<'n>(
     stored: &str,
     architecture: &Architecture,
     dialect: Dialect,
-    names: &'n Names,
-) -> Option<Found<'n>> {
+    names: &'n DialectRows,
+) -> Option<NameMatch<'n>> {
     let look = |name: &str| {
         let rule::Pattern { layers, layer, experts } = rule::pattern(name);
         if let Some(rows) = names.get(layers.as_str()) {
-            return Some(Found { rows, layer, expert: None });
+            return Some(NameMatch { rows, layer, expert: None });
         }
         let Some((pattern, expert)) = experts else {
-            // The only number may be that of one of several, outside of layers.
+            // Outside of layers, a single number may be that of one of several tensors.
             let rows = names.get(layers.replace("{n}", "{e}").as_str())?;
-            return Some(Found { rows, layer: None, expert: layer });
+            return Some(NameMatch { rows, layer: None, expert: layer });
         };
         let rows = names.get(pattern.as_str())?;
-        Some(Found { rows, layer, expert: Some(expert) })
+        Some(NameMatch { rows, layer, expert: Some(expert) })
     };
     look(stored).or_else(|| {
         let prefixes = if dialect == Dialect::Gguf { &[] } else { architecture.prefixes };
@@ -514,15 +517,16 @@ fn find<'n>(
     })
 }
 
-/// Required names that a layer which uses another layer's keys and values does without.
+/// Required names that a layer lacks if it reuses the keys and values of another layer.
 const KEYS_AND_VALUES: [&str; 2] =
     ["layers.{n}.attention.k.weight", "layers.{n}.attention.v.weight"];
 
-/// What an architecture needs and the model lacks. `sorted` are its tensors by canonical name.
+/// The tensors that an architecture requires and the model lacks. `sorted` are its tensors by
+/// canonical name.
 fn missing(
     architecture: &Architecture,
     mapped: &[Mapping],
-    layers: &Layers,
+    layers: &LayerNames,
     (promised, sharing): (u32, Option<u32>),
 ) -> Vec<String> {
     let mut missing = Vec::new();
@@ -533,12 +537,12 @@ fn missing(
     let alone = architecture.required.iter().filter(|name| !name.contains("{n}"));
     let lacks = |name: &&&str| !name.split(" | ").any(has);
     missing.extend(alone.filter(lacks).map(|&name| name.to_owned()));
-    // Whole layers between those that are there, and up to those promised.
+    // Whole missing layers between the stored ones, and up to the number in the config.
     let stacks: BTreeSet<&str> = architecture.required.iter().filter_map(|n| stack(n)).collect();
     for stack in stacks {
         let mut expected = 0;
         let stored = layers.keys().filter(|(_, of)| *of == stack).map(|(layer, _)| *layer);
-        // It is the decoder's layers that a config promises.
+        // The number of layers in a config is that of the decoder.
         for layer in stored.chain((stack == "layers.").then_some(promised)) {
             if layer > expected {
                 missing.push(format!("{stack}{expected}..{layer}"));
@@ -548,7 +552,7 @@ fn missing(
     }
     for (bit, name) in architecture.required.iter().enumerate() {
         let Some(stack) = stack(name) else { continue };
-        // Transformers 5 does not save what layers that share keys and values have of them.
+        // Transformers 5 does not save the key and value tensors of layers that share them.
         let shared = KEYS_AND_VALUES.contains(name);
         let needs = |layer: u32| !(shared && sharing.is_some_and(|first| layer >= first));
         let lacking: Vec<u32> = layers

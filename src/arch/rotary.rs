@@ -1,14 +1,15 @@
-//! Divisors of rotary frequencies that files hold as a tensor and configs as numbers.
+//! Divisors of rotary frequencies, which files hold as a tensor and configs as numbers.
 
 use super::config::ModelConfig;
 
-/// Llama 3's divisor for each frequency: 1 for short waves, the factor for long ones, between them
-/// a ramp.
+/// Llama 3's divisor for each frequency: 1 for short waves, the factor for long ones, and a ramp
+/// between them.
 pub(crate) fn llama3_factors(config: &ModelConfig, numbers: [f32; 3], trained: u32) -> Vec<f32> {
     let ([factor, low, high], trained) = (numbers.map(f64::from), f64::from(trained));
     let (dim, base) = (config.head_dim.value, config.rope_theta.value);
     let each = (0..dim).step_by(2).map(|pair| {
-        // The converter has the frequencies in f32, and so far from a tie that f64 gives the same.
+        // The converter computes in f32. The frequencies are far enough from a tie that f64 gives
+        // the same result.
         let wavelength =
             std::f64::consts::TAU * f64::from(base).powf(f64::from(pair) / f64::from(dim));
         let divisor = if wavelength < trained / high {

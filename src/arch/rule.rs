@@ -1,47 +1,47 @@
-//! Name rules: one row gives a tensor's canonical name and what each dialect calls it.
+//! Name rules: one row gives a tensor's canonical name and its name in each dialect.
 
 use super::transform::{SAME, Transform};
 
-/// One tensor of an architecture under its names. `{n}` stands for the layer's number; `{e}` in a
-/// stored name for that of an expert, all of which are one canonical tensor together.
+/// The names of one tensor of an architecture. `{n}` stands for the layer number. `{e}` in a stored
+/// name stands for the expert number; the tensors of all experts form one canonical tensor.
 ///
-/// A stored tensor that holds several canonical ones has a row for each; a canonical tensor that
-/// is stored in one way or another has a row for each way, the one that is written first.
+/// A stored tensor that holds several canonical ones has a row for each. A canonical tensor that
+/// may be stored in several forms has a row for each form, the preferred form first.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct NameRule {
-    /// The name that engines ask for.
+    /// The canonical name.
     pub canonical: &'static str,
     /// The tensor in GGUF.
-    pub gguf: Stored,
+    pub gguf: StoredForm,
     /// The tensor in Hugging Face and MLX directories.
-    pub hf: Stored,
+    pub hf: StoredForm,
 }
 
-/// What a dialect calls a tensor, and how it keeps it.
+/// A tensor's name in a dialect, and its form there.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Stored {
-    /// The name; empty where the dialect has no such tensor.
+pub struct StoredForm {
+    /// The name; empty if the dialect has no such tensor.
     pub name: &'static str,
     /// How the stored tensor differs from the canonical one.
     pub transform: Transform,
 }
 
-const ABSENT: Stored = Stored { name: "", transform: SAME };
+const ABSENT: StoredForm = StoredForm { name: "", transform: SAME };
 
-/// A tensor that GGUF keeps in its own way, and Hugging Face as it is.
+/// A tensor that GGUF stores transformed, and Hugging Face in canonical form.
 pub(super) const fn rule(
     canonical: &'static str,
     gguf: &'static str,
     hf: &'static str,
     gguf_transform: Transform,
 ) -> NameRule {
-    let gguf = Stored { name: gguf, transform: gguf_transform };
-    NameRule { canonical, gguf, hf: Stored { name: hf, transform: SAME } }
+    let gguf = StoredForm { name: gguf, transform: gguf_transform };
+    NameRule { canonical, gguf, hf: StoredForm { name: hf, transform: SAME } }
 }
 
-/// A tensor that both keep in the same way, which is not the canonical one.
+/// A tensor that both store in the same form, which is not the canonical one.
 pub(super) const fn both(
     canonical: &'static str,
     gguf: &'static str,
@@ -50,43 +50,43 @@ pub(super) const fn both(
 ) -> NameRule {
     NameRule {
         canonical,
-        gguf: Stored { name: gguf, transform },
-        hf: Stored { name: hf, transform },
+        gguf: StoredForm { name: gguf, transform },
+        hf: StoredForm { name: hf, transform },
     }
 }
 
-/// A way in which GGUF alone keeps a tensor.
+/// A form that only GGUF uses.
 pub(super) const fn gguf(
     canonical: &'static str,
     name: &'static str,
     transform: Transform,
 ) -> NameRule {
-    NameRule { canonical, gguf: Stored { name, transform }, hf: ABSENT }
+    NameRule { canonical, gguf: StoredForm { name, transform }, hf: ABSENT }
 }
 
-/// A way in which Hugging Face, MLX or a publisher alone keeps a tensor.
+/// A form that only Hugging Face, MLX or a publisher uses.
 pub(super) const fn hf(
     canonical: &'static str,
     name: &'static str,
     transform: Transform,
 ) -> NameRule {
-    NameRule { canonical, gguf: ABSENT, hf: Stored { name, transform } }
+    NameRule { canonical, gguf: ABSENT, hf: StoredForm { name, transform } }
 }
 
-/// A stored name with `{n}` and `{e}` for its first numbers.
+/// A stored name with `{n}` and `{e}` in place of its first numbers.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Pattern {
-    /// With `{n}` alone.
+    /// The name with `{n}` only.
     pub(super) layers: String,
     pub(super) layer: Option<u32>,
-    /// With `{n}` and `{e}`, where the name has two numbers, and the second.
+    /// The name with `{n}` and `{e}`, if it has two numbers, and the second number.
     pub(super) experts: Option<(String, u32)>,
 }
 
-/// Puts `{n}` for the first path component of `name` that is a number, and `{e}` for the second.
+/// Replaces the first path component of `name` that is a number by `{n}`, and the second by `{e}`.
 ///
-/// `blk.12.attn_q.weight` gives `blk.{n}.attn_q.weight` and 12. A number with leading zeros, or one
-/// beyond 32 bits, is none.
+/// `blk.12.attn_q.weight` becomes `blk.{n}.attn_q.weight` and 12. A component with leading zeros,
+/// or above 32 bits, does not count as a number.
 pub(super) fn pattern(name: &str) -> Pattern {
     let mut layers = String::with_capacity(name.len().saturating_add(4));
     let (mut layer, mut experts) = (None, None::<(String, u32)>);
@@ -116,7 +116,7 @@ pub(super) fn pattern(name: &str) -> Pattern {
     Pattern { layers, layer, experts }
 }
 
-/// Puts the layer's number back.
+/// Inserts the layer number into a pattern.
 pub(super) fn expand(pattern: &str, layer: Option<u32>) -> String {
     match layer.zip(pattern.split_once("{n}")) {
         Some((layer, (before, after))) => format!("{before}{layer}{after}"),
@@ -124,7 +124,7 @@ pub(super) fn expand(pattern: &str, layer: Option<u32>) -> String {
     }
 }
 
-/// Sorted numbers in brackets, neighbours joined: `[0-3,7]`.
+/// Formats sorted numbers in brackets, consecutive ones joined: `[0-3,7]`.
 pub(super) fn runs(numbers: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &number in numbers {

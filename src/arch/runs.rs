@@ -1,28 +1,28 @@
-//! Rows in nested loops: which rows of a stored tensor are those of a canonical one.
+//! Row selections as nested loops: which rows of a stored tensor form a canonical one.
 
-/// One of the words that a number stands for.
+/// The word at this index.
 pub(super) fn word(number: u8, words: &[&'static str]) -> &'static str {
     words.get(usize::from(number)).copied().unwrap_or("?")
 }
 
-/// Rows of one stored tensor, in loops: the outermost first, each with its count and the rows
-/// from one turn to the next.
+/// Rows of one stored tensor, as nested loops. Each loop, the outermost first, has a count and the
+/// distance in rows between two iterations.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Run {
+pub(crate) struct RowLoops {
     pub(crate) start: u64,
     pub(crate) loops: [(u64, u64); 3],
 }
 
 /// Evenly spaced rows of one stored tensor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Span {
+pub(crate) struct RowSpan {
     pub(crate) start: u64,
     pub(crate) step: u64,
     pub(crate) count: u64,
 }
 
-impl Span {
-    /// Rows one after another that make it up.
+impl RowSpan {
+    /// The consecutive row ranges that make up the span.
     pub(crate) fn unbroken(self) -> impl Iterator<Item = Self> {
         let (times, count) = if self.step == 1 { (1, self.count) } else { (self.count, 1) };
         let Self { start, step, .. } = self;
@@ -30,13 +30,13 @@ impl Span {
     }
 }
 
-impl Run {
-    /// `count` rows from `start`, one after another.
+impl RowLoops {
+    /// `count` consecutive rows from `start`.
     pub(crate) const fn of(start: u64, count: u64) -> Self {
         Self { start, loops: [(1, 0), (1, 0), (count, 1)] }
     }
 
-    /// `count` rows from `start`, and again from every `stride` rows later.
+    /// `count` consecutive rows from `start`, repeated every `stride` rows.
     pub(crate) const fn repeated(start: u64, count: u64, times: u64, stride: u64) -> Self {
         Self { start, loops: [(1, 0), (times, stride), (count, 1)] }
     }
@@ -46,32 +46,35 @@ impl Run {
         self.loops.iter().fold(1, |rows: u64, (count, _)| rows.saturating_mul(*count))
     }
 
-    /// Whether these are `rows` rows from the first, in order.
+    /// Whether these are all `rows` rows, in order.
     pub(crate) fn is_whole(&self, rows: u64) -> bool {
         self.start == 0 && self.len() == rows && self.spans(0..rows).count() <= 1
     }
 
-    /// The run that goes the other way: where this one has row m in place n, that one has row n in
-    /// place m. `None` where this one has not every row up to its length, once.
+    /// The inverse selection: if this one has row m at index n, the inverse has row n at index m.
+    /// `None` unless this one selects every row up to its length exactly once.
     pub(crate) fn inverse(&self) -> Option<Self> {
         let [(a, far), (b, near), (c, step)] = self.loops;
-        // Each loop with how far a turn of it goes in the rows, and in the places.
+        // Each loop with its distance in rows and its distance in indices.
         let mut turns = [(a, far, b.checked_mul(c)?), (b, near, c), (c, step, 1)];
-        // Taken in the order of the rows: the loop of the widest steps is the outermost.
+        // Sorted by rows: the loop with the largest distance is the outermost.
         turns.sort_by_key(|(count, stride, _)| (*count != 1, std::cmp::Reverse(*stride)));
         let mut reach = 1u64;
         for (count, stride, _) in turns.iter().rev().filter(|(count, ..)| *count != 1) {
-            // It goes on where all within it end.
+            // A loop must continue where the loops within it end.
             reach = count.checked_mul(reach).filter(|_| *stride == reach)?;
         }
         let loops = turns.map(|(count, _, place)| (count, place));
         (self.start == 0).then_some(Self { start: 0, loops })
     }
 
-    /// Some of the rows, counted as this run orders them, in as few spans as there are.
-    pub(crate) fn spans(&self, within: std::ops::Range<u64>) -> impl Iterator<Item = Span> + use<> {
+    /// Some of the selected rows, by index, in the smallest number of spans.
+    pub(crate) fn spans(
+        &self,
+        within: std::ops::Range<u64>,
+    ) -> impl Iterator<Item = RowSpan> + use<> {
         let Self { start, mut loops } = *self;
-        // A loop that goes on where the one within it ends is one with it.
+        // A loop that continues where the loop within it ends is merged with it.
         let joins = |outer: (u64, u64), inner: (u64, u64)| {
             (outer.0 == 1 || outer.1 == inner.0 * inner.1).then_some((outer.0 * inner.0, inner.1))
         };
@@ -94,16 +97,16 @@ impl Run {
             let taken = (count - at).min(end - row);
             row += taken;
             let start = start + turn / turns * far + turn % turns * near + at * step;
-            Some(Span { start, step, count: taken })
+            Some(RowSpan { start, step, count: taken })
         })
     }
 }
 
-/// The rows of a canonical tensor in the stored one, in order, and the dimensions that they make
-/// in place of the stored tensor's rows.
+/// The rows of a canonical tensor within the stored one, in order, and the dimensions that replace
+/// the stored row dimension.
 #[derive(Debug)]
-pub(crate) struct Chosen {
-    pub(crate) runs: Vec<Run>,
+pub(crate) struct RowSelection {
+    pub(crate) runs: Vec<RowLoops>,
     pub(crate) rows: Vec<u64>,
 }
 
@@ -111,13 +114,13 @@ pub(crate) struct Chosen {
 mod tests {
     use super::*;
 
-    fn rows(run: Run, within: std::ops::Range<u64>) -> Vec<u64> {
+    fn rows(run: RowLoops, within: std::ops::Range<u64>) -> Vec<u64> {
         run.spans(within).flat_map(|s| (0..s.count).map(move |i| s.start + i * s.step)).collect()
     }
 
     #[test]
     fn runs_give_their_rows_in_order_whole_or_in_part() {
-        let every = |run: Run| {
+        let every = |run: RowLoops| {
             let [(a, far), (b, near), (c, step)] = run.loops;
             let mut rows = Vec::new();
             for (i, j, k) in
@@ -128,12 +131,12 @@ mod tests {
             rows
         };
         for run in [
-            Run::of(3, 7),
-            Run::repeated(1, 3, 4, 5),
-            Run::repeated(0, 3, 4, 3),
-            Run { start: 0, loops: [(3, 8), (2, 1), (4, 2)] },
-            Run { start: 2, loops: [(1, 0), (3, 10), (5, 2)] },
-            Run { start: 2, loops: [(2, 12), (3, 4), (4, 1)] },
+            RowLoops::of(3, 7),
+            RowLoops::repeated(1, 3, 4, 5),
+            RowLoops::repeated(0, 3, 4, 3),
+            RowLoops { start: 0, loops: [(3, 8), (2, 1), (4, 2)] },
+            RowLoops { start: 2, loops: [(1, 0), (3, 10), (5, 2)] },
+            RowLoops { start: 2, loops: [(2, 12), (3, 4), (4, 1)] },
         ] {
             let expected = every(run);
             assert_eq!(run.len(), expected.len() as u64);
@@ -145,26 +148,26 @@ mod tests {
             }
         }
         for run in [
-            Run::of(0, 7),
-            Run::repeated(0, 3, 4, 3),
-            Run { start: 0, loops: [(3, 8), (2, 1), (4, 2)] },
-            Run { start: 0, loops: [(2, 1), (3, 8), (4, 2)] },
-            Run { start: 0, loops: [(1, 9), (5, 1), (2, 5)] },
+            RowLoops::of(0, 7),
+            RowLoops::repeated(0, 3, 4, 3),
+            RowLoops { start: 0, loops: [(3, 8), (2, 1), (4, 2)] },
+            RowLoops { start: 0, loops: [(2, 1), (3, 8), (4, 2)] },
+            RowLoops { start: 0, loops: [(1, 9), (5, 1), (2, 5)] },
         ] {
             let (there, back) = (every(run), every(run.inverse().unwrap()));
             let again = |m: &u64| back[usize::try_from(*m).unwrap()];
             assert!((0..).zip(&there).all(|(n, m)| again(m) == n), "{run:?}");
         }
         for run in [
-            Run::of(1, 7),
-            Run::repeated(0, 3, 4, 5),
-            Run::repeated(0, 3, 4, 2),
-            Run { start: 0, loops: [(u64::MAX, 1), (u64::MAX, 1), (u64::MAX, 1)] },
+            RowLoops::of(1, 7),
+            RowLoops::repeated(0, 3, 4, 5),
+            RowLoops::repeated(0, 3, 4, 2),
+            RowLoops { start: 0, loops: [(u64::MAX, 1), (u64::MAX, 1), (u64::MAX, 1)] },
         ] {
             assert_eq!(run.inverse(), None, "{run:?}");
         }
-        assert!(Run::repeated(0, 3, 4, 3).is_whole(12));
-        assert!(!Run::repeated(0, 3, 4, 4).is_whole(12));
-        assert!(!Run { start: 0, loops: [(3, 8), (2, 1), (4, 2)] }.is_whole(24));
+        assert!(RowLoops::repeated(0, 3, 4, 3).is_whole(12));
+        assert!(!RowLoops::repeated(0, 3, 4, 4).is_whole(12));
+        assert!(!RowLoops { start: 0, loops: [(3, 8), (2, 1), (4, 2)] }.is_whole(24));
     }
 }

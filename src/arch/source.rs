@@ -1,30 +1,30 @@
-//! A model that is translated, as the rules of its family see it, and where its keys in GGUF go.
+//! A model to be translated, as the rules of its family read it, and a writer for its GGUF keys.
 
 use std::path::Path;
 
 use serde_json::Value as Json;
 
 use super::Resolution;
-use super::config::{Field, LayerKind, ModelConfig, Reader, Reported, TEXT_CONFIGS, key};
+use super::config::{ConfigReader, Field, LayerKind, ModelConfig, Reported, TEXT_CONFIGS, key};
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Metadata, Value};
 use crate::store::{Encoding, Store};
 
 /// A model and its config.
 pub(crate) struct SourceModel<'a> {
-    reader: Reader<'a>,
+    reader: ConfigReader<'a>,
     pub(crate) config: ModelConfig,
     resolution: &'a Resolution,
 }
 
 impl<'a> SourceModel<'a> {
-    /// The model of a store.
+    /// Reads the config of a store.
     ///
     /// # Errors
     ///
-    /// As [`Model::config`](crate::Model::config) has them.
+    /// See [`Model::config`](crate::Model::config).
     pub(crate) fn of(store: &'a Store, resolution: &'a Resolution) -> Result<Self> {
-        let (reader, _) = Reader::new(store)?;
+        let (reader, _) = ConfigReader::new(store)?;
         Ok(Self { reader, config: super::model_config(store, resolution)?, resolution })
     }
 
@@ -40,47 +40,47 @@ impl<'a> SourceModel<'a> {
         self.reader.store.metadata()
     }
 
-    /// The architecture, as the model's file names it.
+    /// The architecture, as the model's files name it.
     pub(crate) fn architecture(&self) -> &str {
         &self.config.architecture.value
     }
 
-    /// Whether the model has a tensor of that canonical name.
+    /// Whether the model has a tensor with this canonical name.
     pub(crate) fn has(&self, canonical: &str) -> bool {
         self.resolution.mapped.iter().any(|mapping| mapping.canonical == canonical)
     }
 
-    /// Whether any layer has a tensor of that canonical name.
+    /// Whether any layer has a tensor with this canonical name.
     pub(crate) fn has_in_layers(&self, rest: &str) -> bool {
         (0..self.own_layers()).any(|layer| self.has(&format!("layers.{layer}.{rest}")))
     }
 
-    /// The values of a stored tensor that is made of the config.
+    /// The values of a stored tensor that was derived from the config.
     pub(crate) fn values(&self, stored: &str) -> Result<Vec<f32>> {
         Ok(self.reader.store.tensor(stored)?.dequantize()?.to_vec())
     }
 
-    /// The shape of the stored tensor that holds that canonical one.
+    /// The shape of the stored tensor that holds this canonical one.
     pub(crate) fn shape(&self, canonical: &str) -> Option<&'a [u64]> {
         let mut mapped = self.resolution.mapped.iter();
         let mapping = mapped.find(|mapping| mapping.canonical == canonical)?;
         Some(self.reader.store.find(mapping.stored.first()?)?.shape())
     }
 
-    /// A row of the config's table as the files have it.
+    /// The value of a config field as the files state it.
     pub(crate) fn row(&self, name: &str) -> Result<Option<Json>> {
         let Some(key) = key(name) else { return Ok(None) };
         Ok(self.reader.field(key, key.value)?.map(|field: Field<Json>| field.value))
     }
 
-    /// A field as the config has settled it.
+    /// The value of a config field, derived if the files do not state it.
     pub(crate) fn settled(&self, name: &str) -> Option<Json> {
         let fields = self.config.fields();
         fields.into_iter().find(|field| field.name == name).map(|field| field.value)
     }
 
-    /// What `config.json` says at a path that the table has no row for.
-    pub(crate) fn said(&self, path: &str) -> Option<&'a Json> {
+    /// The value in `config.json` at a path that the table has no row for.
+    pub(crate) fn config_value(&self, path: &str) -> Option<&'a Json> {
         let root = self.reader.store.document("config.json")?;
         let inner = TEXT_CONFIGS.iter().filter_map(|name| root.get(name));
         inner.chain([root]).find_map(|config| {
@@ -89,34 +89,34 @@ impl<'a> SourceModel<'a> {
         })
     }
 
-    /// A count at such a path.
+    /// A count in `config.json` at such a path.
     pub(crate) fn count(&self, path: &str) -> Result<Option<u32>> {
-        let Some(json) = self.said(path) else { return Ok(None) };
+        let Some(json) = self.config_value(path) else { return Ok(None) };
         let count = json.as_u64().and_then(|count| u32::try_from(count).ok());
-        count.map(Some).ok_or_else(|| self.wrong_json(path, json, "a count"))
+        count.map(Some).ok_or_else(|| self.invalid_json(path, json, "a count"))
     }
 
-    /// A number at such a path.
+    /// A number in `config.json` at such a path.
     pub(crate) fn real(&self, path: &str) -> Result<Option<f32>> {
-        let Some(json) = self.said(path) else { return Ok(None) };
+        let Some(json) = self.config_value(path) else { return Ok(None) };
         #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
         let real = json.as_f64().map(|real| real as f32).filter(|real| real.is_finite());
-        real.map(Some).ok_or_else(|| self.wrong_json(path, json, "a number"))
+        real.map(Some).ok_or_else(|| self.invalid_json(path, json, "a number"))
     }
 
-    /// Numbers at such a path.
+    /// A list of numbers in `config.json` at such a path.
     pub(crate) fn reals(&self, path: &str) -> Result<Vec<f64>> {
-        let Some(json) = self.said(path) else { return Ok(Vec::new()) };
+        let Some(json) = self.config_value(path) else { return Ok(Vec::new()) };
         let reals = json.as_array().and_then(|list| list.iter().map(Json::as_f64).collect());
-        reals.ok_or_else(|| self.wrong_json(path, json, "a list of numbers"))
+        reals.ok_or_else(|| self.invalid_json(path, json, "a list of numbers"))
     }
 
-    /// One of GGUF's keys that no field is made of, behind the architecture's name.
+    /// A GGUF key that is in no field; `key` follows the architecture's name.
     ///
     /// # Errors
     ///
     /// `Unsupported` if the file lacks it.
-    pub(crate) fn stated(&self, key: &str) -> Result<Json> {
+    pub(crate) fn gguf_value(&self, key: &str) -> Result<Json> {
         let key = format!("{}.{key}", self.architecture());
         let value = self.metadata().get(&key);
         let json = value.and_then(|value| match (value.to_u64(), value.to_bool()) {
@@ -126,7 +126,7 @@ impl<'a> SourceModel<'a> {
             _ => value.to_f64().map(|real| (real as f32).reported()),
         });
         json.ok_or_else(|| {
-            let fault = format!("config.json needs {key}, which the file lacks");
+            let fault = format!("config.json requires {key}, which the file lacks");
             Error::unsupported(fault).in_file(self.path())
         })
     }
@@ -139,18 +139,18 @@ impl<'a> SourceModel<'a> {
         self.reader.store.read_document(name)
     }
 
-    /// Which layers are of that kind, where `config.json` lists their kinds.
+    /// Which layers are of this kind, if `config.json` lists the kinds.
     pub(crate) fn layers_of(&self, kind: &LayerKind) -> Result<Option<Vec<bool>>> {
         let Some(Json::Array(kinds)) = self.row("layer_types")? else { return Ok(None) };
         if kinds.len() as u64 != u64::from(self.config.n_layers.value) {
             let fault =
                 format!("{} layers, but there are {}", kinds.len(), self.config.n_layers.value);
-            return Err(self.wrong("config.json layer_types", fault));
+            return Err(self.invalid("config.json layer_types", fault));
         }
         Ok(Some(kinds.iter().map(|name| name.as_str() == Some(kind.name())).collect()))
     }
 
-    /// Layers behind the others that predict further tokens, those whose tensors have a name.
+    /// The number of layers at the end that predict further tokens and whose tensors have names.
     pub(crate) fn next_layers(&self) -> u32 {
         let layers = self.config.n_layers.value;
         let found = self.resolution.mapped.iter().filter_map(|mapping| {
@@ -161,57 +161,65 @@ impl<'a> SourceModel<'a> {
         found.max().map_or(0, |last| last.saturating_sub(layers).saturating_add(1))
     }
 
-    /// Layers without those behind them, which predict further tokens.
+    /// The number of layers without those that predict further tokens.
     pub(crate) fn own_layers(&self) -> u32 {
         let next = self.config.experts.n_next_token_layers.as_ref().map_or(0, |next| next.value);
         self.config.n_layers.value.saturating_sub(next)
     }
 
-    /// Kinds of layers, where they differ.
+    /// The kinds of layers, if the layers differ.
     pub(crate) fn kinds(&self) -> Option<Vec<&LayerKind>> {
         (0..self.own_layers()).map(|layer| self.config.layer_kind(layer)).collect()
     }
 
-    /// A value that cannot be right.
-    pub(crate) fn wrong(&self, source: &str, fault: String) -> Error {
-        self.reader.wrong(source, fault)
+    /// An error for an invalid value.
+    pub(crate) fn invalid(&self, source: &str, fault: String) -> Error {
+        self.reader.invalid(source, fault)
     }
 
-    fn wrong_json(&self, path: &str, found: &Json, needed: &str) -> Error {
+    fn invalid_json(&self, path: &str, found: &Json, needed: &str) -> Error {
         let found = crate::bytes::Text::new(found.to_string().as_bytes()).brief();
-        self.wrong(&format!("config.json {path}"), format!("{found}, but {needed} is needed"))
+        self.invalid(&format!("config.json {path}"), format!("{found}, but {needed} is needed"))
     }
 
-    /// A number without which GGUF has no form of the model.
-    pub(crate) fn lacks(&self, path: &str) -> Error {
+    /// An error for a number that GGUF requires and `config.json` lacks.
+    pub(crate) fn missing_in_config(&self, path: &str) -> Error {
         let fault =
-            format!("{} in GGUF needs {path}, which config.json lacks", self.architecture());
+            format!("{} in GGUF requires {path}, which config.json lacks", self.architecture());
         Error::unsupported(fault).in_file(self.path())
     }
 
-    /// A model that transformers' class cannot hold.
-    pub(crate) fn without(&self, what: &str) -> Error {
-        let fault = format!("{what}, which config.json has no form for in {}", self.architecture());
+    /// An error for a number or a tensor that `config.json` requires and the model lacks.
+    pub(crate) fn missing_in_model(&self, what: &str) -> Error {
+        let architecture = self.architecture();
+        let fault = format!("config.json for {architecture} requires {what}, which is missing");
+        Error::unsupported(fault).in_file(self.path())
+    }
+
+    /// An error for a property that transformers' class cannot express.
+    pub(crate) fn inexpressible(&self, what: &str) -> Error {
+        let fault = format!("{what}, which config.json cannot express for {}", self.architecture());
         Error::unsupported(fault).in_file(self.path())
     }
 }
 
-/// Writes keys of GGUF, each behind the architecture's name.
+/// Writes GGUF keys, each prefixed with the architecture's name.
 ///
-/// Types are those that llama.cpp's strict readers ask for: integers are `u32`, floats `f32`, flags
-/// `bool`, and integers in arrays `i32`, which is what `gguf-py` makes of Python's lists.
+/// Value types are those that llama.cpp's strict readers require: `u32` for integers, `f32` for
+/// floats, `bool` for flags, and `i32` for integers in arrays, which `gguf-py` uses for Python's
+/// lists.
 pub(crate) struct KeyWriter<'k> {
     prefix: &'static str,
     out: &'k mut KeyValues,
 }
 
 impl<'k> KeyWriter<'k> {
-    /// Appends to those keys, behind that name.
+    /// Creates a writer that appends to `out`, with this prefix.
     pub(crate) fn new(prefix: &'static str, out: &'k mut KeyValues) -> Self {
         Self { prefix, out }
     }
 
-    /// A value by its type in JSON.
+    /// Writes a value by its JSON type.
     pub(crate) fn set(&mut self, key: &str, value: &Json) {
         let key = format!("{}.{key}", self.prefix);
         #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
@@ -225,8 +233,8 @@ impl<'k> KeyWriter<'k> {
                 (_, Some(real)) => self.out.set(&key, Value::F32(real)),
                 _ => {}
             },
-            // As in `gguf-py`: the first element says what they all are, and without one there is
-            // no key.
+            // As in `gguf-py`: the first element determines the element type, and an empty list is
+            // not written.
             Json::Array(list) => match list.first() {
                 Some(Json::Bool(_)) => {
                     self.out.set_array(&key, list.iter().filter_map(Json::as_bool));

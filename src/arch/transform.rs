@@ -1,29 +1,29 @@
-//! How a stored tensor differs from the canonical one: exact changes of order and value.
+//! Transforms: exact changes of order and value between stored and canonical tensors.
 //!
-//! Canonical tensors have the values of Hugging Face checkpoints, in matrices of one row an output.
-//! What holds several of them at once is taken apart by rows, so that the same names are served
-//! whether a model's file keeps q, k and v apart or together.
+//! Canonical tensors have the values of Hugging Face checkpoints, with matrices as `[outputs,
+//! inputs]`. Fused tensors are split by rows, so that the same names are served whether a file
+//! stores q, k and v separately or together.
 
 use std::fmt;
 
 use super::ModelConfig;
 use super::linear::Linear;
-use super::runs::{Chosen, Run, word};
+use super::runs::{RowLoops, RowSelection, word};
 use crate::error::{Error, Result};
 
-/// How a stored tensor differs from a canonical one. The canonical tensor comes of the stored one
-/// when its [axes](Self::axes) are put right, then its [rows](Self::rows) and
-/// [columns](Self::columns) chosen, then its [values](Self::values) changed back.
+/// How a stored tensor differs from a canonical one. To derive the canonical tensor, restore the
+/// [axes](Self::axes), then select [rows](Self::rows) and [columns](Self::columns), then undo the
+/// change of [values](Self::values).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Transform {
-    /// The order of its axes.
+    /// The order of the axes.
     pub axes: Axes,
-    /// Which of its rows are those of the canonical tensor.
-    pub rows: Rows,
-    /// Which of its columns are, told in the same words.
-    pub columns: Rows,
-    /// What was done to its values.
+    /// Which rows form the canonical tensor.
+    pub rows: RowOrder,
+    /// Which columns form the canonical tensor, in the same terms.
+    pub columns: RowOrder,
+    /// The change of the values.
     pub values: Change,
 }
 
@@ -31,120 +31,124 @@ pub struct Transform {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Axes {
-    /// They are the same.
+    /// No difference.
     Same,
-    /// The last two are swapped.
+    /// The last two axes are swapped.
     Transposed,
-    /// The last two are swapped if its elements are plain; packed ones lie in the canonical order.
+    /// The last two axes are swapped if elements are plain; packed ones are in canonical order.
     TransposedIfPlain,
-    /// The canonical tensor has an axis of length 1 before the last, which is not stored: a
-    /// convolution of single channels.
+    /// The canonical tensor has an axis of length 1 before the last one, which is not stored: a
+    /// depthwise convolution.
     Squeezed,
-    /// The stored tensor has a last axis of length 1 more.
+    /// The stored tensor has an additional last axis of length 1.
     Trailing,
-    /// They are the same, and the last is that of the rows: a vector for each expert.
+    /// No difference, and the last axis counts as rows: a vector for each expert.
     Vectors,
 }
 
-/// Which rows of a stored tensor, in which order, are those of a canonical one. Rows are counted
-/// in the last two axes, in each of the outer arrays (experts) alike; of a vector, an element is
-/// a row.
+/// Which rows of a stored tensor, in which order, form a canonical one. Rows are counted within the
+/// last two axes, and alike in each outer array (expert). In a vector, each element is a row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Rows {
-    /// All of them, as they are.
+pub enum RowOrder {
+    /// All rows, in stored order.
     All,
-    /// Those of each query head were reordered, from halves to pairs, so that rotary embeddings
-    /// apply to neighbours: llama.cpp's converter for `llama` and its kin.
+    /// The rows of each query head are reordered from halves to pairs, so that rotary embeddings
+    /// apply to neighboring rows: llama.cpp's converter for `llama` and related families.
     PairsQ,
-    /// The same, for key heads.
+    /// The same for key heads.
     PairsK,
-    /// q, k and v lie one after another; the number says which.
+    /// q, k and v follow one another; the number selects one of them.
     Qkv(u8),
-    /// The same, and the rows of each head of q and k were reordered as well.
+    /// The same, with the rows of each head of q and k reordered as well.
     PairsQkv(u8),
-    /// q, k and v lie in groups, one for each key head: its query heads, the key head, the value
-    /// head. The number says which.
+    /// q, k and v in groups, one for each key head: its query heads, the key head, the value head.
+    /// The number selects q, k or v.
     GroupedQkv(u8),
-    /// The first half, or the second.
+    /// The first or the second half.
     Half(u8),
-    /// The even rows, or the odd ones.
+    /// The even or the odd rows.
     Alternate(u8),
-    /// The first half of the rows of each query head, or the second: queries, and the gates of
-    /// what comes of them.
+    /// The first or the second half of the rows of each query head: queries, and the gates of the
+    /// attention output.
     HalfHeads(u8),
-    /// Of attention in a latent space: of each head, the rows that unfold keys, or those that
-    /// unfold values. They make a matrix for each head.
+    /// In latent attention: the rows of each head that expand keys, or those that expand values.
+    /// They form one matrix per head.
     Unfolding(u8),
-    /// Those of linear attention.
+    /// Row orders of linear attention.
     Linear(Linear),
 }
 
-/// What was done to the values of a stored tensor.
+/// The change of the values of a stored tensor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Change {
-    /// Nothing.
+    /// No change.
     None,
-    /// 1 was added: norms whose factor is `1 + w`.
+    /// 1 was added: norms that multiply by `1 + w`.
     PlusOne,
     /// x became -e^x: logarithms of decay rates.
     NegExp,
 }
 
-/// Stored as it is.
-pub(super) const SAME: Transform =
-    Transform { axes: Axes::Same, rows: Rows::All, columns: Rows::All, values: Change::None };
-pub(super) const PERMUTE_Q: Transform = rows(Rows::PairsQ);
-pub(super) const PERMUTE_K: Transform = rows(Rows::PairsK);
+/// Stored in canonical form.
+pub(super) const SAME: Transform = Transform {
+    axes: Axes::Same,
+    rows: RowOrder::All,
+    columns: RowOrder::All,
+    values: Change::None,
+};
+pub(super) const PERMUTE_Q: Transform = rows(RowOrder::PairsQ);
+pub(super) const PERMUTE_K: Transform = rows(RowOrder::PairsK);
 
 pub(super) const PLUS_ONE: Transform = Transform { values: Change::PlusOne, ..SAME };
 
-/// Stored with other rows.
-pub(super) const fn rows(rows: Rows) -> Transform {
+/// A transform of rows only.
+pub(super) const fn rows(rows: RowOrder) -> Transform {
     Transform { rows, ..SAME }
 }
 
-/// Stored with other rows, as columns.
-pub(super) const fn transposed(rows: Rows) -> Transform {
+/// A transposed tensor, whose rows are selected as columns.
+pub(super) const fn transposed(rows: RowOrder) -> Transform {
     Transform { axes: Axes::Transposed, rows, ..SAME }
 }
 
 impl Transform {
-    /// Whether the stored tensor is the canonical one, byte for byte.
+    /// Whether the stored tensor equals the canonical one, byte for byte.
     pub fn is_same(self) -> bool {
         self == SAME
     }
 
-    /// Whether the transform leaves out or reorders rows in a way that the config's numbers say.
+    /// Whether the transform selects or reorders rows by numbers of the config.
     pub(crate) fn needs_config(self) -> bool {
-        let alone = |rows| matches!(rows, Rows::All | Rows::Half(_) | Rows::Alternate(_));
+        let alone =
+            |rows| matches!(rows, RowOrder::All | RowOrder::Half(_) | RowOrder::Alternate(_));
         !alone(self.rows) || !alone(self.columns)
     }
 
     /// Whether rows of heads were reordered from halves to pairs.
     pub(super) fn is_paired(self) -> bool {
-        matches!(self.rows, Rows::PairsQ | Rows::PairsK | Rows::PairsQkv(0 | 1))
+        matches!(self.rows, RowOrder::PairsQ | RowOrder::PairsK | RowOrder::PairsQkv(0 | 1))
     }
 
-    /// The same with the file's own order and values: only what chooses among rows stays.
+    /// The transform without reordering and changes of values; only the selection of rows remains.
     pub(crate) fn as_stored(self) -> Self {
         let rows = match self.rows {
-            Rows::PairsQ | Rows::PairsK => Rows::All,
-            Rows::PairsQkv(part) => Rows::Qkv(part),
-            Rows::Linear(Linear::Tiled | Linear::TiledConvolution) => Rows::All,
-            Rows::Linear(Linear::TiledV) => Rows::Linear(Linear::Qkv(2)),
+            RowOrder::PairsQ | RowOrder::PairsK => RowOrder::All,
+            RowOrder::PairsQkv(part) => RowOrder::Qkv(part),
+            RowOrder::Linear(Linear::Tiled | Linear::TiledConvolution) => RowOrder::All,
+            RowOrder::Linear(Linear::TiledV) => RowOrder::Linear(Linear::Qkv(2)),
             rows => rows,
         };
         match rows {
-            Rows::All => SAME,
-            // Rows can be chosen only where rows are rows.
+            RowOrder::All => SAME,
+            // Rows can be selected only if the row axis is in place.
             _ => Self { axes: self.axes, rows, ..SAME },
         }
     }
 }
 
-impl fmt::Display for Rows {
+impl fmt::Display for RowOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part = |which| word(which, &["q", "k", "v"]);
         match *self {
@@ -173,8 +177,8 @@ impl fmt::Display for Transform {
             Axes::Squeezed => Some("an axis of 1 left out".to_owned()),
             Axes::Trailing => Some("an axis of 1 added".to_owned()),
         };
-        let columns = (self.columns != Rows::All).then(|| format!("columns {}", self.columns));
-        let rows = (self.rows != Rows::All).then(|| self.rows.to_string());
+        let columns = (self.columns != RowOrder::All).then(|| format!("columns {}", self.columns));
+        let rows = (self.rows != RowOrder::All).then(|| self.rows.to_string());
         let values = match self.values {
             Change::None => None,
             Change::PlusOne => Some("plus_one".to_owned()),
@@ -185,9 +189,9 @@ impl fmt::Display for Transform {
     }
 }
 
-impl Rows {
-    /// The rows of `arrays` arrays of `rows` rows each. `config` is needed by those rows that are
-    /// told by heads.
+impl RowOrder {
+    /// The rows of `arrays` arrays of `rows` rows each. `config` is required if rows are selected
+    /// by heads.
     ///
     /// # Errors
     ///
@@ -197,10 +201,10 @@ impl Rows {
         arrays: u64,
         rows: u64,
         config: Option<&ModelConfig>,
-    ) -> Result<Chosen> {
+    ) -> Result<RowSelection> {
         let all = arrays.checked_mul(rows).ok_or_else(|| Error::mismatch("2^64 rows"))?;
         if self == Self::All || all == 0 {
-            return Ok(Chosen { runs: vec![Run::of(0, all)], rows: vec![rows] });
+            return Ok(RowSelection { runs: vec![RowLoops::of(0, all)], rows: vec![rows] });
         }
         let halves = |part: u8, what: &str| {
             if rows.is_multiple_of(2) {
@@ -211,13 +215,13 @@ impl Rows {
         match self {
             Self::Half(part) => {
                 let (count, part) = halves(part, "halves")?;
-                let run = Run::repeated(part * count, count, arrays, rows);
-                return Ok(Chosen { runs: vec![run], rows: vec![count] });
+                let run = RowLoops::repeated(part * count, count, arrays, rows);
+                return Ok(RowSelection { runs: vec![run], rows: vec![count] });
             }
             Self::Alternate(part) => {
                 let (count, part) = halves(part, "even and odd ones")?;
-                let run = Run { start: part, loops: [(1, 0), (arrays, rows), (count, 2)] };
-                return Ok(Chosen { runs: vec![run], rows: vec![count] });
+                let run = RowLoops { start: part, loops: [(1, 0), (arrays, rows), (count, 2)] };
+                return Ok(RowSelection { runs: vec![run], rows: vec![count] });
             }
             _ => {}
         }
@@ -225,7 +229,7 @@ impl Rows {
             return Err(Error::mismatch(format!("{arrays} matrices where one was expected")));
         }
         let config = config.ok_or_else(|| {
-            Error::mismatch("its rows lie in an order that only the model's config tells")
+            Error::mismatch("the order of its rows depends on the model's config, which is missing")
         })?;
         let heads = u64::from(config.n_heads.value);
         let kv_heads = u64::from(config.n_kv_heads.value);
@@ -236,11 +240,15 @@ impl Rows {
             let width = rows.checked_div(heads).filter(|_| rows.is_multiple_of(heads));
             let half = width.filter(|width| width.is_multiple_of(2)).map(|width| width / 2);
             let half = half.ok_or_else(|| misfit(format!("{heads} heads of even width")))?;
-            Ok(Run { start, loops: [(heads, 2 * half), (2, 1), (half, 2)] })
+            Ok(RowLoops { start, loops: [(heads, 2 * half), (2, 1), (half, 2)] })
         };
         match self {
-            Self::PairsQ => Ok(Chosen { runs: vec![pairs(0, rows, heads)?], rows: vec![rows] }),
-            Self::PairsK => Ok(Chosen { runs: vec![pairs(0, rows, kv_heads)?], rows: vec![rows] }),
+            Self::PairsQ => {
+                Ok(RowSelection { runs: vec![pairs(0, rows, heads)?], rows: vec![rows] })
+            }
+            Self::PairsK => {
+                Ok(RowSelection { runs: vec![pairs(0, rows, kv_heads)?], rows: vec![rows] })
+            }
             Self::Qkv(part) | Self::PairsQkv(part) => {
                 let (q, kv) = (u64::from(config.q_dim.value), u64::from(config.kv_dim.value));
                 if q + 2 * kv != rows {
@@ -253,9 +261,9 @@ impl Rows {
                 };
                 let run = match self {
                     Self::PairsQkv(0 | 1) => pairs(start, count, heads)?,
-                    _ => Run::of(start, count),
+                    _ => RowLoops::of(start, count),
                 };
-                Ok(Chosen { runs: vec![run], rows: vec![count] })
+                Ok(RowSelection { runs: vec![run], rows: vec![count] })
             }
             Self::GroupedQkv(part) => {
                 let width = u64::from(config.head_dim.value);
@@ -273,18 +281,18 @@ impl Rows {
                     1 => (queries * width, width),
                     _ => ((queries + 1) * width, width),
                 };
-                let run = Run::repeated(skip, count, kv_heads, group);
-                Ok(Chosen { runs: vec![run], rows: vec![kv_heads * count] })
+                let run = RowLoops::repeated(skip, count, kv_heads, group);
+                Ok(RowSelection { runs: vec![run], rows: vec![kv_heads * count] })
             }
             Self::HalfHeads(part) => {
                 let width = rows.checked_div(heads).filter(|_| rows.is_multiple_of(heads));
                 let half = width.filter(|width| width.is_multiple_of(2)).map(|width| width / 2);
                 let half = half.ok_or_else(|| misfit(format!("{heads} heads of even width")))?;
-                let run = Run::repeated(u64::from(part) * half, half, heads, 2 * half);
-                Ok(Chosen { runs: vec![run], rows: vec![heads * half] })
+                let run = RowLoops::repeated(u64::from(part) * half, half, heads, 2 * half);
+                Ok(RowSelection { runs: vec![run], rows: vec![heads * half] })
             }
             Self::Unfolding(part) => {
-                // What of a key is not rotated; the rest of it is one for all heads.
+                // The part of a key that is not rotated; the rotated part is one for all heads.
                 let rotated = config.rope.dimension_count.as_ref();
                 let keys =
                     rotated.and_then(|rotated| config.head_dim.value.checked_sub(rotated.value));
@@ -296,8 +304,8 @@ impl Rows {
                     return Err(misfit(format!("{heads} heads of {keys} of k and more of v")));
                 };
                 let (skip, count) = if part == 0 { (0, keys) } else { (keys, values) };
-                let run = Run::repeated(skip, count, heads, keys + values);
-                Ok(Chosen { runs: vec![run], rows: vec![heads, count] })
+                let run = RowLoops::repeated(skip, count, heads, keys + values);
+                Ok(RowSelection { runs: vec![run], rows: vec![heads, count] })
             }
             Self::Linear(linear) => linear.choose(rows, config),
             Self::All | Self::Half(_) | Self::Alternate(_) => Err(Error::mismatch("no rows")),

@@ -1,5 +1,5 @@
-//! What is known of a family beside the names of its tensors: the rows by which its config, its
-//! tokenizer and the choices of quantizers are translated.
+//! Facts about a family other than tensor names: rules for its config, its tokenizer and the
+//! choices of quantizing programs.
 
 use serde_json::{Map, Value as Json};
 
@@ -9,27 +9,28 @@ use super::source::{KeyWriter, SourceModel};
 use crate::error::Result;
 
 /// One value of `general.architecture` in GGUF, the values of `model_type` in `config.json` that
-/// become it, and what is known of such a model.
+/// map to it, and the facts about such models.
 #[derive(Debug)]
 pub(crate) struct Variant {
     /// `general.architecture`.
     pub(crate) gguf: &'static str,
-    /// Values of `model_type` that become it.
+    /// Values of `model_type` that map to it.
     pub(crate) hf: &'static [&'static str],
-    /// The class in `architectures` that tells it from another variant of the same `model_type`.
+    /// The class in `architectures` that distinguishes it from another variant of the same
+    /// `model_type`.
     pub(crate) class: Option<&'static str>,
     /// Its keys in GGUF, as llama.cpp's converter writes them (`conversion/*.py`,
     /// `set_gguf_parameters`). A later rule overrides an earlier one.
     pub(crate) keys: &'static [&'static [KeyRule]],
-    /// The values of the tensor `rope_freqs.weight`, where the family makes one of its config.
+    /// Derives the values of the tensor `rope_freqs.weight`, if the family has one.
     pub(crate) rope_freqs: Option<RopeFreqs>,
-    /// What it becomes in `config.json`: the first class whose condition holds.
+    /// Its form in `config.json`: the first class whose condition holds.
     pub(crate) classes: &'static [Class],
-    /// Numbers that its files leave out.
+    /// Defaults for numbers that its files leave out.
     pub(crate) defaults: Defaults,
-    /// What its tokenizer does otherwise than others.
+    /// Exceptions of its tokenizer.
     pub(crate) tokenizer: TokenizerHabits,
-    /// What llama-quantize does otherwise.
+    /// Exceptions of llama-quantize.
     pub(crate) llama_quantize: LlamaQuantize,
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct Variant {
 pub(crate) type RopeFreqs = fn(&SourceModel<'_>) -> Result<Vec<f32>>;
 
 impl Variant {
-    /// A variant of which nothing is known.
+    /// A variant without any facts, to build others from.
     pub(crate) const EMPTY: Self = Self {
         gguf: "",
         hf: &[],
@@ -51,63 +52,64 @@ impl Variant {
     };
 }
 
-/// One key that a variant has in GGUF.
+/// A rule for one GGUF key of a variant, or for several.
 #[derive(Debug)]
 pub(crate) enum KeyRule {
-    /// A row of the config's table, where the model's files have it.
+    /// A row of the config's table, if the model's files have it.
     Row(&'static str),
     /// A row under another name than its first.
     As(&'static str, &'static str),
-    /// A row, or this value where the files lack it.
+    /// A row, or this value if the files lack it.
     Or(&'static str, Constant),
-    /// A row as [`ModelConfig`](crate::ModelConfig) derives it from other numbers where the files
-    /// lack it.
+    /// A row as the files state it, or else as [`ModelConfig`](crate::ModelConfig) derives it.
     Settled(&'static str),
     /// The same value for every model, under this key.
     Fixed(&'static str, Constant),
-    /// How many elements of a head are rotated; this part of them where the files do not say.
+    /// The number of rotated elements of a head; this fraction of them if the files do not state
+    /// it.
     Rotated(f32),
-    /// Keys that follow from several numbers, or from one that the table has no row for.
+    /// Keys derived from several numbers, or from one that the table has no row for.
     By(fn(&SourceModel<'_>, &mut KeyWriter<'_>) -> Result<()>),
 }
 
-/// A class of transformers that a variant becomes in `config.json`.
+/// A class of transformers that a variant maps to in `config.json`.
 #[derive(Debug)]
 pub(crate) struct Class {
     /// `model_type`.
     pub(crate) model_type: &'static str,
     /// `architectures`.
     pub(crate) class: &'static str,
-    /// The condition; none where it always holds.
+    /// The condition; `None` if it always holds.
     pub(crate) when: Option<fn(&SourceModel<'_>) -> bool>,
-    /// The `model_type` of the config that mlx-lm puts this one into, under `text_config`.
+    /// The `model_type` of mlx-lm's outer config, which holds this one under `text_config`.
     pub(crate) within: Option<&'static str>,
     /// Its keys. A later rule overrides an earlier one.
     pub(crate) rules: &'static [&'static [ConfigRule]],
 }
 
 impl Class {
-    /// A class without keys, which always fits.
+    /// A class without keys and conditions.
     pub(crate) const EMPTY: Self =
         Self { model_type: "", class: "", when: None, within: None, rules: &[] };
 }
 
-/// One key that a class has in `config.json`.
+/// A rule for one key of a class in `config.json`, or for several.
 #[derive(Debug)]
 pub(crate) enum ConfigRule {
-    /// A field of the config under that key.
+    /// A field of the config under this key.
     Field(&'static str, &'static str),
-    /// As `Field`; a model that lacks it cannot be converted, since the class's default is wrong.
+    /// Like `Field`, but required: an error if the model lacks it, since the class's default is
+    /// wrong.
     Needed(&'static str, &'static str),
-    /// A key of GGUF that is no field, behind the architecture's name, and the key here.
+    /// A GGUF key that is in no field, without the architecture's prefix, and the key here.
     Stated(&'static str, &'static str),
     /// The same value for every model.
     Fixed(&'static str, Constant),
-    /// Keys that follow from several fields, or from the tensors.
+    /// Keys derived from several fields, or from tensors.
     By(fn(&SourceModel<'_>, &mut Map<String, Json>) -> Result<()>),
 }
 
-/// A value that a rule holds itself.
+/// A constant value of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Constant {
     Count(u32),

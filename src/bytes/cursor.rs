@@ -117,7 +117,7 @@ impl<'a> Cursor<'a> {
         let step = have.clamp(FIRST, LATER);
         let target = end.max(have.saturating_add(step)).min(self.source.len()).min(self.limit);
         let target = usize::try_from(target)
-            .map_err(|_| Error::unsupported("a header beyond this machine's address space"))?;
+            .map_err(|_| Error::unsupported("the header exceeds this machine's address space"))?;
         let start = self.held.len();
         if self.held.capacity() < target {
             // Memory for a long header is reserved at once, so that it is not copied as it grows;

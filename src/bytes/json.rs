@@ -98,10 +98,10 @@ impl<'a> Scanner<'a> {
     pub(crate) fn unexpected(&self, wanted: &str) -> Error {
         match self.byte() {
             Some(byte) => self.error(format!(
-                "not valid JSON: {wanted} should stand here, not '{}'",
+                "not valid JSON: {wanted} expected here, found '{}'",
                 byte.escape_ascii()
             )),
-            None => self.error(format!("not valid JSON: it ends where {wanted} should stand")),
+            None => self.error(format!("not valid JSON: the text ends where {wanted} is expected")),
         }
     }
 
@@ -145,7 +145,7 @@ impl<'a> Scanner<'a> {
                 Some(_) => {
                     return Err(self.error("not valid JSON: a control character in a string"));
                 }
-                None => return Err(self.error("not valid JSON: a string does not end")),
+                None => return Err(self.error("not valid JSON: a string is not terminated")),
             }
         }
     }
@@ -163,7 +163,7 @@ impl<'a> Scanner<'a> {
         let quoted = [b"\"", self.raw(span), b"\""].concat();
         let text: String = serde_json::from_slice(&quoted).map_err(|error| {
             let at = self.base + span.range.start as u64;
-            Error::malformed(format!("not valid JSON: a string with a wrong escape: {error}"))
+            Error::malformed(format!("not valid JSON: a string with an invalid escape: {error}"))
                 .at(at)
         })?;
         Ok(Cow::Owned(text.into_bytes()))
@@ -179,7 +179,7 @@ impl<'a> Scanner<'a> {
         let mut number = 0u64;
         while let Some(digit @ b'0'..=b'9') = self.byte() {
             let next = number.checked_mul(10).and_then(|n| n.checked_add((digit - b'0').into()));
-            number = next.ok_or_else(|| self.error("a number beyond 64 bits"))?;
+            number = next.ok_or_else(|| self.error("a number exceeds 64 bits"))?;
             self.pos += 1;
         }
         let leading_zero = self.pos - start > 1 && self.text.get(start) == Some(&b'0');

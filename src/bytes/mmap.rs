@@ -13,7 +13,7 @@ impl Map {
     /// The caller must have checked that the file has `len` bytes.
     pub(super) fn new(file: &File, len: u64) -> Result<Self> {
         let len = usize::try_from(len)
-            .map_err(|_| Error::unsupported("larger than this machine's address space"))?;
+            .map_err(|_| Error::unsupported("the file exceeds this machine's address space"))?;
         // SAFETY: the map is private to this struct and read-only. No program can prevent another
         // process from changing the file meanwhile; that is documented at `Access::Map`, which the
         // caller chose. `Access::Read` makes no map.

@@ -128,7 +128,9 @@ impl Source {
 
     fn open_regular(path: &Path, access: Access) -> Result<Self> {
         let file = open_without_waiting(path).map_err(|error| Error::io("cannot open", error))?;
-        let opened = file.metadata().map_err(|error| Error::io("cannot read its length", error))?;
+        let opened = file
+            .metadata()
+            .map_err(|error| Error::io("cannot read the length of the file", error))?;
         if !opened.is_file() {
             let what = if opened.is_dir() { "a directory" } else { "a pipe, socket or device" };
             let fault = format!("this is {what}, not a regular file");
@@ -246,7 +248,9 @@ impl Source {
             return Ok(map.bytes());
         }
         let made = self.with_file(file, |file| {
-            let now = file.metadata().map_err(|error| Error::io("cannot read its length", error));
+            let now = file
+                .metadata()
+                .map_err(|error| Error::io("cannot read the length of the file", error));
             let now = now.map_err(|error| error.in_file(&self.path))?;
             if now.len() < self.len {
                 return Err(self.shrunk());
@@ -273,11 +277,11 @@ impl Source {
         if let Handle::Open(file) = handle {
             return read(file);
         }
-        let cannot = |error| Error::io("cannot open it again", error).in_file(&self.path);
+        let cannot = |error| Error::io("cannot reopen the file", error).in_file(&self.path);
         let file = open_without_waiting(&self.path).map_err(cannot)?;
         let identity = Identity::of(&file.metadata().map_err(cannot)?);
         if self.identity.as_ref() != Some(&identity) {
-            let fault = "the file has been changed or replaced since it was opened";
+            let fault = "the file was changed or replaced after it was opened";
             return Err(Error::new(crate::ErrorKind::Io, fault).in_file(&self.path));
         }
         read(&file)
@@ -291,24 +295,30 @@ impl Source {
         }
         match (usize::try_from(range.start), usize::try_from(len)) {
             (Ok(start), Ok(len)) => Ok((start, len)),
-            _ => Err(Error::unsupported("larger than this machine's address space")
+            _ => Err(Error::unsupported("the range exceeds this machine's address space")
                 .in_file(&self.path)
                 .at(range.start)),
         }
     }
 
     fn beyond(&self, range: &Range<u64>) -> Error {
-        Error::malformed(format!("bytes {}..{} of a file of {}", range.start, range.end, self.len))
-            .in_file(&self.path)
-            .at(range.start)
-            .advise("the file is cut short: fetch or copy it again")
+        Error::malformed(format!(
+            "bytes {}..{} exceed the file, which has {} bytes",
+            range.start, range.end, self.len
+        ))
+        .in_file(&self.path)
+        .at(range.start)
+        .advise("the file is cut short: fetch or copy it again")
     }
 
     fn shrunk(&self) -> Error {
-        let fault = format!("the file has become shorter than the {} bytes it had", self.len);
+        let fault = format!(
+            "the file is now shorter than the {} bytes that it had when it was opened",
+            self.len
+        );
         Error::new(crate::ErrorKind::Io, fault)
             .in_file(&self.path)
-            .advise("another program is writing to it: wait for it to end, then open it again")
+            .advise("another program is writing to the file: wait for it to finish, then open the file again")
     }
 }
 

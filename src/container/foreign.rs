@@ -22,14 +22,14 @@ static FOREIGN: &[Foreign] = &[
     Foreign { magic: b"version https://git-lfs", kind: ErrorKind::UnknownContainer, what: "a Git LFS pointer, not the file it points to", advice: "run `git lfs pull` in the repository, or fetch the file itself" },
     Foreign { magic: b"PK\x03\x04", kind: ErrorKind::Unsupported, what: "a zip archive: a PyTorch checkpoint (.pt, .pth, .bin) or NumPy arrays (.npz)", advice: PICKLE },
     Foreign { magic: b"PK\x05\x06", kind: ErrorKind::Unsupported, what: "an empty zip archive", advice: PICKLE },
-    Foreign { magic: b"\x80\x02", kind: ErrorKind::Unsupported, what: "a Python pickle: an old PyTorch checkpoint, which could run any program when loaded", advice: PICKLE },
-    Foreign { magic: b"\x80\x03", kind: ErrorKind::Unsupported, what: "a Python pickle, which could run any program when loaded", advice: PICKLE },
-    Foreign { magic: b"\x80\x04", kind: ErrorKind::Unsupported, what: "a Python pickle, which could run any program when loaded", advice: PICKLE },
-    Foreign { magic: b"\x80\x05", kind: ErrorKind::Unsupported, what: "a Python pickle, which could run any program when loaded", advice: PICKLE },
+    Foreign { magic: b"\x80\x02", kind: ErrorKind::Unsupported, what: "a Python pickle: an old PyTorch checkpoint, which could run arbitrary code when loaded", advice: PICKLE },
+    Foreign { magic: b"\x80\x03", kind: ErrorKind::Unsupported, what: "a Python pickle, which could run arbitrary code when loaded", advice: PICKLE },
+    Foreign { magic: b"\x80\x04", kind: ErrorKind::Unsupported, what: "a Python pickle, which could run arbitrary code when loaded", advice: PICKLE },
+    Foreign { magic: b"\x80\x05", kind: ErrorKind::Unsupported, what: "a Python pickle, which could run arbitrary code when loaded", advice: PICKLE },
     Foreign { magic: b"fmgg", kind: ErrorKind::Unsupported, what: "a file in the ggmf format from before GGUF", advice: OLD_GGML },
     Foreign { magic: b"tjgg", kind: ErrorKind::Unsupported, what: "a file in the ggjt format from before GGUF", advice: OLD_GGML },
     Foreign { magic: b"algg", kind: ErrorKind::Unsupported, what: "a LoRA adapter in the ggla format from before GGUF", advice: OLD_GGML },
-    Foreign { magic: b"FUGG", kind: ErrorKind::Malformed, what: "a GGUF file whose magic is reversed; no writer makes that, not even for big-endian machines", advice: "the file was damaged by a byte swap: fetch it again" },
+    Foreign { magic: b"FUGG", kind: ErrorKind::Malformed, what: "a GGUF file with a reversed magic, which no writer produces, not even on big-endian machines", advice: "the file was damaged by a byte swap: fetch it again" },
     Foreign { magic: b"\x89HDF\r\n\x1a\n", kind: ErrorKind::Unsupported, what: "an HDF5 file (Keras weights)", advice: "convert it to safetensors with the library that wrote it" },
     Foreign { magic: b"\x93NUMPY", kind: ErrorKind::Unsupported, what: "a NumPy array (.npy)", advice: "save it with the Python package safetensors" },
     Foreign { magic: b"\x1f\x8b", kind: ErrorKind::UnknownContainer, what: "compressed with gzip", advice: UNPACK },
@@ -55,15 +55,15 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
     let name = probe.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if probe.len == 0 {
         return Some(Error::malformed("the file is empty").advise(if is_partial(name) {
-            "its download has not begun to arrive: start it again"
+            "the download has not received any data: restart it"
         } else {
-            "its download or copy failed: fetch it again"
+            "the download or copy failed: fetch the file again"
         }));
     }
     if is_partial(name) {
         return Some(
-            Error::malformed("a download that has not finished, as its name says")
-                .advise("let the download end, or start it again"),
+            Error::malformed("an unfinished download, according to its name")
+                .advise("wait for the download to finish, or restart it"),
         );
     }
     if let Some(foreign) = FOREIGN.iter().find(|foreign| probe.head.starts_with(foreign.magic)) {
@@ -80,8 +80,10 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
     }
     if is_link_as_text(probe) {
         return Some(
-            Error::malformed("a symbolic link that was copied as text, not the file it leads to")
-                .advise("copy the model with its links, or give the file in the folder of blobs"),
+            Error::malformed(
+                "a symbolic link that was copied as text, not the file that it points to",
+            )
+            .advise("copy the model with its symbolic links, or give the path of the blob"),
         );
     }
     let text = probe.head.trim_ascii_start();
@@ -96,13 +98,13 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
             if name.ends_with(".index.json") { "the index of a sharded model" } else { "JSON" };
         return Some(
             Error::new(ErrorKind::UnknownContainer, format!("this is {what}, not weights"))
-                .advise("give the directory that it lies in"),
+                .advise("give the directory that contains it"),
         );
     }
     if probe.head.iter().all(|&byte| byte == 0) && probe.len > 8 {
         return Some(
             Error::malformed(format!("the file begins with {} zero bytes", probe.head.len()))
-                .advise("its space was set aside, but its start was never written: fetch it again"),
+                .advise("space was reserved for the file, but its start was never written: fetch the file again"),
         );
     }
     None
@@ -135,17 +137,24 @@ pub(super) fn directory(probe: &Probe<'_>) -> Error {
         return Error::new(ErrorKind::UnknownContainer, "the directory is empty");
     }
     if let Some(partial) = names.iter().find(|name| is_partial(name)) {
-        return Error::malformed(format!("only a download that has not finished: {partial}"))
-            .advise("let the download end, or start it again");
+        return Error::malformed(format!(
+            "the directory contains only an unfinished download: {partial}"
+        ))
+        .advise("wait for the download to finish, or restart it");
     }
     if let Some(name) =
         names.iter().find(|name| name.starts_with("ggml-") && name.ends_with(".bin"))
     {
-        return Error::mismatch("only files of whisper.cpp, which are opened one by one")
-            .advise(format!("give the path of one of them, such as {name}"));
+        return Error::mismatch(
+            "the directory contains only whisper.cpp files, which are opened one by one",
+        )
+        .advise(format!("give the path of one of them, such as {name}"));
     }
     if let Some(name) = any(".bin").or_else(|| any(".pt")).or_else(|| any(".pth")) {
-        return Error::unsupported(format!("only PyTorch pickles, such as {name}")).advise(PICKLE);
+        return Error::unsupported(format!(
+            "the directory contains only PyTorch pickles, such as {name}"
+        ))
+        .advise(PICKLE);
     }
     Error::new(ErrorKind::UnknownContainer, "no weights here: neither .gguf nor .safetensors files")
         .advise("give the directory that holds the model, or one of its files")

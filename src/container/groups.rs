@@ -30,7 +30,7 @@ pub(super) static MODES: &[Mode] = &[
     Mode { name: "nvfp4", forms: &[(4, &[16], DType::MLX_NVFP4)] },
 ];
 
-/// Elements of a group where the caller chooses nothing, for a dtype in groups.
+/// The default group size of a dtype with groups.
 pub(crate) fn default_group_size(dtype: DType) -> u32 {
     let mut forms = MODES.iter().flat_map(|mode| mode.forms);
     let sizes = forms.find(|(.., own)| *own == dtype).and_then(|(_, sizes, _)| sizes.first());
@@ -77,7 +77,7 @@ impl Entries {
         if let Some((_, number)) = self.global {
             let float = indexed.get(number).is_some_and(|listed| listed.dtype == Ok(DType::F32));
             if !float || reading.dtype != DType::MLX_NVFP4 {
-                let fault = format!("a .global_scale does not belong beside {}", reading.dtype);
+                let fault = format!("{} has no .global_scale, but one is stored", reading.dtype);
                 return Err(Error::malformed(fault));
             }
         }
@@ -109,7 +109,9 @@ impl Parts<'_> {
         let (Some((&packed, rows)), Some((&groups, scale_rows))) =
             (self.weight.shape.split_last(), scales.shape.split_last())
         else {
-            return Err(contradiction("a packed weight and its scales have dimensions".into()));
+            return Err(contradiction(
+                "a packed weight and its scales must have dimensions".into(),
+            ));
         };
         if self.weight.dtype != Ok(DType::U32) || rows != scale_rows || rows.is_empty() {
             return Err(contradiction(format!(

@@ -9,6 +9,7 @@ pub mod whisper_ggml;
 
 mod foreign;
 mod groups;
+#[cfg(feature = "npz")]
 mod npz;
 mod rules;
 pub(crate) mod writer;
@@ -235,7 +236,9 @@ fn choose(probe: &Probe<'_>) -> Result<&'static Container> {
     found.copied().ok_or_else(|| {
         let error = match probe.directory {
             Some(_) => foreign::directory(probe),
-            None => Error::new(ErrorKind::UnknownContainer, "neither GGUF nor safetensors"),
+            None => {
+                Error::new(ErrorKind::UnknownContainer, "the file is neither GGUF nor safetensors")
+            }
         };
         error.in_file(probe.path)
     })

@@ -58,7 +58,7 @@ fn parse_file(source: Source, options: &OpenOptions) -> Result<Parsed> {
         let Some(name) = entry.name_raw().strip_suffix(b".npy") else { continue };
         let named = |error: Error| error.in_tensor(Text::new(name));
         if entry.compression() != zip::CompressionMethod::Stored {
-            let fault = "a compressed array, which cannot be read in place";
+            let fault = "the array is compressed, so it cannot be read in place";
             return Err(named(
                 Error::unsupported(fault).advise("save it with numpy.savez instead"),
             ));
@@ -101,8 +101,10 @@ fn check_entries(source: &Source) -> Result<()> {
             Err(Error::limit("arrays in one archive", count.into(), ENTRIES.into(), "tensors"))
         }
         Some(_) => Ok(()),
-        None => Err(Error::malformed("not a whole zip archive: the record at its end is missing")
-            .advise("the file is cut short: fetch it again")),
+        None => {
+            Err(Error::malformed("the zip archive is incomplete: the record at its end is missing")
+                .advise("the file is cut short: fetch it again"))
+        }
     }
 }
 

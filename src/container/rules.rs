@@ -38,10 +38,8 @@ impl Rules {
         };
         if refused {
             let option = match allowed {
-                Strictness::Lenient => {
-                    "Strictness::Lenient (--lenient) reads the file all the same"
-                }
-                _ => "without Strictness::Strict (--strict) the file is read all the same",
+                Strictness::Lenient => "Strictness::Lenient (--lenient) accepts the file",
+                _ => "without Strictness::Strict (--strict) the file is accepted",
             };
             return Err(Error::malformed(fault()).at(at).advise(option));
         }

@@ -1,5 +1,5 @@
-//! What a container's row says about writing: what the container can hold, and how a model is laid
-//! out in its files.
+//! The writing half of a container's row: what the container can hold, and how a model is laid out
+//! in its files.
 //!
 //! A layout is computed from names, dtypes, shapes and lengths alone; [`crate::write`] then produces
 //! the bytes.
@@ -18,54 +18,56 @@ use crate::store::Part;
 /// How models are written into a container.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    /// The container's name in messages.
+    /// The name of the container in messages.
     pub(crate) name: &'static str,
-    /// What is written, in a few words.
+    /// A short description of what is written.
     pub(crate) summary: &'static str,
-    /// Whose names, shapes and orders of rows its tensors have.
+    /// The dialect of its tensors: their names, shapes and row order.
     pub(crate) dialect: Dialect,
-    /// Where its files are put.
+    /// Where its files are written.
     pub(crate) placement: Placement,
-    /// Metadata that its files have in any case.
+    /// Metadata that all of its files have.
     pub(crate) metadata: &'static [(&'static str, &'static str)],
-    /// Bytes of tensors in a shard at most, unless the caller chooses; `None` for one file.
+    /// The default maximum of tensor bytes in a shard; `None` for a single file.
     pub(crate) shard_bytes: Option<u64>,
-    /// Whether it holds a tensor of that dtype which has those parts.
+    /// Whether it can hold a tensor with this dtype and these parts.
     pub(crate) holds: fn(DType, &[Part]) -> bool,
-    /// Which quantized dtypes codes are repacked to, where the container does not hold their own.
+    /// Whether codes may be repacked to a quantized dtype, if the container cannot hold the stored
+    /// one.
     pub(crate) repacks_to: fn(DType) -> bool,
-    /// How it scales a whole tensor: by its largest magnitude or by a factor.
+    /// The part that stores a global scale: the largest magnitude or a factor.
     pub(crate) global: Part,
-    /// The quantized dtype, and its group size, for tensors that have no lossless equivalent; `None`
-    /// stands for F16.
+    /// The dtype and group size for quantized tensors without a lossless equivalent; `None` for
+    /// F16.
     pub(crate) fallback: Option<(DType, u32)>,
-    /// Whether readers refuse plain dtypes that it does not hold, so that their values are widened.
+    /// Whether plain dtypes that it cannot hold are converted to a dtype that holds their values.
     pub(crate) widens_plain: bool,
-    /// Whether a checkpoint's own quantization scheme is kept as it is stored.
+    /// Whether a checkpoint's own quantization scheme is copied unchanged.
     pub(crate) keeps_schemes: bool,
-    /// Whether it keeps the files that belong to a model beside its weights: every JSON document, and
+    /// Whether it holds the files that belong to a model besides its weights: JSON documents,
     /// templates, parameters, licenses.
     pub(crate) keeps_attachments: bool,
-    /// Which names belong to one expert of several that the container stores stacked.
+    /// Splits the name of an expert's tensor, if the container stores experts stacked.
     pub(crate) expert: Option<fn(&str) -> Option<ExpertName<'_>>>,
     /// Lays a model out in files.
     pub(crate) layout: fn(NewModel<'_>) -> Result<Vec<NewFile>>,
 }
 
-/// Where a container's files are put.
+/// Where a container's files are written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Placement {
-    /// One file at the given path, or shards beside it. Each appears whole; the first shard appears
-    /// last, since readers begin with it.
+    /// One file at the given path, or shards beside it. Each file appears once it is complete; the
+    /// first shard appears last, because readers start with it.
     Files,
-    /// A directory, which appears whole.
+    /// A directory, which appears once it is complete.
     Directory,
-    /// Ollama's store: each file becomes a blob, and the given path is that of the manifest, which is
-    /// written once all blobs are in place.
+    /// Ollama's store. Each file becomes a blob; the given path is that of the manifest, which is
+    /// written after all blobs.
     Store,
 }
 
-/// The name of one expert's tensor, in parts: `model.layers.0.mlp.experts`, 7, `up_proj.weight`.
+/// The name of an expert's tensor, split into parts: `model.layers.0.mlp.experts`, 7,
+/// `up_proj.weight`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ExpertName<'n> {
     pub(crate) group: &'n str,
@@ -77,20 +79,20 @@ pub(crate) struct ExpertName<'n> {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Shards {
-    /// At most so many tensors in each file, as llama-gguf-split counts.
+    /// At most this many tensors in each file, as llama-gguf-split counts them.
     Tensors(u64),
-    /// At most so many bytes of tensors in each file, unless one tensor has more.
+    /// At most this many bytes of tensors in each file, unless a single tensor has more.
     Bytes(u64),
-    /// Exactly so many tensors in the first file, the second, and so on.
+    /// The exact number of tensors in each file.
     Counts(Vec<usize>),
 }
 
 impl Shards {
-    /// The tensors of each file. An empty model has one file.
+    /// Returns the range of tensors in each file. An empty model has one file.
     ///
     /// # Errors
     ///
-    /// `Mismatch` for shards of nothing, or for counts that are not those of the tensors.
+    /// `Mismatch` for a shard size of 0, or for counts that do not add up to the number of tensors.
     pub(crate) fn ranges(&self, tensors: &[NewTensor]) -> Result<Vec<Range<usize>>> {
         let most = match self {
             Self::Tensors(0) | Self::Bytes(0) => {
@@ -108,7 +110,7 @@ impl Shards {
                 return match end == tensors.len() {
                     true => Ok(ranges),
                     false => Err(Error::mismatch(format!(
-                        "shards of {end} tensors together, but the model has {}",
+                        "the shards have {end} tensors in total, but the model has {}",
                         tensors.len()
                     ))),
                 };
@@ -131,17 +133,18 @@ impl Shards {
 /// A model to be laid out.
 #[derive(Debug)]
 pub(crate) struct NewModel<'m> {
-    /// The metadata of its header.
+    /// The metadata for the header.
     pub(crate) metadata: KeyValues,
     pub(crate) tensors: &'m [NewTensor],
     pub(crate) documents: Vec<NewDocument>,
-    /// What `config.json` says of quantization, where the caller knows more than the tensors tell.
+    /// The `quantization` of `config.json`, if the caller sets it instead of deriving it from the
+    /// tensors.
     pub(crate) quantization: Option<Json>,
-    /// Where the files are put.
+    /// Where the files are written.
     pub(crate) placement: Placement,
-    /// `None` for one file.
+    /// How tensors are distributed; `None` for one file.
     pub(crate) shards: Option<Shards>,
-    /// What the names of shards begin with, where they stand beside each other.
+    /// The start of the names of shards beside each other.
     pub(crate) stem: &'m str,
     /// Alignment of the tensor data, in bytes.
     pub(crate) alignment: Option<u64>,
@@ -152,13 +155,13 @@ pub(crate) struct NewModel<'m> {
 pub(crate) struct NewTensor {
     pub(crate) name: String,
     pub(crate) dtype: DType,
-    /// Elements that share a scale, for dtypes whose tensors choose the number.
+    /// Elements that share a scale, for dtypes whose group size differs between tensors.
     pub(crate) group_size: Option<u32>,
     /// Dimensions, outermost first.
     pub(crate) shape: Vec<u64>,
-    /// The arrays that it consists of, the weight first.
+    /// Its arrays, the weight first.
     pub(crate) parts: Vec<NewPart>,
-    /// The experts that it belongs to, which may share a file.
+    /// The expert group that it belongs to; its tensors may share a file.
     pub(crate) experts: Option<String>,
 }
 
@@ -177,7 +180,7 @@ pub(crate) struct NewPart {
     /// Dimensions, outermost first.
     pub(crate) shape: Vec<u64>,
     pub(crate) bytes: u64,
-    /// Its name in the files that are read, where the tensor keeps its name.
+    /// Its stored name, if the tensor keeps its name.
     pub(crate) stored_name: Option<String>,
 }
 
@@ -185,25 +188,25 @@ pub(crate) struct NewPart {
 #[derive(Debug)]
 pub(crate) struct NewDocument {
     pub(crate) name: String,
-    /// What it is to the model, in Ollama's words: `json`, `template`, `license`.
+    /// Its role in the model, in Ollama's terms: `json`, `template`, `license`.
     pub(crate) role: String,
     pub(crate) content: Content,
 }
 
 impl NewDocument {
-    /// A document of a directory.
+    /// A document with the role `json`.
     pub(crate) fn new(name: impl Into<String>, bytes: Vec<u8>) -> Self {
         Self { name: name.into(), role: "json".to_owned(), content: Content::Bytes(bytes) }
     }
 
-    /// A `config.json` that the layout completes with what it says of dtypes.
+    /// A `config.json` whose fields about dtypes are set by the layout.
     pub(crate) fn config(config: Map<String, Json>) -> Self {
         let content = Content::Config(config);
         Self { name: "config.json".to_owned(), role: "json".to_owned(), content }
     }
 }
 
-/// What a document contains.
+/// The content of a document.
 #[derive(Debug)]
 pub(crate) enum Content {
     /// These bytes, unchanged.
@@ -212,27 +215,27 @@ pub(crate) enum Content {
     Copy(Source),
     /// A JSON object, to be serialized.
     Json(Map<String, Json>),
-    /// `config.json`, whose statements about dtypes and quantization the layout replaces with those
-    /// that are true of the tensors.
+    /// `config.json`, whose fields about dtypes and quantization the layout sets for the written
+    /// tensors.
     Config(Map<String, Json>),
 }
 
 /// A file to be written.
 #[derive(Debug)]
 pub(crate) struct NewFile {
-    /// Its name in the directory, or beside the given path; empty for the given path itself.
+    /// Its name in the directory or beside the given path; empty for the given path itself.
     pub(crate) name: String,
-    /// What it is to the model, in Ollama's words: `model`, `tensor`, `json`.
+    /// Its role in the model, in Ollama's terms: `model`, `tensor`, `json`.
     pub(crate) role: String,
     pub(crate) body: Body,
 }
 
-/// What a file contains.
+/// The content of a file.
 #[derive(Debug)]
 pub(crate) enum Body {
     Bytes(Vec<u8>),
     Copy(Source),
-    /// Tensors by their numbers.
+    /// Tensors, by number.
     Tensors {
         layout: Layout,
         tensors: Vec<usize>,
@@ -240,7 +243,8 @@ pub(crate) enum Body {
 }
 
 impl NewFile {
-    /// A document as a file. `complete` fills in what a `config.json` says of dtypes.
+    /// Makes a file of a document. `complete` sets the fields of a `config.json` that describe
+    /// dtypes.
     pub(crate) fn document(
         document: NewDocument,
         complete: impl FnOnce(&mut Map<String, Json>),
@@ -258,7 +262,7 @@ impl NewFile {
         Ok(Self { name, role, body })
     }
 
-    /// A file of tensors. `part_name` names the arrays of each, `layout` places them.
+    /// Makes a file of tensors. `part_name` names their arrays, and `layout` positions them.
     pub(crate) fn tensors(
         name: impl Into<String>,
         role: &str,
@@ -294,8 +298,7 @@ fn serialized(name: &str, json: &Map<String, Json>) -> Result<Vec<u8>> {
 #[derive(Clone, Debug)]
 pub(crate) struct NewArray {
     pub(crate) name: String,
-    /// What the header says: for codes that lie beside their scales, the dtype of the words that hold
-    /// them.
+    /// The dtype in the header: for packed codes, that of the words that hold them.
     pub(crate) dtype: DType,
     /// Dimensions, outermost first.
     pub(crate) shape: Vec<u64>,
@@ -306,7 +309,7 @@ pub(crate) struct NewArray {
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     pub(crate) header: Vec<u8>,
-    /// Where each array starts, in bytes from the start of the file, in the order of the arrays.
+    /// The offset of each array in the file, in the order of the arrays.
     pub(crate) offsets: Vec<u64>,
     /// Bytes of the whole file.
     pub(crate) len: u64,

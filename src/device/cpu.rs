@@ -51,7 +51,7 @@ fn place(offset: u64, len: usize) -> Option<std::ops::Range<usize>> {
 }
 
 fn beyond(offset: u64, len: usize, buffer: usize) -> Error {
-    Error::mismatch(format!("{len} bytes at {offset} of a buffer of {buffer}"))
+    Error::mismatch(format!("{len} bytes at offset {offset} exceed the buffer of {buffer} bytes"))
 }
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ mod tests {
         let mut buffer = Cpu.allocate(8).unwrap();
         Cpu.write(&mut buffer, 4, &[1, 2, 3, 4]).unwrap();
         let error = Cpu.write(&mut buffer, 5, &[1, 2, 3, 4]).unwrap_err();
-        assert_eq!(error.to_string(), "4 bytes at 5 of a buffer of 8");
+        assert_eq!(error.to_string(), "4 bytes at offset 5 exceed the buffer of 8 bytes");
         assert!(Cpu.write(&mut buffer, u64::MAX, &[1]).is_err());
         let mut out = [0; 4];
         Cpu.read(&buffer, 4, &mut out).unwrap();

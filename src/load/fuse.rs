@@ -94,7 +94,7 @@ impl<D: Device> WeightProvider<D> {
     pub(super) fn load_fused(&self, views: Vec<Tensor>, policy: Policy) -> Result<LoadedTensor<D>> {
         let mut jobs = vec![self.job(views, policy)?];
         self.run(&mut jobs, &super::LoadOptions::new().threads(Threads::one()))?;
-        let job = jobs.pop().ok_or_else(|| crate::Error::not_found("nothing was loaded"))?;
+        let job = jobs.pop().ok_or_else(|| crate::Error::not_found("no tensor was loaded"))?;
         Ok(job.loaded)
     }
 

@@ -72,8 +72,8 @@ impl<D: Device> LoadedTensor<D> {
     /// `NotFound` if no member has this name.
     pub fn member(&self, name: &str) -> Result<Vec<(Part, Vec<Range<u64>>)>> {
         let member = self.members.iter().find(|member| member.name == name);
-        let member =
-            member.ok_or_else(|| Error::not_found(format!("no \"{name}\" was fused here")))?;
+        let member = member
+            .ok_or_else(|| Error::not_found(format!("the buffer has no member \"{name}\"")))?;
         let (arrays, rows) = crate::shape::arrays(&self.shape, self.row_axis);
         let ranges = |part: &LoadedPart| {
             let Some(each) = part.row_bytes.filter(|_| self.members.len() > 1) else {

@@ -116,7 +116,7 @@ impl<'w> LoadOptions<'w> {
         self
     }
 
-    /// The fusions that were asked for.
+    /// The requested fusions.
     pub(crate) fn fusions(&self) -> &[&'static Fusion] {
         &self.fusions
     }
@@ -167,10 +167,10 @@ impl<D: Device> WeightProvider<D> {
         };
         let in_tensor = |error: Error| error.in_tensor(view.name());
         if !self.device.supports(dtype) {
-            let fault = format!("{} does not take {dtype}", self.device.name());
+            let fault = format!("{} does not support {dtype}", self.device.name());
             return Err(in_tensor(Error::unsupported(fault)));
         }
-        let too_large = || in_tensor(Error::unsupported("parts of more than 2^64 bytes"));
+        let too_large = || in_tensor(Error::unsupported("the parts exceed 2^64 bytes"));
         let mut parts = Vec::new();
         let mut end = 0u64;
         for (part, dtype, bytes, row_bytes) in packed {
@@ -229,7 +229,9 @@ impl<D: Device> WeightProvider<D> {
                 let (out, later) = std::mem::take(&mut rest)
                     .split_at_mut_checked(skip)
                     .and_then(|(_, rest)| rest.split_at_mut_checked(len))
-                    .ok_or_else(|| Error::mismatch("a buffer shorter than was asked for"))?;
+                    .ok_or_else(|| {
+                        Error::mismatch("the device's buffer is shorter than requested")
+                    })?;
                 (rest, at) = (later, to.end);
                 pieces.push((place, number, &*view, work, out));
             }

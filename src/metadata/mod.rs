@@ -190,7 +190,7 @@ impl<'a> Value<'a> {
 
 /// How a GGUF file encodes numbers and lengths.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Encoding {
+pub(crate) struct HeaderEncoding {
     /// Lengths take 8 bytes; in version 1 they take 4.
     pub(crate) wide: bool,
     /// Numbers are big-endian.
@@ -199,12 +199,12 @@ pub(crate) struct Encoding {
 
 /// Decodes values from bytes whose bounds were checked when the file was opened. Returns `None` at
 /// the end, and for bytes that such a check would have refused.
-struct Decoder<'a> {
+struct ValueDecoder<'a> {
     rest: &'a [u8],
-    encoding: Encoding,
+    encoding: HeaderEncoding,
 }
 
-impl<'a> Decoder<'a> {
+impl<'a> ValueDecoder<'a> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, rest) = self.rest.split_first_chunk::<N>()?;
         self.rest = rest;
@@ -272,8 +272,12 @@ impl<'a> Decoder<'a> {
 }
 
 /// Decodes a value from its encoding.
-pub(crate) fn decode(value_type: ValueType, bytes: &[u8], encoding: Encoding) -> Option<Value<'_>> {
-    Decoder { rest: bytes, encoding }.value(value_type)
+pub(crate) fn decode(
+    value_type: ValueType,
+    bytes: &[u8],
+    encoding: HeaderEncoding,
+) -> Option<Value<'_>> {
+    ValueDecoder { rest: bytes, encoding }.value(value_type)
 }
 
 /// An array in the header. Elements are decoded during iteration; nothing is allocated for them.
@@ -282,7 +286,7 @@ pub struct Array<'a> {
     element_type: ValueType,
     len: u64,
     bytes: &'a [u8],
-    encoding: Encoding,
+    encoding: HeaderEncoding,
 }
 
 impl<'a> Array<'a> {
@@ -304,7 +308,7 @@ impl<'a> Array<'a> {
     /// The elements, in order.
     pub fn values(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         let (element_type, mut left) = (self.element_type, self.len);
-        let mut decoder = Decoder { rest: self.bytes, encoding: self.encoding };
+        let mut decoder = ValueDecoder { rest: self.bytes, encoding: self.encoding };
         std::iter::from_fn(move || {
             left = left.checked_sub(1)?;
             decoder.value(element_type)
@@ -367,7 +371,7 @@ pub(crate) enum ItemKind {
 #[derive(Debug, Default)]
 pub struct Metadata {
     header: Arc<Vec<u8>>,
-    encoding: Encoding,
+    encoding: HeaderEncoding,
     items: Vec<Item>,
     index: Option<NameIndex>,
     /// Texts that are stored in separate files.
@@ -382,7 +386,7 @@ impl Metadata {
     /// item.
     pub(crate) fn new(
         header: Arc<Vec<u8>>,
-        encoding: Encoding,
+        encoding: HeaderEncoding,
         items: Vec<Item>,
     ) -> Result<(Self, Option<usize>)> {
         let mut this = Self { header, encoding, items, index: None, texts: Vec::new() };
@@ -425,7 +429,7 @@ impl Metadata {
 
     fn value(&self, item: &Item) -> Option<Value<'_>> {
         let bytes = self.span(item.value);
-        let mut decoder = Decoder { rest: bytes, encoding: self.encoding };
+        let mut decoder = ValueDecoder { rest: bytes, encoding: self.encoding };
         match item.kind {
             ItemKind::Gguf(ValueType::Array) => decoder.array_to_the_end().map(Value::Array),
             ItemKind::Gguf(value_type) => decoder.value(value_type),

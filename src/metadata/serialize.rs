@@ -69,16 +69,16 @@ impl Serialize for Value<'_> {
 /// A list of `{key, type, value}`: a key may occur twice, and need not be UTF-8.
 impl Serialize for Metadata {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.iter().map(|(key, value)| Entry { key, value }))
+        serializer.collect_seq(self.iter().map(|(key, value)| KeyEntry { key, value }))
     }
 }
 
-struct Entry<'a> {
+struct KeyEntry<'a> {
     key: Text<'a>,
     value: Value<'a>,
 }
 
-impl Serialize for Entry<'_> {
+impl Serialize for KeyEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("key", &self.key.spelling())?;

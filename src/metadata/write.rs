@@ -1,6 +1,6 @@
 //! Metadata for writing, in the encoding of GGUF version 3.
 
-use super::{Array, Encoding, Metadata, Value, ValueType, decode};
+use super::{Array, HeaderEncoding, Metadata, Value, ValueType, decode};
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 
@@ -28,7 +28,7 @@ struct KeyValue {
 }
 
 /// The encoding that this crate writes: version 3, little-endian.
-const WRITTEN: Encoding = Encoding { wide: true, swap: false };
+const WRITTEN: HeaderEncoding = HeaderEncoding { wide: true, swap: false };
 
 impl KeyValues {
     /// Creates an empty list.
@@ -127,15 +127,16 @@ impl KeyValues {
         for item in &self.items {
             let key = || Text::new(&item.key).spelling().into_owned();
             if item.key.is_empty() {
-                return Err(Error::mismatch("a metadata key without a character"));
+                return Err(Error::mismatch("the metadata key is empty"));
             }
             if item.value_type == ValueType::Array
                 && let Some(Value::Array(array)) = decode(ValueType::Array, &item.bytes, WRITTEN)
                 && array.element_type() == ValueType::Array
             {
-                return Err(
-                    Error::unsupported("an array of arrays, which llama.cpp refuses").in_key(key())
-                );
+                return Err(Error::unsupported(
+                    "an array of arrays, which llama.cpp does not support",
+                )
+                .in_key(key()));
             }
         }
         Ok(())

@@ -35,8 +35,8 @@ pub(crate) use tensor::{PIECE, PackedPart, Planned, Work, plan_packed, plan_valu
 /// An opened model: the parsed headers of its files, and its tensors under stored and canonical
 /// names.
 ///
-/// Cloning is cheap, because clones share what was opened. Tensor data is read when a [`Tensor`] is
-/// asked for it, and a tensor keeps its model open. A model is bound to no device;
+/// Cloning is cheap, because clones share what was opened. Tensor data is read when a method of
+/// [`Tensor`] requests it, and a tensor keeps its model open. A model is bound to no device;
 /// [`WeightProvider`](crate::WeightProvider) loads tensors onto one.
 #[derive(Clone, Debug)]
 pub struct Model {

@@ -1,4 +1,4 @@
-//! The numbers an engine needs, each with where it was found.
+//! The `config` verb: the numbers that an engine needs, each with its source.
 
 use std::borrow::Cow;
 
@@ -12,33 +12,35 @@ use crate::tokenizer::Tokenizer;
 
 /// A model's config, quantization, tokenizer and settings for generating text.
 ///
-/// Each part serializes as an object of its fields; a part that is broken, as an object of its `error`.
+/// Each part serializes as an object of its fields. A part that cannot be read serializes as an
+/// object with an `error`.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ConfigReport<'m> {
-    /// The fields of the [config](crate::ModelConfig), and the order in which rows of q and k are stored.
+    /// The fields of the [config](crate::ModelConfig), and the order in which rows of Q and K are
+    /// stored.
     pub config: Vec<ReportedField>,
-    /// What the weights are stored as.
+    /// How many weights are stored in each dtype.
     pub quantization: QuantizationSummary,
-    /// The tokenizer, without its tokens; `None` if no file has one.
+    /// The tokenizer's fields without its tokens; `None` if the model has no tokenizer.
     pub tokenizer: Result<Option<Vec<ReportedField>>>,
-    /// The settings for generating text; `None` if no file has any.
+    /// The settings for generating text; `None` if the model has none.
     pub generation: Result<Option<GenerationReport>>,
-    /// Keys and values of the config that no field reads.
+    /// The config's unused keys, with their values.
     pub other: Vec<(String, ConfigValue<'m>)>,
 }
 
-/// A field of a report, and where it was found.
+/// A field of a report, with its source.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReportedField {
-    /// The part that it belongs to: `model`, `attention`, `rope`, `tokenizer`, `generation`.
+    /// The group that it belongs to: `model`, `attention`, `rope`, `tokenizer`, `generation`.
     pub group: &'static str,
-    /// Its name.
+    /// The name of the field.
     pub name: String,
-    /// Its value.
+    /// The value.
     pub value: Json,
-    /// The key or file that has it, or the rule that gave it.
+    /// The key or file that contains it, or the rule that derived it.
     pub source: String,
 }
 
@@ -48,11 +50,11 @@ pub struct ReportedField {
 pub struct GenerationReport {
     /// The settings that [`GenerationConfig`] reads.
     pub fields: Vec<ReportedField>,
-    /// The others, as the file has them.
+    /// The other settings, unchanged.
     pub other: Map<String, Json>,
 }
 
-/// Reports the numbers an engine needs.
+/// Reports the numbers that an engine needs.
 ///
 /// ```
 /// use weighbridge::{Model, ops};
@@ -68,7 +70,7 @@ pub struct GenerationReport {
 ///
 /// # Errors
 ///
-/// As [`Model::config`].
+/// Same as [`Model::config`].
 pub fn config(model: &Model) -> Result<ConfigReport<'_>> {
     let (resolution, config) = (model.resolution()?, model.config()?);
     let mut fields: Vec<ReportedField> = Vec::new();
@@ -86,7 +88,7 @@ pub fn config(model: &Model) -> Result<ConfigReport<'_>> {
         let place = fields.iter().position(|field| field.group == "rope").unwrap_or(fields.len());
         fields.insert(place, ReportedField { group: "rope", name, value, source });
     }
-    // What says how to use the numbers may be broken and the numbers still be right.
+    // A broken tokenizer or generation config does not make the numbers wrong.
     Ok(ConfigReport {
         config: fields,
         quantization: model.quantization(),
@@ -96,7 +98,7 @@ pub fn config(model: &Model) -> Result<ConfigReport<'_>> {
     })
 }
 
-/// The fields of one part of a report, gathered.
+/// Collects the fields of one group.
 struct Fields {
     group: &'static str,
     fields: Vec<ReportedField>,
@@ -118,7 +120,7 @@ impl Fields {
         }
     }
 
-    /// A number, spelled as briefly as an `f32` can be.
+    /// Adds a number with as few digits as identify the `f32`.
     fn short(&mut self, name: &str, field: Option<&Field<f32>>) {
         if let Some(Field { value, source }) = field {
             let shortest = value.to_string().parse::<f64>().unwrap_or((*value).into());
@@ -200,7 +202,7 @@ mod serialize {
         fields
     }
 
-    /// A part of the report that may not be there, or be broken.
+    /// A part of the report that may be missing or unreadable.
     fn or_error<T>(
         part: &crate::Result<Option<T>>,
         report: impl Fn(&T) -> Map<String, Json>,

@@ -1,4 +1,4 @@
-//! Converting a model to another container.
+//! The `convert` and `create` verbs: convert a model to another container.
 
 use std::collections::BTreeMap;
 
@@ -34,47 +34,46 @@ pub struct ConvertOptions {
     quantization: Option<Quantization>,
 }
 
-/// Whose rules decide how each tensor is quantized on the way.
+/// The program whose rules decide how each tensor is quantized.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Quantization {
-    /// mlx-lm's, for an MLX directory.
-    MlxLm(mlx_lm::Options),
-    /// Ollama's, for a model in its store.
+    /// mlx-lm's rules, for an MLX directory.
+    MlxLm(mlx_lm::MlxOptions),
+    /// Ollama's rules, for a model in its store.
     Ollama(QuantType),
 }
 
 impl ConvertOptions {
-    /// Converts to that container. Each tensor stays as it is where the container can hold it, is
-    /// repacked with the same values where another packing has them, and else is requantized to
-    /// 8 bits.
+    /// Converts to a container. Each tensor is copied unchanged if the container can hold it, else
+    /// repacked with the same values if possible, else requantized to 8 bits.
     pub fn new(container: &'static Container) -> Self {
         let precision = Precision::default();
         Self { container, precision, shard_bytes: None, quantization: None }
     }
 
-    /// Writes all matrices in this dtype.
+    /// Writes all matrices in a dtype.
     #[must_use]
     pub fn dtype(mut self, dtype: DType) -> Self {
         self.precision.dtype = Some(dtype);
         self
     }
 
-    /// Returns an error if any tensor would lose something.
+    /// Makes any loss of values an error.
     #[must_use]
     pub fn lossless(mut self, lossless: bool) -> Self {
         self.precision.lossless = lossless;
         self
     }
 
-    /// The most bytes of tensors in one safetensors file.
+    /// Sets the most bytes of tensors in one safetensors file.
     #[must_use]
     pub fn shard_bytes(mut self, bytes: u64) -> Self {
         self.shard_bytes = Some(bytes);
         self
     }
 
-    /// Quantizes as another program does.
+    /// Quantizes by the rules of another program.
     #[must_use]
     pub fn quantize(mut self, quantization: Quantization) -> Self {
         self.quantization = Some(quantization);
@@ -83,26 +82,28 @@ impl ConvertOptions {
 }
 
 /// Plans the conversion of a model to another container, or to other dtypes. Nothing is written
-/// before the plan is [run](WritePlan::run).
+/// until the plan is [run](WritePlan::run).
 ///
-/// In Ollama's store a model becomes a blob for each tensor, as `ollama create --experimental` makes
-/// them; a GGUF model that keeps its dtypes becomes one blob, its file as it is.
+/// In Ollama's store, a model becomes one blob for each tensor, like a model made with `ollama
+/// create --experimental`. A GGUF model that keeps its dtypes becomes one blob, a copy of its file.
 ///
 /// # Errors
 ///
-/// `Unsupported` for a container that is only read, or that cannot express the model: an unknown
-/// architecture or tensor, a tokenizer without rules, or a value that would be lost and may not be.
+/// `Unsupported` for a container that cannot be written or cannot express the model: an unknown
+/// architecture or tensor, a tokenizer that cannot be translated, or a loss of values in a lossless
+/// conversion.
 pub fn convert(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
     let plan = planned(model, options).map_err(|error| error.in_file(model.store().path()))?;
     Ok(plan.of_whole_model(model.resolution()?))
 }
 
-/// Plans a model in Ollama's store, each tensor quantized to the type that Ollama would choose for
-/// it. The plan is written to the [place](crate::container::ollama::place) of the model's name.
+/// Plans a model in Ollama's store, with each tensor quantized to the type that Ollama would choose
+/// for it. Run the plan with the path that [`place`](crate::container::ollama::place) gives for the
+/// model's name.
 ///
 /// # Errors
 ///
-/// As [`convert`].
+/// Same as [`convert`].
 pub fn create(model: &Model, quantization: Option<QuantType>) -> Result<WritePlan> {
     let mut options = ConvertOptions::new(&OLLAMA);
     options.quantization = quantization.map(Quantization::Ollama);
@@ -117,7 +118,7 @@ fn planned(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
         Some(Quantization::Ollama(_)) => writer.keeps_attachments,
     };
     if !fits {
-        let fault = format!("{} has no such quantization", writer.name);
+        let fault = format!("{} does not support this quantization", writer.name);
         return Err(Error::unsupported(fault).advise("quantize to a GGUF type instead"));
     }
     let keeps_dtypes = options.quantization.is_none() && options.precision.dtype.is_none();
@@ -130,7 +131,7 @@ fn planned(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
     }
 }
 
-/// A GGUF model as one blob: its file as it is, or its shards merged.
+/// Plans a GGUF model as one blob: a copy of its file, or of its shards merged.
 fn gguf_blob(model: &Model) -> Result<WritePlan> {
     let store = model.store();
     let mut builder = Builder::with_writer(&ollama::write::GGUF_WRITER);
@@ -163,8 +164,7 @@ fn gguf_blob(model: &Model) -> Result<WritePlan> {
     Ok(plan)
 }
 
-/// Copies what a model of Ollama's has beside its weights and their documents: template, system
-/// prompt, parameters, licenses.
+/// Copies the attachments of an Ollama model: template, system prompt, parameters, licenses.
 fn attach(store: &Store, builder: &mut Builder, kept: impl Fn(&str) -> bool) -> Result<()> {
     for attachment in store.attachments().iter().filter(|attachment| kept(&attachment.kind)) {
         let content = Content::Copy(Source::open(&attachment.path, Access::Read)?);
@@ -174,7 +174,7 @@ fn attach(store: &Store, builder: &mut Builder, kept: impl Fn(&str) -> bool) -> 
     Ok(())
 }
 
-/// A model of safetensors and documents.
+/// Builds a model of safetensors files and documents.
 fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -> Result<Builder> {
     let (store, resolution) = (model.store(), model.resolution()?);
     let mut builder = Builder::with_writer(writer);
@@ -186,7 +186,7 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
         let end = "embeddings.position_embeddings.weight";
         for view in tensors.iter_mut().filter(|view| before > 0 && view.name().ends_with(end)) {
             *view = view.clone().after_copies(before)?;
-            let what = "which no position has, are copies of the next one";
+            let what = "before position 0, are copies of the next row";
             builder.note(format!("{}: its first {before} rows, {what}", view.name()));
         }
     }
@@ -212,7 +212,7 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
     let is_true = |config_is_true: fn(&Output) -> bool| {
         builder.tensors().iter().all(|tensor| config_is_true(&tensor.output))
     };
-    // As long as nothing is packed otherwise, what config.json says of packings stays true.
+    // If no packing changes, what config.json says about quantization stays true.
     let keeps_config = match writer.dialect {
         _ if writer.keeps_attachments => {
             is_true(|output| matches!(output.method, Method::Copied | Method::Quantized))
@@ -233,7 +233,7 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
     }
     documents.extend(others.into_iter().map(|(name, bytes)| NewDocument::new(name, bytes)));
     if writer.keeps_attachments {
-        // Ollama lists documents in the order of their names.
+        // Ollama lists documents by name.
         documents.sort_by(|a, b| a.name.cmp(&b.name));
     }
     documents.into_iter().for_each(|document| builder.push_document(document));
@@ -247,12 +247,15 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
     Ok(builder)
 }
 
-/// `config.json` and the other documents beside the weights.
+/// Names and contents of files.
+type NamedFiles = Vec<(String, Vec<u8>)>;
+
+/// Returns `config.json` and the other documents beside the weights.
 fn documents(
     model: &Model,
     writer: &Writer,
     builder: &mut Builder,
-) -> Result<(Option<ConfigDocument>, Vec<(String, Vec<u8>)>)> {
+) -> Result<(Option<ConfigDocument>, NamedFiles)> {
     let store = model.store();
     let own = store.document("config.json").is_some() && store.encoding() == Encoding::Safetensors;
     let (config, mut others) = match writer.dialect {
@@ -273,8 +276,9 @@ fn documents(
     if writer.keeps_attachments {
         let is_json = |name: &str| name.ends_with(".json");
         let left = others.iter().filter(|(name, _)| !is_json(name));
-        let mut left: Vec<_> =
-            left.map(|(name, _)| (name.clone(), "Ollama takes only JSON".to_owned())).collect();
+        let mut left: Vec<_> = left
+            .map(|(name, _)| (name.clone(), "Ollama accepts only JSON documents".to_owned()))
+            .collect();
         left.sort();
         super::left_out(&left).into_iter().for_each(|note| builder.note(note));
         others.retain(|(name, _)| is_json(name));
@@ -282,7 +286,8 @@ fn documents(
     Ok((config, others))
 }
 
-/// The dtype and the group size that another program's rules give each tensor, if they quantize it.
+/// The dtype and group size that another program's rules choose for each tensor; `None` for a
+/// tensor that is not quantized.
 fn choices(
     model: &Model,
     tensors: &[(Option<String>, Tensor)],
@@ -320,8 +325,8 @@ fn choices(
 fn mlx_recipe(
     model: &Model,
     tensors: &[(Option<String>, Tensor)],
-    options: &mlx_lm::Options,
-) -> Result<mlx_lm::Recipe> {
+    options: &mlx_lm::MlxOptions,
+) -> Result<mlx_lm::MlxRecipe> {
     let config = model.config()?;
     let model_type = model.store().document("config.json");
     let model_type = model_type.and_then(|config| config.get("model_type")?.as_str());
@@ -332,17 +337,19 @@ fn mlx_recipe(
     };
     let modules = tensors.iter().map(|(_, tensor)| {
         let path = tensor.name().strip_suffix(".weight");
-        // A tensor that is not a module's weight has the shape of none.
+        // A tensor that is not a module's weight is never quantized; an empty shape says so.
         let shape = if path.is_some() { tensor.shape() } else { &[] };
         mlx_lm::Module { path: path.unwrap_or(tensor.name()), shape }
     });
-    mlx_lm::Recipe::new(&numbers, &modules.collect::<Vec<_>>(), options)
+    mlx_lm::MlxRecipe::new(&numbers, &modules.collect::<Vec<_>>(), options)
 }
 
-/// A tensor that no rules quantize. `same` says whether it has its name in the files that are read.
+/// Chooses how to write a tensor that no rule quantizes. `same` says whether the names of source
+/// and output are of the same dialect.
 fn kept(tensor: &Tensor, writer: &Writer, same: bool, mut precision: Precision) -> Result<Output> {
     if writer.keeps_schemes && precision.dtype.is_none() {
-        // Transformers reads the schemes of a checkpoint, but not MLX's groups in Ollama's store.
+        // Transformers reads a checkpoint's own quantization scheme, but not MLX's groups from
+        // Ollama's store.
         let mlx = tensor.dtype().is_ok_and(|dtype| dtype.group_quantizer().is_some());
         if same && tensor.is_stored() && !mlx {
             return Ok(Output::new(Producer::Packed(tensor.clone()), Method::Copied));
@@ -354,9 +361,9 @@ fn kept(tensor: &Tensor, writer: &Writer, same: bool, mut precision: Precision) 
     choose(tensor, writer, precision)
 }
 
-/// Stacks the experts of each projection along a new first axis, under the name of the projection.
-/// Each such tensor comes with the group that it belongs to. Experts of different packings, or with a
-/// number for the whole tensor, stay apart. Groups are sorted behind everything else.
+/// Stacks the experts of each projection along a new first axis, under the projection's name, and
+/// returns each stack with its expert group. Experts with different packings or with a global scale
+/// stay separate. Groups follow all other tensors.
 fn stacked(
     tensors: Vec<Tensor>,
     expert: fn(&str) -> Option<ExpertName<'_>>,
@@ -369,7 +376,7 @@ fn stacked(
             Some(ExpertName { group, number, projection }) => {
                 let key = (group.to_owned(), projection.to_owned());
                 if experts.entry(key).or_default().insert(number, tensor).is_some() {
-                    let fault = format!("expert {number} is there twice");
+                    let fault = format!("expert {number} occurs twice");
                     return Err(Error::unsupported(fault).in_tensor(&name));
                 }
             }

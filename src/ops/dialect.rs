@@ -1,33 +1,32 @@
-//! A model's tensors under the names, and in the order and with the values, of a dialect.
+//! Translates a model's tensors to the names, shapes and row order of a dialect.
 
-use crate::arch::{Axes, Dialect, Mapping, Spelled, Transform, spell};
+use crate::arch::{Axes, Dialect, DialectTensor, Mapping, Transform, dialect_tensors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::model::{Convention, Tensor};
 
-/// A model's tensors as a dialect has them.
+/// A model's tensors in a dialect.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Named {
-    /// By the dialect's names, in the order of the files that are read.
+    /// The tensors under the dialect's names, in the order of the files that are read.
     pub tensors: Vec<Tensor>,
-    /// Tensors that are left out, each with the reason.
+    /// Stored names of the tensors that are left out, each with the reason.
     pub left_out: Vec<(String, String)>,
-    /// Names of experts that transformers keeps with rows as columns unless they are in MXFP4, as
-    /// these are.
+    /// Names of experts that are in MXFP4. Transformers transposes such tensors unless they are in
+    /// MXFP4.
     pub(super) in_mxfp4: Vec<String>,
 }
 
-/// The tensors of a model under the names of a dialect, with its shapes and values: what
-/// [`convert`](super::convert) writes, but for dtypes and documents. Experts of gpt-oss in MXFP4 lie as
-/// transformers has those: not transposed, as plain ones are.
+/// Translates a model's tensors to a dialect: its names, shapes and row order. These are the
+/// tensors that [`convert`](super::convert) writes, before it chooses dtypes. In the Hugging Face
+/// dialect, experts of gpt-oss in MXFP4 are not transposed, while plain ones are.
 ///
 /// # Errors
 ///
-/// `Unsupported` if the architecture is not known, or a tensor is none that it is known to have, or
-/// the dialect keeps it in a way that this model's cannot be brought into; `Mismatch` if tensors are
-/// not what the config says.
+/// `Unsupported` if the architecture or a tensor is unknown, or if a tensor cannot be brought into
+/// the dialect's layout; `Mismatch` if tensors contradict the config.
 pub fn tensors_in(model: &Model, dialect: Dialect) -> Result<Named> {
     let (store, resolution) = (model.store(), model.resolution()?);
     if resolution.dialect == dialect {
@@ -36,7 +35,7 @@ pub fn tensors_in(model: &Model, dialect: Dialect) -> Result<Named> {
     }
     let Some(architecture) = resolution.architecture else {
         let fault = format!(
-            "its tensors cannot be given the names of {}: {}",
+            "cannot translate the tensor names to {}: {}",
             dialect.name(),
             resolution.reason
         );
@@ -47,7 +46,7 @@ pub fn tensors_in(model: &Model, dialect: Dialect) -> Result<Named> {
             1 => String::new(),
             several => format!(", and {} more", several - 1),
         };
-        let fault = format!("no tensor of {} that is known{others}", architecture.name);
+        let fault = format!("not a known tensor of {}{others}", architecture.name);
         return Err(Error::unsupported(fault).in_tensor(unknown).in_file(store.path()));
     }
     let mut named = Named::default();
@@ -58,19 +57,19 @@ pub fn tensors_in(model: &Model, dialect: Dialect) -> Result<Named> {
     let mapping = |name: &str| model.mapping(name).ok().flatten();
     let stored = |name: &str| mapping(name).map(|of| (&of.stored, of.transform));
     let one = |a: &str, b: &str| stored(a).is_some_and(|a| stored(b) == Some(a));
-    let (spelled, without) = spell(architecture, dialect, &canonical, one);
+    let (spelled, without) = dialect_tensors(architecture, dialect, &canonical, one);
     let nameless = format!("{} has no name for it", dialect.name());
     named.left_out.extend(without.into_iter().map(|name| (name, nameless.clone())));
     let config = model.config().ok();
-    for Spelled { name, parts } in &spelled {
-        // Experts that are stored in one are taken apart.
+    for DialectTensor { name, parts } in &spelled {
+        // Experts that are stored as one tensor are separated.
         let apart = name.contains("{e}");
         let whole = if apart { None } else { unchanged(model, parts)? };
         if let Some(view) = whole {
             named.tensors.push(view.named(name));
             continue;
         }
-        // Transforms are told of canonical tensors, whatever the model serves.
+        // Transforms start from the Hugging Face convention, whichever convention the model serves.
         let canonical = |part: &String| model.tensor_in(part, Convention::HuggingFace);
         let views = parts.iter().map(|(part, transform)| Ok((canonical(part)?, *transform)));
         let mut views = views.collect::<Result<Vec<(Tensor, Transform)>>>()?;
@@ -85,12 +84,13 @@ pub fn tensors_in(model: &Model, dialect: Dialect) -> Result<Named> {
         let experts =
             views.first().and_then(|(view, _)| view.shape().first()).copied().unwrap_or(0);
         if experts == 0 {
-            named.left_out.push((name.clone(), "there are no experts".to_owned()));
+            named.left_out.push((name.clone(), "the tensor has no experts".to_owned()));
         }
-        // Each has rows of its own; a shape alone may promise any number.
+        // Every expert has at least one row. A shape alone could claim any number of experts.
         let rows = views.iter().map(|(view, _)| view.elements()).max().unwrap_or(0);
         if experts > rows.max(1) {
-            let fault = format!("{experts} experts without a value");
+            let fault =
+                format!("the shape claims {experts} experts, but the tensor has fewer values");
             return Err(Error::mismatch(fault).in_tensor(name).in_file(store.path()));
         }
         for expert in 0..experts {
@@ -103,14 +103,14 @@ pub fn tensors_in(model: &Model, dialect: Dialect) -> Result<Named> {
     Ok(named)
 }
 
-/// Whether a part of a tensor is written with the codes that it has, and so in the order of those.
+/// Whether a tensor is written with its stored codes, and therefore in their order.
 fn stays_packed((view, transform): &(Tensor, Transform)) -> bool {
     let mxfp4 = |dtype: DType| dtype.repack_to(DType::HF_MXFP4).is_some();
     transform.axes == Axes::TransposedIfPlain && view.dtype().is_ok_and(mxfp4)
 }
 
-/// The stored tensor that holds those canonical ones in the very same way, if one does: then all
-/// of it is what it should be, whatever the way.
+/// The stored tensor that holds these canonical tensors with these same transforms, if there is
+/// one. It can then be copied unchanged.
 fn unchanged(model: &Model, parts: &[(String, Transform)]) -> Result<Option<Tensor>> {
     let mut stored: Option<&String> = None;
     for (part, transform) in parts {

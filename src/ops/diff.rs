@@ -1,4 +1,4 @@
-//! Two models side by side, whatever they lie in: names, shapes, values.
+//! The `diff` verb: compares the names, shapes and values of two models in any containers.
 
 mod report;
 
@@ -15,7 +15,8 @@ pub use report::{
     WorstElement,
 };
 
-/// The tensors of two models, paired by canonical name. No values are read yet.
+/// The tensors of two models, paired by canonical name. Values are read by
+/// [`compare`](Self::compare).
 ///
 /// ```
 /// use weighbridge::{Model, ops::{DiffOptions, Pairs}};
@@ -35,21 +36,21 @@ pub use report::{
 pub struct Pairs {
     a: Model,
     b: Model,
-    /// Tensors that both have, by their position in the first.
+    /// Tensors of both models, in the order of the first.
     pub both: Vec<Pair>,
-    /// Tensors that the second lacks.
+    /// Tensors that the second model lacks.
     pub only_a: Vec<Tensor>,
-    /// Tensors that the first lacks.
+    /// Tensors that the first model lacks.
     pub only_b: Vec<Tensor>,
-    /// What a reader should know of how names were matched.
+    /// Notes on how names were matched.
     pub notes: Vec<String>,
 }
 
-/// One tensor of two models.
+/// A tensor that two models have in common.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Pair {
-    /// The name under which both have it.
+    /// The name in both models.
     pub name: String,
     /// The tensor in the first model.
     pub a: Tensor,
@@ -73,26 +74,26 @@ impl fmt::Debug for DiffOptions<'_> {
 }
 
 impl<'w> DiffOptions<'w> {
-    /// Elements are equal only if they are the same number; a thread for each processor.
+    /// The defaults: a tolerance of 0, and one thread for each processor.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Elements that are at most this far apart are equal.
+    /// Sets the tolerance: elements that differ by at most this much count as equal.
     #[must_use]
     pub fn tolerance(mut self, tolerance: f64) -> Self {
         self.tolerance = tolerance;
         self
     }
 
-    /// Threads that share the tensors.
+    /// Sets the threads that share the tensors.
     #[must_use]
     pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
         self.threads = threads.into();
         self
     }
 
-    /// Called with every pair of tensors that was compared; `Break` ends the work.
+    /// Sets a callback that is called after every compared pair. `Break` cancels the comparison.
     #[must_use]
     pub fn progress(mut self, watch: Watch<'w>) -> Self {
         self.watch = Some(watch);
@@ -100,12 +101,12 @@ impl<'w> DiffOptions<'w> {
     }
 }
 
-/// Compares the tensors of two models by canonical name, whatever containers they lie in: see
-/// [`Pairs::new`] and [`Pairs::compare`].
+/// Compares the tensors of two models by canonical name, in any containers: see [`Pairs::new`] and
+/// [`Pairs::compare`].
 ///
 /// # Errors
 ///
-/// As [`Pairs::new`] and [`Pairs::compare`].
+/// Same as [`Pairs::new`] and [`Pairs::compare`].
 pub fn diff(a: &Model, b: &Model, options: &DiffOptions<'_>) -> Result<Diff> {
     Pairs::new(a, b)?.compare(options)
 }
@@ -117,13 +118,13 @@ pub struct Diff {
     a: Model,
     b: Model,
     tolerance: f64,
-    /// Tensors that both have, by their position in the first.
+    /// Tensors of both models, in the order of the first.
     pub tensors: Vec<TensorDiff>,
-    /// Tensors that the second lacks.
+    /// Tensors that the second model lacks.
     pub only_a: Vec<Tensor>,
-    /// Tensors that the first lacks.
+    /// Tensors that the first model lacks.
     pub only_b: Vec<Tensor>,
-    /// What a reader should know of how names were matched.
+    /// Notes on how names were matched.
     pub notes: Vec<String>,
 }
 
@@ -133,26 +134,26 @@ pub struct Diff {
 pub struct TensorDiff {
     /// The tensor in both models.
     pub pair: Pair,
-    /// What was found.
+    /// The result of the comparison.
     pub outcome: Outcome,
 }
 
-/// What comparing two tensors gave.
+/// The result of comparing two tensors.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Both are packed in one way into the same bytes, which were not decoded.
+    /// Both have the same packing and the same bytes, which were not decoded.
     Identical,
     /// Their values were compared.
     Values(ValueDiff),
-    /// They differ in shape, so that their values cannot be compared.
+    /// Their shapes differ, so their values cannot be compared.
     Shapes,
-    /// The values of one of them cannot be read.
+    /// The values of at least one of them cannot be read.
     Unread(Error),
 }
 
 impl Outcome {
-    /// Whether they differ, by more than the tolerance.
+    /// Whether the tensors differ in shape, or in a value by more than the tolerance.
     pub fn is_difference(&self) -> bool {
         match self {
             Self::Identical | Self::Unread(_) => false,
@@ -163,8 +164,8 @@ impl Outcome {
 }
 
 impl Diff {
-    /// Whether nothing differs and nothing is missing. Tensors that could not be read count for
-    /// neither: see [`Outcome::Unread`].
+    /// Whether no tensor differs and none is missing. Tensors that could not be read
+    /// ([`Outcome::Unread`]) are ignored.
     pub fn is_equal(&self) -> bool {
         self.only_a.is_empty()
             && self.only_b.is_empty()
@@ -176,16 +177,16 @@ const OUTPUT: &str = "output.weight";
 const EMBEDDING: &str = "token_embedding.weight";
 
 impl Pairs {
-    /// Pairs the tensors of two models by canonical name, or by stored name where they have no
-    /// canonical one. If the architecture of one is not known, both go by stored names.
-    /// [Auxiliary](crate::arch::Auxiliary) tensors are left out.
+    /// Pairs the tensors of two models by canonical name, and tensors without a canonical name by
+    /// stored name. If the architecture of either model is unknown, all tensors are paired by
+    /// stored name. [Auxiliary](crate::arch::Auxiliary) tensors are left out.
     ///
-    /// An output matrix that one stores and the other ties to its embedding is compared with that
-    /// embedding, and a note says so.
+    /// If one model stores its output matrix and the other ties it to the embedding, the output
+    /// matrix is compared with that embedding, and a note says so.
     ///
     /// # Errors
     ///
-    /// `Mismatch` if the models have no name in common; otherwise as [`Model::tensor`].
+    /// `Mismatch` if the models have no name in common; same as [`Model::tensor`].
     pub fn new(a: &Model, b: &Model) -> Result<Self> {
         let mut notes = Vec::new();
         let architectures = (a.resolution()?.architecture, b.resolution()?.architecture);
@@ -197,12 +198,16 @@ impl Pairs {
                 true
             }
             (None, None) => {
-                notes.push("neither architecture is known: both go by stored names".to_owned());
+                notes.push(
+                    "neither architecture is known: tensors are paired by stored name".to_owned(),
+                );
                 false
             }
             (known, _) => {
                 let one = if known.is_some() { "B" } else { "A" };
-                notes.push(format!("{one}'s architecture is not known: both go by stored names"));
+                notes.push(format!(
+                    "the architecture of {one} is unknown: tensors are paired by stored name"
+                ));
                 false
             }
         };
@@ -237,38 +242,40 @@ impl Pairs {
         }
         if pairs.both.is_empty() {
             let (path, other) = (a.path(), b.path());
-            let fault = format!("no tensor has the name of one in {}", other.display());
+            let fault = format!("no tensor name in common with {}", other.display());
             let advice = format!("A: {}; B: {}", a.resolution()?, b.resolution()?);
             return Err(Error::mismatch(fault).in_file(path).advise(advice));
         }
         Ok(pairs)
     }
 
-    /// The embedding of a model that has no output matrix because it ties it to that.
+    /// The embedding of a model that ties its output matrix to it; `None` unless `wanted` is that
+    /// matrix.
     fn tied(&mut self, which: &str, model: &Model, wanted: &str) -> Option<Tensor> {
         if wanted != OUTPUT || !model.config().ok()?.tie_embeddings.as_ref()?.value {
             return None;
         }
         let embedding = model.tensor(EMBEDDING).ok()?;
-        self.notes.push(format!("{which} ties {OUTPUT} to {EMBEDDING}, which was compared"));
+        self.notes.push(format!("{which} ties {OUTPUT} to {EMBEDDING}: compared with that"));
         Some(embedding)
     }
 
-    /// Leaves out the tensors that `keep` does not want, told by name and stored tensors.
+    /// Keeps only the pairs of which `keep` accepts a tensor, and the unpaired tensors that it
+    /// accepts.
     pub fn retain(&mut self, keep: impl Fn(&Tensor) -> bool) {
         self.both.retain(|pair| keep(&pair.a) || keep(&pair.b));
         self.only_a.retain(&keep);
         self.only_b.retain(&keep);
     }
 
-    /// Compares the values of each pair, in constant memory for each thread, as
-    /// [`Tensor::for_each_values`] has it. Elements differ if they are further apart than the tolerance;
-    /// NaN is equal to NaN, and apart from every number.
+    /// Compares the values of each pair, in the order of [`Tensor::for_each_values`] and in
+    /// constant memory for each thread. Elements differ if their difference exceeds the tolerance.
+    /// NaN equals NaN and differs from every number.
     ///
     /// # Errors
     ///
-    /// As [`Tensor::for_each_values`], but for `Unsupported`, which is an [outcome](Outcome::Unread);
-    /// `Cancelled` if the progress callback says so.
+    /// Same as [`Tensor::for_each_values`], except `Unsupported`, which becomes an
+    /// [outcome](Outcome::Unread); `Cancelled` if the progress callback cancels.
     pub fn compare(self, options: &DiffOptions<'_>) -> Result<Diff> {
         let Self { a, b, both, only_a, only_b, notes } = self;
         let tolerance = options.tolerance;
@@ -284,7 +291,7 @@ impl Pairs {
     }
 }
 
-/// The tensors of a model under the names by which they are compared.
+/// The tensors of a model, under the names that are compared.
 fn tensors(model: &Model, canonical: bool, auxiliary: &HashSet<&str>) -> Result<Vec<Tensor>> {
     if canonical {
         return model.tensors()?.collect();
@@ -294,11 +301,11 @@ fn tensors(model: &Model, canonical: bool, auxiliary: &HashSet<&str>) -> Result<
 }
 
 impl Pair {
-    /// Compares the two; see [`Pairs::compare`].
+    /// Compares the values of the two tensors; see [`Pairs::compare`].
     ///
     /// # Errors
     ///
-    /// As [`Pairs::compare`].
+    /// Same as [`Pairs::compare`].
     pub fn compare(&self, tolerance: f64) -> Result<Outcome> {
         if self.a.shape() != self.b.shape() {
             return Ok(Outcome::Shapes);
@@ -321,7 +328,7 @@ impl Pair {
         let (mut rest_a, mut rest_b) = (&[][..], &[][..]);
         let mut values = ValueDiff::default();
         loop {
-            // The two may come in pieces of different length.
+            // The pieces of the two tensors may have different lengths.
             if rest_a.is_empty() {
                 let Some(piece) = a.next()? else { break };
                 rest_a = piece;
@@ -342,18 +349,19 @@ impl Pair {
 
 /// How the values of one tensor, or of several, differ.
 ///
-/// NaN and infinities count as elements that differ, or not, and can be the [worst](Self::worst);
-/// the means are taken over the elements that are finite in both.
+/// NaN and infinities are compared and counted, and one of them can be the [worst](Self::worst)
+/// element. The means include only elements that are finite in both.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ValueDiff {
-    /// Elements that were compared.
+    /// The number of compared elements.
     pub elements: u64,
-    /// Those that differ by more than the tolerance.
+    /// The number of elements that differ by more than the tolerance.
     pub differing: u64,
-    /// The element that differs most, and the first of several; `None` if none differs at all.
+    /// The element that differs most, the first if there are several; `None` if all elements are
+    /// equal.
     pub worst: Option<Worst>,
-    /// Elements that are finite in both, and sums over them.
+    /// The number of elements that are finite in both, and sums over them.
     finite: u64,
     squares_a: f64,
     squares_b: f64,
@@ -365,7 +373,7 @@ pub struct ValueDiff {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Worst {
-    /// Its place, in row-major order.
+    /// Its position in row-major order.
     pub at: u64,
     /// Its value in the first model.
     pub a: f32,
@@ -374,7 +382,7 @@ pub struct Worst {
 }
 
 impl Worst {
-    /// Its indices in a tensor of this shape, outermost first.
+    /// Its indices in a tensor with this shape, outermost first.
     pub fn indices(&self, shape: &[u64]) -> Vec<u64> {
         let mut rest = self.at;
         let mut indices: Vec<u64> = Vec::new();
@@ -388,50 +396,50 @@ impl Worst {
 }
 
 impl Worst {
-    /// How far they are apart: NaN where one of them is NaN.
+    /// The absolute difference; NaN if one of the values is NaN.
     pub fn difference(&self) -> f64 {
         difference(self.a, self.b)
     }
 }
 
-/// How far two values are apart; nothing if they are equal, NaN and infinity too.
+/// The absolute difference; 0 for equal values, including equal infinities and NaN with NaN.
 fn difference(a: f32, b: f32) -> f64 {
     if a == b || (a.is_nan() && b.is_nan()) { 0.0 } else { (f64::from(a) - f64::from(b)).abs() }
 }
 
-/// Whether a difference is worse than another: NaN is the worst.
+/// Whether a difference is worse than another. NaN is worse than every number.
 fn is_worse(difference: f64, other: f64) -> bool {
     difference > other || (difference.is_nan() && !other.is_nan())
 }
 
-/// Elements that are looked at together, and sums of each kind that run side by side: a compiler
-/// makes vectors of them.
+/// The number of elements in a block, and of partial sums that a compiler turns into vectors.
 const BLOCK: usize = 1024;
 const LANES: usize = 8;
 
 impl ValueDiff {
-    /// The largest difference of an element.
+    /// The largest difference of any element.
     pub fn max(&self) -> f64 {
         self.worst.map_or(0.0, |worst| worst.difference())
     }
 
-    /// The root of the mean of the squared differences.
+    /// The root mean square of the differences.
     pub fn rms(&self) -> f64 {
         if self.finite == 0 { 0.0 } else { (self.squares / self.finite as f64).sqrt() }
     }
 
-    /// The same beside that of the values of the first model; infinite where those are all 0.
+    /// The root mean square of the differences divided by that of the first model's values;
+    /// infinite if those are all 0.
     pub fn relative_rms(&self) -> f64 {
         if self.squares == 0.0 { 0.0 } else { (self.squares / self.squares_a).sqrt() }
     }
 
-    /// The cosine of the angle between the two, as vectors; `None` where one of them is all 0.
+    /// The cosine similarity of the two tensors; `None` if one of them is all 0.
     pub fn cosine(&self) -> Option<f64> {
         let lengths = self.squares_a.sqrt() * self.squares_b.sqrt();
         (lengths > 0.0).then(|| (self.products / lengths).clamp(-1.0, 1.0))
     }
 
-    /// Takes in what was found in another tensor. The worst element is then that of one of them.
+    /// Adds the result of another tensor. The worst element is then the worst of both tensors.
     pub fn merge(&mut self, other: &Self) {
         let worst = |diff: &Self| diff.worst.map_or(-1.0, |worst| worst.difference());
         if is_worse(worst(other), worst(self)) {
@@ -446,7 +454,7 @@ impl ValueDiff {
         self.squares += other.squares;
     }
 
-    /// Takes in the elements that come next.
+    /// Adds the next elements.
     fn extend(&mut self, a: &[f32], b: &[f32], tolerance: f64) {
         for (a, b) in a.chunks(BLOCK).zip(b.chunks(BLOCK)) {
             let ((lanes_a, rest_a), (lanes_b, rest_b)) = (a.as_chunks(), b.as_chunks());
@@ -458,7 +466,7 @@ impl ValueDiff {
         }
     }
 
-    /// Takes in elements that are all finite; if they are not, does nothing and says so.
+    /// Adds elements that are all finite. Otherwise does nothing and returns `false`.
     fn extend_finite(&mut self, a: &[[f32; LANES]], b: &[[f32; LANES]], tolerance: f64) -> bool {
         let mut sums = [[0.0f64; LANES]; 4];
         let mut most = [0.0f64; LANES];
@@ -476,7 +484,7 @@ impl ValueDiff {
             }
         }
         let [squares_a, squares_b, products, squares] = sums.map(|lanes| lanes.iter().sum::<f64>());
-        // No sum of squares of finite `f32` overflows.
+        // In `f64`, no sum of squares of finite `f32` overflows.
         if !(squares_a + squares_b).is_finite() {
             return false;
         }
@@ -497,7 +505,7 @@ impl ValueDiff {
         true
     }
 
-    /// Takes in any elements, one by one.
+    /// Adds any elements, one by one.
     fn extend_any(&mut self, a: &[f32], b: &[f32], tolerance: f64) {
         for (&a, &b) in a.iter().zip(b) {
             let difference = difference(a, b);
@@ -521,11 +529,11 @@ impl ValueDiff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::{Mapping, Rows, Transform};
+    use crate::arch::{Mapping, RowOrder, Transform};
     use crate::container::OpenOptions;
     use crate::model::Convention;
 
-    /// Sums as they are written down, element by element.
+    /// The reference: sums element by element.
     fn plainly(a: &[f32], b: &[f32], tolerance: f64) -> (u64, Option<u64>, f64) {
         let (mut differing, mut worst, mut squares, mut finite) = (0, None, 0.0, 0u32);
         let mut most = 0.0f64;
@@ -584,7 +592,8 @@ mod tests {
         OpenOptions::new().open_memory("file", file).unwrap()
     }
 
-    /// Experts stored together, one by one, and two roles of them in one: one canonical tensor.
+    /// Experts stored as one tensor, as one tensor each, or with two projections in one tensor,
+    /// give the same canonical tensor.
     #[test]
     fn experts_are_the_same_however_they_are_stored() {
         let stacked = model(&[("e", "[2,2,3]", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])]);
@@ -605,7 +614,7 @@ mod tests {
                 transform: Transform {
                     axes: crate::arch::Axes::Same,
                     rows,
-                    columns: Rows::All,
+                    columns: RowOrder::All,
                     values: crate::arch::Change::None,
                 },
             };
@@ -613,14 +622,15 @@ mod tests {
         };
         let compare =
             |a: Tensor, b: Tensor| Pair { name: "experts".to_owned(), a, b }.compare(0.0).unwrap();
-        let stacked = || view(&stacked, &["e"], Rows::All);
-        let Outcome::Values(values) = compare(stacked(), view(&apart, &["e.0", "e.1"], Rows::All))
+        let stacked = || view(&stacked, &["e"], RowOrder::All);
+        let Outcome::Values(values) =
+            compare(stacked(), view(&apart, &["e.0", "e.1"], RowOrder::All))
         else {
             panic!("values were to be compared");
         };
         let worst = values.worst.map(|worst| (worst.at, worst.a, worst.b));
         assert_eq!((values.differing, worst), (1, Some((11, 12.0, 13.0))));
-        let half = compare(stacked(), view(&fused, &["e"], Rows::Half(0)));
+        let half = compare(stacked(), view(&fused, &["e"], RowOrder::Half(0)));
         assert!(
             matches!(half, Outcome::Values(values) if values.elements == 12 && values.worst.is_none())
         );

@@ -1,5 +1,5 @@
-//! Experts that transformers reads in MXFP4: blocks and scales in arrays of their own, or plain
-//! numbers with rows as columns.
+//! Experts in transformers' MXFP4 layout: blocks and scales in separate arrays, or plain transposed
+//! matrices.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use crate::model::Tensor;
 use crate::store::Part;
 use crate::write::Repacking;
 
-/// Repacks the experts of `tensors` that have these names to transformers' MXFP4, by name.
+/// Repacks the experts with these names to transformers' MXFP4, and returns the repackings by name.
 ///
-/// Transformers reads all experts in one way. So if one has a number that MXFP4 does not hold, or if
-/// `plain` ones are asked for, all become plain with rows as columns; in the first case the reason is
-/// returned, too.
+/// Transformers requires that all experts have the same layout. If MXFP4 cannot hold one of them
+/// exactly, or if `plain` is set, all of them become plain transposed matrices. In the first case
+/// the reason is returned as well.
 pub(super) fn in_mxfp4(
     tensors: &mut [Tensor],
     names: &[String],
@@ -26,7 +26,10 @@ pub(super) fn in_mxfp4(
         match Repacking::exact(tensor, DType::HF_MXFP4, Part::GlobalScale)? {
             Ok(repacking) => drop(repacked.insert(tensor.name().to_owned(), repacking)),
             Err(fault) => {
-                why = Some(format!("{}: {fault}; so no experts are in MXFP4", tensor.name()));
+                why = Some(format!(
+                    "{}: {fault}; therefore no experts are written in MXFP4",
+                    tensor.name()
+                ));
                 break;
             }
         }

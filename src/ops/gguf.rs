@@ -1,4 +1,4 @@
-//! A model as one of GGUF: keys and tensors, whatever it is read from.
+//! Translates a model of any container to GGUF's keys and tensors.
 
 use super::dialect::{Named, tensors_in};
 use crate::arch::Dialect;
@@ -12,17 +12,17 @@ use crate::store::Encoding;
 use crate::translate;
 use crate::write::{Builder, Method, OutTensor, Output, Precision, Producer, choose, encoded};
 
-/// Keys and tensors that are going to be a GGUF model.
+/// The keys and tensors of a GGUF model that is being planned.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) keys: KeyValues,
     pub(super) tensors: Vec<OutTensor>,
-    /// What a reader should know.
+    /// Notes for the plan.
     pub(super) notes: Vec<String>,
 }
 
 impl Draft {
-    /// The model in GGUF's names, order and values.
+    /// Translates a model to GGUF's names, row order and values.
     pub(super) fn of(model: &Model, precision: Precision) -> Result<Self> {
         let (store, resolution) = (model.store(), model.resolution()?);
         let (keys, remarks) = translate::gguf_metadata_and_notes(model)?;
@@ -41,7 +41,7 @@ impl Draft {
         for view in views {
             let rows = view.shape().first().copied().unwrap_or(0);
             let view = match view.name() {
-                // llama.cpp counts positions from 0.
+                // llama.cpp's first row is position 0.
                 "position_embd.weight" if before > 0 => view.slice_rows(before..rows)?,
                 _ => view,
             };
@@ -57,7 +57,7 @@ impl Draft {
         Ok(draft)
     }
 
-    /// The draft as one file.
+    /// Starts a builder with the draft's content, as one file.
     pub(super) fn builder(self, model: &Model) -> Builder {
         let mut builder = Builder::with_writer(&gguf::write::WRITER);
         builder.reads(model.store());
@@ -67,7 +67,7 @@ impl Draft {
         builder
     }
 
-    /// What llama.cpp calls a model of these dtypes: by the one that most of its weights have.
+    /// llama.cpp's file type for these dtypes: that of the dtype with the most weights.
     fn file_type(&self) -> u32 {
         let mut counts: Vec<(DType, u64)> = Vec::new();
         for OutTensor { output: Output { producer, .. }, .. } in &self.tensors {
@@ -82,7 +82,7 @@ impl Draft {
         }
         let most = counts.iter().max_by_key(|(_, weights)| *weights).map(|(dtype, _)| *dtype);
         match most {
-            // The file types that are read and never made by name.
+            // File types that are read, but that no name selects.
             Some(DType::NVFP4) => 39,
             Some(DType::MXFP4) => 38,
             Some(dtype) => FileType::from_name(dtype.name())
@@ -93,11 +93,11 @@ impl Draft {
     }
 }
 
-/// How a tensor under GGUF's name is produced.
+/// Chooses how a tensor is written in GGUF.
 fn output(view: &Tensor, own: bool, precision: Precision) -> Result<Output> {
     let stored = view.dtype();
     let integer = matches!(&stored, Ok(dtype) if dtype.is_integer());
-    // llama.cpp's operations want these as F32 (`prepare_tensors` of its converter).
+    // llama.cpp's operations require F32 for these (`prepare_tensors` of its converter).
     if !own && !integer && (view.shape().len() < 2 || is_small(view.name())) {
         if stored.is_ok_and(|dtype| dtype == DType::F32) && view.packed().is_ok() {
             return Ok(Output::new(Producer::Packed(view.clone()), Method::Copied));
@@ -107,8 +107,8 @@ fn output(view: &Tensor, own: bool, precision: Precision) -> Result<Output> {
     choose(view, &gguf::write::WRITER, precision)
 }
 
-/// Tensors that llama.cpp's converter keeps as F32 whatever the file type: norms, routers,
-/// convolutions and the embeddings of positions (`prepare_tensors` in conversion/base.py).
+/// Whether llama.cpp's converter writes a tensor as F32 in every file type: norms, routers,
+/// convolutions and position embeddings (`prepare_tensors` in conversion/base.py).
 fn is_small(name: &str) -> bool {
     const ENDS: &[&str] = &[
         "_norm.weight",

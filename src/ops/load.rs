@@ -1,4 +1,4 @@
-//! Every tensor into memory of a device, timed.
+//! The `load` verb: loads tensors into a device's memory and measures time and memory.
 
 use std::time::Instant;
 
@@ -7,48 +7,48 @@ use crate::error::Result;
 use crate::load::{LoadOptions, Member, WeightProvider};
 use crate::quant::Narrowing;
 
-/// What [`load`] did.
+/// The report of [`load`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LoadReport {
     /// The name of the container.
     pub container: &'static str,
-    /// The name of the architecture, where that is known.
+    /// The name of the architecture, if known.
     pub architecture: Option<&'static str>,
-    /// The order in which rows of q and k are stored, where the architecture is known.
+    /// The order in which rows of Q and K are stored, if the architecture is known.
     pub rope_layout: Option<&'static str>,
     /// The name of the device.
     pub device: String,
-    /// What tensors are kept as: `stored`, or the dtype that the provider's policy asks for.
+    /// The dtype of the loaded tensors: `stored`, or the one that the provider's policy requests.
     pub kept_as: &'static str,
-    /// The names of the fusions that were asked for.
+    /// The names of the requested fusions.
     pub fused: Vec<&'static str>,
-    /// Tensors that were loaded.
+    /// The number of loaded tensors.
     pub tensors: usize,
-    /// Buffers that hold them.
+    /// The number of buffers that hold them.
     pub buffers: usize,
-    /// Their elements.
+    /// The number of their elements.
     pub weights: u64,
-    /// Bytes of all their parts.
+    /// The bytes of all their parts.
     pub bytes: u64,
-    /// Values that became infinite when they were rounded.
+    /// The number of values that became infinite by rounding.
     pub lost_to_infinity: u64,
-    /// Values that became 0 when they were rounded.
+    /// The number of values that became 0 by rounding.
     pub lost_to_zero: u64,
-    /// Tensors whose values had to be computed, with the reason.
+    /// Tensors whose values had to be computed, each with the reason.
     pub computed: Vec<(String, &'static str)>,
-    /// Seconds that opening took; set by a caller who measured it.
+    /// The seconds that opening took, if the caller measured and set them.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub open_seconds: Option<f64>,
-    /// Seconds that loading took.
+    /// The seconds that loading took.
     pub load_seconds: f64,
-    /// Billions of bytes loaded in a second.
+    /// The gigabytes (10^9 bytes) loaded per second.
     pub gigabytes_per_second: f64,
-    /// The most memory that the process has had at once, mapped file pages included, where the system
-    /// says.
+    /// The peak memory of the process in bytes, including mapped file pages, if the system reports
+    /// it.
     pub peak_memory_bytes: Option<u64>,
-    /// Tensors of the model that have a canonical name.
+    /// The number of the model's tensors with a canonical name.
     pub mapped: usize,
     /// Stored names without a canonical one.
     pub unknown: Vec<String>,
@@ -56,8 +56,8 @@ pub struct LoadReport {
     pub missing: Vec<String>,
 }
 
-/// Loads the tensors whose names `wanted` lets through into the provider's cache, and reports time and
-/// memory: see [`WeightProvider::load_all`].
+/// Loads the tensors whose names `wanted` accepts into the provider's cache, and reports time and
+/// memory. See [`WeightProvider::load_all`].
 ///
 /// ```
 /// use weighbridge::{LoadOptions, WeightProvider, ops};
@@ -72,7 +72,7 @@ pub struct LoadReport {
 ///
 /// # Errors
 ///
-/// As [`WeightProvider::load_all`].
+/// Same as [`WeightProvider::load_all`].
 pub fn load<D: Device>(
     provider: &WeightProvider<D>,
     wanted: impl Fn(&str) -> bool,
@@ -114,7 +114,7 @@ pub fn load<D: Device>(
     })
 }
 
-/// What Linux says of the process; see proc(5).
+/// The peak memory that Linux reports for the process; see proc(5).
 fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! What programs do with whole models, as functions that give reports.
+//! Verbs: what programs do with whole models, as functions that return reports.
 
 mod config;
 mod convert;
@@ -38,12 +38,12 @@ pub use verify::{
 use crate::bytes::Text;
 use crate::digest::hex;
 
-/// The bytes of a name that is not UTF-8, in hexadecimal.
+/// The bytes of a name in hexadecimal, if it is not UTF-8.
 fn odd_name(name: Text<'_>) -> Option<String> {
     name.to_str().is_none().then(|| hex(name.as_bytes()))
 }
 
-/// What a reader should know of tensors that are left out.
+/// Notes on tensors that are left out, one for each reason.
 fn left_out(tensors: &[(String, String)]) -> Vec<String> {
     let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
     for (name, reason) in tensors {

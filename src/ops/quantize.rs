@@ -1,4 +1,4 @@
-//! Quantizing a model, as llama-quantize does it or as mlx-lm does.
+//! The `quantize` verb: quantizes a model as llama-quantize does.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,21 +14,23 @@ use crate::metadata::Value;
 use crate::model::{Model, Tensor};
 use crate::quant::Importance;
 use crate::recipe::ImportanceMatrix;
-use crate::recipe::llama_cpp::{Choice, Hparams, Options, Reason, Recipe, Stored};
+use crate::recipe::llama_cpp::{
+    Hparams, LlamaOptions, LlamaRecipe, Reason, SourceTensor, TensorChoice,
+};
 use crate::shape;
 use crate::write::{Method, OutTensor, Output, Precision, Producer, WritePlan};
 
-/// A GGUF model with each tensor in the dtype that llama-quantize would give it, to the byte, from a
-/// model of any container.
+/// Plans a GGUF model whose tensors have the dtypes that llama-quantize would choose, and the same
+/// bytes. The source may be in any container.
 ///
 /// # Errors
 ///
-/// `Unsupported` where the model cannot be one of GGUF, or rows do not fit a dtype; `Mismatch` where
-/// llama-quantize would refuse too: requantizing without being allowed to, few bits without an
-/// importance matrix, or with that of another model.
+/// `Unsupported` if the model cannot be translated to GGUF, or its rows do not fit a dtype;
+/// `Mismatch` where llama-quantize also refuses: requantization that is not allowed, a dtype of few
+/// bits without an importance matrix, or the importance matrix of another model.
 pub fn quantize(
     model: &Model,
-    options: &Options,
+    options: &LlamaOptions,
     importance: Option<&ImportanceMatrix>,
     path: &Path,
 ) -> Result<WritePlan> {
@@ -38,10 +40,10 @@ pub fn quantize(
     let mut stored = Vec::new();
     for OutTensor { name, output: Output { producer, .. }, .. } in &draft.tensors {
         let dtype = producer.dtype().map_err(here)?;
-        stored.push(Stored { name, shape: producer.shape(), dtype });
+        stored.push(SourceTensor { name, shape: producer.shape(), dtype });
     }
     let numbers = Hparams::of(&draft.keys, &options.overrides).map_err(here)?;
-    let recipe = Recipe::new(&numbers, &stored, options).map_err(here)?;
+    let recipe = LlamaRecipe::new(&numbers, &stored, options).map_err(here)?;
     recipe.check(options).map_err(here)?;
     let mut tensors = Vec::new();
     for choice in &recipe.choices {
@@ -67,7 +69,7 @@ pub fn quantize(
         let groups = by_file(tensors, count);
         shards = Some(Shards::Counts(groups.iter().map(Vec::len).collect()));
         tensors = groups.into_iter().flatten().collect();
-        // Set again, in llama-quantize's order; the layout gives them their values.
+        // Set the keys again, in llama-quantize's order; the layout fills in their values.
         for key in recipe.removed.iter().filter(|key| SPLIT_KEYS.contains(key)) {
             draft.keys.set(key, Value::U16(0));
         }
@@ -82,7 +84,7 @@ pub fn quantize(
     Ok(plan.of_whole_model(model.resolution()?))
 }
 
-/// Tensors in groups, by the files that they are read from: the first may have none.
+/// Groups tensors by the file that they are read from. The first group may be empty.
 fn by_file(tensors: Vec<OutTensor>, count: usize) -> Vec<Vec<OutTensor>> {
     let mut files: BTreeMap<u32, Vec<OutTensor>> =
         (0..).take(count).map(|file| (file, Vec::new())).collect();
@@ -93,10 +95,10 @@ fn by_file(tensors: Vec<OutTensor>, count: usize) -> Vec<Vec<OutTensor>> {
     files.into_values().collect()
 }
 
-/// A tensor in another dtype.
+/// Encodes a tensor in another dtype.
 fn encoded(
     view: &Tensor,
-    choice: &Choice<'_>,
+    choice: &TensorChoice<'_>,
     importance: Option<&ImportanceMatrix>,
 ) -> Result<Output> {
     let dtype = choice.to;
@@ -108,14 +110,14 @@ fn encoded(
     };
     let quantizer = dtype.descriptor().quantizer;
     let quantizer = quantizer.ok_or_else(|| {
-        Error::unsupported(format!("nothing quantizes to {dtype}")).in_tensor(choice.stored_name)
+        Error::unsupported(format!("no quantizer for {dtype}")).in_tensor(choice.stored_name)
     })?;
     let required = choice.needs_importance || quantizer.importance() == Importance::Required;
     if found.is_none() && required {
-        let fault = format!("{dtype} needs the importance of its columns, and nothing says it");
+        let fault = format!("{dtype} requires an importance matrix");
         let advice = match importance.map(ImportanceMatrix::path) {
-            None => "give it an importance matrix (--imatrix)".to_owned(),
-            Some(path) => format!("{} lacks this tensor", path.display()),
+            None => "give one with --imatrix".to_owned(),
+            Some(path) => format!("{} has no data for this tensor", path.display()),
         };
         return Err(Error::mismatch(fault).in_tensor(choice.stored_name).advise(advice));
     }
@@ -130,14 +132,14 @@ fn encoded(
     Ok(Output::new(producer, method))
 }
 
-/// Why a tensor gets its dtype, where that is no matter of course.
-fn reason(choice: &Choice<'_>) -> Option<String> {
+/// Why a tensor gets its dtype, unless it is obvious.
+fn reason(choice: &TensorChoice<'_>) -> Option<String> {
     if let Some(wanted) = choice.fallback_from {
-        return Some(format!("its rows are no whole blocks of {wanted}"));
+        return Some(format!("its rows do not divide into blocks of {wanted}"));
     }
     match choice.reason {
         Reason::Kept | Reason::Base => None,
-        Reason::Option => Some("asked for".to_owned()),
-        Reason::Rule => Some("the file type's rule".to_owned()),
+        Reason::Option => Some("chosen by an option".to_owned()),
+        Reason::Rule => Some("chosen by the file type's rules".to_owned()),
     }
 }

@@ -1,4 +1,5 @@
-//! The same tensors in other files: split, merged, aligned, with other metadata.
+//! The `split`, `merge`, `align` and `meta` verbs: the same tensors in other files, or with other
+//! metadata.
 
 use std::path::Path;
 
@@ -14,13 +15,13 @@ use crate::write::{
     Builder, Method, OutTensor, Output, Producer, WriteOptions, WritePlan, overwrite_within_a_page,
 };
 
-/// Plans one file of a model that lies in several, or a copy of one file. `alignment` is that of the
-/// tensor data in bytes: any power of two in GGUF, 64 or 8 in safetensors.
+/// Plans one file from a model in several files, or a copy of a single file. `alignment` is the
+/// alignment of the tensor data in bytes: any power of two in GGUF, 64 or 8 in safetensors.
 ///
 /// # Errors
 ///
-/// `Unsupported` if the model lies in neither GGUF nor safetensors files, or has a tensor that they
-/// cannot hold.
+/// `Unsupported` if the model's files are neither GGUF nor safetensors, or if they cannot hold one
+/// of its tensors.
 pub fn merge(model: &Model, alignment: Option<u64>) -> Result<WritePlan> {
     let mut builder = rewritten(model)?;
     for key in SPLIT_KEYS {
@@ -33,12 +34,12 @@ pub fn merge(model: &Model, alignment: Option<u64>) -> Result<WritePlan> {
     builder.plan()
 }
 
-/// Plans a model as several files. Those of a GGUF model lie beside each other and are named after
-/// `path`, without the number at its end; safetensors files make a directory with an index.
+/// Plans a model as several files. A GGUF model becomes shards beside each other, whose names start
+/// with that of `path`; a safetensors model becomes a directory with an index.
 ///
 /// # Errors
 ///
-/// As [`merge`].
+/// Same as [`merge`].
 pub fn split(model: &Model, shards: Shards, path: &Path) -> Result<WritePlan> {
     let store = model.store();
     let mut builder = rewritten(model)?;
@@ -58,14 +59,14 @@ pub fn split(model: &Model, shards: Shards, path: &Path) -> Result<WritePlan> {
     builder.plan()
 }
 
-/// What the names of shards begin with.
+/// The start of the shards' names.
 pub(super) fn stem(path: &Path) -> Result<String> {
     let name = path.file_name().and_then(|name| name.to_str());
     let stem = name.map(|name| name.strip_suffix(".gguf").unwrap_or(name).to_owned());
-    stem.ok_or_else(|| Error::mismatch("it ends in no name for shards").in_file(path))
+    stem.ok_or_else(|| Error::mismatch("the path does not end in a file name").in_file(path))
 }
 
-/// All tensors and metadata of a model as they are.
+/// Starts a builder with all tensors and metadata of a model, unchanged.
 fn rewritten(model: &Model) -> Result<Builder> {
     let store = model.store();
     let mut builder = Builder::with_writer(writer(store)?);
@@ -88,26 +89,26 @@ pub(super) fn merged_gguf(model: &Model, builder: &mut Builder) {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Edited {
-    /// It overwrote some bytes of the file.
+    /// It overwrote bytes of the file in place.
     InPlace,
-    /// It wrote the whole file again, which then took the old one's name.
+    /// It wrote a new file, which replaced the old one.
     Rewritten,
-    /// It added a blob to Ollama's store and named it in the model's manifest. The old blob stays:
-    /// other models may use it.
+    /// It added a blob to Ollama's store and put it into the model's manifest. The old blob stays,
+    /// because other models may use it.
     NewBlob,
 }
 
 /// Changes the metadata of a model in one GGUF file.
 ///
-/// If the tensors stay where they are and all changed bytes lie within one page of the file, which the
-/// system writes as a whole, the file is changed in place. Otherwise it is rewritten and replaced. A
-/// file named by the digest of its content is never changed: a model of Ollama's store gets a new blob
-/// and a new manifest, and a blob of the Hugging Face cache is refused.
+/// If the tensors keep their positions and all changed bytes lie within one page of the file, which
+/// the system writes as a whole, the file is changed in place. Otherwise the file is rewritten and
+/// replaced. A file whose name is the digest of its content is never changed: a model in Ollama's
+/// store gets a new blob and a new manifest, and a blob of the Hugging Face cache is refused.
 ///
 /// # Errors
 ///
-/// `Unsupported` if the model is not one GGUF file; `Mismatch` if the file is named by its digest and
-/// no manifest can name another; as [`WritePlan::run`].
+/// `Unsupported` if the model is not a single GGUF file; `Mismatch` if the file is named by its
+/// digest and belongs to no manifest that can be changed; same as [`WritePlan::run`].
 pub fn edit_metadata(
     path: &Path,
     edit: impl FnOnce(&mut KeyValues) -> Result<()>,
@@ -117,7 +118,7 @@ pub fn edit_metadata(
     let store = model.store();
     writer(store)?;
     if store.encoding() != Encoding::Gguf || store.files().len() != 1 {
-        let fault = "its metadata can be changed in a GGUF of one file only";
+        let fault = "metadata can be changed only in a model that is a single GGUF file";
         return Err(Error::unsupported(fault).in_file(path));
     }
     let file = store.files().next().map(Path::to_path_buf).unwrap_or_default();
@@ -146,7 +147,7 @@ pub fn edit_metadata(
                       model's name";
         return Err(Error::mismatch(fault).advise(advice).in_file(path));
     }
-    // The file behind a link is changed, not the link.
+    // The target of a link is changed, not the link.
     let file = file.canonicalize().unwrap_or(file);
     let plan = rewritten(&gguf::write::WRITER)?;
     if !has_other_names(&file)
@@ -159,7 +160,7 @@ pub fn edit_metadata(
     Ok(Edited::Rewritten)
 }
 
-/// Whether hard links give the file other names, one of which may be a digest.
+/// Whether the file has other names (hard links), one of which may be a digest.
 fn has_other_names(file: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -173,13 +174,13 @@ fn has_other_names(file: &Path) -> bool {
     }
 }
 
-/// How the files of a model are written, whatever container gathers them.
+/// The writer for a model's files, whichever container they belong to.
 fn writer(store: &Store) -> Result<&'static Writer> {
     match store.encoding() {
         Encoding::Gguf => Ok(&gguf::write::WRITER),
         Encoding::Safetensors => Ok(&safetensors::write::WRITER),
         Encoding::Ggml => {
-            let fault = "a whisper.cpp file, which this program reads and does not write";
+            let fault = "whisper.cpp files can be read, but not written";
             Err(Error::unsupported(fault)
                 .advise("convert it: `weighbridge convert SRC DST --to gguf`")
                 .in_file(store.path()))
@@ -187,7 +188,7 @@ fn writer(store: &Store) -> Result<&'static Writer> {
     }
 }
 
-/// All tensors as they are.
+/// All stored tensors, to be copied unchanged.
 pub(super) fn copied(model: &Model) -> Vec<OutTensor> {
     let copy = |tensor: crate::model::Tensor| {
         let name = tensor.name().to_owned();

@@ -1,8 +1,11 @@
 //! The number types that values are decoded to, and what is lost by rounding.
+//!
+//! This file and `kernel` import each other on purpose: an element selects its own kernels from a
+//! codec's, and kernels are generic over elements.
 
 use half::{bf16, f16};
 
-use super::kernel::{Decoding, GroupEncoding, Kernels};
+use super::kernel::{GroupEncoding, Kernels, ValueDecoding};
 use super::simd::Simd;
 use super::{GroupQuantizer, Runs};
 
@@ -14,7 +17,7 @@ impl Element for f16 {}
 impl Element for bf16 {}
 
 pub(crate) mod sealed {
-    use super::{Bounds, Decoding, GroupEncoding, GroupQuantizer, Kernels, Runs, Simd};
+    use super::{Bounds, GroupEncoding, GroupQuantizer, Kernels, Runs, Simd, ValueDecoding};
 
     /// The operations that the library needs of an element.
     pub trait Sealed: Sized + 'static {
@@ -24,7 +27,7 @@ pub(crate) mod sealed {
 
         #[doc(hidden)]
         #[allow(private_interfaces, reason = "nobody outside can name the trait")]
-        fn decoders(runs: &Runs) -> &Kernels<Decoding<Self>>;
+        fn decoders(runs: &Runs) -> &Kernels<ValueDecoding<Self>>;
 
         #[doc(hidden)]
         #[allow(private_interfaces, reason = "nobody outside can name the trait")]
@@ -77,7 +80,7 @@ macro_rules! sealed {
             const BOUNDS: Option<Bounds> = $bounds;
 
             #[allow(private_interfaces, reason = "nobody outside can name the trait")]
-            fn decoders(runs: &Runs) -> &Kernels<Decoding<Self>> {
+            fn decoders(runs: &Runs) -> &Kernels<ValueDecoding<Self>> {
                 &runs.$decoders
             }
 

@@ -10,7 +10,7 @@ use super::mlx::{GroupParts, Grouping};
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
 use super::simd::{Portable, Simd};
-use super::{Packed, Rows, Runs};
+use super::{Packed, QuantizerInput, Runs};
 
 /// Computes a dtype's values.
 pub(super) trait Decode {
@@ -22,7 +22,7 @@ pub(super) trait Decode {
 pub(super) struct Out<'a, S: Simd, T, const PAST: bool> {
     pub(super) simd: S,
     pub(super) values: &'a mut [T],
-    seen: &'a mut S::Seen,
+    seen: &'a mut S::Magnitudes,
 }
 
 impl<'a, S: Simd, T: Element, const PAST: bool> Out<'a, S, T, PAST> {
@@ -35,7 +35,7 @@ impl<'a, S: Simd, T: Element, const PAST: bool> Out<'a, S, T, PAST> {
     #[inline(always)]
     pub(super) fn runs<const UNITS: usize>(
         self,
-    ) -> (&'a mut [Run<T, UNITS>], Units<'a, S, T, PAST>, Self) {
+    ) -> (&'a mut [UnitRun<T, UNITS>], Units<'a, S, T, PAST>, Self) {
         let Self { simd, values, seen } = self;
         let (values, rest) = values.split_at_mut(values.len() / (16 * UNITS) * (16 * UNITS));
         let (runs, _) = values.as_chunks_mut::<16>().0.as_chunks_mut::<UNITS>();
@@ -68,12 +68,12 @@ impl<'a, S: Simd, T: Element, const PAST: bool> Out<'a, S, T, PAST> {
 }
 
 /// The output of one run.
-type Run<T, const UNITS: usize> = [[T; 16]; UNITS];
+type UnitRun<T, const UNITS: usize> = [[T; 16]; UNITS];
 
 /// Writes the values of one block.
 pub(super) struct Units<'a, S: Simd, T, const PAST: bool> {
     simd: S,
-    seen: S::Seen,
+    seen: S::Magnitudes,
     /// Whether the next values may be so small or so large that they do not survive rounding, so
     /// that they must be checked.
     pub(super) close: bool,
@@ -117,51 +117,51 @@ impl<S: Simd, T: Element, const PAST: bool> Put<S> for Units<'_, S, T, PAST> {
 }
 
 /// The inputs and results of one kind of kernel.
-pub(crate) trait Work {
-    type Given<'a>;
-    type Said;
+pub(crate) trait KernelSignature {
+    type Input<'a>;
+    type Output;
 }
 
 /// A kernel body, generic over the instruction set that it is compiled for.
-pub(super) trait Body<W: Work> {
-    fn run<S: Simd>(simd: S, given: W::Given<'_>) -> W::Said;
+pub(super) trait KernelBody<W: KernelSignature> {
+    fn run<S: Simd>(simd: S, given: W::Input<'_>) -> W::Output;
 }
 
 /// The kernels compiled from one body.
-pub(crate) struct Kernels<W: Work> {
-    portable: fn(W::Given<'_>) -> W::Said,
+pub(crate) struct Kernels<W: KernelSignature> {
+    portable: fn(W::Input<'_>) -> W::Output,
     #[cfg(target_arch = "x86_64")]
-    avx2: unsafe fn(W::Given<'_>) -> W::Said,
+    avx2: unsafe fn(W::Input<'_>) -> W::Output,
     #[cfg(target_arch = "x86_64")]
-    avx512: unsafe fn(W::Given<'_>) -> W::Said,
+    avx512: unsafe fn(W::Input<'_>) -> W::Output,
 }
 
-impl<W: Work> std::fmt::Debug for Kernels<W> {
+impl<W: KernelSignature> std::fmt::Debug for Kernels<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Kernels")
     }
 }
 
-fn portable<B: Body<W>, W: Work>(given: W::Given<'_>) -> W::Said {
+fn portable<B: KernelBody<W>, W: KernelSignature>(given: W::Input<'_>) -> W::Output {
     B::run(Portable, given)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
-fn avx2<B: Body<W>, W: Work>(given: W::Given<'_>) -> W::Said {
+fn avx2<B: KernelBody<W>, W: KernelSignature>(given: W::Input<'_>) -> W::Output {
     // SAFETY: this function is compiled for these features, so its caller must have checked them.
     B::run(unsafe { Avx2::new() }, given)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx2,f16c")]
-fn avx512<B: Body<W>, W: Work>(given: W::Given<'_>) -> W::Said {
+fn avx512<B: KernelBody<W>, W: KernelSignature>(given: W::Input<'_>) -> W::Output {
     // SAFETY: this function is compiled for these features, so its caller must have checked them.
     B::run(unsafe { Avx512::new() }, given)
 }
 
-impl<W: Work> Kernels<W> {
-    pub(super) const fn of<B: Body<W>>() -> Self {
+impl<W: KernelSignature> Kernels<W> {
+    pub(super) const fn of<B: KernelBody<W>>() -> Self {
         Self {
             portable: portable::<B, W>,
             #[cfg(target_arch = "x86_64")]
@@ -172,34 +172,34 @@ impl<W: Work> Kernels<W> {
     }
 
     /// Runs the kernel of the best instruction set.
-    pub(super) fn run(&self, given: W::Given<'_>) -> W::Said {
+    pub(super) fn run(&self, given: W::Input<'_>) -> W::Output {
         self.run_on(Isa::best(), given)
     }
 
     /// Runs the kernel of one instruction set.
-    pub(super) fn run_on(&self, isa: Isa, given: W::Given<'_>) -> W::Said {
+    pub(super) fn run_on(&self, isa: Isa, given: W::Input<'_>) -> W::Output {
         match isa.0 {
-            Set::Portable => (self.portable)(given),
+            InstructionSet::Portable => (self.portable)(given),
             // SAFETY: an `Isa` exists only if the processor has its instruction set.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => unsafe { (self.avx2)(given) },
+            InstructionSet::Avx2 => unsafe { (self.avx2)(given) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => unsafe { (self.avx512)(given) },
+            InstructionSet::Avx512 => unsafe { (self.avx512)(given) },
         }
     }
 }
 
 /// Decodes to `T`: fills the output, with streaming stores if requested. Returns whether a value
 /// may not have survived rounding.
-pub(crate) struct Decoding<T>(PhantomData<T>);
+pub(crate) struct ValueDecoding<T>(PhantomData<T>);
 
-impl<T: 'static> Work for Decoding<T> {
-    type Given<'a> = (&'a Packed<'a>, &'a mut [T], bool);
-    type Said = bool;
+impl<T: 'static> KernelSignature for ValueDecoding<T> {
+    type Input<'a> = (&'a Packed<'a>, &'a mut [T], bool);
+    type Output = bool;
 }
 
-impl<D: Decode, T: Element> Body<Decoding<T>> for D {
+impl<D: Decode, T: Element> KernelBody<ValueDecoding<T>> for D {
     #[inline(always)]
     fn run<S: Simd>(simd: S, (packed, values, past): (&Packed<'_>, &mut [T], bool)) -> bool {
         let mut seen = simd.blank();
@@ -228,20 +228,20 @@ impl Runs {
 /// Computes the bytes of a block dtype from values.
 pub(super) trait Encode {
     /// Fills `out` with the bytes of all rows.
-    fn encode<S: Simd>(simd: S, rows: &Rows<'_>, out: &mut [u8]);
+    fn encode<S: Simd>(simd: S, rows: &QuantizerInput<'_>, out: &mut [u8]);
 }
 
 /// Quantizes rows to blocks.
-pub(crate) struct Encoding;
+pub(crate) struct BlockEncoding;
 
-impl Work for Encoding {
-    type Given<'a> = (&'a Rows<'a>, &'a mut [u8]);
-    type Said = ();
+impl KernelSignature for BlockEncoding {
+    type Input<'a> = (&'a QuantizerInput<'a>, &'a mut [u8]);
+    type Output = ();
 }
 
-impl<E: Encode> Body<Encoding> for E {
+impl<E: Encode> KernelBody<BlockEncoding> for E {
     #[inline(always)]
-    fn run<S: Simd>(simd: S, (rows, out): (&Rows<'_>, &mut [u8])) {
+    fn run<S: Simd>(simd: S, (rows, out): (&QuantizerInput<'_>, &mut [u8])) {
         E::encode(simd, rows, out);
     }
 }
@@ -254,12 +254,12 @@ pub(super) trait GroupEncode {
 /// Quantizes values of type `T` to groups.
 pub(crate) struct GroupEncoding<T>(PhantomData<T>);
 
-impl<T: 'static> Work for GroupEncoding<T> {
-    type Given<'a> = (&'a [T], Grouping, GroupParts<'a>);
-    type Said = ();
+impl<T: 'static> KernelSignature for GroupEncoding<T> {
+    type Input<'a> = (&'a [T], Grouping, GroupParts<'a>);
+    type Output = ();
 }
 
-impl<E: GroupEncode, T: Element> Body<GroupEncoding<T>> for E {
+impl<E: GroupEncode, T: Element> KernelBody<GroupEncoding<T>> for E {
     #[inline(always)]
     fn run<S: Simd>(simd: S, (values, grouping, out): (&[T], Grouping, GroupParts<'_>)) {
         E::encode(simd, values, grouping, out);
@@ -268,10 +268,10 @@ impl<E: GroupEncode, T: Element> Body<GroupEncoding<T>> for E {
 
 /// An instruction set that has kernels and that this processor supports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Isa(Set);
+pub(super) struct Isa(InstructionSet);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Set {
+enum InstructionSet {
     Portable,
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -288,19 +288,19 @@ impl Isa {
             let avx512 =
                 is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
             [
-                Some(Set::Portable),
-                avx2.then_some(Set::Avx2),
-                (avx2 && avx512).then_some(Set::Avx512),
+                Some(InstructionSet::Portable),
+                avx2.then_some(InstructionSet::Avx2),
+                (avx2 && avx512).then_some(InstructionSet::Avx512),
             ]
         };
         #[cfg(not(target_arch = "x86_64"))]
-        let found = [Some(Set::Portable)];
+        let found = [Some(InstructionSet::Portable)];
         found.into_iter().flatten().map(Self)
     }
 
     /// The instruction set whose kernels run.
     fn best() -> Self {
         static BEST: OnceLock<Isa> = OnceLock::new();
-        *BEST.get_or_init(|| Self::available().last().unwrap_or(Self(Set::Portable)))
+        *BEST.get_or_init(|| Self::available().last().unwrap_or(Self(InstructionSet::Portable)))
     }
 }

@@ -31,7 +31,7 @@ pub(crate) use float::{
 pub(crate) use ggml::encode;
 pub(crate) use ggml::*;
 pub(crate) use integer::{BOOL, I8, I16, I32, I64, U8, U16, U32, U64};
-use kernel::{Decode, Decoding, Kernels, Out, Put};
+use kernel::{Decode, Kernels, Out, Put, ValueDecoding};
 pub(crate) use mlx::{
     AFFINE1, AFFINE2, AFFINE3, AFFINE4, AFFINE5, AFFINE6, AFFINE8, MXFP4 as MLX_MXFP4,
     MXFP8 as MLX_MXFP8, NVFP4 as MLX_NVFP4,
@@ -41,14 +41,14 @@ pub(crate) use mlx::{
     TO_AFFINE1, TO_AFFINE2, TO_AFFINE3, TO_AFFINE4, TO_AFFINE5, TO_AFFINE6, TO_AFFINE8, TO_MXFP4,
     TO_MXFP8, TO_NVFP4,
 };
-pub(crate) use quantizer::Rows;
+pub(crate) use quantizer::QuantizerInput;
 pub use quantizer::{Importance, Quantizer};
 pub use repack::NotExact;
 pub(crate) use scheme::{
     AWQ4, BNB_FP4, BNB_INT8, BNB_NF4, CT_INT4, CT_INT8, GPTQ2, GPTQ2_V2, GPTQ3, GPTQ3_V2, GPTQ4,
     GPTQ4_V2, GPTQ8, GPTQ8_V2, SCALED_F8_E4M3, SCALED_I8,
 };
-pub(crate) use scheme::{Array, Parts};
+pub(crate) use scheme::{SchemeArrays, StoredArray};
 use simd::Simd;
 
 /// Decodes the values of one dtype.
@@ -62,15 +62,15 @@ pub(crate) enum Decoder {
     Runs(Runs),
     /// Decodes by rows, with all parts of the tensor: codes are packed across rows, or each row has
     /// to find its own scales.
-    Rows(scheme::Decode),
+    Rows(scheme::RowsDecode),
 }
 
 /// The kernels of a dtype whose values are decoded in runs.
 #[derive(Debug)]
 pub(crate) struct Runs {
-    to_f32: Kernels<Decoding<f32>>,
-    to_f16: Kernels<Decoding<f16>>,
-    to_bf16: Kernels<Decoding<bf16>>,
+    to_f32: Kernels<ValueDecoding<f32>>,
+    to_f16: Kernels<ValueDecoding<f16>>,
+    to_bf16: Kernels<ValueDecoding<bf16>>,
     /// Decodes with the rounding of the format's own library, if it differs.
     native: Option<fn(&Packed<'_>, &mut [f32])>,
     /// Counts the values that are lost in the conversion to `f32`.
@@ -194,7 +194,7 @@ pub(crate) fn narrow<T: Element>(exact: &[f32], out: &mut [T]) -> Narrowing {
 
 impl Codec {
     const fn blocks<B: Block<BYTES>, const BYTES: usize, const UNITS: usize>() -> Self {
-        Self(Decoder::Runs(Runs::of::<Blocks<B, BYTES, UNITS>>()))
+        Self(Decoder::Runs(Runs::of::<BlockDecoder<B, BYTES, UNITS>>()))
     }
 
     const fn plain<P: Plain<WIDE>, const WIDE: usize>() -> Self {
@@ -218,9 +218,11 @@ trait Block<const BYTES: usize> {
 }
 
 /// Decodes blocks of `BYTES` bytes and `UNITS` times 16 values.
-struct Blocks<B, const BYTES: usize, const UNITS: usize>(PhantomData<B>);
+struct BlockDecoder<B, const BYTES: usize, const UNITS: usize>(PhantomData<B>);
 
-impl<B: Block<BYTES>, const BYTES: usize, const UNITS: usize> Decode for Blocks<B, BYTES, UNITS> {
+impl<B: Block<BYTES>, const BYTES: usize, const UNITS: usize> Decode
+    for BlockDecoder<B, BYTES, UNITS>
+{
     #[inline(always)]
     fn decode<S: Simd, T: Element, const PAST: bool>(
         packed: &Packed<'_>,

@@ -1,11 +1,11 @@
 //! Quantizers: convert numbers to the bytes of a dtype.
 
-use super::kernel::{Encode, Encoding, Kernels};
+use super::kernel::{BlockEncoding, Encode, Kernels};
 
 /// Quantizes values to one dtype; see [`DType::quantize_rows`](crate::DType::quantize_rows).
 #[derive(Debug)]
 pub struct Quantizer {
-    kernels: Kernels<Encoding>,
+    kernels: Kernels<BlockEncoding>,
     importance: Importance,
 }
 
@@ -24,7 +24,7 @@ pub enum Importance {
 
 /// Rows of numbers, each of whole blocks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rows<'a> {
+pub(crate) struct QuantizerInput<'a> {
     pub(crate) values: &'a [f32],
     /// The number of elements of a row.
     pub(crate) columns: usize,
@@ -43,12 +43,17 @@ impl Quantizer {
     }
 
     /// Writes the bytes of all rows to `out`.
-    pub(crate) fn run(&self, rows: &Rows<'_>, out: &mut [u8]) {
+    pub(crate) fn run(&self, rows: &QuantizerInput<'_>, out: &mut [u8]) {
         self.kernels.run((rows, out));
     }
 
     #[cfg(test)]
-    pub(super) fn run_on(&self, isa: super::kernel::Isa, rows: &Rows<'_>, out: &mut [u8]) {
+    pub(super) fn run_on(
+        &self,
+        isa: super::kernel::Isa,
+        rows: &QuantizerInput<'_>,
+        out: &mut [u8],
+    ) {
         self.kernels.run_on(isa, (rows, out));
     }
 }

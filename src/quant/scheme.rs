@@ -13,7 +13,7 @@ use super::{Codec, Decoder};
 
 /// One stored array of a tensor.
 #[derive(Clone, Debug)]
-pub(crate) struct Array<'a> {
+pub(crate) struct StoredArray<'a> {
     pub(crate) bytes: Cow<'a, [u8]>,
     pub(crate) shape: &'a [u64],
     /// The bytes of an element.
@@ -22,7 +22,7 @@ pub(crate) struct Array<'a> {
     pub(crate) format: Option<Float>,
 }
 
-impl Array<'_> {
+impl StoredArray<'_> {
     /// The float at position `number`.
     fn float(&self, number: usize) -> Option<f32> {
         let format = self.format?;
@@ -44,18 +44,18 @@ impl Array<'_> {
 
 /// All arrays of one tensor. Arrays that a scheme does not use are absent.
 #[derive(Debug)]
-pub(crate) struct Parts<'a> {
+pub(crate) struct SchemeArrays<'a> {
     /// The dimensions of the values, outermost first.
     pub(crate) shape: &'a [u64],
     pub(crate) columns: usize,
-    pub(crate) weight: Array<'a>,
-    pub(crate) scale: Option<Array<'a>>,
-    pub(crate) zero_point: Option<Array<'a>>,
-    pub(crate) group_index: Option<Array<'a>>,
-    pub(crate) absmax: Option<Array<'a>>,
-    pub(crate) code_values: Option<Array<'a>>,
-    pub(crate) nested_absmax: Option<Array<'a>>,
-    pub(crate) nested_code_values: Option<Array<'a>>,
+    pub(crate) weight: StoredArray<'a>,
+    pub(crate) scale: Option<StoredArray<'a>>,
+    pub(crate) zero_point: Option<StoredArray<'a>>,
+    pub(crate) group_index: Option<StoredArray<'a>>,
+    pub(crate) absmax: Option<StoredArray<'a>>,
+    pub(crate) code_values: Option<StoredArray<'a>>,
+    pub(crate) nested_absmax: Option<StoredArray<'a>>,
+    pub(crate) nested_code_values: Option<StoredArray<'a>>,
     /// The number of elements that share an entry of `absmax`.
     pub(crate) block: usize,
     /// The number of entries of `absmax` that share an entry of `nested_absmax`.
@@ -65,9 +65,9 @@ pub(crate) struct Parts<'a> {
 }
 
 /// Decodes a range of rows; `None` if the arrays are too small for them.
-pub(crate) type Decode = fn(&Parts<'_>, Range<usize>, &mut [f32]) -> Option<()>;
+pub(crate) type RowsDecode = fn(&SchemeArrays<'_>, Range<usize>, &mut [f32]) -> Option<()>;
 
-const fn rows(decode: Decode) -> Codec {
+const fn rows(decode: RowsDecode) -> Codec {
     Codec(Decoder::Rows(decode))
 }
 
@@ -107,7 +107,10 @@ fn small(number: i32) -> f32 {
 
 /// The group of a column: from `g_idx` if there is one, otherwise consecutive groups of equal
 /// length.
-fn groups<'p>(parts: &'p Parts<'_>, count: usize) -> Option<impl Fn(usize) -> Option<usize> + 'p> {
+fn groups<'p>(
+    parts: &'p SchemeArrays<'_>,
+    count: usize,
+) -> Option<impl Fn(usize) -> Option<usize> + 'p> {
     let each = parts.columns.checked_div(count)?;
     if parts.group_index.is_none() && each.checked_mul(count) != Some(parts.columns) {
         return None;
@@ -134,7 +137,7 @@ fn field<const BITS: usize>(number: usize, word: impl Fn(usize) -> Option<u32>) 
 /// The first format stores a zero point of 0 as the largest field: the sum is computed modulo the
 /// width, as in auto-gptq.
 fn gptq<const BITS: usize, const LESS: i32>(
-    parts: &Parts<'_>,
+    parts: &SchemeArrays<'_>,
     range: Range<usize>,
     out: &mut [f32],
 ) -> Option<()> {
@@ -159,7 +162,7 @@ fn gptq<const BITS: usize, const LESS: i32>(
 
 /// AWQ: codes packed along the output, [K, N / 8], and so are zero points, [G, N / 8]; the nibbles
 /// of a word hold columns 0, 2, 4, 6, 1, 3, 5, 7. Value: scale (q - zero point).
-fn awq(parts: &Parts<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
+fn awq(parts: &SchemeArrays<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
     /// The nibble that holds each column.
     const NIBBLE: [u32; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
     let (scales, zeros) = (parts.scale.as_ref()?, parts.zero_point.as_ref()?);
@@ -167,7 +170,7 @@ fn awq(parts: &Parts<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
     let group = groups(parts, scales.along(0))?;
     for (output, row) in range.zip(out.chunks_exact_mut(parts.columns)) {
         let nibble = NIBBLE.get(output % 8)?;
-        let code = |array: &Array<'_>, row: usize| {
+        let code = |array: &StoredArray<'_>, row: usize| {
             let word = array.word(row * words + output / 8)?;
             i32::try_from(word >> (4 * nibble) & 15).ok()
         };
@@ -187,7 +190,7 @@ fn awq(parts: &Parts<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
 /// dimension, [N bits / 32, G]. Both are stored with an offset of half their range. Value: scale (q
 /// - zero point).
 fn compressed<const BITS: usize>(
-    parts: &Parts<'_>,
+    parts: &SchemeArrays<'_>,
     range: Range<usize>,
     out: &mut [f32],
 ) -> Option<()> {
@@ -226,7 +229,7 @@ fn reach(elements: usize, scales: usize) -> Option<usize> {
 /// Decodes one-byte elements; the shapes determine the range of each scale. `value` is called with
 /// the byte, the scale and its number.
 fn scaled(
-    parts: &Parts<'_>,
+    parts: &SchemeArrays<'_>,
     range: Range<usize>,
     out: &mut [f32],
     value: impl Fn(u8, f32, usize) -> Option<f32>,
@@ -275,7 +278,7 @@ fn scaled(
 
 /// bitsandbytes: 4-bit codes over the whole tensor, the first of two in the high nibble. Value:
 /// table[q] absmax, where absmax may be quantized itself: table[a] absmax of absmax + offset.
-fn bitsandbytes(parts: &Parts<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
+fn bitsandbytes(parts: &SchemeArrays<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
     let (absmax, table) = (parts.absmax.as_ref()?, parts.code_values.as_ref()?);
     let table: Option<Vec<f32>> = (0..16).map(|code| table.float(code)).collect();
     let table = table?;
@@ -304,7 +307,7 @@ fn bitsandbytes(parts: &Parts<'_>, range: Range<usize>, out: &mut [f32]) -> Opti
 
 /// bitsandbytes' 8-bit integers, with the largest magnitude of each row. Value: (q scale) / 127,
 /// where the division is a multiplication by the rounded reciprocal.
-fn bitsandbytes_int8(parts: &Parts<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
+fn bitsandbytes_int8(parts: &SchemeArrays<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
     /// 1 / 127 as in the library.
     const RECIPROCAL: f32 = 0.007_874_016;
     let scales = parts.scale.as_ref()?;

@@ -240,7 +240,7 @@ fn quantizers_agree() {
                 if importance.is_none() && quantizer.importance() == Importance::Required {
                     continue;
                 }
-                let given = Rows { values: &values, columns, importance };
+                let given = QuantizerInput { values: &values, columns, importance };
                 let len = rows * columns / row.block_len as usize * row.block_bytes as usize;
                 let mut all = Isa::available().map(|isa| {
                     let mut out = vec![0xa5; len];

@@ -137,10 +137,9 @@ impl ImportanceMatrix {
             "importance of {} columns, but the weight has {matrices} x {columns}",
             found.len()
         );
-        Err(Error::mismatch(fault)
-            .in_file(&self.path)
-            .in_tensor(name)
-            .advise("it was made for another model, or for experts that were stored one by one"))
+        Err(Error::mismatch(fault).in_file(&self.path).in_tensor(name).advise(
+            "the importance matrix was made for another model, or for experts in separate tensors",
+        ))
     }
 
     fn from_store(store: &Store) -> Result<Self> {
@@ -151,7 +150,7 @@ impl ImportanceMatrix {
             return Err(Error::malformed(fault));
         }
         if let Some(key) = KEYS.iter().find(|key| metadata.get(key).is_none()) {
-            let fault = "the key is not there, but an importance matrix has it";
+            let fault = "the key is missing, but an importance matrix requires it";
             return Err(Error::malformed(fault).in_key(key));
         }
         let mut this = Self {
@@ -204,7 +203,7 @@ impl ImportanceMatrix {
             this.insert(weight, sums)?;
         }
         match this.is_empty() {
-            true => Err(Error::malformed("an importance matrix with no entry")),
+            true => Err(Error::malformed("the importance matrix has no entries")),
             false => Ok(this),
         }
     }
@@ -244,8 +243,10 @@ impl ImportanceMatrix {
             let at = file.at;
             let chunks = file.i32("the number of chunks")?;
             this.chunks = u32::try_from(chunks).map_err(|_| {
-                Error::malformed(format!("the number of chunks is {chunks}, but it counts from 0"))
-                    .at(at)
+                Error::malformed(format!(
+                    "the number of chunks is {chunks}, but it must not be negative"
+                ))
+                .at(at)
             })?;
         }
         if file.left() > 0 {
@@ -272,13 +273,14 @@ impl ImportanceMatrix {
 }
 
 /// Advice for a damaged file of the older format.
-const NO_MAGIC: &str = "such a file has no mark to know it by: see that it is an importance matrix";
+const NO_MAGIC: &str = "the older format has no magic number: check that the file is an \
+    importance matrix";
 
 /// All values of a tensor, which must be `F32`.
 fn floats(tensor: &StoredTensor<'_>) -> Result<Vec<f32>> {
     let dtype = tensor.dtype()?;
     if dtype != DType::F32 {
-        let fault = format!("an importance matrix is made of F32, and this is {dtype}");
+        let fault = format!("the dtype is {dtype}, but an importance matrix requires F32");
         return Err(Error::malformed(fault).in_tensor(tensor.name()));
     }
     Ok(tensor.dequantize()?.to_vec())

@@ -1,7 +1,7 @@
-//! The choice that mlx-lm makes, module by module: `mlx_lm.convert -q` of mlx-lm 0.32.2, and held
-//! to what its own predicates say.
+//! The choices of mlx-lm, module by module: `mlx_lm.convert -q` of mlx-lm 0.32.2. Tests compare
+//! them to the results of its own predicates.
 //!
-//! A module is what has a `weight`: `model.layers.0.mlp.up_proj`. Names are those of mlx-lm's
+//! A module is anything with a `weight`: `model.layers.0.mlp.up_proj`. Names are those of mlx-lm's
 //! models, where the experts of a layer are one module (`mlp.switch_mlp.up_proj`).
 
 use serde_json::{Map, Value as Json, json};
@@ -12,11 +12,11 @@ use crate::arch::habits::MlxChoice;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// How groups are quantized, as `--q-mode` names it.
+/// A quantization mode, as `--q-mode` names it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the names say it")]
-pub enum Mode {
+pub enum MlxMode {
     #[default]
     Affine,
     Mxfp4,
@@ -24,50 +24,50 @@ pub enum Mode {
     Mxfp8,
 }
 
-/// What is known of one mode.
+/// The properties of a mode.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ModeDescriptor {
     /// The mode of this row.
-    pub mode: Mode,
+    pub mode: MlxMode,
     /// Its name.
     pub name: &'static str,
-    /// Elements of a group, where nobody says.
+    /// Default group size.
     pub group_size: u32,
-    /// Bits of an element, where nobody says.
+    /// Default number of bits of an element.
     pub bits: u32,
-    /// Which bits there are, and their dtypes.
+    /// The supported numbers of bits, and their dtypes.
     dtypes: &'static [(u32, DType)],
-    /// How long groups may be.
+    /// The supported group sizes.
     group_sizes: &'static [u32],
 }
 
-/// Every mode: defaults from `quantize_model` of mlx_lm/utils.py.
+/// Every mode; defaults are those of `quantize_model` in mlx_lm/utils.py.
 #[rustfmt::skip]
 pub static MODES: &[ModeDescriptor] = &[
-    ModeDescriptor { mode: Mode::Affine, name: "affine", group_size: 64, bits: 4, group_sizes: &[32, 64, 128], dtypes: &[
+    ModeDescriptor { mode: MlxMode::Affine, name: "affine", group_size: 64, bits: 4, group_sizes: &[32, 64, 128], dtypes: &[
         (1, DType::MLX_AFFINE1), (2, DType::MLX_AFFINE2), (3, DType::MLX_AFFINE3), (4, DType::MLX_AFFINE4),
         (5, DType::MLX_AFFINE5), (6, DType::MLX_AFFINE6), (8, DType::MLX_AFFINE8),
     ] },
-    ModeDescriptor { mode: Mode::Mxfp4, name: "mxfp4", group_size: 32, bits: 4, group_sizes: &[32], dtypes: &[(4, DType::MLX_MXFP4)] },
-    ModeDescriptor { mode: Mode::Nvfp4, name: "nvfp4", group_size: 16, bits: 4, group_sizes: &[16], dtypes: &[(4, DType::MLX_NVFP4)] },
-    ModeDescriptor { mode: Mode::Mxfp8, name: "mxfp8", group_size: 32, bits: 8, group_sizes: &[32], dtypes: &[(8, DType::MLX_MXFP8)] },
+    ModeDescriptor { mode: MlxMode::Mxfp4, name: "mxfp4", group_size: 32, bits: 4, group_sizes: &[32], dtypes: &[(4, DType::MLX_MXFP4)] },
+    ModeDescriptor { mode: MlxMode::Nvfp4, name: "nvfp4", group_size: 16, bits: 4, group_sizes: &[16], dtypes: &[(4, DType::MLX_NVFP4)] },
+    ModeDescriptor { mode: MlxMode::Mxfp8, name: "mxfp8", group_size: 32, bits: 8, group_sizes: &[32], dtypes: &[(8, DType::MLX_MXFP8)] },
 ];
 
-impl Mode {
+impl MlxMode {
     /// The row of the table.
     pub fn descriptor(self) -> &'static ModeDescriptor {
         #[expect(clippy::indexing_slicing, reason = "one row for each variant, in order")]
         &MODES[self as usize]
     }
 
-    /// The mode of a name.
+    /// The mode with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         MODES.iter().find(|row| row.name == name).map(|row| row.mode)
     }
 }
 
-/// Fewer bits for most modules, more for those that matter: `--quant-predicate`.
+/// A mix of two numbers of bits: more bits for the modules that matter most (`--quant-predicate`).
 #[derive(Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Mix {
@@ -75,11 +75,11 @@ pub struct Mix {
     pub name: &'static str,
     /// Bits of most modules.
     pub low: u32,
-    /// Bits of the rest.
+    /// Bits of the modules that matter most.
     pub high: u32,
 }
 
-/// Every mix, from `mixed_quant_predicate_builder` of mlx_lm/convert.py.
+/// Every mix, from `mixed_quant_predicate_builder` in mlx_lm/convert.py.
 pub static MIXES: &[Mix] = &[
     Mix { name: "mixed_2_6", low: 2, high: 6 },
     Mix { name: "mixed_3_4", low: 3, high: 4 },
@@ -88,48 +88,51 @@ pub static MIXES: &[Mix] = &[
 ];
 
 impl Mix {
-    /// The mix of a name.
+    /// The mix with this name.
     pub fn from_name(name: &str) -> Option<&'static Self> {
         MIXES.iter().find(|mix| mix.name == name)
     }
 }
 
-/// A codec's choice for one module.
+/// The quantization of one module.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Quantization {
-    /// How.
-    pub mode: Mode,
-    /// Elements of a group.
+pub struct MlxQuantization {
+    /// The mode.
+    pub mode: MlxMode,
+    /// Group size in elements.
     pub group_size: u32,
     /// Bits of an element.
     pub bits: u32,
-    /// The dtype that mode and bits make.
+    /// The dtype for this mode and number of bits.
     pub dtype: DType,
 }
 
-impl Quantization {
-    /// Fills in what is not said.
+impl MlxQuantization {
+    /// Fills in the mode's defaults.
     ///
     /// # Errors
     ///
-    /// `Mismatch` for bits or groups that MLX does not have.
-    pub fn new(mode: Mode, group_size: Option<u32>, bits: Option<u32>) -> Result<Self> {
+    /// `Mismatch` for numbers of bits or group sizes that MLX does not support.
+    pub fn new(mode: MlxMode, group_size: Option<u32>, bits: Option<u32>) -> Result<Self> {
         let row = mode.descriptor();
         let (group_size, bits) = (group_size.unwrap_or(row.group_size), bits.unwrap_or(row.bits));
         if !row.group_sizes.contains(&group_size) {
             let (name, allowed) = (row.name, list(row.group_sizes.iter().copied()));
-            let fault = format!("{name} has groups of {allowed}, and not of {group_size}");
+            let fault =
+                format!("{name} does not support groups of {group_size}: supported are {allowed}");
             return Err(Error::mismatch(fault));
         }
         let found = row.dtypes.iter().find(|(of, _)| *of == bits);
         let dtype = found.map(|(_, dtype)| *dtype).ok_or_else(|| {
             let (name, allowed) = (row.name, list(row.dtypes.iter().map(|(bits, _)| *bits)));
-            Error::mismatch(format!("{name} has elements of {allowed} bits, and not of {bits}"))
+            Error::mismatch(format!(
+                "{name} does not support elements of {bits} bits: supported are {allowed}"
+            ))
         })?;
         Ok(Self { mode, group_size, bits, dtype })
     }
 
-    /// As it stands in `config.json`.
+    /// The form in `config.json`.
     fn json(&self) -> Map<String, Json> {
         let mut map = Map::new();
         map.insert("group_size".to_owned(), json!(self.group_size));
@@ -144,15 +147,15 @@ fn list(numbers: impl Iterator<Item = u32>) -> String {
     numbers.join(", ")
 }
 
-/// What the choice asks of a model beside its modules.
+/// The properties of a model that choices depend on, in addition to its modules.
 #[derive(Clone, Debug, Default)]
 pub struct MlxModel {
-    /// `model_type`, as `config.json` has it.
+    /// `model_type` in `config.json`.
     pub model_type: String,
-    /// Layers of the decoder.
+    /// Number of layers of the decoder.
     pub layers: u64,
-    /// `layer_group_size`: the last of so many layers has full attention. Only bailing_moe_v3's
-    /// choice goes by it.
+    /// `layer_group_size`: the last layer of each such group has full attention. Only
+    /// bailing_moe_v3 uses it.
     pub layer_group_size: Option<u64>,
 }
 
@@ -165,39 +168,39 @@ pub struct Module<'a> {
     pub shape: &'a [u64],
 }
 
-/// What is to be made.
+/// Options of `mlx_lm.convert`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct MlxOptions {
     /// `--q-mode`.
-    pub mode: Mode,
+    pub mode: MlxMode,
     /// `--q-group-size`.
     pub group_size: Option<u32>,
     /// `--q-bits`.
     pub bits: Option<u32>,
-    /// `--quant-predicate`; instead of the model's own.
+    /// `--quant-predicate`; replaces the model's own predicate.
     pub mix: Option<&'static Mix>,
 }
 
-/// What becomes of a model.
+/// A plan for quantizing a model.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Recipe {
-    /// For each module its quantization; none where it stays as it is.
-    pub choices: Vec<Option<Quantization>>,
-    /// What `config.json` says under `quantization`, and once more under `quantization_config`.
+pub struct MlxRecipe {
+    /// The quantization of each module; `None` if it is not quantized.
+    pub choices: Vec<Option<MlxQuantization>>,
+    /// The value of `quantization` in `config.json`, which is repeated as `quantization_config`.
     pub config: Json,
 }
 
-impl Recipe {
-    /// Chooses for every module of a model.
+impl MlxRecipe {
+    /// Chooses a quantization for every module of a model.
     ///
     /// # Errors
     ///
-    /// `Mismatch` for bits or groups that MLX does not have, for a mix in another mode than affine or
-    /// for a model without `down_proj`, and where a module has more bits than the rest in groups that
-    /// its rows are no whole number of.
-    pub fn new(model: &MlxModel, modules: &[Module<'_>], options: &Options) -> Result<Self> {
-        let usual = Quantization::new(options.mode, options.group_size, options.bits)?;
+    /// `Mismatch` for numbers of bits or group sizes that MLX does not support, for a mix in a mode
+    /// other than affine or for a model without `down_proj`, and if a module gets more bits in
+    /// groups that its rows do not divide into.
+    pub fn new(model: &MlxModel, modules: &[Module<'_>], options: &MlxOptions) -> Result<Self> {
+        let usual = MlxQuantization::new(options.mode, options.group_size, options.bits)?;
         let place = options.mix.map(|mix| mixing(mix, modules, options.mode)).transpose()?;
         let mut config = usual.json();
         let mut choices = Vec::new();
@@ -214,7 +217,7 @@ impl Recipe {
                         mix.low
                     };
                     let group_size = Some(usual.group_size);
-                    let named = Quantization::new(Mode::Affine, group_size, Some(bits))?;
+                    let named = MlxQuantization::new(MlxMode::Affine, group_size, Some(bits))?;
                     config.insert(module.path.to_owned(), Json::Object(named.json()));
                     Some(named)
                 }
@@ -222,21 +225,21 @@ impl Recipe {
                     MlxChoice::Usual => Some(usual),
                     MlxChoice::Kept | MlxChoice::Bare => None,
                     MlxChoice::EightBits => {
-                        let named = Quantization::new(Mode::Affine, Some(64), Some(8))?;
+                        let named = MlxQuantization::new(MlxMode::Affine, Some(64), Some(8))?;
                         let mut json = named.json();
-                        // Upstream leaves it out, and reads affine where it is not there.
+                        // Upstream omits the mode for affine, and reads a missing mode as affine.
                         json.remove("mode");
                         config.insert(module.path.to_owned(), Json::Object(json));
                         Some(named)
                     }
                 },
             };
-            if let Some(Quantization { group_size, .. }) = choice
+            if let Some(MlxQuantization { group_size, .. }) = choice
                 && !divides(group_size, module.shape)
             {
                 let columns = module.shape.last().copied().unwrap_or(0);
                 let fault =
-                    format!("rows of {columns} elements are no whole groups of {group_size}");
+                    format!("rows of {columns} elements do not divide into groups of {group_size}");
                 return Err(Error::mismatch(fault).in_tensor(module.path));
             }
             choices.push(choice);
@@ -249,8 +252,8 @@ fn divides(group_size: u32, shape: &[u64]) -> bool {
     shape.last().is_some_and(|columns| columns.is_multiple_of(group_size.into()))
 }
 
-/// Whether a module has a `to_quantized`, which linear layers and embeddings have, and rows of whole
-/// groups. mlx-lm knows by its classes; here the names tell.
+/// Whether a module can be quantized: it has a `to_quantized` method, as linear layers and
+/// embeddings have, and rows of whole groups. mlx-lm tests the class; here the name decides.
 fn can_be_quantized(model: &MlxModel, module: &Module<'_>, group_size: u32) -> bool {
     let Module { path, shape } = *module;
     let own = path.rsplit('.').next().unwrap_or(path);
@@ -262,7 +265,8 @@ fn can_be_quantized(model: &MlxModel, module: &Module<'_>, group_size: u32) -> b
         && !bare
 }
 
-/// Pieces of the names of other towers. mlx-lm drops them, and mlx-vlm leaves them as they are.
+/// Substrings of the names of vision and audio models. mlx-lm drops them, and mlx-vlm does not
+/// quantize them.
 static OUTSIDE: &[&str] = &[
     "vision_tower",
     "vision_model",
@@ -275,7 +279,7 @@ static OUTSIDE: &[&str] = &[
     "multi_modal_projector",
 ];
 
-/// What the tables of the families say of a module, in their order.
+/// The choices of the families' tables for a module, in their order.
 fn rows(model: &MlxModel, path: &str) -> impl Iterator<Item = MlxChoice> {
     let rows = family::mlx_modules(&model.model_type);
     rows.filter(move |row| row.path.matches(path)).map(|row| row.choice)
@@ -285,7 +289,7 @@ fn rows(model: &MlxModel, path: &str) -> impl Iterator<Item = MlxChoice> {
 fn own_choice(model: &MlxModel, path: &str) -> MlxChoice {
     let model_type = &*model.model_type;
     match model_type {
-        // Only experts are quantized, and not those of the first and the last layer.
+        // Only experts are quantized, except those of the first and the last layer.
         "muse_spark" => {
             let found = path
                 .strip_prefix("model.language_model.layers.")
@@ -310,16 +314,21 @@ fn own_choice(model: &MlxModel, path: &str) -> MlxChoice {
     }
 }
 
-/// Where the number of the layer stands in a path: as in the first module that has one to tell.
-fn mixing(mix: &Mix, modules: &[Module<'_>], mode: Mode) -> Result<usize> {
-    if mode != Mode::Affine {
+/// The position of the layer number in paths, taken from the first `down_proj`.
+fn mixing(mix: &Mix, modules: &[Module<'_>], mode: MlxMode) -> Result<usize> {
+    if mode != MlxMode::Affine {
         let (mix, mode) = (mix.name, mode.descriptor().name);
-        return Err(Error::mismatch(format!("{mix} is a mix of affine groups, and not of {mode}")));
+        return Err(Error::mismatch(format!(
+            "the mix {mix} requires the mode affine, but the mode is {mode}"
+        )));
     }
     let down =
         modules.iter().find(|module| module.path.contains("down_proj")).ok_or_else(|| {
-            let fault = format!("{} goes by down_proj, and no module is called so", mix.name);
-            Error::mismatch(fault).advise("quantize without a mix")
+            let fault = format!(
+                "the mix {} requires modules named down_proj, but the model has none",
+                mix.name
+            );
+            Error::mismatch(fault).advise("quantize without a mix (leave out --quant-predicate)")
         })?;
     let digits = |piece: &str| !piece.is_empty() && piece.bytes().all(|b| b.is_ascii_digit());
     let place = down.path.split('.').position(digits);
@@ -327,7 +336,7 @@ fn mixing(mix: &Mix, modules: &[Module<'_>], mode: Mode) -> Result<usize> {
 }
 
 impl Mix {
-    /// Whether a module is one of those that matter.
+    /// Whether a module gets the higher number of bits.
     fn is_high(&self, path: &str, place: usize, layers: u64) -> bool {
         let layer = path.split('.').nth(place).and_then(|layer| layer.parse().ok()).unwrap_or(0);
         let any = |pieces: &[&str]| pieces.iter().any(|piece| path.contains(piece));

@@ -1,5 +1,5 @@
-//! Which dtype each tensor gets when a model is quantized: pure functions of names, shapes and a
-//! few numbers of the model. Nothing is read or written here.
+//! Recipes: which dtype each tensor gets when a model is quantized. They are pure functions of
+//! names, shapes and a few numbers of the model; nothing is read or written here.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 pub mod llama_cpp;
@@ -14,7 +14,7 @@ pub use imatrix::ImportanceMatrix;
 
 use crate::dtype::DType;
 
-/// What is known of one file type. All of them stand in [`FILE_TYPES`].
+/// The properties of a file type. [`FILE_TYPES`] holds all of them.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FileTypeDescriptor {
@@ -22,17 +22,17 @@ pub struct FileTypeDescriptor {
     pub file_type: FileType,
     /// Its name, as llama-quantize spells it.
     pub name: &'static str,
-    /// One sentence.
+    /// A description in one line.
     pub summary: &'static str,
-    /// The value of `general.file_type`; none for `COPY`, which leaves it as it is.
+    /// The value of `general.file_type`; `None` for `COPY`, which keeps the model's value.
     pub number: Option<u32>,
-    /// The dtype of tensors that no rule says anything else of; none for `COPY`.
+    /// The dtype of tensors that no rule applies to; `None` for `COPY`.
     pub base: Option<DType>,
 }
 
 macro_rules! file_types {
     ($(#[doc = $doc:literal] $name:ident: $number:expr, $base:expr;)*) => {
-        /// A mix of dtypes over a model, as llama.cpp names it.
+        /// A mix of dtypes for a model, as llama.cpp names it.
         #[allow(non_camel_case_types, reason = "spelled as llama.cpp spells them")]
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[non_exhaustive]
@@ -41,7 +41,7 @@ macro_rules! file_types {
             $(#[doc = $doc] $name,)*
         }
 
-        /// Every file type that llama-quantize makes, in the order of its help.
+        /// Every file type that llama-quantize writes, in the order of its help text.
         pub static FILE_TYPES: &[FileTypeDescriptor] = &[$(FileTypeDescriptor {
             file_type: FileType::$name,
             name: stringify!($name),
@@ -56,7 +56,7 @@ macro_rules! file_types {
 // `llama_ftype_get_default_type` of src/llama-quant.cpp: llama.cpp as of ggml 0.25.3.
 #[rustfmt::skip]
 file_types! {
-    /// 1.125 bits: signs alone.
+    /// 1.125 bits: signs only.
     Q1_0:      Some(40), Some(DType::Q1_0);
     /// 2.25 bits in groups of 64.
     Q2_0:      Some(41), Some(DType::Q2_0);
@@ -118,19 +118,19 @@ file_types! {
     Q5_K_M:    Some(17), Some(DType::Q5_K);
     /// 6.56 bits.
     Q6_K:      Some(18), Some(DType::Q6_K);
-    /// 8.5 bits, hardly to be told from the original.
+    /// 8.5 bits, almost identical to the original.
     Q8_0:      Some(7),  Some(DType::Q8_0);
     /// Half precision.
     F16:       Some(1),  Some(DType::F16);
-    /// The upper half of single precision.
+    /// Brain floating point, the upper 16 bits of single precision.
     BF16:      Some(32), Some(DType::BF16);
     /// Single precision.
     F32:       Some(0),  Some(DType::F32);
-    /// Every tensor as it is.
+    /// Every tensor in its present dtype.
     COPY:      None,     None;
 }
 
-/// Other names of file types.
+/// Aliases of file types.
 pub static ALIASES: &[(&str, FileType)] =
     &[("Q3_K", FileType::Q3_K_M), ("Q4_K", FileType::Q4_K_M), ("Q5_K", FileType::Q5_K_M)];
 
@@ -146,7 +146,7 @@ impl FileType {
         self.descriptor().name
     }
 
-    /// The file type of a name in any case, of an alias, or of a number: `q4_k_m`, `Q4_K`, `15`.
+    /// Finds a file type by name or alias, ignoring case, or by number: `q4_k_m`, `Q4_K`, `15`.
     pub fn from_name(name: &str) -> Option<Self> {
         let named = |row: &&FileTypeDescriptor| row.name.eq_ignore_ascii_case(name);
         let alias = |(alias, _): &&(&str, Self)| alias.eq_ignore_ascii_case(name);
@@ -155,7 +155,7 @@ impl FileType {
             .or_else(|| Self::from_number(name.parse().ok()?))
     }
 
-    /// The file type of a value of `general.file_type`, where llama-quantize makes it.
+    /// The file type with this value of `general.file_type`, if llama-quantize writes it.
     pub fn from_number(number: u32) -> Option<Self> {
         FILE_TYPES.iter().find(|row| row.number == Some(number)).map(|row| row.file_type)
     }
@@ -167,8 +167,9 @@ impl fmt::Display for FileType {
     }
 }
 
-/// Whether a layer is one of those that all recipes give more bits: the first and the last eighth,
-/// and every third between. llama.cpp's rule (`use_more_bits`), which mlx-lm and Ollama took over.
+/// Whether a layer gets more bits in every recipe: the first and the last eighth of the layers, and
+/// every third layer between them. This is llama.cpp's rule (`use_more_bits`), which mlx-lm and
+/// Ollama adopted.
 const fn more_bits(layer: u64, layers: u64) -> bool {
     let eighth = layers / 8;
     layer < eighth || layer >= layers.saturating_mul(7) / 8 || (layer - eighth) % 3 == 2

@@ -1,4 +1,4 @@
-//! The choice that `ollama create --quantize` makes for a safetensors model: x/create of Ollama as of
+//! The choices of `ollama create --quantize` for a safetensors model: x/create of Ollama as of
 //! fb307609 (2026-08-21).
 //!
 //! Names are those of the source, with the experts of a layer already stacked:
@@ -12,19 +12,19 @@ use super::more_bits;
 use crate::dtype::DType;
 use crate::shape;
 
-/// What is known of one type that Ollama quantizes to.
+/// The properties of a type that Ollama quantizes to.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct TypeDescriptor {
+pub struct QuantTypeDescriptor {
     /// The type of this row.
     pub quant_type: QuantType,
-    /// Its name, as `--quantize` and the metadata of blobs have it.
+    /// The name, as `--quantize` and the metadata of blobs spell it.
     pub name: &'static str,
-    /// Other names for `--quantize`.
+    /// Aliases for `--quantize`.
     pub aliases: &'static [&'static str],
     /// Elements of a group.
     pub group_size: u32,
-    /// The dtype that it makes.
+    /// The dtype of quantized tensors.
     pub dtype: DType,
 }
 
@@ -40,33 +40,33 @@ pub enum QuantType {
     Mxfp8,
 }
 
-/// Every type (`normalizeQuantType` and `isAligned` of x/create/create.go).
+/// Every type (`normalizeQuantType` and `isAligned` in x/create/create.go).
 #[rustfmt::skip]
-pub static TYPES: &[TypeDescriptor] = &[
-    TypeDescriptor { quant_type: QuantType::Int4,  name: "int4",  aliases: &["q4", "fp4"], group_size: 64, dtype: DType::MLX_AFFINE4 },
-    TypeDescriptor { quant_type: QuantType::Int8,  name: "int8",  aliases: &["q8", "fp8"], group_size: 64, dtype: DType::MLX_AFFINE8 },
-    TypeDescriptor { quant_type: QuantType::Nvfp4, name: "nvfp4", aliases: &[],            group_size: 16, dtype: DType::MLX_NVFP4 },
-    TypeDescriptor { quant_type: QuantType::Mxfp4, name: "mxfp4", aliases: &[],            group_size: 32, dtype: DType::MLX_MXFP4 },
-    TypeDescriptor { quant_type: QuantType::Mxfp8, name: "mxfp8", aliases: &[],            group_size: 32, dtype: DType::MLX_MXFP8 },
+pub static TYPES: &[QuantTypeDescriptor] = &[
+    QuantTypeDescriptor { quant_type: QuantType::Int4,  name: "int4",  aliases: &["q4", "fp4"], group_size: 64, dtype: DType::MLX_AFFINE4 },
+    QuantTypeDescriptor { quant_type: QuantType::Int8,  name: "int8",  aliases: &["q8", "fp8"], group_size: 64, dtype: DType::MLX_AFFINE8 },
+    QuantTypeDescriptor { quant_type: QuantType::Nvfp4, name: "nvfp4", aliases: &[],            group_size: 16, dtype: DType::MLX_NVFP4 },
+    QuantTypeDescriptor { quant_type: QuantType::Mxfp4, name: "mxfp4", aliases: &[],            group_size: 32, dtype: DType::MLX_MXFP4 },
+    QuantTypeDescriptor { quant_type: QuantType::Mxfp8, name: "mxfp8", aliases: &[],            group_size: 32, dtype: DType::MLX_MXFP8 },
 ];
 
 impl QuantType {
     /// The row of the table.
-    pub fn descriptor(self) -> &'static TypeDescriptor {
+    pub fn descriptor(self) -> &'static QuantTypeDescriptor {
         #[expect(clippy::indexing_slicing, reason = "one row for each variant, in order")]
         &TYPES[self as usize]
     }
 
-    /// The type of a name or an alias, in any case.
+    /// Finds a type by name or alias, ignoring case.
     pub fn from_name(name: &str) -> Option<Self> {
-        let named = |row: &&TypeDescriptor| {
+        let named = |row: &&QuantTypeDescriptor| {
             row.name.eq_ignore_ascii_case(name)
                 || row.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(name))
         };
         TYPES.iter().find(named).map(|row| row.quant_type)
     }
 
-    /// The type of 8 bits in its family (`eightBit`).
+    /// The 8-bit type of the same kind (`eightBit`).
     fn eight_bits(self) -> Self {
         match self {
             Self::Int4 | Self::Int8 => Self::Int8,
@@ -75,23 +75,23 @@ impl QuantType {
     }
 }
 
-/// What the choice asks of a model beside its tensors.
+/// The properties of a model that choices depend on, in addition to its tensors.
 #[derive(Clone, Debug, Default)]
 pub struct OllamaModel {
     /// The first of `architectures`, else `model_type`.
     pub architecture: String,
-    /// Layers of the decoder; 0 where the config does not say.
+    /// Number of layers of the decoder; 0 if the config does not state it.
     pub layers: u64,
-    /// Experts of a layer; 0 where the config does not say.
+    /// Number of experts of a layer; 0 if the config does not state it.
     pub experts: u64,
-    /// Layers without experts: only Laguna's choice goes by them.
+    /// The layers without experts, which only Laguna's choice uses.
     pub dense_layers: BTreeSet<u64>,
-    /// It is a draft of another model: its output need not be good.
+    /// Whether the model is a draft model, whose output needs less accuracy.
     pub draft: bool,
 }
 
 impl OllamaModel {
-    /// Reads them from `config.json`.
+    /// Reads the properties from `config.json`.
     pub fn of(config: &Json) -> Self {
         let text = |value: &Json| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let number = |key: &str| {
@@ -118,7 +118,7 @@ impl OllamaModel {
         }
     }
 
-    /// The type that a tensor gets; none where it stays as it is.
+    /// The type of a tensor; `None` if it is not quantized.
     pub fn choose(&self, name: &str, shape: &[u64], requested: QuantType) -> Option<QuantType> {
         let weight = Weight { name, shape };
         if self.draft && (weight.is_embedding() || weight.ends(&["lm_head.weight"])) {
@@ -133,12 +133,12 @@ impl OllamaModel {
 }
 
 /// A rule for some architectures.
-type Policy = fn(&OllamaModel, &Weight<'_>, QuantType) -> Option<QuantType>;
+type ArchitecturePolicy = fn(&OllamaModel, &Weight<'_>, QuantType) -> Option<QuantType>;
 
-/// Classes with rules of their own: Ollama's registry (`tensorImportTransformRegistry`). It is keyed by
-/// what a config says in `architectures`, and its rules are Ollama's code for each, so it stands here
-/// and not with the families.
-static POLICIES: &[(&[&str], Policy)] = &[
+/// Architectures with rules of their own: Ollama's registry (`tensorImportTransformRegistry`). It
+/// is keyed by `architectures` of the config, and its rules correspond to Ollama's code for each,
+/// so it is kept here and not with the families.
+static POLICIES: &[(&[&str], ArchitecturePolicy)] = &[
     (
         &[
             "Qwen3_5ForCausalLM",
@@ -175,13 +175,13 @@ static POLICIES: &[(&[&str], Policy)] = &[
     ),
 ];
 
-/// A tensor, and the questions that rules ask of it.
+/// A tensor, with the conditions that rules test.
 struct Weight<'a> {
     name: &'a str,
     shape: &'a [u64],
 }
 
-/// Projections that suffer most from few bits.
+/// Projections that lose most accuracy with few bits.
 const SENSITIVE: &[&str] = &[".v_proj", ".k_proj", "down_proj"];
 
 impl Weight<'_> {
@@ -193,14 +193,14 @@ impl Weight<'_> {
         ends.iter().any(|end| self.name.ends_with(end))
     }
 
-    /// The type, where rows are whole groups of it.
-    fn fitting(&self, wanted: QuantType) -> Option<QuantType> {
-        let group = wanted.descriptor().group_size;
+    /// The type, if rows divide into its groups.
+    fn fitting(&self, requested: QuantType) -> Option<QuantType> {
+        let group = requested.descriptor().group_size;
         let divides = |columns: &u64| columns.is_multiple_of(group.into());
-        self.shape.last().is_some_and(divides).then_some(wanted)
+        self.shape.last().is_some_and(divides).then_some(requested)
     }
 
-    /// The type of 8 bits where that is wanted and fits, else the base where that does
+    /// The 8-bit type if it is requested and fits, else the base type if that fits
     /// (`sensitiveType`).
     fn promoted(&self, promote: bool, base: QuantType) -> Option<QuantType> {
         let high = promote.then(|| self.fitting(base.eight_bits())).flatten();
@@ -217,8 +217,8 @@ impl Weight<'_> {
         })
     }
 
-    /// Whether it is in one of the layers that get more bits, of which there are none where the
-    /// number of layers is not known.
+    /// Whether the tensor is in a layer that gets more bits. False if the number of layers is
+    /// unknown.
     fn more_bits(&self, layers: u64) -> bool {
         layers > 0 && self.layer().is_some_and(|layer| more_bits(layer, layers))
     }
@@ -235,7 +235,8 @@ impl Weight<'_> {
         self.has(&["audio_tower", "embed_audio"])
     }
 
-    /// Experts, stacked or shared, with `.weight` or without (`isStackedExpertWeight`).
+    /// Whether it belongs to an expert, stacked or shared, with `.weight` or without
+    /// (`isStackedExpertWeight`).
     fn is_expert(&self) -> bool {
         !self.ends(&[".bias", ".scale", ".qbias"])
             && self.has(&[
@@ -255,13 +256,13 @@ impl Weight<'_> {
         ])
     }
 
-    /// A weight that is multiplied with (`ShouldQuantize`).
+    /// Whether it is the weight of a linear layer (`ShouldQuantize`).
     fn is_linear(&self) -> bool {
         self.ends(&[".weight"]) && !self.is_audio() && !self.has(&["embed", "norm", "ln_"])
     }
 }
 
-/// The rules for models without their own (`GetTensorQuantization`).
+/// The rules for models without rules of their own (`GetTensorQuantization`).
 fn usual(weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
     let expert = weight.is_expert();
     let matrix = weight.shape.len() == 2 || (weight.shape.len() == 3 && expert);
@@ -276,7 +277,7 @@ fn usual(weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
         return None;
     }
     weight.fitting(base)?;
-    // Kernels for experts take one type for all of them, except the one for int4.
+    // Kernels for experts require the same type for all of them, except the one for int4.
     let promote = match base {
         QuantType::Int4 => weight.has(SENSITIVE),
         QuantType::Nvfp4 | QuantType::Mxfp4 => !expert && weight.has(SENSITIVE),
@@ -297,13 +298,13 @@ fn qwen35(_: &OllamaModel, weight: &Weight<'_>, base: QuantType) -> Option<Quant
 
 /// x/create/gemma4.go.
 fn gemma4(model: &OllamaModel, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
-    // It is the output as well.
+    // The embedding also serves as output matrix.
     if weight.is_embedding() {
         return weight.promoted(true, base);
     }
     let language = !weight.is_vision() && !weight.is_audio();
     if language && weight.has(SENSITIVE) && base.eight_bits() != base {
-        // With 8 experts there are few heads of keys and values.
+        // Models with 8 experts have few key and value heads.
         let few_heads = model.layers > 0 && model.experts == 8;
         let promote = (few_heads && weight.has(&[".v_proj", ".k_proj"]))
             || (!weight.has(&[".k_proj"]) && weight.more_bits(model.layers));
@@ -378,7 +379,8 @@ fn glimmer(model: &OllamaModel, weight: &Weight<'_>, base: QuantType) -> Option<
     usual(weight, base)
 }
 
-/// x/create/laguna.go: a list of what is quantized, for floats; integers go by the usual rules.
+/// x/create/laguna.go: a list of tensors to quantize, for float types; integer types use the usual
+/// rules.
 fn laguna(model: &OllamaModel, weight: &Weight<'_>, base: QuantType) -> Option<QuantType> {
     if matches!(base, QuantType::Int4 | QuantType::Int8) {
         return usual(weight, base);
@@ -387,7 +389,7 @@ fn laguna(model: &OllamaModel, weight: &Weight<'_>, base: QuantType) -> Option<Q
         return weight.fitting(base.eight_bits());
     }
     let eight = base == QuantType::Mxfp8;
-    // The usual rules' promotion does not count here.
+    // The promotion of the usual rules does not apply here.
     let plain = || {
         let found = usual(weight, base);
         found.map(|found| if found == base.eight_bits() { base } else { found })
@@ -422,7 +424,7 @@ fn laguna(model: &OllamaModel, weight: &Weight<'_>, base: QuantType) -> Option<Q
     if weight.has(&[".mlp.shared_expert."]) && projection { plain() } else { None }
 }
 
-/// The first layer is taken for dense where the config says of none.
+/// If the config does not list dense layers, the first layer counts as dense.
 fn laguna_is_dense(model: &OllamaModel, layer: u64) -> bool {
     match model.dense_layers.is_empty() {
         true => layer == 0,
@@ -430,8 +432,9 @@ fn laguna_is_dense(model: &OllamaModel, layer: u64) -> bool {
     }
 }
 
-/// As [`more_bits`], but every third layer only up to some before the middle
-/// (`useMoreBitsWithMiddleEnd`). A config that does not say has 40 layers.
+/// Like [`more_bits`], but every third layer only up to a point before the middle
+/// (`useMoreBitsWithMiddleEnd`). A config that does not state the number of layers counts as 40
+/// layers.
 fn laguna_gets_more(model: &OllamaModel, weight: &Weight<'_>) -> bool {
     let layers = if model.layers == 0 { 40 } else { model.layers };
     let Some(layer) = weight.layer() else { return false };

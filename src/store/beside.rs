@@ -65,7 +65,7 @@ impl Store {
             found.push((attachment.name.clone(), attachment.path.clone()));
         }
         if let Some(folder) = &self.folder {
-            let failed = |error| Error::io("cannot look into it", error).in_file(folder);
+            let failed = |error| Error::io("cannot list the directory", error).in_file(folder);
             for entry in std::fs::read_dir(folder).map_err(failed)? {
                 let entry = entry.map_err(failed)?;
                 found

@@ -152,10 +152,11 @@ pub(crate) fn single(name: &str, dtype: DType, shape: &[u64], source: Source) ->
     let bytes = dtype.tensor_bytes(shape);
     if bytes != Some(source.len()) {
         let needed = bytes.map_or("more than 2^64".to_owned(), |bytes| bytes.to_string());
-        let fault = format!("{} bytes, but {dtype} of shape {shape:?} has {needed}", source.len());
+        let fault =
+            format!("{} bytes, but a {dtype} array of shape {shape:?} has {needed}", source.len());
         return Err(Error::mismatch(fault).in_file(source.path()).in_tensor(name));
     }
-    let too_long = |_| Error::unsupported("a name of more than 2^32 bytes");
+    let too_long = |_| Error::unsupported("the name exceeds 2^32 bytes");
     let end = u32::try_from(name.len()).map_err(too_long)?;
     let rank = u8::try_from(shape.len())
         .map_err(|_| Error::unsupported(format!("{} dimensions", shape.len())))?;
@@ -165,7 +166,7 @@ pub(crate) fn single(name: &str, dtype: DType, shape: &[u64], source: Source) ->
     let mut builder = StoreBuilder::new("memory", Encoding::Safetensors, source.path());
     let header = Arc::new(name.as_bytes().to_vec());
     builder.add(StoredFile { source, header, big_endian: false }, listing)?;
-    Ok(builder.index(|_, _, _| Error::malformed("two tensors of one name"))?.finish())
+    Ok(builder.index(|_, _, _| Error::malformed("duplicate tensor name"))?.finish())
 }
 
 /// A [`StoreBuilder`] whose entries can be looked up by name, so that parts can be grouped.
@@ -245,10 +246,12 @@ impl Indexed {
         let len = listed.end().unwrap_or(listed.offset).saturating_sub(listed.offset);
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         if len > DESCRIPTION_BYTES {
-            return Err(Error::malformed(format!("{len} bytes to describe another tensor"))
-                .in_file(file.source.path())
-                .in_tensor(listed.name)
-                .at(listed.offset));
+            return Err(Error::malformed(format!(
+                "an array of {len} bytes describes another tensor"
+            ))
+            .in_file(file.source.path())
+            .in_tensor(listed.name)
+            .at(listed.offset));
         }
         let mut bytes = crate::bytes::try_zeroed(len)?;
         file.source.read_at(listed.offset, &mut bytes)?;
@@ -265,7 +268,8 @@ impl Indexed {
     pub(crate) fn group(&mut self, head: u32, grouped: Grouped<'_>) -> Result<()> {
         let Grouped { dtype, group_size, name, shape, companions } = grouped;
         if let Some(other) = name.as_ref().and_then(|name| self.find(name)) {
-            let fault = format!("it and \"{}\" are one tensor", self.path_name(other));
+            let fault =
+                format!("the array and \"{}\" belong to the same tensor", self.path_name(other));
             let stored = Text::new(self.builder.name(head)).to_string();
             return Err(Error::malformed(fault).in_file(self.path(head)).in_tensor(stored));
         }

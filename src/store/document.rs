@@ -29,7 +29,7 @@ pub(crate) fn read_object(path: &Path, name: &str, limits: &Limits) -> Result<Do
         serde_json::Value::Array(_) => "an array",
         serde_json::Value::String(_) => "a string",
         serde_json::Value::Null => "null",
-        _ => "a number or a truth value",
+        _ => "a number or a boolean",
     };
     let error = Error::malformed(format!("{found}, but a JSON object is required"));
     Err(error.advise("fetch the file again, or correct it").in_file(path))
@@ -59,7 +59,7 @@ pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<serde_json::Value> 
         } else if start.starts_with(b"<") {
             error.advise("this looks like an HTML page saved under the file's name: fetch it again")
         } else {
-            error.advise("mend the file or fetch it again")
+            error.advise("correct the file or fetch it again")
         }
     })
 }

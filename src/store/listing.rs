@@ -191,7 +191,7 @@ impl Listing {
     pub(crate) fn move_to(&mut self, data_start: u64) -> Result<()> {
         for entry in &mut self.entries {
             entry.offset = entry.offset.checked_add(data_start).ok_or_else(|| {
-                Error::malformed(format!("offset {} is beyond every file", entry.offset))
+                Error::malformed(format!("offset {} exceeds the largest file size", entry.offset))
             })?;
         }
         Ok(())
@@ -244,10 +244,10 @@ pub(crate) fn check_range(listed: &Listed<'_>, file_len: u64) -> Result<()> {
     let Some(bytes) = dtype.tensor_bytes(listed.shape) else {
         let row = dtype.descriptor();
         if shape::elements(listed.shape).and_then(|n| n.checked_mul(8)).is_none() {
-            return error(format!("shape {:?} has more elements than 64 bits count", listed.shape));
+            return error(format!("shape {:?} has more than 2^64 elements", listed.shape));
         }
         return error(format!(
-            "rows of {} elements are no whole number of {dtype} blocks of {}",
+            "rows of {} elements do not divide into {dtype} blocks of {}",
             shape::columns(listed.shape),
             row.block_len
         ));
@@ -257,11 +257,12 @@ pub(crate) fn check_range(listed: &Listed<'_>, file_len: u64) -> Result<()> {
         _ => {
             let missing = listed.offset.saturating_add(bytes).saturating_sub(file_len);
             let error = Error::malformed(format!(
-                "its {bytes} bytes would end {missing} bytes after the end of the file ({file_len})"
+                "the tensor's {bytes} bytes would end {missing} bytes after the end of the file ({file_len})"
             ));
-            Err(error.in_tensor(listed.name).at(listed.offset).advise(
-                "the file is cut short, perhaps a download that did not finish: fetch it again",
-            ))
+            Err(error
+                .in_tensor(listed.name)
+                .at(listed.offset)
+                .advise("the file is cut short, perhaps by an unfinished download: fetch it again"))
         }
     }
 }

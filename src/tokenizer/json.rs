@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json};
 
-use super::vocabulary::{Pair, Piece, Place, Vocabulary, push};
+use super::vocabulary::{MergeEntry, TextRange, Vocabulary, VocabularyEntry, push};
 use super::{TokenKind, TokenizerKind};
 use crate::bytes::{Scanner, Text};
 use crate::error::{Error, Result};
@@ -50,12 +50,13 @@ fn list<'a>(
 
 fn id(scanner: &mut Scanner<'_>) -> Result<u32> {
     let number = scanner.integer()?;
-    u32::try_from(number).map_err(|_| scanner.error(format!("token {number}, beyond 32 bits")))
+    u32::try_from(number)
+        .map_err(|_| scanner.error(format!("token number {number}, but it must fit in 32 bits")))
 }
 
-fn place(scanner: &mut Scanner<'_>) -> Result<Place> {
+fn place(scanner: &mut Scanner<'_>) -> Result<TextRange> {
     let span = scanner.string()?;
-    Place::of(scanner, &span)
+    TextRange::of(scanner, &span)
 }
 
 fn number(scanner: &mut Scanner<'_>) -> Result<f32> {
@@ -87,7 +88,11 @@ fn end(scanner: &mut Scanner<'_>) -> Result<()> {
 }
 
 /// Tokens keyed by their text: `{"the": 5}`.
-fn table(scanner: &mut Scanner<'_>, pieces: &mut Vec<Piece>, limits: &Limits) -> Result<()> {
+fn table(
+    scanner: &mut Scanner<'_>,
+    pieces: &mut Vec<VocabularyEntry>,
+    limits: &Limits,
+) -> Result<()> {
     scanner.expect(b'{')?;
     if scanner.eat(b'}') {
         return Ok(());
@@ -95,7 +100,7 @@ fn table(scanner: &mut Scanner<'_>, pieces: &mut Vec<Piece>, limits: &Limits) ->
     loop {
         let place = place(scanner)?;
         scanner.expect(b':')?;
-        let piece = Piece { id: id(scanner)?, place, score: f32::NAN, kind: None };
+        let piece = VocabularyEntry { id: id(scanner)?, place, score: f32::NAN, kind: None };
         push(pieces, piece, limits)?;
         if !scanner.eat(b',') {
             return scanner.expect(b'}');
@@ -104,7 +109,11 @@ fn table(scanner: &mut Scanner<'_>, pieces: &mut Vec<Piece>, limits: &Limits) ->
 }
 
 /// Tokens in order, with their scores: `[["the", -3.5]]`.
-fn scored(scanner: &mut Scanner<'_>, pieces: &mut Vec<Piece>, limits: &Limits) -> Result<()> {
+fn scored(
+    scanner: &mut Scanner<'_>,
+    pieces: &mut Vec<VocabularyEntry>,
+    limits: &Limits,
+) -> Result<()> {
     list(scanner, |scanner| {
         scanner.expect(b'[')?;
         let place = place(scanner)?;
@@ -112,21 +121,21 @@ fn scored(scanner: &mut Scanner<'_>, pieces: &mut Vec<Piece>, limits: &Limits) -
         let score = number(scanner)?;
         scanner.expect(b']')?;
         let id = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
-        push(pieces, Piece { id, place, score, kind: None }, limits)
+        push(pieces, VocabularyEntry { id, place, score, kind: None }, limits)
     })
 }
 
 /// Merges, written as `"t h"` or `["t", "h"]`.
-fn merges(scanner: &mut Scanner<'_>, merges: &mut Vec<Pair>, limits: &Limits) -> Result<()> {
+fn merges(scanner: &mut Scanner<'_>, merges: &mut Vec<MergeEntry>, limits: &Limits) -> Result<()> {
     list(scanner, |scanner| {
         let merge = if scanner.eat(b'[') {
             let first = place(scanner)?;
             scanner.expect(b',')?;
             let second = place(scanner)?;
             scanner.expect(b']')?;
-            Pair::Apart(first, second)
+            MergeEntry::Apart(first, second)
         } else {
-            Pair::Joined(place(scanner)?)
+            MergeEntry::Joined(place(scanner)?)
         };
         push(merges, merge, limits)
     })
@@ -135,7 +144,7 @@ fn merges(scanner: &mut Scanner<'_>, merges: &mut Vec<Pair>, limits: &Limits) ->
 /// Added tokens, which are matched before the model runs. Each is treated as new.
 fn added(
     scanner: &mut Scanner<'_>,
-    pieces: &mut Vec<(Piece, bool)>,
+    pieces: &mut Vec<(VocabularyEntry, bool)>,
     limits: &Limits,
 ) -> Result<()> {
     list(scanner, |scanner| {
@@ -156,24 +165,24 @@ fn added(
             Ok(())
         })?;
         let (Some(id), Some(place)) = (number, text) else {
-            return Err(scanner.error("an added token without id or content ends here"));
+            return Err(scanner.error("this added token has no id or no content"));
         };
         let kind = Some(if special { TokenKind::Control } else { TokenKind::UserDefined });
-        push(pieces, (Piece { id, place, score: f32::NAN, kind }, true), limits)
+        push(pieces, (VocabularyEntry { id, place, score: f32::NAN, kind }, true), limits)
     })
 }
 
 /// The parts of the `model` object.
 #[derive(Default)]
-struct Model {
+struct JsonModel {
     name: Option<Vec<u8>>,
-    pieces: Vec<Piece>,
-    merges: Vec<Pair>,
+    pieces: Vec<VocabularyEntry>,
+    merges: Vec<MergeEntry>,
     unknown: Option<u32>,
     unknown_text: Option<Vec<u8>>,
 }
 
-impl Model {
+impl JsonModel {
     fn parse(scanner: &mut Scanner<'_>, limits: &Limits) -> Result<Self> {
         let mut this = Self::default();
         object(scanner, |scanner, key| {
@@ -221,7 +230,7 @@ pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Voc
     let (mut model, mut more) = (None, Vec::new());
     object(&mut scanner, |scanner, key| match &*key {
         b"model" => {
-            model = Some(Model::parse(scanner, limits)?);
+            model = Some(JsonModel::parse(scanner, limits)?);
             Ok(())
         }
         b"added_tokens" if !is_null(scanner) => added(scanner, &mut more, limits),
@@ -229,7 +238,7 @@ pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Voc
         _ => scanner.skip_value(),
     })?;
     end(&mut scanner)?;
-    let Some(mut model) = model else { return Err(scanner.error("a tokenizer without a model")) };
+    let Some(mut model) = model else { return Err(scanner.error("the tokenizer has no model")) };
     let kind = model.kind();
     // Added tokens may be in the model's vocabulary too, and then take precedence.
     more.sort_by_key(|(piece, _)| piece.id);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::TokenizerKind;
-use super::vocabulary::{Pair, Piece, Place, Vocabulary, push};
+use super::vocabulary::{MergeEntry, TextRange, Vocabulary, VocabularyEntry, push};
 use crate::error::Result;
 use crate::limits::Limits;
 
@@ -24,21 +24,21 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
 pub(crate) fn vocabulary<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vocabulary<'a>> {
     let mut pieces = Vec::new();
     for (id, range) in (0u32..).zip(lines(&bytes)) {
-        let place = Place::new(range, false)?;
-        push(&mut pieces, Piece { id, place, score: f32::NAN, kind: None }, limits)?;
+        let place = TextRange::new(range, false)?;
+        push(&mut pieces, VocabularyEntry { id, place, score: f32::NAN, kind: None }, limits)?;
     }
     Vocabulary::new(TokenizerKind::WordPiece, bytes, pieces, Vec::new())
 }
 
 /// Parses merges, one per line; the first line may state a version.
-pub(crate) fn merges(bytes: &[u8], limits: &Limits) -> Result<Vec<Pair>> {
+pub(crate) fn merges(bytes: &[u8], limits: &Limits) -> Result<Vec<MergeEntry>> {
     let mut merges = Vec::new();
     for range in lines(bytes) {
         let text = bytes.get(range.clone()).unwrap_or_default();
         if text.is_empty() || (range.start == 0 && text.starts_with(b"#version")) {
             continue;
         }
-        push(&mut merges, Pair::Joined(Place::new(range, false)?), limits)?;
+        push(&mut merges, MergeEntry::Joined(TextRange::new(range, false)?), limits)?;
     }
     Ok(merges)
 }

@@ -233,10 +233,10 @@ impl<'a> Tokenizer<'a> {
     }
 }
 
-type Found<'a> = (Field<TokenizerKind>, Tokens<'a>);
+type TokenizerSource<'a> = (Field<TokenizerKind>, Tokens<'a>);
 
 /// The tokenizer in GGUF's metadata: arrays, or the text of a `tokenizer.json`.
-fn of_metadata(store: &Store) -> Result<Option<Found<'_>>> {
+fn of_metadata(store: &Store) -> Result<Option<TokenizerSource<'_>>> {
     let metadata = store.metadata();
     let key = "tokenizer.ggml.tokens";
     if metadata.get(key).is_none() {
@@ -261,7 +261,7 @@ fn of_metadata(store: &Store) -> Result<Option<Found<'_>>> {
     };
     let same = |key: &str, of: Option<Array<'_>>, tokens: &Array<'_>| match of {
         Some(array) if array.len() != tokens.len() => {
-            let fault = format!("{} elements for {} tokens", array.len(), tokens.len());
+            let fault = format!("{} elements, but there are {} tokens", array.len(), tokens.len());
             Err(Error::malformed(fault).in_file(store.path()).in_key(key))
         }
         _ => Ok(()),

@@ -12,13 +12,13 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::vocabulary::{Piece, Place, Vocabulary, push};
+use super::vocabulary::{TextRange, Vocabulary, VocabularyEntry, push};
 use super::{TokenKind, TokenizerKind};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 
 /// A field's value.
-enum Value {
+enum WireValue {
     Varint(u64),
     Fixed32([u8; 4]),
     /// Eight bytes; no field that is read has this type.
@@ -48,9 +48,9 @@ impl Message<'_> {
             }
             None => {
                 let left = self.end.saturating_sub(self.at);
-                Err(self
-                    .error(format!("{len} bytes, but the message ends after {left}"))
-                    .advise("the file is cut short or no SentencePiece model: fetch it again"))
+                Err(self.error(format!("{len} bytes, but the message ends after {left}")).advise(
+                    "the file is incomplete or not a SentencePiece model: download it again",
+                ))
             }
         }
     }
@@ -73,31 +73,33 @@ impl Message<'_> {
                 return Ok(number);
             }
         }
-        Err(self.error("a number beyond 64 bits"))
+        Err(self.error("the number does not fit in 64 bits"))
     }
 
     /// Reads the next field's number and value.
-    fn next(&mut self) -> Result<Option<(u64, Value)>> {
+    fn next(&mut self) -> Result<Option<(u64, WireValue)>> {
         if self.at == self.end {
             return Ok(None);
         }
         let tag = self.varint()?;
         let value = match tag & 7 {
-            0 => Value::Varint(self.varint()?),
+            0 => WireValue::Varint(self.varint()?),
             1 => {
                 self.take(8)?;
-                Value::Fixed64
+                WireValue::Fixed64
             }
             2 => {
                 let len = self.varint()?;
-                Value::Bytes(self.take(len)?)
+                WireValue::Bytes(self.take(len)?)
             }
             5 => {
                 let range = self.take(4)?;
                 let bytes = self.file.get(range).and_then(|bytes| bytes.first_chunk::<4>());
-                Value::Fixed32(bytes.copied().unwrap_or_default())
+                WireValue::Fixed32(bytes.copied().unwrap_or_default())
             }
-            other => return Err(self.error(format!("wire type {other} of a protocol buffer"))),
+            other => {
+                return Err(self.error(format!("unsupported protocol buffer wire type: {other}")));
+            }
         };
         Ok(Some((tag >> 3, value)))
     }
@@ -115,14 +117,14 @@ pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Voc
     let (mut method, mut special) = (1, [("unk", 0), ("bos", 1), ("eos", 2), ("pad", -1)]);
     while let Some((field, value)) = model.next()? {
         match (field, value) {
-            (1, Value::Bytes(range)) => {
+            (1, WireValue::Bytes(range)) => {
                 let id = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
                 push(&mut pieces, piece(model.inner(range), id)?, limits)?;
             }
-            (2, Value::Bytes(range)) => {
+            (2, WireValue::Bytes(range)) => {
                 let mut trainer = model.inner(range);
                 while let Some((field, value)) = trainer.next()? {
-                    let Value::Varint(number) = value else { continue };
+                    let WireValue::Varint(number) = value else { continue };
                     match field {
                         3 => method = number,
                         40..=43 => {
@@ -138,7 +140,7 @@ pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Voc
         }
     }
     if pieces.is_empty() {
-        return Err(Error::malformed("no pieces: it is no SentencePiece model").at(0));
+        return Err(Error::malformed("no pieces: this is not a SentencePiece model").at(0));
     }
     let kind = match method {
         1 => TokenizerKind::Unigram,
@@ -157,20 +159,22 @@ pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Voc
     Ok(vocabulary)
 }
 
-fn piece(mut message: Message<'_>, id: u32) -> Result<Piece> {
+fn piece(mut message: Message<'_>, id: u32) -> Result<VocabularyEntry> {
     let start = message.at;
-    let mut piece = Piece {
+    let mut piece = VocabularyEntry {
         id,
-        place: Place::new(start..start, false)?,
+        place: TextRange::new(start..start, false)?,
         score: 0.0,
         kind: Some(TokenKind::Normal),
     };
     while let Some((field, value)) = message.next()? {
         match (field, value) {
-            (1, Value::Bytes(range)) => piece.place = Place::new(range, false)?,
-            (2, Value::Fixed32(bytes)) => piece.score = f32::from_le_bytes(bytes),
-            (3, Value::Varint(code)) => piece.kind = TokenKind::from_code(code.into()),
-            (1..=3, _) => return Err(message.error(format!("field {field} of another type"))),
+            (1, WireValue::Bytes(range)) => piece.place = TextRange::new(range, false)?,
+            (2, WireValue::Fixed32(bytes)) => piece.score = f32::from_le_bytes(bytes),
+            (3, WireValue::Varint(code)) => piece.kind = TokenKind::from_code(code.into()),
+            (1..=3, _) => {
+                return Err(message.error(format!("field {field} has the wrong wire type")));
+            }
             _ => {}
         }
     }

@@ -80,7 +80,7 @@ fn of_metadata(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
     for (name, key) in GGUF {
         let key = format!("tokenizer.ggml.{key}");
         let Some(value) = metadata.get(&key) else { continue };
-        let id = value.to_i128().ok_or_else(|| wrong(&key, value, "the number of a token"))?;
+        let id = value.to_i128().ok_or_else(|| wrong(&key, value, "a token number"))?;
         let id = u32::try_from(id).ok().filter(|&id| tokenizer.has(id));
         if let Some(id) = id.filter(|_| tokenizer.special(name).is_none()) {
             tokenizer.special.push((name.to_owned(), Field { value: id, source: key.into() }));

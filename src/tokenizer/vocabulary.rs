@@ -10,7 +10,7 @@ use crate::limits::Limits;
 
 /// A range of the file.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct TextRange {
     start: u32,
     len: u32,
 }
@@ -18,14 +18,14 @@ pub(crate) struct Place {
 /// Set in `len` if the text contains JSON escapes.
 const ESCAPED: u32 = 1 << 31;
 
-impl Place {
+impl TextRange {
     pub(crate) fn new(range: Range<usize>, escaped: bool) -> Result<Self> {
         let len = range.end.saturating_sub(range.start);
         match (u32::try_from(range.start), u32::try_from(len)) {
             (Ok(start), Ok(len)) if len < ESCAPED => {
                 Ok(Self { start, len: if escaped { len | ESCAPED } else { len } })
             }
-            _ => Err(Error::unsupported("a vocabulary of more than 4 GiB")),
+            _ => Err(Error::unsupported("the vocabulary is larger than 4 GiB")),
         }
     }
 
@@ -50,9 +50,9 @@ impl Place {
 
 /// A token before its text is decoded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct VocabularyEntry {
     pub(crate) id: u32,
-    pub(crate) place: Place,
+    pub(crate) place: TextRange,
     /// NaN if there is no score.
     pub(crate) score: f32,
     pub(crate) kind: Option<TokenKind>,
@@ -60,9 +60,9 @@ pub(crate) struct Piece {
 
 /// Two tokens: in one text with a space between them, or in two texts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Pair {
-    Joined(Place),
-    Apart(Place, Place),
+pub(crate) enum MergeEntry {
+    Joined(TextRange),
+    Apart(TextRange, TextRange),
 }
 
 /// The tokens and merges of a file.
@@ -73,8 +73,8 @@ pub(crate) struct Vocabulary<'a> {
     /// The content of `merges.txt`, which is a separate file.
     merge_bytes: Option<Vec<u8>>,
     /// Ordered by id.
-    pieces: Vec<Piece>,
-    merges: Vec<Pair>,
+    pieces: Vec<VocabularyEntry>,
+    merges: Vec<MergeEntry>,
     /// Special tokens that the file itself names.
     pub(crate) special: Vec<(&'static str, u32)>,
 }
@@ -84,16 +84,18 @@ impl<'a> Vocabulary<'a> {
     pub(crate) fn new(
         kind: TokenizerKind,
         bytes: Cow<'a, [u8]>,
-        mut pieces: Vec<Piece>,
-        merges: Vec<Pair>,
+        mut pieces: Vec<VocabularyEntry>,
+        merges: Vec<MergeEntry>,
     ) -> Result<Self> {
         pieces.sort_by_key(|piece| piece.id);
         let twice = pieces.windows(2).find(|pair| matches!(pair, [a, b] if a.id == b.id));
         if let Some([first, second]) = twice {
-            let name = |piece: &Piece| crate::bytes::Text::new(&piece.place.bytes(&bytes)).brief();
+            let name = |piece: &VocabularyEntry| {
+                crate::bytes::Text::new(&piece.place.bytes(&bytes)).brief()
+            };
             let (a, b) = (name(first), name(second));
             return Err(Error::malformed(format!(
-                "token {} is both \"{a}\" and \"{b}\"",
+                "two tokens have the number {}: \"{a}\" and \"{b}\"",
                 first.id
             )));
         }
@@ -101,7 +103,7 @@ impl<'a> Vocabulary<'a> {
     }
 
     /// Adds merges that are stored in a separate file.
-    pub(crate) fn with_merges(mut self, merges: Vec<Pair>, bytes: Vec<u8>) -> Self {
+    pub(crate) fn with_merges(mut self, merges: Vec<MergeEntry>, bytes: Vec<u8>) -> Self {
         (self.merges, self.merge_bytes) = (merges, Some(bytes));
         self
     }
@@ -126,8 +128,8 @@ impl<'a> Vocabulary<'a> {
     pub(crate) fn merges(&self) -> impl Iterator<Item = Merge<'_>> {
         let bytes = self.merge_bytes.as_deref().unwrap_or(&self.bytes);
         self.merges.iter().map(move |merge| match merge {
-            Pair::Apart(first, second) => (first.bytes(bytes), second.bytes(bytes)),
-            Pair::Joined(place) => match place.bytes(bytes) {
+            MergeEntry::Apart(first, second) => (first.bytes(bytes), second.bytes(bytes)),
+            MergeEntry::Joined(place) => match place.bytes(bytes) {
                 Cow::Borrowed(text) => {
                     let (first, second) = pair(text);
                     (first.into(), second.into())

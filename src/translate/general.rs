@@ -1,4 +1,4 @@
-//! GGUF's general keys.
+//! GGUF's keys in `general.`.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +9,18 @@ use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
 
-/// What a setting's number is encoded as.
-enum Kind {
+/// The encoding of a setting's value.
+enum SettingType {
     Integer,
     Real,
     Word,
 }
 
-use Kind::{Integer, Real, Word};
+use SettingType::{Integer, Real, Word};
 
-/// Settings behind `general.sampling.`, and their names in `generation_config.json`, the first one
-/// found (`gguf-py`, `metadata.py`).
-const SAMPLING: [(&str, &[&str], Kind); 12] = [
+/// Settings with the prefix `general.sampling.`, and their names in `generation_config.json`; the
+/// first name found is used (`gguf-py`, `metadata.py`).
+const SAMPLING: [(&str, &[&str], SettingType); 12] = [
     ("sequence", &["sequence"], Word),
     ("top_k", &["top_k"], Integer),
     ("top_p", &["top_p"], Real),
@@ -35,13 +35,13 @@ const SAMPLING: [(&str, &[&str], Kind); 12] = [
     ("mirostat_eta", &["mirostat_eta"], Real),
 ];
 
-/// How the model's makers would have it generate text.
+/// The recommended settings for generating text.
 pub(super) fn sampling(store: &Store, keys: &mut KeyValues) -> Result<()> {
     let document = "generation_config.json";
     let Some(config) = store.read_document(document)? else { return Ok(()) };
     for (name, names, kind) in SAMPLING {
         let found = names.iter().find_map(|name| Some((*name, config.get(*name)?)));
-        let Some((said, json)) = found.filter(|(_, json)| !json.is_null()) else { continue };
+        let Some((found_name, json)) = found.filter(|(_, json)| !json.is_null()) else { continue };
         let key = format!("general.sampling.{name}");
         let integer = json.as_i64().and_then(|number| i32::try_from(number).ok());
         #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
@@ -52,24 +52,25 @@ pub(super) fn sampling(store: &Store, keys: &mut KeyValues) -> Result<()> {
             (Word, .., Some(text)) => keys.set_text(&key, text),
             _ => {
                 let shown = crate::bytes::Text::new(json.to_string().as_bytes()).brief();
-                let fault = format!("{shown}, which GGUF has no form for");
+                let fault =
+                    format!("{shown}, which GGUF's value type for this setting cannot hold");
                 return Err(Error::malformed(fault)
                     .in_file(store.path())
-                    .in_key(format!("{document} {said}")));
+                    .in_key(format!("{document} {found_name}")));
             }
         }
     }
     Ok(())
 }
 
-/// What GGUF says of generating text, as `generation_config.json`.
+/// The recommended settings for generating text, as `generation_config.json`.
 pub(super) fn generation(store: &Store) -> Map<String, Json> {
     let metadata = store.metadata();
-    let setting = |(name, names, _): &(&str, &[&str], Kind)| {
+    let setting = |(name, names, _): &(&str, &[&str], SettingType)| {
         let value = metadata.get(&format!("general.sampling.{name}"))?;
         let json = match (value.to_i128(), value.to_f64(), value.to_text()) {
             (Some(number), ..) => i64::try_from(number).ok()?.into(),
-            // With as many digits as an f32 has.
+            // With the digits of an f32.
             #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
             (_, Some(number), _) => (number as f32).to_string().parse::<f64>().ok()?.into(),
             (.., Some(text)) => text.to_str()?.into(),
@@ -80,7 +81,7 @@ pub(super) fn generation(store: &Store) -> Map<String, Json> {
     SAMPLING.iter().filter_map(setting).collect()
 }
 
-/// The name and the number of parameters.
+/// The model's name and its size label.
 pub(super) fn names(store: &Store, resolution: &Resolution, keys: &mut KeyValues) {
     if let Some(name) = name(store) {
         keys.set_text("general.name", title(&name));
@@ -90,28 +91,28 @@ pub(super) fn names(store: &Store, resolution: &Resolution, keys: &mut KeyValues
     }
 }
 
-/// What the model is called: as its config says, else its folder, else its file.
+/// The model's name: from its config, else its folder's, else its file's.
 fn name(store: &Store) -> Option<String> {
     let config = store.document("config.json");
-    let said = config.and_then(|config| config.get("_name_or_path")?.as_str());
-    let said = said.filter(|name| !name.is_empty() && name.matches('/').count() <= 1);
-    if let Some(said) = said.and_then(|name| name.rsplit('/').next()) {
-        return Some(said.to_owned());
+    let found_name = config.and_then(|config| config.get("_name_or_path")?.as_str());
+    let found_name = found_name.filter(|name| !name.is_empty() && name.matches('/').count() <= 1);
+    if let Some(found_name) = found_name.and_then(|name| name.rsplit('/').next()) {
+        return Some(found_name.to_owned());
     }
     let path = store.path();
     let folder = if path.is_dir() { Some(path) } else { path.parent() };
     let parts = folder.into_iter().flat_map(|folder| folder.iter().rev());
     let parts: Vec<&str> = parts.filter_map(|part| part.to_str()).take(3).collect();
     match parts.as_slice() {
-        // huggingface_hub's cache: models--{owner}--{name}/snapshots/{commit}.
+        // In huggingface_hub's cache, the path is models--{owner}--{name}/snapshots/{commit}.
         [_, "snapshots", model, ..] => Some(model.rsplit("--").next()?.to_owned()),
         [folder, ..] => Some((*folder).to_owned()),
         [] => None,
     }
 }
 
-/// Words with a capital each, as the converter has them; a word with capitals of its own, a version
-/// and a number stay as they are.
+/// Capitalizes each word, as the converter does. Words that contain capitals, versions and numbers
+/// are unchanged.
 fn title(name: &str) -> String {
     let word = |word: &str| {
         let lower = word.chars().any(char::is_lowercase) && !word.chars().any(char::is_uppercase);
@@ -121,7 +122,7 @@ fn title(name: &str) -> String {
         if !lower || version {
             return word.to_owned();
         }
-        // A letter behind something that is none begins anew: "x4b" is "X4B".
+        // A letter after a non-letter starts a new word: "x4b" becomes "X4B".
         let mut out = String::new();
         let mut inside = false;
         for c in word.chars() {
@@ -138,7 +139,7 @@ fn title(name: &str) -> String {
     name.split_whitespace().map(word).collect::<Vec<String>>().join(" ")
 }
 
-/// How large the model is, in a word: `8B`, or `8x7B` where there are experts.
+/// The size label: `8B`, or `8x7B` for a model with experts.
 fn size_label(store: &Store, resolution: &Resolution) -> Option<String> {
     let (mut total, mut each_expert) = (0u64, 0u64);
     let (mut experts, mut stacks) = (0u64, 0u64);
@@ -167,7 +168,7 @@ fn size_label(store: &Store, resolution: &Resolution) -> Option<String> {
     Some(format!("{experts}x{}", rounded(one_path)))
 }
 
-/// Whether GGUF has a name for a tensor; it has none for BERT's pooler.
+/// Whether GGUF has a name for a tensor. It has none for BERT's pooler.
 fn in_gguf(resolution: &Resolution, mapping: &Mapping) -> bool {
     let rules = resolution.architecture.into_iter().flat_map(|row| row.rules).copied().flatten();
     let mut named = rules.filter(|rule| !rule.gguf.name.is_empty());

@@ -1,8 +1,8 @@
-//! What a model has beside its tensors, in the words of another container: GGUF's metadata from
-//! the files of a directory, and the files of a Hugging Face or MLX directory from GGUF's metadata.
+//! Translates metadata, configs and tokenizers between containers: GGUF's metadata from the files
+//! of a directory, and the files of a Hugging Face or MLX directory from GGUF's metadata.
 //!
-//! Nothing is guessed: a family for which there are no rules, or a number that is missing, gives
-//! [`Unsupported`](crate::ErrorKind::Unsupported) that says which.
+//! Nothing is guessed: a family without rules, or a missing number, is an
+//! [`Unsupported`](crate::ErrorKind::Unsupported) error that names it.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod config;
@@ -21,26 +21,26 @@ use crate::model::Model;
 use crate::store::{Encoding, Note, Store};
 use crate::tokenizer::Tokenizer;
 
-/// The metadata that a model has in GGUF, as llama.cpp's `convert_hf_to_gguf.py` writes it; of a
-/// GGUF file, its own.
+/// The metadata of a model in GGUF, as llama.cpp's `convert_hf_to_gguf.py` writes it. For a GGUF
+/// file, this is its own metadata.
 ///
-/// Left to the writer, who alone knows the dtypes: `general.file_type`. Left out, since the
-/// converter guesses them from names and from the model card's text: `general.basename` and its
-/// kin, the license, tags, base models.
+/// The caller must set `general.file_type`, since it depends on the dtypes that are written. Some
+/// keys are omitted because the converter guesses them from names and from the model card:
+/// `general.basename` and related keys, the license, tags, base models.
 ///
 /// # Errors
 ///
-/// `Unsupported` if there are no rules for the family, or a number that they need is missing;
-/// `Malformed`, `LimitExceeded` and `Io` as reading the files has them.
+/// `Unsupported` if there are no rules for the family, or a required number is missing;
+/// `Malformed`, `LimitExceeded` and `Io` if a file cannot be read.
 pub fn gguf_metadata(model: &Model) -> Result<KeyValues> {
     Ok(gguf_metadata_and_notes(model)?.0)
 }
 
-/// As [`gguf_metadata`], with what a reader should know: that the way to split text has no name.
+/// Like [`gguf_metadata`], with notes for the user, such as an unknown pre-tokenizer.
 ///
 /// # Errors
 ///
-/// As [`gguf_metadata`] has them.
+/// Same as [`gguf_metadata`].
 pub fn gguf_metadata_and_notes(model: &Model) -> Result<(KeyValues, Vec<Note>)> {
     let store = model.store();
     if store.encoding() == Encoding::Gguf {
@@ -57,22 +57,22 @@ pub fn gguf_metadata_and_notes(model: &Model) -> Result<(KeyValues, Vec<Note>)> 
     keys.set("general.quantization_version", Value::U32(BLOCKS));
     let config = model.config()?;
     let rows = config.vocab_size.as_ref().map(|rows| rows.value);
-    let remark = tokenizer::gguf::gguf_keys(store, variant, rows, &mut keys)?;
+    let note = tokenizer::gguf::gguf_keys(store, variant, rows, &mut keys)?;
     if variant.tokenizer.counts_token_types
         && let Some(kinds) = &config.scales.type_vocab_size
     {
         keys.set("tokenizer.ggml.token_type_count", Value::U32(kinds.value));
     }
-    let notes = remark.into_iter().map(|text| Note::new(store.path(), text)).collect();
+    let notes = note.into_iter().map(|text| Note::new(store.path(), text)).collect();
     Ok((keys, notes))
 }
 
-/// The rows of the position embedding that a directory has and GGUF leaves out, since they stand
-/// before that of the first position.
+/// The number of rows of the position embedding before that of the first position. A directory has
+/// them, GGUF does not.
 ///
 /// # Errors
 ///
-/// As [`Model::config`] has them; `Unsupported` if the number of rows is nowhere to be found.
+/// Same as [`Model::config`]; `Unsupported` if the number of rows cannot be determined.
 pub(crate) fn rows_before_positions(store: &Store, resolution: &Resolution) -> Result<u64> {
     match resolution.architecture.and_then(|row| row.rows_before_positions) {
         Some(rows) => rows(&SourceModel::of(store, resolution)?),
@@ -83,12 +83,12 @@ pub(crate) fn rows_before_positions(store: &Store, resolution: &Resolution) -> R
 /// The version of ggml's block layouts, 2 since June 2023.
 const BLOCKS: u32 = 2;
 
-/// Tensors that GGUF has and no other container, which the converter makes of the config: divisors
-/// of rotary frequencies. None for a GGUF file, which has its own.
+/// Tensors that exist in GGUF only, which the converter derives from the config: divisors of rotary
+/// frequencies. Empty for a GGUF file, which contains its own.
 ///
 /// # Errors
 ///
-/// As [`gguf_metadata`] has them.
+/// Same as [`gguf_metadata`].
 pub fn gguf_tensors(model: &Model) -> Result<Vec<(&'static str, Vec<f32>)>> {
     if model.encoding() == Encoding::Gguf {
         return Ok(Vec::new());
@@ -96,7 +96,7 @@ pub fn gguf_tensors(model: &Model) -> Result<Vec<(&'static str, Vec<f32>)>> {
     config::gguf::gguf_tensors(model.store(), model.resolution()?)
 }
 
-/// The documents that a Hugging Face or MLX directory may have beside its weights and its
+/// The documents that a Hugging Face or MLX directory may contain beside its weights and its
 /// `config.json`.
 const DOCUMENTS: [&str; 11] = [
     "generation_config.json",
@@ -112,8 +112,7 @@ const DOCUMENTS: [&str; 11] = [
     "vocab.txt",
 ];
 
-/// The documents of a Hugging Face or MLX directory: `config.json`, and the others, ready to be
-/// written.
+/// The documents of a Hugging Face or MLX directory: `config.json` and the others.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Documents {
@@ -124,7 +123,7 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// All files by their names, `config.json` first.
+    /// All files by name, `config.json` first.
     ///
     /// # Errors
     ///
@@ -136,13 +135,13 @@ impl Documents {
     }
 }
 
-/// A `config.json`, which is serialized once, when it is written.
+/// A `config.json`. It is serialized once, when it is written.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ConfigDocument {
     /// The file beside the weights, byte for byte.
     Stored(Vec<u8>),
-    /// One that is made of the model's metadata, or was changed.
+    /// A document that was generated from the model's metadata, or changed.
     Made(Map<String, Json>),
 }
 
@@ -153,11 +152,11 @@ impl ConfigDocument {
         Error::malformed(format!("{}: {error}", Self::NAME))
     }
 
-    /// Its keys.
+    /// The keys of the document.
     ///
     /// # Errors
     ///
-    /// `Malformed` if the file is no JSON object.
+    /// `Malformed` if the file is not a JSON object.
     pub fn keys(&self) -> Result<Cow<'_, Map<String, Json>>> {
         match self {
             Self::Stored(bytes) => {
@@ -167,7 +166,7 @@ impl ConfigDocument {
         }
     }
 
-    /// Its keys, without a copy where they are parsed already.
+    /// The keys of the document, without a copy if they are parsed already.
     ///
     /// # Errors
     ///
@@ -179,7 +178,7 @@ impl ConfigDocument {
         }
     }
 
-    /// Its bytes: those of the file, or indented JSON.
+    /// The bytes of the document: those of the file, or indented JSON.
     ///
     /// # Errors
     ///
@@ -192,16 +191,17 @@ impl ConfigDocument {
     }
 }
 
-/// The documents that a model has beside its weights in a Hugging Face directory: `config.json`,
-/// `generation_config.json`, and the tokenizer's.
+/// The documents of a model in a Hugging Face directory: `config.json`, `generation_config.json`,
+/// and those of the tokenizer.
 ///
-/// Those that lie beside the weights already are passed on as they are, byte for byte. `config.json`
-/// says `torch_dtype` where the embedding is stored plain; who writes another dtype says so there.
+/// Documents that exist beside the weights are copied byte for byte. A generated `config.json`
+/// states `torch_dtype` if the embedding's dtype is plain; a caller that writes another dtype must
+/// change it.
 ///
 /// # Errors
 ///
 /// `Unsupported` if there are no rules for the family or the tokenizer; `Malformed`,
-/// `LimitExceeded` and `Io` as reading the files has them.
+/// `LimitExceeded` and `Io` if a file cannot be read.
 pub fn hf_documents(model: &Model) -> Result<Documents> {
     let store = model.store();
     if store.encoding() != Encoding::Gguf
@@ -210,7 +210,7 @@ pub fn hf_documents(model: &Model) -> Result<Documents> {
         return beside(store, config);
     }
     let mut config = config::hf::hf_config(store, model.resolution()?)?;
-    // RoBERTa's `max_position_embeddings` is more: rows that no position has.
+    // RoBERTa's `max_position_embeddings` also counts rows that belong to no position.
     let family = store.metadata().str("general.architecture");
     let longest = family.and_then(|name| store.metadata().u64(&format!("{name}.context_length")));
     let longest = longest.and_then(|longest| u32::try_from(longest).ok());
@@ -224,7 +224,7 @@ pub fn hf_documents(model: &Model) -> Result<Documents> {
     }
     let written = |(name, json): (&'static str, Json)| {
         let bytes = serde_json::to_vec_pretty(&json);
-        let fault = |error| Error::malformed(format!("{name} cannot be written: {error}"));
+        let fault = |error| Error::malformed(format!("{name} cannot be serialized: {error}"));
         Ok((name, bytes.map_err(fault)?))
     };
     let generation = [("generation_config.json", Json::Object(generation))];
@@ -232,12 +232,13 @@ pub fn hf_documents(model: &Model) -> Result<Documents> {
     Ok(Documents { config: ConfigDocument::Made(config), others: others.collect::<Result<_>>()? })
 }
 
-/// As [`hf_documents`], of an MLX directory: mlx-lm has the text models of Qwen-VL, Qwen 3.5 and
-/// Gemma 3n only within those that see images, so `config.json` says `text_config` there.
+/// Like [`hf_documents`], for an MLX directory. mlx-lm supports the text models of Qwen-VL, Qwen
+/// 3.5 and Gemma 3n only as parts of models with images, so their `config.json` has a
+/// `text_config`.
 ///
 /// # Errors
 ///
-/// As [`hf_documents`] has them; `Malformed` if `config.json` is no object.
+/// Same as [`hf_documents`]; `Malformed` if `config.json` is not a JSON object.
 pub fn mlx_documents(model: &Model) -> Result<Documents> {
     let mut documents = hf_documents(model)?;
     let keys = documents.config.keys().map_err(|error| error.in_file(model.path()))?;
@@ -247,7 +248,7 @@ pub fn mlx_documents(model: &Model) -> Result<Documents> {
     Ok(documents)
 }
 
-/// The documents that lie beside the weights, of which `config` is `config.json`, parsed.
+/// The documents beside the weights. `config` is the parsed `config.json`.
 fn beside(store: &Store, config: &Json) -> Result<Documents> {
     let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
     let read = |name| Ok::<_, Error>(store.read_beside(name, limit)?.map(|file| file.bytes));

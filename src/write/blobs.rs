@@ -1,17 +1,17 @@
-//! A model that is being written into Ollama's store.
+//! Writes a model into Ollama's store.
 //!
-//! Until the end everything lies in `blobs/`, under names that begin as Ollama's temporary files do
-//! (`sha256-`) and are no digests, so that a server takes them away when it starts, once they are an
-//! hour old, as its own:
+//! Until the model is complete, its files lie in `blobs/` under temporary names. The names begin
+//! with `sha256-`, as those of Ollama's own temporary files do, and are not digests. A server that
+//! starts therefore deletes them once they are an hour old:
 //!
 //! ```text
 //!  sha256-weighbridge-KEY      the manifest in the making; locked for as long as this program runs
 //!  sha256-weighbridge-KEY-0    its blobs in the making
 //! ```
 //!
-//! KEY stands for the model's name. So what a killed run leaves behind is known for what it is, and
-//! the next run takes it away, whatever model it writes. At the end the blobs get their digests for
-//! names, then the manifest its own.
+//! KEY is a hash of the model's name. The next run, of any model, recognizes the files of a killed
+//! run by these names and deletes them. At the end each blob is renamed to its digest, and then the
+//! manifest to its final name.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,55 +30,55 @@ use crate::container::ollama::{Digest, NewBlob, new_manifest, store_of_place, wi
 use crate::digest::{sha256, sha256_of};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What the names of unfinished files begin with.
+/// The prefix of the names of unfinished files.
 const PREFIX: &str = "sha256-weighbridge-";
 
-/// Files that are brought to the disk at once: a journal takes several in one go.
+/// The number of files that are synced at the same time: a journal commits several in one step.
 const SYNCED: usize = 8;
 
-/// How often the dates of unfinished files are renewed. A server that starts takes away what is
-/// older than an hour and belongs to no model.
+/// The interval at which the dates of unfinished files are renewed. A server that starts deletes
+/// files that are older than an hour and belong to no model.
 const RENEWED: Duration = Duration::from_secs(10 * 60);
 
-/// A model that is being written.
+/// The files of a model that is being written.
 #[derive(Debug)]
 pub(super) struct Blobs {
     store: PathBuf,
-    /// Where the manifest will lie.
+    /// The final path of the manifest.
     manifest: PathBuf,
-    /// Where it lies until the end.
+    /// The temporary path of the manifest, which is locked.
     partial: PathBuf,
     lock: File,
     overwrite: bool,
-    /// Blobs that are whole, in order.
+    /// The complete blobs, in order.
     blobs: Vec<Blob>,
     begun: usize,
     renewed: Instant,
-    /// Whether something unfinished is still there.
+    /// Whether unfinished files still exist.
     pending: bool,
 }
 
-/// A blob that is whole.
+/// A complete blob.
 #[derive(Debug)]
 struct Blob {
     digest: Digest,
     len: u64,
-    /// Where it lies until the end; nowhere if the store has had it already.
+    /// The temporary path; `None` if the store already had the blob.
     unfinished: Option<PathBuf>,
 }
 
 impl Blobs {
     pub(super) fn begin(manifest: &Path, overwrite: bool) -> Result<Self> {
         let Some(store) = store_of_place(manifest) else {
-            let fault = "no place of a manifest in a store of Ollama's";
+            let fault = "not the path of a manifest in an Ollama store";
             return Err(Error::mismatch(fault).in_file(manifest));
         };
         if manifest.exists() && !overwrite {
             return Err(exists(manifest));
         }
         let place = manifest.strip_prefix(&store).unwrap_or(manifest);
-        // Case makes no difference to the server.
-        let key = sha256_of(place.to_string_lossy().to_ascii_lowercase().as_bytes());
+        // The server ignores case.
+        let key = sha256_of(place.to_string_lossy().to_ascii_lowercase().as_bytes())?;
         let folder = store.join("blobs");
         make_folder(&folder)?;
         let partial = folder.join(format!("{PREFIX}{}", key.get(..16).unwrap_or(&key)));
@@ -95,12 +95,15 @@ impl Blobs {
             pending: true,
         };
         this.clear(&folder)
-            .map_err(|error| Error::io("cannot take away what an earlier run left", error))
+            .map_err(|error| {
+                Error::io("cannot delete the unfinished files of an earlier run", error)
+            })
             .map_err(|error| error.in_file(&folder))?;
         Ok(this)
     }
 
-    /// Takes away what killed runs have left: of this model, and of others whose lock nobody holds.
+    /// Deletes the files of killed runs: those of this model, and those of other models whose lock
+    /// nobody holds.
     fn clear(&self, folder: &Path) -> std::io::Result<()> {
         let mut runs: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
         for entry in std::fs::read_dir(folder)? {
@@ -115,7 +118,7 @@ impl Blobs {
         }
         for (run, files) in runs {
             let own = run == self.partial;
-            // Blobs in the making without a manifest in the making belong to nobody.
+            // Unfinished blobs without an unfinished manifest belong to no run.
             let lock = if own { None } else { File::open(&run).ok() };
             if lock.as_ref().is_some_and(|lock| lock.try_lock().is_err() || !is_same(lock, &run)) {
                 continue;
@@ -128,7 +131,7 @@ impl Blobs {
         self.lock.set_len(0)
     }
 
-    /// Writes blobs, and sees that they are on the disk.
+    /// Writes blobs and syncs them.
     pub(super) fn write(&mut self, files: &[OutFile], options: &WriteOptions<'_>) -> Result<Lost> {
         let this = Mutex::new(self);
         let held = || this.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,14 +147,13 @@ impl Blobs {
         self.begun += 1;
         let here = |error: Error| error.in_file(&path);
         let file = File::options().read(true).write(true).create_new(true).open(&path);
-        let file = file.map_err(|error| here(Error::io("cannot create it", error)))?;
+        let file = file.map_err(|error| here(Error::io("cannot create the file", error)))?;
         for_everyone(&file);
         reserve(&file, len).map_err(here)?;
         Ok(Open { file, path })
     }
 
-    /// Makes digests of files that are written, and sees that they are on the disk, unless the store
-    /// has them.
+    /// Hashes files that have been written, and syncs them unless the store already has them.
     fn settle(&mut self, batch: &[Open]) -> Result<()> {
         let jobs = Mutex::new(batch.iter().enumerate());
         let work = || {
@@ -187,7 +189,8 @@ impl Blobs {
         let len = source.len();
         let there = digest.path(&self.store);
         if is_intact(&there, len, &digest) {
-            let failed = |error| Error::io("cannot take it away", error).in_file(&open.path);
+            let failed =
+                |error| Error::io("cannot delete the temporary file", error).in_file(&open.path);
             removed(&open.path).map_err(failed)?;
             touch(&there);
             return Ok(Blob { digest, len, unfinished: None });
@@ -196,7 +199,7 @@ impl Blobs {
         Ok(Blob { digest, len, unfinished: Some(open.path.clone()) })
     }
 
-    /// Gives everything that is not yet part of a model today's date.
+    /// Sets the date of every file that is not yet part of a model to the current time.
     fn renew(&mut self) {
         touch(&self.partial);
         for blob in &self.blobs {
@@ -208,11 +211,11 @@ impl Blobs {
         self.renewed = Instant::now();
     }
 
-    /// Gives the blobs their names, then writes the manifest: a new one, or `replaces` with the only
-    /// blob in the place of its weights.
+    /// Renames the blobs to their digests, then writes the manifest: a new one, or `replaces` with
+    /// the only blob in place of its weights.
     pub(super) fn finish(mut self, files: &[OutFile], replaces: Option<&Json>) -> Result<()> {
         self.renew();
-        let failed = |error| Error::io("cannot give it its name", error);
+        let failed = |error| Error::io("cannot rename the temporary file", error);
         for blob in &mut self.blobs {
             let there = blob.digest.path(&self.store);
             if let Some(path) = &blob.unfinished {
@@ -220,9 +223,9 @@ impl Blobs {
                 renamed.map_err(|error| error.in_file(path))?;
                 blob.unfinished = None;
             }
-            // A server that has started meanwhile may have taken it away.
+            // A server that was started in the meantime may have deleted it.
             if there.metadata().map(|found| found.len()).ok() != Some(blob.len) {
-                let fault = "another program has changed this blob meanwhile, or taken it away";
+                let fault = "another program changed or deleted this blob while the model was being written";
                 return Err(Error::new(ErrorKind::Io, fault).in_file(&there));
             }
         }
@@ -243,18 +246,18 @@ impl Blobs {
         let here = |error: Error| error.in_file(&self.partial);
         let written = std::io::Write::write_all(&mut &self.lock, &manifest);
         let written = written.and_then(|()| self.lock.sync_all());
-        written.map_err(|error| here(Error::io("cannot write it", error)))?;
+        written.map_err(|error| here(Error::io("cannot write the file", error)))?;
         for_everyone(&self.lock);
         let model = self.manifest.parent().unwrap_or(&self.store);
         make_folder(model)?;
         let named = match self.overwrite {
             true => std::fs::rename(&self.partial, &self.manifest),
-            // A name that has come into being meanwhile is not this program's to replace.
+            // A file that another program has created in the meantime is not replaced.
             false => rename_to_new(&self.partial, &self.manifest),
         };
         named.map_err(failed).map_err(|error| error.in_file(&self.manifest))?;
         self.pending = false;
-        // Names are on the disk only when their folders are.
+        // A rename is durable only after its folder has been synced.
         self.manifest.ancestors().skip(1).take(5).for_each(synced);
         Ok(())
     }
@@ -263,8 +266,8 @@ impl Blobs {
 impl Drop for Blobs {
     fn drop(&mut self) {
         if self.pending {
-            // What cannot be taken away now, the next run takes away. Blobs that have their digest
-            // for a name stay: another model may have come to use them.
+            // Files that cannot be deleted now are deleted by the next run. Blobs that are already
+            // named by their digest stay, because another model may use them by now.
             if let Some(folder) = self.partial.parent() {
                 let _ = self.clear(folder);
             }
@@ -273,14 +276,14 @@ impl Drop for Blobs {
     }
 }
 
-/// Whether a blob of the store has the bytes that its name promises. One that has others, after a
-/// crash or a bad edit, is replaced.
+/// Whether the content of a blob in the store has the digest that names it. A blob with other
+/// content, after a crash or an edit, is replaced.
 fn is_intact(path: &Path, len: u64, digest: &Digest) -> bool {
     let Ok(source) = Source::open(path, Access::Read) else { return false };
     source.len() == len && sha256(&source).is_ok_and(|found| found == digest.hex())
 }
 
-/// Takes a file away, if it is there.
+/// Deletes a file, if it exists.
 fn removed(path: &Path) -> std::io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -288,14 +291,14 @@ fn removed(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Gives a file today's date, if it is this user's.
+/// Sets a file's date to the current time, if this user owns it.
 fn touch(path: &Path) {
     if let Ok(file) = File::open(path) {
         let _ = file.set_modified(SystemTime::now());
     }
 }
 
-/// Lets all users read a file: the server may run as another one.
+/// Lets all users read a file: the server may run as another user.
 fn for_everyone(file: &File) {
     #[cfg(unix)]
     {
@@ -307,11 +310,11 @@ fn for_everyone(file: &File) {
 }
 
 fn make_folder(path: &Path) -> Result<()> {
-    let failed = |error| Error::io("cannot create it", error).in_file(path);
+    let failed = |error| Error::io("cannot create the file", error).in_file(path);
     std::fs::create_dir_all(path).map_err(failed)
 }
 
-/// Sees that the names in a folder are on the disk, where the system can do that.
+/// Syncs a folder, and with it the names in it, where the system can do that.
 fn synced(path: &Path) {
     if let Ok(folder) = folder(path) {
         let _ = folder.sync_all();

@@ -1,5 +1,4 @@
-//! Building a model file by file: tensors, metadata and documents, in any container that can be
-//! written.
+//! Builds a model from tensors, metadata and documents, for any container that can be written.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,9 +19,9 @@ use crate::store::Store;
 
 /// Gathers tensors, metadata and documents into a model for one container.
 ///
-/// Tensors come from an open [`Model`](crate::Model), under any name, or are arrays of the caller's
-/// own ([`Tensor::new`]). Nothing is read before the [plan](Self::plan) is run, which then streams
-/// them in bounded memory into files that appear whole or not at all.
+/// Tensors come from an open [`Model`](crate::Model), under any name, or are the caller's own
+/// arrays ([`Tensor::new`]). No tensor is read until the [plan](Self::plan) is run. Running the
+/// plan streams the tensors in bounded memory into files that appear complete or not at all.
 ///
 /// ```
 /// use weighbridge::container::GGUF;
@@ -60,16 +59,16 @@ pub struct Builder {
     stem: String,
     alignment: Option<u64>,
     notes: Vec<String>,
-    /// What is read, which is never written to.
+    /// The models that are read; their files are never written to.
     stores: Vec<Arc<Store>>,
 }
 
 impl Builder {
-    /// An empty model for a container.
+    /// Starts an empty model for a container.
     ///
     /// # Errors
     ///
-    /// `Unsupported` for a container that is only read.
+    /// `Unsupported` for a container that cannot be written.
     pub fn new(container: &Container) -> Result<Self> {
         Ok(Self::with_writer(container.writer()?))
     }
@@ -94,13 +93,14 @@ impl Builder {
         }
     }
 
-    /// The metadata of the header: keys and values of a GGUF file, texts of safetensors files.
+    /// The metadata of the header: typed keys and values in GGUF files, strings in safetensors
+    /// files.
     pub fn metadata(&mut self) -> &mut KeyValues {
         &mut self.metadata
     }
 
-    /// Adds a tensor as the container can hold it: as it is, else in another packing with the same
-    /// values, else requantized to 8 bits or rounded to F16.
+    /// Adds a tensor in the most exact form that the container can hold: copied unchanged, else
+    /// repacked with the same values, else requantized to 8 bits or rounded to F16.
     ///
     /// # Errors
     ///
@@ -111,11 +111,12 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds the values of a tensor in a dtype: plain, or quantized on the way.
+    /// Adds the values of a tensor in another dtype, which may be a quantized one.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if nothing converts to the dtype; `Mismatch` if the tensor's rows do not fit it.
+    /// `Unsupported` if no conversion to the dtype exists; `Mismatch` if the tensor's rows do not
+    /// fit it.
     pub fn add_as(&mut self, name: impl Into<String>, tensor: &Tensor, dtype: DType) -> Result<()> {
         let output = match dtype.group_quantizer() {
             Some(_) => grouped(tensor, dtype, default_group_size(dtype))?,
@@ -130,8 +131,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds a file beside the weights, such as `config.json`. A `config.json` is completed with what
-    /// it must say of dtypes and quantization.
+    /// Adds a file beside the weights, such as `config.json`. The fields of a `config.json` that
+    /// state dtypes and quantization are filled in when the plan is made.
     ///
     /// # Errors
     ///
@@ -149,14 +150,14 @@ impl Builder {
         Ok(())
     }
 
-    /// Distributes the tensors over several files. Those of a directory are named `model`, those of a
-    /// GGUF model `stem`, followed by their numbers.
+    /// Distributes the tensors over several files. The files of a directory are named `model` and
+    /// their number; those of a GGUF model, `stem` and their number.
     pub fn shards(&mut self, shards: Shards, stem: impl Into<String>) {
         self.shards = Some(shards);
         self.stem = stem.into();
     }
 
-    /// Aligns the tensor data to so many bytes.
+    /// Aligns the tensor data to `bytes` bytes.
     pub fn alignment(&mut self, bytes: u64) {
         self.alignment = Some(bytes);
     }
@@ -173,7 +174,7 @@ impl Builder {
         self.tensors.push(tensor);
     }
 
-    /// Remembers that files are read, so that the plan never writes to them.
+    /// Records that a model's files are read, so that the plan never writes to them.
     pub(crate) fn reads(&mut self, store: &Arc<Store>) {
         if !self.stores.iter().any(|other| Arc::ptr_eq(other, store)) {
             self.stores.push(Arc::clone(store));
@@ -184,12 +185,12 @@ impl Builder {
         self.documents.push(document);
     }
 
-    /// What `config.json` says of quantization, in place of what the tensors tell.
+    /// Sets the `quantization` of `config.json`, instead of deriving it from the tensors.
     pub(crate) fn quantization(&mut self, quantization: Json) {
         self.quantization = Some(quantization);
     }
 
-    /// What a reader of the plan should know.
+    /// Adds a note to the plan.
     pub(crate) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
@@ -204,7 +205,7 @@ impl Builder {
     /// # Errors
     ///
     /// `Unsupported` or `Mismatch` for what the container cannot hold: a dtype, a name that is too
-    /// long or stands twice, a document.
+    /// long or a duplicate, a document.
     pub fn plan(self) -> Result<WritePlan> {
         let described = self.tensors.iter().map(OutTensor::describe);
         let described = described.collect::<Result<Vec<NewTensor>>>()?;
@@ -233,7 +234,7 @@ impl Builder {
     }
 }
 
-/// A file with the tensors that its layout places.
+/// Combines a laid-out file with the tensors that it contains.
 fn out_file(file: NewFile, described: &[NewTensor], tensors: &mut [Option<OutTensor>]) -> OutFile {
     let NewFile { name, role, body } = file;
     let mut out = OutFile { name, role, header: Vec::new(), len: 0, data: 0, tensors: Vec::new() };

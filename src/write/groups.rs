@@ -1,4 +1,4 @@
-//! Tensors that become other parts than they have: codes repacked, values quantized in groups.
+//! Producers that write a tensor as several parts: repacked codes, and values quantized in groups.
 
 use std::ops::Range;
 
@@ -14,36 +14,36 @@ use crate::shape;
 use crate::store::Part;
 use crate::store::tensor::Decoding;
 
-/// Bytes of a piece that go to each of three parts.
+/// The bytes of a piece that belong to its weight, scale and bias.
 pub(super) type Split = [usize; 3];
 
-/// Codes of a view in another packing, with the same values.
+/// A tensor's codes in another packing, with the same values.
 #[derive(Clone, Debug)]
 pub(crate) struct Repacking {
     view: Tensor,
     repack: &'static Repack,
-    /// What scales and biases are stored as.
+    /// The dtype of scales and biases.
     scales: DType,
-    /// Elements of a group as it is read.
+    /// Elements per group in the source.
     from_group: usize,
-    /// Elements of a group as it is written.
+    /// Elements per group in the output.
     to_group: Option<usize>,
-    /// A number for the whole tensor, or for each of its outermost arrays.
+    /// One factor for the whole tensor, or one for each of its outermost arrays.
     globals: Vec<Global>,
-    /// What is written of it: an amax or a factor.
+    /// The part that stores it: the largest magnitude (amax) or a factor.
     global: Part,
 }
 
 impl Repacking {
-    /// The change from what a view is packed as, if there is one that is exact for every number in
-    /// it: all of its scales are looked at. Otherwise says why there is none.
+    /// Finds a repacking that is exact for every number in the tensor, which requires reading all
+    /// of its scales. The inner `Err` says why there is none.
     pub(crate) fn exact(view: &Tensor, to: DType, global: Part) -> Result<Result<Self, String>> {
         let from = match view.dtype() {
             Ok(dtype) => dtype,
             Err(error) => return Ok(Err(error.to_string())),
         };
         let Some(repack) = from.repack_to(to) else {
-            return Ok(Err(format!("{to} cannot say what {from} says")));
+            return Ok(Err(format!("{to} cannot express {from}")));
         };
         let parts = match view.packed() {
             Ok(parts) => parts,
@@ -57,7 +57,7 @@ impl Repacking {
         let globals = view.globals()?;
         let from_group = view.group_size().map_or(1, |size| size as usize);
         let mut why = String::new();
-        // Wider scales may do where narrow ones do not.
+        // Wider scales may hold what narrow ones cannot.
         let none = [DType::U8];
         let candidates = if repack.scales.is_empty() { &none[..] } else { repack.scales };
         for &scales in candidates {
@@ -87,7 +87,7 @@ impl Repacking {
         self.to_group.and_then(|size| u32::try_from(size).ok())
     }
 
-    /// What scales and biases are stored as, where they are parts of their own.
+    /// The output's parts, the weight first.
     pub(crate) fn parts(&self) -> Result<Vec<NewPart>> {
         let mut parts =
             grouped_parts(self.view.shape(), self.repack.to, self.to_group, self.scales)?;
@@ -101,7 +101,7 @@ impl Repacking {
         Ok(parts)
     }
 
-    /// The numbers for the whole tensor as they are written.
+    /// The bytes of the global scale, as it is written.
     pub(crate) fn global_bytes(&self) -> Result<Option<Vec<u8>>> {
         if self.globals.is_empty() {
             return Ok(None);
@@ -115,7 +115,7 @@ impl Repacking {
                 _ => None,
             };
             let number = number.ok_or_else(|| {
-                Error::unsupported("its global scale follows from no largest magnitude")
+                Error::unsupported("its global scale cannot be derived from a largest magnitude")
                     .in_tensor(self.view.name())
             })?;
             bytes.extend_from_slice(&number.to_le_bytes());
@@ -123,10 +123,12 @@ impl Repacking {
         Ok(Some(bytes))
     }
 
-    /// The first number that the other packing cannot hold, in words.
+    /// Describes the first number that the other packing cannot hold.
     fn first_fault(&self) -> Result<Option<String>> {
         if self.global_bytes().is_err() {
-            return Ok(Some("its global scale follows from no largest magnitude".to_owned()));
+            return Ok(Some(
+                "its global scale cannot be derived from a largest magnitude".to_owned(),
+            ));
         }
         let (rows, row) = self.view.gathered_shape();
         let step = (1 << 20) / row.max(1);
@@ -144,7 +146,8 @@ impl Repacking {
         Ok(None)
     }
 
-    /// Where a piece of at most `step` rows ends: numbers for arrays are those of one at a time.
+    /// The end of a piece that starts at row `first` and has at most `step` rows. A piece stays
+    /// within one of the outermost arrays if each has its own factor.
     pub(crate) fn piece_end(&self, first: u64, rows: u64, step: u64) -> u64 {
         let end = rows.min(first.saturating_add(step));
         match self.globals.len() as u64 {
@@ -156,7 +159,7 @@ impl Repacking {
         }
     }
 
-    /// Bytes of the weight, the scale and the bias of some rows.
+    /// Bytes of the weight, the scale and the bias of a range of rows.
     pub(crate) fn sizes(&self, rows: Range<u64>) -> Result<[usize; 3]> {
         let from = self.rows(&[], &[], &[], Global::None, (DType::U8, DType::U8));
         let count = usize::try_from(rows.end - rows.start).unwrap_or(usize::MAX);
@@ -218,13 +221,14 @@ impl Repacking {
     }
 }
 
-/// Values of a view, quantized in groups.
+/// The values of a tensor, quantized in groups.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupQuantization {
     pub(crate) view: Tensor,
     pub(crate) dtype: DType,
     pub(crate) group_size: u32,
-    /// What the values are rounded to before, and scales and biases stored as: F32, F16 or BF16.
+    /// The dtype to which values are rounded before they are quantized, and in which scales and
+    /// biases are stored: F32, F16 or BF16.
     pub(crate) values: DType,
 }
 
@@ -241,7 +245,7 @@ impl GroupQuantization {
         !matches!(self.dtype, DType::MLX_MXFP4 | DType::MLX_MXFP8 | DType::MLX_NVFP4)
     }
 
-    /// Bytes of the weight, the scale and the bias of so many rows.
+    /// Bytes of the weight, the scale and the bias of that many rows.
     pub(crate) fn sizes(&self, rows: Range<u64>) -> Result<[usize; 3]> {
         let (_, row) = self.view.gathered_shape();
         let values = usize::try_from((rows.end - rows.start).saturating_mul(row));
@@ -249,7 +253,7 @@ impl GroupQuantization {
         let grouping = Grouping { size: self.group_size as usize, amax: None };
         let quantizer = self.dtype.group_quantizer();
         let quantizer = quantizer
-            .ok_or_else(|| Error::unsupported(format!("nothing quantizes to {}", self.dtype)))?;
+            .ok_or_else(|| Error::unsupported(format!("no quantizer for {}", self.dtype)))?;
         match self.values {
             DType::F16 => quantizer.sizes::<f16>(values, grouping),
             DType::BF16 => quantizer.sizes::<bf16>(values, grouping),
@@ -287,11 +291,11 @@ impl GroupQuantization {
         let sizes = self.sizes(rows.clone())?;
         let quantizer = self.dtype.group_quantizer();
         let quantizer = quantizer
-            .ok_or_else(|| Error::unsupported(format!("nothing quantizes to {}", self.dtype)))?;
+            .ok_or_else(|| Error::unsupported(format!("no quantizer for {}", self.dtype)))?;
         quantizer.quantize(&values, grouping, parts_of(out, sizes)?)?;
         let mut loss = Loss::from(lost);
         if is_quantized(&self.view) {
-            // What they were before anything was rounded.
+            // The values before any rounding.
             let mut values: Vec<f32> = try_vec(count)?;
             values.resize(count, 0.0);
             self.view.decode_bulk(rows.clone(), &mut values, &Decoding::new(), scratch)?;
@@ -317,16 +321,16 @@ impl GroupQuantization {
     }
 }
 
-/// Room for three parts, one after another.
+/// Splits a buffer into three parts, one after another.
 fn parts_of(out: &mut [u8], [weight, scale, bias]: Split) -> Result<GroupParts<'_>> {
-    let short = || Error::mismatch("too little room for the parts of a piece");
+    let short = || Error::mismatch("the buffer of a piece is too small for its parts");
     let (weight, rest) = out.split_at_mut_checked(weight).ok_or_else(short)?;
     let (scale, rest) = rest.split_at_mut_checked(scale).ok_or_else(short)?;
     let (bias, _) = rest.split_at_mut_checked(bias).ok_or_else(short)?;
     Ok(GroupParts { weight, scale, bias })
 }
 
-/// The arrays of a tensor of a dtype, in groups or in blocks.
+/// The arrays of a tensor in a dtype with groups or blocks.
 fn grouped_parts(
     shape: &[u64],
     dtype: DType,
@@ -354,13 +358,13 @@ fn grouped_parts(
     }
     let bytes = row.checked_mul(rows).ok_or_else(misfit)?;
     let (words, shape) = match dtype {
-        // As transformers has them, an axis for the bytes of a block.
+        // As in transformers: one more axis, for the bytes of a block.
         DType::HF_MXFP4 => {
             let blocks = columns / group;
             let each = row.checked_div(blocks).ok_or_else(misfit)?;
             (DType::U8, [outer, &[blocks, each]].concat())
         }
-        // Codes lie in words of 32 bits.
+        // Codes are packed into 32-bit words.
         _ => (DType::U32, with(row / 4)),
     };
     let weight = NewPart { part: Part::Weight, dtype: words, shape, bytes, stored_name: None };
@@ -382,7 +386,7 @@ fn grouped_parts(
     })
 }
 
-/// Whether a view's values come from quantized tensors.
+/// Whether a tensor's values come from quantized tensors.
 pub(super) fn is_quantized(view: &Tensor) -> bool {
     view.stored_tensors().any(|tensor| tensor.dtype().is_ok_and(DType::is_quantized))
 }

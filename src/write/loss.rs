@@ -1,34 +1,34 @@
-//! What making a tensor did to its values.
+//! What producing a tensor did to its values.
 
 use std::ops::AddAssign;
 
 use crate::dtype::DType;
 use crate::quant::{Decoder, Narrowing, Packed, Rounding};
 
-/// What was lost when values were rounded, or quantized a second time.
+/// What was lost when values were rounded or requantized.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Loss {
     /// Values that became infinite or 0.
     pub narrowing: Narrowing,
-    /// The sum of the squares of differences, and that of values, where a quantized tensor was
-    /// quantized anew.
+    /// The sum of the squared differences and the sum of the squared values, for a requantized
+    /// tensor.
     squares: (f64, f64),
 }
 
 impl Loss {
-    /// Whether there is nothing to say.
+    /// Whether nothing was lost.
     pub fn is_nothing(&self) -> bool {
         self.narrowing.is_lossless() && self.squares.0 == 0.0
     }
 
-    /// Of a quantized tensor that was quantized anew, the root of the mean square of differences
-    /// over that of values.
+    /// The relative error of a requantized tensor: the root mean square of the differences divided
+    /// by that of the values. `None` for other tensors.
     pub fn relative_rms(&self) -> Option<f64> {
         let (differences, values) = self.squares;
         (differences > 0.0 && values > 0.0).then(|| (differences / values).sqrt())
     }
 
-    /// What became of values that are packed now.
+    /// Measures the loss of values that have been packed.
     pub(super) fn measured(values: &[f32], dtype: DType, packed: &Packed<'_>) -> Self {
         let mut loss = Self::default();
         let Some(Decoder::Runs(runs)) = dtype.descriptor().codec.map(|codec| &codec.0) else {

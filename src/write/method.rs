@@ -1,4 +1,4 @@
-//! Choosing how a tensor gets into a container.
+//! Chooses how a tensor is written into a container.
 
 use super::{GroupQuantization, Method, Output, Producer, Repacking};
 use crate::container::writer::Writer;
@@ -10,17 +10,17 @@ use crate::repack::REPACKS;
 use crate::shape;
 use crate::store::Part;
 
-/// What the caller asks of dtypes, beyond what the container can hold.
+/// The caller's requirements on dtypes, beyond what the container can hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Precision {
-    /// The dtype of all matrices.
+    /// The dtype to write all matrices in.
     pub(crate) dtype: Option<DType>,
-    /// Whether an error takes the place of any loss.
+    /// Whether any loss is an error.
     pub(crate) lossless: bool,
 }
 
-/// Chooses how a tensor gets into a container: as it is stored, in another packing with the same
-/// values, or with other values, which is an error if nothing may be lost.
+/// Chooses how a tensor is written: copied as it is stored, repacked with the same values, or with
+/// changed values. Changed values are an error if `precision` requires a lossless result.
 pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Result<Output> {
     let stored = view.dtype();
     let plain = plain(view);
@@ -37,14 +37,14 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
     if let Some(why) = view.why_computed() {
         return encoded(view, view.values_dtype(), Some(why.to_owned()), precision);
     }
-    // Interleaved rows of several tensors are many short ones; their values are read as fast.
+    // Interleaved rows of several tensors are many short reads; decoding the values is as fast.
     if plain && view.is_in_turn() && stored.as_ref().is_ok_and(|own| *own == view.values_dtype()) {
-        let why = "its rows lie in several tensors in turn".to_owned();
+        let why = "its rows are interleaved from several tensors".to_owned();
         return encoded(view, view.values_dtype(), Some(why), precision);
     }
     let parts = match view.packed() {
         Ok(parts) => parts,
-        // Of quantized tensors whose rows lie apart only the values are available.
+        // If a quantized tensor's rows are not contiguous, only its values are available.
         Err(error) if plain => {
             return encoded(view, view.values_dtype(), Some(error.to_string()), precision);
         }
@@ -56,11 +56,11 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
         return Ok(Output::new(Producer::Packed(view.clone()), Method::Copied));
     }
     if plain && writer.widens_plain {
-        let why = format!("MLX does not read {stored}");
+        let why = format!("MLX does not support {stored}");
         return encoded(view, view.values_dtype(), Some(why), precision);
     }
     let candidates = REPACKS.iter().filter(|repack| repack.from == stored);
-    let mut why = format!("{} says nothing that {stored} says exactly", writer.name);
+    let mut why = format!("{} has no lossless equivalent of {stored}", writer.name);
     for repack in candidates.filter(|repack| (writer.repacks_to)(repack.to)) {
         match Repacking::exact(view, repack.to, writer.global)? {
             Ok(repacking) => {
@@ -72,7 +72,7 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
     requantized(view, writer, precision, why)
 }
 
-/// A tensor quantized in groups, from the numbers that mlx-lm and Ollama quantize from.
+/// Quantizes a tensor in groups, from the values that mlx-lm and Ollama start from.
 pub(crate) fn grouped(view: &Tensor, dtype: DType, group_size: u32) -> Result<Output> {
     let again = view.dtype()?.is_quantized();
     let quantization = GroupQuantization {
@@ -85,31 +85,32 @@ pub(crate) fn grouped(view: &Tensor, dtype: DType, group_size: u32) -> Result<Ou
     Ok(Output::new(Producer::Grouped(quantization), method))
 }
 
-/// Whether no tensor that it is made of is quantized. Of several dtypes none is the view's.
+/// Whether all stored tensors that it is derived from are plain. A tensor derived from several
+/// dtypes has no dtype of its own.
 fn plain(view: &Tensor) -> bool {
     let plain = |dtype: DType| dtype.descriptor().packing == Packing::Plain;
     view.stored_tensors().all(|tensor| tensor.dtype().is_ok_and(plain))
 }
 
-/// Whether values can be written in a dtype, with nothing but them to go by.
+/// Checks that values can be written in a dtype without an importance matrix.
 pub(super) fn check_makable(dtype: DType) -> Result<()> {
     let plain = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
     match dtype.descriptor().quantizer {
         _ if plain => Ok(()),
         Some(quantizer) if quantizer.importance() != Importance::Required => Ok(()),
         Some(_) => {
-            let fault = format!("{dtype} needs the importance of its columns, and nothing says it");
-            Err(Error::mismatch(fault).advise("`weighbridge quantize --imatrix` takes a matrix"))
+            let fault = format!("{dtype} requires an importance matrix");
+            Err(Error::mismatch(fault).advise("give one with `weighbridge quantize --imatrix`"))
         }
-        None => Err(Error::unsupported(format!("nothing converts to {dtype}"))),
+        None => Err(Error::unsupported(format!("no conversion to {dtype}"))),
     }
 }
 
-/// The values of a tensor in another dtype.
+/// Writes the values of a tensor in another dtype.
 ///
 /// # Errors
 ///
-/// `Unsupported` if the dtype does not hold each value, and nothing may be lost.
+/// `Unsupported` if the dtype does not hold every value, and the result must be lossless.
 pub(crate) fn encoded(
     view: &Tensor,
     dtype: DType,
@@ -129,15 +130,14 @@ pub(crate) fn encoded(
     if precision.lossless && !method.is_lossless() {
         let what = format!("{dtype} does not hold every value of {}", view.dtype_label());
         let what = why.as_ref().map_or(what.clone(), |why| format!("{why}, and {what}"));
-        return Err(
-            Error::unsupported(format!("{what}, and nothing may be lost")).in_tensor(view.name())
-        );
+        return Err(Error::unsupported(format!("{what}, but the result must be lossless"))
+            .in_tensor(view.name()));
     }
     let producer = Producer::Encoded { view: view.clone(), dtype, importance: None };
     Ok(Output::new(producer, method).because(why))
 }
 
-/// The values of a quantized tensor in the container's dtype that is nearest to lossless.
+/// Requantizes a tensor to the container's most exact dtype.
 fn requantized(
     view: &Tensor,
     writer: &Writer,
@@ -146,7 +146,7 @@ fn requantized(
 ) -> Result<Output> {
     view.check_decodable()?;
     if precision.lossless {
-        return Err(Error::unsupported(format!("{why}, and nothing may be lost"))
+        return Err(Error::unsupported(format!("{why}, but the result must be lossless"))
             .in_tensor(view.name())
             .advise("--dtype F32 holds every value"));
     }

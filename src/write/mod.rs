@@ -1,14 +1,12 @@
-//! Writing models: which bytes go into which file, and who produces them.
+//! Writes models: decides which bytes go into which file, and produces them.
 //!
 //! ```text
 //!  Tensor ──method──▶ Producer ─┐
 //!  metadata, documents ─────────┴▶ Builder ──layout──▶ WritePlan ──pieces──▶ threads ──▶ files ──rename
 //! ```
 //!
-//! A [`Builder`] gathers what a model consists of; the container's [writer] lays it out; one pipeline
+//! A [`Builder`] gathers what a model consists of; the container's writer lays it out; one pipeline
 //! produces and writes the pieces of every container.
-//!
-//! [writer]: crate::container::writer
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod blobs;
@@ -52,7 +50,7 @@ impl Output {
         Self { producer, method, reason: None }
     }
 
-    /// With the reason for the method, where it is not obvious.
+    /// Adds the reason for the method, where it is not obvious.
     pub(crate) fn because(mut self, reason: Option<String>) -> Self {
         self.reason = reason;
         self
@@ -64,7 +62,7 @@ impl Output {
 pub(crate) struct OutTensor {
     pub(crate) name: String,
     pub(crate) output: Output,
-    /// The experts that it belongs to, which may share a file.
+    /// The expert group that it belongs to; its tensors may share a file.
     pub(crate) experts: Option<String>,
 }
 
@@ -73,7 +71,7 @@ impl OutTensor {
         Self { name: name.into(), output, experts: None }
     }
 
-    /// What a layout has to know of it.
+    /// Describes the tensor to the layout.
     pub(crate) fn describe(&self) -> Result<NewTensor> {
         let producer = &self.output.producer;
         let here = |error: crate::error::Error| error.in_tensor(&self.name);
@@ -113,12 +111,12 @@ impl OutTensor {
     }
 }
 
-/// A file to be written: its header, and where the parts of each tensor go.
+/// A file to be written: its header, and the position of each tensor's parts.
 #[derive(Debug)]
 pub(crate) struct OutFile {
-    /// Its name in the directory, or beside the given path; empty for the given path itself.
+    /// Its name in the directory or beside the given path; empty for the given path itself.
     name: String,
-    /// What it is to the model, in Ollama's words.
+    /// Its role in the model, as Ollama names roles.
     role: String,
     header: Vec<u8>,
     len: u64,
@@ -127,7 +125,7 @@ pub(crate) struct OutFile {
     tensors: Vec<PlacedTensor>,
 }
 
-/// A tensor, its bytes, and where each of its parts goes, in bytes from the start of the file.
+/// A tensor, its length in bytes, and the offset of each of its parts in the file.
 #[derive(Debug)]
 struct PlacedTensor {
     tensor: OutTensor,
@@ -135,7 +133,7 @@ struct PlacedTensor {
     offsets: Vec<u64>,
 }
 
-/// How a plan is run.
+/// Options for running a plan.
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct WriteOptions<'w> {
@@ -154,12 +152,13 @@ impl fmt::Debug for WriteOptions<'_> {
 }
 
 impl<'w> WriteOptions<'w> {
-    /// A thread for each processor, 256 MiB of memory; what is there already is an error.
+    /// The defaults: one thread for each processor, 256 MiB of memory, and an error if the target
+    /// exists.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What is there already is replaced once the new is whole.
+    /// Replaces an existing target once the new one is complete.
     #[must_use]
     pub fn overwrite(mut self, overwrite: bool) -> Self {
         self.overwrite = overwrite;
@@ -173,22 +172,23 @@ impl<'w> WriteOptions<'w> {
         self
     }
 
-    /// Threads that share the work.
+    /// Sets the threads that share the work.
     #[must_use]
     pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
         self.threads = threads.into();
         self
     }
 
-    /// Bytes of memory to work in, beside the header's; one row of each tensor that is in work is
-    /// needed in any case.
+    /// Sets the bytes of memory for buffers, in addition to the headers. Every thread needs at
+    /// least one row of the tensor that it works on.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
         self
     }
 
-    /// Called with every few megabytes; `Break` ends the writing, and nothing is left of it.
+    /// Sets a callback that is called every few megabytes. `Break` cancels the writing, and no file
+    /// is left behind.
     #[must_use]
     pub fn progress(
         mut self,
@@ -203,13 +203,13 @@ impl<'w> WriteOptions<'w> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PlannedTensor {
-    /// The name that it is written under.
+    /// Its name in the output.
     pub name: String,
     /// Dimensions, outermost first.
     pub shape: Vec<u64>,
-    /// The names of the dtypes that it is read in, with their group size where they have one.
+    /// The names of the source dtypes, with their group size where they have one.
     pub from: String,
-    /// The dtype that it is written in.
+    /// The dtype in the output.
     pub dtype: DType,
     /// Elements that share a scale, for dtypes that leave the number to the tensor (MLX).
     pub group_size: Option<u32>,
@@ -225,17 +225,17 @@ pub struct PlannedTensor {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Method {
-    /// Byte for byte, perhaps with its rows in another order.
+    /// Copied byte for byte, possibly with its rows in another order.
     Copied,
-    /// The same values in another packing, exactly.
+    /// Repacked with exactly the same values.
     Repacked,
-    /// Its values, in a dtype that holds each of them.
+    /// Converted to a dtype that holds every value.
     Exact,
-    /// Its values, rounded to a plain dtype.
+    /// Rounded to a plain dtype.
     Rounded,
-    /// Its values, quantized.
+    /// Quantized from plain values.
     Quantized,
-    /// The values of a quantized tensor, quantized again.
+    /// Quantized from the values of a quantized tensor.
     Requantized,
     /// Computed from the config.
     Generated,
@@ -266,7 +266,7 @@ impl Method {
         }
     }
 
-    /// Whether every value stays what it was.
+    /// Whether every value stays unchanged.
     pub const fn is_lossless(self) -> bool {
         matches!(self, Self::Copied | Self::Repacked | Self::Exact | Self::Generated)
     }

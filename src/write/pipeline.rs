@@ -1,7 +1,7 @@
 //! The pipeline: threads read and compute pieces, one thread writes them.
 //!
-//! There are so many buffers and no more: whoever has made a piece waits until one is free, so
-//! memory is bounded whatever the disk does.
+//! The number of buffers is fixed. A thread waits until a buffer is free, so memory stays bounded
+//! however slow the disk is.
 
 use std::fs::File;
 use std::ops::Range;
@@ -16,27 +16,27 @@ use crate::bytes::Pages;
 use crate::error::{Error, Result};
 use crate::progress;
 
-/// Tensors that have lost something, by name.
+/// The tensors that lost something, by name.
 pub(crate) type Lost = Vec<(String, Loss)>;
 
-/// Files that are open at once, at most: a shell's limit is 1024.
+/// The most files that are open at the same time: a shell's usual limit is 1024.
 const OPEN: usize = 64;
 
-/// Memory where nothing is said.
+/// The default memory, in bytes.
 const MEMORY: u64 = 256 << 20;
 
-/// Buffers beyond one for each thread: what the disk may be behind.
+/// The number of buffers in addition to one for each thread: how far the disk may fall behind.
 const AHEAD: u64 = 3;
 
-/// What reading takes for each thread: stretches that are read past the page cache.
+/// Bytes that reading takes for each thread: the buffers of reads that bypass the page cache.
 const READING: u64 = 8 << 20;
 
-/// Writes files into a target, and sees that they are on the disk.
+/// Writes files into a target, and syncs them.
 pub(crate) fn run(files: &[OutFile], target: &Target, options: &WriteOptions<'_>) -> Result<Lost> {
     in_batches(files, options, |file| begun(file, target), synced)
 }
 
-/// Writes files, each into a target of its own, and tells of them as of one work.
+/// Writes each file into its own target, and reports their progress together.
 pub(crate) fn run_each(
     files: &[OutFile],
     targets: &[Target],
@@ -58,8 +58,8 @@ fn synced(batch: Vec<Open>) -> Result<()> {
     batch.iter().try_for_each(Open::sync)
 }
 
-/// Writes files, as many at a time as may be open: `open` begins each, in order, and `close` is
-/// given them once their bytes are written.
+/// Writes files in batches of as many as may be open. `open` begins each file, in order; `close`
+/// gets each batch once its bytes are written.
 pub(super) fn in_batches(
     files: &[OutFile],
     options: &WriteOptions<'_>,
@@ -91,14 +91,14 @@ struct Work<'o, 'w> {
     threads: usize,
     /// Bytes of all tensors.
     total: u64,
-    /// Whether something has failed, and the rest need not be made.
+    /// Whether something has failed, so that the remaining pieces are not produced.
     stop: AtomicBool,
 }
 
-/// A piece, its file and its tensor, by number.
+/// The numbers of a file and of a tensor in it, and a piece of that tensor.
 type Job<'a> = (usize, usize, Piece);
 
-/// A piece that is made.
+/// A piece that has been produced.
 struct Made {
     file: usize,
     to: Vec<Range<u64>>,
@@ -106,12 +106,12 @@ struct Made {
 }
 
 impl Work<'_, '_> {
-    /// Memory that making one piece may take.
+    /// The memory that producing one piece may take, in bytes.
     fn piece(&self) -> u64 {
         let memory = self.options.memory.unwrap_or(MEMORY);
         let threads = self.threads as u64;
         let left = memory.saturating_sub(threads * READING);
-        // A thread has a piece's values and what becomes of them.
+        // A thread holds a piece's values and their packed form.
         (left / (2 * threads + AHEAD)).clamp(64 << 10, 4 << 20)
     }
 
@@ -127,10 +127,11 @@ impl Work<'_, '_> {
             for PlacedTensor { tensor, bytes, offsets } in &out.tensors {
                 let pieces = tensor.output.producer.pieces(offsets, self.piece());
                 let pieces = pieces.map_err(|error| error.in_tensor(&tensor.name))?;
-                // Bytes that no piece fills would silently be zeros.
+                // Bytes that no piece fills would silently be zeros, so this is checked.
                 let planned = pieces.iter().map(Piece::len).sum::<u64>();
                 if planned != *bytes {
-                    let fault = format!("{planned} bytes are made of the {bytes} that it has");
+                    let fault =
+                        format!("the pieces have {planned} bytes, but the tensor has {bytes}");
                     return Err(Error::mismatch(fault).in_tensor(&tensor.name));
                 }
                 jobs.extend(pieces.into_iter().map(|piece| (file, number, piece)));
@@ -145,7 +146,7 @@ impl Work<'_, '_> {
         let buffers = self.threads.saturating_add(usize::try_from(AHEAD).unwrap_or(1));
         let (free, empty) = sync_channel::<Pages>(buffers);
         for _ in 0..buffers.min(jobs.len()) {
-            // What nobody touches takes no memory.
+            // Pages that are never touched take no memory.
             let _ = free.send(room(longest)?);
         }
         let (full, made) = sync_channel::<Made>(buffers);
@@ -181,7 +182,7 @@ impl Work<'_, '_> {
         Ok(sums)
     }
 
-    /// Makes pieces until there are no more.
+    /// Produces pieces until none are left.
     fn make<'a>(
         &self,
         jobs: &Mutex<impl Iterator<Item = Job<'a>>>,
@@ -197,9 +198,10 @@ impl Work<'_, '_> {
             }
             let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((file, tensor, piece)) = job else { return Ok(()) };
-            // A buffer is asked for once there is use for it: who has none to fill keeps none.
+            // A buffer is requested only when there is a piece to fill it, so an idle thread holds
+            // none.
             let buffer = empty.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            // The writer is gone: it says why.
+            // The writer has stopped, and reports the reason.
             let Ok(mut buffer) = buffer else { return Ok(()) };
             let len = usize::try_from(piece.len()).unwrap_or(usize::MAX);
             let done =
@@ -222,7 +224,7 @@ impl Work<'_, '_> {
         }
     }
 
-    /// Writes what is made until no more comes.
+    /// Writes the produced pieces until no more arrive.
     fn write(
         &self,
         made: Receiver<Made>,
@@ -231,7 +233,7 @@ impl Work<'_, '_> {
         done: &mut u64,
     ) -> Result<()> {
         let put = |made: &Made| -> Result<()> {
-            let torn = || Error::mismatch("a piece of no file");
+            let torn = || Error::mismatch("a piece that belongs to no file");
             let open = open.get(made.file).ok_or_else(torn)?;
             let mut rest = &made.buffer[..];
             for range in &made.to {
@@ -244,17 +246,22 @@ impl Work<'_, '_> {
         };
         for piece in made {
             *done += piece.to.iter().map(|range| range.end - range.start).sum::<u64>();
-            let end =
-                put(&piece).and_then(|()| progress::tell(self.options.watch, *done, self.total));
+            let end = put(&piece).and_then(|()| {
+                progress::tell(self.options.watch, *done, self.total).map_err(interrupted)
+            });
             if end.is_err() {
                 self.stop.store(true, Ordering::Relaxed);
                 return end;
             }
-            // Nobody may be left to take it.
+            // All threads may have ended by now.
             let _ = free.try_send(piece.buffer);
         }
         Ok(())
     }
+}
+
+fn interrupted(error: Error) -> Error {
+    Error::new(error.kind(), "interrupted; nothing was written")
 }
 
 fn joined(thread: std::thread::ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
@@ -265,14 +272,15 @@ fn joined(thread: std::thread::ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
 }
 
 impl Open {
-    /// Sees that it is on the disk.
+    /// Syncs the file to the disk.
     pub(super) fn sync(&self) -> Result<()> {
-        let failed = |error| Error::io("cannot bring it to the disk", error);
+        let failed = |error| Error::io("cannot sync the file to the disk", error);
         self.file.sync_all().map_err(failed).map_err(|error| error.in_file(&self.path))
     }
 
     fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
-        let failed = |error| Error::io("cannot write to it", error).in_file(&self.path).at(at);
+        let failed =
+            |error| Error::io("cannot write to the file", error).in_file(&self.path).at(at);
         write_all_at(&self.file, bytes, at).map_err(failed)
     }
 }

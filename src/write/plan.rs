@@ -1,4 +1,4 @@
-//! What is going to be written, all of it known before the first byte is.
+//! Plans: everything that will be written, decided before the first byte is.
 
 use std::path::{Path, PathBuf};
 
@@ -12,36 +12,37 @@ use crate::container::writer::Placement;
 use crate::error::{Error, Result};
 use crate::store::{Part, Store};
 
-/// Files that are going to be written, and what becomes of each tensor. Nothing is written before it
-/// is [run](Self::run), and no more read than tells whether another packing is exact.
+/// The files that will be written, and how each tensor is produced. Nothing is written until the
+/// plan is [run](Self::run). Making the plan reads only the scales that show whether a repacking is
+/// exact.
 #[derive(Debug)]
 pub struct WritePlan {
-    /// What it does with each tensor, in the order in which they are written.
+    /// How each tensor is produced, in the order of writing.
     pub tensors: Vec<PlannedTensor>,
-    /// What a reader should know of what is left out, or was guessed.
+    /// Notes on what is left out or was assumed.
     pub notes: Vec<String>,
-    /// Canonical names of tensors that the architecture requires and the model lacks. A plan with any is
-    /// not run unless [`WriteOptions::allow_incomplete`] says so.
+    /// Canonical names of tensors that the architecture requires and the model lacks. Running a
+    /// plan with any is an error unless [`WriteOptions::allow_incomplete`] is set.
     pub missing: Vec<String>,
     files: Vec<OutFile>,
     placement: Placement,
-    /// A manifest of Ollama's in which the only file replaces the weights.
+    /// A stored Ollama manifest in which the plan's only file replaces the weights.
     replaces: Option<Json>,
-    /// The files that are read, which are never written to.
+    /// The models that are read; their files are never written to.
     sources: Vec<PathBuf>,
 }
 
-/// What writing came to.
+/// What a run of a plan wrote.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Written {
     /// The paths that were written: a file, a directory, shards, or a manifest.
     pub paths: Vec<PathBuf>,
-    /// Symbolic links that were replaced, each with what it led to. What they led to is unchanged.
+    /// Symbolic links that were replaced, each with its target. The targets are unchanged.
     pub replaced_links: Vec<(PathBuf, PathBuf)>,
     /// Bytes of all files.
     pub bytes: u64,
-    /// Tensors that have lost something when they were rounded, or quantized a second time.
+    /// Tensors that lost something when they were rounded or requantized.
     pub lost: Vec<(String, Loss)>,
 }
 
@@ -56,21 +57,21 @@ impl WritePlan {
         Self { tensors, notes, missing: Vec::new(), files, placement, replaces: None, sources }
     }
 
-    /// The plan that puts its only file in the place of the weights of a stored manifest.
+    /// Makes the plan replace the weights of a stored manifest with its only file.
     pub(crate) fn replacing(mut self, manifest: Json) -> Self {
         self.replaces = Some(manifest);
         self
     }
 
-    /// All bytes before the first tensor, if every tensor would lie where it lies in the only file of
-    /// `store`.
+    /// All bytes before the first tensor, if every tensor keeps its position in the only file of
+    /// `store`; otherwise `None`.
     pub(crate) fn header_in_place(&self, store: &Store) -> Option<Vec<u8>> {
         let [file] = self.files.as_slice() else { return None };
         let places = file.tensors.iter().map(|placed| placed.offsets.first().copied());
         let found = store.tensors().map(|tensor| Some(tensor.place(Part::Weight)?.1));
         let alone = file.tensors.iter().all(|placed| placed.offsets.len() == 1);
         let first = file.tensors.first()?.offsets.first().copied()?;
-        // A file of the other byte order has its tensors in that order, too.
+        // In a file of the other byte order, the tensors have that byte order too.
         let swapped = store.tensors().any(|tensor| tensor.is_big_endian());
         if swapped || !alone || !places.eq(found) {
             return None;
@@ -80,8 +81,8 @@ impl WritePlan {
         Some(bytes)
     }
 
-    /// The plan of a model that should be whole: says what it lacks, and which of its tensors have no
-    /// meaning that is known.
+    /// Marks the plan as that of a whole model: records which required tensors are missing, and
+    /// notes which tensors are unknown.
     pub(crate) fn of_whole_model(mut self, resolution: &Resolution) -> Self {
         self.missing.clone_from(&resolution.missing);
         if let (Some(architecture), [_, ..]) = (resolution.architecture, &*resolution.unknown) {
@@ -96,40 +97,43 @@ impl WritePlan {
     ///
     /// # Errors
     ///
-    /// `Malformed` if the model lacks tensors and that is not [allowed](WriteOptions::allow_incomplete).
+    /// `Malformed` if the model lacks required tensors and [`WriteOptions::allow_incomplete`] is
+    /// not set.
     pub fn check(&self, options: &WriteOptions<'_>) -> Result<()> {
         if self.missing.is_empty() || options.allow_incomplete {
             return Ok(());
         }
         let shown = shortened(&self.missing);
         let fault = format!("the model is incomplete: its architecture requires {shown}");
-        let error = Error::malformed(fault)
-            .advise("fetch the files that are missing; --allow-incomplete writes what is there");
+        let error = Error::malformed(fault).advise(
+            "fetch the missing files, or write the incomplete model with --allow-incomplete",
+        );
         Err(match self.sources.first() {
             Some(source) => error.in_file(source),
             None => error,
         })
     }
 
-    /// Bytes of all files: the room that is needed on the disk, beside what is replaced.
+    /// Bytes of all files: the space needed on the disk, in addition to that of the files being
+    /// replaced.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.len).fold(0, u64::saturating_add)
     }
 
-    /// The names and lengths in bytes of the files. The name of a file at the given path is empty, as
-    /// is that of a blob which Ollama's manifest gives none.
+    /// The names and lengths in bytes of the files. The name is empty for the file at the given
+    /// path, and for a blob without a name in Ollama's manifest.
     pub fn files(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
         self.files.iter().map(|file| (file.name.as_str(), file.len))
     }
 
-    /// Writes all of it. Until it is whole, what lies at `path` stays as it is; the files that are
-    /// read are never written to.
+    /// Writes the model. Whatever exists at `path` stays unchanged until the new model is complete.
+    /// The files that are read are never written to.
     ///
     /// # Errors
     ///
-    /// `Mismatch` if something lies at `path` and is not to be [replaced](WriteOptions::overwrite),
-    /// or belongs to the model that is read; as [`check`](Self::check); `Io` if a file cannot be read or written, or room is
-    /// short; `Cancelled`. Whatever the error, nothing half-written is left.
+    /// `Mismatch` if `path` exists and [`WriteOptions::overwrite`] is not set, or if it belongs to
+    /// the model that is read; same as [`check`](Self::check); `Io` if a file cannot be read
+    /// or written, or the disk is full; `Cancelled`. After any error, no incomplete file is left.
     pub fn run(&self, path: &Path, options: &WriteOptions<'_>) -> Result<Written> {
         self.check(options)?;
         let paths = match self.placement {
@@ -165,7 +169,7 @@ impl WritePlan {
         Ok(Written { paths, replaced_links, bytes: self.bytes(), lost })
     }
 
-    /// Where files are written, of a plan that makes no directory.
+    /// The paths of the files, for a plan that writes no directory.
     fn file_paths(&self, path: &Path) -> Vec<PathBuf> {
         let folder = path.parent().unwrap_or(Path::new(""));
         let place = |file: &OutFile| match file.name.as_str() {
@@ -175,25 +179,26 @@ impl WritePlan {
         self.files.iter().map(place).collect()
     }
 
-    /// Replaces the file that is read with the only file of the plan. The old one stays in place
-    /// until the new one is complete.
+    /// Replaces the file that is read with the plan's only file. The old file stays in place until
+    /// the new one is complete.
     pub(crate) fn replace(&self, path: &Path, options: &WriteOptions<'_>) -> Result<()> {
         let target = Target::file(path, true)?;
         pipeline::run(&self.files, &target, options)?;
         target.finish()
     }
 
-    /// The source is read while the target is written, and must outlive it.
+    /// Refuses a target that belongs to the source, which is read while the target is written.
     fn check_target(&self, path: &Path) -> Result<()> {
         let Ok(target) = path.canonicalize() else { return Ok(()) };
-        // A hub's snapshot is links to files that lie elsewhere: it is read as well.
+        // A snapshot of the Hugging Face cache consists of links to files elsewhere; the snapshot
+        // is source as well.
         let within = |path: &Path| path.canonicalize().is_ok_and(|path| path.starts_with(&target));
         let own = |source: &PathBuf| {
             within(source)
                 || source.parent().is_some_and(|folder| target.is_dir() && within(folder))
         };
         match self.sources.iter().any(own) {
-            true => Err(Error::mismatch("it is what is being read")
+            true => Err(Error::mismatch("source and destination are the same file")
                 .advise("write to another name")
                 .in_file(path)),
             false => Ok(()),
@@ -201,7 +206,7 @@ impl WritePlan {
     }
 }
 
-/// The first names of a list, and how many more there are.
+/// The first name of a list, and the number of the others.
 fn shortened(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let first = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");

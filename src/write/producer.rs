@@ -1,4 +1,4 @@
-//! Producing the bytes of an output tensor, piece by piece.
+//! Produces the bytes of an output tensor, piece by piece.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::store::tensor::Decoding;
 pub(crate) enum Producer {
     /// The packed bytes of a tensor.
     Packed(Tensor),
-    /// Its values in another dtype: a plain one, or blocks of ggml. The importance is a number for
-    /// each column, of each of the tensor's matrices in turn.
+    /// Its values in another dtype: a plain one, or one with ggml blocks. The importance has one
+    /// number for each column of each of the tensor's matrices, in order.
     Encoded { view: Tensor, dtype: DType, importance: Option<Arc<[f32]>> },
-    /// Its codes in another packing.
+    /// Its codes, repacked.
     Repacked(Repacking),
     /// Its values, quantized in groups.
     Grouped(GroupQuantization),
@@ -33,16 +33,16 @@ pub(crate) enum Producer {
     File(Arc<Source>),
 }
 
-/// A piece of a tensor's parts.
+/// A piece of an output tensor: some rows of each of its parts.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// Where its bytes go, from the start of the file: to one place, or some to each of three.
+    /// The byte ranges of the file that it fills: one, or one in each of three parts.
     pub(super) to: Vec<Range<u64>>,
     task: Task,
 }
 
 impl Piece {
-    /// Bytes of all of it.
+    /// Its length in bytes.
     pub(super) fn len(&self) -> u64 {
         self.to.iter().map(|range| range.end - range.start).sum()
     }
@@ -50,19 +50,19 @@ impl Piece {
 
 #[derive(Debug)]
 enum Task {
-    /// Bytes or values of a view, as they are read.
+    /// A range of a tensor, read as bytes or as values.
     Read(Work),
-    /// Rows to be quantized, with the importance of their columns.
+    /// Rows to quantize, with the importance of their columns.
     Quantize { rows: Range<u64>, columns: usize, dtype: DType, importance: Option<Range<usize>> },
-    /// Rows whose parts are made together.
+    /// Rows whose parts are produced together.
     Rows(Range<u64>),
-    /// Bytes that are there.
+    /// A range of computed bytes.
     Bytes(Vec<u8>),
-    /// Bytes of a file.
+    /// A range of a file.
     Copy(Range<u64>),
 }
 
-/// What making pieces one after another can use again.
+/// Buffers that a thread reuses from piece to piece.
 #[derive(Default)]
 pub(super) struct Bench {
     scratch: Scratch,
@@ -108,7 +108,7 @@ impl Producer {
         }
     }
 
-    /// What it is made of; nothing where it was computed.
+    /// The tensor that it is produced from; `None` for computed bytes.
     pub(crate) fn view(&self) -> Option<&Tensor> {
         match self {
             Self::Packed(view)
@@ -127,12 +127,12 @@ impl Producer {
         }
     }
 
-    /// What it is made of: the names of the dtypes that are read.
+    /// The names of the source dtypes.
     pub(crate) fn from(&self) -> String {
         self.view().map(Tensor::dtype_label).unwrap_or_default()
     }
 
-    /// What it becomes.
+    /// The dtype of the output.
     pub(crate) fn dtype(&self) -> Result<DType> {
         match self {
             Self::Packed(view) => view.dtype(),
@@ -144,7 +144,7 @@ impl Producer {
         }
     }
 
-    /// Elements that share a scale afterwards, for dtypes that leave the number to the tensor.
+    /// Elements that share a scale in the output, for dtypes that leave the number to the tensor.
     pub(crate) fn group_size(&self) -> Option<u32> {
         match self {
             Self::Packed(view) => view.group_size(),
@@ -154,8 +154,8 @@ impl Producer {
         }
     }
 
-    /// Cuts it into pieces, of which each takes about so much memory to make. `places` are those of
-    /// its parts in the file.
+    /// Cuts the tensor into pieces that take about `memory` bytes each to produce. `places` are the
+    /// offsets of its parts in the file.
     pub(super) fn pieces(&self, places: &[u64], memory: u64) -> Result<Vec<Piece>> {
         let mut planned = Vec::new();
         let start = places.first().copied().unwrap_or(0);
@@ -212,7 +212,7 @@ impl Producer {
         Ok(planned.into_iter().map(read).collect())
     }
 
-    /// Makes a piece.
+    /// Produces a piece.
     pub(super) fn make(&self, piece: &Piece, out: &mut [u8], bench: &mut Bench) -> Result<Loss> {
         let torn = || Error::mismatch("a piece of another tensor");
         match (self, &piece.task) {
@@ -226,7 +226,7 @@ impl Producer {
                 let (_, width) = view.gathered_shape();
                 let count = (rows.end - rows.start).saturating_mul(width);
                 let values = bench.values(usize::try_from(count).unwrap_or(usize::MAX))?;
-                // Nothing is lost on the way to an `f32` but from `F64`.
+                // Only decoding `F64` to `f32` can lose something.
                 let (values, scratch) = values;
                 let lost = view.decode_bulk(rows.clone(), values, &Decoding::new(), scratch)?;
                 let importance = match within {
@@ -240,7 +240,7 @@ impl Producer {
                     .quantize_rows(values, *columns, importance, out)
                     .map_err(|error| error.in_tensor(view.name()))?;
                 let mut loss = Loss::from(lost);
-                // What is quantized for the first time has the loss that everybody expects.
+                // The loss of a first quantization is expected, and not reported.
                 if is_quantized(view) {
                     loss += Loss::measured(values, *dtype, &Packed::blocks(out));
                 }
@@ -249,8 +249,10 @@ impl Producer {
             (Self::Repacked(repacking), Task::Rows(rows)) => {
                 match repacking.fill(rows.clone(), out)? {
                     None => Ok(Loss::default()),
-                    // It was looked at before, and found to be exact.
-                    Some(fault) => Err(Error::mismatch(format!("it has changed: {fault}"))),
+                    // The plan has checked that the repacking is exact.
+                    Some(fault) => Err(Error::mismatch(format!(
+                        "the tensor changed since the plan was made: {fault}"
+                    ))),
                 }
             }
             (Self::Grouped(quantizing), Task::Rows(rows)) => {
@@ -270,7 +272,7 @@ impl Producer {
 }
 
 impl Bench {
-    /// Room for so many values, and what reads them.
+    /// A buffer for `count` values, and the scratch memory for reading them.
     fn values(&mut self, count: usize) -> Result<(&mut [f32], &mut Scratch)> {
         if self.values.as_ref().is_none_or(|values| values.len() < count) {
             self.values = None;
@@ -281,12 +283,12 @@ impl Bench {
     }
 }
 
-/// Room for a piece, in memory that numbers of any width can lie in.
+/// Allocates a buffer for a piece, aligned for numbers of any width.
 pub(super) fn room(len: u64) -> Result<Pages> {
     Pages::zeroed(len)
 }
 
-/// Bytes of a tensor of a dtype without parts.
+/// Bytes of a tensor in a dtype without other parts.
 fn bytes(dtype: DType, shape: &[u64]) -> Result<u64> {
     let columns = shape::columns(shape);
     let rows = shape::elements(shape).and_then(|all| all.checked_div(columns.max(1)));
@@ -294,18 +296,18 @@ fn bytes(dtype: DType, shape: &[u64]) -> Result<u64> {
     bytes.ok_or_else(|| {
         let len = dtype.descriptor().block_len;
         Error::mismatch(format!(
-            "rows of {columns} elements are no whole blocks of {len} ({dtype})"
+            "rows of {columns} elements do not divide into blocks of {len} ({dtype})"
         ))
     })
 }
 
-/// One place for all of a piece.
+/// A single byte range for the whole piece.
 fn one(range: Range<u64>) -> Vec<Range<u64>> {
     std::iter::once(range).collect()
 }
 
-/// Cuts rows whose parts are made together into pieces. `end` says where that which starts at a row
-/// ends, `sizes` how many bytes of each part its rows have.
+/// Cuts rows whose parts are produced together into pieces. `end` gives the end of the piece that
+/// starts at a row, `sizes` the bytes of each part of a range of rows.
 fn in_rows(
     rows: u64,
     places: &[u64],
@@ -329,7 +331,7 @@ fn in_rows(
     Ok(pieces)
 }
 
-/// Cuts rows that are to be quantized into pieces.
+/// Cuts rows to be quantized into pieces.
 fn quantized(
     view: &Tensor,
     dtype: DType,
@@ -340,7 +342,7 @@ fn quantized(
     let (gathered, width) = view.gathered_shape();
     let columns = shape::columns(view.shape());
     let row_bytes = bytes(dtype, &[columns])?;
-    // Of a vector each gathered row may be an element.
+    // In a vector, each gathered row may be a single element.
     let each = columns.checked_div(width).unwrap_or(0).max(1);
     let rows = gathered / each;
     let matrix = match view.rows_at_once() {
@@ -359,7 +361,7 @@ fn quantized(
         let mut end = rows.min(first + step);
         let mut within = None;
         if let Some(importance) = importance {
-            // Each matrix has its own.
+            // Each matrix has its own importance.
             end = end.min((first / matrix + 1) * matrix);
             let number = usize::try_from(first / matrix).unwrap_or(usize::MAX);
             let from = if importance.len() == columns { 0 } else { number.saturating_mul(columns) };

@@ -1,4 +1,4 @@
-//! What is written appears under its name when it is whole, and not before.
+//! Targets: files and directories that appear under their names only once they are complete.
 
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
@@ -8,18 +8,19 @@ use std::path::{Path, PathBuf};
 use crate::bytes::is_content_addressed;
 use crate::error::{Error, ErrorKind, Result};
 
-/// A file or directory that is being written under another name, beside its own.
+/// A file or directory that is being written under a temporary name beside its own.
 ///
-/// The other name is the same each time, `.NAME.partial`, and locked while it is in use. So what a
-/// killed run leaves behind is known for what it is by the next one, and is taken away.
+/// The temporary name is always `.NAME.partial`, and it is locked while it is in use. The next run
+/// therefore recognizes the files of a killed run and deletes them.
 #[derive(Debug)]
 pub(crate) struct Target {
     path: PathBuf,
     partial: PathBuf,
-    /// Held until the end: for a directory, a file inside it would be one file too many.
+    /// The lock, held until the end. For a directory it lies beside it, because a file inside it
+    /// would become part of the model.
     lock: File,
     kind: Kind,
-    /// Whether the partial one still lies there.
+    /// Whether the temporary file or directory still exists.
     pending: bool,
     overwrite: bool,
 }
@@ -35,9 +36,10 @@ impl Target {
     pub(crate) fn file(path: &Path, overwrite: bool) -> Result<Self> {
         match path.symlink_metadata() {
             Ok(found) if found.is_dir() => {
-                Err(Error::mismatch("a directory, but a file is to be written").in_file(path))
+                Err(Error::mismatch("a directory exists here, but a file is to be written")
+                    .in_file(path))
             }
-            // A link counts as what lies there, wherever it leads and whether anything is there.
+            // A link counts as existing, whether or not its target exists.
             Ok(_) if !overwrite => Err(exists(path)),
             _ => Self::begin(path, Kind::File, overwrite),
         }
@@ -47,19 +49,20 @@ impl Target {
     pub(crate) fn directory(path: &Path, overwrite: bool) -> Result<Self> {
         match path.metadata() {
             Ok(found) if !found.is_dir() => {
-                Err(Error::mismatch("a file, but a directory is to be written").in_file(path))
+                Err(Error::mismatch("a file exists here, but a directory is to be written")
+                    .in_file(path))
             }
             Ok(_) => {
                 let entries = std::fs::read_dir(path);
                 let entries = entries
-                    .map_err(|error| Error::io("cannot look into it", error).in_file(path))?;
+                    .map_err(|error| Error::io("cannot list the directory", error).in_file(path))?;
                 if !overwrite && entries.count() > 0 {
                     return Err(exists(path));
                 }
                 check_replaceable(path)?;
                 Self::begin(path, Kind::Directory, overwrite)
             }
-            // A link that leads nowhere.
+            // A link whose target does not exist.
             Err(_) if path.is_symlink() && !overwrite => Err(exists(path)),
             Err(_) => Self::begin(path, Kind::Directory, overwrite),
         }
@@ -67,7 +70,7 @@ impl Target {
 
     fn begin(path: &Path, kind: Kind, overwrite: bool) -> Result<Self> {
         let Some(name) = path.file_name() else {
-            return Err(Error::mismatch("it ends in no name to write to").in_file(path));
+            return Err(Error::mismatch("the path does not end in a file name").in_file(path));
         };
         if is_content_addressed(path) {
             let fault = "the name is the digest of the file's content, so nothing else may be \
@@ -89,12 +92,13 @@ impl Target {
                 .and_then(|()| File::open(&partial)),
         })?;
         let this = Self { path, partial, lock, kind, pending: true, overwrite };
-        let failed = |error| Error::io("cannot take away what an earlier run left", error);
+        let failed =
+            |error| Error::io("cannot delete the unfinished files of an earlier run", error);
         this.clear().map_err(failed).map_err(|error| error.in_file(&this.partial))?;
         Ok(this)
     }
 
-    /// Takes away what a killed run has left.
+    /// Deletes the files of a killed run.
     fn clear(&self) -> std::io::Result<()> {
         if self.kind == Kind::File {
             return self.lock.set_len(0);
@@ -109,7 +113,7 @@ impl Target {
         Ok(())
     }
 
-    /// Where a file lies until the end.
+    /// The temporary path of a file.
     pub(crate) fn place(&self, name: &str) -> PathBuf {
         match self.kind {
             Kind::File => self.partial.clone(),
@@ -121,18 +125,18 @@ impl Target {
     pub(crate) fn create(&self, name: &str, len: u64) -> Result<File> {
         let path = self.place(name);
         let here = |error: Error| error.in_file(&path);
-        let file =
-            open_or_create(&path).map_err(|error| here(Error::io("cannot create it", error)))?;
+        let file = open_or_create(&path)
+            .map_err(|error| here(Error::io("cannot create the file", error)))?;
         reserve(&file, len).map_err(here)?;
         Ok(file)
     }
 
-    /// Gives what was written its name. All files must be on the disk by now.
+    /// Renames the target to its final name. All of its files must have been synced.
     pub(crate) fn finish(mut self) -> Result<()> {
-        let failed = |error| Error::io("cannot give it its name", error);
+        let failed = |error| Error::io("cannot rename the temporary file", error);
         self.take_place().map_err(failed).map_err(|error| error.in_file(&self.path))?;
         self.pending = false;
-        // The name itself is on the disk only when its directory is.
+        // The rename is durable only after its directory has been synced.
         if let Some(Ok(folder)) = self.path.parent().map(folder) {
             let _ = folder.sync_all();
         }
@@ -141,11 +145,12 @@ impl Target {
 
     fn take_place(&self) -> std::io::Result<()> {
         if let (Kind::File, Ok(old)) = (self.kind, self.path.metadata()) {
-            // Who may read it stays the same. Where that cannot be kept, it is the user's default.
+            // The permissions of the old file are kept where possible; otherwise the user's
+            // defaults apply.
             let _ = std::fs::set_permissions(&self.partial, old.permissions());
         }
         match self.kind {
-            // A name that has come into being meanwhile is not this program's to replace.
+            // A file that another program has created in the meantime is not replaced.
             Kind::File if !self.overwrite => rename_to_new(&self.partial, &self.path),
             Kind::File => std::fs::rename(&self.partial, &self.path),
             Kind::Directory => {
@@ -159,7 +164,7 @@ impl Target {
 impl Drop for Target {
     fn drop(&mut self) {
         if self.pending {
-            // What cannot be taken away now, the next run takes away.
+            // Files that cannot be deleted now are deleted by the next run.
             let _ = match self.kind {
                 Kind::File => std::fs::remove_file(&self.partial),
                 Kind::Directory => std::fs::remove_dir_all(&self.partial),
@@ -168,63 +173,63 @@ impl Drop for Target {
     }
 }
 
-/// What `open` opens at a path, locked for as long as it is held.
+/// Opens a file with `open` and locks it for as long as the result is held.
 pub(super) fn claimed(path: &Path, open: impl Fn() -> std::io::Result<File>) -> Result<File> {
     loop {
-        let opened = open().map_err(|error| Error::io("cannot create it", error));
+        let opened = open().map_err(|error| Error::io("cannot create the file", error));
         let file = opened.map_err(|error| error.in_file(path))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let fault = "another program is writing it at this moment";
+                let fault = "another program is writing this file";
                 return Err(Error::new(ErrorKind::Io, fault).in_file(path));
             }
-            // A file system without locks: nothing is known of others then.
+            // On a file system without locks, other writers cannot be detected.
             Err(TryLockError::Error(_)) => return Ok(file),
         }
-        // Whoever held the lock may have given the file its name, or have taken it away.
+        // The previous holder of the lock may have renamed or deleted the file.
         if is_same(&file, path) {
             return Ok(file);
         }
     }
 }
 
-/// A file to write to, with whatever it holds already.
+/// Opens a file for writing, keeping its content, or creates it.
 pub(super) fn open_or_create(path: &Path) -> std::io::Result<File> {
     File::options().read(true).write(true).create(true).truncate(false).open(path)
 }
 
 pub(super) fn exists(path: &Path) -> Error {
-    Error::new(ErrorKind::Mismatch, "it is there already")
-        .advise("give another name, or --overwrite to replace it when the new one is whole")
+    Error::new(ErrorKind::Mismatch, "already exists")
+        .advise("give another name, or replace it with --overwrite once the new one is complete")
         .in_file(path)
 }
 
-/// Makes the file begin with `bytes`, if what changes lies within one page of it: the system writes a
-/// page as a whole or not at all, whatever becomes of the program. Else does nothing, and gives
-/// `false`.
+/// Overwrites the start of the file with `bytes`, if all changed bytes lie within one page. The
+/// system writes a page as a whole or not at all, even if the program is killed. Otherwise does
+/// nothing and returns `false`.
 pub(crate) fn overwrite_within_a_page(path: &Path, bytes: &[u8]) -> Result<bool> {
     const PAGE: usize = 4096;
     let failed = |doing| move |error| Error::io(doing, error).in_file(path);
     let file = File::options().read(true).write(true).open(path);
-    let mut file = file.map_err(failed("cannot open it to change it"))?;
+    let mut file = file.map_err(failed("cannot open the file for writing"))?;
     let mut old = crate::bytes::try_zeroed(bytes.len())?;
-    file.read_exact(&mut old).map_err(failed("cannot read it"))?;
+    file.read_exact(&mut old).map_err(failed("cannot read the file"))?;
     let differs = |(old, new): (&u8, &u8)| old != new;
     let Some(start) = old.iter().zip(bytes).position(differs) else { return Ok(true) };
     let end = old.iter().zip(bytes).rposition(differs).map_or(start, |last| last + 1);
     let Some(change) = bytes.get(start..end).filter(|_| start / PAGE == (end - 1) / PAGE) else {
         return Ok(false);
     };
-    file.seek(SeekFrom::Start(start as u64)).map_err(failed("cannot change it"))?;
-    file.write_all(change).map_err(failed("cannot change it"))?;
-    file.sync_all().map_err(failed("cannot bring it to the disk"))?;
+    file.seek(SeekFrom::Start(start as u64)).map_err(failed("cannot change the file"))?;
+    file.write_all(change).map_err(failed("cannot change the file"))?;
+    file.sync_all().map_err(failed("cannot sync the file to the disk"))?;
     Ok(true)
 }
 
-/// A directory is replaced whole, so what is in it must be a model and nothing else.
+/// A directory is replaced as a whole, so it must contain nothing but a model.
 fn check_replaceable(path: &Path) -> Result<()> {
-    let failed = |error| Error::io("cannot look into it", error).in_file(path);
+    let failed = |error| Error::io("cannot list the directory", error).in_file(path);
     for entry in std::fs::read_dir(path).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
@@ -236,7 +241,7 @@ fn check_replaceable(path: &Path) -> Result<()> {
         let file = entry.file_type().is_ok_and(|kind| !kind.is_dir());
         if !(known && file) {
             let fault = format!(
-                "a directory that holds \"{}\", which is no part of a model",
+                "a directory that holds \"{}\", which is not part of a model",
                 name.to_string_lossy()
             );
             return Err(Error::mismatch(fault).advise("give another name").in_file(path));
@@ -280,7 +285,7 @@ pub(super) fn rename_to_new(from: &Path, to: &Path) -> std::io::Result<()> {
     rename_if_new(from, to)
 }
 
-/// The same in two steps, where the system cannot do it in one.
+/// Like `rename_to_new`, in two steps, where the system cannot do it in one.
 fn rename_if_new(from: &Path, to: &Path) -> std::io::Result<()> {
     match to.symlink_metadata().is_ok() {
         true => Err(std::io::ErrorKind::AlreadyExists.into()),
@@ -288,7 +293,7 @@ fn rename_if_new(from: &Path, to: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Puts a directory under a name in one step, and takes away what lay there.
+/// Swaps a directory with the one at `path` in one step, and deletes the old one.
 #[cfg(target_os = "linux")]
 fn exchange(new: &Path, path: &Path) -> std::io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -310,8 +315,8 @@ fn exchange(new: &Path, path: &Path) -> std::io::Result<()> {
     replace(new, path)
 }
 
-/// The same in two steps, where the system cannot do it in one: between them the old one lies
-/// under another name.
+/// Like `exchange`, in two steps, where the system cannot do it in one. Between them the old
+/// directory has another name.
 fn replace(new: &Path, path: &Path) -> std::io::Result<()> {
     let mut old = path.as_os_str().to_owned();
     old.push(".old");
@@ -320,15 +325,15 @@ fn replace(new: &Path, path: &Path) -> std::io::Result<()> {
     std::fs::remove_dir_all(old)
 }
 
-/// Makes a file that long, so that room is short now and not at its end.
+/// Reserves the file's space, so that a full disk is an error now and not at the end.
 pub(super) fn reserve(file: &File, len: u64) -> Result<()> {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{Resource, getrlimit};
-        // Going beyond it would end the program with a signal.
+        // Exceeding it would end the program with a signal.
         if let Some(most) = getrlimit(Resource::Fsize).current.filter(|most| *most < len) {
-            let fault = format!("{len} bytes, but this process may write files of {most}");
-            return Err(Error::new(ErrorKind::Io, fault).advise("raise it with `ulimit -f`"));
+            let fault = format!("{len} bytes, but this process may write at most {most} to a file");
+            return Err(Error::new(ErrorKind::Io, fault).advise("raise the limit with `ulimit -f`"));
         }
         use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
         use rustix::io::Errno;
@@ -342,11 +347,13 @@ pub(super) fn reserve(file: &File, len: u64) -> Result<()> {
                 let free =
                     fstatvfs(file).map(|found| found.f_bavail.saturating_mul(found.f_frsize));
                 let free = free.map_or(String::new(), |free| format!(", {free} bytes are free"));
-                let fault = format!("no room for {len} bytes{free}");
+                let fault = format!("not enough space on the disk: {len} bytes are needed{free}");
                 return Err(Error::new(ErrorKind::Io, fault));
             }
-            Err(error) => return Err(Error::io("cannot make it as long as needed", error.into())),
+            Err(error) => {
+                return Err(Error::io("cannot reserve the space of the file", error.into()));
+            }
         }
     }
-    file.set_len(len).map_err(|error| Error::io("cannot make it as long as needed", error))
+    file.set_len(len).map_err(|error| Error::io("cannot reserve the space of the file", error))
 }

@@ -230,7 +230,7 @@ fn what_a_container_cannot_hold_is_refused() {
     // As many bytes as the shape has.
     let (kind, text) = refused(Tensor::new("t", DType::F32, &[2, 2], vec![0; 15]).unwrap_err());
     assert_eq!(kind, ErrorKind::Mismatch);
-    assert!(text.contains("15 bytes, but F32 of shape [2, 2] has 16"), "{text}");
+    assert!(text.contains("15 bytes, but a F32 array of shape [2, 2] has 16"), "{text}");
     assert!(Tensor::new("t", DType::Q4_K, &[2, 100], vec![0; 144]).is_err());
     assert!(Tensor::new("t", DType::F32, &[u64::MAX, 2], vec![0; 8]).is_err());
     // Documents beside a GGUF file.

@@ -115,7 +115,7 @@ fn scales_that_are_no_plain_floats() {
         .tensor("x.scale", DType::F32, &[1], f32s(&[f32::NAN]));
     let store = open_as(file.build(), Strictness::Default).unwrap();
     assert_snapshot!(said(&store, "x.weight"), @"
-    scale: 1 of 1 numbers of its global_scale are NaN or infinite, the first is number 0, NaN (at byte 0)
+    scale: 1 of 1 numbers of the global_scale are NaN or infinite, the first is number 0, NaN (at byte 0)
     nan: 64 of 64 values are NaN, the first is element 0 (at byte 0)
     ");
 }
@@ -208,25 +208,25 @@ fn scales_in_arrays_of_their_own() {
     let scales = f32s(&[1.0, 1.0, f32::INFINITY, 1.0]);
     let biases = f32s(&[0.0, 0.0, 0.0, f32::NAN]);
     assert_snapshot!(mlx("affine", 32, ("F32", scales), Some(biases)), @"
-    scale: 1 of 4 numbers of its scale are NaN or infinite, the first is number 2, inf (at byte 8)
-    scale: 1 of 4 numbers of its bias are NaN or infinite, the first is number 3, NaN (at byte 12)
+    scale: 1 of 4 numbers of the scale are NaN or infinite, the first is number 2, inf (at byte 8)
+    scale: 1 of 4 numbers of the bias are NaN or infinite, the first is number 3, NaN (at byte 12)
     nan: 33 of 128 values are NaN, the first is element 64
     infinite: 31 of 128 values are infinite, the first is element 65
     ");
     let halves = |bits: [u16; 4]| bits.iter().flat_map(|b| b.to_le_bytes()).collect::<Vec<u8>>();
     let (scales, biases) = (halves([0x3c00, 0x7e00, 0x3c00, 0x3c00]), halves([0; 4]));
     assert!(mlx("affine", 32, ("F16", scales), Some(biases)).starts_with(
-        "scale: 1 of 4 numbers of its scale are NaN or infinite, the first is number 1, NaN (at byte 2)\n"
+        "scale: 1 of 4 numbers of the scale are NaN or infinite, the first is number 1, NaN (at byte 2)\n"
     ));
     let (scales, biases) = (halves([0x3f80; 4]), halves([0x3f80, 0x3f80, 0x7f80, 0x3f80]));
     assert!(mlx("affine", 32, ("BF16", scales), Some(biases)).starts_with(
-        "scale: 1 of 4 numbers of its bias are NaN or infinite, the first is number 2, inf (at byte 4)\n"
+        "scale: 1 of 4 numbers of the bias are NaN or infinite, the first is number 2, inf (at byte 4)\n"
     ));
     assert!(mlx("mxfp4", 32, ("U8", vec![127, 255, 127, 127]), None).starts_with(
-        "scale: 1 of 4 numbers of its scale are NaN or infinite, the first is number 1, inf (at byte 1)\n"
+        "scale: 1 of 4 numbers of the scale are NaN or infinite, the first is number 1, inf (at byte 1)\n"
     ));
     assert_snapshot!(mlx("nvfp4", 16, ("U8", vec![0x38, 0, 0x07, 0x08, 0x7f, 0xff, 0x81, 0x38]), None), @"
-    scale: 2 of 8 numbers of its scale are NaN or infinite, the first is number 4, NaN (at byte 4)
+    scale: 2 of 8 numbers of the scale are NaN or infinite, the first is number 4, NaN (at byte 4)
     low_scale: 2 of 8 scales are below the normal range, the first is scale 2, 0.013671875 (at byte 2)
     nan: 32 of 128 values are NaN, the first is element 64
     ");
@@ -245,8 +245,8 @@ fn schemes_of_checkpoints() {
         .tensor("l.input_scale", "F32", &[], f32s(&[f32::INFINITY]));
     let config = "{\"model_type\":\"llama\",\"quantization_config\":{\"quant_method\":\"compressed-tensors\"}}";
     assert_snapshot!(said(&open(config, fp8), "l.weight"), @"
-    scale: 1 of 2 numbers of its scale are NaN or infinite, the first is number 0, NaN (at byte 0)
-    scale: 1 of 1 numbers of its activation_scale are NaN or infinite, the first is number 0, inf (at byte 0)
+    scale: 1 of 2 numbers of the scale are NaN or infinite, the first is number 0, NaN (at byte 0)
+    scale: 1 of 1 numbers of the activation_scale are NaN or infinite, the first is number 0, inf (at byte 0)
     nan: 3 of 4 values are NaN, the first is element 0
     ");
     let nvfp4 = Safetensors::new()
@@ -254,7 +254,7 @@ fn schemes_of_checkpoints() {
         .tensor("l.weight_scale", "F8_E4M3", &[2, 2], [0x38, 0xff, 0x01, 0x38])
         .tensor("l.weight_global_scale", "F32", &[1], f32s(&[2.0]));
     assert_snapshot!(said(&open(config, nvfp4), "l.weight"), @"
-    scale: 1 of 4 numbers of its scale are NaN or infinite, the first is number 1, NaN (at byte 1)
+    scale: 1 of 4 numbers of the scale are NaN or infinite, the first is number 1, NaN (at byte 1)
     low_scale: 1 of 4 scales are below the normal range, the first is scale 2, 0.001953125 (at byte 2)
     nan: 16 of 64 values are NaN, the first is element 16
     ");
@@ -266,7 +266,7 @@ fn what_cannot_be_decoded_is_an_error() {
     let store = gguf(row.dtype, &[1, 256], vec![0; row.block_bytes as usize]);
     let error = store.stored_tensor("t").unwrap().check_values().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert_snapshot!(error.to_string(), @r#"file: tensor "t": values of IQ5_K cannot be read yet"#);
+    assert_snapshot!(error.to_string(), @r#"file: tensor "t": decoding IQ5_K is not supported yet"#);
 }
 
 /// Pieces of a part, and values of some rows, are the same as those of the whole.
@@ -288,7 +288,7 @@ fn parts_of_the_whole() {
         .unwrap();
     assert_eq!(pieces, bytes[range.start as usize..range.end as usize]);
     let beyond = tensor.for_each_piece_in(Part::Weight, 0..(3 << 20) + 1, |_| Ok::<_, Error>(()));
-    assert_snapshot!(beyond.unwrap_err().to_string(), @r#"file: tensor "t": bytes 0..3145729 of the 3145728 of its weight"#);
+    assert_snapshot!(beyond.unwrap_err().to_string(), @r#"file: tensor "t": bytes 0..3145729 exceed the 3145728 bytes of the weight"#);
     let mut values = Vec::new();
     let lost = tensor
         .for_each_values_in(1..3, |some: &[bf16]| {
@@ -299,5 +299,5 @@ fn parts_of_the_whole() {
     assert!(lost.is_lossless());
     assert_eq!(values, bytes[1 << 20..]);
     let beyond = tensor.for_each_values_in(1..4, |_: &[f32]| Ok::<_, Error>(()));
-    assert_snapshot!(beyond.unwrap_err().to_string(), @r#"file: tensor "t": rows 1..4 of 3"#);
+    assert_snapshot!(beyond.unwrap_err().to_string(), @r#"file: tensor "t": rows 1..4 exceed the 3 rows"#);
 }

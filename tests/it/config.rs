@@ -646,7 +646,7 @@ fn mistrals_own_params() {
     let store = Model::open(folder.path()).expect("a model");
     let config = of(&store).expect("a config");
     assert_snapshot!(said(&config, &["model", "rope", "experts"]), @r#"
-    architecture = "llama" (params.json beside Mistral's own names)
+    architecture = "llama" (params.json, and tensors with Mistral's own names)
     dim = 64 (params.json dim)
     n_layers = 2 (params.json n_layers)
     n_heads = 4 (params.json n_heads)
@@ -721,28 +721,28 @@ fn refused(config: &Json) -> String {
 #[test]
 fn faults_of_json() {
     let fault = |more: Json| refused(&small(more));
-    assert_snapshot!(fault(json!({"num_attention_heads": 0})), @r#"Malformed: .: key "config.json num_attention_heads": 0, but it cannot be zero"#);
-    assert_snapshot!(fault(json!({"num_hidden_layers": 0})), @r#"Malformed: .: key "config.json num_hidden_layers": 0, but it cannot be zero"#);
-    assert_snapshot!(fault(json!({"num_hidden_layers": -3})), @r#"Malformed: .: key "config.json num_hidden_layers": -3, but a count of 32 bits is needed"#);
-    assert_snapshot!(fault(json!({"num_hidden_layers": 1_000_000_000_000_u64})), @r#"Malformed: .: key "config.json num_hidden_layers": 1000000000000, but a count of 32 bits is needed"#);
-    assert_snapshot!(fault(json!({"hidden_size": 64.0})), @r#"Malformed: .: key "config.json hidden_size": 64.0, but no integer"#);
-    assert_snapshot!(fault(json!({"hidden_size": "64"})), @r#"Malformed: .: key "config.json hidden_size": "64", but no integer"#);
+    assert_snapshot!(fault(json!({"num_attention_heads": 0})), @r#"Malformed: .: key "config.json num_attention_heads": 0, but a value above 0 is needed"#);
+    assert_snapshot!(fault(json!({"num_hidden_layers": 0})), @r#"Malformed: .: key "config.json num_hidden_layers": 0, but a value above 0 is needed"#);
+    assert_snapshot!(fault(json!({"num_hidden_layers": -3})), @r#"Malformed: .: key "config.json num_hidden_layers": -3, but an integer from 0 to 4294967295 is needed"#);
+    assert_snapshot!(fault(json!({"num_hidden_layers": 1_000_000_000_000_u64})), @r#"Malformed: .: key "config.json num_hidden_layers": 1000000000000, but an integer from 0 to 4294967295 is needed"#);
+    assert_snapshot!(fault(json!({"hidden_size": 64.0})), @r#"Malformed: .: key "config.json hidden_size": 64.0, but an integer is needed"#);
+    assert_snapshot!(fault(json!({"hidden_size": "64"})), @r#"Malformed: .: key "config.json hidden_size": "64", but an integer is needed"#);
     assert_snapshot!(fault(json!({"hidden_size": null})), @"Malformed: .: neither llama.embedding_length nor hidden_size in config.json");
-    assert_snapshot!(fault(json!({"head_dim": 0})), @r#"Malformed: .: key "config.json head_dim": 0, but it cannot be zero"#);
+    assert_snapshot!(fault(json!({"head_dim": 0})), @r#"Malformed: .: key "config.json head_dim": 0, but a value above 0 is needed"#);
     assert_snapshot!(fault(json!({"num_attention_heads": 65})), @r#"Malformed: .: key "config.json num_attention_heads": 65 heads for a width of 64"#);
     assert_snapshot!(fault(json!({"num_attention_heads": 65536, "head_dim": 65536})), @r#"Malformed: .: key "config.json num_attention_heads": 65536 heads of 65536"#);
-    assert_snapshot!(fault(json!({"rope_theta": 0})), @r#"Malformed: .: key "config.json rope_theta": 0, but it cannot be zero"#);
-    assert_snapshot!(fault(json!({"rms_norm_eps": -1e-5})), @r#"Malformed: .: key "config.json rms_norm_eps": -1e-5, but an f32 is needed, finite and not negative"#);
-    assert_snapshot!(fault(json!({"rms_norm_eps": 1e-60})), @r#"Malformed: .: key "config.json rms_norm_eps": 1.0000000000000001e-60, but an f32 is needed, finite and not negative"#);
-    assert_snapshot!(fault(json!({"rope_theta": {"__float__": "Infinity"}})), @r#"Malformed: .: key "config.json rope_theta": inf, but an f32 is needed, finite and not negative"#);
+    assert_snapshot!(fault(json!({"rope_theta": 0})), @r#"Malformed: .: key "config.json rope_theta": 0, but a value above 0 is needed"#);
+    assert_snapshot!(fault(json!({"rms_norm_eps": -1e-5})), @r#"Malformed: .: key "config.json rms_norm_eps": -1e-5, but a finite, non-negative f32 is needed"#);
+    assert_snapshot!(fault(json!({"rms_norm_eps": 1e-60})), @r#"Malformed: .: key "config.json rms_norm_eps": 1.0000000000000001e-60, but a finite, non-negative f32 is needed"#);
+    assert_snapshot!(fault(json!({"rope_theta": {"__float__": "Infinity"}})), @r#"Malformed: .: key "config.json rope_theta": inf, but a finite, non-negative f32 is needed"#);
     assert_snapshot!(fault(json!({"rope_theta": 1e4, "partial_rotary_factor": 0.001})), @r#"Malformed: .: key "config.json partial_rotary_factor": no element of 16 is rotated"#);
-    assert_snapshot!(fault(json!({"partial_rotary_factor": 1.5})), @r#"Malformed: .: key "config.json partial_rotary_factor": 1.5, but no more than 1 is a part"#);
-    assert_snapshot!(fault(json!({"layer_types": ["full_attention", 1]})), @r#"Malformed: .: key "config.json layer_types": 1, but no text"#);
+    assert_snapshot!(fault(json!({"partial_rotary_factor": 1.5})), @r#"Malformed: .: key "config.json partial_rotary_factor": 1.5, but a fraction of at most 1 is needed"#);
+    assert_snapshot!(fault(json!({"layer_types": ["full_attention", 1]})), @r#"Malformed: .: key "config.json layer_types": 1, but a string is needed"#);
     assert_snapshot!(fault(json!({"sliding_window_pattern": "LLXG"})), @r#"Malformed: .: key "config.json sliding_window_pattern": 'X' in a pattern of L and G"#);
-    assert_snapshot!(fault(json!({"tie_word_embeddings": "yes", "use_sliding_window": 2})), @r#"Malformed: .: key "config.json tie_word_embeddings": "yes", but neither true nor false"#);
-    assert_snapshot!(fault(json!({"num_key_value_heads": [0, 0]})), @r#"Malformed: .: key "config.json num_key_value_heads": 0, but it cannot be zero"#);
+    assert_snapshot!(fault(json!({"tie_word_embeddings": "yes", "use_sliding_window": 2})), @r#"Malformed: .: key "config.json tie_word_embeddings": "yes", but true or false is needed"#);
+    assert_snapshot!(fault(json!({"num_key_value_heads": [0, 0]})), @r#"Malformed: .: key "config.json num_key_value_heads": 0, but a value above 0 is needed"#);
     let long = vec!["full_attention"; 70_000];
-    assert_snapshot!(fault(json!({"layer_types": long})), @r#"Malformed: .: key "config.json layer_types": 70000 elements, but no list has more than 65536"#);
+    assert_snapshot!(fault(json!({"layer_types": long})), @r#"Malformed: .: key "config.json layer_types": 70000 elements, but a list has at most 65536"#);
 }
 
 #[test]
@@ -751,14 +751,14 @@ fn faults_of_gguf() {
         let keys = [SMALL, &[(key, value)]].concat();
         told(&of(&gguf("llama", &keys)).expect_err(key))
     };
-    assert_snapshot!(fault("attention.key_length", Kv::U32(0)), @r#"Malformed: file: key "llama.attention.key_length": 0, but it cannot be zero"#);
-    assert_snapshot!(fault("attention.key_length", Kv::F32(64.0)), @r#"Malformed: file: key "llama.attention.key_length": 64, but no integer"#);
-    assert_snapshot!(fault("feed_forward_length", Kv::I64(-1)), @r#"Malformed: file: key "llama.feed_forward_length": -1, but a count of 32 bits is needed"#);
-    assert_snapshot!(fault("attention.head_count_kv", Kv::Array(5, vec![Kv::I32(2), Kv::I32(-2)])), @r#"Malformed: file: key "llama.attention.head_count_kv": -2, but a count of 32 bits is needed"#);
-    assert_snapshot!(fault("attention.head_count_kv", Kv::Array(4, vec![])), @r#"Malformed: file: key "llama.attention.head_count_kv": 0, but it cannot be zero"#);
-    assert_snapshot!(fault("attention.sliding_window", Kv::text("x")), @r#"Malformed: file: key "llama.attention.sliding_window": "x", but no integer"#);
-    assert_snapshot!(fault("attention.sliding_window_pattern", Kv::Array(7, vec![Kv::Bool(true); 70_000])), @r#"Malformed: file: key "llama.attention.sliding_window_pattern": 70000 elements, but no list has more than 65536"#);
-    assert_snapshot!(fault("rope.scaling.factor", Kv::F32(f32::NAN)), @r#"Malformed: file: key "llama.rope.scaling.factor": NaN, but an f32 is needed, finite and not negative"#);
+    assert_snapshot!(fault("attention.key_length", Kv::U32(0)), @r#"Malformed: file: key "llama.attention.key_length": 0, but a value above 0 is needed"#);
+    assert_snapshot!(fault("attention.key_length", Kv::F32(64.0)), @r#"Malformed: file: key "llama.attention.key_length": 64, but an integer is needed"#);
+    assert_snapshot!(fault("feed_forward_length", Kv::I64(-1)), @r#"Malformed: file: key "llama.feed_forward_length": -1, but an integer from 0 to 4294967295 is needed"#);
+    assert_snapshot!(fault("attention.head_count_kv", Kv::Array(5, vec![Kv::I32(2), Kv::I32(-2)])), @r#"Malformed: file: key "llama.attention.head_count_kv": -2, but an integer from 0 to 4294967295 is needed"#);
+    assert_snapshot!(fault("attention.head_count_kv", Kv::Array(4, vec![])), @r#"Malformed: file: key "llama.attention.head_count_kv": 0, but a value above 0 is needed"#);
+    assert_snapshot!(fault("attention.sliding_window", Kv::text("x")), @r#"Malformed: file: key "llama.attention.sliding_window": "x", but an integer is needed"#);
+    assert_snapshot!(fault("attention.sliding_window_pattern", Kv::Array(7, vec![Kv::Bool(true); 70_000])), @r#"Malformed: file: key "llama.attention.sliding_window_pattern": 70000 elements, but a list has at most 65536"#);
+    assert_snapshot!(fault("rope.scaling.factor", Kv::F32(f32::NAN)), @r#"Malformed: file: key "llama.rope.scaling.factor": NaN, but a finite, non-negative f32 is needed"#);
     // Lists are made as long as there are layers.
     let store = gguf(
         "llama",
@@ -769,7 +769,7 @@ fn faults_of_gguf() {
         ],
     );
     let error = of(&store).expect_err("too many layers");
-    assert_snapshot!(error, @r#"file: key "llama.block_count": 4294967295 layers, but no model has more than 65536"#);
+    assert_snapshot!(error, @r#"file: key "llama.block_count": 4294967295 layers, but at most 65536 are allowed"#);
 }
 
 /// A line for each dtype, and what is said of all.

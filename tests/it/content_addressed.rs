@@ -117,7 +117,7 @@ fn manifests_that_are_blobs_are_refused() {
     insta::assert_snapshot!(said.join("\n"), @r"
     Unsupported: ./manifests/registry.ollama.ai/library/m/list: this manifest lists other manifests, so it cannot be changed
     help: copy the model to a file with `weighbridge convert NAME copy.gguf --to gguf`, change the copy, and create a model from it
-    Unsupported: ./manifests-v2/ollama.com/library/m/linked: this manifest is itself named by its digest, so it cannot be changed
+    Unsupported: ./manifests-v2/ollama.com/library/m/linked: this manifest is named by its digest, so it cannot be changed
     help: copy the model to a file with `weighbridge convert NAME copy.gguf --to gguf`, change the copy, and create a model from it
     ");
     assert_blobs_intact(&store.path().join("blobs"));

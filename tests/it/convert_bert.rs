@@ -222,7 +222,7 @@ fn the_likeliest_pieces() {
 
     // What stands for the charsmap and is none.
     for (from, to, fault) in [
-        ("AAEC/f7/", "AAEC/f7", "precompiled_charsmap, which is to be base64"),
+        ("AAEC/f7/", "AAEC/f7", "precompiled_charsmap is not valid base64"),
         (r#""unk_id": 3"#, r#""unk_id": 3, "x": "#, "not valid JSON"),
     ] {
         put(&folder.path().join("x"), "tokenizer.json", UNIGRAM.replace(from, to));

@@ -17,7 +17,7 @@ use weighbridge::ops::{self, ConvertOptions, tensors_in};
 use weighbridge::{Model, ModelConfig, OpenOptions, Strictness, Tensor, WriteOptions};
 
 /// The containers that are written, as forms of lists.
-const TARGETS: &[(Form, Dialect, &'static Container)] = &[
+const TARGETS: &[(Form, Dialect, &Container)] = &[
     (Form::Gguf, Dialect::Gguf, &GGUF),
     (Form::HuggingFace, Dialect::HuggingFace, &SAFETENSORS),
     (Form::Mlx, Dialect::Mlx, &MLX),

@@ -325,16 +325,17 @@ fn quantizers_are_those_of_mlx() {
     let store = tempfile::tempdir().unwrap();
     let out = tempfile::tempdir().unwrap();
     for (to, mode, bits) in [
-        (QuantType::Int4, mlx_lm::Mode::Affine, 4),
-        (QuantType::Int8, mlx_lm::Mode::Affine, 8),
-        (QuantType::Mxfp4, mlx_lm::Mode::Mxfp4, 4),
-        (QuantType::Mxfp8, mlx_lm::Mode::Mxfp8, 8),
-        (QuantType::Nvfp4, mlx_lm::Mode::Nvfp4, 4),
+        (QuantType::Int4, mlx_lm::MlxMode::Affine, 4),
+        (QuantType::Int8, mlx_lm::MlxMode::Affine, 8),
+        (QuantType::Mxfp4, mlx_lm::MlxMode::Mxfp4, 4),
+        (QuantType::Mxfp8, mlx_lm::MlxMode::Mxfp8, 8),
+        (QuantType::Nvfp4, mlx_lm::MlxMode::Nvfp4, 4),
     ] {
         let name = to.descriptor().name;
         let made = Model::open(create(&store, name, HF, Some(to))).unwrap();
         let source = model(HF);
-        let options = mlx_lm::Options { mode, bits: Some(bits), ..mlx_lm::Options::default() };
+        let options =
+            mlx_lm::MlxOptions { mode, bits: Some(bits), ..mlx_lm::MlxOptions::default() };
         let options = ConvertOptions::new(&container::MLX).quantize(Quantization::MlxLm(options));
         let folder = out.path().join(name);
         ops::convert(&source, &options).unwrap().run(&folder, &WriteOptions::new()).unwrap();
@@ -363,8 +364,8 @@ fn what_is_there_stays() {
     let plan = ops::create(&source, Some(QuantType::Int4)).unwrap();
     let refused = plan.run(&place, &WriteOptions::new()).unwrap_err();
     insta::assert_snapshot!(support::without_path(&told(&refused), store.path()), @"
-    Mismatch: ./manifests/registry.ollama.ai/library/m/latest: it is there already
-    help: give another name, or --overwrite to replace it when the new one is whole
+    Mismatch: ./manifests/registry.ollama.ai/library/m/latest: already exists
+    help: give another name, or replace it with --overwrite once the new one is complete
     ");
     assert_eq!(read(&place), before);
     let key = store.path().join("blobs");
@@ -424,18 +425,18 @@ fn names_are_checked() {
     let store = tempfile::tempdir().unwrap();
     let place = |name: &str| ollama::place(name, Some(store.path()));
     insta::assert_snapshot!(told(&place("../../etc/passwd").unwrap_err()), @"
-    Mismatch: ../../etc/passwd: no name that Ollama gives a model
+    Mismatch: ../../etc/passwd: not a valid name of an Ollama model
     help: [HOST/][NAMESPACE/]MODEL[:TAG], of letters, digits, '_', '-' and '.'
     ");
     let source = model(HF);
     let plan = ops::create(&source, None).unwrap();
     let elsewhere = store.path().join("model.gguf");
     let refused = plan.run(&elsewhere, &WriteOptions::new()).unwrap_err();
-    insta::assert_snapshot!(support::without_path(&told(&refused), store.path()), @"Mismatch: ./model.gguf: no place of a manifest in a store of Ollama's");
+    insta::assert_snapshot!(support::without_path(&told(&refused), store.path()), @"Mismatch: ./model.gguf: not the path of a manifest in an Ollama store");
     assert_eq!(names(store.path()), Vec::<String>::new());
 }
 
-/// Numbers that MLX does not read are written as what it does.
+/// Numbers that MLX does not support are written as what it does.
 #[test]
 fn dtypes_that_mlx_does_not_read() {
     let doubles: Vec<u8> = [1.5f64, -2.0].iter().flat_map(|value| value.to_le_bytes()).collect();

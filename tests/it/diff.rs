@@ -290,7 +290,7 @@ fn missing_extra_and_other_shapes() {
     );
     assert!(matches!(outcome(&found, "s"), Outcome::Shapes));
     assert!(matches!(outcome(&found, "y"), Outcome::Identical));
-    assert_eq!(found.notes, ["neither architecture is known: both go by stored names"]);
+    assert_eq!(found.notes, ["neither architecture is known: tensors are paired by stored name"]);
     // Filtered, what is left is equal.
     let mut pairs = Pairs::new(&a, &b).expect("pairs");
     pairs.retain(|view| view.name() == "y");
@@ -302,7 +302,7 @@ fn nothing_in_common_is_an_error() {
     let (a, b) = (plain(&[("x", &[1], &[1.0])]), plain(&[("y", &[1], &[1.0])]));
     let error = Pairs::new(&a, &b).expect_err("no pairs");
     assert_eq!(error.kind(), ErrorKind::Mismatch);
-    assert_eq!(error.to_string(), "file: no tensor has the name of one in file");
+    assert_eq!(error.to_string(), "file: no tensor name in common with file");
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn a_tied_output_matrix_is_the_embedding() {
         assert!(found.is_equal());
         assert!(matches!(outcome(&found, "output.weight"), Outcome::Identical));
         let note =
-            format!("{which} ties output.weight to token_embedding.weight, which was compared");
+            format!("{which} ties output.weight to token_embedding.weight: compared with that");
         assert_eq!(found.notes, [note]);
     }
     let found = diff(&other, &tied, 0.0);
@@ -389,7 +389,10 @@ fn one_unknown_architecture_makes_both_go_by_stored_names() {
     let [known, unknown] = [&known, &unknown].map(|folder| open(folder.path()));
     let found = diff(&known, &unknown, 0.0);
     assert!(found.is_equal());
-    assert_eq!(found.notes, ["B's architecture is not known: both go by stored names"]);
+    assert_eq!(
+        found.notes,
+        ["the architecture of B is unknown: tensors are paired by stored name"]
+    );
     let compared: Vec<&str> = found.tensors.iter().map(|t| t.pair.name.as_str()).collect();
     assert_eq!(compared, ["model.embed_tokens.weight", "model.norm.weight"]);
     // A GGUF has other stored names.
@@ -400,7 +403,7 @@ fn one_unknown_architecture_makes_both_go_by_stored_names() {
         f32s(&[1.0]),
     );
     let error = Pairs::new(&known, &model(gguf.build())).expect_err("no pairs").to_string();
-    assert!(error.contains("no tensor has the name of one in"), "{error}");
+    assert!(error.contains("no tensor name in common with"), "{error}");
 }
 
 /// Without a map and with one, with one thread and with several, the figures are the same.

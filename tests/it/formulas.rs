@@ -767,8 +767,8 @@ fn groups_that_are_not_there() {
         refused("gptq", &small_gptq(index))
     };
     insta::assert_snapshot!(index(1), @"256 values");
-    insta::assert_snapshot!(index(2), @r#"Malformed: .: tensor "l.weight": its parts do not fit together"#);
-    insta::assert_snapshot!(index(u32::MAX), @r#"Malformed: .: tensor "l.weight": its parts do not fit together"#);
+    insta::assert_snapshot!(index(2), @r#"Malformed: .: tensor "l.weight": the parts do not match"#);
+    insta::assert_snapshot!(index(u32::MAX), @r#"Malformed: .: tensor "l.weight": the parts do not match"#);
 }
 
 #[test]
@@ -779,12 +779,12 @@ fn parts_too_small() {
         refused("compressed-tensors", &changed(&file, "l.weight_zero_point", "I32", shape, &bytes))
     };
     insta::assert_snapshot!(zeros(&[2, 2]), @"1024 values");
-    insta::assert_snapshot!(zeros(&[1, 2]), @r#"Malformed: .: tensor "l.weight": its parts do not fit together"#);
+    insta::assert_snapshot!(zeros(&[1, 2]), @r#"Malformed: .: tensor "l.weight": the parts do not match"#);
     let scaled = Safetensors::new()
         .tensor("l.weight", "I8", &[4, 8], [1; 32])
         .tensor("l.weight_scale", "F32", &[4, 1], f32s(&[1.0; 4]))
         .tensor("l.weight_zero_point", "I8", &[3, 1], [1; 3]);
-    insta::assert_snapshot!(refused("compressed-tensors", &scaled), @r#"Malformed: .: tensor "l.weight": its parts do not fit together"#);
+    insta::assert_snapshot!(refused("compressed-tensors", &scaled), @r#"Malformed: .: tensor "l.weight": the parts do not match"#);
 
     let whole = four_bits("nf4", (4, 64), (64, None)).file;
     let cut = |name: &str, len: u64| {
@@ -792,13 +792,13 @@ fn parts_too_small() {
         refused("bitsandbytes", &changed(&whole, name, "F32", &[len], &bytes))
     };
     insta::assert_snapshot!(cut("l.weight.absmax", 4), @"256 values");
-    insta::assert_snapshot!(cut("l.weight.absmax", 3), @r#"Malformed: .: tensor "l.weight": its parts do not fit together"#);
-    insta::assert_snapshot!(cut("l.weight.quant_map", 15), @r#"Malformed: .: tensor "l.weight": its parts do not fit together"#);
+    insta::assert_snapshot!(cut("l.weight.absmax", 3), @r#"Malformed: .: tensor "l.weight": the parts do not match"#);
+    insta::assert_snapshot!(cut("l.weight.quant_map", 15), @r#"Malformed: .: tensor "l.weight": the parts do not match"#);
     let nested = four_bits("nf4", (4, 64), (64, Some(2))).file;
     let file = changed(&nested, "l.weight.nested_absmax", "F32", &[1], &[0; 4]);
-    insta::assert_snapshot!(refused("bitsandbytes", &file), @r#"Malformed: .: tensor "l.weight": its parts do not fit together"#);
+    insta::assert_snapshot!(refused("bitsandbytes", &file), @r#"Malformed: .: tensor "l.weight": the parts do not match"#);
     let file = changed(&nested, "l.weight.nested_quant_map", "F32", &[16], &[0; 64]);
-    insta::assert_snapshot!(refused("bitsandbytes", &file), @r#"Malformed: .: tensor "l.weight": its parts do not fit together"#);
+    insta::assert_snapshot!(refused("bitsandbytes", &file), @r#"Malformed: .: tensor "l.weight": the parts do not match"#);
 }
 
 #[test]
@@ -811,10 +811,10 @@ fn blocks_of_nothing() {
             &changed(&file, name, "U8", &[state.len() as u64], state.as_bytes()),
         )
     };
-    insta::assert_snapshot!(state("{\"shape\":[4,64],\"blocksize\":0}", None), @r#"Malformed: .: tensor "l.weight": its parts do not fit together"#);
-    insta::assert_snapshot!(state("{\"shape\":[4,64]}", None), @r#"Malformed: .: tensor "l.weight": its parts do not fit together"#);
+    insta::assert_snapshot!(state("{\"shape\":[4,64],\"blocksize\":0}", None), @r#"Malformed: .: tensor "l.weight": the parts do not match"#);
+    insta::assert_snapshot!(state("{\"shape\":[4,64]}", None), @r#"Malformed: .: tensor "l.weight": the parts do not match"#);
     let nothing = "{\"shape\":[4,64],\"blocksize\":64,\"nested_blocksize\":0}";
-    insta::assert_snapshot!(state(nothing, Some(2)), @r#"Malformed: .: tensor "l.weight": its parts do not fit together"#);
+    insta::assert_snapshot!(state(nothing, Some(2)), @r#"Malformed: .: tensor "l.weight": the parts do not match"#);
 }
 
 /// Parts that are stored as something else are not read as if they were not.
@@ -825,40 +825,40 @@ fn parts_of_another_dtype() {
         refused("gptq", &changed(&gptq, name, dtype, shape, &vec![0; len]))
     };
     insta::assert_snapshot!(other("l.g_idx", "I64", &[32], 256), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": its group_index is I64, not I32 or U32"#);
-    insta::assert_snapshot!(other("l.qweight", "F32", &[4, 8], 128), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": its weight is F32, not I32 or U32"#);
-    insta::assert_snapshot!(other("l.qzeros", "I16", &[2, 1], 4), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": its zero_point is I16, not I32 or U32"#);
-    insta::assert_snapshot!(other("l.scales", "I32", &[2, 8], 64), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": its scale is I32, not F32 or F16 or BF16"#);
+    insta::assert_snapshot!(other("l.qweight", "F32", &[4, 8], 128), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": the weight is F32, but I32 or U32 is required"#);
+    insta::assert_snapshot!(other("l.qzeros", "I16", &[2, 1], 4), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": the zero_point is I16, but I32 or U32 is required"#);
+    insta::assert_snapshot!(other("l.scales", "I32", &[2, 8], 64), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": the scale is I32, but F32 or F16 or BF16 is required"#);
 
     let (file, _) = packed_integers(8, (16, 64, 2), true, Format::F16);
     let file = changed(&file, "l.weight_zero_point", "I8", &[16, 2], &[0; 32]);
-    insta::assert_snapshot!(refused("compressed-tensors", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight_packed": its zero_point is I8, not I32 or U32"#);
+    insta::assert_snapshot!(refused("compressed-tensors", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight_packed": the zero_point is I8, but I32 or U32 is required"#);
     let scaled = Safetensors::new()
         .tensor("l.weight", "I8", &[4, 8], [1; 32])
         .tensor("l.weight_scale", "F32", &[4, 1], f32s(&[1.0; 4]))
         .tensor("l.weight_zero_point", "I32", &[4, 1], [1; 16]);
-    insta::assert_snapshot!(refused("compressed-tensors", &scaled), @r#"Unsupported: ./model.safetensors: tensor "l.weight": its zero_point is I32, not I8"#);
+    insta::assert_snapshot!(refused("compressed-tensors", &scaled), @r#"Unsupported: ./model.safetensors: tensor "l.weight": the zero_point is I32, but I8 is required"#);
 
     // Codes of absmax without the table of their values.
     let plain = four_bits("nf4", (4, 64), (64, None)).file;
     let file = changed(&plain, "l.weight.absmax", "U8", &[4], &[1; 4]);
-    insta::assert_snapshot!(refused("bitsandbytes", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight": its absmax is U8, not F32 or F16 or BF16"#);
+    insta::assert_snapshot!(refused("bitsandbytes", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight": the absmax is U8, but F32 or F16 or BF16 is required"#);
     let nested = four_bits("nf4", (4, 64), (64, Some(2))).file;
     let file = changed(&nested, "l.weight.absmax", "F32", &[4], &[0; 16]);
-    insta::assert_snapshot!(refused("bitsandbytes", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight": its absmax is F32, not U8"#);
+    insta::assert_snapshot!(refused("bitsandbytes", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight": the absmax is F32, but U8 is required"#);
 
     // Bytes are no scales of NVFP4, and floats none of MXFP4.
     let file = Safetensors::new()
         .tensor("l.weight", "U8", &[2, 16], [0x21; 32])
         .tensor("l.weight_scale", "U8", &[2, 2], [0x38; 4])
         .tensor("l.weight_scale_2", "F32", &[], f32s(&[1.0]));
-    insta::assert_snapshot!(refused("modelopt", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight": its scale is U8, not F8_E4M3"#);
+    insta::assert_snapshot!(refused("modelopt", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight": the scale is U8, but F8_E4M3 is required"#);
     let file = Safetensors::new().tensor("l.weight_blocks", "U8", &[2, 1, 16], [0x21; 32]).tensor(
         "l.weight_scales",
         "F16",
         &[2, 1],
         [0x38; 4],
     );
-    insta::assert_snapshot!(refused("mxfp4", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight_blocks": its scale is F16, not U8 or F8_E8M0"#);
+    insta::assert_snapshot!(refused("mxfp4", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight_blocks": the scale is F16, but U8 or F8_E8M0 is required"#);
 
     // A number for the whole tensor that would be overlooked.
     let nvfp4 = |dtype: &str, shape: &[u64], len: usize| {
@@ -869,8 +869,8 @@ fn parts_of_another_dtype() {
         refused("compressed-tensors", &file)
     };
     insta::assert_snapshot!(nvfp4("F32", &[1], 4), @"64 values");
-    insta::assert_snapshot!(nvfp4("BF16", &[1], 2), @r#"Malformed: .: tensor "l.weight": its global_divisor is BF16 [1]: F32 was expected, one number or one for each array"#);
-    insta::assert_snapshot!(nvfp4("F32", &[0], 0), @r#"Malformed: .: tensor "l.weight": its global_divisor is F32 [0]: F32 was expected, one number or one for each array"#);
-    insta::assert_snapshot!(nvfp4("F32", &[3], 12), @r#"Malformed: .: tensor "l.weight": its global_divisor is F32 [3]: F32 was expected, one number or one for each array"#);
-    insta::assert_snapshot!(nvfp4("F64", &[1], 8), @r#"Malformed: .: tensor "l.weight": its global_divisor is F64 [1]: F32 was expected, one number or one for each array"#);
+    insta::assert_snapshot!(nvfp4("BF16", &[1], 2), @r#"Malformed: .: tensor "l.weight": the global_divisor is BF16 [1], but F32 is required, one number or one for each array"#);
+    insta::assert_snapshot!(nvfp4("F32", &[0], 0), @r#"Malformed: .: tensor "l.weight": the global_divisor is F32 [0], but F32 is required, one number or one for each array"#);
+    insta::assert_snapshot!(nvfp4("F32", &[3], 12), @r#"Malformed: .: tensor "l.weight": the global_divisor is F32 [3], but F32 is required, one number or one for each array"#);
+    insta::assert_snapshot!(nvfp4("F64", &[1], 8), @r#"Malformed: .: tensor "l.weight": the global_divisor is F64 [1], but F32 is required, one number or one for each array"#);
 }

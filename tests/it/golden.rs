@@ -51,9 +51,8 @@ fn check(what: &str, tensor: &Tensor, expected: &[f32]) {
         same(&format!("{what}, row {number}"), &row, expected);
     }
     // The same on several threads.
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().expect("threads");
     let mut out = vec![0.0f32; expected.len()];
-    tensor.dequantize_into(&mut out, &Decoding::new().pool(&pool)).expect("values");
+    tensor.dequantize_into(&mut out, &Decoding::new().threads(3)).expect("values");
     same(&format!("{what}, three threads"), &out, expected);
 }
 

@@ -101,15 +101,15 @@ fn what_does_not_fit_is_refused() {
     let four = DType::MLX_AFFINE4;
     assert_eq!(
         refused(four, 64, Grouping { size: 16, amax }, [32, 4, 4]),
-        "groups of 16, but the dtype has groups of [32, 64, 128]"
+        "groups of 16, but the dtype supports groups of [32, 64, 128]"
     );
     assert_eq!(
         refused(four, 96, Grouping { size, amax }, [48, 4, 4]),
-        "96 values are no whole number of groups of 64"
+        "96 values do not divide into groups of 64"
     );
     assert_eq!(
         refused(four, 64, Grouping { size, amax: Some(1.0) }, [32, 4, 4]),
-        "a largest magnitude for a dtype that has no global scale"
+        "a largest magnitude is given, but the dtype has no global scale"
     );
     for amax in [-1.0, f32::INFINITY, f32::NAN] {
         assert_eq!(

@@ -79,7 +79,7 @@ fn sizes_have_to_fit() {
     let wrong = matrix.get("a.weight", 4, 8).expect_err("another size");
     assert_snapshot!(told(&wrong), @r#"
     Mismatch: file: tensor "a.weight": importance of 2 columns, but the weight has 8 x 4
-    help: it was made for another model, or for experts that were stored one by one
+    help: the importance matrix was made for another model, or for experts in separate tensors
     "#);
     assert_eq!(matrix.get("token_embd.weight", 4, 1).expect("not used"), None);
     assert!(matrix.get("a.weight", u64::MAX, 2).is_err());
@@ -93,8 +93,8 @@ fn refused_in_gguf() {
         file.tensor(name, DType::F32, shape, f32s(values))
     };
     assert_snapshot!(refused(Gguf::new().key("general.type", Kv::text("model")).build()), @r#"Malformed: file: this is a GGUF file of type "model", not an importance matrix"#);
-    assert_snapshot!(refused(Gguf::new().key("imatrix.datasets", Kv::texts(&[])).build()), @r#"Malformed: file: key "imatrix.chunk_count": the key is not there, but an importance matrix has it"#);
-    assert_snapshot!(refused(gguf().build()), @"Malformed: file: an importance matrix with no entry");
+    assert_snapshot!(refused(Gguf::new().key("imatrix.datasets", Kv::texts(&[])).build()), @r#"Malformed: file: key "imatrix.chunk_count": the key is missing, but an importance matrix requires it"#);
+    assert_snapshot!(refused(gguf().build()), @"Malformed: file: the importance matrix has no entries");
     assert_snapshot!(refused(tensor(gguf(), "a.in_sum2", &[2], &[1.0, 2.0]).build()), @r#"Malformed: file: tensor "a.in_sum2": there is "a.in_sum2", but no "a.counts""#);
     assert_snapshot!(refused(tensor(gguf(), "a.counts", &[1], &[1.0]).build()), @r#"Malformed: file: tensor "a.counts": there is "a.counts", but no "a.in_sum2""#);
     let pair = |sums: &[f32], counts: &[f32]| {
@@ -106,7 +106,7 @@ fn refused_in_gguf() {
     assert_snapshot!(pair(&[], &[1.0]), @r#"Malformed: file: tensor "a.in_sum2": 0 sums for 1 counts"#);
     assert_snapshot!(pair(&[1.0, f32::NAN], &[1.0]), @r#"Malformed: file: tensor "a": the importance of column 1 is NaN"#);
     let half = gguf().tensor("a.in_sum2", DType::F16, &[1], [0, 0]);
-    assert_snapshot!(refused(tensor(half, "a.counts", &[1], &[1.0]).build()), @r#"Malformed: file: tensor "a.in_sum2": an importance matrix is made of F32, and this is F16"#);
+    assert_snapshot!(refused(tensor(half, "a.counts", &[1], &[1.0]).build()), @r#"Malformed: file: tensor "a.in_sum2": the dtype is F16, but an importance matrix requires F32"#);
 }
 
 #[test]
@@ -114,47 +114,47 @@ fn refused_in_the_older_form() {
     let first = |count: u32| refused(Writer::default().u32(count).raw(&[0; 64]).out);
     assert_snapshot!(refused(Vec::new()), @"
     Malformed: file: the number of entries needs 4 bytes, but only 0 are left in the file (at byte 0)
-    help: such a file has no mark to know it by: see that it is an importance matrix
+    help: the older format has no magic number: check that the file is an importance matrix
     ");
     assert_snapshot!(first(0), @"
     Malformed: file: the number of entries is 0, but the file has room for 1 to 4 (at byte 0)
-    help: such a file has no mark to know it by: see that it is an importance matrix
+    help: the older format has no magic number: check that the file is an importance matrix
     ");
     assert_snapshot!(first(u32::MAX), @"
     Malformed: file: the number of entries is -1, but the file has room for 1 to 4 (at byte 0)
-    help: such a file has no mark to know it by: see that it is an importance matrix
+    help: the older format has no magic number: check that the file is an importance matrix
     ");
     assert_snapshot!(first(1 << 30), @"
     Malformed: file: the number of entries is 1073741824, but the file has room for 1 to 4 (at byte 0)
-    help: such a file has no mark to know it by: see that it is an importance matrix
+    help: the older format has no magic number: check that the file is an importance matrix
     ");
     let one = Writer::default().u32(1).u32(1 << 30).raw(&[0; 64]);
     assert_snapshot!(refused(one.out), @"
     Malformed: file: the length of a name is 1073741824, but the file has room for 0 to 64 (at byte 4)
-    help: such a file has no mark to know it by: see that it is an importance matrix
+    help: the older format has no magic number: check that the file is an importance matrix
     ");
     let values = Writer::default().u32(1).u32(1).raw(b"a").u32(1).u32(1 << 30).raw(&[0; 64]);
     assert_snapshot!(refused(values.out), @"
     Malformed: file: the number of values is 1073741824, but the file has room for 1 to 16 (at byte 13)
-    help: such a file has no mark to know it by: see that it is an importance matrix
+    help: the older format has no magic number: check that the file is an importance matrix
     ");
     let none = entry(Writer::default().u32(1), "a", 1, &[]).raw(&[0; 8]);
     assert_snapshot!(refused(none.out), @"
     Malformed: file: the number of values is 0, but the file has room for 1 to 2 (at byte 13)
-    help: such a file has no mark to know it by: see that it is an importance matrix
+    help: the older format has no magic number: check that the file is an importance matrix
     ");
     let file = entry(Writer::default().u32(2), "a", 1, &[1.0]);
     assert_snapshot!(refused(entry(file, "a", 1, &[1.0]).out), @r#"Malformed: file: two entries for "a" (at byte 21)"#);
     assert_snapshot!(refused(entry(Writer::default().u32(1), "a", 1, &[f32::INFINITY]).out), @r#"Malformed: file: tensor "a": the importance of column 0 is inf (at byte 17)"#);
     assert_snapshot!(refused(Writer::default().u32(1).u32(1).raw(&[0xff]).raw(&[0; 16]).out), @"
     Malformed: file: a name is not UTF-8 (at byte 4)
-    help: such a file has no mark to know it by: see that it is an importance matrix
+    help: the older format has no magic number: check that the file is an importance matrix
     ");
     assert_snapshot!(refused(dat().u32(7).out), @"
     Malformed: file: 4 bytes are left over after the last entry (at byte 69)
-    help: such a file has no mark to know it by: see that it is an importance matrix
+    help: the older format has no magic number: check that the file is an importance matrix
     ");
-    assert_snapshot!(refused(entry(Writer::default().u32(1), "a", 1, &[1.0]).u32(u32::MAX).out), @"Malformed: file: the number of chunks is -1, but it counts from 0 (at byte 21)");
+    assert_snapshot!(refused(entry(Writer::default().u32(1), "a", 1, &[1.0]).u32(u32::MAX).out), @"Malformed: file: the number of chunks is -1, but it must not be negative (at byte 21)");
 }
 
 #[test]
@@ -167,12 +167,12 @@ fn limits_hold() {
     };
     assert_snapshot!(told(&open(&limits).expect_err("a limit")), @"
     LimitExceeded: file: 8 bytes in one string, but the limit is 4 (at byte 4)
-    help: if the file is to be trusted, raise Limits::string_bytes
+    help: if you trust the file, raise Limits::string_bytes
     ");
     limits.tensors = 1;
     assert_snapshot!(told(&open(&limits).expect_err("a limit")), @"
     LimitExceeded: file: 2 tensors, but the limit is 1
-    help: if the file is to be trusted, raise Limits::tensors
+    help: if you trust the file, raise Limits::tensors
     ");
 }
 

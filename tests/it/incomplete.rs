@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use weighbridge::container::{self, OLLAMA, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
-use weighbridge::recipe::llama_cpp::Options;
+use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::{ErrorKind, Model, OpenOptions, Strictness, WriteOptions};
 
 const HF: &str = "assets/sample/hf";
@@ -69,7 +69,7 @@ fn incomplete_models_need_permission() {
         (convert(&container::MLX), out.path().join("mlx")),
         (convert(&OLLAMA), manifest.clone()),
         (ops::create(&provider, None).unwrap(), manifest.clone()),
-        (ops::quantize(&provider, &Options::new(file_type), None, &gguf).unwrap(), gguf),
+        (ops::quantize(&provider, &LlamaOptions::new(file_type), None, &gguf).unwrap(), gguf),
     ];
     for (plan, path) in plans {
         assert_eq!(plan.missing, ["layers.1.ffn.up.weight | layers.1.ffn.experts.up.weight"]);
@@ -79,7 +79,7 @@ fn incomplete_models_need_permission() {
         insta::allow_duplicates! {
             insta::assert_snapshot!(without_path(&told(&error), source.path()), @r"
             Malformed: ./model.safetensors: the model is incomplete: its architecture requires layers.1.ffn.up.weight | layers.1.ffn.experts.up.weight
-            help: fetch the files that are missing; --allow-incomplete writes what is there
+            help: fetch the missing files, or write the incomplete model with --allow-incomplete
             ");
         }
         plan.run(&path, &WriteOptions::new().allow_incomplete(true)).unwrap();
@@ -174,13 +174,13 @@ fn packed_arrays_without_a_config() {
         [json!("4bit"), Json::Null, json!([4, 64]), json!(4), json!({"bits": 4, "mode": "no"})];
     let texts: Vec<String> = cases.into_iter().map(|case| said(with(case).path())).collect();
     insta::assert_snapshot!(texts.join("\n"), @r#"
-    Malformed: ./model.safetensors: tensor "model.embed_tokens.weight": MLX packed this weight (U32, with .scales beside it), but "quantization" in config.json is "4bit"; an object with "bits" and "group_size" is required
+    Malformed: ./model.safetensors: tensor "model.embed_tokens.weight": MLX packed this weight (it is U32 and has .scales), but "quantization" in config.json is "4bit"; an object with "bits" and "group_size" is required
     help: fetch config.json again; --lenient opens the codes as plain U32
-    Malformed: ./model.safetensors: tensor "model.embed_tokens.weight": MLX packed this weight (U32, with .scales beside it), but config.json has no "quantization"; an object with "bits" and "group_size" is required
+    Malformed: ./model.safetensors: tensor "model.embed_tokens.weight": MLX packed this weight (it is U32 and has .scales), but config.json has no "quantization"; an object with "bits" and "group_size" is required
     help: fetch config.json again; --lenient opens the codes as plain U32
-    Malformed: ./model.safetensors: tensor "model.embed_tokens.weight": MLX packed this weight (U32, with .scales beside it), but "quantization" in config.json is [4,64]; an object with "bits" and "group_size" is required
+    Malformed: ./model.safetensors: tensor "model.embed_tokens.weight": MLX packed this weight (it is U32 and has .scales), but "quantization" in config.json is [4,64]; an object with "bits" and "group_size" is required
     help: fetch config.json again; --lenient opens the codes as plain U32
-    Malformed: ./model.safetensors: tensor "model.embed_tokens.weight": MLX packed this weight (U32, with .scales beside it), but "quantization" in config.json is 4; an object with "bits" and "group_size" is required
+    Malformed: ./model.safetensors: tensor "model.embed_tokens.weight": MLX packed this weight (it is U32 and has .scales), but "quantization" in config.json is 4; an object with "bits" and "group_size" is required
     help: fetch config.json again; --lenient opens the codes as plain U32
     Malformed: ./config.json: key "quantization.mode": "no", but affine, mxfp4, mxfp8, nvfp4 are known
     "#);

@@ -74,7 +74,7 @@ fn heads_within_blocks_move_as_values_alone() {
     let error = model.load(NAME).expect_err("two heads in a block");
     assert_eq!(
         error.to_string(),
-        format!("tensor \"{NAME}\": its columns were reordered within blocks of Q8_0")
+        format!("tensor \"{NAME}\": the columns were reordered within blocks of Q8_0")
     );
     let stored = model.model().stored_tensor("blk.0.ssm_out.weight").expect("the stored tensor");
     let values = stored.dequantize().expect("values");

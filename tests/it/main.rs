@@ -25,6 +25,7 @@ mod convert_names;
 mod corpus;
 mod create;
 mod diff;
+mod examples;
 mod fixtures;
 mod formulas;
 mod golden;

@@ -103,23 +103,23 @@ fn numbers_that_contradict_the_tensors() {
         of_config("head_dim", 100),
     ];
     insta::assert_snapshot!(said.join("\n"), @"
-    fault: output_norm.weight: its shape is [256], but dim (llama.embedding_length) is 100 (20)
-    fault: layers.0.attention.output.weight: its shape is [256, 256], but n_heads * value_head_dim (llama.attention.value_length) is 192 (5)
-    fault: layers.0.attention.k.weight: its shape is [128, 256], but n_kv_heads (llama.attention.head_count_kv) * head_dim (llama.attention.key_length: 64) is 256 (4)
-    fault: layers.0.ffn.down.weight: its shape is [256, 512], but ffn_dim (llama.feed_forward_length) is 500 (6)
-    fault: the model lacks layers.2..3, which its architecture needs (1)
+    fault: output_norm.weight: the shape is [256], but dim (llama.embedding_length) is 100 (20)
+    fault: layers.0.attention.output.weight: the shape is [256, 256], but n_heads * value_head_dim (llama.attention.value_length) is 192 (5)
+    fault: layers.0.attention.k.weight: the shape is [128, 256], but n_kv_heads (llama.attention.head_count_kv) * head_dim (llama.attention.key_length: 64) is 256 (4)
+    fault: layers.0.ffn.down.weight: the shape is [256, 512], but ffn_dim (llama.feed_forward_length) is 500 (6)
+    fault: the model lacks layers.2..3, which its architecture requires (1)
     fault: llama.vocab_size is 511, but the embedding has 512 rows (1)
-    fault: layers.0.attention.k.weight: its shape is [128, 256], but n_kv_heads (llama.attention.head_count_kv) * head_dim (llama.attention.key_length: 32) is 64 (3)
-    fault: layers.0.attention.output.weight: its shape is [256, 256], but n_heads * value_head_dim (llama.attention.value_length) is 128 (4)
+    fault: layers.0.attention.k.weight: the shape is [128, 256], but n_kv_heads (llama.attention.head_count_kv) * head_dim (llama.attention.key_length: 32) is 64 (3)
+    fault: layers.0.attention.output.weight: the shape is [256, 256], but n_heads * value_head_dim (llama.attention.value_length) is 128 (4)
     fault: rope_dimension_count (llama.rope.dimension_count) is 100, but a head has 64 elements (llama.attention.key_length) (1)
-    fault: token_embedding.weight: its shape is [512, 256], but dim (config.json hidden_size) is 100 (20)
-    fault: layers.0.attention.output.weight: its shape is [256, 256], but n_heads * value_head_dim (as head_dim) is 192 (5)
-    fault: layers.0.attention.output.weight: its shape is [256, 256], but n_heads * value_head_dim (as head_dim) is 512 (4)
-    fault: layers.0.attention.k.weight: its shape is [128, 256], but n_kv_heads (config.json num_key_value_heads) * head_dim (config.json head_dim: 64) is 64 (4)
-    fault: layers.0.ffn.down.weight: its shape is [256, 512], but ffn_dim (config.json intermediate_size) is 256 (6)
-    fault: the model lacks layers.2..4, which its architecture needs (1)
+    fault: token_embedding.weight: the shape is [512, 256], but dim (config.json hidden_size) is 100 (20)
+    fault: layers.0.attention.output.weight: the shape is [256, 256], but n_heads * value_head_dim (as head_dim) is 192 (5)
+    fault: layers.0.attention.output.weight: the shape is [256, 256], but n_heads * value_head_dim (as head_dim) is 512 (4)
+    fault: layers.0.attention.k.weight: the shape is [128, 256], but n_kv_heads (config.json num_key_value_heads) * head_dim (config.json head_dim: 64) is 64 (4)
+    fault: layers.0.ffn.down.weight: the shape is [256, 512], but ffn_dim (config.json intermediate_size) is 256 (6)
+    fault: the model lacks layers.2..4, which its architecture requires (1)
     fault: config.json vocab_size is 1000, but the embedding has 512 rows (1)
-    fault: layers.0.attention.k.weight: its shape is [128, 256], but n_kv_heads (config.json num_key_value_heads) * head_dim (config.json head_dim: 100) is 200 (8)
+    fault: layers.0.attention.k.weight: the shape is [128, 256], but n_kv_heads (config.json num_key_value_heads) * head_dim (config.json head_dim: 100) is 200 (8)
     ");
 }
 
@@ -160,7 +160,7 @@ fn vocabularies_and_special_tokens() {
         let texts: Vec<String> = (0..511).map(|n| format!("t{n}")).collect();
         keys.set_array("tokenizer.ggml.tokens", texts.iter().map(String::as_str));
     });
-    insta::assert_snapshot!(shorter, @r#"fault: .: key "tokenizer.ggml.token_type": 512 elements for 511 tokens"#);
+    insta::assert_snapshot!(shorter, @r#"fault: .: key "tokenizer.ggml.token_type": 512 elements, but there are 511 tokens"#);
     // More rows than tokens are usual outside GGUF; fewer are not.
     let longer = copy_of(HF);
     edit_json(&longer, "tokenizer.json", |tokenizer| {
@@ -183,9 +183,9 @@ fn tokenizers_that_are_not_there() {
 #[test]
 fn templates_that_are_no_jinja() {
     let template = |text: &str| gguf(|keys| keys.set_text("tokenizer.chat_template", text));
-    insta::assert_snapshot!(template("{% for m in messages %}{{ m.content }}"), @"fault: the chat template (tokenizer.chat_template) is no valid Jinja: unexpected end of input, expected end of block in line 1");
-    insta::assert_snapshot!(template("{{ messages[0 }}"), @"fault: the chat template (tokenizer.chat_template) is no valid Jinja: unexpected `}`, expected `]` in line 1");
-    insta::assert_snapshot!(template("{% if %}x{% endif %}"), @"fault: the chat template (tokenizer.chat_template) is no valid Jinja: unexpected end of block in line 1");
+    insta::assert_snapshot!(template("{% for m in messages %}{{ m.content }}"), @"fault: the chat template (tokenizer.chat_template) is not valid Jinja: unexpected end of input, expected end of block in line 1");
+    insta::assert_snapshot!(template("{{ messages[0 }}"), @"fault: the chat template (tokenizer.chat_template) is not valid Jinja: unexpected `}`, expected `]` in line 1");
+    insta::assert_snapshot!(template("{% if %}x{% endif %}"), @"fault: the chat template (tokenizer.chat_template) is not valid Jinja: unexpected end of block in line 1");
     let sound = [
         "",
         "{%- for m in messages -%}{{- '<|' + m['role'] + '|>' + m.content | trim -}}{%- endfor -%}",
@@ -199,7 +199,7 @@ fn templates_that_are_no_jinja() {
     }
     let folder = copy_of(HF);
     put(folder.path(), "chat_template.jinja", "{% endfor %}");
-    insta::assert_snapshot!(found(folder.path()), @"fault: the chat template (chat_template.jinja) is no valid Jinja: unknown statement endfor in line 1");
+    insta::assert_snapshot!(found(folder.path()), @"fault: the chat template (chat_template.jinja) is not valid Jinja: unknown statement endfor in line 1");
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn contradictions_name_both_readings() {
 fn parts_must_fit() {
     let said = "{\"bits\":4,\"group_size\":64}";
     let broken = |change: fn(&mut Safetensors)| settled(said, &module(4, 64, "F32").with(change));
-    insta::assert_snapshot!(broken(|file| { file.arrays.remove(1); }), @r#"Malformed: ./model.safetensors: tensor "m.weight": it is packed and has .biases, but its .scales are missing"#);
+    insta::assert_snapshot!(broken(|file| { file.arrays.remove(1); }), @r#"Malformed: ./model.safetensors: tensor "m.weight": the weight is packed and has .biases, but .scales are missing"#);
     insta::assert_snapshot!(broken(|file| { file.arrays.remove(2); }), @r#"
     Malformed: ./model.safetensors: tensor "m.weight": float scales, but no biases
     help: config.json and the tensors are of different models, or damaged

@@ -41,8 +41,8 @@ fn combined_blobs_with_metadata() {
     assert_int4(&opened, "a.weight");
     let message = opened.stored_tensor("a.weight.scale").unwrap_err();
     insta::assert_snapshot!(without_path(&told(&message), store.path()), @r#"
-    NotFound: ./manifests/registry.ollama.ai/library/m/latest: "a.weight.scale" is no tensor, but a part of one
-    help: ask for "a.weight"
+    NotFound: ./manifests/registry.ollama.ai/library/m/latest: "a.weight.scale" is not a tensor but a part of one
+    help: use "a.weight"
     "#);
 }
 
@@ -156,7 +156,7 @@ fn changed_blobs_are_found_by_their_digests() {
 fn manifests_that_are_no_model() {
     let store = Store::new();
     let path = store.manifest("m/latest", &[store.layer("template", "", b"x")]);
-    insta::assert_snapshot!(store.refused(&path), @"Malformed: ./manifests/registry.ollama.ai/library/m/latest: no weights in this model: its layers are template");
+    insta::assert_snapshot!(store.refused(&path), @"Malformed: ./manifests/registry.ollama.ai/library/m/latest: the model has no weights: its layers are template");
 
     let config = store.blob(br#"{"remote_host":"https://ollama.com","remote_model":"big"}"#);
     let cloud = format!(
@@ -164,7 +164,7 @@ fn manifests_that_are_no_model() {
     );
     put(store.path(), "manifests/registry.ollama.ai/library/m/cloud", cloud);
     insta::assert_snapshot!(store.refused(&path.with_file_name("cloud")), @"
-    Unsupported: ./manifests/registry.ollama.ai/library/m/cloud: a cloud model, served by https://ollama.com: no weights are here
+    Unsupported: ./manifests/registry.ollama.ai/library/m/cloud: a cloud model, served by https://ollama.com, without local weights
     help: pull a model that runs on this machine
     ");
 

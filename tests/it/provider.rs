@@ -349,7 +349,7 @@ fn a_device_out_of_reach_gets_the_same() {
     let far = WeightProvider::new(store, Far(Cpu)).unwrap();
     let error = far.load(QKV[0]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.to_string().contains("far does not take Q4_0"), "{error}");
+    assert!(error.to_string().contains("far does not support Q4_0"), "{error}");
     assert!(far.policy(Policy::F16).load(QKV[0]).is_ok());
 }
 

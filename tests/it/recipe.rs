@@ -12,43 +12,45 @@ use weighbridge::metadata::KeyValues;
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::ImportanceMatrix;
 use weighbridge::recipe::llama_cpp::{
-    Choice, Hparams, Options, Recipe, Setting, Stored, TensorType, target,
+    Hparams, LlamaOptions, LlamaRecipe, MetadataSetting, SourceTensor, TensorChoice, TensorType,
+    target,
 };
 use weighbridge::recipe::{mlx_lm, ollama};
 use weighbridge::{DType, Model, OpenOptions};
 
 /// Tensors of a small model.
-const SMALL: &[Stored<'_>] = &[
-    Stored { name: "blk.10.ffn_down.weight", shape: &[256, 256], dtype: DType::F16 },
-    Stored { name: "blk.9.ffn_down.weight", shape: &[256, 256], dtype: DType::F16 },
-    Stored { name: "output_norm.weight", shape: &[256], dtype: DType::F32 },
-    Stored { name: "token_embd.weight", shape: &[512, 256], dtype: DType::F16 },
-    Stored { name: "blk.9.attn_v.weight", shape: &[1, 256], dtype: DType::F16 },
+const SMALL: &[SourceTensor<'_>] = &[
+    SourceTensor { name: "blk.10.ffn_down.weight", shape: &[256, 256], dtype: DType::F16 },
+    SourceTensor { name: "blk.9.ffn_down.weight", shape: &[256, 256], dtype: DType::F16 },
+    SourceTensor { name: "output_norm.weight", shape: &[256], dtype: DType::F32 },
+    SourceTensor { name: "token_embd.weight", shape: &[512, 256], dtype: DType::F16 },
+    SourceTensor { name: "blk.9.attn_v.weight", shape: &[1, 256], dtype: DType::F16 },
 ];
 
 /// One that low file types give their base.
-const UP: Stored<'_> = Stored { name: "blk.10.ffn_up.weight", ..SMALL[0] };
+const UP: SourceTensor<'_> = SourceTensor { name: "blk.10.ffn_up.weight", ..SMALL[0] };
 
 fn small() -> Hparams {
     Hparams { architecture: "llama".to_owned(), layers: 11, ..Hparams::default() }
 }
 
-fn refused(model: &Hparams, tensors: &[Stored<'_>], options: &Options) -> String {
-    let checked = Recipe::new(model, tensors, options).and_then(|recipe| recipe.check(options));
+fn refused(model: &Hparams, tensors: &[SourceTensor<'_>], options: &LlamaOptions) -> String {
+    let checked =
+        LlamaRecipe::new(model, tensors, options).and_then(|recipe| recipe.check(options));
     told(&checked.expect_err("a refusal"))
 }
 
 #[test]
 fn order_and_reasons() {
-    let mut options = Options::new(FileType::Q4_K_M);
+    let mut options = LlamaOptions::new(FileType::Q4_K_M);
     options.tensor_types = vec![TensorType::parse("BLK.9=q5_0").expect("a tensor type")];
-    let recipe = Recipe::new(&small(), SMALL, &options).expect("a recipe");
+    let recipe = LlamaRecipe::new(&small(), SMALL, &options).expect("a recipe");
     recipe.check(&options).expect("no refusal");
     let told: Vec<String> = recipe
         .choices
         .iter()
         .map(|choice| {
-            let Choice { source, name, from, to, reason, .. } = choice;
+            let TensorChoice { source, name, from, to, reason, .. } = choice;
             format!("{source} {name}: {from} -> {to}, {reason:?}, copy {}", choice.is_copy())
         })
         .collect();
@@ -60,23 +62,24 @@ fn order_and_reasons() {
     0 blk.10.ffn_down.weight: F16 -> Q6_K, Rule, copy false
     ");
     options.keep_split = true;
-    let recipe = Recipe::new(&small(), SMALL, &options).expect("a recipe");
+    let recipe = LlamaRecipe::new(&small(), SMALL, &options).expect("a recipe");
     let sources: Vec<usize> = recipe.choices.iter().map(|choice| choice.source).collect();
     assert_eq!(sources, [0, 1, 2, 3, 4]);
 }
 
 #[test]
 fn copies_keep_their_file_type() {
-    let number = |tensors: &[Stored<'_>], file_type| {
+    let number = |tensors: &[SourceTensor<'_>], file_type| {
         let model = Hparams { file_type, ..small() };
-        let recipe = Recipe::new(&model, tensors, &Options::new(FileType::COPY)).expect("a recipe");
-        assert!(recipe.choices.iter().all(Choice::is_copy));
+        let recipe = LlamaRecipe::new(&model, tensors, &LlamaOptions::new(FileType::COPY))
+            .expect("a recipe");
+        assert!(recipe.choices.iter().all(TensorChoice::is_copy));
         let found = recipe.settings.iter().find(|setting| setting.key == "general.file_type");
         found.expect("a file type").value.value().to_u64().expect("a number")
     };
     assert_eq!(number(SMALL, Some(15)), 15);
     assert_eq!(number(SMALL, None), 1024 + 1);
-    let of = |dtype| Stored { dtype, ..SMALL[0] };
+    let of = |dtype| SourceTensor { dtype, ..SMALL[0] };
     assert_eq!(number(&[of(DType::Q4_K)], None), 1024 + 15);
     assert_eq!(number(&[of(DType::IQ2_S)], None), 1024 + 28);
     assert_eq!(number(&[of(DType::NVFP4)], None), 1024 + 39);
@@ -87,12 +90,12 @@ fn copies_keep_their_file_type() {
 
 #[test]
 fn settings() {
-    let mut options = Options::new(FileType::Q8_0);
+    let mut options = LlamaOptions::new(FileType::Q8_0);
     for text in ["general.name=str:a=b:c", "x=int:-7", "x=float:0.5", "y=bool:true"] {
-        options.overrides.push(Setting::parse(text).expect(text));
+        options.overrides.push(MetadataSetting::parse(text).expect(text));
     }
     options.pruned = [9].into();
-    let recipe = Recipe::new(&small(), SMALL, &options).expect("a recipe");
+    let recipe = LlamaRecipe::new(&small(), SMALL, &options).expect("a recipe");
     let told: Vec<String> =
         recipe.settings.iter().map(|set| format!("{}: {:?}", set.key, set.value)).collect();
     assert_snapshot!(told.join("\n"), @r#"
@@ -109,10 +112,10 @@ fn settings() {
     assert_eq!(names, ["output_norm.weight", "token_embd.weight", "blk.0.ffn_down.weight"]);
 
     for text in ["x", "=int:1", "x=1", "x=long:1", "x=int:a", "x=int:4294967296", "x=bool:1"] {
-        assert!(Setting::parse(text).is_err(), "{text}");
+        assert!(MetadataSetting::parse(text).is_err(), "{text}");
     }
-    assert_snapshot!(told_of(Setting::parse("x=bool:1")), @r#"
-    Mismatch: "x=bool:1" is no setting: "1" is no bool
+    assert_snapshot!(told_of(MetadataSetting::parse("x=bool:1")), @r#"
+    Mismatch: "x=bool:1" is not a setting: "1" is not a value of type bool
     help: write key=type:value, where the type is int, float, bool or str
     "#);
 }
@@ -127,66 +130,66 @@ fn overrides_count_as_the_file_s_own() {
     let model = Hparams::of(&KeyValues::of(store.metadata()), &[]).expect("its numbers");
     assert_eq!((&*model.architecture, model.layers, model.experts), ("llama", 2, 0));
     let overrides = ["llama.expert_count=int:8", "llama.attention.head_count=int:64"];
-    let overrides = overrides.map(|text| Setting::parse(text).expect(text));
+    let overrides = overrides.map(|text| MetadataSetting::parse(text).expect(text));
     let model = Hparams::of(&KeyValues::of(store.metadata()), &overrides).expect("its numbers");
     assert_eq!((model.heads, model.experts, model.file_type), (64, 8, Some(7)));
     let store = Model::open("assets/sample/hf").expect("a model");
-    assert_snapshot!(told_of(Hparams::of(&KeyValues::of(store.metadata()), &[])), @r#"Unsupported: key "general.architecture": a model to be quantized needs this key, and it is not there"#);
+    assert_snapshot!(told_of(Hparams::of(&KeyValues::of(store.metadata()), &[])), @r#"Unsupported: key "general.architecture": the key is missing, but quantizing requires it"#);
 }
 
 #[test]
 fn refusals() {
-    let low = Options::new(FileType::IQ2_XXS);
+    let low = LlamaOptions::new(FileType::IQ2_XXS);
     assert_snapshot!(refused(&small(), &[UP], &low), @r#"
     Mismatch: tensor "blk.10.ffn_up.weight": IQ2_XXS is worth nothing without the importance of columns
-    help: give it an importance matrix (--imatrix), or more bits
+    help: give one with --imatrix, or more bits
     "#);
-    let packed = [Stored { dtype: DType::Q8_0, ..SMALL[0] }];
-    let mut options = Options::new(FileType::Q4_K_M);
+    let packed = [SourceTensor { dtype: DType::Q8_0, ..SMALL[0] }];
+    let mut options = LlamaOptions::new(FileType::Q4_K_M);
     assert_snapshot!(refused(&small(), &packed, &options), @r#"
-    Mismatch: tensor "blk.10.ffn_down.weight": it is quantized already, as Q8_0, and was to become Q6_K
-    help: quantize the original, or allow to requantize at a loss
+    Mismatch: tensor "blk.10.ffn_down.weight": the tensor is already quantized as Q8_0, and Q6_K was requested
+    help: quantize the original model, or allow requantizing with a loss of quality (--allow-requantize)
     "#);
     options.allow_requantize = true;
-    let recipe = Recipe::new(&small(), &packed, &options).expect("a recipe");
+    let recipe = LlamaRecipe::new(&small(), &packed, &options).expect("a recipe");
     recipe.check(&options).expect("no refusal");
 
-    let odd = [Stored { shape: &[4, 96], ..SMALL[0] }];
-    assert_snapshot!(refused(&small(), &odd, &Options::new(FileType::Q1_0)), @r#"
-    Unsupported: tensor "blk.10.ffn_down.weight": rows of 96 elements are no whole blocks of 128 for Q1_0, which has no fallback
+    let odd = [SourceTensor { shape: &[4, 96], ..SMALL[0] }];
+    assert_snapshot!(refused(&small(), &odd, &LlamaOptions::new(FileType::Q1_0)), @r#"
+    Unsupported: tensor "blk.10.ffn_down.weight": rows of 96 elements do not divide into blocks of 128 for Q1_0, which has no fallback
     help: choose another dtype for this tensor (--tensor-type)
     "#);
     options.output = Some(DType::Q6_K);
-    let output = [Stored { name: "output.weight", ..odd[0] }];
+    let output = [SourceTensor { name: "output.weight", ..odd[0] }];
     assert_snapshot!(refused(&small(), &output, &options), @r#"
-    Unsupported: tensor "output.weight": rows of 96 elements are no whole blocks of 256 for Q6_K
+    Unsupported: tensor "output.weight": rows of 96 elements do not divide into blocks of 256 for Q6_K
     help: choose another dtype for this tensor (--tensor-type)
     "#);
-    let whole = [Stored { dtype: DType::I32, ..SMALL[0] }];
-    assert_snapshot!(refused(&small(), &whole, &options), @r#"Unsupported: tensor "blk.10.ffn_down.weight": I32 is not quantized to Q6_K"#);
+    let whole = [SourceTensor { dtype: DType::I32, ..SMALL[0] }];
+    assert_snapshot!(refused(&small(), &whole, &options), @r#"Unsupported: tensor "blk.10.ffn_down.weight": I32 cannot be quantized to Q6_K"#);
     options.output = Some(DType::MLX_AFFINE4);
-    let output = [Stored { name: "output.weight", ..SMALL[0] }];
-    assert_snapshot!(refused(&small(), &output, &options), @r#"Unsupported: tensor "output.weight": F16 is not quantized to MLX_AFFINE4"#);
+    let output = [SourceTensor { name: "output.weight", ..SMALL[0] }];
+    assert_snapshot!(refused(&small(), &output, &options), @r#"Unsupported: tensor "output.weight": F16 cannot be quantized to MLX_AFFINE4"#);
     let experts = Hparams { experts: 4, layers: 9, ..small() };
     assert_snapshot!(refused(&experts, &SMALL[..1], &options), @r#"
-    Unsupported: tensor "blk.10.ffn_down.weight": the choice among experts goes by layers, and the name tells none of the 9
-    help: give its dtype by name (--tensor-type)
+    Unsupported: tensor "blk.10.ffn_down.weight": rules for experts depend on the layer, but the name contains no layer number below 9
+    help: set the dtype by name (--tensor-type)
     "#);
 
     assert_snapshot!(told_of(TensorType::parse("attn_v")), @r#"
-    Mismatch: "attn_v" is no tensor type
-    help: write a part of the name and a dtype: attn_v=q6_k
+    Mismatch: "attn_v" is not a tensor type
+    help: write a regular expression for the name, and a dtype: attn_v=q6_k
     "#);
     assert_snapshot!(told_of(TensorType::parse("attn_(?!v)=q8_0")), @r#"
-    Mismatch: "attn_(?!v)" is no regular expression: look-around, including look-ahead and look-behind, is not supported
-    help: lookaround and back references, which std::regex has, are not known here
+    Mismatch: "attn_(?!v)" is not a valid regular expression: look-around, including look-ahead and look-behind, is not supported
+    help: look-around and back references, which std::regex supports, are not supported here
     "#);
     assert_snapshot!(told_of(TensorType::parse("(a=q8_0")), @r#"
-    Mismatch: "(a" is no regular expression: unclosed group
-    help: lookaround and back references, which std::regex has, are not known here
+    Mismatch: "(a" is not a valid regular expression: unclosed group
+    help: look-around and back references, which std::regex supports, are not supported here
     "#);
     assert_snapshot!(told_of(target("Q8_K")), @r#"
-    Mismatch: "Q8_K" is no dtype that llama.cpp quantizes to
+    Mismatch: "Q8_K" is not a dtype that llama.cpp quantizes to
     help: one of F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ2_XXS, IQ2_XS, IQ3_XXS, IQ1_S, IQ4_NL, IQ3_S, IQ2_S, IQ4_XS, IQ1_M, TQ1_0, TQ2_0, MXFP4, NVFP4, Q1_0, Q2_0
     "#);
 }
@@ -203,48 +206,48 @@ fn importance_of_a_choice() {
         ImportanceMatrix::open_memory("file", bytes(name), &OpenOptions::new()).expect("a matrix")
     };
     let matrix = open(UP.name);
-    let mut options = Options::new(FileType::IQ2_XXS).with_importance(&matrix, "some/file");
+    let mut options = LlamaOptions::new(FileType::IQ2_XXS).with_importance(&matrix, "some/file");
     // Importance goes by the names that the matrix was measured under.
     options.pruned = [0].into();
-    let recipe = Recipe::new(&small(), &[UP], &options).expect("a recipe");
+    let recipe = LlamaRecipe::new(&small(), &[UP], &options).expect("a recipe");
     recipe.check(&options).expect("no refusal");
     let choice = &recipe.choices[0];
     assert_eq!((&*choice.name, choice.needs_importance), ("blk.0.ffn_up.weight", true));
     let found = choice.importance(&UP, &matrix).expect("importance");
     assert_eq!(found, Some(&[1.0; 256][..]));
     assert_snapshot!(told_of(choice.importance(&UP, &open("other.weight"))), @r#"
-    Mismatch: file: tensor "blk.10.ffn_up.weight": IQ2_XXS is worth nothing without the importance of columns, and the matrix has none
-    help: give this tensor more bits (--tensor-type)
+    Mismatch: file: tensor "blk.10.ffn_up.weight": IQ2_XXS requires importance, but the importance matrix has none for this tensor
+    help: choose a dtype with more bits for this tensor (--tensor-type)
     "#);
-    let wrong = Stored { shape: &[4, 64], ..UP };
+    let wrong = SourceTensor { shape: &[4, 64], ..UP };
     assert_snapshot!(told_of(choice.importance(&wrong, &matrix)), @r#"
     Mismatch: file: tensor "blk.10.ffn_up.weight": importance of 256 columns, but the weight has 1 x 64
-    help: it was made for another model, or for experts that were stored one by one
+    help: the importance matrix was made for another model, or for experts in separate tensors
     "#);
 }
 
 #[test]
 fn what_mlx_does_not_have() {
-    use mlx_lm::{Mix, Mode, Module, Options, Recipe};
+    use mlx_lm::{Mix, MlxMode, MlxOptions, MlxRecipe, Module};
     let modules = [Module { path: "model.layers.0.mlp.up_proj", shape: &[64, 96] }];
     let model =
         mlx_lm::MlxModel { model_type: "llama".to_owned(), layers: 1, ..Default::default() };
-    let refused = |options: Options| told_of(Recipe::new(&model, &modules, &options));
-    let usual = Options::default();
-    assert_snapshot!(refused(Options { bits: Some(7), ..usual }), @"Mismatch: affine has elements of 1, 2, 3, 4, 5, 6, 8 bits, and not of 7");
-    assert_snapshot!(refused(Options { mode: Mode::Nvfp4, group_size: Some(32), ..usual }), @"Mismatch: nvfp4 has groups of 16, and not of 32");
+    let refused = |options: MlxOptions| told_of(MlxRecipe::new(&model, &modules, &options));
+    let usual = MlxOptions::default();
+    assert_snapshot!(refused(MlxOptions { bits: Some(7), ..usual }), @"Mismatch: affine does not support elements of 7 bits: supported are 1, 2, 3, 4, 5, 6, 8");
+    assert_snapshot!(refused(MlxOptions { mode: MlxMode::Nvfp4, group_size: Some(32), ..usual }), @"Mismatch: nvfp4 does not support groups of 32: supported are 16");
     let mix = Mix::from_name("mixed_3_6");
-    assert_snapshot!(refused(Options { mix, ..usual }), @"
-    Mismatch: mixed_3_6 goes by down_proj, and no module is called so
-    help: quantize without a mix
+    assert_snapshot!(refused(MlxOptions { mix, ..usual }), @"
+    Mismatch: the mix mixed_3_6 requires modules named down_proj, but the model has none
+    help: quantize without a mix (leave out --quant-predicate)
     ");
-    assert_snapshot!(refused(Options { mix, mode: Mode::Mxfp8, ..usual }), @"Mismatch: mixed_3_6 is a mix of affine groups, and not of mxfp8");
+    assert_snapshot!(refused(MlxOptions { mix, mode: MlxMode::Mxfp8, ..usual }), @"Mismatch: the mix mixed_3_6 requires the mode affine, but the mode is mxfp8");
     // 8 bits in groups of 64, where rows are whole groups of 32 only.
     let router = [Module { path: "model.layers.0.mlp.gate", shape: &[64, 96] }];
     let qwen = mlx_lm::MlxModel { model_type: "qwen3_moe".to_owned(), ..model.clone() };
-    let options = Options { group_size: Some(32), ..usual };
-    assert_snapshot!(told_of(Recipe::new(&qwen, &router, &options)), @r#"Mismatch: tensor "model.layers.0.mlp.gate": rows of 96 elements are no whole groups of 64"#);
-    let recipe = Recipe::new(&model, &modules, &usual).expect("a recipe");
+    let options = MlxOptions { group_size: Some(32), ..usual };
+    assert_snapshot!(told_of(MlxRecipe::new(&qwen, &router, &options)), @r#"Mismatch: tensor "model.layers.0.mlp.gate": rows of 96 elements do not divide into groups of 64"#);
+    let recipe = MlxRecipe::new(&model, &modules, &usual).expect("a recipe");
     assert_eq!(recipe.choices, [None]);
     assert_eq!(recipe.config.to_string(), r#"{"group_size":64,"bits":4,"mode":"affine"}"#);
 }
@@ -256,9 +259,9 @@ fn json(path: &Path) -> Json {
 }
 
 /// The options of one run of llama-quantize.
-fn options(run: &Json, folder: &Path) -> Options {
+fn options(run: &Json, folder: &Path) -> LlamaOptions {
     let name = run["type"].as_str().expect("a file type");
-    let mut options = Options::new(FileType::from_name(name).expect("a file type"));
+    let mut options = LlamaOptions::new(FileType::from_name(name).expect("a file type"));
     if let Some(file) = run["imatrix"].as_str() {
         let matrix = ImportanceMatrix::open(folder.join(file)).expect("an importance matrix");
         options = options.with_importance(&matrix, file);
@@ -286,8 +289,8 @@ fn every_run_of_llama_quantize() {
         let options = options(run, &folder);
         let model =
             Hparams::of(&KeyValues::of(store.metadata()), &options.overrides).expect("its numbers");
-        let tensors = Stored::all(&store).expect("its tensors");
-        let recipe = Recipe::new(&model, &tensors, &options).expect("a recipe");
+        let tensors = SourceTensor::all(&store).expect("its tensors");
+        let recipe = LlamaRecipe::new(&model, &tensors, &options).expect("a recipe");
         recipe.check(&options).expect("no refusal");
 
         let expected_types: Vec<(&str, &str)> = expected["tensors"]
@@ -324,7 +327,7 @@ fn is_told(key: &str) -> bool {
 }
 
 /// Keys and numbers that the recipe makes of a model's.
-fn keys_after(store: &Model, recipe: &Recipe<'_>) -> Vec<(String, Option<u64>)> {
+fn keys_after(store: &Model, recipe: &LlamaRecipe<'_>) -> Vec<(String, Option<u64>)> {
     let told = |key: &str, number: Option<u64>| number.filter(|_| is_told(key));
     let set = |key: &str| recipe.settings.iter().any(|setting| setting.key == key);
     let old = store.metadata().iter().map(|(key, value)| (key.to_str().expect("a key"), value));
@@ -367,7 +370,7 @@ fn check_case(case: &str) {
         experts: number(3),
         file_type: None,
     };
-    let mut options = Options::new(FileType::from_name(fields[5]).expect("a file type"));
+    let mut options = LlamaOptions::new(FileType::from_name(fields[5]).expect("a file type"));
     let dtype = |at: usize| (fields[at] != "none").then(|| target(fields[at]).expect("a dtype"));
     options.importance = fields[6] == "1";
     options.pure = fields[7] == "1";
@@ -395,9 +398,11 @@ fn check_case(case: &str) {
         tensors.push((name, dtype, shape));
         expected.push((name, after.to_owned()));
     }
-    let stored: Vec<Stored<'_>> =
-        tensors.iter().map(|(name, dtype, shape)| Stored { name, shape, dtype: *dtype }).collect();
-    let recipe = match Recipe::new(&model, &stored, &options) {
+    let stored: Vec<SourceTensor<'_>> = tensors
+        .iter()
+        .map(|(name, dtype, shape)| SourceTensor { name, shape, dtype: *dtype })
+        .collect();
+    let recipe = match LlamaRecipe::new(&model, &stored, &options) {
         Ok(recipe) => recipe,
         Err(error) => {
             assert!(end.starts_with("error"), "{head}\n{error:?}");
@@ -476,15 +481,17 @@ fn check_snapshot(text: &str) -> usize {
         })
         .collect();
     assert!(tensors.len() > 100, "{head}");
-    let stored: Vec<Stored<'_>> =
-        tensors.iter().map(|(name, shape)| Stored { name, shape, dtype: DType::BF16 }).collect();
+    let stored: Vec<SourceTensor<'_>> = tensors
+        .iter()
+        .map(|(name, shape)| SourceTensor { name, shape, dtype: DType::BF16 })
+        .collect();
     let mut count = 0;
     for section in sections {
         let (name, lines) = section.split_once(']').expect("a file type");
-        let options = Options::new(FileType::from_name(name).expect("a file type"));
+        let options = LlamaOptions::new(FileType::from_name(name).expect("a file type"));
         let expected: HashMap<String, &str> = lines.trim().lines().flat_map(spread).collect();
         let base = options.file_type.descriptor().base.expect("a base").name();
-        let recipe = Recipe::new(&model, &stored, &options).expect("a recipe");
+        let recipe = LlamaRecipe::new(&model, &stored, &options).expect("a recipe");
         assert_eq!(recipe.choices.len(), tensors.len(), "{head}");
         for choice in &recipe.choices {
             let expected = expected.get(&*choice.name).copied().unwrap_or(base);
@@ -519,8 +526,8 @@ fn check_modules(case: &str) {
         layers: fields[1].parse().expect("layers"),
         layer_group_size: None,
     };
-    let options = mlx_lm::Options {
-        mode: mlx_lm::Mode::from_name(fields[2]).expect("a mode"),
+    let options = mlx_lm::MlxOptions {
+        mode: mlx_lm::MlxMode::from_name(fields[2]).expect("a mode"),
         mix: mlx_lm::Mix::from_name(fields[3]),
         group_size: fields[4].parse().ok(),
         bits: fields[5].parse().ok(),
@@ -537,7 +544,7 @@ fn check_modules(case: &str) {
         .collect();
     let modules: Vec<mlx_lm::Module<'_>> =
         rows.iter().map(|(path, shape, _)| mlx_lm::Module { path, shape }).collect();
-    let recipe = mlx_lm::Recipe::new(&model, &modules, &options).expect("a recipe");
+    let recipe = mlx_lm::MlxRecipe::new(&model, &modules, &options).expect("a recipe");
     let usual = recipe.config["mode"].as_str().expect("a mode");
     assert_eq!(usual, fields[2]);
     for ((path, _, expected), choice) in rows.iter().zip(&recipe.choices) {
@@ -552,7 +559,7 @@ fn check_modules(case: &str) {
                     Some(mode) => (mode, "named"),
                     None => ("affine", "short"),
                 };
-                let mode = mlx_lm::Mode::from_name(mode).expect("a mode");
+                let mode = mlx_lm::MlxMode::from_name(mode).expect("a mode");
                 assert_eq!(mode, choice.mode);
                 format!("{} {} {} {short}", mode.descriptor().name, choice.bits, choice.group_size)
             }
@@ -566,25 +573,25 @@ fn check_modules(case: &str) {
 #[test]
 fn directories_of_mlx_lm() {
     let Some(folder) = outside("") else { return };
-    let affine = |bits, group_size| mlx_lm::Options {
+    let affine = |bits, group_size| mlx_lm::MlxOptions {
         bits: Some(bits),
         group_size: Some(group_size),
-        ..mlx_lm::Options::default()
+        ..mlx_lm::MlxOptions::default()
     };
-    let mode = |name| mlx_lm::Options {
-        mode: mlx_lm::Mode::from_name(name).expect("a mode"),
-        ..mlx_lm::Options::default()
+    let mode = |name| mlx_lm::MlxOptions {
+        mode: mlx_lm::MlxMode::from_name(name).expect("a mode"),
+        ..mlx_lm::MlxOptions::default()
     };
     let mix = mlx_lm::Mix::from_name("mixed_3_6");
     for (name, options) in [
-        ("llama-q4g64-f16", mlx_lm::Options::default()),
+        ("llama-q4g64-f16", mlx_lm::MlxOptions::default()),
         ("llama-q4g32-bf16-sharded", affine(4, 32)),
         ("qwen2-q5g32-f16", affine(5, 32)),
         ("qwen3-tied-q3g32-bf16", affine(3, 32)),
         ("llama-mxfp8", mode("mxfp8")),
         ("qwen2-nvfp4", mode("nvfp4")),
         ("mixtral-mxfp4", mode("mxfp4")),
-        ("llama-mixed_3_6", mlx_lm::Options { mix, ..mlx_lm::Options::default() }),
+        ("llama-mixed_3_6", mlx_lm::MlxOptions { mix, ..mlx_lm::MlxOptions::default() }),
     ] {
         let store = Model::open(folder.join("mlx").join(name)).expect("a model");
         let config = store.document("config.json").expect("a config");
@@ -603,7 +610,7 @@ fn directories_of_mlx_lm() {
             .iter()
             .map(|(path, tensor)| mlx_lm::Module { path, shape: tensor.shape() })
             .collect();
-        let recipe = mlx_lm::Recipe::new(&model, &modules, &options).expect("a recipe");
+        let recipe = mlx_lm::MlxRecipe::new(&model, &modules, &options).expect("a recipe");
         for ((path, tensor), choice) in weights.iter().zip(&recipe.choices) {
             let dtype = tensor.dtype().expect("a dtype");
             let stored = dtype.is_quantized().then_some((dtype, tensor.group_size()));

@@ -47,18 +47,18 @@ fn shaped(dtype: DType, shape: &[u64]) -> String {
 fn gguf_starts() {
     assert_snapshot!(refused(Vec::new()), @"
     Malformed: file: the file is empty
-    help: its download or copy failed: fetch it again
+    help: the download or copy failed: fetch the file again
     ");
-    assert_snapshot!(refused(b"GG".to_vec()), @"UnknownContainer: file: neither GGUF nor safetensors");
+    assert_snapshot!(refused(b"GG".to_vec()), @"UnknownContainer: file: the file is neither GGUF nor safetensors");
     assert_snapshot!(refused(b"GGUF".to_vec()), @"
     Malformed: file: the version needs 4 bytes, but only 0 are left in the file (at byte 4)
     help: the file is cut short or damaged: fetch or copy it again
     ");
     assert_snapshot!(refused(small().with(|file| file.magic = *b"FUGG").build()), @"
-    Malformed: file: a GGUF file whose magic is reversed; no writer makes that, not even for big-endian machines
+    Malformed: file: a GGUF file with a reversed magic, which no writer produces, not even on big-endian machines
     help: the file was damaged by a byte swap: fetch it again
     ");
-    assert_snapshot!(refused(small().with(|file| file.magic = *b"GGUX").build()), @"UnknownContainer: file: neither GGUF nor safetensors");
+    assert_snapshot!(refused(small().with(|file| file.magic = *b"GGUX").build()), @"UnknownContainer: file: the file is neither GGUF nor safetensors");
     assert_snapshot!(refused(small().version(0).build()), @"Unsupported: file: GGUF version 0, but 1, 2 and 3 are known (at byte 4)");
     assert_snapshot!(refused(small().version(4).build()), @"Unsupported: file: GGUF version 4, but 1, 2 and 3 are known (at byte 4)");
     assert_snapshot!(refused(small().version(99).big_endian().build()), @"Unsupported: file: GGUF version 99, but 1, 2 and 3 are known (at byte 4)");
@@ -87,8 +87,8 @@ fn gguf_counts() {
     ");
     assert_snapshot!(count(Some(2), None), @"Malformed: file: a string of 562949953421312 bytes, but only 68 are left (at byte 84)");
     assert_snapshot!(count(None, Some(2)), @r#"
-    Malformed: file: tensor "a": its 24 bytes would end 24 bytes after the end of the file (160) (at byte 160)
-    help: the file is cut short, perhaps a download that did not finish: fetch it again
+    Malformed: file: tensor "a": the tensor's 24 bytes would end 24 bytes after the end of the file (160) (at byte 160)
+    help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
 }
 
@@ -172,15 +172,15 @@ fn gguf_nested_arrays() {
     assert!(open_as(nested(4), Strictness::Default).is_ok());
     assert_snapshot!(refused(nested(5)), @r#"
     LimitExceeded: file: key "k": 5 levels of arrays, but the limit is 4 (at byte 130)
-    help: if the file is to be trusted, raise Limits::array_depth
+    help: if you trust the file, raise Limits::array_depth
     "#);
     assert_snapshot!(refused(nested(10_000)), @r#"
     LimitExceeded: file: key "k": 5 levels of arrays, but the limit is 4 (at byte 130)
-    help: if the file is to be trusted, raise Limits::array_depth
+    help: if you trust the file, raise Limits::array_depth
     "#);
     assert_snapshot!(refused_by(nested(2), Strictness::Strict), @r#"
-    Malformed: file: key "k": an array lies in an array, which llama.cpp refuses (at byte 94)
-    help: without Strictness::Strict (--strict) the file is read all the same
+    Malformed: file: key "k": an array contains an array, which llama.cpp refuses (at byte 94)
+    help: without Strictness::Strict (--strict) the file is accepted
     "#);
 }
 
@@ -191,11 +191,11 @@ fn gguf_alignments() {
     assert_snapshot!(alignment(Kv::U32(13)), @r#"Malformed: file: key "general.alignment": the alignment is 13, not a power of two (at byte 98)"#);
     assert_snapshot!(alignment(Kv::U32(1 << 31)), @r#"
     LimitExceeded: file: key "general.alignment": 2147483648 bytes of alignment, but the limit is 1048576 (at byte 98)
-    help: if the file is to be trusted, raise Limits::alignment
+    help: if you trust the file, raise Limits::alignment
     "#);
     assert_snapshot!(alignment(Kv::U64(1 << 63)), @r#"
     LimitExceeded: file: key "general.alignment": 9223372036854775808 bytes of alignment, but the limit is 1048576 (at byte 98)
-    help: if the file is to be trusted, raise Limits::alignment
+    help: if you trust the file, raise Limits::alignment
     "#);
     assert_snapshot!(alignment(Kv::I32(-32)), @r#"Malformed: file: key "general.alignment": the alignment is -32, not a power of two (at byte 98)"#);
     assert_snapshot!(alignment(Kv::F32(32.0)), @r#"Malformed: file: key "general.alignment": the alignment is a f32, not an integer (at byte 98)"#);
@@ -205,7 +205,7 @@ fn gguf_alignments() {
     let odd = small().key("general.alignment", Kv::I32(32)).build();
     assert_snapshot!(refused_by(odd, Strictness::Strict), @r#"
     Malformed: file: key "general.alignment": general.alignment is a i32, not a u32, which llama.cpp refuses (at byte 98)
-    help: without Strictness::Strict (--strict) the file is read all the same
+    help: without Strictness::Strict (--strict) the file is accepted
     "#);
 }
 
@@ -227,70 +227,70 @@ fn gguf_tensor_entries() {
     let ranked = |rank: u32| refused(raw_entry(le().string(b"t").u32(rank).raw(&[0; 40])));
     assert_snapshot!(ranked(u32::MAX), @r#"
     LimitExceeded: file: tensor "t": 4294967295 dimensions, but the limit is 4 (at byte 33)
-    help: if the file is to be trusted, raise Limits::gguf_dims
+    help: if you trust the file, raise Limits::gguf_dims
     "#);
     assert_snapshot!(shaped(DType::F32, &[1, 1, 1, 1, 1]), @r#"
     LimitExceeded: file: tensor "t": 5 dimensions, but the limit is 4 (at byte 33)
-    help: if the file is to be trusted, raise Limits::gguf_dims
+    help: if you trust the file, raise Limits::gguf_dims
     "#);
     let twice = small().tensor("b", DType::F32, &[1], f32s(&[1.0]));
-    assert_snapshot!(refused(twice.tensor("a", DType::F32, &[1], f32s(&[1.0])).build()), @r#"Malformed: file: tensor "a": two tensors of that name (at byte 256)"#);
+    assert_snapshot!(refused(twice.tensor("a", DType::F32, &[1], f32s(&[1.0])).build()), @r#"Malformed: file: tensor "a": duplicate tensor name (at byte 256)"#);
     let long = "n".repeat(64);
     let long = Gguf::new().tensor(long, DType::F32, &[1], f32s(&[1.0])).build();
     assert!(open_as(long.clone(), Strictness::Default).is_ok());
     assert_snapshot!(refused_by(long, Strictness::Strict), @"
     Malformed: file: a tensor name has 64 bytes, more than 63, which llama.cpp refuses (at byte 24)
-    help: without Strictness::Strict (--strict) the file is read all the same
+    help: without Strictness::Strict (--strict) the file is accepted
     ");
 }
 
 #[test]
 fn gguf_shapes() {
-    assert_snapshot!(shaped(DType::F32, &[u64::MAX, 1]), @r#"Malformed: file: tensor "t": shape [18446744073709551615, 1] has more elements than 63 bits count (at byte 24)"#);
-    assert_snapshot!(shaped(DType::F32, &[1 << 32, 1 << 32]), @r#"Malformed: file: tensor "t": shape [4294967296, 4294967296] has more elements than 63 bits count (at byte 24)"#);
-    assert_snapshot!(shaped(DType::F32, &[1 << 31, 1 << 31, 1 << 31]), @r#"Malformed: file: tensor "t": shape [2147483648, 2147483648, 2147483648] has more elements than 63 bits count (at byte 24)"#);
-    assert_snapshot!(shaped(DType::F32, &[0x1_ffff_fffc, 0x1_ffff_fffc]), @r#"Malformed: file: tensor "t": shape [8589934588, 8589934588] has more elements than 63 bits count (at byte 24)"#);
-    assert_snapshot!(shaped(DType::I8, &[1 << 63]), @r#"Malformed: file: tensor "t": shape [9223372036854775808] has more elements than 63 bits count (at byte 24)"#);
-    assert_snapshot!(shaped(DType::I64, &[(1 << 61) + 1]), @r#"Malformed: file: tensor "t": shape [2305843009213693953] has more elements than 64 bits count (at byte 64)"#);
+    assert_snapshot!(shaped(DType::F32, &[u64::MAX, 1]), @r#"Malformed: file: tensor "t": shape [18446744073709551615, 1] has more than 2^63 - 1 elements (at byte 24)"#);
+    assert_snapshot!(shaped(DType::F32, &[1 << 32, 1 << 32]), @r#"Malformed: file: tensor "t": shape [4294967296, 4294967296] has more than 2^63 - 1 elements (at byte 24)"#);
+    assert_snapshot!(shaped(DType::F32, &[1 << 31, 1 << 31, 1 << 31]), @r#"Malformed: file: tensor "t": shape [2147483648, 2147483648, 2147483648] has more than 2^63 - 1 elements (at byte 24)"#);
+    assert_snapshot!(shaped(DType::F32, &[0x1_ffff_fffc, 0x1_ffff_fffc]), @r#"Malformed: file: tensor "t": shape [8589934588, 8589934588] has more than 2^63 - 1 elements (at byte 24)"#);
+    assert_snapshot!(shaped(DType::I8, &[1 << 63]), @r#"Malformed: file: tensor "t": shape [9223372036854775808] has more than 2^63 - 1 elements (at byte 24)"#);
+    assert_snapshot!(shaped(DType::I64, &[(1 << 61) + 1]), @r#"Malformed: file: tensor "t": shape [2305843009213693953] has more than 2^64 elements (at byte 64)"#);
     assert_snapshot!(shaped(DType::F32, &[(1 << 30) + 1, (1 << 30) - 1, 4]), @r#"
-    Malformed: file: tensor "t": its 18446744073709551600 bytes would end 18446744073709551487 bytes after the end of the file (128) (at byte 96)
-    help: the file is cut short, perhaps a download that did not finish: fetch it again
+    Malformed: file: tensor "t": the tensor's 18446744073709551600 bytes would end 18446744073709551487 bytes after the end of the file (128) (at byte 96)
+    help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
     assert_snapshot!(shaped(DType::I8, &[i64::MAX as u64]), @r#"
-    Malformed: file: tensor "t": its 9223372036854775807 bytes would end 9223372036854775775 bytes after the end of the file (96) (at byte 64)
-    help: the file is cut short, perhaps a download that did not finish: fetch it again
+    Malformed: file: tensor "t": the tensor's 9223372036854775807 bytes would end 9223372036854775775 bytes after the end of the file (96) (at byte 64)
+    help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
     assert_snapshot!(shaped(DType::F32, &[1 << 18, 1 << 20]), @r#"
-    Malformed: file: tensor "t": its 1099511627776 bytes would end 1099511627744 bytes after the end of the file (128) (at byte 96)
-    help: the file is cut short, perhaps a download that did not finish: fetch it again
+    Malformed: file: tensor "t": the tensor's 1099511627776 bytes would end 1099511627744 bytes after the end of the file (128) (at byte 96)
+    help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
-    assert_snapshot!(shaped(DType::Q4_0, &[33]), @r#"Malformed: file: tensor "t": rows of 33 elements are no whole number of Q4_0 blocks of 32 (at byte 64)"#);
-    assert_snapshot!(shaped(DType::Q4_K, &[256, 32]), @r#"Malformed: file: tensor "t": rows of 32 elements are no whole number of Q4_K blocks of 256 (at byte 96)"#);
+    assert_snapshot!(shaped(DType::Q4_0, &[33]), @r#"Malformed: file: tensor "t": rows of 33 elements do not divide into Q4_0 blocks of 32 (at byte 64)"#);
+    assert_snapshot!(shaped(DType::Q4_K, &[256, 32]), @r#"Malformed: file: tensor "t": rows of 32 elements do not divide into Q4_K blocks of 256 (at byte 96)"#);
 }
 
 #[test]
 fn gguf_offsets() {
     let at = |offset| refused(small().at(offset).build());
-    assert_snapshot!(at(u64::MAX), @"Malformed: file: offset 18446744073709551615 is beyond every file");
-    assert_snapshot!(at(u64::MAX - 31), @"Malformed: file: offset 18446744073709551584 is beyond every file");
-    assert_snapshot!(at(2), @r#"Malformed: file: tensor "a": offset 2 is no multiple of the alignment, 32 (at byte 130)"#);
+    assert_snapshot!(at(u64::MAX), @"Malformed: file: offset 18446744073709551615 exceeds the largest file size");
+    assert_snapshot!(at(u64::MAX - 31), @"Malformed: file: offset 18446744073709551584 exceeds the largest file size");
+    assert_snapshot!(at(2), @r#"Malformed: file: tensor "a": offset 2 is not a multiple of the alignment, 32 (at byte 130)"#);
     assert_snapshot!(at(4096), @r#"
-    Malformed: file: tensor "a": its 24 bytes would end 4088 bytes after the end of the file (160) (at byte 4224)
-    help: the file is cut short, perhaps a download that did not finish: fetch it again
+    Malformed: file: tensor "a": the tensor's 24 bytes would end 4088 bytes after the end of the file (160) (at byte 4224)
+    help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
     let mut short = small().with(|file| file.unpadded = true).build();
     short.pop();
     assert_snapshot!(refused(short), @r#"
-    Malformed: file: tensor "a": its 24 bytes would end 1 bytes after the end of the file (151) (at byte 128)
-    help: the file is cut short, perhaps a download that did not finish: fetch it again
+    Malformed: file: tensor "a": the tensor's 24 bytes would end 1 bytes after the end of the file (151) (at byte 128)
+    help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
     // Laid out for an alignment of 1, which no key gives.
     let inconsistent = Gguf::new().with(|file| file.alignment = 1);
     let inconsistent =
         inconsistent.tensor("a", DType::I8, &[1], [1]).tensor("b", DType::I8, &[1], [2]);
     assert_snapshot!(refused(inconsistent.build()), @r#"
-    Malformed: file: tensor "a": its 1 bytes would end 5 bytes after the end of the file (92) (at byte 96)
-    help: the file is cut short, perhaps a download that did not finish: fetch it again
+    Malformed: file: tensor "a": the tensor's 1 bytes would end 5 bytes after the end of the file (92) (at byte 96)
+    help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
     // Two sizes that are fine alone and too much together.
     let huge = Gguf::new().tensor("a", DType::I8, &[0x7fff_ffff_ffff_ffc0], [0; 32]).tensor(
@@ -300,8 +300,8 @@ fn gguf_offsets() {
         [0; 32],
     );
     assert_snapshot!(refused(huge.build()), @r#"
-    Malformed: file: tensor "a": its 9223372036854775744 bytes would end 9223372036854775680 bytes after the end of the file (160) (at byte 96)
-    help: the file is cut short, perhaps a download that did not finish: fetch it again
+    Malformed: file: tensor "a": the tensor's 9223372036854775744 bytes would end 9223372036854775680 bytes after the end of the file (160) (at byte 96)
+    help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
 }
 
@@ -321,7 +321,7 @@ fn gguf_dtypes_are_refused_where_their_bytes_are_asked_for() {
     let strict = small().coded("odd", 31, &[256], [0; 32]).build();
     assert_snapshot!(refused_by(strict, Strictness::Strict), @"
     Malformed: file: a tensor has ggml type 31 (Q4_0_4_4, removed from ggml), which llama.cpp refuses (at byte 110)
-    help: without Strictness::Strict (--strict) the file is read all the same
+    help: without Strictness::Strict (--strict) the file is accepted
     ");
 }
 
@@ -346,45 +346,45 @@ fn gguf_strictness() {
     assert_snapshot!(said(small().version(1)), @"
     the file is of GGUF version 1, which llama.cpp refuses (at byte 4)
     Malformed: file: the file is of GGUF version 1, which llama.cpp refuses (at byte 4)
-    help: without Strictness::Strict (--strict) the file is read all the same
+    help: without Strictness::Strict (--strict) the file is accepted
     ");
     assert_snapshot!(said(small().with(|file| file.keys.clear()).big_endian()), @"
     the file is big-endian, which llama.cpp refuses (at byte 4)
     Malformed: file: the file is big-endian, which llama.cpp refuses (at byte 4)
-    help: without Strictness::Strict (--strict) the file is read all the same
+    help: without Strictness::Strict (--strict) the file is accepted
     ");
     assert_snapshot!(said(small().key("general.alignment", Kv::U64(32))), @r#"
     general.alignment is a u64, not a u32, which llama.cpp refuses (at byte 98)
     Malformed: file: key "general.alignment": general.alignment is a u64, not a u32, which llama.cpp refuses (at byte 98)
-    help: without Strictness::Strict (--strict) the file is read all the same
+    help: without Strictness::Strict (--strict) the file is accepted
     "#);
     let second = || small().tensor("b", DType::F32, &[1], f32s(&[1.0]));
     assert_snapshot!(said(second().last(|entry| entry.gap = 128)), @r#"
     tensor "b" does not follow the one listed before it, which llama.cpp refuses (at byte 320)
     Malformed: file: tensor "b" does not follow the one listed before it, which llama.cpp refuses (at byte 320)
-    help: without Strictness::Strict (--strict) the file is read all the same
+    help: without Strictness::Strict (--strict) the file is accepted
     "#);
     assert_snapshot!(said(second().at(0)), @r#"
     tensor "b" does not follow the one listed before it, which llama.cpp refuses (at byte 160)
     two tensors share bytes, which llama.cpp refuses (at byte 160)
     Malformed: file: tensor "b" does not follow the one listed before it, which llama.cpp refuses (at byte 160)
-    help: without Strictness::Strict (--strict) the file is read all the same
+    help: without Strictness::Strict (--strict) the file is accepted
     "#);
     assert_snapshot!(said(second().with(|file| file.order = Some(vec![1, 0]))), @r#"
     tensor "a" does not follow the one listed before it, which llama.cpp refuses (at byte 192)
     tensor "b" does not follow the one listed before it, which llama.cpp refuses (at byte 160)
     Malformed: file: tensor "a" does not follow the one listed before it, which llama.cpp refuses (at byte 192)
-    help: without Strictness::Strict (--strict) the file is read all the same
+    help: without Strictness::Strict (--strict) the file is accepted
     "#);
     assert_snapshot!(said(small().with(|file| file.unpadded = true)), @"
     the padding after the last tensor is missing, which llama.cpp refuses (at byte 152)
     Malformed: file: the padding after the last tensor is missing, which llama.cpp refuses (at byte 152)
-    help: without Strictness::Strict (--strict) the file is read all the same
+    help: without Strictness::Strict (--strict) the file is accepted
     ");
     assert_snapshot!(said(small().coded("odd", 43, &[1], [])), @"
     a tensor has ggml type 43 (unknown), which llama.cpp refuses (at byte 110)
     Malformed: file: a tensor has ggml type 43 (unknown), which llama.cpp refuses (at byte 110)
-    help: without Strictness::Strict (--strict) the file is read all the same
+    help: without Strictness::Strict (--strict) the file is accepted
     ");
 }
 
@@ -440,44 +440,44 @@ fn gguf_shards() {
     help: fetch the missing shards into the same directory
     ");
     assert_snapshot!(refused_folder(&folder(&[(SECOND, shard(1, 2, 2))])), @"
-    Malformed: .: shards of a split model, but not the first
+    Malformed: .: shards of a split model, but the first is missing
     help: fetch the shard whose number is 00001
     ");
     assert_snapshot!(refused_folder(&folder(&[("m.gguf", shard(0, 2, 2))])), @"
-    Malformed: ./m.gguf: shard 1 of 2, but its name does not say so, and the others cannot be found by it
+    Malformed: ./m.gguf: this is shard 1 of 2, but the file name does not say so, so the other shards cannot be found
     help: name the shards PREFIX-00001-of-0000N.gguf, as llama-gguf-split does
     ");
     assert_snapshot!(both(shard(0, 3, 2), shard(1, 2, 2)), @"
     Malformed: ./m-00001-of-00002.gguf: the name says shard 1 of 2, but the metadata say 1 of 3
-    help: give the file its own name back
+    help: restore the file's original name
     ");
     assert_snapshot!(both(shard(1, 2, 2), shard(0, 2, 2)), @"
     Malformed: ./m-00001-of-00002.gguf: the name says shard 1 of 2, but the metadata say 2 of 2
-    help: give the file its own name back
+    help: restore the file's original name
     ");
     assert_snapshot!(both(shard(2, 2, 2), shard(1, 2, 2)), @"Malformed: ./m-00001-of-00002.gguf: split.no is 2, but there are 2 shards");
     assert_snapshot!(both(shard(0, 2, 2), shard(0, 2, 2)), @"
-    Malformed: ./m-00002-of-00002.gguf: its metadata say shard 1 of 2, but it lies as 2 of 2
-    help: shards of different sets are mixed here
+    Malformed: ./m-00002-of-00002.gguf: the metadata say shard 1 of 2, but the file name says 2 of 2
+    help: the directory mixes shards of different models
     ");
     assert_snapshot!(both(shard(0, 2, 3), shard(1, 2, 3)), @"
     Malformed: ./m-00001-of-00002.gguf: the shards hold 2 tensors, but split.tensors.count says 3
-    help: shards of different sets are mixed here
+    help: the directory mixes shards of different models
     ");
-    assert_snapshot!(both(shard(0, 2, 2), small().build()), @"Malformed: ./m-00002-of-00002.gguf: no shard: it has no split.count");
+    assert_snapshot!(both(shard(0, 2, 2), small().build()), @"Malformed: ./m-00002-of-00002.gguf: not a shard: split.count is missing");
     let same = |number: u16| {
         let keys = Gguf::new().key("split.no", Kv::U16(number)).key("split.count", Kv::U16(2));
         keys.tensor("t", DType::F32, &[1], f32s(&[1.0])).build()
     };
-    assert_snapshot!(both(same(0), same(1)), @r#"Malformed: ./m-00002-of-00002.gguf: tensor "t": a tensor of that name lies in ./m-00001-of-00002.gguf too (at byte 128)"#);
-    assert_snapshot!(both(small().key("split.count", Kv::text("2")).build(), same(1)), @r#"Malformed: .: key "split.count": String("2"), but a non-negative integer is needed"#);
+    assert_snapshot!(both(same(0), same(1)), @r#"Malformed: ./m-00002-of-00002.gguf: tensor "t": ./m-00001-of-00002.gguf has a tensor with the same name (at byte 128)"#);
+    assert_snapshot!(both(small().key("split.count", Kv::text("2")).build(), same(1)), @r#"Malformed: .: key "split.count": String("2"), but a non-negative integer is required"#);
     assert_snapshot!(both(shard(0, 2, 2), b"GGUF\x03".to_vec()), @"
     Malformed: ./m-00002-of-00002.gguf: the version needs 4 bytes, but only 1 are left in the file (at byte 4)
     help: the file is cut short or damaged: fetch or copy it again
     ");
     let several = folder(&[("a.gguf", small().build()), ("b.gguf", small().build())]);
     assert_snapshot!(refused_folder(&several), @"
-    Mismatch: .: 2 models lie here: a.gguf, b.gguf
+    Mismatch: .: the directory contains 2 models: a.gguf, b.gguf
     help: give the path of one of them
     ");
 }
@@ -511,7 +511,7 @@ fn safetensors_lengths() {
     let named = |bytes: Vec<u8>| {
         told(&OpenOptions::new().open_memory("a.safetensors", bytes).expect_err("a wrong length"))
     };
-    assert_snapshot!(refused(vec![1]), @"UnknownContainer: file: neither GGUF nor safetensors");
+    assert_snapshot!(refused(vec![1]), @"UnknownContainer: file: the file is neither GGUF nor safetensors");
     assert_snapshot!(named(vec![1; 7]), @"
     Malformed: a.safetensors: a file of 7 bytes, but the header's length alone takes 8
     help: the file is cut short: fetch it again
@@ -520,15 +520,15 @@ fn safetensors_lengths() {
     assert_snapshot!(named(good.clone().with(|file| file.length = Some(0)).build()), @"Malformed: a.safetensors: the header's length is 0 (at byte 0)");
     assert_snapshot!(named(good.clone().with(|file| file.length = Some(10_000)).build()), @"
     Malformed: a.safetensors: the header's length is 10000, but only 62 bytes follow (at byte 0)
-    help: the file is cut short, perhaps a download that did not finish: fetch it again
+    help: the file is cut short, perhaps by an unfinished download: fetch it again
     ");
     assert_snapshot!(named(good.clone().with(|file| file.length = Some(100_000_001)).build()), @"
     Malformed: a.safetensors: the header's length is 100000001, but only 62 bytes follow (at byte 0)
-    help: this is no safetensors file, or its start was overwritten
+    help: this is not a safetensors file, or its start was overwritten
     ");
     assert_snapshot!(named(good.with(|file| file.length = Some(u64::MAX)).build()), @"
     Malformed: a.safetensors: the header's length is 18446744073709551615, but only 62 bytes follow (at byte 0)
-    help: this is no safetensors file, or its start was overwritten
+    help: this is not a safetensors file, or its start was overwritten
     ");
 }
 
@@ -547,16 +547,16 @@ fn safetensors_lengths_that_look_like_magic() {
 
 #[test]
 fn safetensors_json() {
-    assert_snapshot!(refused(header("{\"a\":")), @r#"Malformed: file: tensor "a": not valid JSON: it ends where an object with dtype, shape and data_offsets should stand (at byte 13)"#);
+    assert_snapshot!(refused(header("{\"a\":")), @r#"Malformed: file: tensor "a": not valid JSON: the text ends where an object with dtype, shape and data_offsets is expected (at byte 13)"#);
     assert_snapshot!(refused(header("{\"a\":{},}")), @r#"Malformed: file: tensor "a": the entry has no dtype (at byte 15)"#);
-    assert_snapshot!(refused(header("{}}")), @"Malformed: file: not valid JSON: the end of the header should stand here, not '}' (at byte 10)");
-    assert_snapshot!(refused(header("{} x")), @"Malformed: file: not valid JSON: the end of the header should stand here, not 'x' (at byte 11)");
-    assert_snapshot!(refused(header("{a:1}")), @"Malformed: file: not valid JSON: a string should stand here, not 'a' (at byte 9)");
-    assert_snapshot!(refused(header("{\"a\"}")), @"Malformed: file: not valid JSON: ':' should stand here, not '}' (at byte 12)");
+    assert_snapshot!(refused(header("{}}")), @"Malformed: file: not valid JSON: the end of the header expected here, found '}' (at byte 10)");
+    assert_snapshot!(refused(header("{} x")), @"Malformed: file: not valid JSON: the end of the header expected here, found 'x' (at byte 11)");
+    assert_snapshot!(refused(header("{a:1}")), @"Malformed: file: not valid JSON: a string expected here, found 'a' (at byte 9)");
+    assert_snapshot!(refused(header("{\"a\"}")), @"Malformed: file: not valid JSON: ':' expected here, found '}' (at byte 12)");
     assert_snapshot!(refused(header("{\"a\n\":{}}")), @"Malformed: file: not valid JSON: a control character in a string (at byte 11)");
-    assert_snapshot!(refused(header("{\"a")), @"Malformed: file: not valid JSON: a string does not end (at byte 11)");
+    assert_snapshot!(refused(header("{\"a")), @"Malformed: file: not valid JSON: a string is not terminated (at byte 11)");
     assert_snapshot!(refused(Safetensors::text(b"{\"a\xff\":{}}", []).build()), @"Malformed: file: the header is not UTF-8 (at byte 11)");
-    assert_snapshot!(refused(header("[]")), @"UnknownContainer: file: neither GGUF nor safetensors");
+    assert_snapshot!(refused(header("[]")), @"UnknownContainer: file: the file is neither GGUF nor safetensors");
     let deep = |depth| refused(header(&format!("{{\"a\":{{\"x\":{}", "[".repeat(depth))));
     assert_snapshot!(deep(100_000), @r#"Malformed: file: tensor "a": JSON nested deeper than 128 levels (at byte 146)"#);
 }
@@ -565,17 +565,17 @@ fn safetensors_json() {
 fn safetensors_entries() {
     let good = "\"dtype\":\"F32\",\"shape\":[8],\"data_offsets\":[0,32]";
     assert!(open_as(header(&format!("{{\"a\":{{{good}}}}}")), Strictness::Strict).is_ok());
-    assert_snapshot!(entry("5"), @r#"Malformed: file: tensor "a": not valid JSON: an object with dtype, shape and data_offsets should stand here, not '5' (at byte 13)"#);
-    assert_snapshot!(entry("[\"F32\",[8],[0,32]]"), @r#"Malformed: file: tensor "a": not valid JSON: an object with dtype, shape and data_offsets should stand here, not '[' (at byte 13)"#);
+    assert_snapshot!(entry("5"), @r#"Malformed: file: tensor "a": not valid JSON: an object with dtype, shape and data_offsets expected here, found '5' (at byte 13)"#);
+    assert_snapshot!(entry("[\"F32\",[8],[0,32]]"), @r#"Malformed: file: tensor "a": not valid JSON: an object with dtype, shape and data_offsets expected here, found '[' (at byte 13)"#);
     assert_snapshot!(entry("{}"), @r#"Malformed: file: tensor "a": the entry has no dtype (at byte 15)"#);
     assert_snapshot!(entry("{\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": the entry has no dtype (at byte 48)"#);
     assert_snapshot!(entry("{\"dtype\":\"F32\",\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": the entry has no shape (at byte 50)"#);
     assert_snapshot!(entry("{\"dtype\":\"F32\",\"shape\":[8]}"), @r#"Malformed: file: tensor "a": the entry has no data_offsets (at byte 40)"#);
-    assert_snapshot!(entry("{\"dtype\":\"F7\",\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": "F7" is no dtype of safetensors (at byte 26)"#);
-    assert_snapshot!(entry("{\"dtype\":\"f32\",\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": "f32" is no dtype of safetensors (at byte 27)"#);
-    assert_snapshot!(entry("{\"dtype\":32,\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": not valid JSON: a string should stand here, not '3' (at byte 22)"#);
-    assert_snapshot!(entry("{\"dtype\":{\"F32\":null},\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": not valid JSON: a string should stand here, not '{' (at byte 22)"#);
-    assert_snapshot!(entry(&format!("{{{good},\"extra\":tru}}")), @r#"Malformed: file: tensor "a": not valid JSON: a value should stand here, not 't' (at byte 70)"#);
+    assert_snapshot!(entry("{\"dtype\":\"F7\",\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": "F7" is not a safetensors dtype (at byte 26)"#);
+    assert_snapshot!(entry("{\"dtype\":\"f32\",\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": "f32" is not a safetensors dtype (at byte 27)"#);
+    assert_snapshot!(entry("{\"dtype\":32,\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": not valid JSON: a string expected here, found '3' (at byte 22)"#);
+    assert_snapshot!(entry("{\"dtype\":{\"F32\":null},\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": not valid JSON: a string expected here, found '{' (at byte 22)"#);
+    assert_snapshot!(entry(&format!("{{{good},\"extra\":tru}}")), @r#"Malformed: file: tensor "a": not valid JSON: a value expected here, found 't' (at byte 70)"#);
     assert!(
         open_as(header(&format!("{{\"a\":{{{good},\"x\":[1]}}}}")), Strictness::Strict).is_ok()
     );
@@ -587,24 +587,24 @@ fn safetensors_shapes() {
         entry(&format!("{{\"dtype\":\"F32\",\"shape\":{shape},\"data_offsets\":[0,32]}}"))
     };
     assert_snapshot!(shape("[4]"), @r#"Malformed: file: tensor "a": data_offsets [0, 32] span 32 bytes, but shape [4] of F32 takes 16 (at byte 62)"#);
-    assert_snapshot!(shape("[-8]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer should stand here, not '-' (at byte 37)"#);
+    assert_snapshot!(shape("[-8]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer expected here, found '-' (at byte 37)"#);
     assert_snapshot!(shape("[\"8\"]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer should stand here, not '\"' (at byte 37)"#);
-    assert_snapshot!(shape("8"), @r#"Malformed: file: tensor "a": not valid JSON: '[' should stand here, not '8' (at byte 36)"#);
-    assert_snapshot!(shape("[08]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer should stand here, not '0' (at byte 37)"#);
-    assert_snapshot!(shape("[8.5]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer should stand here, not '8' (at byte 37)"#);
-    assert_snapshot!(shape("[18446744073709551616]"), @r#"Malformed: file: tensor "a": a number beyond 64 bits (at byte 56)"#);
-    assert_snapshot!(shape("[18446744073709551615]"), @r#"Malformed: file: tensor "a": shape [18446744073709551615] has more bits than 64 bits count (at byte 81)"#);
-    assert_snapshot!(shape("[4294967296,4294967296,4]"), @r#"Malformed: file: tensor "a": shape [4294967296, 4294967296, 4] has more bits than 64 bits count (at byte 84)"#);
-    assert_snapshot!(shape("[4294967296,4294967296,0]"), @r#"Malformed: file: tensor "a": shape [4294967296, 4294967296, 0] has more bits than 64 bits count (at byte 84)"#);
+    assert_snapshot!(shape("8"), @r#"Malformed: file: tensor "a": not valid JSON: '[' expected here, found '8' (at byte 36)"#);
+    assert_snapshot!(shape("[08]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer expected here, found '0' (at byte 37)"#);
+    assert_snapshot!(shape("[8.5]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer expected here, found '8' (at byte 37)"#);
+    assert_snapshot!(shape("[18446744073709551616]"), @r#"Malformed: file: tensor "a": a number exceeds 64 bits (at byte 56)"#);
+    assert_snapshot!(shape("[18446744073709551615]"), @r#"Malformed: file: tensor "a": shape [18446744073709551615] has more than 2^64 bits (at byte 81)"#);
+    assert_snapshot!(shape("[4294967296,4294967296,4]"), @r#"Malformed: file: tensor "a": shape [4294967296, 4294967296, 4] has more than 2^64 bits (at byte 84)"#);
+    assert_snapshot!(shape("[4294967296,4294967296,0]"), @r#"Malformed: file: tensor "a": shape [4294967296, 4294967296, 0] has more than 2^64 bits (at byte 84)"#);
     assert_snapshot!(shape("[1,1,1,1,1,1,1,1,8]"), @r#"
     LimitExceeded: file: tensor "a": 9 dimensions, but the limit is 8 (at byte 53)
-    help: if the file is to be trusted, raise Limits::dims
+    help: if you trust the file, raise Limits::dims
     "#);
     let packed = |dtype: &str, shape: &str, end: u32| {
         entry(&format!("{{\"dtype\":\"{dtype}\",\"shape\":{shape},\"data_offsets\":[0,{end}]}}"))
     };
-    assert_snapshot!(packed("F4", "[63]", 32), @r#"Malformed: file: tensor "a": shape [63] of F4 is no whole number of bytes (at byte 62)"#);
-    assert_snapshot!(packed("F6_E2M3", "[42]", 32), @r#"Malformed: file: tensor "a": shape [42] of F6_E2M3 is no whole number of bytes (at byte 67)"#);
+    assert_snapshot!(packed("F4", "[63]", 32), @r#"Malformed: file: tensor "a": shape [63] of F4 is not a whole number of bytes (at byte 62)"#);
+    assert_snapshot!(packed("F6_E2M3", "[42]", 32), @r#"Malformed: file: tensor "a": shape [42] of F6_E2M3 is not a whole number of bytes (at byte 67)"#);
 }
 
 #[test]
@@ -613,27 +613,27 @@ fn safetensors_offsets() {
         entry(&format!("{{\"dtype\":\"F32\",\"shape\":[8],\"data_offsets\":{offsets}}}"))
     };
     assert_snapshot!(offsets("[32,0]"), @r#"Malformed: file: tensor "a": data_offsets [32, 0] end before they begin (at byte 62)"#);
-    assert_snapshot!(offsets("[-32,0]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer should stand here, not '-' (at byte 56)"#);
-    assert_snapshot!(offsets("[0]"), @r#"Malformed: file: tensor "a": not valid JSON: ',' should stand here, not ']' (at byte 57)"#);
-    assert_snapshot!(offsets("[0,32,64]"), @r#"Malformed: file: tensor "a": not valid JSON: ']' should stand here, not ',' (at byte 60)"#);
-    assert_snapshot!(offsets("[0.0,32.0]"), @r#"Malformed: file: tensor "a": not valid JSON: ',' should stand here, not '.' (at byte 57)"#);
+    assert_snapshot!(offsets("[-32,0]"), @r#"Malformed: file: tensor "a": not valid JSON: a non-negative integer expected here, found '-' (at byte 56)"#);
+    assert_snapshot!(offsets("[0]"), @r#"Malformed: file: tensor "a": not valid JSON: ',' expected here, found ']' (at byte 57)"#);
+    assert_snapshot!(offsets("[0,32,64]"), @r#"Malformed: file: tensor "a": not valid JSON: ']' expected here, found ',' (at byte 60)"#);
+    assert_snapshot!(offsets("[0.0,32.0]"), @r#"Malformed: file: tensor "a": not valid JSON: ',' expected here, found '.' (at byte 57)"#);
     assert_snapshot!(offsets("[1024,1056]"), @r#"
-    Malformed: file: tensor "a": its data end 1024 bytes after the end of the file (100) (at byte 1092)
-    help: the file is cut short, perhaps a download that did not finish: fetch it again
+    Malformed: file: tensor "a": the data end 1024 bytes after the end of the file (100) (at byte 1092)
+    help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
     assert_snapshot!(offsets("[18446744073709551584,18446744073709551615]"), @r#"Malformed: file: tensor "a": data_offsets [18446744073709551584, 18446744073709551615] span 31 bytes, but shape [8] of F32 takes 32 (at byte 99)"#);
-    assert_snapshot!(offsets("[18446744073709551583,18446744073709551615]"), @r#"Malformed: file: tensor "a": data_offsets [18446744073709551583, 18446744073709551615] are beyond every file (at byte 99)"#);
+    assert_snapshot!(offsets("[18446744073709551583,18446744073709551615]"), @r#"Malformed: file: tensor "a": data_offsets [18446744073709551583, 18446744073709551615] exceed the largest file size (at byte 99)"#);
 }
 
 #[test]
 fn safetensors_metadata() {
     let metadata = |text: &str| refused(header(&format!("{{\"__metadata__\":{text}}}")));
-    assert_snapshot!(metadata("{\"k\":5}"), @r#"Malformed: file: key "k": a value in __metadata__ is no string (at byte 29)"#);
-    assert_snapshot!(metadata("{\"k\":null}"), @r#"Malformed: file: key "k": a value in __metadata__ is no string (at byte 29)"#);
-    assert_snapshot!(metadata("7"), @"Malformed: file: not valid JSON: '{' should stand here, not '7' (at byte 24)");
+    assert_snapshot!(metadata("{\"k\":5}"), @r#"Malformed: file: key "k": a value in __metadata__ is not a string (at byte 29)"#);
+    assert_snapshot!(metadata("{\"k\":null}"), @r#"Malformed: file: key "k": a value in __metadata__ is not a string (at byte 29)"#);
+    assert_snapshot!(metadata("7"), @"Malformed: file: not valid JSON: '{' expected here, found '7' (at byte 24)");
     assert_snapshot!(metadata("\"text\""), @r#"Malformed: file: not valid JSON: '{' should stand here, not '\"' (at byte 24)"#);
-    assert_snapshot!(metadata("{\"k\":\"\\x\"}"), @"Malformed: file: not valid JSON: a string with a wrong escape: invalid escape at line 1 column 3 (at byte 30)");
-    assert_snapshot!(metadata("{\"k\":\"\\ud800\"}"), @"Malformed: file: not valid JSON: a string with a wrong escape: unexpected end of hex escape at line 1 column 8 (at byte 30)");
+    assert_snapshot!(metadata("{\"k\":\"\\x\"}"), @"Malformed: file: not valid JSON: a string with an invalid escape: invalid escape at line 1 column 3 (at byte 30)");
+    assert_snapshot!(metadata("{\"k\":\"\\ud800\"}"), @"Malformed: file: not valid JSON: a string with an invalid escape: unexpected end of hex escape at line 1 column 8 (at byte 30)");
     assert_snapshot!(refused(header("{\"\\ud800\":{}}")), @r#"Malformed: file: tensor "": the entry has no dtype (at byte 20)"#);
 }
 
@@ -653,9 +653,9 @@ fn safetensors_policies() {
     };
     let text = |text: String| said(header(&text));
     assert_snapshot!(text(format!(" \n{{\"a\":{{{A}}}}}")), @"
-    Strict: file: white space before the header's first brace, which the format's document forbids (at byte 8)
-    Default: notes white space before the header's first brace, which the format's document forbids (at byte 8)
-    Lenient: notes white space before the header's first brace, which the format's document forbids (at byte 8)
+    Strict: file: white space precedes the header's first brace, which the format's document forbids (at byte 8)
+    Default: notes white space precedes the header's first brace, which the format's document forbids (at byte 8)
+    Lenient: notes white space precedes the header's first brace, which the format's document forbids (at byte 8)
     ");
     assert_snapshot!(text(format!("{{\"a\":{{{A}}}}}   ")), @"
     Strict: opens
@@ -663,9 +663,9 @@ fn safetensors_policies() {
     Lenient: opens
     ");
     assert_snapshot!(text(format!("{{\"a\":{{{A}}}}}\t\n")), @"
-    Strict: file: the header is padded with other white space than spaces, against the format's document (at byte 63)
-    Default: notes the header is padded with other white space than spaces, against the format's document (at byte 63)
-    Lenient: notes the header is padded with other white space than spaces, against the format's document (at byte 63)
+    Strict: file: the header is padded with white space other than spaces, which the format's document forbids (at byte 63)
+    Default: notes the header is padded with white space other than spaces, which the format's document forbids (at byte 63)
+    Lenient: notes the header is padded with white space other than spaces, which the format's document forbids (at byte 63)
     ");
     assert_snapshot!(text(format!("{{\"a\":{{{A}}}}}\0\0")), @"
     Strict: file: the header is padded with NUL bytes, which the reference crate refuses (at byte 63)
@@ -673,19 +673,19 @@ fn safetensors_policies() {
     Lenient: notes the header is padded with NUL bytes, which the reference crate refuses (at byte 63)
     ");
     assert_snapshot!(text(format!("\u{feff}{{\"a\":{{{A}}}}}")), @"
-    Strict: file: a byte order mark stands before the header, which the reference crate refuses (at byte 8)
-    Default: file: a byte order mark stands before the header, which the reference crate refuses (at byte 8)
-    Lenient: notes a byte order mark stands before the header, which the reference crate refuses (at byte 8)
+    Strict: file: a byte order mark precedes the header, which the reference crate refuses (at byte 8)
+    Default: file: a byte order mark precedes the header, which the reference crate refuses (at byte 8)
+    Lenient: notes a byte order mark precedes the header, which the reference crate refuses (at byte 8)
     ");
     assert_snapshot!(text(format!("{{\"a\":{{{A}}},\"a\":{{{A}}}}}")), @r#"
-    Strict: file: tensor "a" stands twice, and the last one counts (at byte 117)
-    Default: notes tensor "a" stands twice, and the last one counts (at byte 117)
-    Lenient: notes tensor "a" stands twice, and the last one counts (at byte 117)
+    Strict: file: tensor "a" occurs twice; the last one is used (at byte 117)
+    Default: notes tensor "a" occurs twice; the last one is used (at byte 117)
+    Lenient: notes tensor "a" occurs twice; the last one is used (at byte 117)
     "#);
     assert_snapshot!(text(format!("{{\"__metadata__\":{{}},\"a\":{{{A}}},\"__metadata__\":{{}}}}")), @"
-    Strict: file: __metadata__ stands twice, which the reference crate refuses (at byte 96)
-    Default: file: __metadata__ stands twice, which the reference crate refuses (at byte 96)
-    Lenient: notes __metadata__ stands twice, which the reference crate refuses (at byte 96)
+    Strict: file: __metadata__ occurs twice, which the reference crate refuses (at byte 96)
+    Default: file: __metadata__ occurs twice, which the reference crate refuses (at byte 96)
+    Lenient: notes __metadata__ occurs twice, which the reference crate refuses (at byte 96)
     ");
     assert_snapshot!(text(format!("{{\"a\":{{\"dtype\":\"F16\",{A}}}}}")), @r#"
     Strict: file: tensor "a": an entry has two dtype, which the reference crate refuses (at byte 36)
@@ -693,14 +693,14 @@ fn safetensors_policies() {
     Lenient: notes an entry has two dtype, which the reference crate refuses (at byte 36)
     "#);
     assert_snapshot!(text(format!("{{\"__metadata__\":{{\"k\":\"1\",\"k\":\"2\"}},\"a\":{{{A}}}}}")), @r#"
-    Strict: file: two values in __metadata__ for "k", of which the last counts (at byte 34)
-    Default: notes two values in __metadata__ for "k", of which the last counts (at byte 34)
-    Lenient: notes two values in __metadata__ for "k", of which the last counts (at byte 34)
+    Strict: file: duplicate key "k" in __metadata__; the last value is used (at byte 34)
+    Default: notes duplicate key "k" in __metadata__; the last value is used (at byte 34)
+    Lenient: notes duplicate key "k" in __metadata__; the last value is used (at byte 34)
     "#);
     assert_snapshot!(text(format!("{{\"__metadata__\":null,\"a\":{{{A}}}}}")), @"
-    Strict: file: __metadata__ is null, which the format's document does not provide for (at byte 24)
-    Default: notes __metadata__ is null, which the format's document does not provide for (at byte 24)
-    Lenient: notes __metadata__ is null, which the format's document does not provide for (at byte 24)
+    Strict: file: __metadata__ is null, which the format's document does not allow (at byte 24)
+    Default: notes __metadata__ is null, which the format's document does not allow (at byte 24)
+    Lenient: notes __metadata__ is null, which the format's document does not allow (at byte 24)
     ");
     assert_snapshot!(text(format!("{{\"__metadata__\":[1],\"a\":{{{A}}}}}")), @"
     Strict: file: __metadata__ is a list, which the reference crate refuses (at byte 24)
@@ -735,9 +735,9 @@ fn safetensors_policies() {
         text(format!("{{{}}}", entries.join(",")))
     };
     assert_snapshot!(spans(&[(4, 32)]), @r#"
-    Strict: file: a hole lies before tensor "t0": it begins at 4, not at 0, which the reference crate refuses (at byte 68)
-    Default: file: a hole lies before tensor "t0": it begins at 4, not at 0, which the reference crate refuses (at byte 68)
-    Lenient: notes a hole lies before tensor "t0": it begins at 4, not at 0, which the reference crate refuses (at byte 68)
+    Strict: file: a gap precedes tensor "t0": it begins at 4, not at 0, which the reference crate refuses (at byte 68)
+    Default: file: a gap precedes tensor "t0": it begins at 4, not at 0, which the reference crate refuses (at byte 68)
+    Lenient: notes a gap precedes tensor "t0": it begins at 4, not at 0, which the reference crate refuses (at byte 68)
     "#);
     assert_snapshot!(spans(&[(0, 32), (0, 32)]), @r#"
     Strict: file: other data overlap tensor "t1": it begins at 0, not at 32, which the reference crate refuses (at byte 119)
@@ -750,9 +750,9 @@ fn safetensors_policies() {
     Lenient: notes other data overlap tensor "t1": it begins at 10, not at 20, which the reference crate refuses (at byte 130)
     "#);
     assert_snapshot!(spans(&[(0, 8), (16, 32)]), @r#"
-    Strict: file: a hole lies before tensor "t1": it begins at 16, not at 8, which the reference crate refuses (at byte 134)
-    Default: file: a hole lies before tensor "t1": it begins at 16, not at 8, which the reference crate refuses (at byte 134)
-    Lenient: notes a hole lies before tensor "t1": it begins at 16, not at 8, which the reference crate refuses (at byte 134)
+    Strict: file: a gap precedes tensor "t1": it begins at 16, not at 8, which the reference crate refuses (at byte 134)
+    Default: file: a gap precedes tensor "t1": it begins at 16, not at 8, which the reference crate refuses (at byte 134)
+    Lenient: notes a gap precedes tensor "t1": it begins at 16, not at 8, which the reference crate refuses (at byte 134)
     "#);
     assert_snapshot!(spans(&[(0, 31)]), @"
     Strict: file: 1 bytes follow the last tensor, which the reference crate refuses (at byte 95)
@@ -765,9 +765,9 @@ fn safetensors_policies() {
     Lenient: opens
     ");
     assert_snapshot!(spans(&[(0, 33)]), @r#"
-    Strict: file: tensor "t0": its data end 1 bytes after the end of the file (96) (at byte 64)
-    Default: file: tensor "t0": its data end 1 bytes after the end of the file (96) (at byte 64)
-    Lenient: file: tensor "t0": its data end 1 bytes after the end of the file (96) (at byte 64)
+    Strict: file: tensor "t0": the data end 1 bytes after the end of the file (96) (at byte 64)
+    Default: file: tensor "t0": the data end 1 bytes after the end of the file (96) (at byte 64)
+    Lenient: file: tensor "t0": the data end 1 bytes after the end of the file (96) (at byte 64)
     "#);
     assert_snapshot!(spans(&[]), @"
     Strict: file: 32 bytes follow the last tensor, which the reference crate refuses (at byte 10)
@@ -816,15 +816,15 @@ fn indexed(text: &str) -> String {
 
 #[test]
 fn index_texts() {
-    assert_snapshot!(indexed(""), @"Malformed: ./model.safetensors.index.json: not valid JSON: it ends where '{' should stand (at byte 0)");
-    assert_snapshot!(indexed("not JSON"), @"Malformed: ./model.safetensors.index.json: not valid JSON: '{' should stand here, not 'n' (at byte 0)");
+    assert_snapshot!(indexed(""), @"Malformed: ./model.safetensors.index.json: not valid JSON: the text ends where '{' is expected (at byte 0)");
+    assert_snapshot!(indexed("not JSON"), @"Malformed: ./model.safetensors.index.json: not valid JSON: '{' expected here, found 'n' (at byte 0)");
     assert_snapshot!(indexed("{}"), @"Malformed: ./model.safetensors.index.json: the index has no weight_map");
-    assert_snapshot!(indexed("{\"weight_map\":[]}"), @"Malformed: ./model.safetensors.index.json: not valid JSON: '{' should stand here, not '[' (at byte 14)");
-    assert_snapshot!(indexed("{\"weight_map\":{\"a\":1}}"), @r#"Malformed: ./model.safetensors.index.json: tensor "a": a value in weight_map is no file name (at byte 19)"#);
-    assert_snapshot!(indexed("{\"weight_map\":{\"a\":null}}"), @r#"Malformed: ./model.safetensors.index.json: tensor "a": a value in weight_map is no file name (at byte 19)"#);
-    assert_snapshot!(indexed("{\"weight_map\":{},\"weight_map\":{}}"), @"Malformed: ./model.safetensors.index.json: weight_map stands twice (at byte 30)");
-    assert_snapshot!(indexed("{\"weight_map\":{\"a\":\"x\"}"), @"Malformed: ./model.safetensors.index.json: not valid JSON: it ends where '}' should stand (at byte 23)");
-    assert_snapshot!(indexed("{\"weight_map\":{\"a\":\"x\"}}}"), @"Malformed: ./model.safetensors.index.json: not valid JSON: the end of the index should stand here, not '}' (at byte 24)");
+    assert_snapshot!(indexed("{\"weight_map\":[]}"), @"Malformed: ./model.safetensors.index.json: not valid JSON: '{' expected here, found '[' (at byte 14)");
+    assert_snapshot!(indexed("{\"weight_map\":{\"a\":1}}"), @r#"Malformed: ./model.safetensors.index.json: tensor "a": a value in weight_map is not a file name (at byte 19)"#);
+    assert_snapshot!(indexed("{\"weight_map\":{\"a\":null}}"), @r#"Malformed: ./model.safetensors.index.json: tensor "a": a value in weight_map is not a file name (at byte 19)"#);
+    assert_snapshot!(indexed("{\"weight_map\":{},\"weight_map\":{}}"), @"Malformed: ./model.safetensors.index.json: weight_map occurs twice (at byte 30)");
+    assert_snapshot!(indexed("{\"weight_map\":{\"a\":\"x\"}"), @"Malformed: ./model.safetensors.index.json: not valid JSON: the text ends where '}' is expected (at byte 23)");
+    assert_snapshot!(indexed("{\"weight_map\":{\"a\":\"x\"}}}"), @"Malformed: ./model.safetensors.index.json: not valid JSON: the end of the index expected here, found '}' (at byte 24)");
     assert_snapshot!(indexed(&format!("{{\"x\":{}", "[".repeat(100_000))), @"Malformed: ./model.safetensors.index.json: JSON nested deeper than 128 levels (at byte 133)");
     let folder = folder(&[(ONE, shard("a").build())]);
     put(folder.path(), INDEX, b"{\"weight_map\":{\"\xff\":\"x\"}}");
@@ -835,46 +835,46 @@ fn index_texts() {
 fn index_file_names() {
     let named = |name: &str| indexed(&index(&[("a", ONE), ("b", name)]));
     assert_snapshot!(named("../../etc/passwd"), @r#"
-    Malformed: ./model.safetensors.index.json: the index names the file "../../etc/passwd", which is not inside its directory (at byte 86)
-    help: do not use this model: its index reaches for other files
+    Malformed: ./model.safetensors.index.json: the index names the file "../../etc/passwd", which is outside its directory (at byte 86)
+    help: do not use this model: its index refers to files outside the model
     "#);
     assert_snapshot!(named("/etc/passwd"), @r#"
-    Malformed: ./model.safetensors.index.json: the index names the file "/etc/passwd", which is not inside its directory (at byte 86)
-    help: do not use this model: its index reaches for other files
+    Malformed: ./model.safetensors.index.json: the index names the file "/etc/passwd", which is outside its directory (at byte 86)
+    help: do not use this model: its index refers to files outside the model
     "#);
     assert_snapshot!(named("sub/../../x"), @r#"
-    Malformed: ./model.safetensors.index.json: the index names the file "sub/../../x", which is not inside its directory (at byte 86)
-    help: do not use this model: its index reaches for other files
+    Malformed: ./model.safetensors.index.json: the index names the file "sub/../../x", which is outside its directory (at byte 86)
+    help: do not use this model: its index refers to files outside the model
     "#);
     assert_snapshot!(named(""), @r#"
     Malformed: ./model.safetensors.index.json: the index names the file "", which is not inside its directory (at byte 86)
-    help: do not use this model: its index reaches for other files
+    help: do not use this model: its index refers to files outside the model
     "#);
     assert_snapshot!(named("x\0"), @r#"
-    Malformed: ./model.safetensors.index.json: the index names the file "x\u{0}", which is not inside its directory (at byte 86)
-    help: do not use this model: its index reaches for other files
+    Malformed: ./model.safetensors.index.json: the index names the file "x\u{0}", which is outside its directory (at byte 86)
+    help: do not use this model: its index refers to files outside the model
     "#);
     assert_snapshot!(named("C:\\x"), @r#"
-    Malformed: ./model.safetensors.index.json: the index names the file "C:\x", which is not inside its directory (at byte 86)
-    help: do not use this model: its index reaches for other files
+    Malformed: ./model.safetensors.index.json: the index names the file "C:\x", which is outside its directory (at byte 86)
+    help: do not use this model: its index refers to files outside the model
     "#);
 }
 
 #[test]
 fn index_against_its_files() {
     assert_snapshot!(indexed(&index(&[("a", ONE), ("b", TWO), ("c", TWO)])), @r#"
-    Malformed: ./model.safetensors.index.json: tensor "c": the index lists it, but no file holds it
-    help: a shard is of another version of the model: fetch the files again
+    Malformed: ./model.safetensors.index.json: tensor "c": the index lists the tensor, but no file contains it
+    help: a shard belongs to another version of the model: fetch the files again
     "#);
     assert_snapshot!(indexed(&index(&[("a", TWO), ("b", TWO)])), @r#"
-    Malformed: ./model.safetensors.index.json: tensor "a": the index lists it, but no file holds it
-    help: a shard is of another version of the model: fetch the files again
+    Malformed: ./model.safetensors.index.json: tensor "a": the index lists the tensor, but no file contains it
+    help: a shard belongs to another version of the model: fetch the files again
     "#);
-    assert_snapshot!(indexed(&index(&[("a", TWO), ("b", ONE)])), @r#"Malformed: ./model.safetensors.index.json: tensor "a": the index says model-00002-of-00002.safetensors, but it lies in model-00001-of-00002.safetensors"#);
+    assert_snapshot!(indexed(&index(&[("a", TWO), ("b", ONE)])), @r#"Malformed: ./model.safetensors.index.json: tensor "a": the index says model-00002-of-00002.safetensors, but the tensor is in model-00001-of-00002.safetensors"#);
     // Both hold the same name.
     let twice = sharded(&[(ONE, shard("a")), (TWO, shard("a"))]);
     assert_snapshot!(refused_folder(&twice), @r#"
-    Malformed: ./model-00002-of-00002.safetensors: tensor "a": a tensor of that name lies in ./model-00001-of-00002.safetensors too (at byte 62)
+    Malformed: ./model-00002-of-00002.safetensors: tensor "a": ./model-00001-of-00002.safetensors has a tensor with the same name (at byte 62)
     help: keep one of the two files
     "#);
     // A shard is cut short, or no regular file.
@@ -882,8 +882,8 @@ fn index_against_its_files() {
     let bytes = shard("b").build();
     put(cut.path(), TWO, &bytes[..bytes.len() - 1]);
     assert_snapshot!(refused_folder(&cut), @r#"
-    Malformed: ./model-00002-of-00002.safetensors: tensor "b": its data end 1 bytes after the end of the file (65) (at byte 62)
-    help: the file is cut short, perhaps a download that did not finish: fetch it again
+    Malformed: ./model-00002-of-00002.safetensors: tensor "b": the data end 1 bytes after the end of the file (65) (at byte 62)
+    help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
     let odd = folder(&[(ONE, shard("a").build())]);
     std::fs::create_dir(odd.path().join(TWO)).expect("a folder");
@@ -893,7 +893,7 @@ fn index_against_its_files() {
     let stale = folder(&[(ONE, shard("a").build()), (TWO, shard("b").build())]);
     put(stale.path(), INDEX, index(&[("a", "model-00001-of-00009.safetensors")]));
     let store = Model::open(stale.path()).expect("shards that are complete");
-    assert_snapshot!(notes(&store), @"model.safetensors.index.json is stale: 1 of the 1 files that it names are not here");
+    assert_snapshot!(notes(&store), @"model.safetensors.index.json is outdated: 1 of the 1 files that it lists are missing");
 }
 
 #[test]
@@ -908,36 +908,36 @@ fn folders() {
     help: give the directory that holds the model, or one of its files
     ");
     assert_snapshot!(names(&["pytorch_model.bin", "config.json"]), @"
-    Unsupported: .: only PyTorch pickles, such as pytorch_model.bin
+    Unsupported: .: the directory contains only PyTorch pickles, such as pytorch_model.bin
     help: load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files
     ");
     assert_snapshot!(names(&["model.safetensors.incomplete"]), @"
-    Malformed: .: only a download that has not finished: model.safetensors.incomplete
-    help: let the download end, or start it again
+    Malformed: .: the directory contains only an unfinished download: model.safetensors.incomplete
+    help: wait for the download to finish, or restart it
     ");
     assert_snapshot!(names(&["model.safetensors"]), @"
     Malformed: ./model.safetensors: a file of 0 bytes, but the header's length alone takes 8
     help: the file is cut short: fetch it again
     ");
     assert_snapshot!(names(&[ONE]), @"
-    Malformed: .: 1 of 2 shards of model are here; the first that is missing is number 2
+    Malformed: .: only 1 of 2 shards of model exist; the first missing one is number 2
     help: fetch the missing files into the same directory
     ");
     assert_snapshot!(names(&[ONE, "model-00002-of-00002.safetensors.incomplete"]), @"
-    Malformed: .: 1 of 2 shards of model are here; the first that is missing is number 2
-    help: still downloading, by model-00002-of-00002.safetensors.incomplete: let it end, or start it again
+    Malformed: .: only 1 of 2 shards of model exist; the first missing one is number 2
+    help: model-00002-of-00002.safetensors.incomplete shows an unfinished download: wait for it to finish, or restart it
     ");
     assert_snapshot!(names(&["x.safetensors", "y.safetensors"]), @"
-    Malformed: .: 2 sets of safetensors files, and none has a usual name: x.safetensors, y.safetensors
-    help: give the path of one file, or take all of them (--all-files)
+    Malformed: .: 2 sets of safetensors files, none of which has a usual name: x.safetensors, y.safetensors
+    help: give the path of one file, or open all of them with --all-files
     ");
     assert_snapshot!(names(&["m-00002-of-00002.gguf"]), @"
-    Malformed: .: shards of a split model, but not the first
+    Malformed: .: shards of a split model, but the first is missing
     help: fetch the shard whose number is 00001
     ");
     let missing = folder(&[(INDEX, index(&[("a", ONE)]))]);
     assert_snapshot!(refused_folder(&missing), @"
-    Malformed: .: none of the 1 files that model.safetensors.index.json names is here
+    Malformed: .: none of the 1 files that model.safetensors.index.json lists is in the directory
     help: fetch the missing files into the same directory
     ");
 }
@@ -978,7 +978,7 @@ fn documents() {
     ");
     assert_snapshot!(config("{\"model_type\":"), @"
     Malformed: ./config.json: not valid JSON: EOF while parsing a value at line 1 column 14
-    help: mend the file or fetch it again
+    help: correct the file or fetch it again
     ");
     assert_snapshot!(config("<html>"), @"
     Malformed: ./config.json: not valid JSON: expected value at line 1 column 1
@@ -986,7 +986,7 @@ fn documents() {
     ");
     assert_snapshot!(config(&"[".repeat(100_000)), @"
     Malformed: ./config.json: not valid JSON: recursion limit exceeded at line 1 column 128
-    help: mend the file or fetch it again
+    help: correct the file or fetch it again
     ");
     // Beside a file that was given by its own path, a document is only an aid.
     let beside = folder(&[("model.safetensors", shard("a").build())]);
@@ -1016,15 +1016,15 @@ fn other_files() {
     help: load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files
     ");
     assert_snapshot!(file(b"\x80\x02}q\x00............"), @"
-    Unsupported: file: a Python pickle: an old PyTorch checkpoint, which could run any program when loaded
+    Unsupported: file: a Python pickle: an old PyTorch checkpoint, which could run arbitrary code when loaded
     help: load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files
     ");
     assert_snapshot!(file(b"\x80\x04............"), @"
-    Unsupported: file: a Python pickle, which could run any program when loaded
+    Unsupported: file: a Python pickle, which could run arbitrary code when loaded
     help: load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files
     ");
     assert_snapshot!(file(b"lmgg............"), @"
-    Malformed: file: a file of whisper.cpp whose 16 bytes end within its header
+    Malformed: file: a whisper.cpp file of 16 bytes that ends within its header
     help: the file is cut short: fetch it again
     ");
     assert_snapshot!(file(b"tjgg............"), @"
@@ -1057,32 +1057,32 @@ fn other_files() {
     ");
     assert_snapshot!(file(&[0; 64]), @"
     Malformed: file: the file begins with 64 zero bytes
-    help: its space was set aside, but its start was never written: fetch it again
+    help: space was reserved for the file, but its start was never written: fetch the file again
     ");
     assert_snapshot!(file(b"../../blobs/0123456789abcdef"), @"
-    Malformed: file: a symbolic link that was copied as text, not the file it leads to
-    help: copy the model with its links, or give the file in the folder of blobs
+    Malformed: file: a symbolic link that was copied as text, not the file that it points to
+    help: copy the model with its symbolic links, or give the path of the blob
     ");
-    assert_snapshot!(file(b"no model at all, but a text"), @"UnknownContainer: file: neither GGUF nor safetensors");
+    assert_snapshot!(file(b"no model at all, but a text"), @"UnknownContainer: file: the file is neither GGUF nor safetensors");
     assert_snapshot!(named("config.json", b"{\"model_type\":\"llama\"}"), @"
     UnknownContainer: config.json: this is JSON, not weights
-    help: give the directory that it lies in
+    help: give the directory that contains it
     ");
     assert_snapshot!(named("model.safetensors.index.json", b"{\"weight_map\":{}}"), @"
     UnknownContainer: model.safetensors.index.json: this is the index of a sharded model, not weights
-    help: give the directory that it lies in
+    help: give the directory that contains it
     ");
     assert_snapshot!(named("model.gguf.incomplete", b"GGUF............"), @"
-    Malformed: model.gguf.incomplete: a download that has not finished, as its name says
-    help: let the download end, or start it again
+    Malformed: model.gguf.incomplete: an unfinished download, according to its name
+    help: wait for the download to finish, or restart it
     ");
     assert_snapshot!(named("model.gguf.part", b""), @"
     Malformed: model.gguf.part: the file is empty
-    help: its download has not begun to arrive: start it again
+    help: the download has not received any data: restart it
     ");
     assert_snapshot!(named("model.safetensors", &[0xee; 64]), @"
     Malformed: model.safetensors: the header's length is 17216961135462248174, but only 56 bytes follow (at byte 0)
-    help: this is no safetensors file, or its start was overwritten
+    help: this is not a safetensors file, or its start was overwritten
     ");
 }
 
@@ -1099,7 +1099,7 @@ fn whisper_of(tensors: impl FnOnce(WhisperGgml) -> WhisperGgml) -> WhisperGgml {
 #[test]
 fn whisper_headers() {
     assert_snapshot!(refused(b"lmgg".to_vec()), @"
-    Malformed: file: a file of whisper.cpp whose 4 bytes end within its header
+    Malformed: file: a whisper.cpp file of 4 bytes that ends within its header
     help: the file is cut short: fetch it again
     ");
     assert_snapshot!(whisper_with(4, -1), @"Malformed: file: n_vocab is -1 (at byte 4)");
@@ -1154,34 +1154,34 @@ fn whisper_tensors() {
                 .patched(at, number),
         )
     };
-    assert_snapshot!(first(84, -1), @"Malformed: file: a tensor of -1 dimensions, but 0 to 4 are allowed (at byte 84)");
-    assert_snapshot!(first(84, 5), @"Malformed: file: a tensor of 5 dimensions, but 0 to 4 are allowed (at byte 84)");
-    assert_snapshot!(first(88, -1), @"Malformed: file: a tensor name of -1 bytes (at byte 88)");
-    assert_snapshot!(first(88, 0), @"Malformed: file: a tensor name of 0 bytes (at byte 88)");
+    assert_snapshot!(first(84, -1), @"Malformed: file: a tensor with -1 dimensions, but 0 to 4 are allowed (at byte 84)");
+    assert_snapshot!(first(84, 5), @"Malformed: file: a tensor with 5 dimensions, but 0 to 4 are allowed (at byte 84)");
+    assert_snapshot!(first(88, -1), @"Malformed: file: a tensor name with a length of -1 bytes (at byte 88)");
+    assert_snapshot!(first(88, 0), @"Malformed: file: a tensor name with a length of 0 bytes (at byte 88)");
     assert_snapshot!(first(88, i32::MAX), @"
     LimitExceeded: file: 2147483647 bytes in one string, but the limit is 268435456 (at byte 88)
-    help: if the file is to be trusted, raise Limits::string_bytes
+    help: if you trust the file, raise Limits::string_bytes
     ");
-    assert_snapshot!(first(92, -1), @r#"Malformed: file: tensor "name": type -1, but no type is negative (at byte 92)"#);
-    assert_snapshot!(first(92, 777), @r#"Unsupported: file: tensor "name": ggml type 777 (unknown), so where the next tensor begins is not known (at byte 92)"#);
-    assert_snapshot!(first(92, 36), @r#"Unsupported: file: tensor "name": ggml type 36 (IQ4_NL_4_4, removed from ggml, or ik_llama.cpp's I2_S), so where the next tensor begins is not known (at byte 92)"#);
-    assert_snapshot!(first(92, 2), @r#"Malformed: file: tensor "name": rows of 3 elements are no whole number of Q4_0 blocks of 32 (at byte 108)"#);
+    assert_snapshot!(first(92, -1), @r#"Malformed: file: tensor "name": type code -1, but type codes are not negative (at byte 92)"#);
+    assert_snapshot!(first(92, 777), @r#"Unsupported: file: tensor "name": ggml type 777 (unknown), so the start of the next tensor is unknown (at byte 92)"#);
+    assert_snapshot!(first(92, 36), @r#"Unsupported: file: tensor "name": ggml type 36 (IQ4_NL_4_4, removed from ggml, or ik_llama.cpp's I2_S), so the start of the next tensor is unknown (at byte 92)"#);
+    assert_snapshot!(first(92, 2), @r#"Malformed: file: tensor "name": rows of 3 elements do not divide into Q4_0 blocks of 32 (at byte 108)"#);
     assert_snapshot!(first(96, -3), @r#"Malformed: file: tensor "name": dimension 0 is -3 (at byte 96)"#);
     assert_snapshot!(first(96, 0), @r#"Malformed: file: tensor "name": dimension 0 is 0 (at byte 96)"#);
     assert_snapshot!(first(100, 3), @r#"
-    Malformed: file: tensor "name": its 36 bytes would end 12 bytes after the end of the file (132) (at byte 108)
-    help: the file is cut short, perhaps a download that did not finish: fetch it again
+    Malformed: file: tensor "name": the tensor's 36 bytes would end 12 bytes after the end of the file (132) (at byte 108)
+    help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
     assert_snapshot!(first(100, i32::MAX), @r#"
-    Malformed: file: tensor "name": its 25769803764 bytes would end 25769803740 bytes after the end of the file (132) (at byte 108)
-    help: the file is cut short, perhaps a download that did not finish: fetch it again
+    Malformed: file: tensor "name": the tensor's 25769803764 bytes would end 25769803740 bytes after the end of the file (132) (at byte 108)
+    help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
     let most = [i32::MAX as u64; 4];
-    assert_snapshot!(refused(whisper_of(|file| file.tensor("t", DType::F32, &most, [])).build()), @r#"Malformed: file: tensor "t": shape [2147483647, 2147483647, 2147483647, 2147483647] has more elements than 64 bits count (at byte 113)"#);
+    assert_snapshot!(refused(whisper_of(|file| file.tensor("t", DType::F32, &most, [])).build()), @r#"Malformed: file: tensor "t": shape [2147483647, 2147483647, 2147483647, 2147483647] has more than 2^64 elements (at byte 113)"#);
     let twice = whisper_of(|file| file.filled(10).filled(1));
-    assert_snapshot!(refused(twice.build()), @r#"Malformed: file: tensor "t0": two tensors of that name (at byte 278)"#);
+    assert_snapshot!(refused(twice.build()), @r#"Malformed: file: tensor "t0": duplicate tensor name (at byte 278)"#);
     let filters = whisper_of(|file| file.tensor("mel_filters", DType::F32, &[], [0; 4]));
-    assert_snapshot!(refused_by(filters.build(), Strictness::Lenient), @r#"Malformed: file: tensor "mel_filters": two tensors of that name (at byte 107)"#);
+    assert_snapshot!(refused_by(filters.build(), Strictness::Lenient), @r#"Malformed: file: tensor "mel_filters": duplicate tensor name (at byte 107)"#);
 }
 
 /// Nothing in the file says how many tensors there are, but the numbers of layers do.
@@ -1206,28 +1206,28 @@ fn whisper_tensors_are_counted() {
     ");
     assert_snapshot!(said(whisper_of(|file| file.filled(10)).build()), @"
     Malformed: file: 10 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 264)
-    help: Strictness::Lenient (--lenient) reads the file all the same
+    help: Strictness::Lenient (--lenient) accepts the file
     Malformed: file: 10 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 264)
-    help: Strictness::Lenient (--lenient) reads the file all the same
+    help: Strictness::Lenient (--lenient) accepts the file
     Lenient: 11 tensors 10 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 264)
     ");
     assert_snapshot!(said(whisper_of(|file| file.filled(12)).build()), @"
     Malformed: file: 12 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 302)
-    help: without Strictness::Strict (--strict) the file is read all the same
+    help: without Strictness::Strict (--strict) the file is accepted
     Default: 13 tensors 12 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 302)
     Lenient: 13 tensors 12 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 302)
     ");
     assert_snapshot!(said([WhisperGgml::small().build(), vec![0; 11]].concat()), @"
-    Malformed: file: 11 bytes are left, too few for the header of another tensor (at byte 639)
-    help: Strictness::Lenient (--lenient) reads the file all the same
-    Malformed: file: 11 bytes are left, too few for the header of another tensor (at byte 639)
-    help: Strictness::Lenient (--lenient) reads the file all the same
-    Lenient: 12 tensors 11 bytes are left, too few for the header of another tensor (at byte 639)
+    Malformed: file: the remaining 11 bytes are too few for the header of another tensor (at byte 639)
+    help: Strictness::Lenient (--lenient) accepts the file
+    Malformed: file: the remaining 11 bytes are too few for the header of another tensor (at byte 639)
+    help: Strictness::Lenient (--lenient) accepts the file
+    Lenient: 12 tensors the remaining 11 bytes are too few for the header of another tensor (at byte 639)
     ");
     let fork = whisper_of(|file| file.filled(10).tensor("t", DType::Q6_0, &[32], [0; 26]));
     assert_snapshot!(said(fork.build()), @r#"
     Malformed: file: tensor "t": a tensor of Q6_0, which whisper.cpp refuses (at byte 272)
-    help: without Strictness::Strict (--strict) the file is read all the same
+    help: without Strictness::Strict (--strict) the file is accepted
     Default: 12 tensors a tensor of Q6_0, which whisper.cpp refuses (at byte 272)
     Lenient: 12 tensors a tensor of Q6_0, which whisper.cpp refuses (at byte 272)
     "#);
@@ -1244,7 +1244,7 @@ fn folders_of_whisper() {
     let file = WhisperGgml::small().build();
     let folder = folder(&[("ggml-base.bin", &file), ("ggml-tiny.bin", &file)]);
     assert_snapshot!(refused_folder(&folder), @"
-    Mismatch: .: only files of whisper.cpp, which are opened one by one
+    Mismatch: .: the directory contains only whisper.cpp files, which are opened one by one
     help: give the path of one of them, such as ggml-base.bin
     ");
 }
@@ -1287,21 +1287,21 @@ fn ollama_manifests() {
     "#);
     assert_snapshot!(stored(&tensor("sha256:../../../../etc/passwd", "1"), blob()), @r#"
     Malformed: ./manifests/registry.ollama.ai/library/m/latest: the digest "sha256:../../../../etc/passwd" is not sha256: and 64 hexadecimal digits
-    help: do not use this manifest: its digests are no digests
+    help: do not use this manifest: its digests are invalid
     "#);
     assert_snapshot!(stored(&tensor("", "1"), blob()), @r#"
     Malformed: ./manifests/registry.ollama.ai/library/m/latest: the digest "" is not sha256: and 64 hexadecimal digits
-    help: do not use this manifest: its digests are no digests
+    help: do not use this manifest: its digests are invalid
     "#);
     assert_snapshot!(stored(&layers(&[]), blob()), @"Malformed: ./manifests/registry.ollama.ai/library/m/latest: no weights in this model: its layers are");
     assert_snapshot!(stored("{\"schemaVersion\":2,\"layers\":7}", blob()), @"Malformed: ./manifests/registry.ollama.ai/library/m/latest: the manifest has no layers");
     assert_snapshot!(stored("{\"schemaVersion\":2,\"layers\":[", blob()), @"
     Malformed: ./manifests/registry.ollama.ai/library/m/latest: not valid JSON: EOF while parsing a list at line 1 column 29
-    help: mend the file or fetch it again
+    help: correct the file or fetch it again
     ");
     let both = [layer("tensor", DIGESTS[0], "SIZE"), layer("model", DIGESTS[0], "SIZE")];
     assert_snapshot!(stored(&layers(&both), blob()), @"Malformed: ./manifests/registry.ollama.ai/library/m/latest: the manifest has both a GGUF layer and tensor layers");
-    assert_snapshot!(stored(&layers(&[layer("license", DIGESTS[0], "SIZE")]), blob()), @"Malformed: ./manifests/registry.ollama.ai/library/m/latest: no weights in this model: its layers are license");
+    assert_snapshot!(stored(&layers(&[layer("license", DIGESTS[0], "SIZE")]), blob()), @"Malformed: ./manifests/registry.ollama.ai/library/m/latest: the model has no weights: its layers are license");
 }
 
 /// What a manifest calls a model still has to begin with GGUF's magic.

@@ -10,7 +10,7 @@ use weighbridge::container::{GGUF, Shards};
 use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::ops::{self, ConvertOptions, Edited};
 use weighbridge::recipe::FileType;
-use weighbridge::recipe::llama_cpp::Options;
+use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::{
     DType, ErrorKind, Model, OpenOptions, Progress, Strictness, WriteOptions, WritePlan,
 };
@@ -115,7 +115,7 @@ fn quantized_shards_keep_their_tensors() {
         &at("cut.gguf"),
     );
     assert!(cut.len() > 2);
-    let mut options = Options::new(FileType::Q4_0);
+    let mut options = LlamaOptions::new(FileType::Q4_0);
     let one = provider(&at("whole.gguf"));
     let one =
         ops::quantize(&one, &options, None, &at("one.gguf")).map(|p| run(&p, &at("one.gguf")));
@@ -176,7 +176,7 @@ fn quantized_shards_keep_a_first_one_without_tensors() {
     let folder = folder(&files);
     let path = folder.path().join(files[0].0);
     let model = support::resolved(strict(&path)).expect("a model");
-    let mut options = Options::new(FileType::Q8_0);
+    let mut options = LlamaOptions::new(FileType::Q8_0);
     options.keep_split = true;
     let made = folder.path().join("b.gguf");
     let plan = ops::quantize(&model, &options, None, &made).expect("a plan");
@@ -240,7 +240,7 @@ fn nothing_is_written_over_what_is_read() {
     plan.run(&other, &replace).expect("replaced");
     let before = read(&path);
     let error = plan.run(&path, &replace).expect_err("it is read");
-    assert!(error.to_string().contains("it is what is being read"), "{error}");
+    assert!(error.to_string().contains("source and destination are the same file"), "{error}");
     assert!(read(&path) == before);
     let names: Vec<_> = std::fs::read_dir(folder.path()).expect("a folder").collect();
     assert_eq!(names.len(), 2, "nothing half-written is left");

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use crate::ollama_store::Store;
 use crate::support::{Gguf, Kv, Safetensors, f32s, folder, put, sharded};
 use tempfile::TempDir;
-use weighbridge::arch::{ARCHITECTURES, Architecture, NameRule, RopeLayout, Rows, Transform};
+use weighbridge::arch::{ARCHITECTURES, Architecture, NameRule, RopeLayout, RowOrder, Transform};
 use weighbridge::{DType, ModelConfig, OpenOptions, Policy, WeightProvider};
 
 const LAYERS: u64 = 2;
@@ -97,7 +97,7 @@ fn permuted(values: &[f32], columns: usize) -> Vec<f32> {
 /// What GGUF stores of a tensor.
 fn in_gguf(tensor: &Tensor) -> Vec<f32> {
     match tensor.transform.rows {
-        Rows::PairsQ | Rows::PairsK => permuted(
+        RowOrder::PairsQ | RowOrder::PairsK => permuted(
             &tensor.values,
             tensor.values.len() / usize::try_from(tensor.shape[0]).expect("some rows"),
         ),

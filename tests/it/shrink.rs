@@ -58,8 +58,8 @@ fn reads_at_positions_tell() {
         let (_, after) = after.split_once(' ').expect("a number");
         insta::allow_duplicates! {
             insta::assert_snapshot!(format!("{before}than the N {after}"), @r#"
-            Io: .: tensor "a": the file has become shorter than the N bytes it had
-            help: another program is writing to it: wait for it to end, then open it again
+            Io: .: tensor "a": the file is now shorter than the N bytes that it had when it was opened
+            help: another program is writing to the file: wait for it to finish, then open the file again
             "#);
         }
     });

@@ -248,9 +248,9 @@ fn metadata() {
     };
     assert_snapshot!(fault("tokenizer.ggml.tokens", Kv::U32(5)), @r#"Malformed: file: key "tokenizer.ggml.tokens": 5, but an array of strings is needed"#);
     assert_snapshot!(fault("tokenizer.ggml.tokens", Kv::Array(4, vec![Kv::U32(5)])), @r#"Malformed: file: key "tokenizer.ggml.tokens": [1 elements], but an array of strings is needed"#);
-    assert_snapshot!(fault("tokenizer.ggml.scores", Kv::Array(6, vec![Kv::F32(0.0)])), @r#"Malformed: file: key "tokenizer.ggml.scores": 1 elements for 2 tokens"#);
+    assert_snapshot!(fault("tokenizer.ggml.scores", Kv::Array(6, vec![Kv::F32(0.0)])), @r#"Malformed: file: key "tokenizer.ggml.scores": 1 elements, but there are 2 tokens"#);
     assert_snapshot!(fault("tokenizer.ggml.token_type", Kv::texts(&["a", "b"])), @r#"Malformed: file: key "tokenizer.ggml.token_type": [2 elements], but an array of integers is needed"#);
-    assert_snapshot!(fault("tokenizer.ggml.bos_token_id", Kv::text("<s>")), @r#"Malformed: file: key "tokenizer.ggml.bos_token_id": "<s>", but the number of a token is needed"#);
+    assert_snapshot!(fault("tokenizer.ggml.bos_token_id", Kv::text("<s>")), @r#"Malformed: file: key "tokenizer.ggml.bos_token_id": "<s>", but a token number is needed"#);
     assert_snapshot!(fault("tokenizer.ggml.add_eos_token", Kv::U8(1)), @r#"Malformed: file: key "tokenizer.ggml.add_eos_token": 1, but true or false is needed"#);
     assert_snapshot!(fault("tokenizer.chat_template", Kv::U8(1)), @r#"Malformed: file: key "tokenizer.chat_template": 1, but text is needed"#);
 
@@ -265,29 +265,29 @@ fn faults_of_files() {
         let (folder, store) = beside(&[(name, bytes)]);
         refused(&store, folder.path())
     };
-    assert_snapshot!(fault("tokenizer.json", b""), @"Malformed: ./tokenizer.json: not valid JSON: it ends where '{' should stand (at byte 0)");
-    assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"vocab\": {\"a\": -1}}}"), @"Malformed: ./tokenizer.json: not valid JSON: a non-negative integer should stand here, not '-' (at byte 26)");
+    assert_snapshot!(fault("tokenizer.json", b""), @"Malformed: ./tokenizer.json: not valid JSON: the text ends where '{' is expected (at byte 0)");
+    assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"vocab\": {\"a\": -1}}}"), @"Malformed: ./tokenizer.json: not valid JSON: a non-negative integer expected here, found '-' (at byte 26)");
     assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"vocab\": {\"a\": 4294967296}}}"), @"Malformed: ./tokenizer.json: token 4294967296, beyond 32 bits (at byte 36)");
     assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"vocab\": {\"a\": 1, \"b\": 1}}}"), @r#"Malformed: ./tokenizer.json: token 1 is both "a" and "b""#);
-    assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"vocab\": {\"\\x\": 1}}}"), @"Malformed: ./tokenizer.json: not valid JSON: a string with a wrong escape: invalid escape at line 1 column 3 (at byte 22)");
-    assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"vocab\": [[\"a\", \"b\"]]}}"), @"Malformed: ./tokenizer.json: not valid JSON: a number should stand here, not ']' (at byte 30)");
-    assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"merges\": [[\"a\"]]}}"), @"Malformed: ./tokenizer.json: not valid JSON: ',' should stand here, not ']' (at byte 26)");
+    assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"vocab\": {\"\\x\": 1}}}"), @"Malformed: ./tokenizer.json: not valid JSON: a string with an invalid escape: invalid escape at line 1 column 3 (at byte 22)");
+    assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"vocab\": [[\"a\", \"b\"]]}}"), @"Malformed: ./tokenizer.json: not valid JSON: a number expected here, found ']' (at byte 30)");
+    assert_snapshot!(fault("tokenizer.json", b"{\"model\": {\"merges\": [[\"a\"]]}}"), @"Malformed: ./tokenizer.json: not valid JSON: ',' expected here, found ']' (at byte 26)");
     assert_snapshot!(fault("tokenizer.json", b"{\"added_tokens\": [{\"id\": 1}]}"), @"Malformed: ./tokenizer.json: an added token without id or content ends here (at byte 27)");
     assert_snapshot!(fault("tokenizer.json", b"{}"), @"Malformed: ./tokenizer.json: a tokenizer without a model (at byte 2)");
-    assert_snapshot!(fault("tokenizer.json", b"{\"model\": {}} x"), @"Malformed: ./tokenizer.json: not valid JSON: its end should stand here, not 'x' (at byte 14)");
+    assert_snapshot!(fault("tokenizer.json", b"{\"model\": {}} x"), @"Malformed: ./tokenizer.json: not valid JSON: its end expected here, found 'x' (at byte 14)");
     assert_snapshot!(fault("tokenizer.json", b"{\"model\": \"\xff\"}"), @"Malformed: ./tokenizer.json: not valid JSON: not UTF-8 (at byte 11)");
-    assert_snapshot!(fault("tokenizer.model", b""), @"Malformed: ./tokenizer.model: no pieces: it is no SentencePiece model (at byte 0)");
+    assert_snapshot!(fault("tokenizer.model", b""), @"Malformed: ./tokenizer.model: no pieces: this is not a SentencePiece model (at byte 0)");
     assert_snapshot!(fault("tokenizer.model", b"\x0a\xff\xff\xff\xff\x0f"), @"
     Malformed: ./tokenizer.model: 4294967295 bytes, but the message ends after 0 (at byte 6)
-    help: the file is cut short or no SentencePiece model: fetch it again
+    help: the file is incomplete or not a SentencePiece model: download it again
     ");
     assert_snapshot!(fault("tokenizer.model", b"\x0a\x02\x0a\x7f"), @"
     Malformed: ./tokenizer.model: 127 bytes, but the message ends after 0 (at byte 4)
-    help: the file is cut short or no SentencePiece model: fetch it again
+    help: the file is incomplete or not a SentencePiece model: download it again
     ");
     assert_snapshot!(fault("tokenizer.model", b"\x0b"), @"Malformed: ./tokenizer.model: wire type 3 of a protocol buffer (at byte 1)");
     assert_snapshot!(fault("tokenizer.model", b"\x0a\x02\x08\x01"), @"Malformed: ./tokenizer.model: field 1 of another type (at byte 4)");
-    assert_snapshot!(fault("tokenizer.model", &[0xff; 12]), @"Malformed: ./tokenizer.model: a number beyond 64 bits (at byte 10)");
+    assert_snapshot!(fault("tokenizer.model", &[0xff; 12]), @"Malformed: ./tokenizer.model: a number exceeds 64 bits (at byte 10)");
 }
 
 /// Opening reads none of these files, so a broken one costs nothing but itself.
@@ -300,7 +300,7 @@ fn files_are_read_when_asked_for() {
     let error = store.generation_config().expect_err("half a file");
     assert_snapshot!(without_path(&told(&error), folder.path()), @"
     Malformed: ./generation_config.json: not valid JSON: EOF while parsing an object at line 1 column 8
-    help: mend the file or fetch it again
+    help: correct the file or fetch it again
     ");
     std::fs::remove_file(folder.path().join("tokenizer.json")).expect("it was there");
     assert!(store.tokenizer().expect("no fault").is_none());

@@ -13,7 +13,7 @@ use weighbridge::metadata::{Array, Value};
 use weighbridge::model::Decoding;
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
-use weighbridge::recipe::llama_cpp::Options;
+use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::{
     Error, Model, ModelConfig, OpenOptions, Part, Strictness, Tensor, Tokenizer, WeightProvider,
     WriteOptions, WritePlan,
@@ -397,7 +397,7 @@ fn rewrite(model: &Model) {
         write(ops::convert(model, &ConvertOptions::new(format)), name, opens);
     }
     let path = folder.join("quantized.gguf");
-    let plan = ops::quantize(model, &Options::new(FileType::Q8_0), None, &path);
+    let plan = ops::quantize(model, &LlamaOptions::new(FileType::Q8_0), None, &path);
     write(plan, "quantized.gguf", true);
 }
 

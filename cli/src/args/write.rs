@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use weighbridge::DType;
 use weighbridge::container::{CONTAINERS, Container, ollama};
-use weighbridge::recipe::llama_cpp::{Setting, TensorType, target};
+use weighbridge::recipe::llama_cpp::{MetadataSetting, TensorType, target};
 use weighbridge::recipe::ollama::{QuantType, TYPES};
 use weighbridge::recipe::{FILE_TYPES, FileType, mlx_lm};
 
@@ -181,7 +181,7 @@ pub(crate) struct Quantize {
     /// Write an MLX directory instead: bits, group size and mode, as in 4 or 4,64 or 4,32,mxfp4;
     /// values left out are mlx-lm's defaults
     #[arg(long, value_name = "BITS,GROUP,MODE", value_parser = mlx, conflicts_with = "file_type")]
-    pub(crate) mlx: Option<mlx_lm::Options>,
+    pub(crate) mlx: Option<mlx_lm::MlxOptions>,
     /// With --mlx: mix of bit widths by its mlx-lm name: mixed_2_6, mixed_3_4, mixed_3_6, mixed_4_6
     #[arg(long, value_name = "MIX", value_parser = mix, requires = "mlx")]
     pub(crate) quant_predicate: Option<&'static mlx_lm::Mix>,
@@ -220,7 +220,7 @@ pub(crate) struct Quantize {
     pub(crate) keep_split: bool,
     /// Set a metadata key; TYPE is int, float, bool or str
     #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = setting)]
-    pub(crate) override_kv: Vec<Setting>,
+    pub(crate) override_kv: Vec<MetadataSetting>,
     #[command(flatten)]
     pub(crate) whole: Whole,
     #[command(flatten)]
@@ -242,7 +242,7 @@ fn with_advice<T>(value: weighbridge::Result<T>) -> Result<T, String> {
     })
 }
 
-fn mlx(text: &str) -> Result<mlx_lm::Options, String> {
+fn mlx(text: &str) -> Result<mlx_lm::MlxOptions, String> {
     let mut parts = text.split(',').map(str::trim);
     let number = |part: Option<&str>| match part {
         None | Some("") => Ok(None),
@@ -250,14 +250,14 @@ fn mlx(text: &str) -> Result<mlx_lm::Options, String> {
     };
     let (bits, group_size) = (number(parts.next())?, number(parts.next())?);
     let mode = match parts.next() {
-        None => mlx_lm::Mode::default(),
-        Some(name) => mlx_lm::Mode::from_name(name).ok_or_else(|| {
+        None => mlx_lm::MlxMode::default(),
+        Some(name) => mlx_lm::MlxMode::from_name(name).ok_or_else(|| {
             let names: Vec<&str> = mlx_lm::MODES.iter().map(|row| row.name).collect();
             format!("\"{name}\" is not one of {}", names.join(", "))
         })?,
     };
-    with_advice(mlx_lm::Quantization::new(mode, group_size, bits))?;
-    Ok(mlx_lm::Options { mode, group_size, bits, ..mlx_lm::Options::default() })
+    with_advice(mlx_lm::MlxQuantization::new(mode, group_size, bits))?;
+    Ok(mlx_lm::MlxOptions { mode, group_size, bits, ..mlx_lm::MlxOptions::default() })
 }
 
 fn mix(text: &str) -> Result<&'static mlx_lm::Mix, String> {
@@ -275,8 +275,8 @@ fn tensor_type(text: &str) -> Result<TensorType, String> {
     with_advice(TensorType::parse(text))
 }
 
-fn setting(text: &str) -> Result<Setting, String> {
-    with_advice(Setting::parse(text))
+fn setting(text: &str) -> Result<MetadataSetting, String> {
+    with_advice(MetadataSetting::parse(text))
 }
 
 /// Parses the name of a container that can be written.

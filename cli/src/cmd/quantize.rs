@@ -4,7 +4,7 @@ use weighbridge::container::MLX;
 use weighbridge::ops;
 use weighbridge::ops::{ConvertOptions, Quantization};
 use weighbridge::recipe::ImportanceMatrix;
-use weighbridge::recipe::llama_cpp::Options;
+use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::recipe::mlx_lm;
 
 use super::Done;
@@ -15,14 +15,14 @@ pub(crate) fn run(args: &Quantize) -> Done {
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
     if let Some(options) = args.mlx {
-        let options = mlx_lm::Options { mix: args.quant_predicate, ..options };
+        let options = mlx_lm::MlxOptions { mix: args.quant_predicate, ..options };
         let options = ConvertOptions::new(&MLX).quantize(Quantization::MlxLm(options));
         let plan = ops::convert(&model, &options)?;
         return writing::run_whole(&plan, &args.dst, args.whole, &args.writing);
     }
     let file_type =
         args.file_type.ok_or_else(|| Stop::Usage("--type or --mlx is required".to_owned()))?;
-    let mut options = Options {
+    let mut options = LlamaOptions {
         pure: args.pure,
         leave_output: args.leave_output_tensor,
         output: args.output_tensor_type,
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Quantize) -> Done {
         allow_requantize: args.allow_requantize,
         keep_split: args.keep_split,
         overrides: args.override_kv.clone(),
-        ..Options::new(file_type)
+        ..LlamaOptions::new(file_type)
     };
     let matrix = match &args.imatrix {
         Some(path) => {

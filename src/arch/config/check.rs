@@ -1,6 +1,6 @@
-//! Checks the values of a config, each by the row of the table that it is read with.
+//! Checks of config values. Each row of the key table names the check for its value.
 //!
-//! Each check gives `None` for the ways in which files say that something is off.
+//! A check returns `None` for a value that means "not set" or "disabled".
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::ConfigValue;
 use super::values::{Gating, LayerKind, LayerPattern, PerLayer, RopeScalingKind};
 use crate::metadata::Value;
 
-/// Elements that a list may have: more layers than any model, and more pairs than any head.
+/// The largest length of a list: more than the layers of any model and the pairs of any head.
 const LONGEST: u64 = 1 << 16;
 
 pub(crate) type Checked<T> = Result<Option<T>, Cow<'static, str>>;
@@ -26,8 +26,9 @@ fn integer(found: ConfigValue<'_>) -> Option<i128> {
 }
 
 fn natural(found: ConfigValue<'_>) -> Result<u32, Cow<'static, str>> {
-    let number = integer(found).ok_or_else(|| format!("{found}, but no integer"))?;
-    u32::try_from(number).map_err(|_| format!("{number}, but a count of 32 bits is needed").into())
+    let number = integer(found).ok_or_else(|| format!("{found}, but an integer is needed"))?;
+    u32::try_from(number)
+        .map_err(|_| format!("{number}, but an integer from 0 to 4294967295 is needed").into())
 }
 
 fn number(found: ConfigValue<'_>) -> Result<f32, Cow<'static, str>> {
@@ -35,18 +36,18 @@ fn number(found: ConfigValue<'_>) -> Result<f32, Cow<'static, str>> {
         ConfigValue::Metadata(value) => value.to_f64(),
         ConfigValue::Json(json) => float(json),
     };
-    let number = number.ok_or_else(|| format!("{found}, but no number"))?;
+    let number = number.ok_or_else(|| format!("{found}, but a number is needed"))?;
     #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
     let narrow = number as f32;
-    // What is too small for f32 would become the zero that was not allowed.
+    // A value below the range of f32 would become zero, which is not allowed.
     let lost = narrow == 0.0 && number != 0.0;
     if !narrow.is_finite() || narrow < 0.0 || lost {
-        return Err(format!("{number:?}, but an f32 is needed, finite and not negative").into());
+        return Err(format!("{number:?}, but a finite, non-negative f32 is needed").into());
     }
     Ok(narrow)
 }
 
-/// A JSON number, or one of those that JSON cannot write: `{"__float__": "Infinity"}`.
+/// A JSON number, or the form for one that JSON cannot express: `{"__float__": "Infinity"}`.
 fn float(json: &Json) -> Option<f64> {
     json.as_f64().or_else(|| match json.get("__float__")?.as_str()? {
         "NaN" => Some(f64::NAN),
@@ -56,11 +57,11 @@ fn float(json: &Json) -> Option<f64> {
     })
 }
 
-/// The elements of a list, each checked, as many as the file has. `None` if it is no list.
+/// Checks each element of a list of any length. `None` if the value is not a list.
 fn list<T>(found: ConfigValue<'_>, check: Check<T>) -> Option<Checked<Vec<T>>> {
     let gather = |len: u64, values: &mut dyn Iterator<Item = ConfigValue<'_>>| {
         if len > LONGEST {
-            return Err(format!("{len} elements, but no list has more than {LONGEST}").into());
+            return Err(format!("{len} elements, but a list has at most {LONGEST}").into());
         }
         let mut all = Vec::new();
         for value in values {
@@ -80,18 +81,18 @@ fn list<T>(found: ConfigValue<'_>, check: Check<T>) -> Option<Checked<Vec<T>>> {
 }
 
 fn needed_list<T>(found: ConfigValue<'_>, check: Check<T>) -> Checked<Vec<T>> {
-    list(found, check).unwrap_or_else(|| Err(format!("{found}, but no list").into()))
+    list(found, check).unwrap_or_else(|| Err(format!("{found}, but a list is needed").into()))
 }
 
-/// A length that cannot be zero.
+/// A length, which must not be zero.
 pub(crate) fn size(found: ConfigValue<'_>) -> Checked<u32> {
     match natural(found)? {
-        0 => Err("0, but it cannot be zero".into()),
+        0 => Err("0, but a value above 0 is needed".into()),
         number => Ok(Some(number)),
     }
 }
 
-/// A length; 0 where there is none.
+/// A length; 0 means that there is none.
 pub(crate) fn room(found: ConfigValue<'_>) -> Checked<u32> {
     Ok(Some(natural(found)?).filter(|&number| number > 0))
 }
@@ -100,12 +101,12 @@ pub(crate) fn count(found: ConfigValue<'_>) -> Checked<u32> {
     natural(found).map(Some)
 }
 
-/// A number of layers. Lists of that length are made of it, so a file may not choose any number.
+/// A number of layers. It is limited because lists of that length are allocated.
 pub(crate) fn layers(found: ConfigValue<'_>) -> Checked<u32> {
     match natural(found)? {
-        0 => Err("0, but it cannot be zero".into()),
+        0 => Err("0, but a value above 0 is needed".into()),
         number if u64::from(number) > LONGEST => {
-            Err(format!("{number} layers, but no model has more than {LONGEST}").into())
+            Err(format!("{number} layers, but at most {LONGEST} are allowed").into())
         }
         number => Ok(Some(number)),
     }
@@ -115,7 +116,7 @@ pub(crate) fn counts(found: ConfigValue<'_>) -> Checked<Vec<u32>> {
     needed_list(found, count)
 }
 
-/// A length for all layers, or for each.
+/// One length for all layers, or one for each layer.
 pub(crate) fn lengths(found: ConfigValue<'_>) -> Checked<PerLayer> {
     let lengths = match list(found, count) {
         Some(each) => each?.map(PerLayer::Each),
@@ -124,15 +125,15 @@ pub(crate) fn lengths(found: ConfigValue<'_>) -> Checked<PerLayer> {
     Ok(lengths.filter(|lengths| lengths.largest() > 0))
 }
 
-/// Heads of all layers, or of each: a layer may have none, but not all.
+/// One number of heads for all layers, or one for each. Single layers may have 0 heads.
 pub(crate) fn heads(found: ConfigValue<'_>) -> Checked<PerLayer> {
     match lengths(found)? {
-        None => Err("0, but it cannot be zero".into()),
+        None => Err("0, but a value above 0 is needed".into()),
         heads => Ok(heads),
     }
 }
 
-/// A count, the largest where each layer has its own.
+/// A count; the largest one where each layer has its own.
 pub(crate) fn largest(found: ConfigValue<'_>) -> Checked<u32> {
     match list(found, count) {
         Some(each) => Ok(each?.and_then(|each| each.into_iter().max())),
@@ -146,7 +147,7 @@ pub(crate) fn real(found: ConfigValue<'_>) -> Checked<f32> {
 
 pub(crate) fn positive(found: ConfigValue<'_>) -> Checked<f32> {
     match number(found)? {
-        0.0 => Err("0, but it cannot be zero".into()),
+        0.0 => Err("0, but a value above 0 is needed".into()),
         number => Ok(Some(number)),
     }
 }
@@ -155,19 +156,21 @@ pub(crate) fn positives(found: ConfigValue<'_>) -> Checked<Vec<f32>> {
     needed_list(found, positive)
 }
 
-/// A bound; 0 where there is none.
+/// An upper bound; 0 means that there is none.
 pub(crate) fn cap(found: ConfigValue<'_>) -> Checked<f32> {
     Ok(Some(number(found)?).filter(|&bound| bound > 0.0))
 }
 
 pub(crate) fn fraction(found: ConfigValue<'_>) -> Checked<f32> {
     match positive(found)? {
-        Some(part) if part > 1.0 => Err(format!("{part}, but no more than 1 is a part").into()),
+        Some(part) if part > 1.0 => {
+            Err(format!("{part}, but a fraction of at most 1 is needed").into())
+        }
         part => Ok(part),
     }
 }
 
-/// True or false; lists of GGUF and JSON also have 1 and 0.
+/// True or false. 1 and 0 are accepted too: lists in GGUF and JSON use them.
 pub(crate) fn flag(found: ConfigValue<'_>) -> Checked<bool> {
     let flag = match found {
         ConfigValue::Metadata(value) => value.to_bool(),
@@ -176,12 +179,12 @@ pub(crate) fn flag(found: ConfigValue<'_>) -> Checked<bool> {
     match (flag, integer(found)) {
         (Some(flag), _) => Ok(Some(flag)),
         (None, Some(number @ (0 | 1))) => Ok(Some(number == 1)),
-        _ => Err(format!("{found}, but neither true nor false").into()),
+        _ => Err(format!("{found}, but true or false is needed").into()),
     }
 }
 
 pub(crate) fn flags(found: ConfigValue<'_>) -> Checked<Vec<bool>> {
-    // An empty list says that no layer is special.
+    // An empty list means that all layers are of the same kind.
     Ok(needed_list(found, flag)?.filter(|flags| !flags.is_empty()))
 }
 
@@ -190,7 +193,8 @@ pub(crate) fn word(found: ConfigValue<'_>) -> Checked<String> {
         ConfigValue::Metadata(value) => value.to_text().and_then(|text| text.to_str()),
         ConfigValue::Json(json) => json.as_str(),
     };
-    word.map(|word| Some(word.to_owned())).ok_or_else(|| format!("{found}, but no text").into())
+    word.map(|word| Some(word.to_owned()))
+        .ok_or_else(|| format!("{found}, but a string is needed").into())
 }
 
 pub(crate) fn scaling(found: ConfigValue<'_>) -> Checked<RopeScalingKind> {
@@ -199,7 +203,7 @@ pub(crate) fn scaling(found: ConfigValue<'_>) -> Checked<RopeScalingKind> {
 
 pub(crate) fn gating(found: ConfigValue<'_>) -> Checked<Gating> {
     match integer(found) {
-        // GGUF's number for none.
+        // GGUF's number for "no gating function".
         Some(0) => Ok(None),
         Some(number) => Ok(Some(Gating::named(&number.to_string()))),
         None => Ok(word(found)?.map(|name| Gating::named(&name))),
@@ -211,7 +215,7 @@ pub(crate) fn kinds(found: ConfigValue<'_>) -> Checked<Vec<LayerKind>> {
     Ok(needed_list(found, kind)?.filter(|kinds| !kinds.is_empty()))
 }
 
-/// A period, a list of windows, or EXAONE's text of `L` for local and `G` for global layers.
+/// A period, a list of flags, or EXAONE's string of `L` (local) and `G` (global) layers.
 pub(crate) fn pattern(found: ConfigValue<'_>) -> Checked<LayerPattern> {
     if let Some(each) = list(found, flag) {
         return Ok(each?.filter(|each| !each.is_empty()).map(LayerPattern::Each));

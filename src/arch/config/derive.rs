@@ -1,5 +1,5 @@
-//! What follows from the numbers of the table: a number from others, from a tensor that is there,
-//! or from a rule of the family.
+//! Derives the config: numbers that follow from other numbers, from stored tensors, or from a rule
+//! of the family.
 
 use std::num::NonZeroU32;
 
@@ -9,7 +9,7 @@ use super::keys::{
     AttentionConfig, Core, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig,
     SsmConfig, key,
 };
-use super::read::Reader;
+use super::read::ConfigReader;
 use super::values::{LayerKind, LayerLayout, LayerPattern, NormKind, PerLayer, RopeScalingKind};
 use super::{Field, ModelConfig};
 use crate::arch::{Mapping, Resolution};
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::store::Store;
 use crate::store::tensor::StoredTensor;
 
-/// Names of the embedding and the output matrix where no architecture gave canonical ones.
+/// Names of the embedding and the output matrix in models without canonical names.
 const EMBEDDINGS: &[&str] = &[
     "token_embd.weight",
     "model.embed_tokens.weight",
@@ -35,34 +35,38 @@ const EMBEDDINGS: &[&str] = &[
 const OUTPUTS: &[&str] =
     &["output.weight", "lm_head.weight", "language_model.lm_head.weight", "proj_out.weight"];
 
-/// Layers that the config promises, and the first of those that use the keys and values of an
-/// earlier layer.
-pub(super) fn layers(reader: &Reader<'_>, defaults: &Defaults) -> Option<(u32, Option<u32>)> {
+/// The number of layers that the config states, and the first layer that reuses the keys and values
+/// of an earlier one.
+pub(super) fn layers(reader: &ConfigReader<'_>, defaults: &Defaults) -> Option<(u32, Option<u32>)> {
     let layers = reader.field(key("n_layers")?, check::layers).ok()??.value;
     let shared = reader.field(key("n_kv_shared_layers")?, check::count).ok()?;
     let shared = shared.map_or(defaults.shared_kv_layers, |field| field.value);
-    // As transformers has it: where all layers would share, none does.
+    // As in transformers: if all layers would share, none does.
     let first = layers.checked_sub(shared).filter(|&first| first > 0 && shared > 0);
     Some((layers, first))
 }
 
-/// Refuses a number of layers far beyond those that have tensors. One shard of a model may hold a few
-/// of its layers, but not one in a thousand.
-fn check_layers(reader: &Reader<'_>, resolution: &Resolution, said: &Field<u32>) -> Result<()> {
+/// Rejects a number of layers far above the number of layers with tensors. A single shard of a
+/// model may hold few of its layers, but not one in a thousand.
+fn check_layers(
+    reader: &ConfigReader<'_>,
+    resolution: &Resolution,
+    stated: &Field<u32>,
+) -> Result<()> {
     let layer = |mapping: &Mapping| {
         let number = mapping.canonical.strip_prefix("layers.")?.split('.').next()?;
         number.parse::<u32>().ok()
     };
     let Some(last) = resolution.mapped.iter().filter_map(layer).max() else { return Ok(()) };
     let stored = last.saturating_add(1);
-    if said.value <= stored.saturating_mul(16).max(1024) {
+    if stated.value <= stored.saturating_mul(16).max(1024) {
         return Ok(());
     }
-    let fault = format!("{} layers, but there are tensors of {stored} only", said.value);
-    Err(reader.wrong(&said.source, fault))
+    let fault = format!("{} layers, but only {stored} have tensors", stated.value);
+    Err(reader.invalid(&stated.source, fault))
 }
 
-/// Splits a number that may differ by layer into the largest and the list.
+/// Splits a number that may differ by layer into the largest value and the list.
 fn split(field: Option<Field<PerLayer>>) -> (Option<Field<u32>>, Option<Field<Vec<u32>>>) {
     let Some(Field { value, source }) = field else { return (None, None) };
     let largest = value.largest();
@@ -70,18 +74,18 @@ fn split(field: Option<Field<PerLayer>>) -> (Option<Field<u32>>, Option<Field<Ve
         PerLayer::Same(_) => (Some(Field { value: largest, source }), None),
         PerLayer::Each(each) => {
             let of = format!("{source} (the largest of all layers)");
-            (Some(Field::made(largest, of)), Some(Field { value: each, source }))
+            (Some(Field::derived(largest, of)), Some(Field { value: each, source }))
         }
     }
 }
 
-/// The config of a model, with those defaults where its files do not say.
+/// Derives the config of a model. `defaults` apply where its files state nothing.
 pub(super) fn config(
     store: &Store,
     resolution: &Resolution,
     defaults: &Defaults,
 ) -> Result<ModelConfig> {
-    let (reader, architecture) = Reader::new(store)?;
+    let (reader, architecture) = ConfigReader::new(store)?;
     let family = architecture.value.clone();
     let mut core = Core::read(&reader)?;
     let mut attention = AttentionConfig::read(&reader)?;
@@ -103,36 +107,37 @@ pub(super) fn config(
     let head_dim = head_dim(&reader, &mut core, &mut attention, &rope, [&dim, &n_heads])?;
     let product = |heads: &Field<u32>, source: &'static str| {
         let value = heads.value.checked_mul(head_dim.value).ok_or_else(|| {
-            reader.wrong(&heads.source, format!("{} heads of {}", heads.value, head_dim.value))
+            reader.invalid(&heads.source, format!("{} heads of {}", heads.value, head_dim.value))
         })?;
-        Ok::<_, Error>(Field::made(value, source))
+        Ok::<_, Error>(Field::derived(value, source))
     };
     if attention.value_head_dim.is_none() {
-        attention.value_head_dim = Some(Field::made(head_dim.value, "as head_dim"));
+        attention.value_head_dim = Some(Field::derived(head_dim.value, "as head_dim"));
     }
 
     let (mut ffn_dim, ffn_dim_per_layer) = split(core.ffn_dim.take());
     let four_times = |width: &Field<u32>, source: &'static str| {
         let wide = defaults.of_gguf.ffn_four_times.then(|| width.value.checked_mul(4)).flatten();
-        wide.map(|value| Field::made(value, source))
+        wide.map(|value| Field::derived(value, source))
     };
     ffn_dim = ffn_dim.or_else(|| four_times(&dim, "4 * dim"));
 
-    // Whisper's encoder is as wide as its decoder, and configs of transformers say so once.
+    // Whisper's encoder is as wide as its decoder; configs of transformers state the width once.
     if encoder.enc_n_layers.is_some() {
-        let width = || Field::made(dim.value, "as dim");
+        let width = || Field::derived(dim.value, "as dim");
         let width = encoder.enc_dim.get_or_insert_with(width).clone();
         encoder.enc_ffn_dim =
             encoder.enc_ffn_dim.take().or_else(|| four_times(&width, "4 * enc_dim"));
     }
 
-    let norm =
-        |eps: Option<Field<f32>>, kind| eps.map(|eps| (Field::made(kind, eps.source.clone()), eps));
+    let norm = |eps: Option<Field<f32>>, kind| {
+        eps.map(|eps| (Field::derived(kind, eps.source.clone()), eps))
+    };
     let norm = norm(core.rms_eps.take(), NormKind::Rms)
         .or_else(|| norm(core.layer_eps.take(), NormKind::Layer))
         .or_else(|| {
             let eps = defaults.of_gguf.layer_norm_eps;
-            let eps = eps.map(|(eps, source)| Field::made(eps, source));
+            let eps = eps.map(|(eps, source)| Field::derived(eps, source));
             norm(eps, NormKind::Layer)
         });
     let (norm_kind, norm_eps) = norm.unzip();
@@ -143,43 +148,45 @@ pub(super) fn config(
         && attention.sliding_window.is_some()
         && let Some(theta) = defaults.local_rope_theta
     {
-        rope.local_theta = Some(Field::made(theta, format!("default of {family}")));
+        rope.local_theta = Some(Field::derived(theta, format!("default of {family}")));
     }
     if scales.embedding_scale.is_none() && defaults.scaled_embedding {
         let root = f64::from(dim.value).sqrt();
         #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
         let root = root as f32;
-        scales.embedding_scale = Some(Field::made(root, "root of dim"));
+        scales.embedding_scale = Some(Field::derived(root, "root of dim"));
     }
     if attention.query_pre_attn_scalar.is_none()
         && let Some(value @ 1..) = dim.value.checked_div(n_heads.value)
         && defaults.of_gguf.scaled_by_dim_layers == Some(n_layers.value)
     {
-        attention.query_pre_attn_scalar = Some(Field::made(value as f32, "dim / n_heads"));
+        attention.query_pre_attn_scalar = Some(Field::derived(value as f32, "dim / n_heads"));
     }
     if attention.attention_scale.is_none()
         && let Some(scalar) = &attention.query_pre_attn_scalar
     {
         let scale = scalar.value.sqrt().recip();
         attention.attention_scale =
-            Some(Field::made(scale, "one over the root of query_pre_attn_scalar"));
+            Some(Field::derived(scale, "one over the root of query_pre_attn_scalar"));
     }
-    let n_experts = core.n_experts.take().unwrap_or(Field::made(0, "default"));
+    let n_experts = core.n_experts.take().unwrap_or(Field::derived(0, "default"));
     if n_experts.value > 0 && experts.expert_ffn_dim.is_none() {
-        experts.expert_ffn_dim = ffn_dim.as_ref().map(|ffn| Field::made(ffn.value, "as ffn_dim"));
+        experts.expert_ffn_dim =
+            ffn_dim.as_ref().map(|ffn| Field::derived(ffn.value, "as ffn_dim"));
     }
     if ssm.inner_size.is_none()
         && let (Some(width), Some(heads)) = (&ssm.value_head_dim, &ssm.time_step_rank)
     {
         let inner = width.value.checked_mul(heads.value).ok_or_else(|| {
-            reader.wrong(&heads.source, format!("{} heads of {}", heads.value, width.value))
+            reader.invalid(&heads.source, format!("{} heads of {}", heads.value, width.value))
         })?;
-        ssm.inner_size = Some(Field::made(inner, "ssm_time_step_rank * ssm_value_head_dim"));
+        ssm.inner_size = Some(Field::derived(inner, "ssm_time_step_rank * ssm_value_head_dim"));
     }
 
     let usual_activation = defaults.of_gguf.activation;
-    let usual_activation =
-        usual_activation.map(|name| Field::made(name.to_owned(), format!("default of {family}")));
+    let usual_activation = usual_activation
+        .map(|name| Field::derived(name.to_owned(), format!("default of {family}")));
+    let row = resolution.architecture.map(|row| row.name.to_owned());
     let embedding = stored(store, resolution, "token_embedding.weight", EMBEDDINGS);
     let output = stored(store, resolution, "output.weight", OUTPUTS);
     Ok(ModelConfig {
@@ -187,8 +194,9 @@ pub(super) fn config(
         kv_dim: product(&n_kv_heads, "n_kv_heads * head_dim")?,
         max_seq_len: core.max_seq_len,
         activation: core.activation.or(usual_activation),
-        rope_theta: core.rope_theta.unwrap_or(Field::made(10_000.0, "default")),
+        rope_theta: core.rope_theta.unwrap_or(Field::derived(10_000.0, "default")),
         architecture,
+        family: row.map(|row| Field::derived(row, resolution.reason.clone())),
         dim,
         n_layers,
         n_heads,
@@ -212,12 +220,12 @@ pub(super) fn config(
     })
 }
 
-/// A number that cannot be done without.
-fn needed<T>(reader: &Reader<'_>, name: &str, field: Option<Field<T>>) -> Result<Field<T>> {
+/// A required number: an error if it is missing.
+fn needed<T>(reader: &ConfigReader<'_>, name: &str, field: Option<Field<T>>) -> Result<Field<T>> {
     field.ok_or_else(|| {
         let row = key(name);
         let gguf = row.and_then(|key| key.gguf.first()).copied().unwrap_or(name);
-        // Those of an encoder's companion come first, but most models have no encoder.
+        // The names of the encoder's counterpart come first, but most models have no encoder.
         let json = row.and_then(|key| key.json.iter().find(|json| !json.starts_with("decoder")));
         let json = json.copied().unwrap_or(name);
         Error::malformed(format!("neither {}.{gguf} nor {json} in config.json", reader.prefix))
@@ -226,17 +234,17 @@ fn needed<T>(reader: &Reader<'_>, name: &str, field: Option<Field<T>>) -> Result
 }
 
 fn kv_heads(core: &Core, n_heads: &Field<u32>) -> (Field<u32>, Option<Field<Vec<u32>>>) {
-    let as_many = |source: String| (Field::made(n_heads.value, source), None);
-    // GGUF has the latent of such attention as the one head that all queries share; the heads that
-    // it unfolds to are as many as the queries'.
+    let as_many = |source: String| (Field::derived(n_heads.value, source), None);
+    // In GGUF, the latent vector of multi-head latent attention counts as one key head shared by
+    // all queries. It is expanded to as many key heads as there are query heads.
     if let Some(latent) = &core.latent_head_dim {
         return as_many(format!("as many as n_heads, since {} is there", latent.source));
     }
-    // Falcon's and StarCoder's flag, which wins over a number that Falcon's configs have beside it.
+    // A flag of Falcon and StarCoder. It overrides the number in Falcon's configs.
     if let Some(flag) = core.multi_query.as_ref().filter(|flag| flag.value)
         && !core.groups_of_heads.as_ref().is_some_and(|flag| flag.value)
     {
-        return (Field::made(1, flag.source.clone()), None);
+        return (Field::derived(1, flag.source.clone()), None);
     }
     match split(core.n_kv_heads.clone()) {
         (Some(heads), each) => (heads, each),
@@ -244,9 +252,9 @@ fn kv_heads(core: &Core, n_heads: &Field<u32>) -> (Field<u32>, Option<Field<Vec<
     }
 }
 
-/// The width of a head, by the first of the rules that applies.
+/// The width of a head, by the first rule that applies.
 fn head_dim(
-    reader: &Reader<'_>,
+    reader: &ConfigReader<'_>,
     core: &mut Core,
     attention: &mut AttentionConfig,
     rope: &RopeConfig,
@@ -257,16 +265,16 @@ fn head_dim(
         if attention.qk_nope_head_dim.is_none() {
             let rest = rotated.and_then(|rotated| latent.value.checked_sub(rotated.value));
             attention.qk_nope_head_dim =
-                rest.map(|value| Field::made(value, "head_dim - rope_dimension_count"));
+                rest.map(|value| Field::derived(value, "head_dim - rope_dimension_count"));
         }
         return Ok(latent);
     }
-    // `head_dim` beside these is that of the rotated part.
+    // Beside these two keys, `head_dim` is the width of the rotated part.
     if let (Some(plain), Some(rotated)) = (&attention.qk_nope_head_dim, rotated) {
         let value = plain.value.checked_add(rotated.value).ok_or_else(|| {
-            reader.wrong(&plain.source, format!("{} and {}", plain.value, rotated.value))
+            reader.invalid(&plain.source, format!("{} and {}", plain.value, rotated.value))
         })?;
-        return Ok(Field::made(value, "qk_nope_head_dim + rope_dimension_count"));
+        return Ok(Field::derived(value, "qk_nope_head_dim + rope_dimension_count"));
     }
     if let Some(stored) = core.head_dim.take() {
         let narrow = core.narrow_head_dim.take();
@@ -275,13 +283,15 @@ fn head_dim(
     }
     let value = dim.value.checked_div(n_heads.value).filter(|&value| value > 0);
     let value = value.ok_or_else(|| {
-        reader
-            .wrong(&n_heads.source, format!("{} heads for a width of {}", n_heads.value, dim.value))
+        reader.invalid(
+            &n_heads.source,
+            format!("{} heads for a width of {}", n_heads.value, dim.value),
+        )
     })?;
-    Ok(Field::made(value, "dim / n_heads"))
+    Ok(Field::derived(value, "dim / n_heads"))
 }
 
-/// Which layers are of which kind; also settles the window and its period.
+/// The kind of each layer. Also determines the sliding window and its period.
 fn layout(
     core: &Core,
     attention: &mut AttentionConfig,
@@ -309,16 +319,17 @@ fn layout(
                 LayerLayout::of(windows.iter().map(kind).collect())
             }
         };
-        Field::made(layout, source.clone())
+        Field::derived(layout, source.clone())
     });
     let listed = core.layer_types.as_ref().map(|Field { value, source }| {
-        // A pattern says the same and more: it holds for layers that are not listed.
+        // A pattern that agrees with the list replaces it, since it also covers layers that are not
+        // listed.
         let agrees = |pattern: &&Field<LayerLayout>| pattern.value.agrees(value);
-        let of_list = || Field::made(LayerLayout::of(value.clone()), source.clone());
+        let of_list = || Field::derived(LayerLayout::of(value.clone()), source.clone());
         pattern.as_ref().filter(agrees).cloned().unwrap_or_else(of_list)
     });
     let interval = core.full_interval.as_ref().map(|interval| {
-        Field::made(of_period(interval.value, LayerKind::Linear), interval.source.clone())
+        Field::derived(of_period(interval.value, LayerKind::Linear), interval.source.clone())
     });
     let linear = core.linear_layers.as_ref().map(|Field { value, source }| {
         let kind = |&linear: &bool| if linear { LayerKind::Linear } else { LayerKind::Full };
@@ -328,19 +339,19 @@ fn layout(
             .as_ref()
             .filter(agrees)
             .cloned()
-            .unwrap_or_else(|| Field::made(LayerLayout::of(kinds.clone()), source.clone()))
+            .unwrap_or_else(|| Field::derived(LayerLayout::of(kinds.clone()), source.clone()))
     });
     let partly = core.window_from.as_ref().filter(|_| core.use_window.is_some()).map(|from| {
-        Field::made(LayerLayout::From(from.value, LayerKind::Sliding), from.source.clone())
+        Field::derived(LayerLayout::From(from.value, LayerKind::Sliding), from.source.clone())
     });
     let usual = usual_period.map(|period| {
-        Field::made(of_period(period, LayerKind::Sliding), format!("default of {family}"))
+        Field::derived(of_period(period, LayerKind::Sliding), format!("default of {family}"))
     });
     let all = attention
         .sliding_window
         .as_ref()
-        .map(|window| Field::made(LayerLayout::Same(LayerKind::Sliding), window.source.clone()));
-    // What speaks of windows says nothing where there is none.
+        .map(|window| Field::derived(LayerLayout::Same(LayerKind::Sliding), window.source.clone()));
+    // Layouts of windows apply only if layers have a window.
     let of_windows = |field: Option<Field<LayerLayout>>| field.filter(|_| window);
     let layout = listed
         .or(linear)
@@ -351,7 +362,7 @@ fn layout(
         .or(all);
     attention.sliding_window_pattern = layout.as_ref().and_then(|layout| match &layout.value {
         LayerLayout::Period(period, LayerKind::Sliding) => {
-            Some(Field::made(period.get(), layout.source.clone()))
+            Some(Field::derived(period.get(), layout.source.clone()))
         }
         _ => None,
     });
@@ -359,7 +370,7 @@ fn layout(
 }
 
 fn finish_rope(
-    reader: &Reader<'_>,
+    reader: &ConfigReader<'_>,
     core: &Core,
     rope: &mut RopeConfig,
     scaling: &mut RopeScaling,
@@ -367,51 +378,53 @@ fn finish_rope(
 ) -> Result<()> {
     if rope.dimension_count.is_none() && core.rope_theta.is_some() {
         let part = rope.partial_factor.as_ref().map_or(1.0, |part| f64::from(part.value));
-        // A part is at most the whole, so this fits.
+        // The fraction is at most 1, so the product fits.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
         let rotated = (f64::from(head_dim.value) * part) as u32;
         if rotated == 0 {
             let part = rope.partial_factor.as_ref().map_or("", |part| &part.source).to_owned();
-            return Err(reader.wrong(&part, format!("no element of {} is rotated", head_dim.value)));
+            return Err(
+                reader.invalid(&part, format!("no element of {} is rotated", head_dim.value))
+            );
         }
         let source = match rope.partial_factor {
             Some(_) => "head_dim * rope_partial_factor",
             None => "head_dim",
         };
-        rope.dimension_count = Some(Field::made(rotated, source));
+        rope.dimension_count = Some(Field::derived(rotated, source));
     }
     if scaling.kind.is_none() {
         let store = reader.store;
         let tensor = |name: &str| store.find(name).map(|tensor| tensor.name().to_string());
         let stored = |name: &str, kind| {
-            tensor(name).map(|name| Field::made(kind, format!("{name} is stored")))
+            tensor(name).map(|name| Field::derived(kind, format!("{name} is stored")))
         };
-        // Mistral's params.json has an object for the method.
+        // Mistral's params.json has an object named after the method.
         let factor = scaling.factor.as_ref().map(|factor| {
             let yarn = factor.source.contains("yarn.");
             let kind = if yarn { RopeScalingKind::Yarn } else { RopeScalingKind::Linear };
-            Field::made(kind, factor.source.clone())
+            Field::derived(kind, factor.source.clone())
         });
         scaling.kind = stored("rope_factors_long.weight", RopeScalingKind::LongRope)
             .or_else(|| stored("rope_freqs.weight", RopeScalingKind::Tensor))
             .or(factor)
             .or_else(|| {
                 let rotates = rope.dimension_count.is_some();
-                rotates.then(|| Field::made(RopeScalingKind::None, "default"))
+                rotates.then(|| Field::derived(RopeScalingKind::None, "default"))
             });
     }
-    // Their difference is what the method divides by.
+    // The method divides by the difference of the two.
     if let (Some(low), Some(high)) = (&scaling.low_freq_factor, &scaling.high_freq_factor)
         && low.value >= high.value
     {
         let fault = format!("{}, but low_freq_factor is {}", high.value, low.value);
-        return Err(reader.wrong(&high.source, fault));
+        return Err(reader.invalid(&high.source, fault));
     }
     Ok(())
 }
 
-/// The tensor of a canonical name, or of one of the names that it goes by where no architecture
-/// gave any.
+/// The tensor with a canonical name, or with one of its usual stored names in models without
+/// canonical names.
 fn stored<'a>(
     store: &'a Store,
     resolution: &Resolution,
@@ -423,23 +436,23 @@ fn stored<'a>(
     mapped.or_else(|| names.iter().find_map(|name| store.find(name)))
 }
 
-/// Rows of the embedding, which are the truth where a config says otherwise.
+/// The number of rows of the embedding, which takes precedence over the config.
 fn vocab_size(
-    reader: &Reader<'_>,
+    reader: &ConfigReader<'_>,
     embedding: Option<StoredTensor<'_>>,
-    said: Option<Field<u32>>,
+    stated: Option<Field<u32>>,
 ) -> Result<Option<Field<u32>>> {
     let rows = embedding.and_then(|tensor| Some((tensor, *tensor.shape().first()?)));
     if let Some((tensor, rows)) = rows {
         let source = format!("rows of {}", tensor.name());
         let value = u32::try_from(rows)
-            .map_err(|_| reader.wrong(&source, format!("{rows} rows of embeddings")))?;
-        return Ok(Some(Field::made(value, source)));
+            .map_err(|_| reader.invalid(&source, format!("{rows} rows of embeddings")))?;
+        return Ok(Some(Field::derived(value, source)));
     }
-    Ok(said.or_else(|| {
+    Ok(stated.or_else(|| {
         let key = "tokenizer.ggml.tokens";
         let value = u32::try_from(reader.store.metadata().array(key)?.len()).ok()?;
-        Some(Field::made(value, format!("length of {key}")))
+        Some(Field::derived(value, format!("length of {key}")))
     }))
 }
 
@@ -447,11 +460,11 @@ fn vocab_size(
 fn tied(
     embedding: Option<StoredTensor<'_>>,
     output: Option<StoredTensor<'_>>,
-    said: Option<Field<bool>>,
+    stated: Option<Field<bool>>,
 ) -> Option<Field<bool>> {
     match (embedding, output) {
-        (_, Some(output)) => Some(Field::made(false, format!("{} is stored", output.name()))),
-        (Some(_), None) => Some(Field::made(true, "no output matrix is stored")),
-        (None, None) => said,
+        (_, Some(output)) => Some(Field::derived(false, format!("{} is stored", output.name()))),
+        (Some(_), None) => Some(Field::derived(true, "no output matrix is stored")),
+        (None, None) => stated,
     }
 }

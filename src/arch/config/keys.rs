@@ -1,21 +1,21 @@
-//! The table of the config: a row for each number, with its name here, in GGUF and in JSON.
+//! The table of config fields: a row for each, with its name here, in GGUF and in JSON.
 //!
-//! GGUF's keys follow `{architecture}.`; most of both columns are as llama.cpp's converter pairs
-//! them (`conversion/base.py`, `set_gguf_parameters`). A path that starts with `rope.` is looked
-//! for in all places that hold the numbers of rotary embeddings. The first name found wins.
+//! GGUF's keys follow `{architecture}.`. Most rows pair the two formats as llama.cpp's converter
+//! does (`conversion/base.py`, `set_gguf_parameters`). A path that starts with `rope.` is looked up
+//! in every object that holds numbers of rotary embeddings. The first name found is used.
 
 use super::check;
-use super::read::{Key, Reader};
+use super::read::{ConfigReader, Key};
 use super::values::{Gating, LayerKind, LayerPattern, PerLayer, Reported, RopeScalingKind};
 use super::{ConfigField, Field, report};
 use crate::error::Result;
 
-/// The row of that name.
+/// The row with this name.
 pub(crate) fn key(name: &str) -> Option<&'static Key> {
     KEYS.iter().copied().flatten().find(|key| key.name == name)
 }
 
-/// Makes of each part of the table a struct, its reader and its report.
+/// For each part of the table: generates a struct, its reader and its report.
 macro_rules! parts {
     ($(
         $(#[$doc:meta])*
@@ -37,7 +37,7 @@ macro_rules! parts {
                     value: |found| Ok(check::$check(found)?.map(|value: $type| value.reported())),
                 },)*];
 
-                pub(crate) fn read(reader: &Reader<'_>) -> Result<Self> {
+                pub(crate) fn read(reader: &ConfigReader<'_>) -> Result<Self> {
                     let mut keys = Self::KEYS.iter();
                     Ok(Self { $($field: match keys.next() {
                         Some(key) => reader.field(key, check::$check)?,
@@ -52,14 +52,14 @@ macro_rules! parts {
             }
         )*
 
-        /// All rows, part by part.
+        /// All rows, one slice for each part.
         pub(crate) static KEYS: &[&[Key]] = &[$($part::KEYS),*];
     };
 }
 
 #[rustfmt::skip]
 parts! {
-    /// What [`ModelConfig`](super::ModelConfig) holds by itself, as found.
+    /// Fields that [`ModelConfig`](super::ModelConfig) holds directly, as read from the files.
     pub(crate) Core, "model", "" {
         dim: u32 = size,                gguf ["embedding_length", "decoder.embedding_length"],             json ["hidden_size", "n_embd", "d_model", "dim", "n_text_state"];
         n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer"];
@@ -89,139 +89,141 @@ parts! {
 
     /// Rotary position embeddings.
     pub RopeConfig, "rope", "rope_" {
-        /// Base for layers with a sliding window, where it is another than `rope_theta`.
+        /// Base for layers with a sliding window, if it differs from `rope_theta`.
         local_theta: f32 = positive,    gguf ["rope.freq_base_swa"],         json ["rope_parameters.sliding_attention.rope_theta", "rope_local_base_freq", "local_rope_theta"];
-        /// The part of a head that is rotated.
+        /// The fraction of a head's elements that is rotated.
         partial_factor: f32 = fraction, gguf [],                             json ["rope.partial_rotary_factor", "partial_rotary_factor", "rotary_pct", "rope_pct"];
-        /// Elements of a head that are rotated.
+        /// Number of elements of a head that are rotated.
         dimension_count: u32 = room,    gguf ["rope.dimension_count"],       json ["qk_rope_head_dim", "rotary_dim"];
-        /// As `dimension_count`, for layers with a sliding window.
+        /// Like `dimension_count`, for layers with a sliding window.
         local_dimension_count: u32 = room, gguf ["rope.dimension_count_swa"], json [];
-        /// Pairs of elements that turn with time, height and width (Qwen-VL).
+        /// Pairs of elements rotated by time, height and width (Qwen-VL).
         sections: Vec<u32> = counts,    gguf ["rope.dimension_sections"],    json ["rope.mrope_section"];
-        /// Every so many layers there is one without rotary embeddings.
+        /// Period of layers without rotary embeddings: the last layer of each period has none.
         skip_interval: u32 = room,      gguf [],                             json ["no_rope_layer_interval"];
-        /// Which layers have rotary embeddings, where some have none.
+        /// Which layers have rotary embeddings, if some have none.
         layers: Vec<bool> = flags,      gguf [],                             json ["no_rope_layers"];
     }
 
-    /// How rotary embeddings are stretched to longer contexts than those of training.
+    /// Scaling of rotary embeddings to contexts longer than those of training.
     pub RopeScaling, "rope", "rope_scaling_" {
-        /// The method.
+        /// The scaling method.
         kind: RopeScalingKind = scaling, gguf ["rope.scaling.type"],         json ["rope.rope_type", "rope.type"];
-        /// How many times longer the context has become.
+        /// The ratio of the extended context to the original one.
         factor: f32 = positive,          gguf ["rope.scaling.factor", "rope.scale_linear"], json ["rope.factor", "yarn.factor"];
-        /// Positions that the model was trained on at first.
+        /// Context length of the original training.
         original_max_seq_len: u32 = room, gguf ["rope.scaling.original_context_length"], json ["rope.original_max_position_embeddings", "original_max_position_embeddings", "yarn.original_max_position_embeddings"];
-        /// Factor of the attention scores' magnitude.
+        /// Factor for the magnitude of attention scores.
         attention_factor: f32 = positive, gguf ["rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor"], json ["rope.attention_factor"];
-        /// YaRN: turns from which on a dimension is left as it is.
+        /// YaRN: dimensions with more rotations than this are not interpolated.
         beta_fast: f32 = positive,       gguf ["rope.scaling.yarn_beta_fast"], json ["rope.beta_fast", "yarn.beta"];
-        /// YaRN: turns up to which a dimension is interpolated.
+        /// YaRN: dimensions with fewer rotations than this are fully interpolated.
         beta_slow: f32 = positive,       gguf ["rope.scaling.yarn_beta_slow"], json ["rope.beta_slow", "yarn.alpha"];
-        /// YaRN: the part of extrapolation.
+        /// YaRN: weight of extrapolation.
         ext_factor: f32 = real,          gguf ["rope.scaling.yarn_ext_factor"], json ["rope.extrapolation_factor"];
-        /// YaRN: factor of the logarithm in the magnitude, as GGUF has it.
+        /// YaRN: factor of the logarithm in the magnitude, in GGUF's form.
         log_multiplier: f32 = real,      gguf ["rope.scaling.yarn_log_multiplier"], json [];
-        /// YaRN, DeepSeek: factor of the logarithm in the magnitude.
+        /// YaRN in DeepSeek: factor of the logarithm in the magnitude.
         mscale: f32 = real,              gguf [],                            json ["rope.mscale"];
-        /// YaRN, DeepSeek: as `mscale`, for all dimensions.
+        /// YaRN in DeepSeek: like `mscale`, for all dimensions.
         mscale_all_dim: f32 = real,      gguf [],                            json ["rope.mscale_all_dim"];
-        /// YaRN: whether the borders are rounded to whole dimensions.
+        /// YaRN: whether the bounds are rounded to whole dimensions.
         truncate: bool = flag,           gguf [],                            json ["rope.truncate"];
-        /// Llama 3: wavelengths beyond the trained context by this factor are scaled in full.
+        /// Llama 3: wavelengths longer than the trained context divided by this are fully scaled.
         low_freq_factor: f32 = positive, gguf [],                            json ["rope.low_freq_factor"];
-        /// Llama 3: wavelengths below the trained context by this factor are left as they are.
+        /// Llama 3: wavelengths shorter than the trained context divided by this are not scaled.
         high_freq_factor: f32 = positive, gguf [],                           json ["rope.high_freq_factor"];
-        /// LongRoPE: divisors of the frequencies within the first context.
+        /// LongRoPE: divisors of the frequencies within the original context.
         short_factors: Vec<f32> = positives, gguf [],                        json ["rope.short_factor"];
-        /// LongRoPE: divisors of the frequencies beyond it.
+        /// LongRoPE: divisors of the frequencies beyond the original context.
         long_factors: Vec<f32> = positives, gguf [],                         json ["rope.long_factor"];
     }
 
     /// Attention: heads that differ by layer, windows, scales.
     pub AttentionConfig, "attention", "" {
-        /// Positions that a layer with a window looks back, itself included.
+        /// Length of the sliding window in positions, including the current one.
         sliding_window: u32 = room,       gguf ["attention.sliding_window"],  json ["sliding_window", "sliding_window_size"];
-        /// Positions of a chunk, for layers that attend within chunks (Llama 4).
+        /// Length of a chunk in positions, for layers that attend within chunks (Llama 4).
         chunk_size: u32 = room,           gguf ["attention.chunk_size"],      json ["attention_chunk_size"];
-        /// Every layer of this period attends to all positions, those between to a window.
+        /// Period of layers that attend to all positions; the layers between them attend to a
+        /// window.
         sliding_window_pattern: u32 = room, gguf [],                          json [];
-        /// Query heads of each layer, where they differ.
+        /// Query heads of each layer, if the layers differ.
         n_heads_per_layer: Vec<u32> = counts, gguf [],                        json [];
-        /// Key and value heads of each layer, where they differ.
+        /// Key and value heads of each layer, if the layers differ.
         n_kv_heads_per_layer: Vec<u32> = counts, gguf [],                     json [];
-        /// Key and value heads of layers that attend to all positions, where they have others.
+        /// Key and value heads of layers that attend to all positions, if their number differs.
         n_global_kv_heads: u32 = room,    gguf [],                            json ["num_global_key_value_heads"];
-        /// Width of a head in layers with a window, where it is another than `head_dim`.
+        /// Width of a head in layers with a sliding window, if it differs from `head_dim`.
         local_head_dim: u32 = room,       gguf [],                            json [];
-        /// Width of a head's values; `head_dim` where the file does not say.
+        /// Width of a value head; `head_dim` if the file does not state it.
         value_head_dim: u32 = room,       gguf ["attention.value_length_mla", "attention.value_length"], json ["v_head_dim"];
-        /// As `value_head_dim`, for layers with a window.
+        /// Like `value_head_dim`, for layers with a sliding window.
         local_value_head_dim: u32 = room, gguf ["attention.value_length_swa"], json [];
-        /// Layers at the end that use the keys and values of layers before them.
+        /// Number of last layers that reuse the keys and values of earlier layers.
         n_kv_shared_layers: u32 = count,  gguf ["attention.shared_kv_layers"], json ["num_kv_shared_layers"];
-        /// Factor of the scores, where it is not one over the root of `head_dim`.
+        /// Factor of the attention scores, if it is not `1 / sqrt(head_dim)`.
         attention_scale: f32 = positive,  gguf ["attention.scale"],           json ["attention_multiplier"];
-        /// The number whose root divides the scores, where it is not `head_dim`.
+        /// The number whose square root divides the attention scores, if it is not `head_dim`.
         query_pre_attn_scalar: f32 = positive, gguf [],                       json ["query_pre_attn_scalar"];
-        /// Bound that tanh puts on the scores.
+        /// Soft cap of the attention scores, applied with tanh.
         attn_logit_softcap: f32 = cap,    gguf ["attn_logit_softcapping"],    json ["attn_logit_softcapping"];
-        /// Bound that tanh puts on the output.
+        /// Soft cap of the output logits, applied with tanh.
         final_logit_softcap: f32 = cap,   gguf ["final_logit_softcapping"],   json ["final_logit_softcapping"];
-        /// Rank of the compressed queries (DeepSeek's latent attention).
+        /// Rank of the compressed queries (DeepSeek's multi-head latent attention).
         q_lora_rank: u32 = room,          gguf ["attention.q_lora_rank"],     json ["q_lora_rank"];
         /// Rank of the compressed keys and values.
         kv_lora_rank: u32 = room,         gguf ["attention.kv_lora_rank"],    json ["kv_lora_rank"];
-        /// Elements of a latent head that are not rotated; `rope_dimension_count` are.
+        /// Elements of a latent head that are not rotated; `rope_dimension_count` elements are.
         qk_nope_head_dim: u32 = room,     gguf [],                            json ["qk_nope_head_dim"];
-        /// Whether a position sees those before it alone.
+        /// Whether a position attends to earlier positions only.
         causal: bool = flag,              gguf ["attention.causal"],          json ["is_causal"];
-        /// How the outputs of an embedding model become one: 0 none, 1 mean, 2 first, 3 last, 4 rank.
+        /// How the outputs of an embedding model are pooled: 0 none, 1 mean, 2 first, 3 last, 4
+        /// rank.
         pooling_type: u32 = count,        gguf ["pooling_type"],              json [];
     }
 
     /// Experts.
     pub ExpertConfig, "experts", "" {
-        /// Experts that each token goes to.
+        /// Experts that each token is routed to.
         n_experts_used: u32 = largest,    gguf ["expert_used_count"],         json ["num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe.num_experts_per_tok"];
-        /// Groups that the experts form.
+        /// Number of groups of experts.
         n_expert_groups: u32 = room,      gguf ["expert_group_count"],        json ["n_group"];
-        /// Groups that each token's experts are taken from.
+        /// Groups that the experts of a token are chosen from.
         n_expert_groups_used: u32 = room, gguf ["expert_group_used_count"],   json ["topk_group"];
-        /// Experts that every token goes to.
+        /// Experts that every token is routed to.
         n_shared_experts: u32 = count,    gguf ["expert_shared_count"],       json ["n_shared_experts", "num_shared_experts"];
         /// Inner width of an expert.
         expert_ffn_dim: u32 = room,       gguf ["expert_feed_forward_length"], json ["moe_intermediate_size"];
-        /// Inner width of the shared experts together.
+        /// Inner width of the shared experts in total.
         shared_expert_ffn_dim: u32 = room, gguf ["expert_shared_feed_forward_length"], json ["shared_expert_intermediate_size"];
-        /// Factor of the experts' weights.
+        /// Factor applied to the expert weights.
         expert_weights_scale: f32 = positive, gguf ["expert_weights_scale"],  json ["routed_scaling_factor"];
-        /// Whether the weights of the chosen experts are made to sum to one.
+        /// Whether the weights of the chosen experts are normalized to a sum of one.
         expert_weights_norm: bool = flag, gguf ["expert_weights_norm"],       json ["norm_topk_prob"];
-        /// How scores become weights.
+        /// How router scores become expert weights.
         expert_gating: Gating = gating,   gguf ["expert_gating_func"],        json ["scoring_func", "score_function"];
-        /// Layers at the start that have no experts.
+        /// Number of first layers that have no experts.
         n_leading_dense_layers: u32 = count, gguf ["leading_dense_block_count"], json ["first_k_dense_replace"];
-        /// Every so many layers there is one with experts.
+        /// Period of layers with experts.
         expert_layer_step: u32 = room,    gguf ["interleave_moe_layer_step", "moe_every_n_layers"], json ["interleave_moe_layer_step", "decoder_sparse_step"];
-        /// Layers that have no experts, by number.
+        /// Numbers of the layers that have no experts.
         dense_layers: Vec<u32> = counts,  gguf [],                            json ["mlp_only_layers"];
-        /// Layers behind the others that predict further tokens.
+        /// Extra layers at the end that predict further tokens.
         n_next_token_layers: u32 = count, gguf ["nextn_predict_layers"],      json ["num_nextn_predict_layers"];
     }
 
-    /// Factors on the way through the model, and widths beside the residual stream.
+    /// Factors within the model, and widths other than that of the residual stream.
     pub ScaleConfig, "scales", "" {
-        /// Factor of the embedding.
+        /// Factor applied to the embedding.
         embedding_scale: f32 = positive,  gguf ["embedding_scale"],           json ["embedding_multiplier", "scale_emb"];
-        /// Factor of what each layer adds to the residual stream.
+        /// Factor applied to what each layer adds to the residual stream.
         residual_scale: f32 = positive,   gguf ["residual_scale"],            json ["residual_multiplier"];
-        /// The output is multiplied by it (Cohere) or divided (Granite).
+        /// Factor (Cohere) or divisor (Granite) of the output logits.
         logit_scale: f32 = positive,      gguf ["logit_scale"],               json ["logit_scale", "logits_scaling"];
-        /// Width of the embedding that each layer has of its own (Gemma 3n and 4).
+        /// Width of the per-layer embeddings (Gemma 3n and 4).
         per_layer_dim: u32 = room,        gguf ["embedding_length_per_layer_input"], json ["hidden_size_per_layer_input"];
-        /// Kinds of segments that a token can be of (BERT).
+        /// Number of token types, or segments (BERT).
         type_vocab_size: u32 = room,      gguf [],                            json ["type_vocab_size"];
     }
 
@@ -231,29 +233,29 @@ parts! {
         conv_kernel: u32 = room,          gguf ["ssm.conv_kernel"],           json ["linear_conv_kernel_dim", "mamba_d_conv", "d_conv", "conv_kernel", "conv_L_cache"];
         /// Inner width.
         inner_size: u32 = room,           gguf ["ssm.inner_size"],            json ["d_inner", "mamba_d_ssm"];
-        /// Width of the state, or of a key head.
+        /// Width of the state, or of a key head of linear attention.
         state_size: u32 = room,           gguf ["ssm.state_size"],            json ["linear_key_head_dim", "mamba_d_state", "d_state", "state_size", "ssm_state_size"];
-        /// Rank of the time step; heads, or value heads, in newer forms.
+        /// Rank of the time step; in newer models the number of heads, or of value heads.
         time_step_rank: u32 = room,       gguf ["ssm.time_step_rank"],        json ["linear_num_value_heads", "time_step_rank", "mamba_n_heads", "mamba_num_heads"];
-        /// Groups, or key heads.
+        /// Number of groups, or of key heads.
         group_count: u32 = room,          gguf ["ssm.group_count"],           json ["linear_num_key_heads", "mamba_n_groups", "n_groups"];
         /// Width of a value head of linear attention.
         value_head_dim: u32 = room,       gguf [],                            json ["linear_value_head_dim"];
     }
 
-    /// The encoder beside the decoder: Whisper.
+    /// The encoder beside the decoder (Whisper).
     pub EncoderConfig, "encoder", "" {
-        /// Layers.
+        /// Number of layers.
         enc_n_layers: u32 = size,         gguf ["encoder.block_count"],       json ["encoder_layers", "n_audio_layer"];
-        /// Heads.
+        /// Number of heads.
         enc_n_heads: u32 = size,          gguf ["encoder.attention.head_count"], json ["encoder_attention_heads", "n_audio_head"];
         /// Width of the residual stream.
         enc_dim: u32 = size,              gguf ["encoder.embedding_length"],  json ["n_audio_state"];
         /// Inner width of the feed-forward network.
         enc_ffn_dim: u32 = size,          gguf ["encoder.feed_forward_length"], json ["encoder_ffn_dim"];
-        /// Positions, after the convolutions.
+        /// Number of positions, after the convolutions.
         n_audio_ctx: u32 = size,          gguf ["encoder.context_length"],    json ["max_source_positions", "n_audio_ctx"];
-        /// Bands of the spectrum.
+        /// Number of mel bands of the spectrogram.
         n_mels: u32 = size,               gguf ["encoder.mels_count"],        json ["num_mel_bins", "n_mels"];
     }
 }

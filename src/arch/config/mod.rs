@@ -1,4 +1,4 @@
-//! One config struct, whatever file the numbers stand in.
+//! The model config: one struct for every container.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod check;
@@ -24,83 +24,86 @@ pub(crate) use keys::key;
 pub use keys::{
     AttentionConfig, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig, SsmConfig,
 };
-pub(crate) use read::Reader;
+pub(crate) use read::ConfigReader;
 pub(crate) use values::Reported;
 pub use values::{Gating, LayerKind, LayerLayout, NormKind, RopeScalingKind};
 
-/// A number of the config, and where it was found or how it was made.
+/// A config value, and its source: where it was found or how it was derived.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field<T> {
     /// The value.
     pub value: T,
-    /// The metadata key, the path in `config.json`, or the rule that gave it.
+    /// The metadata key, the path in `config.json`, or the rule that derived it.
     pub source: Cow<'static, str>,
 }
 
 impl<T> Field<T> {
-    fn made(value: T, source: impl Into<Cow<'static, str>>) -> Self {
+    fn derived(value: T, source: impl Into<Cow<'static, str>>) -> Self {
         Self { value, source: source.into() }
     }
 }
 
 /// The numbers that an engine needs to run a model. Lengths count elements.
 ///
-/// Every field was checked: nothing that an engine divides by or allocates is zero, integers fit in
-/// 32 bits and floats are finite. What a file does not say is `None`, unless there is a rule that
-/// gives it; then the source is the rule. Keys that no field is made of are in
-/// [`Model::unused_config`](crate::Model::unused_config).
+/// Every field was checked: no divisor and no size is zero, integers fit in 32 bits and floats are
+/// finite. A field that the files do not state is `None`, unless a rule derives it; then the source
+/// names the rule. [`Model::unused_config`](crate::Model::unused_config) lists the keys that are in
+/// no field.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ModelConfig {
-    /// The family, as the file names it: `general.architecture` or `model_type`.
+    /// The architecture as the file names it: `general.architecture` or `model_type`.
     pub architecture: Field<String>,
+    /// The family: the name of the [`Architecture`](super::Architecture) row, which is the same
+    /// whatever container the model lies in. `None` if no row describes the model.
+    pub family: Option<Field<String>>,
     /// Width of the residual stream (`embedding_length`, `hidden_size`).
     pub dim: Field<u32>,
-    /// Transformer layers (`block_count`, `num_hidden_layers`); those of the decoder, where there
-    /// is an encoder too.
+    /// Number of transformer layers (`block_count`, `num_hidden_layers`); those of the decoder if
+    /// the model also has an encoder.
     pub n_layers: Field<u32>,
-    /// Query heads; the most that a layer has.
+    /// Number of query heads; the largest number if layers differ.
     pub n_heads: Field<u32>,
-    /// Key and value heads; as many as query heads where the file does not say.
+    /// Number of key and value heads; the number of query heads if the file does not state it.
     pub n_kv_heads: Field<u32>,
-    /// Width of a head: stored, or `dim / n_heads`. Where layers with a window have another
-    /// ([`AttentionConfig::local_head_dim`]), that of the others.
+    /// Width of a head: stored, or `dim / n_heads`. If layers with a sliding window have another
+    /// width ([`AttentionConfig::local_head_dim`]), this is the width in the other layers.
     pub head_dim: Field<u32>,
     /// `n_heads * head_dim`.
     pub q_dim: Field<u32>,
     /// `n_kv_heads * head_dim`.
     pub kv_dim: Field<u32>,
-    /// Inner width of the dense feed-forward network; the largest that a layer has.
+    /// Inner width of the dense feed-forward network; the largest one if layers differ.
     pub ffn_dim: Option<Field<u32>>,
-    /// Inner width of each layer's feed-forward network, where they differ.
+    /// Inner width of each layer's feed-forward network, if layers differ.
     pub ffn_dim_per_layer: Option<Field<Vec<u32>>>,
-    /// Rows of the stored embedding, else as the file says.
+    /// Number of tokens: the rows of the stored embedding, otherwise as the file states.
     pub vocab_size: Option<Field<u32>>,
-    /// Positions that the model was made for.
+    /// Maximum context length in positions.
     pub max_seq_len: Option<Field<u32>>,
-    /// The kind of the norms.
+    /// The kind of normalization.
     pub norm_kind: Option<Field<NormKind>>,
     /// Epsilon of the norms.
     pub norm_eps: Option<Field<f32>>,
-    /// The feed-forward network's activation, by the file's name for it. GGUF does not say.
+    /// Activation of the feed-forward network, as the file names it. GGUF does not state it.
     pub activation: Option<Field<String>>,
-    /// Base of the rotary embeddings; 10,000 where the file does not say.
+    /// Base of the rotary embeddings; 10,000 if the file does not state it.
     pub rope_theta: Field<f32>,
-    /// Whether the embedding serves as output matrix: when no output tensor is stored.
+    /// Whether the embedding serves as output matrix, which is so if no output tensor is stored.
     pub tie_embeddings: Option<Field<bool>>,
-    /// Experts of a layer; 0 for a dense model.
+    /// Number of experts of a layer; 0 for a dense model.
     pub n_experts: Field<u32>,
-    /// Which layers are of which kind, where they are not all plain attention.
+    /// The kind of each layer, if not every layer uses full attention.
     pub layers: Option<Field<LayerLayout>>,
-    /// More about attention.
+    /// Further fields of attention.
     pub attention: AttentionConfig,
-    /// More about rotary embeddings.
+    /// Further fields of rotary embeddings.
     pub rope: RopeConfig,
-    /// How rotary embeddings are stretched.
+    /// Scaling of rotary embeddings.
     pub rope_scaling: RopeScaling,
-    /// More about experts.
+    /// Further fields of experts.
     pub experts: ExpertConfig,
-    /// Factors, and further widths.
+    /// Scale factors, and further widths.
     pub scales: ScaleConfig,
     /// State-space layers and linear attention.
     pub ssm: SsmConfig,
@@ -108,28 +111,28 @@ pub struct ModelConfig {
     pub encoder: EncoderConfig,
 }
 
-/// A field of a [`ModelConfig`] as a report shows it.
+/// A field of a [`ModelConfig`] in a report.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConfigField<'a> {
-    /// The part that it belongs to: `model`, `attention`, `rope`, `experts`, `scales`, `ssm`,
+    /// The part of the config: `model`, `attention`, `rope`, `experts`, `scales`, `ssm` or
     /// `encoder`.
     pub group: &'static str,
     /// Its name.
     pub name: &'static str,
     /// Its value.
     pub value: Json,
-    /// Where it was found or how it was made.
+    /// Where the value was found or how it was derived.
     pub source: &'a str,
 }
 
-/// A value as a file holds it.
+/// A config value as the file holds it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum ConfigValue<'a> {
-    /// GGUF metadata.
+    /// A value from GGUF metadata.
     Metadata(Value<'a>),
-    /// Of a JSON document.
+    /// A value from a JSON document.
     Json(&'a Json),
 }
 
@@ -163,32 +166,34 @@ fn report<'a, T: Reported>(
     }));
 }
 
-/// Where a config nests the language model's own numbers, outermost first.
+/// Keys under which a config nests the numbers of the language model, outermost first.
 pub(crate) const TEXT_CONFIGS: [&str; 3] = ["text_config", "llm_config", "language_config"];
 
-/// Layers that the config promises, for the account of what is missing, and the first that stores no
-/// keys and values of its own. Never a number to loop to.
+/// The number of layers that the config states, used to report missing tensors, and the first layer
+/// that stores no keys and values of its own. The number is unchecked: never use it as a loop
+/// bound.
 pub(super) fn layers(store: &Store, defaults: &Defaults) -> Option<(u32, Option<u32>)> {
-    let (reader, _) = Reader::new(store).ok()?;
+    let (reader, _) = ConfigReader::new(store).ok()?;
     derive::layers(&reader, defaults)
 }
 
 impl ModelConfig {
-    /// Gathers the config from GGUF metadata, or from the `config.json` or `params.json` beside
-    /// the weights, with those defaults where the files do not say.
+    /// Reads the config from GGUF metadata, or from the `config.json` or `params.json` beside the
+    /// weights. `defaults` apply where the files state nothing.
     ///
     /// # Errors
     ///
-    /// `Malformed` if the model does not say what its architecture is, lacks a number that cannot
-    /// be done without, or has one that cannot be: zero heads, a width that is no integer.
+    /// `Malformed` if the model does not state its architecture, lacks a required number, or has an
+    /// invalid one: zero heads, or a width that is not an integer.
     pub(super) fn of(store: &Store, resolution: &Resolution, defaults: &Defaults) -> Result<Self> {
         derive::config(store, resolution, defaults)
     }
 
-    /// The fields that are there, part by part.
+    /// The fields that have a value, part by part.
     pub fn fields(&self) -> Vec<ConfigField<'_>> {
         let mut all = Vec::new();
         report(&mut all, "model", "architecture", Some(&self.architecture));
+        report(&mut all, "model", "family", self.family.as_ref());
         report(&mut all, "model", "dim", Some(&self.dim));
         report(&mut all, "model", "n_layers", Some(&self.n_layers));
         report(&mut all, "model", "n_heads", Some(&self.n_heads));
@@ -217,7 +222,7 @@ impl ModelConfig {
         all
     }
 
-    /// What a layer does to mix positions. `None` beyond what the file lists.
+    /// What a layer uses to mix positions. `None` beyond the layers that the file lists.
     pub fn layer_kind(&self, layer: u32) -> Option<&LayerKind> {
         match &self.layers {
             Some(layout) => layout.value.kind(layer),
@@ -225,8 +230,8 @@ impl ModelConfig {
         }
     }
 
-    /// Keys of the config that no field is made of, as the files have them: those of
-    /// `config.json`, of `params.json`, and in GGUF those of the architecture.
+    /// Config keys that are in no field, as the files spell them: those of `config.json`, of
+    /// `params.json`, and in GGUF those of the architecture.
     pub(crate) fn other(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
         unused::other(store)
     }

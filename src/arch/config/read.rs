@@ -1,4 +1,4 @@
-//! Finds the numbers of the table in whichever of a model's files hold them, and checks them.
+//! Looks up the fields of the table in the model's files, and checks their values.
 
 use std::borrow::Cow;
 
@@ -6,17 +6,17 @@ use serde_json::Value as Json;
 
 use super::check::Check;
 use super::{ConfigValue, Field, TEXT_CONFIGS};
-use crate::arch::named;
+use crate::arch::architecture_name;
 use crate::error::{Error, Result};
 use crate::store::{Encoding, Store};
 
-/// The documents that hold numbers, the first one first.
+/// The documents that hold config values, in the order of precedence.
 pub(super) const DOCUMENTS: [&str; 2] = ["config.json", "params.json"];
 
-/// Where the numbers of rotary embeddings stand: newer configs have them for each type of layer.
+/// Objects that hold numbers of rotary embeddings. Newer configs have one for each layer type.
 const ROPE: [&str; 3] = ["rope_parameters.full_attention", "rope_parameters", "rope_scaling"];
 
-/// A path of the table, in all forms that it stands for.
+/// All paths that a path of the table stands for.
 pub(super) fn paths(path: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let rest = path.strip_prefix("rope.");
     let bases = if rest.is_some() { &ROPE[..] } else { &[""] };
@@ -30,27 +30,27 @@ fn at<'a>(json: &'a Json, path: &str) -> Option<&'a Json> {
     path.split('.').try_fold(json, |json, name| json.get(name)).filter(|json| !json.is_null())
 }
 
-/// The names of one number.
+/// The names of one field.
 #[derive(Debug)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) gguf: &'static [&'static str],
     pub(crate) json: &'static [&'static str],
-    /// Checks a value and gives it as a report would.
+    /// Checks a value and returns it as reports show it.
     pub(crate) value: Check<Json>,
 }
 
-/// Reads numbers from whichever of a model's files hold them.
-pub(crate) struct Reader<'a> {
+/// Reads config values from the model's files.
+pub(crate) struct ConfigReader<'a> {
     pub(crate) store: &'a Store,
-    /// The prefix of GGUF keys: the architecture's name.
+    /// The prefix of GGUF keys, which is the architecture's name.
     pub(crate) prefix: String,
 }
 
-impl<'a> Reader<'a> {
-    /// A reader, and the architecture's name.
+impl<'a> ConfigReader<'a> {
+    /// Creates a reader, and returns the architecture's name.
     pub(crate) fn new(store: &'a Store) -> Result<(Self, Field<String>)> {
-        let named = named(store)?.ok_or_else(|| {
+        let named = architecture_name(store)?.ok_or_else(|| {
             Error::malformed(
                 "no config: neither general.architecture nor a config.json with model_type",
             )
@@ -87,14 +87,14 @@ impl<'a> Reader<'a> {
         None
     }
 
-    pub(crate) fn wrong(&self, source: &str, fault: impl Into<Cow<'static, str>>) -> Error {
+    pub(crate) fn invalid(&self, source: &str, fault: impl Into<Cow<'static, str>>) -> Error {
         Error::malformed(fault).in_file(self.store.path()).in_key(source)
     }
 
-    /// A number of the table. `None` where no file has it, or the file says that it is off.
+    /// Reads a field of the table. `None` if no file has it, or its value means "disabled".
     pub(crate) fn field<T>(&self, key: &Key, check: Check<T>) -> Result<Option<Field<T>>> {
         let Some((found, source)) = self.find(key) else { return Ok(None) };
-        let value = check(found).map_err(|fault| self.wrong(&source, fault))?;
+        let value = check(found).map_err(|fault| self.invalid(&source, fault))?;
         Ok(value.map(|value| Field { value, source: source.into() }))
     }
 }

@@ -1,11 +1,11 @@
-//! Keys of a config that no field is made of.
+//! Config keys that are in no field.
 
 use std::borrow::Cow;
 
 use super::keys::KEYS;
 use super::read::{DOCUMENTS, paths};
 use super::{ConfigValue, TEXT_CONFIGS};
-use crate::arch::named;
+use crate::arch::architecture_name;
 use crate::store::{Encoding, Store};
 
 /// Keys and values of a model's config that no row of the table reads.
@@ -13,7 +13,8 @@ pub(crate) fn other(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
     let mut found = Vec::new();
     let rows = || KEYS.iter().copied().flatten();
     if store.encoding() == Encoding::Gguf {
-        let prefix = named(store).ok().flatten().map(|named| format!("{}.", named.name));
+        let prefix =
+            architecture_name(store).ok().flatten().map(|named| format!("{}.", named.name));
         let known = |rest: &str| rows().any(|key| key.gguf.contains(&rest));
         for (key, value) in store.metadata().iter() {
             let spelled = key.spelling();
@@ -23,7 +24,7 @@ pub(crate) fn other(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
             }
         }
     }
-    // What the container has read already, and the architecture's name.
+    // Keys that the container has read already, and the architecture's name.
     let read = ["model_type", "quantization", "quantization_config"];
     let known: Vec<Cow<'_, str>> = rows()
         .flat_map(|key| key.json.iter().copied().flat_map(paths))
@@ -31,7 +32,7 @@ pub(crate) fn other(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
         .collect();
     for document in DOCUMENTS {
         let Some(root) = store.document(document) else { continue };
-        // Levels of nesting are those of the table's paths, so this ends.
+        // The recursion ends: it goes no deeper than the paths of the table.
         let mut open = vec![(String::new(), String::new(), root)];
         while let Some((shown, path, json)) = open.pop() {
             for (key, value) in json.as_object().into_iter().flatten() {

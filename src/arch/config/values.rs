@@ -1,37 +1,37 @@
-//! What the values of a config can be, beside numbers.
+//! Types of config values that are not numbers.
 
 use std::num::NonZeroU32;
 
 use serde_json::Value as Json;
 
-/// How rotary embeddings are stretched to longer contexts.
+/// How rotary embeddings are scaled to contexts longer than those of training.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum RopeScalingKind {
-    /// Not at all.
+    /// No scaling.
     None,
-    /// Positions divided by the factor.
+    /// Positions are divided by the factor.
     Linear,
-    /// A base that grows with the context.
+    /// The base grows with the context.
     Dynamic,
-    /// YaRN: low frequencies interpolated, high ones left, by a ramp between.
+    /// YaRN: low frequencies are interpolated, high ones kept, with a ramp between them.
     Yarn,
-    /// LongRoPE: a factor for each frequency, one set for short contexts and one for long.
+    /// LongRoPE: a divisor for each frequency, one set for short contexts and one for long ones.
     LongRope,
-    /// Llama 3's: low frequencies divided by the factor, high ones left.
+    /// Llama 3's method: low frequencies are divided by the factor, high ones kept.
     Llama3,
-    /// The rotated part spread over the whole head (Gemma 4).
+    /// The rotated part is spread over the whole head (Gemma 4).
     Proportional,
-    /// A divisor for each frequency, stored as a tensor: what GGUF makes of Llama 3's.
+    /// A divisor for each frequency, stored as a tensor. GGUF stores Llama 3's method this way.
     Tensor,
-    /// Another, by the file's name for it.
+    /// Another method, as the file names it.
     Other(String),
 }
 
 impl RopeScalingKind {
     pub(crate) fn named(name: &str) -> Self {
         match name {
-            // `mrope` says that there are sections, not how they are stretched.
+            // `mrope` states that there are sections, and nothing about scaling.
             "default" | "none" | "mrope" => Self::None,
             "linear" => Self::Linear,
             "dynamic" => Self::Dynamic,
@@ -43,7 +43,7 @@ impl RopeScalingKind {
         }
     }
 
-    /// The name in reports.
+    /// The name, as reports show it.
     pub fn name(&self) -> &str {
         match self {
             Self::None => "none",
@@ -59,19 +59,19 @@ impl RopeScalingKind {
     }
 }
 
-/// How the scores of experts become weights.
+/// How router scores become expert weights.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Gating {
     /// Softmax over all experts.
     Softmax,
-    /// Sigmoid of each.
+    /// Sigmoid of each score.
     Sigmoid,
-    /// Softmax over the chosen ones.
+    /// Softmax over the chosen experts.
     SoftmaxOfChosen,
-    /// The root of each one's softplus.
+    /// Square root of the softplus of each score.
     SqrtSoftplus,
-    /// Another, by the file's name or number for it.
+    /// Another function, by the file's name or number.
     Other(String),
 }
 
@@ -98,7 +98,7 @@ impl Gating {
         })
     }
 
-    /// The name in reports.
+    /// The name, as reports show it.
     pub fn name(&self) -> &str {
         match self {
             Self::Softmax => "softmax",
@@ -110,18 +110,18 @@ impl Gating {
     }
 }
 
-/// The kind of a model's norms.
+/// The kind of normalization.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum NormKind {
-    /// Divides by the root of the mean square.
+    /// RMS norm: divides by the root of the mean square.
     Rms,
-    /// Takes off the mean first, and adds a bias.
+    /// Layer norm: subtracts the mean first, and adds a bias.
     Layer,
 }
 
 impl NormKind {
-    /// The name in reports.
+    /// The name, as reports show it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rms => "rms",
@@ -130,19 +130,19 @@ impl NormKind {
     }
 }
 
-/// What a layer does to mix positions.
+/// What a layer uses to mix positions.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum LayerKind {
-    /// Attends to all positions.
+    /// Attention to all positions.
     Full,
-    /// Attends to a window.
+    /// Attention to a sliding window.
     Sliding,
-    /// Attends within chunks.
+    /// Attention within chunks.
     Chunked,
     /// Linear attention, with a state.
     Linear,
-    /// Another, by the file's name for it.
+    /// Another kind, as the file names it.
     Other(String),
 }
 
@@ -157,7 +157,7 @@ impl LayerKind {
         }
     }
 
-    /// The name in reports.
+    /// The name, as reports show it.
     pub fn name(&self) -> &str {
         match self {
             Self::Full => "full_attention",
@@ -169,23 +169,23 @@ impl LayerKind {
     }
 }
 
-/// Which layers are of which kind. A pattern stays one: it is never written out for as many layers
-/// as a file promises.
+/// The kind of each layer. A periodic pattern is stored as a pattern, so that a large number of
+/// layers in a file costs no memory.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum LayerLayout {
-    /// All alike.
+    /// All layers are of one kind.
     Same(LayerKind),
-    /// The last of each period attends to all positions, those before it are of the kind.
+    /// The last layer of each period attends to all positions; the others are of this kind.
     Period(NonZeroU32, LayerKind),
-    /// From a layer on they are of the kind, and those before it attend to all positions.
+    /// Layers from this one on are of this kind; those before it attend to all positions.
     From(u32, LayerKind),
     /// As the file lists them.
     Each(Vec<LayerKind>),
 }
 
 impl LayerLayout {
-    /// The kind of a layer, counted from 0. `None` beyond what the file lists.
+    /// The kind of a layer, counted from 0. `None` beyond the layers that the file lists.
     pub fn kind(&self, layer: u32) -> Option<&LayerKind> {
         match self {
             Self::Same(kind) => Some(kind),
@@ -215,22 +215,22 @@ impl LayerLayout {
         Self::Each(kinds)
     }
 
-    /// Whether it says the same as a list.
+    /// Whether the layout agrees with a list.
     pub(crate) fn agrees(&self, kinds: &[LayerKind]) -> bool {
         (0u32..).zip(kinds).all(|(layer, kind)| self.kind(layer) == Some(kind))
     }
 }
 
-/// A sliding window's layers, as a file gives them.
+/// Which layers have a sliding window, in the form that a file gives.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LayerPattern {
-    /// The last of each period has no window. 0: all have one.
+    /// The period: the last layer of each period has no window. 0: all layers have one.
     Period(u32),
-    /// Whether each layer has one.
+    /// Whether each layer has a window.
     Each(Vec<bool>),
 }
 
-/// A number for all layers, or one for each.
+/// One number for all layers, or one for each layer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PerLayer {
     Same(u32),
@@ -246,7 +246,7 @@ impl PerLayer {
     }
 }
 
-/// A value as JSON, for reports.
+/// Conversion of a value to JSON, for reports.
 pub(crate) trait Reported {
     fn reported(&self) -> Json;
 }
@@ -264,7 +264,7 @@ impl Reported for bool {
 }
 
 impl Reported for f32 {
-    /// With as many digits as the value has, not as many as its neighbour in `f64` needs.
+    /// With the digits of the `f32`, not those of its exact value in `f64`.
     fn reported(&self) -> Json {
         self.to_string().parse::<f64>().unwrap_or_else(|_| f64::from(*self)).into()
     }

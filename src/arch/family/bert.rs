@@ -1,4 +1,4 @@
-//! BERT and the encoders that have its names.
+//! BERT and the encoders that share its tensor names.
 
 use serde_json::{Map, Value as Json};
 
@@ -15,7 +15,7 @@ use crate::store::Encoding;
 
 use Constant::{Flag, Word};
 
-/// The row of the table.
+/// The architecture's row.
 pub(super) static BERT: Architecture = Architecture {
     name: "bert",
     summary: "BERT, RoBERTa, XLM-RoBERTa",
@@ -26,13 +26,13 @@ pub(super) static BERT: Architecture = Architecture {
     prefixes: PREFIXES,
     required: REQUIRED,
     renames: RENAMES,
-    auxiliary: &[("cls.predictions.decoder.bias", "the same as cls.predictions.bias")],
+    auxiliary: &[("cls.predictions.decoder.bias", "a copy of cls.predictions.bias")],
     rows_before_positions: Some(rows_before_positions),
     variants: VARIANTS,
     ..Architecture::EMPTY
 };
 
-/// A model saved with a head has its family before the names.
+/// A checkpoint saved with a head prefixes the names with the family.
 static PREFIXES: &[(&str, &str)] = &[("bert.", ""), ("roberta.", "")];
 
 static REQUIRED: &[&str] = &[
@@ -48,8 +48,8 @@ static REQUIRED: &[&str] = &[
     "layers.{n}.layer_output_norm.weight",
 ];
 
-/// llama.cpp's converter leaves the pooler and the heads for masked words and next sentences out,
-/// and of RoBERTa's position embeddings the first rows, up to that of the padding token.
+/// llama.cpp's converter drops the pooler and the heads for masked words and next sentences. Of
+/// RoBERTa's position embeddings it drops the rows up to that of the padding token.
 #[rustfmt::skip]
 static RULES: &[NameRule] = &[
     rule("token_embedding.weight",                  "token_embd.weight",                "embeddings.word_embeddings.weight",                   SAME),
@@ -83,14 +83,14 @@ static RULES: &[NameRule] = &[
     hf("masked_words.output.bias",                "cls.predictions.bias",                               SAME),
     hf("next_sentence.weight",                    "cls.seq_relationship.weight",                        SAME),
     hf("next_sentence.bias",                      "cls.seq_relationship.bias",                          SAME),
-    // A classifier of one layer, and of two.
+    // Classifiers of one layer and of two layers.
     hf("classifier.output.weight",                "classifier.weight",                                  SAME),
     hf("classifier.output.bias",                  "classifier.bias",                                    SAME),
     rule("classifier.output.weight",                "cls.output.weight",                "classifier.out_proj.weight",                          SAME),
     rule("classifier.output.bias",                  "cls.output.bias",                  "classifier.out_proj.bias",                            SAME),
     rule("classifier.dense.weight",                 "cls.weight",                       "classifier.dense.weight",                             SAME),
     rule("classifier.dense.bias",                   "cls.bias",                         "classifier.dense.bias",                               SAME),
-    // Names of the first checkpoints, which came from TensorFlow.
+    // Names of the first checkpoints, which were converted from TensorFlow.
     hf("token_embedding_norm.weight",             "embeddings.LayerNorm.gamma",                         SAME),
     hf("token_embedding_norm.bias",               "embeddings.LayerNorm.beta",                          SAME),
     hf("layers.{n}.attention_output_norm.weight", "encoder.layer.{n}.attention.output.LayerNorm.gamma", SAME),
@@ -101,10 +101,10 @@ static RULES: &[NameRule] = &[
     hf("masked_words.norm.bias",                  "cls.predictions.transform.LayerNorm.beta",           SAME),
 ];
 
-/// Values of `model_type` that count positions from behind the padding's number.
+/// Values of `model_type` whose positions start after the padding token's number.
 const ROBERTA: [&str; 3] = ["roberta", "xlm-roberta", "camembert"];
 
-/// RoBERTa's classifiers in transformers have the model within another, and two layers.
+/// RoBERTa's classifiers in transformers nest the model, and have two layers.
 #[rustfmt::skip]
 static RENAMES: &[Rename] = &[
     of_classifier("embeddings.", "roberta.embeddings."),
@@ -167,12 +167,12 @@ const CONFIG: &[C] = &[
     C::Fixed("position_embedding_type", Word("absolute")), C::By(segments),
 ];
 
-/// RoBERTa is a BERT with GPT-2's tokenizer.
+/// RoBERTa: a BERT with GPT-2's tokenizer.
 fn is_roberta(model: &SourceModel<'_>) -> bool {
     model.metadata().str("tokenizer.ggml.model") == Some("gpt2")
 }
 
-/// XLM-RoBERTa is one with SentencePiece's.
+/// XLM-RoBERTa: a BERT with SentencePiece's tokenizer.
 fn is_xlm_roberta(model: &SourceModel<'_>) -> bool {
     model.metadata().str("tokenizer.ggml.model") == Some("t5")
 }
@@ -181,8 +181,8 @@ fn has_classifier(model: &SourceModel<'_>) -> bool {
     model.has("classifier.output.weight") || model.has("classifier.dense.weight")
 }
 
-/// The position embeddings that stand before that of the first position: none but in RoBERTa, where
-/// they are those of the numbers up to the padding's. GGUF leaves them out.
+/// The number of rows of the position embedding before that of the first position. Only RoBERTa has
+/// any: one for each number up to the padding token's. GGUF drops them.
 fn rows_before_positions(model: &SourceModel<'_>) -> Result<u64> {
     let pad = match model.encoding() {
         Encoding::Gguf if model.architecture() == "bert" => {
@@ -199,18 +199,19 @@ fn rows_before_positions(model: &SourceModel<'_>) -> Result<u64> {
     Ok(pad.map_or(0, |pad| u64::from(pad).saturating_add(1)))
 }
 
-/// The padding's number as GGUF has it.
+/// The number of the padding token in GGUF.
 fn padding(model: &SourceModel<'_>) -> Result<u32> {
     let key = "tokenizer.ggml.padding_token_id";
     let pad = model.metadata().u64(key).and_then(|pad| u32::try_from(pad).ok());
     pad.ok_or_else(|| {
-        let fault =
-            format!("its positions start behind the padding's number, but there is no {key}");
+        let fault = format!(
+            "positions start after the padding token's number, but the key {key} is missing"
+        );
         Error::unsupported(fault).in_file(model.path())
     })
 }
 
-/// RoBERTa counts positions from behind the padding's number.
+/// RoBERTa's positions start after the padding token's number: subtracts it from the length.
 fn minus_pad(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let longest = model.config.max_seq_len.as_ref().map(|length| length.value);
     if let (Some(longest), Some(pad)) = (longest, model.count("pad_token_id")?) {
@@ -219,35 +220,35 @@ fn minus_pad(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The same the other way.
+/// The inverse of [`minus_pad`].
 fn plus_pad(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let pad = padding(model)?;
     let ModelConfig { max_seq_len, .. } = &model.config;
     let longest = max_seq_len.as_ref().map(|length| length.value);
-    let longest = longest.ok_or_else(|| model.without("no context_length"))?;
+    let longest = longest.ok_or_else(|| model.missing_in_model("context_length"))?;
     let all = u64::from(longest).saturating_add(u64::from(pad)).saturating_add(1);
     out.insert("max_position_embeddings".to_owned(), all.into());
     out.insert("pad_token_id".to_owned(), pad.into());
     Ok(())
 }
 
-/// Kinds of segments, which GGUF counts beside the tokens.
+/// Number of segments, which GGUF keeps as the number of token types.
 fn segments(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let stored = || model.shape("token_type_embedding.weight")?.first().copied();
-    let said = model.metadata().u64("tokenizer.ggml.token_type_count");
-    out.extend(said.or_else(stored).map(|kinds| ("type_vocab_size".to_owned(), kinds.into())));
+    let stated = model.metadata().u64("tokenizer.ggml.token_type_count");
+    out.extend(stated.or_else(stored).map(|kinds| ("type_vocab_size".to_owned(), kinds.into())));
     Ok(())
 }
 
-/// Names of what a classifier tells apart, as the converter writes them: not the two that a config
-/// has by default.
+/// Labels of a classifier, as the converter writes them. The two default labels of a config are
+/// omitted.
 fn labels(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
-    let Some(Json::Object(said)) = model.said("id2label") else { return Ok(()) };
+    let Some(Json::Object(stated)) = model.config_value("id2label") else { return Ok(()) };
     let mut labels = Vec::new();
-    for (number, label) in said {
+    for (number, label) in stated {
         let label = number.parse::<u32>().ok().zip(label.as_str());
         labels.push(label.ok_or_else(|| {
-            let fault = format!("\"{number}\", but numbers with names are needed");
+            let fault = format!("\"{number}\", but an object of numbers and labels is needed");
             Error::malformed(fault).in_key("config.json id2label").in_file(model.path())
         })?);
     }
@@ -259,22 +260,22 @@ fn labels(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The same the other way: a name for each row of the classifier.
+/// The inverse of [`labels`]: a label for each row of the classifier.
 fn labelled(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let rows = model.shape("classifier.output.weight").and_then(|shape| shape.first().copied());
-    let rows = rows.ok_or_else(|| model.without("a classifier without cls.output.weight"))?;
-    let said = model.metadata().array("bert.classifier.output_labels");
-    let said = said.and_then(|labels| labels.texts());
-    let said: Vec<String> =
-        said.into_iter().flatten().map(|label| label.spelling().into_owned()).collect();
-    if !said.is_empty() && said.len() as u64 != rows {
-        let fault = format!("{} names, but the classifier has {rows} rows", said.len());
+    let rows = rows.ok_or_else(|| model.inexpressible("a classifier without cls.output.weight"))?;
+    let stated = model.metadata().array("bert.classifier.output_labels");
+    let stated = stated.and_then(|labels| labels.texts());
+    let stated: Vec<String> =
+        stated.into_iter().flatten().map(|label| label.spelling().into_owned()).collect();
+    if !stated.is_empty() && stated.len() as u64 != rows {
+        let fault = format!("{} labels, but the classifier has {rows} rows", stated.len());
         let key = "bert.classifier.output_labels";
         return Err(Error::malformed(fault).in_key(key).in_file(model.path()));
     }
-    // As many as a tensor has rows: each was stored.
-    let usual = (said.len() as u64..rows).map(|number| format!("LABEL_{number}"));
-    let labels: Vec<String> = said.iter().cloned().chain(usual).collect();
+    // The rows of a stored tensor: their number fits.
+    let usual = (stated.len() as u64..rows).map(|number| format!("LABEL_{number}"));
+    let labels: Vec<String> = stated.iter().cloned().chain(usual).collect();
     let numbered = || (0u64..).zip(&labels);
     let names: Map<String, Json> =
         numbered().map(|(number, label)| (number.to_string(), label.clone().into())).collect();
@@ -284,19 +285,20 @@ fn labelled(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> 
     Ok(())
 }
 
-/// What transformers' class reads of RoBERTa's classifier: two layers.
+/// transformers' class for RoBERTa's classifier requires two layers.
 fn two_layers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     match model.has("classifier.dense.weight") && model.has("classifier.output.weight") {
         true => labelled(model, out),
-        false => Err(model.without("a classifier of one layer")),
+        false => Err(model.inexpressible("a classifier of one layer")),
     }
 }
 
-/// BERT's classifier reads a pooler, which GGUF has no tensors for.
+/// Rejects BERT's classifier: it reads a pooler, which GGUF has no tensors for.
 fn no_pooler(model: &SourceModel<'_>, _: &mut Map<String, Json>) -> Result<()> {
     if model.has("classifier.dense.weight") && model.has("classifier.output.weight") {
-        return Err(model.without("a classifier of two layers with no tokenizer of RoBERTa's"));
+        return Err(model.inexpressible("a classifier of two layers without RoBERTa's tokenizer"));
     }
-    let fault = "its classifier reads a pooler in transformers, whose weights GGUF does not keep";
+    let fault =
+        "transformers' class for this classifier reads a pooler, whose weights GGUF does not store";
     Err(Error::unsupported(fault).in_file(model.path()))
 }

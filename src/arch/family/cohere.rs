@@ -1,4 +1,4 @@
-//! Command R and its successors: attention and network side by side behind one norm.
+//! Command R and its successors: attention and feed-forward network run in parallel after one norm.
 
 use serde_json::{Map, Value as Json};
 
@@ -12,7 +12,7 @@ use crate::error::Result;
 
 use Constant::{Real, Word};
 
-/// The row of the table.
+/// The architecture's row.
 pub(super) static COMMAND_R: Architecture = Architecture {
     name: "command-r",
     summary: "Command R, R+, R7B and A, Aya 23 and Expanse",
@@ -57,7 +57,8 @@ static VARIANTS: &[Variant] = &[
     },
 ];
 
-/// Cohere's configs keep the length of training, and the true one under the tokenizer's name.
+/// In Cohere's configs, `max_position_embeddings` is the training length; the true context length
+/// has the tokenizer's key.
 fn true_context(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     if let Some(length) = model.count("model_max_length")? {
         keys.count("context_length", length);
@@ -65,7 +66,7 @@ fn true_context(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()>
     Ok(())
 }
 
-/// Cohere has norms of queries and keys in its larger models.
+/// Cohere's larger models have norms on queries and keys.
 fn embedding_biases(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     out.insert("attention_bias".to_owned(), model.has("layers.0.attention.q.bias").into());
     out.insert("use_qk_norm".to_owned(), model.has("layers.0.attention.q_norm.weight").into());

@@ -1,4 +1,4 @@
-//! DeepSeek 2 and 3, and Kimi K2: attention in a latent space, shared and routed experts.
+//! DeepSeek 2 and 3, and Kimi K2: multi-head latent attention, shared and routed experts.
 
 use serde_json::{Map, Value as Json};
 
@@ -7,14 +7,14 @@ use crate::arch::config::{Defaults, Reported};
 use crate::arch::habits::{MlxChoice, MlxModules, MlxPath};
 use crate::arch::rule::{NameRule, both, rule};
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::transform::{Rows, SAME, rows, transposed};
+use crate::arch::transform::{RowOrder, SAME, rows, transposed};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, Gating, RopeLayout};
 use crate::error::Result;
 
 use Constant::{Count, Real, Word};
 
-/// The row of the table.
+/// The architecture's row.
 pub(super) static DEEPSEEK2: Architecture = Architecture {
     name: "deepseek2",
     summary: "DeepSeek 2, 3 and 3.2, Kimi K2",
@@ -33,7 +33,7 @@ pub(super) static DEEPSEEK2: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// What every layer has; the first layers have no experts, small models no q of low rank.
+/// Tensors of every layer. The first layers have no experts, and small models no low-rank q.
 static REQUIRED: &[&str] = &[
     "token_embedding.weight",
     "output_norm.weight",
@@ -46,9 +46,9 @@ static REQUIRED: &[&str] = &[
     "layers.{n}.ffn_norm.weight",
 ];
 
-/// `k_b` and `v_b` unfold keys and values from the latent space, a matrix for each head. Hugging
-/// Face and llama.cpp's files before April 2025 keep those of a head one below the other; llama.cpp
-/// now, and mlx-lm since February 2026, keep them apart, and `k_b` transposed.
+/// `k_b` and `v_b` expand keys and values from the latent space, one matrix per head. Hugging Face,
+/// and llama.cpp's files before April 2025, stack both of a head in one matrix; llama.cpp now, and
+/// mlx-lm since February 2026, store them separately, and `k_b` transposed.
 #[rustfmt::skip]
 static LATENT: &[NameRule] = &[
     rule("layers.{n}.attention.q_a.weight",             "blk.{n}.attn_q_a.weight",         "model.layers.{n}.self_attn.q_a_proj.weight",             SAME),
@@ -56,11 +56,11 @@ static LATENT: &[NameRule] = &[
     rule("layers.{n}.attention.q_b.weight",             "blk.{n}.attn_q_b.weight",         "model.layers.{n}.self_attn.q_b_proj.weight",             SAME),
     rule("layers.{n}.attention.kv_a.weight",            "blk.{n}.attn_kv_a_mqa.weight",    "model.layers.{n}.self_attn.kv_a_proj_with_mqa.weight",   SAME),
     rule("layers.{n}.attention.kv_a_norm.weight",       "blk.{n}.attn_kv_a_norm.weight",   "model.layers.{n}.self_attn.kv_a_layernorm.weight",       SAME),
-    both("layers.{n}.attention.k_b.weight", "blk.{n}.attn_kv_b.weight", "model.layers.{n}.self_attn.kv_b_proj.weight", rows(Rows::Unfolding(0))),
-    both("layers.{n}.attention.v_b.weight", "blk.{n}.attn_kv_b.weight", "model.layers.{n}.self_attn.kv_b_proj.weight", rows(Rows::Unfolding(1))),
-    both("layers.{n}.attention.k_b.weight", "blk.{n}.attn_k_b.weight",  "model.layers.{n}.self_attn.embed_q.weight",   transposed(Rows::All)),
+    both("layers.{n}.attention.k_b.weight", "blk.{n}.attn_kv_b.weight", "model.layers.{n}.self_attn.kv_b_proj.weight", rows(RowOrder::Unfolding(0))),
+    both("layers.{n}.attention.v_b.weight", "blk.{n}.attn_kv_b.weight", "model.layers.{n}.self_attn.kv_b_proj.weight", rows(RowOrder::Unfolding(1))),
+    both("layers.{n}.attention.k_b.weight", "blk.{n}.attn_k_b.weight",  "model.layers.{n}.self_attn.embed_q.weight",   transposed(RowOrder::All)),
     rule("layers.{n}.attention.v_b.weight",             "blk.{n}.attn_v_b.weight",         "model.layers.{n}.self_attn.unembed_out.weight",          SAME),
-    // DeepSeek 3.2 chooses the positions that are attended to.
+    // The indexer of DeepSeek 3.2 selects the positions that are attended to.
     rule("layers.{n}.attention.indexer.q_b.weight",     "blk.{n}.indexer.attn_q_b.weight", "model.layers.{n}.self_attn.indexer.wq_b.weight",         SAME),
     rule("layers.{n}.attention.indexer.k.weight",       "blk.{n}.indexer.attn_k.weight",   "model.layers.{n}.self_attn.indexer.wk.weight",           SAME),
     rule("layers.{n}.attention.indexer.k_norm.weight",  "blk.{n}.indexer.k_norm.weight",   "model.layers.{n}.self_attn.indexer.k_norm.weight",       SAME),
@@ -110,12 +110,12 @@ const CONFIG: &[C] = &[
     C::Field("n_next_token_layers", "num_nextn_predict_layers"),
 ];
 
-/// DeepSeek's layers before the first with experts: all, where there are none.
+/// Number of dense layers before the first layer with experts: all layers if there are no experts.
 fn dense_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let all = if model.config.n_experts.value > 0 { 0 } else { model.config.n_layers.value };
     let dense = model.config.experts.n_leading_dense_layers.as_ref().map_or(all, |n| n.value);
     keys.count("leading_dense_block_count", dense);
-    // llama.cpp's loader wants a width of experts even so.
+    // llama.cpp's loader requires a width of experts even then.
     if let Some(width) = model.config.ffn_dim.as_ref().filter(|_| model.config.n_experts.value == 0)
     {
         keys.count("expert_feed_forward_length", width.value);
@@ -126,11 +126,13 @@ fn dense_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()>
     Ok(())
 }
 
-/// Latent attention as llama.cpp sees it: one head of keys that all queries share.
+/// Latent attention in GGUF: one key head that all queries share.
 fn latent(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let need = |name: &str| {
         let value = model.settled(name).and_then(|value| value.as_u64());
-        value.and_then(|value| u32::try_from(value).ok()).ok_or_else(|| model.lacks(name))
+        value
+            .and_then(|value| u32::try_from(value).ok())
+            .ok_or_else(|| model.missing_in_config(name))
     };
     let (rank, rotated) = (need("kv_lora_rank")?, need("rope_dimension_count")?);
     keys.count("attention.head_count_kv", 1);
@@ -145,7 +147,7 @@ fn latent(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     Ok(())
 }
 
-/// DeepSeek 3.2's choice of what to attend to.
+/// The indexer of DeepSeek 3.2.
 fn indexer(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let rows = [
         ("index_n_heads", "attention.indexer.head_count"),
@@ -153,7 +155,7 @@ fn indexer(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
         ("index_topk", "attention.indexer.top_k"),
     ];
     for (path, key) in rows {
-        keys.count(key, model.count(path)?.ok_or_else(|| model.lacks(path))?);
+        keys.count(key, model.count(path)?.ok_or_else(|| model.missing_in_config(path))?);
     }
     Ok(())
 }
@@ -183,10 +185,10 @@ fn latent_widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result
         let value = model.settled(field);
         match (value, key) {
             (Some(value), _) => out.insert(key.to_owned(), value),
-            // What DeepSeek 2 Lite has not, its config says.
+            // DeepSeek 2 Lite has no `q_lora_rank`, and its config states `null`.
             (None, "q_lora_rank") => out.insert(key.to_owned(), Json::Null),
             (None, "n_group" | "topk_group" | "routed_scaling_factor") => None,
-            (None, _) => return Err(model.without(&format!("no {key}"))),
+            (None, _) => return Err(model.missing_in_model(key)),
         };
     }
     let norm = model.config.experts.expert_weights_norm.as_ref().is_some_and(|norm| norm.value);
@@ -195,7 +197,7 @@ fn latent_widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result
     Ok(())
 }
 
-/// DeepSeek's YaRN: the converter keeps a tenth of `mscale_all_dim`.
+/// DeepSeek's YaRN: the converter stores `mscale_all_dim` divided by ten.
 fn deepseek_yarn(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let Some(multiplier) = &model.config.rope_scaling.log_multiplier else { return Ok(()) };
     if let Some(Json::Object(rope)) = out.get_mut("rope_scaling") {

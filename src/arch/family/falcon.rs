@@ -1,4 +1,4 @@
-//! Falcon: attention and the feed-forward network side by side.
+//! Falcon: attention and the feed-forward network run in parallel.
 
 use serde_json::{Map, Value as Json};
 
@@ -7,14 +7,14 @@ use crate::arch::config::{Defaults, GgufDefaults};
 use crate::arch::habits::LlamaQuantize;
 use crate::arch::rule::{NameRule, gguf, hf, rule};
 use crate::arch::source::SourceModel;
-use crate::arch::transform::{Rows, SAME, rows};
+use crate::arch::transform::{RowOrder, SAME, rows};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, RopeLayout};
 use crate::error::Result;
 
 use Constant::{Count, Word};
 
-/// The row of the table.
+/// The architecture's row.
 pub(super) static FALCON: Architecture = Architecture {
     name: "falcon",
     summary: "Falcon 7B, 40B and 180B, Falcon 2",
@@ -40,8 +40,8 @@ static REQUIRED: &[&str] = &[
     "layers.{n}.ffn.down.weight",
 ];
 
-/// With two norms in a layer, llama.cpp's `attn_norm` is that of the feed-forward network, and
-/// `attn_norm_2` that of attention; with one, `attn_norm` serves both.
+/// In layers with two norms, llama.cpp's `attn_norm` belongs to the feed-forward network and
+/// `attn_norm_2` to attention. In layers with one norm, `attn_norm` serves both.
 #[rustfmt::skip]
 static RULES: &[NameRule] = &[
     rule("token_embedding.weight",             "token_embd.weight",          "transformer.word_embeddings.weight",            SAME),
@@ -56,12 +56,12 @@ static RULES: &[NameRule] = &[
     rule("layers.{n}.attention_norm.bias",     "blk.{n}.attn_norm.bias",     "transformer.h.{n}.input_layernorm.bias",        SAME),
     hf("layers.{n}.ffn_norm.weight",    "transformer.h.{n}.input_layernorm.weight",                SAME),
     hf("layers.{n}.ffn_norm.bias",      "transformer.h.{n}.input_layernorm.bias",                  SAME),
-    gguf("layers.{n}.attention.q.weight", "blk.{n}.attn_qkv.weight", rows(Rows::Qkv(0))),
-    gguf("layers.{n}.attention.k.weight", "blk.{n}.attn_qkv.weight", rows(Rows::Qkv(1))),
-    gguf("layers.{n}.attention.v.weight", "blk.{n}.attn_qkv.weight", rows(Rows::Qkv(2))),
-    hf("layers.{n}.attention.q.weight", "transformer.h.{n}.self_attention.query_key_value.weight", rows(Rows::GroupedQkv(0))),
-    hf("layers.{n}.attention.k.weight", "transformer.h.{n}.self_attention.query_key_value.weight", rows(Rows::GroupedQkv(1))),
-    hf("layers.{n}.attention.v.weight", "transformer.h.{n}.self_attention.query_key_value.weight", rows(Rows::GroupedQkv(2))),
+    gguf("layers.{n}.attention.q.weight", "blk.{n}.attn_qkv.weight", rows(RowOrder::Qkv(0))),
+    gguf("layers.{n}.attention.k.weight", "blk.{n}.attn_qkv.weight", rows(RowOrder::Qkv(1))),
+    gguf("layers.{n}.attention.v.weight", "blk.{n}.attn_qkv.weight", rows(RowOrder::Qkv(2))),
+    hf("layers.{n}.attention.q.weight", "transformer.h.{n}.self_attention.query_key_value.weight", rows(RowOrder::GroupedQkv(0))),
+    hf("layers.{n}.attention.k.weight", "transformer.h.{n}.self_attention.query_key_value.weight", rows(RowOrder::GroupedQkv(1))),
+    hf("layers.{n}.attention.v.weight", "transformer.h.{n}.self_attention.query_key_value.weight", rows(RowOrder::GroupedQkv(2))),
     rule("layers.{n}.attention.output.weight", "blk.{n}.attn_output.weight", "transformer.h.{n}.self_attention.dense.weight", SAME),
     rule("layers.{n}.ffn.up.weight",           "blk.{n}.ffn_up.weight",      "transformer.h.{n}.mlp.dense_h_to_4h.weight",    SAME),
     rule("layers.{n}.ffn.down.weight",         "blk.{n}.ffn_down.weight",    "transformer.h.{n}.mlp.dense_4h_to_h.weight",    SAME),
@@ -90,7 +90,7 @@ static VARIANTS: &[Variant] = &[
     },
 ];
 
-/// Falcon 7B has one head of keys for all queries, the larger ones a new order of blocks.
+/// Falcon 7B has one key head for all queries; the larger models use the new block order.
 fn falcon_flags(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let heads = model.config.n_kv_heads.value;
     let new = heads > 1;

@@ -1,4 +1,4 @@
-//! Gemma. Factors of norms are `1 + w` up to Gemma 3, and GGUF has the sum; mlx-lm keeps `w`.
+//! Gemma. Up to Gemma 3, norms multiply by `1 + w`. GGUF stores the sum, mlx-lm stores `w`.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -7,14 +7,14 @@ use crate::arch::config::{Defaults, GgufDefaults, Reported};
 use crate::arch::habits::{MergesHabits, MlxChoice, MlxModules, MlxPath, TokenizerHabits};
 use crate::arch::rule::{NameRule, both, gguf, hf, rule};
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::transform::{PLUS_ONE, Rows, SAME, rows};
+use crate::arch::transform::{PLUS_ONE, RowOrder, SAME, rows};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, Dialect, LayerKind, Rename, RopeLayout};
 use crate::error::Result;
 
 use Constant::{Count, Flag, Real, Word};
 
-/// The row of the table.
+/// Gemma 1.
 pub(super) static GEMMA: Architecture = Architecture {
     name: "gemma",
     summary: "Gemma 1",
@@ -28,7 +28,7 @@ pub(super) static GEMMA: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: norms before and after.
+/// Gemma 2: norms before and after attention and feed-forward network.
 pub(super) static GEMMA2: Architecture = Architecture {
     name: "gemma2",
     summary: "Gemma 2",
@@ -42,7 +42,7 @@ pub(super) static GEMMA2: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: norms on q and k.
+/// Gemma 3: norms on q and k.
 pub(super) static GEMMA3: Architecture = Architecture {
     name: "gemma3",
     summary: "Gemma 3, with and without images, and EmbeddingGemma",
@@ -56,7 +56,7 @@ pub(super) static GEMMA3: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: embeddings for each layer, alternating updates.
+/// Gemma 3n: per-layer embeddings, alternating updates.
 pub(super) static GEMMA3N: Architecture = Architecture {
     name: "gemma3n",
     summary: "Gemma 3n",
@@ -76,7 +76,7 @@ pub(super) static GEMMA3N: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: experts beside the dense network.
+/// Gemma 4: experts beside the dense network.
 pub(super) static GEMMA4: Architecture = Architecture {
     name: "gemma4",
     summary: "Gemma 4",
@@ -117,14 +117,15 @@ static HEAD_NORMS: &[NameRule] = &[
     rule("layers.{n}.attention.k_norm.weight", "blk.{n}.attn_k_norm.weight", "model.layers.{n}.self_attn.k_norm.weight", PLUS_ONE),
 ];
 
-/// The layers behind EmbeddingGemma's pooling, which Hugging Face keeps in folders of their own.
+/// The dense layers after EmbeddingGemma's pooling, which Hugging Face stores in folders of their
+/// own.
 #[rustfmt::skip]
 static DENSE: &[NameRule] = &[
     gguf("dense_2.weight", "dense_2.weight", SAME),
     gguf("dense_3.weight", "dense_3.weight", SAME),
 ];
 
-/// The same norms without the 1.
+/// The same norms, stored without the added 1.
 #[rustfmt::skip]
 static PLAIN_SANDWICH: &[NameRule] = &[
     rule("layers.{n}.post_attention_norm.weight", "blk.{n}.post_attention_norm.weight", "model.layers.{n}.post_attention_layernorm.weight",   SAME),
@@ -132,7 +133,7 @@ static PLAIN_SANDWICH: &[NameRule] = &[
     rule("layers.{n}.post_ffn_norm.weight",       "blk.{n}.post_ffw_norm.weight",       "model.layers.{n}.post_feedforward_layernorm.weight", SAME),
 ];
 
-/// Embeddings that each layer has for itself.
+/// Per-layer embeddings.
 #[rustfmt::skip]
 static PER_LAYER: &[NameRule] = &[
     rule("per_layer_embedding.weight",             "per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight",               SAME),
@@ -166,8 +167,8 @@ static GEMMA4_ROWS: &[NameRule] = &[
     rule("layers.{n}.ffn.router.weight",        "blk.{n}.ffn_gate_inp.weight",       "model.layers.{n}.router.proj.weight",                  SAME),
     rule("layers.{n}.ffn.router.scale",         "blk.{n}.ffn_gate_inp.scale",        "model.layers.{n}.router.scale",                        SAME),
     rule("layers.{n}.ffn.experts.output_scale", "blk.{n}.ffn_down_exps.scale",       "model.layers.{n}.router.per_expert_scale",             SAME),
-    both("layers.{n}.ffn.experts.gate.weight", "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.experts.gate_up_proj", rows(Rows::Half(0))),
-    both("layers.{n}.ffn.experts.up.weight",   "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.experts.gate_up_proj", rows(Rows::Half(1))),
+    both("layers.{n}.ffn.experts.gate.weight", "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.experts.gate_up_proj", rows(RowOrder::Half(0))),
+    both("layers.{n}.ffn.experts.up.weight",   "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.experts.gate_up_proj", rows(RowOrder::Half(1))),
     hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.experts.down_proj",                   SAME),
     hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.experts.switch_glu.gate_proj.weight", SAME),
     hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.experts.switch_glu.up_proj.weight",   SAME),
@@ -190,7 +191,7 @@ static SANDWICH_REQUIRED: &[&str] = &[
     "layers.{n}.post_ffn_norm.weight",
 ];
 
-/// Layers may share the keys and values of one before them, or have keys for values.
+/// Layers may reuse the keys and values of an earlier layer, or use keys as values.
 static SHARED_KV_REQUIRED: &[&str] = &[
     "token_embedding.weight",
     "output_norm.weight",
@@ -205,7 +206,7 @@ static SHARED_KV_REQUIRED: &[&str] = &[
     "layers.{n}.post_ffn_norm.weight",
 ];
 
-/// What holds for all of them.
+/// Defaults that all Gemma models share.
 pub(super) const DEFAULTS: Defaults =
     Defaults { scaled_embedding: true, ..Defaults::activation("gelu_pytorch_tanh") };
 
@@ -312,7 +313,7 @@ static GEMMA3NS: &[Variant] = &[
             Class { model_type: "gemma3n_text", class: "Gemma3nForCausalLM", within: Some("gemma3n"),
                 rules: &[json::BODY, json::GROUPED, json::RMS, json::HEADS, GELU, PER_LAYER_CONFIG, &[C::By(widths), C::By(altup_config), C::Stated("altup.active_idx", "altup_active_idx"),
                     C::Stated("altup.num_inputs", "altup_num_inputs"), C::Field("rope_local_theta", "rope_local_base_freq"),
-                    // In no GGUF file, and the same in all models of the family.
+                    // No GGUF file states it; it is the same in all models of the family.
                     C::Fixed("altup_coef_clip", Real(120.0))]], ..Class::EMPTY },
         ],
         defaults: Defaults {
@@ -345,7 +346,7 @@ static GEMMA4S: &[Variant] = &[
 ];
 
 #[rustfmt::skip]
-/// What classes write that take nothing from another.
+/// Keys of converter classes that inherit none.
 const GEMMA_KEYS: &[K] = &[
     K::Row("max_seq_len"), K::Row("dim"), K::By(keys::block_count), K::Row("ffn_dim"), K::Row("n_heads"),
     K::Settled("n_kv_heads"), K::Row("rms_eps"), K::By(keys::all_widths_of_heads),
@@ -359,7 +360,7 @@ const GEMMA3_KEYS: &[K] = &[
 ];
 
 #[rustfmt::skip]
-/// Gemma 3n and 4.
+/// Per-layer embeddings of Gemma 3n and 4.
 const PER_LAYER_CONFIG: &[C] = &[
     C::By(own_embeddings), C::Field("sliding_window", "sliding_window"), C::By(json::layer_types),
     C::Field("final_logit_softcap", "final_logit_softcapping"),
@@ -368,7 +369,7 @@ const PER_LAYER_CONFIG: &[C] = &[
 #[rustfmt::skip]
 const GELU: &[C] = &[C::Fixed("hidden_activation", Word("gelu_pytorch_tanh"))];
 
-/// Gemma 3n: several residual streams, and activations of which only the largest stay.
+/// Gemma 3n: several residual streams, and sparse activations that keep the largest values only.
 fn altup_keys(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let rows = [
         ("altup_active_idx", "altup.active_idx"),
@@ -377,23 +378,23 @@ fn altup_keys(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
         ("num_kv_shared_layers", "attention.shared_kv_layers"),
     ];
     for (path, key) in rows {
-        keys.count(key, model.count(path)?.ok_or_else(|| model.lacks(path))?);
+        keys.count(key, model.count(path)?.ok_or_else(|| model.missing_in_config(path))?);
     }
     let sparse = model.reals("activation_sparsity_pattern")?;
     keys.reals("activation_sparsity_scale", sparse.into_iter().map(deviations));
     let sliding = model.layers_of(&LayerKind::Sliding)?;
-    let sliding = sliding.ok_or_else(|| model.lacks("layer_types"))?;
+    let sliding = sliding.ok_or_else(|| model.missing_in_config("layer_types"))?;
     keys.flags("attention.sliding_window_pattern", &sliding);
     Ok(())
 }
 
-/// The part of a normal distribution that lies below so many standard deviations above the mean.
+/// The fraction of a normal distribution that lies below `x` standard deviations above the mean.
 fn below(x: f64) -> f64 {
     if x.is_infinite() {
         return f64::from(u8::from(x > 0.0));
     }
     let density = (-x * x / 2.0).exp() / std::f64::consts::TAU.sqrt();
-    // The distribution's own series: x + x^3/3 + x^5/(3*5) + ..., times the density.
+    // The series of the distribution: x + x^3/3 + x^5/(3*5) + ..., times the density.
     let (mut term, mut sum) = (x, x);
     for odd in (3..400).step_by(2) {
         term *= x * x / f64::from(odd);
@@ -402,7 +403,8 @@ fn below(x: f64) -> f64 {
     0.5 + density * sum
 }
 
-/// How many standard deviations above the mean this part of a normal distribution lies below.
+/// The number of standard deviations above the mean below which this fraction of a normal
+/// distribution lies.
 fn deviations(part: f64) -> f32 {
     if part <= 0.0 {
         return f32::NEG_INFINITY;
@@ -420,8 +422,8 @@ fn deviations(part: f64) -> f32 {
     found
 }
 
-/// A number of Gemma 4's layers without a window: under a name of its own, or in newer configs under
-/// that of the first such layer.
+/// A number of Gemma 4's layers without a sliding window: under a key of its own, or in newer
+/// configs under that of the first such layer.
 fn of_full_layers(model: &SourceModel<'_>, own: &str, name: &str) -> Result<Option<u32>> {
     if let Some(number) = model.count(own)? {
         return Ok(Some(number));
@@ -432,20 +434,20 @@ fn of_full_layers(model: &SourceModel<'_>, own: &str, name: &str) -> Result<Opti
     Ok(padded.or(model.count(&format!("per_layer_config.{first}.{name}"))?))
 }
 
-/// Gemma 4's layers with a window differ from the others in the widths and numbers of their heads.
+/// Gemma 4's layers with a sliding window have heads of another width and number.
 fn gemma4_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let config = &model.config;
     let shared = model.count("num_kv_shared_layers")?;
-    let shared = shared.ok_or_else(|| model.lacks("num_kv_shared_layers"))?;
+    let shared = shared.ok_or_else(|| model.missing_in_config("num_kv_shared_layers"))?;
     keys.count("attention.shared_kv_layers", shared);
     let per_layer = model.count("hidden_size_per_layer_input")?.unwrap_or(0);
     keys.count("embedding_length_per_layer_input", per_layer);
     let sliding = model.layers_of(&LayerKind::Sliding)?;
-    let sliding = sliding.ok_or_else(|| model.lacks("layer_types"))?;
+    let sliding = sliding.ok_or_else(|| model.missing_in_config("layer_types"))?;
     keys.flags("attention.sliding_window_pattern", &sliding);
     let full = of_full_layers(model, "global_head_dim", "head_dim")?;
-    let full = full.ok_or_else(|| model.lacks("global_head_dim"))?;
-    let narrow = model.count("head_dim")?.ok_or_else(|| model.lacks("head_dim"))?;
+    let full = full.ok_or_else(|| model.missing_in_config("global_head_dim"))?;
+    let narrow = model.count("head_dim")?.ok_or_else(|| model.missing_in_config("head_dim"))?;
     for (ending, width) in [("", full), ("_swa", narrow)] {
         keys.count(&format!("attention.key_length{ending}"), width);
         keys.count(&format!("attention.value_length{ending}"), width);
@@ -456,7 +458,7 @@ fn gemma4_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()
     }
     let layers = config.n_layers.value;
     let width = config.ffn_dim.as_ref().map_or(0, |width| width.value);
-    if model.said("use_double_wide_mlp").and_then(Json::as_bool) == Some(true) {
+    if model.config_value("use_double_wide_mlp").and_then(Json::as_bool) == Some(true) {
         let own = layers.saturating_sub(shared);
         let each = (0..layers).map(|n| if n < own { width } else { width.saturating_mul(2) });
         keys.set("feed_forward_length", &each.collect::<Vec<u32>>().reported());
@@ -469,49 +471,50 @@ fn gemma4_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()
     }
     keys.count("rope.dimension_count", full);
     let part = model.real("rope_parameters.partial_rotary_factor")?.unwrap_or(1.0);
-    // A part is at most the whole, so this fits.
+    // The fraction is at most 1, so the product fits.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
     let rotated = (f64::from(narrow) * f64::from(part)) as u32;
     keys.count("rope.dimension_count_swa", rotated.min(narrow));
     Ok(())
 }
 
-/// Gemma 4's divisors, as wide as a head of its layers without a window.
+/// Gemma 4's divisors, for the head width of layers without a sliding window.
 fn gemma4_rope_freqs(model: &SourceModel<'_>) -> Result<Vec<f32>> {
     let full = of_full_layers(model, "global_head_dim", "head_dim")?;
-    let full = full.ok_or_else(|| model.lacks("global_head_dim"))?;
+    let full = full.ok_or_else(|| model.missing_in_config("global_head_dim"))?;
     Ok(unrotated_factors(model, full))
 }
 
-/// Gemma 4 rotates the first part of a head's pairs; a divisor that leaves no turn stands for the
-/// others.
+/// Gemma 4 rotates the first fraction of a head's pairs. The other pairs get a divisor so large
+/// that they are not rotated.
 fn unrotated_factors(model: &SourceModel<'_>, width: u32) -> Vec<f32> {
     let pairs = width / 2;
     let part = model.config.rope.partial_factor.as_ref().map_or(1.0, |part| part.value);
-    // A part is at most the whole, so this fits.
+    // The fraction is at most 1, so the product fits.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
     let rotated = (f64::from(width) * f64::from(part) / 2.0) as u32;
     (0..pairs).map(|pair| if pair < rotated { 1.0 } else { 1e30 }).collect()
 }
 
-/// Gemma divides the scores by the root of a number that GGUF leaves to the model's size.
+/// The number whose square root divides attention scores. GGUF omits it, since it depends on the
+/// model's size only.
 fn scalar(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    let said = model.settled("query_pre_attn_scalar");
+    let stated = model.settled("query_pre_attn_scalar");
     let usual = model.config.head_dim.value.into();
-    out.insert("query_pre_attn_scalar".to_owned(), said.unwrap_or(usual));
+    out.insert("query_pre_attn_scalar".to_owned(), stated.unwrap_or(usual));
     Ok(())
 }
 
-/// A width of the feed-forward network for all layers, or for each.
+/// Width of the feed-forward network: one for all layers, or one for each layer.
 fn widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let each = model.config.ffn_dim_per_layer.as_ref().map(|each| each.value.reported());
     let width = each.or_else(|| model.settled("ffn_dim"));
-    let width = width.ok_or_else(|| model.without("no intermediate_size"))?;
+    let width = width.ok_or_else(|| model.missing_in_model("intermediate_size"))?;
     out.insert("intermediate_size".to_owned(), width);
     Ok(())
 }
 
-/// The embeddings that each layer has of its own, and the keys and values that it has not.
+/// Per-layer embeddings and shared key/value layers.
 fn own_embeddings(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let count = |field: &str| model.settled(field).unwrap_or_else(|| 0.into());
     out.insert("hidden_size_per_layer_input".to_owned(), count("per_layer_dim"));
@@ -522,36 +525,37 @@ fn own_embeddings(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Resul
     Ok(())
 }
 
-/// Gemma 3n: what no key says, its tensors do, and the parts that its activations drop are written
-/// as places of a normal distribution.
+/// Gemma 3n: numbers that no key states are derived from its tensors. The fractions of activations
+/// that are dropped are stored as quantiles of a normal distribution.
 fn altup_config(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let rank = model.shape("layers.0.laurel.left.weight").and_then(|shape| shape.first().copied());
-    let rank = rank.ok_or_else(|| model.without("no layers.0.laurel.left.weight"))?;
+    let rank = rank.ok_or_else(|| model.missing_in_model("layers.0.laurel.left.weight"))?;
     out.insert("laurel_rank".to_owned(), rank.into());
     let scaled = model.has("layers.0.altup.output_scale");
     out.insert("altup_correct_scale".to_owned(), scaled.into());
     let key = format!("{}.activation_sparsity_scale", model.config.architecture.value);
     let places = model.metadata().array(&key).and_then(|places| places.floats());
-    let places = places.ok_or_else(|| model.without("no activation_sparsity_scale"))?;
+    let places = places.ok_or_else(|| model.missing_in_model("activation_sparsity_scale"))?;
     #[expect(clippy::cast_possible_truncation, reason = "as many digits as an f32 has")]
     let parts = places.map(|place| (below(place) as f32).reported());
     out.insert("activation_sparsity_pattern".to_owned(), parts.collect());
     Ok(())
 }
 
-/// Gemma 4's feed-forward networks: twice as wide in layers that share keys and values, and experts.
+/// Gemma 4's feed-forward networks, which are twice as wide in layers that share keys and values,
+/// and its experts.
 fn gemma4_widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let config = &model.config;
     let shared = config.attention.n_kv_shared_layers.as_ref().map_or(0, |shared| shared.value);
     let own = usize::try_from(model.own_layers().saturating_sub(shared)).unwrap_or(usize::MAX);
     let each = config.ffn_dim_per_layer.as_ref().map_or(&[][..], |each| &each.value);
     let first = each.first().copied().or(config.ffn_dim.as_ref().map(|width| width.value));
-    let first = first.ok_or_else(|| model.without("no intermediate_size"))?;
+    let first = first.ok_or_else(|| model.missing_in_model("intermediate_size"))?;
     let (narrow, wide) = each.split_at(own.min(each.len()));
     let twice = !wide.is_empty() && wide.iter().all(|width| *width == first.saturating_mul(2));
     let plain = wide.iter().all(|width| *width == first);
     if !(twice || plain) || narrow.iter().any(|width| *width != first) {
-        return Err(model.without("a width of the feed-forward network for each layer"));
+        return Err(model.inexpressible("a width of the feed-forward network for each layer"));
     }
     out.insert("intermediate_size".to_owned(), first.into());
     out.insert("use_double_wide_mlp".to_owned(), twice.into());
@@ -563,14 +567,14 @@ fn gemma4_widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result
             ("n_experts_used", "top_k_experts"),
             ("expert_ffn_dim", "moe_intermediate_size"),
         ] {
-            let value = model.settled(field).ok_or_else(|| model.without(&format!("no {key}")))?;
+            let value = model.settled(field).ok_or_else(|| model.missing_in_model(key))?;
             out.insert(key.to_owned(), value);
         }
     }
     Ok(())
 }
 
-/// Gemma 4's heads, of which layers with a window have others.
+/// Gemma 4's heads; layers with a sliding window have others.
 fn gemma4_attention(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let config = &model.config;
     let (wide, narrow) = (config.head_dim.value, &config.attention.local_head_dim);
@@ -585,7 +589,7 @@ fn gemma4_attention(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Res
         let first = heads.next();
         match heads.all(|heads| Some(heads) == first) {
             true => Ok(first),
-            false => Err(model.without("a number of key heads for each layer")),
+            false => Err(model.inexpressible("a number of key heads for each layer")),
         }
     };
     let heads = of(false)?.unwrap_or(config.n_kv_heads.value);
@@ -593,7 +597,7 @@ fn gemma4_attention(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Res
     if let Some(heads) = of(true)? {
         out.insert("num_global_key_value_heads".to_owned(), heads.into());
     }
-    // Layers without a window may have keys for values.
+    // Layers without a sliding window may use keys as values.
     let full = (0u32..).zip(&kinds).find(|(_, kind)| ***kind == LayerKind::Full);
     let has =
         |layer: u32, name: &str| model.has(&format!("layers.{layer}.attention.{name}.weight"));
@@ -602,17 +606,18 @@ fn gemma4_attention(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Res
     Ok(())
 }
 
-/// Gemma 4's rotary embeddings: where there is no window, the part that the divisors leave as it is.
+/// Gemma 4's rotary embeddings. In layers without a sliding window, the divisors tell the rotated
+/// fraction.
 fn gemma4_rope(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let divisors = model.values("rope_freqs.weight")?;
     let rotated = divisors.iter().take_while(|divisor| **divisor == 1.0).count();
     if divisors.iter().skip(rotated).any(|divisor| *divisor < 1e29) {
-        return Err(model.without("rope_freqs.weight that is not made as Gemma 4's is"));
+        return Err(model.inexpressible("rope_freqs.weight with divisors other than Gemma 4's"));
     }
     #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
     let part = (rotated as f64 / divisors.len().max(1) as f64) as f32;
     let local = model.settled("rope_local_theta");
-    let local = local.ok_or_else(|| model.without("no rope.freq_base_swa"))?;
+    let local = local.ok_or_else(|| model.missing_in_model("rope.freq_base_swa"))?;
     let full = json!({
         "rope_type": "proportional",
         "rope_theta": model.config.rope_theta.value.reported(),

@@ -12,7 +12,7 @@ use crate::arch::{Architecture, RopeLayout};
 
 use Constant::Count;
 
-/// The row of the table: norms before and after.
+/// GLM 4: norms before and after attention and feed-forward network.
 pub(super) static GLM4: Architecture = Architecture {
     name: "glm4",
     summary: "GLM 4 of April 2025, dense",
@@ -26,7 +26,7 @@ pub(super) static GLM4: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: experts, and layers that predict further ahead.
+/// GLM 4.5 and later: experts, and layers that predict further tokens.
 pub(super) static GLM4MOE: Architecture = Architecture {
     name: "glm4moe",
     summary: "GLM 4.5 to 4.7",
@@ -51,7 +51,7 @@ static POST_NORMS: &[NameRule] = &[
     rule("layers.{n}.post_ffn_norm.weight",       "blk.{n}.post_ffw_norm.weight",       "model.layers.{n}.post_mlp_layernorm.weight",       SAME),
 ];
 
-/// The norm before the experts has GGUF's name for one after attention.
+/// GGUF names the norm before the experts as if it followed attention.
 #[rustfmt::skip]
 static FFN_NORM: &[NameRule] = &[
     rule("layers.{n}.ffn_norm.weight", "blk.{n}.post_attention_norm.weight", "model.layers.{n}.post_attention_layernorm.weight", SAME),

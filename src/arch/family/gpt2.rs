@@ -1,4 +1,4 @@
-//! GPT-2, whose matrices are stored with a column an output.
+//! GPT-2, whose matrices are stored as `[inputs, outputs]`.
 
 use serde_json::{Map, Value as Json};
 
@@ -7,14 +7,14 @@ use crate::arch::config::{Defaults, GgufDefaults};
 use crate::arch::habits::TokenizerHabits;
 use crate::arch::rule::{NameRule, both, gguf, hf, rule};
 use crate::arch::source::SourceModel;
-use crate::arch::transform::{Rows, SAME, rows, transposed};
+use crate::arch::transform::{RowOrder, SAME, rows, transposed};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, RopeLayout};
 use crate::error::Result;
 
 use Constant::Word;
 
-/// The row of the table.
+/// The architecture's row.
 pub(super) static GPT2: Architecture = Architecture {
     name: "gpt2",
     summary: "GPT-2",
@@ -27,7 +27,7 @@ pub(super) static GPT2: Architecture = Architecture {
     required: UNGATED_REQUIRED,
     auxiliary: &[
         ("*.attn.bias", "the mask of causal attention"),
-        ("*.attn.masked_bias", "what the mask of causal attention puts in place of a score"),
+        ("*.attn.masked_bias", "the score of masked positions in causal attention"),
     ],
     variants: VARIANTS,
     ..Architecture::EMPTY
@@ -47,27 +47,27 @@ static RULES: &[NameRule] = &[
     rule("layers.{n}.attention_norm.bias",   "blk.{n}.attn_norm.bias",   "transformer.h.{n}.ln_1.bias",        SAME),
     rule("layers.{n}.ffn_norm.weight",       "blk.{n}.ffn_norm.weight",  "transformer.h.{n}.ln_2.weight",      SAME),
     rule("layers.{n}.ffn_norm.bias",         "blk.{n}.ffn_norm.bias",    "transformer.h.{n}.ln_2.bias",        SAME),
-    gguf("layers.{n}.attention.q.weight",      "blk.{n}.attn_qkv.weight",    rows(Rows::Qkv(0))),
-    gguf("layers.{n}.attention.k.weight",      "blk.{n}.attn_qkv.weight",    rows(Rows::Qkv(1))),
-    gguf("layers.{n}.attention.v.weight",      "blk.{n}.attn_qkv.weight",    rows(Rows::Qkv(2))),
-    hf("layers.{n}.attention.q.weight",      "transformer.h.{n}.attn.c_attn.weight", transposed(Rows::Qkv(0))),
-    hf("layers.{n}.attention.k.weight",      "transformer.h.{n}.attn.c_attn.weight", transposed(Rows::Qkv(1))),
-    hf("layers.{n}.attention.v.weight",      "transformer.h.{n}.attn.c_attn.weight", transposed(Rows::Qkv(2))),
-    both("layers.{n}.attention.q.bias", "blk.{n}.attn_qkv.bias", "transformer.h.{n}.attn.c_attn.bias", rows(Rows::Qkv(0))),
-    both("layers.{n}.attention.k.bias", "blk.{n}.attn_qkv.bias", "transformer.h.{n}.attn.c_attn.bias", rows(Rows::Qkv(1))),
-    both("layers.{n}.attention.v.bias", "blk.{n}.attn_qkv.bias", "transformer.h.{n}.attn.c_attn.bias", rows(Rows::Qkv(2))),
+    gguf("layers.{n}.attention.q.weight",      "blk.{n}.attn_qkv.weight",    rows(RowOrder::Qkv(0))),
+    gguf("layers.{n}.attention.k.weight",      "blk.{n}.attn_qkv.weight",    rows(RowOrder::Qkv(1))),
+    gguf("layers.{n}.attention.v.weight",      "blk.{n}.attn_qkv.weight",    rows(RowOrder::Qkv(2))),
+    hf("layers.{n}.attention.q.weight",      "transformer.h.{n}.attn.c_attn.weight", transposed(RowOrder::Qkv(0))),
+    hf("layers.{n}.attention.k.weight",      "transformer.h.{n}.attn.c_attn.weight", transposed(RowOrder::Qkv(1))),
+    hf("layers.{n}.attention.v.weight",      "transformer.h.{n}.attn.c_attn.weight", transposed(RowOrder::Qkv(2))),
+    both("layers.{n}.attention.q.bias", "blk.{n}.attn_qkv.bias", "transformer.h.{n}.attn.c_attn.bias", rows(RowOrder::Qkv(0))),
+    both("layers.{n}.attention.k.bias", "blk.{n}.attn_qkv.bias", "transformer.h.{n}.attn.c_attn.bias", rows(RowOrder::Qkv(1))),
+    both("layers.{n}.attention.v.bias", "blk.{n}.attn_qkv.bias", "transformer.h.{n}.attn.c_attn.bias", rows(RowOrder::Qkv(2))),
     gguf("layers.{n}.attention.output.weight", "blk.{n}.attn_output.weight", SAME),
-    hf("layers.{n}.attention.output.weight", "transformer.h.{n}.attn.c_proj.weight", transposed(Rows::All)),
+    hf("layers.{n}.attention.output.weight", "transformer.h.{n}.attn.c_proj.weight", transposed(RowOrder::All)),
     rule("layers.{n}.attention.output.bias", "blk.{n}.attn_output.bias", "transformer.h.{n}.attn.c_proj.bias", SAME),
     gguf("layers.{n}.ffn.up.weight",           "blk.{n}.ffn_up.weight",      SAME),
-    hf("layers.{n}.ffn.up.weight",           "transformer.h.{n}.mlp.c_fc.weight",    transposed(Rows::All)),
+    hf("layers.{n}.ffn.up.weight",           "transformer.h.{n}.mlp.c_fc.weight",    transposed(RowOrder::All)),
     rule("layers.{n}.ffn.up.bias",           "blk.{n}.ffn_up.bias",      "transformer.h.{n}.mlp.c_fc.bias",    SAME),
     gguf("layers.{n}.ffn.down.weight",         "blk.{n}.ffn_down.weight",    SAME),
-    hf("layers.{n}.ffn.down.weight",         "transformer.h.{n}.mlp.c_proj.weight",  transposed(Rows::All)),
+    hf("layers.{n}.ffn.down.weight",         "transformer.h.{n}.mlp.c_proj.weight",  transposed(RowOrder::All)),
     rule("layers.{n}.ffn.down.bias",         "blk.{n}.ffn_down.bias",    "transformer.h.{n}.mlp.c_proj.bias",  SAME),
 ];
 
-/// mlx-lm has a row an output, and a prefix of its own.
+/// mlx-lm stores matrices as `[outputs, inputs]`, under a prefix of its own.
 #[rustfmt::skip]
 static MLX: &[NameRule] = &[
     hf("token_embedding.weight",             "model.wte.weight",                  SAME),
@@ -78,15 +78,15 @@ static MLX: &[NameRule] = &[
     hf("layers.{n}.attention_norm.bias",     "model.h.{n}.ln_1.bias",             SAME),
     hf("layers.{n}.ffn_norm.weight",         "model.h.{n}.ln_2.weight",           SAME),
     hf("layers.{n}.ffn_norm.bias",           "model.h.{n}.ln_2.bias",             SAME),
-    hf("layers.{n}.attention.q.bias",        "model.h.{n}.attn.c_attn.bias",      rows(Rows::Qkv(0))),
-    hf("layers.{n}.attention.k.bias",        "model.h.{n}.attn.c_attn.bias",      rows(Rows::Qkv(1))),
-    hf("layers.{n}.attention.v.bias",        "model.h.{n}.attn.c_attn.bias",      rows(Rows::Qkv(2))),
+    hf("layers.{n}.attention.q.bias",        "model.h.{n}.attn.c_attn.bias",      rows(RowOrder::Qkv(0))),
+    hf("layers.{n}.attention.k.bias",        "model.h.{n}.attn.c_attn.bias",      rows(RowOrder::Qkv(1))),
+    hf("layers.{n}.attention.v.bias",        "model.h.{n}.attn.c_attn.bias",      rows(RowOrder::Qkv(2))),
     hf("layers.{n}.attention.output.bias",   "model.h.{n}.attn.c_proj.bias",      SAME),
     hf("layers.{n}.ffn.up.bias",             "model.h.{n}.mlp.c_fc.bias",         SAME),
     hf("layers.{n}.ffn.down.bias",           "model.h.{n}.mlp.c_proj.bias",       SAME),
-    hf("layers.{n}.attention.q.weight",      "model.h.{n}.attn.c_attn.weight", rows(Rows::Qkv(0))),
-    hf("layers.{n}.attention.k.weight",      "model.h.{n}.attn.c_attn.weight", rows(Rows::Qkv(1))),
-    hf("layers.{n}.attention.v.weight",      "model.h.{n}.attn.c_attn.weight", rows(Rows::Qkv(2))),
+    hf("layers.{n}.attention.q.weight",      "model.h.{n}.attn.c_attn.weight", rows(RowOrder::Qkv(0))),
+    hf("layers.{n}.attention.k.weight",      "model.h.{n}.attn.c_attn.weight", rows(RowOrder::Qkv(1))),
+    hf("layers.{n}.attention.v.weight",      "model.h.{n}.attn.c_attn.weight", rows(RowOrder::Qkv(2))),
     hf("layers.{n}.attention.output.weight", "model.h.{n}.attn.c_proj.weight", SAME),
     hf("layers.{n}.ffn.up.weight",           "model.h.{n}.mlp.c_fc.weight",    SAME),
     hf("layers.{n}.ffn.down.weight",         "model.h.{n}.mlp.c_proj.weight",  SAME),

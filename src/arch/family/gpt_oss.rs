@@ -7,14 +7,14 @@ use crate::arch::config::Defaults;
 use crate::arch::habits::{MlxChoice, MlxModules, MlxPath};
 use crate::arch::rule::{NameRule, gguf, hf, rule};
 use crate::arch::source::SourceModel;
-use crate::arch::transform::{Axes, Rows, SAME, Transform, rows};
+use crate::arch::transform::{Axes, RowOrder, SAME, Transform, rows};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, RopeLayout};
 use crate::error::Result;
 
 use Constant::Flag;
 
-/// The row of the table.
+/// The architecture's row.
 pub(super) static GPT_OSS: Architecture = Architecture {
     name: "gpt-oss",
     summary: "gpt-oss",
@@ -35,11 +35,11 @@ pub(super) static GPT_OSS: Architecture = Architecture {
 };
 
 const INPUTS: Transform = Transform { axes: Axes::TransposedIfPlain, ..SAME };
-const INPUTS_EVEN: Transform = Transform { rows: Rows::Alternate(0), ..INPUTS };
-const INPUTS_ODD: Transform = Transform { rows: Rows::Alternate(1), ..INPUTS };
+const INPUTS_EVEN: Transform = Transform { rows: RowOrder::Alternate(0), ..INPUTS };
+const INPUTS_ODD: Transform = Transform { rows: RowOrder::Alternate(1), ..INPUTS };
 
-/// Of a vector for each expert.
-const fn elements(rows: Rows) -> Transform {
+/// The transform of a vector for each expert.
+const fn elements(rows: RowOrder) -> Transform {
     Transform { axes: Axes::Vectors, rows, ..SAME }
 }
 
@@ -49,14 +49,15 @@ static EXPERTS: &[NameRule] = &[
     rule("layers.{n}.attention.sinks",         "blk.{n}.attn_sinks.weight",          "model.layers.{n}.self_attn.sinks",                 SAME),
     rule("layers.{n}.ffn.router.weight",       "blk.{n}.ffn_gate_inp.weight",        "model.layers.{n}.mlp.router.weight",               SAME),
     rule("layers.{n}.ffn.router.bias",         "blk.{n}.ffn_gate_inp.bias",          "model.layers.{n}.mlp.router.bias",                 SAME),
-    // Hugging Face's files: gate and up in turn; unquantized experts are [inputs, outputs].
+    // Hugging Face's files interleave the rows of gate and up; unquantized experts are `[inputs,
+    // outputs]`.
     hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.mlp.experts.gate_up_proj",      INPUTS_EVEN),
     hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.mlp.experts.gate_up_proj",      INPUTS_ODD),
     hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.mlp.experts.down_proj",         INPUTS),
-    hf("layers.{n}.ffn.experts.gate.bias",   "model.layers.{n}.mlp.experts.gate_up_proj_bias", elements(Rows::Alternate(0))),
-    hf("layers.{n}.ffn.experts.up.bias",     "model.layers.{n}.mlp.experts.gate_up_proj_bias", elements(Rows::Alternate(1))),
+    hf("layers.{n}.ffn.experts.gate.bias",   "model.layers.{n}.mlp.experts.gate_up_proj_bias", elements(RowOrder::Alternate(0))),
+    hf("layers.{n}.ffn.experts.up.bias",     "model.layers.{n}.mlp.experts.gate_up_proj_bias", elements(RowOrder::Alternate(1))),
     hf("layers.{n}.ffn.experts.down.bias",   "model.layers.{n}.mlp.experts.down_proj_bias",    SAME),
-    // GGUF keeps gate and up apart, and some directories do.
+    // GGUF, and some directories, store gate and up separately.
     rule("layers.{n}.ffn.experts.gate.weight", "blk.{n}.ffn_gate_exps.weight",       "model.layers.{n}.mlp.experts.gate_proj.weight",    SAME),
     rule("layers.{n}.ffn.experts.up.weight",   "blk.{n}.ffn_up_exps.weight",         "model.layers.{n}.mlp.experts.up_proj.weight",      SAME),
     rule("layers.{n}.ffn.experts.down.weight", "blk.{n}.ffn_down_exps.weight",       "model.layers.{n}.mlp.experts.down_proj.weight",    SAME),
@@ -64,13 +65,13 @@ static EXPERTS: &[NameRule] = &[
     rule("layers.{n}.ffn.experts.up.bias",     "blk.{n}.ffn_up_exps.bias",           "model.layers.{n}.mlp.experts.up_proj.bias",        SAME),
     rule("layers.{n}.ffn.experts.down.bias",   "blk.{n}.ffn_down_exps.bias",         "model.layers.{n}.mlp.experts.down_proj.bias",      SAME),
     // llama.cpp's converter on request (--fuse-gate-up-exps).
-    gguf("layers.{n}.ffn.experts.gate.weight", "blk.{n}.ffn_gate_up_exps.weight",                rows(Rows::Half(0))),
-    gguf("layers.{n}.ffn.experts.up.weight",   "blk.{n}.ffn_gate_up_exps.weight",                rows(Rows::Half(1))),
-    gguf("layers.{n}.ffn.experts.gate.bias",   "blk.{n}.ffn_gate_up_exps.bias",                  elements(Rows::Half(0))),
-    gguf("layers.{n}.ffn.experts.up.bias",     "blk.{n}.ffn_gate_up_exps.bias",                  elements(Rows::Half(1))),
+    gguf("layers.{n}.ffn.experts.gate.weight", "blk.{n}.ffn_gate_up_exps.weight",                rows(RowOrder::Half(0))),
+    gguf("layers.{n}.ffn.experts.up.weight",   "blk.{n}.ffn_gate_up_exps.weight",                rows(RowOrder::Half(1))),
+    gguf("layers.{n}.ffn.experts.gate.bias",   "blk.{n}.ffn_gate_up_exps.bias",                  elements(RowOrder::Half(0))),
+    gguf("layers.{n}.ffn.experts.up.bias",     "blk.{n}.ffn_gate_up_exps.bias",                  elements(RowOrder::Half(1))),
 ];
 
-/// mlx-lm keeps gate and up apart, with a row an output.
+/// mlx-lm stores gate and up separately, as `[outputs, inputs]`.
 #[rustfmt::skip]
 static MLX: &[NameRule] = &[
     hf("layers.{n}.ffn.experts.gate.weight",        "model.layers.{n}.mlp.experts.gate_proj.weight",         SAME),
@@ -97,7 +98,7 @@ static VARIANTS: &[Variant] = &[
     },
 ];
 
-/// gpt-oss has whole numbers at neither end of what YaRN blends: in no GGUF file, and the same in all
+/// gpt-oss does not round the bounds of YaRN's ramp. No GGUF file states it; it is the same in all
 /// models of the family.
 fn untruncated(_: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     if let Some(Json::Object(rope)) = out.get_mut("rope_scaling") {

@@ -1,5 +1,5 @@
-//! Llama, Mistral and Mixtral, and the families that are like them but for their numbers: in GGUF
-//! the rows of q and k lie in pairs.
+//! Llama, Mistral and Mixtral, and families that differ from them in their numbers only. In GGUF,
+//! the rows of q and k are reordered into pairs.
 
 use serde_json::{Map, Value as Json};
 
@@ -10,14 +10,14 @@ use crate::arch::config::{Defaults, Field, Reported};
 use crate::arch::habits::{LlamaQuantize, MlxChoice, MlxModules, MlxPath, TokenizerHabits};
 use crate::arch::rule::{NameRule, gguf, hf, rule};
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::transform::{PERMUTE_K, PERMUTE_Q, Rows, SAME, rows};
+use crate::arch::transform::{PERMUTE_K, PERMUTE_Q, RowOrder, SAME, rows};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, ModelConfig, RopeLayout};
 use crate::error::Result;
 
 use Constant::{Count, Flag, Real, Word};
 
-/// The row of the table.
+/// Llama.
 pub(super) static LLAMA: Architecture = Architecture {
     name: "llama",
     summary: "Llama 1 to 3, Mistral, Mixtral, SmolLM 3, InternLM 3, MiniCPM, Nanbeige, XVERSE",
@@ -43,7 +43,7 @@ pub(super) static LLAMA: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: no gates.
+/// Arcee: a feed-forward network without a gate.
 pub(super) static ARCEE: Architecture = Architecture {
     name: "arcee",
     summary: "Arcee AFM",
@@ -57,7 +57,7 @@ pub(super) static ARCEE: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: q, k and v in one.
+/// Baichuan: q, k and v fused.
 pub(super) static BAICHUAN: Architecture = Architecture {
     name: "baichuan",
     summary: "Baichuan 1 and 2",
@@ -71,7 +71,7 @@ pub(super) static BAICHUAN: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: names of its own.
+/// InternLM 2: names of its own.
 pub(super) static INTERNLM2: Architecture = Architecture {
     name: "internlm2",
     summary: "InternLM 2",
@@ -85,7 +85,7 @@ pub(super) static INTERNLM2: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: norms without factors.
+/// OLMo 1: norms without weights.
 pub(super) static OLMO: Architecture = Architecture {
     name: "olmo",
     summary: "OLMo 1",
@@ -99,7 +99,7 @@ pub(super) static OLMO: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table.
+/// Granite.
 pub(super) static GRANITE: Architecture = Architecture {
     name: "granite",
     summary: "Granite 3 and 4 without state spaces, dense and with experts",
@@ -114,7 +114,7 @@ pub(super) static GRANITE: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: before latent attention.
+/// DeepSeek 1: before latent attention.
 pub(super) static DEEPSEEK: Architecture = Architecture {
     name: "deepseek",
     summary: "DeepSeek 1 with experts",
@@ -139,12 +139,12 @@ static PERMUTED: &[NameRule] = &[
     rule("layers.{n}.attention.k.weight", "blk.{n}.attn_k.weight", "model.layers.{n}.self_attn.k_proj.weight", PERMUTE_K),
     rule("layers.{n}.attention.q.bias",   "blk.{n}.attn_q.bias",   "model.layers.{n}.self_attn.q_proj.bias",   PERMUTE_Q),
     rule("layers.{n}.attention.k.bias",   "blk.{n}.attn_k.bias",   "model.layers.{n}.self_attn.k_proj.bias",   PERMUTE_K),
-    gguf("layers.{n}.attention.q.weight", "blk.{n}.attn_qkv.weight", rows(Rows::PairsQkv(0))),
-    gguf("layers.{n}.attention.k.weight", "blk.{n}.attn_qkv.weight", rows(Rows::PairsQkv(1))),
-    gguf("layers.{n}.attention.v.weight", "blk.{n}.attn_qkv.weight", rows(Rows::PairsQkv(2))),
-    gguf("layers.{n}.attention.q.bias",   "blk.{n}.attn_qkv.bias",   rows(Rows::PairsQkv(0))),
-    gguf("layers.{n}.attention.k.bias",   "blk.{n}.attn_qkv.bias",   rows(Rows::PairsQkv(1))),
-    gguf("layers.{n}.attention.v.bias",   "blk.{n}.attn_qkv.bias",   rows(Rows::PairsQkv(2))),
+    gguf("layers.{n}.attention.q.weight", "blk.{n}.attn_qkv.weight", rows(RowOrder::PairsQkv(0))),
+    gguf("layers.{n}.attention.k.weight", "blk.{n}.attn_qkv.weight", rows(RowOrder::PairsQkv(1))),
+    gguf("layers.{n}.attention.v.weight", "blk.{n}.attn_qkv.weight", rows(RowOrder::PairsQkv(2))),
+    gguf("layers.{n}.attention.q.bias",   "blk.{n}.attn_qkv.bias",   rows(RowOrder::PairsQkv(0))),
+    gguf("layers.{n}.attention.k.bias",   "blk.{n}.attn_qkv.bias",   rows(RowOrder::PairsQkv(1))),
+    gguf("layers.{n}.attention.v.bias",   "blk.{n}.attn_qkv.bias",   rows(RowOrder::PairsQkv(2))),
 ];
 
 /// Mixtral's experts in Hugging Face's files, and in mlx-lm's.
@@ -163,11 +163,11 @@ static MIXTRAL: &[NameRule] = &[
 #[rustfmt::skip]
 static PARALLEL_EXPERTS: &[NameRule] = &[
     hf("layers.{n}.ffn.router.weight",             "model.layers.{n}.block_sparse_moe.router.layer.weight",         SAME),
-    hf("layers.{n}.ffn.experts.gate.weight",       "model.layers.{n}.block_sparse_moe.input_linear.weight",         rows(Rows::Half(0))),
-    hf("layers.{n}.ffn.experts.up.weight",         "model.layers.{n}.block_sparse_moe.input_linear.weight",         rows(Rows::Half(1))),
+    hf("layers.{n}.ffn.experts.gate.weight",       "model.layers.{n}.block_sparse_moe.input_linear.weight",         rows(RowOrder::Half(0))),
+    hf("layers.{n}.ffn.experts.up.weight",         "model.layers.{n}.block_sparse_moe.input_linear.weight",         rows(RowOrder::Half(1))),
     hf("layers.{n}.ffn.experts.down.weight",       "model.layers.{n}.block_sparse_moe.output_linear.weight",        SAME),
-    hf("layers.{n}.ffn.shared_expert.gate.weight", "model.layers.{n}.shared_mlp.input_linear.weight",               rows(Rows::Half(0))),
-    hf("layers.{n}.ffn.shared_expert.up.weight",   "model.layers.{n}.shared_mlp.input_linear.weight",               rows(Rows::Half(1))),
+    hf("layers.{n}.ffn.shared_expert.gate.weight", "model.layers.{n}.shared_mlp.input_linear.weight",               rows(RowOrder::Half(0))),
+    hf("layers.{n}.ffn.shared_expert.up.weight",   "model.layers.{n}.shared_mlp.input_linear.weight",               rows(RowOrder::Half(1))),
     hf("layers.{n}.ffn.shared_expert.down.weight", "model.layers.{n}.shared_mlp.output_linear.weight",              SAME),
     hf("layers.{n}.ffn.experts.gate.weight",       "model.layers.{n}.block_sparse_moe.switch_mlp.gate_proj.weight", SAME),
     hf("layers.{n}.ffn.experts.up.weight",         "model.layers.{n}.block_sparse_moe.switch_mlp.up_proj.weight",   SAME),
@@ -176,9 +176,9 @@ static PARALLEL_EXPERTS: &[NameRule] = &[
 
 #[rustfmt::skip]
 static W_PACK: &[NameRule] = &[
-    hf("layers.{n}.attention.q.weight", "model.layers.{n}.self_attn.W_pack.weight", rows(Rows::Qkv(0))),
-    hf("layers.{n}.attention.k.weight", "model.layers.{n}.self_attn.W_pack.weight", rows(Rows::Qkv(1))),
-    hf("layers.{n}.attention.v.weight", "model.layers.{n}.self_attn.W_pack.weight", rows(Rows::Qkv(2))),
+    hf("layers.{n}.attention.q.weight", "model.layers.{n}.self_attn.W_pack.weight", rows(RowOrder::Qkv(0))),
+    hf("layers.{n}.attention.k.weight", "model.layers.{n}.self_attn.W_pack.weight", rows(RowOrder::Qkv(1))),
+    hf("layers.{n}.attention.v.weight", "model.layers.{n}.self_attn.W_pack.weight", rows(RowOrder::Qkv(2))),
 ];
 
 /// InternLM 2 in Hugging Face's files.
@@ -187,9 +187,9 @@ static WQKV: &[NameRule] = &[
     hf("token_embedding.weight",             "model.tok_embeddings.weight",             SAME),
     hf("output.weight",                      "output.weight",                           SAME),
     hf("layers.{n}.attention_norm.weight",   "model.layers.{n}.attention_norm.weight",  SAME),
-    hf("layers.{n}.attention.q.weight",      "model.layers.{n}.attention.wqkv.weight",  rows(Rows::GroupedQkv(0))),
-    hf("layers.{n}.attention.k.weight",      "model.layers.{n}.attention.wqkv.weight",  rows(Rows::GroupedQkv(1))),
-    hf("layers.{n}.attention.v.weight",      "model.layers.{n}.attention.wqkv.weight",  rows(Rows::GroupedQkv(2))),
+    hf("layers.{n}.attention.q.weight",      "model.layers.{n}.attention.wqkv.weight",  rows(RowOrder::GroupedQkv(0))),
+    hf("layers.{n}.attention.k.weight",      "model.layers.{n}.attention.wqkv.weight",  rows(RowOrder::GroupedQkv(1))),
+    hf("layers.{n}.attention.v.weight",      "model.layers.{n}.attention.wqkv.weight",  rows(RowOrder::GroupedQkv(2))),
     hf("layers.{n}.attention.output.weight", "model.layers.{n}.attention.wo.weight",    SAME),
     hf("layers.{n}.ffn_norm.weight",         "model.layers.{n}.ffn_norm.weight",        SAME),
     hf("layers.{n}.ffn.gate.weight",         "model.layers.{n}.feed_forward.w1.weight", SAME),
@@ -197,8 +197,8 @@ static WQKV: &[NameRule] = &[
     hf("layers.{n}.ffn.down.weight",         "model.layers.{n}.feed_forward.w2.weight", SAME),
 ];
 
-/// Names in the `consolidated.safetensors` of Mistral and Meta, beside `params.json`. The rows of
-/// their q and k lie in pairs, as in GGUF.
+/// Names in the `consolidated.safetensors` of Mistral and Meta, beside `params.json`. The rows of q
+/// and k are in pairs, as in GGUF.
 #[rustfmt::skip]
 static MISTRAL: &[NameRule] = &[
     hf("token_embedding.weight",             "tok_embeddings.weight",                         SAME),
@@ -244,7 +244,8 @@ static LLAMAS: &[Variant] = &[
         class: Some("LlamaBidirectionalModel"),
         keys: &[keys::BASE, keys::HEADS, LLAMA_KEYS],
         classes: &[
-            // Transformers' class looks both ways where it is told so; the name is that of the model's own code.
+            // Transformers' class attends in both directions if the config asks for it; this is the
+            // name of the model's own code.
             Class { model_type: "llama", class: "LlamaBidirectionalModel",
                 rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, json::SILU, &[C::By(biased), C::Fixed("is_causal", Flag(false))]], ..Class::EMPTY },
         ],
@@ -256,7 +257,8 @@ static LLAMAS: &[Variant] = &[
         hf: &["ministral3"],
         keys: &[keys::BASE, keys::HEADS, LLAMA_KEYS, &[K::By(temperature)]],
         classes: &[
-            // Ministral 3 scales by the logarithm of the position, other models of Mistral do not.
+            // Ministral 3 scales attention by the logarithm of the position; Mistral's other models
+            // do not.
             Class { model_type: "ministral3", class: "Ministral3ForCausalLM", when: Some(has_temperature),
                 rules: &[json::BODY, json::DENSE, json::KEY_HEADS, json::RMS, json::HEADS, json::SILU, &[C::By(json::rope_parameters), C::By(mistral_yarn)]], ..Class::EMPTY },
             Class { model_type: "mistral", class: "MistralForCausalLM",
@@ -366,7 +368,7 @@ static OLMOS: &[Variant] = &[
     },
 ];
 
-/// Their blocks are so small that scales of 8 bits would be 0.
+/// Blocks of these modules are so small that 8-bit scales would round to 0.
 static GRANITE_MODULES: &[MlxModules] = &[
     eight_bits(&["granite", "granitemoe"], MlxPath::EndsWith("self_attn.o_proj")),
     eight_bits(&["granite", "granitemoe"], MlxPath::EndsWith("mlp.down_proj")),
@@ -441,18 +443,21 @@ const GRANITE_CONFIG: &[C] = &[
     C::Field("residual_scale", "residual_multiplier"), C::Field("logit_scale", "logits_scaling"), C::By(json::biased),
 ];
 
-/// Ministral 3 scales by the logarithm of the position.
+/// Ministral 3's scaling of attention by the logarithm of the position.
 fn temperature(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let all = model.config.rope_scaling.mscale_all_dim.as_ref();
-    let all = all.ok_or_else(|| model.lacks("rope_parameters.mscale_all_dim"))?;
+    let all = all.ok_or_else(|| model.missing_in_config("rope_parameters.mscale_all_dim"))?;
     keys.real("rope.scaling.yarn_log_multiplier", all.value);
     let path = "rope_parameters.llama_4_scaling_beta";
-    keys.real("attention.temperature_scale", model.real(path)?.ok_or_else(|| model.lacks(path))?);
+    keys.real(
+        "attention.temperature_scale",
+        model.real(path)?.ok_or_else(|| model.missing_in_config(path))?,
+    );
     Ok(())
 }
 
 fn minicpm_keys(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
-    let need = |path| model.real(path)?.ok_or_else(|| model.lacks(path));
+    let need = |path| model.real(path)?.ok_or_else(|| model.missing_in_config(path));
     keys.real("embedding_scale", need("scale_emb")?);
     let layers = f64::from(model.config.n_layers.value).sqrt();
     #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
@@ -466,7 +471,7 @@ fn minicpm_keys(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()>
 
 fn loops(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     keys.count("num_loops", model.count("num_loops")?.unwrap_or(1).max(1));
-    let skip = model.said("skip_loop_final_norm").and_then(Json::as_bool).unwrap_or(false);
+    let skip = model.config_value("skip_loop_final_norm").and_then(Json::as_bool).unwrap_or(false);
     keys.set("skip_loop_final_norm", &skip.into());
     Ok(())
 }
@@ -494,10 +499,10 @@ fn has_shared_experts(model: &SourceModel<'_>) -> bool {
 }
 
 fn has_temperature(model: &SourceModel<'_>) -> bool {
-    model.stated("attention.temperature_scale").is_ok()
+    model.gguf_value("attention.temperature_scale").is_ok()
 }
 
-/// Biases of attention, and of the feed-forward network.
+/// Biases of attention and of the feed-forward network.
 fn biased(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     json::biased(model, out)?;
     out.insert("mlp_bias".to_owned(), model.has("layers.0.ffn.up.bias").into());
@@ -509,8 +514,8 @@ fn plain_bias(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()
     Ok(())
 }
 
-/// Mistral's YaRN, and the temperature of Ministral 3. GGUF has one factor of the magnitude for
-/// both that the config has, which are the same in the published models.
+/// Mistral's YaRN, and Ministral 3's attention temperature. GGUF has one magnitude factor for two
+/// in the config, which are equal in the published models.
 fn mistral_yarn(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let rope = ["rope_parameters", "rope_scaling"].into_iter().find(|key| out.contains_key(*key));
     let Some(Json::Object(rope)) = rope.and_then(|key| out.get_mut(key)) else { return Ok(()) };
@@ -518,31 +523,31 @@ fn mistral_yarn(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<
         rope.insert("mscale".to_owned(), multiplier.value.reported());
         rope.insert("mscale_all_dim".to_owned(), multiplier.value.reported());
     }
-    if let Ok(beta) = model.stated("attention.temperature_scale") {
+    if let Ok(beta) = model.gguf_value("attention.temperature_scale") {
         rope.insert("llama_4_scaling_beta".to_owned(), beta);
     }
     Ok(())
 }
 
-/// The class of Mistral has a window where the config is silent.
+/// Mistral's class has a sliding window unless the config says `null`.
 fn no_window(_: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     out.insert("sliding_window".to_owned(), Json::Null);
     Ok(())
 }
 
-/// MiniCPM's factors, whose products the converter writes.
+/// MiniCPM's factors; the converter stores their products.
 fn minicpm_config(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let ModelConfig { dim, n_layers, scales, .. } = &model.config;
     let need = |field: &Option<Field<f32>>, key: &str| {
         let value = field.as_ref().map(|field| f64::from(field.value));
-        value.ok_or_else(|| model.without(&format!("no {key}")))
+        value.ok_or_else(|| model.missing_in_model(key))
     };
     let residual = need(&scales.residual_scale, "residual_scale")?;
     let depth = residual * f64::from(n_layers.value).sqrt();
     let base = f64::from(dim.value) / need(&scales.logit_scale, "logit_scale")?;
     let embedding = need(&scales.embedding_scale, "embedding_scale")?;
     for (key, value) in [("scale_depth", depth), ("scale_emb", embedding)] {
-        // Six digits, which is what an f32 keeps of a root and back.
+        // Six digits, the precision that an f32 keeps through a square root and back.
         let value = (value * 1e6).round() / 1e6;
         out.insert(key.to_owned(), value.into());
     }
@@ -552,9 +557,9 @@ fn minicpm_config(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Resul
     Ok(())
 }
 
-/// OLMo's bound on queries, keys and values, in some of its models.
+/// OLMo's clipping of queries, keys and values, in some of its models.
 fn clip_config(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    if let Ok(bound) = model.stated("attention.clamp_kqv") {
+    if let Ok(bound) = model.gguf_value("attention.clamp_kqv") {
         out.insert("clip_qkv".to_owned(), bound);
     }
     Ok(())

@@ -1,10 +1,10 @@
-//! The families: a file for each with all that is known of it, and a row for each in
+//! The model families: a file for each, with all that is known of it, and a row for each in
 //! [`ARCHITECTURES`].
 //!
-//! A file has a `static Architecture`: names in every dialect and how their values differ, keys of
-//! the config in GGUF and in `config.json`, and what the tokenizer and the quantizing programs do
-//! otherwise. What several families have is in [`decoder`]. Families whose tensors have no canonical
-//! names, but of which something is known by their names, are in [`others`].
+//! A family's file holds a `static Architecture`: tensor names in every dialect and the transforms
+//! between them, config keys in GGUF and in `config.json`, and exceptions of the tokenizer and of
+//! quantizing programs. [`decoder`] holds what several families share. [`others`] lists families
+//! without canonical names of which some facts are known.
 
 mod bert;
 mod cohere;
@@ -29,7 +29,7 @@ use super::config::{Defaults, GgufDefaults};
 use super::habits::{LlamaQuantize, MlxModules};
 use super::variant::{Class, Variant};
 
-/// Every architecture that is known. A model of another one opens under its stored names.
+/// All supported architectures. A model of another architecture opens under its stored names.
 pub static ARCHITECTURES: &[&Architecture] = &[
     &llama::LLAMA,
     &llama::ARCEE,
@@ -69,12 +69,12 @@ pub(crate) fn variants() -> impl Iterator<Item = &'static Variant> {
     ARCHITECTURES.iter().flat_map(|row| row.variants)
 }
 
-/// All classes that a value of `general.architecture` may become in `config.json`.
+/// All classes that a value of `general.architecture` may map to in `config.json`.
 pub(crate) fn classes(gguf: &str) -> impl Iterator<Item = &'static Class> {
     variants().filter(move |variant| variant.gguf == gguf).flat_map(|variant| variant.classes)
 }
 
-/// The numbers that files of a model leave out, by what they call its architecture.
+/// Defaults for numbers that a model's files leave out, by the architecture's name in those files.
 pub(crate) fn defaults(name: &str) -> Defaults {
     let all = || variants().chain(others::VARIANTS);
     if let Some(variant) = all().find(|variant| variant.gguf == name) {
@@ -90,13 +90,13 @@ pub(crate) fn defaults(name: &str) -> Defaults {
     })
 }
 
-/// What llama-quantize does otherwise for a value of `general.architecture`.
+/// Exceptions of llama-quantize for a value of `general.architecture`.
 pub(crate) fn llama_quantize(gguf: &str) -> LlamaQuantize {
     let found = variants().chain(others::VARIANTS).find(|variant| variant.gguf == gguf);
     found.map_or(LlamaQuantize::NONE, |variant| variant.llama_quantize)
 }
 
-/// What mlx-lm chooses for modules of a `model_type`, the first that fits counting.
+/// mlx-lm's choices for modules of a `model_type`; the first match applies.
 pub(crate) fn mlx_modules(model_type: &str) -> impl Iterator<Item = &'static MlxModules> {
     let rows = ARCHITECTURES.iter().flat_map(|row| row.mlx_modules).chain(others::MLX_MODULES);
     rows.filter(move |row| row.models.contains(&model_type))
@@ -174,8 +174,8 @@ mod tests {
         for row in ARCHITECTURES {
             for name in row.hf {
                 let found = row.variants.iter().any(|variant| variant.hf.contains(name));
-                let without = WITHOUT.iter().any(|(other, _)| other == name);
-                assert_ne!(found, without, "{}: {name}", row.name);
+                let inexpressible = WITHOUT.iter().any(|(other, _)| other == name);
+                assert_ne!(found, inexpressible, "{}: {name}", row.name);
             }
             for name in row.gguf {
                 let found = row.variants.iter().find(|variant| variant.gguf == *name);

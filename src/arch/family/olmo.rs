@@ -11,7 +11,7 @@ use crate::error::Result;
 
 use Constant::{Flag, Real};
 
-/// The row of the table: norms after attention and network alone.
+/// OLMo 2 and 3: norms after attention and feed-forward network only.
 pub(super) static OLMO2: Architecture = Architecture {
     name: "olmo2",
     summary: "OLMo 2 and 3",
@@ -25,7 +25,7 @@ pub(super) static OLMO2: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table.
+/// OLMoE.
 pub(super) static OLMOE: Architecture = Architecture {
     name: "olmoe",
     summary: "OLMoE",
@@ -76,7 +76,7 @@ static OLMOES: &[Variant] = &[
     },
 ];
 
-/// OLMo 3 has windows but in each fourth layer, OLMo 2 none.
+/// OLMo 3 has sliding windows except in each fourth layer; OLMo 2 has none.
 fn olmo_windows(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let Some(window) = model.row("sliding_window")? else { return Ok(()) };
     keys.set("attention.sliding_window", &window);

@@ -1,5 +1,5 @@
-//! Families whose tensors have no canonical names here, and of which something is known by what
-//! their files call them: numbers that the files leave out, and what programs that quantize choose.
+//! Families without canonical names of which some facts are known by their names: numbers that
+//! their files leave out, and choices of quantizing programs.
 
 use super::gemma;
 use crate::arch::config::{Defaults, GgufDefaults};
@@ -22,7 +22,7 @@ const fn windows(period: u32) -> Defaults {
     Defaults { window_period: Some(period), ..Defaults::NONE }
 }
 
-/// By the names that they have in GGUF, and in `config.json` where those are the same.
+/// Variants by their names in GGUF, and in `config.json` if those are the same.
 #[rustfmt::skip]
 pub(super) static VARIANTS: &[Variant] = &[
     Variant { gguf: "exaone4", defaults: windows(4), ..Variant::EMPTY },
@@ -36,7 +36,7 @@ pub(super) static VARIANTS: &[Variant] = &[
     Variant { gguf: "glm5-next", llama_quantize: GLM5_NEXT, ..Variant::EMPTY },
 ];
 
-/// Families of which only what their names start with is known.
+/// Families known only by the start of their names.
 pub(super) const STARTS: &[(&str, Defaults)] = &[("gemma", gemma::DEFAULTS)];
 
 const GLM5_NEXT: LlamaQuantize = LlamaQuantize {
@@ -89,7 +89,7 @@ pub(super) static MLX_MODULES: &[MlxModules] = &[
     row(&["lfm2_moe"],                                           EndsWith("feed_forward.gate"),           EightBits),
     row(&["longcat_flash", "longcat_flash_ngram"],               EndsWith("classifier"),                  EightBits),
     row(&["minimax", "minimax_m2", "minimax_m3_vl"],             EndsWith("block_sparse_moe.gate"),       EightBits),
-    // Upstream names no group here; 64 is what MLX takes then.
+    // Upstream gives no group size here; MLX then uses 64.
     row(&["rwkv7"],                                              Contains("lora.2"),                      EightBits),
     row(&["rwkv7"],                                              Contains("embeddings"),                  EightBits),
     row(&["spark2_5"],                                           EndsWith("self_attn.g_proj"),            Kept),

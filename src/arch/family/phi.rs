@@ -4,14 +4,14 @@ use super::decoder::{DECODER, GATE_UP, PREFIXES, REQUIRED, json, keys};
 use crate::arch::config::Defaults;
 use crate::arch::rule::{NameRule, both};
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::transform::{Rows, rows};
+use crate::arch::transform::{RowOrder, rows};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, RopeLayout, RopeScalingKind};
 use crate::error::Result;
 
 use Constant::Count;
 
-/// The row of the table: q, k and v in one, gate and up in another.
+/// Phi 3: q, k and v fused, and gate and up fused.
 pub(super) static PHI3: Architecture = Architecture {
     name: "phi3",
     summary: "Phi 3 and 4, dense",
@@ -27,9 +27,9 @@ pub(super) static PHI3: Architecture = Architecture {
 
 #[rustfmt::skip]
 static QKV: &[NameRule] = &[
-    both("layers.{n}.attention.q.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.self_attn.qkv_proj.weight", rows(Rows::Qkv(0))),
-    both("layers.{n}.attention.k.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.self_attn.qkv_proj.weight", rows(Rows::Qkv(1))),
-    both("layers.{n}.attention.v.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.self_attn.qkv_proj.weight", rows(Rows::Qkv(2))),
+    both("layers.{n}.attention.q.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.self_attn.qkv_proj.weight", rows(RowOrder::Qkv(0))),
+    both("layers.{n}.attention.k.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.self_attn.qkv_proj.weight", rows(RowOrder::Qkv(1))),
+    both("layers.{n}.attention.v.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.self_attn.qkv_proj.weight", rows(RowOrder::Qkv(2))),
 ];
 
 #[rustfmt::skip]
@@ -49,12 +49,12 @@ static VARIANTS: &[Variant] = &[
     },
 ];
 
-/// Phi 3's long context: what the divisors, which are tensors, need beside them.
+/// Phi 3's long context: the numbers that the divisors, which are tensors, require.
 fn longrope(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let scaling = &model.config.rope_scaling;
     let (Some(longest), trained) = (&model.config.max_seq_len, &scaling.original_max_seq_len)
     else {
-        return Err(model.lacks("max_position_embeddings"));
+        return Err(model.missing_in_config("max_position_embeddings"));
     };
     let trained = trained.as_ref().map_or(longest.value, |trained| trained.value);
     keys.count("rope.scaling.original_context_length", trained);
@@ -66,7 +66,7 @@ fn longrope(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
         _ if scale <= 1.0 => 1.0,
         Some(RopeScalingKind::LongRope) => (1.0 + scale.ln() / trained.ln()).sqrt(),
         Some(RopeScalingKind::Yarn) => 0.1 * scale.ln() + 1.0,
-        _ => return Err(model.lacks("a method for its long_factor")),
+        _ => return Err(model.missing_in_config("a scaling method for long_factor")),
     };
     #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
     keys.real("rope.scaling.attn_factor", factor as f32);

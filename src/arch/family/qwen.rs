@@ -12,7 +12,7 @@ use crate::error::Result;
 
 use Constant::Flag;
 
-/// The row of the table: biases on q, k and v.
+/// Qwen 2: biases on q, k and v.
 pub(super) static QWEN2: Architecture = Architecture {
     name: "qwen2",
     summary: "Qwen 1.5, 2 and 2.5, dense",
@@ -26,7 +26,7 @@ pub(super) static QWEN2: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: a shared expert with a gate.
+/// Qwen 2 with experts: a gated shared expert.
 pub(super) static QWEN2MOE: Architecture = Architecture {
     name: "qwen2moe",
     summary: "Qwen 1.5 and 2 with experts",
@@ -40,7 +40,7 @@ pub(super) static QWEN2MOE: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: norms on q and k.
+/// Qwen 3: norms on q and k.
 pub(super) static QWEN3: Architecture = Architecture {
     name: "qwen3",
     summary: "Qwen 3, dense",
@@ -54,7 +54,7 @@ pub(super) static QWEN3: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table: both.
+/// Qwen 3 with experts: norms on q and k.
 pub(super) static QWEN3MOE: Architecture = Architecture {
     name: "qwen3moe",
     summary: "Qwen 3 with experts",
@@ -164,18 +164,19 @@ static QWEN3MOES: &[Variant] = &[
 ];
 
 fn deepstack(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
-    let layers = model.said("vision_config.deepstack_visual_indexes").and_then(Json::as_array);
+    let layers =
+        model.config_value("vision_config.deepstack_visual_indexes").and_then(Json::as_array);
     let layers = layers.map_or(0, |layers| u32::try_from(layers.len()).unwrap_or(u32::MAX));
     keys.count("n_deepstack_layers", layers);
     Ok(())
 }
 
-/// The parts of a head that turn with time, height and width.
+/// Parts of a head that are rotated by time, height and width.
 fn sections(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     put_sections(model, json::sections(model, false), out)
 }
 
-/// The same since Qwen3-VL, which interleaves them.
+/// The same for Qwen3-VL and later, which interleave the parts.
 fn interleaved_sections(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     put_sections(model, json::sections(model, true), out)
 }
@@ -186,7 +187,7 @@ fn put_sections(
     out: &mut Map<String, Json>,
 ) -> Result<()> {
     if sections.is_empty() {
-        return Err(model.without("no rope.dimension_sections"));
+        return Err(model.missing_in_model("rope.dimension_sections"));
     }
     let rope = out.entry("rope_scaling").or_insert_with(|| json!({"rope_type": "default"}));
     if let Json::Object(rope) = rope {

@@ -1,7 +1,7 @@
-//! Qwen3-Next and Qwen3.5: three layers of linear attention to each of attention with a gate.
+//! Qwen3-Next and Qwen3.5: three layers of linear attention for each layer of gated attention.
 //!
-//! Norms have the factor `1 + w`; llama.cpp's converter and mlx-lm store the sum, except of the norm
-//! within linear attention, whose factor is `w`.
+//! Norms multiply by `1 + w`; llama.cpp's converter and mlx-lm store the sum. The norm within
+//! linear attention is an exception: it multiplies by `w`.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -11,14 +11,14 @@ use crate::arch::habits::{MlxChoice, MlxModules, MlxPath, TokenizerHabits};
 use crate::arch::linear::Linear;
 use crate::arch::rule::{NameRule, both, gguf, hf, rule};
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::transform::{Axes, Change, PLUS_ONE, Rows, SAME, Transform, rows};
+use crate::arch::transform::{Axes, Change, PLUS_ONE, RowOrder, SAME, Transform, rows};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, LayerKind, LayerLayout, RopeLayout};
 use crate::error::Result;
 
 use Constant::{Count, Flag};
 
-/// The row of the table.
+/// Qwen3-Next.
 pub(super) static QWEN3_NEXT: Architecture = Architecture {
     name: "qwen3_next",
     summary: "Qwen3-Next",
@@ -37,7 +37,7 @@ pub(super) static QWEN3_NEXT: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// The row of the table.
+/// Qwen3.5.
 pub(super) static QWEN3_5: Architecture = Architecture {
     name: "qwen3_5",
     summary: "Qwen 3.5 and 3.6, dense and with experts",
@@ -56,7 +56,7 @@ pub(super) static QWEN3_5: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// What every layer has; attention is of one kind or the other, and so is the feed-forward network.
+/// Tensors of every layer. Attention is of one of two kinds, and so is the feed-forward network.
 static REQUIRED: &[&str] = &[
     "token_embedding.weight",
     "output_norm.weight",
@@ -66,17 +66,18 @@ static REQUIRED: &[&str] = &[
 
 const NEG_EXP: Transform = Transform { values: Change::NegExp, ..SAME };
 const SQUEEZED: Transform = Transform { axes: Axes::Squeezed, ..SAME };
-const HEADS: Transform = rows(Rows::Linear(Linear::Tiled));
+const HEADS: Transform = rows(RowOrder::Linear(Linear::Tiled));
 
-/// All experts in one: the published files of Qwen 3.5 (Qwen/Qwen3.5-35B-A3B).
+/// All experts in one tensor, as in the published files of Qwen 3.5 (Qwen/Qwen3.5-35B-A3B).
 #[rustfmt::skip]
 static EXPERTS: &[NameRule] = &[
-    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.mlp.experts.gate_up_proj", rows(Rows::Half(0))),
-    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.mlp.experts.gate_up_proj", rows(Rows::Half(1))),
+    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.mlp.experts.gate_up_proj", rows(RowOrder::Half(0))),
+    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.mlp.experts.gate_up_proj", rows(RowOrder::Half(1))),
     hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.mlp.experts.down_proj",    SAME),
 ];
 
-/// What both have. A query head of attention has as many rows again for the gate of its output.
+/// Shared by both. In attention, each query head has as many further rows for the gate of its
+/// output.
 #[rustfmt::skip]
 static GATED: &[NameRule] = &[
     rule("output_norm.weight",                      "output_norm.weight",                 "model.norm.weight",                                PLUS_ONE),
@@ -84,10 +85,11 @@ static GATED: &[NameRule] = &[
     rule("layers.{n}.attention.q_norm.weight",      "blk.{n}.attn_q_norm.weight",         "model.layers.{n}.self_attn.q_norm.weight",         PLUS_ONE),
     rule("layers.{n}.attention.k_norm.weight",      "blk.{n}.attn_k_norm.weight",         "model.layers.{n}.self_attn.k_norm.weight",         PLUS_ONE),
     rule("layers.{n}.ffn_norm.weight",              "blk.{n}.post_attention_norm.weight", "model.layers.{n}.post_attention_layernorm.weight", PLUS_ONE),
-    both("layers.{n}.attention.q.weight",    "blk.{n}.attn_q.weight", "model.layers.{n}.self_attn.q_proj.weight", rows(Rows::HalfHeads(0))),
-    both("layers.{n}.attention.gate.weight", "blk.{n}.attn_q.weight", "model.layers.{n}.self_attn.q_proj.weight", rows(Rows::HalfHeads(1))),
+    both("layers.{n}.attention.q.weight",    "blk.{n}.attn_q.weight", "model.layers.{n}.self_attn.q_proj.weight", rows(RowOrder::HalfHeads(0))),
+    both("layers.{n}.attention.gate.weight", "blk.{n}.attn_q.weight", "model.layers.{n}.self_attn.q_proj.weight", rows(RowOrder::HalfHeads(1))),
     rule("layers.{n}.linear_attention.norm.weight", "blk.{n}.ssm_norm.weight",            "model.layers.{n}.linear_attn.norm.weight",         SAME),
-    // The converter puts the layer that predicts a further token behind the others, with 1 added to its norms.
+    // The converter appends the layer that predicts a further token to the others, and adds 1 to
+    // its norms.
     gguf("layers.{n}.nextn.embedding_norm.weight", "blk.{n}.nextn.enorm.weight",            PLUS_ONE),
     gguf("layers.{n}.nextn.hidden_norm.weight",    "blk.{n}.nextn.hnorm.weight",            PLUS_ONE),
     gguf("layers.{n}.nextn.projection.weight",     "blk.{n}.nextn.eh_proj.weight",          SAME),
@@ -104,43 +106,43 @@ static MLX: &[NameRule] = &[
     hf("layers.{n}.linear_attention.conv.weight", "model.layers.{n}.linear_attn.conv1d.weight",       Transform { axes: Axes::Transposed, ..SAME }),
 ];
 
-/// The linear attention of Qwen3-Next.
+/// Linear attention of Qwen3-Next.
 #[rustfmt::skip]
 static NEXT: &[NameRule] = &[
-    gguf("layers.{n}.linear_attention.q.weight",    "blk.{n}.attn_qkv.weight",  rows(Rows::Linear(Linear::Qkv(0)))),
-    gguf("layers.{n}.linear_attention.k.weight",    "blk.{n}.attn_qkv.weight",  rows(Rows::Linear(Linear::Qkv(1)))),
-    gguf("layers.{n}.linear_attention.v.weight",    "blk.{n}.attn_qkv.weight",  rows(Rows::Linear(Linear::Qkv(2)))),
+    gguf("layers.{n}.linear_attention.q.weight",    "blk.{n}.attn_qkv.weight",  rows(RowOrder::Linear(Linear::Qkv(0)))),
+    gguf("layers.{n}.linear_attention.k.weight",    "blk.{n}.attn_qkv.weight",  rows(RowOrder::Linear(Linear::Qkv(1)))),
+    gguf("layers.{n}.linear_attention.v.weight",    "blk.{n}.attn_qkv.weight",  rows(RowOrder::Linear(Linear::Qkv(2)))),
     gguf("layers.{n}.linear_attention.gate.weight", "blk.{n}.attn_gate.weight", SAME),
-    // Files of the converter's first version have them as Hugging Face does.
-    both("layers.{n}.linear_attention.q.weight",     "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(Rows::Linear(Linear::Grouped(0)))),
-    both("layers.{n}.linear_attention.k.weight",     "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(Rows::Linear(Linear::Grouped(1)))),
-    both("layers.{n}.linear_attention.v.weight",     "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(Rows::Linear(Linear::Grouped(2)))),
-    both("layers.{n}.linear_attention.gate.weight",  "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(Rows::Linear(Linear::Grouped(3)))),
-    both("layers.{n}.linear_attention.beta.weight",  "blk.{n}.ssm_ba.weight", "model.layers.{n}.linear_attn.in_proj_ba.weight",   rows(Rows::Linear(Linear::GroupedRates(0)))),
-    both("layers.{n}.linear_attention.alpha.weight", "blk.{n}.ssm_ba.weight", "model.layers.{n}.linear_attn.in_proj_ba.weight",   rows(Rows::Linear(Linear::GroupedRates(1)))),
+    // Files of the converter's first version store them as Hugging Face does.
+    both("layers.{n}.linear_attention.q.weight",     "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(RowOrder::Linear(Linear::Grouped(0)))),
+    both("layers.{n}.linear_attention.k.weight",     "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(RowOrder::Linear(Linear::Grouped(1)))),
+    both("layers.{n}.linear_attention.v.weight",     "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(RowOrder::Linear(Linear::Grouped(2)))),
+    both("layers.{n}.linear_attention.gate.weight",  "blk.{n}.ssm_in.weight", "model.layers.{n}.linear_attn.in_proj_qkvz.weight", rows(RowOrder::Linear(Linear::Grouped(3)))),
+    both("layers.{n}.linear_attention.beta.weight",  "blk.{n}.ssm_ba.weight", "model.layers.{n}.linear_attn.in_proj_ba.weight",   rows(RowOrder::Linear(Linear::GroupedRates(0)))),
+    both("layers.{n}.linear_attention.alpha.weight", "blk.{n}.ssm_ba.weight", "model.layers.{n}.linear_attn.in_proj_ba.weight",   rows(RowOrder::Linear(Linear::GroupedRates(1)))),
     rule("layers.{n}.linear_attention.a_log",         "blk.{n}.ssm_a",             "model.layers.{n}.linear_attn.A_log",           NEG_EXP),
     rule("layers.{n}.linear_attention.dt_bias",       "blk.{n}.ssm_dt.bias",       "model.layers.{n}.linear_attn.dt_bias",         SAME),
     rule("layers.{n}.linear_attention.conv.weight",   "blk.{n}.ssm_conv1d.weight", "model.layers.{n}.linear_attn.conv1d.weight",   SQUEEZED),
     rule("layers.{n}.linear_attention.output.weight", "blk.{n}.ssm_out.weight",    "model.layers.{n}.linear_attn.out_proj.weight", SAME),
 ];
 
-/// The linear attention of Qwen3.5, whose value heads GGUF keeps in tiles.
+/// Linear attention of Qwen3.5, whose value heads GGUF stores in tiles.
 #[rustfmt::skip]
 static TILED: &[NameRule] = &[
-    both("layers.{n}.linear_attention.q.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.linear_attn.in_proj_qkv.weight", rows(Rows::Linear(Linear::Qkv(0)))),
-    both("layers.{n}.linear_attention.k.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.linear_attn.in_proj_qkv.weight", rows(Rows::Linear(Linear::Qkv(1)))),
-    gguf("layers.{n}.linear_attention.v.weight", "blk.{n}.attn_qkv.weight", rows(Rows::Linear(Linear::TiledV))),
-    hf("layers.{n}.linear_attention.v.weight", "model.layers.{n}.linear_attn.in_proj_qkv.weight", rows(Rows::Linear(Linear::Qkv(2)))),
+    both("layers.{n}.linear_attention.q.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.linear_attn.in_proj_qkv.weight", rows(RowOrder::Linear(Linear::Qkv(0)))),
+    both("layers.{n}.linear_attention.k.weight", "blk.{n}.attn_qkv.weight", "model.layers.{n}.linear_attn.in_proj_qkv.weight", rows(RowOrder::Linear(Linear::Qkv(1)))),
+    gguf("layers.{n}.linear_attention.v.weight", "blk.{n}.attn_qkv.weight", rows(RowOrder::Linear(Linear::TiledV))),
+    hf("layers.{n}.linear_attention.v.weight", "model.layers.{n}.linear_attn.in_proj_qkv.weight", rows(RowOrder::Linear(Linear::Qkv(2)))),
     rule("layers.{n}.linear_attention.gate.weight",   "blk.{n}.attn_gate.weight",  "model.layers.{n}.linear_attn.in_proj_z.weight", HEADS),
     rule("layers.{n}.linear_attention.alpha.weight",  "blk.{n}.ssm_alpha.weight",  "model.layers.{n}.linear_attn.in_proj_a.weight", HEADS),
     rule("layers.{n}.linear_attention.beta.weight",   "blk.{n}.ssm_beta.weight",   "model.layers.{n}.linear_attn.in_proj_b.weight", HEADS),
     rule("layers.{n}.linear_attention.a_log",         "blk.{n}.ssm_a",             "model.layers.{n}.linear_attn.A_log",            Transform { values: Change::NegExp,                       ..HEADS }),
     rule("layers.{n}.linear_attention.dt_bias",       "blk.{n}.ssm_dt.bias",       "model.layers.{n}.linear_attn.dt_bias",          HEADS),
-    rule("layers.{n}.linear_attention.conv.weight",   "blk.{n}.ssm_conv1d.weight", "model.layers.{n}.linear_attn.conv1d.weight",    Transform { rows: Rows::Linear(Linear::TiledConvolution), ..SQUEEZED }),
+    rule("layers.{n}.linear_attention.conv.weight",   "blk.{n}.ssm_conv1d.weight", "model.layers.{n}.linear_attn.conv1d.weight",    Transform { rows: RowOrder::Linear(Linear::TiledConvolution), ..SQUEEZED }),
     rule("layers.{n}.linear_attention.output.weight", "blk.{n}.ssm_out.weight",    "model.layers.{n}.linear_attn.out_proj.weight",  Transform { columns: HEADS.rows,                          ..SAME }),
 ];
 
-/// A router.
+/// A router, which is quantized to 8 bits.
 const fn eight_bits(models: &'static [&'static str], end: &'static str) -> MlxModules {
     MlxModules { models, path: MlxPath::EndsWith(end), choice: MlxChoice::EightBits }
 }
@@ -185,7 +187,7 @@ static QWEN3_5S: &[Variant] = &[
     },
 ];
 
-/// Qwen 3.5 has its usual sections where the config is silent.
+/// Qwen 3.5 has default sections, for configs that state none.
 const BASE: &[K] = &keys::base(K::By(sections));
 
 #[rustfmt::skip]
@@ -205,7 +207,7 @@ fn sections(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     keys::sections_or(Some([11, 11, 10]), model, keys)
 }
 
-/// Linear layers, by number. The layers that predict further tokens attend.
+/// The linear layers, by number. The layers that predict further tokens use attention.
 fn recurrent(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     if let Some(mut layers) = model.layers_of(&LayerKind::Linear)? {
         layers.extend((0..model.next_layers()).map(|_| false));
@@ -214,7 +216,7 @@ fn recurrent(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     Ok(())
 }
 
-/// As `rope_parameters`, with the part that is rotated and what it turns with.
+/// Like `rope_parameters`, with the rotated fraction and its sections.
 fn rope_sections(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     json::rope_parameters(model, out)?;
     if let Some(Json::Object(rope)) = out.get_mut("rope_parameters") {
@@ -224,11 +226,11 @@ fn rope_sections(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result
     Ok(())
 }
 
-/// Linear attention: its layers, which mlx-lm has by their period, and the width of its values.
+/// Linear attention: its layers, which mlx-lm states as a period, and the width of its values.
 fn linear_layers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let kinds: Vec<LayerKind> = model.kinds().into_iter().flatten().cloned().collect();
     if !kinds.contains(&LayerKind::Linear) {
-        return Err(model.without("no layer of linear attention"));
+        return Err(model.missing_in_model("a layer of linear attention"));
     }
     out.insert("layer_types".to_owned(), kinds.iter().map(Reported::reported).collect());
     if let LayerLayout::Period(period, LayerKind::Linear) = LayerLayout::of(kinds) {
@@ -237,12 +239,12 @@ fn linear_layers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result
     let (inner, heads) = (&model.config.ssm.inner_size, &model.config.ssm.time_step_rank);
     let each = inner.as_ref().zip(heads.as_ref());
     let each = each.and_then(|(inner, heads)| inner.value.checked_div(heads.value));
-    let each = each.ok_or_else(|| model.without("no linear_value_head_dim"))?;
+    let each = each.ok_or_else(|| model.missing_in_model("linear_value_head_dim"))?;
     out.insert("linear_value_head_dim".to_owned(), each.into());
     Ok(())
 }
 
-/// mlx-lm's class asks for the list.
+/// mlx-lm's class requires the list.
 fn no_dense_layers(_: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     out.insert("mlp_only_layers".to_owned(), json!([]));
     Ok(())

@@ -13,7 +13,7 @@ use crate::error::Result;
 
 use Constant::{Flag, Word};
 
-/// The row of the table.
+/// The architecture's row.
 pub(super) static STARCODER2: Architecture = Architecture {
     name: "starcoder2",
     summary: "StarCoder 2",

@@ -1,7 +1,7 @@
-//! Whisper: an encoder of sound and a decoder of text.
+//! Whisper: an audio encoder and a text decoder.
 //!
-//! OpenAI's names stand in GGUF files and in those of whisper.cpp, which give the biases of the
-//! convolutions a last axis of 1; mlx-examples' converter changes a few of them.
+//! GGUF files and whisper.cpp's files use OpenAI's names, and add a last axis of length 1 to the
+//! biases of the convolutions. mlx-examples' converter changes some names.
 
 use serde_json::{Map, Value as Json};
 
@@ -9,14 +9,14 @@ use crate::arch::config::{Defaults, GgufDefaults};
 use crate::arch::habits::TokenizerHabits;
 use crate::arch::rule::{NameRule, hf, rule};
 use crate::arch::source::SourceModel;
-use crate::arch::transform::{Axes, Rows, SAME, Transform, transposed};
+use crate::arch::transform::{Axes, RowOrder, SAME, Transform, transposed};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, RopeLayout};
 use crate::error::Result;
 
 use Constant::{Flag, Word};
 
-/// The row of the table.
+/// The architecture's row.
 pub(super) static WHISPER: Architecture = Architecture {
     name: "whisper",
     summary: "Whisper",
@@ -27,7 +27,7 @@ pub(super) static WHISPER: Architecture = Architecture {
     mlx: MLX,
     prefixes: &[("", "model.")],
     required: REQUIRED,
-    auxiliary: &[("alignment_heads", "which heads tell at what time a word is spoken")],
+    auxiliary: &[("alignment_heads", "the heads used for word-level timestamps")],
     variants: VARIANTS,
     ..Architecture::EMPTY
 };
@@ -119,7 +119,7 @@ static RULES: &[NameRule] = &[
     rule("layers.{n}.ffn.down.bias",            "decoder.blocks.{n}.mlp.2.bias",              "model.decoder.layers.{n}.fc2.bias",                       SAME),
 ];
 
-/// The converter of mlx-examples. It leaves out the encoder's positions, which are sines.
+/// Names of mlx-examples' converter. It drops the encoder's positions, which are sinusoids.
 #[rustfmt::skip]
 static MLX: &[NameRule] = &[
     hf("token_embedding.weight",              "decoder.token_embedding.weight",             SAME),
@@ -128,9 +128,9 @@ static MLX: &[NameRule] = &[
     hf("output_norm.bias",                    "decoder.ln.bias",                            SAME),
     hf("enc.output_norm.weight",              "encoder.ln_post.weight",                     SAME),
     hf("enc.output_norm.bias",                "encoder.ln_post.bias",                       SAME),
-    hf("enc.conv1.weight",                    "encoder.conv1.weight",                       transposed(Rows::All)),
+    hf("enc.conv1.weight",                    "encoder.conv1.weight",                       transposed(RowOrder::All)),
     hf("enc.conv1.bias",                      "encoder.conv1.bias",                         SAME),
-    hf("enc.conv2.weight",                    "encoder.conv2.weight",                       transposed(Rows::All)),
+    hf("enc.conv2.weight",                    "encoder.conv2.weight",                       transposed(RowOrder::All)),
     hf("enc.conv2.bias",                      "encoder.conv2.bias",                         SAME),
     hf("enc.layers.{n}.attn_norm.weight",     "encoder.blocks.{n}.attn_ln.weight",          SAME),
     hf("enc.layers.{n}.attn_norm.bias",       "encoder.blocks.{n}.attn_ln.bias",            SAME),
@@ -177,7 +177,7 @@ const DEFAULTS: Defaults = Defaults {
     of_gguf: GgufDefaults {
         activation: Some("gelu"),
         ffn_four_times: true,
-        // No config of Whisper's states it.
+        // No config of Whisper states it.
         layer_norm_eps: Some((1e-5, "PyTorch's default")),
         ..GgufDefaults::NONE
     },
@@ -186,7 +186,7 @@ const DEFAULTS: Defaults = Defaults {
 
 #[rustfmt::skip]
 static VARIANTS: &[Variant] = &[
-    // llama.cpp's converter has no Whisper; the keys are those of `docs/gguf.md` in ggml.
+    // llama.cpp's converter does not support Whisper; the keys are those of `docs/gguf.md` in ggml.
     Variant {
         gguf: "whisper",
         hf: &["whisper"],
@@ -219,7 +219,7 @@ fn whisper_numbers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Resu
         ("n_audio_ctx", "max_source_positions"),
         ("n_mels", "num_mel_bins"),
     ] {
-        let value = model.settled(field).ok_or_else(|| model.without(&format!("no {key}")))?;
+        let value = model.settled(field).ok_or_else(|| model.missing_in_model(key))?;
         out.insert(key.to_owned(), value);
     }
     Ok(())

@@ -66,7 +66,10 @@ pub(super) fn open_source_as(
     let path = source.path().to_path_buf();
     let parsed = read::parse(source, options)?;
     if split::Place::of(&parsed.metadata)?.is_some_and(|place| place.count > 1) {
-        return Err(Error::malformed("one shard of a split model, alone").in_file(&path));
+        return Err(Error::malformed(
+            "a single shard of a split model cannot be opened without the others",
+        )
+        .in_file(&path));
     }
     build(container, &path, vec![parsed])
 }
@@ -82,11 +85,12 @@ fn only_model(path: &Path, names: &[String]) -> Result<std::path::PathBuf> {
     models.retain(|name| split::Name::parse(name).is_none_or(|shard| shard.number == 1));
     match models.as_slice() {
         [one] => Ok(path.join(one)),
-        [] => Err(Error::malformed("shards of a split model, but not the first")
+        [] => Err(Error::malformed("shards of a split model, but the first is missing")
             .advise("fetch the shard whose number is 00001")),
         several => {
             let list: Vec<&str> = several.iter().take(8).map(|name| name.as_str()).collect();
-            let fault = format!("{} models lie here: {}", several.len(), list.join(", "));
+            let fault =
+                format!("the directory contains {} models: {}", several.len(), list.join(", "));
             Err(Error::mismatch(fault).advise("give the path of one of them"))
         }
     }
@@ -110,9 +114,9 @@ fn build(container: &'static str, path: &Path, shards: Vec<Parsed>) -> Result<St
     }
     let mut indexed = builder.index(|_, first, second| {
         if first == second {
-            Error::malformed("two tensors of that name")
+            Error::malformed("duplicate tensor name")
         } else {
-            Error::malformed(format!("a tensor of that name lies in {} too", first.display()))
+            Error::malformed(format!("{} has a tensor with the same name", first.display()))
         }
     })?;
     attach_nvfp4_scales(&mut indexed)?;

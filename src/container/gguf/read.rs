@@ -9,7 +9,7 @@ use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::hash;
 use crate::limits::Limits;
-use crate::metadata::{self, Encoding, Item, ItemKind, Metadata, ValueType};
+use crate::metadata::{self, HeaderEncoding, Item, ItemKind, Metadata, ValueType};
 use crate::shape;
 use crate::store::{Listing, Note, check_count, check_range};
 
@@ -45,7 +45,7 @@ fn parse_header(source: Source, options: &OpenOptions) -> Result<Parsed> {
     let header = Arc::new(header);
     let (metadata, twice) = Metadata::new(Arc::clone(&header), encoding, items)?;
     if let Some((key, at)) = twice.and_then(|twice| metadata.place(twice)) {
-        return Err(Error::malformed(format!("two values for the key \"{key}\"")).at(at));
+        return Err(Error::malformed(format!("duplicate metadata key \"{key}\"")).at(at));
     }
     let notes = rules.into_notes(source.path());
     Ok(Parsed { source, header, big_endian: encoding.swap, listing, metadata, notes })
@@ -53,7 +53,7 @@ fn parse_header(source: Source, options: &OpenOptions) -> Result<Parsed> {
 
 struct Header {
     header: Vec<u8>,
-    encoding: Encoding,
+    encoding: HeaderEncoding,
     items: Vec<Item>,
     listing: Listing,
     data_start: u64,
@@ -109,9 +109,11 @@ impl<'a> Parser<'a> {
         let end = self.cursor.position();
         let data_start = end.checked_next_multiple_of(self.alignment).unwrap_or(u64::MAX);
         if data_start > self.limits.header_bytes.saturating_add(self.limits.alignment) {
-            return Err(Error::malformed("the data start beyond every limit").at(end));
+            return Err(
+                Error::malformed("the tensor data start beyond the limit of the header").at(end)
+            );
         }
-        let encoding = Encoding { wide: self.wide, swap: self.cursor.is_big_endian() };
+        let encoding = HeaderEncoding { wide: self.wide, swap: self.cursor.is_big_endian() };
         Ok(Header {
             header: self.cursor.into_header(),
             encoding,
@@ -246,7 +248,7 @@ impl<'a> Parser<'a> {
             return Err(error.at(at));
         }
         if depth == 2 {
-            self.refused(at, || "an array lies in an array".into())?;
+            self.refused(at, || "an array contains an array".into())?;
         }
         let code = self.cursor.u32("an element type")?;
         let element_type = ValueType::from_code(code).ok_or_else(|| {
@@ -274,7 +276,7 @@ impl<'a> Parser<'a> {
     /// Reads `general.alignment`. llama.cpp requires a u32; any other integer has the same meaning.
     fn alignment(&mut self, value_type: ValueType, value: (u32, u32)) -> Result<u64> {
         let at = u64::from(value.0);
-        let encoding = Encoding { wide: self.wide, swap: self.cursor.is_big_endian() };
+        let encoding = HeaderEncoding { wide: self.wide, swap: self.cursor.is_big_endian() };
         let decoded = metadata::decode(value_type, self.held(value), encoding);
         let number = decoded.and_then(|value| value.to_i128()).ok_or_else(|| {
             let fault = format!("the alignment is a {}, not an integer", value_type.name());
@@ -319,7 +321,7 @@ impl<'a> Parser<'a> {
         let signed = |number: u64| i64::try_from(number).is_ok();
         let countable = shape::elements(shape).is_some_and(signed);
         if !countable || !shape.iter().copied().all(signed) {
-            let fault = format!("shape {shape:?} has more elements than 63 bits count");
+            let fault = format!("shape {shape:?} has more than 2^63 - 1 elements");
             return Err(named(self, Error::malformed(fault).at(at)));
         }
         let dtype = DType::from_ggml(code).ok_or(code);
@@ -353,7 +355,7 @@ fn check_layout(header: &mut Header, file_len: u64) -> Result<()> {
     for entry in listing.iter(header) {
         if (entry.offset - *data_start) % *alignment != 0 {
             let offset = entry.offset - *data_start;
-            let fault = format!("offset {offset} is no multiple of the alignment, {alignment}");
+            let fault = format!("offset {offset} is not a multiple of the alignment, {alignment}");
             return Err(Error::malformed(fault).in_tensor(entry.name).at(entry.offset));
         }
         check_range(&entry, file_len)?;

@@ -26,7 +26,7 @@ impl Place {
         let integer = |key: &str| match metadata.get(key) {
             None => Ok(None),
             Some(value) => value.to_u64().map(Some).ok_or_else(|| {
-                let fault = format!("{value:?}, but a non-negative integer is needed");
+                let fault = format!("{value:?}, but a non-negative integer is required");
                 Error::malformed(fault).in_key(key)
             }),
         };
@@ -86,7 +86,7 @@ pub(super) fn open(
     let file_name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let Some(name) = Name::parse(file_name) else {
         let fault = format!(
-            "shard {} of {}, but its name does not say so, and the others cannot be found by it",
+            "this is shard {} of {}, but the file name does not say so, so the other shards cannot be found",
             place.number.saturating_add(1),
             place.count
         );
@@ -105,7 +105,7 @@ pub(super) fn open(
             place.number.saturating_add(1),
             place.count
         );
-        return Err(here(Error::malformed(fault).advise("give the file its own name back")));
+        return Err(here(Error::malformed(fault).advise("restore the file's original name")));
     }
     let folder = path.parent().unwrap_or(Path::new(""));
     let paths: Vec<PathBuf> =
@@ -137,7 +137,7 @@ pub(super) fn open(
         let fault =
             format!("the shards hold {found} tensors, but split.tensors.count says {tensors}");
         return Err(here(
-            Error::malformed(fault).advise("shards of different sets are mixed here"),
+            Error::malformed(fault).advise("the directory mixes shards of different models"),
         ));
     }
     super::build(super::GGUF.name, path, shards)
@@ -145,17 +145,19 @@ pub(super) fn open(
 
 fn check_place(shard: &Parsed, number: u64, place: Place) -> Result<()> {
     let Some(said) = Place::of(&shard.metadata)? else {
-        return Err(Error::malformed("no shard: it has no split.count"));
+        return Err(Error::malformed("not a shard: split.count is missing"));
     };
     if said.number != number || said.count != place.count {
         let fault = format!(
-            "its metadata say shard {} of {}, but it lies as {} of {}",
+            "the metadata say shard {} of {}, but the file name says {} of {}",
             said.number.saturating_add(1),
             said.count,
             number.saturating_add(1),
             place.count
         );
-        return Err(Error::malformed(fault).advise("shards of different sets are mixed here"));
+        return Err(
+            Error::malformed(fault).advise("the directory mixes shards of different models")
+        );
     }
     Ok(())
 }

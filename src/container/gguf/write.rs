@@ -1,4 +1,4 @@
-//! Writing GGUF: version 3, least significant byte first, and only what llama.cpp accepts.
+//! Writes GGUF: version 3, little-endian, and only what llama.cpp accepts.
 
 use std::collections::HashSet;
 
@@ -37,14 +37,15 @@ fn has_code(dtype: DType) -> bool {
     dtype.descriptor().ggml.is_some()
 }
 
-/// The keys by which a shard says its place, in the order of llama-gguf-split.
+/// The keys that give a shard's position in its set, in the order of llama-gguf-split.
 pub(crate) const SPLIT_KEYS: [&str; 3] = ["split.no", "split.tensors.count", "split.count"];
 
-/// One file, or shards beside each other. The first shard has all keys, and each says its place in
-/// keys that stand in the order in which the metadata has them.
+/// Lays out one file, or shards beside each other. The first shard has all keys. Every shard has
+/// the keys of its position, in the order of the metadata.
 fn files(model: NewModel<'_>) -> Result<Vec<NewFile>> {
     if let Some(document) = model.documents.first() {
-        let fault = format!("a GGUF file holds no documents, but {} is given", document.name);
+        let fault =
+            format!("a GGUF file cannot contain documents, but {} was given", document.name);
         return Err(Error::unsupported(fault));
     }
     match &model.shards {
@@ -53,7 +54,7 @@ fn files(model: NewModel<'_>) -> Result<Vec<NewFile>> {
     }
 }
 
-/// One file of some of the tensors.
+/// Lays out one file with some of the tensors.
 pub(crate) fn file(
     name: &str,
     model: &NewModel<'_>,
@@ -63,7 +64,7 @@ pub(crate) fn file(
     if let Some(alignment) = model.alignment {
         let fits = u32::try_from(alignment).ok().filter(|alignment| alignment.is_power_of_two());
         let alignment = fits.ok_or_else(|| {
-            Error::mismatch(format!("an alignment of {alignment}, but a power of two is needed"))
+            Error::mismatch(format!("an alignment of {alignment}, but a power of two is required"))
         })?;
         keys.set(ALIGNMENT_KEY, Value::U32(alignment));
     }
@@ -74,7 +75,7 @@ fn split(model: &NewModel<'_>, shards: &Shards) -> Result<Vec<NewFile>> {
     let ranges = shards.ranges(model.tensors)?;
     let (count, total) = (ranges.len(), model.tensors.len());
     let of = u16::try_from(count).map_err(|_| {
-        Error::unsupported(format!("{count} shards, but at most 65535 are counted"))
+        Error::unsupported(format!("{count} shards, but at most 65535 are allowed"))
     })?;
     let named = |key: &&str| model.metadata.get(key).is_some();
     let mut order: Vec<String> = match SPLIT_KEYS.iter().any(named) {
@@ -86,7 +87,7 @@ fn split(model: &NewModel<'_>, shards: &Shards) -> Result<Vec<NewFile>> {
     let mut files = Vec::new();
     for (range, number) in ranges.into_iter().zip(0u16..) {
         let mut keys = if number == 0 { model.metadata.clone() } else { KeyValues::new() };
-        // Each shard is read by its own alignment.
+        // Readers take the alignment of each shard from that shard.
         if let Some(alignment) = alignment {
             keys.set(ALIGNMENT_KEY, alignment);
         }
@@ -104,7 +105,7 @@ fn split(model: &NewModel<'_>, shards: &Shards) -> Result<Vec<NewFile>> {
     Ok(files)
 }
 
-/// The name of an array: a factor of a whole tensor is a tensor of its own.
+/// The name of an array: a global scale is a separate tensor.
 fn part_name(tensor: &NewTensor, part: &NewPart) -> String {
     match part.part {
         Part::GlobalScale => {
@@ -117,13 +118,13 @@ fn part_name(tensor: &NewTensor, part: &NewPart) -> String {
 
 /// The longest tensor name that llama.cpp reads (`GGML_MAX_NAME` with its NUL).
 const LONGEST_NAME: usize = 63;
-/// The most dimensions that it reads (`GGML_MAX_DIMS`).
+/// The most dimensions that llama.cpp reads (`GGML_MAX_DIMS`).
 const MOST_DIMENSIONS: usize = 4;
-/// The alignment of data, in bytes, where [`ALIGNMENT_KEY`] is absent.
+/// The alignment of the tensor data, in bytes, if [`ALIGNMENT_KEY`] is absent.
 const ALIGNMENT: u64 = 32;
 const ALIGNMENT_KEY: &str = "general.alignment";
 
-/// The header of a file with those keys and arrays, which lie in the order in which they are given.
+/// Lays out a file with these keys and arrays, in the given order.
 ///
 /// # Errors
 ///
@@ -136,11 +137,11 @@ fn layout(keys: &KeyValues, arrays: &[NewArray]) -> Result<Layout> {
     header.extend_from_slice(&(arrays.len() as u64).to_le_bytes());
     header.extend_from_slice(&(keys.len() as u64).to_le_bytes());
     keys.encode(&mut header);
-    let too_large = || Error::unsupported("a file larger than 2^63 bytes");
+    let too_large = || Error::unsupported("the file would exceed 2^63 bytes");
     let (mut end, mut starts, mut names) = (0u64, Vec::new(), HashSet::new());
     for array in arrays {
         if !names.insert(&array.name) {
-            return Err(Error::mismatch("two tensors of that name").in_tensor(&array.name));
+            return Err(Error::mismatch("duplicate tensor name").in_tensor(&array.name));
         }
         put_entry(array, end, &mut header).map_err(|error| error.in_tensor(&array.name))?;
         starts.push(end);
@@ -157,12 +158,12 @@ fn layout(keys: &KeyValues, arrays: &[NewArray]) -> Result<Layout> {
     Ok(Layout { header, offsets, len })
 }
 
-/// What the file's data are aligned to.
+/// The alignment of the tensor data, in bytes.
 fn alignment(keys: &KeyValues) -> Result<u64> {
     let Some(value) = keys.get(ALIGNMENT_KEY) else { return Ok(ALIGNMENT) };
     match value.to_u64().filter(|_| value.value_type() == crate::metadata::ValueType::U32) {
         Some(alignment) if alignment.is_power_of_two() => Ok(alignment),
-        _ => Err(Error::mismatch(format!("{value:?}, but a power of two of type u32 is needed"))
+        _ => Err(Error::mismatch(format!("{value:?}, but a power of two of type u32 is required"))
             .in_key(ALIGNMENT_KEY)),
     }
 }
@@ -170,7 +171,7 @@ fn alignment(keys: &KeyValues) -> Result<u64> {
 fn put_entry(array: &NewArray, offset: u64, header: &mut Vec<u8>) -> Result<()> {
     if array.name.len() > LONGEST_NAME {
         let fault = format!(
-            "a name of {} bytes, but llama.cpp reads at most {LONGEST_NAME}",
+            "the name has {} bytes, but llama.cpp reads at most {LONGEST_NAME}",
             array.name.len()
         );
         return Err(Error::unsupported(fault));
@@ -184,8 +185,8 @@ fn put_entry(array: &NewArray, offset: u64, header: &mut Vec<u8>) -> Result<()> 
     }
     let code = array.dtype.descriptor().ggml;
     let code = code.ok_or_else(|| {
-        Error::unsupported(format!("{} has no code in GGUF", array.dtype))
-            .advise("convert it to a dtype of ggml; `weighbridge list dtypes` names them")
+        Error::unsupported(format!("GGUF has no type code for {}", array.dtype))
+            .advise("convert it to a ggml dtype; `weighbridge list dtypes` lists them")
     })?;
     put_text(array.name.as_bytes(), header);
     let dimensions = u32::try_from(array.shape.len()).unwrap_or(u32::MAX);
@@ -217,14 +218,14 @@ mod tests {
         let longest = array(&"n".repeat(63), DType::F32, &[1, 1, 1, 2], 8);
         assert_eq!(layout(&keys, &[one.clone(), longest]).unwrap().offsets.len(), 2);
         for (fault, array) in [
-            ("a name of 64 bytes", array(&"n".repeat(64), DType::F32, &[2], 8)),
-            // Bytes are counted, not characters.
-            ("a name of 64 bytes", array(&"é".repeat(32), DType::F32, &[2], 8)),
+            ("the name has 64 bytes", array(&"n".repeat(64), DType::F32, &[2], 8)),
+            // The limit counts bytes, not characters.
+            ("the name has 64 bytes", array(&"é".repeat(32), DType::F32, &[2], 8)),
             ("5 dimensions", array("y", DType::F32, &[1, 1, 1, 1, 2], 8)),
-            ("two tensors of that name", one.clone()),
-            ("F8_E4M3 has no code in GGUF", array("y", DType::F8_E4M3, &[2], 2)),
-            ("larger than 2^63 bytes", array("y", DType::F32, &[1 << 61], 1 << 63)),
-            ("larger than 2^63 bytes", array("y", DType::F32, &[1 << 61], u64::MAX)),
+            ("duplicate tensor name", one.clone()),
+            ("GGUF has no type code for F8_E4M3", array("y", DType::F8_E4M3, &[2], 2)),
+            ("the file would exceed 2^63 bytes", array("y", DType::F32, &[1 << 61], 1 << 63)),
+            ("the file would exceed 2^63 bytes", array("y", DType::F32, &[1 << 61], u64::MAX)),
         ] {
             let said = refused(&keys, &[one.clone(), array]);
             assert!(said.contains(fault), "{said}");
@@ -233,7 +234,7 @@ mod tests {
             let mut keys = KeyValues::new();
             keys.set("general.alignment", value);
             let said = refused(&keys, &[]);
-            assert!(said.contains("a power of two of type u32 is needed"), "{said}");
+            assert!(said.contains("a power of two of type u32 is required"), "{said}");
         }
     }
 
@@ -254,7 +255,7 @@ mod tests {
             let third = second + alignment;
             assert_eq!((offsets, len), (vec![data, second, third], third));
         }
-        // Without tensors nothing is aligned.
+        // Without tensors there is no padding.
         let Layout { header, offsets, len } = layout(&KeyValues::new(), &[]).unwrap();
         assert_eq!((header.len(), offsets.len(), len), (24, 0, 24));
     }

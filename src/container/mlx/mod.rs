@@ -92,7 +92,7 @@ pub(super) fn unexplained(indexed: &Indexed) -> Option<(PathBuf, Error)> {
         }
     };
     let fault = format!(
-        "MLX packed this weight (U32, with .scales beside it), but {said}; an object with \"bits\" \
+        "MLX packed this weight (it is U32 and has .scales), but {said}; an object with \"bits\" \
          and \"group_size\" is required"
     );
     let error = Error::malformed(fault)
@@ -222,7 +222,7 @@ fn gather(indexed: &mut Indexed, strictness: Strictness) -> Result<()> {
         let located = |error: Error| error.in_file(&path).in_tensor(&name);
         let Some(scales) = scales else {
             if biases.is_some() && weight.dtype == Ok(DType::U32) {
-                let fault = "it is packed and has .biases, but its .scales are missing";
+                let fault = "the weight is packed and has .biases, but .scales are missing";
                 return Err(located(Error::malformed(fault)));
             }
             continue;

@@ -1,4 +1,4 @@
-//! Writing MLX directories as mlx-lm does.
+//! Writes MLX directories as mlx-lm does.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -16,7 +16,7 @@ pub(crate) const WRITER: Writer = Writer {
     dialect: Dialect::Mlx,
     placement: Placement::Directory,
     metadata: &[("format", "mlx")],
-    // What mlx-lm cuts its files at.
+    // mlx-lm's maximum file size.
     shard_bytes: Some(5 << 30),
     holds: |dtype, _| is_plain(dtype) || is_mlx(dtype),
     repacks_to: is_mlx,
@@ -31,7 +31,7 @@ pub(crate) const WRITER: Writer = Writer {
 
 const MLX_LM: Habits = Habits { part_name, always_indexed: true, quantization };
 
-/// Whether MLX computes with tensors of a quantized dtype.
+/// Whether a dtype is one of MLX's quantized dtypes.
 fn is_mlx(dtype: DType) -> bool {
     dtype.group_quantizer().is_some()
 }
@@ -47,8 +47,8 @@ fn part_name(tensor: &NewTensor, part: &NewPart) -> String {
     }
 }
 
-/// What `config.json` says of tensors in groups: the parameters that most of them have, and under
-/// their paths the parameters of the others.
+/// The `quantization` of `config.json`: the parameters that most tensors have, and, under their
+/// paths, the parameters of the others.
 fn quantization(tensors: &[NewTensor]) -> Option<Json> {
     let mut found: Vec<(&str, Json)> = Vec::new();
     for tensor in tensors {

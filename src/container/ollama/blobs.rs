@@ -88,7 +88,7 @@ fn build(mut builder: StoreBuilder, blobs: Vec<Parsed>) -> Result<Store> {
         builder.documents.iter().find(|document: &&Document| document.name == "config.json");
     let config = config.map_or(Json::Null, |document| document.json.clone());
     let mut indexed = builder.index(|_, first, second| {
-        Error::malformed(format!("a tensor of that name lies in {} too", first.display()))
+        Error::malformed(format!("{} has a tensor with the same name", first.display()))
             .in_file(second)
     })?;
     gather(&mut indexed, &metadata, &config)?;
@@ -118,7 +118,8 @@ fn gather(indexed: &mut Indexed, metadata: &[Metadata], config: &Json) -> Result
         let endings = ENDINGS.iter().find(|endings| part(endings[0]).is_some());
         let Some([scales, biases, global]) = endings.map(|endings| endings.map(part)) else {
             if said.is_some() && weight.dtype == Ok(DType::U32) {
-                let fault = "its blob says that it is quantized, but its .scale is missing";
+                let fault =
+                    "the blob's metadata say that the tensor is quantized, but .scale is missing";
                 return Err(located(Error::malformed(fault).advise("pull the model again")));
             }
             continue;
@@ -137,7 +138,7 @@ fn gather(indexed: &mut Indexed, metadata: &[Metadata], config: &Json) -> Result
         entries.join(indexed, &reading).map_err(located)?;
     }
     if let Some((path, name)) = guessed {
-        let text = "nothing says how it is quantized: read by the group sizes that Ollama writes";
+        let text = "its quantization is not stated: read with the group sizes that Ollama writes";
         indexed.note(&path, format!("tensor \"{name}\": {text}"));
     }
     Ok(())
@@ -173,13 +174,13 @@ fn settle(
     if let Some((kind, group_size)) = said {
         let lower = kind.to_ascii_lowercase();
         let Some(row) = TYPES.iter().find(|row| row.0.contains(&lower.as_str())) else {
-            return Err(contradiction(format!("\"{kind}\" is no quant_type that is known")));
+            return Err(contradiction(format!("unknown quant_type \"{kind}\"")));
         };
         let size = match group_size {
             None => None,
             Some(text) => Some(
                 text.parse::<u64>()
-                    .map_err(|_| contradiction(format!("\"{text}\" is no group_size")))?,
+                    .map_err(|_| contradiction(format!("group_size \"{text}\" is not a number")))?,
             ),
         };
         let fits = |reading: &&Reading| {
@@ -188,7 +189,7 @@ fn settle(
         return readings.iter().find(fits).map(|reading| (*reading, true)).ok_or_else(|| {
             let size = size.map_or(String::new(), |size| format!(" in groups of {size}"));
             contradiction(format!(
-                "its blob says {kind}{size}, but its shapes fit {}",
+                "the blob's metadata say {kind}{size}, but the shapes fit {}",
                 list(&readings)
             ))
         });
@@ -205,7 +206,7 @@ fn settle(
     match (found.next(), found.next(), candidates.as_slice()) {
         (Some(only), None, _) | (None, _, [only]) => Ok((*only, candidates.len() == 1)),
         _ => Err(contradiction(format!(
-            "nothing says its type, and its shapes fit {}",
+            "its type is not stated, and the shapes fit {}",
             list(&readings)
         ))),
     }

@@ -1,23 +1,23 @@
-//! The config blob of a model, as Ollama fb307609 (2026-08-21) writes it.
+//! The config blob of a model, in the form that Ollama fb307609 (2026-08-21) writes.
 
 use serde_json::Value as Json;
 
 use super::manifest::quoted;
 
-/// What the config blob of a model says (`ConfigV2` of types/model/config.go). What is empty is
-/// left out where Ollama leaves it out.
+/// The config blob of a model (`ConfigV2` of types/model/config.go). Empty fields are omitted where
+/// Ollama omits them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     /// `safetensors` or `gguf`.
     pub(crate) format: &'static str,
     pub(crate) family: String,
-    /// How many weights there are, for people.
+    /// The number of weights in readable form, such as `8.0B`.
     pub(crate) model_type: String,
-    /// What it is quantized to.
+    /// The quantization, such as `Q4_K_M`.
     pub(crate) file_type: String,
     pub(crate) renderer: &'static str,
     pub(crate) parser: &'static str,
-    /// The oldest Ollama that reads it.
+    /// The oldest Ollama version that reads the model.
     pub(crate) requires: &'static str,
     pub(crate) capabilities: Vec<&'static str>,
     pub(crate) architecture: &'static str,
@@ -25,7 +25,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// The blob's bytes but for the end of the line, which only GGUF models have.
+    /// The blob's JSON, without the line feed that Ollama writes for GGUF models only.
     pub(crate) fn to_json(&self) -> String {
         let families = match self.family.as_str() {
             "" => "null".to_owned(),
@@ -54,9 +54,9 @@ impl Config {
     }
 }
 
-/// Families that Ollama has a renderer and a parser for, by what their `architectures` or
-/// `model_type` holds, in lower case: what it holds, the renderer, the parser, and what the parser
-/// adds to what the model can do, as far as that was seen (x/create/client).
+/// The families for which Ollama has a renderer and a parser (x/create/client): a part of the
+/// lower-case `architectures` or `model_type`, the renderer, the parser, and the capabilities that
+/// the parser adds, as far as observed.
 static SPEAKERS: &[(&str, &str, &str, &[&str])] = &[
     ("museglimmer", "glimmer", "glimmer", &[]),
     ("muse_glimmer", "glimmer", "glimmer", &[]),
@@ -74,7 +74,7 @@ static SPEAKERS: &[(&str, &str, &str, &[&str])] = &[
 ];
 
 impl Config {
-    /// That of a model of tensors, by its `config.json`.
+    /// The config of a model of tensor blobs, derived from its `config.json`.
     pub(crate) fn of_tensors(config: &Json, file_type: &str) -> Self {
         let named = config.get("architectures").and_then(Json::as_array).into_iter().flatten();
         let named = named.chain(config.get("model_type")).filter_map(Json::as_str);
@@ -100,7 +100,7 @@ impl Config {
         }
     }
 
-    /// That of a model in one GGUF file.
+    /// The config of a model in one GGUF file.
     pub(crate) fn of_gguf(family: &str, weights: u64, file_type: &str) -> Self {
         Self {
             format: "gguf",
@@ -114,7 +114,7 @@ impl Config {
     }
 }
 
-/// A number of weights as Ollama shows it (format.HumanNumber).
+/// Formats a number of weights as Ollama does (format.HumanNumber).
 fn human(number: u64) -> String {
     let whole = |unit: u64| number.is_multiple_of(unit);
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
@@ -134,13 +134,14 @@ mod tests {
     use super::*;
     use crate::digest::sha256_of;
 
-    /// The config that Ollama's server makes in its own test (routes_create_test.go), and its digest.
+    /// The config that Ollama's server writes in its own test (routes_create_test.go), and its
+    /// digest.
     #[test]
     fn the_config_of_a_gguf_model() {
         let mut text = Config::of_gguf("test", 0, "unknown").to_json();
         text.push('\n');
         let digest = "99759ad5b91e723db0393d698ffbb448b1b7df5ff6377a108c49254583b1bc8c";
-        assert_eq!(sha256_of(text.as_bytes()), digest, "{text}");
+        assert_eq!(sha256_of(text.as_bytes()).unwrap(), digest, "{text}");
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Digest {
                 Err(Error::malformed(format!(
                     "the digest \"{shown}\" is not sha256: and 64 hexadecimal digits"
                 ))
-                .advise("do not use this manifest: its digests are no digests"))
+                .advise("do not use this manifest: its digests are invalid"))
             }
         }
     }
@@ -100,7 +100,7 @@ impl Manifest {
                 }
             }
         }
-        Err(Error::malformed("a list of manifests, none of which is in this store")
+        Err(Error::malformed("none of the manifests in this list is in the store")
             .advise("pull the model again"))
     }
 
@@ -139,17 +139,17 @@ impl Layer {
     }
 }
 
-/// A blob that has just been written, and what the manifest says of it.
+/// A blob that has just been written, with its entry in the manifest.
 #[derive(Debug)]
 pub(crate) struct NewBlob<'b> {
-    /// What it is to the model: `config`, `model`, `tensor`, `json`, `license`.
+    /// Its role: `config`, `model`, `tensor`, `json`, `license`.
     pub(crate) role: &'b str,
     pub(crate) name: &'b str,
     pub(crate) digest: &'b Digest,
     pub(crate) size: u64,
 }
 
-/// The manifest of a new model.
+/// Writes the manifest of a new model.
 pub(crate) fn new_manifest(blobs: &[NewBlob<'_>]) -> Vec<u8> {
     let layers = blobs.iter().map(|blob| Layer {
         kind: blob.role.to_owned(),
@@ -161,8 +161,8 @@ pub(crate) fn new_manifest(blobs: &[NewBlob<'_>]) -> Vec<u8> {
     Manifest { config: config.into_iter().next(), layers }.to_json()
 }
 
-/// A stored manifest in which a blob takes the place of the layer `model`. Everything else stays,
-/// members that this program does not know included.
+/// Writes a stored manifest again with a blob in place of the layer `model`. Everything else stays,
+/// including members that this program does not know.
 pub(crate) fn with_model(manifest: &Json, blob: &NewBlob<'_>) -> Vec<u8> {
     let mut manifest = manifest.clone();
     let layers = manifest.get_mut("layers").and_then(Json::as_array_mut);
@@ -182,7 +182,7 @@ pub(super) fn is_model(layer: &Json) -> bool {
 }
 
 impl Manifest {
-    /// The file, as Go's encoder writes it.
+    /// The manifest as Go's encoder writes it.
     fn to_json(&self) -> Vec<u8> {
         let layers: Vec<String> = self.layers.iter().map(Layer::to_json).collect();
         let config = match &self.config {
@@ -223,7 +223,7 @@ pub(super) fn quoted(text: &str) -> String {
     html_safe(&Json::from(text).to_string())
 }
 
-/// JSON in which no character has a meaning in HTML. All of them stand within strings.
+/// Escapes the characters that have a meaning in HTML. In JSON they occur only within strings.
 fn html_safe(json: &str) -> String {
     let mut out = String::new();
     for c in json.chars() {

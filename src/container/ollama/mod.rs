@@ -51,8 +51,8 @@ fn open(opened: Opened, options: &OpenOptions) -> Result<Store> {
     }
     let path = source.path().to_path_buf();
     let Some(store) = store_of(&path) else {
-        return Err(Error::malformed("a manifest of Ollama's, but not in a store").advise(
-            "a manifest lies in STORE/manifests/HOST/NAMESPACE/MODEL/TAG, beside STORE/blobs",
+        return Err(Error::malformed("an Ollama manifest outside a store").advise(
+            "the path of a manifest is STORE/manifests/HOST/NAMESPACE/MODEL/TAG, beside STORE/blobs",
         ));
     };
     open_manifest(&path, &store, options)
@@ -91,7 +91,7 @@ pub(super) fn open_name(name: &Path, options: &OpenOptions) -> Option<Result<Sto
     let fault = format!("no such file, and no model of that name in {}", places.join(" or "));
     let error = Error::new(ErrorKind::NotFound, fault).in_file(name);
     Some(Err(match refused.as_slice() {
-        [] => error.advise("`weighbridge list models` shows what a store has"),
+        [] => error.advise("`weighbridge list models` lists the models of a store"),
         refused => error.advise(format!(
             "{} cannot be read: join the group that owns it, or set OLLAMA_MODELS",
             refused.join(", ")
@@ -112,7 +112,7 @@ fn open_manifest(path: &Path, store: &Path, options: &OpenOptions) -> Result<Sto
     let remote = config.as_ref().and_then(|config| {
         let host =
             config.get("remote_host").and_then(Json::as_str).filter(|host| !host.is_empty())?;
-        Some(Error::unsupported(format!("a cloud model, served by {host}: no weights are here")))
+        Some(Error::unsupported(format!("a cloud model, served by {host}, without local weights")))
     });
     if let Some(remote) = remote {
         return Err(remote.advise("pull a model that runs on this machine"));
@@ -136,7 +136,7 @@ fn open_manifest(path: &Path, store: &Path, options: &OpenOptions) -> Result<Sto
                 manifest.layers.iter().map(|layer| layer.kind.as_str()).collect();
             let kinds = Text::new(kinds.join(", ").as_bytes()).to_string();
             return Err(Error::malformed(format!(
-                "no weights in this model: its layers are {kinds}"
+                "the model has no weights: its layers are {kinds}"
             )));
         }
     };
@@ -196,7 +196,7 @@ fn check_linked(path: &Path) -> Result<()> {
     let source = Source::open(path, Access::Read)?;
     if crate::digest::sha256(&source)? != digest.hex().to_ascii_lowercase() {
         return Err(Error::malformed(
-            "the manifest's bytes do not have the digest that it is named by",
+            "the manifest's content does not match the digest in its name",
         )
         .in_file(path)
         .advise("pull the model again"));
@@ -262,7 +262,7 @@ pub fn models(
         places.iter().find(|place| name::TREES.iter().any(|tree| place.join(tree).is_dir()));
     let Some(store) = found else {
         let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
-        return Err(Error::not_found(format!("no store of Ollama's at {}", places.join(" or ")))
+        return Err(Error::not_found(format!("no Ollama store at {}", places.join(" or ")))
             .advise("set OLLAMA_MODELS to the folder that holds `manifests` and `blobs`"));
     };
     let paths: Vec<PathBuf> =
@@ -317,7 +317,7 @@ fn stored_model(path: &Path, store: &Path, options: &OpenOptions) -> Result<Opti
         |path: &Path| document::read(path, "", &options.limits).map(|document| document.json);
     let manifest = Manifest::parse(&document::parse(&bytes, &options.limits)?, store, &read)?;
     let has = |kind: &str| manifest.layers.iter().any(|layer| layer.kind == kind);
-    let digest = crate::digest::sha256_of(&bytes);
+    let digest = crate::digest::sha256_of(&bytes)?;
     Ok(Some(StoredModel {
         name,
         id: digest.get(..12).unwrap_or_default().to_owned(),

@@ -1,4 +1,4 @@
-//! Writing models into Ollama's store, as Ollama fb307609 (2026-08-21) does.
+//! Writes models for Ollama's store, as Ollama fb307609 (2026-08-21) does.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -45,21 +45,21 @@ pub(crate) const WRITER: Writer = Writer {
 pub(crate) const GGUF_WRITER: Writer =
     Writer { placement: Placement::Store, layout: gguf_blob, ..gguf::write::WRITER };
 
-/// The metadata key by which a caller chooses what the config blob calls the model's type.
+/// The metadata key that sets the `file_type` of the config blob.
 pub(crate) const FILE_TYPE: &str = "file_type";
 
-/// Whether Ollama has a name for groups of a dtype.
+/// Whether Ollama has a quantization type for a dtype.
 fn has_type(dtype: DType) -> bool {
     TYPES.iter().any(|(_, own, _)| *own == dtype)
 }
 
-/// Whether MLX reads plain numbers of a dtype as what they are (`dtype_from_safetensor_str` of
-/// mlx/io/safetensors.cpp): F64 not at all, floats of 8 bits as integers.
+/// Whether MLX reads a plain dtype correctly (`dtype_from_safetensor_str` of
+/// mlx/io/safetensors.cpp). It does not read F64, and reads 8-bit floats as integers.
 fn is_plain_of_mlx(dtype: DType) -> bool {
     dtype.is_integer() || matches!(dtype, DType::BOOL | DType::F16 | DType::BF16 | DType::F32)
 }
 
-/// What stands before `layers.{n}` where Ollama knows experts by their names (x/create/plan.go).
+/// The prefixes of `layers.{n}` with which Ollama recognizes experts (x/create/plan.go).
 const BEFORE_LAYERS: &[&str] = &[
     "",
     "model.",
@@ -72,7 +72,7 @@ const BEFORE_LAYERS: &[&str] = &[
     "model.language_model.backbone.",
 ];
 
-/// What stands between a layer and the number of an expert.
+/// The text between the number of a layer and that of an expert.
 const EXPERTS: &[&str] = &[
     ".mlp.experts.",
     ".mlp.shared_experts.",
@@ -82,7 +82,7 @@ const EXPERTS: &[&str] = &[
     ".mixer.shared_experts.",
 ];
 
-/// Of `model.layers.0.mlp.experts.7.up_proj.weight`: `model.layers.0.mlp.experts`, 7 and
+/// Splits `model.layers.0.mlp.experts.7.up_proj.weight` into `model.layers.0.mlp.experts`, 7 and
 /// `up_proj.weight`.
 fn expert(name: &str) -> Option<ExpertName<'_>> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -102,8 +102,8 @@ fn expert(name: &str) -> Option<ExpertName<'_>> {
     EXPERTS.iter().find_map(found)
 }
 
-/// A blob for each tensor, but one for all experts of a layer if they have one type; then the
-/// documents, then the config.
+/// Lays out one blob for each tensor, but a single blob for the experts of a layer if they have the
+/// same type; then the documents, then the config.
 fn blobs(model: NewModel<'_>) -> Result<Vec<NewFile>> {
     let mut files = Vec::new();
     let mut rest = model.tensors.iter().enumerate().peekable();
@@ -144,7 +144,7 @@ fn blobs(model: NewModel<'_>) -> Result<Vec<NewFile>> {
     files.extend(documents);
     if !has_config {
         let config = config
-            .ok_or_else(|| Error::unsupported("there is no config.json, which Ollama needs"))?;
+            .ok_or_else(|| Error::unsupported("config.json is missing, but Ollama requires it"))?;
         let file_type = match model.metadata.get(FILE_TYPE).and_then(|value| value.to_text()) {
             Some(text) => text.spelling().into_owned(),
             None => common_type(model.tensors).to_owned(),
@@ -160,7 +160,7 @@ pub(crate) fn config_blob(bytes: Vec<u8>) -> NewDocument {
     NewDocument { name: String::new(), role: "config".to_owned(), content: Content::Bytes(bytes) }
 }
 
-/// One GGUF file, unless a document is it, then the documents.
+/// Lays out one GGUF file, unless it is among the documents; then the documents.
 fn gguf_blob(mut model: NewModel<'_>) -> Result<Vec<NewFile>> {
     let documents = std::mem::take(&mut model.documents);
     let mut files = Vec::new();
@@ -174,22 +174,21 @@ fn gguf_blob(mut model: NewModel<'_>) -> Result<Vec<NewFile>> {
     Ok(files)
 }
 
-/// The name of a tensor's type and its group size, where it is quantized.
+/// The name of a tensor's quantization type and its group size; `None` if it is not quantized.
 fn group_type(tensor: &NewTensor) -> Option<(&'static str, u64)> {
     let (names, _, sizes) = TYPES.iter().find(|(_, dtype, _)| *dtype == tensor.dtype)?;
     let usual = sizes.first().copied().unwrap_or(0);
     Some((names.first().copied()?, tensor.group_size.map_or(usual, u64::from)))
 }
 
-/// The type of everything that is quantized; empty where that is nothing, or where there are
-/// several.
+/// The quantization type of all quantized tensors; empty if there are none, or several types.
 fn common_type(tensors: &[NewTensor]) -> &'static str {
     let mut names = tensors.iter().filter_map(group_type).map(|(name, _)| name);
     let first = names.next().unwrap_or_default();
     if names.all(|name| name == first) { first } else { "" }
 }
 
-/// A blob of tensors of one type, laid out as Ollama's own writer does.
+/// Lays out a blob of tensors of one type as Ollama's writer does.
 fn blob(name: &str, model: &NewModel<'_>, tensors: Vec<usize>) -> Result<NewFile> {
     let mut metadata = BTreeMap::new();
     let first = tensors.first().and_then(|number| model.tensors.get(*number));
@@ -212,12 +211,12 @@ fn part_name(tensor: &NewTensor, part: &NewPart) -> String {
     }
 }
 
-/// The manifest of a model of one GGUF blob, as far as its weights can be replaced.
+/// Reads the manifest of a model of one GGUF blob, if its weights can be replaced.
 ///
 /// # Errors
 ///
-/// `Unsupported` for a manifest that is itself kept as a blob or stands in the second tree, and for a
-/// list of manifests.
+/// `Unsupported` for a manifest that is stored as a blob or in the second tree, and for a list of
+/// manifests.
 pub(crate) fn replaceable_model(path: &Path, limits: &Limits) -> Result<Json> {
     let refused = |fault: &str| {
         let advice = "copy the model to a file with `weighbridge convert NAME copy.gguf --to gguf`, \
@@ -225,10 +224,12 @@ pub(crate) fn replaceable_model(path: &Path, limits: &Limits) -> Result<Json> {
         Err(Error::unsupported(fault.to_owned()).advise(advice).in_file(path))
     };
     if path.is_symlink() {
-        return refused("this manifest is itself named by its digest, so it cannot be changed");
+        return refused("this manifest is named by its digest, so it cannot be changed");
     }
     if store_of_place(path).is_none() {
-        return refused("this manifest stands in the second tree, which this program only reads");
+        return refused(
+            "this manifest is in the second tree of manifests (manifests-v2), which this program only reads",
+        );
     }
     let manifest = document::read(path, "", limits)?.json;
     let layers = manifest.get("layers").and_then(Json::as_array);
@@ -238,33 +239,34 @@ pub(crate) fn replaceable_model(path: &Path, limits: &Limits) -> Result<Json> {
     }
 }
 
-/// The manifest's file for a model of that name, which need not be there yet: in `store`, or where
-/// Ollama of this user keeps its models.
+/// The path of the manifest for a model name: in `store`, or in the store of this user's Ollama.
+/// The manifest need not exist.
 ///
 /// # Errors
 ///
-/// `Mismatch` for what is no name by Ollama's grammar; `NotFound` if nothing says where the store
-/// lies; `Unsupported` if the name stands in the second tree of manifests, which would hide it.
+/// `Mismatch` if the name does not follow Ollama's grammar; `NotFound` if the store's location is
+/// unknown; `Unsupported` if the name exists in the second tree of manifests, which would hide the
+/// new one.
 pub fn place(name: &str, store: Option<&Path>) -> Result<PathBuf> {
     let Some(parsed) = Name::parse(name) else {
-        return Err(Error::mismatch("no name that Ollama gives a model")
+        return Err(Error::mismatch("not a valid name of an Ollama model")
             .in_file(Path::new(name))
             .advise("[HOST/][NAMESPACE/]MODEL[:TAG], of letters, digits, '_', '-' and '.'"));
     };
     let store = store.map(Path::to_path_buf).or_else(name::own_store).ok_or_else(|| {
-        Error::not_found("nothing says where Ollama keeps its models").advise("set OLLAMA_MODELS")
+        Error::not_found("the location of Ollama's store is unknown: neither OLLAMA_MODELS nor a home directory is set").advise("set OLLAMA_MODELS")
     })?;
     let path = parsed.place(&store);
     match parsed.find(&store) {
         Some(found) if found != path => {
-            let fault = "a model of that name stands in the second tree, which this program reads";
+            let fault = "a model with this name is in the second tree of manifests (manifests-v2), which this program only reads";
             Err(Error::unsupported(fault).in_file(&found).advise("give another name"))
         }
         _ => Ok(path),
     }
 }
 
-/// The store that a [place] lies in.
+/// The store that contains the path of a manifest, as [`place`] returns it.
 pub(crate) fn store_of_place(manifest: &Path) -> Option<PathBuf> {
     let tree = manifest.ancestors().nth(4)?;
     (tree.file_name()? == name::WRITTEN).then(|| tree.parent().map(Path::to_path_buf))?
@@ -284,7 +286,7 @@ mod tests {
         assert_eq!(store_of_place(&written).unwrap(), store);
         std::fs::create_dir_all(written.parent().unwrap()).unwrap();
         std::fs::write(&written, "{}").unwrap();
-        // What is there is found in whatever case it is asked for.
+        // An existing model is found in any upper or lower case.
         assert_eq!(at("tales:INT4").unwrap(), written);
         assert!(at("../x").is_err());
         let second = store.join("manifests-v2/ollama.com/library/other/latest");

@@ -10,7 +10,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::index::{NameIndex, hash};
 use crate::limits::Limits;
-use crate::metadata::{Encoding, Item, ItemKind, Metadata};
+use crate::metadata::{HeaderEncoding, Item, ItemKind, Metadata};
 use crate::store::{Listing, Note, check_count};
 
 /// The header of one file.
@@ -90,9 +90,9 @@ fn read(source: &Source, limits: &Limits) -> Result<Vec<u8>> {
     if length > room {
         let fault = format!("the header's length is {length}, but only {room} bytes follow");
         return Err(Error::malformed(fault).at(0).advise(if length < limits.json_header_bytes {
-            "the file is cut short, perhaps a download that did not finish: fetch it again"
+            "the file is cut short, perhaps by an unfinished download: fetch it again"
         } else {
-            "this is no safetensors file, or its start was overwritten"
+            "this is not a safetensors file, or its start was overwritten"
         }));
     }
     // Positions are stored in 32 bits.
@@ -104,7 +104,7 @@ fn read(source: &Source, limits: &Limits) -> Result<Vec<u8>> {
         return Err(Error::malformed("the header's length is 0").at(0));
     }
     let total = usize::try_from(LENGTH as u64 + length)
-        .map_err(|_| Error::unsupported("a header beyond this machine's address space"))?;
+        .map_err(|_| Error::unsupported("the header exceeds this machine's address space"))?;
     if total <= first {
         header.truncate(total);
         header.shrink_to_fit();
@@ -122,12 +122,11 @@ fn metadata(
 ) -> Result<(Metadata, Rules)> {
     loop {
         let (metadata, twice) =
-            Metadata::new(Arc::clone(header), Encoding::default(), items.clone())?;
+            Metadata::new(Arc::clone(header), HeaderEncoding::default(), items.clone())?;
         let Some((key, at)) = twice.and_then(|twice| metadata.place(twice)) else {
             return Ok((metadata, rules));
         };
-        let fault =
-            || format!("two values in __metadata__ for \"{key}\", of which the last counts");
+        let fault = || format!("duplicate key \"{key}\" in __metadata__; the last value is used");
         rules.broken(Strictness::Default, at, fault)?;
         // Keep the last value of each key, at the position of the first.
         let span = |(start, end): (u32, u32)| header.get(start as usize..end as usize);
@@ -173,13 +172,13 @@ impl<'a> Parser<'a> {
         let mut base = LENGTH as u64;
         let mut text = text;
         if let Some(rest) = text.strip_prefix(b"\xef\xbb\xbf") {
-            self.lenient(base, "a byte order mark stands before the header")?;
+            self.lenient(base, "a byte order mark precedes the header")?;
             (text, base) = (rest, base + 3);
         }
         let mut json = Scanner::new(text, base);
         if text.first() != Some(&b'{') && json.peek() == Some(b'{') {
             self.rules.broken(Strictness::Default, base, || {
-                "white space before the header's first brace, which the format's document forbids".into()
+                "white space precedes the header's first brace, which the format's document forbids".into()
             })?;
         }
         json.expect(b'{')?;
@@ -219,7 +218,7 @@ impl<'a> Parser<'a> {
         let at = json.at();
         if json.at_end() {
             return self.rules.broken(Strictness::Default, at, || {
-                "the header is padded with other white space than spaces, against the format's document".into()
+                "the header is padded with white space other than spaces, which the format's document forbids".into()
             });
         }
         if rest.iter().all(|byte| b" \t\r\n\0".contains(byte)) {
@@ -231,13 +230,13 @@ impl<'a> Parser<'a> {
     fn metadata(&mut self, json: &mut Scanner<'a>, seen: &mut bool) -> Result<()> {
         let at = json.at();
         if std::mem::replace(seen, true) {
-            self.lenient(at, "__metadata__ stands twice")?;
+            self.lenient(at, "__metadata__ occurs twice")?;
             self.items.clear();
         }
         match json.peek() {
             Some(b'n') if json.eat_text(b"null") => {
                 return self.rules.broken(Strictness::Default, at, || {
-                    "__metadata__ is null, which the format's document does not provide for".into()
+                    "__metadata__ is null, which the format's document does not allow".into()
                 });
             }
             Some(b'[') => {
@@ -255,7 +254,7 @@ impl<'a> Parser<'a> {
             json.expect(b':')?;
             let value = json.string().map_err(|_| {
                 let key = String::from_utf8_lossy(json.raw(&key)).into_owned();
-                json.error("a value in __metadata__ is no string").in_key(key)
+                json.error("a value in __metadata__ is not a string").in_key(key)
             })?;
             let item = Item {
                 key: self.keep(json, &key)?,
@@ -315,9 +314,9 @@ impl<'a> Parser<'a> {
                 end - begin
             )),
             None if crate::shape::elements(shape).and_then(|n| n.checked_mul(64)).is_none() => {
-                Some(format!("shape {shape:?} has more bits than 64 bits count"))
+                Some(format!("shape {shape:?} has more than 2^64 bits"))
             }
-            None => Some(format!("shape {shape:?} of {dtype} is no whole number of bytes")),
+            None => Some(format!("shape {shape:?} of {dtype} is not a whole number of bytes")),
         };
         if let Some(fault) = fault {
             return Err(named(json, json.error(fault)));
@@ -327,7 +326,7 @@ impl<'a> Parser<'a> {
             ..u32::try_from(start.saturating_add(name.range.len())).unwrap_or(u32::MAX);
         let offset = self.data_start.checked_add(begin).zip(self.data_start.checked_add(end));
         let Some((offset, end)) = offset else {
-            let fault = format!("data_offsets [{begin}, {end}] are beyond every file");
+            let fault = format!("data_offsets [{begin}, {end}] exceed the largest file size");
             return Err(named(json, json.error(fault)));
         };
         self.in_order &= offset == self.reached;
@@ -411,7 +410,7 @@ impl<'a> Parser<'a> {
         }
         let text = json.unescape(&span)?;
         let dtype = DType::from_safetensors(&text).ok_or_else(|| {
-            json.error(format!("\"{}\" is no dtype of safetensors", Text::new(&text)))
+            json.error(format!("\"{}\" is not a safetensors dtype", Text::new(&text)))
         })?;
         self.dtype = (name, dtype);
         Ok(dtype)
@@ -475,16 +474,15 @@ impl<'a> Parser<'a> {
             let Some(entry) = self.listing.get(number, header) else { continue };
             if end > file_len {
                 let fault = format!(
-                    "its data end {} bytes after the end of the file ({file_len})",
+                    "the data end {} bytes after the end of the file ({file_len})",
                     end - file_len
                 );
                 return Err(Error::malformed(fault).in_tensor(entry.name).at(begin).advise(
-                    "the file is cut short, perhaps a download that did not finish: fetch it again",
+                    "the file is cut short, perhaps by an unfinished download: fetch it again",
                 ));
             }
             if begin != reached {
-                let what =
-                    if begin > reached { "a hole lies before" } else { "other data overlap" };
+                let what = if begin > reached { "a gap precedes" } else { "other data overlap" };
                 let fault = || {
                     format!(
                         "{what} tensor \"{}\": it begins at {}, not at {}, which the reference crate refuses",
@@ -521,8 +519,7 @@ impl<'a> Parser<'a> {
         }
         let Some(&first) = replaced.first() else { return Ok(()) };
         if let Some(entry) = self.listing.get(first, header) {
-            let fault =
-                || format!("tensor \"{}\" stands twice, and the last one counts", entry.name);
+            let fault = || format!("tensor \"{}\" occurs twice; the last one is used", entry.name);
             self.rules.broken(Strictness::Default, entry.offset, fault)?;
         }
         replaced.sort_unstable();

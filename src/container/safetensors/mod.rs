@@ -9,7 +9,9 @@ pub(crate) mod write;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::{Container, OpenOptions, Opened, Probe, Strictness, in_parallel, mlx, npz};
+#[cfg(feature = "npz")]
+use super::npz;
+use super::{Container, OpenOptions, Opened, Probe, Strictness, in_parallel, mlx};
 use crate::bytes::Source;
 use crate::error::{Error, Result};
 use crate::store::{Document, Encoding, Indexed, Note, Store, StoreBuilder, StoredFile, document};
@@ -98,7 +100,11 @@ pub(super) fn open_directory(
     let parsed = in_parallel(&paths, options, |path| {
         let source = Source::open(path, options.access)?;
         match path.extension().is_some_and(|ending| ending == "npz") {
+            #[cfg(feature = "npz")]
             true => npz::parse(source, options),
+            #[cfg(not(feature = "npz"))]
+            true => Err(Error::unsupported("this build of weighbridge cannot read .npz files")
+                .advise("enable the cargo feature `npz`")),
             false => header::parse(source, options),
         }
     })?;
@@ -146,9 +152,9 @@ fn build(mut builder: StoreBuilder, files: Vec<Parsed>) -> Result<Indexed> {
     }
     builder.index(|_, first, second| {
         let fault = if first == second {
-            "two tensors of that name".to_owned()
+            "duplicate tensor name".to_owned()
         } else {
-            format!("a tensor of that name lies in {} too", first.display())
+            format!("{} has a tensor with the same name", first.display())
         };
         Error::malformed(fault).advise("keep one of the two files")
     })
@@ -186,9 +192,9 @@ fn check_map(indexed: &Indexed, map: &WeightMap, files: &[String]) -> Result<()>
     for (name, file) in map.iter() {
         let found = if indexed.is_named(guess, name) { Some(guess) } else { indexed.find(name) };
         let Some(number) = found else {
-            return Err(Error::malformed("the index lists it, but no file holds it")
+            return Err(Error::malformed("the index lists the tensor, but no file contains it")
                 .in_tensor(crate::bytes::Text::new(name))
-                .advise("a shard is of another version of the model: fetch the files again"));
+                .advise("a shard belongs to another version of the model: fetch the files again"));
         };
         guess = number.saturating_add(1);
         let said = numbers.get(file as usize).copied().flatten();
@@ -198,7 +204,7 @@ fn check_map(indexed: &Indexed, map: &WeightMap, files: &[String]) -> Result<()>
                 number.and_then(|number| files.get(number)).map_or("another file", String::as_str)
             };
             let fault =
-                format!("the index says {}, but it lies in {}", name_of(said), name_of(lies));
+                format!("the index says {}, but the tensor is in {}", name_of(said), name_of(lies));
             return Err(Error::malformed(fault).in_tensor(crate::bytes::Text::new(name)));
         }
     }

@@ -43,17 +43,20 @@ pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> 
             if options.all_files {
                 files.extend(strays.iter().map(|&name| name.to_owned()));
             } else if !strays.is_empty() {
-                note(format!("left aside, since {index} does not name them: {}", list(&strays)));
+                note(format!("ignored, because {index} does not list them: {}", list(&strays)));
             }
             files.sort_by(|a, b| Text::new(a.as_bytes()).natural_cmp(Text::new(b.as_bytes())));
             return Ok(Choice { files, index: Some((index.to_owned(), map)), notes });
         }
         if weights.is_empty() {
-            let fault = format!("none of the {} files that {index} names is here", map.files.len());
+            let fault = format!(
+                "none of the {} files that {index} lists is in the directory",
+                map.files.len()
+            );
             return Err(unfinished(names, Error::malformed(fault)));
         }
         note(format!(
-            "{index} is stale: {absent} of the {} files that it names are not here",
+            "{index} is outdated: {absent} of the {} files that it lists are missing",
             map.files.len()
         ));
     }
@@ -66,7 +69,10 @@ pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> 
             return Ok(Choice { files: vec![ARCHIVE.to_owned()], index: None, notes });
         }
         (None, []) => {
-            return Err(unfinished(names, Error::malformed("no .safetensors files here")));
+            return Err(unfinished(
+                names,
+                Error::malformed("no .safetensors files in the directory"),
+            ));
         }
         (None, _) if options.all_files => {
             let files = weights.iter().map(|&name| name.to_owned()).collect();
@@ -74,12 +80,12 @@ pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> 
         }
         (None, several) => {
             let fault = format!(
-                "{} sets of safetensors files, and none has a usual name: {}",
+                "{} sets of safetensors files, none of which has a usual name: {}",
                 several.len(),
                 list(&weights)
             );
             return Err(Error::malformed(fault)
-                .advise("give the path of one file, or take all of them (--all-files)"));
+                .advise("give the path of one file, or open all of them with --all-files"));
         }
     };
     if let Some(count) = chosen.count {
@@ -87,7 +93,7 @@ pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> 
         if have as u64 != u64::from(count) {
             let missing = (1..=count).find(|number| !chosen.numbers.contains(number)).unwrap_or(0);
             let fault = format!(
-                "{have} of {count} shards of {} are here; the first that is missing is number {missing}",
+                "only {have} of {count} shards of {} exist; the first missing one is number {missing}",
                 chosen.stem
             );
             return Err(unfinished(names, Error::malformed(fault)));
@@ -99,7 +105,7 @@ pub(super) fn choose(folder: &Path, names: &[String], options: &OpenOptions) -> 
     if options.all_files {
         files.extend(strays.iter().map(|&name| name.to_owned()));
     } else if !strays.is_empty() {
-        note(format!("left aside beside {}: {}", chosen.stem, list(&strays)));
+        note(format!("ignored beside {}: {}", chosen.stem, list(&strays)));
     }
     Ok(Choice { files, index: None, notes })
 }
@@ -176,9 +182,9 @@ fn find_index(names: &[String]) -> Option<&str> {
 /// unfinished.
 fn unfinished(names: &[String], error: Error) -> Error {
     match names.iter().find(|name| foreign::is_partial(name)) {
-        Some(partial) => {
-            error.advise(format!("still downloading, by {partial}: let it end, or start it again"))
-        }
+        Some(partial) => error.advise(format!(
+            "{partial} shows an unfinished download: wait for it to finish, or restart it"
+        )),
         None => error.advise("fetch the missing files into the same directory"),
     }
 }
@@ -220,7 +226,7 @@ mod tests {
         let error = chosen(names).unwrap_err().to_string();
         assert_eq!(
             error,
-            "199999 of 200000 shards of model are here; the first that is missing is number 200000"
+            "only 199999 of 200000 shards of model exist; the first missing one is number 200000"
         );
     }
 
@@ -228,6 +234,6 @@ mod tests {
     fn one_shard_twice_is_not_two() {
         let twice = ["model-1-of-2.safetensors", "model-01-of-02.safetensors"];
         let error = chosen(twice.map(str::to_owned).to_vec()).unwrap_err().to_string();
-        assert_eq!(error, "1 of 2 shards of model are here; the first that is missing is number 2");
+        assert_eq!(error, "only 1 of 2 shards of model exist; the first missing one is number 2");
     }
 }

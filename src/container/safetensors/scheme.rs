@@ -94,7 +94,8 @@ fn try_scheme(indexed: &mut Indexed, head: u32, scheme: &Scheme, limits: &Limits
         }
         let ending = scheme.companions.iter().find(|(_, part)| part == missing);
         let ending = ending.map_or("", |(ending, _)| ending);
-        let fault = format!("its {} is missing (the tensor ending in {ending})", missing.name());
+        let fault =
+            format!("the {} is missing (the array whose name ends in {ending})", missing.name());
         return Err(located(Error::malformed(fault).advise("fetch the files of the model again")));
     }
     let found = Found { indexed, head: listed, companions: &companions, limits };
@@ -171,7 +172,9 @@ impl<'a> Found<'a> {
             if !known.contains(&dtype) {
                 let names: Vec<&str> = known.iter().map(|dtype| dtype.name()).collect();
                 let (part, names) = (part.name(), names.join(" or "));
-                return Err(Error::unsupported(format!("its {part} is {dtype}, not {names}")));
+                return Err(Error::unsupported(format!(
+                    "the {part} is {dtype}, but {names} is required"
+                )));
             }
         }
         Ok(())
@@ -186,7 +189,7 @@ const BYTES: &[DType] = &[DType::U8, DType::I8];
 const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::BF16];
 
 fn contradiction(fault: String) -> Error {
-    Error::malformed(fault).advise("the parts do not fit together: fetch the model's files again")
+    Error::malformed(fault).advise("the parts do not match: fetch the model's files again")
 }
 
 /// GPTQ and AWQ pack codes into words: GPTQ along the input, AWQ along the output. The shapes
@@ -220,7 +223,7 @@ fn gptq_or_awq(found: &Found<'_>) -> Settled {
         (3, true) => DType::GPTQ3_V2,
         (4, true) => DType::GPTQ4_V2,
         (8, true) => DType::GPTQ8_V2,
-        _ => return Err(contradiction(format!("{}: {bits} bits an element", shapes()))),
+        _ => return Err(contradiction(format!("{}: {bits} bits per element", shapes()))),
     };
     let (dtype, inputs) = if columns == outputs {
         let inputs =
@@ -276,7 +279,7 @@ fn compressed(found: &Found<'_>) -> Settled {
     found.check_dtypes(&[Part::Weight, Part::ZeroPoint, Part::GroupIndex], WORDS)?;
     found.check_dtypes(&[Part::Scale], FLOATS)?;
     let Some(bytes) = found.read(Part::Description)? else {
-        return Err(contradiction("its weight_shape is missing".into()));
+        return Err(contradiction("weight_shape is missing".into()));
     };
     let dims: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
     let &[said_rows, columns] = dims.as_slice() else {

@@ -59,7 +59,7 @@ impl WeightMap {
                 json.expect(b':')?;
                 if json.raw(&key) == b"weight_map" {
                     if std::mem::replace(&mut found, true) {
-                        return Err(json.error("weight_map stands twice"));
+                        return Err(json.error("weight_map occurs twice"));
                     }
                     this.map(&mut json, limits)?;
                 } else {
@@ -92,7 +92,7 @@ impl WeightMap {
             json.expect(b':')?;
             let at = json.at();
             let file = json.string().map_err(|_| {
-                json.error("a value in weight_map is no file name")
+                json.error("a value in weight_map is not a file name")
                     .in_tensor(Text::new(json.raw(&name)))
             })?;
             let file = json.unescape(&file)?;
@@ -125,11 +125,11 @@ impl WeightMap {
         }
         if !stays_inside(name) {
             let fault = format!(
-                "the index names the file \"{}\", which is not inside its directory",
+                "the index names the file \"{}\", which is outside its directory",
                 Text::new(name.as_bytes())
             );
             return Err(Error::malformed(fault)
-                .advise("do not use this model: its index reaches for other files"));
+                .advise("do not use this model: its index refers to files outside the model"));
         }
         let most = limits.shards;
         if self.files.len() as u64 >= u64::from(most) {

@@ -1,6 +1,6 @@
-//! Writing safetensors: byte for byte as the `safetensors` crate does, but for metadata, whose keys
-//! are sorted here and in no order there, and for the data's alignment, which is 64 unless 8 is
-//! asked for.
+//! Writes safetensors, byte for byte as the `safetensors` crate does, with two exceptions: metadata
+//! keys are sorted, while the crate's order is random; and the data are aligned to 64 bytes, while
+//! the crate aligns to 8 (which can be requested).
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -23,7 +23,7 @@ pub(crate) const WRITER: Writer = Writer {
     dialect: Dialect::HuggingFace,
     placement: Placement::Directory,
     metadata: &[("format", "pt")],
-    // What transformers cuts its files at.
+    // transformers' maximum file size.
     shard_bytes: Some(5_000_000_000),
     holds: |dtype, _| is_plain(dtype),
     repacks_to: |dtype| dtype == DType::HF_MXFP4,
@@ -42,20 +42,20 @@ pub(crate) fn is_plain(dtype: DType) -> bool {
     row.packing == Packing::Plain && row.safetensors.is_some()
 }
 
-/// What distinguishes directories of safetensors.
+/// The differences between containers that are directories of safetensors files.
 #[derive(Debug)]
 pub(crate) struct Habits {
-    /// The name of an array of a tensor.
+    /// Returns the name of an array of a tensor.
     pub(crate) part_name: fn(&NewTensor, &NewPart) -> String,
-    /// Whether one file has an index too.
+    /// Whether a model in a single file has an index too.
     pub(crate) always_indexed: bool,
-    /// What `config.json` says of quantized tensors.
+    /// Returns the `quantization_config` of `config.json`, if any tensor is quantized.
     pub(crate) quantization: fn(&[NewTensor]) -> Option<Json>,
 }
 
 const HUGGING_FACE: Habits = Habits { part_name, always_indexed: false, quantization: mxfp4 };
 
-/// Shards, an index and documents; or one file alone, where no directory is written.
+/// Lays out shards, an index and documents; or a single file, if no directory is written.
 pub(crate) fn directory(model: NewModel<'_>, habits: &Habits) -> Result<Vec<NewFile>> {
     let metadata = texts(&model.metadata);
     let alignment = model.alignment.unwrap_or(ALIGNMENT);
@@ -98,14 +98,14 @@ pub(crate) fn directory(model: NewModel<'_>, habits: &Habits) -> Result<Vec<NewF
     Ok(files)
 }
 
-/// The metadata that a safetensors header can hold: texts.
+/// The metadata that a safetensors header can hold: strings.
 fn texts(keys: &KeyValues) -> BTreeMap<String, String> {
     let text = |value: Value<'_>| Some(value.to_text()?.to_str()?.to_owned());
     keys.iter().filter_map(|(key, value)| Some((key.to_str()?.to_owned(), text(value)?))).collect()
 }
 
-/// The name of an array: the stored one where the tensor keeps its name, and for experts in MXFP4
-/// those of transformers.
+/// The name of an array: the stored name if the tensor keeps its name, and transformers' names for
+/// experts in MXFP4.
 fn part_name(tensor: &NewTensor, part: &NewPart) -> String {
     match (&part.stored_name, tensor.dtype, part.part) {
         (Some(stored), ..) => stored.clone(),
@@ -124,8 +124,8 @@ fn index_json(bytes: u64, index: &BTreeMap<String, String>) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// What `config.json` says of experts in MXFP4, which gpt-oss alone has: the names of its other
-/// modules are those that stay plain.
+/// The `quantization_config` for experts in MXFP4. Only gpt-oss has them; the names are those of
+/// its modules that stay plain.
 fn mxfp4(tensors: &[NewTensor]) -> Option<Json> {
     tensors.iter().any(|tensor| tensor.dtype == DType::HF_MXFP4).then(|| {
         json!({
@@ -140,7 +140,8 @@ fn mxfp4(tensors: &[NewTensor]) -> Option<Json> {
     })
 }
 
-/// Makes `config.json` say how tensors are quantized, and which plain dtype most weights have.
+/// Sets the fields of `config.json` that describe quantization, and the plain dtype of most
+/// weights.
 pub(crate) fn describe(
     config: &mut Map<String, Json>,
     quantization: Option<&Json>,
@@ -150,7 +151,7 @@ pub(crate) fn describe(
     config.remove("quantization_config");
     if let Some(quantization) = quantization {
         if quantization.get("quant_method").is_none() {
-            // mlx-lm looks for it under this name first.
+            // mlx-lm reads this key first.
             config.insert("quantization".to_owned(), quantization.clone());
         }
         config.insert("quantization_config".to_owned(), quantization.clone());
@@ -167,8 +168,8 @@ pub(crate) fn describe(
     }
 }
 
-/// The dtypes in the order of the crate's enum (0.8.0, `tensor.rs`): the greatest come first in a
-/// file, so that each array is aligned for its elements.
+/// The dtypes in the order of the crate's enum (0.8.0, `tensor.rs`). Arrays with the greatest dtype
+/// come first in a file, so that each array is aligned for its elements.
 const ORDER: &[&str] = &[
     "BOOL",
     "F4",
@@ -194,28 +195,27 @@ const ORDER: &[&str] = &[
     "U64",
 ];
 
-/// The longest header that every reader takes: MLX wants less than 100,000,000 bytes.
+/// The longest header that every reader accepts: MLX requires less than 100,000,000 bytes.
 const LONGEST_HEADER: u64 = 99_999_999;
 
-/// What the first byte of the data is aligned to unless something else is asked for: a cache line,
-/// and what the widest vectors want.
+/// The default alignment of the tensor data, in bytes: a cache line and the widest vector.
 pub(crate) const ALIGNMENT: u64 = 64;
 
-/// In which order arrays lie in a file.
+/// The order of the arrays in a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Order {
-    /// The crate's, in which the header lists them too.
+    /// The order of the `safetensors` crate, for the data and the header.
     Crate,
-    /// That in which they are given. The header lists them by name, as Ollama's writer does.
+    /// The given order for the data. The header lists the arrays by name, as Ollama's writer does.
     Given,
 }
 
-/// The header of a file with that metadata and those arrays.
+/// Lays out a file with this metadata and these arrays.
 ///
 /// # Errors
 ///
-/// `Unsupported` for a dtype that safetensors does not have, or a header longer than readers take;
-/// `Mismatch` for two arrays of one name.
+/// `Unsupported` for a dtype that safetensors lacks, or a header longer than readers accept;
+/// `Mismatch` for two arrays with the same name.
 pub(crate) fn layout(
     metadata: &BTreeMap<String, String>,
     arrays: &[NewArray],
@@ -227,10 +227,10 @@ pub(crate) fn layout(
     for (number, array) in arrays.iter().enumerate() {
         let in_tensor = |error: Error| error.in_tensor(&array.name);
         if array.name == "__metadata__" {
-            return Err(in_tensor(Error::unsupported("a name that safetensors keeps for itself")));
+            return Err(in_tensor(Error::unsupported("the name is reserved by safetensors")));
         }
         if !names.insert(&array.name) {
-            return Err(in_tensor(Error::mismatch("two tensors of that name")));
+            return Err(in_tensor(Error::mismatch("duplicate tensor name")));
         }
         let dtype = array.dtype.descriptor().safetensors.ok_or_else(|| {
             in_tensor(Error::unsupported(format!("safetensors has no dtype {}", array.dtype)))
@@ -287,7 +287,7 @@ pub(crate) fn layout(
     let padded = data - 8;
     if padded > LONGEST_HEADER {
         let fault =
-            format!("a header of {padded} bytes, but readers take at most {LONGEST_HEADER}");
+            format!("the header has {padded} bytes, but readers accept at most {LONGEST_HEADER}");
         return Err(Error::unsupported(fault).advise("write more, smaller shards"));
     }
     let mut header = padded.to_le_bytes().to_vec();
@@ -298,10 +298,10 @@ pub(crate) fn layout(
 }
 
 fn too_large() -> Error {
-    Error::unsupported("a file larger than 2^64 bytes")
+    Error::unsupported("the file would exceed 2^64 bytes")
 }
 
-/// A JSON string.
+/// Writes a JSON string.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -349,21 +349,21 @@ mod tests {
         let metadata = BTreeMap::new();
         let one = array("x", DType::F32, &[2], 8);
         for (fault, array) in [
-            ("a name that safetensors keeps", array("__metadata__", DType::F32, &[2], 8)),
-            ("two tensors of that name", one.clone()),
+            ("the name is reserved by safetensors", array("__metadata__", DType::F32, &[2], 8)),
+            ("duplicate tensor name", one.clone()),
             ("safetensors has no dtype Q4_0", array("y", DType::Q4_0, &[32], 18)),
-            ("larger than 2^64 bytes", array("y", DType::F32, &[1 << 61], u64::MAX)),
+            ("the file would exceed 2^64 bytes", array("y", DType::F32, &[1 << 61], u64::MAX)),
         ] {
             let error =
                 layout(&metadata, &[one.clone(), array], 8, Order::Crate).expect_err("refused");
             assert!(error.to_string().contains(fault), "{error}");
         }
-        // What a header may have is counted with its padding.
+        // The limit includes the padding of the header.
         let long = |len: usize| BTreeMap::from([("k".to_owned(), "v".repeat(len))]);
         let rest = r#"{"__metadata__":{"k":""}}"#.len();
         let most = 99_999_992 - rest;
         assert_eq!(layout(&long(most), &[], 8, Order::Crate).unwrap().header.len(), 100_000_000);
         let error = layout(&long(most + 1), &[], 8, Order::Crate).expect_err("refused");
-        assert!(error.to_string().contains("a header of 100000000 bytes"), "{error}");
+        assert!(error.to_string().contains("the header has 100000000 bytes"), "{error}");
     }
 }

@@ -201,7 +201,7 @@ fn form(head: &[u8], len: u64) -> Result<&'static Form> {
         return Ok(form);
     }
     if head.len() < TELLING {
-        let fault = format!("a file of whisper.cpp whose {len} bytes end within its header");
+        let fault = format!("a whisper.cpp file of {len} bytes that ends within its header");
         return Err(Error::malformed(fault).advise("the file is cut short: fetch it again"));
     }
     let (bands, rows) = (number(head, 9).unwrap_or(0), number(head, 11).unwrap_or(0));

@@ -61,12 +61,12 @@ fn read(source: Source, options: &OpenOptions) -> Result<Store> {
         })?;
     }
     let header = Arc::new(text.bytes);
-    let encoding = metadata::Encoding::default();
+    let encoding = metadata::HeaderEncoding::default();
     let mut builder = StoreBuilder::new(WHISPER_GGML.name, Encoding::Ggml, source.path());
     // The keys are those of the form's fields, which are unique.
     (builder.metadata, _) = Metadata::new(Arc::clone(&header), encoding, items)?;
     builder.notes = rules.into_notes(source.path());
     builder.add(StoredFile { source, header, big_endian: false }, listing)?;
-    let indexed = builder.index(|_, _, _| Error::malformed("two tensors of that name"))?;
+    let indexed = builder.index(|_, _, _| Error::malformed("duplicate tensor name"))?;
     Ok(indexed.finish())
 }

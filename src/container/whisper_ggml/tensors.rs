@@ -34,7 +34,7 @@ pub(super) fn list(
         if left < FIXED {
             // whisper.cpp treats this as a regular end.
             walk.rules.broken(Strictness::Lenient, at, || {
-                format!("{left} bytes are left, too few for the header of another tensor")
+                format!("the remaining {left} bytes are too few for the header of another tensor")
             })?;
             break;
         }
@@ -59,7 +59,7 @@ impl Walk<'_> {
         let fixed = self.window.take(at, FIXED, "the header of a tensor")?;
         let (rank, len, code) = (number(fixed, 0), number(fixed, 1), number(fixed, 2));
         let rank = u32::try_from(rank).ok().filter(|&rank| rank <= DIMS).ok_or_else(|| {
-            let fault = format!("a tensor of {rank} dimensions, but 0 to {DIMS} are allowed");
+            let fault = format!("a tensor with {rank} dimensions, but 0 to {DIMS} are allowed");
             Error::malformed(fault).at(at)
         })?;
         if rank > self.limits.gguf_dims {
@@ -88,10 +88,9 @@ impl Walk<'_> {
 
     /// Stores the name of `len` bytes at `name_at`. `at` is the position of the length itself.
     fn name(&mut self, len: i32, at: u64, name_at: u64) -> Result<std::ops::Range<u32>> {
-        let len = u64::try_from(len)
-            .ok()
-            .filter(|&len| len > 0)
-            .ok_or_else(|| Error::malformed(format!("a tensor name of {len} bytes")).at(at))?;
+        let len = u64::try_from(len).ok().filter(|&len| len > 0).ok_or_else(|| {
+            Error::malformed(format!("a tensor name with a length of {len} bytes")).at(at)
+        })?;
         if len > self.limits.string_bytes {
             let allowed = self.limits.string_bytes;
             return Err(Error::limit("bytes in one string", len, allowed, "string_bytes").at(at));
@@ -118,11 +117,11 @@ impl Walk<'_> {
     /// The dtype of a type code. Without its size, no later tensor can be found.
     fn typed(&mut self, code: i32, at: u64) -> Result<DType> {
         let code = u32::try_from(code).map_err(|_| {
-            Error::malformed(format!("type {code}, but no type is negative")).at(at)
+            Error::malformed(format!("type code {code}, but type codes are not negative")).at(at)
         })?;
         let found = DType::from_ggml(code).ok_or_else(|| {
             let what = dtype::describe_ggml(code);
-            let fault = format!("{what}, so where the next tensor begins is not known");
+            let fault = format!("{what}, so the start of the next tensor is unknown");
             Error::unsupported(fault).at(at)
         })?;
         if !found.is_ggml() {

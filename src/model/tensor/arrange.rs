@@ -4,7 +4,7 @@
 //! written down a second time. It is computed from the transform, row by row.
 
 use super::{Arithmetic, PIECES, Piece, Source, Tensor, Transposed};
-use crate::arch::{Axes, ModelConfig, Rows, Run, Span, Transform};
+use crate::arch::{Axes, ModelConfig, RowLoops, RowOrder, RowSpan, Transform};
 use crate::bytes::try_vec;
 use crate::error::{Error, Result};
 use crate::shape;
@@ -28,19 +28,19 @@ impl Tensor {
         config: Option<&ModelConfig>,
     ) -> Result<Self> {
         let misfit = |what: &str| Error::mismatch(what.to_owned()).in_tensor(name);
-        let Some((_, first)) = parts.first() else { return Err(misfit("nothing to store")) };
+        let Some((_, first)) = parts.first() else { return Err(misfit("no parts to store")) };
         let (axes, values) = (first.axes, first.values);
         if parts.iter().any(|(_, other)| (other.axes, other.values) != (axes, values)) {
-            return Err(misfit("its parts are stored in different ways"));
+            return Err(misfit("the parts are stored in different ways"));
         }
-        let rows: Vec<Rows> = parts.iter().map(|(_, transform)| transform.rows).collect();
-        let columns: Vec<Rows> = parts.iter().map(|(_, transform)| transform.columns).collect();
+        let rows: Vec<RowOrder> = parts.iter().map(|(_, transform)| transform.rows).collect();
+        let columns: Vec<RowOrder> = parts.iter().map(|(_, transform)| transform.columns).collect();
         let mut views: Vec<Self> = parts.into_iter().map(|(view, _)| view).collect();
         if axes == Axes::Squeezed {
             for view in &mut views {
                 match view.shape.as_slice() {
                     [_, 1, _] => drop(view.shape.remove(1)),
-                    _ => return Err(misfit("a second axis of length 1 was expected")),
+                    _ => return Err(misfit("a second axis of length 1 is required")),
                 }
             }
         }
@@ -48,13 +48,13 @@ impl Tensor {
             views = views.into_iter().map(Self::by_single_elements).collect::<Result<_>>()?;
         }
         let mut view = match (<[Self; 1]>::try_from(views), rows.as_slice()) {
-            (Ok([view]), [Rows::All]) => view,
+            (Ok([view]), [RowOrder::All]) => view,
             (Ok([view]), rows) => Self::with_rows_back(vec![view], rows, config)?,
             (Err(views), rows) => Self::with_rows_back(views, rows, config)?,
         };
-        if let Some(&order) = columns.iter().find(|order| **order != Rows::All) {
+        if let Some(&order) = columns.iter().find(|order| **order != RowOrder::All) {
             if columns.iter().any(|other| *other != order) {
-                return Err(misfit("the columns of its parts are stored in different orders"));
+                return Err(misfit("the columns of the parts are stored in different orders"));
             }
             view.put_columns_back(order, config)?;
         }
@@ -71,7 +71,8 @@ impl Tensor {
         let doing = Arithmetic::doing(values);
         for source in &mut view.sources {
             source.change = source.change.then(doing).ok_or_else(|| {
-                Error::unsupported("its values were changed in another way already").in_tensor(name)
+                Error::unsupported("the values already have a different change applied")
+                    .in_tensor(name)
             })?;
         }
         name.clone_into(&mut view.name);
@@ -86,7 +87,7 @@ impl Tensor {
     /// One of the arrays along the first axis, such as one expert.
     pub(crate) fn array(&self, number: u64) -> Result<Self> {
         let fault = || {
-            let fault = format!("array {number} of a tensor of shape {:?}", self.shape);
+            let fault = format!("array {number} does not exist in shape {:?}", self.shape);
             Error::mismatch(fault).in_tensor(&self.name)
         };
         let [count, inner @ ..] = self.shape.as_slice() else { return Err(fault()) };
@@ -104,12 +105,13 @@ impl Tensor {
         let few = usize::try_from(count).ok().filter(|count| *count <= PIECES);
         let few = few.ok_or_else(|| {
             let fault =
-                format!("{count} rows before the first, but at most {PIECES} are put there");
+                format!("{count} copies of the first row, but at most {PIECES} are supported");
             Error::unsupported(fault).in_tensor(&self.name)
         })?;
         let first = self.spans(0..1).next();
         let (Some((source, span)), [rows, _]) = (first, self.shape.as_mut_slice()) else {
-            let fault = format!("{:?}, but a matrix with rows was expected", self.shape);
+            let fault =
+                format!("the shape is {:?}, but a matrix with rows is required", self.shape);
             return Err(Error::mismatch(fault).in_tensor(&self.name));
         };
         *rows = rows.saturating_add(count);
@@ -123,12 +125,12 @@ impl Tensor {
     pub(crate) fn stack(views: Vec<Self>) -> Result<Self> {
         let count = views.len() as u64;
         let mut views = views.into_iter();
-        let mut stacked = views.next().ok_or_else(|| Error::mismatch("nothing to stack"))?;
+        let mut stacked = views.next().ok_or_else(|| Error::mismatch("no tensors to stack"))?;
         let form = |view: &Self| (view.shape.clone(), view.columns, view.order, view.taken.clone());
         let first = form(&stacked);
         for view in views {
             if form(&view) != first {
-                let fault = format!("{:?} cannot be stacked on {:?}", view.shape, first.0);
+                let fault = format!("shape {:?} cannot be stacked on {:?}", view.shape, first.0);
                 return Err(Error::mismatch(fault).in_tensor(&view.name));
             }
             stacked.append(view)?;
@@ -140,21 +142,22 @@ impl Tensor {
     /// The stored tensor in which `rows` selects each view's rows.
     fn with_rows_back(
         views: Vec<Self>,
-        rows: &[Rows],
+        rows: &[RowOrder],
         config: Option<&ModelConfig>,
     ) -> Result<Self> {
         let views: Vec<Self> = views.into_iter().map(Self::by_rows).collect();
         let counts: Vec<u64> = views.iter().map(Self::rows).collect();
-        let Some(first) = views.first() else { return Err(Error::mismatch("nothing to store")) };
+        let Some(first) = views.first() else { return Err(Error::mismatch("no parts to store")) };
         let misfit = |what: String| Error::mismatch(what).in_tensor(&first.name);
         let form = |view: &Self| (view.columns, view.order, view.taken.clone());
         if let Some(other) = views.iter().find(|view| form(view) != form(first)) {
-            return Err(misfit(format!("{} has other rows", other.name)));
+            return Err(misfit(format!("{} has different rows", other.name)));
         }
         let total = counts.iter().fold(0u64, |sum, rows| sum.saturating_add(*rows));
         // Rows of heads are counted in a single matrix; halves and alternate rows in each of
         // several.
-        let of_many = rows.iter().all(|rows| matches!(rows, Rows::Half(_) | Rows::Alternate(_)));
+        let of_many =
+            rows.iter().all(|rows| matches!(rows, RowOrder::Half(_) | RowOrder::Alternate(_)));
         let arrays = if of_many { first.arrays().0 } else { 1 };
         let each = total.checked_div(arrays).filter(|_| arrays > 0 && total.is_multiple_of(arrays));
         let each = each.ok_or_else(|| misfit(format!("{total} rows in {arrays} arrays")))?;
@@ -174,7 +177,7 @@ impl Tensor {
             return Ok(Self { shape: stored_shape(first, of_many, each), ..joined });
         }
         if total > ROWS {
-            let fault = format!("{total} rows to be put back, but at most {ROWS} are told apart");
+            let fault = format!("{total} rows to reorder, but at most {ROWS} are supported");
             return Err(Error::unsupported(fault).in_tensor(&first.name));
         }
         let size = usize::try_from(total).unwrap_or(usize::MAX);
@@ -184,18 +187,20 @@ impl Tensor {
         for (number, (choice, count)) in (0..).zip(rows.iter().zip(&counts)) {
             let chosen = choice.choose(arrays, each, config)?;
             let spans = chosen.runs.iter().flat_map(|run| run.spans(0..run.len()));
-            let stored = spans
-                .flat_map(|Span { start, step, count }| (0..count).map(move |n| start + n * step));
+            let stored = spans.flat_map(|RowSpan { start, step, count }| {
+                (0..count).map(move |n| start + n * step)
+            });
             let mut found = 0u64;
             for (own, row) in (0..).zip(stored) {
                 let place = usize::try_from(row).ok().and_then(|row| whose.get_mut(row));
                 let place = place.filter(|place| place.is_none());
-                let place = place.ok_or_else(|| misfit(format!("row {row} of {total} twice")))?;
+                let place = place
+                    .ok_or_else(|| misfit(format!("row {row} of {total} is selected twice")))?;
                 *place = Some((number, own));
                 found += 1;
             }
             if found != *count {
-                return Err(misfit(format!("{count} rows, but {found} places for them")));
+                return Err(misfit(format!("{count} rows, but positions for {found}")));
             }
         }
         let mut joined = first.clone();
@@ -209,13 +214,14 @@ impl Tensor {
         }
         let mut at = 0;
         while let Some(&found) = whose.get(at) {
-            let (number, row) = found.ok_or_else(|| misfit(format!("row {at} is in no part")))?;
+            let (number, row) =
+                found.ok_or_else(|| misfit(format!("no part contains row {at}")))?;
             let alike = whose.iter().skip(at).zip(row..);
             let len = alike.take_while(|(other, own)| **other == Some((number, *own))).count();
             let (view, shift) = views
                 .get(number as usize)
                 .zip(before.get(number as usize))
-                .ok_or_else(|| misfit("a row of no part".to_owned()))?;
+                .ok_or_else(|| misfit("a row belongs to no part".to_owned()))?;
             let row = u64::from(row);
             let spans = view.spans(row..row + len as u64);
             joined.pieces.extend(
@@ -234,8 +240,8 @@ impl Tensor {
     /// Interleaves two tensors: even rows from one, odd rows from the other. Only for views with
     /// the same pieces; a single piece per run then replaces one per row, of which models have
     /// millions.
-    fn in_turn(views: &[Self], rows: &[Rows]) -> Option<Self> {
-        let ([even, odd], [Rows::Alternate(0), Rows::Alternate(1)]) = (views, rows) else {
+    fn in_turn(views: &[Self], rows: &[RowOrder]) -> Option<Self> {
+        let ([even, odd], [RowOrder::Alternate(0), RowOrder::Alternate(1)]) = (views, rows) else {
             return None;
         };
         let alike = even.pieces == odd.pieces && even.sources.len() == odd.sources.len();
@@ -251,9 +257,9 @@ impl Tensor {
     }
 
     /// Reverses a transform's reordering of columns.
-    fn put_columns_back(&mut self, order: Rows, config: Option<&ModelConfig>) -> Result<()> {
+    fn put_columns_back(&mut self, order: RowOrder, config: Option<&ModelConfig>) -> Result<()> {
         let misfit =
-            || Error::unsupported("its columns cannot be put in that order").in_tensor(&self.name);
+            || Error::unsupported("the columns cannot be put in that order").in_tensor(&self.name);
         if !self.whole_rows() {
             return Err(misfit());
         }
@@ -274,22 +280,23 @@ impl Tensor {
         let elements = view.elements();
         let name = view.name.clone();
         let misfit = |what: &str| {
-            let fault = format!("{what}, which cannot be transposed into one");
+            let fault = format!("{what}, which cannot be transposed into one tensor");
             Err(Error::unsupported(fault).in_tensor(&name))
         };
         let [.., a, b] = view.shape.as_mut_slice() else {
-            let fault = format!("{:?}, but a matrix was expected", view.shape);
+            let fault = format!("the shape is {:?}, but a matrix is required", view.shape);
             return Err(Error::mismatch(fault).in_tensor(&view.name));
         };
         if !whole || view.columns != *b {
-            return misfit("columns in another order");
+            return misfit("columns in a different order");
         }
         std::mem::swap(a, b);
         let (columns, before) = (*b, *a);
-        let all =
-            |columns: u64| Piece::of(0, Run::of(0, elements.checked_div(columns).unwrap_or(0)));
+        let all = |columns: u64| {
+            Piece::of(0, RowLoops::of(0, elements.checked_div(columns).unwrap_or(0)))
+        };
         view.columns = columns;
-        (view.order, view.taken) = (Run::of(0, columns), 0..columns);
+        (view.order, view.taken) = (RowLoops::of(0, columns), 0..columns);
         let rows = std::mem::take(&mut view.pieces);
         let mut sources = std::mem::take(&mut view.sources);
         if let [Source { transposed: transposed @ Some(_), tensor, change }] =
@@ -299,7 +306,7 @@ impl Tensor {
             let stored =
                 transposed.take().filter(|_| columns == shape::columns(tensor.get().shape()));
             let Some(stored) = stored.filter(|_| rows == [all(before)]) else {
-                return misfit("rows of what was transposed before");
+                return misfit("rows of a tensor that is already transposed");
             };
             let source = |tensor| Source { tensor, transposed: None, change: *change };
             view.sources = stored.tensors.into_iter().map(source).collect();
@@ -310,7 +317,7 @@ impl Tensor {
             return misfit("no stored tensor");
         };
         if sources.iter().any(|source| source.transposed.is_some() || source.change != change) {
-            return misfit("several stored tensors of different values");
+            return misfit("several stored tensors with different changes of values");
         }
         let tensors = sources.iter().map(|source| source.tensor.clone()).collect();
         view.sources =
@@ -325,12 +332,12 @@ impl Tensor {
             return Ok(self);
         }
         if !self.is_stored() {
-            let fault = "its elements lie in several tensors";
+            let fault = "the elements are in several stored tensors";
             return Err(Error::unsupported(fault).in_tensor(&self.name));
         }
-        let run = Run::of(0, self.elements());
+        let run = RowLoops::of(0, self.elements());
         let pieces = vec![Piece::of(0, run)];
-        Ok(Self { columns: 1, order: Run::of(0, 1), taken: 0..1, pieces, ..self })
+        Ok(Self { columns: 1, order: RowLoops::of(0, 1), taken: 0..1, pieces, ..self })
     }
 
     /// Merges adjacent runs and drops unused sources, so that a complete stored tensor is
@@ -357,7 +364,7 @@ impl Tensor {
         for piece in &self.pieces {
             let source = place.get(piece.source as usize).copied().unwrap_or(0);
             let source = u32::try_from(source).unwrap_or(u32::MAX);
-            let one = |run: Run| {
+            let one = |run: RowLoops| {
                 let mut spans = run.spans(0..run.len());
                 spans
                     .next()
@@ -368,7 +375,7 @@ impl Tensor {
                 && let Some(span) = one(last.run)
                 && span.start + span.count == next.start
             {
-                last.run = Run::of(span.start, span.count + next.count);
+                last.run = RowLoops::of(span.start, span.count + next.count);
                 continue;
             }
             pieces.push(Piece::of(source, piece.run));

@@ -19,7 +19,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::arch::{Axes, Change, Mapping, ModelConfig, Rows, Run, Span, Transform};
+use crate::arch::{Axes, Change, Mapping, ModelConfig, RowLoops, RowOrder, RowSpan, Transform};
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
 use crate::quant::Global;
@@ -61,7 +61,7 @@ pub struct Tensor {
     /// Elements of a stored row; 1 if single elements of a vector are selected.
     columns: u64,
     /// The stored columns that are the tensor's columns, in order.
-    order: Run,
+    order: RowLoops,
     /// The range within `order` that is selected.
     taken: Range<u64>,
     sources: Vec<Source>,
@@ -173,11 +173,11 @@ struct Piece {
     source: u32,
     /// The number of sources that alternate.
     turns: u32,
-    run: Run,
+    run: RowLoops,
 }
 
 impl Piece {
-    const fn of(source: u32, run: Run) -> Self {
+    const fn of(source: u32, run: RowLoops) -> Self {
         Self { source, turns: 1, run }
     }
 
@@ -187,7 +187,7 @@ impl Piece {
     }
 
     /// The spans of stored rows, each with its source, for the rows `within` this piece.
-    fn spans(&self, within: Range<u64>) -> impl Iterator<Item = (u32, Span)> + use<> {
+    fn spans(&self, within: Range<u64>) -> impl Iterator<Item = (u32, RowSpan)> + use<> {
         let Self { source, turns, run } = *self;
         let alone = (turns == 1).then(|| run.spans(within.clone()));
         let in_turn = (turns != 1).then(|| within.start..within.end.min(self.len()));
@@ -220,10 +220,10 @@ impl Tensor {
             name,
             shape,
             columns,
-            order: Run::of(0, columns),
+            order: RowLoops::of(0, columns),
             taken: 0..columns,
             sources: vec![Source { tensor: handle, transposed: None, change: Arithmetic::None }],
-            pieces: vec![Piece::of(0, Run::of(0, rows))],
+            pieces: vec![Piece::of(0, RowLoops::of(0, rows))],
         }
     }
 
@@ -281,7 +281,7 @@ impl Tensor {
                     || (other.columns, other.order) != (view.columns, view.order)
                 {
                     let fault = format!(
-                        "expert {number} of {} is {:?}, the first {shape:?}",
+                        "expert {number} of {} has shape {:?}, but the first has {shape:?}",
                         mapping.canonical, other.shape
                     );
                     return Err(Error::malformed(fault).in_file(store.path()));
@@ -317,33 +317,33 @@ impl Tensor {
             source.change = Arithmetic::undoing(values);
         }
         let stored = tensor.shape();
-        let misfit = |what: &str| Error::mismatch(format!("its shape is {stored:?}, but {what}"));
+        let misfit = |what: &str| Error::mismatch(format!("the shape is {stored:?}, but {what}"));
         match (axes, view.shape.as_mut_slice()) {
             (Axes::Same | Axes::TransposedIfPlain, _) => {}
             (Axes::Vectors, _) => {
-                view.pieces = vec![Piece::of(0, Run::of(0, tensor.elements()))];
-                (view.columns, view.order, view.taken) = (1, Run::of(0, 1), 0..1);
+                view.pieces = vec![Piece::of(0, RowLoops::of(0, tensor.elements()))];
+                (view.columns, view.order, view.taken) = (1, RowLoops::of(0, 1), 0..1);
             }
             (Axes::Transposed, [.., _, _]) => view = view.transpose()?,
-            (Axes::Transposed, _) => return Err(misfit("a matrix was expected")),
+            (Axes::Transposed, _) => return Err(misfit("a matrix is required")),
             // The axis is restored below, after rows are selected.
             (Axes::Squeezed, [_, 1, _]) => drop(view.shape.remove(1)),
             (Axes::Squeezed, [_, _]) => {}
-            (Axes::Squeezed, _) => return Err(misfit("a matrix was expected")),
+            (Axes::Squeezed, _) => return Err(misfit("a matrix is required")),
             (Axes::Trailing, [.., _, 1]) => drop(view.shape.pop()),
             (Axes::Trailing, [_]) => {}
-            (Axes::Trailing, _) => return Err(misfit("a last axis of length 1 was expected")),
+            (Axes::Trailing, _) => return Err(misfit("a last axis of length 1 is required")),
         }
-        if columns != Rows::All {
+        if columns != RowOrder::All {
             let chosen = columns.choose(1, view.columns, config)?;
             let ([run], Some(last)) = (chosen.runs.as_slice(), view.shape.last_mut()) else {
-                return Err(misfit("columns in one run were expected"));
+                return Err(misfit("contiguous columns are required"));
             };
             (view.order, view.taken, *last) = (*run, 0..run.len(), run.len());
         }
-        if rows != Rows::All {
+        if rows != RowOrder::All {
             if view.shape.is_empty() {
-                return Err(misfit("rows were expected"));
+                return Err(misfit("rows are required"));
             }
             view = view.by_rows();
             let (arrays, count) = view.arrays();
@@ -371,7 +371,8 @@ impl Tensor {
         if self.pieces.len() <= PIECES {
             return Ok(());
         }
-        let fault = format!("{} runs of rows, but at most {PIECES} are joined", self.pieces.len());
+        let fault =
+            format!("{} runs of rows, but at most {PIECES} are supported", self.pieces.len());
         Err(Error::unsupported(fault).in_tensor(&self.name))
     }
 
@@ -439,7 +440,8 @@ impl Tensor {
             let first = numbers.next().flatten();
             let one = first.filter(|first| numbers.all(|number| number == Some(*first)));
             one.ok_or_else(|| {
-                let fault = "several numbers for what would have one as a whole";
+                let fault =
+                    "the parts have different global scales, but the tensor needs a single one";
                 self.located(Error::unsupported(fault))
             })
         };
@@ -527,7 +529,7 @@ impl Tensor {
     }
 
     /// The spans of stored rows, each with its source, that make up the given rows.
-    fn spans(&self, rows: Range<u64>) -> impl Iterator<Item = (u32, Span)> {
+    fn spans(&self, rows: Range<u64>) -> impl Iterator<Item = (u32, RowSpan)> {
         spans(&self.pieces, rows)
     }
 
@@ -546,8 +548,8 @@ impl Tensor {
     fn by_rows(mut self) -> Self {
         if self.shape.len() == 1 && self.columns > 1 && self.whole_rows() {
             let [piece @ Piece { turns: 1, .. }] = self.pieces.as_mut_slice() else { return self };
-            piece.run = Run::of(0, self.columns);
-            (self.columns, self.order, self.taken) = (1, Run::of(0, 1), 0..1);
+            piece.run = RowLoops::of(0, self.columns);
+            (self.columns, self.order, self.taken) = (1, RowLoops::of(0, 1), 0..1);
         }
         self
     }
@@ -564,9 +566,9 @@ impl Tensor {
                 .all(|tensor| packing(tensor).is_some_and(|p| allowed.contains(&p)))
         };
         if self.is_stored() && all(&[Packing::Plain, Packing::Block]) {
-            let run = Run::of(0, self.elements());
+            let run = RowLoops::of(0, self.elements());
             self.pieces = vec![Piece::of(0, run)];
-            (self.columns, self.order, self.taken) = (1, Run::of(0, 1), 0..1);
+            (self.columns, self.order, self.taken) = (1, RowLoops::of(0, 1), 0..1);
         } else if all(&[Packing::Plain]) {
             self = self.by_rows();
         }
@@ -590,7 +592,7 @@ impl Tensor {
     /// `Mismatch`, naming the tensors, if their shapes differ in more than the number of rows.
     pub fn fuse(views: Vec<Self>) -> Result<Self> {
         let mut views = views.into_iter().map(Self::by_rows);
-        let mut fused = views.next().ok_or_else(|| Error::mismatch("nothing to fuse"))?;
+        let mut fused = views.next().ok_or_else(|| Error::mismatch("no tensors to fuse"))?;
         let (arrays, first) = fused.arrays();
         let mut all = vec![first];
         let outer = |shape: &[u64]| match shape {
@@ -604,7 +606,7 @@ impl Tensor {
             let same = form(&other) == form(&fused);
             if !same || fused.shape.is_empty() {
                 return Err(Error::mismatch(format!(
-                    "{:?} cannot be laid below {}, which is {:?}",
+                    "shape {:?} cannot be concatenated with {}, which has shape {:?}",
                     other.shape, fused.name, fused.shape
                 ))
                 .in_tensor(&other.name));
@@ -648,7 +650,7 @@ impl Tensor {
         let mut view = self.by_rows();
         let (arrays, all) = view.arrays();
         if rows.start > rows.end || rows.end > all || view.shape.is_empty() {
-            let fault = format!("rows {}..{} of {all}", rows.start, rows.end);
+            let fault = format!("rows {}..{} exceed the {all} rows", rows.start, rows.end);
             return Err(Error::mismatch(fault).in_tensor(&view.name));
         }
         let mut pieces = Vec::new();
@@ -680,7 +682,7 @@ impl Tensor {
         if self.shape.len() < 2 || start > end || end > self.width() || !whole(start) || !whole(end)
         {
             let fault = format!(
-                "columns {start}..{end} of {}, which can be taken apart every {unit}",
+                "columns {start}..{end} of {}, which can be split only at multiples of {unit}",
                 self.width()
             );
             return Err(Error::mismatch(fault).in_tensor(&self.name));
@@ -726,7 +728,7 @@ impl Tensor {
         let each = all.checked_div(of).filter(|_| all.is_multiple_of(of) && rank < of);
         let Some(each) = each else {
             let what = if axis == Axis::Rows { "rows" } else { "columns" };
-            let fault = format!("part {rank} of {of} equal parts of {all} {what}");
+            let fault = format!("cannot take part {rank} of {of} equal parts of {all} {what}");
             return Err(Error::mismatch(fault).in_tensor(&self.name));
         };
         match axis {
@@ -752,7 +754,7 @@ impl Tensor {
                         None => dtype.to_string(),
                     };
                     let fault = format!(
-                        "{} is {}, {} is {}: they cannot be one tensor",
+                        "{} is {}, but {} is {}: they cannot be fused into one tensor",
                         other.name(),
                         grouped(first, first_group),
                         tensor.name(),
@@ -760,7 +762,7 @@ impl Tensor {
                     );
                     return Err(Error::mismatch(fault)
                         .in_tensor(&self.name)
-                        .advise("convert them to one dtype, or load them apart"));
+                        .advise("convert them to one dtype, or load them separately"));
                 }
                 Some(_) => {}
                 None => found = Some((dtype, group, tensor)),
@@ -772,7 +774,7 @@ impl Tensor {
 }
 
 /// The spans of stored rows, each with its source, for `rows` counted over all pieces.
-fn spans(pieces: &[Piece], rows: Range<u64>) -> impl Iterator<Item = (u32, Span)> {
+fn spans(pieces: &[Piece], rows: Range<u64>) -> impl Iterator<Item = (u32, RowSpan)> {
     let mut first = 0u64;
     let within = pieces.iter().filter_map(move |piece| {
         let (start, end) = (first, first.saturating_add(piece.len()));
@@ -783,8 +785,8 @@ fn spans(pieces: &[Piece], rows: Range<u64>) -> impl Iterator<Item = (u32, Span)
     within.flatten()
 }
 
-impl From<Span> for Run {
-    fn from(span: Span) -> Self {
+impl From<RowSpan> for RowLoops {
+    fn from(span: RowSpan) -> Self {
         Self { start: span.start, loops: [(1, 0), (1, 0), (span.count, span.step)] }
     }
 }

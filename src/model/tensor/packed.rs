@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Arithmetic, Tensor};
-use crate::arch::Span;
+use crate::arch::RowSpan;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::shape;
@@ -92,10 +92,10 @@ impl Tensor {
     /// Why only values, and not packed bytes, are available; `None` if packed bytes are.
     pub fn why_computed(&self) -> Option<&'static str> {
         self.sources.iter().find_map(|source| match source.change {
-            Arithmetic::AddOne => Some("1 is added to its stored values"),
-            Arithmetic::SubtractOne => Some("1 is subtracted from its stored values"),
-            Arithmetic::NegExp => Some("it is the exponential of its stored values"),
-            Arithmetic::LogNeg => Some("it is the logarithm of its stored values"),
+            Arithmetic::AddOne => Some("1 is added to the stored values"),
+            Arithmetic::SubtractOne => Some("1 is subtracted from the stored values"),
+            Arithmetic::NegExp => Some("its values are the exponentials of the stored values"),
+            Arithmetic::LogNeg => Some("its values are the logarithms of the stored values"),
             Arithmetic::None if source.transposed.is_some() => {
                 Some("its rows are stored as columns")
             }
@@ -170,8 +170,11 @@ impl Tensor {
         let packed = self.part(part)?;
         if within.start > within.end || within.end > packed.bytes {
             let Range { start, end } = within;
-            let fault =
-                format!("bytes {start}..{end} of the {} of its {}", packed.bytes, part.name());
+            let fault = format!(
+                "bytes {start}..{end} exceed the {} bytes of the {}",
+                packed.bytes,
+                part.name()
+            );
             return Err(self.located(Error::mismatch(fault)).into());
         }
         self.each_piece(&packed, within, sink)
@@ -179,7 +182,7 @@ impl Tensor {
 
     fn part(&self, part: Part) -> Result<PackedPart> {
         let found = self.packed()?.into_iter().find(|packed| packed.part == part);
-        let fault = || Error::not_found(format!("it has no part \"{}\"", part.name()));
+        let fault = || Error::not_found(format!("the tensor has no part \"{}\"", part.name()));
         found.ok_or_else(|| self.located(fault()))
     }
 
@@ -245,9 +248,9 @@ impl Tensor {
     /// `Mismatch` if the sources cannot be joined.
     pub(crate) fn packed(&self) -> Result<Vec<PackedPart>> {
         if let Some(why) = self.why_computed() {
-            return Err(Error::unsupported(format!("it has no packed form: {why}"))
+            return Err(Error::unsupported(format!("the tensor has no packed form: {why}"))
                 .in_tensor(self.name())
-                .advise("load its values, or the file's own tensor"));
+                .advise("load the values, or the stored tensor"));
         }
         self.dtype()?;
         let (first, others) = match self.sources.as_slice() {
@@ -265,7 +268,7 @@ impl Tensor {
                 });
                 if !same {
                     let (name, what) = (first.name(), segment.part.name());
-                    let fault = format!("its {what} differs in form from that of {name}");
+                    let fault = format!("the layout of the {what} differs from that of {name}");
                     return Err(Error::mismatch(fault).in_tensor(other.tensor.get().name()));
                 }
             }
@@ -274,7 +277,7 @@ impl Tensor {
         if let Some(other) =
             others.iter().find(|other| other.tensor.get().segments().count() != parts.len())
         {
-            let fault = format!("it has other parts than {}", first.name());
+            let fault = format!("the parts differ from those of {}", first.name());
             return Err(Error::mismatch(fault).in_tensor(other.tensor.get().name()));
         }
         Ok(parts)
@@ -319,10 +322,10 @@ impl Tensor {
             }
             if !self.order.is_whole(self.columns) {
                 let fault =
-                    format!("its columns were reordered within blocks of {}", tensor.dtype()?);
+                    format!("the columns were reordered within blocks of {}", tensor.dtype()?);
                 return Err(Error::unsupported(fault)
                     .in_tensor(self.name())
-                    .advise("load its values, or the file's own order"));
+                    .advise("load the values, or use the file's order"));
             }
         }
         let single = shape::elements(segment.shape) == Some(1);
@@ -339,17 +342,14 @@ impl Tensor {
             if whole && arrays == self.sources.len() as u64 {
                 return of(bytes.saturating_mul(arrays), Per::Source);
             }
-            let fault = format!(
-                "its {} differs between the tensors that it is made of",
-                segment.part.name()
-            );
+            let fault = format!("the {} differs between the stored tensors", segment.part.name());
             return Err(Error::mismatch(fault).in_tensor(self.name()));
         }
         let dtype = tensor.dtype()?;
-        let fault = format!("the {} of {dtype} does not lie by rows", segment.part.name());
+        let fault = format!("the {} of {dtype} is not stored by rows", segment.part.name());
         Err(Error::unsupported(fault)
             .in_tensor(tensor.name())
-            .advise("load its values: any rows of those can be had"))
+            .advise("load the values, which are available for any rows"))
     }
 
     /// The byte ranges of the selected columns in a row of `row` bytes. `None` if the columns do
@@ -364,7 +364,7 @@ impl Tensor {
             let at = row.checked_mul(column)?;
             at.is_multiple_of(self.columns).then(|| at / self.columns)
         };
-        let run = |span: Span| {
+        let run = |span: RowSpan| {
             // Columns with gaps between them have no byte ranges of their own.
             let beside = span.step == 1 || span.count == 1;
             let end = span.start.checked_add(span.count).filter(|_| beside)?;

@@ -17,8 +17,8 @@ impl Tensor {
     /// `Unsupported` if the tensor is made of several stored tensors, or of some rows of one.
     pub(crate) fn as_stored(&self) -> Result<StoredTensor<'_>> {
         self.stored_tensors().next().filter(|_| self.is_stored()).ok_or_else(|| {
-            let fault = "it is no stored tensor as a whole";
-            self.located(Error::unsupported(fault).advise("ask for its values or packed bytes"))
+            let fault = "the tensor is not a complete stored tensor";
+            self.located(Error::unsupported(fault).advise("use its values or packed bytes"))
         })
     }
 
@@ -69,7 +69,7 @@ impl Tensor {
         let mut all = Vec::new();
         self.for_each_piece(part, |piece| {
             all.try_reserve(piece.len()).map_err(|_| {
-                let fault = format!("no memory for the bytes of its {}", part.name());
+                let fault = format!("no memory for the bytes of the {}", part.name());
                 self.located(Error::new(ErrorKind::Io, fault))
             })?;
             all.extend_from_slice(piece);

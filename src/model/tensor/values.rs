@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Arithmetic, Source, Tensor, Transposed, spans};
-use crate::arch::Span;
+use crate::arch::RowSpan;
 use crate::bytes::{Held, Scratch, Values, try_vec};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -11,6 +11,7 @@ use crate::quant::{Element, Narrowing, narrow};
 use crate::shape;
 use crate::store::Part;
 use crate::store::tensor::{Decoding, Plan, StoredTensor, Window};
+use crate::threads::Threads;
 
 /// The largest number of values computed or gathered at a time, unless a row is longer.
 const CHUNK: u64 = 1 << 18;
@@ -86,7 +87,7 @@ impl Tensor {
     pub fn dequantize(&self) -> Result<Values<f32>> {
         self.check_decodable()?;
         let elements = usize::try_from(self.elements())
-            .map_err(|_| Error::unsupported("larger than this machine's address space"))?;
+            .map_err(|_| Error::unsupported("the values exceed this machine's address space"))?;
         let mut out = Values::zeroed(elements).map_err(|error| error.in_tensor(self.name()))?;
         self.dequantize_into(&mut out, &Decoding::new())?;
         Ok(out)
@@ -117,11 +118,15 @@ impl Tensor {
     pub fn dequantize_into<T: Element>(
         &self,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
     ) -> Result<Narrowing> {
         self.check_decodable()?;
         if out.len() as u64 != self.elements() {
-            let fault = format!("room for {} values of {}", out.len(), self.elements());
+            let fault = format!(
+                "the buffer has room for {} values, but the tensor has {}",
+                out.len(),
+                self.elements()
+            );
             return Err(Error::mismatch(fault).in_tensor(self.name()));
         }
         self.decode(0..self.rows(), out, decoding)
@@ -138,13 +143,14 @@ impl Tensor {
         &self,
         rows: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
     ) -> Result<Narrowing> {
         self.check_decodable()?;
         let gathered = self.gathered(&rows)?;
         let needed = (rows.end - rows.start).saturating_mul(shape::columns(self.shape()));
         if out.len() as u64 != needed {
-            let fault = format!("room for {} values, but the rows have {needed}", out.len());
+            let fault =
+                format!("the buffer has room for {} values, but the rows have {needed}", out.len());
             return Err(self.located(Error::mismatch(fault)));
         }
         self.decode(gathered, out, decoding)
@@ -201,7 +207,7 @@ impl Tensor {
         let columns = shape::columns(self.shape());
         let count = self.elements().checked_div(columns).unwrap_or(0);
         if rows.start > rows.end || rows.end > count {
-            let fault = format!("rows {}..{} of {count}", rows.start, rows.end);
+            let fault = format!("rows {}..{} exceed the {count} rows", rows.start, rows.end);
             return Err(self.located(Error::mismatch(fault)));
         }
         // In a vector that was assembled by elements, each element is a gathered row.
@@ -214,7 +220,7 @@ impl Tensor {
         &self,
         rows: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
     ) -> Result<Narrowing> {
         Reader::new(self).decode(rows, out, decoding)
     }
@@ -225,7 +231,7 @@ impl Tensor {
         &self,
         rows: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
         scratch: &mut Scratch,
     ) -> Result<Narrowing> {
         let mut reader = Reader { scratch: Some(scratch), ..Reader::new(self) };
@@ -284,8 +290,8 @@ impl Tensor {
     fn stored_columns(&self) -> Result<Vec<Range<usize>>> {
         let at = |column: u64| usize::try_from(column).unwrap_or(usize::MAX);
         let mut runs = try_vec(0)?;
-        for Span { start, count, .. } in
-            self.order.spans(self.taken.clone()).flat_map(Span::unbroken)
+        for RowSpan { start, count, .. } in
+            self.order.spans(self.taken.clone()).flat_map(RowSpan::unbroken)
         {
             runs.push(at(start)..at(start.saturating_add(count)));
         }
@@ -321,16 +327,17 @@ impl<'v> Reader<'v> {
         &mut self,
         rows: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
     ) -> Result<Narrowing> {
         let mut lost = Narrowing::default();
         let mut rest = out;
         for (number, span) in self.view.spans(rows) {
             let Some(source) = self.view.sources.get(number as usize) else { break };
             let len = usize::try_from(span.count.saturating_mul(self.view.width()));
-            let (now, later) = rest
-                .split_at_mut_checked(len.unwrap_or(usize::MAX))
-                .ok_or_else(|| Error::mismatch("too little room").in_tensor(self.view.name()))?;
+            let (now, later) =
+                rest.split_at_mut_checked(len.unwrap_or(usize::MAX)).ok_or_else(|| {
+                    Error::mismatch("the buffer is too short").in_tensor(self.view.name())
+                })?;
             rest = later;
             lost += self.span(number, source, span, now, decoding)?;
         }
@@ -353,9 +360,9 @@ impl<'v> Reader<'v> {
         &mut self,
         number: u32,
         source: &'v Source,
-        span: Span,
+        span: RowSpan,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
     ) -> Result<Narrowing> {
         let columns = self.view.columns;
         let direct = source.transposed.is_none()
@@ -376,7 +383,7 @@ impl<'v> Reader<'v> {
         for (turn, out) in (0..).zip(out.chunks_mut(piece)) {
             let done: u64 = turn * step;
             let count = step.min(span.count - done);
-            let now = Span { start: span.start + done * span.step, count, ..span };
+            let now = RowSpan { start: span.start + done * span.step, count, ..span };
             exact.clear();
             lost += match &source.transposed {
                 Some(stored) => self.columns_as_rows(number, stored, now, &mut exact)?,
@@ -394,7 +401,7 @@ impl<'v> Reader<'v> {
         tensor: StoredTensor<'v>,
         elements: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
     ) -> Result<Narrowing> {
         let plan = self.plan(tensor)?;
         let Some((_, plan)) = self.plans.get(plan) else { return Ok(Narrowing::default()) };
@@ -430,16 +437,16 @@ impl<'v> Reader<'v> {
     fn rows_apart(
         &mut self,
         tensor: StoredTensor<'v>,
-        span: Span,
+        span: RowSpan,
         out: &mut Vec<f32>,
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
     ) -> Result<Narrowing> {
         let columns = self.view.columns;
         let taken = self.view.stored_columns()?;
         let columns_each = usize::try_from(columns).unwrap_or(usize::MAX).max(1);
         let between = (span.count.saturating_sub(1)) * span.step + 1;
         let first = span.start * columns;
-        let decoding = &Decoding { pool: None, ..*decoding };
+        let decoding = &Decoding { threads: Threads::one(), ..*decoding };
         let mut take = |row: &[f32]| {
             for taken in &taken {
                 out.extend_from_slice(row.get(taken.clone()).unwrap_or_default());
@@ -484,7 +491,7 @@ impl<'v> Reader<'v> {
         &mut self,
         number: u32,
         Transposed { rows, tensors }: &'v Transposed,
-        span: Span,
+        span: RowSpan,
         out: &mut Vec<f32>,
     ) -> Result<Narrowing> {
         // A stored matrix has one row for each column of the tensor.

@@ -190,10 +190,10 @@ impl Work {
                         for run in taken.iter() {
                             let bytes = bytes
                                 .get(place(row + run.start)..place(row + run.end))
-                                .ok_or_else(|| Error::mismatch("rows beyond their part"))?;
+                                .ok_or_else(|| Error::mismatch("rows exceed their part"))?;
                             let (now, later) = std::mem::take(&mut rest)
                                 .split_at_mut_checked(place(run.end - run.start))
-                                .ok_or_else(|| Error::mismatch("rows beyond their room"))?;
+                                .ok_or_else(|| Error::mismatch("rows exceed their buffer"))?;
                             now.copy_from_slice(bytes);
                             tensor.swap(*part, now)?;
                             rest = later;
@@ -205,7 +205,7 @@ impl Work {
             Self::Values { rows, dtype } => {
                 let decoding = Decoding::new();
                 let rows = rows.clone();
-                let unaligned = |_| Error::mismatch("a buffer that is not aligned for its numbers");
+                let unaligned = |_| Error::mismatch("the buffer is not aligned for its numbers");
                 match dtype {
                     DType::F16 => {
                         let out =

@@ -1,4 +1,4 @@
-//! How two models differ, in a form that serializes.
+//! The serializable report of a diff.
 
 use super::{Diff, Outcome, TensorDiff, ValueDiff};
 use crate::error::Error;
@@ -13,11 +13,12 @@ pub struct DiffReport<'d> {
     pub a: DiffedModel,
     /// The second.
     pub b: DiffedModel,
-    /// How far apart equal elements may be.
+    /// The largest difference of elements that count as equal.
     pub tolerance: f64,
-    /// Tensors of both models whose values were compared: they are equal, or stand in `different`.
+    /// The number of tensors whose values were compared. They are equal unless `different` lists
+    /// them.
     pub compared: usize,
-    /// Of those, tensors with the same packed bytes.
+    /// The number of compared tensors with identical packed bytes.
     pub identical: usize,
     /// Tensors that differ.
     pub different: Vec<DifferentTensor<'d>>,
@@ -27,7 +28,7 @@ pub struct DiffReport<'d> {
     pub only_b: Vec<&'d str>,
     /// Tensors whose values cannot be read.
     pub unread: Vec<UnreadTensor<'d>>,
-    /// What a reader should know of how names were matched.
+    /// Notes on how names were matched.
     pub notes: &'d [String],
 }
 
@@ -36,11 +37,11 @@ pub struct DiffReport<'d> {
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct DiffedModel {
-    /// The path that was opened.
+    /// The path of the model.
     pub path: String,
     /// The name of its container.
     pub container: &'static str,
-    /// The name of its architecture, where that is known.
+    /// The name of its architecture, if known.
     pub architecture: Option<&'static str>,
 }
 
@@ -55,7 +56,7 @@ pub struct DifferentTensor<'d> {
     pub a: DiffedTensor<'d>,
     /// The tensor in the second.
     pub b: DiffedTensor<'d>,
-    /// How the values differ; absent where the shapes do.
+    /// How the values differ; absent if the shapes differ.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub values: Option<DifferentValues>,
 }
@@ -78,9 +79,9 @@ pub struct DiffedTensor<'d> {
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct DifferentValues {
-    /// Elements that were compared.
+    /// The number of compared elements.
     pub elements: u64,
-    /// Those that differ by more than the tolerance.
+    /// The number of elements that differ by more than the tolerance.
     pub differing: u64,
     /// [`ValueDiff::max`].
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::ops::serialize::float"))]
@@ -119,7 +120,7 @@ pub struct WorstElement {
 pub struct UnreadTensor<'d> {
     /// The name under which both models have it.
     pub name: &'d str,
-    /// Why.
+    /// The reason.
     #[cfg_attr(
         feature = "serde",
         serde(serialize_with = "crate::ops::serialize::message", rename = "reason")
@@ -128,7 +129,7 @@ pub struct UnreadTensor<'d> {
 }
 
 impl Diff {
-    /// The differences, in a form that serializes.
+    /// Returns a report that serializes.
     pub fn report(&self) -> DiffReport<'_> {
         let differing = self.tensors.iter().filter(|tensor| tensor.outcome.is_difference());
         let unread = self.tensors.iter().filter_map(|tensor| match &tensor.outcome {

@@ -5,10 +5,11 @@
 //! 08af..503a - 08af..503a F32 256 output_norm.weight
 //! ```
 //!
-//! One line for each tensor, in the order of the files: the SHA-256 of the bytes of its weight part, of
-//! those of its other parts one after another, and of its values as little-endian `f32` where the list
-//! has that column; `-` where there are none or they cannot be read. The name is written in ASCII,
-//! everything else as `\n`, `\\`, `\xHH`, so that no name makes two lines.
+//! There is one line for each tensor, in the order of the files. It has the SHA-256 of the bytes of
+//! the weight part, that of the bytes of the other parts one after another, and, if the list has
+//! the column, that of the values as little-endian `f32`. A `-` stands for parts that do not exist
+//! or cannot be read. Names are ASCII; every other byte is escaped as `\n`, `\\` or `\xHH`, so that
+//! a name stays on one line.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,16 +23,18 @@ use crate::error::{Error, Result};
 const HEADER: &str = "weighbridge-hashes 1 weight others dtype shape name";
 const HEADER_WITH_VALUES: &str = "weighbridge-hashes 1 weight others values dtype shape name";
 
-/// Bytes of a line, at most: names in published models have some hundred.
+/// The most bytes of a line. Names in published models have about a hundred.
 const LINE: u64 = 16 << 20;
 
-/// A list of hashes of a model's tensors, to compare a model with at another time or place.
+/// A list of the hashes of a model's tensors, against which a model can be verified later or
+/// elsewhere.
 ///
-/// `Display` writes it as text, one line for each tensor; [`open`](Self::open) reads that.
+/// `Display` writes the list as text, one line for each tensor; [`open`](Self::open) reads the
+/// text.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct HashList {
-    /// Whether the lines have hashes of values.
+    /// Whether the list has hashes of values.
     pub values: bool,
     /// The tensors, in the order of the files.
     pub lines: Vec<HashLine>,
@@ -41,15 +44,16 @@ pub struct HashList {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct HashLine {
-    /// The hash of the bytes of the weight part; `None` if they could not be read.
+    /// The hash of the weight part's bytes; `None` if they could not be read.
     pub weight: Option<String>,
-    /// The hash of the bytes of the other parts; `None` if there are none.
+    /// The hash of the other parts' bytes; `None` if there are no other parts.
     pub others: Option<String>,
-    /// The hash of the values; `None` if they could not be read, or the list has none.
+    /// The hash of the values; `None` if they could not be read or the list has no hashes of
+    /// values.
     pub values: Option<String>,
     /// The name of the dtype, or `ggml:43` for an unknown type code.
     pub dtype: String,
-    /// Dimensions with `x` between them, or `scalar`.
+    /// The dimensions separated by `x`, or `scalar`.
     pub shape: String,
     /// The stored name, which need not be UTF-8.
     pub name: Vec<u8>,
@@ -68,7 +72,7 @@ impl HashLine {
         }
     }
 
-    /// Reads a line; the error says what was found and what is allowed.
+    /// Parses a line. The error says what was found and what is allowed.
     fn parse(line: &str, with_values: bool) -> Result<Self, String> {
         let columns = if with_values { 6 } else { 5 };
         let mut fields = line.splitn(columns, ' ');
@@ -127,7 +131,7 @@ impl fmt::Display for HashList {
     }
 }
 
-/// The bytes that `escape_ascii` made a text of.
+/// Reverses `escape_ascii`; `None` for an invalid escape.
 fn unescaped(text: &str) -> Option<Vec<u8>> {
     let mut bytes = text.bytes();
     let mut out = Vec::new();
@@ -159,11 +163,11 @@ fn shortened(field: &str) -> String {
 }
 
 impl HashList {
-    /// What every list begins with, whatever its version.
+    /// The start of every list, in every version of the format.
     pub const MAGIC: &str = "weighbridge-hashes ";
 
-    /// The list of the hashes in a report, with those of the values or without. The report must have
-    /// those of [all parts](super::HashOptions::parts).
+    /// Makes a list from a report, with or without the hashes of values. The report must include
+    /// the hashes of [all parts](super::HashOptions::parts).
     pub fn new(report: &HashReport, values: bool) -> Self {
         Self { values, lines: report.tensors.iter().map(HashLine::new).collect() }
     }
@@ -172,7 +176,7 @@ impl HashList {
     ///
     /// # Errors
     ///
-    /// `NotFound` or `Io` if the file cannot be read; `Malformed` if it is no such list.
+    /// `NotFound` or `Io` if the file cannot be read; `Malformed` if it is not a valid list.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let io = |error: std::io::Error| Error::io("cannot read the list", error).in_file(path);
@@ -181,7 +185,7 @@ impl HashList {
         let malformed = |number: usize, fault: String| {
             Error::malformed(format!("line {number}: {fault}")).in_file(path)
         };
-        // The next line without its end, or `None` behind the last.
+        // The next line without its line feed, or `None` after the last.
         let mut next = || -> Result<Option<(usize, String)>> {
             let mut line = Vec::new();
             number += 1;
@@ -190,14 +194,13 @@ impl HashList {
             }
             if line.pop_if(|last| *last == b'\n').is_none() {
                 let fault = format!(
-                    "{} bytes without a line feed: the list was cut short, or is none",
+                    "{} bytes without a line feed: the file is truncated or is not a list of hashes",
                     line.len()
                 );
                 return Err(malformed(number, fault));
             }
             if let Some(odd) = line.iter().find(|byte| !matches!(byte, b' '..=b'~')) {
-                let fault =
-                    format!("it has the byte 0x{odd:02x}, but only printable ASCII is allowed");
+                let fault = format!("the byte 0x{odd:02x} is not allowed; only printable ASCII is");
                 return Err(malformed(number, fault));
             }
             Ok(Some((number, line.into_iter().map(char::from).collect())))
@@ -220,7 +223,7 @@ impl HashList {
             let line = HashLine::parse(&line, values).map_err(|fault| malformed(number, fault))?;
             if let Some(first) = places.insert(line.name.clone(), number) {
                 let fault = format!(
-                    "the tensor \"{}\" stands in line {first} already, but each is allowed once",
+                    "the tensor \"{}\" is already in line {first}, but each tensor is allowed once",
                     Text::new(&line.name).brief()
                 );
                 return Err(malformed(number, fault));

@@ -1,13 +1,11 @@
-//! The SHA-256 of every tensor.
+//! The `hash` verb: the SHA-256 of every tensor.
 
 mod list;
 
 use std::fmt;
 
-use sha2::{Digest, Sha256};
-
 use super::odd_name;
-use crate::digest::hex;
+use crate::digest::Hasher;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, Tensor};
 use crate::progress::{Meter, Watch};
@@ -34,7 +32,7 @@ impl fmt::Debug for HashOptions<'_> {
 }
 
 impl<'w> HashOptions<'w> {
-    /// Hashes the bytes of the weight part alone, on a thread for each processor.
+    /// The defaults: hash only the bytes of the weight part, with one thread for each processor.
     pub fn new() -> Self {
         Self::default()
     }
@@ -46,28 +44,29 @@ impl<'w> HashOptions<'w> {
         self
     }
 
-    /// Also hashes the bytes of the other parts: scales, biases. A [`HashList`] requires it.
+    /// Also hashes the bytes of the other parts, such as scales and biases. A [`HashList`] requires
+    /// them.
     #[must_use]
     pub fn parts(mut self, parts: bool) -> Self {
         self.parts = parts;
         self
     }
 
-    /// Threads that share the tensors.
+    /// Sets the threads that share the tensors.
     #[must_use]
     pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
         self.threads = threads.into();
         self
     }
 
-    /// Called with every megabyte; `Break` ends the hashing.
+    /// Sets a callback that is called after every megabyte. `Break` cancels the hashing.
     #[must_use]
     pub fn progress(mut self, watch: Watch<'w>) -> Self {
         self.watch = Some(watch);
         self
     }
 
-    /// Bytes that are read of a tensor; those of which values are made count once more.
+    /// The bytes that are read of a tensor. Bytes that are also decoded count twice.
     pub(super) fn bytes(&self, tensor: &Tensor) -> u64 {
         let wanted = tensor.segments().filter(|segment| self.parts || segment.part == Part::Weight);
         let raw = wanted.map(|segment| segment.range.end - segment.range.start);
@@ -92,7 +91,7 @@ pub struct HashReport {
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct TensorHash {
-    /// The stored name; of one that is not UTF-8 the [spelling](crate::bytes::Text::spelling).
+    /// The stored name; if it is not UTF-8, its [spelling](crate::bytes::Text::spelling).
     pub name: String,
     /// The bytes of a name that is not UTF-8, in hexadecimal.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
@@ -101,15 +100,15 @@ pub struct TensorHash {
     pub dtype: String,
     /// Dimensions, outermost first.
     pub shape: Vec<u64>,
-    /// The hash of the bytes of the weight part, as they lie in the file.
+    /// The hash of the weight part's bytes in the file.
     pub raw_sha256: Option<String>,
-    /// The hash of the bytes of the other parts, one after another; absent unless asked for.
+    /// The hash of the other parts' bytes, one after another; absent unless requested.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub parts_sha256: Option<String>,
-    /// The hash of the values; absent unless asked for.
+    /// The hash of the values; absent unless requested.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub f32_sha256: Option<Option<String>>,
-    /// Why a hash that was asked for is missing.
+    /// The reason why a requested hash is missing.
     #[cfg_attr(
         feature = "serde",
         serde(
@@ -119,7 +118,7 @@ pub struct TensorHash {
         )
     )]
     pub error: Option<Error>,
-    /// The stored name, byte for byte.
+    /// The bytes of the stored name.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub raw_name: Vec<u8>,
 }
@@ -141,7 +140,7 @@ pub struct TensorHash {
 ///
 /// # Errors
 ///
-/// `Cancelled` if the progress callback calls it off.
+/// `Cancelled` if the progress callback cancels.
 pub fn hash(model: &Model, options: &HashOptions<'_>) -> Result<HashReport> {
     let tensors: Vec<Tensor> = model.stored_tensors().collect();
     let bytes = tensors.iter().map(|tensor| options.bytes(tensor)).fold(0, u64::saturating_add);
@@ -198,26 +197,26 @@ fn of_bytes(
 ) -> Result<Option<String>> {
     let mut parts: Vec<Part> = tensor.segments().map(|segment| segment.part).collect();
     if parts.is_empty() && wanted(Part::Weight) {
-        // The error says which type code is not known.
+        // The error names the unknown type code.
         parts.push(Part::Weight);
     }
     parts.retain(|part| wanted(*part));
     if parts.is_empty() {
         return Ok(None);
     }
-    let mut hasher = Sha256::new();
+    let mut hasher = Hasher::new()?;
     for part in parts {
         tensor.for_each_raw_piece(part, |piece| {
             hasher.update(piece);
             meter.add(piece.len() as u64)
         })?;
     }
-    Ok(Some(hex(&hasher.finalize())))
+    Ok(Some(hasher.finish()))
 }
 
 /// The hash of the values as little-endian `f32`.
 fn of_values(tensor: &Tensor, meter: &Meter<'_>) -> Result<String> {
-    let mut hasher = Sha256::new();
+    let mut hasher = Hasher::new()?;
     let mut bytes = Vec::new();
     tensor.for_each_values(|values: &[f32]| {
         bytes.clear();
@@ -226,5 +225,5 @@ fn of_values(tensor: &Tensor, meter: &Meter<'_>) -> Result<String> {
         meter.add(0)
     })?;
     meter.add(tensor.stored_bytes())?;
-    Ok(hex(&hasher.finalize()))
+    Ok(hasher.finish())
 }

@@ -1,4 +1,4 @@
-//! What is in a model: container, names, metadata, tensors.
+//! The `inspect` verb: reports a model's container, names, metadata and tensors.
 
 mod tensors;
 
@@ -19,13 +19,13 @@ pub use tensors::{
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum InspectNames {
-    /// By stored name, with the canonical name beside it. A model whose names cannot be understood is
-    /// listed all the same.
+    /// By stored name, with the canonical name beside it. Names that cannot be resolved are not an
+    /// error.
     #[default]
     Both,
-    /// By stored name alone: what the names mean is not asked.
+    /// By stored name only; names are not resolved.
     Stored,
-    /// By canonical name: what engines see, and how it is derived from stored tensors.
+    /// By canonical name, with how each tensor is derived from stored tensors.
     Canonical,
 }
 
@@ -42,7 +42,7 @@ impl InspectOptions {
         Self::default()
     }
 
-    /// The names under which tensors are listed.
+    /// Sets the names under which tensors are listed.
     #[must_use]
     pub fn names(mut self, names: InspectNames) -> Self {
         self.names = names;
@@ -50,7 +50,7 @@ impl InspectOptions {
     }
 }
 
-/// What is in a model.
+/// The contents of a model.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -59,16 +59,17 @@ pub struct InspectReport<'m> {
     pub container: &'static str,
     /// The files that hold tensors or metadata.
     pub files: Vec<Cow<'m, str>>,
-    /// Stored tensors.
+    /// The number of stored tensors.
     pub tensor_count: usize,
-    /// Their elements; of those of unknown types only what the file says.
+    /// The number of their elements. For tensors of unknown types, the number is only what the file
+    /// claims.
     pub weight_count: u64,
-    /// Bytes of all their parts; those of unknown types do not count.
+    /// The bytes of all their parts, without tensors of unknown types.
     pub stored_bytes: u64,
-    /// How the names were understood; absent where that was not asked.
+    /// How the names were resolved; absent unless requested.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub names: Option<NamesReport<'m>>,
-    /// What a reader should know although the model opened, each with its file.
+    /// Notes from opening the model, each with its file.
     pub notes: Vec<String>,
     /// The files that belong to the model beside its weights.
     pub attachments: Vec<AttachmentReport<'m>>,
@@ -79,16 +80,16 @@ pub struct InspectReport<'m> {
     pub tensors: InspectedTensors<'m>,
 }
 
-/// How the names of a model were understood.
+/// How the names of a model were resolved.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct NamesReport<'m> {
-    /// The name of the architecture, where that is known.
+    /// The name of the architecture, if known.
     pub architecture: Option<&'static str>,
-    /// Why this architecture was chosen, or none; or what is wrong with the names.
+    /// Why this architecture was chosen, or none was; or what is wrong with the names.
     pub architecture_reason: Cow<'m, str>,
-    /// The order in which rows of q and k are stored, where the architecture is known.
+    /// The order in which rows of Q and K are stored, if the architecture is known.
     pub rope_layout: Option<&'static str>,
     /// Canonical names of tensors that the architecture requires and the model lacks.
     pub missing: &'m [String],
@@ -102,13 +103,13 @@ pub struct NamesReport<'m> {
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct AttachmentReport<'m> {
-    /// What it is: `projector`, `adapter`, `template`.
+    /// Its kind: `projector`, `adapter`, `template`.
     pub kind: &'m str,
-    /// The file name that it stands for, where it has one.
+    /// Its file name, if it has one.
     pub name: &'m str,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Where it lies.
+    /// Its path.
     pub file: Cow<'m, str>,
 }
 
@@ -121,7 +122,7 @@ pub struct AttachmentReport<'m> {
 /// # fn main() -> weighbridge::Result<()> {
 /// let model = Model::open("assets/sample/sample-Q8_0.gguf")?;
 /// let report = ops::inspect(&model, &InspectOptions::new())?;
-/// let InspectedTensors::Stored { tensors } = report.tensors else { unreachable!() };
+/// let InspectedTensors::Stored { tensors, .. } = report.tensors else { unreachable!() };
 /// let embedding = tensors.iter().find(|tensor| tensor.name == "token_embd.weight");
 /// let canonical = embedding.and_then(|tensor| tensor.canonical.clone().flatten());
 /// assert_eq!(canonical.as_deref(), Some("token_embedding.weight"));
@@ -131,7 +132,7 @@ pub struct AttachmentReport<'m> {
 ///
 /// # Errors
 ///
-/// As [`Model::resolution`], for [`InspectNames::Canonical`].
+/// For [`InspectNames::Canonical`], same as [`Model::resolution`].
 pub fn inspect<'m>(model: &'m Model, options: &InspectOptions) -> Result<InspectReport<'m>> {
     let resolution = match options.names {
         InspectNames::Stored => None,

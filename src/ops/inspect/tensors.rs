@@ -9,7 +9,7 @@ use crate::model::{Form, Model};
 use crate::ops::odd_name;
 use crate::store::tensor::{Segment, StoredTensor};
 
-/// The tensors of a model, under the names that were asked for.
+/// The tensors of a model, under the requested names.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(untagged))]
@@ -27,7 +27,7 @@ pub enum InspectedTensors<'m> {
         tensors: Vec<CanonicalTensor<'m>>,
         /// Stored names without a canonical one.
         unknown: Vec<&'m str>,
-        /// Tensors that are known, but are no weights of the language model.
+        /// Known tensors that are not weights of the language model.
         auxiliary: Vec<AuxiliaryTensor<'m>>,
     },
 }
@@ -37,12 +37,12 @@ pub enum InspectedTensors<'m> {
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct InspectedTensor<'m> {
-    /// The stored name; of one that is not UTF-8 the [spelling](Text::spelling).
+    /// The stored name; if it is not UTF-8, its [spelling](Text::spelling).
     pub name: Cow<'m, str>,
     /// The bytes of a name that is not UTF-8, in hexadecimal.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub name_hex: Option<String>,
-    /// The canonical name, or several with `+` between them; absent where that was not asked.
+    /// The canonical name, or several separated by `+`; absent unless requested.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub canonical: Option<Option<Cow<'m, str>>>,
     /// The name of the dtype, or `ggml:43` for an unknown type code.
@@ -52,13 +52,13 @@ pub struct InspectedTensor<'m> {
     /// Elements that share a scale, for dtypes that leave the number to the tensor (MLX).
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub group_size: Option<u32>,
-    /// Bits for each value, scales and the like included.
+    /// Bits per value, including scales and other parts.
     pub bits_per_weight: Option<f64>,
     /// Bytes of all parts; 0 for an unknown type code.
     pub bytes: u64,
     /// The parts, the weight first. Empty for an unknown type code.
     pub parts: Vec<InspectedPart<'m>>,
-    /// The stored name, byte for byte.
+    /// The bytes of the stored name.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub raw_name: Text<'m>,
 }
@@ -68,15 +68,15 @@ pub struct InspectedTensor<'m> {
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct InspectedPart<'m> {
-    /// What the array is to its tensor.
+    /// The role of the array in its tensor.
     pub part: &'static str,
-    /// The array's own name.
+    /// The name of the array.
     pub name: Cow<'m, str>,
     /// The name of its dtype.
     pub dtype: &'static str,
     /// The file that holds it.
     pub file: Cow<'m, str>,
-    /// Where it starts in that file, in bytes.
+    /// Its offset in that file, in bytes.
     pub offset: u64,
     /// Its length in bytes.
     pub bytes: u64,
@@ -91,24 +91,24 @@ pub struct CanonicalTensor<'m> {
     pub name: &'m str,
     /// The stored tensors that it is derived from.
     pub stored: &'m [String],
-    /// The names of their dtypes; `None` for a fault.
+    /// The names of their dtypes; `None` if the tensor has a fault.
     pub dtype: Option<String>,
-    /// Dimensions, outermost first; `None` for a fault.
+    /// Dimensions, outermost first; `None` if the tensor has a fault.
     pub shape: Option<Vec<u64>>,
     /// Elements that share a scale, for dtypes that leave the number to the tensor (MLX).
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub group_size: Option<u32>,
-    /// How the stored tensors differ from it, as architectures have it.
+    /// How the stored tensors differ from it, as the architecture's rules state it.
     pub transform: String,
-    /// The name of its [`Form`]: `stored`, `reordered`, `part`, `joined` or `computed`; or `fault`, if
-    /// the config contradicts the tensors or is missing.
+    /// The name of its [`Form`]: `stored`, `reordered`, `part`, `joined` or `computed`; or `fault`,
+    /// if the config contradicts the tensors or is missing.
     pub served: &'static str,
     /// Why it is computed, or what is wrong with it.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub why: Option<String>,
 }
 
-/// A tensor that is known, but is no weight of the language model: see
+/// A known tensor that is not a weight of the language model: see
 /// [`Auxiliary`](crate::arch::Auxiliary).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -116,12 +116,12 @@ pub struct CanonicalTensor<'m> {
 pub struct AuxiliaryTensor<'m> {
     /// The stored name.
     pub name: &'m str,
-    /// What it is.
+    /// Its purpose.
     pub reason: &'static str,
 }
 
-/// The stored tensors. `names` is `None` where canonical names were not asked for, and `Some(None)` where
-/// they could not be understood.
+/// Lists the stored tensors. `names` is `None` if canonical names were not requested, and
+/// `Some(None)` if they could not be resolved.
 pub(super) fn stored<'m>(
     model: &'m Model,
     names: Option<Option<&'m Resolution>>,
@@ -131,7 +131,7 @@ pub(super) fn stored<'m>(
     InspectedTensors::Stored { tensors: model.store().tensors().map(tensor).collect() }
 }
 
-/// Canonical names by stored names; with `+` between where one stored tensor holds several.
+/// Canonical names by stored name, separated by `+` if one stored tensor holds several tensors.
 type CanonicalNames<'m> = HashMap<&'m str, Cow<'m, str>>;
 
 fn canonical_names(resolution: &Resolution) -> CanonicalNames<'_> {
@@ -185,7 +185,7 @@ impl<'m> InspectedPart<'m> {
     }
 }
 
-/// The canonical tensors.
+/// Lists the canonical tensors.
 pub(super) fn canonical<'m>(model: &'m Model, resolution: &'m Resolution) -> InspectedTensors<'m> {
     let auxiliary = resolution.auxiliary.iter();
     InspectedTensors::Canonical {

@@ -1,5 +1,5 @@
-//! Whether a model's files mean what they say: config, tensors, tokenizer and template beside each
-//! other.
+//! The `verify` verb: checks a model, and whether its config, tensors, tokenizer and chat templates
+//! are consistent.
 
 mod report;
 mod shapes;
@@ -14,22 +14,23 @@ use crate::store::{Encoding, Store};
 
 pub use report::{HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport, verify};
 
-/// What [`check_meaning`] found. Each text is one line, safe to show on a terminal.
+/// The result of [`check_meaning`]. Each text is one line, safe to print on a terminal.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Meaning {
-    /// What makes the model unfit for use, one sentence each.
+    /// Faults that make the model unusable, one sentence each.
     pub faults: Vec<String>,
-    /// What some readers refuse, or what could not be checked.
+    /// What some readers refuse, and what could not be checked.
     pub notes: Vec<String>,
 }
 
-/// Compares what a model's files say of each other: required tensors, the shapes that the config
+/// Checks that a model's files are consistent: required tensors, the shapes that the config
 /// determines, the vocabulary and its special tokens, chat templates.
 ///
-/// What the reference reader of the container is known to refuse (llama.cpp for GGUF, transformers for
-/// Hugging Face directories, mlx-lm for MLX) is a note, and a fault with [`Strictness::Strict`]. It is not
-/// all that they refuse: tensors and keys that llama.cpp requires of single architectures are not checked.
+/// What the container's reference reader is known to refuse becomes a note, and with
+/// [`Strictness::Strict`] a fault. The reference readers are llama.cpp for GGUF, transformers for
+/// Hugging Face directories and mlx-lm for MLX. The check is not complete: tensors and keys that
+/// llama.cpp requires for particular architectures are not checked.
 ///
 /// # Errors
 ///
@@ -46,7 +47,7 @@ pub fn check_meaning(model: &Model, strictness: Strictness) -> Result<Meaning> {
     };
     let missing = resolution.missing.iter();
     found.faults.extend(
-        missing.map(|name| format!("the model lacks {name}, which its architecture needs")),
+        missing.map(|name| format!("the model lacks {name}, which its architecture requires")),
     );
     let strict = strictness == Strictness::Strict;
     let mut refused = Vec::new();
@@ -75,16 +76,16 @@ pub fn check_meaning(model: &Model, strictness: Strictness) -> Result<Meaning> {
     } else {
         found.notes.extend(refused);
     }
-    // Names and keys of files stand in them.
+    // The texts contain names and keys from files, which are shortened and escaped.
     for text in found.faults.iter_mut().chain(&mut found.notes) {
         *text = Text::new(text.as_bytes()).brief();
     }
     Ok(found)
 }
 
-/// What the reference readers say of a model that does not name its architecture.
+/// What the reference readers refuse of a model that does not name its architecture.
 fn architecture(store: &Store, resolution: &Resolution, refused: &mut Vec<String>) {
-    let named = crate::arch::named(store).is_ok_and(|named| named.is_some());
+    let named = crate::arch::architecture_name(store).is_ok_and(|named| named.is_some());
     if !named && store.encoding() == Encoding::Gguf {
         refused.push("no general.architecture: llama.cpp does not load the file".to_owned());
     }
@@ -93,12 +94,12 @@ fn architecture(store: &Store, resolution: &Resolution, refused: &mut Vec<String
         refused.push("no model_type in config.json: transformers does not load the model".into());
     }
     if resolution.architecture.is_some() && resolution.mapped.is_empty() {
-        let fault = format!("{}, but no tensor has a name of its", resolution.reason);
+        let fault = format!("{}, but no tensor has a name of that architecture", resolution.reason);
         refused.push(fault);
     }
 }
 
-/// Tensors that cannot be served, or have another shape than the config says.
+/// Faults of tensors that cannot be derived, or whose shape contradicts the config.
 fn tensors(model: &Model, resolution: &Resolution, config: &ModelConfig) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     for mapping in &resolution.mapped {
@@ -117,7 +118,7 @@ fn is_io(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Io | ErrorKind::NotFound)
 }
 
-/// Numbers of the config that contradict each other, whatever tensors there are.
+/// Faults of config numbers that contradict each other.
 fn numbers(config: &ModelConfig) -> Vec<String> {
     let mut faults = Vec::new();
     let (heads, kv_heads) = (&config.n_heads, &config.n_kv_heads);
@@ -125,7 +126,7 @@ fn numbers(config: &ModelConfig) -> Vec<String> {
     let uneven = attention.n_heads_per_layer.is_some() || attention.n_kv_heads_per_layer.is_some();
     if !uneven && !heads.value.is_multiple_of(kv_heads.value.max(1)) {
         faults.push(format!(
-            "n_heads ({}) is {}, which is no multiple of n_kv_heads ({}), {}",
+            "n_heads ({}) is {}, which is not a multiple of n_kv_heads ({}), {}",
             heads.source, heads.value, kv_heads.source, kv_heads.value
         ));
     }
@@ -169,7 +170,7 @@ fn numbers(config: &ModelConfig) -> Vec<String> {
     faults
 }
 
-/// Numbers that llama.cpp's `load_hparams` cannot do without, although a config can.
+/// Numbers that llama.cpp's `load_hparams` requires, although they are optional in a config.
 fn required_numbers(config: &ModelConfig, refused: &mut Vec<String>) {
     let family = &config.architecture.value;
     if config.max_seq_len.is_none() {
@@ -183,7 +184,7 @@ fn required_numbers(config: &ModelConfig, refused: &mut Vec<String>) {
     }
 }
 
-/// A config that says that the output matrix is stored, of a model that has none.
+/// The fault of a model without an output matrix whose config says that one is stored.
 fn untied(store: &Store, config: &ModelConfig, faults: &mut Vec<String>) {
     let said = store.document("config.json").and_then(|json| json.get("tie_word_embeddings"));
     let tied = config.tie_embeddings.as_ref().is_some_and(|tied| tied.value);

@@ -1,4 +1,5 @@
-//! The verb: is a model whole, does it keep the rules, and does it hold sound numbers?
+//! The report of `verify`: whether a model is complete, follows its format's rules and has sound
+//! values.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -33,7 +34,7 @@ impl fmt::Debug for VerifyOptions<'_> {
 }
 
 impl<'w> VerifyOptions<'w> {
-    /// Checks everything but values, on a thread for each processor.
+    /// The defaults: check everything except values, with one thread for each processor.
     pub fn new() -> Self {
         Self::default()
     }
@@ -52,14 +53,14 @@ impl<'w> VerifyOptions<'w> {
         self
     }
 
-    /// Threads that share the tensors.
+    /// Sets the threads that share the tensors.
     #[must_use]
     pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
         self.threads = threads.into();
         self
     }
 
-    /// Called with every tensor that was read; `Break` ends the work.
+    /// Sets a callback that is called after every tensor. `Break` cancels the verification.
     #[must_use]
     pub fn progress(mut self, watch: Watch<'w>) -> Self {
         self.watch = Some(watch);
@@ -67,30 +68,30 @@ impl<'w> VerifyOptions<'w> {
     }
 }
 
-/// What [`verify`] found.
+/// The result of [`verify`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct VerifyReport {
-    /// The path that was opened.
+    /// The path of the model.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub path: PathBuf,
-    /// Files that hold tensors or metadata.
+    /// The number of files that hold tensors or metadata.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub files: usize,
-    /// Files whose SHA-256 the container gives.
+    /// The number of files whose SHA-256 was checked, because the container states it.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub digests: usize,
-    /// Stored tensors.
+    /// The number of stored tensors.
     pub tensors: usize,
-    /// What makes the model unfit for use, or for the strict reader that was asked for.
+    /// Faults that make the model unusable, or refused by the requested strictness.
     pub faults: Vec<String>,
-    /// What other readers may refuse, and what could not be checked.
+    /// What some readers refuse, and what could not be checked.
     pub notes: Vec<String>,
-    /// What is odd in the values; absent unless they were checked.
+    /// Findings about the values; absent unless values were checked.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub findings: Option<Vec<TensorFinding>>,
-    /// Tensors that differ from the list; absent without a list.
+    /// Tensors that differ from the list of hashes; absent without a list.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub differences: Option<Vec<HashDifference>>,
 }
@@ -104,12 +105,12 @@ impl VerifyReport {
     }
 }
 
-/// A [`Finding`] and the tensor that has it.
+/// A [`Finding`], with its tensor.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct TensorFinding {
-    /// The stored name; of one that is not UTF-8 the [spelling](Text::spelling).
+    /// The stored name; if it is not UTF-8, its [spelling](Text::spelling).
     pub name: String,
     /// The bytes of a name that is not UTF-8, in hexadecimal.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
@@ -118,22 +119,22 @@ pub struct TensorFinding {
     pub finding: &'static str,
     /// Whether the tensor cannot be used.
     pub fault: bool,
-    /// The name of the part that it was found in.
+    /// The name of the part that has it.
     pub part: &'static str,
-    /// How many there are.
+    /// The number of occurrences.
     pub count: u64,
-    /// How many were checked.
+    /// The number of checked values.
     pub of: u64,
-    /// The first of them, counted from 0.
+    /// The index of the first occurrence, counted from 0.
     pub first: u64,
-    /// The file of the part.
+    /// The file that holds the part.
     pub file: Option<String>,
-    /// Where the first stands in that file, in bytes.
+    /// The offset of the first occurrence in that file, in bytes.
     pub offset: Option<u64>,
-    /// The value of the first.
+    /// The first occurrence's value.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::ops::serialize::float"))]
     pub value: f64,
-    /// All of it in a sentence.
+    /// The finding in one sentence.
     pub text: String,
 }
 
@@ -162,19 +163,19 @@ impl TensorFinding {
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct HashDifference {
-    /// The stored name; of one that is not UTF-8 the [spelling](Text::spelling).
+    /// The stored name; if it is not UTF-8, its [spelling](Text::spelling).
     pub name: String,
     /// The bytes of a name that is not UTF-8, in hexadecimal.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub name_hex: Option<String>,
-    /// `missing` from the model, `extra` in the model, or `changed`.
+    /// `missing` (not in the model), `extra` (not in the list) or `changed`.
     pub difference: &'static str,
-    /// What changed.
+    /// The properties that changed.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub changes: Vec<HashChange>,
 }
 
-/// One thing that changed since a [`HashList`] was made.
+/// A property of a tensor that differs from a [`HashList`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -195,11 +196,12 @@ impl HashDifference {
     }
 }
 
-/// Opens a model and checks it: headers, names, shapes and byte ranges; the digests that its container
-/// gives; what its files [mean](check_meaning); and if asked for, its values and a list of hashes.
+/// Opens a model and checks it: headers, names, shapes and byte ranges, the digests that its
+/// container states, and the [consistency](check_meaning) of its files. If requested, it also
+/// checks the values and compares the tensors with a list of hashes.
 ///
-/// A model that only [`Strictness::Strict`] refuses is opened all the same, and what is wrong with it is
-/// among the faults.
+/// A model that only [`Strictness::Strict`] refuses is still opened, and the reason for the refusal
+/// becomes a fault.
 ///
 /// ```
 /// use weighbridge::{OpenOptions, ops};
@@ -214,7 +216,8 @@ impl HashDifference {
 ///
 /// # Errors
 ///
-/// As [`Model::open`]; `Io` if a file cannot be read; `Cancelled` if the progress callback says so.
+/// Same as [`Model::open`]; `Io` if a file cannot be read; `Cancelled` if the progress
+/// callback cancels.
 pub fn verify(
     path: impl AsRef<Path>,
     open: &OpenOptions,
@@ -225,7 +228,8 @@ pub fn verify(
     let mut faults = Vec::new();
     let model = match open.open(path) {
         Ok(model) => model,
-        // What only the strict rules refuse is a finding about a model that can be opened.
+        // A fault that only the strict rules refuse is reported, and the model opened with the
+        // default rules.
         Err(error) if strict && error.kind() == ErrorKind::Malformed => {
             let open = open.clone().strictness(Strictness::Default);
             let model = open.open(path).map_err(|_| error)?;
@@ -270,25 +274,28 @@ pub fn verify(
     Ok(report)
 }
 
-/// A path that cannot write to the terminal.
+/// A path with control characters escaped.
 fn shown(path: &Path) -> String {
     Text::from_path(path).to_string()
 }
 
-/// Files whose bytes have another SHA-256 than their container promises.
+/// The faults of files whose SHA-256 differs from the one that the container states.
 fn digest_faults(model: &Model) -> Result<Vec<String>> {
     let wrong = model.verify_digests(|_| {})?;
     let fault = |(path, found): (PathBuf, Option<String>)| match found {
         Some(found) => {
-            format!("{}: its bytes have the SHA-256 {found}, not that of its name", shown(&path))
+            format!(
+                "{}: the content has the SHA-256 {found}, which differs from the file's name",
+                shown(&path)
+            )
         }
         None => format!("{}: the file is missing", shown(&path)),
     };
     Ok(wrong.into_iter().map(fault).collect())
 }
 
-/// Checks the values of every tensor. A tensor that cannot be read is noted, and parts that do not fit
-/// together are a fault.
+/// Checks the values of every tensor. A tensor that cannot be read becomes a note; parts that do
+/// not fit together become a fault.
 fn findings(
     model: &Model,
     options: &VerifyOptions<'_>,
@@ -314,7 +321,7 @@ fn findings(
         match found {
             Ok(found) => findings.extend(found),
             Err(error) if error.kind() == ErrorKind::Unsupported => {
-                report.notes.push(format!("{error}; it was not looked at"));
+                report.notes.push(format!("{error}; not checked"));
             }
             Err(error) => report.faults.push(error.to_string()),
         }
@@ -322,12 +329,12 @@ fn findings(
     Ok(findings)
 }
 
-/// The hashes that a list has.
+/// The options that produce the hashes of a list.
 fn hashing(list: &HashList) -> HashOptions<'static> {
     HashOptions::new().values(list.values).parts(true)
 }
 
-/// The tensors that differ from the list, in its order, then those that it lacks.
+/// The tensors that differ from the list, in its order, followed by those that it lacks.
 fn differences(
     model: &Model,
     list: &HashList,

@@ -1,8 +1,8 @@
-//! The shapes that a config determines, beside those that the tensors have.
+//! Compares tensor shapes with those that the config determines.
 
 use crate::arch::{LayerKind, ModelConfig};
 
-/// A number of the config, or one that follows from several, that is the length of an axis.
+/// The length of an axis: a number of the config, or one computed from several.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Size {
     Dim,
@@ -15,7 +15,7 @@ enum Size {
     Keys,
     /// All value heads.
     Values,
-    /// What all query heads give together.
+    /// The output of all query heads.
     Outputs,
     Heads,
     KeyHeads,
@@ -29,7 +29,7 @@ enum Size {
     Positions,
     Segments,
     QueryRank,
-    /// The latent of keys and values, and the rotated part beside it.
+    /// The latent of keys and values, followed by the rotated part of the key.
     KeyValueRankRotated,
     KeyValueRank,
     PerLayer,
@@ -39,7 +39,7 @@ enum Size {
 
 use Size::*;
 
-/// What the tensors of a canonical name may be shaped like.
+/// The shapes that a canonical tensor may have.
 struct Row {
     name: &'static str,
     shapes: &'static [&'static [Size]],
@@ -49,7 +49,7 @@ const fn row(name: &'static str, shapes: &'static [&'static [Size]]) -> Row {
     Row { name, shapes }
 }
 
-/// Canonical names whose shapes follow from a config. A name that is not here is not checked.
+/// Canonical names whose shapes a config determines. Other names are not checked.
 #[rustfmt::skip]
 static ROWS: &[Row] = &[
     row("token_embedding.weight",                    &[&[Vocab, Dim]]),
@@ -73,7 +73,7 @@ static ROWS: &[Row] = &[
     row("layers.{n}.attention.v.bias",               &[&[Values]]),
     row("layers.{n}.attention.output.weight",        &[&[Dim, Outputs]]),
     row("layers.{n}.attention.output.bias",          &[&[Dim]]),
-    // For each head alike, for each by itself, or for all together.
+    // Shared by all heads, separate for each head, or over all heads together.
     row("layers.{n}.attention.q_norm.weight",        &[&[HeadDim], &[Heads, HeadDim], &[Queries]]),
     row("layers.{n}.attention.k_norm.weight",        &[&[HeadDim], &[KeyHeads, HeadDim], &[Keys]]),
     row("layers.{n}.attention.sinks",                &[&[Heads]]),
@@ -106,16 +106,16 @@ static ROWS: &[Row] = &[
     row("enc.layers.{n}.ffn.down.weight",            &[&[EncoderDim, EncoderFfn]]),
 ];
 
-/// What is wrong with the shape of a canonical tensor, if the config determines it and it has another.
+/// The fault of a canonical tensor whose shape differs from the one that the config determines.
 pub(super) fn fault(config: &ModelConfig, canonical: &str, shape: &[u64]) -> Option<String> {
     let (name, layer) = pattern(canonical);
     let row = ROWS.iter().find(|row| row.name == name)?;
     let mut expected = Vec::new();
     for sizes in row.shapes {
-        // What the config leaves open determines nothing.
+        // A size that the config does not state is not checked.
         let lengths: Option<Vec<u64>> = sizes.iter().map(|size| size.of(config, layer)).collect();
         let Some(lengths) = lengths else { continue };
-        // Vectors may be kept as matrices of one row, or of one column.
+        // A vector may be stored as a matrix of one row or one column.
         let squeezed = |shape: &[u64]| -> Vec<u64> {
             shape.iter().copied().filter(|&length| length != 1).collect()
         };
@@ -124,7 +124,7 @@ pub(super) fn fault(config: &ModelConfig, canonical: &str, shape: &[u64]) -> Opt
         }
         expected.push((lengths, sizes));
     }
-    // The shape that is nearest is the one that was meant.
+    // The closest of the allowed shapes is reported.
     let distance = |(lengths, _): &&(Vec<u64>, &&[Size])| {
         let same = lengths.iter().zip(shape).filter(|(a, b)| a == b).count();
         (lengths.len() != shape.len(), lengths.len().saturating_sub(same))
@@ -135,10 +135,10 @@ pub(super) fn fault(config: &ModelConfig, canonical: &str, shape: &[u64]) -> Opt
         .filter(|(axis, (_, length))| shape.get(*axis) != Some(length))
         .map(|(_, (size, length))| format!("{} is {length}", size.said(config)))
         .collect();
-    Some(format!("{canonical}: its shape is {shape:?}, but {}", wrong.join(" and ")))
+    Some(format!("{canonical}: the shape is {shape:?}, but {}", wrong.join(" and ")))
 }
 
-/// A canonical name with `{n}` for the layer, and the layer.
+/// Replaces the layer number in a canonical name by `{n}`, and returns both.
 fn pattern(canonical: &str) -> (String, u32) {
     let mut layer = None;
     let parts: Vec<&str> = canonical
@@ -216,7 +216,7 @@ impl Size {
         }
     }
 
-    /// The number's name, and where the config has it.
+    /// Describes the size: its name and the keys of the config that state it.
     fn said(self, config: &ModelConfig) -> String {
         let from = |name: &str, source: &str| format!("{name} ({source})");
         let or = |name: &str, field: &Option<crate::arch::Field<u32>>| match field {

@@ -1,4 +1,5 @@
-//! The vocabulary beside the embedding, special tokens beside the vocabulary, and chat templates.
+//! Checks the vocabulary against the embedding, special tokens against the vocabulary, and chat
+//! templates.
 
 use serde_json::Value as Json;
 
@@ -8,7 +9,7 @@ use crate::error::Result;
 use crate::store::{Encoding, Store};
 use crate::tokenizer::Tokenizer;
 
-/// Keys of `config.json` and `generation_config.json` that are numbers of tokens, or lists of such.
+/// Keys of `config.json` and `generation_config.json` that hold token ids or lists of token ids.
 const TOKEN_KEYS: [&str; 7] = [
     "bos_token_id",
     "eos_token_id",
@@ -39,8 +40,7 @@ pub(super) fn check(
         && let Some(rows) = rows
     {
         let (tokens, rows) = (tokenizer.len(), u64::from(rows.value));
-        // llama.cpp makes the embedding as long as the list of tokens; elsewhere there may be
-        // rows that no token uses.
+        // llama.cpp requires one embedding row for each token; elsewhere, unused rows are allowed.
         let exact = store.encoding() == Encoding::Gguf;
         if tokens > rows || (exact && tokens != rows) {
             found.faults.push(format!(
@@ -68,7 +68,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The size of the vocabulary that a config states, beside the rows of the embedding.
+/// Checks the vocabulary size that a config states against the rows of the embedding.
 fn stated(store: &Store, rows: u64, found: &mut Meaning) {
     let fault =
         |source: &str, said: u64| format!("{source} is {said}, but the embedding has {rows} rows");
@@ -87,7 +87,7 @@ fn stated(store: &Store, rows: u64, found: &mut Meaning) {
     }
 }
 
-/// The config, or that of the language model within it, whichever says what the embedding is.
+/// The config, or the part of it for the language model, whichever describes the embedding.
 fn configs(store: &Store) -> Option<(String, &Json)> {
     let root = store.document("config.json")?;
     let inner = crate::arch::config::TEXT_CONFIGS
@@ -97,7 +97,7 @@ fn configs(store: &Store) -> Option<(String, &Json)> {
     Some(inner.unwrap_or((String::new(), root)))
 }
 
-/// Special tokens that lie beyond the vocabulary.
+/// Checks that special tokens lie within the vocabulary.
 fn special_tokens(store: &Store, rows: u64, found: &mut Meaning) {
     let mut wrong = |source: String, id: u64| {
         if id >= rows {
@@ -108,7 +108,7 @@ fn special_tokens(store: &Store, rows: u64, found: &mut Meaning) {
         let Some(key) = key.to_str() else { continue };
         if key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id") {
             let Some(id) = value.to_i128() else { continue };
-            // What stands for none, as a 32-bit number.
+            // The 32-bit number that stands for no token.
             if id >= 0 && id != i128::from(u32::MAX) {
                 wrong(key.to_owned(), u64::try_from(id).unwrap_or(u64::MAX));
             }
@@ -123,7 +123,7 @@ fn special_tokens(store: &Store, rows: u64, found: &mut Meaning) {
         for key in TOKEN_KEYS {
             let Some(value) = json.get(key) else { continue };
             let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-            // Some configs write -1 for none.
+            // Some configs write -1 for no token.
             for id in list.iter().filter_map(Json::as_u64) {
                 wrong(format!("{document}{key}"), id);
             }
@@ -131,7 +131,7 @@ fn special_tokens(store: &Store, rows: u64, found: &mut Meaning) {
     }
 }
 
-/// Chat templates that are no Jinja.
+/// Checks that chat templates are valid Jinja.
 #[cfg(feature = "chat-template")]
 fn templates(tokenizer: &Tokenizer<'_>, found: &mut Meaning) {
     for template in &tokenizer.chat_templates {
@@ -140,7 +140,7 @@ fn templates(tokenizer: &Tokenizer<'_>, found: &mut Meaning) {
             let source = &template.text.source;
             found
                 .faults
-                .push(format!("the chat template{name} ({source}) is no valid Jinja: {error}"));
+                .push(format!("the chat template{name} ({source}) is not valid Jinja: {error}"));
         }
     }
 }
@@ -148,7 +148,7 @@ fn templates(tokenizer: &Tokenizer<'_>, found: &mut Meaning) {
 /// Parses a template.
 #[cfg(feature = "chat-template")]
 fn syntax(template: &str) -> std::result::Result<(), String> {
-    // transformers' own tag, which marks what the assistant says and changes nothing else.
+    // A tag of transformers that marks the assistant's text and has no other effect.
     let mut text = String::new();
     let mut rest = template;
     while let Some(start) = rest.find("{%") {

@@ -2,7 +2,7 @@
 
 use super::super::element::Element;
 use super::super::simd::Simd;
-use super::quantize::{Each, Grouping, Mode, TILE, store};
+use super::quantize::{Each, EncodeMode, Grouping, TILE, store};
 
 /// Codes of `BITS` bits.
 pub(super) struct Affine<const BITS: usize>;
@@ -29,7 +29,7 @@ fn scaling<const BITS: usize>(largest: f32, smallest: f32) -> (f32, f32) {
     if steps == 0.0 { (scale, 0.0) } else { (end / steps, end) }
 }
 
-impl<const BITS: usize> Mode for Affine<BITS> {
+impl<const BITS: usize> EncodeMode for Affine<BITS> {
     const BITS: usize = BITS;
     const SIZE: Option<usize> = None;
 

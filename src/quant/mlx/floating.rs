@@ -4,7 +4,7 @@
 use super::super::element::Element;
 use super::super::float::E2M1;
 use super::super::simd::Simd;
-use super::quantize::{Each, Grouping, Mode, TILE};
+use super::quantize::{Each, EncodeMode, Grouping, TILE};
 
 /// E2M1 codes with E8M0 scales (mxfp4).
 pub(super) struct E2m1;
@@ -94,7 +94,7 @@ fn over<S: Simd>(
     [simd.div(a, first), simd.div(b, second)]
 }
 
-impl Mode for E2m1 {
+impl EncodeMode for E2m1 {
     const BITS: usize = 4;
     const SIZE: Option<usize> = Some(32);
 
@@ -133,7 +133,7 @@ impl Mode for E2m1 {
     }
 }
 
-impl Mode for E4m3 {
+impl EncodeMode for E4m3 {
     const BITS: usize = 8;
     const SIZE: Option<usize> = Some(32);
 
@@ -179,7 +179,7 @@ impl Mode for E4m3 {
 
 /// The scales of a tile in nvfp4.
 #[derive(Default)]
-pub(super) struct Scales {
+pub(super) struct NvScales {
     scales: Each,
     /// The factor applied to values divided by their scale.
     factor: f32,
@@ -188,11 +188,11 @@ pub(super) struct Scales {
     beyond: [bool; TILE],
 }
 
-impl Mode for Nv {
+impl EncodeMode for Nv {
     const BITS: usize = 4;
     const SIZE: Option<usize> = Some(16);
 
-    type Scaling = Scales;
+    type Scaling = NvScales;
 
     #[inline(always)]
     fn ends<S: Simd, T: Element>(simd: S, group: &[[T; 16]]) -> [f32; 2] {
@@ -206,7 +206,7 @@ impl Mode for Nv {
         grouping: Grouping,
         scale: &mut [u8],
         _: &mut [u8],
-    ) -> Scales {
+    ) -> NvScales {
         // The largest scale times the largest code.
         let factor = grouping.amax.map_or(1.0, |amax| 448.0 * 6.0 / amax);
         let ratios = ratios::<S, T>(simd, highest, 6.0);
@@ -228,13 +228,13 @@ impl Mode for Nv {
             let ordinary = mosts[i] < ORDINARY;
             beyond[i] = scales[i] != 0.0 && !ordinary;
         }
-        Scales { scales, factor, beyond }
+        NvScales { scales, factor, beyond }
     }
 
     #[inline(always)]
     fn codes<S: Simd, T: Element>(
         simd: S,
-        scaling: &Scales,
+        scaling: &NvScales,
         [a, b]: [S::Floats; 2],
         groups: [usize; 2],
     ) -> S::Bytes {

@@ -22,24 +22,39 @@ use super::kernel::{Decode, Out, Put};
 use super::simd::{Portable, Simd};
 use super::{Codec, Global, Packed};
 pub use quantize::{GroupParts, GroupQuantizer, Grouping};
-pub(crate) use quantize::{
-    TO_AFFINE1, TO_AFFINE2, TO_AFFINE3, TO_AFFINE4, TO_AFFINE5, TO_AFFINE6, TO_AFFINE8, TO_MXFP4,
-    TO_MXFP8, TO_NVFP4,
-};
 
-pub(crate) static AFFINE1: Codec = Codec::groups::<Groups<Affine<1>>>(native::<Affine<1>>);
-pub(crate) static AFFINE2: Codec = Codec::groups::<Groups<Affine<2>>>(native::<Affine<2>>);
-pub(crate) static AFFINE3: Codec = Codec::groups::<Groups<Affine<3>>>(native::<Affine<3>>);
-pub(crate) static AFFINE4: Codec = Codec::groups::<Groups<Affine<4>>>(native::<Affine<4>>);
-pub(crate) static AFFINE5: Codec = Codec::groups::<Groups<Affine<5>>>(native::<Affine<5>>);
-pub(crate) static AFFINE6: Codec = Codec::groups::<Groups<Affine<6>>>(native::<Affine<6>>);
-pub(crate) static AFFINE8: Codec = Codec::groups::<Groups<Affine<8>>>(native::<Affine<8>>);
-pub(crate) static MXFP4: Codec = Codec::groups::<Groups<E2m1>>(native::<E2m1>);
-pub(crate) static MXFP8: Codec = Codec::groups::<Groups<E4m3>>(native::<E4m3>);
-pub(crate) static NVFP4: Codec = Codec::groups::<Groups<E2m1>>(native::<E2m1>);
+pub(crate) static AFFINE1: Codec =
+    Codec::groups::<GroupDecoder<AffineCodes<1>>>(native::<AffineCodes<1>>);
+pub(crate) static AFFINE2: Codec =
+    Codec::groups::<GroupDecoder<AffineCodes<2>>>(native::<AffineCodes<2>>);
+pub(crate) static AFFINE3: Codec =
+    Codec::groups::<GroupDecoder<AffineCodes<3>>>(native::<AffineCodes<3>>);
+pub(crate) static AFFINE4: Codec =
+    Codec::groups::<GroupDecoder<AffineCodes<4>>>(native::<AffineCodes<4>>);
+pub(crate) static AFFINE5: Codec =
+    Codec::groups::<GroupDecoder<AffineCodes<5>>>(native::<AffineCodes<5>>);
+pub(crate) static AFFINE6: Codec =
+    Codec::groups::<GroupDecoder<AffineCodes<6>>>(native::<AffineCodes<6>>);
+pub(crate) static AFFINE8: Codec =
+    Codec::groups::<GroupDecoder<AffineCodes<8>>>(native::<AffineCodes<8>>);
+pub(crate) static MXFP4: Codec = Codec::groups::<GroupDecoder<E2m1Codes>>(native::<E2m1Codes>);
+pub(crate) static MXFP8: Codec = Codec::groups::<GroupDecoder<E4m3Codes>>(native::<E4m3Codes>);
+pub(crate) static NVFP4: Codec = Codec::groups::<GroupDecoder<E2m1Codes>>(native::<E2m1Codes>);
+
+pub(crate) static TO_AFFINE1: GroupQuantizer = GroupQuantizer::affine::<affine::Affine<1>>();
+pub(crate) static TO_AFFINE2: GroupQuantizer = GroupQuantizer::affine::<affine::Affine<2>>();
+pub(crate) static TO_AFFINE3: GroupQuantizer = GroupQuantizer::affine::<affine::Affine<3>>();
+pub(crate) static TO_AFFINE4: GroupQuantizer = GroupQuantizer::affine::<affine::Affine<4>>();
+pub(crate) static TO_AFFINE5: GroupQuantizer = GroupQuantizer::affine::<affine::Affine<5>>();
+pub(crate) static TO_AFFINE6: GroupQuantizer = GroupQuantizer::affine::<affine::Affine<6>>();
+pub(crate) static TO_AFFINE8: GroupQuantizer = GroupQuantizer::affine::<affine::Affine<8>>();
+pub(crate) static TO_MXFP4: GroupQuantizer = GroupQuantizer::of::<floating::E2m1>(&[32]);
+pub(crate) static TO_MXFP8: GroupQuantizer = GroupQuantizer::of::<floating::E4m3>(&[32]);
+pub(crate) static TO_NVFP4: GroupQuantizer =
+    GroupQuantizer::of::<floating::Nv>(&[16]).with_global();
 
 /// A quantization mode of MLX, with its elements.
-trait Mode {
+trait DecodeMode {
     const BITS: usize;
 
     /// Whether groups have a bias.
@@ -49,22 +64,22 @@ trait Mode {
     const STEP: f32;
 
     /// Decodes 32 elements, from a position in a stream.
-    fn elements<S: Simd>(simd: S, stream: &Stream<'_>, at: usize) -> [S::Floats; 2];
+    fn elements<S: Simd>(simd: S, stream: &CodeReader<'_>, at: usize) -> [S::Floats; 2];
 
     /// Decodes one element.
     fn element(code: u8) -> f32;
 }
 
 /// Unsigned integers.
-struct Affine<const BITS: usize>;
+struct AffineCodes<const BITS: usize>;
 
-impl<const BITS: usize> Mode for Affine<BITS> {
+impl<const BITS: usize> DecodeMode for AffineCodes<BITS> {
     const BITS: usize = BITS;
     const BIASED: bool = true;
     const STEP: f32 = 1.0;
 
     #[inline(always)]
-    fn elements<S: Simd>(simd: S, stream: &Stream<'_>, at: usize) -> [S::Floats; 2] {
+    fn elements<S: Simd>(simd: S, stream: &CodeReader<'_>, at: usize) -> [S::Floats; 2] {
         match BITS {
             8 => simd.unsigned(simd.bytes(stream.from(at))),
             // 32 elements take at most 16 bytes.
@@ -85,15 +100,15 @@ impl<const BITS: usize> Mode for Affine<BITS> {
 }
 
 /// E2M1, floats of four bits.
-struct E2m1;
+struct E2m1Codes;
 
-impl Mode for E2m1 {
+impl DecodeMode for E2m1Codes {
     const BITS: usize = 4;
     const BIASED: bool = false;
     const STEP: f32 = 0.5;
 
     #[inline(always)]
-    fn elements<S: Simd>(simd: S, stream: &Stream<'_>, at: usize) -> [S::Floats; 2] {
+    fn elements<S: Simd>(simd: S, stream: &CodeReader<'_>, at: usize) -> [S::Floats; 2] {
         simd.e2m1(simd.nibble_pairs(stream.from(at)))
     }
 
@@ -103,15 +118,15 @@ impl Mode for E2m1 {
 }
 
 /// E4M3, floats of eight bits.
-struct E4m3;
+struct E4m3Codes;
 
-impl Mode for E4m3 {
+impl DecodeMode for E4m3Codes {
     const BITS: usize = 8;
     const BIASED: bool = false;
     const STEP: f32 = 1.0 / 512.0;
 
     #[inline(always)]
-    fn elements<S: Simd>(simd: S, stream: &Stream<'_>, at: usize) -> [S::Floats; 2] {
+    fn elements<S: Simd>(simd: S, stream: &CodeReader<'_>, at: usize) -> [S::Floats; 2] {
         simd.e4m3(simd.bytes(stream.from(at)))
     }
 
@@ -121,7 +136,7 @@ impl Mode for E4m3 {
 }
 
 /// Packed elements. Reading slightly beyond the end gives zeros.
-struct Stream<'a> {
+struct CodeReader<'a> {
     bytes: &'a [u8],
     /// The last bytes, followed by zeros.
     tail: [u8; 64],
@@ -129,7 +144,7 @@ struct Stream<'a> {
     start: usize,
 }
 
-impl<'a> Stream<'a> {
+impl<'a> CodeReader<'a> {
     fn new(bytes: &'a [u8]) -> Self {
         let start = bytes.len().saturating_sub(32);
         let mut tail = [0; 64];
@@ -152,18 +167,18 @@ impl<'a> Stream<'a> {
 
 /// Decodes groups: q scale + bias, or q (scale global), where the scale is divided if the global
 /// scale is a divisor.
-struct Groups<M>(PhantomData<M>);
+struct GroupDecoder<M>(PhantomData<M>);
 
-impl<M: Mode> Decode for Groups<M> {
+impl<M: DecodeMode> Decode for GroupDecoder<M> {
     #[inline(always)]
     fn decode<S: Simd, T: Element, const PAST: bool>(
         packed: &Packed<'_>,
         out: Out<'_, S, T, PAST>,
     ) {
         let simd = out.simd;
-        let stream = Stream::new(packed.weight);
+        let stream = CodeReader::new(packed.weight);
         let mut at = 0;
-        let mut scaling = Scaling::<M>::new(packed);
+        let mut scaling = TileScaling::<M>::new(packed);
         if packed.group_size == 16 {
             // Two groups at a time, and a last one if their number is odd.
             let (runs, mut units, rest) = out.runs::<2>();
@@ -211,7 +226,7 @@ impl<M: Mode> Decode for Groups<M> {
 const TILE: usize = 64;
 
 /// The scales and biases of a tile of groups, as floats.
-struct Scaling<'a, M> {
+struct TileScaling<'a, M> {
     packed: &'a Packed<'a>,
     /// The first group after the tile.
     group: usize,
@@ -220,7 +235,7 @@ struct Scaling<'a, M> {
     mode: PhantomData<M>,
 }
 
-impl<'a, M: Mode> Scaling<'a, M> {
+impl<'a, M: DecodeMode> TileScaling<'a, M> {
     #[inline(always)]
     fn new(packed: &'a Packed<'a>) -> Self {
         let (scales, biases) = ([0.0; TILE], [0.0; TILE]);
@@ -299,7 +314,7 @@ fn numbers(bytes: &[u8], format: Float, from: usize, out: &mut [f32; TILE]) {
 /// Values as MLX's CPU backend computes them: in the dtype of scales and biases, or in `bf16` if
 /// scales are small floats, with each operation rounded. With a global scale, MLX computes in
 /// `f32`.
-fn native<M: Mode>(packed: &Packed<'_>, out: &mut [f32]) {
+fn native<M: DecodeMode>(packed: &Packed<'_>, out: &mut [f32]) {
     let round = match packed.formats {
         (Float::F16, Float::F16) => |value| f16::from_f32(value).to_f32(),
         (Float::BF16, Float::BF16) => |value| bf16::from_f32(value).to_f32(),
@@ -314,7 +329,7 @@ fn native<M: Mode>(packed: &Packed<'_>, out: &mut [f32]) {
         })
     };
     let mask = u8::MAX >> (8 - M::BITS);
-    let stream = Stream::new(packed.weight);
+    let stream = CodeReader::new(packed.weight);
     for (group, out) in out.chunks_mut(packed.group_size).enumerate() {
         let scale = packed.global.applied(number(packed.scale, packed.formats.0, group));
         let bias = if M::BIASED { number(packed.bias, packed.formats.1, group) } else { 0.0 };

@@ -11,8 +11,6 @@ use half::{bf16, f16};
 use super::super::element::Element;
 use super::super::kernel::{GroupEncode, GroupEncoding, Kernels};
 use super::super::simd::Simd;
-use super::affine::Affine;
-use super::floating::{E2m1, E4m3, Nv};
 use crate::error::{Error, Result};
 
 /// Quantizes to one of MLX's dtypes; see [`DType::group_quantizer`](crate::DType::group_quantizer).
@@ -51,18 +49,6 @@ pub struct GroupQuantizer {
     global: bool,
 }
 
-pub(crate) static TO_AFFINE1: GroupQuantizer = GroupQuantizer::affine::<Affine<1>>();
-pub(crate) static TO_AFFINE2: GroupQuantizer = GroupQuantizer::affine::<Affine<2>>();
-pub(crate) static TO_AFFINE3: GroupQuantizer = GroupQuantizer::affine::<Affine<3>>();
-pub(crate) static TO_AFFINE4: GroupQuantizer = GroupQuantizer::affine::<Affine<4>>();
-pub(crate) static TO_AFFINE5: GroupQuantizer = GroupQuantizer::affine::<Affine<5>>();
-pub(crate) static TO_AFFINE6: GroupQuantizer = GroupQuantizer::affine::<Affine<6>>();
-pub(crate) static TO_AFFINE8: GroupQuantizer = GroupQuantizer::affine::<Affine<8>>();
-pub(crate) static TO_MXFP4: GroupQuantizer = GroupQuantizer::of::<E2m1>(&[32]);
-pub(crate) static TO_MXFP8: GroupQuantizer = GroupQuantizer::of::<E4m3>(&[32]);
-pub(crate) static TO_NVFP4: GroupQuantizer =
-    GroupQuantizer { global: true, ..GroupQuantizer::of::<Nv>(&[16]) };
-
 /// The grouping of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grouping {
@@ -86,11 +72,16 @@ pub struct GroupParts<'a> {
 }
 
 impl GroupQuantizer {
-    const fn affine<M: Mode>() -> Self {
+    pub(super) const fn affine<M: EncodeMode>() -> Self {
         Self { affine: true, ..Self::of::<M>(&[32, 64, 128]) }
     }
 
-    const fn of<M: Mode>(sizes: &'static [usize]) -> Self {
+    /// With support for a global scale.
+    pub(super) const fn with_global(self) -> Self {
+        Self { global: true, ..self }
+    }
+
+    pub(super) const fn of<M: EncodeMode>(sizes: &'static [usize]) -> Self {
         Self {
             from_f32: Kernels::of::<Tiles<M>>(),
             from_f16: Kernels::of::<Tiles<M>>(),
@@ -111,13 +102,13 @@ impl GroupQuantizer {
     pub fn sizes<T: Element>(&self, values: usize, grouping: Grouping) -> Result<[usize; 3]> {
         let Grouping { size, amax } = grouping;
         let fault = if !self.sizes.contains(&size) {
-            format!("groups of {size}, but the dtype has groups of {:?}", self.sizes)
+            format!("groups of {size}, but the dtype supports groups of {:?}", self.sizes)
         } else if !values.is_multiple_of(size) {
-            format!("{values} values are no whole number of groups of {size}")
+            format!("{values} values do not divide into groups of {size}")
         } else if amax.is_some() && !self.global {
-            "a largest magnitude for a dtype that has no global scale".to_owned()
+            "a largest magnitude is given, but the dtype has no global scale".to_owned()
         } else if let Some(amax) = amax.filter(|amax| !(0.0..f32::INFINITY).contains(amax)) {
-            format!("a largest magnitude of {amax}")
+            format!("a largest magnitude of {amax}, but a finite, positive number is needed")
         } else {
             let groups = values / size;
             // The codes of a group are whole bytes, no more than the values take.
@@ -162,7 +153,7 @@ const TILES: usize = 4;
 pub(super) type Each = [f32; TILE];
 
 /// The quantization of a dtype's groups.
-pub(super) trait Mode {
+pub(super) trait EncodeMode {
     const BITS: usize;
 
     /// The group size, if there is only one.
@@ -196,21 +187,21 @@ pub(super) trait Mode {
 }
 
 /// 32 values: a group, a part of one, or two groups.
-type Pair<T> = [[T; 16]; 2];
+type ValuePair<T> = [[T; 16]; 2];
 
 /// Quantizes groups, several tiles at a time.
 struct Tiles<M>(PhantomData<M>);
 
-impl<M: Mode> GroupEncode for Tiles<M> {
+impl<M: EncodeMode> GroupEncode for Tiles<M> {
     #[inline(always)]
     fn encode<S: Simd, T: Element>(simd: S, values: &[T], grouping: Grouping, out: GroupParts<'_>) {
         let size = M::SIZE.unwrap_or(grouping.size).max(16);
         let groups = values.len() / size;
         let [mut scales, mut biases] = [out.scale, out.bias].map(|rest| {
             let bytes = rest.len().checked_div(groups).unwrap_or(0);
-            Part { rest, bytes }
+            PartBuffer { rest, bytes }
         });
-        let mut stream = Stream { bytes: out.weight, at: 0 };
+        let mut stream = CodeWriter { bytes: out.weight, at: 0 };
         // With groups of 16, the last pair may be half empty; the zeros' codes are not written.
         let (pairs, last) = values.as_chunks::<16>().0.as_chunks::<2>();
         let last = last.first().map(|unit| [*unit, [T::round(0.0); 16]]);
@@ -236,10 +227,15 @@ impl<M: Mode> GroupEncode for Tiles<M> {
     }
 }
 
-impl<M: Mode> Tiles<M> {
+impl<M: EncodeMode> Tiles<M> {
     /// Determines the ends of all groups of a tile.
     #[inline(always)]
-    fn look<S: Simd, T: Element>(simd: S, tile: &[Pair<T>], size: usize, ends: &mut [Each; 2]) {
+    fn look<S: Simd, T: Element>(
+        simd: S,
+        tile: &[ValuePair<T>],
+        size: usize,
+        ends: &mut [Each; 2],
+    ) {
         if M::SIZE == Some(16) {
             for (group, number) in tile.as_flattened().iter().zip(0..TILE) {
                 [ends[0][number], ends[1][number]] = M::ends(simd, &[*group]);
@@ -255,10 +251,10 @@ impl<M: Mode> Tiles<M> {
     #[inline(always)]
     fn put<S: Simd, T: Element>(
         simd: S,
-        tile: &[Pair<T>],
+        tile: &[ValuePair<T>],
         size: usize,
         scaling: &M::Scaling,
-        stream: &mut Stream<'_>,
+        stream: &mut CodeWriter<'_>,
     ) {
         if M::SIZE == Some(16) {
             for ([a, b], number) in tile.iter().zip(0..TILE / 2) {
@@ -278,13 +274,13 @@ impl<M: Mode> Tiles<M> {
 }
 
 /// The buffer of scales or biases.
-struct Part<'a> {
+struct PartBuffer<'a> {
     rest: &'a mut [u8],
     /// The bytes of each scale or bias.
     bytes: usize,
 }
 
-impl<'a> Part<'a> {
+impl<'a> PartBuffer<'a> {
     /// The buffer for the next groups, or for as many as are left.
     fn next(&mut self, groups: usize) -> &'a mut [u8] {
         let len = (groups * self.bytes).min(self.rest.len());
@@ -293,15 +289,15 @@ impl<'a> Part<'a> {
 }
 
 /// The buffer of codes.
-struct Stream<'a> {
+struct CodeWriter<'a> {
     bytes: &'a mut [u8],
     at: usize,
 }
 
-impl Stream<'_> {
+impl CodeWriter<'_> {
     /// Writes 32 codes, or as many as fit.
     #[inline(always)]
-    fn put<S: Simd, M: Mode>(&mut self, simd: S, codes: S::Bytes) {
+    fn put<S: Simd, M: EncodeMode>(&mut self, simd: S, codes: S::Bytes) {
         let rest = self.bytes.get_mut(self.at..).unwrap_or_default();
         self.at += 4 * M::BITS;
         // The next codes overwrite the surplus bytes.

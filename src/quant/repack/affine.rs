@@ -5,10 +5,10 @@ use std::marker::PhantomData;
 
 use super::super::float::Float;
 use super::super::ggml::planes;
-use super::super::kernel::{Body, Kernels};
+use super::super::kernel::{KernelBody, Kernels};
 use super::super::simd::{Portable, Simd};
 use super::super::{GroupParts, Packed};
-use super::{Given, NotExact, Repacker, Repacking, block, room};
+use super::{NotExact, RepackInput, RepackKernel, Repacker, block, room};
 
 pub(crate) static Q4_0_TO_AFFINE4: Repacker = to_groups::<Q4_0, 4>();
 pub(crate) static Q4_1_TO_AFFINE4: Repacker = to_groups::<Q4_1, 4>();
@@ -21,25 +21,25 @@ pub(crate) static TQ2_0_TO_AFFINE2: Repacker = to_groups::<TQ2_0, 2>();
 pub(crate) static Q1_0_TO_AFFINE1: Repacker = to_groups::<Q1_0, 1>();
 pub(crate) static Q2_0_TO_AFFINE2: Repacker = to_groups::<Q2_0, 2>();
 pub(crate) static CT_INT4_TO_AFFINE4: Repacker = to_groups::<CtInt4, 4>();
-pub(crate) static AFFINE1_TO_Q4_1: Repacker = between::<Groups<1>, Q4_1>();
-pub(crate) static AFFINE2_TO_Q4_1: Repacker = between::<Groups<2>, Q4_1>();
-pub(crate) static AFFINE3_TO_Q4_1: Repacker = between::<Groups<3>, Q4_1>();
-pub(crate) static AFFINE4_TO_Q4_1: Repacker = between::<Groups<4>, Q4_1>();
-pub(crate) static AFFINE5_TO_Q5_1: Repacker = between::<Groups<5>, Q5_1>();
-pub(crate) static AFFINE4_TO_Q4_0: Repacker = between::<Groups<4>, Q4_0>();
-pub(crate) static AFFINE5_TO_Q5_0: Repacker = between::<Groups<5>, Q5_0>();
-pub(crate) static AFFINE8_TO_Q8_0: Repacker = between::<Groups<8>, Q8_0>();
+pub(crate) static AFFINE1_TO_Q4_1: Repacker = between::<MlxGroups<1>, Q4_1>();
+pub(crate) static AFFINE2_TO_Q4_1: Repacker = between::<MlxGroups<2>, Q4_1>();
+pub(crate) static AFFINE3_TO_Q4_1: Repacker = between::<MlxGroups<3>, Q4_1>();
+pub(crate) static AFFINE4_TO_Q4_1: Repacker = between::<MlxGroups<4>, Q4_1>();
+pub(crate) static AFFINE5_TO_Q5_1: Repacker = between::<MlxGroups<5>, Q5_1>();
+pub(crate) static AFFINE4_TO_Q4_0: Repacker = between::<MlxGroups<4>, Q4_0>();
+pub(crate) static AFFINE5_TO_Q5_0: Repacker = between::<MlxGroups<5>, Q5_0>();
+pub(crate) static AFFINE8_TO_Q8_0: Repacker = between::<MlxGroups<8>, Q8_0>();
 
 const fn to_groups<F: Unpack, const BITS: usize>() -> Repacker {
-    between::<F, Groups<BITS>>()
+    between::<F, MlxGroups<BITS>>()
 }
 
 const fn between<F: Unpack, T: Pack>() -> Repacker {
-    Repacker(Kernels::of::<Between<F, T>>())
+    Repacker(Kernels::of::<AffineRepack<F, T>>())
 }
 
 /// 32 codes, with the scale and bias that turn them into numbers.
-struct Run<S: Simd> {
+struct CodeRun<S: Simd> {
     codes: S::Bytes,
     scale: f32,
     bias: f32,
@@ -51,7 +51,11 @@ type Fault = (&'static str, f32);
 /// A packing that codes are read from.
 trait Unpack {
     /// Reads run `number`; `None` after the last.
-    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>>;
+    fn take<S: Simd>(
+        simd: S,
+        from: &Packed<'_>,
+        number: usize,
+    ) -> Option<Result<CodeRun<S>, Fault>>;
 }
 
 /// A packing that codes are written to.
@@ -59,17 +63,17 @@ trait Pack {
     /// Writes run `number`, if it fits.
     fn put<S: Simd>(
         simd: S,
-        run: &Run<S>,
+        run: &CodeRun<S>,
         number: usize,
-        given: &mut Given<'_>,
+        given: &mut RepackInput<'_>,
     ) -> Result<(), Fault>;
 }
 
-struct Between<F, T>(PhantomData<(F, T)>);
+struct AffineRepack<F, T>(PhantomData<(F, T)>);
 
-impl<F: Unpack, T: Pack> Body<Repacking> for Between<F, T> {
+impl<F: Unpack, T: Pack> KernelBody<RepackKernel> for AffineRepack<F, T> {
     #[inline(always)]
-    fn run<S: Simd>(simd: S, mut given: Given<'_>) -> Option<NotExact> {
+    fn run<S: Simd>(simd: S, mut given: RepackInput<'_>) -> Option<NotExact> {
         for number in 0..given.elements / 32 {
             let put = F::take(simd, &given.from, number)?
                 .and_then(|run| T::put(simd, &run, number, &mut given));
@@ -83,23 +87,24 @@ impl<F: Unpack, T: Pack> Body<Repacking> for Between<F, T> {
 
 /// A run of codes with the values (q - zero) d, where d is an `f16` number.
 #[inline(always)]
-fn centred<S: Simd>(codes: S::Bytes, zero: f32, d: f32) -> Result<Run<S>, Fault> {
+fn centred<S: Simd>(codes: S::Bytes, zero: f32, d: f32) -> Result<CodeRun<S>, Fault> {
     if d.is_infinite() {
-        return Err(("an infinite scale, which leaves no difference of products", d));
+        return Err(("an infinite scale", d));
     }
-    Ok(Run { codes, scale: d, bias: -zero * d })
+    Ok(CodeRun { codes, scale: d, bias: -zero * d })
 }
 
 /// The scale, as `f16`, of codes with the values (q - zero) d. The bias must be exactly -zero times
 /// the scale.
 #[inline(always)]
-fn centre<S: Simd>(run: &Run<S>, zero: f32) -> Result<[u8; 2], Fault> {
+fn centre<S: Simd>(run: &CodeRun<S>, zero: f32) -> Result<[u8; 2], Fault> {
     // No multiple of infinity or NaN compares equal.
     if run.bias != -zero * run.scale || run.scale.is_infinite() {
-        return Err(("a bias that is no centre of the codes", run.bias));
+        return Err(("a bias that is not the center of the codes", run.bias));
     }
     let scale = Float::F16.bytes_of(run.scale);
-    let [low, high, ..] = scale.ok_or(("a scale that its dtype does not have", run.scale))?;
+    let [low, high, ..] =
+        scale.ok_or(("a scale that the target dtype cannot represent", run.scale))?;
     Ok([low, high])
 }
 
@@ -143,7 +148,11 @@ struct Q4_0;
 
 impl Unpack for Q4_0 {
     #[inline(always)]
-    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+    fn take<S: Simd>(
+        simd: S,
+        from: &Packed<'_>,
+        number: usize,
+    ) -> Option<Result<CodeRun<S>, Fault>> {
         let bytes = block::<18>(from.weight, number)?;
         Some(centred(simd.nibbles(bytes.last_chunk()?), 8.0, half(simd, bytes, 0)))
     }
@@ -153,9 +162,9 @@ impl Pack for Q4_0 {
     #[inline(always)]
     fn put<S: Simd>(
         simd: S,
-        run: &Run<S>,
+        run: &CodeRun<S>,
         number: usize,
-        given: &mut Given<'_>,
+        given: &mut RepackInput<'_>,
     ) -> Result<(), Fault> {
         let scale = centre(run, 8.0)?;
         if let Some([d0, d1, codes @ ..]) = room::<18>(given.to.weight, number) {
@@ -170,10 +179,14 @@ struct Q4_1;
 
 impl Unpack for Q4_1 {
     #[inline(always)]
-    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+    fn take<S: Simd>(
+        simd: S,
+        from: &Packed<'_>,
+        number: usize,
+    ) -> Option<Result<CodeRun<S>, Fault>> {
         let bytes = block::<20>(from.weight, number)?;
         let (scale, bias) = (half(simd, bytes, 0), half(simd, bytes, 2));
-        Some(Ok(Run { codes: simd.nibbles(bytes.last_chunk()?), scale, bias }))
+        Some(Ok(CodeRun { codes: simd.nibbles(bytes.last_chunk()?), scale, bias }))
     }
 }
 
@@ -181,9 +194,9 @@ impl Pack for Q4_1 {
     #[inline(always)]
     fn put<S: Simd>(
         simd: S,
-        run: &Run<S>,
+        run: &CodeRun<S>,
         number: usize,
-        given: &mut Given<'_>,
+        given: &mut RepackInput<'_>,
     ) -> Result<(), Fault> {
         let [scale, bias] = scaling(run, Float::F16)?;
         if let Some([d0, d1, m0, m1, codes @ ..]) = room::<20>(given.to.weight, number) {
@@ -199,7 +212,11 @@ struct Q5_0;
 
 impl Unpack for Q5_0 {
     #[inline(always)]
-    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+    fn take<S: Simd>(
+        simd: S,
+        from: &Packed<'_>,
+        number: usize,
+    ) -> Option<Result<CodeRun<S>, Fault>> {
         let bytes = block::<22>(from.weight, number)?;
         let codes = fifths(simd, bytes[2..].first_chunk()?, bytes.last_chunk()?);
         Some(centred(codes, 16.0, half(simd, bytes, 0)))
@@ -210,9 +227,9 @@ impl Pack for Q5_0 {
     #[inline(always)]
     fn put<S: Simd>(
         simd: S,
-        run: &Run<S>,
+        run: &CodeRun<S>,
         number: usize,
-        given: &mut Given<'_>,
+        given: &mut RepackInput<'_>,
     ) -> Result<(), Fault> {
         let scale = centre(run, 16.0)?;
         if let Some([d0, d1, h0, h1, h2, h3, codes @ ..]) = room::<22>(given.to.weight, number) {
@@ -228,10 +245,14 @@ struct Q5_1;
 
 impl Unpack for Q5_1 {
     #[inline(always)]
-    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+    fn take<S: Simd>(
+        simd: S,
+        from: &Packed<'_>,
+        number: usize,
+    ) -> Option<Result<CodeRun<S>, Fault>> {
         let bytes = block::<24>(from.weight, number)?;
         let codes = fifths(simd, bytes[4..].first_chunk()?, bytes.last_chunk()?);
-        Some(Ok(Run { codes, scale: half(simd, bytes, 0), bias: half(simd, bytes, 2) }))
+        Some(Ok(CodeRun { codes, scale: half(simd, bytes, 0), bias: half(simd, bytes, 2) }))
     }
 }
 
@@ -239,9 +260,9 @@ impl Pack for Q5_1 {
     #[inline(always)]
     fn put<S: Simd>(
         simd: S,
-        run: &Run<S>,
+        run: &CodeRun<S>,
         number: usize,
-        given: &mut Given<'_>,
+        given: &mut RepackInput<'_>,
     ) -> Result<(), Fault> {
         let [scale, bias] = scaling(run, Float::F16)?;
         if let Some([d0, d1, m0, m1, h0, h1, h2, h3, codes @ ..]) =
@@ -261,7 +282,11 @@ struct Q8_0;
 
 impl Unpack for Q8_0 {
     #[inline(always)]
-    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+    fn take<S: Simd>(
+        simd: S,
+        from: &Packed<'_>,
+        number: usize,
+    ) -> Option<Result<CodeRun<S>, Fault>> {
         let bytes = block::<34>(from.weight, number)?;
         let codes = simd.xor(simd.bytes(bytes.last_chunk()?), simd.fill(0x80));
         Some(centred(codes, 128.0, half(simd, bytes, 0)))
@@ -272,9 +297,9 @@ impl Pack for Q8_0 {
     #[inline(always)]
     fn put<S: Simd>(
         simd: S,
-        run: &Run<S>,
+        run: &CodeRun<S>,
         number: usize,
-        given: &mut Given<'_>,
+        given: &mut RepackInput<'_>,
     ) -> Result<(), Fault> {
         let scale = centre(run, 128.0)?;
         if let Some([d0, d1, codes @ ..]) = room::<34>(given.to.weight, number) {
@@ -321,10 +346,14 @@ struct Q4K;
 
 impl Unpack for Q4K {
     #[inline(always)]
-    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+    fn take<S: Simd>(
+        simd: S,
+        from: &Packed<'_>,
+        number: usize,
+    ) -> Option<Result<CodeRun<S>, Fault>> {
         let (bytes, number) = (block::<144>(from.weight, number / 8)?, number % 8);
         let [scale, bias] = of_sub_block(simd, bytes, number)?;
-        Some(Ok(Run { codes: side(simd, bytes, 16, number)?, scale, bias }))
+        Some(Ok(CodeRun { codes: side(simd, bytes, 16, number)?, scale, bias }))
     }
 }
 
@@ -332,12 +361,16 @@ struct Q5K;
 
 impl Unpack for Q5K {
     #[inline(always)]
-    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+    fn take<S: Simd>(
+        simd: S,
+        from: &Packed<'_>,
+        number: usize,
+    ) -> Option<Result<CodeRun<S>, Fault>> {
         let (bytes, number) = (block::<176>(from.weight, number / 8)?, number % 8);
         let [scale, bias] = of_sub_block(simd, bytes, number)?;
         let bit = simd.and(simd.bytes(bytes[16..].first_chunk()?), simd.fill(1 << number));
         let fifth = simd.and(simd.at_least(bit, 1), simd.fill(16));
-        Some(Ok(Run { codes: simd.or(side(simd, bytes, 48, number)?, fifth), scale, bias }))
+        Some(Ok(CodeRun { codes: simd.or(side(simd, bytes, 48, number)?, fifth), scale, bias }))
     }
 }
 
@@ -345,7 +378,11 @@ struct TQ2_0;
 
 impl Unpack for TQ2_0 {
     #[inline(always)]
-    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+    fn take<S: Simd>(
+        simd: S,
+        from: &Packed<'_>,
+        number: usize,
+    ) -> Option<Result<CodeRun<S>, Fault>> {
         let (bytes, number) = (block::<66>(from.weight, number / 8)?, number % 8);
         let codes = simd.bytes(bytes[number / 4 * 32..].first_chunk()?);
         let codes = simd.and(planes(simd, codes)[number % 4], simd.fill(3));
@@ -358,7 +395,11 @@ struct Q1_0;
 
 impl Unpack for Q1_0 {
     #[inline(always)]
-    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+    fn take<S: Simd>(
+        simd: S,
+        from: &Packed<'_>,
+        number: usize,
+    ) -> Option<Result<CodeRun<S>, Fault>> {
         let (bytes, number) = (block::<18>(from.weight, number / 4)?, number % 4);
         let codes = fields::<S, 1>(simd, &bytes[2 + 4 * number..])?;
         Some(centred(codes, 0.5, 2.0 * half(simd, bytes, 0)))
@@ -369,7 +410,11 @@ struct Q2_0;
 
 impl Unpack for Q2_0 {
     #[inline(always)]
-    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+    fn take<S: Simd>(
+        simd: S,
+        from: &Packed<'_>,
+        number: usize,
+    ) -> Option<Result<CodeRun<S>, Fault>> {
         let (bytes, number) = (block::<18>(from.weight, number / 2)?, number % 2);
         let codes = fields::<S, 2>(simd, &bytes[2 + 8 * number..])?;
         Some(centred(codes, 1.0, half(simd, bytes, 0)))
@@ -389,7 +434,11 @@ struct CtInt4;
 
 impl Unpack for CtInt4 {
     #[inline(always)]
-    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+    fn take<S: Simd>(
+        simd: S,
+        from: &Packed<'_>,
+        number: usize,
+    ) -> Option<Result<CodeRun<S>, Fault>> {
         let codes = fields::<S, 4>(simd, from.weight.get(16 * number..)?)?;
         let d = of_group(from.scale, from.formats.0, (32 * number).checked_div(from.group_size)?)?;
         let same = |q: u8| {
@@ -397,32 +446,36 @@ impl Unpack for CtInt4 {
             let (is, was) = (q * d + bias, (q - 8.0) * d);
             is == was || is.is_nan() && was.is_nan()
         };
-        let run = Run { codes, scale: d, bias: -8.0 * d };
-        Some((0..16).all(same).then_some(run).ok_or(("a scale whose products round", d)))
+        let run = CodeRun { codes, scale: d, bias: -8.0 * d };
+        Some((0..16).all(same).then_some(run).ok_or(("a scale whose products are rounded", d)))
     }
 }
 
 /// MLX: one stream of codes, with separate scales and biases.
-struct Groups<const BITS: usize>;
+struct MlxGroups<const BITS: usize>;
 
-impl<const BITS: usize> Unpack for Groups<BITS> {
+impl<const BITS: usize> Unpack for MlxGroups<BITS> {
     #[inline(always)]
-    fn take<S: Simd>(simd: S, from: &Packed<'_>, number: usize) -> Option<Result<Run<S>, Fault>> {
+    fn take<S: Simd>(
+        simd: S,
+        from: &Packed<'_>,
+        number: usize,
+    ) -> Option<Result<CodeRun<S>, Fault>> {
         let codes = fields::<S, BITS>(simd, from.weight.get(4 * BITS * number..)?)?;
         let group = (32 * number).checked_div(from.group_size)?;
         let scale = of_group(from.scale, from.formats.0, group)?;
         let bias = of_group(from.bias, from.formats.1, group)?;
-        Some(Ok(Run { codes, scale, bias }))
+        Some(Ok(CodeRun { codes, scale, bias }))
     }
 }
 
-impl<const BITS: usize> Pack for Groups<BITS> {
+impl<const BITS: usize> Pack for MlxGroups<BITS> {
     #[inline(always)]
     fn put<S: Simd>(
         simd: S,
-        run: &Run<S>,
+        run: &CodeRun<S>,
         number: usize,
-        given: &mut Given<'_>,
+        given: &mut RepackInput<'_>,
     ) -> Result<(), Fault> {
         let GroupParts { weight, scale, bias } = &mut given.to;
         if (32 * number).is_multiple_of(given.group_size) {
@@ -445,10 +498,12 @@ impl<const BITS: usize> Pack for Groups<BITS> {
 
 /// The bytes of scale and bias in a format that represents both exactly.
 #[inline(always)]
-fn scaling<S: Simd>(run: &Run<S>, format: Float) -> Result<[[u8; 4]; 2], Fault> {
-    let scale =
-        format.bytes_of(run.scale).ok_or(("a scale that its dtype does not have", run.scale))?;
-    let bias =
-        format.bytes_of(run.bias).ok_or(("a bias that its dtype does not have", run.bias))?;
+fn scaling<S: Simd>(run: &CodeRun<S>, format: Float) -> Result<[[u8; 4]; 2], Fault> {
+    let scale = format
+        .bytes_of(run.scale)
+        .ok_or(("a scale that the target dtype cannot represent", run.scale))?;
+    let bias = format
+        .bytes_of(run.bias)
+        .ok_or(("a bias that the target dtype cannot represent", run.bias))?;
     Ok([scale, bias])
 }

@@ -22,7 +22,7 @@ pub(crate) use small::{
 };
 
 use super::float::Float;
-use super::kernel::{Kernels, Work};
+use super::kernel::{KernelSignature, Kernels};
 use super::{Global, GroupParts, Packed};
 
 /// Why the target packing cannot represent the source.
@@ -44,7 +44,7 @@ impl fmt::Display for NotExact {
 }
 
 /// The source and the destination of codes.
-pub(crate) struct Given<'a> {
+pub(crate) struct RepackInput<'a> {
     pub(crate) from: Packed<'a>,
     pub(crate) to: GroupParts<'a>,
     /// The group size of the destination parts, and the format of their scales and biases.
@@ -56,24 +56,24 @@ pub(crate) struct Given<'a> {
 }
 
 /// Repacks all elements, up to the first that cannot be repacked exactly.
-pub(crate) struct Repacking;
+pub(crate) struct RepackKernel;
 
-impl Work for Repacking {
-    type Given<'a> = Given<'a>;
-    type Said = Option<NotExact>;
+impl KernelSignature for RepackKernel {
+    type Input<'a> = RepackInput<'a>;
+    type Output = Option<NotExact>;
 }
 
 /// The kernels of one repacking.
 #[derive(Debug)]
-pub(crate) struct Repacker(Kernels<Repacking>);
+pub(crate) struct Repacker(Kernels<RepackKernel>);
 
 impl Repacker {
-    pub(crate) fn run(&self, given: Given<'_>) -> Option<NotExact> {
+    pub(crate) fn run(&self, given: RepackInput<'_>) -> Option<NotExact> {
         self.0.run(given)
     }
 
     #[cfg(test)]
-    fn run_on(&self, isa: super::kernel::Isa, given: Given<'_>) -> Option<NotExact> {
+    fn run_on(&self, isa: super::kernel::Isa, given: RepackInput<'_>) -> Option<NotExact> {
         self.0.run_on(isa, given)
     }
 }

@@ -7,10 +7,10 @@ use std::marker::PhantomData;
 
 use super::super::float::{E2M1, E4M3, e8m0};
 use super::super::ggml::{DOUBLED, HALF_UE4M3, half_e8m0};
-use super::super::kernel::{Body, Kernels};
+use super::super::kernel::{KernelBody, Kernels};
 use super::super::simd::Simd;
 use super::super::{Global, GroupParts, Packed};
-use super::{Given, NotExact, Repacker, Repacking, block, room};
+use super::{NotExact, RepackInput, RepackKernel, Repacker, block, room};
 
 pub(crate) static BLOCKS_TO_MX: Repacker = between::<MxBlocks, MxGroups, 1>();
 pub(crate) static MX_TO_BLOCKS: Repacker = between::<MxGroups, MxBlocks, 1>();
@@ -20,7 +20,7 @@ pub(crate) static NV_TO_BLOCKS: Repacker = between::<NvGroups, NvBlocks, 2>();
 pub(crate) static NV_TO_NV: Repacker = between::<NvGroups, NvGroups, 2>();
 
 const fn between<F: Small<SCALES>, T: Small<SCALES>, const SCALES: usize>() -> Repacker {
-    Repacker(Kernels::of::<Between<F, T, SCALES>>())
+    Repacker(Kernels::of::<SmallFloatRepack<F, T, SCALES>>())
 }
 
 /// A packing of 32 codes with `SCALES` scales.
@@ -43,13 +43,13 @@ trait Small<const SCALES: usize> {
 }
 
 /// Repacks 32 codes at a time.
-struct Between<F, T, const SCALES: usize>(PhantomData<(F, T)>);
+struct SmallFloatRepack<F, T, const SCALES: usize>(PhantomData<(F, T)>);
 
-impl<F: Small<SCALES>, T: Small<SCALES>, const SCALES: usize> Body<Repacking>
-    for Between<F, T, SCALES>
+impl<F: Small<SCALES>, T: Small<SCALES>, const SCALES: usize> KernelBody<RepackKernel>
+    for SmallFloatRepack<F, T, SCALES>
 {
     #[inline(always)]
-    fn run<S: Simd>(simd: S, mut given: Given<'_>) -> Option<NotExact> {
+    fn run<S: Simd>(simd: S, mut given: RepackInput<'_>) -> Option<NotExact> {
         let (from, to) = (given.from.global, given.global);
         // For each scale seen so far, a bit for each code with the same value in both packings.
         let mut same: [Option<u16>; 256] = [None; 256];
@@ -64,7 +64,7 @@ impl<F: Small<SCALES>, T: Small<SCALES>, const SCALES: usize> Body<Repacking>
                     (0..16).filter(equal).fold(0, |all, code| all | 1 << code)
                 });
                 if same != u16::MAX && !all_in(simd, same, codes, part * 16, 32 / SCALES) {
-                    let fault = "a scale that stands for something else there";
+                    let fault = "a scale that has another value in the target packing";
                     let value = F::value(2, scale, from);
                     return Some(NotExact { fault, value, element: 32 * number + 16 * part });
                 }

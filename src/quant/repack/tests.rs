@@ -3,7 +3,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "the numbers are the test's own")]
 
 use super::super::kernel::Isa;
-use super::super::{Array, Decoder, Parts};
+use super::super::{Decoder, SchemeArrays, StoredArray};
 use super::*;
 use crate::dtype::{DType, Packing};
 use crate::repack::{PackedRows, REPACKS, Repack, Repacked};
@@ -76,13 +76,13 @@ impl Rows {
                 let shapes = [self.columns, self.columns / 8, self.columns / self.group_size];
                 let [values_of, words, groups] = shapes.map(shape);
                 let scale = float(self.dtypes.0);
-                let array = |bytes: &'_ Vec<u8>, shape, width, format| Array {
+                let array = |bytes: &'_ Vec<u8>, shape, width, format| StoredArray {
                     bytes: bytes.clone().into(),
                     shape,
                     width,
                     format,
                 };
-                let parts = Parts {
+                let parts = SchemeArrays {
                     shape: &values_of,
                     columns: self.columns,
                     weight: array(&self.weight, &words, 4, None),
@@ -471,7 +471,7 @@ fn kernels_and_pieces_agree() {
             };
             let mut all = Isa::available().map(|isa| {
                 let [mut weight, mut scale, mut bias] = sizes.map(|size| vec![0xa5; size]);
-                let given = Given {
+                let given = RepackInput {
                     from: Packed {
                         weight: packed.weight,
                         scale: packed.scale,

@@ -26,8 +26,8 @@ pub(super) trait Simd: Copy {
     type Bytes: Copy;
     /// 16 floats.
     type Floats: Copy;
-    /// What [`look`](Self::look) has seen.
-    type Seen: Copy;
+    /// The magnitudes that [`look`](Self::look) has recorded.
+    type Magnitudes: Copy;
     /// 16 numbers of 32 bits.
     type Words: Copy;
     /// 16 booleans.
@@ -99,11 +99,11 @@ pub(super) trait Simd: Copy {
     fn fence(self);
 
     /// The initial state, with nothing seen.
-    fn blank(self) -> Self::Seen;
+    fn blank(self) -> Self::Magnitudes;
     /// Records magnitudes.
-    fn look(self, seen: &mut Self::Seen, a: Self::Floats);
+    fn look(self, seen: &mut Self::Magnitudes, a: Self::Floats);
     /// Whether a magnitude had bits of at least `over`, or bits from 1 to `under`.
-    fn doubtful(self, seen: Self::Seen, over: u32, under: u32) -> bool;
+    fn doubtful(self, seen: Self::Magnitudes, over: u32, under: u32) -> bool;
 
     fn div(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     fn sqrt(self, a: Self::Floats) -> Self::Floats;

@@ -20,7 +20,7 @@ impl Simd for Portable {
     type Bytes = [u8; 32];
     type Floats = [f32; 16];
     /// The largest magnitude, and the smallest nonzero magnitude minus one.
-    type Seen = (u32, u32);
+    type Magnitudes = (u32, u32);
     type Words = [u32; 16];
     type Mask = [bool; 16];
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use half::{bf16, f16};
 
-use super::super::kernel::{Body, Isa, Kernels, Work};
+use super::super::kernel::{Isa, KernelBody, KernelSignature, Kernels};
 use super::Simd;
 
 /// The arguments of operations.
@@ -21,14 +21,14 @@ struct Input {
 /// Calls operations, and records the result of each.
 struct Calls;
 
-impl Work for Calls {
-    type Given<'a> = &'a Input;
-    type Said = Vec<(&'static str, Vec<u32>)>;
+impl KernelSignature for Calls {
+    type Input<'a> = &'a Input;
+    type Output = Vec<(&'static str, Vec<u32>)>;
 }
 
 struct All;
 
-impl Body<Calls> for All {
+impl KernelBody<Calls> for All {
     #[inline(always)]
     fn run<S: Simd>(simd: S, input: &Input) -> Vec<(&'static str, Vec<u32>)> {
         let mut found = Found { simd, list: Vec::new() };

@@ -8,7 +8,7 @@ mod rows;
 use std::arch::x86_64::*;
 
 use half::{bf16, f16};
-use rows::{Choice, of_each, transposed16};
+use rows::{LaneChoice, of_each, transposed16};
 
 use super::Simd;
 
@@ -218,7 +218,7 @@ impl Simd for Avx2 {
     type Bytes = __m256i;
     type Floats = [__m256; 2];
     /// The largest magnitudes, and the smallest nonzero magnitudes minus one.
-    type Seen = (__m256i, __m256i);
+    type Magnitudes = (__m256i, __m256i);
     type Words = [__m256i; 2];
     type Mask = [__m256; 2];
 
@@ -680,11 +680,11 @@ impl Simd for Avx2 {
         }
 
         fn largest_of_each(self, rows: [[__m256; 2]; 16]) -> [__m256; 2] {
-            of_each(Choice::Most, rows)
+            of_each(LaneChoice::Most, rows)
         }
 
         fn smallest_of_each(self, rows: [[__m256; 2]; 16]) -> [__m256; 2] {
-            of_each(Choice::Least, rows)
+            of_each(LaneChoice::Least, rows)
         }
 
         fn highest_of_each(self, rows: [[__m256; 2]; 16]) -> [__m256; 2] {
@@ -694,7 +694,7 @@ impl Simd for Avx2 {
                     *half = _mm256_castsi256_ps(pack::magnitudes(*half));
                 }
             }
-            of_each(Choice::Bits, magnitudes)
+            of_each(LaneChoice::Bits, magnitudes)
         }
 
         fn as_f16(self, a: [__m256; 2]) -> [__m256; 2] {

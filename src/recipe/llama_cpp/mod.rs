@@ -1,5 +1,5 @@
-//! The choice that llama.cpp's llama-quantize makes, tensor by tensor: as of ggml 0.25.3, and held
-//! to the files that it writes.
+//! The choices of llama.cpp's llama-quantize, tensor by tensor, as of ggml 0.25.3. Tests compare
+//! them to the files that it writes.
 
 mod keys;
 mod options;
@@ -18,40 +18,39 @@ use crate::metadata::{KeyValues, Value};
 use crate::model::Model;
 use crate::recipe::ImportanceMatrix;
 use crate::store::tensor::StoredTensor;
-pub use keys::{Setting, SettingValue};
-pub use options::{Options, TensorType, target};
-use rules::{FALLBACKS, LOW, LOW_RULES, OUTPUT_RULES, Place, RULES, Role};
+pub use keys::{MetadataSetting, SettingValue};
+pub use options::{LlamaOptions, TensorType, target};
+use rules::{FALLBACKS, LOW, LOW_RULES, OUTPUT_RULES, RULES, Role, TensorPosition};
 
-/// The numbers of a model that its tensors' dtypes depend on.
+/// The numbers of a model that the dtypes of its tensors depend on.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Hparams {
     /// The architecture, as GGUF names it.
     pub architecture: String,
-    /// All layers, those that predict further tokens included: `block_count`.
+    /// Number of layers, including those that predict further tokens: `block_count`.
     pub layers: u64,
-    /// How many of them predict further tokens.
+    /// Number of layers that predict further tokens.
     pub nextn_layers: u64,
-    /// Heads of queries in the first layer; 0 where it has no attention.
+    /// Query heads of the first layer; 0 if it has no attention.
     pub heads: u64,
-    /// Heads of keys in the first layer.
+    /// Key heads of the first layer.
     pub kv_heads: u64,
     /// Experts of a layer; 0 in a dense model.
     pub experts: u64,
-    /// `general.file_type`, where the model has one.
+    /// `general.file_type`, if the model has the key.
     pub file_type: Option<u32>,
 }
 
 impl Hparams {
-    /// Reads them from the metadata of GGUF, as llama-quantize does: `overrides` count as if they
-    /// stood there.
+    /// Reads the numbers from GGUF's metadata, as llama-quantize does. `overrides` take precedence
+    /// over the metadata.
     ///
     /// # Errors
     ///
-    /// `Unsupported` where the architecture or the number of layers is not to be found.
-    pub fn of(metadata: &KeyValues, overrides: &[Setting]) -> Result<Self> {
+    /// `Unsupported` if the architecture or the number of layers is missing.
+    pub fn of(metadata: &KeyValues, overrides: &[MetadataSetting]) -> Result<Self> {
         let missing = |key: &str| {
-            Error::unsupported("a model to be quantized needs this key, and it is not there")
-                .in_key(key)
+            Error::unsupported("the key is missing, but quantizing requires it").in_key(key)
         };
         let architecture = overridden(metadata, overrides, "general.architecture")
             .and_then(|value| value.to_text()?.to_str())
@@ -77,14 +76,14 @@ impl Hparams {
 
 fn overridden<'a>(
     metadata: &'a KeyValues,
-    overrides: &'a [Setting],
+    overrides: &'a [MetadataSetting],
     key: &str,
 ) -> Option<Value<'a>> {
     let over = overrides.iter().rfind(|setting| setting.key == key);
     over.map(|setting| setting.value.value()).or_else(|| metadata.get(key))
 }
 
-/// A number, or the first of one for each layer.
+/// A number, or the first of a list with one number for each layer.
 fn first(value: Value<'_>) -> Option<u64> {
     match value.to_array() {
         Some(array) => u64::try_from(array.integers()?.next()?).ok(),
@@ -94,7 +93,7 @@ fn first(value: Value<'_>) -> Option<u64> {
 
 /// A tensor before it is quantized.
 #[derive(Clone, Copy, Debug)]
-pub struct Stored<'a> {
+pub struct SourceTensor<'a> {
     /// Its name in GGUF.
     pub name: &'a str,
     /// Its shape, outermost first.
@@ -103,12 +102,12 @@ pub struct Stored<'a> {
     pub dtype: DType,
 }
 
-impl<'a> Stored<'a> {
-    /// The tensors of a model that has GGUF's names.
+impl<'a> SourceTensor<'a> {
+    /// All tensors of a model that has GGUF's names.
     ///
     /// # Errors
     ///
-    /// `Unsupported` for a dtype that is not known, or a name that is not UTF-8.
+    /// `Unsupported` for an unknown dtype, or a name that is not UTF-8.
     pub fn all(model: &'a Model) -> Result<Vec<Self>> {
         let store = model.store();
         let tensor = |tensor: StoredTensor<'a>| {
@@ -123,70 +122,70 @@ impl<'a> Stored<'a> {
         store.tensors().map(tensor).collect()
     }
 
-    /// Elements of a row.
+    /// Number of elements of a row.
     fn columns(&self) -> u64 {
         self.shape.last().copied().unwrap_or(1)
     }
 
-    /// Dimensions, where ones at the outside do not count (`ggml_n_dims`).
+    /// Number of dimensions, without outer dimensions of length 1 (`ggml_n_dims`).
     fn dims(&self) -> usize {
         self.shape.iter().skip_while(|dim| **dim == 1).count()
     }
 
-    /// Matrices that lie one after another: the experts of a layer.
+    /// Number of stacked matrices: the experts of a layer.
     fn matrices(&self) -> u64 {
         self.shape.iter().rev().nth(2).copied().unwrap_or(1)
     }
 }
 
-/// What becomes of a tensor, and why.
+/// The dtype chosen for a tensor, and the reason.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Choice<'a> {
-    /// Its place in the list that was given.
+pub struct TensorChoice<'a> {
+    /// Index in the list of source tensors.
     pub source: usize,
-    /// Its name there, which importance goes by.
+    /// Name in the source model, by which importance is looked up.
     pub stored_name: &'a str,
-    /// Its name in the quantized model: another one where layers before it were taken out.
+    /// Name in the quantized model, which differs if earlier layers were removed.
     pub name: Cow<'a, str>,
-    /// Its dtype as it is.
+    /// Dtype in the source model.
     pub from: DType,
-    /// Its dtype in the quantized model.
+    /// Dtype in the quantized model.
     pub to: DType,
-    /// Why it gets that.
+    /// The reason for the choice.
     pub reason: Reason,
-    /// The dtype that it would have got if its rows were whole blocks of it.
+    /// The dtype that would have been chosen if rows were whole blocks of it.
     pub fallback_from: Option<DType>,
-    /// It is worth nothing without importance: llama-quantize refuses to go on.
+    /// Whether the dtype requires importance: without it, llama-quantize refuses to continue.
     pub needs_importance: bool,
 }
 
-impl Choice<'_> {
-    /// Whether its bytes stay as they are.
+impl TensorChoice<'_> {
+    /// Whether the tensor is copied unchanged.
     pub fn is_copy(&self) -> bool {
         self.from == self.to
     }
 
-    /// The importance of the columns of each matrix of `tensor`, which this choice is for.
+    /// The importance of the columns of each matrix of `tensor`, the source of this choice.
     ///
     /// # Errors
     ///
-    /// `Mismatch` if it is of another size, or missing for a dtype that is worth nothing without.
+    /// `Mismatch` if the importance has another size, or is missing for a dtype that requires it.
     pub fn importance<'m>(
         &self,
-        tensor: &Stored<'_>,
+        tensor: &SourceTensor<'_>,
         matrix: &'m ImportanceMatrix,
     ) -> Result<Option<&'m [f32]>> {
         let found = matrix.get(self.stored_name, tensor.columns(), tensor.matrices())?;
         if found.is_none() && self.needs_importance {
             let fault = format!(
-                "{} is worth nothing without the importance of columns, and the matrix has none",
+                "{} requires importance, but the importance matrix has none for this tensor",
                 self.to
             );
             return Err(Error::mismatch(fault)
                 .in_file(matrix.path())
                 .in_tensor(self.stored_name)
-                .advise("give this tensor more bits (--tensor-type)"));
+                .advise("choose a dtype with more bits for this tensor (--tensor-type)"));
         }
         Ok(found)
     }
@@ -196,42 +195,47 @@ impl Choice<'_> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It is none of those that are quantized.
+    /// The tensor is not quantized at all.
     Kept,
-    /// An option says so.
+    /// An option sets it.
     Option,
-    /// It is the file type's base.
+    /// It is the base dtype of the file type.
     Base,
-    /// A rule of the file type says so.
+    /// A rule of the file type sets it.
     Rule,
 }
 
-/// What becomes of a model: its tensors in the order of the quantized file, and its metadata.
+/// A plan for quantizing a model: its tensors in the order of the quantized file, and changes of
+/// its metadata.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Recipe<'a> {
-    /// The tensors that stay.
-    pub choices: Vec<Choice<'a>>,
-    /// Keys to be taken out, before others are set.
+pub struct LlamaRecipe<'a> {
+    /// The tensors to write.
+    pub choices: Vec<TensorChoice<'a>>,
+    /// Keys to remove, before others are set.
     pub removed: &'static [&'static str],
-    /// Keys to be set. Each goes to the end, wherever it stood before, in this order.
-    pub settings: Vec<Setting>,
+    /// Keys to set, in this order. Each is moved to the end of the metadata.
+    pub settings: Vec<MetadataSetting>,
 }
 
-impl<'a> Recipe<'a> {
-    /// Chooses for every tensor of a model.
+impl<'a> LlamaRecipe<'a> {
+    /// Chooses a dtype for every tensor of a model.
     ///
     /// # Errors
     ///
-    /// `Unsupported` where llama-quantize would stop too: rows that are no whole blocks of a dtype
-    /// that has no fallback, a feed-forward tensor of an unknown layer among experts, a dtype that
-    /// nothing quantizes to.
-    pub fn new(model: &Hparams, tensors: &[Stored<'a>], options: &Options) -> Result<Self> {
+    /// `Unsupported` where llama-quantize would stop too: rows that are not whole blocks of a dtype
+    /// without a fallback, a feed-forward tensor among experts whose layer is unknown, or a dtype
+    /// without a quantizer.
+    pub fn new(
+        model: &Hparams,
+        tensors: &[SourceTensor<'a>],
+        options: &LlamaOptions,
+    ) -> Result<Self> {
         let mut order: Vec<usize> = (0..tensors.len()).collect();
         let name = |at: usize| tensors.get(at).map_or("", |tensor| tensor.name);
         order.sort_by(|a, b| by_layer(name(*a), name(*b)));
         let mut pruning = Pruning::new(options);
-        let mut kept: Vec<(usize, Stored<'a>, Cow<'a, str>)> = Vec::new();
+        let mut kept: Vec<(usize, SourceTensor<'a>, Cow<'a, str>)> = Vec::new();
         for at in order {
             let Some(tensor) = tensors.get(at) else { continue };
             if let Some(name) = pruning.renamed(tensor.name) {
@@ -242,13 +246,13 @@ impl<'a> Recipe<'a> {
             kept.sort_by_key(|(at, ..)| *at);
         }
         let roles = kept.iter().map(|(.., name)| Role::of(name));
-        let mut chooser = Chooser {
+        let mut chooser = DTypeRules {
             model,
             habits: family::llama_quantize(&model.architecture),
             options,
             tied: roles.clone().all(|role| role != Role::Output),
             values: roles.filter(|role| *role == Role::Value).count() as u64,
-            seen: Seen::default(),
+            seen: RoleCounts::default(),
         };
         let mut choices = Vec::new();
         for (source, tensor, name) in kept {
@@ -258,7 +262,7 @@ impl<'a> Recipe<'a> {
                 && to != tensor.dtype
                 && rules::needs_importance(options.file_type, Role::of(&name), to);
             let (stored_name, from) = (tensor.name, tensor.dtype);
-            choices.push(Choice {
+            choices.push(TensorChoice {
                 source,
                 stored_name,
                 name,
@@ -273,59 +277,61 @@ impl<'a> Recipe<'a> {
         Ok(Self { choices, removed: keys::SPLIT, settings })
     }
 
-    /// Whether llama-quantize would go to work, which it does not for models that are quantized
-    /// already, or of so few bits without importance.
+    /// Checks whether llama-quantize would proceed. It refuses models that are already quantized,
+    /// and dtypes that require an importance matrix if there is none.
     ///
     /// # Errors
     ///
-    /// `Mismatch`, with the option that would let it.
-    pub fn check(&self, options: &Options) -> Result<()> {
+    /// `Mismatch`, with the option that would allow it.
+    pub fn check(&self, options: &LlamaOptions) -> Result<()> {
         for choice in self.choices.iter().filter(|choice| !choice.is_copy()) {
-            let Choice { from, to, name, .. } = choice;
+            let TensorChoice { from, to, name, .. } = choice;
             if choice.needs_importance && !options.importance {
-                let fault = format!("{to} is worth nothing without the importance of columns");
-                return Err(Error::mismatch(fault)
-                    .in_tensor(name)
-                    .advise("give it an importance matrix (--imatrix), or more bits"));
+                let fault = format!("{to} requires an importance matrix");
+                return Err(Error::mismatch(fault).in_tensor(name).advise(
+                    "give an importance matrix (--imatrix), or choose a dtype with more bits",
+                ));
             }
             if from.is_quantized() && !options.allow_requantize {
-                let fault = format!("it is quantized already, as {from}, and was to become {to}");
-                return Err(Error::mismatch(fault)
-                    .in_tensor(name)
-                    .advise("quantize the original, or allow to requantize at a loss"));
+                let fault =
+                    format!("the tensor is already quantized as {from}, and {to} was requested");
+                return Err(Error::mismatch(fault).in_tensor(name).advise(
+                    "quantize the original model, or allow requantizing with a loss of \
+                        quality (--allow-requantize)",
+                ));
             }
         }
         Ok(())
     }
 }
 
-/// The layer of `blk.{n}`, as `sscanf` reads it: what follows the digits makes no difference.
+/// The layer of `blk.{n}`, parsed as `sscanf` does: text after the digits is ignored.
 fn layer(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("blk.")?;
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
     digits.get(..end)?.parse().ok()
 }
 
-/// The order of llama.cpp (`weight_name_comparer`): what is in no layer, then layer by layer, each
-/// by the bytes of its names.
+/// The tensor order of llama.cpp (`weight_name_comparer`): tensors outside of layers first, then
+/// layer by layer, each sorted by the bytes of the names.
 fn by_layer(a: &str, b: &str) -> std::cmp::Ordering {
     layer(a).cmp(&layer(b)).then_with(|| a.cmp(b))
 }
 
-/// Takes layers out, and closes the gaps (`remap_layer`).
+/// Removes layers and renumbers the others (`remap_layer`).
 struct Pruning<'a> {
-    options: &'a Options,
-    /// The new number of each layer met so far.
+    options: &'a LlamaOptions,
+    /// The new number of each layer seen so far.
     numbers: BTreeMap<u64, Option<u64>>,
     next: u64,
 }
 
 impl<'o> Pruning<'o> {
-    fn new(options: &'o Options) -> Self {
+    fn new(options: &'o LlamaOptions) -> Self {
         Self { options, numbers: BTreeMap::new(), next: 0 }
     }
 
-    /// The name to go by from now on; `None` for a tensor of a layer that is taken out.
+    /// The new name of a tensor; `None` if its layer is removed.
     fn renamed<'a>(&mut self, name: &'a str) -> Option<Cow<'a, str>> {
         let Some(first) = self.options.pruned.first() else { return Some(name.into()) };
         let Some((before, digits, after)) = block(name) else { return Some(name.into()) };
@@ -345,13 +351,14 @@ impl<'o> Pruning<'o> {
         })
     }
 
-    /// How many layers are left, where some were taken out.
+    /// The number of remaining layers, if any were removed.
     fn layers(&self) -> Option<u64> {
         (!self.options.pruned.is_empty()).then_some(self.next)
     }
 }
 
-/// A name at the first `blk.{n}.`: what is before the number, the number, what is after it.
+/// Splits a name at the first `blk.{n}.`: the text before the number, the number, the text after
+/// it.
 fn block(name: &str) -> Option<(&str, &str, &str)> {
     name.match_indices("blk.").find_map(|(at, piece)| {
         let (before, rest) = name.split_at_checked(at.checked_add(piece.len())?)?;
@@ -361,33 +368,34 @@ fn block(name: &str) -> Option<(&str, &str, &str)> {
     })
 }
 
-/// How many tensors of a role were met: rules count them where layers are not told apart.
+/// The number of tensors seen of each role. Rules count them where they do not use layer numbers.
 #[derive(Default)]
-struct Seen {
+struct RoleCounts {
     values: u64,
     up: u64,
     gate: u64,
     down: u64,
 }
 
-struct Chooser<'a> {
+struct DTypeRules<'a> {
     model: &'a Hparams,
-    /// What is otherwise for the model's architecture.
+    /// Exceptions for the model's architecture.
     habits: LlamaQuantize,
-    options: &'a Options,
-    /// The embedding is the output as well.
+    options: &'a LlamaOptions,
+    /// Whether the embedding also serves as output matrix.
     tied: bool,
-    /// How many tensors hold values of attention.
+    /// Number of tensors with attention values.
     values: u64,
-    seen: Seen,
+    seen: RoleCounts,
 }
 
-impl Chooser<'_> {
-    /// The dtype of the next tensor, why, and what a fallback stands for (`llama_tensor_get_type`).
+impl DTypeRules<'_> {
+    /// The dtype of the next tensor, the reason, and the dtype that a fallback replaces
+    /// (`llama_tensor_get_type`).
     fn choose(
         &mut self,
         name: &str,
-        tensor: &Stored<'_>,
+        tensor: &SourceTensor<'_>,
     ) -> Result<(DType, Reason, Option<DType>)> {
         let kept = (tensor.dtype, Reason::Kept, None);
         let Some(base) = self.options.file_type.descriptor().base else { return Ok(kept) };
@@ -410,27 +418,27 @@ impl Chooser<'_> {
         } else if !base.is_quantized() {
             (base, Reason::Base, None)
         } else {
-            let (wanted, reason) = match pattern {
+            let (requested, reason) = match pattern {
                 Some(dtype) => (dtype, Reason::Option),
                 None if self.options.pure => (base, Reason::Base),
                 None => self.by_rules(name, role, tensor, base)?,
             };
-            let to = fitting(wanted, tensor.columns())?;
-            (to, reason, (to != wanted).then_some(wanted))
+            let to = fitting(requested, tensor.columns())?;
+            (to, reason, (to != requested).then_some(requested))
         };
         self.possible(tensor, to)?;
         Ok((to, reason, fallback_from))
     }
 
-    /// The file type's own choice (`llama_tensor_get_type_impl`).
+    /// The choice by the rules of the file type (`llama_tensor_get_type_impl`).
     fn by_rules(
         &mut self,
         name: &str,
         role: Role,
-        tensor: &Stored<'_>,
+        tensor: &SourceTensor<'_>,
         base: DType,
     ) -> Result<(DType, Reason)> {
-        let Self { model, habits, options: Options { file_type, .. }, tied, .. } = *self;
+        let Self { model, habits, options: LlamaOptions { file_type, .. }, tied, .. } = *self;
         let falcon = habits.falcon;
         let experts_only = *file_type == FileType::MXFP4_MOE;
         if rules::needs_eight_bits(&habits, name) {
@@ -441,8 +449,8 @@ impl Chooser<'_> {
             return Ok((dtype, Reason::Option));
         }
         if experts_only && !output {
-            // Upstream takes any stack of matrices for experts, except where latent attention has
-            // stacks too.
+            // Upstream treats any stack of matrices as experts, except in models with latent
+            // attention, which has stacks too.
             let expert =
                 !habits.experts_by_name || matches!(role, Role::Up | Role::Gate | Role::Down);
             return Ok(match expert && tensor.matrices() > 1 {
@@ -464,7 +472,7 @@ impl Chooser<'_> {
             (role, RULES, base)
         };
         let (index, of) = self.place(name, role, low)?;
-        let place = Place {
+        let place = TensorPosition {
             index,
             of,
             sharing: model.heads.checked_div(model.kv_heads).unwrap_or(0),
@@ -481,8 +489,8 @@ impl Chooser<'_> {
         Ok((dtype, if dtype == base { Reason::Base } else { Reason::Rule }))
     }
 
-    /// A tensor's number among those of its role, and how many there are. Of feed-forward tensors
-    /// among experts the layer counts, since they do not lie in the order of layers.
+    /// A tensor's index among those of its role, and their number. Feed-forward tensors of experts
+    /// are counted by layer, because they are not sorted by layer.
     fn place(&mut self, name: &str, role: Role, low: bool) -> Result<(u64, u64)> {
         let layers = self.model.layers;
         let (seen, of) = match role {
@@ -501,27 +509,29 @@ impl Chooser<'_> {
             Some(layer) => Ok((layer, layers)),
             None => {
                 let fault = format!(
-                    "the choice among experts goes by layers, and the name tells none of the {layers}"
+                    "rules for experts depend on the layer, but the name contains no layer number \
+                        below {layers}"
                 );
-                Err(Error::unsupported(fault).advise("give its dtype by name (--tensor-type)"))
+                Err(Error::unsupported(fault).advise("set the dtype by name (--tensor-type)"))
             }
         }
     }
 
-    /// Refuses what could not be written.
-    fn possible(&self, tensor: &Stored<'_>, to: DType) -> Result<()> {
-        let Stored { dtype: from, .. } = *tensor;
+    /// Checks that a tensor can be written in a dtype.
+    fn possible(&self, tensor: &SourceTensor<'_>, to: DType) -> Result<()> {
+        let SourceTensor { dtype: from, .. } = *tensor;
         if from == to {
             return Ok(());
         }
         let plain = !from.is_quantized() && !matches!(from, DType::F32 | DType::F16 | DType::BF16);
         if plain || !options::is_target(to) {
-            return Err(Error::unsupported(format!("{from} is not quantized to {to}")));
+            return Err(Error::unsupported(format!("{from} cannot be quantized to {to}")));
         }
         let columns = tensor.columns();
         if to.row_bytes(columns).is_none() {
             let len = to.descriptor().block_len;
-            let fault = format!("rows of {columns} elements are no whole blocks of {len} for {to}");
+            let fault =
+                format!("rows of {columns} elements do not divide into blocks of {len} for {to}");
             return Err(Error::new(ErrorKind::Unsupported, fault)
                 .advise("choose another dtype for this tensor (--tensor-type)"));
         }
@@ -529,19 +539,20 @@ impl Chooser<'_> {
     }
 }
 
-/// The dtype itself where rows are whole blocks of it, else the one that stands in for it.
-fn fitting(wanted: DType, columns: u64) -> Result<DType> {
+/// The dtype itself if rows are whole blocks of it, else its fallback.
+fn fitting(requested: DType, columns: u64) -> Result<DType> {
     let divides = |dtype: DType| columns.is_multiple_of(dtype.descriptor().block_len.into());
-    if divides(wanted) {
-        return Ok(wanted);
+    if divides(requested) {
+        return Ok(requested);
     }
-    let row = FALLBACKS.iter().find(|(dtypes, _)| dtypes.contains(&wanted));
-    let len = wanted.descriptor().block_len;
+    let row = FALLBACKS.iter().find(|(dtypes, _)| dtypes.contains(&requested));
+    let len = requested.descriptor().block_len;
     match row {
         Some((_, instead)) if divides(*instead) => Ok(*instead),
         None if len > 32 => {
-            let fault =
-                format!("rows of {columns} elements are no whole blocks of {len} for {wanted}");
+            let fault = format!(
+                "rows of {columns} elements do not divide into blocks of {len} for {requested}"
+            );
             Err(Error::unsupported(format!("{fault}, which has no fallback"))
                 .advise("choose another dtype for this tensor (--tensor-type)"))
         }

@@ -4,13 +4,13 @@ use crate::arch::habits::LlamaQuantize;
 use crate::dtype::DType;
 use crate::recipe::{FileType, more_bits};
 
-/// What a tensor is for, as far as rules tell tensors apart (`tensor_category`).
+/// The role of a tensor, as far as rules distinguish it (`tensor_category`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Role {
     Output,
     TokenEmbedding,
-    /// Values of attention, and what values are stored together with: fused Q, K and V, and the
-    /// second half of latent attention.
+    /// Values of attention, and tensors that include values: fused Q, K and V, and the second
+    /// expansion of latent attention.
     Value,
     Key,
     Query,
@@ -21,16 +21,16 @@ pub(super) enum Role {
     Other,
 }
 
-/// Tensors with a role of their own.
+/// Names of tensors with a role of their own.
 static NAMES: &[(&str, Role)] = &[
     ("output.weight", Role::Output),
     ("token_embd.weight", Role::TokenEmbedding),
     ("per_layer_token_embd.weight", Role::TokenEmbedding),
 ];
 
-/// Pieces of names that tell the role of the rest; the first that is there counts
-/// (`tensor_get_category`). Upstream has rules for fused Q, K and V alone too, but never gets to
-/// them: it asks for values first.
+/// Substrings of names that determine the role of all other tensors; the first match applies
+/// (`tensor_get_category`). Upstream has rules for fused Q, K and V, but they never apply, because
+/// it tests for values first.
 static PIECES: &[(&str, Role)] = &[
     ("attn_qkv.weight", Role::Value),
     ("attn_kv_b.weight", Role::Value),
@@ -51,14 +51,14 @@ impl Role {
     }
 }
 
-/// Tensors that stay as they are (`tensor_allows_quantization`): tables, not matrices.
+/// Tensors that are not quantized (`tensor_allows_quantization`): tables, not matrices.
 static KEPT_NAMES: &[&str] = &["position_embd.weight", "token_types.weight"];
 
-/// Pieces of the names of tensors that stay as they are: small ones, and those that suffer.
+/// Substrings of the names of tensors that are not quantized: small or sensitive ones.
 #[rustfmt::skip]
 static KEPT: &[&str] = &[
     "_norm.weight",
-    // Routers, and DeepSeek-V4's table from tokens to experts.
+    // Routers, and DeepSeek-V4's table of experts by token.
     "ffn_gate_inp.weight", "ffn_gate_tid2eid.weight",
     // Gemma 3n.
     "altup", "laurel", "per_layer_model_proj",
@@ -71,49 +71,49 @@ static KEPT: &[&str] = &[
     "time_mix_v0.weight", "time_mix_v1.weight", "time_mix_v2.weight", "time_mix_a0.weight",
     "time_mix_a1.weight", "time_mix_a2.weight", "time_mix_g1.weight", "time_mix_g2.weight",
     "time_mix_decay_w1.weight", "time_mix_decay_w2.weight", "time_mix_lerp_fused.weight",
-    // T5's bias of relative positions.
+    // T5's relative position bias.
     "attn_rel_b.weight",
-    // Vision and audio.
+    // Vision and audio models.
     ".position_embd", "sam.pos_embd", "sam.neck.", "sam.net_", ".rel_pos", ".patch_embd",
     ".patch_merger", "a.rvq.codebook", "mm.a.code_embd",
 ];
 
-/// Whether a matrix of this name is quantized at all.
+/// Whether a matrix with this name is quantized at all.
 pub(super) fn is_quantized(habits: &LlamaQuantize, name: &str) -> bool {
     let any = |pieces: &[&str]| pieces.iter().any(|piece| name.contains(piece));
     let kept = KEPT_NAMES.contains(&name) || any(KEPT) || any(habits.kept);
     name.ends_with("weight") && !kept
 }
 
-/// Whether a tensor gets `Q8_0` whatever the file type.
+/// Whether a tensor gets `Q8_0` in every file type.
 pub(super) fn needs_eight_bits(habits: &LlamaQuantize, name: &str) -> bool {
     habits.eight_bits.iter().any(|piece| name.contains(piece))
 }
 
-/// Whether llama.cpp calls a model "70B" (`LLM_TYPE_70B` in src/models/*.cpp), which gives values
-/// more bits.
+/// Whether llama.cpp calls a model "70B" (`LLM_TYPE_70B` in src/models/*.cpp), whose attention
+/// values get more bits.
 pub(super) fn is_seventy(habits: &LlamaQuantize, model: &super::Hparams) -> bool {
     let own = model.layers.saturating_sub(model.nextn_layers);
     habits.seventy_layers == Some(own)
         && !(habits.seventy_if_grouped && (model.heads == model.kv_heads || model.experts == 8))
 }
 
-/// What a rule may ask of a tensor's place in the model.
+/// Facts about a tensor's position and model that rules depend on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    /// Its number among `of` tensors of its role, or its layer.
+pub(super) struct TensorPosition {
+    /// The tensor's index among `of` tensors of its role, or its layer.
     pub(super) index: u64,
     pub(super) of: u64,
-    /// Heads of queries that share one of keys, rounded down; 0 without attention.
+    /// Query heads that share a key head, rounded down; 0 without attention.
     pub(super) sharing: u64,
     pub(super) experts: u64,
-    /// There is an importance matrix.
+    /// Whether there is an importance matrix.
     pub(super) importance: bool,
     pub(super) falcon: bool,
 }
 
-impl Place {
-    /// Among the first of so many equal parts of the layers.
+impl TensorPosition {
+    /// Whether the layer is in the first of `parts` equal parts of the layers.
     const fn first(&self, parts: u64) -> bool {
         self.index < self.of / parts
     }
@@ -127,11 +127,16 @@ impl Place {
     }
 }
 
-/// One row: for these file types (none: all) and this role, where the place is right, the dtype.
-pub(super) struct Rule(Role, &'static [FileType], fn(&Place) -> bool, DType);
+/// A rule: for these file types (none: all) and this role, if the condition holds, the dtype.
+pub(super) struct Rule(Role, &'static [FileType], fn(&TensorPosition) -> bool, DType);
 
 impl Rule {
-    pub(super) fn fits(&self, role: Role, file_type: FileType, place: &Place) -> Option<DType> {
+    pub(super) fn fits(
+        &self,
+        role: Role,
+        file_type: FileType,
+        place: &TensorPosition,
+    ) -> Option<DType> {
         let Self(of, file_types, when, dtype) = self;
         let fits = *of == role
             && (file_types.is_empty() || file_types.contains(&file_type))
@@ -140,7 +145,7 @@ impl Rule {
     }
 }
 
-const fn always(_: &Place) -> bool {
+const fn always(_: &TensorPosition) -> bool {
     true
 }
 
@@ -148,11 +153,12 @@ use DType as D;
 use FileType as F;
 use Role as R;
 
-/// File types of so few bits that they have [rules of their own](LOW_RULES).
+/// File types with few bits, which have [rules of their own](LOW_RULES).
 pub(super) static LOW: &[FileType] =
     &[F::IQ1_S, F::IQ1_M, F::IQ2_XXS, F::IQ2_XS, F::IQ2_S, F::IQ2_M];
 
-/// What the output, or an embedding that is the output too, gets instead of the usual `Q6_K`.
+/// Dtypes of the output, or of an embedding that also serves as output, instead of the usual
+/// `Q6_K`.
 pub(super) static OUTPUT_RULES: &[Rule] = &[Rule(
     R::Output,
     &[F::IQ1_S, F::IQ1_M, F::IQ2_XXS, F::IQ2_XS, F::IQ2_S, F::IQ2_M, F::IQ3_XXS],
@@ -160,7 +166,7 @@ pub(super) static OUTPUT_RULES: &[Rule] = &[Rule(
     D::Q5_K,
 )];
 
-/// For [`LOW`]: the first that fits, else the base.
+/// Rules for [`LOW`]: the first match applies, else the base dtype.
 #[rustfmt::skip]
 pub(super) static LOW_RULES: &[Rule] = &[
     Rule(R::TokenEmbedding,  &[F::IQ1_S, F::IQ1_M, F::IQ2_XXS, F::IQ2_XS], always, D::Q2_K),
@@ -180,13 +186,13 @@ pub(super) static LOW_RULES: &[Rule] = &[
     Rule(R::AttentionOutput, &[F::IQ2_S, F::IQ2_M], always,              D::IQ3_S),
 ];
 
-/// For all other file types: the first that fits, else the base.
+/// Rules for all other file types: the first match applies, else the base dtype.
 #[rustfmt::skip]
 pub(super) static RULES: &[Rule] = &[
     Rule(R::TokenEmbedding,  &[F::IQ3_XXS],                   always,              D::IQ3_S),
     Rule(R::TokenEmbedding,  &[F::TQ1_0, F::TQ2_0, F::Q2_0],  always,              D::Q4_K),
 
-    // Upstream gives them `Q8_0` last of all, over what other rules said.
+    // Upstream sets `Q8_0` for these at the end, overriding other rules.
     Rule(R::Value,           &[],                             |p| p.experts == 8,  D::Q8_0),
     Rule(R::Value,           &[F::Q2_K, F::Q2_K_S, F::IQ3_XXS, F::IQ3_XS, F::IQ3_S],
                                                               |p| p.sharing >= 4,  D::Q4_K),
@@ -197,7 +203,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule(R::Value,           &[F::Q3_K_M],                    always,              D::Q4_K),
     Rule(R::Value,           &[F::Q3_K_L],                    always,              D::Q5_K),
     Rule(R::Value,           &[F::IQ4_NL, F::IQ4_XS],         |p| p.sharing >= 4,  D::Q5_K),
-    Rule(R::Value,           &[F::Q4_K_M, F::Q5_K_M],         Place::more,         D::Q6_K),
+    Rule(R::Value,           &[F::Q4_K_M, F::Q5_K_M],         TensorPosition::more,         D::Q6_K),
     Rule(R::Value,           &[F::Q4_K_S],                    |p| p.index < 4,     D::Q5_K),
 
     Rule(R::Key,             &[],                             |p| p.experts == 8,  D::Q8_0),
@@ -221,9 +227,10 @@ pub(super) static RULES: &[Rule] = &[
     Rule(R::Down,            &[F::Q4_K_M],     |p| !p.falcon && p.more(),          D::Q6_K),
     Rule(R::Down,            &[F::IQ4_NL, F::IQ4_XS],
                                                |p| !p.importance && p.first(8),    D::Q5_K),
-    Rule(R::Down,            &[F::Q5_K_M],                    Place::more,         D::Q6_K),
+    Rule(R::Down,            &[F::Q5_K_M],                    TensorPosition::more,         D::Q6_K),
     Rule(R::Down,            &[F::Q4_K_S],     |p| !p.falcon && p.first(8),        D::Q5_K),
-    // With importance the scales of the first layers go astray where there is no minimum.
+    // With importance, the scales of the first layers become inaccurate in dtypes without a
+    // minimum.
     Rule(R::Down,            &[F::Q4_0],       |p| p.importance && p.first(8),     D::Q4_1),
     Rule(R::Down,            &[F::Q5_0],       |p| p.importance && p.first(8),     D::Q5_1),
 
@@ -240,7 +247,8 @@ pub(super) static RULES: &[Rule] = &[
     Rule(R::Up,              &[F::IQ3_XS], |p| !p.first(8) && !p.last_eighth(),    D::IQ3_XXS),
 ];
 
-/// What rows get that are no whole blocks of the dtype on the left (`tensor_type_fallback`).
+/// Fallback dtypes for rows that are not whole blocks of the dtype on the left
+/// (`tensor_type_fallback`).
 pub(super) static FALLBACKS: &[(&[DType], DType)] = &[
     (
         &[D::IQ1_S, D::IQ1_M, D::IQ2_XXS, D::IQ2_XS, D::IQ2_S, D::IQ3_XXS, D::IQ3_S, D::IQ4_XS],
@@ -252,7 +260,7 @@ pub(super) static FALLBACKS: &[(&[DType], DType)] = &[
     (&[D::Q6_K], D::Q8_0),
 ];
 
-/// Dtypes of so few bits that llama-quantize makes none without importance, except for embeddings
+/// Dtypes with so few bits that llama-quantize requires importance for them, except for embeddings
 /// and the output (`tensor_requires_imatrix`).
 static NEED_IMPORTANCE: &[DType] =
     &[D::IQ3_XXS, D::IQ2_XXS, D::IQ2_XS, D::IQ2_S, D::IQ1_M, D::IQ1_S];

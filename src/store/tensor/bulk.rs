@@ -74,7 +74,9 @@ impl<'a> StoredTensor<'a> {
     fn source(&self, part: Part) -> Result<(&'a Source, Segment<'a>)> {
         let segment = self.segment(part)?;
         let file = self.store.entry_file(segment.number);
-        let file = file.ok_or_else(|| Error::not_found("its file").in_tensor(self.name()))?;
+        let file = file.ok_or_else(|| {
+            Error::not_found("the file of the tensor is missing").in_tensor(self.name())
+        })?;
         Ok((&file.source, segment))
     }
 
@@ -82,7 +84,7 @@ impl<'a> StoredTensor<'a> {
         let at = |place: u64| segment.range.start.checked_add(place);
         let range = at(within.start).zip(at(within.end)).map(|(start, end)| start..end);
         range.filter(|range| range.end <= segment.range.end).ok_or_else(|| {
-            Error::malformed(format!("its {} is too short", segment.part.name()))
+            Error::malformed(format!("the {} is too short", segment.part.name()))
                 .in_file(self.store.path())
                 .in_tensor(self.name())
         })

@@ -87,7 +87,7 @@ impl fmt::Display for Finding {
                 write!(f, "the first is block {first} with {value}")?;
             }
             (FindingKind::Scale, _) => {
-                write!(f, "{count} of {of} numbers of its {part} are NaN or infinite, ")?;
+                write!(f, "{count} of {of} numbers of the {part} are NaN or infinite, ")?;
                 write!(f, "the first is number {first}, {value}")?;
             }
             (FindingKind::LowScale, _) => {

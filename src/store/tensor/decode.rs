@@ -4,30 +4,30 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::{Segment, StoredTensor};
 use crate::bytes::{Scratch, Values, try_vec, try_zeroed};
 use crate::dtype::{DType, DTypeDescriptor, Packing};
 use crate::error::{Error, Result};
 use crate::quant::{
-    Array, Codec, Decoder, Element, Float, Global, Narrowing, Packed, Parts, Rounding, narrow,
+    Codec, Decoder, Element, Float, Global, Narrowing, Packed, Rounding, SchemeArrays, StoredArray,
+    narrow,
 };
 use crate::shape;
 use crate::store::Part;
+use crate::threads::{self, Threads};
 
 /// Options for decoding values.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Decoding<'p> {
+pub struct Decoding {
     /// When values are rounded.
     pub rounding: Rounding,
-    /// The thread pool; without one, the calling thread decodes alone. A single thread writes
-    /// nearly as fast as the memory allows.
-    pub pool: Option<&'p rayon::ThreadPool>,
+    /// The threads that share the work: by default the calling thread alone, which writes nearly as
+    /// fast as the memory allows.
+    pub threads: Threads,
 }
 
-impl<'p> Decoding<'p> {
+impl Decoding {
     /// The defaults: every step rounds to `f32`, and the calling thread does the work.
     pub fn new() -> Self {
         Self::default()
@@ -40,11 +40,17 @@ impl<'p> Decoding<'p> {
         self
     }
 
-    /// Sets the thread pool.
+    /// Sets the threads that share the work.
     #[must_use]
-    pub fn pool(mut self, pool: &'p rayon::ThreadPool) -> Self {
-        self.pool = Some(pool);
+    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
+        self.threads = threads.into();
         self
+    }
+}
+
+impl Default for Decoding {
+    fn default() -> Self {
+        Self { rounding: Rounding::default(), threads: Threads::one() }
     }
 }
 
@@ -72,7 +78,7 @@ impl<'a> StoredTensor<'a> {
     fn codec(&self) -> Result<(DType, &'static Codec)> {
         let dtype = self.dtype()?;
         let codec = dtype.descriptor().codec.ok_or_else(|| {
-            let fault = format!("values of {dtype} cannot be read yet");
+            let fault = format!("decoding {dtype} is not supported yet");
             Error::unsupported(fault).in_file(self.store.path()).in_tensor(self.name())
         })?;
         if self.is_big_endian() {
@@ -89,7 +95,7 @@ impl<'a> StoredTensor<'a> {
     pub(crate) fn dequantize(&self) -> Result<Values<f32>> {
         let plan = Plan::new(self)?;
         let elements = usize::try_from(self.elements())
-            .map_err(|_| Error::unsupported("larger than this machine's address space"))?;
+            .map_err(|_| Error::unsupported("the values exceed this machine's address space"))?;
         let mut out = Values::zeroed(elements).map_err(|error| error.in_tensor(self.name()))?;
         plan.decode(0..self.elements(), &mut out, &Decoding::new())?;
         Ok(out)
@@ -141,7 +147,7 @@ impl<'a> StoredTensor<'a> {
             && each.is_multiple_of(shape::columns(self.shape()).max(1));
         if segment.dtype != DType::F32 || count == 0 || !whole {
             let (part, shape) = (segment.part.name(), segment.shape);
-            let fault = format!("its {part} is {} {shape:?}: F32 was expected", segment.dtype);
+            let fault = format!("the {part} is {} {shape:?}, but F32 is required", segment.dtype);
             return Err(Error::malformed(format!("{fault}, one number or one for each array"))
                 .in_file(self.store.path())
                 .in_tensor(self.name()));
@@ -158,10 +164,10 @@ impl<'a> StoredTensor<'a> {
         Ok(bytes.as_chunks::<4>().0.iter().map(number).collect())
     }
 
-    fn array(&self, segment: &Segment<'a>) -> Result<Array<'a>> {
+    fn array(&self, segment: &Segment<'a>) -> Result<StoredArray<'a>> {
         let format = self.float_format(segment);
         let width = segment.dtype.descriptor().block_bytes as usize;
-        Ok(Array { bytes: self.bytes(segment.part)?, shape: segment.shape, width, format })
+        Ok(StoredArray { bytes: self.bytes(segment.part)?, shape: segment.shape, width, format })
     }
 }
 
@@ -196,7 +202,7 @@ pub(crate) struct Plan<'a> {
     /// The number of elements that share a global scale.
     each_global: u64,
     /// All arrays, for schemes that need them at once.
-    parts: Option<Parts<'a>>,
+    parts: Option<SchemeArrays<'a>>,
 }
 
 impl<'a> Plan<'a> {
@@ -291,7 +297,7 @@ impl<'a> Plan<'a> {
         &self,
         elements: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
     ) -> Result<Narrowing> {
         self.decode_from(elements, out, decoding, None)
     }
@@ -302,37 +308,40 @@ impl<'a> Plan<'a> {
         &self,
         elements: Range<u64>,
         out: &mut [T],
-        decoding: &Decoding<'_>,
+        decoding: &Decoding,
         window: Option<Window<'_>>,
     ) -> Result<Narrowing> {
         let past = size_of_val(out) >= PAST;
         let whole = |element: u64| element.is_multiple_of(self.unit);
         if self.row.packing != Packing::Plain && !(whole(elements.start) && whole(elements.end)) {
-            let fault = format!("its rows of {} end within a run of {}", self.columns, self.unit);
+            let fault =
+                format!("rows of {} elements end within a unit of {}", self.columns, self.unit);
             return Err(self.malformed(&fault));
         }
-        let mut pieces = Vec::new();
         let (mut start, mut rest) = (elements.start, out);
-        let mut lost = Narrowing::default();
-        while start < elements.end {
+        let pieces = std::iter::from_fn(|| {
+            if start >= elements.end {
+                return None;
+            }
             let end = self.piece_end(start, elements.end);
             let len = usize::try_from(end - start).unwrap_or(usize::MAX).min(rest.len());
-            let (now, later) = rest.split_at_mut(len);
-            match decoding.pool {
-                Some(_) => pieces.push((start..end, now)),
-                None => lost += self.piece(start..end, now, decoding.rounding, past, window)?,
-            }
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(len);
+            let range = start..end;
             (start, rest) = (end, later);
+            Some((range, now))
+        });
+        let decode = |(range, out)| self.piece(range, out, decoding.rounding, past, window);
+        let mut lost = Narrowing::default();
+        if decoding.threads == Threads::one() {
+            for piece in pieces {
+                lost += decode(piece)?;
+            }
+            return Ok(lost);
         }
-        if let Some(pool) = decoding.pool {
-            let piece = |(range, out)| self.piece(range, out, decoding.rounding, past, window);
-            let add = |mut a: Narrowing, b| {
-                a += b;
-                Ok(a)
-            };
-            lost = pool.install(|| {
-                pieces.into_par_iter().map(piece).try_reduce(Narrowing::default, add)
-            })?;
+        let pieces: Vec<_> = pieces.collect();
+        let decode = |(): &mut (), piece| decode(piece);
+        for piece in threads::in_order(decoding.threads, pieces.into_iter(), || (), decode)? {
+            lost += piece;
         }
         Ok(lost)
     }
@@ -359,7 +368,7 @@ impl<'a> Plan<'a> {
                     .zip(range)
                     .and_then(|(parts, (start, end))| decode(parts, start..end, &mut exact))
                     .map(|()| narrow(&exact, out))
-                    .ok_or_else(|| self.malformed("its parts do not fit together"));
+                    .ok_or_else(|| self.malformed("the parts do not match"));
             }
         };
         let global = usize::try_from(elements.start / self.each_global).unwrap_or(usize::MAX);
@@ -373,7 +382,7 @@ impl<'a> Plan<'a> {
                 };
                 let scale = match per_group(self.formats.0) {
                     Some(range) => self.group_bytes(Part::Scale, range, window)?,
-                    None => return Err(self.malformed("it has no scales")),
+                    None => return Err(self.malformed("the tensor has no scales")),
                 };
                 let bias = match per_group(self.formats.1) {
                     Some(range) => self.group_bytes(Part::Bias, range, window)?,
@@ -434,7 +443,7 @@ impl<'a> Plan<'a> {
         let Some(range) = self.weight_range(elements) else {
             // Only elements smaller than a byte can be requested at a position inside a byte.
             let dtype = self.row.dtype;
-            let fault = format!("{dtype} rows do not start at whole bytes: read the whole tensor");
+            let fault = format!("{dtype} rows do not start at whole bytes; read the whole tensor");
             return Err(Error::unsupported(fault).in_tensor(self.tensor.name()));
         };
         match window.and_then(|window| window.within(&range)) {
@@ -493,13 +502,14 @@ impl<'a> Plan<'a> {
 
 impl<'a> StoredTensor<'a> {
     /// All arrays of a tensor that is decoded row by row.
-    fn parts(&self, columns: u64) -> Result<Parts<'a>> {
+    fn parts(&self, columns: u64) -> Result<SchemeArrays<'a>> {
         let array = |part: Part| {
             let segment = self.segments().find(|segment| segment.part == part);
             segment.map(|segment| self.array(&segment)).transpose()
         };
-        let weight = array(Part::Weight)?.ok_or_else(|| Error::not_found("its weight"))?;
-        let mut parts = Parts {
+        let weight = array(Part::Weight)?
+            .ok_or_else(|| Error::not_found("the tensor has no weight part"))?;
+        let mut parts = SchemeArrays {
             shape: self.shape(),
             columns: usize::try_from(columns).unwrap_or(usize::MAX),
             weight,
@@ -521,10 +531,10 @@ impl<'a> StoredTensor<'a> {
     }
 
     /// Reads bitsandbytes' description of a tensor, which was checked when the model was opened.
-    fn read_quant_state(&self, parts: &mut Parts<'_>) -> Result<()> {
+    fn read_quant_state(&self, parts: &mut SchemeArrays<'_>) -> Result<()> {
         let text = self.bytes(Part::Description)?;
         let state: serde_json::Value = serde_json::from_slice(&text).map_err(|error| {
-            Error::malformed(format!("its quant_state is no JSON: {error}"))
+            Error::malformed(format!("quant_state is not valid JSON: {error}"))
                 .in_file(self.store.path())
                 .in_tensor(self.name())
         })?;

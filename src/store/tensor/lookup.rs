@@ -37,9 +37,9 @@ impl Store {
             Some(group) => {
                 let whole = self.entry_name(group.head);
                 let name = Text::new(stored_name.as_bytes());
-                Err(Error::not_found(format!("\"{name}\" is no tensor, but a part of one"))
+                Err(Error::not_found(format!("\"{name}\" is not a tensor but a part of one"))
                     .in_file(&self.path)
-                    .advise(format!("ask for \"{whole}\"")))
+                    .advise(format!("use \"{whole}\"")))
             }
         }
     }
@@ -53,7 +53,7 @@ impl Store {
     }
 
     fn no_tensor(&self, wanted: &str) -> Error {
-        let fault = format!("there is no tensor \"{}\"", Text::new(wanted.as_bytes()));
+        let fault = format!("no tensor \"{}\"", Text::new(wanted.as_bytes()));
         let error = Error::not_found(fault).in_file(&self.path);
         // The most similar name is the one with the longest common suffix and prefix.
         let likeness = |tensor: &StoredTensor<'_>| {
@@ -65,7 +65,7 @@ impl Store {
         };
         let nearest = self.tensors().max_by_key(likeness).filter(|tensor| likeness(tensor) >= 4);
         match nearest {
-            Some(tensor) => error.advise(format!("the nearest name is \"{}\"", tensor.name())),
+            Some(tensor) => error.advise(format!("the most similar name is \"{}\"", tensor.name())),
             None => error.advise("`weighbridge inspect --all` lists the names"),
         }
     }

@@ -148,7 +148,7 @@ impl<'a> StoredTensor<'a> {
     fn segment(&self, part: Part) -> Result<Segment<'a>> {
         self.dtype()?;
         self.segments().find(|segment| segment.part == part).ok_or_else(|| {
-            Error::not_found(format!("it has no part \"{}\"", part.name()))
+            Error::not_found(format!("the tensor has no part \"{}\"", part.name()))
                 .in_file(self.store.path())
                 .in_tensor(self.name())
         })
@@ -170,7 +170,7 @@ impl<'a> StoredTensor<'a> {
         let segment = self.segment(part)?;
         self.located(|store| match store.entry_file(segment.number) {
             Some(file) => file.source.bytes(segment.range.clone()),
-            None => Err(Error::not_found("its file")),
+            None => Err(Error::not_found("the tensor's file is missing")),
         })
     }
 
@@ -199,7 +199,7 @@ impl<'a> StoredTensor<'a> {
         if !dtype.descriptor().units.is_empty() {
             return Ok(());
         }
-        Err(Error::unsupported(format!("the big-endian form of {dtype} is not known"))
+        Err(Error::unsupported(format!("the big-endian form of {dtype} is unknown"))
             .in_file(self.store.path())
             .in_tensor(self.name()))
     }
@@ -236,7 +236,7 @@ impl<'a> StoredTensor<'a> {
         let bytes = segment.range.end - segment.range.start;
         if within.start > within.end || within.end > bytes {
             let fault = format!(
-                "bytes {}..{} of the {bytes} of its {}",
+                "bytes {}..{} exceed the {bytes} bytes of the {}",
                 within.start,
                 within.end,
                 part.name()
@@ -263,13 +263,13 @@ impl<'a> StoredTensor<'a> {
         let start = segment.range.start.saturating_add(within.start);
         let end = segment.range.start.saturating_add(within.end);
         if end > segment.range.end {
-            return Err(Error::malformed(format!("its {} is too short", part.name()))
+            return Err(Error::malformed(format!("the {} is too short", part.name()))
                 .in_file(self.store.path())
                 .in_tensor(self.name()));
         }
         self.located(|store| match store.entry_file(segment.number) {
             Some(file) => file.source.bytes(start..end),
-            None => Err(Error::not_found("its file")),
+            None => Err(Error::not_found("the tensor's file is missing")),
         })
     }
 

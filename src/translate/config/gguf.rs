@@ -1,8 +1,8 @@
-//! The config as GGUF's keys: the table of the config run backwards, by the rules of the family.
+//! The config as GGUF keys: applies the table of config fields in reverse, by the family's rules.
 
 use serde_json::Value as Json;
 
-use crate::arch::config::{Reader, key};
+use crate::arch::config::{ConfigReader, key};
 use crate::arch::family;
 use crate::arch::rotary::llama3_factors;
 use crate::arch::source::{KeyWriter, SourceModel};
@@ -12,13 +12,13 @@ use crate::error::{Error, Result};
 use crate::metadata::KeyValues;
 use crate::store::Store;
 
-/// The variant that a model of another container becomes in GGUF.
+/// The variant that represents a model of another container in GGUF.
 ///
 /// # Errors
 ///
-/// `Unsupported` if no rules say so; `Malformed` if the model does not say what it is.
+/// `Unsupported` if no variant matches; `Malformed` if the model does not state its architecture.
 pub(crate) fn gguf_variant(store: &Store) -> Result<&'static Variant> {
-    let (_, named) = Reader::new(store)?;
+    let (_, named) = ConfigReader::new(store)?;
     let model_type = named.value.as_str();
     let class =
         store.document("config.json").and_then(|config| config.get("architectures")?.get(0));
@@ -26,17 +26,17 @@ pub(crate) fn gguf_variant(store: &Store) -> Result<&'static Variant> {
     let rows = || family::variants().filter(|variant| variant.hf.contains(&model_type));
     let own = rows().find(|variant| variant.class.is_some() && variant.class == class);
     own.or_else(|| rows().find(|variant| variant.class.is_none())).ok_or_else(|| {
-        let fault = format!("no rules say what \"{model_type}\" is called in GGUF");
+        let fault = format!("no GGUF architecture is known for the model_type \"{model_type}\"");
         Error::unsupported(fault).in_file(store.path())
     })
 }
 
-/// Appends the keys that a model's config has in GGUF.
+/// Appends the GGUF keys of a model's config.
 ///
 /// # Errors
 ///
-/// `Unsupported` if no rules say what they are, or a number that they need is missing; `Malformed`
-/// as [`Model::config`](crate::Model::config) has it.
+/// `Unsupported` if there are no rules for the family, or a required number is missing; `Malformed`
+/// as for [`Model::config`](crate::Model::config).
 pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyValues) -> Result<()> {
     let model = SourceModel::of(store, resolution)?;
     let variant = gguf_variant(store)?;
@@ -59,7 +59,7 @@ pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyVal
             KeyRule::Rotated(usual) => {
                 let part =
                     model.config.rope.partial_factor.as_ref().map_or(*usual, |part| part.value);
-                // A part is at most the whole, so this fits.
+                // The fraction is at most 1, so the product fits.
                 #[expect(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,
@@ -81,11 +81,11 @@ pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyVal
     Ok(())
 }
 
-/// Tensors that GGUF has and no other container: factors of rotary frequencies, made of the config.
+/// Tensors that exist in GGUF only: divisors of rotary frequencies, derived from the config.
 ///
 /// # Errors
 ///
-/// As [`gguf_keys`] has them.
+/// Same as [`gguf_keys`].
 pub(crate) fn gguf_tensors(
     store: &Store,
     resolution: &Resolution,
@@ -99,21 +99,24 @@ pub(crate) fn gguf_tensors(
     let mut tensors = Vec::new();
     if let (Some(long), Some(short)) = (&scaling.long_factors, &scaling.short_factors) {
         if long.value.len() != short.value.len() {
-            let fault =
-                format!("{} factors, but short_factor has {}", long.value.len(), short.value.len());
-            return Err(model.wrong(&long.source, fault));
+            let fault = format!(
+                "{} elements, but short_factor has {}",
+                long.value.len(),
+                short.value.len()
+            );
+            return Err(model.invalid(&long.source, fault));
         }
         tensors.push(("rope_factors_long.weight", long.value.clone()));
         tensors.push(("rope_factors_short.weight", short.value.clone()));
     } else if kind == Some(&RopeScalingKind::Llama3)
         && variant.keys.iter().copied().flatten().any(rotates)
     {
-        // What transformers and the converter take where the config is silent.
+        // Defaults of transformers and the converter for configs that state none.
         let or = |field: &Option<Field<f32>>, usual| field.as_ref().map_or(usual, |f| f.value);
         let (low, high) = (or(&scaling.low_freq_factor, 1.0), or(&scaling.high_freq_factor, 4.0));
         let trained = scaling.original_max_seq_len.as_ref().map_or(8192, |length| length.value);
-        let made = llama3_factors(&model.config, [or(&scaling.factor, 8.0), low, high], trained);
-        tensors.push(("rope_freqs.weight", made));
+        let factors = llama3_factors(&model.config, [or(&scaling.factor, 8.0), low, high], trained);
+        tensors.push(("rope_freqs.weight", factors));
     } else if let Some(rope_freqs) = variant.rope_freqs {
         tensors.push(("rope_freqs.weight", rope_freqs(&model)?));
     }

@@ -1,5 +1,5 @@
-//! The config as `config.json`: the fields of [`ModelConfig`](crate::ModelConfig) by the names that
-//! transformers has for them. They are the older names, which every version reads: `rope_theta` and
+//! The config as `config.json`: the fields of [`ModelConfig`](crate::ModelConfig) under
+//! transformers' names. The older names are used, which every version reads: `rope_theta` and
 //! `rope_scaling`, not `rope_parameters`.
 
 use serde_json::{Map, Value as Json, json};
@@ -15,14 +15,14 @@ use crate::store::Store;
 ///
 /// # Errors
 ///
-/// `Unsupported` if the family has no form there, or GGUF lacks what the form needs; `Malformed` as
-/// [`Model::config`](crate::Model::config) has it.
+/// `Unsupported` if `config.json` cannot express the model, or GGUF lacks a required number;
+/// `Malformed` as for [`Model::config`](crate::Model::config).
 pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<String, Json>> {
     let model = SourceModel::of(store, resolution)?;
     let fits = |when: fn(&SourceModel<'_>) -> bool| when(&model);
     let mut classes = family::classes(model.architecture());
     let class = classes.find(|class| class.when.is_none_or(fits)).ok_or_else(|| {
-        let fault = format!("no rules say what the config.json of \"{}\" is", model.architecture());
+        let fault = format!("no rules for the config.json of \"{}\"", model.architecture());
         Error::unsupported(fault).in_file(store.path())
     })?;
     let mut out = Map::new();
@@ -37,12 +37,11 @@ pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<St
                 }
             }
             ConfigRule::Needed(field, key) => {
-                let value =
-                    model.settled(field).ok_or_else(|| model.without(&format!("no {key}")))?;
+                let value = model.settled(field).ok_or_else(|| model.missing_in_model(key))?;
                 out.insert((*key).to_owned(), value);
             }
             ConfigRule::Stated(key, name) => {
-                out.insert((*name).to_owned(), model.stated(key)?);
+                out.insert((*name).to_owned(), model.gguf_value(key)?);
             }
             ConfigRule::Fixed(key, value) => {
                 out.insert((*key).to_owned(), (*value).into());
@@ -66,7 +65,8 @@ pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<St
     Ok(out)
 }
 
-/// The config as mlx-lm has it, of a family that it has only within a model with images.
+/// The config in mlx-lm's form, for families that mlx-lm supports only as part of a model with
+/// images.
 pub(crate) fn within_in_mlx(config: &Map<String, Json>) -> Option<Map<String, Json>> {
     let name = config.get("model_type").and_then(Json::as_str);
     let mut classes = family::variants().flat_map(|variant| variant.classes);
@@ -81,7 +81,7 @@ pub(crate) fn within_in_mlx(config: &Map<String, Json>) -> Option<Map<String, Js
     Some(out)
 }
 
-/// Refuses a number that differs by layer: only some families have lists.
+/// Rejects a number that differs by layer; only some families have lists.
 fn alike_in_all_layers(model: &SourceModel<'_>, field: &str) -> Result<()> {
     let config = &model.config;
     let (list, what) = match field {
@@ -93,11 +93,11 @@ fn alike_in_all_layers(model: &SourceModel<'_>, field: &str) -> Result<()> {
     let each = list.as_ref().map_or(&[][..], |list| &list.value);
     match each.iter().all(|number| each.first() == Some(number)) {
         true => Ok(()),
-        false => Err(model.without(&format!("a {what} for each layer"))),
+        false => Err(model.inexpressible(&format!("a {what} for each layer"))),
     }
 }
 
-/// A width of heads that the form does not state is `hidden_size / num_attention_heads`.
+/// Checks a width of heads that is not stated: it must be `hidden_size / num_attention_heads`.
 fn follows_from_the_others(model: &SourceModel<'_>, out: &Map<String, Json>) -> Result<()> {
     let states = ["head_dim", "qk_nope_head_dim"].iter().any(|key| out.contains_key(*key));
     let ModelConfig { dim, n_heads, head_dim, .. } = &model.config;
@@ -105,5 +105,5 @@ fn follows_from_the_others(model: &SourceModel<'_>, out: &Map<String, Json>) -> 
         return Ok(());
     }
     let (heads, width) = (n_heads.value, head_dim.value);
-    Err(model.without(&format!("{heads} heads of {width} for a width of {}", dim.value)))
+    Err(model.inexpressible(&format!("{heads} heads of {width} for a width of {}", dim.value)))
 }

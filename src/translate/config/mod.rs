@@ -1,4 +1,4 @@
-//! The config in the words of another container.
+//! Translation of the config to another container.
 
 pub(super) mod gguf;
 pub(super) mod hf;

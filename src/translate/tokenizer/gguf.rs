@@ -1,4 +1,4 @@
-//! The tokenizer as GGUF's keys, from the files of a directory: as llama.cpp's converter writes them
+//! The tokenizer as GGUF keys, from the files of a directory, as llama.cpp's converter writes them
 //! (`conversion/base.py`, `gguf-py/gguf/vocab.py`).
 
 use std::collections::HashMap;
@@ -15,28 +15,28 @@ use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
 use crate::tokenizer::{TokenKind, Tokenizer, TokenizerKind, json, sentencepiece};
 
-/// The score of a token that is found before the others are asked, and of a row without a token.
+/// Scores of tokens that are matched before all others, and of rows without a token.
 const FOUND_FIRST: f32 = -1000.0;
 const NO_TOKEN: f32 = -10_000.0;
 
-/// A row of GGUF's arrays.
-struct Row {
+/// A token in GGUF's arrays.
+struct TokenRow {
     text: Vec<u8>,
     score: f32,
     kind: TokenKind,
 }
 
-/// What the files beside the weights say, but for the tokens themselves.
-struct Files {
+/// The content of the files beside the weights, except for the tokens themselves.
+struct TokenizerFiles {
     /// `tokenizer.json` without vocabulary and merges.
     tokenizer: Option<Json>,
     /// `tokenizer_config.json`.
     config: Map<String, Json>,
-    /// Tokens that are added to the vocabulary: text, and whether it is for control alone.
+    /// Tokens added to the vocabulary: the text, and whether it is a control token.
     added: HashMap<u32, (String, bool)>,
 }
 
-impl Files {
+impl TokenizerFiles {
     fn of(store: &Store) -> Result<Self> {
         let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
         let tokenizer = match store.read_beside("tokenizer.json", limit)? {
@@ -74,20 +74,20 @@ impl Files {
         Ok(Self { tokenizer, config, added })
     }
 
-    /// A value of `tokenizer.json` at a path.
-    fn said(&self, path: &[&str]) -> Option<&Json> {
+    /// The value at a path of `tokenizer.json`.
+    fn json_value(&self, path: &[&str]) -> Option<&Json> {
         let root = self.tokenizer.as_ref()?;
         let found = path.iter().try_fold(root, |json, name| json.get(name))?;
         Some(found).filter(|json| !json.is_null())
     }
 
     fn flag(&self, path: &[&str]) -> bool {
-        self.said(path).and_then(Json::as_bool).unwrap_or(false)
+        self.json_value(path).and_then(Json::as_bool).unwrap_or(false)
     }
 
-    /// The steps of a part of `tokenizer.json`, in order; `list` is where one has others within.
+    /// The steps of a part of `tokenizer.json`, in order; `list` is the key of nested steps.
     fn steps(&self, part: &str, list: &str) -> Vec<&Json> {
-        let mut open: Vec<&Json> = self.said(&[part]).into_iter().collect();
+        let mut open: Vec<&Json> = self.json_value(&[part]).into_iter().collect();
         let mut steps = Vec::new();
         while let Some(step) = open.pop() {
             match step.get(list).and_then(Json::as_array) {
@@ -99,18 +99,18 @@ impl Files {
     }
 }
 
-/// What kind a step of `tokenizer.json` is.
+/// The type of a step of `tokenizer.json`.
 fn step_kind(step: &Json) -> &str {
     step.get("type").and_then(Json::as_str).unwrap_or_default()
 }
 
-/// Appends the tokenizer's keys, for an embedding of so many rows. Gives a remark where something
-/// could not be told.
+/// Appends the tokenizer's keys. `rows` is the number of rows of the embedding. Returns a note if a
+/// part of the tokenizer could not be translated.
 ///
 /// # Errors
 ///
-/// `Unsupported` for a tokenizer that GGUF has no form of here; `Mismatch` if there are more tokens
-/// than rows; `Malformed`, `LimitExceeded` and `Io` as reading the files has them.
+/// `Unsupported` for a kind of tokenizer that cannot be translated to GGUF; `Mismatch` if there are
+/// more tokens than rows; `Malformed`, `LimitExceeded` and `Io` if a file cannot be read.
 pub(crate) fn gguf_keys(
     store: &Store,
     variant: &Variant,
@@ -118,18 +118,18 @@ pub(crate) fn gguf_keys(
     out: &mut KeyValues,
 ) -> Result<Option<String>> {
     let habits = &variant.tokenizer;
-    let files = Files::of(store)?;
+    let files = TokenizerFiles::of(store)?;
     let limits = store.limits();
     let limit = (limits.vocabulary_bytes, "vocabulary_bytes");
     if let Some(file) = store.read_beside("tokenizer.model", limit)?
-        // Llama 3 and others have a file of tiktoken's under that name.
+        // Llama 3 and others have a tiktoken file under this name.
         && let Ok(vocabulary) = sentencepiece::tokenizer(file.bytes.into(), limits)
     {
         if vocabulary.kind != TokenizerKind::SentencePiece {
-            let fault = format!("a tokenizer of the kind {}", vocabulary.kind.name());
+            let fault = format!("unsupported kind of tokenizer: {}", vocabulary.kind.name());
             return Err(Error::unsupported(fault).in_file(&file.path));
         }
-        let mut table = Table::new(store, rows, vocabulary.len(), true)?;
+        let mut table = TokenTable::new(store, rows, vocabulary.len(), true)?;
         for token in vocabulary.tokens() {
             let kind = token.kind.unwrap_or(TokenKind::Normal);
             table.put(token.id, token.text.into_owned(), token.score.unwrap_or(0.0), kind)?;
@@ -140,27 +140,27 @@ pub(crate) fn gguf_keys(
         return templates(store, out).map(|()| None);
     }
     let Some(tokenizer) = Tokenizer::of(store)? else {
-        return Ok(Some("no tokenizer lies beside the weights".to_owned()));
+        return Ok(Some("no tokenizer file beside the weights".to_owned()));
     };
     let fallback = files.flag(&["model", "byte_fallback"]);
     let len = usize::try_from(tokenizer.len()).unwrap_or(usize::MAX);
-    let mut remark = None;
+    let mut note = None;
     match (&tokenizer.kind.value, fallback) {
         (TokenizerKind::Bpe, false) => {
-            let mut table = Table::new(store, rows, len, false)?;
+            let mut table = TokenTable::new(store, rows, len, false)?;
             for token in tokenizer.tokens() {
                 table.put(token.id, token.text.into_owned(), 0.0, TokenKind::Normal)?;
             }
             table.add(&files.added)?;
             let ignore = files.flag(&["model", "ignore_merges"]);
-            let found = match files.said(&["pre_tokenizer"]) {
-                Some(steps) => pre::of_steps(steps, ignore, habits.pre),
-                None => habits.default_pre.and_then(pre::named),
+            let found = match files.json_value(&["pre_tokenizer"]) {
+                Some(steps) => pre::with_steps(steps, ignore, habits.pre),
+                None => habits.default_pre.and_then(pre::by_name),
             };
             if found.is_none() {
-                remark = Some(format!(
-                    "no name is known for how {} splits text: tokenizer.ggml.pre is \"default\", \
-                     which may split it otherwise",
+                note = Some(format!(
+                    "{}: llama.cpp has no name for this pre-tokenizer. tokenizer.ggml.pre is \
+                        \"default\", which may split text in another way",
                     tokenizer.kind.source
                 ));
             }
@@ -171,7 +171,7 @@ pub(crate) fn gguf_keys(
         }
         (TokenizerKind::Bpe, true) => {
             let own = habits.merges;
-            let mut table = Table::new(store, rows, len, true)?;
+            let mut table = TokenTable::new(store, rows, len, true)?;
             let scores = if own.is_some() { HashMap::new() } else { scores(&tokenizer) };
             for token in tokenizer.tokens() {
                 let kind = if is_byte(&token.text) { TokenKind::Byte } else { TokenKind::Normal };
@@ -195,7 +195,7 @@ pub(crate) fn gguf_keys(
             }
         }
         (TokenizerKind::WordPiece, _) => {
-            let mut table = Table::new(store, rows, len, false)?;
+            let mut table = TokenTable::new(store, rows, len, false)?;
             for token in tokenizer.tokens() {
                 table.put(token.id, token.text.into_owned(), 0.0, TokenKind::Normal)?;
             }
@@ -205,12 +205,12 @@ pub(crate) fn gguf_keys(
             table.add(&files.added)?;
             table.begin_words();
             out.set_text("tokenizer.ggml.model", "bert");
-            // llama.cpp splits such text in one way, whatever stands here.
+            // llama.cpp has one pre-tokenizer for such models, whatever this key states.
             out.set_text("tokenizer.ggml.pre", "jina-v2-en");
             table.write(out);
         }
         (TokenizerKind::Unigram, _) => {
-            let mut table = Table::new(store, rows, len, true)?;
+            let mut table = TokenTable::new(store, rows, len, true)?;
             let unknown = tokenizer.special("unk");
             for token in tokenizer.tokens() {
                 let kind = match token.kind {
@@ -222,11 +222,11 @@ pub(crate) fn gguf_keys(
                 let score = token.score.unwrap_or(0.0);
                 table.put(token.id, token.text.into_owned(), score, kind)?;
             }
-            remark = unigram_keys(table, &files, out)
+            note = unigram_keys(table, &files, out)
                 .map_err(|error| error.in_file(store.path()).in_key(&tokenizer.kind.source))?;
         }
         (other, _) => {
-            let fault = format!("a tokenizer of the kind {}", other.name());
+            let fault = format!("unsupported kind of tokenizer: {}", other.name());
             return Err(Error::unsupported(fault)
                 .in_file(store.path())
                 .in_key(&tokenizer.kind.source));
@@ -236,19 +236,19 @@ pub(crate) fn gguf_keys(
     if habits.merges.is_some() {
         out.set("tokenizer.ggml.add_bos_token", Value::Bool(true));
     }
-    templates(store, out).map(|()| remark)
+    templates(store, out).map(|()| note)
 }
 
-/// GGUF's arrays of tokens.
-struct Table<'s> {
+/// GGUF's arrays of tokens, while they are filled.
+struct TokenTable<'s> {
     store: &'s Store,
-    rows: Vec<Option<Row>>,
-    /// Whether they have scores.
+    rows: Vec<Option<TokenRow>>,
+    /// Whether the tokens have scores.
     scored: bool,
 }
 
-impl<'s> Table<'s> {
-    /// As long as the embedding; as the vocabulary, where there is none.
+impl<'s> TokenTable<'s> {
+    /// An empty table with as many rows as the embedding, or as the vocabulary if there is none.
     fn new(store: &'s Store, rows: Option<u32>, tokens: usize, scored: bool) -> Result<Self> {
         let most = store.limits().vocabulary_items;
         let len = rows.map_or(tokens as u64, u64::from);
@@ -263,7 +263,7 @@ impl<'s> Table<'s> {
     fn put(&mut self, id: u32, text: Vec<u8>, score: f32, kind: TokenKind) -> Result<()> {
         let rows = self.rows.len();
         match self.rows.get_mut(id as usize) {
-            Some(row) => *row = Some(Row { text, score, kind }),
+            Some(row) => *row = Some(TokenRow { text, score, kind }),
             None => {
                 let shown = crate::bytes::Text::new(&text).brief();
                 let fault = format!("token {id} is \"{shown}\", but the embedding has {rows} rows");
@@ -273,17 +273,17 @@ impl<'s> Table<'s> {
         Ok(())
     }
 
-    /// Tokens that were added to the vocabulary win over it.
+    /// Writes the tokens that were added to the vocabulary, replacing others with the same number.
     fn add(&mut self, added: &HashMap<u32, (String, bool)>) -> Result<()> {
         let mut sorted: Vec<_> = added.iter().collect();
         sorted.sort_by_key(|(id, _)| **id);
         for (&id, (text, special)) in sorted {
             let (text, kind) = match *special || looks_special(text) {
                 true => (text.clone(), TokenKind::Control),
-                // llama.cpp looks for such a token in the text as it is.
+                // llama.cpp matches such a token in the original text, with its spaces.
                 false => (text.replace('▁', " "), TokenKind::UserDefined),
             };
-            // What a config adds behind the last row has no embedding either.
+            // A token that a config adds after the last row has no embedding; it is ignored.
             if (id as usize) < self.rows.len() {
                 self.put(id, text.into_bytes(), FOUND_FIRST, kind)?;
             }
@@ -305,7 +305,7 @@ impl<'s> Table<'s> {
         }
     }
 
-    /// BERT marks what goes on within a word, llama.cpp what begins one.
+    /// Converts word markers: BERT marks tokens within a word, llama.cpp tokens that start a word.
     fn begin_words(&mut self) {
         for row in self.rows.iter_mut().flatten().filter(|row| row.kind != TokenKind::Control) {
             row.text = match row.text.strip_prefix(b"##") {
@@ -316,14 +316,14 @@ impl<'s> Table<'s> {
     }
 
     fn write(self, out: &mut KeyValues) {
-        let each = |(id, row): (usize, Option<Row>)| {
-            row.unwrap_or_else(|| Row {
+        let each = |(id, row): (usize, Option<TokenRow>)| {
+            row.unwrap_or_else(|| TokenRow {
                 text: format!("[PAD{id}]").into_bytes(),
                 score: NO_TOKEN,
                 kind: TokenKind::Unused,
             })
         };
-        let rows: Vec<Row> = self.rows.into_iter().enumerate().map(each).collect();
+        let rows: Vec<TokenRow> = self.rows.into_iter().enumerate().map(each).collect();
         out.set_array("tokenizer.ggml.tokens", rows.iter().map(|row| row.text.as_slice()));
         if self.scored {
             out.set_array("tokenizer.ggml.scores", rows.iter().map(|row| row.score));
@@ -332,7 +332,7 @@ impl<'s> Table<'s> {
     }
 }
 
-/// Tokens that some models add without a word that they are for control.
+/// Tokens that are control tokens although some models do not mark them as such.
 fn looks_special(text: &str) -> bool {
     let within = |start: &str, end: &str| text.starts_with(start) && text.ends_with(end);
     ["<pad>", "<mask>", "<2mass>", "[@BOS@]"].contains(&text)
@@ -341,15 +341,15 @@ fn looks_special(text: &str) -> bool {
         || within("<unused", ">")
 }
 
-/// `<0x0A>`.
+/// Whether a token stands for a byte, such as `<0x0A>`.
 fn is_byte(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"<0x").and_then(|rest| rest.strip_suffix(b">"));
     digits.is_some_and(|digits| digits.len() == 2 && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Scores of tokens that merges make: llama.cpp merges first what scores highest. The converter,
-/// which looks for a `tokenizer.model` first, writes -1000 for all where there is none, and that
-/// leaves the order of merges open; it also takes the unknown token for one of control.
+/// Scores of tokens that result from merges: llama.cpp applies the merge with the highest score
+/// first. The converter expects a `tokenizer.model`; without one it writes -1000 for all tokens,
+/// which leaves the order of merges undefined, and marks the unknown token as a control token.
 fn scores(tokenizer: &Tokenizer<'_>) -> HashMap<Vec<u8>, f32> {
     let mut scores = HashMap::new();
     for (rank, (first, second)) in tokenizer.merges().enumerate() {
@@ -359,8 +359,8 @@ fn scores(tokenizer: &Tokenizer<'_>) -> HashMap<Vec<u8>, f32> {
 }
 
 fn sentencepiece_keys(
-    table: Table<'_>,
-    files: &Files,
+    table: TokenTable<'_>,
+    files: &TokenizerFiles,
     habits: &TokenizerHabits,
     out: &mut KeyValues,
 ) {
@@ -374,9 +374,13 @@ fn sentencepiece_keys(
     }
 }
 
-/// What llama.cpp calls T5's tokenizer, which XLM-RoBERTa has too. Gives a remark where a step before
-/// it has no place in GGUF.
-fn unigram_keys(table: Table<'_>, files: &Files, out: &mut KeyValues) -> Result<Option<String>> {
+/// A Unigram tokenizer, which llama.cpp names after T5; XLM-RoBERTa has one too. Returns a note if
+/// GGUF cannot express a step of the normalizer.
+fn unigram_keys(
+    table: TokenTable<'_>,
+    files: &TokenizerFiles,
+    out: &mut KeyValues,
+) -> Result<Option<String>> {
     out.set_text("tokenizer.ggml.model", "t5");
     out.set_text("tokenizer.ggml.pre", "default");
     table.write(out);
@@ -388,7 +392,7 @@ fn unigram_keys(table: Table<'_>, files: &Files, out: &mut KeyValues) -> Result<
                 let older = step.get("add_prefix_space").and_then(Json::as_bool);
                 prefix = scheme.map(|scheme| scheme != "never").or(older);
             }
-            // What lies between words is left out, however long.
+            // White space between words is dropped, whatever its length.
             "WhitespaceSplit" | "Whitespace" => single_spaces = Some(true),
             _ => {}
         }
@@ -397,7 +401,7 @@ fn unigram_keys(table: Table<'_>, files: &Files, out: &mut KeyValues) -> Result<
     for step in files.steps("normalizer", "normalizers") {
         match step_kind(step) {
             "Precompiled" => charsmap = step.get("precompiled_charsmap").and_then(Json::as_str),
-            // As files made from SentencePiece's leave out spaces.
+            // Files made from SentencePiece's collapse spaces with this step.
             "Replace" if step.pointer("/pattern/Regex") == Some(&Json::from(" {2,}")) => {
                 single_spaces = Some(true);
             }
@@ -408,22 +412,23 @@ fn unigram_keys(table: Table<'_>, files: &Files, out: &mut KeyValues) -> Result<
     let said = |key: &str| files.config.get(key).and_then(Json::as_bool);
     let prefix = said("add_prefix_space").or(prefix).unwrap_or(true);
     out.set("tokenizer.ggml.add_space_prefix", Value::Bool(prefix));
-    // Without steps that tell, what the converter takes for it.
+    // Without such steps, the converter uses this flag.
     let single_spaces = single_spaces.or_else(|| said("clean_up_tokenization_spaces"));
     let single_spaces = Value::Bool(single_spaces.unwrap_or(false));
     out.set("tokenizer.ggml.remove_extra_whitespaces", single_spaces);
     if let Some(charsmap) = charsmap.filter(|charsmap| !charsmap.is_empty()) {
         let bytes = BASE64_STANDARD.decode(charsmap).map_err(|error| {
-            Error::malformed(format!("precompiled_charsmap, which is to be base64: {error}"))
+            Error::malformed(format!("precompiled_charsmap is not valid base64: {error}"))
         })?;
         out.set_array("tokenizer.ggml.precompiled_charsmap", bytes);
     }
     Ok((!others.is_empty()).then(|| {
-        format!("llama.cpp leaves out these steps of its normalizer: {}", others.join(", "))
+        format!("llama.cpp does not support these steps of the normalizer: {}", others.join(", "))
     }))
 }
 
-/// GGUF has a merge in one text, so a space within a token is written as the letter for its byte.
+/// GGUF stores a merge as one text, so a space within a token is written as the letter for its
+/// byte.
 fn merges(tokenizer: &Tokenizer<'_>, out: &mut KeyValues) {
     let letter = "Ġ".as_bytes();
     let part = |text: &[u8], all: &mut Vec<u8>| {
@@ -459,10 +464,10 @@ const SPECIAL: [(&str, &str); 6] = [
     ("mask", "mask_token_id"),
 ];
 
-/// Which tokens texts start and end with, and what the special tokens are.
+/// The special tokens, and those that texts start and end with.
 fn special_keys(
     store: &Store,
-    files: &Files,
+    files: &TokenizerFiles,
     habits: &TokenizerHabits,
     rows: Option<u32>,
     out: &mut KeyValues,
@@ -476,7 +481,7 @@ fn special_keys(
         .map(|(name, _)| *name)
         .filter_map(|name| Some((name, text(name)?)))
         .collect();
-    // BERT's texts are between these two, without which llama.cpp would start none.
+    // BERT's texts are enclosed in these two; without them llama.cpp would add no start token.
     let begins = text("cls");
     if files.tokenizer.is_some() {
         for (name, other) in [("bos", begins.clone()), ("eos", text("sep"))] {
@@ -498,9 +503,9 @@ fn special_keys(
     let config = store.read_document("config.json")?;
     for (name, key) in SPECIAL {
         let text = texts.get(name);
-        // What the config says comes between, as in the converter.
+        // The number in config.json ranks between these two, as in the converter.
         let in_vocabulary = || {
-            let list = files.said(&["added_tokens"])?.as_array()?.iter();
+            let list = files.json_value(&["added_tokens"])?.as_array()?.iter();
             let mut same = list.filter(|token| {
                 token.get("content").and_then(Json::as_str) == text.map(String::as_str)
             });
@@ -548,14 +553,14 @@ fn special_keys(
     Ok(())
 }
 
-/// Which tokens the last step of a `tokenizer.json` puts around a text.
+/// Which tokens the last step of a `tokenizer.json` adds around a text.
 fn added_around(
-    files: &Files,
+    files: &TokenizerFiles,
     texts: &mut HashMap<&str, String>,
     begins: Option<String>,
 ) -> Vec<(&'static str, bool)> {
     let mut adds: Vec<(&'static str, bool)> = Vec::new();
-    let Some(last) = files.said(&["post_processor"]) else { return adds };
+    let Some(last) = files.json_value(&["post_processor"]) else { return adds };
     let list = match last.get("processors").and_then(Json::as_array) {
         Some(list) => list.iter().collect(),
         None => vec![last],
@@ -602,7 +607,7 @@ fn added_around(
                     Some(_) => between.split_last().map_or(between, |(_, rest)| rest),
                     None => between,
                 };
-                // A text, what parts them, another text.
+                // A text, a separator, another text.
                 if let [None, parts @ .., None] = between
                     && let Some(Some(first)) = parts.first()
                 {
@@ -618,7 +623,7 @@ fn added_around(
     adds
 }
 
-/// Chat templates, the unnamed one under the plain key.
+/// Chat templates; the unnamed one has the plain key.
 fn templates(store: &Store, out: &mut KeyValues) -> Result<()> {
     let Some(tokenizer) = Tokenizer::of(store)? else { return Ok(()) };
     let plain = |name: &str| {

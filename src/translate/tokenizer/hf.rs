@@ -1,7 +1,8 @@
-//! The tokenizer as Hugging Face's files, from GGUF's keys.
+//! The tokenizer as Hugging Face's files, from GGUF keys.
 //!
-//! `tokenizer.json` says all of it: any program that has Hugging Face's tokenizers reads text from
-//! it as llama.cpp does from GGUF. The other files name the special tokens and the chat templates.
+//! `tokenizer.json` is complete: with it, programs based on Hugging Face's tokenizers split text as
+//! llama.cpp does with the GGUF file. The other files name the special tokens and the chat
+//! templates.
 
 use std::collections::HashMap;
 
@@ -16,35 +17,35 @@ use crate::metadata::Value;
 use crate::store::Store;
 use crate::tokenizer::{Token, TokenKind, Tokenizer, TokenizerKind};
 
-/// The files that a tokenizer becomes: names and contents.
-pub(crate) type Files = Vec<(&'static str, Json)>;
+/// The files of a tokenizer: names and contents.
+pub(crate) type TokenizerDocuments = Vec<(&'static str, Json)>;
 
-/// A token as `tokenizer.json` has it.
-struct Entry {
+/// A token in `tokenizer.json`.
+struct JsonToken {
     id: u32,
     text: String,
     score: f32,
     kind: TokenKind,
 }
 
-/// How text is prepared, merged and put together again.
-struct Parts {
+/// The parts of `tokenizer.json` that normalize, split, merge and decode text.
+struct TokenizerParts {
     normalizer: Json,
     pre_tokenizer: Json,
     model: Json,
     decoder: Json,
-    /// Whether texts start and end with a token where the file does not say.
+    /// Whether texts start and end with a token if the file does not state it.
     usual: (bool, bool),
 }
 
-/// The files of a model's tokenizer. None where it has no tokenizer.
+/// The files of a model's tokenizer. Empty if it has no tokenizer.
 ///
 /// # Errors
 ///
-/// `Unsupported` for a tokenizer or a way to split text that no form is known for, and for a token
-/// that is not UTF-8; `Malformed` as [`Tokenizer::of`] has it.
-pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<Files> {
-    let Some(tokenizer) = Tokenizer::of(store)? else { return Ok(Files::new()) };
+/// `Unsupported` for a kind of tokenizer or a pre-tokenizer that cannot be translated, and for a
+/// token that is not UTF-8; `Malformed` as for [`Tokenizer::of`].
+pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<TokenizerDocuments> {
+    let Some(tokenizer) = Tokenizer::of(store)? else { return Ok(TokenizerDocuments::new()) };
     let entries = entries(store, &tokenizer)?;
     let parts = match &tokenizer.kind.value {
         TokenizerKind::Bpe => byte_level(store, &tokenizer, &entries)?,
@@ -53,7 +54,7 @@ pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<Files> {
         TokenizerKind::Unigram => unigram(store, &tokenizer, &entries)?,
         TokenizerKind::Other(name) if has_merges(name) => bpe_with_bytes(&tokenizer, &entries)?,
         other => {
-            let fault = format!("a tokenizer of the kind {}", other.name());
+            let fault = format!("unsupported kind of tokenizer: {}", other.name());
             return Err(Error::unsupported(fault)
                 .in_file(store.path())
                 .in_key(&tokenizer.kind.source));
@@ -63,10 +64,11 @@ pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<Files> {
         let id = tokenizer.special(name)?;
         entries.iter().find(|entry| entry.id == id).map(|entry| entry.text.as_str())
     };
-    let flag =
-        |said: &Option<crate::arch::Field<bool>>, usual| said.as_ref().map_or(usual, |f| f.value);
+    let flag = |stated: &Option<crate::arch::Field<bool>>, usual| {
+        stated.as_ref().map_or(usual, |f| f.value)
+    };
     let bert = tokenizer.kind.value == TokenizerKind::WordPiece;
-    // Two texts, with what ends the first and what starts the second between them.
+    // Pairs of texts, separated by the end token of the first and the start token of the second.
     let doubled = !bert && key_flag(store, "add_sep_token").unwrap_or(false);
     let around = (
         text(if bert && tokenizer.special("cls").is_some() { "cls" } else { "bos" })
@@ -74,22 +76,22 @@ pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<Files> {
         text(if bert { "sep" } else { "eos" }).filter(|_| flag(&tokenizer.add_eos, parts.usual.1)),
     );
     let id_of = |text: &str| entries.iter().find(|entry| entry.text == text).map(|entry| entry.id);
-    let added: Vec<&Entry> = entries
+    let added: Vec<&JsonToken> = entries
         .iter()
         .filter(|entry| {
             matches!(entry.kind, TokenKind::Control | TokenKind::UserDefined | TokenKind::Unknown)
         })
         .collect();
-    // Looked for in the text as llama.cpp looks for it: before a space becomes something else.
+    // Such tokens are matched as in llama.cpp: before spaces are replaced.
     let plain = parts.normalizer.is_null();
-    let added_json = |entry: &Entry| {
+    let added_json = |entry: &JsonToken| {
         let special = entry.kind != TokenKind::UserDefined;
         json!({
             "content": entry.text, "single_word": false, "lstrip": false, "rstrip": false,
             "normalized": plain && !special, "special": special,
         })
     };
-    let with_id = |entry: &&Entry| {
+    let with_id = |entry: &&JsonToken| {
         let mut token = Map::from_iter([("id".to_owned(), entry.id.into())]);
         if let Json::Object(rest) = added_json(entry) {
             token.extend(rest);
@@ -108,7 +110,7 @@ pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<Files> {
     let decoder = added.iter().map(|entry| (entry.id.to_string(), added_json(entry)));
     config.insert("added_tokens_decoder".to_owned(), Json::Object(decoder.collect()));
     for name in ["bos", "eos", "unk", "sep", "pad", "cls", "mask"] {
-        // llama.cpp calls the tokens around BERT's texts by names of its own.
+        // llama.cpp has names of its own for the tokens around BERT's texts.
         let other = match name {
             "cls" if bert || doubled => text("bos"),
             _ => None,
@@ -118,10 +120,10 @@ pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<Files> {
             map.insert(format!("{name}_token"), text.into());
         }
     }
-    for (key, said) in
+    for (key, stated) in
         [("add_bos_token", &tokenizer.add_bos), ("add_eos_token", &tokenizer.add_eos)]
     {
-        if let Some(flag) = said {
+        if let Some(flag) = stated {
             config.insert(key.to_owned(), flag.value.into());
         }
     }
@@ -132,7 +134,7 @@ pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<Files> {
     if let Some(longest) = longest {
         config.insert("model_max_length".to_owned(), longest.into());
     }
-    // The class that takes all it does from tokenizer.json.
+    // The class that takes all its settings from tokenizer.json.
     config.insert("tokenizer_class".to_owned(), "PreTrainedTokenizerFast".into());
     match tokenizer.chat_templates.as_slice() {
         [] => {}
@@ -140,7 +142,7 @@ pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<Files> {
             config.insert("chat_template".to_owned(), one.text.value.clone().into());
         }
         several => {
-            // Some readers look for the default first.
+            // Some readers expect the default template first.
             let mut sorted: Vec<_> = several.iter().collect();
             sorted.sort_by_key(|template| template.name.is_some());
             let each = sorted.into_iter().map(|template| {
@@ -157,8 +159,8 @@ pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<Files> {
     ])
 }
 
-/// The tokens, without those that only fill the embedding's rows.
-fn entries(store: &Store, tokenizer: &Tokenizer<'_>) -> Result<Vec<Entry>> {
+/// The tokens, without those that only pad the embedding.
+fn entries(store: &Store, tokenizer: &Tokenizer<'_>) -> Result<Vec<JsonToken>> {
     let entry = |token: Token<'_>| {
         let kind = token.kind.unwrap_or(TokenKind::Normal);
         let fills = format!("[PAD{}]", token.id);
@@ -172,22 +174,21 @@ fn entries(store: &Store, tokenizer: &Tokenizer<'_>) -> Result<Vec<Entry>> {
                 .in_key("tokenizer.ggml.tokens")
         });
         let score = token.score.unwrap_or(0.0);
-        Some(text.map(|text| Entry { id: token.id, text, score, kind }))
+        Some(text.map(|text| JsonToken { id: token.id, text, score, kind }))
     };
     tokenizer.tokens().filter_map(entry).collect()
 }
 
-/// All tokens by text: those that are found first stand here too, since their numbers would be
-/// given anew otherwise.
-fn vocabulary(entries: &[Entry]) -> Json {
+/// All tokens by text. Special tokens are included, since they would be renumbered otherwise.
+fn vocabulary(entries: &[JsonToken]) -> Json {
     Json::Object(entries.iter().map(|entry| (entry.text.clone(), entry.id.into())).collect())
 }
 
 fn bpe(
-    unknown: Option<&Entry>,
+    unknown: Option<&JsonToken>,
     fallback: bool,
     ignore_merges: bool,
-    entries: &[Entry],
+    entries: &[JsonToken],
     merges: Json,
 ) -> Json {
     json!({
@@ -211,29 +212,35 @@ fn listed(tokenizer: &Tokenizer<'_>) -> Result<Json> {
     tokenizer.merges().map(pair).collect()
 }
 
-/// A flag among GGUF's keys of the tokenizer.
+/// A flag among the tokenizer's GGUF keys.
 fn key_flag(store: &Store, name: &str) -> Option<bool> {
     store.metadata().get(&format!("tokenizer.ggml.{name}"))?.to_bool()
 }
 
-fn byte_level(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Result<Parts> {
+fn byte_level(
+    store: &Store,
+    tokenizer: &Tokenizer<'_>,
+    entries: &[JsonToken],
+) -> Result<TokenizerParts> {
     let name = tokenizer.pre.as_ref().map_or("default", |pre| pre.value.as_str());
-    let pre = pre::named(name).ok_or_else(|| {
-        let fault = format!("no steps are known for how \"{name}\" splits text");
+    let pre = pre::by_name(name).ok_or_else(|| {
+        let fault = format!(
+            "unsupported pre-tokenizer \"{name}\": the steps that split text are not known"
+        );
         Error::unsupported(fault).in_file(store.path()).in_key("tokenizer.ggml.pre")
     })?;
     let normalizer = if pre.composed { json!({"type": "NFC"}) } else { Json::Null };
-    Ok(Parts {
+    Ok(TokenizerParts {
         normalizer,
         pre_tokenizer: pre.json(),
         model: bpe(None, false, pre.ignore_merges, entries, listed(tokenizer)?),
         decoder: pre::byte_level(true),
-        // llama.cpp's own for these, whatever the file leaves out.
+        // llama.cpp's flag for these pre-tokenizers, whatever the file states.
         usual: (matches!(pre.name, "llama-bpe" | "tekken"), false),
     })
 }
 
-/// SentencePiece writes a lower block for a space.
+/// SentencePiece replaces spaces by this character.
 const BLOCK: &str = "▁";
 
 fn to_blocks() -> Json {
@@ -252,16 +259,20 @@ fn from_blocks(strip: bool) -> Json {
     json!({"type": "Sequence", "decoders": steps})
 }
 
-fn unknown<'e>(tokenizer: &Tokenizer<'_>, entries: &'e [Entry]) -> Option<&'e Entry> {
+fn unknown<'e>(tokenizer: &Tokenizer<'_>, entries: &'e [JsonToken]) -> Option<&'e JsonToken> {
     let named = tokenizer.special("unk");
-    let is = |entry: &&Entry| match named {
+    let is = |entry: &&JsonToken| match named {
         Some(id) => entry.id == id,
         None => entry.kind == TokenKind::Unknown,
     };
     entries.iter().find(is)
 }
 
-fn sentencepiece(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Parts {
+fn sentencepiece(
+    store: &Store,
+    tokenizer: &Tokenizer<'_>,
+    entries: &[JsonToken],
+) -> TokenizerParts {
     let prefix = key_flag(store, "add_space_prefix").unwrap_or(true);
     let normalizer = match prefix {
         true => {
@@ -270,7 +281,7 @@ fn sentencepiece(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[Entry]) ->
         }
         false => to_blocks(),
     };
-    Parts {
+    TokenizerParts {
         normalizer,
         pre_tokenizer: Json::Null,
         model: bpe(unknown(tokenizer, entries), true, false, entries, of_scores(entries)),
@@ -279,17 +290,17 @@ fn sentencepiece(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[Entry]) ->
     }
 }
 
-/// The merges that scores stand for. SentencePiece makes of two neighbours the token that scores
-/// highest; so every way to part a token into two is a merge, and the merges of a token with a
+/// Merges derived from scores. SentencePiece merges the two neighbors whose token has the highest
+/// score. So every split of a token into two tokens is a merge, and the merges of a token with a
 /// higher score come first.
-fn of_scores(entries: &[Entry]) -> Json {
-    let text = |entry: &&Entry| entry.kind == TokenKind::Normal;
+fn of_scores(entries: &[JsonToken]) -> Json {
+    let text = |entry: &&JsonToken| entry.kind == TokenKind::Normal;
     let ids: HashMap<&str, u32> =
         entries.iter().filter(text).map(|entry| (entry.text.as_str(), entry.id)).collect();
-    let mut made: Vec<&Entry> = entries.iter().filter(text).collect();
-    made.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let mut merged: Vec<&JsonToken> = entries.iter().filter(text).collect();
+    merged.sort_by(|a, b| b.score.total_cmp(&a.score));
     let mut merges = Vec::new();
-    for entry in made {
+    for entry in merged {
         let mut parts: Vec<(u32, u32, &str, &str)> = entry
             .text
             .char_indices()
@@ -305,14 +316,14 @@ fn of_scores(entries: &[Entry]) -> Json {
     Json::Array(merges)
 }
 
-/// Whether a family's own kind of tokenizer has merges and bytes.
+/// Whether this kind of tokenizer, which only one family uses, has merges and byte tokens.
 fn has_merges(model: &str) -> bool {
     let mut all = family::variants().filter_map(|variant| variant.tokenizer.merges);
     all.any(|merges| merges.model == model)
 }
 
-fn bpe_with_bytes(tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Result<Parts> {
-    Ok(Parts {
+fn bpe_with_bytes(tokenizer: &Tokenizer<'_>, entries: &[JsonToken]) -> Result<TokenizerParts> {
+    Ok(TokenizerParts {
         normalizer: to_blocks(),
         pre_tokenizer: json!({
             "type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": false,
@@ -323,10 +334,10 @@ fn bpe_with_bytes(tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Result<Parts>
     })
 }
 
-fn wordpiece(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Parts {
+fn wordpiece(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[JsonToken]) -> TokenizerParts {
     let flag = |name: &str| key_flag(store, &format!("normalizer.{name}"));
-    // llama.cpp marks what begins a word, BERT what goes on within one.
-    let marked = |entry: &Entry| match entry.text.strip_prefix(BLOCK) {
+    // llama.cpp marks tokens that start a word, BERT tokens within a word.
+    let marked = |entry: &JsonToken| match entry.text.strip_prefix(BLOCK) {
         Some(word) => word.to_owned(),
         None if entry.kind == TokenKind::Normal => format!("##{}", entry.text),
         None => entry.text.clone(),
@@ -334,7 +345,7 @@ fn wordpiece(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Par
     let vocabulary: Map<String, Json> =
         entries.iter().map(|entry| (marked(entry), entry.id.into())).collect();
     let unknown = unknown(tokenizer, entries).map_or("[UNK]", |entry| &entry.text);
-    Parts {
+    TokenizerParts {
         normalizer: json!({
             "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
             "strip_accents": flag("strip_accents"), "lowercase": flag("lowercase").unwrap_or(true),
@@ -349,8 +360,12 @@ fn wordpiece(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Par
     }
 }
 
-/// As XLM-RoBERTa's files have it: T5's tokenizer in llama.cpp.
-fn unigram(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Result<Parts> {
+/// Llama.cpp's T5 tokenizer, in the form of XLM-RoBERTa's files.
+fn unigram(
+    store: &Store,
+    tokenizer: &Tokenizer<'_>,
+    entries: &[JsonToken],
+) -> Result<TokenizerParts> {
     let metadata = store.metadata();
     let key = "tokenizer.ggml.precompiled_charsmap";
     let normalizer = match metadata.get(key) {
@@ -366,7 +381,7 @@ fn unigram(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Resul
                     .in_file(store.path())
                     .in_key(key)
             })?;
-            // Signed in some files.
+            // Some files store signed bytes.
             let bytes: Vec<u8> = integers.map(|byte| byte.to_le_bytes()[0]).collect();
             json!({"type": "Precompiled", "precompiled_charsmap": BASE64_STANDARD.encode(bytes)})
         }
@@ -382,7 +397,7 @@ fn unigram(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Resul
         }),
         _ => block.clone(),
     };
-    // Tokens are numbered by their places here.
+    // Tokens are numbered by their position in this list.
     let mut vocabulary = Vec::new();
     for entry in entries {
         while vocabulary.len() < entry.id as usize {
@@ -390,7 +405,7 @@ fn unigram(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Resul
         }
         vocabulary.push(json!([entry.text, entry.score]));
     }
-    Ok(Parts {
+    Ok(TokenizerParts {
         normalizer,
         pre_tokenizer,
         model: json!({
@@ -403,7 +418,7 @@ fn unigram(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[Entry]) -> Resul
     })
 }
 
-/// What puts tokens around a text.
+/// The step that adds tokens around a text.
 fn post_processor(
     (first, last): (Option<&str>, Option<&str>),
     doubled: bool,
@@ -423,9 +438,9 @@ fn post_processor(
     };
     let single = around("A", 0, first);
     let second = match doubled {
-        // RoBERTa's second text starts with the token that ends texts.
+        // RoBERTa's second text starts with the end token.
         true => around("B", 0, last),
-        // BERT's goes on where the first has ended.
+        // BERT's second text follows the end of the first directly.
         false => around("B", 1, first.filter(|_| last.is_none())),
     };
     let pair: Vec<Json> = single.iter().cloned().chain(second).collect();

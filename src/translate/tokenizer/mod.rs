@@ -1,4 +1,4 @@
-//! The tokenizer in the words of another container.
+//! Translation of the tokenizer to another container.
 
 pub(super) mod gguf;
 pub(super) mod hf;

@@ -1,40 +1,40 @@
-//! How text is split before its pieces become tokens: llama.cpp's names for it, and the steps of a
-//! `tokenizer.json` that they stand for.
+//! Pre-tokenizers, which split text before its pieces become tokens: llama.cpp's names, and the
+//! equivalent steps of a `tokenizer.json`.
 //!
-//! The names and what tells them apart are llama.cpp's (`src/llama-vocab.cpp`), the steps those of
-//! the models' own `tokenizer.json`. llama.cpp's converter finds a name by what the tokenizer makes
-//! of a text; here the steps themselves are compared, and where several names have the same steps,
-//! the family decides. Names stand for vocabularies and not for families, so the table is here.
+//! The names and their meaning are llama.cpp's (`src/llama-vocab.cpp`), the steps those of the
+//! models' own `tokenizer.json`. llama.cpp's converter identifies a pre-tokenizer by the tokens of
+//! a test text. This module compares the steps instead; if several names have the same steps, the
+//! family decides. The table is not split by family, because names stand for vocabularies.
 
 use serde_json::{Value as Json, json};
 
 use crate::arch::family;
 
-/// One step, each applied to what the one before it left.
+/// A step, applied to the result of the previous one.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// Matches of a pattern stand alone.
+    /// Each match of a pattern becomes a separate piece.
     Split(&'static str),
-    /// Digits stand alone: each, or each run of them.
+    /// Digits become separate pieces: each digit, or each run of digits.
     Digits(bool),
-    /// Runs of punctuation stand alone.
+    /// Each run of punctuation becomes a separate piece.
     Punctuation,
-    /// GPT-2's pattern, which the step that makes letters of bytes has with it.
+    /// GPT-2's pattern, which is built into the step that maps bytes to letters.
     Words,
 }
 
-/// A way to split text.
+/// A pre-tokenizer.
 #[derive(Debug)]
-pub(super) struct Pre {
+pub(super) struct PreTokenizer {
     /// `tokenizer.ggml.pre`.
     pub(super) name: &'static str,
     /// Other names with the same steps.
     also: &'static [&'static str],
-    /// The steps before bytes become letters.
+    /// The steps before bytes are mapped to letters.
     steps: &'static [Step],
-    /// Whether text is put into Unicode's normal form C first.
+    /// Whether text is first normalized to Unicode's form C.
     pub(super) composed: bool,
-    /// Whether a piece that is a token as a whole needs no merges.
+    /// Whether a piece that is itself a token is used as it is, without merges.
     pub(super) ignore_merges: bool,
 }
 
@@ -51,7 +51,7 @@ const IDEOGRAPHS: Step = Split("[一-龥ࠀ-一가-퟿]+");
 
 const DEEPSEEK_LLM: &[Step] = &[
     Split(r"[\r\n]"),
-    // Letters of scripts with two cases. Those that normalizing would change are escaped.
+    // Letters of scripts with two cases. Those that normalization would change are escaped.
     Split(
         "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\u{1f7d}ᾀ-ᾴᾶ-ᾼ\u{1fbe}ῂ-ῄῆ-ῌῐ-\u{1fd3}ῖ-\u{1fdb}ῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\u{2126}ℨ\u{212a}-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+",
     ),
@@ -70,84 +70,84 @@ const DEEPSEEK_V3: &[Step] = &[
     ),
 ];
 const FALCON: &[Step] = &[Punctuation, Words, Digits(false), Split("[0-9][0-9][0-9]")];
-/// What llama.cpp does where a file does not say.
+/// llama.cpp's default, for files that do not name a pre-tokenizer.
 const USUAL: &[Step] =
     &[Split(r"[\p{P}\$\+<=>\^~\|]+"), Words, Split(r"\p{N}+"), Split("[0-9][0-9][0-9]")];
 const EACH_DIGIT: &[Step] = &[Digits(true), Words];
 
-/// Every way that is known. Of those with the same steps, the first is taken where no architecture
-/// decides.
+/// All known pre-tokenizers. Of several with the same steps, the first applies unless the
+/// architecture decides.
 #[rustfmt::skip]
-static PRES: &[Pre] = &[
-    Pre { name: "llama-bpe", also: &["llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"],
+static PRES: &[PreTokenizer] = &[
+    PreTokenizer { name: "llama-bpe", also: &["llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"],
         steps: &[Split(GPT4)], composed: false, ignore_merges: true },
-    Pre { name: "glm4", also: &["glm5"],
+    PreTokenizer { name: "glm4", also: &["glm5"],
         steps: &[Split(GPT4)], composed: false, ignore_merges: true },
-    Pre { name: "chatglm-bpe", also: &[],
+    PreTokenizer { name: "chatglm-bpe", also: &[],
         steps: &[Split(GPT4)], composed: false, ignore_merges: false },
-    Pre { name: "dbrx", also: &[],
+    PreTokenizer { name: "dbrx", also: &[],
         steps: &[Split(GPT4)], composed: false, ignore_merges: false },
-    Pre { name: "smaug-bpe", also: &[],
+    PreTokenizer { name: "smaug-bpe", also: &[],
         steps: &[Split(GPT4)], composed: false, ignore_merges: false },
-    Pre { name: "qwen2", also: &["deepseek-r1-qwen", "kormo", "f2llmv2", "megrez", "stablelm2", "hunyuan", "solar-open", "grok-2"],
+    PreTokenizer { name: "qwen2", also: &["deepseek-r1-qwen", "kormo", "f2llmv2", "megrez", "stablelm2", "hunyuan", "solar-open", "grok-2"],
         steps: &[Split(QWEN2)], composed: true, ignore_merges: false },
-    Pre { name: "qwen35", also: &[],
+    PreTokenizer { name: "qwen35", also: &[],
         steps: &[Split(QWEN35)], composed: true, ignore_merges: false },
-    Pre { name: "gpt-4o", also: &["llama4", "kanana2", "talkie", "minimax-m2"],
+    PreTokenizer { name: "gpt-4o", also: &["llama4", "kanana2", "talkie", "minimax-m2"],
         steps: &[Split(GPT4O)], composed: false, ignore_merges: false },
-    Pre { name: "tekken", also: &[],
+    PreTokenizer { name: "tekken", also: &[],
         steps: &[Split(TEKKEN)], composed: false, ignore_merges: true },
-    Pre { name: "seed-coder", also: &[],
+    PreTokenizer { name: "seed-coder", also: &[],
         steps: &[Split(SEED_CODER)], composed: false, ignore_merges: false },
-    Pre { name: "deepseek-llm", also: &[],
+    PreTokenizer { name: "deepseek-llm", also: &[],
         steps: DEEPSEEK_LLM, composed: false, ignore_merges: false },
-    Pre { name: "deepseek-coder", also: &[],
+    PreTokenizer { name: "deepseek-coder", also: &[],
         steps: DEEPSEEK_CODER, composed: false, ignore_merges: false },
-    Pre { name: "deepseek-v3", also: &["hunyuan-dense", "joyai-llm", "hy_v4"],
+    PreTokenizer { name: "deepseek-v3", also: &["hunyuan-dense", "joyai-llm", "hy_v4"],
         steps: DEEPSEEK_V3, composed: false, ignore_merges: false },
-    Pre { name: "falcon", also: &[],
+    PreTokenizer { name: "falcon", also: &[],
         steps: FALCON, composed: false, ignore_merges: false },
-    Pre { name: "smollm", also: &["codeshell", "exaone", "minerva-7b", "mellum2"],
+    PreTokenizer { name: "smollm", also: &["codeshell", "exaone", "minerva-7b", "mellum2"],
         steps: EACH_DIGIT, composed: false, ignore_merges: false },
-    Pre { name: "starcoder", also: &[],
+    PreTokenizer { name: "starcoder", also: &[],
         steps: EACH_DIGIT, composed: false, ignore_merges: false },
-    Pre { name: "refact", also: &[],
+    PreTokenizer { name: "refact", also: &[],
         steps: EACH_DIGIT, composed: false, ignore_merges: false },
-    Pre { name: "command-r", also: &[],
+    PreTokenizer { name: "command-r", also: &[],
         steps: EACH_DIGIT, composed: true, ignore_merges: false },
-    Pre { name: "gpt-2", also: &["phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de", "a.x-4.0", "mellum", "modern-bert", "jina-v1-en", "jina-v2-code", "exaone4", "jais", "trillion", "granite-docling"],
+    PreTokenizer { name: "gpt-2", also: &["phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de", "a.x-4.0", "mellum", "modern-bert", "jina-v1-en", "jina-v2-code", "exaone4", "jais", "trillion", "granite-docling"],
         steps: &[Words], composed: false, ignore_merges: false },
-    Pre { name: "olmo", also: &["mpt"],
+    PreTokenizer { name: "olmo", also: &["mpt"],
         steps: &[Words], composed: true, ignore_merges: false },
-    Pre { name: "roberta-bpe", also: &[],
+    PreTokenizer { name: "roberta-bpe", also: &[],
         steps: &[Words], composed: false, ignore_merges: false },
-    Pre { name: "default", also: &[],
+    PreTokenizer { name: "default", also: &[],
         steps: USUAL, composed: false, ignore_merges: false },
 ];
 
-/// The way of that name.
-pub(super) fn named(name: &str) -> Option<&'static Pre> {
+/// The pre-tokenizer with this name.
+pub(super) fn by_name(name: &str) -> Option<&'static PreTokenizer> {
     PRES.iter().find(|pre| pre.name == name || pre.also.contains(&name))
 }
 
-/// The way that the steps of a `tokenizer.json` are, where it is known; of several, one of those
-/// that the family has (`own`).
-pub(super) fn of_steps(
+/// The pre-tokenizer with the steps of this `tokenizer.json`, if there is one. Of several, one that
+/// the family uses (`own`) takes precedence.
+pub(super) fn with_steps(
     pre_tokenizer: &Json,
     ignore_merges: bool,
     own: &[&str],
-) -> Option<&'static Pre> {
+) -> Option<&'static PreTokenizer> {
     let steps = flat(pre_tokenizer)?;
-    let same = |pre: &&Pre| {
-        let own: Vec<String> = pre.steps.iter().map(|step| step.spelled()).collect();
+    let same = |pre: &&PreTokenizer| {
+        let own: Vec<String> = pre.steps.iter().map(|step| step.comparable()).collect();
         own == steps
     };
     let rows = || PRES.iter().filter(same);
-    let own = |pre: &&Pre| own.contains(&pre.name);
+    let own = |pre: &&PreTokenizer| own.contains(&pre.name);
     let of_a_family =
         |name| family::variants().any(|variant| variant.tokenizer.pre.contains(&name));
-    let free = |pre: &&Pre| !of_a_family(pre.name);
-    let alike = |pre: &&Pre| pre.ignore_merges == ignore_merges;
+    let free = |pre: &&PreTokenizer| !of_a_family(pre.name);
+    let alike = |pre: &&PreTokenizer| pre.ignore_merges == ignore_merges;
     rows()
         .filter(own)
         .find(alike)
@@ -158,8 +158,8 @@ pub(super) fn of_steps(
 }
 
 impl Step {
-    /// What is compared.
-    fn spelled(self) -> String {
+    /// The form of a step that is compared.
+    fn comparable(self) -> String {
         match self {
             Split(pattern) => format!("split {pattern}"),
             Digits(each) => format!("digits {each}"),
@@ -180,13 +180,13 @@ impl Step {
     }
 }
 
-/// The step that makes letters of bytes.
+/// The step that maps bytes to letters.
 pub(super) fn byte_level(words: bool) -> Json {
     json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": words})
 }
 
-impl Pre {
-    /// The steps as a `tokenizer.json` has them.
+impl PreTokenizer {
+    /// The steps as `tokenizer.json` states them.
     pub(super) fn json(&self) -> Json {
         if let [Words] = self.steps {
             return byte_level(true);
@@ -199,8 +199,8 @@ impl Pre {
     }
 }
 
-/// The steps of a `tokenizer.json`, spelled as [`Step::spelled`] has them. `None` where one is of
-/// another kind.
+/// The steps of a `tokenizer.json`, as [`Step::comparable`] formats them. `None` if a step has another
+/// type.
 fn flat(json: &Json) -> Option<Vec<String>> {
     let mut steps = Vec::new();
     let list = match json.get("pretokenizers") {
@@ -216,18 +216,18 @@ fn flat(json: &Json) -> Option<Vec<String>> {
                 if step.get("behavior")?.as_str()? != "Isolated" || is("invert") == Some(true) {
                     return None;
                 }
-                // Some files have the characters themselves, some their escapes.
+                // Some files contain the characters themselves, others escapes.
                 let pattern = pattern.replace('\r', r"\r").replace('\n', r"\n");
                 steps.push(format!("split {pattern}"));
             }
-            "Digits" => steps.push(Digits(is("individual_digits")?).spelled()),
+            "Digits" => steps.push(Digits(is("individual_digits")?).comparable()),
             "Punctuation" if step.get("behavior")?.as_str()? == "Contiguous" => {
-                steps.push(Punctuation.spelled());
+                steps.push(Punctuation.comparable());
             }
             "ByteLevel" => {
                 bytes = true;
                 if is("use_regex") != Some(false) {
-                    steps.push(Words.spelled());
+                    steps.push(Words.comparable());
                 }
             }
             _ => return None,
@@ -245,10 +245,10 @@ mod tests {
         for pre in PRES {
             let mut lists = family::variants().map(|variant| variant.tokenizer.pre);
             let own = lists.find(|own| own.contains(&pre.name)).unwrap_or(&[]);
-            let found = of_steps(&pre.json(), pre.ignore_merges, own);
+            let found = with_steps(&pre.json(), pre.ignore_merges, own);
             assert_eq!(found.map(|pre| pre.name), Some(pre.name));
             for name in pre.also {
-                assert_eq!(named(name).map(|pre| pre.name), Some(pre.name), "{name}");
+                assert_eq!(by_name(name).map(|pre| pre.name), Some(pre.name), "{name}");
             }
         }
     }
@@ -256,12 +256,12 @@ mod tests {
     #[test]
     fn other_steps_have_no_name() {
         let metaspace = json!({"type": "Metaspace", "replacement": "▁"});
-        assert!(of_steps(&metaspace, false, &[]).is_none());
+        assert!(with_steps(&metaspace, false, &[]).is_none());
         let split = |pattern: &str| json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
         let sequence =
             |first: Json| json!({"type": "Sequence", "pretokenizers": [first, byte_level(false)]});
-        assert!(of_steps(&sequence(split("x+")), false, &[]).is_none());
+        assert!(with_steps(&sequence(split("x+")), false, &[]).is_none());
         let escaped = sequence(split(&QWEN2.replace(r"\r\n", "\r\n")));
-        assert_eq!(of_steps(&escaped, false, &[]).map(|pre| pre.name), Some("qwen2"));
+        assert_eq!(with_steps(&escaped, false, &[]).map(|pre| pre.name), Some("qwen2"));
     }
 }

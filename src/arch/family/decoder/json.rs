@@ -1,4 +1,4 @@
-//! Keys of `config.json` that decoders share, by the names that transformers has for them.
+//! Keys of `config.json` that decoders share, under transformers' names.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -9,7 +9,7 @@ use crate::arch::source::SourceModel;
 use crate::arch::variant::{ConfigRule as C, Constant};
 use crate::error::{Error, Result};
 
-/// Widths, layers and the vocabulary.
+/// Widths, the number of layers and the vocabulary size.
 #[rustfmt::skip]
 pub(crate) const BODY: &[C] = &[
     C::Field("dim", "hidden_size"), C::By(layers), C::Field("n_heads", "num_attention_heads"),
@@ -17,39 +17,39 @@ pub(crate) const BODY: &[C] = &[
     C::Field("vocab_size", "vocab_size"), C::Field("tie_embeddings", "tie_word_embeddings"),
 ];
 
-/// The feed-forward network of layers without experts.
+/// Width of the feed-forward network of layers without experts.
 pub(crate) const DENSE: &[C] = &[C::Field("ffn_dim", "intermediate_size")];
 
-/// Heads of keys.
+/// Number of key heads.
 pub(crate) const KEY_HEADS: &[C] = &[C::Field("n_kv_heads", "num_key_value_heads")];
 
-/// Heads of keys, and rotary embeddings.
+/// Number of key heads, and rotary embeddings.
 pub(crate) const GROUPED: &[C] = &[C::Field("n_kv_heads", "num_key_value_heads"), C::By(rope)];
 
-/// RMS norms.
+/// Epsilon of RMS norms.
 pub(crate) const RMS: &[C] = &[C::Field("norm_eps", "rms_norm_eps")];
 
 /// The width of a head.
 pub(crate) const HEADS: &[C] = &[C::Field("head_dim", "head_dim")];
 
-/// The width of a head, for classes that derive it from the other numbers unless it is stated.
+/// Width of a head, for classes that derive it from the other numbers unless it is stated.
 pub(crate) const UNEVEN: &[C] = &[C::By(uneven_heads)];
 
 /// The usual activation.
 pub(crate) const SILU: &[C] = &[C::Fixed("hidden_act", Constant::Word("silu"))];
 
-/// Experts, by the names that most families have.
+/// Experts, under the names that most families use.
 #[rustfmt::skip]
 pub(crate) const EXPERTS: &[C] = &[
     C::Field("n_experts", "num_experts"), C::Needed("n_experts_used", "num_experts_per_tok"),
     C::Needed("expert_ffn_dim", "moe_intermediate_size"), C::Fixed("decoder_sparse_step", Constant::Count(1)),
 ];
 
-/// A shared expert.
+/// The shared expert.
 pub(crate) const SHARED: &[C] =
     &[C::Field("shared_expert_ffn_dim", "shared_expert_intermediate_size")];
 
-/// Layers that predict further tokens are counted apart.
+/// Number of layers, without the layers that predict further tokens.
 fn layers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     out.insert("num_hidden_layers".to_owned(), model.own_layers().into());
     Ok(())
@@ -62,7 +62,7 @@ pub(crate) fn biased(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Re
     Ok(())
 }
 
-/// Heads as wide as others have them are not stated: the class makes them of the other numbers.
+/// The width of a head is omitted where the class derives the same width from other numbers.
 fn uneven_heads(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let config = &model.config;
     if config.dim.value.checked_div(config.n_heads.value) != Some(config.head_dim.value) {
@@ -71,8 +71,7 @@ fn uneven_heads(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<
     Ok(())
 }
 
-/// How rotary embeddings are stretched, where they are, but for LongRoPE, which is of a form of its
-/// own.
+/// Scaling of rotary embeddings, if there is any. LongRoPE has a form of its own.
 fn stretched(model: &SourceModel<'_>) -> Result<Option<Map<String, Json>>> {
     let Some(kind) = model.config.rope_scaling.kind.as_ref().map(|kind| &kind.value) else {
         return Ok(None);
@@ -101,7 +100,7 @@ fn stretched(model: &SourceModel<'_>) -> Result<Option<Map<String, Json>>> {
         RopeScalingKind::Tensor => {
             let stored = model.values("rope_freqs.weight")?;
             let (factor, low, high, trained) = llama3_of(model, &stored).ok_or_else(|| {
-                model.without("rope_freqs.weight that is not made as Llama 3's is")
+                model.inexpressible("rope_freqs.weight with divisors other than Llama 3's")
             })?;
             put("rope_type", Some("llama3".into()));
             put("factor", Some(factor.reported()));
@@ -109,12 +108,12 @@ fn stretched(model: &SourceModel<'_>) -> Result<Option<Map<String, Json>>> {
             put("high_freq_factor", Some(high.reported()));
             put("original_max_position_embeddings", Some(trained.into()));
         }
-        other => return Err(model.without(&format!("rope scaling \"{}\"", other.name()))),
+        other => return Err(model.inexpressible(&format!("rope scaling \"{}\"", other.name()))),
     }
     Ok(Some(rope))
 }
 
-/// Rotary embeddings, by the older names.
+/// Rotary embeddings under the older names.
 pub(crate) fn rope(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     out.insert("rope_theta".to_owned(), model.config.rope_theta.value.reported());
     if let Some(rope) = stretched(model)? {
@@ -123,7 +122,7 @@ pub(crate) fn rope(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Resu
     Ok(())
 }
 
-/// The same in the newer form, for classes that came with it: all in one.
+/// Rotary embeddings in the newer form, in one object, for classes that require it.
 pub(crate) fn rope_parameters(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let usual = || Map::from_iter([("rope_type".to_owned(), "default".into())]);
     let mut rope = stretched(model)?.unwrap_or_else(usual);
@@ -132,23 +131,24 @@ pub(crate) fn rope_parameters(model: &SourceModel<'_>, out: &mut Map<String, Jso
     Ok(())
 }
 
-/// Pairs that turn with time, height and width, three of GGUF's four, and whether they are
-/// interleaved.
+/// Pairs rotated by time, height and width, which are three of GGUF's four numbers, and whether the
+/// pairs are interleaved.
 pub(crate) fn sections(model: &SourceModel<'_>, interleaved: bool) -> Vec<(String, Json)> {
     let Some(sections) = &model.config.rope.sections else { return Vec::new() };
-    let mut said = sections.value.clone();
-    said.truncate(3);
+    let mut stated = sections.value.clone();
+    stated.truncate(3);
     let interleaved = interleaved.then(|| ("mrope_interleaved".to_owned(), true.into()));
-    [("mrope_section".to_owned(), said.reported())].into_iter().chain(interleaved).collect()
+    [("mrope_section".to_owned(), stated.reported())].into_iter().chain(interleaved).collect()
 }
 
-/// The numbers that Llama 3's divisors were made of. The factor is the divisor of the longest wave;
-/// the others are those of the published models, if they make the same divisors.
+/// Recovers the numbers from which Llama 3's divisors were computed. The factor is the divisor of
+/// the longest wave; the other numbers are those of the published models, if they yield the same
+/// divisors.
 fn llama3_of(model: &SourceModel<'_>, stored: &[f32]) -> Option<(f32, f32, f32, u32)> {
     let factor = stored.last().copied().filter(|factor| *factor >= 1.0)?;
-    let close = |made: &[f32]| {
-        made.len() == stored.len()
-            && made.iter().zip(stored).all(|(a, b)| (a - b).abs() <= 1e-4 * b.abs())
+    let close = |derived: &[f32]| {
+        derived.len() == stored.len()
+            && derived.iter().zip(stored).all(|(a, b)| (a - b).abs() <= 1e-4 * b.abs())
     };
     let tried = [8192, 4096, 2048, 16_384, 32_768];
     tried
@@ -157,7 +157,7 @@ fn llama3_of(model: &SourceModel<'_>, stored: &[f32]) -> Option<(f32, f32, f32, 
         .map(|trained| (factor, 1.0, 4.0, trained))
 }
 
-/// Divisors that are tensors in GGUF are lists here.
+/// The divisors are tensors in GGUF and lists in `config.json`.
 pub(crate) fn longrope(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     if let Some(trained) = &model.config.rope_scaling.original_max_seq_len {
         out.insert("original_max_position_embeddings".to_owned(), trained.value.into());
@@ -183,7 +183,7 @@ pub(crate) fn longrope(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> 
     Ok(())
 }
 
-/// The part of a head that is rotated, which classes have other defaults for.
+/// The fraction of a head that is rotated. It is always stated, since the classes' defaults differ.
 pub(crate) fn rotary_part(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let (whole, rotated) = (model.config.head_dim.value, &model.config.rope.dimension_count);
     let rotated = rotated.as_ref().map_or(whole, |rotated| rotated.value);
@@ -193,7 +193,7 @@ pub(crate) fn rotary_part(model: &SourceModel<'_>, out: &mut Map<String, Json>) 
     Ok(())
 }
 
-/// Kinds of layers, where they differ.
+/// Kinds of layers, if the layers differ.
 pub(crate) fn layer_types(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     if let Some(kinds) = model.kinds() {
         out.insert("layer_types".to_owned(), kinds.into_iter().map(Reported::reported).collect());

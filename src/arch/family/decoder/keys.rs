@@ -8,10 +8,10 @@ use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::variant::KeyRule as K;
 use crate::error::{Error, Result};
 
-/// What most classes take from the one that they build on.
+/// Keys that most converter classes inherit.
 pub(crate) const BASE: &[K] = &base(K::By(sections));
 
-/// As [`BASE`], with a rule of the family's own for the sections of rotary embeddings.
+/// Like [`BASE`], with the family's own rule for the sections of rotary embeddings.
 #[rustfmt::skip]
 pub(crate) const fn base(sections: K) -> [K; 17] {
     [
@@ -22,13 +22,13 @@ pub(crate) const fn base(sections: K) -> [K; 17] {
     ]
 }
 
-/// The width of a head, which some classes leave out.
+/// Width of a head, which some converter classes omit.
 pub(crate) const HEADS: &[K] = &[K::By(widths_of_heads)];
 
 /// Widths of experts.
 pub(crate) const MIXTURE: &[K] = &[K::Row("expert_ffn_dim"), K::Row("shared_expert_ffn_dim")];
 
-/// The number of layers, and of those behind them that predict further tokens.
+/// The number of layers, including the extra layers that predict further tokens.
 pub(crate) fn block_count(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let next = model.next_layers();
     keys.count("block_count", model.config.n_layers.value.saturating_add(next));
@@ -38,7 +38,7 @@ pub(crate) fn block_count(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> 
     Ok(())
 }
 
-/// How rotary embeddings are stretched.
+/// Scaling of rotary embeddings.
 fn rope_scaling(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let scaling = &model.config.rope_scaling;
     let (Some(kind), factor) = (&scaling.kind, &scaling.factor) else { return Ok(()) };
@@ -54,7 +54,8 @@ fn rope_scaling(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()>
         return Ok(());
     }
     let trained = scaling.original_max_seq_len.as_ref();
-    let trained = trained.ok_or_else(|| model.lacks("original_max_position_embeddings"))?;
+    let trained =
+        trained.ok_or_else(|| model.missing_in_config("original_max_position_embeddings"))?;
     keys.count("rope.scaling.original_context_length", trained.value);
     let numbers = [
         ("yarn_ext_factor", &scaling.ext_factor),
@@ -70,12 +71,12 @@ fn rope_scaling(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()>
     Ok(())
 }
 
-/// How many pairs turn with time, height and width: GGUF has four numbers.
+/// Pairs rotated by time, height and width: GGUF stores four numbers.
 fn sections(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     sections_or(None, model, keys)
 }
 
-/// As [`sections`]; of a family that has usual ones where the config is silent.
+/// Like [`sections`], for a family with defaults for configs that state none.
 pub(crate) fn sections_or(
     usual: Option<[u32; 3]>,
     model: &SourceModel<'_>,
@@ -89,18 +90,19 @@ pub(crate) fn sections_or(
     Ok(())
 }
 
-/// GGUF numbers what the table names.
+/// GGUF has a number for each gating function that the table names.
 fn gating(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let Some(gating) = &model.config.experts.expert_gating else { return Ok(()) };
     let number = gating.value.number().ok_or_else(|| {
-        let fault = format!("\"{}\" has no number in GGUF", gating.value.name());
+        let fault =
+            format!("\"{}\" has no value in GGUF's expert_gating_func", gating.value.name());
         Error::unsupported(fault).in_file(model.path()).in_key(&gating.source)
     })?;
     keys.count("expert_gating_func", number);
     Ok(())
 }
 
-/// The converter writes the width of a head where the config does, not where it follows.
+/// The converter writes the width of a head only where the config states it.
 fn widths_of_heads(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     if let Some(width) = model.row("head_dim")? {
         keys.set("attention.key_length", &width);
@@ -109,8 +111,8 @@ fn widths_of_heads(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<
     Ok(())
 }
 
-/// The converter leaves the width of a head of Granite and Phi 3 out, which is what follows in all
-/// their models.
+/// The converter omits the width of a head for Granite and Phi 3. In all their models it equals the
+/// derived width.
 pub(crate) fn uneven_heads(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let config = &model.config;
     match config.dim.value.checked_div(config.n_heads.value) == Some(config.head_dim.value) {
@@ -119,15 +121,14 @@ pub(crate) fn uneven_heads(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) ->
     }
 }
 
-/// Gemma's width of a head is never what follows from the others.
+/// Gemma's width of a head never equals the derived width, so it is always written.
 pub(crate) fn all_widths_of_heads(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     keys.count("attention.key_length", model.config.head_dim.value);
     keys.count("attention.value_length", model.config.head_dim.value);
     Ok(())
 }
 
-/// Which hidden states of an embedding model become its answer, by what sentence-transformers has
-/// beside the model.
+/// The pooling of an embedding model, from the files of sentence-transformers beside the model.
 pub(crate) fn pooling(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let Some(modules) = model.document("modules.json")? else { return Ok(()) };
     let ends = |module: &&Json| {
@@ -139,7 +140,7 @@ pub(crate) fn pooling(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Resu
     let found =
         if path.trim_end_matches('/') == "1_Pooling" { model.document(file)? } else { None };
     let Some(config) = found else {
-        let fault = "the pooling that modules.json names does not lie in 1_Pooling";
+        let fault = "modules.json names a pooling module outside of 1_Pooling";
         return Err(Error::unsupported(fault).in_file(model.path()));
     };
     let is = |name: &str| {
@@ -151,7 +152,7 @@ pub(crate) fn pooling(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Resu
     let mode = modes.iter().find(|(flag, ..)| is(flag));
     let mode = mode.or_else(|| modes.iter().find(|(_, name, _)| *name == named));
     let Some((.., number)) = mode else {
-        let fault = "a pooling that is none of mean, cls and lasttoken";
+        let fault = "unsupported pooling: mean, cls and lasttoken are supported";
         return Err(Error::unsupported(fault).in_file(model.path()).in_key(file));
     };
     keys.count("pooling_type", *number);

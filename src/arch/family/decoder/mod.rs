@@ -1,14 +1,14 @@
-//! What decoder-only transformers share: names, and keys of the config. A family's own rules come
-//! before these.
+//! Names and config keys that decoder-only transformers share. A family's own rules take precedence
+//! over these.
 
 pub(super) mod json;
 pub(super) mod keys;
 
 use crate::arch::rule::{NameRule, both, gguf, hf, rule};
-use crate::arch::transform::{Rows, SAME, rows};
+use crate::arch::transform::{RowOrder, SAME, rows};
 
-/// Wrappers put a prefix before the language model's names, and a model saved without its head
-/// has none.
+/// Multimodal wrappers prefix the language model's names; a model saved without its head has no
+/// prefix.
 pub(crate) static PREFIXES: &[(&str, &str)] =
     &[("language_model.", ""), ("model.language_model.", "model."), ("", "model.")];
 
@@ -34,13 +34,13 @@ pub(crate) static DECODER: &[NameRule] = &[
     rule("layers.{n}.ffn.gate.bias",             "blk.{n}.ffn_gate.bias",         "model.layers.{n}.mlp.gate_proj.bias",             SAME),
     rule("layers.{n}.ffn.up.bias",               "blk.{n}.ffn_up.bias",           "model.layers.{n}.mlp.up_proj.bias",               SAME),
     rule("layers.{n}.ffn.down.bias",             "blk.{n}.ffn_down.bias",         "model.layers.{n}.mlp.down_proj.bias",             SAME),
-    // llama.cpp's converter joins them on request (--fuse-qkv).
-    gguf("layers.{n}.attention.q.weight",        "blk.{n}.attn_qkv.weight",       rows(Rows::Qkv(0))),
-    gguf("layers.{n}.attention.k.weight",        "blk.{n}.attn_qkv.weight",       rows(Rows::Qkv(1))),
-    gguf("layers.{n}.attention.v.weight",        "blk.{n}.attn_qkv.weight",       rows(Rows::Qkv(2))),
-    gguf("layers.{n}.attention.q.bias",          "blk.{n}.attn_qkv.bias",         rows(Rows::Qkv(0))),
-    gguf("layers.{n}.attention.k.bias",          "blk.{n}.attn_qkv.bias",         rows(Rows::Qkv(1))),
-    gguf("layers.{n}.attention.v.bias",          "blk.{n}.attn_qkv.bias",         rows(Rows::Qkv(2))),
+    // llama.cpp's converter fuses them on request (--fuse-qkv).
+    gguf("layers.{n}.attention.q.weight",        "blk.{n}.attn_qkv.weight",       rows(RowOrder::Qkv(0))),
+    gguf("layers.{n}.attention.k.weight",        "blk.{n}.attn_qkv.weight",       rows(RowOrder::Qkv(1))),
+    gguf("layers.{n}.attention.v.weight",        "blk.{n}.attn_qkv.weight",       rows(RowOrder::Qkv(2))),
+    gguf("layers.{n}.attention.q.bias",          "blk.{n}.attn_qkv.bias",         rows(RowOrder::Qkv(0))),
+    gguf("layers.{n}.attention.k.bias",          "blk.{n}.attn_qkv.bias",         rows(RowOrder::Qkv(1))),
+    gguf("layers.{n}.attention.v.bias",          "blk.{n}.attn_qkv.bias",         rows(RowOrder::Qkv(2))),
 ];
 
 /// Norms of the heads of q and k.
@@ -50,34 +50,34 @@ pub(crate) static QK_NORM: &[NameRule] = &[
     rule("layers.{n}.attention.k_norm.weight", "blk.{n}.attn_k_norm.weight", "model.layers.{n}.self_attn.k_norm.weight", SAME),
 ];
 
-/// Gate above up in one matrix, which GGUF calls up.
+/// Gate and up fused in one matrix, the gate first. GGUF names the matrix up.
 #[rustfmt::skip]
 pub(crate) static GATE_UP: &[NameRule] = &[
-    both("layers.{n}.ffn.gate.weight", "blk.{n}.ffn_up.weight", "model.layers.{n}.mlp.gate_up_proj.weight", rows(Rows::Half(0))),
-    both("layers.{n}.ffn.up.weight",   "blk.{n}.ffn_up.weight", "model.layers.{n}.mlp.gate_up_proj.weight", rows(Rows::Half(1))),
+    both("layers.{n}.ffn.gate.weight", "blk.{n}.ffn_up.weight", "model.layers.{n}.mlp.gate_up_proj.weight", rows(RowOrder::Half(0))),
+    both("layers.{n}.ffn.up.weight",   "blk.{n}.ffn_up.weight", "model.layers.{n}.mlp.gate_up_proj.weight", rows(RowOrder::Half(1))),
 ];
 
-/// A router and experts in place of the dense network.
+/// A router and experts instead of the dense network.
 #[rustfmt::skip]
 pub(crate) static MIXTURE: &[NameRule] = &[
     rule("layers.{n}.ffn.router.weight",          "blk.{n}.ffn_gate_inp.weight",     "model.layers.{n}.mlp.gate.weight",                  SAME),
     rule("layers.{n}.ffn.router.correction_bias", "blk.{n}.exp_probs_b.bias",        "model.layers.{n}.mlp.gate.e_score_correction_bias", SAME),
-    // All experts in one tensor: llama.cpp's converter, mlx-lm's.
+    // All experts in one tensor, as llama.cpp's converter and mlx-lm store them.
     rule("layers.{n}.ffn.experts.gate.weight",    "blk.{n}.ffn_gate_exps.weight",    "model.layers.{n}.mlp.switch_mlp.gate_proj.weight",  SAME),
     rule("layers.{n}.ffn.experts.up.weight",      "blk.{n}.ffn_up_exps.weight",      "model.layers.{n}.mlp.switch_mlp.up_proj.weight",    SAME),
     rule("layers.{n}.ffn.experts.down.weight",    "blk.{n}.ffn_down_exps.weight",    "model.layers.{n}.mlp.switch_mlp.down_proj.weight",  SAME),
-    // Ollama's.
+    // Ollama's name.
     hf("layers.{n}.ffn.experts.gate.weight",  "model.layers.{n}.mlp.experts.gate_proj.weight", SAME),
     hf("layers.{n}.ffn.experts.up.weight",    "model.layers.{n}.mlp.experts.up_proj.weight", SAME),
     hf("layers.{n}.ffn.experts.down.weight",  "model.layers.{n}.mlp.experts.down_proj.weight", SAME),
-    // A tensor for each: llama.cpp's converter until early 2024, Hugging Face's files.
+    // One tensor per expert: llama.cpp's converter until early 2024, and Hugging Face's files.
     rule("layers.{n}.ffn.experts.gate.weight",    "blk.{n}.ffn_gate.{e}.weight",     "model.layers.{n}.mlp.experts.{e}.gate_proj.weight", SAME),
     rule("layers.{n}.ffn.experts.up.weight",      "blk.{n}.ffn_up.{e}.weight",       "model.layers.{n}.mlp.experts.{e}.up_proj.weight",   SAME),
     rule("layers.{n}.ffn.experts.down.weight",    "blk.{n}.ffn_down.{e}.weight",     "model.layers.{n}.mlp.experts.{e}.down_proj.weight", SAME),
-    // Gate above up: llama.cpp's converter on request (--fuse-gate-up-exps), and what transformers 5
-    // holds in memory, which some programs save.
-    both("layers.{n}.ffn.experts.gate.weight",    "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.mlp.experts.gate_up_proj",         rows(Rows::Half(0))),
-    both("layers.{n}.ffn.experts.up.weight",      "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.mlp.experts.gate_up_proj",         rows(Rows::Half(1))),
+    // Gate and up fused, the gate first: written by llama.cpp's converter on request
+    // (--fuse-gate-up-exps), and the in-memory form of transformers 5, which some programs save.
+    both("layers.{n}.ffn.experts.gate.weight",    "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.mlp.experts.gate_up_proj",         rows(RowOrder::Half(0))),
+    both("layers.{n}.ffn.experts.up.weight",      "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.mlp.experts.gate_up_proj",         rows(RowOrder::Half(1))),
     hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.mlp.experts.down_proj", SAME),
 ];
 
@@ -90,7 +90,7 @@ pub(crate) static SHARED_EXPERT: &[NameRule] = &[
     rule("layers.{n}.ffn.shared_expert.router.weight", "blk.{n}.ffn_gate_inp_shexp.weight", "model.layers.{n}.mlp.shared_expert_gate.weight",      SAME),
 ];
 
-/// The same under DeepSeek's name, which is GLM's too.
+/// The same under the name that DeepSeek and GLM use.
 #[rustfmt::skip]
 pub(crate) static SHARED_EXPERTS: &[NameRule] = &[
     rule("layers.{n}.ffn.shared_expert.gate.weight",   "blk.{n}.ffn_gate_shexp.weight",     "model.layers.{n}.mlp.shared_experts.gate_proj.weight", SAME),
@@ -98,7 +98,7 @@ pub(crate) static SHARED_EXPERTS: &[NameRule] = &[
     rule("layers.{n}.ffn.shared_expert.down.weight",   "blk.{n}.ffn_down_shexp.weight",     "model.layers.{n}.mlp.shared_experts.down_proj.weight", SAME),
 ];
 
-/// A layer that predicts a token further ahead, which stands behind the others.
+/// An extra layer at the end that predicts a further token.
 #[rustfmt::skip]
 pub(crate) static NEXTN: &[NameRule] = &[
     rule("layers.{n}.nextn.embedding.weight",      "blk.{n}.nextn.embed_tokens.weight",     "model.layers.{n}.embed_tokens.weight",     SAME),
@@ -109,7 +109,7 @@ pub(crate) static NEXTN: &[NameRule] = &[
     rule("layers.{n}.nextn.output.weight",         "blk.{n}.nextn.shared_head_head.weight", "model.layers.{n}.shared_head.head.weight", SAME),
 ];
 
-/// What a decoder cannot do without; everything else depends on the model.
+/// Tensors that every decoder requires; all others depend on the model.
 pub(crate) static REQUIRED: &[&str] = &[
     "token_embedding.weight",
     "output_norm.weight",
@@ -124,7 +124,7 @@ pub(crate) static REQUIRED: &[&str] = &[
     "layers.{n}.ffn.down.weight | layers.{n}.ffn.experts.down.weight",
 ];
 
-/// The same without a gate in the feed-forward network.
+/// Required tensors of a decoder whose feed-forward network has no gate.
 pub(crate) static UNGATED_REQUIRED: &[&str] = &[
     "token_embedding.weight",
     "output_norm.weight",
@@ -138,7 +138,7 @@ pub(crate) static UNGATED_REQUIRED: &[&str] = &[
     "layers.{n}.ffn.down.weight",
 ];
 
-/// What is left of that without norms and gates.
+/// Required tensors of a decoder without norms and gates.
 pub(crate) static BARE: &[&str] = &[
     "token_embedding.weight",
     "layers.{n}.attention.q.weight",

@@ -9,12 +9,12 @@ pub(super) struct Codebook<const P: usize> {
     top: u8,
     points: Vec<[u8; P]>,
     /// For each combination of codes: its own point, or the range of its list in `near`.
-    places: Vec<Place>,
+    places: Vec<CodeLookup>,
     near: Vec<u16>,
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum CodeLookup {
     Point(u16),
     Near { first: u32, count: u32 },
 }
@@ -59,14 +59,14 @@ impl<const P: usize> Codebook<P> {
         clippy::cast_possible_truncation,
         reason = "a few thousand points, and near ones of each"
     )]
-    fn place_of(&mut self, codes: &[u8; P], shells: usize) -> Place {
+    fn place_of(&mut self, codes: &[u8; P], shells: usize) -> CodeLookup {
         let distance = |point: &[u8; P]| -> u32 {
             let square = |(a, b): (&u8, &u8)| u32::from(a.abs_diff(*b)).pow(2);
             point.iter().zip(codes).map(square).sum()
         };
         let far: Vec<u32> = self.points.iter().map(distance).collect();
         if let Some(point) = far.iter().position(|far| *far == 0) {
-            return Place::Point(point as u16);
+            return CodeLookup::Point(point as u16);
         }
         let first = self.near.len();
         let mut shell = 0;
@@ -76,7 +76,7 @@ impl<const P: usize> Codebook<P> {
             let equal = (0u16..).zip(&far).filter(|(_, far)| **far == shell);
             self.near.extend(equal.map(|(point, _)| point));
         }
-        Place::Near { first: first as u32, count: (self.near.len() - first) as u32 }
+        CodeLookup::Near { first: first as u32, count: (self.near.len() - first) as u32 }
     }
 
     /// The codes of a point.
@@ -92,8 +92,8 @@ impl<const P: usize> Codebook<P> {
             place = place * usize::from(self.top) + usize::from(*code);
         }
         let (first, count) = match self.places[place] {
-            Place::Point(point) => return (point, true),
-            Place::Near { first, count } => (first as usize, count as usize),
+            CodeLookup::Point(point) => return (point, true),
+            CodeLookup::Near { first, count } => (first as usize, count as usize),
         };
         let near = &self.near[first..first + count];
         // ggml aborts if all errors are NaN or infinite.

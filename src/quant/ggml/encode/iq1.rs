@@ -92,7 +92,7 @@ quantizers! {
 }
 
 /// The codes of a run, and the scale with which they were found.
-struct Split<const N: usize> {
+struct TernaryCodes<const N: usize> {
     scale: f32,
     codes: [u8; N],
     up: bool,
@@ -149,7 +149,7 @@ fn codes<const N: usize>(order: &[usize; N], [first, second]: [usize; 2]) -> [u8
 }
 
 /// The best split of 32 numbers with the same shift.
-fn whole_split(x: &[f32; 32], weights: &[f32; 32]) -> Option<Split<32>> {
+fn whole_split(x: &[f32; 32], weights: &[f32; 32]) -> Option<TernaryCodes<32>> {
     let max = magnitude(x);
     if max < 1e-12 {
         return None;
@@ -180,17 +180,17 @@ fn whole_split(x: &[f32; 32], weights: &[f32; 32]) -> Option<Split<32>> {
         }
     }
     let (places, up) = found?;
-    let split = Split { scale, codes: codes(&order, places), up };
+    let split = TernaryCodes { scale, codes: codes(&order, places), up };
     Some(if scale < 0.0 { turned(split) } else { split })
 }
 
 /// Changes the signs of all values.
-fn turned<const N: usize>(split: Split<N>) -> Split<N> {
-    Split { scale: -split.scale, codes: split.codes.map(|code| 2 - code), up: !split.up }
+fn turned<const N: usize>(split: TernaryCodes<N>) -> TernaryCodes<N> {
+    TernaryCodes { scale: -split.scale, codes: split.codes.map(|code| 2 - code), up: !split.up }
 }
 
 /// The best split of 16 numbers, and which halves of them are shifted down.
-fn half_splits(x: &[f32; 16], weights: &[f32; 16]) -> Option<(Split<16>, [bool; 2])> {
+fn half_splits(x: &[f32; 16], weights: &[f32; 16]) -> Option<(TernaryCodes<16>, [bool; 2])> {
     let max = magnitude(x);
     if max < 1e-7 {
         return None;
@@ -231,7 +231,7 @@ fn half_splits(x: &[f32; 16], weights: &[f32; 16]) -> Option<(Split<16>, [bool; 
         }
     }
     let (places, down) = found?;
-    let split = Split { scale, codes: codes(&order, places), up: true };
+    let split = TernaryCodes { scale, codes: codes(&order, places), up: true };
     Some(if scale < 0.0 { (turned(split), down.map(|down| !down)) } else { (split, down) })
 }
 
@@ -239,7 +239,7 @@ fn half_splits(x: &[f32; 16], weights: &[f32; 16]) -> Option<(Split<16>, [bool; 
 fn snapped<const N: usize>(
     x: &[f32; N],
     weights: &[f32; N],
-    split: &Split<N>,
+    split: &TernaryCodes<N>,
     values: [[f32; 3]; 4],
 ) -> (f32, [u16; 4]) {
     let mut points = [0; 4];

@@ -3,7 +3,7 @@
 use std::array::from_fn;
 
 use super::search::{
-    Affine, Fitted, Scaled, TINY, descended, fitted, float, positive, scaled, settled,
+    AffineSearch, Fitted, Scaled, TINY, descended, fitted, float, positive, scaled, settled,
 };
 use super::{
     Batch, Simd, extreme, four, put_bytes, put_halves, put_many, put_nibbles, quantizers, squares,
@@ -15,8 +15,8 @@ quantizers! {
         let simd = batch.simd;
         let zero = simd.splat(0.0);
         let subs = elements(batch);
-        let how = match batch.importance {
-            None => Affine { top: 3, first: -0.5, step: 0.1, steps: 15, absolute: true },
+        let params = match batch.importance {
+            None => AffineSearch { top: 3, first: -0.5, step: 0.1, steps: 15, absolute: true },
             Some(_) => with_importance(3),
         };
         let mean = simd.div(squares(simd, subs.as_flattened()), simd.splat(256.0));
@@ -32,7 +32,7 @@ quantizers! {
                     weights[i] = simd.magnitude(x[i]);
                 }
             }
-            found[sub] = fitted(simd, x, &weights, &how);
+            found[sub] = fitted(simd, x, &weights, &params);
             (scales[sub], minima[sub]) = (found[sub].scale, found[sub].minimum);
             sums[sub] = total(simd, &weights);
         }
@@ -128,16 +128,16 @@ quantizers! {
     }
 
     Q4_K: 256 => 144 Used, |batch, out| {
-        let how = Affine { top: 15, first: -1.0, step: 0.1, steps: 20, absolute: false };
-        let codes = eights(batch, how, out);
+        let params = AffineSearch { top: 15, first: -1.0, step: 0.1, steps: 20, absolute: false };
+        let codes = eights(batch, params, out);
         for (number, codes) in codes.as_chunks::<64>().0.iter().enumerate() {
             put_nibbles(batch.simd, codes, 16 + 32 * number, out);
         }
     }
 
     Q5_K: 256 => 176 Used, |batch, out| {
-        let how = Affine { top: 31, first: -0.5, step: 0.1, steps: 15, absolute: false };
-        let codes = eights(batch, how, out);
+        let params = AffineSearch { top: 31, first: -0.5, step: 0.1, steps: 15, absolute: false };
+        let codes = eights(batch, params, out);
         put_bits::<S, 176, 4>(batch.simd, &codes, 16, out);
         for (number, codes) in codes.as_chunks::<64>().0.iter().enumerate() {
             put_nibbles(batch.simd, codes, 48 + 32 * number, out);
@@ -276,8 +276,8 @@ fn descent<S: Simd>(
 }
 
 /// The search parameters for minima with importance.
-const fn with_importance(top: i32) -> Affine {
-    Affine { top, first: -0.9, step: 0.05, steps: 36, absolute: false }
+const fn with_importance(top: i32) -> AffineSearch {
+    AffineSearch { top, first: -0.9, step: 0.05, steps: 36, absolute: false }
 }
 
 /// The elements of 16 runs of 16.
@@ -350,7 +350,7 @@ fn affine<S: Simd, const N: usize>(
 #[inline(always)]
 fn eights<S: Simd, const BYTES: usize>(
     batch: &Batch<'_, S, 256>,
-    how: Affine,
+    params: AffineSearch,
     out: &mut [[u8; BYTES]],
 ) -> [S::Words; 256] {
     let simd = batch.simd;
@@ -358,7 +358,7 @@ fn eights<S: Simd, const BYTES: usize>(
     let x = elements(batch);
     let x = x.as_flattened();
     let (subs, _) = x.as_chunks::<32>();
-    let how = if batch.importance.is_some() { with_importance(how.top) } else { how };
+    let params = if batch.importance.is_some() { with_importance(params.top) } else { params };
     let mean = simd.div(simd.mul(simd.splat(2.0), squares(simd, x)), simd.splat(256.0));
     let (mut scales, mut minima, mut sums) = ([zero; 8], [zero; 8], [zero; 8]);
     let mut found = [Fitted::none(simd); 8];
@@ -373,12 +373,12 @@ fn eights<S: Simd, const BYTES: usize>(
                 weights[i] = simd.add(mean, simd.magnitude(x[i]));
             }
         }
-        found[sub] = fitted(simd, x, &weights, &how);
+        found[sub] = fitted(simd, x, &weights, &params);
         (scales[sub], minima[sub]) = (found[sub].scale, found[sub].minimum);
         sums[sub] = total(simd, &weights);
     }
     // ggml does not limit them for `Q4_K` with importance.
-    let kept = how.top > 15 || batch.importance.is_none();
+    let kept = params.top > 15 || batch.importance.is_none();
     let (d, scales) = few_bits(batch, &scales, &sums, 63, kept);
     let (dmin, minima) = few_bits(batch, &minima, &sums, 63, kept);
     let d = put_halves(simd, d, 0, out);
@@ -394,7 +394,7 @@ fn eights<S: Simd, const BYTES: usize>(
     for (sub, codes) in codes.as_chunks_mut::<32>().0.iter_mut().enumerate() {
         let d = simd.mul(d, simd.numbers(scales[sub]));
         let m = simd.mul(dmin, simd.numbers(minima[sub]));
-        affine(simd, &subs[sub], [d, m], &found[sub], how.top, codes);
+        affine(simd, &subs[sub], [d, m], &found[sub], params.top, codes);
     }
     codes
 }

@@ -3,7 +3,7 @@
 use std::array::from_fn;
 use std::cmp::Ordering;
 
-use super::search::{Affine, fitted, float, scaled};
+use super::search::{AffineSearch, fitted, float, scaled};
 use super::{
     Batch, Simd, extreme, inverse, largest, put_bytes, put_halves, put_nibbles, put_words,
     quantizers, weigh,
@@ -345,8 +345,8 @@ fn affine<S: Simd, const BYTES: usize>(
     batch.values(0, &mut x);
     if batch.importance(0, &mut weights) {
         weigh(simd, &mut weights, &x, batch.row);
-        let how = Affine { top, first: -0.9, step: 0.05, steps: 36, absolute: false };
-        let found = fitted(simd, &x, &weights, &how);
+        let params = AffineSearch { top, first: -0.9, step: 0.05, steps: 36, absolute: false };
+        let found = fitted(simd, &x, &weights, &params);
         put_halves(simd, found.scale, 0, out);
         put_halves(simd, simd.mul(found.minimum, simd.splat(-1.0)), 2, out);
         for i in 0..32 {

@@ -32,11 +32,11 @@ use std::marker::PhantomData;
 use half::f16;
 
 use crate::quant::kernel::Encode;
-use crate::quant::quantizer::Rows;
+use crate::quant::quantizer::QuantizerInput;
 use crate::quant::simd::Simd;
 
 /// A quantizer of blocks of `LEN` elements and `BYTES` bytes, 16 at a time.
-trait Blocks<const LEN: usize, const BYTES: usize> {
+trait BlockQuantizer<const LEN: usize, const BYTES: usize> {
     /// Whether importance is combined with the mean square of the whole row.
     const BY_ROW: bool = false;
 
@@ -98,11 +98,11 @@ fn turned<'a, S: Simd>(simd: S, run: impl Fn(usize) -> &'a [f32], out: &mut [S::
 /// Splits rows into batches of blocks.
 struct Batches<B, const LEN: usize, const BYTES: usize>(PhantomData<B>);
 
-impl<B: Blocks<LEN, BYTES>, const LEN: usize, const BYTES: usize> Encode
+impl<B: BlockQuantizer<LEN, BYTES>, const LEN: usize, const BYTES: usize> Encode
     for Batches<B, LEN, BYTES>
 {
     #[inline(always)]
-    fn encode<S: Simd>(simd: S, rows: &Rows<'_>, out: &mut [u8]) {
+    fn encode<S: Simd>(simd: S, rows: &QuantizerInput<'_>, out: &mut [u8]) {
         let across = rows.columns / LEN;
         // 16 rows at a time, so that their mean squares fill the lanes.
         let runs = rows.values.chunks(16 * rows.columns.max(1));
@@ -326,7 +326,7 @@ macro_rules! quantizers {
         $(#[$doc])*
         pub(crate) static $name: $crate::quant::Quantizer = {
             struct Body;
-            impl $crate::quant::ggml::encode::Blocks<$len, $bytes> for Body {
+            impl $crate::quant::ggml::encode::BlockQuantizer<$len, $bytes> for Body {
                 $(const $by_row: bool = true;)?
 
                 #[inline(always)]

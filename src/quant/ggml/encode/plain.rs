@@ -4,7 +4,7 @@ use half::{bf16, f16};
 
 use super::Simd;
 use crate::quant::kernel::Encode;
-use crate::quant::quantizer::{Importance, Quantizer, Rows};
+use crate::quant::quantizer::{Importance, Quantizer, QuantizerInput};
 
 pub(crate) static F32: Quantizer = of::<Wide>();
 pub(crate) static F16: Quantizer = of::<Half>();
@@ -18,7 +18,7 @@ struct Wide;
 
 impl Encode for Wide {
     #[inline(always)]
-    fn encode<S: Simd>(_: S, rows: &Rows<'_>, out: &mut [u8]) {
+    fn encode<S: Simd>(_: S, rows: &QuantizerInput<'_>, out: &mut [u8]) {
         for (out, value) in out.as_chunks_mut().0.iter_mut().zip(rows.values) {
             *out = value.to_le_bytes();
         }
@@ -27,7 +27,11 @@ impl Encode for Wide {
 
 /// Converts 16 values at a time, and the last ones with `one`.
 #[inline(always)]
-fn narrow<S: Simd>(rows: &Rows<'_>, out: &mut [u8], sixteen: impl Fn(&[f32; 16]) -> [u16; 16]) {
+fn narrow<S: Simd>(
+    rows: &QuantizerInput<'_>,
+    out: &mut [u8],
+    sixteen: impl Fn(&[f32; 16]) -> [u16; 16],
+) {
     let (values, rest) = rows.values.as_chunks::<16>();
     let (out, last) = out.as_chunks_mut::<32>();
     for (out, values) in out.iter_mut().zip(values) {
@@ -46,7 +50,7 @@ struct Half;
 
 impl Encode for Half {
     #[inline(always)]
-    fn encode<S: Simd>(simd: S, rows: &Rows<'_>, out: &mut [u8]) {
+    fn encode<S: Simd>(simd: S, rows: &QuantizerInput<'_>, out: &mut [u8]) {
         narrow::<S>(rows, out, |values| {
             let mut halves = [f16::ZERO; 16];
             let values = simd.load(values);
@@ -66,7 +70,7 @@ struct Upper;
 
 impl Encode for Upper {
     #[inline(always)]
-    fn encode<S: Simd>(simd: S, rows: &Rows<'_>, out: &mut [u8]) {
+    fn encode<S: Simd>(simd: S, rows: &QuantizerInput<'_>, out: &mut [u8]) {
         narrow::<S>(rows, out, |values| {
             let mut uppers = [bf16::ZERO; 16];
             simd.put_bf16::<false>(simd.load(values), &mut uppers);

@@ -7,7 +7,7 @@ use super::search::{TINY, positive};
 use super::{Batch, Simd, quantizers};
 
 /// The parameters of a dtype's search for points.
-struct Recipe {
+struct PointSearch {
     /// The number of mean squares that importance is combined with.
     means: f32,
     /// Whether each 8 elements must have an even number of minus signs, so that 7 bits suffice.
@@ -35,13 +35,27 @@ enum Again {
     Some,
 }
 
-const TWO: Recipe =
-    Recipe { means: 1.0, even: true, tiny: TINY, top: 3, steps: 9, step: 0.1, again: Again::Some };
-const THREE: Recipe =
-    Recipe { means: 2.0, even: true, tiny: 1e-8, top: 8, steps: 15, step: 0.2, again: Again::Some };
+const TWO: PointSearch = PointSearch {
+    means: 1.0,
+    even: true,
+    tiny: TINY,
+    top: 3,
+    steps: 9,
+    step: 0.1,
+    again: Again::Some,
+};
+const THREE: PointSearch = PointSearch {
+    means: 2.0,
+    even: true,
+    tiny: 1e-8,
+    top: 8,
+    steps: 15,
+    step: 0.2,
+    again: Again::Some,
+};
 
 /// A run of elements without their signs.
-struct Run<const N: usize> {
+struct PointRun<const N: usize> {
     values: [f32; N],
     weights: [f32; N],
     signs: [u8; 4],
@@ -51,7 +65,7 @@ struct Run<const N: usize> {
 
 /// The result for a run: at most 8 points.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct FoundPoints {
     scale: f32,
     points: [u16; 8],
     signs: [u8; 4],
@@ -61,11 +75,11 @@ struct Found {
 
 quantizers! {
     IQ2_XXS: 256 => 66 Required, |batch, out| {
-        let how = Recipe { steps: 6, again: Again::All, ..TWO };
-        let means: [f32; 16] = from_fn(|lane| mean_square(batch, lane, &how));
-        let mut found = [[Found::default(); 8]; 16];
+        let params = PointSearch { steps: 6, again: Again::All, ..TWO };
+        let means: [f32; 16] = from_fn(|lane| mean_square(batch, lane, &params));
+        let mut found = [[FoundPoints::default(); 8]; 16];
         for number in 0..8 {
-            let runs: [Run<32>; 16] = from_fn(|lane| run(batch, lane, number, means[lane], &how));
+            let runs: [PointRun<32>; 16] = from_fn(|lane| run(batch, lane, number, means[lane], &params));
             // The range over which candidates are spread: three times the scale of codes up to 4.
             let simd = batch.simd;
             let (mut values, mut weights) = ([simd.splat(0.0); 32], [simd.splat(0.0); 32]);
@@ -79,7 +93,7 @@ quantizers! {
             simd.put_f32::<false>(simd.mul(scales, simd.splat(3.0)), &mut range);
             for lane in 0..out.len() {
                 let start = [range[lane], first[lane]];
-                found[lane][number] = search(&codebook::IQ2_XXS, &runs[lane], start, &how);
+                found[lane][number] = search(&codebook::IQ2_XXS, &runs[lane], start, &params);
             }
         }
         for (out, found) in out.iter_mut().zip(&found) {
@@ -98,7 +112,7 @@ quantizers! {
 
     IQ2_XS: 256 => 74 Required, |batch, out| {
         for (lane, out) in out.iter_mut().enumerate() {
-            let found: [Found; 16] = all::<_, 16, 16, 8>(batch, lane, &codebook::IQ2_XS, &TWO);
+            let found: [FoundPoints; 16] = all::<_, 16, 16, 8>(batch, lane, &codebook::IQ2_XS, &TWO);
             *out = [0; 74];
             let Some((d, scales)) = scales(&found) else { continue };
             put_half(out, 0, d);
@@ -114,9 +128,9 @@ quantizers! {
     }
 
     IQ2_S: 256 => 82 Used, |batch, out| {
-        let how = Recipe { means: 2.0, even: false, tiny: 1e-8, ..TWO };
+        let params = PointSearch { means: 2.0, even: false, tiny: 1e-8, ..TWO };
         for (lane, out) in out.iter_mut().enumerate() {
-            let found: [Found; 16] = all::<_, 16, 16, 8>(batch, lane, &codebook::IQ2_S, &how);
+            let found: [FoundPoints; 16] = all::<_, 16, 16, 8>(batch, lane, &codebook::IQ2_S, &params);
             *out = [0; 82];
             for (number, found) in found.iter().enumerate() {
                 for k in 0..2 {
@@ -136,7 +150,7 @@ quantizers! {
 
     IQ3_XXS: 256 => 98 Used, |batch, out| {
         for (lane, out) in out.iter_mut().enumerate() {
-            let found: [Found; 8] = all::<_, 8, 32, 4>(batch, lane, &codebook::IQ3_XXS, &THREE);
+            let found: [FoundPoints; 8] = all::<_, 8, 32, 4>(batch, lane, &codebook::IQ3_XXS, &THREE);
             *out = [0; 98];
             let Some((d, scales)) = scales(&found) else { continue };
             put_half(out, 0, d * 1.0125);
@@ -151,9 +165,9 @@ quantizers! {
     }
 
     IQ3_S: 256 => 110 Used, |batch, out| {
-        let how = Recipe { even: false, tiny: 0.0, steps: 9, again: Again::AllOfSome, ..THREE };
+        let params = PointSearch { even: false, tiny: 0.0, steps: 9, again: Again::AllOfSome, ..THREE };
         for (lane, out) in out.iter_mut().enumerate() {
-            let found: [Found; 8] = all::<_, 8, 32, 4>(batch, lane, &codebook::IQ3_S, &how);
+            let found: [FoundPoints; 8] = all::<_, 8, 32, 4>(batch, lane, &codebook::IQ3_S, &params);
             *out = [0; 110];
             // In ggml, runs of zeros take no space for points and signs: those that follow move up
             // to positions where no reader expects them.
@@ -180,7 +194,7 @@ fn low(word: u16) -> u8 {
 }
 
 /// Packs four times 7 bits of signs, and 4 bits of a scale.
-fn signs(found: &Found, scale: u8) -> [u8; 4] {
+fn signs(found: &FoundPoints, scale: u8) -> [u8; 4] {
     let signs = found.signs.map(u32::from);
     let bits = signs[0] | signs[1] << 7 | signs[2] << 14 | signs[3] << 21;
     (bits | u32::from(scale) << 28).to_le_bytes()
@@ -203,7 +217,7 @@ pub(super) fn nearest(value: f32, top: u8) -> u8 {
 
 /// A 31st of the largest scale, and all scales in units of it: odd numbers of 4 bits. `None` if all
 /// are 0.
-fn scales(found: &[Found]) -> Option<(f32, [u8; 16])> {
+fn scales(found: &[FoundPoints]) -> Option<(f32, [u8; 16])> {
     let mut max = 0.0f32;
     for found in found {
         max = if max > found.scale { max } else { found.scale };
@@ -226,8 +240,8 @@ pub(super) fn mean_of(x: &[f32], means: f32) -> f32 {
 }
 
 #[inline(always)]
-fn mean_square<S: Simd>(batch: &Batch<'_, S, 256>, lane: usize, how: &Recipe) -> f32 {
-    mean_of(&batch.values[lane], how.means)
+fn mean_square<S: Simd>(batch: &Batch<'_, S, 256>, lane: usize, params: &PointSearch) -> f32 {
+    mean_of(&batch.values[lane], params.means)
 }
 
 /// The results of a block's runs, in order.
@@ -236,12 +250,12 @@ fn all<S: Simd, const RUNS: usize, const N: usize, const P: usize>(
     batch: &Batch<'_, S, 256>,
     lane: usize,
     book: &Codebook<P>,
-    how: &Recipe,
-) -> [Found; RUNS] {
-    let mean = mean_square(batch, lane, how);
+    params: &PointSearch,
+) -> [FoundPoints; RUNS] {
+    let mean = mean_square(batch, lane, params);
     from_fn(|number| {
-        let run: Run<N> = run(batch, lane, number, mean, how);
-        search(book, &run, [run.max, run.max / odd(how.top - 1)], how)
+        let run: PointRun<N> = run(batch, lane, number, mean, params);
+        search(book, &run, [run.max, run.max / odd(params.top - 1)], params)
     })
 }
 
@@ -251,12 +265,12 @@ fn run<S: Simd, const N: usize>(
     lane: usize,
     number: usize,
     mean: f32,
-    how: &Recipe,
-) -> Run<N> {
+    params: &PointSearch,
+) -> PointRun<N> {
     let importance =
         batch.importance.map(|importance| importance[lane][N * number..].first_chunk());
     let x = batch.values[lane][N * number..].first_chunk();
-    prepare(x.unwrap_or(&[0.0; N]), importance.flatten(), mean, how)
+    prepare(x.unwrap_or(&[0.0; N]), importance.flatten(), mean, params)
 }
 
 /// The weights and signs of a run.
@@ -264,11 +278,11 @@ fn prepare<const N: usize>(
     x: &[f32; N],
     importance: Option<&[f32; N]>,
     mean: f32,
-    how: &Recipe,
-) -> Run<N> {
+    params: &PointSearch,
+) -> PointRun<N> {
     let weights: [f32; N] = from_fn(|i| match importance {
         Some(importance) => importance[i] * (mean + x[i] * x[i]).sqrt(),
-        None if how.top == 3 => 0.25 * mean + x[i] * x[i],
+        None if params.top == 3 => 0.25 * mean + x[i] * x[i],
         None => x[i] * x[i],
     });
     // NaN counts as negative.
@@ -279,7 +293,7 @@ fn prepare<const N: usize>(
         for (i, x) in x.iter().enumerate() {
             signs[k] |= u8::from(negative(*x)) << i;
         }
-        if how.even && signs[k].count_ones() % 2 == 1 {
+        if params.even && signs[k].count_ones() % 2 == 1 {
             // The sign with the least effect is changed.
             let cost = |i: usize| weights[8 * k + i] * x[i] * x[i];
             let mut least = (0, cost(0));
@@ -291,30 +305,30 @@ fn prepare<const N: usize>(
             values[least.0] = -values[least.0];
             signs[k] ^= 1 << least.0;
         }
-        if how.even {
+        if params.even {
             signs[k] &= 127;
         }
     }
     let max = values.iter().skip(1).fold(values[0], |max, x| if max > *x { max } else { *x });
-    Run { values, weights, signs, max }
+    PointRun { values, weights, signs, max }
 }
 
 /// The scale and the points with the smallest weighted square error among the candidates: scales
 /// that spread `range` over more or fewer codes. If no candidate is good, the scale is `first`.
 fn search<const N: usize, const P: usize>(
     book: &Codebook<P>,
-    run: &Run<N>,
+    run: &PointRun<N>,
     [range, first]: [f32; 2],
-    how: &Recipe,
-) -> Found {
-    let Run { values, weights, max, .. } = run;
-    if *max < how.tiny || *max == 0.0 || (how.again == Again::All && range <= 0.0) {
-        return Found { nothing: true, ..Found::default() };
+    params: &PointSearch,
+) -> FoundPoints {
+    let PointRun { values, weights, max, .. } = run;
+    if *max < params.tiny || *max == 0.0 || (params.again == Again::All && range <= 0.0) {
+        return FoundPoints { nothing: true, ..FoundPoints::default() };
     }
     let roots = weights.map(f32::sqrt);
     let snap = |k: usize, scale: f32, inverse: f32| {
         let mut codes: [u8; P] =
-            from_fn(|i| nearest(0.5 * (inverse * values[P * k + i] - 1.0), how.top - 1));
+            from_fn(|i| nearest(0.5 * (inverse * values[P * k + i] - 1.0), params.top - 1));
         book.snap(&mut codes, |point| {
             let mut sum = 0.0;
             for i in 0..P {
@@ -333,15 +347,15 @@ fn search<const N: usize, const P: usize>(
         }
         (sumqx, sumq2)
     };
-    let full = odd(how.top - 1);
+    let full = odd(params.top - 1);
     // Until points are found, the codes are 0.
     let zeros = book.snap(&mut [0; P], |_| 0.0).0;
     let mut points = [zeros; 8];
-    let mut on = [how.again == Again::Some; 8];
+    let mut on = [params.again == Again::Some; 8];
     let mut scale = first;
     let mut best = 0.0;
-    for step in -how.steps..=how.steps {
-        let inverse = (full + super::search::float(step) * how.step) / range;
+    for step in -params.steps..=params.steps {
+        let inverse = (full + super::search::float(step) * params.step) / range;
         let mut candidate = [0; 8];
         let mut candidate_on = [true; 8];
         for k in 0..N / P {
@@ -355,9 +369,9 @@ fn search<const N: usize, const P: usize>(
         }
     }
     let some = on[..N / P].contains(&false);
-    if scale > 0.0 && (some || how.again == Again::All) {
+    if scale > 0.0 && (some || params.again == Again::All) {
         for k in 0..N / P {
-            if how.again != Again::Some || !on[k] {
+            if params.again != Again::Some || !on[k] {
                 (points[k], _) = snap(k, scale, 1.0 / scale);
             }
         }
@@ -370,10 +384,10 @@ fn search<const N: usize, const P: usize>(
     if scale < 0.0 {
         scale = -scale;
         for signs in signs.iter_mut().take(N / 8) {
-            *signs = if how.even { !*signs & 127 } else { !*signs };
+            *signs = if params.even { !*signs & 127 } else { !*signs };
         }
     }
-    Found { scale, points, signs, nothing: false }
+    FoundPoints { scale, points, signs, nothing: false }
 }
 
 /// The value of a code.

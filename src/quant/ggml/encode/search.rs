@@ -317,7 +317,7 @@ fn byte<S: Simd>(simd: S, code: S::Floats) -> S::Floats {
 }
 
 /// The parameters of a search for a scale and a minimum.
-pub(super) struct Affine {
+pub(super) struct AffineSearch {
     /// The highest code.
     pub(super) top: i32,
     /// The first candidate: the number of codes that the range is spread over, minus `top`.
@@ -369,7 +369,7 @@ pub(super) fn fitted<S: Simd, const N: usize>(
     simd: S,
     x: &[S::Floats; N],
     weights: &[S::Floats; N],
-    how: &Affine,
+    params: &AffineSearch,
 ) -> Fitted<S> {
     let zero = simd.splat(0.0);
     let (mut lowest, mut high) = (x[0], x[0]);
@@ -384,16 +384,16 @@ pub(super) fn fitted<S: Simd, const N: usize>(
     let low = simd.choose(simd.below(zero, lowest), zero, lowest);
     let flat = simd.same(high, low);
     let mut codes = [zero; N];
-    let inverse = simd.div(simd.splat(float(how.top)), simd.sub(high, low));
+    let inverse = simd.div(simd.splat(float(params.top)), simd.sub(high, low));
     for i in 0..N {
-        codes[i] = simd.nearest(simd.mul(inverse, simd.sub(x[i], low)), 0, how.top);
+        codes[i] = simd.nearest(simd.mul(inverse, simd.sub(x[i], low)), 0, params.top);
     }
     let scale = simd.div(simd.splat(1.0), inverse);
-    let mut least = error(simd, x, weights, &codes, [scale, low], how.absolute);
+    let mut least = error(simd, x, weights, &codes, [scale, low], params.absolute);
     let mut best = Fitted { scale, minimum: low, inverse, from: low, flat };
-    for step in 0..=how.steps {
+    for step in 0..=params.steps {
         let min = best.minimum;
-        let spread = how.first + how.step * float(step) + float(how.top);
+        let spread = params.first + params.step * float(step) + float(params.top);
         let inverse = simd.div(simd.splat(spread), simd.sub(high, min));
         // If both ends are within the reach of `nearest`, all numbers are, and a cheaper rounding
         // suffices.
@@ -402,9 +402,9 @@ pub(super) fn fitted<S: Simd, const N: usize>(
         let last = simd.magnitude(simd.mul(inverse, simd.sub(high, min)));
         let near = simd.both(simd.below(first, reach), simd.below(last, reach));
         let [sum_l, sum_l2, sum_xl] = if simd.all(simd.either(near, flat)) {
-            coded::<S, N, true>(simd, x, weights, [inverse, min], how.top, &mut codes)
+            coded::<S, N, true>(simd, x, weights, [inverse, min], params.top, &mut codes)
         } else {
-            coded::<S, N, false>(simd, x, weights, [inverse, min], how.top, &mut codes)
+            coded::<S, N, false>(simd, x, weights, [inverse, min], params.top, &mut codes)
         };
         let determinant = less(simd, [sum_w, sum_l2], [sum_l, sum_l]);
         let mut scale = simd.div(less(simd, [sum_w, sum_xl], [sum_x, sum_l]), determinant);
@@ -414,7 +414,7 @@ pub(super) fn fitted<S: Simd, const N: usize>(
             scale = simd.choose(above, simd.div(sum_xl, sum_l2), scale);
             minimum = simd.choose(above, zero, minimum);
         }
-        let off = error(simd, x, weights, &codes, [scale, minimum], how.absolute);
+        let off = error(simd, x, weights, &codes, [scale, minimum], params.absolute);
         let better = simd.both(simd.below(zero, determinant), simd.below(off, least));
         if !simd.any(better) {
             continue;

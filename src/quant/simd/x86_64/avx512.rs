@@ -83,7 +83,7 @@ impl Avx512 {
 impl Simd for Avx512 {
     type Bytes = __m256i;
     type Floats = __m512;
-    type Seen = (__m512i, __m512i);
+    type Magnitudes = (__m512i, __m512i);
     type Words = __m512i;
     type Mask = __mmask16;
 

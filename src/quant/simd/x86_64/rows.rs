@@ -45,7 +45,7 @@ pub(super) fn transposed16(rows: [[__m256; 2]; 16]) -> [[__m256; 2]; 16] {
 
 /// Which of two numbers is selected.
 #[derive(Clone, Copy, Eq, PartialEq)]
-pub(super) enum Choice {
+pub(super) enum LaneChoice {
     /// The larger.
     Most,
     /// The smaller.
@@ -56,11 +56,11 @@ pub(super) enum Choice {
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn chosen(choice: Choice, a: __m256, b: __m256) -> __m256 {
+fn chosen(choice: LaneChoice, a: __m256, b: __m256) -> __m256 {
     match choice {
-        Choice::Most => _mm256_max_ps(a, b),
-        Choice::Least => _mm256_min_ps(a, b),
-        Choice::Bits => {
+        LaneChoice::Most => _mm256_max_ps(a, b),
+        LaneChoice::Least => _mm256_min_ps(a, b),
+        LaneChoice::Bits => {
             let (a, b) = (_mm256_castps_si256(a), _mm256_castps_si256(b));
             _mm256_castsi256_ps(_mm256_max_epi32(a, b))
         }
@@ -70,7 +70,7 @@ fn chosen(choice: Choice, a: __m256, b: __m256) -> __m256 {
 /// The number selected from each of 16 rows in two halves.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn of_each(choice: Choice, rows: [[__m256; 2]; 16]) -> [__m256; 2] {
+pub(super) fn of_each(choice: LaneChoice, rows: [[__m256; 2]; 16]) -> [__m256; 2] {
     let mut columns = [rows[0][0]; 2];
     for eight in 0..2 {
         // Of pairs of rows, then of fours, in both halves.

@@ -1,0 +1,30 @@
+//! Opens a model of any container and prints what it is: `cargo run --example open -- MODEL`.
+
+use std::path::Path;
+
+use weighbridge::{Model, Result};
+
+fn main() -> Result<()> {
+    let path = std::env::args().nth(1);
+    let path = path.unwrap_or_else(|| "assets/sample/sample-Q8_0.gguf".to_owned());
+    for line in describe(Path::new(&path))? {
+        println!("{line}");
+    }
+    Ok(())
+}
+
+/// A model's config and its tensors under their canonical names, line by line.
+pub fn describe(path: &Path) -> Result<Vec<String>> {
+    let model = Model::open(path)?;
+    let config = model.config()?;
+    let mut lines = vec![
+        format!("{}, from {}", config.architecture.value, model.container()),
+        format!("{} layers of width {}", config.n_layers.value, config.dim.value),
+    ];
+    for tensor in model.tensors()? {
+        let tensor = tensor?;
+        let (name, shape, dtype) = (tensor.name(), tensor.shape(), tensor.dtype_label());
+        lines.push(format!("{name} {shape:?} {dtype}"));
+    }
+    Ok(lines)
+}

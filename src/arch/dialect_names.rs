@@ -1,0 +1,161 @@
+//! The inverse of name resolution: what a dialect calls the tensors that hold canonical ones.
+
+use std::collections::{HashMap, HashSet};
+
+use super::rule::{NameRule, StoredForm, expand, pattern};
+use super::{Architecture, Dialect, RowOrder, Transform};
+
+/// A tensor as a dialect stores it.
+#[derive(Debug)]
+pub(crate) struct DialectTensor {
+    /// Its name, with `{e}` for the expert number if each expert has a tensor of its own.
+    pub(crate) name: String,
+    /// The canonical tensors that it holds, each with its transform.
+    pub(crate) parts: Vec<(String, Transform)>,
+}
+
+/// A form in which a dialect stores a canonical tensor: the name, and all canonical tensors under
+/// that name.
+struct NameCandidate {
+    name: &'static str,
+    holds: Vec<(&'static str, Transform)>,
+    /// Whether the canonical tensors are all the same stored tensor.
+    holds_one: bool,
+}
+
+/// A name that a class of a dialect uses instead of the first one in the tables.
+#[derive(Debug)]
+pub(crate) struct Rename {
+    pub(crate) dialect: Dialect,
+    /// A canonical tensor that a model must have for this rename to apply; empty if it always
+    /// applies.
+    pub(crate) with: &'static str,
+    /// The start of the name in the tables.
+    pub(crate) first: &'static str,
+    /// The start of the name in files of that dialect.
+    pub(crate) there: &'static str,
+}
+
+/// The dialect's tensors that hold these canonical tensors, in order, and the canonical tensors
+/// that the dialect has no name for.
+///
+/// Of several forms, uses the first one in the tables whose parts are all present. Experts have one
+/// tensor each in Hugging Face's files, and a common one elsewhere. `one` tells whether two
+/// canonical tensors are the same stored tensor, such as a norm that is used twice.
+pub(crate) fn dialect_tensors(
+    architecture: &'static Architecture,
+    dialect: Dialect,
+    canonical: &[&str],
+    one: impl Fn(&str, &str) -> bool,
+) -> (Vec<DialectTensor>, Vec<String>) {
+    let forms = candidates(architecture, dialect);
+    let of_these = |row: &&Rename| {
+        row.dialect == dialect && (row.with.is_empty() || canonical.contains(&row.with))
+    };
+    let renames: Vec<&Rename> = architecture.renames.iter().filter(of_these).collect();
+    let there: HashSet<&str> = canonical.iter().copied().collect();
+    let mut mapped: HashSet<String> = HashSet::new();
+    let mut taken: HashSet<String> = HashSet::new();
+    let (mut tensors, mut without) = (Vec::new(), Vec::new());
+    for &name in canonical {
+        if mapped.contains(name) {
+            continue;
+        }
+        let found = pattern(name);
+        let layer = found.layer;
+        let parts = |form: &NameCandidate| {
+            let parts =
+                form.holds.iter().map(|(name, transform)| (expand(name, layer), *transform));
+            parts.collect::<Vec<_>>()
+        };
+        let complete = |form: &&NameCandidate| {
+            let free = !taken.contains(&expand(form.name, layer));
+            let part = |(part, _): &(String, _)| {
+                let one = form.holds_one && one(name, part);
+                there.contains(&**part) && !mapped.contains(part) && (one || !form.holds_one)
+            };
+            free && parts(form).iter().all(part)
+        };
+        let forms = forms.get(found.layers.as_str()).map_or(&[][..], Vec::as_slice);
+        match forms.iter().find(complete) {
+            Some(form) => {
+                let mut parts = parts(form);
+                mapped.extend(parts.iter().map(|(part, _)| part.clone()));
+                parts.truncate(if form.holds_one { 1 } else { parts.len() });
+                let name = expand(form.name, layer);
+                taken.insert(name.clone());
+                let put =
+                    |row: &&Rename| Some(row.there.to_owned() + name.strip_prefix(row.first)?);
+                let name = renames.iter().find_map(put).unwrap_or(name);
+                tensors.push(DialectTensor { name, parts });
+            }
+            None => without.push(name.to_owned()),
+        }
+    }
+    (tensors, without)
+}
+
+/// The forms of each canonical pattern, the best one first.
+fn candidates(
+    architecture: &'static Architecture,
+    dialect: Dialect,
+) -> HashMap<&'static str, Vec<NameCandidate>> {
+    let (publisher, mlx) = (&[architecture.publisher][..], &[architecture.mlx][..]);
+    let tables = match dialect {
+        Dialect::Publisher => [publisher, &[]],
+        Dialect::Mlx => [mlx, architecture.rules],
+        Dialect::Gguf | Dialect::HuggingFace => [&[], architecture.rules],
+    };
+    let stored = |rule: &NameRule| if dialect == Dialect::Gguf { rule.gguf } else { rule.hf };
+    let mut forms: HashMap<&'static str, Vec<NameCandidate>> = HashMap::new();
+    let mut taken: HashSet<&'static str> = HashSet::new();
+    for table in tables.into_iter().flatten() {
+        let rules = || table.iter().filter(|rule| !stored(rule).name.is_empty());
+        let mut these: HashMap<&'static str, Vec<NameCandidate>> = HashMap::new();
+        for rule in rules() {
+            let StoredForm { name, .. } = stored(rule);
+            // A name belongs to the earliest table that has it.
+            if taken.contains(name) {
+                continue;
+            }
+            let same = rules().filter(|other| stored(other).name == name);
+            let holds = same.map(|other| (other.canonical, stored(other).transform));
+            let holds: Vec<(&str, Transform)> = holds.collect();
+            let forms = these.entry(rule.canonical).or_default();
+            // If no part has rows of its own, the parts are copies: norms that a family uses once
+            // or twice.
+            let holds_one = holds.len() > 1 && stored(rule).transform.rows == RowOrder::All;
+            if holds_one {
+                let own = vec![(rule.canonical, stored(rule).transform)];
+                forms.push(NameCandidate { name, holds: own, holds_one: false });
+            }
+            forms.push(NameCandidate { name, holds, holds_one });
+        }
+        taken.extend(rules().map(|rule| stored(rule).name));
+        for (canonical, mut found) in these {
+            found.sort_by_key(|form| (!form.holds_one, rank(form, dialect)));
+            forms.entry(canonical).or_default().extend(found);
+        }
+    }
+    if dialect == Dialect::Mlx {
+        // mlx-lm's name for stacked experts is preferred, whatever table it is in.
+        forms.values_mut().for_each(|found| found.sort_by_key(|form| rank(form, dialect)));
+    }
+    forms
+}
+
+/// Rank of a form in a dialect, lower is better. mlx-lm stacks experts under a name of its own,
+/// Hugging Face stores them separately, and llama.cpp's converter has split the latent expansion
+/// matrices since April 2025.
+fn rank(form: &NameCandidate, dialect: Dialect) -> u32 {
+    let switch = form.name.contains(".switch_");
+    let apart = form.name.contains("{e}");
+    let folded =
+        |(_, transform): &(&str, Transform)| matches!(transform.rows, RowOrder::Unfolding(_));
+    match dialect {
+        Dialect::HuggingFace => u32::from(!apart) + u32::from(switch),
+        Dialect::Mlx => u32::from(!switch) + u32::from(apart),
+        Dialect::Gguf => u32::from(form.holds.iter().any(folded)),
+        Dialect::Publisher => 0,
+    }
+}
