@@ -1,4 +1,4 @@
-//! JSON for programs: one document a report, `"schema": 1` first.
+//! Prints reports as JSON: one document per report, `"schema": 1` first.
 //!
 //! The library's reports serialize themselves; see `weighbridge::ops`.
 
@@ -7,10 +7,10 @@ use std::path::Path;
 
 use serde::Serialize;
 
-/// The version of all reports.
+/// The schema version of all reports.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// A report of the library, with the version before it.
+/// A report of the library, preceded by the schema version.
 #[derive(Serialize)]
 pub(crate) struct Versioned<R: Serialize> {
     schema: u32,
@@ -21,13 +21,13 @@ pub(crate) struct Versioned<R: Serialize> {
 }
 
 impl<R: Serialize> Versioned<R> {
-    /// The report of one model.
+    /// A report on one model.
     pub(crate) fn of(path: &Path, report: R) -> Self {
         let path = Some(path.to_string_lossy().into_owned());
         Self { schema: SCHEMA, path, report }
     }
 
-    /// A report that names its models itself.
+    /// A report that contains the paths of its models.
     pub(crate) fn new(report: R) -> Self {
         Self { schema: SCHEMA, path: None, report }
     }

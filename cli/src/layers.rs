@@ -1,16 +1,16 @@
-//! Tensors that are alike but for the number of their layer, gathered into one row of a table.
+//! Groups tensors that differ only in their layer number into one table row.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Rows of a table, by name, and by what else they must be alike in to be gathered.
+/// Rows of a table. Tensors are grouped if their names match and their other keys `K` are equal.
 pub(crate) struct Rows<K, V> {
     gather: bool,
     rows: Vec<Row<K, V>>,
     places: HashMap<(Pattern, K), usize>,
 }
 
-/// Tensors that are alike but for the number of their layer.
+/// A row: tensors that differ only in their layer number.
 pub(crate) struct Row<K, V> {
     name: Pattern,
     layers: Vec<u64>,
@@ -19,12 +19,12 @@ pub(crate) struct Row<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V> Rows<K, V> {
-    /// Without `gather` each tensor has a row of its own.
+    /// Without `gather`, each tensor gets its own row.
     pub(crate) fn new(gather: bool) -> Self {
         Self { gather, rows: Vec::new(), places: HashMap::new() }
     }
 
-    /// Adds a tensor: as a row, or to one that is there, by `join`.
+    /// Adds a tensor as a new row, or joins it to an existing row with `join`.
     pub(crate) fn add(&mut self, name: &str, alike: K, value: V, join: impl FnOnce(&mut V, V)) {
         let (name, layer) = Pattern::of(name);
         let layers = layer.into_iter().collect();
@@ -46,7 +46,7 @@ impl<K: Clone + Eq + Hash, V> Rows<K, V> {
 }
 
 impl<K, V> Row<K, V> {
-    /// The name, with all the layers that have such a tensor.
+    /// The name, with the numbers of all layers in the row.
     pub(crate) fn name(&self) -> String {
         self.with_layers(&self.name)
     }
@@ -57,16 +57,16 @@ impl<K, V> Row<K, V> {
     }
 }
 
-/// A name round the number of its layer.
+/// A name without its layer number.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Pattern {
     before: String,
-    /// What follows the number, or nothing where there is none.
+    /// The text after the number; empty if the name has no number.
     pub(crate) after: String,
 }
 
 impl Pattern {
-    /// Splits at the first component between dots that is a number.
+    /// Splits the name at its first dot-separated component that is a number.
     pub(crate) fn of(name: &str) -> (Self, Option<u64>) {
         let mut start = 0;
         for component in name.split('.') {

@@ -1,4 +1,4 @@
-//! The program `weighbridge`: arguments in, one library call, a report out.
+//! The program `weighbridge`: parses arguments, calls the library, prints the report.
 
 mod args;
 mod cmd;
@@ -18,11 +18,11 @@ use args::{Cli, Command};
 /// Why a command stopped.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// A fault that the library reports.
+    /// An error of the library.
     Library(Error),
-    /// What was asked for does not fit together.
+    /// Arguments that contradict each other or do not fit the model.
     Usage(String),
-    /// The system has no such path, or does not let this program use it.
+    /// A path that does not exist or is not accessible.
     Path(String),
     /// The report could not be written.
     Output(std::io::Error),
@@ -40,7 +40,7 @@ impl From<std::io::Error> for Stop {
     }
 }
 
-/// How a command that ran to its end leaves: its exit status.
+/// The exit status of a command that completed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub(crate) enum Status {
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(status) => ExitCode::from(status as u8),
-        // Whoever read the output has seen enough.
+        // The reader of the output closed the pipe: it needs no more.
         Err(Stop::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
@@ -80,8 +80,8 @@ fn main() -> ExitCode {
             complain(&format!("cannot write the output: {error}"), None);
             ExitCode::from(5)
         }
-        Err(Stop::Usage(fault)) => told(&fault, 2),
-        Err(Stop::Path(fault)) => told(&fault, 5),
+        Err(Stop::Usage(fault)) => fail(&fault, 2),
+        Err(Stop::Path(fault)) => fail(&fault, 5),
         Err(Stop::Library(error)) => {
             complain(&error.to_string(), error.advice());
             ExitCode::from(status_of(error.kind()))
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn told(fault: &str, status: u8) -> ExitCode {
+fn fail(fault: &str, status: u8) -> ExitCode {
     complain(fault, None);
     ExitCode::from(status)
 }
@@ -109,7 +109,7 @@ fn status_of(kind: ErrorKind) -> u8 {
 pub(crate) fn complain(message: &str, advice: Option<&str>) {
     let red = anstyle::AnsiColor::Red.on_default().bold();
     let mut err = anstream::stderr().lock();
-    // If standard error is gone too, there is nobody left to tell.
+    // If standard error is closed too, the message cannot be shown anywhere.
     let _ = writeln!(err, "{red}error{red:#}: {message}");
     if let Some(advice) = advice {
         let bold = anstyle::Style::new().bold();
@@ -117,13 +117,13 @@ pub(crate) fn complain(message: &str, advice: Option<&str>) {
     }
 }
 
-/// Says on standard error what a reader should know although all went well.
+/// Prints a note on standard error: something worth knowing, not an error.
 pub(crate) fn note(message: &str) {
     let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
     let _ = writeln!(anstream::stderr().lock(), "{yellow}note{yellow:#}: {message}");
 }
 
-/// Notes what was seen when a model was opened.
+/// Prints the notes that opening a model produced.
 pub(crate) fn remark(store: &weighbridge::Model) {
     for seen in store.notes() {
         note(&format!("{}: {}", print::shown(&seen.path), seen.text));

@@ -1,4 +1,4 @@
-//! Text for people: tables, sizes, counts.
+//! Formats text reports: tables, sizes, counts.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ pub(crate) enum Align {
     Right,
 }
 
-/// A table that is as wide as its content: a bold head, two spaces between columns.
+/// A table with a bold head and two spaces between columns, as wide as its content.
 #[derive(Debug)]
 pub(crate) struct Table {
     columns: Vec<(&'static str, Align)>,
@@ -28,7 +28,7 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        // What comes from a file must not move the terminal's cursor.
+        // Text from a file must not write control characters to the terminal.
         let shown = |cell: String| weighbridge::bytes::Text::new(cell.as_bytes()).brief();
         self.rows.push(cells.into_iter().map(shown).collect());
     }
@@ -118,12 +118,12 @@ pub(crate) fn shown(path: &Path) -> String {
     weighbridge::bytes::Text::new(path.as_os_str().as_encoded_bytes()).to_string()
 }
 
-/// Bits a weight: `8.50`.
+/// Bits per weight: `8.50`.
 pub(crate) fn bits(bits: Option<f64>) -> String {
     bits.map_or("-".to_owned(), |bits| format!("{bits:.2}"))
 }
 
-/// A bar on standard error where that is a terminal, and nothing elsewhere.
+/// A progress bar on standard error if that is a terminal; otherwise nothing.
 #[derive(Debug)]
 pub(crate) struct Bar(ProgressBar);
 
@@ -131,12 +131,12 @@ impl Bar {
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(10));
         let style = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
-        // The template is a constant; were it wrong, the default bar would do.
+        // The template is constant and valid; the default only avoids a panic.
         bar.set_style(ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar()));
         Self(bar)
     }
 
-    /// Shows how far work has come.
+    /// Updates the bar.
     pub(crate) fn show(&self, progress: Progress) -> ControlFlow<()> {
         self.0.set_length(progress.total);
         self.0.set_position(progress.done);

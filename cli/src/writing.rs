@@ -1,4 +1,4 @@
-//! Running a plan, and telling what became of it: the same for every command that writes.
+//! Runs a plan and reports the result, for every subcommand that writes.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -41,21 +41,21 @@ struct Tensor<'p> {
     why: Option<&'p str>,
     lost_to_infinity: u64,
     lost_to_zero: u64,
-    /// Of what was requantized, the relative RMS difference.
+    /// The relative RMS difference, for requantized tensors.
     relative_rms: Option<f64>,
 }
 
-/// Runs a plan, or shows it.
+/// Runs a plan, or shows it with `--dry-run`.
 pub(crate) fn run(plan: &WritePlan, dst: &Path, args: &Writing) -> Done {
     run_whole(plan, dst, Whole::default(), args)
 }
 
-/// As [`run`], for a model that must be whole unless `whole` says otherwise.
+/// Like [`run`], for a model that must be complete unless `whole` allows otherwise.
 pub(crate) fn run_whole(plan: &WritePlan, dst: &Path, whole: Whole, args: &Writing) -> Done {
     let options = WriteOptions::new().allow_incomplete(whole.allow_incomplete);
     plan.check(&options)?;
     if !plan.missing.is_empty() {
-        note(&format!("the model is incomplete: it lacks {}", plan.missing.join(", ")));
+        note(&format!("the model is incomplete; missing: {}", plan.missing.join(", ")));
     }
     plan.notes.iter().for_each(|text| note(text));
     let start = Instant::now();
@@ -116,12 +116,12 @@ fn execute(
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the user has asked this program to end: then it takes away what it has begun. Asked a
-/// second time, it ends at once.
+/// Whether the user pressed Ctrl-C: the program then removes its partial output. A second Ctrl-C ends
+/// it at once.
 fn interrupted() -> bool {
     static LISTENING: std::sync::Once = std::sync::Once::new();
     LISTENING.call_once(|| {
-        // Without a handler the system ends the program, and the next run takes away what is left.
+        // Without a handler the system ends the program, and the next run removes the partial output.
         let _ = ctrlc::set_handler(|| {
             if INTERRUPTED.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);
@@ -148,19 +148,27 @@ fn tensor(planned: &PlannedTensor) -> Tensor<'_> {
     }
 }
 
+/// The method in text reports.
+fn method(method: Method) -> &'static str {
+    match method {
+        Method::Exact => "converted exactly",
+        other => other.name(),
+    }
+}
+
 fn write_text(report: &Report<'_>, plan: &WritePlan, dst: &Path) -> Result<(), Stop> {
     let mut out = std::io::BufWriter::new(anstream::stdout().lock());
     if report.dry_run {
         let mut table = Table::new(&[
-            ("tensor", Align::Left),
-            ("shape", Align::Left),
-            ("from", Align::Left),
-            ("to", Align::Left),
-            ("how", Align::Left),
-            ("bytes", Align::Right),
-            ("why", Align::Left),
+            ("TENSOR", Align::Left),
+            ("SHAPE", Align::Left),
+            ("FROM", Align::Left),
+            ("TO", Align::Left),
+            ("METHOD", Align::Left),
+            ("BYTES", Align::Right),
+            ("REASON", Align::Left),
         ]);
-        for tensor in &report.tensors {
+        for (tensor, planned) in report.tensors.iter().zip(&plan.tensors) {
             table.row([
                 tensor.name.to_owned(),
                 shape(tensor.shape),
@@ -169,7 +177,7 @@ fn write_text(report: &Report<'_>, plan: &WritePlan, dst: &Path) -> Result<(), S
                     Some(size) => format!("{} g{size}", tensor.dtype),
                     None => tensor.dtype.to_owned(),
                 },
-                tensor.how.to_owned(),
+                method(planned.method).to_owned(),
                 count(tensor.bytes),
                 tensor.why.unwrap_or_default().to_owned(),
             ]);
@@ -192,16 +200,16 @@ fn write_text(report: &Report<'_>, plan: &WritePlan, dst: &Path) -> Result<(), S
         count(elements),
         bytes(report.bytes),
         match each {
-            Some(each) => format!(" ({} bits a weight)", bits(Some(each))),
+            Some(each) => format!(" ({} bits per weight)", bits(Some(each))),
             None => String::new(),
         }
     )?;
     let counts = Method::ALL.iter().filter_map(|how| {
-        let number = report.tensors.iter().filter(|tensor| tensor.how == how.name()).count();
-        (number > 0).then(|| format!("{number} {}", how.name()))
+        let number = plan.tensors.iter().filter(|tensor| tensor.method == *how).count();
+        (number > 0).then(|| format!("{number} {}", method(*how)))
     });
     let lossless = report.tensors.iter().all(|tensor| tensor.lossless);
-    let all = if lossless { "; every value is what it was" } else { "" };
+    let all = if lossless { "; all values unchanged" } else { "" };
     writeln!(out, "{}{all}", counts.collect::<Vec<_>>().join(", "))?;
     let mut requantized: Vec<(f64, &str, &str)> = report
         .tensors
@@ -212,10 +220,13 @@ fn write_text(report: &Report<'_>, plan: &WritePlan, dst: &Path) -> Result<(), S
     if let Some((rms, name, from)) = requantized.first() {
         let others = match requantized.len() {
             1 => String::new(),
-            several => format!(", the most of {several}"),
+            several => format!(", the largest of {several} tensors"),
         };
         let percent = rms * 100.0;
-        writeln!(out, "requantizing cost {percent:.3} % (RMS) in {name} ({from}){others}")?;
+        writeln!(
+            out,
+            "requantization error: {percent:.3} % relative RMS in {name} ({from}){others}"
+        )?;
     }
     let lost: Vec<&Tensor<'_>> = report
         .tensors
@@ -232,10 +243,10 @@ fn write_text(report: &Report<'_>, plan: &WritePlan, dst: &Path) -> Result<(), S
         )?;
     }
     if lost.len() > 8 {
-        writeln!(out, "and so in {} more tensors", lost.len() - 8)?;
+        writeln!(out, "rounding did the same in {} more tensors", lost.len() - 8)?;
     }
     match report.dry_run {
-        true => writeln!(out, "nothing was written")?,
+        true => writeln!(out, "dry run: nothing was written")?,
         false => writeln!(
             out,
             "written in {:.2} s ({:.2} G weights/s)",

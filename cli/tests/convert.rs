@@ -1,5 +1,5 @@
-//! The commands that write: what they write is sound by the strictest rules, and says of each tensor
-//! what became of it.
+//! The verbs that write: their output passes the strictest rules, and the report says what was done
+//! with each tensor.
 
 mod support;
 
@@ -19,7 +19,7 @@ fn what_is_written_is_sound() {
         let path = path.to_str().expect("a path").to_owned();
         let mut all = vec![arguments[0], arguments[1], &path];
         all.extend_from_slice(&arguments[2..]);
-        // What is noted, is noted on standard error.
+        // Notes go to standard error.
         let ran = run(&[&all[..], &["--json"]].concat());
         assert_eq!(ran.status, Some(0), "{arguments:?}: {}", ran.err);
         let report: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
@@ -46,13 +46,13 @@ fn what_is_written_is_sound() {
     sound(&["split", GGUF, "--max-tensors", "7"], ".gguf", true);
     sound(&["merge", GGUF], ".gguf", true);
     sound(&["align", GGUF, "--align", "4096"], ".gguf", true);
-    // The blocks that went through MLX's groups are those that went in.
+    // Blocks that were converted to MLX groups and back are unchanged.
     assert_eq!(run(&["diff", GGUF, &back]).status, Some(0));
     assert!(printed(&["list", "dtypes"]).contains("MLX_AFFINE8"));
     assert_eq!(run(&["verify", &hf]).status, Some(0));
 }
 
-/// What cannot be done is said before anything is written.
+/// Requests that cannot be met fail before anything is written.
 #[test]
 fn refusals() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,5 +1,4 @@
-//! `create` and `convert --to ollama`: what they print, and what is left of them when they are
-//! killed.
+//! `create` and `convert --to ollama`: their output, and what remains if they are killed.
 
 #![allow(clippy::disallowed_methods, reason = "the files are the test's own")]
 
@@ -13,7 +12,7 @@ use support::{Ran, program, without};
 
 const HF: &str = "assets/sample/hf";
 
-/// Runs the program with a store of its own.
+/// Runs the program with its own store.
 fn run(store: &Path, arguments: &[&str]) -> Ran {
     let output = program(arguments).env("OLLAMA_MODELS", store).output();
     output.expect("the program starts").into()
@@ -33,7 +32,7 @@ fn reports() {
     let dry = told(store, &["create", "sample:int4", HF, "--quantize", "q4", "--dry-run"]);
     assert_snapshot!(dry.replace("  \n", "\n"), @"
     0
-    tensor                                          shape      from  to               how           bytes  why
+    TENSOR                                          SHAPE      FROM  TO               METHOD        BYTES  REASON
     model.embed_tokens.weight                       512 x 256  BF16  BF16             copied     262.14 k
     model.layers.0.input_layernorm.weight           256        BF16  BF16             copied          512
     model.layers.0.mlp.down_proj.weight             256 x 512  BF16  MLX_AFFINE8 g64  quantized  139.26 k
@@ -55,14 +54,14 @@ fn reports() {
     model.layers.1.self_attn.v_proj.weight          128 x 256  BF16  MLX_AFFINE8 g64  quantized   34.82 k
     model.norm.weight                               256        BF16  BF16             copied          512
 
-    STORE/manifests/registry.ollama.ai/library/sample/int4 (25 files): 20 tensors, 1.31 M weights, 1.1 MiB (6.86 bits a weight)
+    STORE/manifests/registry.ollama.ai/library/sample/int4 (25 files): 20 tensors, 1.31 M weights, 1.1 MiB (6.86 bits per weight)
     6 copied, 14 quantized
-    nothing was written
+    dry run: nothing was written
     ");
     assert!(std::fs::read_dir(store).unwrap().next().is_none());
     assert_snapshot!(told(store, &["create", "sample:int4", HF, "--quantize", "int4"]), @"
     0
-    STORE/manifests/registry.ollama.ai/library/sample/int4 (25 files): 20 tensors, 1.31 M weights, 1.1 MiB (6.86 bits a weight)
+    STORE/manifests/registry.ollama.ai/library/sample/int4 (25 files): 20 tensors, 1.31 M weights, 1.1 MiB (6.86 bits per weight)
     6 copied, 14 quantized
     written in ..
     ");
@@ -73,19 +72,19 @@ fn reports() {
     ");
     assert_snapshot!(told(store, &["create", "sample:int4", HF, "--overwrite"]), @"
     0
-    STORE/manifests/registry.ollama.ai/library/sample/int4 (25 files): 20 tensors, 1.31 M weights, 2.5 MiB (16.00 bits a weight)
-    20 copied; every value is what it was
+    STORE/manifests/registry.ollama.ai/library/sample/int4 (25 files): 20 tensors, 1.31 M weights, 2.5 MiB (16.00 bits per weight)
+    20 copied; all values unchanged
     written in ..
     ");
     assert_snapshot!(told(store, &["convert", HF, "me/sample", "--to", "ollama"]), @"
     0
-    STORE/manifests/registry.ollama.ai/me/sample/latest (25 files): 20 tensors, 1.31 M weights, 2.5 MiB (16.00 bits a weight)
-    20 copied; every value is what it was
+    STORE/manifests/registry.ollama.ai/me/sample/latest (25 files): 20 tensors, 1.31 M weights, 2.5 MiB (16.00 bits per weight)
+    20 copied; all values unchanged
     written in ..
     ");
     assert_snapshot!(told(store, &["verify", "me/sample"]), @"
     0
-    STORE/manifests/registry.ollama.ai/me/sample/latest: fine: 20 files, 20 tensors; headers, names, shapes, byte ranges, 25 digests checked
+    STORE/manifests/registry.ollama.ai/me/sample/latest: ok: 20 files, 20 tensors; checked headers, names, shapes, byte ranges, 25 digests
     ");
     assert_snapshot!(told(store, &["create", "a b", HF]), @"
     2
@@ -110,7 +109,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A directory of many small tensors, whose numbers follow from `seed`.
+/// A directory of many small tensors, whose values depend on `seed`.
 fn many(folder: &Path, count: usize, seed: u8) {
     let mut header = String::from("{");
     let mut data = Vec::new();
@@ -132,8 +131,8 @@ fn many(folder: &Path, count: usize, seed: u8) {
     std::fs::write(folder.join("config.json"), "{}").unwrap();
 }
 
-/// Killed at any moment, the program leaves the store readable, the old model whole, and nothing
-/// that the next run does not take away.
+/// Killed at any moment, the program leaves the store readable, the old model complete, and only files
+/// that the next run removes.
 #[test]
 fn killed_at_any_moment() {
     let folder = tempfile::tempdir().unwrap();
@@ -147,7 +146,7 @@ fn killed_at_any_moment() {
     assert_eq!(run(&store, &["create", "m", &old]).status, Some(0));
     let manifest = store.join("manifests/registry.ollama.ai/library/m/latest");
     let before = std::fs::read(&manifest).unwrap();
-    // How long a run takes.
+    // The duration of a run.
     let start = Instant::now();
     assert_eq!(run(&store, &["create", "other", &new]).status, Some(0));
     let whole = start.elapsed();
@@ -157,7 +156,7 @@ fn killed_at_any_moment() {
     std::fs::write(&foreign, "theirs").unwrap();
     let (mut killed, mut left) = (0, 0);
     for turn in 0..16u32 {
-        // Without the blobs of the new model, so that there is something to do.
+        // Removes the blobs of the new model, so that they have to be written.
         let mut found = Vec::new();
         files(&store.join("blobs"), &mut found);
         let said = String::from_utf8_lossy(&before).into_owned();

@@ -1,4 +1,4 @@
-//! `diff`: what it prints, and with which status it leaves.
+//! `diff`: its output and exit status.
 
 mod support;
 
@@ -9,7 +9,7 @@ const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
 const HF: &str = "assets/sample/hf";
 const MLX: &str = "assets/sample/mlx-4bit";
 
-/// What is printed by a run that finds a difference.
+/// The output of a run that finds a difference.
 fn found(arguments: &[&str]) -> String {
     let ran = run(arguments);
     assert_eq!((ran.status, ran.err.as_str()), (Some(1), ""), "{arguments:?}");
@@ -22,7 +22,7 @@ fn quantization_error() {
     A assets/sample/hf: safetensors
     B assets/sample/sample-Q8_0.gguf: gguf
     15 of 20 tensors differ, relative RMS 0.535 %
-    worst: layers.1.ffn.down.weight, relative RMS 0.615 %; at [255, 337] -0.024658203 against -0.02279663
+    largest difference: layers.1.ffn.down.weight, relative RMS 0.615 %; at [255, 337]: -0.024658203 in A, -0.02279663 in B
 
     NAME                                  A     B         SHAPE    DIFFER      MAX      RMS  RELATIVE     COSINE
     token_embedding.weight                BF16  Q8_0  512 x 256  130.73 k  3.05e-3  9.47e-4   0.596 %  0.9999822
@@ -38,7 +38,7 @@ fn quantization_error() {
     A assets/sample/hf: safetensors
     B assets/sample/mlx-4bit: mlx
     4 of 5 tensors differ, relative RMS 9.016 %
-    worst: layers.0.attention.v.weight, relative RMS 9.153 %; at [40, 238] -0.13378906 against -0.11706543
+    largest difference: layers.0.attention.v.weight, relative RMS 9.153 %; at [40, 238]: -0.13378906 in A, -0.11706543 in B
 
     NAME                              A     B                SHAPE     DIFFER      MAX      RMS  RELATIVE     COSINE
     layers.0.attention_norm.weight    BF16  BF16               256  identical        -        -         -          -
@@ -51,7 +51,7 @@ fn quantization_error() {
     A assets/sample/mlx-4bit: mlx
     B assets/sample/sample-Q8_0.gguf: gguf
     1 of 20 tensors differs by more than 0.05, relative RMS 8.979 %
-    worst: token_embedding.weight, relative RMS 9.872 %; at [472, 61] -0.5126953 against -0.58572006
+    largest difference: token_embedding.weight, relative RMS 9.872 %; at [472, 61]: -0.5126953 in A, -0.58572006 in B
 
     NAME                    A            B         SHAPE  DIFFER      MAX      RMS  RELATIVE     COSINE
     token_embedding.weight  MLX_AFFINE4  Q8_0  512 x 256      77  7.30e-2  1.57e-2   9.872 %  0.9951189
@@ -84,8 +84,8 @@ fn equal_models() {
     ");
 }
 
-/// Two files of names that no architecture has: 3 x 2, a tensor of one of them alone, one of
-/// another shape, one of a dtype without values.
+/// Two files with names of no known family: a tensor of 3 x 2, a tensor in one file only, one with
+/// different shapes, one of a dtype whose values cannot be read.
 fn plain(change: bool) -> (tempfile::TempDir, String) {
     let (shape, name) = if change { ("[3,2]", "new") } else { ("[2,3]", "old") };
     let header = format!(
@@ -117,7 +117,7 @@ fn every_kind_of_difference() {
     A a/model.safetensors: safetensors
     B b/model.safetensors: safetensors
     2 of 2 tensors differ, 1 only in A, 1 only in B, 1 not compared
-    worst: m; at [1, 1] 0.5 against NaN
+    largest difference: m; at [1, 1]: 0.5 in A, NaN in B
 
     NAME  A    B            SHAPE  DIFFER  MAX     RMS  RELATIVE     COSINE
     m     F32  F32          3 x 2       1  NaN  0.00e0   0.000 %  1.0000000
@@ -223,7 +223,7 @@ fn every_kind_of_difference() {
       ]
     }
     "#);
-    // What cannot be read is not said to be equal.
+    // Tensors that cannot be read are not reported as equal.
     let ran = run(&["diff", &a, &b, "--filter", "c"]);
     assert_eq!(ran.status, Some(4));
     assert_snapshot!(without(&ran.out), @r#"
@@ -257,17 +257,17 @@ fn refusals() {
     "#);
     assert_snapshot!(refused(&["diff", HF, GGUF, "--filter", "nothing"]), @r#"
     2
-    error: no tensor has a name that "nothing" matches
+    error: no tensor name matches "nothing"
     "#);
     assert_snapshot!(refused(&["diff", HF, GGUF, "--tolerance", "-1"]), @"
     2
-    error: invalid value '-1' for '--tolerance <T>': write a number that is not negative, as in 1e-6
+    error: invalid value '-1' for '--tolerance <T>': expected a number that is not negative, as in 1e-6
 
     For more information, try '--help'.
     ");
     assert_snapshot!(refused(&["diff", HF, GGUF, "--tolerance", "NaN"]), @"
     2
-    error: invalid value 'NaN' for '--tolerance <T>': write a number that is not negative, as in 1e-6
+    error: invalid value 'NaN' for '--tolerance <T>': expected a number that is not negative, as in 1e-6
 
     For more information, try '--help'.
     ");

@@ -1,4 +1,4 @@
-//! `dump`: every byte of what it writes.
+//! `dump`: every byte of its output.
 
 mod support;
 
@@ -68,7 +68,7 @@ fn values_as_bytes() {
     assert_eq!(dump(&["e", "--as", "f32"]), b"");
 }
 
-/// Rounded once from `f32`; what did not survive is counted, and nothing is said where all did.
+/// Values are rounded once from `f32`; those that become infinite or 0 are counted in a note.
 #[test]
 fn rounded_values() {
     let header = "{\"m\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[0,24]},\
@@ -85,25 +85,25 @@ fn rounded_values() {
 
     let (bytes, said) = dump(&["m", "--as", "f16"]);
     assert_eq!(bytes, halves(&[0x3c00, 0x7c00, 0, 0x2e66, 0x7c00, 0xfc00]));
-    assert_eq!(said, "note: m: 2 values became infinite, 1 became 0\n");
+    assert_eq!(said, "note: m: rounding made 2 values infinite and 1 value 0\n");
     let (bytes, said) = dump(&["m", "--as", "f16", "--rows", "0..1"]);
     assert_eq!(bytes, halves(&[0x3c00, 0x7c00]));
-    assert_eq!(said, "note: m: 1 value became infinite, 0 became 0\n");
+    assert_eq!(said, "note: m: rounding made 1 value infinite and 0 values 0\n");
     let (bytes, said) = dump(&["m", "--as", "bf16", "--rows", "0..2"]);
     assert_eq!(bytes, halves(&[0x3f80, 0x4780, 0x1e3d, 0x3dcd]));
     assert_eq!(said, "");
 
     let (bytes, said) = dump(&["d", "--as", "f32"]);
     assert_eq!(bytes, f32s(&[f32::INFINITY, 1.0, 0.0, 0.1]));
-    assert_eq!(said, "note: d: 1 value became infinite, 1 became 0\n");
+    assert_eq!(said, "note: d: rounding made 1 value infinite and 1 value 0\n");
     let (bytes, said) = dump(&["d", "--as", "npy", "--rows", "1..2"]);
     assert_eq!(bytes[bytes.len() - 8..], f32s(&[0.0, 0.1]));
-    assert_eq!(said, "note: d: 0 values became infinite, 1 became 0\n");
-    // Text is for looking at, and is what it was.
+    assert_eq!(said, "note: d: rounding made 0 values infinite and 1 value 0\n");
+    // Text output is not rounded to the format.
     assert_eq!(dump(&["d"]).1, "");
 }
 
-/// The same in larger pieces than are decoded at once, from a map and without one.
+/// The same for tensors larger than one decoded piece, with and without a map.
 #[test]
 fn rows_of_packed_tensors() {
     for (model, name) in [
@@ -124,8 +124,8 @@ fn rows_of_packed_tensors() {
     }
 }
 
-/// A canonical name gives the values of a Hugging Face checkpoint, and the packed bytes for them;
-/// the stored name gives what the file has.
+/// A canonical name gives the values of a Hugging Face checkpoint and their packed bytes; a stored name
+/// gives those of the file.
 #[test]
 fn canonical_tensors() {
     let model = "assets/sample/sample-Q8_0.gguf";
@@ -135,7 +135,7 @@ fn canonical_tensors() {
             run(&[&["dump", model, name, "--as", form], more].concat()).bytes
         };
         let file = dump(stored, &[]);
-        // Two heads of 64 rows: each has the even rows first, then the odd ones.
+        // Two heads of 64 rows; each has its even rows first, then the odd ones.
         let rows = (0..128).map(|row| row / 64 * 64 + row % 32 * 2 + row % 64 / 32);
         let expected: Vec<u8> = rows.flat_map(|n| file[n * row..(n + 1) * row].to_vec()).collect();
         assert_ne!(expected, file, "{form}");
@@ -202,13 +202,13 @@ fn what_is_not_there() {
     "#);
     assert_snapshot!(said(&["m", "--rows", "2..1"]), @"
     2
-    error: invalid value '2..1' for '--rows <A..B>': write the first row and the one after the last, as in 0..4
+    error: invalid value '2..1' for '--rows <A..B>': expected the first row and the row after the last, as in 0..4
 
     For more information, try '--help'.
     ");
     assert_snapshot!(said(&["m", "--rows", "x"]), @"
     2
-    error: invalid value 'x' for '--rows <A..B>': write the first row and the one after the last, as in 0..4
+    error: invalid value 'x' for '--rows <A..B>': expected the first row and the row after the last, as in 0..4
 
     For more information, try '--help'.
     ");

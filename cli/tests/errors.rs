@@ -1,11 +1,11 @@
-//! Exit statuses, and what is said of paths and files that are no models.
+//! Exit statuses, and messages about paths and files that are not models.
 
 mod support;
 
 use insta::assert_snapshot;
 use support::{file, json, printed, program, refused, run, safetensors};
 
-/// What `inspect` says of a file of this name and content, without the folder's own path.
+/// The output of `inspect` for a file with this name and content, without the path of the folder.
 fn said(name: &str, bytes: &[u8]) -> String {
     let (folder, path) = file(name, bytes);
     refused(&["inspect", &path]).replace(&*folder.path().to_string_lossy(), ".")
@@ -109,7 +109,7 @@ fn wrong_usage() {
     }
 }
 
-/// A model that lacks a tensor, a file that only strict readers refuse: findings, not errors.
+/// A model that lacks a tensor and a file that only strict readers refuse are findings, not errors.
 #[test]
 fn status_1() {
     let header = "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}\t";
@@ -137,12 +137,12 @@ fn status_1() {
     .: 3 faults in 1 file, 1 tensor
     ");
     assert_eq!(run(&["verify", path, "--json"]).status, Some(1));
-    // It can be looked at all the same, but has no config.
+    // It can be inspected, but has no config.
     assert_eq!(run(&["inspect", path]).status, Some(0));
     assert_eq!(run(&["config", path]).status, Some(3));
 }
 
-/// A dtype whose values nobody can read: the report is complete, and the status tells.
+/// A dtype whose values cannot be read: the report is complete, and the status shows it.
 #[test]
 fn status_4() {
     let mut gguf = b"GGUF\x03\0\0\0".to_vec();
@@ -182,7 +182,7 @@ fn every_status() {
     assert_eq!(run(&["dump", sample, "no-such-tensor"]).status, Some(5));
 }
 
-/// No space left: the report is lost, and the program says so.
+/// If no space is left, the report cannot be written, and the program says so.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk() {
@@ -238,7 +238,7 @@ fn names_that_would_write_to_a_terminal() {
     assert_eq!(printed(&["hash", path]).lines().count(), 1);
 }
 
-/// Nor do the names of files, which notes are about.
+/// The same for the names of files in notes.
 #[cfg(unix)]
 #[test]
 fn paths_that_would_write_to_a_terminal() {

@@ -1,11 +1,11 @@
-//! Help texts: each verb's ends with examples.
+//! Help texts. Each ends with examples.
 
 mod support;
 
 use insta::assert_snapshot;
 use support::{printed, run};
 
-/// Every verb that the program's own help lists.
+/// Every verb in the program's help.
 fn verbs() -> Vec<String> {
     let help = printed(&["--help"]);
     let list = help.split("Commands:\n").nth(1).expect("a list of verbs");
@@ -30,27 +30,27 @@ fn every_verb_gives_examples() {
 #[test]
 fn the_program() {
     assert_snapshot!(printed(&["--help"]), @"
-    Opens the weights of language models whatever file they come in
+    Inspects, checks, compares, loads, converts and quantizes language models in any file format
 
     Usage: weighbridge [OPTIONS] <COMMAND>
 
     Commands:
-      inspect      Show what is in a model: its container, config and tensors
-      config       Show the numbers an engine needs, each with where it was found
+      inspect      Show a model's container, config and tensors
+      config       Show the config values that an engine needs, each with its source
       hash         Print the SHA-256 of every tensor
       dump         Write one tensor's values or bytes to standard output
-      diff         Compare the tensors of two models by canonical name, whatever containers they lie in
-      verify       Check a model's files, whether they agree with each other, and with --deep its values
-      load         Load every tensor under its canonical name, and time it
-      convert      Write a model in another container
-      quantize     Write a model in fewer bits, as llama-quantize or mlx-lm does
-      create       Write a model into Ollama's store
-      split        Write a model as several files
-      merge        Write a model that lies in several files as one
-      align        Write a file with its data aligned
-      meta         Read metadata, and change that of a GGUF file
-      list         List what this program knows (containers, dtypes, architectures), or Ollama's models
-      completions  Print a script that completes this program's arguments in a shell
+      diff         Compare the tensors of two models by canonical name; their containers may differ
+      verify       Check a model's files, their agreement with each other and, with --deep, its values
+      load         Load every tensor by canonical name and time it
+      convert      Convert a model to another container
+      quantize     Quantize a model as llama-quantize or mlx-lm does
+      create       Create a model in Ollama's store
+      split        Split a model into several files
+      merge        Merge the files of a model into one file
+      align        Copy a file with its tensor data aligned
+      meta         Print metadata, or edit the metadata of a GGUF file
+      list         List the known containers, dtypes or architectures, or the models in Ollama's store
+      completions  Print a completion script for a shell
 
     Options:
           --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
@@ -59,13 +59,13 @@ fn the_program() {
       -V, --version       Print version
 
     Examples:
-      weighbridge load                        load the small model inside the program, and time it
-      weighbridge inspect model.gguf          what is in a file
-      weighbridge inspect ~/models/Qwen3-0.6B a directory as it comes from a hub
+      weighbridge load                          load the built-in sample model and time it
+      weighbridge inspect model.gguf            show what a file contains
+      weighbridge inspect ~/models/Qwen3-0.6B   a directory downloaded from Hugging Face
       weighbridge dump model.gguf output_norm.weight
 
-    Exit status: 0 fine; 1 a fault or difference was found; 2 usage; 3 malformed or incomplete
-    model; 4 unsupported; 5 no such path, no permission, no space.
+    Exit status: 0 success; 1 a fault or difference was found; 2 wrong usage; 3 malformed or incomplete
+    model; 4 unsupported; 5 path or tensor not found, no permission, no space; 130 interrupted.
     ");
     assert_eq!(printed(&["--version"]), format!("weighbridge {}\n", env!("CARGO_PKG_VERSION")));
 }
@@ -73,7 +73,7 @@ fn the_program() {
 #[test]
 fn inspect() {
     assert_snapshot!(printed(&["inspect", "--help"]), @"
-    Show what is in a model: its container, config and tensors
+    Show a model's container, config and tensors
 
     Usage: weighbridge inspect [OPTIONS] <PATH>
 
@@ -81,18 +81,18 @@ fn inspect() {
       <PATH>  A file, any shard of a split GGUF, a directory, or the name of an Ollama model
 
     Options:
-          --canonical      By canonical name: what engines see, and how it comes of what is stored
-          --stored         By stored name alone: do not ask what the names mean
-          --all            One row a tensor: do not gather the layers that are alike
-          --filter <GLOB>  Only tensors whose stored or canonical name matches; * stands for any text, ?
-                           for one character
-          --metadata       Also show metadata, tokenizer tables by their length
-          --json           Write JSON
-          --strict         Refuse what the strictest reader refuses: llama.cpp for GGUF, the format's
-                           document for safetensors
-          --lenient        Accept in safetensors what MLX accepts: holes, shared bytes, bytes left over
-          --no-map         Read tensor data instead of mapping it
-          --all-files      Take safetensors files that the index does not name as well
+          --canonical      Show canonical names and how each tensor is derived
+          --stored         Show stored names only, without resolving canonical names
+          --all            Show one row per tensor instead of grouping equal layers
+          --filter <GLOB>  Show only tensors whose stored or canonical name matches; * matches any text,
+                           ? one character
+          --metadata       Also show metadata; long strings and arrays are shortened
+          --json           Print JSON
+          --strict         Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the
+                           format's specification for safetensors
+          --lenient        Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
+          --no-map         Read tensor data from the file instead of memory-mapping it
+          --all-files      Include safetensors files that the index does not name
           --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
                            never]
       -h, --help           Print help
@@ -109,7 +109,7 @@ fn inspect() {
 #[test]
 fn config() {
     assert_snapshot!(printed(&["config", "--help"]), @"
-    Show the numbers an engine needs, each with where it was found
+    Show the config values that an engine needs, each with its source
 
     Usage: weighbridge config [OPTIONS] <PATH>
 
@@ -117,12 +117,12 @@ fn config() {
       <PATH>  A file, any shard of a split GGUF, a directory, or the name of an Ollama model
 
     Options:
-          --json          Write JSON
-          --strict        Refuse what the strictest reader refuses: llama.cpp for GGUF, the format's
-                          document for safetensors
-          --lenient       Accept in safetensors what MLX accepts: holes, shared bytes, bytes left over
-          --no-map        Read tensor data instead of mapping it
-          --all-files     Take safetensors files that the index does not name as well
+          --json          Print JSON
+          --strict        Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the
+                          format's specification for safetensors
+          --lenient       Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
+          --no-map        Read tensor data from the file instead of memory-mapping it
+          --all-files     Include safetensors files that the index does not name
           --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
                           never]
       -h, --help          Print help
@@ -144,15 +144,15 @@ fn hash() {
       <PATH>  A file, any shard of a split GGUF, a directory, or the name of an Ollama model
 
     Options:
-          --values        Also hash the values as little-endian f32, in row-major order
-          --save <FILE>   Print nothing, but write a list that `verify --against` compares with, scales
-                          and all; FILE must not exist, or be such a list
-          --json          Write JSON
-          --strict        Refuse what the strictest reader refuses: llama.cpp for GGUF, the format's
-                          document for safetensors
-          --lenient       Accept in safetensors what MLX accepts: holes, shared bytes, bytes left over
-          --no-map        Read tensor data instead of mapping it
-          --all-files     Take safetensors files that the index does not name as well
+          --values        Also hash the values, as little-endian f32 in row-major order
+          --save <FILE>   Print nothing; save the hashes, including those of scales, for `verify
+                          --against`. FILE must not exist yet, or be such a list
+          --json          Print JSON
+          --strict        Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the
+                          format's specification for safetensors
+          --lenient       Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
+          --no-map        Read tensor data from the file instead of memory-mapping it
+          --all-files     Include safetensors files that the index does not name
           --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
                           never]
       -h, --help          Print help
@@ -176,41 +176,41 @@ fn dump() {
               A file, any shard of a split GGUF, a directory, or the name of an Ollama model
 
       <NAME>
-              The tensor's name in the file, for values as the file has them, or its canonical name, for
-              values as Hugging Face has them
+              The tensor's stored name, for the order and values of the file, or its canonical name, for
+              those of the Hugging Face checkpoint
 
     Options:
           --as <FORM>
-              What to write; values that become infinite or 0 by rounding are counted on standard error
+              Output format; values that rounding makes infinite or 0 are counted on standard error
 
               Possible values:
-              - text: Rows of numbers for people
-              - f32:  Values as little-endian f32, row-major
-              - f16:  The same, rounded to f16
-              - bf16: The same, rounded to bf16
-              - raw:  The stored bytes; by canonical name, the packed bytes that `load` gives
-              - npy:  Values as a NumPy array file of f32
+              - text: Readable rows of numbers
+              - f32:  Values as little-endian f32, in row-major order
+              - f16:  Values rounded to little-endian f16, in row-major order
+              - bf16: Values rounded to little-endian bf16, in row-major order
+              - raw:  The stored bytes; for a canonical name, the packed bytes that `load` gives
+              - npy:  Values as f32 in a NumPy array file (.npy)
               
               [default: text]
 
           --rows <A..B>
-              Only these rows, the last excluded; rows are counted over all dimensions but the last
+              Write only rows A to B - 1; rows are counted over all dimensions but the last
 
           --all
-              Text: every row and column, however many
+              With --as text: write every row and column
 
           --strict
-              Refuse what the strictest reader refuses: llama.cpp for GGUF, the format's document for
-              safetensors
+              Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the format's
+              specification for safetensors
 
           --lenient
-              Accept in safetensors what MLX accepts: holes, shared bytes, bytes left over
+              Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
 
           --no-map
-              Read tensor data instead of mapping it
+              Read tensor data from the file instead of memory-mapping it
 
           --all-files
-              Take safetensors files that the index does not name as well
+              Include safetensors files that the index does not name
 
           --color <WHEN>
               Controls when to use color
@@ -233,31 +233,32 @@ fn dump() {
 #[test]
 fn diff() {
     assert_snapshot!(printed(&["diff", "--help"]), @"
-    Compare the tensors of two models by canonical name, whatever containers they lie in
+    Compare the tensors of two models by canonical name; their containers may differ
 
     Usage: weighbridge diff [OPTIONS] <A> <B>
 
     Arguments:
       <A>  A file, any shard of a split GGUF, a directory, or the name of an Ollama model
-      <B>  The model to compare it with
+      <B>  The model to compare with, given in the same ways
 
     Options:
-          --tolerance <T>  Elements that are at most this far apart are equal [default: 0]
-          --filter <GLOB>  Only tensors whose stored or canonical name matches
-          --all            One row a tensor, equal ones too: do not gather the layers that are alike
-          --json           Write JSON
-          --strict         Refuse what the strictest reader refuses: llama.cpp for GGUF, the format's
-                           document for safetensors
-          --lenient        Accept in safetensors what MLX accepts: holes, shared bytes, bytes left over
-          --no-map         Read tensor data instead of mapping it
-          --all-files      Take safetensors files that the index does not name as well
+          --tolerance <T>  Treat elements as equal if they differ by at most T [default: 0]
+          --filter <GLOB>  Compare only tensors whose stored or canonical name matches
+          --all            Show one row per tensor, also for equal tensors, instead of grouping equal
+                           layers
+          --json           Print JSON
+          --strict         Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the
+                           format's specification for safetensors
+          --lenient        Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
+          --no-map         Read tensor data from the file instead of memory-mapping it
+          --all-files      Include safetensors files that the index does not name
           --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
                            never]
       -h, --help           Print help
 
     Examples:
-      weighbridge diff ./Qwen3-0.6B Qwen3-0.6B-Q8_0.gguf      what quantizing cost, tensor by tensor
-      weighbridge diff a.gguf b.gguf --tolerance 1e-3 && echo close enough
+      weighbridge diff ./Qwen3-0.6B Qwen3-0.6B-Q8_0.gguf      what quantization changed, per tensor
+      weighbridge diff a.gguf b.gguf --tolerance 1e-3 && echo 'close enough'
       weighbridge diff a.gguf b.gguf --filter '*.ffn.*' --all
       weighbridge diff a.gguf b.gguf --json | jq '.different[].name'
     ");
@@ -266,7 +267,7 @@ fn diff() {
 #[test]
 fn verify() {
     assert_snapshot!(printed(&["verify", "--help"]), @"
-    Check a model's files, whether they agree with each other, and with --deep its values
+    Check a model's files, their agreement with each other and, with --deep, its values
 
     Usage: weighbridge verify [OPTIONS] <PATH>
 
@@ -274,25 +275,26 @@ fn verify() {
       <PATH>  A file, any shard of a split GGUF, a directory, or the name of an Ollama model
 
     Options:
-          --deep            Also look at every value and scale. Faults: NaN, infinity, and scales that
-                            are either, as llama.cpp's own check has it. Remarks: matrices whose values
-                            are all 0 or all the same (ordinary for biases and norms, which are let
-                            pass), NVFP4 scales below the normal range. Both give status 1
-          --against <FILE>  Compare with a list from `hash --save`: tensors missing, added or changed
-          --json            Write JSON
-          --strict          Refuse what the strictest reader refuses: llama.cpp for GGUF, the format's
-                            document for safetensors
-          --lenient         Accept in safetensors what MLX accepts: holes, shared bytes, bytes left over
-          --no-map          Read tensor data instead of mapping it
-          --all-files       Take safetensors files that the index does not name as well
+          --deep            Also check every value and scale. Faults: NaN and infinity in values or
+                            scales, as in llama.cpp's own check. Remarks: matrices whose values are all
+                            0 or all equal, and NVFP4 scales below the normal range; constant biases and
+                            norms are normal. Faults and remarks give exit status 1
+          --against <FILE>  Compare with a list from `hash --save`; report missing, extra and changed
+                            tensors
+          --json            Print JSON
+          --strict          Apply the strictest reader's rules: those of llama.cpp for GGUF, those of
+                            the format's specification for safetensors
+          --lenient         Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
+          --no-map          Read tensor data from the file instead of memory-mapping it
+          --all-files       Include safetensors files that the index does not name
           --color <WHEN>    Controls when to use color [default: auto] [possible values: auto, always,
                             never]
       -h, --help            Print help
 
     Examples:
       weighbridge verify model.gguf
-      weighbridge verify model.gguf --strict      also by rules that only llama.cpp has
-      weighbridge verify model.gguf --deep        and does every tensor hold sound numbers?
+      weighbridge verify model.gguf --strict      apply llama.cpp's rules too
+      weighbridge verify model.gguf --deep        check every value too
       weighbridge verify model.gguf --against model.hashes
       weighbridge verify ./Qwen3-0.6B --deep --json | jq '.findings'
     ");
@@ -301,27 +303,27 @@ fn verify() {
 #[test]
 fn load() {
     assert_snapshot!(printed(&["load", "--help"]), @"
-    Load every tensor under its canonical name, and time it
+    Load every tensor by canonical name and time it
 
     Usage: weighbridge load [OPTIONS] [PATH]
 
     Arguments:
       [PATH]
-              A file, any shard of a split GGUF, a directory, or the name of an Ollama model; the model
-              inside the program if left out
+              A file, any shard of a split GGUF, a directory, or the name of an Ollama model; if
+              omitted, the built-in sample model
 
     Options:
           --filter <GLOB>
-              Only tensors whose stored or canonical name matches
+              Load only tensors whose stored or canonical name matches
 
           --fuse <LIST>
-              Load these together, in one buffer, where they can be joined: qkv, gate-up
+              Fuse these tensors into one buffer where possible: qkv, gate-up
 
           --dtype <DTYPE>
-              What tensors are kept as in memory
+              Dtype of the loaded tensors
 
               Possible values:
-              - keep: Packed as stored
+              - keep: Packed, as stored
               - f32:  Values as f32
               - f16:  Values as f16
               - bf16: Values as bf16
@@ -329,25 +331,25 @@ fn load() {
               [default: keep]
 
           --threads <N>
-              Threads that read and convert; 0 stands for four
+              Number of threads that read and convert; 0 means four
               
               [default: 0]
 
           --json
-              Write JSON
+              Print JSON
 
           --strict
-              Refuse what the strictest reader refuses: llama.cpp for GGUF, the format's document for
-              safetensors
+              Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the format's
+              specification for safetensors
 
           --lenient
-              Accept in safetensors what MLX accepts: holes, shared bytes, bytes left over
+              Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
 
           --no-map
-              Read tensor data instead of mapping it
+              Read tensor data from the file instead of memory-mapping it
 
           --all-files
-              Take safetensors files that the index does not name as well
+              Include safetensors files that the index does not name
 
           --color <WHEN>
               Controls when to use color
@@ -359,7 +361,7 @@ fn load() {
               Print help (see a summary with '-h')
 
     Examples:
-      weighbridge load                            the small model inside the program
+      weighbridge load                            the built-in sample model
       weighbridge load model.gguf
       weighbridge load model.gguf --fuse qkv,gate-up --dtype f16
       weighbridge load ./Qwen3-0.6B --filter 'layers.0.*' --no-map --json
@@ -369,21 +371,23 @@ fn load() {
 #[test]
 fn list() {
     assert_snapshot!(printed(&["list", "--help"]), @"
-    List what this program knows (containers, dtypes, architectures), or Ollama's models
+    List the known containers, dtypes or architectures, or the models in Ollama's store
 
     Usage: weighbridge list [OPTIONS] <WHAT>
 
     Arguments:
       <WHAT>
+              The table to print
+
               Possible values:
-              - containers
-              - dtypes
-              - architectures
+              - containers:    File formats that can be read
+              - dtypes:        Element types, quantized ones included
+              - architectures: Model families whose tensors have canonical names
               - models:        The models in Ollama's store
 
     Options:
           --json
-              Write JSON
+              Print JSON
 
           --color <WHEN>
               Controls when to use color
@@ -396,7 +400,7 @@ fn list() {
 
     Examples:
       weighbridge list dtypes
-      weighbridge list models                 what Ollama has
+      weighbridge list models                 the models in Ollama's store
       weighbridge list architectures --json
     ");
 }
@@ -404,12 +408,12 @@ fn list() {
 #[test]
 fn completions() {
     assert_snapshot!(printed(&["completions", "--help"]), @"
-    Print a script that completes this program's arguments in a shell
+    Print a completion script for a shell
 
     Usage: weighbridge completions [OPTIONS] <SHELL>
 
     Arguments:
-      <SHELL>  The shell that the script is for [possible values: bash, elvish, fish, powershell, zsh]
+      <SHELL>  The shell to complete for [possible values: bash, elvish, fish, powershell, zsh]
 
     Options:
           --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
@@ -428,7 +432,7 @@ fn completions() {
     }
 }
 
-/// Without a verb the help is shown as a complaint.
+/// Without a verb, the help is printed as an error.
 #[test]
 fn nothing() {
     let ran = run(&[]);

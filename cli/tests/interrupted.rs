@@ -1,5 +1,5 @@
-//! Runs that are killed, run out of room, or find something in their way: what lay under the name
-//! stays whole, and nothing of the model that is read changes.
+//! Runs that are killed, run out of space or find an existing destination: the old destination stays
+//! complete, and the source does not change.
 #![allow(clippy::disallowed_methods, reason = "the tests' own files")]
 
 mod support;
@@ -13,7 +13,7 @@ use support::{printed, program, refused, root};
 
 const SOURCE: &str = "assets/sample/hf";
 
-/// Every file below a folder, with its bytes.
+/// Every file in a folder, recursively, with its bytes.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
@@ -29,7 +29,7 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// Numbers without a pattern; the same in every run.
+/// Pseudorandom numbers, the same in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -41,8 +41,8 @@ impl Numbers {
     }
 }
 
-/// Kills runs of a command at moments from its start to its end, and holds what lies under the
-/// target's name against what may lie there: what was before, or all of what comes.
+/// Kills runs of a command at moments between its start and its end, and checks that the destination is
+/// either the old one or the complete new one.
 fn killed(times: u32, arguments: &[&str], target: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join(target);
@@ -53,7 +53,7 @@ fn killed(times: u32, arguments: &[&str], target: &str) {
     let whole = start.elapsed();
     let new = contents(folder.path());
     let source = contents(&root().join(SOURCE));
-    // Something else of the same kind, to be replaced.
+    // Another model of the same kind, to be replaced.
     let mut old = new.clone();
     for (name, bytes) in &mut old {
         match name.ends_with(".json") {
@@ -74,7 +74,7 @@ fn killed(times: u32, arguments: &[&str], target: &str) {
             .expect("the program starts");
         let most = u64::try_from(whole.as_micros()).expect("a short run");
         std::thread::sleep(Duration::from_micros(numbers.below(most + most / 10)));
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = child.kill();
         child.wait().expect("an end");
         let mut found = contents(folder.path());
@@ -90,7 +90,7 @@ fn killed(times: u32, arguments: &[&str], target: &str) {
     println!("{arguments:?}: killed {times} times: {before} before the end, {after} at it");
     assert!(before > 0, "no run was killed before its end");
     assert!(contents(&root().join(SOURCE)) == source, "the source has changed");
-    // What killed runs have left is taken away by the next.
+    // The next run removes what killed runs have left.
     printed(&all);
     assert!(contents(folder.path()) == new, "something is left");
 }
@@ -124,7 +124,7 @@ fn a_file_that_may_not_be_that_long() {
     assert_eq!(left, BTreeMap::from([("model.gguf".to_owned(), b"what lies there".to_vec())]));
 }
 
-/// A file system of its own, too small, as a user without rights may have one.
+/// A file system that is too small, created without special rights.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_file_system_that_is_full() {

@@ -1,4 +1,4 @@
-//! Verbs that look at all of a tensor do so in less memory than the tensor takes.
+//! Verbs that read a whole tensor use less memory than the tensor's size.
 #![cfg(target_os = "linux")]
 
 mod support;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use support::root;
 
-/// 192 MiB of zeros, which take no space on most disks, looked at with 128 MiB of address space.
+/// 192 MiB of zeros, which take no space on most disks, read with 128 MiB of address space.
 #[test]
 fn tensors_larger_than_memory() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -24,7 +24,7 @@ fn tensors_larger_than_memory() {
     let model = path.to_str().expect("a path in UTF-8");
     let list = folder.path().join("list");
     let list = list.to_str().expect("a path in UTF-8");
-    // The same values as BF16, so that they are decoded and not compared as bytes.
+    // The same values as BF16, so that they are decoded instead of compared as bytes.
     let half = folder.path().join("half.safetensors");
     let header =
         header.replace("F32", "BF16").replace(&bytes.to_string(), &(bytes / 2).to_string());
@@ -45,7 +45,7 @@ fn tensors_larger_than_memory() {
             .args(["-c", "ulimit -v 131072 && exec \"$0\" \"$@\" --no-map >/dev/null"])
             .arg(env!("CARGO_BIN_EXE_weighbridge"))
             .args(arguments)
-            // Each thread would set some address space aside.
+            // Each thread would reserve some address space.
             .env("MALLOC_ARENA_MAX", "1")
             .current_dir(root())
             .stdin(Stdio::null())

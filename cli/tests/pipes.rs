@@ -1,4 +1,4 @@
-//! Standard output that is no terminal: colours are off, and whoever reads may stop at any time.
+//! Standard output that is not a terminal: colours are off, and the reader may close it at any time.
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::{program, run};
 
 const SAMPLE: &str = "assets/sample/hf";
 
-/// Everything that writes much, and everything that writes colours.
+/// Runs with much output, and runs with coloured output.
 const RUNS: [&[&str]; 11] = [
     &["inspect", SAMPLE, "--all", "--metadata"],
     &["inspect", SAMPLE, "--json"],
@@ -67,7 +67,7 @@ fn colours_when_asked_for() {
     assert!(ran.err.contains('\u{1b}'));
 }
 
-/// JSON is for programs: no colours, whatever is asked for.
+/// JSON has no colours, even with `--color always`.
 #[test]
 fn json_has_no_colours() {
     let ran = run(&["--color", "always", "inspect", SAMPLE, "--json"]);

@@ -1,4 +1,4 @@
-//! `verify --deep` looks at values; `hash --save` and `verify --against` compare two models.
+//! `verify --deep` checks values; `hash --save` and `verify --against` compare two models.
 #![allow(clippy::disallowed_methods, reason = "the files are the samples and the test's own")]
 #![allow(clippy::cast_possible_truncation, reason = "the files are small")]
 
@@ -13,7 +13,7 @@ const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
 const HF: &str = "assets/sample/hf";
 const MLX: &str = "assets/sample/mlx-4bit";
 
-/// A safetensors file of arrays: name as JSON spells it, dtype, shape, bytes.
+/// A safetensors file of arrays: name as in JSON, dtype, shape, bytes.
 fn model(arrays: &[(&str, &str, &str, &[u8])]) -> (tempfile::TempDir, String) {
     let (mut entries, mut data) = (Vec::new(), Vec::new());
     for (name, dtype, shape, bytes) in arrays {
@@ -31,7 +31,7 @@ fn f32s(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// The sample with a byte changed: of a part of a tensor, so many bytes after its first.
+/// The sample with one byte changed, at an offset within a part of a tensor.
 fn damaged(
     model: &str,
     name: &str,
@@ -68,7 +68,7 @@ fn damaged(
     (folder, path)
 }
 
-/// What `verify` says of a model that it finds something in.
+/// The output of `verify` for a model in which it finds something.
 fn found(path: &str, more: &[&str]) -> String {
     let ran = run(&[&["verify", path], more].concat());
     assert_eq!((ran.status, ran.err.as_str()), (Some(1), ""), "{}", ran.out);
@@ -77,7 +77,7 @@ fn found(path: &str, more: &[&str]) -> String {
 
 #[test]
 fn sound_models() {
-    assert_snapshot!(printed(&["verify", GGUF, "--deep"]), @"assets/sample/sample-Q8_0.gguf: fine: 1 file, 20 tensors; headers, names, shapes, byte ranges, values checked");
+    assert_snapshot!(printed(&["verify", GGUF, "--deep"]), @"assets/sample/sample-Q8_0.gguf: ok: 1 file, 20 tensors; checked headers, names, shapes, byte ranges, values");
     for model in [GGUF, HF, MLX] {
         let report = json(&["verify", model, "--deep", "--no-map", "--json"]);
         assert_eq!(report["findings"], serde_json::json!([]));
@@ -96,7 +96,7 @@ fn unsound_values() {
         ("a\\nb", "F32", "[2,2]", &f32s(&[1.0, f32::NAN, f32::NEG_INFINITY, f32::NAN])),
         ("complex", "C64", "[1]", &[0; 8]),
     ]);
-    // Not looked for unless asked.
+    // Values are not checked without --deep.
     assert_eq!(run(&["verify", &path]).status, Some(0));
     assert_snapshot!(found(&path, &["--deep"]), @r#"
     remark: zero: all 4 values are 0
@@ -131,7 +131,7 @@ fn unsound_values() {
     let offset = findings[2]["offset"].as_u64().expect("a number") as usize;
     assert_eq!(bytes[offset..offset + 4], f32::NAN.to_le_bytes());
     assert_eq!(report["notes"].as_array().map(Vec::len), Some(1));
-    // What cannot be looked at is no finding.
+    // Tensors whose values cannot be read are not findings.
     let (_folder, path) = model(&[("complex", "C64", "[1]", &[0; 8])]);
     assert_eq!(run(&["verify", &path, "--deep"]).status, Some(0));
 }
@@ -156,7 +156,7 @@ fn unsound_scales() {
     ));
 }
 
-/// Saves the list of a model, and gives its path and text.
+/// Saves the list of a model; returns its path and text.
 fn saved(model: &str, folder: &Path, more: &[&str]) -> (String, String) {
     let path = folder.join("list").to_str().expect("a path in UTF-8").to_owned();
     assert_eq!(printed(&[&["hash", model, "--save", &path], more].concat()), "");
@@ -181,7 +181,7 @@ fn lists() {
     assert_eq!(
         printed(&["verify", &path, "--against", &list])
             .replace(&*folder.path().to_string_lossy(), "."),
-        "./model.safetensors: fine: 1 file, 3 tensors; headers, names, shapes, byte ranges checked; all as in ./list\n"
+        "./model.safetensors: ok: 1 file, 3 tensors; checked headers, names, shapes, byte ranges; all hashes match ./list\n"
     );
     for sample in [GGUF, HF, MLX] {
         for values in [&[][..], &["--values"]] {
@@ -189,7 +189,7 @@ fn lists() {
             assert_eq!(text.lines().count(), 21);
             let report = json(&["verify", sample, "--against", &list, "--json"]);
             assert_eq!(report["differences"], serde_json::json!([]));
-            // The hashes are those that are printed.
+            // The hashes are equal to the printed ones.
             let hashes = json(&[&["hash", sample, "--json"], values].concat());
             for (tensor, line) in
                 hashes["tensors"].as_array().expect("a list").iter().zip(text.lines().skip(1))
@@ -216,7 +216,7 @@ fn changed_models() {
     difference: blk.1.ffn_up.weight: changed: bytes, values
     model: 1 difference in 1 file, 20 tensors
     ");
-    // A scale of a group lies in another part.
+    // The scale of a group is in another part.
     let (list, _) = saved(MLX, folder.path(), &[]);
     let (_copy, path) = damaged(MLX, "model.layers.0.mlp.up_proj.weight", 1, 3, flip);
     assert_snapshot!(found(&path, &["--against", &list]), @"
@@ -246,7 +246,7 @@ fn changed_models() {
     assert_eq!(report["differences"][3], serde_json::json!({"name": "d", "difference": "extra"}));
 }
 
-/// A GGUF file of one tensor with this name, of a type that llama.cpp had once and one byte of data.
+/// A GGUF file of one tensor with this name, a type that llama.cpp has removed, and one byte of data.
 fn gguf(name: &[u8], code: u32) -> Vec<u8> {
     let mut file = b"GGUF\x03\0\0\0".to_vec();
     file.extend(1u64.to_le_bytes());
@@ -280,7 +280,7 @@ fn odd_names_and_unknown_dtypes() {
         "{text}"
     );
 
-    // Its bytes are not known, but its place in the list is.
+    // Its bytes are unknown, but it is in the list.
     let (folder, path) = file("model.gguf", &gguf(b"a", 43));
     let list = folder.path().join("list").to_str().expect("a path in UTF-8").to_owned();
     let ran = run(&["hash", &path, "--save", &list]);
@@ -290,7 +290,7 @@ fn odd_names_and_unknown_dtypes() {
     assert_eq!(run(&["verify", &path, "--against", &list]).status, Some(0));
 }
 
-/// What is said of a list of this content.
+/// The message about a list with this content.
 fn said_of(list: &[u8]) -> String {
     let (folder, path) = file("list", list);
     refused(&["verify", HF, "--against", &path]).replace(&*folder.path().to_string_lossy(), ".")
@@ -348,7 +348,7 @@ fn paths_that_do_not_do() {
     let ran = run(&["hash", HF, "--save", "no-such-folder/list"]);
     assert_eq!((ran.status, ran.out.as_str()), (Some(5), ""));
     assert!(
-        ran.err.starts_with("error: no-such-folder/list: cannot write the list: "),
+        ran.err.starts_with("error: no-such-folder/list: cannot write the hash list: "),
         "{}",
         ran.err
     );
@@ -357,7 +357,7 @@ fn paths_that_do_not_do() {
     let before = std::fs::read(&path).expect("the model");
     assert_snapshot!(refused(&["hash", &path, "--save", &path]).replace(&*folder.path().to_string_lossy(), "."), @"
     2
-    error: ./model.safetensors: it exists and is no list of hashes: give another path
+    error: ./model.safetensors: already exists and is not a hash list: choose another path
     ");
     assert_eq!(std::fs::read(&path).expect("the model"), before);
     for other in ["/dev/null", "assets", "assets/sample/README.md"] {
@@ -370,7 +370,7 @@ fn paths_that_do_not_do() {
     assert_eq!(run(&["hash", &path, "--save", "x", "--json"]).status, Some(2));
 }
 
-/// A list is made as a temporary file, which others could not read.
+/// A list is written as a temporary file first, which only its owner could read.
 #[cfg(unix)]
 #[test]
 fn new_files_are_readable_by_others() {

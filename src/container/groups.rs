@@ -1,8 +1,11 @@
 //! Packed weights whose scales, and optionally biases, are separate arrays: MLX's format, which
 //! Ollama stores under other names.
 
+use std::path::PathBuf;
+
 use serde_json::Value as Json;
 
+use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::store::{Indexed, ListedArray, NewGroup, Part};
@@ -191,4 +194,40 @@ impl GroupArrays<'_> {
 pub(super) fn contradiction(fault: String) -> Error {
     Error::malformed(fault)
         .advise("config.json and the tensors are of different models, or damaged")
+}
+
+/// The first weight that MLX packed although no config describes it: its file, and the error.
+/// Without a description, its codes would be read as plain numbers.
+pub(super) fn packed_without_config(indexed: &Indexed) -> Option<(PathBuf, Error)> {
+    let is_packed = |number: &u32| {
+        let Some(weight) = indexed.get(*number).filter(|of| of.dtype == Ok(DType::U32)) else {
+            return false;
+        };
+        let Some(module) = weight.name.as_bytes().strip_suffix(b".weight") else { return false };
+        let scales = indexed.find(&[module, b".scales"].concat()).and_then(|n| indexed.get(n));
+        let rows = weight.shape.split_last().map(|(_, rows)| rows);
+        rows.is_some_and(|rows| !rows.is_empty())
+            && scales.is_some_and(|scales| scales.shape.split_last().map(|(_, rows)| rows) == rows)
+    };
+    let number = (0..u32::try_from(indexed.len()).unwrap_or(u32::MAX)).find(is_packed)?;
+    let name = indexed.get(number)?.name.to_string();
+    let config = indexed.documents().iter().find(|document| document.name == "config.json");
+    let said = match config.map(|config| config.json.get("quantization")) {
+        None => match indexed.note_on("config.json") {
+            Some(note) => format!("config.json is {}", note.text),
+            None => "there is no config.json".to_owned(),
+        },
+        Some(None) => "config.json has no \"quantization\"".to_owned(),
+        Some(Some(json)) => {
+            format!("\"quantization\" in config.json is {}", Text::new(json.to_string().as_bytes()))
+        }
+    };
+    let fault = format!(
+        "MLX packed this weight (it is U32 and has .scales), but {said}; an object with \"bits\" \
+         and \"group_size\" is required"
+    );
+    let error = Error::malformed(fault)
+        .in_tensor(name)
+        .advise("fetch config.json again; --lenient opens the codes as plain U32");
+    Some((indexed.path(number).to_path_buf(), error))
 }

@@ -1,4 +1,4 @@
-//! The command line, as it is typed.
+//! The command line: subcommands, arguments and help.
 
 pub(crate) mod write;
 
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Opens the weights of language models whatever file they come in.
+/// Inspects, checks, compares, loads, converts and quantizes language models in any file format.
 #[derive(Debug, Parser)]
 #[command(
     name = "weighbridge",
@@ -14,13 +14,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
     max_term_width = 100,
     disable_help_subcommand = true,
     after_help = "Examples:
-  weighbridge load                        load the small model inside the program, and time it
-  weighbridge inspect model.gguf          what is in a file
-  weighbridge inspect ~/models/Qwen3-0.6B a directory as it comes from a hub
+  weighbridge load                          load the built-in sample model and time it
+  weighbridge inspect model.gguf            show what a file contains
+  weighbridge inspect ~/models/Qwen3-0.6B   a directory downloaded from Hugging Face
   weighbridge dump model.gguf output_norm.weight
 
-Exit status: 0 fine; 1 a fault or difference was found; 2 usage; 3 malformed or incomplete
-model; 4 unsupported; 5 no such path, no permission, no space."
+Exit status: 0 success; 1 a fault or difference was found; 2 wrong usage; 3 malformed or incomplete
+model; 4 unsupported; 5 path or tensor not found, no permission, no space; 130 interrupted."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -31,54 +31,54 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show what is in a model: its container, config and tensors
+    /// Show a model's container, config and tensors
     Inspect(Inspect),
-    /// Show the numbers an engine needs, each with where it was found
+    /// Show the config values that an engine needs, each with its source
     Config(Config),
     /// Print the SHA-256 of every tensor
     Hash(Hash),
     /// Write one tensor's values or bytes to standard output
     Dump(Dump),
-    /// Compare the tensors of two models by canonical name, whatever containers they lie in
+    /// Compare the tensors of two models by canonical name; their containers may differ
     Diff(Diff),
-    /// Check a model's files, whether they agree with each other, and with --deep its values
+    /// Check a model's files, their agreement with each other and, with --deep, its values
     Verify(Verify),
-    /// Load every tensor under its canonical name, and time it
+    /// Load every tensor by canonical name and time it
     Load(Load),
-    /// Write a model in another container
+    /// Convert a model to another container
     Convert(write::Convert),
-    /// Write a model in fewer bits, as llama-quantize or mlx-lm does
+    /// Quantize a model as llama-quantize or mlx-lm does
     Quantize(write::Quantize),
-    /// Write a model into Ollama's store
+    /// Create a model in Ollama's store
     Create(write::Create),
-    /// Write a model as several files
+    /// Split a model into several files
     Split(write::Split),
-    /// Write a model that lies in several files as one
+    /// Merge the files of a model into one file
     Merge(write::Merge),
-    /// Write a file with its data aligned
+    /// Copy a file with its tensor data aligned
     Align(write::Align),
-    /// Read metadata, and change that of a GGUF file
+    /// Print metadata, or edit the metadata of a GGUF file
     Meta(write::Meta),
-    /// List what this program knows (containers, dtypes, architectures), or Ollama's models
+    /// List the known containers, dtypes or architectures, or the models in Ollama's store
     List(List),
-    /// Print a script that completes this program's arguments in a shell
+    /// Print a completion script for a shell
     Completions(Completions),
 }
 
 /// How a model is opened.
 #[derive(Args, Debug)]
 pub(crate) struct Open {
-    /// Refuse what the strictest reader refuses: llama.cpp for GGUF, the format's document for
-    /// safetensors
+    /// Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the format's
+    /// specification for safetensors
     #[arg(long, conflicts_with = "lenient")]
     pub(crate) strict: bool,
-    /// Accept in safetensors what MLX accepts: holes, shared bytes, bytes left over
+    /// Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
     #[arg(long)]
     pub(crate) lenient: bool,
-    /// Read tensor data instead of mapping it
+    /// Read tensor data from the file instead of memory-mapping it
     #[arg(long)]
     pub(crate) no_map: bool,
-    /// Take safetensors files that the index does not name as well
+    /// Include safetensors files that the index does not name
     #[arg(long)]
     pub(crate) all_files: bool,
 }
@@ -93,23 +93,23 @@ pub(crate) struct Open {
 pub(crate) struct Inspect {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
-    /// By canonical name: what engines see, and how it comes of what is stored
+    /// Show canonical names and how each tensor is derived
     #[arg(long, conflicts_with = "stored")]
     pub(crate) canonical: bool,
-    /// By stored name alone: do not ask what the names mean
+    /// Show stored names only, without resolving canonical names
     #[arg(long)]
     pub(crate) stored: bool,
-    /// One row a tensor: do not gather the layers that are alike
+    /// Show one row per tensor instead of grouping equal layers
     #[arg(long)]
     pub(crate) all: bool,
-    /// Only tensors whose stored or canonical name matches; * stands for any text, ? for one
+    /// Show only tensors whose stored or canonical name matches; * matches any text, ? one
     /// character
     #[arg(long, value_name = "GLOB")]
     pub(crate) filter: Option<String>,
-    /// Also show metadata, tokenizer tables by their length
+    /// Also show metadata; long strings and arrays are shortened
     #[arg(long)]
     pub(crate) metadata: bool,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -123,7 +123,7 @@ pub(crate) struct Inspect {
 pub(crate) struct Config {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -138,34 +138,34 @@ pub(crate) struct Config {
 pub(crate) struct Hash {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
-    /// Also hash the values as little-endian f32, in row-major order
+    /// Also hash the values, as little-endian f32 in row-major order
     #[arg(long)]
     pub(crate) values: bool,
-    /// Print nothing, but write a list that `verify --against` compares with, scales and all; FILE
-    /// must not exist, or be such a list
+    /// Print nothing; save the hashes, including those of scales, for `verify --against`. FILE must
+    /// not exist yet, or be such a list
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub(crate) save: Option<PathBuf>,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) open: Open,
 }
 
-/// The form in which `dump` writes a tensor.
+/// The output format of `dump`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum DumpForm {
-    /// Rows of numbers for people
+    /// Readable rows of numbers
     Text,
-    /// Values as little-endian f32, row-major
+    /// Values as little-endian f32, in row-major order
     F32,
-    /// The same, rounded to f16
+    /// Values rounded to little-endian f16, in row-major order
     F16,
-    /// The same, rounded to bf16
+    /// Values rounded to little-endian bf16, in row-major order
     Bf16,
-    /// The stored bytes; by canonical name, the packed bytes that `load` gives
+    /// The stored bytes; for a canonical name, the packed bytes that `load` gives
     Raw,
-    /// Values as a NumPy array file of f32
+    /// Values as f32 in a NumPy array file (.npy)
     Npy,
 }
 
@@ -179,16 +179,16 @@ pub(crate) enum DumpForm {
 pub(crate) struct Dump {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
-    /// The tensor's name in the file, for values as the file has them, or its canonical name, for
-    /// values as Hugging Face has them
+    /// The tensor's stored name, for the order and values of the file, or its canonical name, for
+    /// those of the Hugging Face checkpoint
     pub(crate) name: String,
-    /// What to write; values that become infinite or 0 by rounding are counted on standard error
+    /// Output format; values that rounding makes infinite or 0 are counted on standard error
     #[arg(long = "as", value_enum, default_value = "text", value_name = "FORM")]
     pub(crate) form: DumpForm,
-    /// Only these rows, the last excluded; rows are counted over all dimensions but the last
+    /// Write only rows A to B - 1; rows are counted over all dimensions but the last
     #[arg(long, value_name = "A..B", value_parser = parse_rows)]
     pub(crate) rows: Option<std::ops::Range<u64>>,
-    /// Text: every row and column, however many
+    /// With --as text: write every row and column
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -197,25 +197,25 @@ pub(crate) struct Dump {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  weighbridge diff ./Qwen3-0.6B Qwen3-0.6B-Q8_0.gguf      what quantizing cost, tensor by tensor
-  weighbridge diff a.gguf b.gguf --tolerance 1e-3 && echo close enough
+  weighbridge diff ./Qwen3-0.6B Qwen3-0.6B-Q8_0.gguf      what quantization changed, per tensor
+  weighbridge diff a.gguf b.gguf --tolerance 1e-3 && echo 'close enough'
   weighbridge diff a.gguf b.gguf --filter '*.ffn.*' --all
   weighbridge diff a.gguf b.gguf --json | jq '.different[].name'")]
 pub(crate) struct Diff {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) a: PathBuf,
-    /// The model to compare it with
+    /// The model to compare with, given in the same ways
     pub(crate) b: PathBuf,
-    /// Elements that are at most this far apart are equal
+    /// Treat elements as equal if they differ by at most T
     #[arg(long, value_name = "T", default_value = "0", value_parser = parse_tolerance, allow_negative_numbers = true)]
     pub(crate) tolerance: f64,
-    /// Only tensors whose stored or canonical name matches
+    /// Compare only tensors whose stored or canonical name matches
     #[arg(long, value_name = "GLOB")]
     pub(crate) filter: Option<String>,
-    /// One row a tensor, equal ones too: do not gather the layers that are alike
+    /// Show one row per tensor, also for equal tensors, instead of grouping equal layers
     #[arg(long)]
     pub(crate) all: bool,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -225,23 +225,23 @@ pub(crate) struct Diff {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weighbridge verify model.gguf
-  weighbridge verify model.gguf --strict      also by rules that only llama.cpp has
-  weighbridge verify model.gguf --deep        and does every tensor hold sound numbers?
+  weighbridge verify model.gguf --strict      apply llama.cpp's rules too
+  weighbridge verify model.gguf --deep        check every value too
   weighbridge verify model.gguf --against model.hashes
   weighbridge verify ./Qwen3-0.6B --deep --json | jq '.findings'")]
 pub(crate) struct Verify {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
-    /// Also look at every value and scale. Faults: NaN, infinity, and scales that are either, as
-    /// llama.cpp's own check has it. Remarks: matrices whose values are all 0 or all the same
-    /// (ordinary for biases and norms, which are let pass), NVFP4 scales below the normal range. Both
-    /// give status 1
+    /// Also check every value and scale. Faults: NaN and infinity in values or scales, as in
+    /// llama.cpp's own check. Remarks: matrices whose values are all 0 or all equal, and NVFP4 scales
+    /// below the normal range; constant biases and norms are normal. Faults and remarks give exit
+    /// status 1
     #[arg(long)]
     pub(crate) deep: bool,
-    /// Compare with a list from `hash --save`: tensors missing, added or changed
+    /// Compare with a list from `hash --save`; report missing, extra and changed tensors
     #[arg(long, value_name = "FILE")]
     pub(crate) against: Option<PathBuf>,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -250,36 +250,37 @@ pub(crate) struct Verify {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  weighbridge load                            the small model inside the program
+  weighbridge load                            the built-in sample model
   weighbridge load model.gguf
   weighbridge load model.gguf --fuse qkv,gate-up --dtype f16
   weighbridge load ./Qwen3-0.6B --filter 'layers.0.*' --no-map --json")]
 pub(crate) struct Load {
-    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model; the model inside the program if left out
+    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model; if omitted, the
+    /// built-in sample model
     pub(crate) path: Option<PathBuf>,
-    /// Only tensors whose stored or canonical name matches
+    /// Load only tensors whose stored or canonical name matches
     #[arg(long, value_name = "GLOB")]
     pub(crate) filter: Option<String>,
-    /// Load these together, in one buffer, where they can be joined: qkv, gate-up
+    /// Fuse these tensors into one buffer where possible: qkv, gate-up
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_fusion)]
     pub(crate) fuse: Vec<&'static weighbridge::load::Fusion>,
-    /// What tensors are kept as in memory
+    /// Dtype of the loaded tensors
     #[arg(long, value_enum, default_value = "keep", value_name = "DTYPE")]
     pub(crate) dtype: LoadDtype,
-    /// Threads that read and convert; 0 stands for four
+    /// Number of threads that read and convert; 0 means four
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) threads: usize,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) open: Open,
 }
 
-/// What `load` keeps tensors as.
+/// The dtype of tensors that `load` loads.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum LoadDtype {
-    /// Packed as stored
+    /// Packed, as stored
     Keep,
     /// Values as f32
     F32,
@@ -292,8 +293,11 @@ pub(crate) enum LoadDtype {
 /// A table that `list` prints.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Listing {
+    /// File formats that can be read
     Containers,
+    /// Element types, quantized ones included
     Dtypes,
+    /// Model families whose tensors have canonical names
     Architectures,
     /// The models in Ollama's store
     Models,
@@ -302,12 +306,13 @@ pub(crate) enum Listing {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weighbridge list dtypes
-  weighbridge list models                 what Ollama has
+  weighbridge list models                 the models in Ollama's store
   weighbridge list architectures --json")]
 pub(crate) struct List {
+    /// The table to print
     #[arg(value_enum)]
     pub(crate) what: Listing,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -317,7 +322,7 @@ pub(crate) struct List {
   weighbridge completions bash > ~/.local/share/bash-completion/completions/weighbridge
   weighbridge completions zsh > ~/.zfunc/_weighbridge")]
 pub(crate) struct Completions {
-    /// The shell that the script is for
+    /// The shell to complete for
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
 }
@@ -325,13 +330,13 @@ pub(crate) struct Completions {
 fn parse_fusion(name: &str) -> Result<&'static weighbridge::load::Fusion, String> {
     weighbridge::load::Fusion::named(name).ok_or_else(|| {
         let names = weighbridge::load::FUSIONS.iter().map(|fusion| fusion.name);
-        format!("the fusions are {}", names.collect::<Vec<_>>().join(", "))
+        format!("unknown fusion: expected {}", names.collect::<Vec<_>>().join(" or "))
     })
 }
 
 fn parse_tolerance(text: &str) -> Result<f64, String> {
     let tolerance = text.parse().ok().filter(|tolerance: &f64| *tolerance >= 0.0);
-    tolerance.ok_or_else(|| "write a number that is not negative, as in 1e-6".to_owned())
+    tolerance.ok_or_else(|| "expected a number that is not negative, as in 1e-6".to_owned())
 }
 
 fn parse_rows(text: &str) -> Result<std::ops::Range<u64>, String> {
@@ -341,5 +346,5 @@ fn parse_rows(text: &str) -> Result<std::ops::Range<u64>, String> {
     });
     range
         .filter(|range| range.start <= range.end)
-        .ok_or_else(|| "write the first row and the one after the last, as in 0..4".to_owned())
+        .ok_or_else(|| "expected the first row and the row after the last, as in 0..4".to_owned())
 }

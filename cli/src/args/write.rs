@@ -1,4 +1,4 @@
-//! The arguments of commands that write models.
+//! Arguments of the subcommands that write models.
 
 use std::path::PathBuf;
 
@@ -12,22 +12,22 @@ use weighbridge::recipe::{FILE_TYPES, FileType, mlx_lm};
 
 use super::Open;
 
-/// How a model is written.
+/// Options that all writing subcommands share.
 #[derive(Args, Debug)]
 pub(crate) struct Writing {
-    /// Say what would become of every tensor, and write nothing
+    /// Show what would be done with each tensor; write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Replace what is there, once the new one is whole
+    /// Replace an existing destination once the new one is complete
     #[arg(long)]
     pub(crate) overwrite: bool,
-    /// Threads that share the work; 0 stands for one for each processor
+    /// Number of threads; 0 means one per processor
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) threads: usize,
-    /// Memory to work in, beside what headers take
+    /// Working memory, in addition to the memory for headers
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     pub(crate) max_memory: u64,
-    /// Write the report as JSON
+    /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -39,14 +39,14 @@ pub(crate) struct Writing {
   weighbridge split model.gguf parts/model --max-size 4G     parts/model-00001-of-00003.gguf, ...
   weighbridge split ./Qwen3-8B ./Qwen3-8B-shards --max-size 2GB")]
 pub(crate) struct Split {
-    /// A GGUF file, or a file or directory of safetensors
+    /// A GGUF file, or a safetensors file or directory
     pub(crate) src: PathBuf,
-    /// What shards of GGUF are named after; the directory of shards of safetensors
+    /// The name prefix of GGUF shards, or the directory for safetensors shards
     pub(crate) dst: PathBuf,
-    /// Bytes of tensors in a shard, at most
+    /// Maximum size of a shard's tensors
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "max_tensors")]
     pub(crate) max_size: Option<u64>,
-    /// Tensors in a shard, at most [default: 128, if there is no --max-size]
+    /// Maximum number of tensors per shard [default: 128, unless --max-size is given]
     #[arg(long, value_name = "N")]
     pub(crate) max_tensors: Option<u64>,
     #[command(flatten)]
@@ -58,7 +58,7 @@ pub(crate) struct Split {
   weighbridge merge model-00001-of-00003.gguf model.gguf
   weighbridge merge ./Qwen3-8B Qwen3-8B.safetensors")]
 pub(crate) struct Merge {
-    /// Any shard of a split GGUF, or a directory of safetensors
+    /// Any shard of a split GGUF, or a safetensors directory
     pub(crate) src: PathBuf,
     /// The file to write
     pub(crate) dst: PathBuf,
@@ -68,15 +68,16 @@ pub(crate) struct Merge {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  weighbridge align model.safetensors aligned.safetensors            data at multiples of 64
-  weighbridge align model.safetensors crate.safetensors --align 8    as the safetensors crate does
+  weighbridge align model.safetensors aligned.safetensors            align to 64 bytes
+  weighbridge align model.safetensors crate.safetensors --align 8    like the safetensors crate
   weighbridge align model.gguf aligned.gguf --align 4096")]
 pub(crate) struct Align {
-    /// A file of safetensors or GGUF
+    /// A safetensors or GGUF file
     pub(crate) src: PathBuf,
     /// The file to write
     pub(crate) dst: PathBuf,
-    /// What the data begin at a multiple of; in GGUF, every tensor
+    /// Alignment in bytes: for safetensors 8 or 64, of the start of the tensor data; for GGUF any power
+    /// of two, of every tensor
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     pub(crate) align: u64,
     #[command(flatten)]
@@ -96,35 +97,36 @@ pub(crate) struct Meta {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum MetaVerb {
-    /// Print the values under some keys, or all of them
+    /// Print the values of the given keys, or of all keys
     Get {
-        /// A model of any container
+        /// A model in any container
         path: PathBuf,
-        /// The keys; all if left out
+        /// Keys to print; all if omitted
         keys: Vec<String>,
-        /// Write JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Give keys of a GGUF file other values
+    /// Set keys of a GGUF file
     Set {
         /// A GGUF file
         path: PathBuf,
-        /// KEY=VALUE, of the type that the key has; KEY=TYPE:VALUE for one that is new
+        /// KEY=VALUE keeps the type of an existing key; KEY=TYPE:VALUE sets the type, which a new key
+        /// requires
         #[arg(required = true, value_name = "KEY=VALUE")]
         values: Vec<String>,
     },
-    /// Take keys of a GGUF file away
+    /// Remove keys from a GGUF file
     Rm {
         /// A GGUF file
         path: PathBuf,
-        /// The keys
+        /// Keys to remove
         #[arg(required = true, value_name = "KEY")]
         keys: Vec<String>,
     },
 }
 
-/// A number of bytes: `4G` and `4GB` are 4,000,000,000, `4GiB` is 4,294,967,296.
+/// Parses a number of bytes: `4G` and `4GB` are 4,000,000,000, `4GiB` is 4,294,967,296.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -138,13 +140,17 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         "mib" => 1 << 20,
         "gib" => 1 << 30,
         "tib" => 1 << 40,
-        _ => return Err(format!("\"{unit}\" is no unit: use K, M, G, T, KiB, MiB, GiB or TiB")),
+        _ => return Err(format!("unknown unit \"{unit}\": use K, M, G, T, KiB, MiB, GiB or TiB")),
     };
-    let number: u64 = number.parse().map_err(|_| "a number and a unit, as 4G or 512MiB")?;
-    number.checked_mul(factor).filter(|bytes| *bytes > 0).ok_or_else(|| "out of range".to_owned())
+    let number: u64 =
+        number.parse().map_err(|_| "expected a number and a unit, as in 4G or 512MiB")?;
+    number
+        .checked_mul(factor)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "out of range: expected between 1 byte and 2^64 - 1 bytes".to_owned())
 }
 
-/// Whether a model must be whole.
+/// Whether a model must be complete.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Whole {
     /// Write the model even if it lacks tensors that its architecture requires
@@ -154,7 +160,7 @@ pub(crate) struct Whole {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The dtype of each tensor, and every byte, are those that llama-quantize would write, or mlx-lm.
+    after_help = "Each tensor gets the dtype and the bytes that llama-quantize or mlx-lm would write.
 
 Examples:
   weighbridge quantize model-F16.gguf model-Q4_K_M.gguf --type Q4_K_M
@@ -164,54 +170,55 @@ Examples:
   weighbridge quantize ./Qwen3-8B ./Qwen3-8B-4bit --mlx 4"
 )]
 pub(crate) struct Quantize {
-    /// A model of any container, better one that is not quantized yet
+    /// A model in any container, preferably not quantized yet
     pub(crate) src: PathBuf,
-    /// The file to write
+    /// The file to write; with --mlx, the directory
     pub(crate) dst: PathBuf,
-    /// The mix of dtypes, as llama-quantize names it: Q4_K_M, Q8_0, IQ3_XXS, ...
+    /// File type by its llama-quantize name, which sets the dtype of each tensor: Q4_K_M, Q8_0,
+    /// IQ3_XXS, ...
     #[arg(long = "type", value_name = "FTYPE", value_parser = file_type, required_unless_present = "mlx")]
     pub(crate) file_type: Option<FileType>,
-    /// Write a directory of MLX instead: bits, elements of a group and mode, as far as they are not
-    /// mlx-lm's own: 4 or 4,64 or 4,32,mxfp4
+    /// Write an MLX directory instead: bits, group size and mode, as in 4 or 4,64 or 4,32,mxfp4;
+    /// values left out are mlx-lm's defaults
     #[arg(long, value_name = "BITS,GROUP,MODE", value_parser = mlx, conflicts_with = "file_type")]
     pub(crate) mlx: Option<mlx_lm::MlxOptions>,
-    /// With --mlx: a mix of bits, as mlx-lm names it: mixed_2_6, mixed_3_4, mixed_3_6, mixed_4_6
+    /// With --mlx: mix of bit widths by its mlx-lm name: mixed_2_6, mixed_3_4, mixed_3_6, mixed_4_6
     #[arg(long, value_name = "MIX", value_parser = mix, requires = "mlx")]
     pub(crate) quant_predicate: Option<&'static mlx_lm::Mix>,
-    /// Which columns matter: a file of llama-imatrix, GGUF or its older form
+    /// Importance matrix written by llama-imatrix, as GGUF or in the older format
     #[arg(long, value_name = "FILE")]
     pub(crate) imatrix: Option<PathBuf>,
-    /// Use the matrix for these tensors alone
+    /// Use the importance matrix only for tensors whose names contain NAME
     #[arg(long, value_name = "NAME", requires = "imatrix", conflicts_with = "exclude_weights")]
     pub(crate) include_weights: Vec<String>,
-    /// Use the matrix for all tensors but these
+    /// Use the importance matrix for all tensors except those whose names contain NAME
     #[arg(long, value_name = "NAME", requires = "imatrix")]
     pub(crate) exclude_weights: Vec<String>,
-    /// Quantize what is quantized already, at a loss
+    /// Quantize tensors that are already quantized, at a further loss
     #[arg(long)]
     pub(crate) allow_requantize: bool,
-    /// The same dtype for every tensor
+    /// Use the same dtype for every tensor
     #[arg(long)]
     pub(crate) pure: bool,
-    /// Leave output.weight as it is
+    /// Do not quantize output.weight
     #[arg(long)]
     pub(crate) leave_output_tensor: bool,
-    /// The dtype of output.weight
+    /// Dtype of output.weight
     #[arg(long, value_name = "DTYPE", value_parser = dtype)]
     pub(crate) output_tensor_type: Option<DType>,
-    /// The dtype of token_embd.weight
+    /// Dtype of token_embd.weight
     #[arg(long, value_name = "DTYPE", value_parser = dtype)]
     pub(crate) token_embedding_type: Option<DType>,
-    /// The dtype of tensors whose names match; the first that matches counts
+    /// Dtype of tensors whose names match; the first matching rule applies
     #[arg(long, value_name = "REGEX=DTYPE", value_parser = tensor_type)]
     pub(crate) tensor_type: Vec<TensorType>,
-    /// Take layers out
+    /// Remove the layers with these numbers
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) prune_layers: Vec<u64>,
-    /// Write as many shards as are read, with the same tensors in each
+    /// Write the same number of shards as the source, with the same tensors in each
     #[arg(long)]
     pub(crate) keep_split: bool,
-    /// Give a key another value: the type is int, float, bool or str
+    /// Set a metadata key; TYPE is int, float, bool or str
     #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = setting)]
     pub(crate) override_kv: Vec<MetadataSetting>,
     #[command(flatten)]
@@ -227,8 +234,8 @@ fn file_type(text: &str) -> Result<FileType, String> {
     })
 }
 
-/// What an option's value says, or the library's word on why it says nothing.
-fn told<T>(value: weighbridge::Result<T>) -> Result<T, String> {
+/// Adds the library's advice to the message about a wrong value.
+fn with_advice<T>(value: weighbridge::Result<T>) -> Result<T, String> {
     value.map_err(|error| match error.advice() {
         Some(advice) => format!("{error} ({advice})"),
         None => error.to_string(),
@@ -239,7 +246,7 @@ fn mlx(text: &str) -> Result<mlx_lm::MlxOptions, String> {
     let mut parts = text.split(',').map(str::trim);
     let number = |part: Option<&str>| match part {
         None | Some("") => Ok(None),
-        Some(part) => part.parse().map(Some).map_err(|_| format!("\"{part}\" is no number")),
+        Some(part) => part.parse().map(Some).map_err(|_| format!("\"{part}\" is not a number")),
     };
     let (bits, group_size) = (number(parts.next())?, number(parts.next())?);
     let mode = match parts.next() {
@@ -249,7 +256,7 @@ fn mlx(text: &str) -> Result<mlx_lm::MlxOptions, String> {
             format!("\"{name}\" is not one of {}", names.join(", "))
         })?,
     };
-    told(mlx_lm::MlxQuantization::new(mode, group_size, bits))?;
+    with_advice(mlx_lm::MlxQuantization::new(mode, group_size, bits))?;
     Ok(mlx_lm::MlxOptions { mode, group_size, bits, ..mlx_lm::MlxOptions::default() })
 }
 
@@ -261,31 +268,31 @@ fn mix(text: &str) -> Result<&'static mlx_lm::Mix, String> {
 }
 
 fn dtype(text: &str) -> Result<DType, String> {
-    told(target(text))
+    with_advice(target(text))
 }
 
 fn tensor_type(text: &str) -> Result<TensorType, String> {
-    told(TensorType::parse(text))
+    with_advice(TensorType::parse(text))
 }
 
 fn setting(text: &str) -> Result<MetadataSetting, String> {
-    told(MetadataSetting::parse(text))
+    with_advice(MetadataSetting::parse(text))
 }
 
-/// The containers that can be written, by their names.
+/// Parses the name of a container that can be written.
 fn writable() -> impl TypedValueParser<Value = &'static Container> {
     let writable = CONTAINERS.iter().filter_map(|row| Some((row.name, row.written_as()?)));
     let values = writable.map(|(name, summary)| PossibleValue::new(name).help(summary));
     PossibleValuesParser::new(values).try_map(|name| {
         let found = CONTAINERS.iter().copied().find(|row| row.name == name);
-        found.ok_or("no such container")
+        found.ok_or("unknown container")
     })
 }
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Quantized tensors keep their codes wherever the container has a packing that says the same values;
---dry-run says where it has none, and --lossless makes that an error.
+    after_help = "Quantized tensors keep their codes if the container has a packing with exactly the same values.
+--dry-run shows the tensors for which it has none; --lossless makes them an error.
 
 Examples:
   weighbridge convert ./Qwen3-8B Qwen3-8B.gguf --to gguf
@@ -295,20 +302,20 @@ Examples:
   weighbridge convert ./model-4bit qwen3:4bit --to ollama"
 )]
 pub(crate) struct Convert {
-    /// A model of any container
+    /// A model in any container
     pub(crate) src: PathBuf,
     /// The file or directory to write; for Ollama, the model's name
     pub(crate) dst: PathBuf,
-    /// What to write
+    /// Container to write
     #[arg(long, value_name = "TO", value_parser = writable())]
     pub(crate) to: &'static Container,
-    /// The dtype of all matrices: F32, F16, BF16, and for GGUF any that nothing more has to be known for
+    /// Dtype of all matrices: F32, F16, BF16, or for GGUF any type that needs no importance matrix
     #[arg(long, value_name = "DTYPE", value_parser = dtype)]
     pub(crate) dtype: Option<DType>,
-    /// Make it an error if any value would be lost
+    /// Fail if any value would change
     #[arg(long)]
     pub(crate) lossless: bool,
-    /// Bytes of tensors in a file of safetensors, at most
+    /// Maximum size of the tensors in one safetensors file
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_shard_size: Option<u64>,
     #[command(flatten)]
@@ -319,16 +326,16 @@ pub(crate) struct Convert {
     pub(crate) writing: Writing,
 }
 
-/// Where Ollama's models lie.
+/// The location of Ollama's store.
 #[derive(Args, Debug)]
 pub(crate) struct Store {
-    /// Ollama's store to write to [default: OLLAMA_MODELS, else ~/.ollama/models]
+    /// Ollama store to write to [default: $OLLAMA_MODELS, or ~/.ollama/models]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
 }
 
 impl Store {
-    /// The manifest of a model.
+    /// The path of a model's manifest.
     pub(crate) fn place(&self, name: &str) -> weighbridge::Result<PathBuf> {
         ollama::place(name, self.store.as_deref())
     }
@@ -336,9 +343,10 @@ impl Store {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A model of tensors is laid out as `ollama create --experimental` does it: a blob for each tensor, of
-the type that Ollama would choose. A GGUF model that is not quantized is one blob, its file as it is.
-What was quantized before keeps its codes where Ollama has a name for them. No server need run.
+    after_help = "A GGUF model without --quantize becomes one blob: an exact copy of its file, or its shards merged.
+Otherwise each tensor becomes a blob with the type that Ollama would choose, as with `ollama create
+--experimental`. Tensors that are already quantized keep their codes if Ollama has a name for their
+type. Ollama's server need not run.
 
 Examples:
   weighbridge create qwen3:mine ./Qwen3-8B
@@ -347,11 +355,11 @@ Examples:
   weighbridge create me/qwen3:nvfp4 ./Qwen3-8B --quantize nvfp4 --dry-run"
 )]
 pub(crate) struct Create {
-    /// What to call it: [HOST/][NAMESPACE/]MODEL[:TAG]
+    /// Name of the new model: [HOST/][NAMESPACE/]MODEL[:TAG]
     pub(crate) name: String,
-    /// A model of any container
+    /// A model in any container
     pub(crate) src: PathBuf,
-    /// The type of its matrices: int4, int8, nvfp4, mxfp4 or mxfp8
+    /// Quantize the matrices to int4, int8, nvfp4, mxfp4 or mxfp8
     #[arg(long, value_name = "TYPE", value_parser = quant_type)]
     pub(crate) quantize: Option<QuantType>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `config`: the numbers an engine needs.
+//! `config`: prints the config values that an engine needs.
 
 use std::io::Write;
 
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Config) -> Done {
     let generation = report.generation.iter().flatten().flat_map(|found| &found.fields);
     let mut out = std::io::BufWriter::new(anstream::stdout().lock());
     let mut table =
-        Table::new(&[("FIELD", Align::Left), ("VALUE", Align::Right), ("FROM", Align::Left)]);
+        Table::new(&[("FIELD", Align::Left), ("VALUE", Align::Right), ("SOURCE", Align::Left)]);
     let mut last = "model";
     for field in report.config.iter().chain(tokenizer).chain(generation) {
         if field.group != last {
@@ -42,14 +42,14 @@ pub(crate) fn run(args: &Config) -> Done {
         stored(&report.quantization).write(&mut out)?;
     }
     if !report.other.is_empty() {
-        let keys = print::plural(report.other.len(), "key");
-        writeln!(out, "\nand {keys} that no field is made of: --json has them")?;
+        let keys = print::plural(report.other.len(), "unused key");
+        writeln!(out, "\n{keys} (--json lists them)")?;
     }
     out.flush()?;
     Ok(Status::Fine)
 }
 
-/// What the weights are stored as, a row for each dtype and one for all.
+/// How the weights are stored: a row for each dtype, and one for the total.
 fn stored(quantization: &QuantizationSummary) -> Table {
     let mut table = Table::new(&[
         ("STORED AS", Align::Left),
@@ -72,7 +72,7 @@ fn stored(quantization: &QuantizationSummary) -> Table {
     if quantization.dtypes.len() > 1 {
         let tensors: u64 = quantization.dtypes.iter().map(|line| line.tensors).sum();
         table.row([
-            "all".to_owned(),
+            "total".to_owned(),
             String::new(),
             tensors.to_string(),
             print::count(quantization.elements()),
@@ -83,10 +83,10 @@ fn stored(quantization: &QuantizationSummary) -> Table {
     table
 }
 
-/// One cell of a table: lists are shown by their runs of equal elements.
+/// One cell of a table. Lists are shown as runs of equal elements.
 fn shown(value: &Value) -> String {
     match value {
-        // A chat template has pages.
+        // Chat templates are long.
         Value::String(text) if text.len() > 72 => format!("{} bytes", text.len()),
         Value::String(text) => text.clone(),
         Value::Array(list) => {

@@ -1,4 +1,4 @@
-//! `convert`: a model in another container.
+//! `convert`: converts a model to another container.
 
 use weighbridge::container::OLLAMA;
 use weighbridge::ops::{self, ConvertOptions};

@@ -1,4 +1,4 @@
-//! `create`: a model in Ollama's store.
+//! `create`: creates a model in Ollama's store.
 
 use weighbridge::ops;
 

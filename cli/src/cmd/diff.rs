@@ -1,4 +1,4 @@
-//! `diff`: two models side by side.
+//! `diff`: compares two models.
 
 use std::io::Write;
 
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &args::Diff) -> Done {
     if let Some(glob) = &args.filter
         && pairs.both.len() + pairs.only_a.len() + pairs.only_b.len() == 0
     {
-        return Err(Stop::Usage(format!("no tensor has a name that \"{glob}\" matches")));
+        return Err(Stop::Usage(format!("no tensor name matches \"{glob}\"")));
     }
     let bar = Bar::new();
     let watch = |progress| bar.show(progress);
@@ -91,7 +91,8 @@ fn write_text(
     Ok(())
 }
 
-/// `11 of 20 tensors differ, 2 only in A; 9 equal`, with how much all of them differ together.
+/// `11 of 20 tensors differ, 2 only in A, relative RMS 0.5 %`: the error is that of all tensors
+/// together.
 fn summary(report: &DiffReport<'_>, diff: &ModelDiff) -> String {
     let bound = match report.tolerance {
         0.0 => String::new(),
@@ -122,8 +123,8 @@ fn summary(report: &DiffReport<'_>, diff: &ModelDiff) -> String {
     line + &relative(&all)
 }
 
-/// The tensor that differs most: beside a number NaN and infinity are worst, then the error that is
-/// largest for the tensor's values.
+/// The tensor that differs most: NaN or infinity against a number first, then the largest relative RMS
+/// error.
 fn worst(diff: &ModelDiff) -> Option<String> {
     let error = |values: &ValueDiff| match values.max().is_finite() {
         true => values.relative_rms(),
@@ -142,7 +143,7 @@ fn worst(diff: &ModelDiff) -> Option<String> {
     let at = worst.indices(tensor.pair.a.shape());
     let at: Vec<String> = at.iter().map(u64::to_string).collect();
     Some(format!(
-        "worst: {}{}; at [{}] {} against {}",
+        "largest difference: {}{}; at [{}]: {} in A, {} in B",
         Text::new(tensor.pair.name.as_bytes()).brief(),
         relative(values),
         at.join(", "),
@@ -151,7 +152,7 @@ fn worst(diff: &ModelDiff) -> Option<String> {
     ))
 }
 
-/// `, relative RMS 0.5 %`, where there is any.
+/// `, relative RMS 0.5 %`, or nothing if the values are equal.
 fn relative(values: &ValueDiff) -> String {
     match values.relative_rms() {
         0.0 => String::new(),
@@ -159,8 +160,8 @@ fn relative(values: &ValueDiff) -> String {
     }
 }
 
-/// A row a tensor that differs, or for all of them; tensors that are alike but for their layer are
-/// one.
+/// A row for each tensor that differs, or for every tensor with `all`. Tensors that differ only in
+/// their layer number share a row.
 fn table(all: bool, diff: &ModelDiff) -> Option<Table> {
     let mut rows = Rows::new(!all);
     for tensor in &diff.tensors {

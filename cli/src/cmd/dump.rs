@@ -1,4 +1,4 @@
-//! `dump`: one tensor's values or bytes.
+//! `dump`: writes one tensor's values or bytes.
 
 use std::io::{BufWriter, Write};
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::{Status, Stop, note};
 
 pub(crate) fn run(args: &Dump) -> Done {
     let store = args.open.options().open(&args.path)?;
-    // By stored name first: that needs nothing of the model to be understood.
+    // Stored names come first: they need no known architecture.
     let error = match store.stored_tensor(&args.name) {
         Ok(tensor) => return dump(args, &tensor, true),
         Err(error) => error,
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Dump) -> Done {
     }
 }
 
-/// Writes a tensor; `stored` if it was asked for by its stored name.
+/// Writes a tensor; `stored` if it was requested by its stored name.
 fn dump(args: &Dump, tensor: &Tensor, stored: bool) -> Done {
     let columns = weighbridge::shape::columns(tensor.shape());
     let count = tensor.elements().checked_div(columns).unwrap_or(0);
@@ -35,7 +35,7 @@ fn dump(args: &Dump, tensor: &Tensor, stored: bool) -> Done {
     if let Some(rows) = &args.rows
         && rows.end > count
     {
-        // Refuses them with the library's own words.
+        // Returns the library's error.
         tensor.dequantize_rows(rows.clone(), &mut [0.0; 0], &DecodeOptions::new())?;
     }
     let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
@@ -63,15 +63,14 @@ fn dump(args: &Dump, tensor: &Tensor, stored: bool) -> Done {
     };
     out.flush()?;
     if !lost.is_lossless() {
-        let values = plural(lost.overflows, "value");
-        let Narrowing { flushes, .. } = lost;
+        let [infinite, zero] = [lost.overflows, lost.flushes].map(|lost| plural(lost, "value"));
         let name = Text::new(tensor.name().as_bytes());
-        note(&format!("{name}: {values} became infinite, {flushes} became 0"));
+        note(&format!("{name}: rounding made {infinite} infinite and {zero} 0"));
     }
     Ok(Status::Fine)
 }
 
-/// Values as bytes, and what rounding them lost.
+/// Writes values as bytes; returns how many of them rounding made infinite or 0.
 fn write_values<T: Element, const WIDE: usize>(
     tensor: &Tensor,
     rows: Range<u64>,
@@ -98,13 +97,13 @@ fn write_raw(
             false => tensor.for_each_piece(Part::Weight, write),
         };
     }
-    // Some schemes pack across rows; those with groups of one size do not.
+    // Some schemes pack several rows together; those with one group size do not.
     let alone = tensor.segments().all(|segment| segment.part == Part::Weight);
     let apart = alone || tensor.group_size().is_some();
     let row = tensor.dtype()?.row_bytes(columns).filter(|_| apart);
     let place = |number: u64| row?.checked_mul(number);
     let (Some(start), Some(end)) = (place(rows.start), place(rows.end)) else {
-        let fault = format!("{} has no rows of bytes: leave out --rows", tensor.dtype_label());
+        let fault = format!("{} packs several rows together: omit --rows", tensor.dtype_label());
         return Err(Stop::Usage(fault));
     };
     match stored {
@@ -113,7 +112,7 @@ fn write_raw(
     }
 }
 
-/// The head of a NumPy array file, version 1.0: padded so that the data start at a multiple of 64.
+/// The header of a NumPy array file, version 1.0, padded so that the data start at a multiple of 64.
 fn npy_header(dims: &[u64]) -> Vec<u8> {
     let list: Vec<String> = dims.iter().map(u64::to_string).collect();
     let comma = if list.len() == 1 { "," } else { "" };
@@ -125,13 +124,13 @@ fn npy_header(dims: &[u64]) -> Vec<u8> {
     text.push_str(&" ".repeat(padded - text.len() - 1));
     text.push('\n');
     let mut header = b"\x93NUMPY\x01\x00".to_vec();
-    // Even 2^16 dimensions could not be: tensors have a few.
+    // The text is far shorter than 2^16 bytes: tensors have few dimensions.
     header.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes());
     header.extend_from_slice(text.as_bytes());
     header
 }
 
-/// Rows and columns shown at each end where there are more.
+/// Rows and columns shown at each end of a larger tensor.
 const EDGE: u64 = 4;
 
 fn write_text(
@@ -152,7 +151,7 @@ fn write_text(
         vec![range.start..range.start + EDGE, range.end - EDGE..range.end]
     };
     let across = shown(0..columns);
-    // One width for everything that is shown; with --all, one that any f32 fits.
+    // One width for all numbers: any f32 fits.
     let cell = |value: f32| format!("{:>14}", number(value));
     for (place, part) in shown(rows).into_iter().enumerate() {
         if place > 0 {
@@ -177,7 +176,7 @@ fn write_text(
     Ok(())
 }
 
-/// The shortest digits that give the value back, with an exponent where that is shorter.
+/// The shortest digits that parse to the same value, with an exponent if that is shorter.
 fn number(value: f32) -> String {
     let plain = value.to_string();
     let scientific = format!("{value:e}");

@@ -1,4 +1,4 @@
-//! `hash`: digests of every tensor, in constant memory.
+//! `hash`: prints the digests of every tensor, in constant memory.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Hash) -> Done {
     let report = ops::hash(&model, &options)?;
     drop(bar);
     if let Some(list) = list {
-        // A list has no place for the reason why a hash is missing.
+        // The list format has no field for why a hash is missing.
         let errors = report.tensors.iter().filter_map(|tensor| tensor.error.as_ref());
         let mut failed = errors.filter(|error| error.kind() != ErrorKind::Unsupported);
         if let Some(error) = failed.next() {
@@ -58,7 +58,7 @@ fn write_text(report: &HashReport) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The report is complete even where a tensor cannot be read; the status tells.
+/// The status: tensors that cannot be read do not stop the report, but change the status.
 fn status(report: &HashReport) -> Done {
     let errors: Vec<_> = report.tensors.iter().filter_map(|tensor| tensor.error.as_ref()).collect();
     let failed = errors.iter().rev().find(|error| error.kind() != ErrorKind::Unsupported);
@@ -68,20 +68,20 @@ fn status(report: &HashReport) -> Done {
     let Some((first, others)) = errors.split_first() else { return Ok(Status::Fine) };
     let more = match others.len() {
         0 => String::new(),
-        others => format!("; nor can {others} more"),
+        others => format!("; {others} more cannot be read either"),
     };
     complain(&format!("{first}{more}"), first.advice());
     Ok(Status::Unsupported)
 }
 
-/// A list that is being written: its path changes when it is whole, or not at all.
+/// A hash list that is being written: it appears under its path only when complete.
 struct Saving {
     path: PathBuf,
     file: std::io::BufWriter<tempfile::NamedTempFile>,
 }
 
 impl Saving {
-    /// Refuses to replace a file that is no list: it may well be the model.
+    /// Refuses to replace a file that is not a hash list: it may be the model.
     fn create(path: &Path) -> Result<Self, Stop> {
         match std::fs::metadata(path) {
             Ok(old)
@@ -89,7 +89,7 @@ impl Saving {
                     && begins_as_list(path).map_err(|error| failed(path, &error))? => {}
             Ok(_) => {
                 let fault = format!(
-                    "{}: it exists and is no list of hashes: give another path",
+                    "{}: already exists and is not a hash list: choose another path",
                     shown(path)
                 );
                 return Err(Stop::Usage(fault));
@@ -102,7 +102,7 @@ impl Saving {
             _ => Path::new("."),
         };
         let mut builder = tempfile::Builder::new();
-        // As any other new file, and not for the owner alone.
+        // The permissions of any new file, instead of the owner's only.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         let file = builder.prefix(".weighbridge-").tempfile_in(folder);
@@ -129,5 +129,5 @@ fn begins_as_list(path: &Path) -> std::io::Result<bool> {
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Stop {
-    Stop::Path(format!("{}: cannot write the list: {error}", shown(path)))
+    Stop::Path(format!("{}: cannot write the hash list: {error}", shown(path)))
 }

@@ -1,4 +1,4 @@
-//! `list`: the library's own tables; `completions`.
+//! `list`: prints the library's tables. `completions`: prints completion scripts.
 
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,7 +16,7 @@ use crate::args::{Cli, Completions, List, Listing};
 use crate::json::SCHEMA;
 use crate::print::{Align, Table, bytes, plural};
 
-/// A column's head and side, and a row's cells under the names that JSON gives them.
+/// A column's head and alignment, and a row's cells under their JSON names.
 type Column = (&'static str, Align);
 type Row = Vec<(&'static str, Value)>;
 
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &List) -> Done {
     let (head, rows): (&[Column], Vec<Row>) = match args.what {
         Listing::Models => return models(args),
         Listing::Containers => (
-            &[("NAME", Align::Left), ("WHAT", Align::Left)],
+            &[("NAME", Align::Left), ("DESCRIPTION", Align::Left)],
             CONTAINERS
                 .iter()
                 .map(|row| vec![("name", json!(row.name)), ("summary", json!(row.summary))])
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &List) -> Done {
                 ("NAME", Align::Left),
                 ("GGUF", Align::Left),
                 ("CONFIG.JSON", Align::Left),
-                ("WHAT", Align::Left),
+                ("DESCRIPTION", Align::Left),
             ],
             ARCHITECTURES
                 .iter()
@@ -53,12 +53,12 @@ pub(crate) fn run(args: &List) -> Done {
             &[
                 ("NAME", Align::Left),
                 ("PACKING", Align::Left),
-                ("LEN", Align::Right),
+                ("ELEMENTS", Align::Right),
                 ("BYTES", Align::Right),
                 ("GGML", Align::Right),
                 ("SAFETENSORS", Align::Left),
                 ("VALUES", Align::Left),
-                ("WHAT", Align::Left),
+                ("DESCRIPTION", Align::Left),
             ],
             DTYPES
                 .iter()
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &List) -> Done {
     Ok(Status::Fine)
 }
 
-/// The models in Ollama's store; those whose manifests cannot be read are told on standard error.
+/// Lists the models in Ollama's store. Manifests that cannot be read are reported on standard error.
 fn models(args: &List) -> Done {
     let (store, models, faults) = ollama::models(None, &OpenOptions::new())?;
     for fault in &faults {
@@ -139,7 +139,7 @@ fn models(args: &List) -> Done {
     Ok(status)
 }
 
-/// How long ago: `3 days`.
+/// The time since then: `3 days ago`.
 fn age(time: Option<SystemTime>) -> String {
     let Some(elapsed) = time.and_then(|time| time.elapsed().ok()) else { return "-".to_owned() };
     let seconds = elapsed.as_secs();
@@ -162,14 +162,14 @@ fn cell(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Null => "-".to_owned(),
         Value::Bool(true) => "yes".to_owned(),
-        Value::Bool(false) => "not yet".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
         Value::Array(list) => list.iter().map(cell).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
 }
 
 pub(crate) fn completions(args: &Completions) -> Done {
-    // Written in one go, so that a closed pipe is met here and not inside the generator.
+    // Written in one call, so that a closed pipe fails here and not inside the generator.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "weighbridge", &mut script);
     std::io::stdout().lock().write_all(&script)?;

@@ -1,4 +1,4 @@
-//! `load`: every tensor into memory, timed.
+//! `load`: loads every tensor into memory and measures the time.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -88,10 +88,10 @@ fn write_text(
     };
     write!(out, "{}", list("missing", &report.missing))?;
     if resolution.architecture.is_some() {
-        write!(out, "{}", list("without a canonical name", &report.unknown))?;
+        write!(out, "{}", list("no canonical name", &report.unknown))?;
     }
     if let Some(rope) = report.rope_layout {
-        writeln!(out, "rows of q and k: stored {rope}")?;
+        writeln!(out, "stored rope layout: {rope}")?;
     }
     let buffers = match report.fused.as_slice() {
         [] => String::new(),
@@ -99,7 +99,7 @@ fn write_text(
     };
     writeln!(
         out,
-        "loaded {} tensors{buffers}, {} weights, {} as {} to {} in {} ({:.1} GB/s), after {} to open",
+        "loaded {} tensors{buffers} ({} weights, {} as {}) to {} in {} ({:.1} GB/s); opened in {}",
         report.tensors,
         count(report.weights),
         bytes(report.bytes),

@@ -1,4 +1,4 @@
-//! `merge` and `align`: a model in one file.
+//! `merge` and `align`: write a model to one file.
 
 use std::path::Path;
 

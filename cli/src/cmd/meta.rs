@@ -1,4 +1,4 @@
-//! `meta`: metadata of a file, read and changed.
+//! `meta`: prints and edits the metadata of a file.
 
 use std::io::Write;
 use std::path::Path;
@@ -41,8 +41,8 @@ pub(crate) fn run(args: &Meta) -> Done {
     }
 }
 
-/// Ollama keeps templates, parameters and licenses in layers of their own, which are shown as metadata
-/// but are no part of the file that is changed.
+/// Ollama keeps templates, parameters and licenses in separate manifest layers. They are shown as
+/// metadata but are not in the GGUF file that is edited.
 fn check_in_file<'k>(
     store: &weighbridge::Model,
     mut keys: impl Iterator<Item = &'k str>,
@@ -50,7 +50,9 @@ fn check_in_file<'k>(
     let layer = keys.find(|key| store.container() == "ollama" && key.starts_with("ollama."));
     layer.map_or(Ok(()), |key| {
         let path = shown(store.path());
-        Err(Stop::Usage(format!("{path}: \"{key}\" is a layer of its own, not a key of the file")))
+        Err(Stop::Usage(format!(
+            "{path}: \"{key}\" is a separate manifest layer, not a key of the GGUF file"
+        )))
     })
 }
 
@@ -76,7 +78,7 @@ fn get(path: &Path, keys: &[String], json: bool) -> Done {
         return Ok(Status::Fine);
     }
     for (key, value) in &found {
-        // Asked for one value, a script wants that and nothing else.
+        // A script that requests one value needs only the value.
         if keys.len() != 1 {
             write!(out, "{key} = ")?;
         }
@@ -97,7 +99,7 @@ fn as_json(value: &Value<'_>) -> serde_json::Value {
         Value::String(text) => text.spelling().into(),
         Value::Bool(flag) => (*flag).into(),
         Value::Array(array) => array.values().map(|value| as_json(&value)).collect(),
-        // An f32 as it is spelled shortest, not as the f64 that it also is.
+        // The shortest digits of the f32, not those of the equal f64.
         Value::F32(number) => number
             .to_string()
             .parse::<f64>()
@@ -120,7 +122,7 @@ fn edit(path: &Path, change: impl FnOnce(&mut KeyValues)) -> Done {
         Ok(())
     };
     let how = match ops::edit_metadata(path, change, &WriteOptions::new())? {
-        ops::EditOutcome::InPlace => "changed in place",
+        ops::EditOutcome::InPlace => "edited in place",
         ops::EditOutcome::NewBlob => "wrote a new blob, which the model's manifest now names",
         _ => "rewrote the file",
     };
@@ -140,7 +142,7 @@ impl Setting {
     fn parse(text: &str, store: &weighbridge::Model) -> Result<Self, Stop> {
         let usage = |what: String| Stop::Usage(format!("{text}: {what}"));
         let (key, value) =
-            text.split_once('=').ok_or_else(|| usage("KEY=VALUE was expected".to_owned()))?;
+            text.split_once('=').ok_or_else(|| usage("expected KEY=VALUE".to_owned()))?;
         let old = store.metadata().get(key).map(|value| value.value_type());
         let named = value.split_once(':').and_then(|(name, rest)| {
             let name = if name == "str" { "string" } else { name };
@@ -151,18 +153,19 @@ impl Setting {
             (Some((value_type, rest)), _) => (value_type, rest),
             (None, Some(old)) => (old, value),
             (None, None) => {
-                let fault =
-                    format!("\"{key}\" is new: say its type, as {key}=u32:1 or {key}=str:x");
+                let fault = format!(
+                    "there is no key \"{key}\" yet: give its type, as in {key}=u32:1 or {key}=str:x"
+                );
                 return Err(usage(fault));
             }
         };
         if value_type == ValueType::Array {
-            return Err(usage("arrays cannot be given on a command line".to_owned()));
+            return Err(usage("arrays cannot be set on the command line".to_owned()));
         }
         let this = Self { key: key.to_owned(), value_type, text: text.to_owned() };
         match this.value() {
             Some(_) => Ok(this),
-            None => Err(usage(format!("\"{}\" is no {}", this.text, value_type.name()))),
+            None => Err(usage(format!("\"{}\" is not a valid {}", this.text, value_type.name()))),
         }
     }
 

@@ -1,4 +1,4 @@
-//! One file a verb.
+//! The subcommands, one file each.
 
 pub(crate) mod config;
 pub(crate) mod convert;
@@ -17,10 +17,10 @@ pub(crate) mod verify;
 
 use crate::Stop;
 
-/// What a command gives.
+/// The result of a subcommand.
 pub(crate) type Done = Result<crate::Status, Stop>;
 
-/// Which names a `--filter` lets through.
+/// The names that `--filter` matches.
 pub(crate) struct Filter(Option<wildmatch::WildMatch>);
 
 impl Filter {

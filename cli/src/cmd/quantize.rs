@@ -1,4 +1,4 @@
-//! `quantize`: a model in fewer bits.
+//! `quantize`: quantizes a model.
 
 use weighbridge::container::MLX;
 use weighbridge::ops;
@@ -20,7 +20,8 @@ pub(crate) fn run(args: &Quantize) -> Done {
         let plan = ops::convert(&model, &options)?;
         return writing::run_whole(&plan, &args.dst, args.whole, &args.writing);
     }
-    let file_type = args.file_type.ok_or_else(|| Stop::Usage("--type is missing".to_owned()))?;
+    let file_type =
+        args.file_type.ok_or_else(|| Stop::Usage("--type or --mlx is required".to_owned()))?;
     let mut options = LlamaOptions {
         pure: args.pure,
         leave_output: args.leave_output_tensor,
@@ -43,7 +44,10 @@ pub(crate) fn run(args: &Quantize) -> Done {
             matrix.retain(|name| !named(&args.exclude_weights, name));
             options = options.with_importance(&matrix, &path.to_string_lossy());
             if matrix.is_empty() {
-                note(&format!("{}: no weight's importance is used", path.display()));
+                note(&format!(
+                    "{}: no entries are left to use: quantizing without an importance matrix",
+                    path.display()
+                ));
             }
             Some(matrix)
         }

@@ -1,4 +1,4 @@
-//! `split`: a model in several files.
+//! `split`: splits a model into several files.
 
 use weighbridge::container::Shards;
 use weighbridge::ops;

@@ -1,4 +1,4 @@
-//! `verify`: is the model whole, does it keep the rules, and does it hold sound numbers?
+//! `verify`: checks that a model is complete, follows its format and, on request, has valid values.
 
 use std::io::Write;
 use std::path::Path;
@@ -61,10 +61,10 @@ fn write_text(report: &VerifyReport, list: Option<&Path>) -> Result<(), Stop> {
             n => format!(", {}", plural(n, "digest")),
         };
         let values = if report.findings.is_some() { ", values" } else { "" };
-        let list = list.map_or(String::new(), |list| format!("; all as in {}", shown(list)));
+        let list = list.map_or(String::new(), |list| format!("; all hashes match {}", shown(list)));
         writeln!(
             out,
-            "{path}: fine: {files}, {tensors}; headers, names, shapes, byte ranges{digests}{values} checked{list}"
+            "{path}: ok: {files}, {tensors}; checked headers, names, shapes, byte ranges{digests}{values}{list}"
         )?;
     } else {
         writeln!(out, "{path}: {} in {files}, {tensors}", counts.join(", "))?;
@@ -73,7 +73,7 @@ fn write_text(report: &VerifyReport, list: Option<&Path>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// For people: hashes say nothing to them.
+/// The difference as text, without the hashes themselves.
 fn text(difference: &HashDifference) -> String {
     let changes =
         difference.changes.iter().map(|change| match (change.what, &change.saved, &change.found) {

@@ -1,10 +1,10 @@
-//! Runs the program as anybody would, and sees nothing of it but what it prints.
+//! Runs the program and captures its output.
 #![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// What a run of the program gave.
+/// The result of a run of the program.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) status: Option<i32>,
@@ -13,12 +13,12 @@ pub(crate) struct Ran {
     pub(crate) err: String,
 }
 
-/// The folder that paths in tests count from, so that none of the machine's own is printed.
+/// The folder that paths in tests are relative to, so that no path of the machine is printed.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The program, away from whatever the user has set or stored.
+/// The program, without the user's environment and Ollama store.
 pub(crate) fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weighbridge"));
     command.args(arguments).current_dir(root()).stdin(Stdio::null());
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &[&str]) -> Ran {
     program(arguments).output().expect("the program starts").into()
 }
 
-/// What is printed by a run that goes well.
+/// The output of a run that succeeds.
 pub(crate) fn printed(arguments: &[&str]) -> String {
     let Ran { status, out, err, .. } = run(arguments);
     assert_eq!((status, err.as_str()), (Some(0), ""), "{arguments:?}");
@@ -58,14 +58,14 @@ pub(crate) fn refused(arguments: &[&str]) -> String {
     format!("{}\n{err}", status.map_or("a signal".to_owned(), |status| status.to_string()))
 }
 
-/// The JSON of a run that goes well.
+/// The JSON of a run that succeeds.
 pub(crate) fn json(arguments: &[&str]) -> serde_json::Value {
     let json: serde_json::Value = serde_json::from_str(&printed(arguments)).expect("JSON");
     assert_eq!(json["schema"], 1, "{arguments:?}");
     json
 }
 
-/// Puts `..` for whatever stands between `before` and `after`: times and amounts of memory.
+/// Replaces the text between `before` and `after`, such as times and amounts of memory, with `..`.
 pub(crate) fn without(text: &str, before: &str, after: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -86,7 +86,7 @@ pub(crate) fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, String) {
     (folder, path)
 }
 
-/// A safetensors file of this header and these data.
+/// A safetensors file with this header and these data.
 pub(crate) fn safetensors(header: &str, data: &[u8]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header.as_bytes(), data].concat()
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 #[cfg(feature = "npz")]
 use super::npz;
-use super::{Container, DetectedPath, OpenOptions, Probe, Strictness, in_parallel, mlx};
+use super::{Container, DetectedPath, OpenOptions, Probe, Strictness, groups, in_parallel};
 use crate::bytes::Source;
 use crate::error::{Error, Result};
 use crate::store::{Document, Encoding, Indexed, Note, Store, StoreBuilder, StoredFile, document};
@@ -165,7 +165,7 @@ fn gather(indexed: &mut Indexed, options: &OpenOptions) -> Result<()> {
     if scheme::is_quantized(indexed.documents()) {
         return scheme::gather(indexed, &options.limits);
     }
-    match mlx::packed_without_config(indexed) {
+    match groups::packed_without_config(indexed) {
         None => Ok(()),
         Some((path, note)) if options.strictness == Strictness::Lenient => {
             indexed.note(&path, note.to_string());

@@ -1,4 +1,4 @@
-//! Tensors by their canonical names, and how they come of what is stored.
+//! Tensors by canonical name, and how each is derived from stored tensors.
 
 use weighbridge::Model;
 use weighbridge::bytes::Text;
@@ -8,10 +8,10 @@ use crate::Stop;
 use crate::layers::{Pattern, Rows};
 use crate::print::{self, Align, Table};
 
-/// How a tensor is served.
+/// How a tensor is derived.
 fn served(tensor: &CanonicalTensor<'_>) -> String {
     match (tensor.served, &tensor.why) {
-        ("fault", Some(why)) => format!("not served: {why}"),
+        ("fault", Some(why)) => format!("not available: {why}"),
         (_, Some(why)) => format!("computed: {why}"),
         ("stored", _) => "as stored".to_owned(),
         ("reordered", _) => "rows reordered".to_owned(),
@@ -21,12 +21,12 @@ fn served(tensor: &CanonicalTensor<'_>) -> String {
     }
 }
 
-/// The stored name, or all of them: `model.layers.0.mlp.experts.[0-7].w1.weight`.
+/// The stored names: `model.layers.0.mlp.experts.[0-7].w1.weight`.
 fn stored(tensor: &CanonicalTensor<'_>) -> String {
     let mut names = Rows::new(true);
     for name in tensor.stored {
         let (pattern, _) = Pattern::of(name);
-        // Up to the number of the layer, and on from there to that of the expert.
+        // Splits at the layer's number; the rest contains the expert's number.
         let (before, after) = name.split_at(name.len() - pattern.after.len());
         names.add(after, before, (), |(), ()| {});
     }
@@ -57,7 +57,7 @@ pub(super) fn table(
         ("NAME", Align::Left),
         ("DTYPE", Align::Left),
         ("SHAPE", Align::Right),
-        ("SERVED", Align::Left),
+        ("DERIVATION", Align::Left),
         ("STORED", Align::Left),
     ]);
     for row in rows.into_rows() {
@@ -65,7 +65,7 @@ pub(super) fn table(
         let stored = row.with_layers(stored);
         table.row([row.name(), dtype.clone(), shape.clone(), how.clone(), stored]);
     }
-    let unknown = unknown.iter().map(|name| (*name, "without a canonical name"));
+    let unknown = unknown.iter().map(|name| (*name, "no canonical name"));
     let auxiliary = auxiliary.iter().map(|tensor| (tensor.name, tensor.reason));
     let mut others = Rows::new(!all);
     let mut named: Vec<(&str, &str)> = unknown.chain(auxiliary).collect();

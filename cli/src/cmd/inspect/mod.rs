@@ -1,4 +1,4 @@
-//! `inspect`: what is in a model.
+//! `inspect`: shows a model's container, config and tensors.
 
 mod canonical;
 mod stored;
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Inspect) -> Done {
     Ok(Status::Fine)
 }
 
-/// Leaves out the tensors that the filter does not let through.
+/// Removes the tensors that the filter does not match.
 fn retain(tensors: &mut InspectedTensors<'_>, filter: &Filter) {
     match tensors {
         InspectedTensors::Stored { tensors, .. } => tensors.retain(|tensor| {
@@ -69,7 +69,7 @@ fn write_text(args: &Inspect, store: &Model, report: &InspectReport<'_>) -> Resu
     let path = Text::new(store.path().as_os_str().as_encoded_bytes());
     writeln!(out, "{bold}{path}{bold:#}")?;
     let files = store.files().len();
-    // Tensors of unknown types have no bytes that are known, so their elements do not count.
+    // Tensors of unknown types have no known size, so their elements are not counted.
     let quantization = store.quantization();
     let mut line = store.container().to_owned();
     if files > 1 {
@@ -78,13 +78,13 @@ fn write_text(args: &Inspect, store: &Model, report: &InspectReport<'_>) -> Resu
     let _ = write!(line, ": {}", print::plural(store.len(), "tensor"));
     if let Some(bits) = quantization.bits_per_weight() {
         let (weights, stored) = (quantization.elements(), quantization.bytes());
-        let _ = write!(line, ", {} weights in {}", print::count(weights), print::bytes(stored));
-        let _ = write!(line, ", {bits:.2} bits a weight");
+        let _ = write!(line, ", {} weights, {}", print::count(weights), print::bytes(stored));
+        let _ = write!(line, ", {bits:.2} bits per weight");
     }
     writeln!(out, "{line}")?;
     match report.names.as_ref().map(|names| &names.error) {
         None => {}
-        Some(Some(error)) => writeln!(out, "names not understood: {error}")?,
+        Some(Some(error)) => writeln!(out, "no canonical names: {error}")?,
         Some(None) => {
             let resolution = store.resolution()?;
             writeln!(out, "{resolution}")?;
@@ -100,12 +100,14 @@ fn write_text(args: &Inspect, store: &Model, report: &InspectReport<'_>) -> Resu
         }
     }
     for attachment in store.attachments() {
-        let name = if attachment.name.is_empty() {
-            String::new()
-        } else {
-            format!(" {}", Text::new(attachment.name.as_bytes()))
+        let (name, kind) = (&attachment.name, &attachment.kind);
+        let label = match name.is_empty() {
+            true => kind.clone(),
+            false => Text::new(name.as_bytes()).to_string(),
         };
-        writeln!(out, "with {}{name}, {}", attachment.kind, print::bytes(attachment.bytes))?;
+        // The kind of `config.json` is `json`.
+        let kind = if label.ends_with(kind) { String::new() } else { format!("{kind}, ") };
+        writeln!(out, "attached: {label} ({kind}{})", print::bytes(attachment.bytes))?;
     }
     if args.metadata && !store.metadata().is_empty() {
         writeln!(out)?;
@@ -124,37 +126,41 @@ fn write_text(args: &Inspect, store: &Model, report: &InspectReport<'_>) -> Resu
     Ok(())
 }
 
+/// The main values of the config, on two lines.
 fn summary(config: &ModelConfig, resolution: &Resolution) -> String {
-    let mut line = format!(
-        "width {}, {}, {} of {} ({} for k and v)",
+    let attention = format!(
+        "width {}, {}, {} of size {} ({} for k and v)",
         config.dim.value,
-        print::plural(config.n_layers.value as usize, "layer"),
-        print::plural(config.n_heads.value as usize, "head"),
+        print::plural(config.n_layers.value, "layer"),
+        print::plural(config.n_heads.value, "attention head"),
         config.head_dim.value,
         config.n_kv_heads.value,
     );
+    let mut others = Vec::new();
     if let Some(ffn) = &config.ffn_dim {
-        let _ = write!(line, ", feed-forward {}", ffn.value);
+        others.push(format!("feed-forward {}", ffn.value));
     }
     if config.n_experts.value > 0 {
-        let _ = write!(line, ", {} experts", config.n_experts.value);
+        others.push(print::plural(config.n_experts.value, "expert"));
     }
-    if let Some(vocab) = &config.vocab_size {
-        let _ = write!(line, ", vocabulary {}", vocab.value);
-    }
-    if config.tie_embeddings.as_ref().is_some_and(|tied| tied.value) {
-        line.push_str(" (tied)");
+    let tied = config.tie_embeddings.as_ref().is_some_and(|tied| tied.value);
+    match &config.vocab_size {
+        Some(vocab) if tied => others.push(format!("vocabulary {} (tied)", vocab.value)),
+        Some(vocab) => others.push(format!("vocabulary {}", vocab.value)),
+        None if tied => others.push("tied embeddings".to_owned()),
+        None => {}
     }
     if let Some(context) = &config.max_seq_len {
-        let _ = write!(line, ", context {}", context.value);
+        others.push(format!("context {}", context.value));
     }
     if let Some(rope) = resolution.stored_rope_layout() {
-        let _ = write!(line, ", rope {}", rope.name());
+        others.push(format!("rope layout {}", rope.name()));
     }
-    line
+    let others = others.join(", ");
+    if others.is_empty() { attention } else { format!("{attention}\n{others}") }
 }
 
-/// One line for a metadata value.
+/// A metadata value on one line.
 fn shown(value: Value<'_>) -> String {
     let short = |text: String| match text.char_indices().nth(72) {
         Some((end, _)) => format!("{}...", &text[..end]),

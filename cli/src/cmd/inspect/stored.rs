@@ -1,18 +1,18 @@
-//! Tensors by their stored names.
+//! Tensors by stored name.
 
 use weighbridge::ops::InspectedTensor;
 
 use crate::layers::{Pattern, Rows};
 use crate::print::{self, Align, Table};
 
-/// What a row of the table shows of the first tensor in it.
+/// The content of a row, taken from its first tensor.
 struct Shown<'r> {
     first: &'r InspectedTensor<'r>,
     canonical: Option<Pattern>,
     bytes: u64,
 }
 
-/// A row a stored tensor; with its canonical name, if those were asked for.
+/// A row for each stored tensor, with its canonical name if requested.
 pub(super) fn table(all: bool, tensors: &[InspectedTensor<'_>], canonical: bool) -> Table {
     let mut tensors: Vec<&InspectedTensor<'_>> = tensors.iter().collect();
     tensors.sort_by(|a, b| a.raw_name.natural_cmp(b.raw_name));
