@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::Value as Json;
 
-use super::groups::{GroupArrays, GroupEntries, GroupScheme, MODES, MlxMode, contradiction};
+use super::groups::{GroupArrays, GroupEntries, GroupMode, GroupScheme, MODES, contradiction};
 use super::{Container, DetectedPath, OpenOptions, Probe, Strictness, safetensors};
 use crate::bytes::Text;
 use crate::dtype::DType;
@@ -107,7 +107,7 @@ pub(super) fn packed_without_config(indexed: &Indexed) -> Option<(PathBuf, Error
 struct MlxSetting {
     bits: u64,
     group_size: Option<u64>,
-    mode: &'static MlxMode,
+    mode: &'static GroupMode,
 }
 
 impl MlxSetting {
