@@ -12,7 +12,7 @@ use crate::store::{Indexed, ListedArray, NewGroup, Part};
 
 /// One of MLX's quantization modes.
 #[derive(Debug)]
-pub(super) struct MlxMode {
+pub(super) struct GroupMode {
     pub(super) name: &'static str,
     /// The bits, group sizes and dtype of each variant; the first group size is the default.
     pub(super) forms: &'static [(u64, &'static [u64], DType)],
@@ -21,16 +21,16 @@ pub(super) struct MlxMode {
 const AFFINE_GROUPS: &[u64] = &[64, 32, 128];
 
 #[rustfmt::skip]
-pub(super) static MODES: &[MlxMode] = &[
-    MlxMode { name: "affine", forms: &[
+pub(super) static MODES: &[GroupMode] = &[
+    GroupMode { name: "affine", forms: &[
         (1, AFFINE_GROUPS, DType::MLX_AFFINE1), (2, AFFINE_GROUPS, DType::MLX_AFFINE2),
         (3, AFFINE_GROUPS, DType::MLX_AFFINE3), (4, AFFINE_GROUPS, DType::MLX_AFFINE4),
         (5, AFFINE_GROUPS, DType::MLX_AFFINE5), (6, AFFINE_GROUPS, DType::MLX_AFFINE6),
         (8, AFFINE_GROUPS, DType::MLX_AFFINE8),
     ] },
-    MlxMode { name: "mxfp4", forms: &[(4, &[32], DType::MLX_MXFP4)] },
-    MlxMode { name: "mxfp8", forms: &[(8, &[32], DType::MLX_MXFP8)] },
-    MlxMode { name: "nvfp4", forms: &[(4, &[16], DType::MLX_NVFP4)] },
+    GroupMode { name: "mxfp4", forms: &[(4, &[32], DType::MLX_MXFP4)] },
+    GroupMode { name: "mxfp8", forms: &[(8, &[32], DType::MLX_MXFP8)] },
+    GroupMode { name: "nvfp4", forms: &[(4, &[16], DType::MLX_NVFP4)] },
 ];
 
 /// The default group size of a dtype with groups.

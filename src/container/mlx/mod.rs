@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::Value as Json;
 
-use super::groups::{GroupArrays, GroupEntries, GroupScheme, MODES, MlxMode, contradiction};
+use super::groups::{GroupArrays, GroupEntries, GroupMode, GroupScheme, MODES, contradiction};
 use super::{Container, DetectedPath, OpenOptions, Probe, Strictness, safetensors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -70,7 +70,7 @@ fn settings(config: &Json) -> Option<&Json> {
 struct MlxSetting {
     bits: u64,
     group_size: Option<u64>,
-    mode: &'static MlxMode,
+    mode: &'static GroupMode,
 }
 
 impl MlxSetting {
