@@ -75,7 +75,13 @@
 //!
 //! # Cargo features
 //!
-//! Both are off by default.
+//! On by default; a program that only reads models can turn them off:
+//!
+//! - `npz`: opens `weights.npz`, which the first MLX models have, with zip.
+//! - `regex`: patterns of tensor names in [`recipe::llama_cpp`], with regex.
+//! - `sha256`: verifies digests, hashes tensors and writes to Ollama's store, with sha2.
+//!
+//! Off by default:
 //!
 //! - `serde`: the reports of [`ops`] implement `serde::Serialize`, in the form of the program's JSON.
 //! - `chat-template`: [`ops::check_consistency`] and [`ops::verify`] parse chat templates, with minijinja.
