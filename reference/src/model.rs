@@ -1,6 +1,7 @@
 //! A model that is ready to run, and what it remembers while it does.
 
 use weighbridge::Model;
+use weighbridge::arch::Resolution;
 
 use crate::attention::Pass;
 use crate::cache::LayerCache;
@@ -89,10 +90,25 @@ impl Reference {
     /// lacks tensors or they have other shapes than the config says; `Model` if its files cannot be
     /// read.
     pub fn new(model: &Model) -> Result<Self> {
-        let plan = Plan::of(model)?;
-        let missing = &model.resolution()?.missing;
+        Self::with_plan(model, Plan::of(model)?)
+    }
+
+    /// As [`new`](Self::new), with a plan that the caller has changed: numbers that a container cannot
+    /// say.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_plan(model: &Model, plan: Plan) -> Result<Self> {
+        let Resolution { missing, unknown, .. } = model.resolution()?;
         if !missing.is_empty() {
             return Err(Error::Mismatch(format!("the model lacks {}", missing.join(", "))));
+        }
+        // What has no meaning would not be computed with.
+        if let Some(first) = unknown.first() {
+            let fault =
+                format!("{} tensors without a canonical name, {first} first", unknown.len());
+            return Err(Error::Unsupported(fault));
         }
         let loader = Loader::new(model);
         let (dim, norm) = (plan.dim, plan.norm);

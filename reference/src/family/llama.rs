@@ -27,9 +27,20 @@ fn llama(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
         let temperature = Some((growth, size(trained.value)));
         plan.attentions().for_each(|attention| attention.temperature = temperature);
     }
+    if facts.named() == "smollm3" {
+        smollm3(facts, plan);
+    }
     divided_logits(facts, plan)?;
     minicpm(facts, plan);
     Ok(())
+}
+
+/// Every fourth layer has no rotary embeddings, unless the config says which.
+fn smollm3(facts: &Facts<'_>, plan: &mut Plan) {
+    let rope = &facts.config.rope;
+    if rope.layers.is_none() && rope.skip_interval.is_none() {
+        plan.attentions().skip(3).step_by(4).for_each(|attention| attention.rope = None);
+    }
 }
 
 /// Configs of MiniCPM say what the scales follow from; GGUF has the scales.

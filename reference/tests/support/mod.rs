@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use weighbridge::ops::{ConvertOptions, Format, convert};
 use weighbridge::{Model, WriteOptions};
-use weighbridge_reference::{Reference, Rows};
+use weighbridge_reference::{Plan, Reference, Rows};
 
 /// The largest difference of logits, in standard deviations.
 const TOLERANCE: f32 = 1e-3;
@@ -61,7 +61,7 @@ pub(crate) fn converted(
     let told = |error: weighbridge::Error| format!("{error}");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join(name);
-    let plan = convert(&model, &ConvertOptions::new(format).lossless(true)).map_err(told)?;
+    let plan = convert(&model, &ConvertOptions::new(format)).map_err(told)?;
     plan.run(&path, &WriteOptions::new()).map_err(told)?;
     Ok((Model::open(&path).map_err(told)?, Some(folder)))
 }
@@ -111,9 +111,9 @@ impl Expected {
 /// # Errors
 ///
 /// What cannot be run, or differs.
-pub(crate) fn compare(model: &Model, expected: &Expected) -> Result<f32, String> {
+pub(crate) fn compare(model: &Model, plan: Plan, expected: &Expected) -> Result<f32, String> {
     let told = |error: weighbridge_reference::Error| error.to_string();
-    let reference = Reference::new(model).map_err(told)?;
+    let reference = Reference::with_plan(model, plan).map_err(told)?;
     let tokens = &expected.tokens;
     let mut worst = 0f32;
     let mut check = |what: &str, found: &Rows, expected: &Rows| {
