@@ -38,9 +38,16 @@ pub(crate) struct Attention {
 enum Projection {
     /// A matrix each. A layer that uses another's keys has none; one without values has keys for
     /// values.
-    Heads { q: Weight, k: Option<Weight>, v: Option<Weight> },
+    Heads(Box<Heads>),
     /// Through a narrower space.
     Latent(Box<Latent>),
+}
+
+#[derive(Debug)]
+struct Heads {
+    q: Weight,
+    k: Option<Weight>,
+    v: Option<Weight>,
 }
 
 #[derive(Debug)]
@@ -79,7 +86,8 @@ impl Attention {
                     let fault = format!("{name}.v has {} outputs", v.outputs());
                     return Err(Error::Mismatch(fault));
                 }
-                Projection::Heads { q: loader.sized(&at("q"), heads * head_dim, dim)?, k, v }
+                let q = loader.sized(&at("q"), heads * head_dim, dim)?;
+                Projection::Heads(Box::new(Heads { q, k, v }))
             }
         };
         let qk_norm = |what: &str, heads: usize| {
@@ -122,11 +130,11 @@ impl Attention {
         let cache = caches.get_mut(slot);
         let cache = cache.ok_or_else(|| Error::Mismatch(format!("no cache for layer {slot}")))?;
         let q = match &self.projection {
-            Projection::Heads { q, k, v } => {
-                let mut q = q.of(x)?;
-                if let Some(k) = k {
+            Projection::Heads(own) => {
+                let mut q = own.q.of(x)?;
+                if let Some(k) = &own.k {
                     let mut keys = k.of(x)?;
-                    let mut values = match v {
+                    let mut values = match &own.v {
                         Some(v) => v.of(x)?,
                         None => keys.clone(),
                     };
@@ -148,16 +156,18 @@ impl Attention {
 
     /// Attends to keys and values that were computed before, of another sequence.
     pub(crate) fn across(&self, x: &Rows, cache: &LayerCache) -> Result<Rows> {
-        let Projection::Heads { q, .. } = &self.projection else {
+        let Projection::Heads(own) = &self.projection else {
             return Err(Error::Unsupported("latent attention across sequences".to_owned()));
         };
-        self.mix(q.of(x)?, x, &Pass { start: 0, ropes: &[] }, cache)
+        self.mix(own.q.of(x)?, x, &Pass { start: 0, ropes: &[] }, cache)
     }
 
     /// Keys and values of another sequence, for [`across`](Self::across).
     pub(crate) fn remember(&self, x: &Rows) -> Result<LayerCache> {
         let mut cache = LayerCache::default();
-        if let Projection::Heads { k: Some(k), v: Some(v), .. } = &self.projection {
+        if let Projection::Heads(own) = &self.projection
+            && let Heads { k: Some(k), v: Some(v), .. } = own.as_ref()
+        {
             cache.keys.extend_from_slice(k.of(x)?.values());
             cache.values.extend_from_slice(v.of(x)?.values());
         }

@@ -101,7 +101,7 @@ impl<'m> Facts<'m> {
     /// Whether a layer has rotary embeddings.
     pub(crate) fn rotates(&self, layer: u32) -> bool {
         let rope = &self.config.rope;
-        let skipped = |interval: u32| interval > 0 && (layer + 1) % interval == 0;
+        let skipped = |interval: u32| interval > 0 && (layer + 1).is_multiple_of(interval);
         let listed = rope.layers.as_ref().and_then(|layers| layers.value.get(size(layer)).copied());
         self.rope_layout() != RopeLayout::None
             && listed.unwrap_or_else(|| {
@@ -142,7 +142,7 @@ impl<'m> Facts<'m> {
             value_dim: inner / value_heads.max(1),
             kernel: need(&ssm.conv_kernel, "the width of its convolution")?,
         };
-        if plan.value_dim == 0 || plan.value_heads % plan.key_heads.max(1) != 0 {
+        if plan.value_dim == 0 || !plan.value_heads.is_multiple_of(plan.key_heads.max(1)) {
             let fault =
                 format!("{} value heads for {} key heads", plan.value_heads, plan.key_heads);
             return Err(Error::Unsupported(fault));

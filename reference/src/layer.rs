@@ -63,8 +63,8 @@ pub(crate) struct Layer {
 
 #[derive(Debug)]
 enum Mixer {
-    Attention(Attention),
-    Linear(Linear),
+    Attention(Box<Attention>),
+    Linear(Box<Linear>),
 }
 
 /// What experts have that stand beside a dense network: norms, and what the router sees (Gemma 4).
@@ -116,13 +116,16 @@ impl Layer {
         let attention = at(names.attention);
         let mixer = match &layer.mixer {
             MixerPlan::Attention(own) => {
-                Mixer::Attention(Attention::load(loader, &attention, dim, own, None, norm)?)
+                let loaded = Attention::load(loader, &attention, dim, own, None, norm)?;
+                Mixer::Attention(Box::new(loaded))
             }
             MixerPlan::Latent(own, latent) => {
-                Mixer::Attention(Attention::load(loader, &attention, dim, own, Some(latent), norm)?)
+                let loaded = Attention::load(loader, &attention, dim, own, Some(latent), norm)?;
+                Mixer::Attention(Box::new(loaded))
             }
             MixerPlan::Linear(own) => {
-                Mixer::Linear(Linear::load(loader, &at("linear_attention"), dim, *own, norm.eps)?)
+                let name = at("linear_attention");
+                Mixer::Linear(Box::new(Linear::load(loader, &name, dim, *own, norm.eps)?))
             }
         };
         let cross = match (&layer.mixer, loader.has(&at("cross_attn.q.weight"))) {

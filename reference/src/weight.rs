@@ -114,7 +114,8 @@ impl<'m> Loader<'m> {
     pub(crate) fn norm_if(&self, name: &str, width: usize, plan: NormPlan) -> Result<Option<Norm>> {
         let Some(factors) = self.vector_if(&format!("{name}.weight"))? else { return Ok(None) };
         let bias = self.vector_if(&format!("{name}.bias"))?;
-        let whole = |values: &Vec<f32>| !values.is_empty() && values.len() % width.max(1) == 0;
+        let whole =
+            |values: &Vec<f32>| !values.is_empty() && values.len().is_multiple_of(width.max(1));
         if !whole(&factors) || !bias.as_ref().is_none_or(whole) {
             let fault =
                 format!("{name}.weight has {} values, but norms have {width}", factors.len());
