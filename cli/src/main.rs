@@ -23,6 +23,8 @@ pub(crate) enum Stop {
     Library(Error),
     /// What was asked for does not fit together.
     Usage(String),
+    /// The model has a part that this program cannot run.
+    Unsupported(String),
     /// A list of hashes is none, or damaged.
     Malformed(String),
     /// The system has no such path, or does not let this program use it.
@@ -34,6 +36,18 @@ pub(crate) enum Stop {
 impl From<Error> for Stop {
     fn from(error: Error) -> Self {
         Self::Library(error)
+    }
+}
+
+impl From<weighbridge_reference::Error> for Stop {
+    fn from(error: weighbridge_reference::Error) -> Self {
+        use weighbridge_reference::Error;
+        match error {
+            Error::Model(error) => Self::Library(error),
+            Error::Input(fault) => Self::Usage(fault),
+            Error::Mismatch(fault) => Self::Malformed(fault),
+            other => Self::Unsupported(other.to_string()),
+        }
     }
 }
 
@@ -63,6 +77,8 @@ fn main() -> ExitCode {
         Command::Diff(args) => cmd::diff::run(&args),
         Command::Verify(args) => cmd::verify::run(&args),
         Command::Load(args) => cmd::load::run(&args),
+        Command::Logits(args) => cmd::logits::run(&args),
+        Command::Generate(args) => cmd::generate::run(&args),
         Command::Convert(args) => cmd::convert::run(&args),
         Command::Quantize(args) => cmd::quantize::run(&args),
         Command::Create(args) => cmd::create::run(&args),
@@ -85,6 +101,7 @@ fn main() -> ExitCode {
         }
         Err(Stop::Usage(fault)) => told(&fault, 2),
         Err(Stop::Malformed(fault)) => told(&fault, 3),
+        Err(Stop::Unsupported(fault)) => told(&fault, 4),
         Err(Stop::Path(fault)) => told(&fault, 5),
         Err(Stop::Library(error)) => {
             complain(&error.to_string(), error.advice());

@@ -42,6 +42,8 @@ fn the_program() {
       diff         Compare the tensors of two models by canonical name, whatever containers they lie in
       verify       Check a model's files, whether they agree with each other, and with --deep its values
       load         Load every tensor under its canonical name, and time it
+      logits       Run a model on some tokens, and show or write its logits
+      generate     Run a model, and print the tokens that continue some others
       convert      Write a model in another container
       quantize     Write a model in fewer bits, as llama-quantize or mlx-lm does
       create       Write a model into Ollama's store

@@ -18,6 +18,7 @@ mod rope;
 mod rows;
 mod sound;
 mod streams;
+mod text;
 mod weight;
 
 pub use error::{Error, Result};
@@ -26,3 +27,4 @@ pub use model::{Encoding, Reference, Session, likeliest, probabilities};
 pub use plan::Plan;
 pub use rope::{Frequencies, Rope};
 pub use rows::Rows;
+pub use text::TokenTexts;

@@ -1,5 +1,6 @@
 //! The command line, as it is typed.
 
+pub(crate) mod run;
 pub(crate) mod write;
 
 use std::path::PathBuf;
@@ -45,6 +46,10 @@ pub(crate) enum Command {
     Verify(Verify),
     /// Load every tensor under its canonical name, and time it
     Load(Load),
+    /// Run a model on some tokens, and show or write its logits
+    Logits(run::Logits),
+    /// Run a model, and print the tokens that continue some others
+    Generate(run::Generate),
     /// Write a model in another container
     Convert(write::Convert),
     /// Write a model in fewer bits, as llama-quantize or mlx-lm does
