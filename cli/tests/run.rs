@@ -1,4 +1,5 @@
 //! `logits` and `generate`: the sample runs, from each of its containers.
+#![allow(clippy::disallowed_methods, reason = "the files are the test's own")]
 
 mod support;
 
