@@ -124,3 +124,8 @@ fn a_gguf_gives_the_logits_of_transformers() {
 fn an_mlx_directory_gives_the_logits_of_transformers() {
     all(Container::Mlx);
 }
+
+#[test]
+fn a_model_of_ollama_gives_the_logits_of_transformers() {
+    all(Container::Ollama);
+}

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
+use weighbridge::container::ollama;
 use weighbridge::ops::{ConvertOptions, Format, convert};
 use weighbridge::{Model, WriteOptions};
 use weighbridge_reference::{Plan, Reference, Rows};
@@ -19,6 +20,8 @@ pub(crate) enum Container {
     Gguf,
     /// Converted to a directory of mlx-lm.
     Mlx,
+    /// Converted to a model of Ollama's store.
+    Ollama,
 }
 
 /// A file or folder of the larger set of fixtures: below `WEIGHBRIDGE_FIXTURES`, else beside the
@@ -53,14 +56,17 @@ pub(crate) fn converted(
     model: Model,
     container: Container,
 ) -> Result<(Model, Option<TempDir>), String> {
-    let (format, name) = match container {
-        Container::Directory => return Ok((model, None)),
-        Container::Gguf => (Format::Gguf, "model.gguf"),
-        Container::Mlx => (Format::Mlx, "model"),
-    };
     let told = |error: weighbridge::Error| format!("{error}");
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join(name);
+    let (format, path) = match container {
+        Container::Directory => return Ok((model, None)),
+        Container::Gguf => (Format::Gguf, folder.path().join("model.gguf")),
+        Container::Mlx => (Format::Mlx, folder.path().join("model")),
+        Container::Ollama => {
+            let place = ollama::place("tiny", Some(folder.path())).map_err(told)?;
+            (Format::Ollama, place)
+        }
+    };
     let plan = convert(&model, &ConvertOptions::new(format)).map_err(told)?;
     plan.run(&path, &WriteOptions::new()).map_err(told)?;
     Ok((Model::open(&path).map_err(told)?, Some(folder)))
