@@ -19,6 +19,7 @@ mod rows;
 mod sound;
 mod streams;
 mod text;
+mod tokens;
 mod weight;
 
 pub use error::{Error, Result};
@@ -28,3 +29,4 @@ pub use plan::Plan;
 pub use rope::{Frequencies, Rope};
 pub use rows::Rows;
 pub use text::TokenTexts;
+pub use tokens::TextTokens;

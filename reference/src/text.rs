@@ -49,7 +49,7 @@ impl TokenTexts {
 const MOST: usize = 1 << 24;
 
 /// GPT-2's letter for each byte: itself where it is visible in Latin-1, else one from U+0100 on.
-fn letters() -> impl Iterator<Item = (char, u8)> {
+pub(crate) fn letters() -> impl Iterator<Item = (char, u8)> {
     let visible = |byte: u8| matches!(byte, 33..=126 | 161..=172 | 174..=255);
     let mut next = 256u32;
     (0..=255u8).filter_map(move |byte| {
