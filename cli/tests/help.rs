@@ -43,7 +43,7 @@ fn the_program() {
       verify       Check a model's files, whether they agree with each other, and with --deep its values
       load         Load every tensor under its canonical name, and time it
       logits       Run a model on some tokens, and show or write its logits
-      generate     Run a model, and print the tokens that continue some others
+      generate     Run a model, and print the text that continues a prompt
       convert      Write a model in another container
       quantize     Write a model in fewer bits, as llama-quantize or mlx-lm does
       create       Write a model into Ollama's store

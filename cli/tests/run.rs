@@ -11,6 +11,8 @@ const FORMS: [&str; 2] = ["assets/sample/hf", "assets/sample/sample-Q8_0.gguf"];
 fn the_sample_tells_a_tale_from_each_container() {
     for form in FORMS {
         let tale = printed(&["generate", form, "--ids", "0,422,419,260,423,13"]);
+        let prompt = ["generate", form, "--prompt", "<s>Once upon a time,"];
+        assert_eq!(printed(&prompt), tale, "{form}");
         assert!(tale.starts_with(" Milo had a tall truck full of bells."), "{form}: {tale}");
         assert!(tale.ends_with("Milo was calm and nodded. The end.\n"), "{form}: {tale}");
     }
@@ -70,6 +72,8 @@ fn what_does_not_fit_the_model_is_refused() {
         |words: &[&str]| refused(&[&["logits", "assets/sample/hf", "--ids"], words].concat());
     assert_eq!(refuse(&["512"]), "2\nerror: token 512, but there are 512\n");
     assert!(refuse(&["1", "--masked-head"]).contains("are for encoders of text"));
+    let empty = refused(&["generate", "assets/sample/hf", "--prompt", ""]);
+    assert!(empty.starts_with("2\n") && empty.contains("nothing to continue"), "{empty}");
     let sound = refuse(&["1", "--features", "assets/sample/README.md"]);
     assert!(sound.starts_with("3\n") && sound.contains("no NumPy array file"), "{sound}");
 }

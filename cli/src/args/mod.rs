@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Load(Load),
     /// Run a model on some tokens, and show or write its logits
     Logits(run::Logits),
-    /// Run a model, and print the tokens that continue some others
+    /// Run a model, and print the text that continues a prompt
     Generate(run::Generate),
     /// Write a model in another container
     Convert(write::Convert),

@@ -41,15 +41,18 @@ pub(crate) struct Logits {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  weighbridge generate model.gguf --ids 1,450,4996
+  weighbridge generate model.gguf --prompt 'Once upon a time'
   weighbridge generate ./Qwen3-0.6B --ids 9707,11 --max-tokens 16 --ignore-eos --print-ids
-  weighbridge generate ./Qwen3-0.6B --ids 9707,11 --temp 0.8 --seed 7
+  weighbridge generate llama3.2 --prompt 'Once upon a time' --temp 0.8 --seed 7
   weighbridge generate ./whisper-tiny --features mel.npy --ids 50258,50259,50359,50363")]
 pub(crate) struct Generate {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
+    /// The text to continue; tokens such as <|im_start|> are recognized in it
+    #[arg(long, value_name = "TEXT", conflicts_with = "ids", required_unless_present = "ids")]
+    pub(crate) prompt: Option<String>,
     /// The tokens to continue, as numbers
-    #[arg(long, value_name = "LIST", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) ids: Vec<u32>,
     /// Stop after this many tokens
     #[arg(long, value_name = "N", default_value_t = 128)]

@@ -1,9 +1,9 @@
-//! `generate`: the tokens that continue some others.
+//! `generate`: the text that continues a prompt.
 
 use std::io::Write;
 
 use weighbridge::Model;
-use weighbridge_reference::{Reference, TokenTexts, likeliest, probabilities};
+use weighbridge_reference::{Reference, TextTokens, TokenTexts, likeliest, probabilities};
 
 use super::Done;
 use super::logits::read_npy;
@@ -23,7 +23,15 @@ pub(crate) fn run(args: &Generate) -> Done {
     let mut random = Random(args.seed);
     let mut out = std::io::stdout().lock();
     let mut found = Vec::new();
-    let mut tokens = args.ids.clone();
+    let mut tokens = match &args.prompt {
+        Some(prompt) => TextTokens::new(&model)?.of(prompt)?,
+        None => args.ids.clone(),
+    };
+    if tokens.is_empty() {
+        return Err(Stop::Usage(
+            "there is nothing to continue: the prompt has no tokens".to_owned(),
+        ));
+    }
     while found.len() < args.max_tokens {
         let logits = session.next(&tokens)?;
         let token = match args.temp > 0.0 {
