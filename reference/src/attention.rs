@@ -30,7 +30,6 @@ pub(crate) struct Attention {
     sinks: Option<Vec<f32>>,
     gate: Option<Weight>,
     output: Weight,
-    slopes: Option<Vec<f32>>,
 }
 
 /// Where queries, keys and values come from.
@@ -111,7 +110,6 @@ impl Attention {
             v_norm: plan.value_norm.then(|| Norm::bare(value_dim, norm)),
             sinks,
             gate: loader.weight_if(&at("gate"), dim)?,
-            slopes: plan.alibi.then(|| slopes(heads)),
             plan: plan.clone(),
             output,
         })
@@ -213,11 +211,6 @@ impl Attention {
                 keys.skip(first).take(last - first.min(last)).map(score).collect();
             if let Some(cap) = self.plan.softcap {
                 scores.iter_mut().for_each(|score| *score = (*score / cap).tanh() * cap);
-            }
-            if let Some(slope) = self.slopes.as_ref().and_then(|slopes| slopes.get(head)) {
-                // Distances from the first position, as transformers has them: a constant more.
-                let biased = scores.iter_mut().zip(first..);
-                biased.for_each(|(score, at)| *score += slope * at as f32);
             }
             let sink = self.sinks.as_ref().and_then(|sinks| sinks.get(head)).copied();
             softmax(&mut scores, sink);
@@ -324,15 +317,4 @@ impl Latent {
         cache.values.extend_from_slice(values.values());
         Ok(q)
     }
-}
-
-/// ALiBi's slopes: a geometric series over the heads, and that of twice as many in between where their
-/// number is no power of two.
-#[expect(clippy::cast_precision_loss, reason = "heads are few")]
-fn slopes(heads: usize) -> Vec<f32> {
-    let whole = if heads.is_power_of_two() { heads } else { heads.next_power_of_two() / 2 };
-    let series = |count: usize, place: usize| 2f32.powf(-8.0 * place as f32 / count as f32);
-    let first = (1..=whole).map(|place| series(whole, place));
-    let between = (0..heads - whole).map(|place| series(2 * whole, 2 * place + 1));
-    first.chain(between).collect()
 }

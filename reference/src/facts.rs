@@ -13,6 +13,32 @@ pub(crate) fn size(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
+/// The largest width or count of a model that is run.
+const LARGEST: u64 = 1 << 20;
+
+/// Fields that size nothing here: they may be larger.
+const UNBOUNDED: [&str; 5] = [
+    "vocab_size",
+    "max_seq_len",
+    "rope_scaling_original_max_seq_len",
+    "sliding_window",
+    "type_vocab_size",
+];
+
+/// Refuses numbers that no model has, before memory is sized by them.
+fn check_sizes(config: &ModelConfig) -> Result<()> {
+    for field in config.fields() {
+        let list = field.value.as_array().into_iter().flatten();
+        let mut numbers = list.chain([&field.value]).filter_map(|number| number.as_u64());
+        let large = numbers.find(|number| *number > LARGEST);
+        if let Some(number) = large.filter(|_| !UNBOUNDED.contains(&field.name)) {
+            let fault = format!("{} is {number}, but at most {LARGEST} is run", field.name);
+            return Err(Error::Unsupported(fault));
+        }
+    }
+    Ok(())
+}
+
 /// A model's config, and what else its files say.
 #[derive(Debug)]
 pub(crate) struct Facts<'m> {
@@ -28,7 +54,9 @@ impl<'m> Facts<'m> {
         let architecture = resolution.architecture.ok_or_else(|| {
             Error::Unsupported(format!("no architecture of that name: {}", resolution.reason))
         })?;
-        Ok(Self { model, config: model.config()?, architecture, unused: model.unused_config() })
+        let config = model.config()?;
+        check_sizes(config)?;
+        Ok(Self { model, config, architecture, unused: model.unused_config() })
     }
 
     /// The family, as the file names it.

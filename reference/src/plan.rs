@@ -122,8 +122,6 @@ pub struct AttentionPlan {
     pub rope: Option<usize>,
     /// Bound of queries, keys and values.
     pub clip: Option<f32>,
-    /// Whether scores fall with distance, by a slope for each head (ALiBi).
-    pub alibi: bool,
     /// Whether norms of q and k have factors for each head.
     pub norms_of_heads: bool,
     /// Whether values are normed, without factors.
@@ -357,7 +355,6 @@ impl AttentionPlan {
             causal: attention.causal.as_ref().is_none_or(|causal| causal.value),
             rope: facts.rotates(layer).then_some(usize::from(windowed)),
             clip: None,
-            alibi: false,
             norms_of_heads: false,
             value_norm: false,
             temperature: None,

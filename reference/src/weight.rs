@@ -52,7 +52,8 @@ impl<'m> Loader<'m> {
         if found != inputs || inputs == 0 || outputs == 0 {
             return Err(misfit(name, tensor.shape(), &format!("the config says {inputs} inputs")));
         }
-        let arrays = outer.iter().product();
+        let arrays = outer.iter().try_fold(1usize, |arrays, more| arrays.checked_mul(*more));
+        let arrays = arrays.ok_or_else(|| misfit(name, tensor.shape(), "that is too large"))?;
         let bias = self.vector_if(&format!("{name}.bias"))?;
         if let Some(bias) = bias.as_ref().filter(|bias| bias.len() != outputs * arrays) {
             let fault = format!("{name}.bias has {} values for {outputs} outputs", bias.len());

@@ -1,8 +1,7 @@
-//! Falcon: attention and network side by side. The oldest models have them one after another, with
-//! ALiBi.
+//! Falcon: attention and network side by side.
 
 use super::Family;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::math::Activation;
 use crate::plan::{Arrangement, NormKind, Plan};
@@ -17,9 +16,7 @@ fn adjust(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
         plan.arrangement = Arrangement::Parallel;
     }
     if facts.flag(&["alibi"]).unwrap_or(false) {
-        for attention in plan.attentions() {
-            (attention.alibi, attention.rope) = (true, None);
-        }
+        return Err(Error::Unsupported("scores that fall with distance (ALiBi)".to_owned()));
     }
     Ok(())
 }
