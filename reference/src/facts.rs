@@ -94,6 +94,15 @@ impl<'m> Facts<'m> {
         }
     }
 
+    /// Such a value that is a word.
+    pub(crate) fn word(&self, names: &[&str]) -> Option<&str> {
+        match self.other(names)? {
+            ConfigValue::Json(json) => json.as_str(),
+            ConfigValue::Metadata(value) => value.to_text()?.to_str(),
+            _ => None,
+        }
+    }
+
     /// Such a value that is a list of numbers, or one number for all layers.
     pub(crate) fn reals(&self, names: &[&str]) -> Option<Vec<f64>> {
         match self.other(names)? {

@@ -223,6 +223,11 @@ impl Plan {
         let family = family::find(&facts)?;
         let mut plan = Self::usual(&facts)?;
         (family.adjust)(&facts, &mut plan)?;
+        let whole = plan.arrangement == Arrangement::NormedSum;
+        if !whole && plan.attentions().any(|attention| !attention.causal) {
+            let fault = "a decoder whose positions see those behind them";
+            return Err(Error::Unsupported(fault.to_owned()));
+        }
         Ok(plan)
     }
 

@@ -1,7 +1,7 @@
 //! BERT, RoBERTa and XLM-RoBERTa: encoders that norm sums.
 
 use super::Family;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::plan::{Arrangement, Plan};
 
@@ -11,6 +11,9 @@ pub(super) static FAMILIES: &[Family] = &[Family { name: "bert", adjust }];
 const BEHIND_PADDING: &[&str] = &["roberta", "xlm-roberta", "camembert"];
 
 fn adjust(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    if facts.word(&["position_embedding_type"]).is_some_and(|kind| kind != "absolute") {
+        return Err(Error::Unsupported("relative positions".to_owned()));
+    }
     plan.arrangement = Arrangement::NormedSum;
     plan.attentions().for_each(|attention| attention.causal = false);
     if BEHIND_PADDING.contains(&facts.named()) {

@@ -15,9 +15,15 @@ pub(super) static FAMILIES: &[Family] = &[
 ];
 
 /// Norms are stored as the difference from 1. Configs of Gemma 1 say `gelu`, and mean that with tanh.
-fn early(_: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+/// EmbeddingGemma attends in both directions.
+fn early(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     plan.norm.added = 1.0;
     plan.set_activation(Activation::GeluTanh);
+    if facts.named() == "gemma-embedding"
+        || facts.flag(&["use_bidirectional_attention"]) == Some(true)
+    {
+        plan.attentions().for_each(|attention| attention.causal = false);
+    }
     Ok(())
 }
 
