@@ -229,3 +229,62 @@ fn template(json: &Json, around: &mut [Vec<u32>; 2]) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As tokenizers of Llama 2 are: spaces are letters, and bytes stand for unknown characters.
+    fn of_blocks() -> TextTokens {
+        let pieces = "▁ t w o m i l tw two ▁two ▁m il ▁mil ▁mill";
+        let mut vocabulary = serde_json::Map::new();
+        for text in ["<unk>", "<s>", "</s>"] {
+            vocabulary.insert(text.to_owned(), vocabulary.len().into());
+        }
+        for byte in 0..=255u8 {
+            vocabulary.insert(format!("<0x{byte:02X}>"), vocabulary.len().into());
+        }
+        for text in pieces.split(' ') {
+            vocabulary.insert(text.to_owned(), vocabulary.len().into());
+        }
+        let added = |id: u32, text: &str| serde_json::json!({"id": id, "content": text});
+        let json = serde_json::json!({
+            "added_tokens": [added(0, "<unk>"), added(1, "<s>"), added(2, "</s>")],
+            "normalizer": {"type": "Sequence", "normalizers": [
+                {"type": "Prepend", "prepend": "▁"},
+                {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+            ]},
+            "pre_tokenizer": null,
+            "post_processor": {
+                "type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}],
+                "special_tokens": {"<s>": {"ids": [1]}},
+            },
+            "model": {
+                "type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true,
+                "vocab": vocabulary,
+                "merges": ["t w", "tw o", "▁ two", "▁ m", "i l", "▁m il", "▁mil l"],
+            },
+        });
+        TextTokens::of_document(&json).expect("a tokenizer")
+    }
+
+    /// The numbers are those of Hugging Face's tokenizers 0.23.
+    #[test]
+    fn spaces_are_letters_and_bytes_stand_for_characters() {
+        let tokens = of_blocks();
+        let of = |text: &str| tokens.of(text).expect("tokens");
+        assert_eq!(of("two mill"), [1, 268, 272]);
+        assert_eq!(of("two two\nmill é"), [1, 268, 268, 13, 263, 270, 265, 259, 198, 172]);
+        assert_eq!(of("two</s> mill"), [1, 268, 2, 259, 272]);
+        assert_eq!(of(" two"), [1, 259, 268]);
+        assert_eq!(of(""), [1]);
+    }
+
+    #[test]
+    fn steps_that_are_not_here_are_named() {
+        let json = serde_json::json!({"normalizer": {"type": "Precompiled"}, "model": {}});
+        let error = TextTokens::of_document(&json).expect_err("a step that is not here");
+        assert_eq!(error.to_string(), "unsupported: a tokenizer with the normalizer Precompiled");
+    }
+}
