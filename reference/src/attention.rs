@@ -71,6 +71,10 @@ impl Attention {
         norm: NormPlan,
     ) -> Result<Self> {
         let AttentionPlan { heads, kv_heads, head_dim, value_dim, .. } = *plan;
+        if [heads, kv_heads, head_dim, value_dim].contains(&0) || heads % kv_heads != 0 {
+            let fault = format!("{name} has {heads} heads of {head_dim}, {kv_heads} for keys");
+            return Err(Error::Mismatch(fault));
+        }
         let at = |what: &str| format!("{name}.{what}");
         let projection = match latent {
             Some(latent) => {
@@ -174,7 +178,7 @@ impl Attention {
 
     fn bound(&self, x: &mut Rows) {
         if let Some(bound) = self.plan.clip {
-            x.each(|value| value.clamp(-bound, bound));
+            x.each(|value| value.max(-bound).min(bound));
         }
     }
 
@@ -198,7 +202,7 @@ impl Attention {
         }
         let mut mixed = Rows::zeros(q.len(), heads * value_dim);
         let all = cache.keys.len() / (kv_heads * head_dim);
-        let of_head = |(head, (out, q)): (usize, (&mut [f32], &[f32])), position: usize| {
+        let of_head = |head: usize, position: usize, q: &[f32], out: &mut [f32]| {
             let kv = head / (heads / kv_heads);
             let last = if self.plan.causal { (position + 1).min(all) } else { all };
             let first = match self.plan.window {
@@ -219,11 +223,11 @@ impl Attention {
                 out.iter_mut().zip(v).for_each(|(out, v)| *out += weight * v);
             }
         };
-        let rows = mixed.values_mut().par_chunks_exact_mut(heads * value_dim).enumerate();
-        rows.for_each(|(row, out)| {
-            let outs = out.chunks_exact_mut(value_dim);
-            let queries = q.row(row).unwrap_or_default().chunks_exact(head_dim);
-            outs.zip(queries).enumerate().for_each(|head| of_head(head, pass.start + row));
+        let outs = mixed.values_mut().par_chunks_exact_mut(value_dim).enumerate();
+        outs.for_each(|(place, out)| {
+            let query = q.values().get(place * head_dim..(place + 1) * head_dim);
+            let (row, head) = (place / heads, place % heads);
+            of_head(head, pass.start + row, query.unwrap_or_default(), out);
         });
         if let Some(gate) = &self.gate {
             mixed.with(&gate.of(x)?, |mixed, gate| mixed * sigmoid(gate));

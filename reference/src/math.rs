@@ -129,7 +129,7 @@ impl Activation {
     pub(crate) fn gated(self, gate: f32, up: f32) -> f32 {
         match self {
             Self::ClampedSwiglu { alpha, limit } => {
-                let (gate, up) = (gate.min(limit), up.clamp(-limit, limit));
+                let (gate, up) = (gate.min(limit), up.max(-limit).min(limit));
                 (up + 1.0) * gate * sigmoid(alpha * gate)
             }
             plain => plain.of(gate) * up,

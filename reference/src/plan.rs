@@ -228,7 +228,27 @@ impl Plan {
             let fault = "a decoder whose positions see those behind them";
             return Err(Error::Unsupported(fault.to_owned()));
         }
+        plan.check_shared_keys()?;
         Ok(plan)
+    }
+
+    /// Refuses layers that use keys and values of another form than their own.
+    fn check_shared_keys(&self) -> Result<()> {
+        let form = |layer: &LayerPlan| match &layer.mixer {
+            Mixer::Attention(own) => Some((own.kv_heads, own.head_dim, own.value_dim)),
+            _ => None,
+        };
+        for (place, layer) in self.layers.iter().enumerate() {
+            let Mixer::Attention(AttentionPlan { keys_of: Some(of), .. }) = &layer.mixer else {
+                continue;
+            };
+            let theirs = self.layers.get(*of).filter(|_| *of < place).and_then(form);
+            if theirs.is_none() || theirs != form(layer) {
+                let fault = format!("layer {place} uses the keys of layer {of}, which has others");
+                return Err(Error::Unsupported(fault));
+            }
+        }
+        Ok(())
     }
 
     /// What the config says by itself.
