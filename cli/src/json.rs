@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// The schema version of all reports.
 pub(crate) const SCHEMA: u32 = 1;
@@ -30,6 +30,21 @@ impl<R: Serialize> Versioned<R> {
     /// A report that contains the paths of its models.
     pub(crate) fn new(report: R) -> Self {
         Self { schema: SCHEMA, path: None, report }
+    }
+}
+
+/// A number that JSON may not have: NaN and the infinities become strings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JsonFloat(pub(crate) f64);
+
+impl Serialize for JsonFloat {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            number if number.is_nan() => serializer.serialize_str("NaN"),
+            f64::INFINITY => serializer.serialize_str("Infinity"),
+            f64::NEG_INFINITY => serializer.serialize_str("-Infinity"),
+            number => serializer.serialize_f64(number),
+        }
     }
 }
 

@@ -22,6 +22,10 @@ pub(crate) enum Stop {
     Library(Error),
     /// Arguments that contradict each other or do not fit the model.
     Usage(String),
+    /// The model has a part that this program cannot run.
+    Unsupported(String),
+    /// The model contradicts itself.
+    Malformed(String),
     /// A path that does not exist or is not accessible.
     Path(String),
     /// The report could not be written.
@@ -31,6 +35,18 @@ pub(crate) enum Stop {
 impl From<Error> for Stop {
     fn from(error: Error) -> Self {
         Self::Library(error)
+    }
+}
+
+impl From<weighbridge_reference::Error> for Stop {
+    fn from(error: weighbridge_reference::Error) -> Self {
+        use weighbridge_reference::Error;
+        match error {
+            Error::Model(error) => Self::Library(error),
+            Error::Input(fault) => Self::Usage(fault),
+            Error::Mismatch(fault) => Self::Malformed(fault),
+            other => Self::Unsupported(other.to_string()),
+        }
     }
 }
 
@@ -60,6 +76,8 @@ fn main() -> ExitCode {
         Command::Diff(args) => cmd::diff::run(&args),
         Command::Verify(args) => cmd::verify::run(&args),
         Command::Load(args) => cmd::load::run(&args),
+        Command::Logits(args) => cmd::logits::run(&args),
+        Command::Generate(args) => cmd::generate::run(&args),
         Command::Convert(args) => cmd::convert::run(&args),
         Command::Quantize(args) => cmd::quantize::run(&args),
         Command::Create(args) => cmd::create::run(&args),
@@ -81,6 +99,8 @@ fn main() -> ExitCode {
             ExitCode::from(5)
         }
         Err(Stop::Usage(fault)) => fail(&fault, 2),
+        Err(Stop::Malformed(fault)) => fail(&fault, 3),
+        Err(Stop::Unsupported(fault)) => fail(&fault, 4),
         Err(Stop::Path(fault)) => fail(&fault, 5),
         Err(Stop::Library(error)) => {
             complain(&error.to_string(), error.advice());

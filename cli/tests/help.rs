@@ -42,6 +42,8 @@ fn the_program() {
       diff         Compare the tensors of two models by canonical name; their containers may differ
       verify       Check a model's files, their agreement with each other and, with --deep, its values
       load         Load every tensor by canonical name and time it
+      logits       Run a model on some tokens, and show or write its logits
+      generate     Run a model, and print the text that continues a prompt
       convert      Convert a model to another container
       quantize     Quantize a model as llama-quantize or mlx-lm does
       create       Create a model in Ollama's store

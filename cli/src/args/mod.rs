@@ -1,5 +1,6 @@
 //! The command line: subcommands, arguments and help.
 
+pub(crate) mod run;
 pub(crate) mod write;
 
 use std::path::PathBuf;
@@ -45,6 +46,10 @@ pub(crate) enum Command {
     Verify(Verify),
     /// Load every tensor by canonical name and time it
     Load(Load),
+    /// Run a model on some tokens, and show or write its logits
+    Logits(run::Logits),
+    /// Run a model, and print the text that continues a prompt
+    Generate(run::Generate),
     /// Convert a model to another container
     Convert(write::Convert),
     /// Quantize a model as llama-quantize or mlx-lm does

@@ -113,7 +113,7 @@ fn write_raw(
 }
 
 /// The header of a NumPy array file, version 1.0, padded so that the data start at a multiple of 64.
-fn npy_header(dims: &[u64]) -> Vec<u8> {
+pub(crate) fn npy_header(dims: &[u64]) -> Vec<u8> {
     let list: Vec<String> = dims.iter().map(u64::to_string).collect();
     let comma = if list.len() == 1 { "," } else { "" };
     let mut text = format!(

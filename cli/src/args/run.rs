@@ -1,0 +1,82 @@
+//! Verbs that run a model.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Open;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge logits model.gguf --ids 1,450,4996
+  weighbridge logits ./Qwen3-0.6B --ids 9707,11 -o logits.npy
+  weighbridge logits ./bge-small-en --ids 101,7592,102 -o hidden.npy
+  weighbridge logits ./bert-base-uncased --ids 101,103,102 --masked-head --json
+  weighbridge logits ./whisper-tiny --features mel.npy --ids 50258,50259")]
+pub(crate) struct Logits {
+    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
+    pub(crate) path: PathBuf,
+    /// The tokens, as numbers
+    #[arg(long, value_name = "LIST", value_delimiter = ',', required = true)]
+    pub(crate) ids: Vec<u32>,
+    /// Write the logits of all positions as a NumPy array file of f32, [tokens, vocabulary]; of an
+    /// encoder of text, the hidden states. FILE must not exist
+    #[arg(short, long, value_name = "FILE", conflicts_with = "json")]
+    pub(crate) output: Option<PathBuf>,
+    /// Encoders of text: the text that each token belongs to, 0 or 1
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) token_type_ids: Option<Vec<u32>>,
+    /// Encoders of text: the logits of the head for masked words instead of the hidden states
+    #[arg(long)]
+    pub(crate) masked_head: bool,
+    /// Whisper: the spectrum, a NumPy array file of f32, [bands, frames]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) features: Option<PathBuf>,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) open: Open,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge generate model.gguf --prompt 'Once upon a time'
+  weighbridge generate ./Qwen3-0.6B --ids 9707,11 --max-tokens 16 --ignore-eos --print-ids
+  weighbridge generate llama3.2 --prompt 'Once upon a time' --temp 0.8 --seed 7
+  weighbridge generate ./whisper-tiny --features mel.npy --ids 50258,50259,50359,50363")]
+pub(crate) struct Generate {
+    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
+    pub(crate) path: PathBuf,
+    /// The text to continue; tokens such as <|im_start|> are recognized in it
+    #[arg(long, value_name = "TEXT", conflicts_with = "ids", required_unless_present = "ids")]
+    pub(crate) prompt: Option<String>,
+    /// The tokens to continue, as numbers
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) ids: Vec<u32>,
+    /// Stop after this many tokens
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    pub(crate) max_tokens: usize,
+    /// 0 takes the likeliest token; above, tokens are drawn, the more evenly the higher it is
+    #[arg(long, value_name = "T", default_value = "0", value_parser = parse_temperature)]
+    pub(crate) temp: f32,
+    /// What tokens are drawn by: the same number draws the same tokens
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Go on behind a token that ends the text
+    #[arg(long)]
+    pub(crate) ignore_eos: bool,
+    /// Print the numbers of tokens instead of their text
+    #[arg(long)]
+    pub(crate) print_ids: bool,
+    /// Whisper: the spectrum, a NumPy array file of f32, [bands, frames]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) features: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) open: Open,
+}
+
+fn parse_temperature(text: &str) -> Result<f32, String> {
+    let temperature = text.parse().ok().filter(|t: &f32| t.is_finite() && *t >= 0.0);
+    temperature.ok_or_else(|| "write a number that is not negative, as in 0.8".to_owned())
+}

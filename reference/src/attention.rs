@@ -1,0 +1,324 @@
+//! Attention: queries, keys and values of heads, or unfolded from a narrower space.
+
+use rayon::prelude::*;
+
+use crate::cache::LayerCache;
+use crate::error::{Error, Result};
+use crate::math::{dot, sigmoid, softmax};
+use crate::plan::{AttentionPlan, LatentPlan, NormPlan};
+use crate::rope::{Rope, Turns};
+use crate::rows::Rows;
+use crate::weight::{Loader, Norm, Weight};
+
+/// One run of a model over new positions.
+#[derive(Debug)]
+pub(crate) struct Pass<'p> {
+    /// Positions before the new ones.
+    pub(crate) start: usize,
+    /// The kinds of rotary embeddings, each with its turns for the new positions.
+    pub(crate) ropes: &'p [(Rope, Turns)],
+}
+
+/// Attention with its weights.
+#[derive(Debug)]
+pub(crate) struct Attention {
+    plan: AttentionPlan,
+    projection: Projection,
+    q_norm: Option<Norm>,
+    k_norm: Option<Norm>,
+    v_norm: Option<Norm>,
+    sinks: Option<Vec<f32>>,
+    gate: Option<Weight>,
+    output: Weight,
+}
+
+/// Where queries, keys and values come from.
+#[derive(Debug)]
+enum Projection {
+    /// A matrix each. A layer that uses another's keys has none; one without values has keys for
+    /// values.
+    Heads(Box<Heads>),
+    /// Through a narrower space.
+    Latent(Box<Latent>),
+}
+
+#[derive(Debug)]
+struct Heads {
+    q: Weight,
+    k: Option<Weight>,
+    v: Option<Weight>,
+}
+
+#[derive(Debug)]
+struct Latent {
+    plan: LatentPlan,
+    q_a: Option<(Weight, Norm)>,
+    q_b: Weight,
+    kv_a: Weight,
+    kv_norm: Norm,
+    k_b: Weight,
+    v_b: Weight,
+}
+
+impl Attention {
+    /// The attention whose tensors' names start with `name`, of a stream of that width.
+    pub(crate) fn load(
+        loader: Loader<'_>,
+        name: &str,
+        dim: usize,
+        plan: &AttentionPlan,
+        latent: Option<&LatentPlan>,
+        norm: NormPlan,
+    ) -> Result<Self> {
+        let AttentionPlan { heads, kv_heads, head_dim, value_dim, .. } = *plan;
+        if [heads, kv_heads, head_dim, value_dim].contains(&0) || heads % kv_heads != 0 {
+            let fault = format!("{name} has {heads} heads of {head_dim}, {kv_heads} for keys");
+            return Err(Error::Mismatch(fault));
+        }
+        let at = |what: &str| format!("{name}.{what}");
+        let projection = match latent {
+            Some(latent) => {
+                Projection::Latent(Box::new(Latent::load(loader, name, dim, plan, latent)?))
+            }
+            None => {
+                let own = plan.keys_of.is_none();
+                let k =
+                    own.then(|| loader.sized(&at("k"), kv_heads * head_dim, dim)).transpose()?;
+                let v = if own { loader.weight_if(&at("v"), dim)? } else { None };
+                if let Some(v) = v.as_ref().filter(|v| v.outputs() != kv_heads * value_dim) {
+                    let fault = format!("{name}.v has {} outputs", v.outputs());
+                    return Err(Error::Mismatch(fault));
+                }
+                let q = loader.sized(&at("q"), heads * head_dim, dim)?;
+                Projection::Heads(Box::new(Heads { q, k, v }))
+            }
+        };
+        let qk_norm = |what: &str, heads: usize| {
+            let Some(count) = loader.vector_if(&at(&format!("{what}.weight")))?.map(|v| v.len())
+            else {
+                return Ok(None);
+            };
+            let of_heads = plan.norms_of_heads || count == head_dim;
+            let width = if of_heads { head_dim } else { heads * head_dim };
+            loader.norm_if(&at(what), width, norm)
+        };
+        let sinks = loader.vector_if(&at("sinks"))?;
+        if let Some(sinks) = sinks.as_ref().filter(|sinks| sinks.len() != heads) {
+            return Err(Error::Mismatch(format!("{name}.sinks has {} values", sinks.len())));
+        }
+        let output = loader.weight(&at("output"), heads * value_dim)?;
+        Ok(Self {
+            projection,
+            q_norm: qk_norm("q_norm", heads)?,
+            k_norm: if plan.keys_of.is_none() { qk_norm("k_norm", kv_heads)? } else { None },
+            v_norm: plan.value_norm.then(|| Norm::bare(value_dim, norm)),
+            sinks,
+            gate: loader.weight_if(&at("gate"), dim)?,
+            plan: plan.clone(),
+            output,
+        })
+    }
+
+    /// What attention adds for each row of `x`. Its keys and values go into `caches`, at its own place
+    /// or where the plan says.
+    pub(crate) fn of(
+        &self,
+        x: &Rows,
+        pass: &Pass<'_>,
+        caches: &mut [LayerCache],
+        layer: usize,
+    ) -> Result<Rows> {
+        let slot = self.plan.keys_of.unwrap_or(layer);
+        let cache = caches.get_mut(slot);
+        let cache = cache.ok_or_else(|| Error::Mismatch(format!("no cache for layer {slot}")))?;
+        let q = match &self.projection {
+            Projection::Heads(own) => {
+                let mut q = own.q.of(x)?;
+                if let Some(k) = &own.k {
+                    let mut keys = k.of(x)?;
+                    let mut values = match &own.v {
+                        Some(v) => v.of(x)?,
+                        None => keys.clone(),
+                    };
+                    self.bound(&mut keys);
+                    self.bound(&mut values);
+                    self.finish(&mut keys, self.k_norm.as_ref(), pass);
+                    self.v_norm.iter().for_each(|norm| norm.apply(&mut values));
+                    cache.keys.extend_from_slice(keys.values());
+                    cache.values.extend_from_slice(values.values());
+                }
+                self.bound(&mut q);
+                self.finish(&mut q, self.q_norm.as_ref(), pass);
+                q
+            }
+            Projection::Latent(latent) => latent.of(x, &self.plan, pass, cache)?,
+        };
+        self.mix(q, x, pass, cache)
+    }
+
+    /// Attends to keys and values that were computed before, of another sequence.
+    pub(crate) fn across(&self, x: &Rows, cache: &LayerCache) -> Result<Rows> {
+        let Projection::Heads(own) = &self.projection else {
+            return Err(Error::Unsupported("latent attention across sequences".to_owned()));
+        };
+        self.mix(own.q.of(x)?, x, &Pass { start: 0, ropes: &[] }, cache)
+    }
+
+    /// Keys and values of another sequence, for [`across`](Self::across).
+    pub(crate) fn remember(&self, x: &Rows) -> Result<LayerCache> {
+        let mut cache = LayerCache::default();
+        if let Projection::Heads(own) = &self.projection
+            && let Heads { k: Some(k), v: Some(v), .. } = own.as_ref()
+        {
+            cache.keys.extend_from_slice(k.of(x)?.values());
+            cache.values.extend_from_slice(v.of(x)?.values());
+        }
+        Ok(cache)
+    }
+
+    fn bound(&self, x: &mut Rows) {
+        if let Some(bound) = self.plan.clip {
+            x.each(|value| value.max(-bound).min(bound));
+        }
+    }
+
+    /// Norms and turns queries or keys.
+    fn finish(&self, x: &mut Rows, norm: Option<&Norm>, pass: &Pass<'_>) {
+        norm.iter().for_each(|norm| norm.apply(x));
+        if let Some((rope, turns)) = self.plan.rope.and_then(|rope| pass.ropes.get(rope)) {
+            rope.apply(turns, x, self.plan.head_dim, 0);
+        }
+    }
+
+    /// The values of the positions that each query attends to, by the gate and the output matrix.
+    #[expect(clippy::cast_precision_loss, reason = "positions are computed in f32")]
+    fn mix(&self, mut q: Rows, x: &Rows, pass: &Pass<'_>, cache: &LayerCache) -> Result<Rows> {
+        let AttentionPlan { heads, kv_heads, head_dim, value_dim, .. } = self.plan;
+        if let Some((factor, step)) = self.plan.temperature {
+            for (position, row) in (pass.start..).zip(q.rows_mut()) {
+                let growth = 1.0 + factor * (1.0 + (position / step.max(1)) as f32).ln();
+                row.iter_mut().for_each(|q| *q *= growth);
+            }
+        }
+        let mut mixed = Rows::zeros(q.len(), heads * value_dim);
+        let all = cache.keys.len() / (kv_heads * head_dim);
+        let of_head = |head: usize, position: usize, q: &[f32], out: &mut [f32]| {
+            let kv = head / (heads / kv_heads);
+            let last = if self.plan.causal { (position + 1).min(all) } else { all };
+            let first = match self.plan.window {
+                Some(window) => (position + 1).saturating_sub(window),
+                None => 0,
+            };
+            let keys = cache.keys.chunks_exact(head_dim).skip(kv).step_by(kv_heads);
+            let score = |k: &[f32]| dot(q, k) * self.plan.scale;
+            let mut scores: Vec<f32> =
+                keys.skip(first).take(last - first.min(last)).map(score).collect();
+            if let Some(cap) = self.plan.softcap {
+                scores.iter_mut().for_each(|score| *score = (*score / cap).tanh() * cap);
+            }
+            let sink = self.sinks.as_ref().and_then(|sinks| sinks.get(head)).copied();
+            softmax(&mut scores, sink);
+            let values = cache.values.chunks_exact(value_dim).skip(kv).step_by(kv_heads);
+            for (weight, v) in scores.iter().zip(values.skip(first)) {
+                out.iter_mut().zip(v).for_each(|(out, v)| *out += weight * v);
+            }
+        };
+        let outs = mixed.values_mut().par_chunks_exact_mut(value_dim).enumerate();
+        outs.for_each(|(place, out)| {
+            let query = q.values().get(place * head_dim..(place + 1) * head_dim);
+            let (row, head) = (place / heads, place % heads);
+            of_head(head, pass.start + row, query.unwrap_or_default(), out);
+        });
+        if let Some(gate) = &self.gate {
+            mixed.with(&gate.of(x)?, |mixed, gate| mixed * sigmoid(gate));
+        }
+        self.output.of(&mixed)
+    }
+}
+
+impl Latent {
+    fn load(
+        loader: Loader<'_>,
+        name: &str,
+        dim: usize,
+        attention: &AttentionPlan,
+        plan: &LatentPlan,
+    ) -> Result<Self> {
+        let AttentionPlan { heads, head_dim, value_dim, .. } = *attention;
+        let at = |what: &str| format!("{name}.{what}");
+        let norm =
+            NormPlan { kind: crate::plan::NormKind::Rms, eps: plan.eps, added: 0.0, bare: false };
+        let (q_a, q_b) = match plan.q_rank {
+            None => (None, loader.sized(&at("q"), heads * head_dim, dim)?),
+            Some(rank) => {
+                let q_a = (
+                    loader.sized(&at("q_a"), rank, dim)?,
+                    loader.norm(&at("q_a_norm"), rank, norm)?,
+                );
+                (Some(q_a), loader.sized(&at("q_b"), heads * head_dim, rank)?)
+            }
+        };
+        let unfold = |what: &str, width: usize| {
+            let weight = loader.sized(&at(what), width, plan.kv_rank)?;
+            if weight.arrays() == heads {
+                return Ok(weight);
+            }
+            Err(Error::Mismatch(format!("{name}.{what} has {} heads", weight.arrays())))
+        };
+        let plain = head_dim.checked_sub(plan.rotated);
+        let plain = plain.ok_or_else(|| Error::Mismatch(format!("heads of {head_dim}")))?;
+        Ok(Self {
+            plan: *plan,
+            q_a,
+            q_b,
+            kv_a: loader.sized(&at("kv_a"), plan.kv_rank + plan.rotated, dim)?,
+            kv_norm: loader.norm(&at("kv_a_norm"), plan.kv_rank, norm)?,
+            k_b: unfold("k_b", plain)?,
+            v_b: unfold("v_b", value_dim)?,
+        })
+    }
+
+    /// Queries; keys and values go into the cache, unfolded.
+    fn of(
+        &self,
+        x: &Rows,
+        attention: &AttentionPlan,
+        pass: &Pass<'_>,
+        cache: &mut LayerCache,
+    ) -> Result<Rows> {
+        let AttentionPlan { heads, head_dim, value_dim, .. } = *attention;
+        let LatentPlan { kv_rank, rotated, .. } = self.plan;
+        let plain = head_dim - rotated;
+        let mut q = match &self.q_a {
+            Some((q_a, norm)) => {
+                let mut narrow = q_a.of(x)?;
+                norm.apply(&mut narrow);
+                self.q_b.of(&narrow)?
+            }
+            None => self.q_b.of(x)?,
+        };
+        let both = self.kv_a.of(x)?;
+        let mut narrow = both.columns(0..kv_rank);
+        let mut shared = both.columns(kv_rank..kv_rank + rotated);
+        self.kv_norm.apply(&mut narrow);
+        if let Some((rope, turns)) = attention.rope.and_then(|rope| pass.ropes.get(rope)) {
+            rope.apply(turns, &mut q, head_dim, plain);
+            rope.apply(turns, &mut shared, rotated, 0);
+        }
+        let mut keys = Rows::zeros(x.len(), heads * head_dim);
+        let mut values = Rows::zeros(x.len(), heads * value_dim);
+        for head in 0..heads {
+            let (k, v) = (self.k_b.of_array(head, &narrow)?, self.v_b.of_array(head, &narrow)?);
+            for ((row, k), shared) in keys.rows_mut().zip(k.rows()).zip(shared.rows()) {
+                let own = row.iter_mut().skip(head * head_dim);
+                own.zip(k.iter().chain(shared)).for_each(|(out, k)| *out = *k);
+            }
+            for (row, v) in values.rows_mut().zip(v.rows()) {
+                row.iter_mut().skip(head * value_dim).zip(v).for_each(|(out, v)| *out = *v);
+            }
+        }
+        cache.keys.extend_from_slice(keys.values());
+        cache.values.extend_from_slice(values.values());
+        Ok(q)
+    }
+}

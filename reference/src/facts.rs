@@ -1,0 +1,195 @@
+//! What a model's files say, for plans.
+
+use weighbridge::Model;
+use weighbridge::arch::{Architecture, ConfigValue, LayerKind, ModelConfig, RopeLayout};
+use weighbridge::metadata::Value;
+use weighbridge::model::Convention;
+
+use crate::error::{Error, Result};
+use crate::math::Activation;
+use crate::plan::LinearPlan;
+
+/// A number of the config, as a length.
+pub(crate) fn size(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// The largest width or count of a model that is run.
+const LARGEST: u64 = 1 << 20;
+
+/// Fields that size nothing here: they may be larger.
+const UNBOUNDED: [&str; 5] = [
+    "vocab_size",
+    "max_seq_len",
+    "rope_scaling_original_max_seq_len",
+    "sliding_window",
+    "type_vocab_size",
+];
+
+/// Refuses numbers that no model has, before memory is sized by them.
+fn check_sizes(config: &ModelConfig) -> Result<()> {
+    for field in config.fields() {
+        let list = field.value.as_array().into_iter().flatten();
+        let mut numbers = list.chain([&field.value]).filter_map(|number| number.as_u64());
+        let large = numbers.find(|number| *number > LARGEST);
+        if let Some(number) = large.filter(|_| !UNBOUNDED.contains(&field.name)) {
+            let fault = format!("{} is {number}, but at most {LARGEST} is run", field.name);
+            return Err(Error::Unsupported(fault));
+        }
+    }
+    Ok(())
+}
+
+/// A model's config, and what else its files say.
+#[derive(Debug)]
+pub(crate) struct Facts<'m> {
+    pub(crate) model: &'m Model,
+    pub(crate) config: &'m ModelConfig,
+    pub(crate) architecture: &'static Architecture,
+    unused: Vec<(String, ConfigValue<'m>)>,
+}
+
+impl<'m> Facts<'m> {
+    pub(crate) fn of(model: &'m Model) -> Result<Self> {
+        let resolution = model.resolution()?;
+        let architecture = resolution.architecture.ok_or_else(|| {
+            Error::Unsupported(format!("no architecture of that name: {}", resolution.reason))
+        })?;
+        let config = model.config()?;
+        check_sizes(config)?;
+        Ok(Self { model, config, architecture, unused: model.unused_config() })
+    }
+
+    /// The family, as the file names it.
+    pub(crate) fn named(&self) -> &str {
+        &self.config.architecture.value
+    }
+
+    /// A value that [`ModelConfig`] has no field for, by the last words of its names.
+    fn other(&self, names: &[&str]) -> Option<&ConfigValue<'m>> {
+        let is = |key: &str, name: &str| {
+            let rest = key.strip_suffix(name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(['.', ' ']))
+        };
+        let found = |name: &&str| self.unused.iter().find(|(key, _)| is(key, name));
+        names.iter().find_map(found).map(|(_, value)| value)
+    }
+
+    /// Such a value that is a number.
+    pub(crate) fn real(&self, names: &[&str]) -> Option<f32> {
+        #[expect(clippy::cast_possible_truncation, reason = "models compute in f32")]
+        let narrow = |number: f64| number as f32;
+        match self.other(names)? {
+            ConfigValue::Json(json) => json.as_f64().map(narrow),
+            ConfigValue::Metadata(value) => value.to_f64().map(narrow),
+            _ => None,
+        }
+    }
+
+    /// Such a value that is true or false.
+    pub(crate) fn flag(&self, names: &[&str]) -> Option<bool> {
+        match self.other(names)? {
+            ConfigValue::Json(json) => json.as_bool(),
+            ConfigValue::Metadata(value) => value.to_bool(),
+            _ => None,
+        }
+    }
+
+    /// Such a value that is a word.
+    pub(crate) fn word(&self, names: &[&str]) -> Option<&str> {
+        match self.other(names)? {
+            ConfigValue::Json(json) => json.as_str(),
+            ConfigValue::Metadata(value) => value.to_text()?.to_str(),
+            _ => None,
+        }
+    }
+
+    /// Such a value that is a list of numbers, or one number for all layers.
+    pub(crate) fn reals(&self, names: &[&str]) -> Option<Vec<f64>> {
+        match self.other(names)? {
+            ConfigValue::Json(json) => match json.as_array() {
+                Some(list) => list.iter().map(|json| json.as_f64()).collect(),
+                None => json.as_f64().map(|one| vec![one; size(self.config.n_layers.value)]),
+            },
+            ConfigValue::Metadata(Value::Array(array)) => {
+                array.values().map(|value| value.to_f64()).collect()
+            }
+            _ => None,
+        }
+    }
+
+    /// Layers that the model runs: those behind them predict further tokens.
+    pub(crate) fn layers(&self) -> u32 {
+        let layers = self.config.n_layers.value;
+        let predicts =
+            |layer: &u32| self.model.has(&format!("layers.{layer}.nextn.projection.weight"));
+        (0..layers).find(predicts).unwrap_or(layers)
+    }
+
+    pub(crate) fn rope_layout(&self) -> RopeLayout {
+        self.architecture.rope
+    }
+
+    /// Elements of a head that are rotated.
+    pub(crate) fn rotated(&self) -> usize {
+        let count = self.config.rope.dimension_count.as_ref();
+        size(count.map_or(self.config.head_dim.value, |count| count.value))
+    }
+
+    /// Whether a layer has rotary embeddings.
+    pub(crate) fn rotates(&self, layer: u32) -> bool {
+        let rope = &self.config.rope;
+        let skipped = |interval: u32| interval > 0 && (layer + 1).is_multiple_of(interval);
+        let listed = rope.layers.as_ref().and_then(|layers| layers.value.get(size(layer)).copied());
+        self.rope_layout() != RopeLayout::None
+            && listed.unwrap_or_else(|| {
+                !rope.skip_interval.as_ref().is_some_and(|interval| skipped(interval.value))
+            })
+    }
+
+    /// The layer whose keys and values a layer uses, where it has none of its own: the last of its
+    /// kind that has.
+    pub(crate) fn keys_of(&self, layer: u32) -> Option<usize> {
+        let shared = self.config.attention.n_kv_shared_layers.as_ref()?.value;
+        let own = self.config.n_layers.value.checked_sub(shared).filter(|&own| own > 0)?;
+        let kind = |layer: u32| self.config.layer_kind(layer).unwrap_or(&LayerKind::Full);
+        if layer < own {
+            return None;
+        }
+        (0..own).rev().find(|&earlier| kind(earlier) == kind(layer)).map(size)
+    }
+
+    pub(crate) fn activation(&self) -> Result<Activation> {
+        let Some(named) = &self.config.activation else { return Ok(Activation::Silu) };
+        Activation::named(&named.value)
+            .ok_or_else(|| Error::Unsupported(format!("the activation \"{}\"", named.value)))
+    }
+
+    pub(crate) fn linear(&self) -> Result<LinearPlan> {
+        let ssm = &self.config.ssm;
+        let need = |field: &Option<weighbridge::arch::Field<u32>>, name: &str| {
+            let field = field.as_ref().map(|field| size(field.value));
+            field.ok_or_else(|| Error::Unsupported(format!("linear attention without {name}")))
+        };
+        let value_heads = need(&ssm.time_step_rank, "value heads")?;
+        let inner = need(&ssm.inner_size, "an inner width")?;
+        let plan = LinearPlan {
+            key_heads: need(&ssm.group_count, "key heads")?,
+            value_heads,
+            key_dim: need(&ssm.state_size, "a width of keys")?,
+            value_dim: inner / value_heads.max(1),
+            kernel: need(&ssm.conv_kernel, "the width of its convolution")?,
+        };
+        if plan.value_dim == 0 || !plan.value_heads.is_multiple_of(plan.key_heads.max(1)) {
+            let fault =
+                format!("{} value heads for {} key heads", plan.value_heads, plan.key_heads);
+            return Err(Error::Unsupported(fault));
+        }
+        Ok(plan)
+    }
+
+    /// The values of a stored tensor that is made of the config.
+    pub(crate) fn stored(&self, name: &str) -> Result<Vec<f32>> {
+        Ok(self.model.tensor_in(name, Convention::Stored)?.dequantize()?.to_vec())
+    }
+}

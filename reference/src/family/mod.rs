@@ -1,0 +1,82 @@
+//! Families: what their configs do not say.
+//!
+//! A family is a function that changes the plan which the config gave. Most change one thing or
+//! nothing. Facts are those of the models' classes in transformers.
+
+mod bert;
+mod cohere;
+mod deepseek;
+mod falcon;
+mod gemma;
+mod glm;
+mod gpt2;
+mod gpt_oss;
+mod llama;
+mod olmo;
+mod phi;
+mod qwen;
+mod qwen3_next;
+mod starcoder2;
+mod whisper;
+
+use crate::error::{Error, Result};
+use crate::facts::Facts;
+use crate::plan::Plan;
+
+/// A family of [`weighbridge::arch::ARCHITECTURES`], and what it changes in a plan.
+#[derive(Debug)]
+pub(crate) struct Family {
+    /// The architecture's name.
+    pub(crate) name: &'static str,
+    pub(crate) adjust: fn(&Facts<'_>, &mut Plan) -> Result<()>,
+}
+
+/// Every family that can be run.
+pub(crate) static FAMILIES: &[&[Family]] = &[
+    bert::FAMILIES,
+    cohere::FAMILIES,
+    deepseek::FAMILIES,
+    falcon::FAMILIES,
+    gemma::FAMILIES,
+    glm::FAMILIES,
+    gpt2::FAMILIES,
+    gpt_oss::FAMILIES,
+    llama::FAMILIES,
+    olmo::FAMILIES,
+    phi::FAMILIES,
+    qwen::FAMILIES,
+    qwen3_next::FAMILIES,
+    starcoder2::FAMILIES,
+    whisper::FAMILIES,
+];
+
+/// The family of a model.
+pub(crate) fn find(facts: &Facts<'_>) -> Result<&'static Family> {
+    let name = facts.architecture.name;
+    let found = FAMILIES.iter().copied().flatten().find(|family| family.name == name);
+    found
+        .ok_or_else(|| Error::Unsupported(format!("the architecture \"{name}\" cannot be run yet")))
+}
+
+/// For families of which the config says everything.
+pub(crate) fn as_configured(_: &Facts<'_>, _: &mut Plan) -> Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use weighbridge::arch::ARCHITECTURES;
+
+    use super::FAMILIES;
+
+    #[test]
+    fn every_architecture_of_the_library_can_be_run() {
+        for row in ARCHITECTURES {
+            let found = FAMILIES.iter().copied().flatten().filter(|family| family.name == row.name);
+            assert_eq!(found.count(), 1, "{}", row.name);
+        }
+        for family in FAMILIES.iter().copied().flatten() {
+            assert!(ARCHITECTURES.iter().any(|row| row.name == family.name), "{}", family.name);
+        }
+    }
+}

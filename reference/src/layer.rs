@@ -1,0 +1,330 @@
+//! A layer: attention and a network, with norms before and behind them.
+
+use crate::attention::{Attention, Pass};
+use crate::cache::LayerCache;
+use crate::error::{Error, Result};
+use crate::linear::Linear;
+use crate::math::Activation;
+use crate::network::{Dense, Experts};
+use crate::plan::{Arrangement, LayerPlan, Mixer as MixerPlan, NormKind, NormPlan, Plan};
+use crate::rows::Rows;
+use crate::streams::{Laurel, Streams};
+use crate::weight::{Loader, Norm, Weight};
+
+/// What the parts of a layer are called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names {
+    pub(crate) stack: &'static str,
+    pub(crate) attention_norm: &'static str,
+    pub(crate) attention: &'static str,
+    pub(crate) post_attention_norm: &'static str,
+    pub(crate) post_ffn_norm: &'static str,
+}
+
+/// Those of decoders.
+pub(crate) const DECODER: Names = Names {
+    stack: "layers",
+    attention_norm: "attention_norm",
+    attention: "attention",
+    post_attention_norm: "post_attention_norm",
+    post_ffn_norm: "post_ffn_norm",
+};
+
+/// Those of layers that norm sums.
+pub(crate) const NORMED_SUM: Names = Names {
+    post_attention_norm: "attention_output_norm",
+    post_ffn_norm: "layer_output_norm",
+    ..DECODER
+};
+
+/// Those of the encoder beside a decoder.
+pub(crate) const ENCODER: Names =
+    Names { stack: "enc.layers", attention_norm: "attn_norm", attention: "attn", ..DECODER };
+
+/// A layer with its weights.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    place: usize,
+    arrangement: Arrangement,
+    residual_scale: f32,
+    attention_norm: Option<Norm>,
+    mixer: Mixer,
+    post_attention_norm: Option<Norm>,
+    cross: Option<(Norm, Attention)>,
+    network_norm: Option<Norm>,
+    dense: Option<Dense>,
+    experts: Option<Experts>,
+    beside: Option<Beside>,
+    post_network_norm: Option<Norm>,
+    per_layer: Option<PerLayer>,
+    output_scale: Option<f32>,
+    streams: Option<(Streams, Laurel)>,
+}
+
+#[derive(Debug)]
+enum Mixer {
+    Attention(Box<Attention>),
+    Linear(Box<Linear>),
+}
+
+/// What experts have that stand beside a dense network: norms, and what the router sees (Gemma 4).
+#[derive(Debug)]
+struct Beside {
+    dense_norm: Norm,
+    experts_norm: Norm,
+    post_experts_norm: Norm,
+    router_norm: Norm,
+    router_scale: Vec<f32>,
+}
+
+/// How a layer's own embedding enters it (Gemma 3n and 4).
+#[derive(Debug)]
+struct PerLayer {
+    gate: Weight,
+    projection: Weight,
+    norm: Norm,
+    activation: Activation,
+}
+
+/// What layers are given beside the residual stream.
+#[derive(Debug)]
+pub(crate) struct Context<'c> {
+    pub(crate) pass: &'c Pass<'c>,
+    pub(crate) caches: &'c mut [LayerCache],
+    /// Keys and values of the encoder, for each layer.
+    pub(crate) encoded: &'c [LayerCache],
+    /// The layers' own embeddings, one after another in each row.
+    pub(crate) per_layer: Option<&'c Rows>,
+}
+
+impl Layer {
+    pub(crate) fn load(
+        loader: Loader<'_>,
+        names: Names,
+        place: usize,
+        layer: &LayerPlan,
+        plan: &Plan,
+        dim: usize,
+    ) -> Result<Self> {
+        let at = |what: &str| format!("{}.{place}.{what}", names.stack);
+        let norm = plan.norm;
+        let before = |what: &str| {
+            let found = loader.norm_if(&at(what), dim, norm)?;
+            Ok::<_, Error>(found.or_else(|| norm.bare.then(|| Norm::bare(dim, norm))))
+        };
+        let behind = |what: &str| loader.norm_if(&at(what), dim, norm);
+        let attention = at(names.attention);
+        let mixer = match &layer.mixer {
+            MixerPlan::Attention(own) => {
+                let loaded = Attention::load(loader, &attention, dim, own, None, norm)?;
+                Mixer::Attention(Box::new(loaded))
+            }
+            MixerPlan::Latent(own, latent) => {
+                let loaded = Attention::load(loader, &attention, dim, own, Some(latent), norm)?;
+                Mixer::Attention(Box::new(loaded))
+            }
+            MixerPlan::Linear(own) => {
+                let name = at("linear_attention");
+                Mixer::Linear(Box::new(Linear::load(loader, &name, dim, *own, norm.eps)?))
+            }
+        };
+        let cross = match (&layer.mixer, loader.has(&at("cross_attn.q.weight"))) {
+            (MixerPlan::Attention(own), true) => {
+                let own = crate::plan::AttentionPlan { causal: false, rope: None, ..own.clone() };
+                let norm_before = loader.norm(&at("cross_attn_norm"), dim, norm)?;
+                let name = at("cross_attn");
+                Some((norm_before, Attention::load(loader, &name, dim, &own, None, norm)?))
+            }
+            _ => None,
+        };
+        let network = &layer.network;
+        let dense = Dense::load_if(loader, &at("ffn"), dim, network)?;
+        let experts = Experts::load_if(loader, &at("ffn"), dim, network)?;
+        if dense.is_none() && experts.is_none() {
+            return Err(Error::Unsupported(format!("{} without a network", at(""))));
+        }
+        let beside = match dense.is_some() && experts.is_some() {
+            true => Some(Beside {
+                dense_norm: loader.norm(&at("post_ffn_norm_1"), dim, norm)?,
+                experts_norm: loader.norm(&at("ffn_norm_2"), dim, norm)?,
+                post_experts_norm: loader.norm(&at("post_ffn_norm_2"), dim, norm)?,
+                router_norm: Norm::bare(dim, norm),
+                router_scale: loader.vector(&at("ffn.router.scale"), dim)?,
+            }),
+            false => None,
+        };
+        let per_layer =
+            match plan.per_layer_dim.filter(|_| loader.has(&at("per_layer_gate.weight"))) {
+                Some(width) => Some(PerLayer {
+                    gate: loader.sized(&at("per_layer_gate"), width, dim)?,
+                    projection: loader.sized(&at("per_layer_projection"), dim, width)?,
+                    norm: loader.norm(&at("per_layer_norm"), dim, norm)?,
+                    activation: network.activation,
+                }),
+                None => None,
+            };
+        let streams = match plan.active_stream {
+            Some(active) => Some((
+                Streams::load(loader, &at("altup"), dim, active, norm)?,
+                Laurel::load(loader, &at("laurel"), dim, norm)?,
+            )),
+            None => None,
+        };
+        let scale = at("output_scale");
+        let output_scale = if loader.has(&scale) { loader.vector(&scale, 1)?.pop() } else { None };
+        Ok(Self {
+            place,
+            arrangement: plan.arrangement,
+            residual_scale: plan.residual_scale,
+            attention_norm: before(names.attention_norm)?,
+            mixer,
+            post_attention_norm: behind(names.post_attention_norm)?,
+            cross,
+            network_norm: before("ffn_norm")?,
+            dense,
+            experts,
+            beside,
+            post_network_norm: behind(names.post_ffn_norm)?,
+            per_layer,
+            output_scale,
+            streams,
+        })
+    }
+
+    /// Keys and values of what an encoder gave, where the layer attends to that.
+    pub(crate) fn remember(&self, encoded: &Rows) -> Result<LayerCache> {
+        match &self.cross {
+            Some((_, attention)) => attention.remember(encoded),
+            None => Ok(LayerCache::default()),
+        }
+    }
+
+    /// Changes the residual stream.
+    pub(crate) fn apply(&self, x: &mut Rows, context: &mut Context<'_>) -> Result<()> {
+        match self.arrangement {
+            Arrangement::Sequential => {
+                let seen = normed(self.attention_norm.as_ref(), x);
+                let mut added = self.mix(&seen, context)?;
+                self.post_attention_norm.iter().for_each(|norm| norm.apply(&mut added));
+                x.add(&added, self.residual_scale);
+                if let Some((norm, attention)) = &self.cross {
+                    let encoded = context.encoded.get(self.place);
+                    let encoded = encoded.ok_or_else(|| {
+                        Error::Input("a decoder that needs what its encoder gives".to_owned())
+                    })?;
+                    x.add(&attention.across(&norm.of(x), encoded)?, 1.0);
+                }
+                let added = self.network(x, &normed(self.network_norm.as_ref(), x))?;
+                x.add(&added, self.residual_scale);
+            }
+            Arrangement::Parallel => {
+                let seen = normed(self.attention_norm.as_ref(), x);
+                let mixed = self.mix(&seen, context)?;
+                let seen = self.network_norm.as_ref().map_or(seen, |norm| norm.of(x));
+                let added = self.network(x, &seen)?;
+                x.add(&mixed, self.residual_scale);
+                x.add(&added, self.residual_scale);
+            }
+            Arrangement::NormedSum => {
+                let added = self.mix(x, context)?;
+                x.add(&added, 1.0);
+                self.post_attention_norm.iter().for_each(|norm| norm.apply(x));
+                let added = self.compute(x, x)?;
+                x.add(&added, 1.0);
+                self.post_network_norm.iter().for_each(|norm| norm.apply(x));
+            }
+        }
+        if let Some(added) = self.own_embedding(x, context)? {
+            x.add(&added, 1.0);
+        }
+        self.output_scale.iter().for_each(|scale| x.scale(*scale));
+        Ok(())
+    }
+
+    /// Changes several residual streams, of which the layer itself computes one (AltUp, Gemma 3n).
+    pub(crate) fn apply_to_streams(
+        &self,
+        all: &mut [Rows],
+        context: &mut Context<'_>,
+    ) -> Result<()> {
+        let lacks = || Error::Unsupported("a layer without alternating updates".to_owned());
+        let (streams, laurel) = self.streams.as_ref().ok_or_else(lacks)?;
+        streams.predict(all)?;
+        let active = all.get(streams.active()).cloned().ok_or_else(lacks)?;
+        let seen = normed(self.attention_norm.as_ref(), &active);
+        let mut x = self.mix(&seen, context)?;
+        self.post_attention_norm.iter().for_each(|norm| norm.apply(&mut x));
+        x.add(&active, 1.0);
+        x.add(&laurel.of(&seen)?, 1.0);
+        x.scale(std::f32::consts::FRAC_1_SQRT_2);
+        let added = self.network(&x, &normed(self.network_norm.as_ref(), &x))?;
+        x.add(&added, 1.0);
+        streams.correct(all, &x)?;
+        let mut first = all.get(streams.active()).cloned().ok_or_else(lacks)?;
+        streams.scale(&mut first);
+        if let Some(added) = self.own_embedding(&first, context)? {
+            all.iter_mut().skip(1).for_each(|stream| stream.add(&added, 1.0));
+        }
+        Ok(())
+    }
+
+    fn mix(&self, x: &Rows, context: &mut Context<'_>) -> Result<Rows> {
+        match &self.mixer {
+            Mixer::Attention(attention) => {
+                attention.of(x, context.pass, context.caches, self.place)
+            }
+            Mixer::Linear(linear) => linear.of(x, context.caches, self.place),
+        }
+    }
+
+    /// What the network adds, through the norm behind it.
+    fn network(&self, x: &Rows, seen: &Rows) -> Result<Rows> {
+        let mut added = self.compute(x, seen)?;
+        self.post_network_norm.iter().for_each(|norm| norm.apply(&mut added));
+        Ok(added)
+    }
+
+    fn compute(&self, x: &Rows, seen: &Rows) -> Result<Rows> {
+        match (&self.dense, &self.experts, &self.beside) {
+            (Some(dense), Some(experts), Some(beside)) => {
+                let mut routed = beside.router_norm.of(x);
+                #[expect(clippy::cast_precision_loss, reason = "a width")]
+                let factor = (x.width() as f32).sqrt().recip();
+                for row in routed.rows_mut() {
+                    let scaled = row.iter_mut().zip(&beside.router_scale);
+                    scaled.for_each(|(x, scale)| *x *= scale * factor);
+                }
+                let mut given = experts.of(&beside.experts_norm.of(x), &routed)?;
+                beside.post_experts_norm.apply(&mut given);
+                let mut added = dense.of(seen)?;
+                beside.dense_norm.apply(&mut added);
+                added.add(&given, 1.0);
+                Ok(added)
+            }
+            (_, Some(experts), _) => experts.of(seen, seen),
+            (Some(dense), None, _) => dense.of(seen),
+            (None, None, _) => Err(Error::Unsupported("a layer without a network".to_owned())),
+        }
+    }
+
+    /// What the layer's own embedding adds.
+    fn own_embedding(&self, x: &Rows, context: &Context<'_>) -> Result<Option<Rows>> {
+        let (Some(own), Some(all)) = (&self.per_layer, context.per_layer) else { return Ok(None) };
+        let width = own.gate.outputs();
+        let given = all.columns(self.place * width..(self.place + 1) * width);
+        let mut gate = own.gate.of(x)?;
+        gate.with(&given, |gate, given| own.activation.of(gate) * given);
+        let mut added = own.projection.of(&gate)?;
+        own.norm.apply(&mut added);
+        Ok(Some(added))
+    }
+}
+
+fn normed(norm: Option<&Norm>, x: &Rows) -> Rows {
+    norm.map_or_else(|| x.clone(), |norm| norm.of(x))
+}
+
+/// The norms of a model whose norms have factors and biases, whatever its layers have.
+pub(crate) fn layer_norm(eps: f32) -> NormPlan {
+    NormPlan { kind: NormKind::Layer, eps, added: 0.0, bare: false }
+}

@@ -1,0 +1,32 @@
+#![doc = include_str!("../README.md")]
+#![deny(missing_docs)]
+#![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
+
+mod attention;
+mod cache;
+mod error;
+mod facts;
+mod family;
+mod layer;
+mod linear;
+mod masked;
+mod math;
+mod model;
+mod network;
+pub mod plan;
+mod rope;
+mod rows;
+mod sound;
+mod streams;
+mod text;
+mod tokens;
+mod weight;
+
+pub use error::{Error, Result};
+pub use math::Activation;
+pub use model::{Encoding, Reference, Session, likeliest, probabilities};
+pub use plan::Plan;
+pub use rope::{Frequencies, Rope};
+pub use rows::Rows;
+pub use text::TokenTexts;
+pub use tokens::TextTokens;

@@ -1,0 +1,168 @@
+//! Operations on plain numbers.
+
+/// The sum of products of two rows.
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    const LANES: usize = 16;
+    let (a_whole, a_rest) = a.as_chunks::<LANES>();
+    let (b_whole, b_rest) = b.as_chunks::<LANES>();
+    let mut sums = [0.0f32; LANES];
+    for (a, b) in a_whole.iter().zip(b_whole) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += a * b;
+        }
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    sums.iter().sum::<f32>() + rest
+}
+
+/// Turns scores into weights that sum to one; `beside` is a score that takes its share and has no
+/// weight.
+pub(crate) fn softmax(scores: &mut [f32], beside: Option<f32>) {
+    let most = scores.iter().copied().chain(beside).fold(f32::NEG_INFINITY, f32::max);
+    let mut sum = beside.map_or(0.0, |score| f64::from((score - most).exp()));
+    for score in scores.iter_mut() {
+        *score = (*score - most).exp();
+        sum += f64::from(*score);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
+    let factor = (1.0 / sum) as f32;
+    scores.iter_mut().for_each(|score| *score *= factor);
+}
+
+pub(crate) fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+/// log(1 + e^x), without overflow.
+pub(crate) fn softplus(x: f32) -> f32 {
+    if x > 20.0 { x } else { x.exp().ln_1p() }
+}
+
+/// The error function, to the precision of `f64`: its series near zero, the continued fraction of its
+/// complement beyond (Abramowitz and Stegun, 7.1.5 and 7.1.14).
+pub(crate) fn erf(x: f64) -> f64 {
+    let size = x.abs();
+    if size > 6.0 {
+        return x.signum();
+    }
+    let result = if size < 2.5 {
+        let (mut term, mut sum) = (size, size);
+        for n in 1..80 {
+            let n = f64::from(n);
+            term *= -size * size / n;
+            sum += term / (2.0 * n + 1.0);
+        }
+        sum * std::f64::consts::FRAC_2_SQRT_PI
+    } else {
+        let fraction = (1..60).rev().fold(0.0, |rest, k| f64::from(k) / 2.0 / (size + rest));
+        1.0 - (-size * size).exp() / (size + fraction) * 0.5 * std::f64::consts::FRAC_2_SQRT_PI
+    };
+    result * x.signum()
+}
+
+/// The number below which that part of a normal distribution lies, found by halving.
+pub(crate) fn normal_quantile(part: f64) -> f64 {
+    let below = |x: f64| 0.5 * (1.0 + erf(x / std::f64::consts::SQRT_2));
+    let (mut low, mut high) = (-8.0, 8.0);
+    for _ in 0..80 {
+        let middle = 0.5 * (low + high);
+        if below(middle) < part { low = middle } else { high = middle }
+    }
+    low
+}
+
+/// The function between the two matrices of a feed-forward network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Activation {
+    /// x times its sigmoid.
+    Silu,
+    /// With the error function.
+    Gelu,
+    /// With tanh in place of the error function.
+    GeluTanh,
+    /// max(x, 0).
+    Relu,
+    /// The square of max(x, 0).
+    ReluSquared,
+    /// gpt-oss: both halves are bounded by `limit`, and 1 is added to the second.
+    ClampedSwiglu {
+        /// Factor within the sigmoid.
+        alpha: f32,
+        /// Bound of both halves.
+        limit: f32,
+    },
+}
+
+impl Activation {
+    /// The function of that name in `config.json`.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "silu" | "swish" => Self::Silu,
+            "gelu" => Self::Gelu,
+            "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" | "gelu_tanh" => Self::GeluTanh,
+            "relu" => Self::Relu,
+            "relu2" => Self::ReluSquared,
+            _ => return None,
+        })
+    }
+
+    /// Its value.
+    pub(crate) fn of(self, x: f32) -> f32 {
+        match self {
+            Self::Silu | Self::ClampedSwiglu { .. } => x * sigmoid(x),
+            #[expect(clippy::cast_possible_truncation, reason = "rounded once")]
+            Self::Gelu => {
+                let x = f64::from(x);
+                (0.5 * x * (1.0 + erf(x / std::f64::consts::SQRT_2))) as f32
+            }
+            Self::GeluTanh => {
+                let inner = (2.0 / std::f32::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
+                0.5 * x * (1.0 + inner.tanh())
+            }
+            Self::Relu => x.max(0.0),
+            Self::ReluSquared => x.max(0.0) * x.max(0.0),
+        }
+    }
+
+    /// What a gated network computes of a gate and what it lets through.
+    pub(crate) fn gated(self, gate: f32, up: f32) -> f32 {
+        match self {
+            Self::ClampedSwiglu { alpha, limit } => {
+                let (gate, up) = (gate.min(limit), up.max(-limit).min(limit));
+                (up + 1.0) * gate * sigmoid(alpha * gate)
+            }
+            plain => plain.of(gate) * up,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_function_has_its_known_values() {
+        // Abramowitz and Stegun, table 7.1.
+        for (x, value) in
+            [(0.0, 0.0), (0.5, 0.520_499_877_8), (1.0, 0.842_700_792_9), (2.0, 0.995_322_265_0)]
+        {
+            assert!((erf(x) - value).abs() < 1e-9 && (erf(-x) + value).abs() < 1e-9, "{x}");
+        }
+        assert!((erf(2.499_999_9) - erf(2.500_000_1)).abs() < 1e-8);
+        assert!((erf(3.0) - 0.999_977_909_5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_quantile_has_its_part_below() {
+        assert!((normal_quantile(0.95) - 1.644_853_627).abs() < 1e-8);
+        assert!(normal_quantile(0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_score_beside_takes_its_share() {
+        let mut scores = [0.0, 0.0];
+        softmax(&mut scores, Some(0.0));
+        assert!(scores.iter().all(|score| (score - 1.0 / 3.0).abs() < 1e-7), "{scores:?}");
+    }
+}

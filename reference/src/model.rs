@@ -1,0 +1,406 @@
+//! A model that is ready to run, and what it remembers while it does.
+
+use weighbridge::Model;
+use weighbridge::arch::Resolution;
+
+use crate::attention::Pass;
+use crate::cache::LayerCache;
+use crate::error::{Error, Result};
+use crate::layer::{Context, DECODER, Layer, NORMED_SUM, Names, layer_norm};
+use crate::masked::MaskedWords;
+use crate::math::softmax;
+use crate::plan::{Arrangement, Plan};
+use crate::rope::{Rope, Turns};
+use crate::rows::Rows;
+use crate::sound::SoundEncoder;
+use crate::streams::Ends;
+use crate::weight::{Loader, Norm, Weight};
+
+/// A model that is ready to run. Its matrices stay packed in their files.
+///
+/// ```
+/// use weighbridge::Model;
+/// use weighbridge_reference::Reference;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = Model::open("../assets/sample/sample-Q8_0.gguf")?;
+/// let reference = Reference::new(&model)?;
+/// let mut session = reference.session();
+/// let logits = session.logits(&[0, 422, 419])?;
+/// assert_eq!((logits.len(), logits.width()), (3, 512));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Reference {
+    plan: Plan,
+    embedding: Weight,
+    positions: Option<Weight>,
+    segments: Option<Weight>,
+    embedding_norm: Option<Norm>,
+    layers: Vec<Layer>,
+    output_norm: Option<Norm>,
+    /// `None` where the embedding serves.
+    output: Option<Weight>,
+    /// The layers' own embeddings.
+    per_layer: Option<PerLayer>,
+    streams: Option<Ends>,
+    sound: Option<SoundEncoder>,
+    pooler: Option<Weight>,
+    masked_words: Option<MaskedWords>,
+}
+
+/// The embeddings that each layer has of its own (Gemma 3n and 4).
+#[derive(Debug)]
+struct PerLayer {
+    embedding: Weight,
+    projection: Weight,
+    norm: Norm,
+    width: usize,
+}
+
+/// What an encoder gives for a text.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Encoding {
+    /// The residual stream behind the last layer, for each position.
+    pub hidden: Rows,
+    /// What the pooler makes of the first position, where the model has one.
+    pub pooled: Option<Vec<f32>>,
+    /// For each position the scores of all tokens, where the model has a head for masked words.
+    pub logits: Option<Rows>,
+}
+
+/// A sequence that grows: a model, and the keys and values of the positions so far.
+#[derive(Clone, Debug)]
+pub struct Session<'r> {
+    reference: &'r Reference,
+    caches: Vec<LayerCache>,
+    encoded: Vec<LayerCache>,
+    length: usize,
+}
+
+impl Reference {
+    /// Makes a model ready: reads its config, its norms and its biases, and checks the shapes of its
+    /// matrices.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if its family or its config asks for what no operation computes; `Mismatch` if it
+    /// lacks tensors or they have other shapes than the config says; `Model` if its files cannot be
+    /// read.
+    pub fn new(model: &Model) -> Result<Self> {
+        Self::with_plan(model, Plan::of(model)?)
+    }
+
+    /// As [`new`](Self::new), with a plan that the caller has changed: numbers that a container cannot
+    /// say.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_plan(model: &Model, plan: Plan) -> Result<Self> {
+        let Resolution { missing, unknown, .. } = model.resolution()?;
+        if !missing.is_empty() {
+            return Err(Error::Mismatch(format!("the model lacks {}", missing.join(", "))));
+        }
+        // What has no meaning would not be computed with.
+        if let Some(first) = unknown.first() {
+            let fault =
+                format!("{} tensors without a canonical name, {first} first", unknown.len());
+            return Err(Error::Unsupported(fault));
+        }
+        let loader = Loader::new(model);
+        let (dim, norm) = (plan.dim, plan.norm);
+        let names = match plan.arrangement {
+            Arrangement::NormedSum => NORMED_SUM,
+            _ => DECODER,
+        };
+        let layers = load_layers(loader, names, &plan, &plan.layers, dim)?;
+        let per_layer = match plan.per_layer_dim {
+            Some(width) => Some(PerLayer::load(loader, dim, width, &plan)?),
+            None => None,
+        };
+        Ok(Self {
+            embedding: loader.weight("token_embedding", dim)?,
+            positions: loader.weight_if("position_embedding", dim)?,
+            segments: loader.weight_if("token_type_embedding", dim)?,
+            embedding_norm: loader.norm_if("token_embedding_norm", dim, norm)?,
+            layers,
+            output_norm: match plan.arrangement {
+                Arrangement::NormedSum => None,
+                _ => Some(loader.norm("output_norm", dim, norm)?),
+            },
+            output: loader.weight_if("output", dim)?,
+            per_layer,
+            streams: plan.active_stream.map(|_| Ends::load(loader, dim)).transpose()?,
+            sound: match &plan.encoder {
+                Some(sound) => Some(SoundEncoder::load(loader, sound, &plan)?),
+                None => None,
+            },
+            pooler: loader.weight_if("pooler", dim)?,
+            masked_words: MaskedWords::load_if(loader, dim, layer_norm(norm.eps), &plan)?,
+            plan,
+        })
+    }
+
+    /// What the model is made of.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// A sequence without positions.
+    pub fn session(&self) -> Session<'_> {
+        let caches = vec![LayerCache::default(); self.layers.len()];
+        Session { reference: self, caches, encoded: Vec::new(), length: 0 }
+    }
+
+    /// What the encoder of sound gives for a spectrum: a row for each band, a column for each frame.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the model has no such encoder; `Input` if it takes spectra of another size.
+    pub fn encode_sound(&self, spectrum: &Rows) -> Result<Rows> {
+        let sound = self.sound.as_ref();
+        let sound = sound
+            .ok_or_else(|| Error::Unsupported("the model has no encoder of sound".to_owned()))?;
+        sound.of(spectrum)
+    }
+
+    /// A sequence without positions, that attends to what [`encode_sound`](Self::encode_sound) gave.
+    ///
+    /// # Errors
+    ///
+    /// `Model` if weights cannot be read; `Mismatch` if `encoded` has another width.
+    pub fn session_of(&self, encoded: &Rows) -> Result<Session<'_>> {
+        let remembered = self.layers.iter().map(|layer| layer.remember(encoded));
+        Ok(Session { encoded: remembered.collect::<Result<_>>()?, ..self.session() })
+    }
+
+    /// What an encoder of text gives. `segments` says of each token which of the texts it belongs to;
+    /// without, all belong to the first.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the model is no encoder of text; `Input` for a token or a position that it
+    /// does not have.
+    pub fn encode(&self, tokens: &[u32], segments: Option<&[u32]>) -> Result<Encoding> {
+        if self.plan.arrangement != Arrangement::NormedSum {
+            return Err(Error::Unsupported("the model is no encoder of text".to_owned()));
+        }
+        let mut x = self.embed(tokens, 0)?;
+        if let Some(weight) = &self.segments {
+            let first = vec![0; tokens.len()];
+            let rows = weight.rows_of(segments.unwrap_or(&first), "segment")?;
+            if rows.len() != x.len() {
+                let fault = format!("{} segments for {} tokens", rows.len(), x.len());
+                return Err(Error::Input(fault));
+            }
+            x.add(&rows, 1.0);
+        }
+        self.embedding_norm.iter().for_each(|norm| norm.apply(&mut x));
+        let mut caches = vec![LayerCache::default(); self.layers.len()];
+        let hidden = run(&self.layers, &self.plan.ropes, x, 0, &mut caches)?;
+        let pooled = match &self.pooler {
+            Some(pooler) => {
+                let mut first = pooler.of(&hidden.first())?;
+                first.each(f32::tanh);
+                Some(first.values().to_vec())
+            }
+            None => None,
+        };
+        let head = self.masked_words.as_ref();
+        let logits = head.map(|head| head.of(&hidden, &self.embedding)).transpose()?;
+        Ok(Encoding { hidden, pooled, logits })
+    }
+
+    /// Embeddings of tokens and their positions.
+    fn embed(&self, tokens: &[u32], start: usize) -> Result<Rows> {
+        let mut x = self.embedding.rows_of(tokens, "token")?;
+        if self.plan.embedding_scale != 1.0 {
+            x.scale(self.plan.embedding_scale);
+        }
+        if let Some(positions) = &self.positions {
+            let first = start + self.plan.first_position;
+            let numbers = (first..first + tokens.len()).map(u32::try_from);
+            let numbers = numbers.collect::<Result<Vec<_>, _>>();
+            let numbers = numbers.map_err(|_| Error::Input(format!("position {first}")))?;
+            x.add(&positions.rows_of(&numbers, "position")?, 1.0);
+        }
+        Ok(x)
+    }
+
+    /// The residual stream behind the last norm, for new tokens.
+    fn hidden(&self, session: &mut Session<'_>, tokens: &[u32]) -> Result<Rows> {
+        if self.plan.arrangement == Arrangement::NormedSum {
+            let fault = "the model encodes a text as a whole, and does not continue it";
+            return Err(Error::Unsupported(fault.to_owned()));
+        }
+        let (start, length) = (session.length, session.length + tokens.len());
+        let x = self.embed(tokens, start)?;
+        let own = self.per_layer.as_ref().map(|own| own.of(tokens, &x)).transpose()?;
+        let ropes = turned(&self.plan.ropes, start, length);
+        let mut context = Context {
+            pass: &Pass { start, ropes: &ropes },
+            caches: &mut session.caches,
+            encoded: &session.encoded,
+            per_layer: own.as_ref(),
+        };
+        let mut x = match &self.streams {
+            Some(ends) => {
+                let mut streams = ends.split(x)?;
+                for layer in &self.layers {
+                    layer.apply_to_streams(&mut streams, &mut context)?;
+                }
+                ends.join(&streams)?
+            }
+            None => {
+                let mut x = x;
+                for layer in &self.layers {
+                    layer.apply(&mut x, &mut context)?;
+                }
+                x
+            }
+        };
+        session.length = length;
+        self.output_norm.iter().for_each(|norm| norm.apply(&mut x));
+        Ok(x)
+    }
+
+    /// Scores of all tokens.
+    fn scores(&self, hidden: &Rows) -> Result<Rows> {
+        let mut logits = self.output.as_ref().unwrap_or(&self.embedding).of(hidden)?;
+        if self.plan.logit_scale != 1.0 {
+            logits.scale(self.plan.logit_scale);
+        }
+        if let Some(cap) = self.plan.logit_softcap {
+            logits.each(|logit| (logit / cap).tanh() * cap);
+        }
+        Ok(logits)
+    }
+}
+
+impl PerLayer {
+    fn load(loader: Loader<'_>, dim: usize, width: usize, plan: &Plan) -> Result<Self> {
+        let all = plan.layers.len() * width;
+        Ok(Self {
+            embedding: loader.weight("per_layer_embedding", all)?,
+            projection: loader.sized("per_layer_model_projection", all, dim)?,
+            norm: loader.norm("per_layer_projection_norm", width, plan.norm)?,
+            width,
+        })
+    }
+
+    /// What each layer gets, one after another in each row.
+    #[expect(clippy::cast_precision_loss, reason = "widths")]
+    fn of(&self, tokens: &[u32], embedded: &Rows) -> Result<Rows> {
+        let mut own = self.projection.of(embedded)?;
+        own.scale((embedded.width() as f32).sqrt().recip());
+        self.norm.apply(&mut own);
+        own.add(&self.embedding.rows_of(tokens, "token")?, (self.width as f32).sqrt());
+        own.scale(std::f32::consts::FRAC_1_SQRT_2);
+        Ok(own)
+    }
+}
+
+pub(crate) fn load_layers(
+    loader: Loader<'_>,
+    names: Names,
+    plan: &Plan,
+    layers: &[crate::plan::LayerPlan],
+    dim: usize,
+) -> Result<Vec<Layer>> {
+    let load = |(place, layer)| Layer::load(loader, names, place, layer, plan, dim);
+    layers.iter().enumerate().map(load).collect()
+}
+
+fn turned(ropes: &[Rope], start: usize, length: usize) -> Vec<(Rope, Turns)> {
+    ropes.iter().map(|rope| (rope.clone(), rope.turns(start, length))).collect()
+}
+
+/// Runs layers that attend to each other's positions alone.
+pub(crate) fn run(
+    layers: &[Layer],
+    ropes: &[Rope],
+    mut x: Rows,
+    start: usize,
+    caches: &mut [LayerCache],
+) -> Result<Rows> {
+    let ropes = turned(ropes, start, start + x.len());
+    let pass = Pass { start, ropes: &ropes };
+    let mut context = Context { pass: &pass, caches, encoded: &[], per_layer: None };
+    for layer in layers {
+        layer.apply(&mut x, &mut context)?;
+    }
+    Ok(x)
+}
+
+impl Session<'_> {
+    /// Positions so far.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are no positions yet.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Appends tokens, and gives for each the scores of those that could follow.
+    ///
+    /// # Errors
+    ///
+    /// `Input` for a token beyond the vocabulary or a position beyond the learned ones; `Unsupported`
+    /// if the model does not continue texts; `Model` if weights cannot be read. The session is then of
+    /// no further use.
+    pub fn logits(&mut self, tokens: &[u32]) -> Result<Rows> {
+        let hidden = self.reference.hidden(self, tokens)?;
+        self.reference.scores(&hidden)
+    }
+
+    /// As [`logits`](Self::logits), for the last token alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`logits`](Self::logits).
+    pub fn next(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
+        let hidden = self.reference.hidden(self, tokens)?;
+        Ok(self.reference.scores(&hidden.last())?.values().to_vec())
+    }
+
+    /// Appends a prompt and the likeliest tokens behind it, `count` of them, and gives those.
+    ///
+    /// # Errors
+    ///
+    /// As [`logits`](Self::logits).
+    pub fn greedy(&mut self, prompt: &[u32], count: usize) -> Result<Vec<u32>> {
+        let mut found = Vec::new();
+        let mut logits = self.next(prompt)?;
+        while found.len() < count {
+            let token = likeliest(&logits)?;
+            found.push(token);
+            if found.len() < count {
+                logits = self.next(&[token])?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The token with the highest score, the first of equals.
+///
+/// # Errors
+///
+/// `Input` if there are no scores.
+pub fn likeliest(logits: &[f32]) -> Result<u32> {
+    let best = logits.iter().enumerate().rev().max_by(|(_, a), (_, b)| a.total_cmp(b));
+    best.and_then(|(token, _)| u32::try_from(token).ok())
+        .ok_or_else(|| Error::Input("no scores to choose a token by".to_owned()))
+}
+
+/// The probability of each token.
+pub fn probabilities(logits: &[f32]) -> Vec<f32> {
+    let mut all = logits.to_vec();
+    softmax(&mut all, None);
+    all
+}

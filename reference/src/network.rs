@@ -1,0 +1,207 @@
+//! Feed-forward networks: dense ones, and experts that a router chooses.
+
+use crate::error::{Error, Result};
+use crate::math::{Activation, sigmoid, softmax};
+use crate::plan::{NetworkPlan, Routing, Scoring};
+use crate::rows::Rows;
+use crate::weight::{Loader, Weight};
+
+/// Up and down, with or without a gate.
+#[derive(Debug)]
+pub(crate) struct Dense {
+    gate: Option<Weight>,
+    up: Weight,
+    down: Weight,
+    activation: Activation,
+    sparsity: Option<f32>,
+}
+
+impl Dense {
+    /// The network whose tensors' names start with `name`, or nothing where the model has none there.
+    pub(crate) fn load_if(
+        loader: Loader<'_>,
+        name: &str,
+        dim: usize,
+        plan: &NetworkPlan,
+    ) -> Result<Option<Self>> {
+        let Some(up) = loader.weight_if(&format!("{name}.up"), dim)? else { return Ok(None) };
+        let gate = loader.weight_if(&format!("{name}.gate"), dim)?;
+        let down = loader.weight(&format!("{name}.down"), up.outputs())?;
+        let NetworkPlan { activation, sparsity, .. } = *plan;
+        Ok(Some(Self { gate, up, down, activation, sparsity }))
+    }
+
+    pub(crate) fn of(&self, x: &Rows) -> Result<Rows> {
+        let mut inner = self.up.of(x)?;
+        match &self.gate {
+            Some(gate) => {
+                let mut gate = gate.of(x)?;
+                self.sparsity.iter().for_each(|deviations| thin(&mut gate, *deviations));
+                inner.with(&gate, |up, gate| self.activation.gated(gate, up));
+            }
+            None => inner.each(|up| self.activation.of(up)),
+        }
+        self.down.of(&inner)
+    }
+}
+
+/// Keeps of each row what lies that many deviations above its mean, less that bound (Gemma 3n).
+#[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "sums are f64")]
+fn thin(x: &mut Rows, deviations: f32) {
+    for row in x.rows_mut() {
+        let count = row.len() as f64;
+        let mean = row.iter().copied().map(f64::from).sum::<f64>() / count;
+        let square = row.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>() / count;
+        let bound = (mean + square.sqrt() * f64::from(deviations)) as f32;
+        row.iter_mut().for_each(|x| *x = (*x - bound).max(0.0));
+    }
+}
+
+/// A router and its experts.
+#[derive(Debug)]
+pub(crate) struct Experts {
+    router: Weight,
+    /// Added to scores when experts are chosen, and not to their weights.
+    correction: Option<Vec<f32>>,
+    /// Factors of the experts' outputs.
+    output_scale: Option<Vec<f32>>,
+    gate: Weight,
+    up: Weight,
+    down: Weight,
+    shared: Option<Dense>,
+    /// The gate of the shared expert.
+    shared_router: Option<Weight>,
+    activation: Activation,
+    routing: Routing,
+}
+
+impl Experts {
+    /// The experts of the layer whose network's names start with `name`, or nothing where it has none.
+    pub(crate) fn load_if(
+        loader: Loader<'_>,
+        name: &str,
+        dim: usize,
+        plan: &NetworkPlan,
+    ) -> Result<Option<Self>> {
+        let at = |what: &str| format!("{name}.{what}");
+        let Some(up) = loader.weight_if(&at("experts.up"), dim)? else { return Ok(None) };
+        let router = loader.weight(&at("router"), dim)?;
+        let count = router.outputs();
+        let routing = plan.routing;
+        let gate = loader.sized(&at("experts.gate"), up.outputs(), dim)?;
+        let down = loader.weight(&at("experts.down"), up.outputs())?;
+        if [&gate, &up, &down].iter().any(|weight| weight.arrays() != count)
+            || !(1..=count).contains(&routing.used)
+        {
+            let fault = format!("{name} has {count} experts, {} for each token", routing.used);
+            return Err(Error::Mismatch(fault));
+        }
+        if let Some((groups, used)) = routing.groups
+            && (groups == 0 || count % groups != 0 || used > groups)
+        {
+            return Err(Error::Mismatch(format!("{name} has {count} experts in {groups} groups")));
+        }
+        Ok(Some(Self {
+            correction: loader.vector_if(&at("router.correction_bias"))?,
+            output_scale: loader.vector_if(&at("experts.output_scale"))?,
+            shared: Dense::load_if(loader, &at("shared_expert"), dim, plan)?,
+            shared_router: loader.weight_if(&at("shared_expert.router"), dim)?,
+            activation: plan.activation,
+            router,
+            gate,
+            up,
+            down,
+            routing,
+        }))
+    }
+
+    /// What the experts give for each row of `x`. `seen` is what the router sees of them.
+    pub(crate) fn of(&self, x: &Rows, seen: &Rows) -> Result<Rows> {
+        let mut scores = self.router.of(seen)?;
+        let choices = scores.rows_mut().map(|row| self.choose(row)).collect::<Vec<_>>();
+        let mut out = Rows::zeros(x.len(), self.down.outputs());
+        for expert in 0..self.up.arrays() {
+            // The rows that chose it, and with which weight.
+            let rows = choices.iter().enumerate().filter_map(|(row, choice)| {
+                let (_, weight) = choice.iter().find(|(chosen, _)| *chosen == expert)?;
+                Some((row, *weight))
+            });
+            let rows: Vec<(usize, f32)> = rows.collect();
+            if rows.is_empty() {
+                continue;
+            }
+            let own = rows.iter().flat_map(|(row, _)| x.row(*row).unwrap_or_default());
+            let own = Rows::new(own.copied().collect(), x.width());
+            let mut inner = self.up.of_array(expert, &own)?;
+            let gate = self.gate.of_array(expert, &own)?;
+            inner.with(&gate, |up, gate| self.activation.gated(gate, up));
+            let given = self.down.of_array(expert, &inner)?;
+            let mut places = rows.iter().zip(given.rows()).peekable();
+            for (row, out) in out.rows_mut().enumerate() {
+                if let Some(((_, weight), given)) = places.next_if(|((place, _), _)| *place == row)
+                {
+                    out.iter_mut().zip(given).for_each(|(out, given)| *out += weight * given);
+                }
+            }
+        }
+        if let Some(shared) = &self.shared {
+            let mut given = shared.of(x)?;
+            if let Some(router) = &self.shared_router {
+                let gates = router.of(x)?;
+                for (row, gate) in given.rows_mut().zip(gates.values()) {
+                    row.iter_mut().for_each(|value| *value *= sigmoid(*gate));
+                }
+            }
+            out.add(&given, 1.0);
+        }
+        Ok(out)
+    }
+
+    /// The experts of one token with their weights, by what the router says of each.
+    fn choose(&self, scores: &mut [f32]) -> Vec<(usize, f32)> {
+        let Routing { used, scoring, normalized, scale, groups } = self.routing;
+        match scoring {
+            Scoring::Softmax => softmax(scores, None),
+            Scoring::Sigmoid => scores.iter_mut().for_each(|score| *score = sigmoid(*score)),
+            Scoring::SoftmaxOfChosen => {}
+        }
+        let correction = self.correction.iter().flatten().copied().chain(std::iter::repeat(0.0));
+        let mut ranked: Vec<f32> = scores.iter().zip(correction).map(|(s, c)| s + c).collect();
+        if let Some((groups, kept)) = groups.filter(|(groups, kept)| kept < groups) {
+            let width = ranked.len() / groups;
+            let best = if scoring == Scoring::Sigmoid { 2 } else { 1 };
+            let worth = ranked.chunks_exact(width).map(|group| {
+                let mut group = group.to_vec();
+                group.sort_by(|a, b| b.total_cmp(a));
+                group.iter().take(best).sum::<f32>()
+            });
+            let kept = largest(&worth.collect::<Vec<_>>(), kept);
+            for (group, scores) in ranked.chunks_exact_mut(width).enumerate() {
+                if !kept.contains(&group) {
+                    scores.fill(f32::NEG_INFINITY);
+                }
+            }
+        }
+        let chosen = largest(&ranked, used);
+        let mut weights: Vec<f32> =
+            chosen.iter().filter_map(|expert| scores.get(*expert).copied()).collect();
+        if scoring == Scoring::SoftmaxOfChosen {
+            softmax(&mut weights, None);
+        } else if normalized {
+            let sum = weights.iter().sum::<f32>() + 1e-20;
+            weights.iter_mut().for_each(|weight| *weight /= sum);
+        }
+        let own = |expert: usize| {
+            self.output_scale.as_ref().and_then(|scales| scales.get(expert)).copied().unwrap_or(1.0)
+        };
+        let weighed = chosen.into_iter().zip(weights);
+        weighed.map(|(expert, weight)| (expert, weight * scale * own(expert))).collect()
+    }
+}
+
+/// The places of the largest values, largest first.
+fn largest(values: &[f32], count: usize) -> Vec<usize> {
+    let mut places: Vec<(usize, f32)> = values.iter().copied().enumerate().collect();
+    places.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    places.into_iter().take(count).map(|(place, _)| place).collect()
+}

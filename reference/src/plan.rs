@@ -1,0 +1,413 @@
+//! What a model is made of, as data: [`Plan::of`] derives it from the config, and the model's family
+//! adds what no config says.
+//!
+//! What the presence of a tensor says is not said here again: biases, norms of q and k, norms behind
+//! attention and network, sinks, gates, experts and shared experts are there if their tensors are.
+
+use weighbridge::arch::{Gating, LayerKind, NormKind as ConfigNorm, RopeLayout};
+
+use crate::error::{Error, Result};
+use crate::facts::{Facts, size};
+use crate::family;
+use crate::math::Activation;
+use crate::rope::Rope;
+
+/// A model's forward pass.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Width of the residual stream.
+    pub dim: usize,
+    /// Factor of the embedding.
+    pub embedding_scale: f32,
+    /// For models with learned positions, the row of the first one.
+    pub first_position: usize,
+    /// The norms.
+    pub norm: NormPlan,
+    /// How attention, network and norms follow each other.
+    pub arrangement: Arrangement,
+    /// Factor of what attention and network add to the residual stream.
+    pub residual_scale: f32,
+    /// Each layer, from the first.
+    pub layers: Vec<LayerPlan>,
+    /// The kinds of rotary embeddings that layers choose from.
+    pub ropes: Vec<Rope>,
+    /// Factor of the output.
+    pub logit_scale: f32,
+    /// Bound that tanh puts on the output.
+    pub logit_softcap: Option<f32>,
+    /// Embeddings that each layer has of its own: their width.
+    pub per_layer_dim: Option<usize>,
+    /// For alternating updates, which of the streams the layers compute.
+    pub active_stream: Option<usize>,
+    /// The encoder of sound beside the decoder.
+    pub encoder: Option<EncoderPlan>,
+}
+
+/// The kind of a norm.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum NormKind {
+    /// Divides by the root of the mean square.
+    Rms,
+    /// Subtracts the mean first.
+    Layer,
+}
+
+/// What norms compute.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NormPlan {
+    /// The kind.
+    pub kind: NormKind,
+    /// Added to the mean square.
+    pub eps: f32,
+    /// Added to the factors: 1 where a family stores the difference from 1.
+    pub added: f32,
+    /// Whether norms have no factors.
+    pub bare: bool,
+}
+
+/// How attention, network and norms follow each other.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Arrangement {
+    /// Attention, then the network; a norm before each, or behind each, or both.
+    Sequential,
+    /// Attention and network of the same input, added together.
+    Parallel,
+    /// As `Sequential`, with norms of the sum instead of what is added (BERT).
+    NormedSum,
+}
+
+/// A layer.
+#[derive(Clone, Debug)]
+pub struct LayerPlan {
+    /// How it mixes positions.
+    pub mixer: Mixer,
+    /// What it computes of each position.
+    pub network: NetworkPlan,
+}
+
+/// How a layer mixes positions.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Mixer {
+    /// Queries, keys and values of heads.
+    Attention(AttentionPlan),
+    /// The same, unfolded from a narrower space.
+    Latent(AttentionPlan, LatentPlan),
+    /// Linear attention by the gated delta rule.
+    Linear(LinearPlan),
+}
+
+/// Attention.
+#[derive(Clone, Debug)]
+pub struct AttentionPlan {
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Width of a query's and a key's head.
+    pub head_dim: usize,
+    /// Width of a value's head.
+    pub value_dim: usize,
+    /// Factor of the scores.
+    pub scale: f32,
+    /// Bound that tanh puts on the scores.
+    pub softcap: Option<f32>,
+    /// Positions that it looks back, its own included.
+    pub window: Option<usize>,
+    /// Whether a position sees those before it alone.
+    pub causal: bool,
+    /// Which of [`Plan::ropes`] it has.
+    pub rope: Option<usize>,
+    /// Bound of queries, keys and values.
+    pub clip: Option<f32>,
+    /// Whether norms of q and k have factors for each head.
+    pub norms_of_heads: bool,
+    /// Whether values are normed, without factors.
+    pub value_norm: bool,
+    /// Queries grow with the logarithm of the position: the factor, and the positions of a step.
+    pub temperature: Option<(f32, usize)>,
+    /// The earlier layer whose keys and values it uses.
+    pub keys_of: Option<usize>,
+}
+
+/// What latent attention has beside.
+#[derive(Clone, Copy, Debug)]
+pub struct LatentPlan {
+    /// Rank of the compressed queries, where they are compressed.
+    pub q_rank: Option<usize>,
+    /// Rank of the compressed keys and values.
+    pub kv_rank: usize,
+    /// Elements of a head that are rotated, behind the others.
+    pub rotated: usize,
+    /// Epsilon of the norms in the narrower space.
+    pub eps: f32,
+}
+
+/// Linear attention by the gated delta rule.
+#[derive(Clone, Copy, Debug)]
+pub struct LinearPlan {
+    /// Key heads.
+    pub key_heads: usize,
+    /// Value heads.
+    pub value_heads: usize,
+    /// Width of a key head.
+    pub key_dim: usize,
+    /// Width of a value head.
+    pub value_dim: usize,
+    /// Positions that the convolution sees.
+    pub kernel: usize,
+}
+
+/// What a layer computes of each position.
+#[derive(Clone, Copy, Debug)]
+pub struct NetworkPlan {
+    /// Between the matrices.
+    pub activation: Activation,
+    /// How tokens choose experts.
+    pub routing: Routing,
+    /// Deviations above the mean that gates are cut at.
+    pub sparsity: Option<f32>,
+}
+
+/// How tokens choose experts.
+#[derive(Clone, Copy, Debug)]
+pub struct Routing {
+    /// Experts for each token.
+    pub used: usize,
+    /// How the router's outputs become scores.
+    pub scoring: Scoring,
+    /// Whether the weights of the chosen ones are divided by their sum.
+    pub normalized: bool,
+    /// Factor of the weights.
+    pub scale: f32,
+    /// How many groups experts form, and how many of them are chosen from.
+    pub groups: Option<(usize, usize)>,
+}
+
+/// How the router's outputs become scores.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Scoring {
+    /// Softmax over all experts. A group counts as much as its best expert.
+    Softmax,
+    /// Softmax over the chosen ones.
+    SoftmaxOfChosen,
+    /// Sigmoid of each. A group counts as much as its two best experts.
+    Sigmoid,
+}
+
+/// The encoder of sound beside a decoder.
+#[derive(Clone, Debug)]
+pub struct EncoderPlan {
+    /// Width.
+    pub dim: usize,
+    /// Bands of the spectrum.
+    pub bands: usize,
+    /// Positions behind the convolutions.
+    pub positions: usize,
+    /// Each layer.
+    pub layers: Vec<LayerPlan>,
+}
+
+impl Plan {
+    /// The plan of a model.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the model's family has no plan here, or its config says what no operation
+    /// computes; `Model` if the config cannot be read.
+    pub fn of(model: &weighbridge::Model) -> Result<Self> {
+        let facts = Facts::of(model)?;
+        let family = family::find(&facts)?;
+        let mut plan = Self::usual(&facts)?;
+        (family.adjust)(&facts, &mut plan)?;
+        let whole = plan.arrangement == Arrangement::NormedSum;
+        if !whole && plan.attentions().any(|attention| !attention.causal) {
+            let fault = "a decoder whose positions see those behind them";
+            return Err(Error::Unsupported(fault.to_owned()));
+        }
+        plan.check_shared_keys()?;
+        Ok(plan)
+    }
+
+    /// Refuses layers that use keys and values of another form than their own.
+    fn check_shared_keys(&self) -> Result<()> {
+        let form = |layer: &LayerPlan| match &layer.mixer {
+            Mixer::Attention(own) => Some((own.kv_heads, own.head_dim, own.value_dim)),
+            _ => None,
+        };
+        for (place, layer) in self.layers.iter().enumerate() {
+            let Mixer::Attention(AttentionPlan { keys_of: Some(of), .. }) = &layer.mixer else {
+                continue;
+            };
+            let theirs = self.layers.get(*of).filter(|_| *of < place).and_then(form);
+            if theirs.is_none() || theirs != form(layer) {
+                let fault = format!("layer {place} uses the keys of layer {of}, which has others");
+                return Err(Error::Unsupported(fault));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the config says by itself.
+    fn usual(facts: &Facts<'_>) -> Result<Self> {
+        let config = facts.config;
+        let layers = facts.layers();
+        let windowed = |layer: &u32| config.layer_kind(*layer) == Some(&LayerKind::Sliding);
+        let mut ropes = Vec::new();
+        if facts.rope_layout() != RopeLayout::None {
+            ropes.push(Rope::of_full_layers(facts)?);
+            if (0..layers).any(|layer| windowed(&layer)) {
+                ropes.push(Rope::of_windows(facts)?);
+            }
+        }
+        let plans = (0..layers).map(|layer| LayerPlan::usual(facts, layer)).collect::<Result<_>>();
+        let scales = &config.scales;
+        Ok(Self {
+            dim: size(config.dim.value),
+            embedding_scale: scales.embedding_scale.as_ref().map_or(1.0, |scale| scale.value),
+            first_position: 0,
+            norm: NormPlan {
+                kind: match config.norm_kind.as_ref().map(|kind| kind.value) {
+                    Some(ConfigNorm::Layer) => NormKind::Layer,
+                    _ => NormKind::Rms,
+                },
+                eps: config.norm_eps.as_ref().map_or(1e-5, |eps| eps.value),
+                added: 0.0,
+                bare: false,
+            },
+            arrangement: Arrangement::Sequential,
+            residual_scale: scales.residual_scale.as_ref().map_or(1.0, |scale| scale.value),
+            layers: plans?,
+            ropes,
+            logit_scale: 1.0,
+            logit_softcap: config.attention.final_logit_softcap.as_ref().map(|cap| cap.value),
+            per_layer_dim: scales.per_layer_dim.as_ref().map(|dim| size(dim.value)),
+            active_stream: None,
+            encoder: None,
+        })
+    }
+
+    /// The attention of every layer that has any.
+    pub fn attentions(&mut self) -> impl Iterator<Item = &mut AttentionPlan> {
+        self.layers.iter_mut().filter_map(|layer| match &mut layer.mixer {
+            Mixer::Attention(attention) | Mixer::Latent(attention, _) => Some(attention),
+            Mixer::Linear(_) => None,
+        })
+    }
+
+    /// The routing of every layer.
+    pub fn routings(&mut self) -> impl Iterator<Item = &mut Routing> {
+        self.layers.iter_mut().map(|layer| &mut layer.network.routing)
+    }
+
+    /// Sets the activation of every layer.
+    pub fn set_activation(&mut self, activation: Activation) {
+        self.layers.iter_mut().for_each(|layer| layer.network.activation = activation);
+    }
+}
+
+impl LayerPlan {
+    fn usual(facts: &Facts<'_>, layer: u32) -> Result<Self> {
+        let config = facts.config;
+        let kind = config.layer_kind(layer).cloned().unwrap_or(LayerKind::Full);
+        let mixer = match kind {
+            LayerKind::Linear => Mixer::Linear(facts.linear()?),
+            LayerKind::Full | LayerKind::Sliding => {
+                let attention = AttentionPlan::usual(facts, layer, kind == LayerKind::Sliding)?;
+                match &config.attention.kv_lora_rank {
+                    None => Mixer::Attention(attention),
+                    Some(rank) => Mixer::Latent(
+                        attention,
+                        LatentPlan {
+                            q_rank: config.attention.q_lora_rank.as_ref().map(|r| size(r.value)),
+                            kv_rank: size(rank.value),
+                            rotated: facts.rotated(),
+                            eps: config.norm_eps.as_ref().map_or(1e-6, |eps| eps.value),
+                        },
+                    ),
+                }
+            }
+            other => {
+                let fault = format!("layer {layer} is of the kind {}", other.name());
+                return Err(Error::Unsupported(fault));
+            }
+        };
+        let network = NetworkPlan {
+            activation: facts.activation()?,
+            routing: Routing::usual(facts)?,
+            sparsity: None,
+        };
+        Ok(Self { mixer, network })
+    }
+}
+
+impl AttentionPlan {
+    fn usual(facts: &Facts<'_>, layer: u32, windowed: bool) -> Result<Self> {
+        let config = facts.config;
+        let attention = &config.attention;
+        let of_layer = |each: &Option<weighbridge::arch::Field<Vec<u32>>>| {
+            each.as_ref().and_then(|each| each.value.get(size(layer)).copied())
+        };
+        let heads = of_layer(&attention.n_heads_per_layer).unwrap_or(config.n_heads.value);
+        let of_full = attention.n_global_kv_heads.as_ref().filter(|_| !windowed).map(|n| n.value);
+        let kv_heads = of_layer(&attention.n_kv_heads_per_layer).or(of_full);
+        let kv_heads = kv_heads.unwrap_or(config.n_kv_heads.value);
+        let narrow = |field: &Option<weighbridge::arch::Field<u32>>| {
+            field.as_ref().filter(|_| windowed).map(|width| width.value)
+        };
+        let head_dim = narrow(&attention.local_head_dim).unwrap_or(config.head_dim.value);
+        let value_dim = narrow(&attention.local_value_head_dim)
+            .or(narrow(&attention.local_head_dim))
+            .or(attention.value_head_dim.as_ref().map(|width| width.value))
+            .unwrap_or(head_dim);
+        if kv_heads == 0 || heads == 0 || heads % kv_heads != 0 {
+            let fault = format!("layer {layer} has {heads} query heads for {kv_heads} key heads");
+            return Err(Error::Unsupported(fault));
+        }
+        let window = attention.sliding_window.as_ref().filter(|_| windowed);
+        let usual_scale = (head_dim as f32).sqrt().recip();
+        Ok(Self {
+            heads: size(heads),
+            kv_heads: size(kv_heads),
+            head_dim: size(head_dim),
+            value_dim: size(value_dim),
+            scale: attention.attention_scale.as_ref().map_or(usual_scale, |scale| scale.value),
+            softcap: attention.attn_logit_softcap.as_ref().map(|cap| cap.value),
+            window: window.map(|window| size(window.value)),
+            causal: attention.causal.as_ref().is_none_or(|causal| causal.value),
+            rope: facts.rotates(layer).then_some(usize::from(windowed)),
+            clip: None,
+            norms_of_heads: false,
+            value_norm: false,
+            temperature: None,
+            keys_of: facts.keys_of(layer),
+        })
+    }
+}
+
+impl Routing {
+    fn usual(facts: &Facts<'_>) -> Result<Self> {
+        let experts = &facts.config.experts;
+        let count = |field: &Option<weighbridge::arch::Field<u32>>| {
+            field.as_ref().map(|field| size(field.value))
+        };
+        let scoring = match experts.expert_gating.as_ref().map(|gating| &gating.value) {
+            None | Some(Gating::Softmax) => Scoring::Softmax,
+            Some(Gating::SoftmaxOfChosen) => Scoring::SoftmaxOfChosen,
+            Some(Gating::Sigmoid) => Scoring::Sigmoid,
+            Some(other) => {
+                return Err(Error::Unsupported(format!("experts chosen by {}", other.name())));
+            }
+        };
+        Ok(Self {
+            used: count(&experts.n_experts_used).unwrap_or(1),
+            scoring,
+            normalized: experts.expert_weights_norm.as_ref().is_none_or(|norm| norm.value),
+            scale: experts.expert_weights_scale.as_ref().map_or(1.0, |scale| scale.value),
+            groups: count(&experts.n_expert_groups).zip(count(&experts.n_expert_groups_used)),
+        })
+    }
+}

@@ -1,0 +1,281 @@
+//! Weights as the files have them: packed, and decoded row by row as they are multiplied.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+use weighbridge::model::DecodeOptions;
+use weighbridge::{Model, Tensor};
+
+use crate::error::{Error, Result};
+use crate::math::dot;
+use crate::plan::{NormKind, NormPlan};
+use crate::rows::Rows;
+
+/// Values that a thread decodes at a time, if a row is not longer.
+const PIECE: usize = 1 << 15;
+
+/// A matrix, or one for each expert, with the bias that is added to its outputs.
+#[derive(Debug)]
+pub(crate) struct Weight {
+    tensor: Tensor,
+    arrays: usize,
+    outputs: usize,
+    inputs: usize,
+    /// Stored rows of one output: more than one where its inputs have two dimensions.
+    rows: usize,
+    bias: Option<Vec<f32>>,
+}
+
+/// Finds a model's tensors, and checks that they have the shape that the config says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loader<'m> {
+    model: &'m Model,
+}
+
+impl<'m> Loader<'m> {
+    pub(crate) fn new(model: &'m Model) -> Self {
+        Self { model }
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.model.has(name)
+    }
+
+    /// The matrix `{name}.weight` and, where the model has it, the bias `{name}.bias`.
+    pub(crate) fn weight(&self, name: &str, inputs: usize) -> Result<Weight> {
+        let tensor = self.model.tensor(&format!("{name}.weight"))?;
+        let shape: Vec<usize> =
+            tensor.shape().iter().filter_map(|n| usize::try_from(*n).ok()).collect();
+        let (outer, outputs, found) = match shape.as_slice() {
+            [outer @ .., outputs, inputs] => (outer, *outputs, *inputs),
+            _ => return Err(misfit(name, tensor.shape(), "a matrix was expected")),
+        };
+        if found != inputs || inputs == 0 || outputs == 0 {
+            return Err(misfit(name, tensor.shape(), &format!("the config says {inputs} inputs")));
+        }
+        let arrays = outer.iter().try_fold(1usize, |arrays, more| arrays.checked_mul(*more));
+        let arrays = arrays.ok_or_else(|| misfit(name, tensor.shape(), "that is too large"))?;
+        let bias = self.vector_if(&format!("{name}.bias"))?;
+        if let Some(bias) = bias.as_ref().filter(|bias| bias.len() != outputs * arrays) {
+            let fault = format!("{name}.bias has {} values for {outputs} outputs", bias.len());
+            return Err(Error::Mismatch(fault));
+        }
+        Ok(Weight { tensor, arrays, outputs, inputs, rows: 1, bias })
+    }
+
+    /// The convolution `{name}.weight` as a matrix: inputs are windows of positions, channel by channel.
+    pub(crate) fn convolution(&self, name: &str, inputs: usize) -> Result<Weight> {
+        let tensor = self.model.tensor(&format!("{name}.weight"))?;
+        let shape: Vec<usize> =
+            tensor.shape().iter().filter_map(|n| usize::try_from(*n).ok()).collect();
+        let [outputs, rows, width] = *shape.as_slice() else {
+            return Err(misfit(name, tensor.shape(), "three dimensions were expected"));
+        };
+        if rows.checked_mul(width) != Some(inputs) || inputs == 0 || outputs == 0 {
+            return Err(misfit(name, tensor.shape(), &format!("the config says {inputs} inputs")));
+        }
+        let bias = Some(self.vector(&format!("{name}.bias"), outputs)?);
+        Ok(Weight { tensor, arrays: 1, outputs, inputs, rows, bias })
+    }
+
+    /// As [`weight`](Self::weight), or nothing where the model has no such matrix.
+    pub(crate) fn weight_if(&self, name: &str, inputs: usize) -> Result<Option<Weight>> {
+        let there = self.has(&format!("{name}.weight"));
+        there.then(|| self.weight(name, inputs)).transpose()
+    }
+
+    /// As [`weight`](Self::weight), with that many outputs.
+    pub(crate) fn sized(&self, name: &str, outputs: usize, inputs: usize) -> Result<Weight> {
+        let weight = self.weight(name, inputs)?;
+        if weight.outputs == outputs {
+            return Ok(weight);
+        }
+        let fault = format!("the config says {outputs} outputs");
+        Err(misfit(name, weight.tensor.shape(), &fault))
+    }
+
+    /// All values of a tensor: a norm's, a bias.
+    pub(crate) fn vector_if(&self, name: &str) -> Result<Option<Vec<f32>>> {
+        if !self.has(name) {
+            return Ok(None);
+        }
+        Ok(Some(self.model.tensor(name)?.dequantize()?.to_vec()))
+    }
+
+    /// All values of a tensor, of which there are that many.
+    pub(crate) fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>> {
+        let tensor = self.model.tensor(name)?;
+        if tensor.elements() != len as u64 {
+            return Err(misfit(name, tensor.shape(), &format!("{len} values were expected")));
+        }
+        Ok(tensor.dequantize()?.to_vec())
+    }
+
+    /// The norm whose factors are `{name}.weight`, over runs of `width` values. `None` where the model
+    /// has no such factors.
+    pub(crate) fn norm_if(&self, name: &str, width: usize, plan: NormPlan) -> Result<Option<Norm>> {
+        let Some(factors) = self.vector_if(&format!("{name}.weight"))? else { return Ok(None) };
+        let bias = self.vector_if(&format!("{name}.bias"))?;
+        let whole =
+            |values: &Vec<f32>| !values.is_empty() && values.len().is_multiple_of(width.max(1));
+        if !whole(&factors) || !bias.as_ref().is_none_or(whole) {
+            let fault =
+                format!("{name}.weight has {} values, but norms have {width}", factors.len());
+            return Err(Error::Mismatch(fault));
+        }
+        let factors = factors.iter().map(|factor| factor + plan.added).collect();
+        Ok(Some(Norm { width, kind: plan.kind, eps: plan.eps, factors: Some(factors), bias }))
+    }
+
+    /// As [`norm_if`](Self::norm_if); without factors where the plan says that norms have none.
+    pub(crate) fn norm(&self, name: &str, width: usize, plan: NormPlan) -> Result<Norm> {
+        match self.norm_if(name, width, plan)? {
+            Some(norm) => Ok(norm),
+            None if plan.bare => Ok(Norm::bare(width, plan)),
+            // The library's own message names what is missing.
+            None => Err(self.model.tensor(&format!("{name}.weight")).err().map_or_else(
+                || Error::Mismatch(format!("{name}.weight is missing")),
+                Error::Model,
+            )),
+        }
+    }
+}
+
+fn misfit(name: &str, shape: &[u64], fault: &str) -> Error {
+    Error::Mismatch(format!("{name} has the shape {shape:?}, but {fault}"))
+}
+
+impl Weight {
+    pub(crate) fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    pub(crate) fn arrays(&self) -> usize {
+        self.arrays
+    }
+
+    /// The products of each row of `x` with all rows of the matrix, and the bias.
+    pub(crate) fn of(&self, x: &Rows) -> Result<Rows> {
+        self.of_array(0, x)
+    }
+
+    /// As [`of`](Self::of), with the matrix of one expert.
+    pub(crate) fn of_array(&self, array: usize, x: &Rows) -> Result<Rows> {
+        let count = x.len();
+        if x.width() != self.inputs || array >= self.arrays {
+            let fault = format!("{} values for {} inputs", x.width(), self.inputs);
+            return Err(Error::Mismatch(fault));
+        }
+        if count == 0 {
+            return Ok(Rows::zeros(0, self.outputs));
+        }
+        let first = array * self.outputs;
+        let at_once = (PIECE / self.inputs).clamp(1, self.outputs);
+        // All inputs' products with a row of weights, then those with the next.
+        let mut turned = vec![0.0; self.outputs * count];
+        turned.par_chunks_mut(at_once * count).enumerate().try_for_each_init(
+            Vec::new,
+            |scratch: &mut Vec<f32>, (piece, out)| -> Result<()> {
+                let rows = out.len() / count;
+                let start = first + piece * at_once;
+                scratch.resize(rows * self.inputs, 0.0);
+                self.decode(start..start + rows, scratch)?;
+                for (row, out) in scratch.chunks_exact(self.inputs).zip(out.chunks_exact_mut(count))
+                {
+                    x.rows().zip(out).for_each(|(x, out)| *out = dot(row, x));
+                }
+                Ok(())
+            },
+        )?;
+        let mut out = Rows::zeros(count, self.outputs);
+        for (place, row) in out.rows_mut().enumerate() {
+            let products = turned.iter().skip(place).step_by(count);
+            row.iter_mut().zip(products).for_each(|(out, product)| *out = *product);
+        }
+        if let Some(bias) = &self.bias {
+            let own = bias.get(first..first + self.outputs).unwrap_or_default();
+            for row in out.rows_mut() {
+                row.iter_mut().zip(own).for_each(|(out, bias)| *out += bias);
+            }
+        }
+        Ok(out)
+    }
+
+    /// The values of some rows, counted over all arrays.
+    fn decode(&self, rows: Range<usize>, out: &mut [f32]) -> Result<()> {
+        let rows = (rows.start * self.rows) as u64..(rows.end * self.rows) as u64;
+        self.tensor.dequantize_rows(rows, out, &DecodeOptions::new())?;
+        Ok(())
+    }
+
+    /// One row for each of some numbers: an embedding's, for tokens.
+    pub(crate) fn rows_of(&self, numbers: &[u32], what: &str) -> Result<Rows> {
+        let mut out = Rows::zeros(numbers.len(), self.inputs);
+        for (row, number) in out.rows_mut().zip(numbers) {
+            let number = usize::try_from(*number).unwrap_or(usize::MAX);
+            if number >= self.outputs {
+                let fault = format!("{what} {number}, but there are {}", self.outputs);
+                return Err(Error::Input(fault));
+            }
+            self.decode(number..number + 1, row)?;
+        }
+        Ok(out)
+    }
+}
+
+/// A norm over runs of values.
+#[derive(Clone, Debug)]
+pub(crate) struct Norm {
+    width: usize,
+    kind: NormKind,
+    eps: f32,
+    factors: Option<Vec<f32>>,
+    bias: Option<Vec<f32>>,
+}
+
+impl Norm {
+    /// A norm without factors.
+    pub(crate) fn bare(width: usize, plan: NormPlan) -> Self {
+        Self { width, kind: plan.kind, eps: plan.eps, factors: None, bias: None }
+    }
+
+    pub(crate) fn of(&self, x: &Rows) -> Rows {
+        let mut out = x.clone();
+        self.apply(&mut out);
+        out
+    }
+
+    /// Norms each run of `width` values. Factors for several runs, those of heads, are taken in turn.
+    pub(crate) fn apply(&self, x: &mut Rows) {
+        let width = self.width.max(1);
+        for row in x.rows_mut() {
+            for (place, run) in row.chunks_exact_mut(width).enumerate() {
+                self.normalize(run);
+                for (values, multiply) in [(&self.factors, true), (&self.bias, false)] {
+                    let Some(values) = values else { continue };
+                    let all = (values.len() / width).max(1);
+                    let start = place % all * width;
+                    let own = values.get(start..start + width).unwrap_or_default();
+                    let pairs = run.iter_mut().zip(own);
+                    if multiply {
+                        pairs.for_each(|(x, factor)| *x *= factor);
+                    } else {
+                        pairs.for_each(|(x, bias)| *x += bias);
+                    }
+                }
+            }
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "sums are f64, values f32")]
+    fn normalize(&self, run: &mut [f32]) {
+        let count = run.len() as f64;
+        if self.kind == NormKind::Layer {
+            let mean = run.iter().copied().map(f64::from).sum::<f64>() / count;
+            run.iter_mut().for_each(|x| *x = (f64::from(*x) - mean) as f32);
+        }
+        let square = run.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>() / count;
+        let factor = (square + f64::from(self.eps)).sqrt().recip() as f32;
+        run.iter_mut().for_each(|x| *x *= factor);
+    }
+}

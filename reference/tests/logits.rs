@@ -1,0 +1,131 @@
+//! Tiny models of every family: logits and greedy continuations as Hugging Face transformers computes
+//! them, from the directory that transformers wrote, and from what `convert` makes of it.
+
+mod support;
+
+use std::path::Path;
+
+use support::{Container, Expected, compare, converted, outside};
+use weighbridge::Model;
+use weighbridge_reference::plan::AttentionPlan;
+use weighbridge_reference::{Activation, Frequencies, Plan};
+
+/// Models that cannot be run yet, with the reason. One that passes must be removed.
+const EXCEPT: &[(&str, &str)] = &[
+    ("falcon-rw", "the library has no names for the biases and second norm of Falcon RW"),
+    ("minicpm3", "the library does not know the architecture"),
+    ("modernbert", "the library does not know the architecture"),
+    ("roberta-mlm", "the library has no names for RoBERTa's head for masked words"),
+];
+
+/// Numbers that GGUF has no key for, or that llama.cpp's converter does not write. Given to the plan,
+/// they must give the logits: nothing else is lost.
+const UNSAID: &[(&str, Said)] = &[
+    // llama.cpp has one attention for each layer of these families.
+    ("mistral", |plan| plan.attentions().for_each(|attention| attention.window = Some(7))),
+    ("qwen2", |plan| attentions(plan, &[1, 2]).for_each(|attention| attention.window = Some(6))),
+    // Periods of layers without a window or without rotary embeddings are llama.cpp's own numbers.
+    ("cohere2", |plan| attentions(plan, &[1]).for_each(full_without_rope)),
+    ("smollm3", |plan| attentions(plan, &[1]).for_each(|attention| attention.rope = None)),
+    ("gemma3_text", |plan| {
+        attentions(plan, &[1, 3]).for_each(|attention| {
+            (attention.window, attention.rope) = (None, Some(0));
+        });
+        scale(plan, 10.0);
+    }),
+    // Factors of scores follow from the number of layers.
+    ("gemma2", |plan| scale(plan, 9.0)),
+    ("gpt_oss", |plan| {
+        let activation = Activation::ClampedSwiglu { alpha: 1.702, limit: 1.5 };
+        plan.layers.iter_mut().for_each(|layer| layer.network.activation = activation);
+    }),
+    // The weights of Qwen 3's experts always sum to 1.
+    ("qwen3_moe-mixed", |plan| plan.routings().for_each(|routing| routing.normalized = false)),
+    // There is no scaling of that name.
+    ("llama-rope-dynamic", |plan| {
+        for rope in &mut plan.ropes {
+            rope.frequencies =
+                Frequencies::Dynamic { base: 10_000.0, factor: 2.0, trained: 24, pairs: 8 };
+        }
+    }),
+];
+
+/// Encoders whose pooler or head for masked words llama.cpp's converter leaves out: their hidden
+/// states are compared.
+const HEADLESS: &[&str] = &["bert-encoder", "bert-mlm", "roberta-mlm", "xlm-roberta"];
+
+type Said = fn(&mut Plan);
+
+fn attentions<'p>(
+    plan: &'p mut Plan,
+    layers: &'p [usize],
+) -> impl Iterator<Item = &'p mut AttentionPlan> {
+    let all = plan.attentions().enumerate();
+    all.filter(|(layer, _)| layers.contains(layer)).map(|(_, attention)| attention)
+}
+
+fn full_without_rope(attention: &mut AttentionPlan) {
+    (attention.window, attention.rope) = (None, None);
+}
+
+fn scale(plan: &mut Plan, scalar: f32) {
+    plan.attentions().for_each(|attention| attention.scale = scalar.sqrt().recip());
+}
+
+/// Every fixture from one container; those of [`EXCEPT`] must fail.
+fn all(container: Container) {
+    let Some(folder) = outside("logits") else { return };
+    let mut faults = Vec::new();
+    let mut passed = 0;
+    for name in support::fixtures(&folder) {
+        let except = EXCEPT.iter().any(|(of, _)| *of == name);
+        match (one(&folder.join(&name), &name, container), except) {
+            (Ok(_), false) => passed += 1,
+            (Err(_), true) => {}
+            (Err(fault), false) => faults.push(format!("{name}: {fault}")),
+            (Ok(_), true) => faults.push(format!("{name} passes: remove it from EXCEPT")),
+        }
+    }
+    assert!(faults.is_empty(), "{container:?}: {passed} pass, but\n{}", faults.join("\n"));
+    assert!(passed > 0, "no fixtures in {}", folder.display());
+}
+
+fn one(folder: &Path, name: &str, container: Container) -> Result<f32, String> {
+    let mut expected = Expected::read(&folder.join("logits.safetensors"));
+    let model = Model::open(folder).map_err(|error| error.to_string())?;
+    let (model, _kept) = converted(model, container)?;
+    let mut plan = Plan::of(&model).map_err(|error| error.to_string())?;
+    if container == Container::Gguf {
+        if HEADLESS.contains(&name) {
+            (expected.pooled, expected.logits) = (None, None);
+        }
+        if let Some((_, say)) = UNSAID.iter().find(|(of, _)| *of == name) {
+            let unchanged = compare(&model, plan.clone(), &expected);
+            if unchanged.is_ok() {
+                return Err("nothing is lost: remove it from UNSAID".to_owned());
+            }
+            say(&mut plan);
+        }
+    }
+    compare(&model, plan, &expected)
+}
+
+#[test]
+fn a_directory_gives_the_logits_of_transformers() {
+    all(Container::Directory);
+}
+
+#[test]
+fn a_gguf_gives_the_logits_of_transformers() {
+    all(Container::Gguf);
+}
+
+#[test]
+fn an_mlx_directory_gives_the_logits_of_transformers() {
+    all(Container::Mlx);
+}
+
+#[test]
+fn a_model_of_ollama_gives_the_logits_of_transformers() {
+    all(Container::Ollama);
+}

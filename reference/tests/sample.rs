@@ -1,0 +1,104 @@
+//! The sample model tells its tales, whatever file it comes in.
+
+use std::path::Path;
+
+use serde_json::Value;
+use weighbridge::Model;
+use weighbridge_reference::{Reference, TextTokens, TokenTexts, likeliest};
+
+/// Greedy continuations that transformers 5.23.0 computes in `f32` of the BF16 weights, as token
+/// numbers behind each prompt, up to the end of the text.
+const TALES: &str = include_str!("sample.json");
+
+const END: u32 = 1;
+
+fn tales() -> Vec<(Vec<u32>, Vec<u32>)> {
+    let json: Value = serde_json::from_str(TALES).expect("JSON");
+    let ids = |value: &Value| -> Vec<u32> {
+        let ids = value.as_array().expect("a list").iter();
+        ids.map(|id| u32::try_from(id.as_u64().expect("a number")).expect("a token")).collect()
+    };
+    let cases = json["cases"].as_array().expect("cases").iter();
+    cases.map(|case| (ids(&case["prompt_ids"]), ids(&case["greedy_ids"]))).collect()
+}
+
+fn tells(name: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/sample").join(name);
+    let model = Model::open(path).expect("the sample");
+    let reference = Reference::new(&model).expect("a Llama");
+    for (prompt, expected) in tales() {
+        let mut session = reference.session();
+        let mut ids = prompt.clone();
+        let mut logits = session.next(&prompt).expect("logits");
+        while ids.len() < expected.len() {
+            let token = likeliest(&logits).expect("a token");
+            ids.push(token);
+            if token == END {
+                break;
+            }
+            logits = session.next(&[token]).expect("logits");
+        }
+        assert_eq!(ids, expected, "{name}");
+    }
+}
+
+#[test]
+fn the_directory_tells_what_transformers_tells() {
+    tells("hf");
+}
+
+#[test]
+fn eight_bits_tell_the_same() {
+    tells("sample-Q8_0.gguf");
+}
+
+/// Token by token, and all at once: the cache holds what attention needs.
+#[test]
+fn a_prompt_gives_the_same_in_pieces() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/sample/mlx-4bit");
+    let model = Model::open(path).expect("the sample");
+    let reference = Reference::new(&model).expect("a Llama");
+    let (prompt, _) = tales().swap_remove(0);
+    let whole = reference.session().logits(&prompt).expect("logits");
+    let mut session = reference.session();
+    for (token, expected) in prompt.iter().zip(whole.rows()) {
+        let found = session.next(&[*token]).expect("logits");
+        let off = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+        assert!(off < 1e-4, "{off}");
+    }
+    assert_eq!(session.len(), prompt.len());
+}
+
+/// What Hugging Face's tokenizers 0.23 makes of these texts with the sample's `tokenizer.json`.
+const TEXTS: &[(&str, &[u32])] = &[
+    ("Once upon a time,", &[422, 419, 260, 423, 13]),
+    (
+        "  two  spaces\n\nlines\t tab ",
+        &[222, 377, 222, 261, 81, 66, 68, 409, 200, 200, 77, 304, 409, 199, 258, 66, 67, 222],
+    ),
+    ("12 tons, 8.5!?", &[18, 19, 281, 13, 222, 25, 15, 22, 2, 32]),
+    ("it's we'll don't", &[286, 8, 84, 264, 70, 8, 273, 358, 269, 8, 85]),
+    ("<s>Once</s> upon", &[0, 422, 1, 419]),
+    (
+        "café naïve 日本",
+        &[268, 71, 129, 104, 391, 66, 129, 109, 87, 70, 222, 164, 247, 100, 164, 252, 107],
+    ),
+    ("", &[]),
+];
+
+#[test]
+fn texts_have_the_same_tokens_from_each_container() {
+    for name in ["hf", "sample-Q8_0.gguf", "mlx-4bit"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/sample").join(name);
+        let model = Model::open(path).expect("the sample");
+        let tokens = TextTokens::new(&model).expect("a tokenizer");
+        let texts = TokenTexts::new(&model.tokenizer().expect("a tokenizer").expect("tokens"));
+        for (text, expected) in TEXTS {
+            let found = tokens.of(text).expect("tokens");
+            assert_eq!(found, *expected, "{name}: {text:?}");
+            let bytes = found.iter().flat_map(|token| texts.of(*token)).copied().collect();
+            let again = String::from_utf8(bytes).expect("the text");
+            assert_eq!(again, text.replace("<s>", "").replace("</s>", ""), "{name}");
+        }
+    }
+}
