@@ -14,9 +14,10 @@ const MLX: &str = "assets/sample/mlx-4bit";
 fn inspect() {
     assert_snapshot!(printed(&["inspect", GGUF]), @r#"
     assets/sample/sample-Q8_0.gguf
-    gguf: 20 tensors, 1.31 M weights in 1.3 MiB, 8.52 bits a weight
+    gguf: 20 tensors, 1.31 M weights, 1.3 MiB, 8.52 bits per weight
     llama (general.architecture is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    width 256, 2 layers, 4 heads of 64 (2 for k and v), feed-forward 512, vocabulary 512 (tied), context 256, rope interleaved
+    width 256, 2 layers, 4 attention heads of size 64 (2 for k and v)
+    feed-forward 512, vocabulary 512 (tied), context 256, rope layout interleaved
 
     NAME                          CANONICAL                             DTYPE      SHAPE   BITS       SIZE
     blk.[0-1].attn_k.weight       layers.[0-1].attention.k.weight       Q8_0   128 x 256   8.50   68.0 KiB
@@ -33,9 +34,10 @@ fn inspect() {
     "#);
     assert_snapshot!(printed(&["inspect", HF]), @r#"
     assets/sample/hf
-    safetensors: 20 tensors, 1.31 M weights in 2.5 MiB, 16.00 bits a weight
+    safetensors: 20 tensors, 1.31 M weights, 2.5 MiB, 16.00 bits per weight
     llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    width 256, 2 layers, 4 heads of 64 (2 for k and v), feed-forward 512, vocabulary 512 (tied), context 256, rope half_split
+    width 256, 2 layers, 4 attention heads of size 64 (2 for k and v)
+    feed-forward 512, vocabulary 512 (tied), context 256, rope layout half_split
 
     NAME                                                CANONICAL                             DTYPE      SHAPE   BITS       SIZE
     model.embed_tokens.weight                           token_embedding.weight                BF16   512 x 256  16.00  256.0 KiB
@@ -52,9 +54,10 @@ fn inspect() {
     "#);
     assert_snapshot!(printed(&["inspect", MLX]), @r#"
     assets/sample/mlx-4bit
-    mlx: 20 tensors, 1.31 M weights in 722.5 KiB, 4.51 bits a weight
+    mlx: 20 tensors, 1.31 M weights, 722.5 KiB, 4.51 bits per weight
     llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    width 256, 2 layers, 4 heads of 64 (2 for k and v), feed-forward 512, vocabulary 512 (tied), context 256, rope half_split
+    width 256, 2 layers, 4 attention heads of size 64 (2 for k and v)
+    feed-forward 512, vocabulary 512 (tied), context 256, rope layout half_split
 
     NAME                                                CANONICAL                             DTYPE            SHAPE   BITS       SIZE
     model.embed_tokens.weight                           token_embedding.weight                MLX_AFFINE4  512 x 256   4.50   72.0 KiB
@@ -75,9 +78,10 @@ fn inspect() {
 fn inspect_some() {
     assert_snapshot!(printed(&["inspect", GGUF, "--filter", "*.ffn.*", "--all"]), @r#"
     assets/sample/sample-Q8_0.gguf
-    gguf: 20 tensors, 1.31 M weights in 1.3 MiB, 8.52 bits a weight
+    gguf: 20 tensors, 1.31 M weights, 1.3 MiB, 8.52 bits per weight
     llama (general.architecture is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    width 256, 2 layers, 4 heads of 64 (2 for k and v), feed-forward 512, vocabulary 512 (tied), context 256, rope interleaved
+    width 256, 2 layers, 4 attention heads of size 64 (2 for k and v)
+    feed-forward 512, vocabulary 512 (tied), context 256, rope layout interleaved
 
     NAME                   CANONICAL                 DTYPE      SHAPE  BITS       SIZE
     blk.0.ffn_down.weight  layers.0.ffn.down.weight  Q8_0   256 x 512  8.50  136.0 KiB
@@ -89,27 +93,30 @@ fn inspect_some() {
     "#);
     assert_snapshot!(printed(&["inspect", HF, "--filter", "model.norm*"]), @r#"
     assets/sample/hf
-    safetensors: 20 tensors, 1.31 M weights in 2.5 MiB, 16.00 bits a weight
+    safetensors: 20 tensors, 1.31 M weights, 2.5 MiB, 16.00 bits per weight
     llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    width 256, 2 layers, 4 heads of 64 (2 for k and v), feed-forward 512, vocabulary 512 (tied), context 256, rope half_split
+    width 256, 2 layers, 4 attention heads of size 64 (2 for k and v)
+    feed-forward 512, vocabulary 512 (tied), context 256, rope layout half_split
 
     NAME               CANONICAL           DTYPE  SHAPE   BITS   SIZE
     model.norm.weight  output_norm.weight  BF16     256  16.00  512 B
     "#);
     assert_snapshot!(printed(&["inspect", HF, "--filter", "nothing"]), @r#"
     assets/sample/hf
-    safetensors: 20 tensors, 1.31 M weights in 2.5 MiB, 16.00 bits a weight
+    safetensors: 20 tensors, 1.31 M weights, 2.5 MiB, 16.00 bits per weight
     llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    width 256, 2 layers, 4 heads of 64 (2 for k and v), feed-forward 512, vocabulary 512 (tied), context 256, rope half_split
+    width 256, 2 layers, 4 attention heads of size 64 (2 for k and v)
+    feed-forward 512, vocabulary 512 (tied), context 256, rope layout half_split
 
     NAME  CANONICAL  DTYPE  SHAPE  BITS  SIZE
     "#);
     let metadata = printed(&["inspect", GGUF, "--metadata", "--filter", "nothing"]);
     assert_snapshot!(metadata, @r#"
     assets/sample/sample-Q8_0.gguf
-    gguf: 20 tensors, 1.31 M weights in 1.3 MiB, 8.52 bits a weight
+    gguf: 20 tensors, 1.31 M weights, 1.3 MiB, 8.52 bits per weight
     llama (general.architecture is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    width 256, 2 layers, 4 heads of 64 (2 for k and v), feed-forward 512, vocabulary 512 (tied), context 256, rope interleaved
+    width 256, 2 layers, 4 attention heads of size 64 (2 for k and v)
+    feed-forward 512, vocabulary 512 (tied), context 256, rope layout interleaved
 
     KEY                                     TYPE    VALUE
     general.architecture                    string  "llama"
@@ -146,11 +153,12 @@ fn inspect_some() {
 fn inspect_by_one_kind_of_name() {
     assert_snapshot!(printed(&["inspect", GGUF, "--canonical"]), @r#"
     assets/sample/sample-Q8_0.gguf
-    gguf: 20 tensors, 1.31 M weights in 1.3 MiB, 8.52 bits a weight
+    gguf: 20 tensors, 1.31 M weights, 1.3 MiB, 8.52 bits per weight
     llama (general.architecture is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    width 256, 2 layers, 4 heads of 64 (2 for k and v), feed-forward 512, vocabulary 512 (tied), context 256, rope interleaved
+    width 256, 2 layers, 4 attention heads of size 64 (2 for k and v)
+    feed-forward 512, vocabulary 512 (tied), context 256, rope layout interleaved
 
-    NAME                                  DTYPE      SHAPE  SERVED          STORED
+    NAME                                  DTYPE      SHAPE  DERIVATION      STORED
     layers.[0-1].attention.k.weight       Q8_0   128 x 256  rows reordered  blk.[0-1].attn_k.weight
     layers.[0-1].attention.output.weight  Q8_0   256 x 256  as stored       blk.[0-1].attn_output.weight
     layers.[0-1].attention.q.weight       Q8_0   256 x 256  rows reordered  blk.[0-1].attn_q.weight
@@ -165,7 +173,7 @@ fn inspect_by_one_kind_of_name() {
     "#);
     assert_snapshot!(printed(&["inspect", MLX, "--stored", "--filter", "*layers.0.mlp*"]), @"
     assets/sample/mlx-4bit
-    mlx: 20 tensors, 1.31 M weights in 722.5 KiB, 4.51 bits a weight
+    mlx: 20 tensors, 1.31 M weights, 722.5 KiB, 4.51 bits per weight
 
     NAME                                 DTYPE            SHAPE  BITS      SIZE
     model.layers.0.mlp.down_proj.weight  MLX_AFFINE4  256 x 512  4.50  72.0 KiB
@@ -185,17 +193,17 @@ fn inspect_by_one_kind_of_name() {
         text.split_once("\n\n").expect("a table").1.to_owned()
     };
     assert_snapshot!(table(&["--canonical"]), @"
-    NAME                DTYPE  SHAPE  SERVED                                                 STORED
+    NAME                DTYPE  SHAPE  DERIVATION                                             STORED
     output_norm.weight  F32        1  as stored                                              model.norm.weight
-    -                   F32        1  without a canonical name                               extra
+    -                   F32        1  no canonical name                                      extra
     -                   F32        1  rotary frequencies, which are derived from the config  model.layers.0.self_attn.rotary_emb.inv_freq
     ");
     std::fs::write(&config, "{\"model_type\":\"nobody-knows\"}").expect("a config");
     assert_snapshot!(table(&["--canonical"]), @"
-    NAME  DTYPE  SHAPE  SERVED                    STORED
-    -     F32        1  without a canonical name  extra
-    -     F32        1  without a canonical name  model.layers.0.self_attn.rotary_emb.inv_freq
-    -     F32        1  without a canonical name  model.norm.weight
+    NAME  DTYPE  SHAPE  DERIVATION         STORED
+    -     F32        1  no canonical name  extra
+    -     F32        1  no canonical name  model.layers.0.self_attn.rotary_emb.inv_freq
+    -     F32        1  no canonical name  model.norm.weight
     ");
     assert_snapshot!(table(&["--stored"]), @"
     NAME                                          DTYPE  SHAPE   BITS  SIZE
@@ -208,7 +216,7 @@ fn inspect_by_one_kind_of_name() {
 #[test]
 fn config() {
     assert_snapshot!(printed(&["config", GGUF]), @r#"
-    FIELD                       VALUE  FROM
+    FIELD                       VALUE  SOURCE
     architecture                llama  general.architecture
     family                      llama  general.architecture is "llama"
     dim                           256  llama.embedding_length
@@ -244,10 +252,10 @@ fn config() {
     STORED AS  GROUP  TENSORS  WEIGHTS   BITS     SIZE
     Q8_0           -       15   1.31 M   8.50  1.3 MiB
     F32            -        5   1.28 k  32.00  5.0 KiB
-    all                    20   1.31 M   8.52  1.3 MiB
+    total                  20   1.31 M   8.52  1.3 MiB
     "#);
     assert_snapshot!(printed(&["config", HF]), @r#"
-    FIELD                      VALUE  FROM
+    FIELD                      VALUE  SOURCE
     architecture               llama  config.json model_type
     family                     llama  config.json model_type is "llama"
     dim                          256  config.json hidden_size
@@ -267,7 +275,7 @@ fn config() {
     tie_embeddings              true  no output matrix is stored
     n_experts                      0  default
 
-    value_head_dim                64  as head_dim
+    value_head_dim                64  same as head_dim
 
     rope_layout           half_split  hugging_face names
     rope_dimension_count          64  head_dim
@@ -285,10 +293,10 @@ fn config() {
     STORED AS  GROUP  TENSORS  WEIGHTS   BITS     SIZE
     BF16           -       20   1.31 M  16.00  2.5 MiB
 
-    and 13 keys that no field is made of: --json has them
+    13 unused keys (--json lists them)
     "#);
     assert_snapshot!(printed(&["config", MLX]), @r#"
-    FIELD                      VALUE  FROM
+    FIELD                      VALUE  SOURCE
     architecture               llama  config.json model_type
     family                     llama  config.json model_type is "llama"
     dim                          256  config.json hidden_size
@@ -308,7 +316,7 @@ fn config() {
     tie_embeddings              true  no output matrix is stored
     n_experts                      0  default
 
-    value_head_dim                64  as head_dim
+    value_head_dim                64  same as head_dim
 
     rope_layout           half_split  mlx names
     rope_dimension_count          64  head_dim
@@ -326,9 +334,9 @@ fn config() {
     STORED AS    GROUP  TENSORS  WEIGHTS   BITS       SIZE
     MLX_AFFINE4     64       15   1.31 M   4.50  720.0 KiB
     BF16             -        5   1.28 k  16.00    2.5 KiB
-    all                      20   1.31 M   4.51  722.5 KiB
+    total                    20   1.31 M   4.51  722.5 KiB
 
-    and 13 keys that no field is made of: --json has them
+    13 unused keys (--json lists them)
     "#);
 }
 
@@ -370,10 +378,10 @@ fn configs_agree() {
 
 #[test]
 fn verify() {
-    assert_snapshot!(printed(&["verify", GGUF]), @"assets/sample/sample-Q8_0.gguf: fine: 1 file, 20 tensors; headers, names, shapes, byte ranges checked");
-    assert_snapshot!(printed(&["verify", GGUF, "--strict"]), @"assets/sample/sample-Q8_0.gguf: fine: 1 file, 20 tensors; headers, names, shapes, byte ranges checked");
-    assert_snapshot!(printed(&["verify", HF, "--strict", "--no-map"]), @"assets/sample/hf: fine: 1 file, 20 tensors; headers, names, shapes, byte ranges checked");
-    assert_snapshot!(printed(&["verify", MLX]), @"assets/sample/mlx-4bit: fine: 1 file, 20 tensors; headers, names, shapes, byte ranges checked");
+    assert_snapshot!(printed(&["verify", GGUF]), @"assets/sample/sample-Q8_0.gguf: ok: 1 file, 20 tensors; checked headers, names, shapes, byte ranges");
+    assert_snapshot!(printed(&["verify", GGUF, "--strict"]), @"assets/sample/sample-Q8_0.gguf: ok: 1 file, 20 tensors; checked headers, names, shapes, byte ranges");
+    assert_snapshot!(printed(&["verify", HF, "--strict", "--no-map"]), @"assets/sample/hf: ok: 1 file, 20 tensors; checked headers, names, shapes, byte ranges");
+    assert_snapshot!(printed(&["verify", MLX]), @"assets/sample/mlx-4bit: ok: 1 file, 20 tensors; checked headers, names, shapes, byte ranges");
     assert_snapshot!(printed(&["verify", HF, "--json"]), @r#"
     {
       "schema": 1,
@@ -388,7 +396,7 @@ fn verify() {
 #[test]
 fn list() {
     assert_snapshot!(printed(&["list", "containers"]), @"
-    NAME          WHAT
+    NAME          DESCRIPTION
     gguf          GGUF files of llama.cpp: versions 1 to 3, both byte orders, split files
     whisper-ggml  files of whisper.cpp, which are older than GGUF: whisper, parakeet and silero-vad models
     ollama        models in Ollama's store, by name, manifest or blob: GGUF and tensor blobs
@@ -396,7 +404,7 @@ fn list() {
     safetensors   safetensors files and Hugging Face directories: one file, shards with or without an index
     ");
     assert_snapshot!(printed(&["list", "architectures"]), @"
-    NAME        GGUF                                                              CONFIG.JSON                                                                                    WHAT
+    NAME        GGUF                                                              CONFIG.JSON                                                                                    DESCRIPTION
     llama       llama, llama-embed, mistral3, smollm3, minicpm, nanbeige, xverse  llama, mistral, mixtral, ministral, ministral3, smollm3, internlm3, minicpm, nanbeige, xverse  Llama 1 to 3, Mistral, Mixtral, SmolLM 3, InternLM 3, MiniCPM, Nanbeige, XVERSE
     arcee       arcee                                                             arcee                                                                                          Arcee AFM
     baichuan    baichuan                                                          baichuan                                                                                       Baichuan 1 and 2
@@ -437,10 +445,10 @@ fn list() {
         })
         .collect();
     assert_snapshot!(some.join("\n"), @"
-    NAME            PACKING  LEN  BYTES  GGML  SAFETENSORS  VALUES   WHAT
-    F32             plain      1      4     0  F32          yes      IEEE single precision.
-    Q8_0            block     32     34     8  -            yes      32 elements, 8 bits: one scale.
-    MLX_AFFINE4     group      2      1     -  -            yes      MLX affine groups: 4-bit elements, a scale and a bias for each group.
+    NAME            PACKING  ELEMENTS  BYTES  GGML  SAFETENSORS  VALUES  DESCRIPTION
+    F32             plain           1      4     0  F32          yes     IEEE single precision.
+    Q8_0            block          32     34     8  -            yes     32 elements, 8 bits: one scale.
+    MLX_AFFINE4     group           2      1     -  -            yes     MLX affine groups: 4-bit elements, a scale and a bias for each group.
     ");
 }
 
@@ -453,22 +461,22 @@ fn load() {
     assert_snapshot!(normal(&printed(&["load"])), @r#"
     sample-Q8_0.gguf (inside the program)
     gguf: llama (general.architecture is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    rows of q and k: stored interleaved
-    loaded 20 tensors, 1.31 M weights, 1.3 MiB as stored to cpu in ..
+    stored rope layout: interleaved
+    loaded 20 tensors (1.31 M weights, 1.3 MiB as stored) to cpu in ..
     peak memory ..
     "#);
     assert_snapshot!(normal(&printed(&["load", HF])), @r#"
     assets/sample/hf
     safetensors: llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    rows of q and k: stored half_split
-    loaded 20 tensors, 1.31 M weights, 2.5 MiB as stored to cpu in ..
+    stored rope layout: half_split
+    loaded 20 tensors (1.31 M weights, 2.5 MiB as stored) to cpu in ..
     peak memory ..
     "#);
     assert_snapshot!(normal(&printed(&["load", MLX, "--filter", "layers.0.*", "--no-map"])), @r#"
     assets/sample/mlx-4bit
     mlx: llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    rows of q and k: stored half_split
-    loaded 9 tensors, 590.34 k weights, 325.0 KiB as stored to cpu in ..
+    stored rope layout: half_split
+    loaded 9 tensors (590.34 k weights, 325.0 KiB as stored) to cpu in ..
     peak memory ..
     "#);
     let report = json(&["load", "--json"]);
