@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use weighbridge::{Error, ErrorKind, OpenOptions, Strictness};
 
-use args::{Cli, Command};
+use args::Cli;
 
 /// Why a command stopped.
 #[derive(Debug)]
@@ -68,27 +68,7 @@ pub(crate) enum Status {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     cli.color.write_global();
-    let done = match cli.command {
-        Command::Inspect(args) => cmd::inspect::run(&args),
-        Command::Config(args) => cmd::config::run(&args),
-        Command::Hash(args) => cmd::hash::run(&args),
-        Command::Dump(args) => cmd::dump::run(&args),
-        Command::Diff(args) => cmd::diff::run(&args),
-        Command::Verify(args) => cmd::verify::run(&args),
-        Command::Load(args) => cmd::load::run(&args),
-        Command::Logits(args) => cmd::logits::run(&args),
-        Command::Generate(args) => cmd::generate::run(&args),
-        Command::Convert(args) => cmd::convert::run(&args),
-        Command::Quantize(args) => cmd::quantize::run(&args),
-        Command::Create(args) => cmd::create::run(&args),
-        Command::Split(args) => cmd::split::run(&args),
-        Command::Merge(args) => cmd::merge::run(&args),
-        Command::Align(args) => cmd::merge::align(&args),
-        Command::Meta(args) => cmd::meta::run(&args),
-        Command::List(args) => cmd::list::run(&args),
-        Command::Completions(args) => cmd::list::completions(&args),
-    };
-    match done {
+    match cmd::run(cli.command) {
         Ok(status) => ExitCode::from(status as u8),
         // The reader of the output closed the pipe: it needs no more.
         Err(Stop::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {

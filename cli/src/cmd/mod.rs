@@ -1,26 +1,51 @@
 //! The subcommands, one file each.
 
-pub(crate) mod config;
-pub(crate) mod convert;
-pub(crate) mod create;
-pub(crate) mod diff;
-pub(crate) mod dump;
-pub(crate) mod generate;
-pub(crate) mod hash;
-pub(crate) mod inspect;
-pub(crate) mod list;
-pub(crate) mod load;
-pub(crate) mod logits;
-pub(crate) mod merge;
-pub(crate) mod meta;
-pub(crate) mod quantize;
-pub(crate) mod split;
-pub(crate) mod verify;
+mod config;
+mod convert;
+mod create;
+mod diff;
+mod dump;
+mod generate;
+mod hash;
+mod inspect;
+mod list;
+mod load;
+mod logits;
+mod merge;
+mod meta;
+mod quantize;
+mod split;
+mod verify;
 
 use crate::Stop;
+use crate::args::Command;
 
 /// The result of a subcommand.
 pub(crate) type Done = Result<crate::Status, Stop>;
+
+/// Runs a command.
+pub(crate) fn run(command: Command) -> Done {
+    match command {
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Config(args) => config::run(&args),
+        Command::Hash(args) => hash::run(&args),
+        Command::Dump(args) => dump::run(&args),
+        Command::Diff(args) => diff::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Load(args) => load::run(&args),
+        Command::Logits(args) => logits::run(&args),
+        Command::Generate(args) => generate::run(&args),
+        Command::Convert(args) => convert::run(&args),
+        Command::Quantize(args) => quantize::run(&args),
+        Command::Create(args) => create::run(&args),
+        Command::Split(args) => split::run(&args),
+        Command::Merge(args) => merge::run(&args),
+        Command::Align(args) => merge::align(&args),
+        Command::Meta(args) => meta::run(&args),
+        Command::List(args) => list::run(&args),
+        Command::Completions(args) => list::completions(&args),
+    }
+}
 
 /// The names that `--filter` matches.
 pub(crate) struct Filter(Option<wildmatch::WildMatch>);
