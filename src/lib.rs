@@ -75,16 +75,20 @@
 //!
 //! # Cargo features
 //!
+//! Without any feature the library builds on Linux with 27 other crates. Each feature adds some.
+//!
 //! On by default; a program that only reads models can turn them off:
 //!
-//! - `npz`: opens `weights.npz`, which the first MLX models have, with zip.
-//! - `regex`: patterns of tensor names in [`recipe::llama_cpp`], with regex.
-//! - `sha256`: verifies digests, hashes tensors and writes to Ollama's store, with sha2.
+//! - `npz` (2 crates): opens `weights.npz`, which the first MLX models have, with zip.
+//! - `regex` (3 crates): patterns of tensor names in [`recipe::llama_cpp`], with regex.
+//! - `sha256` (8 crates): verifies digests, hashes tensors and writes to Ollama's store, with sha2.
 //!
 //! Off by default:
 //!
-//! - `serde`: the reports of [`ops`] implement `serde::Serialize`, in the form of the program's JSON.
-//! - `chat-template`: [`ops::check_consistency`] and [`ops::verify`] parse chat templates, with minijinja.
+//! - `serde` (2 crates): the reports of [`ops`] implement `serde::Serialize`, in the form of the program's
+//!   JSON.
+//! - `chat-template` (1 crate): [`ops::check_consistency`] and [`ops::verify`] parse chat templates, with
+//!   minijinja.
 //!
 //! # What is not supported
 //!
