@@ -54,6 +54,12 @@ impl Hasher {
 
 /// The SHA-256 of a whole source, in lower-case hexadecimal.
 pub(crate) fn sha256(source: &Source) -> Result<String> {
+    sha256_with(source, |_| Ok(()))
+}
+
+/// Like [`sha256`]. `progress` is called with the bytes read since its last call; its errors end
+/// the work.
+pub(crate) fn sha256_with(source: &Source, progress: impl Fn(u64) -> Result<()>) -> Result<String> {
     let mut hasher = Hasher::new()?;
     let mut buffer = try_zeroed(usize::try_from(source.len().min(PIECE)).unwrap_or(0))?;
     let mut at = 0;
@@ -63,6 +69,7 @@ pub(crate) fn sha256(source: &Source) -> Result<String> {
         source.read_at(at, piece)?;
         hasher.update(piece);
         at += len as u64;
+        progress(len as u64)?;
     }
     Ok(hasher.finish())
 }

@@ -333,9 +333,9 @@ fn load() {
               [default: keep]
 
           --threads <N>
-              Number of threads that read and convert; 0 means four
+              Number of threads that read and convert; 0 means one per processor
               
-              [default: 0]
+              [default: 4]
 
           --json
               Print JSON

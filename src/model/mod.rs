@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::index::{self, NameIndex};
 use crate::metadata::Metadata;
 use crate::store::Store;
+use crate::threads::Threads;
 use crate::tokenizer::Tokenizer;
 
 pub use crate::store::tensor::{DecodeOptions, Finding, FindingKind, Segment};
@@ -208,17 +209,18 @@ impl Model {
     }
 
     /// Reads every file for which the container states a SHA-256, and returns the files that
-    /// differ: each with the digest found, or `None` if the file is missing. `progress` is called
-    /// with the bytes read.
+    /// differ: each with the digest found, or `None` if the file is missing. Threads read different
+    /// files. `progress` is called with the bytes read since its last call.
     ///
     /// # Errors
     ///
-    /// `Io` if a file cannot be read.
+    /// `Io` if a file cannot be read, and the errors of `progress`, which end the work.
     pub fn verify_digests(
         &self,
-        progress: impl FnMut(u64),
+        threads: impl Into<Threads>,
+        progress: impl Fn(u64) -> Result<()> + Sync,
     ) -> Result<Vec<(PathBuf, Option<String>)>> {
-        self.inner.store.verify_digests(progress)
+        self.inner.store.verify_digests(threads.into(), progress)
     }
 
     /// The result of name resolution: the architecture, and the canonical name of each tensor.

@@ -18,6 +18,7 @@ use crate::error::{ErrorKind, Result};
 use crate::index::NameIndex;
 use crate::limits::Limits;
 use crate::metadata::Metadata;
+use crate::threads::{self, Threads};
 use build::TensorGroup;
 pub(crate) use build::{Indexed, NewGroup, StoreBuilder, single};
 pub(crate) use listing::{ArrayEntry, ArrayListing, ListedArray, check_count, check_range};
@@ -27,7 +28,7 @@ pub use summary::{DTypeSummary, QuantizationSummary};
 /// An opened container, under the names that its files use.
 ///
 /// A store holds the headers of its files and one small record for each tensor. Tensor data is not
-/// read until it is requested. [`Store::open`] makes a store from any path.
+/// read until it is requested. [`container::open`](crate::container) makes a store from any path.
 #[derive(Debug)]
 pub(crate) struct Store {
     container: &'static str,
@@ -168,24 +169,27 @@ impl Store {
     /// `Io` if a file cannot be read.
     pub(crate) fn verify_digests(
         &self,
-        mut progress: impl FnMut(u64),
+        threads: Threads,
+        progress: impl Fn(u64) -> Result<()> + Sync,
     ) -> Result<Vec<(PathBuf, Option<String>)>> {
-        let mut wrong = Vec::new();
-        for (path, expected) in &self.digests {
+        let check = |(): &mut (), (path, expected): &(PathBuf, String)| {
             let source = match Source::open(path, crate::bytes::Access::Read) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    wrong.push((path.clone(), None));
-                    continue;
+                    return Ok(Some((path.clone(), None)));
                 }
                 opened => opened?,
             };
-            let found = crate::digest::sha256(&source)?;
-            progress(source.len());
-            if found != *expected {
-                wrong.push((path.clone(), Some(found)));
-            }
-        }
-        Ok(wrong)
+            let found = crate::digest::sha256_with(&source, &progress)?;
+            Ok((found != *expected).then(|| (path.clone(), Some(found))))
+        };
+        let checked = threads::in_order(threads, self.digests.iter(), || (), check)?;
+        Ok(checked.into_iter().flatten().collect())
+    }
+
+    /// The bytes of the files for which the container states a SHA-256.
+    pub(crate) fn digest_bytes(&self) -> u64 {
+        let bytes = |(path, _): &(PathBuf, String)| path.metadata().map_or(0, |found| found.len());
+        self.digests.iter().map(bytes).fold(0, u64::saturating_add)
     }
 
     /// The number of files for which the container states a SHA-256.
@@ -201,6 +205,12 @@ impl Store {
     /// The paths of the files that hold tensors or metadata.
     pub(crate) fn files(&self) -> impl ExactSizeIterator<Item = &Path> {
         self.files.iter().map(|file| file.source.path())
+    }
+
+    /// The paths of those files that are not in memory.
+    pub(crate) fn files_on_disk(&self) -> impl Iterator<Item = &Path> {
+        let sources = self.files.iter().map(|file| &file.source);
+        sources.filter(|source| source.is_file()).map(Source::path)
     }
 
     /// The number of tensors. Scales and other parts of a tensor do not count.

@@ -29,6 +29,7 @@ use crate::bytes::{Access, Source};
 use crate::container::ollama::{Digest, NewBlob, new_manifest, store_of_place, with_model};
 use crate::digest::{sha256, sha256_of};
 use crate::error::{Error, ErrorKind, Result};
+use crate::threads::{self, Threads};
 
 /// The prefix of the names of unfinished files.
 const PREFIX: &str = "sha256-weighbridge-";
@@ -159,28 +160,9 @@ impl BlobTarget {
 
     /// Hashes files that have been written, and syncs them unless the store already has them.
     fn hash_batch(&mut self, batch: &[OpenFile]) -> Result<()> {
-        let jobs = Mutex::new(batch.iter().enumerate());
-        let work = || {
-            let mut done = Vec::new();
-            loop {
-                let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
-                let Some((number, open)) = job else { return Ok(done) };
-                done.push((number, self.blob(open)?));
-            }
-        };
-        let shares: Vec<Result<Vec<(usize, FinishedBlob)>>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..SYNCED.min(batch.len())).map(|_| scope.spawn(work)).collect();
-            let joined = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            threads.into_iter().map(joined).collect()
-        });
-        let mut blobs = Vec::new();
-        for share in shares {
-            blobs.extend(share?);
-        }
-        blobs.sort_by_key(|(number, _)| *number);
-        self.blobs.extend(blobs.into_iter().map(|(_, blob)| blob));
+        let hash = |(): &mut (), open: &OpenFile| self.blob(open);
+        let blobs = threads::in_order(Threads::new(SYNCED), batch.iter(), || (), hash)?;
+        self.blobs.extend(blobs);
         if self.renewed.elapsed() > RENEWED {
             self.renew();
         }

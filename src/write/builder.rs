@@ -228,7 +228,7 @@ impl Builder {
         let files = files.into_iter().map(placed).collect();
         let mut sources: Vec<PathBuf> = Vec::new();
         for store in &self.stores {
-            sources.extend(store.files().map(Path::to_path_buf));
+            sources.extend(store.files_on_disk().map(Path::to_path_buf));
         }
         Ok(WritePlan::new(self.placement, files, planned, self.notes, sources))
     }

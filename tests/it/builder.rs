@@ -284,3 +284,20 @@ fn tensors_of_other_models() {
     let error = model.plan().unwrap().run(&path, &WriteOptions::new().overwrite(true));
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Mismatch);
 }
+
+/// The name of an array in memory is only a name, even if a file has it too.
+#[test]
+fn an_array_in_memory_is_no_file_to_protect() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model.gguf");
+    let reader = Computed { numbers: WIDTH, most: Arc::new(AtomicU64::new(0)) };
+    let source = Source::custom(path.to_str().expect("a path of text"), reader);
+    let tensor = Tensor::new("a.weight", DType::F32, &[1, WIDTH], source).expect("a tensor");
+    let plan = || {
+        let mut model = builder(&container::GGUF);
+        model.add("a.weight", &tensor).expect("f32 is held");
+        model.plan().expect("a plan")
+    };
+    plan().run(&path, &WriteOptions::new()).expect("it is written");
+    plan().run(&path, &WriteOptions::new().overwrite(true)).expect("and replaced");
+}

@@ -77,7 +77,7 @@ fn ollama_models_get_a_new_blob() {
     let opened = Model::open(&manifest).unwrap();
     assert_eq!(opened.metadata().str("general.name"), Some("new"));
     assert_eq!(opened.metadata().str("ollama.template"), Some("{{ .Prompt }} <x> & y"));
-    assert_eq!(opened.verify_digests(|_| {}).unwrap(), []);
+    assert_eq!(opened.verify_digests(0, |_| Ok(())).unwrap(), []);
     let text = std::fs::read_to_string(&manifest).unwrap();
     assert!(text.contains(r#""from":"a\u003cb""#), "{text}");
     // The template is a layer of its own, not a key of the file.
@@ -87,7 +87,7 @@ fn ollama_models_get_a_new_blob() {
     assert_eq!(std::fs::read(&other).unwrap(), before);
     let opened = Model::open(&other).unwrap();
     assert_eq!(opened.metadata().str("general.name"), Some("old"));
-    assert_eq!(opened.verify_digests(|_| {}).unwrap(), []);
+    assert_eq!(opened.verify_digests(0, |_| Ok(())).unwrap(), []);
     assert_blobs_intact(&store.path().join("blobs"));
     let left = std::fs::read_dir(store.path().join("blobs")).unwrap().count();
     assert_eq!(left, 3, "two models, a template, and nothing half-written");
@@ -283,6 +283,6 @@ fn damaged_blobs_are_written_again() {
         *bytes.last_mut().unwrap() ^= 1;
         std::fs::write(&path, bytes).unwrap();
     }
-    assert_eq!(create("second").verify_digests(|_| {}).unwrap(), []);
+    assert_eq!(create("second").verify_digests(0, |_| Ok(())).unwrap(), []);
     assert_blobs_intact(&blobs);
 }

@@ -272,8 +272,8 @@ pub(crate) struct Load {
     /// Dtype of the loaded tensors
     #[arg(long, value_enum, default_value = "keep", value_name = "DTYPE")]
     pub(crate) dtype: LoadDtype,
-    /// Number of threads that read and convert; 0 means four
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    /// Number of threads that read and convert; 0 means one per processor
+    #[arg(long, default_value_t = 4, value_name = "N")]
     pub(crate) threads: usize,
     /// Print JSON
     #[arg(long)]

@@ -47,11 +47,7 @@ pub(crate) fn run(args: &Load) -> Done {
     let wanted = |name: &str| filter.passes(stored.get(name).copied().unwrap_or(name), Some(name));
     let bar = Bar::new();
     let watch = |progress| bar.show(progress);
-    let options = LoadOptions::new().fuse(&args.fuse).progress(&watch);
-    let options = match args.threads {
-        0 => options,
-        threads => options.threads(threads),
-    };
+    let options = LoadOptions::new().fuse(&args.fuse).threads(args.threads).progress(&watch);
     let mut report = ops::load(&provider, wanted, &options)?;
     drop(bar);
     report.open_seconds = Some(open_seconds);

@@ -1,172 +1,18 @@
 #![doc = include_str!("../../../docs/formats/gguf.md")]
 
+mod header;
 mod read;
 mod split;
 pub(crate) mod write;
 
-use std::path::Path;
-
-use super::{Container, DetectedPath, OpenOptions, Probe};
-use crate::bytes::Source;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::metadata::Metadata;
-use crate::store::{Encoding, Indexed, NewGroup, Part, Store, StoreBuilder, StoredFile};
-use read::GgufHeader;
+use super::Container;
+pub(super) use read::open_source_as;
 
 /// The GGUF container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static GGUF: Container = Container {
     name: "gguf",
     summary: "GGUF files of llama.cpp: versions 1 to 3, both byte orders, split files",
-    detect,
-    open,
+    detect: read::detect,
+    open: read::open,
     write: Some(&write::WRITER),
 };
-
-fn detect(probe: &Probe<'_>) -> bool {
-    match probe.directory {
-        Some(names) => {
-            let safetensors = names.iter().any(|name| name.ends_with(".safetensors"));
-            !safetensors && names.iter().any(|name| is_gguf(name))
-        }
-        None => probe.head.starts_with(b"GGUF"),
-    }
-}
-
-fn is_gguf(name: &str) -> bool {
-    name.to_ascii_lowercase().ends_with(".gguf")
-}
-
-fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store> {
-    let source = match opened {
-        DetectedPath::File(source) => source,
-        DetectedPath::Directory(path, names) => {
-            let file = only_model(&path, &names).map_err(|error| error.in_file(&path))?;
-            Source::open(&file, options.access)?
-        }
-    };
-    if !source.is_file() {
-        return open_source_as(GGUF.name, source, options);
-    }
-    let path = source.path().to_path_buf();
-    let first = read::parse(source, options)?;
-    match split::ShardPosition::of(&first.metadata)? {
-        Some(place) if place.count > 1 => split::open(&path, first, place, options),
-        _ => build(GGUF.name, &path, vec![first]),
-    }
-}
-
-/// Opens a single file that is in memory or part of another container. A shard of a split model is
-/// refused.
-pub(super) fn open_source_as(
-    container: &'static str,
-    source: Source,
-    options: &OpenOptions,
-) -> Result<Store> {
-    let path = source.path().to_path_buf();
-    let parsed = read::parse(source, options)?;
-    if split::ShardPosition::of(&parsed.metadata)?.is_some_and(|place| place.count > 1) {
-        return Err(Error::malformed(
-            "a single shard of a split model cannot be opened without the others",
-        )
-        .in_file(&path));
-    }
-    build(container, &path, vec![parsed])
-}
-
-/// The only model in a directory of GGUF files: a file, or a set of shards. Projectors
-/// (`mmproj-*.gguf`) and importance matrices are ignored if there are other files.
-fn only_model(path: &Path, names: &[String]) -> Result<std::path::PathBuf> {
-    let mut models: Vec<&String> = names.iter().filter(|name| is_gguf(name)).collect();
-    let main = |name: &&String| !name.contains("mmproj") && !name.contains("imatrix");
-    if models.iter().any(main) {
-        models.retain(main);
-    }
-    models.retain(|name| split::ShardName::parse(name).is_none_or(|shard| shard.number == 1));
-    match models.as_slice() {
-        [one] => Ok(path.join(one)),
-        [] => Err(Error::malformed("shards of a split model, but the first is missing")
-            .advise("fetch the shard whose number is 00001")),
-        several => {
-            let list: Vec<&str> = several.iter().take(8).map(|name| name.as_str()).collect();
-            let fault =
-                format!("the directory contains {} models: {}", several.len(), list.join(", "));
-            Err(Error::mismatch(fault).advise("give the path of one of them"))
-        }
-    }
-}
-
-/// Builds the store of one file, or of all shards in order.
-fn build(container: &'static str, path: &Path, shards: Vec<GgufHeader>) -> Result<Store> {
-    let mut builder = StoreBuilder::new(container, Encoding::Gguf, path);
-    builder.reserve(shards.iter().map(|shard| &shard.listing))?;
-    for (number, shard) in shards.into_iter().enumerate() {
-        builder.notes.extend(shard.notes);
-        let file =
-            StoredFile { source: shard.source, header: shard.header, big_endian: shard.big_endian };
-        builder.add(file, shard.listing)?;
-        if number == 0 {
-            builder.metadata = shard.metadata;
-        }
-    }
-    if let Some(note) = kind_note(&builder.metadata) {
-        builder.note(path, note);
-    }
-    let mut indexed = builder.index(|_, first, second| {
-        if first == second {
-            Error::malformed("duplicate tensor name")
-        } else {
-            Error::malformed(format!("{} has a tensor with the same name", first.display()))
-        }
-    })?;
-    attach_nvfp4_scales(&mut indexed)?;
-    Ok(indexed.finish())
-}
-
-/// A note for a GGUF file that does not hold a whole model.
-fn kind_note(metadata: &Metadata) -> Option<String> {
-    let named = |what: &str| match metadata.str("general.name") {
-        Some(name) => Some(format!("{what}: {}", crate::bytes::Text::new(name.as_bytes()))),
-        None => Some(what.to_owned()),
-    };
-    match metadata.str("general.type") {
-        Some("adapter") => match metadata.str("adapter.type") {
-            Some("lora") => named("a LoRA adapter, to be applied to a base model"),
-            _ => named("an adapter, to be applied to a base model"),
-        },
-        Some("mmproj") => named("a multimodal projector, to be used beside a language model"),
-        Some("imatrix") => named("an importance matrix, for use while quantizing"),
-        _ if metadata.str("general.architecture") == Some("clip") => {
-            named("a multimodal projector, to be used beside a language model")
-        }
-        _ => None,
-    }
-}
-
-/// Joins NVFP4 tensors with their global scales. The F32 tensor `x.scale` holds the factor of the
-/// NVFP4 tensor `x.weight`, or one factor for each expert. Next to any other dtype, `x.scale` is a
-/// tensor of its own.
-fn attach_nvfp4_scales(indexed: &mut Indexed) -> Result<()> {
-    let count = u32::try_from(indexed.len()).unwrap_or(u32::MAX);
-    let is = |indexed: &Indexed, number: u32, dtype: DType| {
-        indexed.get(number).is_some_and(|entry| entry.dtype == Ok(dtype))
-    };
-    let heads: Vec<u32> = (0..count).filter(|&n| is(indexed, n, DType::NVFP4)).collect();
-    for head in heads {
-        let Some(entry) = indexed.get(head) else { continue };
-        let Some(base) = entry.name.as_bytes().strip_suffix(b".weight") else { continue };
-        let scale = indexed.find(&[base, b".scale"].concat());
-        if let Some(scale) = scale.filter(|&scale| is(indexed, scale, DType::F32)) {
-            let companions = &[(Part::GlobalScale, scale)];
-            let grouped = NewGroup {
-                dtype: DType::NVFP4,
-                group_size: 0,
-                name: None,
-                shape: None,
-                companions,
-            };
-            indexed.group(head, grouped)?;
-        }
-    }
-    Ok(())
-}

@@ -1,396 +1,162 @@
-//! Parses the header of one GGUF file.
+//! Opening GGUF files: detection, shards, and directories of them.
 
-use std::sync::Arc;
+use std::path::Path;
 
-use super::super::rules::RuleViolations;
-use super::super::{OpenOptions, Strictness};
-use crate::bytes::{Cursor, Source, Text, try_vec};
+use super::super::{DetectedPath, OpenOptions, Probe};
+use super::header::GgufHeader;
+use super::{GGUF, header, split};
+use crate::bytes::Source;
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind, Result};
-use crate::index::hash;
-use crate::limits::Limits;
-use crate::metadata::{self, HeaderEncoding, Item, ItemKind, Metadata, ValueType};
-use crate::shape;
-use crate::store::{ArrayListing, Note, check_count, check_range};
+use crate::error::{Error, Result};
+use crate::metadata::Metadata;
+use crate::store::{Encoding, Indexed, NewGroup, Part, Store, StoreBuilder, StoredFile};
 
-/// The alignment of tensor data without `general.alignment` (`GGUF_DEFAULT_ALIGNMENT`).
-const ALIGNMENT: u64 = 32;
-
-/// The largest number of dimensions in ggml (`GGML_MAX_DIMS`).
-const GGML_DIMS: u32 = 4;
-
-/// The largest tensor name in ggml, in bytes (`GGML_MAX_NAME` minus the NUL).
-const GGML_NAME: usize = 63;
-
-/// The header of one file.
-pub(super) struct GgufHeader {
-    pub(super) source: Source,
-    pub(super) header: Arc<Vec<u8>>,
-    pub(super) big_endian: bool,
-    pub(super) listing: ArrayListing,
-    pub(super) metadata: Metadata,
-    pub(super) notes: Vec<Note>,
+pub(super) fn detect(probe: &Probe<'_>) -> bool {
+    match probe.directory {
+        Some(names) => {
+            let safetensors = names.iter().any(|name| name.ends_with(".safetensors"));
+            !safetensors && names.iter().any(|name| is_gguf(name))
+        }
+        None => probe.head.starts_with(b"GGUF"),
+    }
 }
 
-/// Parses the header of a file that starts with the magic.
-pub(super) fn parse(source: Source, options: &OpenOptions) -> Result<GgufHeader> {
+fn is_gguf(name: &str) -> bool {
+    name.to_ascii_lowercase().ends_with(".gguf")
+}
+
+pub(super) fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store> {
+    let source = match opened {
+        DetectedPath::File(source) => source,
+        DetectedPath::Directory(path, names) => {
+            let file = only_model(&path, &names).map_err(|error| error.in_file(&path))?;
+            Source::open(&file, options.access)?
+        }
+    };
+    if !source.is_file() {
+        return open_source_as(GGUF.name, source, options);
+    }
     let path = source.path().to_path_buf();
-    parse_header(source, options).map_err(|error| error.in_file(&path))
+    let first = header::parse(source, options)?;
+    match split::ShardPosition::of(&first.metadata)? {
+        Some(place) if place.count > 1 => {
+            build(GGUF.name, &path, split::open(&path, first, place, options)?)
+        }
+        _ => build(GGUF.name, &path, vec![first]),
+    }
 }
 
-fn parse_header(source: Source, options: &OpenOptions) -> Result<GgufHeader> {
-    let mut header = GgufParser::new(&source, options).run()?;
-    check_layout(&mut header, source.len())?;
-    let ParsedHeader { header, encoding, items, listing, rules, .. } = header;
-    let header = Arc::new(header);
-    let (metadata, twice) = Metadata::new(Arc::clone(&header), encoding, items)?;
-    if let Some((key, at)) = twice.and_then(|twice| metadata.place(twice)) {
-        return Err(Error::malformed(format!("duplicate metadata key \"{key}\"")).at(at));
+/// Opens a single file that is in memory or part of another container. A shard of a split model is
+/// refused.
+pub(in super::super) fn open_source_as(
+    container: &'static str,
+    source: Source,
+    options: &OpenOptions,
+) -> Result<Store> {
+    let path = source.path().to_path_buf();
+    let parsed = header::parse(source, options)?;
+    if split::ShardPosition::of(&parsed.metadata)?.is_some_and(|place| place.count > 1) {
+        return Err(Error::malformed(
+            "a single shard of a split model cannot be opened without the others",
+        )
+        .in_file(&path));
     }
-    let notes = rules.into_notes(source.path());
-    Ok(GgufHeader { source, header, big_endian: encoding.swap, listing, metadata, notes })
+    build(container, &path, vec![parsed])
 }
 
-struct ParsedHeader {
-    header: Vec<u8>,
-    encoding: HeaderEncoding,
-    items: Vec<Item>,
-    listing: ArrayListing,
-    data_start: u64,
-    alignment: u64,
-    rules: RuleViolations,
+/// The only model in a directory of GGUF files: a file, or a set of shards. Projectors
+/// (`mmproj-*.gguf`) and importance matrices are ignored if there are other files.
+fn only_model(path: &Path, names: &[String]) -> Result<std::path::PathBuf> {
+    let mut models: Vec<&String> = names.iter().filter(|name| is_gguf(name)).collect();
+    let main = |name: &&String| !name.contains("mmproj") && !name.contains("imatrix");
+    if models.iter().any(main) {
+        models.retain(main);
+    }
+    models.retain(|name| split::ShardName::parse(name).is_none_or(|shard| shard.number == 1));
+    match models.as_slice() {
+        [one] => Ok(path.join(one)),
+        [] => Err(Error::malformed("shards of a split model, but the first is missing")
+            .advise("fetch the shard whose number is 00001")),
+        several => {
+            let list: Vec<&str> = several.iter().take(8).map(|name| name.as_str()).collect();
+            let fault =
+                format!("the directory contains {} models: {}", several.len(), list.join(", "));
+            Err(Error::mismatch(fault).advise("give the path of one of them"))
+        }
+    }
 }
 
-struct GgufParser<'a> {
-    cursor: Cursor<'a>,
-    limits: &'a Limits,
-    /// Whether lengths and counts take 8 bytes.
-    wide: bool,
-    items: Vec<Item>,
-    listing: ArrayListing,
-    alignment: u64,
-    rules: RuleViolations,
-}
-
-impl<'a> GgufParser<'a> {
-    fn new(source: &'a Source, options: &'a OpenOptions) -> Self {
-        Self {
-            cursor: Cursor::new(source, options.limits.header_bytes),
-            limits: &options.limits,
-            wide: true,
-            items: Vec::new(),
-            listing: ArrayListing::default(),
-            alignment: ALIGNMENT,
-            rules: RuleViolations::new(options.strictness),
+/// Builds the store of one file, or of all shards in order.
+fn build(container: &'static str, path: &Path, shards: Vec<GgufHeader>) -> Result<Store> {
+    let mut builder = StoreBuilder::new(container, Encoding::Gguf, path);
+    builder.reserve(shards.iter().map(|shard| &shard.listing))?;
+    for (number, shard) in shards.into_iter().enumerate() {
+        builder.notes.extend(shard.notes);
+        let file =
+            StoredFile { source: shard.source, header: shard.header, big_endian: shard.big_endian };
+        builder.add(file, shard.listing)?;
+        if number == 0 {
+            builder.metadata = shard.metadata;
         }
     }
-
-    fn run(mut self) -> Result<ParsedHeader> {
-        let magic = self.cursor.take(4, "the magic")?;
-        if self.held((magic.start, magic.end)) != b"GGUF" {
-            let magic = self.held((magic.start, magic.end)).escape_ascii();
-            return Err(Error::malformed(format!("the magic is \"{magic}\", not \"GGUF\"")).at(0));
-        }
-        self.version()?;
-        let tensors = self.count("the number of tensors", self.smallest_tensor())?;
-        check_count(tensors, self.limits)?;
-        let items = self.count("the number of metadata keys", self.smallest_item())?;
-        if items > self.limits.metadata_items {
-            let limit = self.limits.metadata_items;
-            return Err(Error::limit("metadata keys", items, limit, "metadata_items").at(16));
-        }
-        for _ in 0..items {
-            self.item()?;
-        }
-        for _ in 0..tensors {
-            self.tensor()?;
-        }
-        // Without data, the padding after the last entry may be missing.
-        let end = self.cursor.position();
-        let data_start = end.checked_next_multiple_of(self.alignment).unwrap_or(u64::MAX);
-        if data_start > self.limits.header_bytes.saturating_add(self.limits.alignment) {
-            return Err(
-                Error::malformed("the tensor data start beyond the limit of the header").at(end)
-            );
-        }
-        let encoding = HeaderEncoding { wide: self.wide, swap: self.cursor.is_big_endian() };
-        Ok(ParsedHeader {
-            header: self.cursor.into_header(),
-            encoding,
-            items: self.items,
-            listing: self.listing,
-            data_start,
-            alignment: self.alignment,
-            rules: self.rules,
-        })
+    if let Some(note) = kind_note(&builder.metadata) {
+        builder.note(path, note);
     }
-
-    /// Records a fault that llama.cpp refuses.
-    fn refused(&mut self, at: u64, fault: impl FnOnce() -> String) -> Result<()> {
-        refused(&mut self.rules, at, fault)
-    }
-
-    fn version(&mut self) -> Result<()> {
-        let version = self.cursor.u32("the version")?;
-        // The magic is the same in both byte orders. A version whose lower half is zero is in the
-        // other byte order.
-        let (version, big_endian) = if version != 0 && version & 0xffff == 0 {
-            (version.swap_bytes(), true)
+    let mut indexed = builder.index(|_, first, second| {
+        if first == second {
+            Error::malformed("duplicate tensor name")
         } else {
-            (version, false)
-        };
-        if big_endian {
-            self.cursor.set_big_endian();
-            self.refused(4, || "the file is big-endian".into())?;
+            Error::malformed(format!("{} has a tensor with the same name", first.display()))
         }
-        match version {
-            1 => {
-                self.wide = false;
-                self.refused(4, || "the file is of GGUF version 1".into())?;
-            }
-            2 | 3 => {}
-            _ => {
-                let fault = format!("GGUF version {version}, but 1, 2 and 3 are known");
-                return Err(Error::new(ErrorKind::Unsupported, fault).at(4));
-            }
-        }
-        Ok(())
-    }
+    })?;
+    attach_nvfp4_scales(&mut indexed)?;
+    Ok(indexed.finish())
+}
 
-    /// Reads a count of records, each of which takes at least `smallest` of the remaining bytes.
-    fn count(&mut self, what: &str, smallest: u64) -> Result<u64> {
-        let at = self.cursor.position();
-        let count = self.cursor.length(self.wide, what)?;
-        let room = self.cursor.remaining() / smallest;
-        if count > room {
-            let fault = format!("{what} is {count}, but the file has room for {room} at most");
-            return Err(Error::malformed(fault).at(at).advise("the file is cut short or damaged"));
+/// A note for a GGUF file that does not hold a whole model.
+fn kind_note(metadata: &Metadata) -> Option<String> {
+    let named = |what: &str| match metadata.str("general.name") {
+        Some(name) => Some(format!("{what}: {}", crate::bytes::Text::new(name.as_bytes()))),
+        None => Some(what.to_owned()),
+    };
+    match metadata.str("general.type") {
+        Some("adapter") => match metadata.str("adapter.type") {
+            Some("lora") => named("a LoRA adapter, to be applied to a base model"),
+            _ => named("an adapter, to be applied to a base model"),
+        },
+        Some("mmproj") => named("a multimodal projector, to be used beside a language model"),
+        Some("imatrix") => named("an importance matrix, for use while quantizing"),
+        _ if metadata.str("general.architecture") == Some("clip") => {
+            named("a multimodal projector, to be used beside a language model")
         }
-        Ok(count)
-    }
-
-    fn length_bytes(&self) -> u64 {
-        if self.wide { 8 } else { 4 }
-    }
-
-    /// The smallest item: the key's length, a key of one byte, the type, a value of one byte.
-    fn smallest_item(&self) -> u64 {
-        self.length_bytes() + 6
-    }
-
-    /// The smallest tensor entry: the name's length, the number of dimensions, the type, the
-    /// offset.
-    fn smallest_tensor(&self) -> u64 {
-        self.length_bytes() + 16
-    }
-
-    fn string(&mut self, what: &str) -> Result<(u32, u32)> {
-        let at = self.cursor.position();
-        let len = self.cursor.length(self.wide, what)?;
-        self.cursor.check_string(len, self.limits.string_bytes, at)?;
-        let range = self.cursor.take(len, what)?;
-        Ok((range.start, range.end))
-    }
-
-    fn held(&self, (start, end): (u32, u32)) -> &[u8] {
-        self.cursor.held().get(start as usize..end as usize).unwrap_or_default()
-    }
-
-    fn here(&self) -> u32 {
-        u32::try_from(self.cursor.position()).unwrap_or(u32::MAX)
-    }
-
-    fn item(&mut self) -> Result<()> {
-        let at = self.cursor.position();
-        let key = self.string("a key")?;
-        if key.0 == key.1 {
-            return Err(Error::malformed("an empty metadata key").at(at));
-        }
-        let named = |this: &Self, error: Error| error.in_key(Text::new(this.held(key)));
-        if self.held(key).contains(&0) {
-            self.rules.noted(at, || "a key holds a NUL byte".into());
-        }
-        let code = self.cursor.u32("a value type")?;
-        let value_type = ValueType::from_code(code).ok_or_else(|| {
-            let error = Error::malformed(format!("value type {code}, but 0 to 12 are known"));
-            named(self, error.at(self.cursor.position() - 4))
-        })?;
-        let start = self.here();
-        self.value(value_type, 0).map_err(|error| named(self, error))?;
-        let value = (start, self.here());
-        if self.held(key) == b"general.alignment" {
-            self.alignment =
-                self.alignment(value_type, value).map_err(|error| named(self, error))?;
-        }
-        self.items.push(Item { key, value, kind: ItemKind::Gguf(value_type) });
-        Ok(())
-    }
-
-    /// Skips a value, and checks that it lies within the file.
-    fn value(&mut self, value_type: ValueType, depth: u32) -> Result<()> {
-        let at = self.cursor.position();
-        if let Some(bytes) = value_type.fixed_bytes() {
-            let value = self.cursor.take(bytes, "a value")?;
-            if value_type == ValueType::Bool
-                && self.held((value.start, value.end)).iter().any(|&byte| byte > 1)
-            {
-                self.rules.noted(at, || "a boolean is neither 0 nor 1 but read as true".into());
-            }
-            return Ok(());
-        }
-        if value_type == ValueType::String {
-            return self.string("a string").map(drop);
-        }
-        let depth = depth + 1;
-        if depth > self.limits.array_depth {
-            let allowed = self.limits.array_depth.into();
-            let error = Error::limit("levels of arrays", depth.into(), allowed, "array_depth");
-            return Err(error.at(at));
-        }
-        if depth == 2 {
-            self.refused(at, || "an array contains an array".into())?;
-        }
-        let code = self.cursor.u32("an element type")?;
-        let element_type = ValueType::from_code(code).ok_or_else(|| {
-            Error::malformed(format!("element type {code}, but 0 to 12 are known")).at(at)
-        })?;
-        let smallest = match element_type {
-            ValueType::String => self.length_bytes(),
-            ValueType::Array => self.length_bytes() + 4,
-            fixed => fixed.fixed_bytes().unwrap_or(1),
-        };
-        let count = self.count("the number of elements", smallest)?;
-        if count > self.limits.array_elements {
-            let allowed = self.limits.array_elements;
-            return Err(Error::limit("array elements", count, allowed, "array_elements").at(at));
-        }
-        match element_type {
-            ValueType::String => {
-                self.cursor.skip_strings(count, self.wide, self.limits.string_bytes)
-            }
-            ValueType::Array => (0..count).try_for_each(|_| self.value(element_type, depth)),
-            _ => self.cursor.take(count.saturating_mul(smallest), "an array").map(drop),
-        }
-    }
-
-    /// Reads `general.alignment`. llama.cpp requires a u32; any other integer has the same meaning.
-    fn alignment(&mut self, value_type: ValueType, value: (u32, u32)) -> Result<u64> {
-        let at = u64::from(value.0);
-        let encoding = HeaderEncoding { wide: self.wide, swap: self.cursor.is_big_endian() };
-        let decoded = metadata::decode(value_type, self.held(value), encoding);
-        let number = decoded.and_then(|value| value.to_i128()).ok_or_else(|| {
-            let fault = format!("the alignment is a {}, not an integer", value_type.name());
-            Error::malformed(fault).at(at)
-        })?;
-        let alignment = u64::try_from(number).ok().filter(|number| number.is_power_of_two());
-        let alignment = alignment.ok_or_else(|| {
-            let fault = format!("the alignment is {number}, not a power of two");
-            Error::malformed(fault).at(at)
-        })?;
-        if alignment > self.limits.alignment {
-            let allowed = self.limits.alignment;
-            return Err(Error::limit("bytes of alignment", alignment, allowed, "alignment").at(at));
-        }
-        if value_type != ValueType::U32 {
-            let name = value_type.name();
-            self.refused(at, || format!("general.alignment is a {name}, not a u32"))?;
-        }
-        Ok(alignment)
-    }
-
-    fn tensor(&mut self) -> Result<()> {
-        let at = self.cursor.position();
-        let name = self.string("a tensor name")?;
-        let named = |this: &Self, error: Error| error.in_tensor(Text::new(this.held(name)));
-        let rank = self.cursor.u32("a number of dimensions").map_err(|e| named(self, e))?;
-        // The rank is stored in 8 bits.
-        let most = self.limits.gguf_dims.min(u8::MAX.into());
-        if rank > most {
-            let error = Error::limit("dimensions", rank.into(), most.into(), "gguf_dims");
-            return Err(named(self, error.at(self.cursor.position() - 4)));
-        }
-        for _ in 0..rank {
-            let dim = self.cursor.length(self.wide, "a dimension").map_err(|e| named(self, e))?;
-            self.listing.push_dim(dim);
-        }
-        self.listing.reverse_dims(rank as usize);
-        let code = self.cursor.u32("a tensor type").map_err(|e| named(self, e))?;
-        let offset = self.cursor.u64("a tensor offset").map_err(|e| named(self, e))?;
-        let shape = self.listing.last_dims(rank as usize);
-        // llama.cpp counts elements in a signed integer.
-        let signed = |number: u64| i64::try_from(number).is_ok();
-        let countable = shape::elements(shape).is_some_and(signed);
-        if !countable || !shape.iter().copied().all(signed) {
-            let fault = format!("shape {shape:?} has more than 2^63 - 1 elements");
-            return Err(named(self, Error::malformed(fault).at(at)));
-        }
-        let dtype = DType::from_ggml(code).ok_or(code);
-        let (len, rank) = (name.1 - name.0, u8::try_from(rank).unwrap_or(u8::MAX));
-        if len as usize > GGML_NAME {
-            self.refused(at, || format!("a tensor name has {len} bytes, more than 63"))?;
-        }
-        if u32::from(rank) > GGML_DIMS {
-            self.refused(at, || format!("a tensor has {rank} dimensions, more than 4"))?;
-        }
-        if !dtype.is_ok_and(DType::is_ggml) {
-            self.refused(at, || format!("a tensor has {}", crate::dtype::describe_ggml(code)))?;
-        }
-        let hash = hash(self.held(name));
-        self.listing.push(name.0..name.1, hash, dtype, rank, offset)
+        _ => None,
     }
 }
 
-fn refused(rules: &mut RuleViolations, at: u64, fault: impl FnOnce() -> String) -> Result<()> {
-    let who = || format!("{}, which llama.cpp refuses", fault());
-    rules.broken(Strictness::Default, at, who)
-}
-
-/// Converts tensor offsets to file positions, and checks them. Tensors that exceed the file or are
-/// not aligned are refused; gaps, an unusual order and shared bytes are reported.
-fn check_layout(header: &mut ParsedHeader, file_len: u64) -> Result<()> {
-    let ParsedHeader { header, listing, data_start, alignment, rules, .. } = header;
-    listing.move_to(*data_start)?;
-    // The expected start of the next tensor; unknown after a tensor of an unknown type.
-    let (mut expected, mut in_order) = (Some(*data_start), true);
-    for entry in listing.iter(header) {
-        if (entry.offset - *data_start) % *alignment != 0 {
-            let offset = entry.offset - *data_start;
-            let fault = format!("offset {offset} is not a multiple of the alignment, {alignment}");
-            return Err(Error::malformed(fault).in_tensor(entry.name).at(entry.offset));
+/// Joins NVFP4 tensors with their global scales. The F32 tensor `x.scale` holds the factor of the
+/// NVFP4 tensor `x.weight`, or one factor for each expert. Next to any other dtype, `x.scale` is a
+/// tensor of its own.
+fn attach_nvfp4_scales(indexed: &mut Indexed) -> Result<()> {
+    let count = u32::try_from(indexed.len()).unwrap_or(u32::MAX);
+    let is = |indexed: &Indexed, number: u32, dtype: DType| {
+        indexed.get(number).is_some_and(|entry| entry.dtype == Ok(dtype))
+    };
+    let heads: Vec<u32> = (0..count).filter(|&n| is(indexed, n, DType::NVFP4)).collect();
+    for head in heads {
+        let Some(entry) = indexed.get(head) else { continue };
+        let Some(base) = entry.name.as_bytes().strip_suffix(b".weight") else { continue };
+        let scale = indexed.find(&[base, b".scale"].concat());
+        if let Some(scale) = scale.filter(|&scale| is(indexed, scale, DType::F32)) {
+            let companions = &[(Part::GlobalScale, scale)];
+            let grouped = NewGroup {
+                dtype: DType::NVFP4,
+                group_size: 0,
+                name: None,
+                shape: None,
+                companions,
+            };
+            indexed.group(head, grouped)?;
         }
-        check_range(&entry, file_len)?;
-        if expected.is_some_and(|expected| entry.offset != expected) {
-            in_order = false;
-            refused(rules, entry.offset, || {
-                format!("tensor \"{}\" does not follow the one listed before it", entry.name)
-            })?;
-        }
-        expected = entry.end().and_then(|end| end.checked_next_multiple_of(*alignment));
-    }
-    let padded = expected.is_none_or(|expected| expected <= file_len);
-    if listing.len() > 0 && in_order && !padded {
-        refused(rules, file_len, || "the padding after the last tensor is missing".into())?;
-    }
-    if !in_order {
-        report_shared_bytes(listing, header, rules)?;
-    }
-    Ok(())
-}
-
-fn report_shared_bytes(
-    listing: &ArrayListing,
-    header: &[u8],
-    rules: &mut RuleViolations,
-) -> Result<()> {
-    let mut spans = try_vec(listing.len())?;
-    spans.extend(listing.iter(header).filter_map(|entry| Some((entry.offset, entry.end()?))));
-    spans.sort_unstable();
-    let mut reached = 0;
-    for (start, end) in spans {
-        if start < reached && end > start {
-            refused(rules, start, || "two tensors share bytes".into())?;
-        }
-        reached = reached.max(end);
     }
     Ok(())
 }

@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::super::{OpenOptions, in_parallel};
-use super::read::{self, GgufHeader};
+use super::header::{self, GgufHeader};
 use crate::bytes::Source;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
-use crate::store::Store;
 
 /// The position of a shard in its set, from its metadata.
 #[derive(Clone, Copy, Debug)]
@@ -67,13 +66,14 @@ impl<'a> ShardName<'a> {
     }
 }
 
-/// Opens the split model that contains `given`, whose header is already parsed.
+/// Parses the headers of all shards of the split model that contains `given`, whose header is already
+/// parsed.
 pub(super) fn open(
     path: &Path,
     given: GgufHeader,
     place: ShardPosition,
     options: &OpenOptions,
-) -> Result<Store> {
+) -> Result<Vec<GgufHeader>> {
     let here = |error: Error| error.in_file(path);
     let most = u64::from(options.limits.shards);
     if place.count > most {
@@ -124,7 +124,7 @@ pub(super) fn open(
     }
     let others: Vec<PathBuf> = paths.iter().filter(|other| *other != path).cloned().collect();
     let mut shards = in_parallel(&others, options, |path| {
-        read::parse(Source::open(path, options.access)?, options)
+        header::parse(Source::open(path, options.access)?, options)
     })?;
     let at = usize::try_from(place.number).unwrap_or(usize::MAX).min(shards.len());
     shards.insert(at, given);
@@ -140,7 +140,7 @@ pub(super) fn open(
             Error::malformed(fault).advise("the directory mixes shards of different models"),
         ));
     }
-    super::build(super::GGUF.name, path, shards)
+    Ok(shards)
 }
 
 fn check_place(shard: &GgufHeader, number: u64, place: ShardPosition) -> Result<()> {

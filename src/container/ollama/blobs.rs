@@ -8,8 +8,8 @@ use serde_json::Value as Json;
 use super::super::groups::{GroupArrays, GroupEntries, GroupScheme, contradiction};
 use super::super::safetensors::header::{self, SafetensorsHeader};
 use super::super::{OpenOptions, Probe, in_parallel};
+use super::OLLAMA;
 use super::manifest::{Layer, Manifest};
-use super::{OLLAMA, open_layer};
 use crate::bytes::{Access, Source};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ pub(super) fn open_tensors(
     // Other documents, such as tokenizers, are read on request.
     let is_config = |layer: &&Layer| layer.kind == "json" && layer.name == "config.json";
     for layer in manifest.layers.iter().filter(is_config) {
-        let source = open_layer(layer, store, Access::Read)?;
+        let source = layer.open(store, Access::Read)?;
         builder.documents.push(document::read(source.path(), &layer.name, &options.limits)?);
     }
     // Several layers may name the same blob; its tensors are added only once.
@@ -59,7 +59,7 @@ pub(super) fn open_tensors(
     }
     let keep_open = layers.len() <= KEPT_OPEN;
     let parsed = in_parallel(&layers, options, |layer| {
-        let mut parsed = header::parse(open_layer(layer, store, options.access)?, options)?;
+        let mut parsed = header::parse(layer.open(store, options.access)?, options)?;
         // In the first layout, the only tensor of every blob was named `data`.
         if parsed.listing.len() == 1 {
             let named = parsed.listing.get(0, &parsed.header).map(|entry| entry.name);

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
-use crate::bytes::Text;
-use crate::error::{Error, Result};
+use crate::bytes::{Access, Source, Text};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The blobs of one model.
 #[derive(Debug)]
@@ -200,6 +200,31 @@ impl Manifest {
 }
 
 impl Layer {
+    /// Opens a blob and checks its length against the manifest.
+    pub(super) fn open(&self, store: &Path, access: Access) -> Result<Source> {
+        let path = self.digest.path(store);
+        let what = match self.name.as_str() {
+            "" => format!("the {} layer", self.kind),
+            name => format!("the layer \"{}\"", Text::new(name.as_bytes())),
+        };
+        let source = match Source::open(&path, access) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Source::open(&self.digest.old_path(store), access).map_err(|_| {
+                    Error::malformed(format!("the blob of {what} is missing"))
+                        .in_file(&path)
+                        .advise("pull the model again")
+                })?
+            }
+            opened => opened?,
+        };
+        if source.len() != self.size {
+            let fault =
+                format!("{what} has {} bytes, but the manifest says {}", source.len(), self.size);
+            return Err(Error::malformed(fault).in_file(&path).advise("pull the model again"));
+        }
+        Ok(source)
+    }
+
     fn to_json(&self) -> String {
         let media_type = match self.kind.as_str() {
             "config" => "application/vnd.docker.container.image.v1+json".to_owned(),

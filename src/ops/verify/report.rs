@@ -238,7 +238,15 @@ pub fn verify(
         }
         Err(error) => return Err(error),
     };
-    faults.extend(digest_faults(&model)?);
+    let checked = if options.deep { model.stored_bytes() } else { 0 };
+    let compared = options.against.map(|list| {
+        let hashing = hashing(list);
+        let bytes = model.stored_tensors().map(|tensor| hashing.bytes(&tensor));
+        bytes.fold(0, u64::saturating_add)
+    });
+    let read = [model.store().digest_bytes(), checked, compared.unwrap_or(0)];
+    let meter = Meter::new(read.into_iter().fold(0, u64::saturating_add), options.watch);
+    faults.extend(digest_faults(&model, options, &meter)?);
     let strictness = if strict { Strictness::Strict } else { Strictness::Default };
     let meaning = check_consistency(&model, strictness)?;
     faults.extend(meaning.faults);
@@ -258,13 +266,6 @@ pub fn verify(
         findings: None,
         differences: None,
     };
-    let checked = if options.deep { model.stored_bytes() } else { 0 };
-    let compared = options.against.map(|list| {
-        let hashing = hashing(list);
-        let bytes = model.stored_tensors().map(|tensor| hashing.bytes(&tensor));
-        bytes.fold(0, u64::saturating_add)
-    });
-    let meter = Meter::new(checked.saturating_add(compared.unwrap_or(0)), options.watch);
     if options.deep {
         report.findings = Some(findings(&model, options, &meter, &mut report)?);
     }
@@ -280,8 +281,12 @@ fn shown(path: &Path) -> String {
 }
 
 /// The faults of files whose SHA-256 differs from the one that the container states.
-fn digest_faults(model: &Model) -> Result<Vec<String>> {
-    let wrong = model.verify_digests(|_| {})?;
+fn digest_faults(
+    model: &Model,
+    options: &VerifyOptions<'_>,
+    meter: &Meter<'_>,
+) -> Result<Vec<String>> {
+    let wrong = model.verify_digests(options.threads, |bytes| meter.add(bytes))?;
     let fault = |(path, found): (PathBuf, Option<String>)| match found {
         Some(found) => {
             format!(

@@ -1,0 +1,186 @@
+//! Opening models of Ollama's store by name, manifest or blob.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+
+use super::super::{DetectedPath, OpenOptions, Probe, gguf};
+use super::manifest::{self, Digest, Layer, Manifest};
+use super::name::{self, ModelName};
+use super::{OLLAMA, blobs};
+use crate::bytes::{Access, Source, Text};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{Attachment, Store, document};
+
+pub(super) fn detect(probe: &Probe<'_>) -> bool {
+    if probe.directory.is_some() {
+        return false;
+    }
+    manifest::is_manifest(probe.head.trim_ascii_start()) || blobs::is_tensor_blob(probe)
+}
+
+pub(super) fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store> {
+    let source = match opened {
+        DetectedPath::File(source) => source,
+        // Directories are never detected as Ollama.
+        DetectedPath::Directory(path, _) => Source::open(&path, options.access)?,
+    };
+    let mut head = [0; 1];
+    source.read_at(0, &mut head)?;
+    if head != *b"{" && !head[0].is_ascii_whitespace() {
+        return blobs::open_blob(source, options);
+    }
+    let path = source.path().to_path_buf();
+    let Some(store) = store_of(&path) else {
+        return Err(Error::malformed("an Ollama manifest outside a store").advise(
+            "the path of a manifest is STORE/manifests/HOST/NAMESPACE/MODEL/TAG, beside STORE/blobs",
+        ));
+    };
+    open_manifest(&path, &store, options)
+}
+
+/// The store that contains a manifest: the folder above its tree of manifests.
+fn store_of(path: &Path) -> Option<PathBuf> {
+    let tree = path.ancestors().nth(5)?;
+    let above = path.ancestors().nth(4)?;
+    let name = above.file_name()?.to_str()?;
+    name::TREES.contains(&name).then(|| tree.to_path_buf())
+}
+
+/// Opens a model by name, if `name` is valid as one. The caller has checked that no such path
+/// exists.
+///
+/// Returns `None` if the name is invalid, and an error if no store has the model.
+pub(in super::super) fn open_name(name: &Path, options: &OpenOptions) -> Option<Result<Store>> {
+    let text = name.to_str()?;
+    let parsed = ModelName::parse(text)?;
+    let stores = name::stores();
+    let mut refused = Vec::new();
+    for store in &stores {
+        if let Some(path) = parsed.find(store) {
+            return Some(
+                open_manifest(&path, store, options).map_err(|error| error.in_file(&path)),
+            );
+        }
+        if let Err(error) = std::fs::read_dir(store)
+            && error.kind() == std::io::ErrorKind::PermissionDenied
+        {
+            refused.push(store.display().to_string());
+        }
+    }
+    let places: Vec<String> = stores.iter().map(|store| store.display().to_string()).collect();
+    let fault = format!("no such file, and no model of that name in {}", places.join(" or "));
+    let error = Error::new(ErrorKind::NotFound, fault).in_file(name);
+    Some(Err(match refused.as_slice() {
+        [] => error.advise("`weighbridge list models` lists the models of a store"),
+        refused => error.advise(format!(
+            "{} cannot be read: join the group that owns it, or set OLLAMA_MODELS",
+            refused.join(", ")
+        )),
+    }))
+}
+
+fn open_manifest(path: &Path, store: &Path, options: &OpenOptions) -> Result<Store> {
+    let read =
+        |path: &Path| document::read(path, "", &options.limits).map(|document| document.json);
+    let json = read(path)?;
+    check_linked(path)?;
+    let manifest = Manifest::parse(&json, store, &read)?;
+    let config = match &manifest.config {
+        Some(layer) if layer.digest.path(store).exists() => read(&layer.digest.path(store)).ok(),
+        _ => None,
+    };
+    let remote = config.as_ref().and_then(|config| {
+        let host =
+            config.get("remote_host").and_then(Json::as_str).filter(|host| !host.is_empty())?;
+        Some(Error::unsupported(format!("a cloud model, served by {host}, without local weights")))
+    });
+    if let Some(remote) = remote {
+        return Err(remote.advise("pull a model that runs on this machine"));
+    }
+    let (weights, tensors): (Vec<&Layer>, Vec<&Layer>) = manifest
+        .layers
+        .iter()
+        .filter(|layer| matches!(layer.kind.as_str(), "model" | "tensor"))
+        .partition(|layer| layer.kind == "model");
+    let mut opened = match (weights.last(), tensors.is_empty()) {
+        (Some(model), true) => {
+            let source = model.open(store, options.access)?;
+            gguf::open_source_as(OLLAMA.name, source, options)?
+        }
+        (None, false) => blobs::open_tensors(path, store, &manifest, options)?,
+        (Some(_), false) => {
+            return Err(Error::malformed("the manifest has both a GGUF layer and tensor layers"));
+        }
+        (None, true) => {
+            let kinds: Vec<&str> =
+                manifest.layers.iter().map(|layer| layer.kind.as_str()).collect();
+            let kinds = Text::new(kinds.join(", ").as_bytes()).to_string();
+            return Err(Error::malformed(format!(
+                "the model has no weights: its layers are {kinds}"
+            )));
+        }
+    };
+    attach(&mut opened, &manifest, store)?;
+    for layer in manifest.layers.iter().chain(&manifest.config) {
+        let mut blob = layer.digest.path(store);
+        match std::fs::read_link(&blob) {
+            Ok(target) => opened.note(&blob, format!("a symbolic link to {}", target.display())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let old = layer.digest.old_path(store);
+                blob = if old.exists() { old } else { blob };
+            }
+            // The blob exists and is not a link.
+            Err(_) => {}
+        }
+        opened.expect_digest(blob, layer.digest.hex());
+    }
+    opened.set_path(path);
+    Ok(opened)
+}
+
+/// The layer kinds whose text becomes metadata, under `ollama.` and the kind.
+const TEXTS: [&str; 7] =
+    ["config", "template", "prompt", "system", "license", "params", "messages"];
+
+/// The total size of such texts, in bytes; larger texts stay in their files.
+const TEXT_BYTES: u64 = 1 << 20;
+
+/// Lists the attachments of the model, and adds short texts to its metadata.
+fn attach(opened: &mut Store, manifest: &Manifest, store: &Path) -> Result<()> {
+    // Thousands of layers may name the same text.
+    let (mut seen, mut room) = (std::collections::HashSet::new(), TEXT_BYTES);
+    for layer in manifest.layers.iter().chain(&manifest.config) {
+        if layer.kind == "tensor" || layer.kind == "model" {
+            continue;
+        }
+        let path = layer.digest.path(store);
+        let wanted = TEXTS.contains(&layer.kind.as_str()) && seen.insert(layer.digest.hex());
+        if wanted && layer.size <= room && path.exists() {
+            let source = Source::open(&path, Access::Read)?;
+            let len = source.len().min(room);
+            room = room.saturating_sub(len);
+            opened.add_text(format!("ollama.{}", layer.kind), source.bytes(0..len)?.into_owned());
+        }
+        let (kind, name, bytes) = (layer.kind.clone(), layer.name.clone(), layer.size);
+        opened.attach(Attachment { kind, name, bytes, path });
+    }
+    Ok(())
+}
+
+/// Checks a tag of the second tree, which is a link to a manifest stored as a blob: the content
+/// must have the digest that names the blob.
+fn check_linked(path: &Path) -> Result<()> {
+    let Ok(target) = std::fs::read_link(path) else { return Ok(()) };
+    let name = target.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let digest = Digest::parse(name).map_err(|error| error.in_file(path))?;
+    let source = Source::open(path, Access::Read)?;
+    if crate::digest::sha256(&source)? != digest.hex().to_ascii_lowercase() {
+        return Err(Error::malformed(
+            "the manifest's content does not match the digest in its name",
+        )
+        .in_file(path)
+        .advise("pull the model again"));
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Opening safetensors files and directories, with the documents beside them.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+#[cfg(feature = "npz")]
+use super::super::npz;
+use super::super::{DetectedPath, OpenOptions, Probe, Strictness, groups, in_parallel};
+use super::header::SafetensorsHeader;
+use super::weight_map::WeightMap;
+use super::{SAFETENSORS, header, resolve, scheme};
+use crate::bytes::Source;
+use crate::error::{Error, Result};
+use crate::store::{Document, Encoding, Indexed, Note, Store, StoreBuilder, StoredFile, document};
+
+pub(super) fn detect(probe: &Probe<'_>) -> bool {
+    match probe.directory {
+        Some(names) => names.iter().any(|name| {
+            name.ends_with(".safetensors")
+                || name.contains(".safetensors.index")
+                || name == resolve::ARCHIVE
+        }),
+        None => header::looks_right(probe.head, probe.len) || is_safetensors(probe.path),
+    }
+}
+
+/// Whether the name says safetensors. It is used only for files whose damaged start identifies
+/// nothing.
+fn is_safetensors(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "safetensors")
+}
+
+/// The JSON documents beside the weights that opening reads; others are read on request.
+const DOCUMENTS: [&str; 4] =
+    ["config.json", "params.json", "hf_quant_config.json", "quantize_config.json"];
+
+pub(super) fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store> {
+    let gather = |indexed: &mut Indexed| gather(indexed, options);
+    match opened {
+        DetectedPath::File(source) => open_file(SAFETENSORS.name, source, options, gather),
+        DetectedPath::Directory(folder, names) => {
+            open_directory(SAFETENSORS.name, &folder, &names, options, gather)
+        }
+    }
+}
+
+/// Opens one file with the documents beside it, like [`open_directory`] does for a directory.
+pub(in super::super) fn open_file(
+    container: &'static str,
+    source: Source,
+    options: &OpenOptions,
+    gather: impl FnOnce(&mut Indexed) -> Result<()>,
+) -> Result<Store> {
+    let mut builder = StoreBuilder::new(container, Encoding::Safetensors, source.path());
+    if let Some(folder) = source.path().parent().filter(|_| source.is_file()) {
+        let (documents, notes) =
+            documents(folder, |name| folder.join(name).exists(), options, |_| false)?;
+        builder.documents = documents;
+        builder.notes.extend(notes);
+        builder.folder = Some(folder.to_path_buf());
+    }
+    let mut indexed = build(builder, vec![header::parse(source, options)?])?;
+    gather(&mut indexed)?;
+    Ok(indexed.finish())
+}
+
+/// Opens a directory of safetensors files for the named container. `gather` joins the parts of
+/// quantized tensors.
+pub(in super::super) fn open_directory(
+    container: &'static str,
+    folder: &Path,
+    names: &[String],
+    options: &OpenOptions,
+    gather: impl FnOnce(&mut Indexed) -> Result<()>,
+) -> Result<Store> {
+    let choice = resolve::choose(folder, names, options)?;
+    let mut builder = StoreBuilder::new(container, Encoding::Safetensors, folder);
+    // A directory is opened as a model, so a config.json that cannot be read is an error.
+    let here = |name: &str| names.binary_search_by(|other| other.as_str().cmp(name)).is_ok();
+    let (documents, notes) = documents(folder, here, options, |name| name == "config.json")?;
+    builder.documents = documents;
+    builder.folder = Some(folder.to_path_buf());
+    builder.notes.extend(notes);
+    builder.notes.extend(choice.notes);
+    let paths: Vec<PathBuf> = choice.files.iter().map(|name| folder.join(name)).collect();
+    let parsed = in_parallel(&paths, options, |path| {
+        let source = Source::open(path, options.access)?;
+        match path.extension().is_some_and(|ending| ending == "npz") {
+            #[cfg(feature = "npz")]
+            true => npz::parse(source, options),
+            #[cfg(not(feature = "npz"))]
+            true => Err(Error::unsupported("this build of weighbridge cannot read .npz files")
+                .advise("enable the cargo feature `npz`")),
+            false => header::parse(source, options),
+        }
+    })?;
+    let mut indexed = build(builder, parsed)?;
+    if let Some((name, map)) = choice.index {
+        check_map(&indexed, &map, &choice.files)
+            .map_err(|error| error.in_file(&folder.join(name)))?;
+    }
+    gather(&mut indexed)?;
+    Ok(indexed.finish())
+}
+
+/// Reads the documents of a directory. A document that exists and cannot be read is an error if it
+/// is needed, and a note otherwise.
+fn documents(
+    folder: &Path,
+    here: impl Fn(&str) -> bool,
+    options: &OpenOptions,
+    needed: impl Fn(&str) -> bool,
+) -> Result<(Vec<Document>, Vec<Note>)> {
+    let (mut documents, mut notes) = (Vec::new(), Vec::new());
+    for name in DOCUMENTS {
+        if !here(name) {
+            continue;
+        }
+        let path = folder.join(name);
+        match document::read_object(&path, name, &options.limits) {
+            Ok(document) => documents.push(document),
+            Err(error) if needed(name) => return Err(error),
+            Err(error) => notes.push(Note::new(&path, format!("not used: {error}"))),
+        }
+    }
+    Ok((documents, notes))
+}
+
+fn build(mut builder: StoreBuilder, files: Vec<SafetensorsHeader>) -> Result<Indexed> {
+    builder.reserve(files.iter().map(|parsed| &parsed.listing))?;
+    for (number, parsed) in files.into_iter().enumerate() {
+        builder.notes.extend(parsed.notes);
+        if number == 0 {
+            builder.metadata = parsed.metadata;
+        }
+        let SafetensorsHeader { source, header, listing, .. } = parsed;
+        builder.add(StoredFile { source, header, big_endian: false }, listing)?;
+    }
+    builder.index(|_, first, second| {
+        let fault = if first == second {
+            "duplicate tensor name".to_owned()
+        } else {
+            format!("{} has a tensor with the same name", first.display())
+        };
+        Error::malformed(fault).advise("keep one of the two files")
+    })
+}
+
+/// Joins the parts of tensors quantized by the schemes that this container supports.
+fn gather(indexed: &mut Indexed, options: &OpenOptions) -> Result<()> {
+    if scheme::is_quantized(indexed.documents()) {
+        return scheme::gather(indexed, &options.limits);
+    }
+    match groups::packed_without_config(indexed) {
+        None => Ok(()),
+        Some((path, note)) if options.strictness == Strictness::Lenient => {
+            indexed.note(&path, note.to_string());
+            Ok(())
+        }
+        // Without a config.json this is a single file, and nothing in it is contradictory.
+        Some((path, note)) if !indexed.root_has("config.json") => {
+            indexed.note(&path, note.to_string());
+            Ok(())
+        }
+        Some((path, fault)) => Err(fault.in_file(&path)),
+    }
+}
+
+/// Checks that every tensor of the index is in the file that the index names.
+fn check_map(indexed: &Indexed, map: &WeightMap, files: &[String]) -> Result<()> {
+    // The position of each of the map's files among the opened files.
+    let places: HashMap<&str, usize> =
+        files.iter().enumerate().map(|(place, file)| (file.as_str(), place)).collect();
+    let numbers: Vec<Option<usize>> =
+        map.files.iter().map(|name| places.get(name.as_str()).copied()).collect();
+    // The index mostly lists names in the same order as the files.
+    let mut guess = 0;
+    for (name, file) in map.iter() {
+        let found = if indexed.is_named(guess, name) { Some(guess) } else { indexed.find(name) };
+        let Some(number) = found else {
+            return Err(Error::malformed("the index lists the tensor, but no file contains it")
+                .in_tensor(crate::bytes::Text::new(name))
+                .advise("a shard belongs to another version of the model: fetch the files again"));
+        };
+        guess = number.saturating_add(1);
+        let said = numbers.get(file as usize).copied().flatten();
+        let lies = indexed.file(number).map(|file| file as usize);
+        if said != lies {
+            let name_of = |number: Option<usize>| {
+                number.and_then(|number| files.get(number)).map_or("another file", String::as_str)
+            };
+            let fault =
+                format!("the index says {}, but the tensor is in {}", name_of(said), name_of(lies));
+            return Err(Error::malformed(fault).in_tensor(crate::bytes::Text::new(name)));
+        }
+    }
+    Ok(())
+}
