@@ -246,8 +246,12 @@ impl Latent {
     ) -> Result<Self> {
         let AttentionPlan { heads, head_dim, value_dim, .. } = *attention;
         let at = |what: &str| format!("{name}.{what}");
-        let norm =
-            NormPlan { kind: crate::plan::NormKind::Rms, eps: plan.eps, added: 0.0, bare: false };
+        let norm = NormPlan {
+            kind: weighbridge::arch::NormKind::Rms,
+            eps: plan.eps,
+            added: 0.0,
+            bare: false,
+        };
         let (q_a, q_b) = match plan.q_rank {
             None => (None, loader.sized(&at("q"), heads * head_dim, dim)?),
             Some(rank) => {

@@ -1,12 +1,14 @@
 //! A layer: attention and a network, with norms before and behind them.
 
+use weighbridge::arch::NormKind;
+
 use crate::attention::{Attention, Pass};
 use crate::cache::LayerCache;
 use crate::error::{Error, Result};
 use crate::linear::Linear;
 use crate::math::Activation;
 use crate::network::{Dense, Experts};
-use crate::plan::{Arrangement, LayerPlan, Mixer as MixerPlan, NormKind, NormPlan, Plan};
+use crate::plan::{Arrangement, LayerPlan, MixerPlan, NormPlan, Plan};
 use crate::rows::Rows;
 use crate::streams::{Laurel, Streams};
 use crate::weight::{Loader, Norm, Weight};
@@ -56,7 +58,7 @@ pub(crate) struct Layer {
     experts: Option<Experts>,
     beside: Option<Beside>,
     post_network_norm: Option<Norm>,
-    per_layer: Option<PerLayer>,
+    per_layer: Option<LayerEmbedding>,
     output_scale: Option<f32>,
     streams: Option<(Streams, Laurel)>,
 }
@@ -79,7 +81,7 @@ struct Beside {
 
 /// How a layer's own embedding enters it (Gemma 3n and 4).
 #[derive(Debug)]
-struct PerLayer {
+struct LayerEmbedding {
     gate: Weight,
     projection: Weight,
     norm: Norm,
@@ -155,7 +157,7 @@ impl Layer {
         };
         let per_layer =
             match plan.per_layer_dim.filter(|_| loader.has(&at("per_layer_gate.weight"))) {
-                Some(width) => Some(PerLayer {
+                Some(width) => Some(LayerEmbedding {
                     gate: loader.sized(&at("per_layer_gate"), width, dim)?,
                     projection: loader.sized(&at("per_layer_projection"), dim, width)?,
                     norm: loader.norm(&at("per_layer_norm"), dim, norm)?,

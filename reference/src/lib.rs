@@ -24,7 +24,7 @@ mod weight;
 
 pub use error::{Error, Result};
 pub use math::Activation;
-pub use model::{Encoding, Reference, Session, likeliest, probabilities};
+pub use model::{EncodedText, Reference, Session, likeliest, probabilities};
 pub use plan::Plan;
 pub use rope::{Frequencies, Rope};
 pub use rows::Rows;

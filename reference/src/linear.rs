@@ -1,10 +1,12 @@
 //! Linear attention by the gated delta rule: a convolution over few positions, then a matrix for each
 //! head that each position changes (Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2024).
 
+use weighbridge::arch::NormKind;
+
 use crate::cache::LayerCache;
 use crate::error::{Error, Result};
 use crate::math::{Activation, dot, sigmoid, softplus};
-use crate::plan::{LinearPlan, NormKind, NormPlan};
+use crate::plan::{LinearPlan, NormPlan};
 use crate::rows::Rows;
 use crate::weight::{Loader, Norm, Weight};
 

@@ -43,7 +43,7 @@ pub struct Reference {
     /// `None` where the embedding serves.
     output: Option<Weight>,
     /// The layers' own embeddings.
-    per_layer: Option<PerLayer>,
+    per_layer: Option<LayerEmbeddings>,
     streams: Option<Ends>,
     sound: Option<SoundEncoder>,
     pooler: Option<Weight>,
@@ -52,7 +52,7 @@ pub struct Reference {
 
 /// The embeddings that each layer has of its own (Gemma 3n and 4).
 #[derive(Debug)]
-struct PerLayer {
+struct LayerEmbeddings {
     embedding: Weight,
     projection: Weight,
     norm: Norm,
@@ -62,7 +62,7 @@ struct PerLayer {
 /// What an encoder gives for a text.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Encoding {
+pub struct EncodedText {
     /// The residual stream behind the last layer, for each position.
     pub hidden: Rows,
     /// What the pooler makes of the first position, where the model has one.
@@ -118,7 +118,7 @@ impl Reference {
         };
         let layers = load_layers(loader, names, &plan, &plan.layers, dim)?;
         let per_layer = match plan.per_layer_dim {
-            Some(width) => Some(PerLayer::load(loader, dim, width, &plan)?),
+            Some(width) => Some(LayerEmbeddings::load(loader, dim, width, &plan)?),
             None => None,
         };
         Ok(Self {
@@ -184,7 +184,7 @@ impl Reference {
     ///
     /// `Unsupported` if the model is no encoder of text; `Input` for a token or a position that it
     /// does not have.
-    pub fn encode(&self, tokens: &[u32], segments: Option<&[u32]>) -> Result<Encoding> {
+    pub fn encode(&self, tokens: &[u32], segments: Option<&[u32]>) -> Result<EncodedText> {
         if self.plan.arrangement != Arrangement::NormedSum {
             return Err(Error::Unsupported("the model is no encoder of text".to_owned()));
         }
@@ -211,7 +211,7 @@ impl Reference {
         };
         let head = self.masked_words.as_ref();
         let logits = head.map(|head| head.of(&hidden, &self.embedding)).transpose()?;
-        Ok(Encoding { hidden, pooled, logits })
+        Ok(EncodedText { hidden, pooled, logits })
     }
 
     /// Embeddings of tokens and their positions.
@@ -280,7 +280,7 @@ impl Reference {
     }
 }
 
-impl PerLayer {
+impl LayerEmbeddings {
     fn load(loader: Loader<'_>, dim: usize, width: usize, plan: &Plan) -> Result<Self> {
         let all = plan.layers.len() * width;
         Ok(Self {

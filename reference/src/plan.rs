@@ -4,7 +4,7 @@
 //! What the presence of a tensor says is not said here again: biases, norms of q and k, norms behind
 //! attention and network, sinks, gates, experts and shared experts are there if their tensors are.
 
-use weighbridge::arch::{Gating, LayerKind, NormKind as ConfigNorm, RopeLayout};
+use weighbridge::arch::{Gating, LayerKind, NormKind, RopeLayout};
 
 use crate::error::{Error, Result};
 use crate::facts::{Facts, size};
@@ -43,16 +43,6 @@ pub struct Plan {
     pub encoder: Option<EncoderPlan>,
 }
 
-/// The kind of a norm.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum NormKind {
-    /// Divides by the root of the mean square.
-    Rms,
-    /// Subtracts the mean first.
-    Layer,
-}
-
 /// What norms compute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NormPlan {
@@ -82,7 +72,7 @@ pub enum Arrangement {
 #[derive(Clone, Debug)]
 pub struct LayerPlan {
     /// How it mixes positions.
-    pub mixer: Mixer,
+    pub mixer: MixerPlan,
     /// What it computes of each position.
     pub network: NetworkPlan,
 }
@@ -90,7 +80,7 @@ pub struct LayerPlan {
 /// How a layer mixes positions.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Mixer {
+pub enum MixerPlan {
     /// Queries, keys and values of heads.
     Attention(AttentionPlan),
     /// The same, unfolded from a narrower space.
@@ -235,11 +225,11 @@ impl Plan {
     /// Refuses layers that use keys and values of another form than their own.
     fn check_shared_keys(&self) -> Result<()> {
         let form = |layer: &LayerPlan| match &layer.mixer {
-            Mixer::Attention(own) => Some((own.kv_heads, own.head_dim, own.value_dim)),
+            MixerPlan::Attention(own) => Some((own.kv_heads, own.head_dim, own.value_dim)),
             _ => None,
         };
         for (place, layer) in self.layers.iter().enumerate() {
-            let Mixer::Attention(AttentionPlan { keys_of: Some(of), .. }) = &layer.mixer else {
+            let MixerPlan::Attention(AttentionPlan { keys_of: Some(of), .. }) = &layer.mixer else {
                 continue;
             };
             let theirs = self.layers.get(*of).filter(|_| *of < place).and_then(form);
@@ -270,10 +260,7 @@ impl Plan {
             embedding_scale: scales.embedding_scale.as_ref().map_or(1.0, |scale| scale.value),
             first_position: 0,
             norm: NormPlan {
-                kind: match config.norm_kind.as_ref().map(|kind| kind.value) {
-                    Some(ConfigNorm::Layer) => NormKind::Layer,
-                    _ => NormKind::Rms,
-                },
+                kind: config.norm_kind.as_ref().map_or(NormKind::Rms, |kind| kind.value),
                 eps: config.norm_eps.as_ref().map_or(1e-5, |eps| eps.value),
                 added: 0.0,
                 bare: false,
@@ -293,8 +280,8 @@ impl Plan {
     /// The attention of every layer that has any.
     pub fn attentions(&mut self) -> impl Iterator<Item = &mut AttentionPlan> {
         self.layers.iter_mut().filter_map(|layer| match &mut layer.mixer {
-            Mixer::Attention(attention) | Mixer::Latent(attention, _) => Some(attention),
-            Mixer::Linear(_) => None,
+            MixerPlan::Attention(attention) | MixerPlan::Latent(attention, _) => Some(attention),
+            MixerPlan::Linear(_) => None,
         })
     }
 
@@ -314,12 +301,12 @@ impl LayerPlan {
         let config = facts.config;
         let kind = config.layer_kind(layer).cloned().unwrap_or(LayerKind::Full);
         let mixer = match kind {
-            LayerKind::Linear => Mixer::Linear(facts.linear()?),
+            LayerKind::Linear => MixerPlan::Linear(facts.linear()?),
             LayerKind::Full | LayerKind::Sliding => {
                 let attention = AttentionPlan::usual(facts, layer, kind == LayerKind::Sliding)?;
                 match &config.attention.kv_lora_rank {
-                    None => Mixer::Attention(attention),
-                    Some(rank) => Mixer::Latent(
+                    None => MixerPlan::Attention(attention),
+                    Some(rank) => MixerPlan::Latent(
                         attention,
                         LatentPlan {
                             q_rank: config.attention.q_lora_rank.as_ref().map(|r| size(r.value)),

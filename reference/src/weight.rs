@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
+use weighbridge::arch::NormKind;
 use weighbridge::model::DecodeOptions;
 use weighbridge::{Model, Tensor};
 
 use crate::error::{Error, Result};
 use crate::math::dot;
-use crate::plan::{NormKind, NormPlan};
+use crate::plan::NormPlan;
 use crate::rows::Rows;
 
 /// Values that a thread decodes at a time, if a row is not longer.

@@ -5,7 +5,7 @@ use weighbridge::arch::RopeScalingKind;
 use super::Family;
 use crate::error::{Error, Result};
 use crate::facts::Facts;
-use crate::plan::{Mixer, Plan, Scoring};
+use crate::plan::{MixerPlan, Plan, Scoring};
 use crate::rope::yarn_magnitude;
 
 pub(super) static FAMILIES: &[Family] = &[Family { name: "deepseek2", adjust }];
@@ -28,7 +28,7 @@ fn adjust(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
         plan.attentions().for_each(|attention| attention.scale *= magnitude * magnitude);
     }
     for layer in &mut plan.layers {
-        if let Mixer::Latent(_, latent) = &mut layer.mixer {
+        if let MixerPlan::Latent(_, latent) = &mut layer.mixer {
             latent.eps = LATENT_EPS;
         }
     }

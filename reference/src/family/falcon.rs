@@ -1,10 +1,12 @@
 //! Falcon: attention and network side by side.
 
 use super::Family;
+use weighbridge::arch::NormKind;
+
 use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::math::Activation;
-use crate::plan::{Arrangement, NormKind, Plan};
+use crate::plan::{Arrangement, Plan};
 
 pub(super) static FAMILIES: &[Family] = &[Family { name: "falcon", adjust }];
 

@@ -1,10 +1,12 @@
 //! Llama and the families that are like it but for their numbers.
 
 use super::{Family, as_configured};
+use weighbridge::arch::NormKind;
+
 use crate::error::{Error, Result};
 use crate::facts::{Facts, size};
 use crate::math::Activation;
-use crate::plan::{NormKind, Plan};
+use crate::plan::Plan;
 
 pub(super) static FAMILIES: &[Family] = &[
     Family { name: "llama", adjust: llama },

@@ -1,10 +1,12 @@
 //! StarCoder 2.
 
 use super::Family;
+use weighbridge::arch::NormKind;
+
 use crate::error::Result;
 use crate::facts::Facts;
 use crate::math::Activation;
-use crate::plan::{NormKind, Plan};
+use crate::plan::Plan;
 
 pub(super) static FAMILIES: &[Family] = &[Family { name: "starcoder2", adjust }];
 

@@ -1,10 +1,12 @@
 //! Whisper: an encoder of sound, and a decoder that attends to it.
 
 use super::Family;
+use weighbridge::arch::NormKind;
+
 use crate::error::{Error, Result};
 use crate::facts::{Facts, size};
 use crate::math::Activation;
-use crate::plan::{EncoderPlan, LayerPlan, Mixer, NormKind, Plan};
+use crate::plan::{EncoderPlan, LayerPlan, MixerPlan, Plan};
 
 pub(super) static FAMILIES: &[Family] = &[Family { name: "whisper", adjust }];
 
@@ -19,7 +21,7 @@ fn adjust(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     let (dim, heads) = (need(&encoder.enc_dim, "a width")?, need(&encoder.enc_n_heads, "heads")?);
     let first = plan.layers.first();
     let first = first.ok_or_else(|| Error::Unsupported("a decoder without layers".to_owned()))?;
-    let Mixer::Attention(mut attention) = first.mixer.clone() else {
+    let MixerPlan::Attention(mut attention) = first.mixer.clone() else {
         return Err(Error::Unsupported("a decoder without attention".to_owned()));
     };
     let head_dim = dim / heads.max(1);
@@ -28,7 +30,7 @@ fn adjust(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     #[expect(clippy::cast_precision_loss, reason = "a width")]
     let scale = (head_dim as f32).sqrt().recip();
     (attention.scale, attention.causal) = (scale, false);
-    let layer = LayerPlan { mixer: Mixer::Attention(attention), network: first.network };
+    let layer = LayerPlan { mixer: MixerPlan::Attention(attention), network: first.network };
     plan.encoder = Some(EncoderPlan {
         dim,
         bands: need(&encoder.n_mels, "bands")?,
