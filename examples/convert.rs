@@ -1,4 +1,4 @@
-//! Converts a model to another container, with progress and Ctrl-C:
+//! Converts a model to another container, and shows the progress:
 //! `cargo run --example convert -- SRC DST gguf|safetensors|mlx`.
 
 use std::ops::ControlFlow;
@@ -23,11 +23,11 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Converts, and describes every tensor that did not keep its exact values.
+/// Converts a model, and describes every tensor whose values changed.
 pub fn convert(src: &Path, dst: &Path, container: &'static Container) -> Result<Vec<String>> {
     let model = Model::open(src)?;
     let plan = ops::convert(&model, &ConvertOptions::new(container))?;
-    // Everything is known before a byte is written.
+    // The plan has the method of each tensor before anything is written.
     let lossy = plan.tensors.iter().filter(|tensor| !tensor.method.is_lossless());
     let mut lines: Vec<String> = lossy
         .map(|tensor| {
@@ -38,7 +38,7 @@ pub fn convert(src: &Path, dst: &Path, container: &'static Container) -> Result<
         .collect();
     let show = |progress: Progress| {
         eprint!("\r{:3} %", progress.done * 100 / progress.total.max(1));
-        // `Break` would cancel, and leave nothing behind.
+        // `Break` would cancel the conversion and remove the partial output.
         ControlFlow::Continue(())
     };
     let written = plan.run(dst, &WriteOptions::new().progress(&show))?;

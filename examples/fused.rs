@@ -16,7 +16,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Loads all tensors, and describes the fused ones: their members and where their codes lie.
+/// Loads all tensors, and describes each fused one: its members, and the position of their weights
+/// in the buffer.
 pub fn load(path: &Path) -> Result<Vec<String>> {
     let provider = WeightProvider::new(Model::open(path)?, Cpu)?;
     let fusions: Vec<&Fusion> = ["qkv", "gate-up"].into_iter().filter_map(Fusion::named).collect();

@@ -1,4 +1,5 @@
-//! Opens a model of any container and prints what it is: `cargo run --example open -- MODEL`.
+//! Opens a model of any container, and prints its config and tensors:
+//! `cargo run --example open -- MODEL`.
 
 use std::path::Path;
 
@@ -13,7 +14,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A model's config and its tensors under their canonical names, line by line.
+/// Describes a model in lines: its config, and its tensors by canonical name.
 pub fn describe(path: &Path) -> Result<Vec<String>> {
     let model = Model::open(path)?;
     let config = model.config()?;

@@ -1,4 +1,4 @@
-//! Writes arrays of one's own into a GGUF file, one of them quantized on the way:
+//! Writes two arrays of the program to a GGUF file, and quantizes one of them:
 //! `cargo run --example own_arrays -- DST.gguf`.
 
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Streams the values of every tensor, whatever dtype it is stored in, without ever holding a whole
-//! tensor: `cargo run --example values -- MODEL`.
+//! Reads the values of every tensor, of any dtype, in pieces, so that no whole tensor is in memory:
+//! `cargo run --example values -- MODEL`.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What is computed of one tensor.
+/// Statistics of one tensor's values.
 #[derive(Debug)]
 pub struct Statistics {
     pub name: String,

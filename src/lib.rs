@@ -1,5 +1,9 @@
-//! Opens the weights of a language model from any file format, gives them the same names in every format,
-//! and writes them to any other format.
+//! Opens the weights of a language model in any file format, gives them the same names and values in every
+//! format, and writes them to any format that can be written.
+//!
+//! A *container* is a file format: GGUF, safetensors, MLX, Ollama's store, whisper.cpp. A tensor has a *stored
+//! name*, the one in the file, and a *canonical name*, which is the same in every container. A *dtype* is how
+//! its elements are stored, quantized forms such as `Q4_K` included.
 //!
 //! ```
 //! use weighbridge::{Model, WeightProvider, device::Cpu};
@@ -37,10 +41,10 @@
 //! |---|---|
 //! | open a model, and list its tensors | [`Model`]; [`OpenOptions`], [`Strictness`] and [`Limits`] say how |
 //! | read a tensor's values or packed bytes | [`Tensor`], [`DType`], [`Part`] |
-//! | read the numbers that an engine needs | [`ModelConfig`] |
-//! | read tokens, merges and chat templates | [`Tokenizer`] |
-//! | load tensors for a device, cached and fused | [`WeightProvider`], [`LoadOptions`], [`Policy`] |
-//! | write tensors of your own | [`Builder`], which gives a [`WritePlan`]; [`WriteOptions`] |
+//! | read the config values that an engine needs | [`ModelConfig`] |
+//! | read tokens, merges and chat templates | [`Tokenizer`], which does not tokenize text |
+//! | load tensors to a device, cached and fused | [`WeightProvider`], [`LoadOptions`], [`Policy`] |
+//! | write your own tensors | [`Builder`], which returns a [`WritePlan`]; [`WriteOptions`] |
 //! | convert, quantize, verify or compare whole models | [`ops`] |
 //! | limit threads, show progress, cancel | [`Threads`], [`Progress`] |
 //! | handle errors | [`Error`], [`ErrorKind`] |
@@ -51,50 +55,51 @@
 //! |---|---|
 //! | [`bytes`] | sources of bytes, checked access, and [`bytes::Text`], a name in any encoding |
 //! | [`shape`] | functions on shapes |
-//! | [`quant`] | codecs and quantizers: between the bytes of a dtype and values |
+//! | [`quant`] | codecs, which decode the bytes of a dtype to values, and quantizers, which do the reverse |
 //! | [`dtype`] | the table of dtypes; [`DType::quantize_rows`] quantizes values |
 //! | [`repack`] | lossless conversions between the packings of ggml, MLX and checkpoints |
 //! | [`metadata`] | typed keys and values, decoded on request |
 //! | [`container`] | the table of containers: [`gguf`](container::gguf), [`safetensors`](container::safetensors), [`mlx`](container::mlx), [`ollama`](container::ollama), [`whisper_ggml`](container::whisper_ggml) |
-//! | [`arch`] | the table of families: canonical names, transforms, the config |
+//! | [`arch`] | the table of model families: canonical names, transforms, the config |
 //! | [`tokenizer`] | the contents of a tokenizer, decoded on request |
 //! | [`model`] | [`Model`] and [`Tensor`], and the types that they return |
 //! | [`translate`] | config, tokenizer and metadata in the form of another container |
 //! | [`device`] | the [`Device`](device::Device) trait and host memory |
 //! | [`load`] | [`WeightProvider`] and its options |
-//! | [`recipe`] | which dtype each tensor gets, as llama.cpp, mlx-lm and Ollama choose; [`recipe::ImportanceMatrix`] weights the columns |
-//! | [`write`](mod@write) | [`Builder`] and [`WritePlan`]: files written in bounded memory, complete or not at all |
-//! | [`ops`] | whole models inspected, verified, hashed, compared, loaded, converted, quantized, split and merged; each function returns a report or a plan |
+//! | [`recipe`] | which dtype each tensor gets when a model is quantized, by the rules of llama.cpp, mlx-lm or Ollama; importance matrices |
+//! | [`write`](mod@write) | [`Builder`] and [`WritePlan`], which write files in bounded memory, complete or not at all |
+//! | [`ops`] | functions that inspect, verify, hash, compare, load, convert, quantize, split and merge whole models; each returns a report or a plan |
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! Opening reads the headers and allocates at most a small multiple of their size; [`Limits`] bounds what a
-//! file may request. A file that breaks its format gives an [`Error`] that says what is wrong, where, and
-//! what to do. No file makes this library crash, hang or read outside the file. [`bytes::Access`] says what
-//! a memory map cannot guarantee.
+//! Opening reads the headers and allocates at most a small multiple of their size; [`Limits`] bounds it
+//! whatever a file claims. A file that breaks its format gives an [`Error`] that says what is wrong, where,
+//! and often what to do. No file makes this library crash, hang or read outside the file, with one exception:
+//! [`bytes::Access`] says what a memory map cannot guarantee if another program changes the file.
 //!
 //! # Cargo features
 //!
-//! Without any feature the library builds on Linux with 27 other crates. Each feature adds some.
+//! Without any feature, the library depends on 27 other crates on Linux. Each feature adds some.
 //!
-//! On by default; a program that only reads models can turn them off:
+//! On by default; a program that does not need them can turn them off:
 //!
-//! - `npz` (2 crates): opens `weights.npz`, which the first MLX models have, with zip.
-//! - `regex` (3 crates): patterns of tensor names in [`recipe::llama_cpp`], with regex.
-//! - `sha256` (8 crates): verifies digests, hashes tensors and writes to Ollama's store, with sha2.
+//! - `npz` (2 crates, zip): opens `weights.npz`, in which the first MLX models are stored.
+//! - `regex` (3 crates, regex): tensor names may be selected by patterns in [`recipe::llama_cpp`].
+//! - `sha256` (8 crates, sha2): verifies digests, hashes tensors and writes to Ollama's store.
 //!
 //! Off by default:
 //!
 //! - `serde` (2 crates): the reports of [`ops`] implement `serde::Serialize`, in the form of the program's
 //!   JSON.
-//! - `chat-template` (1 crate): [`ops::check_consistency`] and [`ops::verify`] parse chat templates, with
-//!   minijinja.
+//! - `chat-template` (1 crate, minijinja): [`ops::check_consistency`] and [`ops::verify`] also parse chat
+//!   templates.
 //!
 //! # What is not supported
 //!
-//! Complex numbers and most types of ik_llama.cpp have no [codec](dtype::DTypeDescriptor::codec): they are
-//! listed, sized and loaded packed, but reading their values is [`Unsupported`](ErrorKind::Unsupported).
-//! Files of whisper.cpp can be read, but not written. Models of unknown families have stored names only.
+//! Complex numbers and most types of ik_llama.cpp have no [codec](dtype::DTypeDescriptor::codec): tensors of
+//! these dtypes can be listed and loaded packed, but reading their values is an
+//! [`Unsupported`](ErrorKind::Unsupported) error. Files of whisper.cpp can be read, but not written. Models of
+//! unknown families have stored names only.
 #![deny(missing_docs)]
 
 pub mod arch;

@@ -1,7 +1,8 @@
-//! Decoding on one thread into existing memory, compared with this machine's limit for the same
-//! bytes in and out, with candle and with `half`. The cases of a dtype are interleaved.
+//! Decoding on one thread into existing memory, compared with candle, with `half`, and with the rate
+//! at which this machine reads and writes the same numbers of bytes (the limit). The cases of a
+//! dtype take turns.
 //!
-//! `cargo bench --bench dequantize -- Q4_K` runs the rows whose name contains a text.
+//! `cargo bench --bench dequantize -- Q4_K` runs the cases whose name contains `Q4_K`.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,18 +1,19 @@
 //! Loading a whole model of 2.47 GB into new memory, hot and cold, compared with this machine's
 //! limit and with other loaders.
 //!
-//! Every load is a separate process. The kinds are interleaved: round after round, each round
-//! starting with the next kind. "Hot" means that the file was read just before; "cold" that the
-//! page cache was told to drop it and holds none of it (the storage below a virtual disk may still
-//! cache it). Before its clock starts, each process allocates as much memory as it will need,
-//! writes to it and frees it: a virtual machine may have returned free memory to its host, and
-//! getting it back takes several times as long as the load. Starting an interpreter and importing
-//! modules is not counted. Peak memory is the process's `VmHWM` from then on, which includes mapped
-//! pages of files.
+//! Every load is a separate process. The cases take turns, and each round starts with another case.
+//! "Hot" means that the file was read just before; "cold" that the page cache was told to drop it
+//! and holds none of it (the storage below a virtual disk may still cache it).
+//!
+//! Before its clock starts, each process allocates as much memory as it will need, writes to it and
+//! frees it: a virtual machine may have returned free memory to its host, and getting it back takes
+//! several times as long as the load. Starting an interpreter and importing modules is not measured.
+//! Peak memory is the process's `VmHWM` since its clock started, which includes mapped pages of
+//! files.
 //!
 //! `cargo bench --bench load -- hot --rounds 7 ours limit` runs the hot cases whose name contains
-//! `ours` or `limit`. A load that other programs disturb is delayed or repeated for some seconds
-//! (`--patience 20`), after which its result is accepted and counted as disturbed.
+//! `ours` or `limit`. While other programs are busy, a load is delayed or repeated for some seconds
+//! (`--patience 20`). After that its result is accepted and counted as disturbed.
 //! `WEIGHBRIDGE_PEERS_PYTHON` names a Python interpreter that runs the peers in `peers/load.py`;
 //! peers that it cannot import are skipped.
 
@@ -336,7 +337,7 @@ fn print(samples: &mut BTreeMap<&str, Vec<Sample>>, inputs: &Inputs) {
     }
 }
 
-/// Checks that all loads of BF16 loaded the same values, and all loads of F16.
+/// Checks that all loads of BF16 have the same values, and that all loads of F16 have.
 fn check_sums(samples: &BTreeMap<&str, Vec<Sample>>) {
     let mut sums: [Option<u64>; 2] = [None; 2];
     for (name, samples) in samples {

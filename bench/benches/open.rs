@@ -1,7 +1,7 @@
 //! Opening models: the header is read, parsed, checked and indexed. The cache is hot, and one
 //! thread is used unless stated.
 //!
-//! The peers are used as their users do: each gets a new map of the whole file.
+//! The peers get a new memory map of the whole file each time, as in programs that use them.
 
 use std::hint::black_box;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Quantizing from `f32` on one thread, with and without importance, compared with candle, and with
-//! ggml if `WEIGHBRIDGE_GGML` is the path of a `libggml-base.so`, whose bytes must be equal. The
-//! cases of a dtype are interleaved.
+//! ggml if `WEIGHBRIDGE_GGML` is the path of a `libggml-base.so`. The bytes that ggml writes must be
+//! the same. The cases of a dtype take turns.
 //!
-//! `cargo bench --bench quantize -- Q4_K` runs the rows whose name contains a text.
+//! `cargo bench --bench quantize -- Q4_K` runs the cases whose name contains `Q4_K`.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,6 +1,6 @@
-//! Quantizing to MLX's dtypes on one thread, from values in memory, in gigavalues per second.
+//! Quantizing to MLX's dtypes on one thread, from values in memory, in 1e9 values per second.
 //!
-//! `cargo bench --bench quantize_mlx -- affine4` runs the rows whose name contains a text.
+//! `cargo bench --bench quantize_mlx -- affine4` runs the cases whose name contains `affine4`.
 
 use criterion::{Criterion, Throughput};
 use half::{bf16, f16};

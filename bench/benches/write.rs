@@ -1,15 +1,15 @@
 //! Writing a whole model of 1.24 billion weights: `weighbridge quantize` and `convert` compared
-//! with llama-quantize and MLX. Each is a separate process with two threads, and files are in the
-//! page cache. The kinds are interleaved. For MLX, starting the interpreter and importing modules
-//! is not counted.
+//! with llama-quantize and MLX. Each job is a separate process with two threads, the programs take
+//! turns, and files are in the page cache. For MLX, starting the interpreter and importing modules
+//! is not measured.
 //!
 //! The program is `../target/release/weighbridge`: build it first. `WEIGHBRIDGE_LLAMA_QUANTIZE`
 //! names llama-quantize, `WEIGHBRIDGE_PEERS_PYTHON` a Python interpreter with MLX; peers that are
 //! not named are skipped. `cargo bench --bench write -- Q4_K_M --rounds 3` runs the jobs whose name
 //! contains a text.
 //!
-//! The program writes files to the disk before it renames them into place; its peers leave that to
-//! the system. The time for that is part of its time.
+//! The program syncs its files to the disk before it renames them into place, and this counts as
+//! part of its time. Its peers leave syncing to the system.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};

@@ -1,5 +1,5 @@
-//! This machine's limits for a given number of bytes in and out, with almost no work between,
-//! written with the widest vectors available.
+//! This machine's limits: how fast it reads and writes given numbers of bytes with almost no
+//! computation between, using the widest vectors available.
 
 use std::arch::x86_64::*;
 

@@ -1,5 +1,5 @@
-//! The machine that runs the benchmarks: its page cache, its memory, and its other load. Linux
-//! only.
+//! The machine that runs the benchmarks: its page cache, its memory, and the load by other programs.
+//! Linux only.
 
 use std::fs::File;
 use std::ops::{Deref, DerefMut};

@@ -1,4 +1,4 @@
-//! Decodes a small tensor of any dtype, with any bytes, in every way.
+//! Decodes a small tensor of any dtype, with any bytes, in every way: all results must be equal.
 #![no_main]
 
 #[path = "../../tests/support/mod.rs"]

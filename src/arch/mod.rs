@@ -1,4 +1,5 @@
-//! Architectures: tensor names, their mapping to canonical names, and the model config.
+//! Model families: the mapping of stored names to canonical names, the transforms, and the model
+//! config. A family is an [`Architecture`].
 
 mod auxiliary;
 pub(crate) mod config;

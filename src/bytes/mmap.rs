@@ -15,7 +15,7 @@ impl MappedFile {
         let len = usize::try_from(len)
             .map_err(|_| Error::unsupported("the file exceeds this machine's address space"))?;
         // SAFETY: the map is private to this struct and read-only. No program can prevent another
-        // process from changing the file meanwhile; that is documented at `Access::MappedFile`, which the
+        // process from changing the file meanwhile; that is documented at `Access::Map`, which the
         // caller chose. `Access::Read` makes no map.
         let map = unsafe { memmap2::MmapOptions::new().len(len).map(file) };
         map.map(Self).map_err(|error| Error::io("cannot map", error))

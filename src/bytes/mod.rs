@@ -1,4 +1,4 @@
-//! Raw bytes: their sources, and the only place where ranges are checked.
+//! Sources of raw bytes: files, memory maps, memory. Only this module checks byte ranges.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod bulk;

@@ -1,4 +1,4 @@
-//! Containers: the formats in which models are stored on disk, and their detection.
+//! Containers: the formats in which models are stored on disk. Detects and opens them.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 pub mod gguf;

@@ -1,4 +1,4 @@
-//! Devices: the memory that loaded weights are in.
+//! Devices: memory that tensors are loaded to.
 
 mod cpu;
 

@@ -1,4 +1,4 @@
-//! The provider: loads tensors onto a device by canonical name and caches them.
+//! The provider: loads the tensors of a model to a device by canonical name, and caches them.
 //!
 //! ```text
 //!  name ──resolution──▶ Tensor ──layout──▶ LoadJob ──pieces, in file order──▶ D::Buffer ──▶ cache

@@ -1,4 +1,4 @@
-//! Metadata: typed values under keys, decoded from the header only on request.
+//! Metadata: typed keys and values, decoded from the header on request.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 #[cfg(feature = "serde")]

@@ -1,4 +1,4 @@
-//! An opened model: owned, cheap to clone, bound to no device.
+//! An opened model and its tensors: owned, cheap to clone, bound to no device.
 //!
 //! ```text
 //!  path ──container──▶ Store ──arch──▶ Resolution ──▶ Model ──▶ Tensor ──▶ bytes, values

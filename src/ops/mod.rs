@@ -1,4 +1,4 @@
-//! Verbs: what programs do with whole models, as functions that return reports.
+//! Verbs: operations on whole models. Each is a function that returns a report or a plan.
 
 mod config;
 mod convert;

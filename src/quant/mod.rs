@@ -1,5 +1,5 @@
-//! Codecs and quantizers: converts between the bytes of a dtype and values. This module sees blocks
-//! of bytes, never files.
+//! Codecs, which decode the bytes of a dtype to values, and quantizers, which do the reverse. This
+//! module sees blocks of bytes, never files.
 //!
 //! ```text
 //!  Packed ──Decode::decode──▶ 16 floats at a time ──Out──▶ f32, f16 or bf16; cached or streaming

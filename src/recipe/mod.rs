@@ -1,5 +1,5 @@
-//! Recipes: which dtype each tensor gets when a model is quantized. They are pure functions of
-//! names, shapes and a few numbers of the model; nothing is read or written here.
+//! Recipes: which dtype each tensor gets when a model is quantized. Recipes are pure functions of
+//! names, shapes and a few numbers of the model. Importance matrices are read here too.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 pub mod llama_cpp;

@@ -1,8 +1,8 @@
 //! Translates metadata, configs and tokenizers between containers: GGUF's metadata from the files
 //! of a directory, and the files of a Hugging Face or MLX directory from GGUF's metadata.
 //!
-//! Nothing is guessed: a family without rules, or a missing number, is an
-//! [`Unsupported`](crate::ErrorKind::Unsupported) error that names it.
+//! Nothing is guessed. If there are no rules for the family, or the model lacks a required number,
+//! the result is an [`Unsupported`](crate::ErrorKind::Unsupported) error that names it.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod config;

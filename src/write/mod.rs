@@ -1,12 +1,12 @@
-//! Writes models: decides which bytes go into which file, and produces them.
+//! Writes models: plans which bytes go into which file, and produces them.
 //!
 //! ```text
 //!  Tensor ──method──▶ Producer ─┐
 //!  metadata, documents ─────────┴▶ Builder ──layout──▶ WritePlan ──pieces──▶ threads ──▶ files ──rename
 //! ```
 //!
-//! A [`Builder`] gathers what a model consists of; the container's writer lays it out; one pipeline
-//! produces and writes the pieces of every container.
+//! A [`Builder`] gathers tensors, metadata and documents. The container's writer computes headers and
+//! offsets. One pipeline, which all containers share, produces the bytes and writes them.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod blobs;

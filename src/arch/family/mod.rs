@@ -1,10 +1,10 @@
-//! The model families: a file for each, with all that is known of it, and a row for each in
-//! [`ARCHITECTURES`].
+//! The model families. Each has a `static Architecture` in a file of this folder, which close
+//! relatives share, and an entry in [`ARCHITECTURES`].
 //!
-//! A family's file holds a `static Architecture`: tensor names in every dialect and the transforms
-//! between them, config keys in GGUF and in `config.json`, and exceptions of the tokenizer and of
-//! quantizing programs. [`decoder`] holds what several families share. [`others`] lists families
-//! without canonical names of which some facts are known.
+//! An `Architecture` holds the tensor names in every dialect and the transforms between dialects,
+//! the config keys in GGUF and in `config.json`, and the family's exceptions in tokenizers and in
+//! quantizing programs. [`decoder`] holds what decoders share. [`others`] holds facts about families
+//! that have no canonical names.
 
 mod bert;
 mod cohere;

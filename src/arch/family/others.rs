@@ -1,5 +1,5 @@
-//! Families without canonical names of which some facts are known by their names: numbers that
-//! their files leave out, and choices of quantizing programs.
+//! Facts about families that have no canonical names: numbers that their files omit, and choices of
+//! quantizing programs.
 
 use super::gemma;
 use crate::arch::config::{Defaults, GgufDefaults};

@@ -1,13 +1,13 @@
-//! One tensor of a model: rows of stored tensors, in the requested order and with the requested
-//! values.
+//! A tensor of a model: rows of stored tensors, in the row order and with the values of a
+//! [`Convention`].
 //!
 //! ```text
 //!  stored tensor, stored tensor, … ──runs of rows──▶ Tensor ──▶ packed bytes, if possible
 //!                     (expert by expert, head by head)     └──▶ values, always
 //! ```
 //!
-//! A stored tensor, a fused tensor, experts that are stored one by one, q of a stored qkv and a
-//! shard of any of these are the same thing: a list of runs of rows.
+//! A stored tensor, a fused tensor, experts that are stored one by one, q of a fused qkv and a shard
+//! of any of these all have this form: a list of runs of rows.
 
 mod arrange;
 mod packed;

@@ -1,5 +1,5 @@
-//! The `verify` verb: checks a model, and whether its config, tensors, tokenizer and chat templates
-//! are consistent.
+//! The `verify` verb: checks a model's files, and that its config, tensors, tokenizer and chat
+//! templates are consistent.
 
 mod report;
 mod shapes;

@@ -1,5 +1,5 @@
-//! Block dtypes of ggml, and some of ik_llama.cpp's. Each multiplication and addition rounds to
-//! `f32` separately, as in ggml's default build, which has no fused multiply-add.
+//! Codecs of ggml's block dtypes, and of some of ik_llama.cpp's. Each multiplication and addition
+//! rounds to `f32` separately, as in ggml's default build, which has no fused multiply-add.
 //! `docs/formats/ggml-blocks.md` has all fields and formulas in one table.
 #![allow(clippy::needless_range_loop, reason = "the number of a sub-block is used in many fields")]
 

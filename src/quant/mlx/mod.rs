@@ -1,9 +1,9 @@
-//! MLX's groups: packed elements in one array, scales and biases in others.
+//! Codecs of MLX's groups: codes in one array, scales and biases in others.
 //!
-//! Each row is one bit stream, least significant bit first; an element takes the next `bits` of it.
-//! Each product and sum is rounded to `f32` separately. MLX gives the same results if scales and
-//! biases are `f32`. In their own dtype, MLX rounds after each operation, as
-//! [`Rounding::Native`](super::Rounding) does.
+//! Each row is one bit stream, least significant bit first; each code takes the next `bits` bits.
+//! Each product and sum is rounded to `f32` separately. MLX computes the same values if scales and
+//! biases are `f32`. If they are `f16` or `bf16`, MLX rounds to that dtype after each operation;
+//! [`Rounding::Native`](super::Rounding) does the same.
 
 mod affine;
 mod floating;

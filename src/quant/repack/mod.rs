@@ -1,8 +1,7 @@
 //! Moves codes from one packing to another without decoding values.
 //!
-//! Codes are processed 32 at a time, with what turns them into numbers: a scale and a bias, or the
-//! scales of small floats. If the target packing cannot represent these exactly, that is reported
-//! instead of rounded.
+//! Codes are processed 32 at a time, together with their scales and biases. A scale or bias that the
+//! target packing cannot represent exactly is not rounded: repacking fails and reports it.
 
 mod affine;
 mod small;

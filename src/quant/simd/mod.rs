@@ -1,8 +1,9 @@
 //! The SIMD operations in which decoders and quantizers are written: 32 bytes at a time, or 16
 //! floats or words.
 //!
-//! A codec is one body, generic over [`Simd`]; it is compiled for each instruction set with its
-//! registers. [`Portable`] defines the meaning of each operation, and runs on all other processors.
+//! A codec is one body, generic over [`Simd`], and is compiled once for each instruction set.
+//! [`Portable`] defines the meaning of each operation, and runs on processors without AVX2 and
+//! F16C.
 
 mod portable;
 #[cfg(test)]

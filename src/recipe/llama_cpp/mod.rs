@@ -1,5 +1,5 @@
-//! The choices of llama.cpp's llama-quantize, tensor by tensor, as of ggml 0.25.3. Tests compare
-//! them to the files that it writes.
+//! The dtype that llama.cpp's llama-quantize chooses for each tensor, as of ggml 0.25.3. Tests
+//! compare the choices with files that llama-quantize wrote.
 
 mod keys;
 mod options;

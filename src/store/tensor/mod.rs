@@ -1,4 +1,4 @@
-//! One tensor of a store: its facts, its bytes, its values.
+//! A tensor of a store: its dtype, shape and parts, its bytes, its values.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod bulk;

@@ -1,4 +1,4 @@
-//! Translation of the config to another container.
+//! Translates the config of a model to the form of another container.
 
 pub(super) mod gguf;
 pub(super) mod hf;

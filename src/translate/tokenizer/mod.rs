@@ -1,4 +1,4 @@
-//! Translation of the tokenizer to another container.
+//! Translates the tokenizer of a model to the form of another container.
 
 pub(super) mod gguf;
 pub(super) mod hf;

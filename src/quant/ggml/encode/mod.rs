@@ -1,10 +1,10 @@
-//! Quantizers of ggml's block dtypes, bit for bit those of its default build for x86-64 (0.25.3,
-//! `ggml-quants.c`), in which every product and sum rounds separately.
+//! Quantizers of ggml's block dtypes. Their output equals, bit for bit, that of ggml's default build
+//! for x86-64 (0.25.3, `ggml-quants.c`), in which every product and sum rounds separately.
 //!
-//! Errors are summed in the order of a block's elements, so the elements of a block cannot be
-//! spread over the lanes of a vector. Instead, 16 blocks are processed at a time: each lane has its
-//! own block, and performs the same steps as the reference. Where nothing is summed, blocks are
-//! processed one by one, and only their scales are computed together.
+//! ggml sums errors in the order of a block's elements, and floating-point sums depend on their
+//! order. So the elements of a block cannot be spread over the lanes of a vector. Instead, 16 blocks
+//! are processed at a time: each lane processes one block, with the same steps as ggml. Quantizers
+//! that sum nothing process blocks one by one, and compute only the scales of several together.
 
 mod codebook;
 mod fp4;
