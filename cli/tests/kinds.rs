@@ -96,9 +96,10 @@ fn answers_of_servers() {
 #[test]
 fn folders() {
     let json = b"{}".as_slice();
-    for (names, status, fault, advice) in [
+    type Case<'c> = (&'c [(&'c str, &'c [u8])], u8, &'c str, &'c str);
+    let cases: &[Case<'_>] = &[
         (
-            &[("tokenizer.json", json), ("tokenizer_config.json", json)][..],
+            &[("tokenizer.json", json), ("tokenizer_config.json", json)],
             3,
             "a tokenizer without weights",
             "fetch the weights",
@@ -155,8 +156,9 @@ fn folders() {
         ),
         (&[("imatrix.dat", json)], 4, "only an importance matrix", "--imatrix"),
         (&[("0a.incomplete", json)], 3, "unfinished download", "restart"),
-    ] {
-        assert_says(folder(names).path(), status, fault, advice);
+    ];
+    for (names, status, fault, advice) in cases {
+        assert_says(folder(names).path(), *status, fault, advice);
     }
     // The folders of a pipeline are named.
     let vector = vector();
