@@ -1,4 +1,5 @@
 //! With `--json`, an error is one JSON document on standard error.
+#![allow(clippy::disallowed_methods, reason = "the files are the tests' own and the samples")]
 
 mod support;
 

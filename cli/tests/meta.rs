@@ -1,4 +1,5 @@
 //! `meta`: what it changes, what it shows without changing, and what it refuses.
+#![allow(clippy::disallowed_methods, reason = "the files are the tests' own and the samples")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Exit statuses: one meaning each, whichever verb and whichever kind of fault.
+#![allow(clippy::disallowed_methods, reason = "the files are the tests' own and the samples")]
 
 mod support;
 

@@ -1,5 +1,10 @@
 //! Runs the program and captures its output.
-#![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
+#![allow(
+    clippy::disallowed_methods,
+    dead_code,
+    unused_imports,
+    reason = "each test file uses a part of it, and reads files of its own"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
