@@ -53,10 +53,27 @@ pub enum ErrorKind {
     Unsupported,
     /// The file exceeds the [`Limits`](crate::Limits).
     LimitExceeded,
-    /// The caller's range, shape or dtype does not fit the tensor.
+    /// The caller's request does not fit the model or the destination: a range, a shape, a dtype, a
+    /// file that already exists.
     Mismatch,
     /// The caller cancelled the operation.
     Cancelled,
+}
+
+impl ErrorKind {
+    /// The name in reports: `not_found`, `malformed`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Io => "io",
+            Self::NotFound => "not_found",
+            Self::UnknownContainer => "unknown_container",
+            Self::Malformed => "malformed",
+            Self::Unsupported => "unsupported",
+            Self::LimitExceeded => "limit_exceeded",
+            Self::Mismatch => "mismatch",
+            Self::Cancelled => "cancelled",
+        }
+    }
 }
 
 impl Error {
@@ -97,7 +114,9 @@ impl Error {
             .advise(format!("if you trust the file, raise Limits::{field}"))
     }
 
-    pub(crate) fn io(doing: &'static str, error: std::io::Error) -> Self {
+    /// An error of the operating system. `doing` says what failed: "cannot create the file".
+    #[cold]
+    pub fn io(doing: &'static str, error: std::io::Error) -> Self {
         let kind = match error.kind() {
             std::io::ErrorKind::NotFound => ErrorKind::NotFound,
             _ => ErrorKind::Io,
@@ -108,19 +127,22 @@ impl Error {
     }
 
     /// Adds the file, unless a deeper call already did.
-    pub(crate) fn in_file(mut self, path: &Path) -> Self {
+    #[must_use]
+    pub fn in_file(mut self, path: &Path) -> Self {
         self.0.path.get_or_insert_with(|| path.to_path_buf());
         self
     }
 
     /// Adds the tensor, unless a deeper call already did.
-    pub(crate) fn in_tensor(mut self, name: impl fmt::Display) -> Self {
+    #[must_use]
+    pub fn in_tensor(mut self, name: impl fmt::Display) -> Self {
         self.0.tensor.get_or_insert_with(|| name.to_string());
         self
     }
 
     /// Adds the metadata key, unless a deeper call already did.
-    pub(crate) fn in_key(mut self, name: impl fmt::Display) -> Self {
+    #[must_use]
+    pub fn in_key(mut self, name: impl fmt::Display) -> Self {
         self.0.key.get_or_insert_with(|| name.to_string());
         self
     }
@@ -131,11 +153,21 @@ impl Error {
         self
     }
 
-    /// Adds advice for the user.
-    pub(crate) fn advise(mut self, advice: impl Into<Cow<'static, str>>) -> Self {
+    /// Adds advice for the user, unless a deeper call already did.
+    #[must_use]
+    pub fn advise(mut self, advice: impl Into<Cow<'static, str>>) -> Self {
         let advice = advice.into();
         // The advice may contain names from files; they are escaped for terminals.
         self.0.advice.get_or_insert_with(|| Text::new(advice.as_bytes()).brief().into());
+        self
+    }
+
+    /// The same error, where everything that does not fit comes from the model's own files: a
+    /// mismatch between them is a fault of the model, not of the caller's request.
+    pub(crate) fn of_model(mut self) -> Self {
+        if self.0.kind == ErrorKind::Mismatch {
+            self.0.kind = ErrorKind::Malformed;
+        }
         self
     }
 

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use serde::{Serialize, Serializer};
 
+use crate::failure;
+
 /// The schema version of all reports.
 pub(crate) const SCHEMA: u32 = 1;
 
@@ -18,18 +20,21 @@ pub(crate) struct Versioned<R: Serialize> {
     path: Option<String>,
     #[serde(flatten)]
     report: R,
+    /// The notes that text reports print on standard error, unless the report has them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
 }
 
 impl<R: Serialize> Versioned<R> {
     /// A report on one model.
     pub(crate) fn of(path: &Path, report: R) -> Self {
         let path = Some(path.to_string_lossy().into_owned());
-        Self { schema: SCHEMA, path, report }
+        Self { path, ..Self::new(report) }
     }
 
     /// A report that contains the paths of its models.
     pub(crate) fn new(report: R) -> Self {
-        Self { schema: SCHEMA, path: None, report }
+        Self { schema: SCHEMA, path: None, report, notes: failure::take_notes() }
     }
 }
 
@@ -54,4 +59,40 @@ pub(crate) fn write(report: &impl Serialize) -> std::io::Result<()> {
     serde_json::to_writer_pretty(&mut out, report).map_err(std::io::Error::from)?;
     out.write_all(b"\n")?;
     out.flush()
+}
+
+/// The reports on several models, as one document: `{"schema": 1, "models": [...]}`. The report on a
+/// single model is a document itself.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    several: bool,
+    written: usize,
+}
+
+impl Reports {
+    /// Begins the document, if there is one.
+    pub(crate) fn begin(several: bool) -> std::io::Result<Self> {
+        if several {
+            write!(std::io::stdout().lock(), "{{\"schema\": {SCHEMA}, \"models\": [")?;
+        }
+        Ok(Self { several, written: 0 })
+    }
+
+    /// Writes one report.
+    pub(crate) fn push(&mut self, report: &impl Serialize) -> std::io::Result<()> {
+        if self.several {
+            let between = if self.written > 0 { ",\n" } else { "\n" };
+            std::io::stdout().lock().write_all(between.as_bytes())?;
+        }
+        self.written += 1;
+        write(report)
+    }
+
+    /// Ends the document, if there is one.
+    pub(crate) fn end(self) -> std::io::Result<()> {
+        match self.several {
+            true => std::io::stdout().lock().write_all(b"]}\n"),
+            false => Ok(()),
+        }
+    }
 }

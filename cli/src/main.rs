@@ -2,132 +2,70 @@
 
 mod args;
 mod cmd;
+mod failure;
 mod json;
 mod layers;
+mod newfile;
 mod print;
+mod stdout;
 mod writing;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
-use weighbridge::{Error, ErrorKind, OpenOptions, Strictness};
+use weighbridge::{OpenOptions, Strictness};
 
 use args::Cli;
-
-/// Why a command stopped.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// An error of the library.
-    Library(Error),
-    /// Arguments that contradict each other or do not fit the model.
-    Usage(String),
-    /// The model has a part that this program cannot run.
-    Unsupported(String),
-    /// The model contradicts itself.
-    Malformed(String),
-    /// A path that does not exist or is not accessible.
-    Path(String),
-    /// The report could not be written.
-    Output(std::io::Error),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Self::Library(error)
-    }
-}
-
-impl From<weighbridge_reference::Error> for Stop {
-    fn from(error: weighbridge_reference::Error) -> Self {
-        use weighbridge_reference::Error;
-        match error {
-            Error::Model(error) => Self::Library(error),
-            Error::Input(fault) => Self::Usage(fault),
-            Error::Mismatch(fault) => Self::Malformed(fault),
-            other => Self::Unsupported(other.to_string()),
-        }
-    }
-}
-
-impl From<std::io::Error> for Stop {
-    fn from(error: std::io::Error) -> Self {
-        Self::Output(error)
-    }
-}
+use failure::Failure;
+pub(crate) use failure::{Stop, complain, note, remark};
 
 /// The exit status of a command that completed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub(crate) enum Status {
     Fine = 0,
     Found = 1,
+    Usage = 2,
     Unsupported = 4,
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    cli.color.write_global();
-    match cmd::run(cli.command) {
-        Ok(status) => ExitCode::from(status as u8),
-        // The reader of the output closed the pipe: it needs no more.
-        Err(Stop::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
-        Err(Stop::Output(error)) => {
-            complain(&format!("cannot write the output: {error}"), None);
-            ExitCode::from(5)
-        }
-        Err(Stop::Usage(fault)) => fail(&fault, 2),
-        Err(Stop::Malformed(fault)) => fail(&fault, 3),
-        Err(Stop::Unsupported(fault)) => fail(&fault, 4),
-        Err(Stop::Path(fault)) => fail(&fault, 5),
-        Err(Stop::Library(error)) => {
-            complain(&error.to_string(), error.advice());
-            ExitCode::from(status_of(error.kind()))
-        }
+    // Nothing else may have this value: clap would take it for the option too.
+    if std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json") {
+        failure::speak_json();
     }
-}
-
-fn fail(fault: &str, status: u8) -> ExitCode {
-    complain(fault, None);
+    let ran = stdout::fail_if_closed().map_err(Stop::Output).and_then(|()| parse_and_run());
+    let status = match ran {
+        Ok(status) => status as u8,
+        Err(Stop::Output(_)) if stdout::was_closed() => {
+            failure::report(&Stop::Output(std::io::Error::other("standard output is closed")))
+        }
+        // The reader of the output closed the pipe: it needs no more.
+        Err(Stop::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => 0,
+        Err(stop) => failure::report(&stop),
+    };
+    failure::finish();
     ExitCode::from(status)
 }
 
-/// The exit status of an error.
-fn status_of(kind: ErrorKind) -> u8 {
-    match kind {
-        ErrorKind::Malformed | ErrorKind::UnknownContainer | ErrorKind::LimitExceeded => 3,
-        ErrorKind::Unsupported => 4,
-        ErrorKind::Io => 5,
-        ErrorKind::NotFound => 5,
-        ErrorKind::Cancelled => 130,
-        _ => 2,
+fn parse_and_run() -> cmd::Done {
+    match Cli::try_parse() {
+        Ok(cli) => {
+            cli.color.write_global();
+            cmd::run(cli.command)
+        }
+        Err(error) => parsed_nothing(&error),
     }
 }
 
-pub(crate) fn complain(message: &str, advice: Option<&str>) {
-    let red = anstyle::AnsiColor::Red.on_default().bold();
-    let mut err = anstream::stderr().lock();
-    // If standard error is closed too, the message cannot be shown anywhere.
-    let _ = writeln!(err, "{red}error{red:#}: {message}");
-    if let Some(advice) = advice {
-        let bold = anstyle::Style::new().bold();
-        let _ = writeln!(err, " {bold}help{bold:#}: {advice}");
+/// Prints the help or the version if they were requested; otherwise the command line is wrong.
+fn parsed_nothing(error: &clap::Error) -> cmd::Done {
+    if error.use_stderr() && failure::is_json() {
+        complain(Failure::usage(&error.to_string()));
+    } else {
+        error.print()?;
     }
-}
-
-/// Prints a note on standard error: something worth knowing, not an error.
-pub(crate) fn note(message: &str) {
-    let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
-    let _ = writeln!(anstream::stderr().lock(), "{yellow}note{yellow:#}: {message}");
-}
-
-/// Prints the notes that opening a model produced.
-pub(crate) fn remark(store: &weighbridge::Model) {
-    for seen in store.notes() {
-        note(&format!("{}: {}", print::shown(&seen.path), seen.text));
-    }
+    Ok(if error.use_stderr() { Status::Usage } else { Status::Fine })
 }
 
 impl args::Open {

@@ -13,6 +13,7 @@ use weighbridge::{Progress, WriteOptions, WritePlan};
 
 use crate::args::write::{Whole, Writing};
 use crate::cmd::Done;
+use crate::failure;
 use crate::json::{self, SCHEMA};
 use crate::print::{Align, Bar, Table, bits, bytes, count, plural, shape, shown};
 use crate::{Status, Stop, note};
@@ -25,7 +26,8 @@ struct Report<'p> {
     bytes: u64,
     seconds: f64,
     tensors: Vec<Tensor<'p>>,
-    notes: &'p [String],
+    /// Those of opening the model, of the plan and of the run.
+    notes: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -66,7 +68,7 @@ pub(crate) fn run_whole(plan: &WritePlan, dst: &Path, whole: Whole, args: &Writi
         bytes: plan.bytes(),
         seconds: 0.0,
         tensors: plan.tensors.iter().map(tensor).collect(),
-        notes: &plan.notes,
+        notes: Vec::new(),
     };
     if !args.dry_run {
         let written = execute(plan, dst, options, args)?;
@@ -87,7 +89,10 @@ pub(crate) fn run_whole(plan: &WritePlan, dst: &Path, whole: Whole, args: &Writi
         }
     }
     match args.json {
-        true => json::write(&report)?,
+        true => {
+            report.notes = failure::take_notes();
+            json::write(&report)?;
+        }
         false => write_text(&report, plan, dst)?,
     }
     Ok(Status::Fine)

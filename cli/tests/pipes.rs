@@ -44,6 +44,45 @@ fn readers_may_leave() {
     }
 }
 
+/// Standard output that was closed before the program started is an error of every verb that writes
+/// to it, and of no other.
+#[cfg(unix)]
+#[test]
+fn closed_from_the_start() {
+    let shell = |arguments: &[&str], redirect: &str| {
+        let mut command = std::process::Command::new("sh");
+        let script = format!("exec \"$0\" \"$@\" {redirect}");
+        command.arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_weighbridge")).args(arguments);
+        command.current_dir(support::root()).env("OLLAMA_MODELS", "no-store");
+        command.output().expect("a shell")
+    };
+    let more: [&[&str]; 5] = [
+        &["--help"],
+        &["--version"],
+        &["inspect", "--help"],
+        &["verify", SAMPLE],
+        &["meta", "get", "assets/sample/sample-Q8_0.gguf"],
+    ];
+    for arguments in RUNS.iter().chain(&more) {
+        let output = shell(arguments, ">&-");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(5), "{arguments:?}: {said}");
+        assert!(said.contains("cannot write the output: standard output is closed"), "{said}");
+        let output = shell(arguments, ">/dev/null");
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        // As Python's DEVNULL opens it.
+        let output = shell(arguments, "1<>/dev/null");
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let list = folder.path().join("list");
+    let output = shell(&["hash", SAMPLE, "--save", list.to_str().expect("UTF-8")], ">&-");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(list.exists());
+    assert_eq!(shell(&["inspect", "no-such-file"], ">&-").status.code(), Some(5));
+    assert_eq!(shell(&["inspect"], ">&-").status.code(), Some(2));
+}
+
 #[test]
 fn no_colours_in_pipes() {
     let failing = &["inspect", "no-such-file"][..];

@@ -352,7 +352,7 @@ impl AttentionPlan {
             .unwrap_or(head_dim);
         if kv_heads == 0 || heads == 0 || heads % kv_heads != 0 {
             let fault = format!("layer {layer} has {heads} query heads for {kv_heads} key heads");
-            return Err(Error::Unsupported(fault));
+            return Err(Error::Mismatch(fault));
         }
         let window = attention.sliding_window.as_ref().filter(|_| windowed);
         let usual_scale = (head_dim as f32).sqrt().recip();

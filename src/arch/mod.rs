@@ -232,8 +232,9 @@ pub(crate) fn architecture_name(store: &Store) -> Result<Option<ArchitectureName
 ///
 /// # Errors
 ///
-/// `Malformed` if the model does not state its architecture, lacks a required number, or has an
-/// invalid one: zero heads, or a width that is not an integer.
+/// `Unsupported` if the model does not state its architecture, or is not a language model;
+/// `Malformed` if it lacks a required number, or has an invalid one: zero heads, or a width that is
+/// not an integer.
 pub(crate) fn model_config(store: &Store, resolution: &Resolution) -> Result<ModelConfig> {
     let defaults =
         architecture_name(store)?.map_or(Defaults::NONE, |named| family::defaults(&named.name));

@@ -12,10 +12,21 @@ struct Foreign {
     advice: &'static str,
 }
 
-const PICKLE: &str =
+pub(super) const PICKLE: &str =
     "load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files";
 pub(super) const OLD_GGML: &str = "convert it to GGUF with llama.cpp's convert_llama_ggml_to_gguf.py, or fetch a GGUF of the model";
 const UNPACK: &str = "unpack it first";
+const DIRECTORY: &str = "give the directory that holds it, together with the weights";
+pub(super) const ONNX: &str =
+    "fetch the model's .safetensors or GGUF files, from which ONNX was exported";
+pub(super) const IMATRIX: &str =
+    "give it to `weighbridge quantize --imatrix`, together with the model";
+const DOWNLOAD: &str = "a download saved the server's answer instead of the file: check the address, \
+                        the name and the access token, and fetch the file again";
+
+/// File name suffixes of weights.
+const WEIGHTS: [&str; 9] =
+    [".safetensors", ".gguf", ".bin", ".pt", ".pth", ".ckpt", ".onnx", ".npz", ".ggml"];
 
 #[rustfmt::skip]
 static FOREIGN: &[Foreign] = &[
@@ -31,13 +42,16 @@ static FOREIGN: &[Foreign] = &[
     Foreign { magic: b"algg", kind: ErrorKind::Unsupported, what: "a LoRA adapter in the ggla format from before GGUF", advice: OLD_GGML },
     Foreign { magic: b"FUGG", kind: ErrorKind::Malformed, what: "a GGUF file with a reversed magic, which no writer produces, not even on big-endian machines", advice: "the file was damaged by a byte swap: fetch it again" },
     Foreign { magic: b"\x89HDF\r\n\x1a\n", kind: ErrorKind::Unsupported, what: "an HDF5 file (Keras weights)", advice: "convert it to safetensors with the library that wrote it" },
+    Foreign { magic: b"#version: 0.", kind: ErrorKind::UnknownContainer, what: "the merges of a tokenizer, not weights", advice: DIRECTORY },
     Foreign { magic: b"\x93NUMPY", kind: ErrorKind::Unsupported, what: "a NumPy array (.npy)", advice: "save it with the Python package safetensors" },
-    Foreign { magic: b"\x1f\x8b", kind: ErrorKind::UnknownContainer, what: "compressed with gzip", advice: UNPACK },
-    Foreign { magic: b"\xfd7zXZ\0", kind: ErrorKind::UnknownContainer, what: "compressed with xz", advice: UNPACK },
-    Foreign { magic: b"\x28\xb5\x2f\xfd", kind: ErrorKind::UnknownContainer, what: "compressed with zstd", advice: UNPACK },
-    Foreign { magic: b"BZh", kind: ErrorKind::UnknownContainer, what: "compressed with bzip2", advice: UNPACK },
-    Foreign { magic: b"7z\xbc\xaf\x27\x1c", kind: ErrorKind::UnknownContainer, what: "a 7z archive", advice: UNPACK },
-    Foreign { magic: b"Rar!\x1a\x07", kind: ErrorKind::UnknownContainer, what: "a RAR archive", advice: UNPACK },
+    Foreign { magic: b"\x1f\x8b", kind: ErrorKind::Unsupported, what: "compressed with gzip", advice: UNPACK },
+    Foreign { magic: b"\xfd7zXZ\0", kind: ErrorKind::Unsupported, what: "compressed with xz", advice: UNPACK },
+    Foreign { magic: b"\x28\xb5\x2f\xfd", kind: ErrorKind::Unsupported, what: "compressed with zstd", advice: UNPACK },
+    Foreign { magic: b"BZh", kind: ErrorKind::Unsupported, what: "compressed with bzip2", advice: UNPACK },
+    Foreign { magic: b"7z\xbc\xaf\x27\x1c", kind: ErrorKind::Unsupported, what: "a 7z archive", advice: UNPACK },
+    Foreign { magic: b"Rar!\x1a\x07", kind: ErrorKind::Unsupported, what: "a RAR archive", advice: UNPACK },
+    Foreign { magic: b"MZqFpD", kind: ErrorKind::Unsupported, what: "a llamafile: a program with a GGUF file in it", advice: "unzip it, and give the path of the GGUF file" },
+    Foreign { magic: b"MZ\x90\0", kind: ErrorKind::UnknownContainer, what: "a program, not a model", advice: "give the path of the model" },
     Foreign { magic: b"\x7fELF", kind: ErrorKind::UnknownContainer, what: "a program, not a model", advice: "give the path of the model" },
     Foreign { magic: b"\x89PNG\r\n", kind: ErrorKind::UnknownContainer, what: "an image, not a model", advice: "give the path of the model" },
     Foreign { magic: b"%PDF", kind: ErrorKind::UnknownContainer, what: "a PDF document, not a model", advice: "give the path of the model" },
@@ -75,7 +89,7 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
     let is_gguf = probe.head.starts_with(b"GGUF")
         && matches!(probe.head.get(4..8), Some([1..=3, 0, 0, 0] | [0, 0, 0, 1..=3]));
     if !is_gguf && probe.head.get(257..262) == Some(b"ustar") {
-        let error = Error::new(ErrorKind::UnknownContainer, "a tar archive");
+        let error = Error::new(ErrorKind::Unsupported, "a tar archive");
         return Some(error.advise(UNPACK));
     }
     if is_link_as_text(probe) {
@@ -93,13 +107,25 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
                  in: fetch the file itself",
         ));
     }
-    if text.starts_with(b"{") && name.to_ascii_lowercase().ends_with(".json") {
-        let what =
-            if name.ends_with(".index.json") { "the index of a sharded model" } else { "JSON" };
+    if let Some(error) = other_format(probe, name) {
+        return Some(error);
+    }
+    if matches!(text, [b'{' | b'[', ..]) && name.to_ascii_lowercase().ends_with(".json") {
+        let what = match name {
+            name if name.ends_with(".index.json") => "the index of a sharded model",
+            name if name.starts_with("tokenizer") => "a tokenizer",
+            "adapter_config.json" => "the config of an adapter",
+            _ => "JSON",
+        };
         return Some(
             Error::new(ErrorKind::UnknownContainer, format!("this is {what}, not weights"))
                 .advise("give the directory that contains it"),
         );
+    }
+    if WEIGHTS.iter().any(|ending| name.ends_with(ending))
+        && let Some(error) = server_answer(probe)
+    {
+        return Some(error);
     }
     if probe.head.iter().all(|&byte| byte == 0) && probe.len > 8 {
         return Some(
@@ -108,6 +134,92 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
         );
     }
     None
+}
+
+/// The error for a format that is recognized by more than its first bytes.
+fn other_format(probe: &Probe<'_>, name: &str) -> Option<Error> {
+    let has = |text: &[u8]| probe.head.windows(text.len()).any(|window| window == text);
+    let (kind, what, advice) = if is_onnx(probe.head, name) {
+        (ErrorKind::Unsupported, "an ONNX model", ONNX)
+    } else if probe.head.get(4..8) == Some(b"TFL3") {
+        let advice = "fetch the model's .safetensors or GGUF files";
+        (ErrorKind::Unsupported, "a TensorFlow Lite model", advice)
+    } else if is_old_imatrix(probe.head) {
+        let what = "an importance matrix in llama-imatrix's older format, not a model";
+        (ErrorKind::Unsupported, what, IMATRIX)
+    } else if matches!(probe.head, [b'\n', _, b'\n', ..]) && (has(b"<unk>") || has(b"</s>")) {
+        (ErrorKind::UnknownContainer, "a SentencePiece tokenizer, not weights", DIRECTORY)
+    } else {
+        return None;
+    };
+    Some(Error::new(kind, what).advise(advice))
+}
+
+/// Whether the file is an ONNX `ModelProto`: field 1 is the version as a small number, and the next
+/// field is the name of the program that wrote it. Some files have other fields next.
+fn is_onnx(head: &[u8], name: &str) -> bool {
+    let [0x08, 1..=63, rest @ ..] = head else { return false };
+    match rest {
+        [0x12, len @ 1..=64, rest @ ..] => rest.get(..usize::from(*len)).is_some_and(|producer| {
+            producer.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ')
+        }),
+        _ => name.ends_with(".onnx"),
+    }
+}
+
+/// Whether the file is an importance matrix of llama-imatrix before GGUF: the number of entries,
+/// then for each the length of a tensor's name, the name, the number of calls and of values.
+fn is_old_imatrix(head: &[u8]) -> bool {
+    let number = |at: usize| {
+        let bytes = head.get(at..)?.first_chunk::<4>()?;
+        usize::try_from(u32::from_le_bytes(*bytes)).ok()
+    };
+    let (Some(1..=1_000_000), Some(len @ 1..=256)) = (number(0), number(4)) else { return false };
+    let name = head.get(8..).and_then(|rest| rest.get(..len));
+    name.is_some_and(|name| name.iter().all(u8::is_ascii_graphic) && name.ends_with(b".weight"))
+}
+
+/// The error for text where weights were expected: what a server says instead of sending a file.
+fn server_answer(probe: &Probe<'_>) -> Option<Error> {
+    let text = match std::str::from_utf8(probe.head) {
+        Ok(text) => text,
+        // The end of the head may cut a character.
+        Err(cut) if cut.error_len().is_none() => {
+            std::str::from_utf8(probe.head.get(..cut.valid_up_to())?).ok()?
+        }
+        Err(_) => return None,
+    };
+    let text = text.trim();
+    let printable = |c: char| !c.is_control() || c.is_ascii_whitespace();
+    if text.is_empty() || !text.chars().all(printable) {
+        return None;
+    }
+    let json: Option<serde_json::Value> = serde_json::from_str(text).ok();
+    let said = json.as_ref().and_then(|json| {
+        ["error", "message", "detail"].iter().find_map(|key| match json.get(key)? {
+            serde_json::Value::String(said) => Some(said.as_str()),
+            inner => inner.get("message")?.as_str(),
+        })
+    });
+    let what = match (text.starts_with(['{', '[']), said) {
+        (_, Some(said)) => format!("a JSON document, not weights; it says \"{said}\""),
+        (true, None) => "a JSON document, not weights".to_owned(),
+        (false, None) => {
+            let first: String = text.lines().next().unwrap_or_default().chars().take(80).collect();
+            format!("text, not weights; it begins with \"{first}\"")
+        }
+    };
+    Some(Error::new(ErrorKind::UnknownContainer, what).advise(DOWNLOAD))
+}
+
+/// The error for a file of no known container and no recognized format.
+pub(super) fn unknown(probe: &Probe<'_>) -> Error {
+    let json = probe.head.trim_ascii_start().starts_with(b"{");
+    let error = Error::new(ErrorKind::UnknownContainer, "the file is neither GGUF nor safetensors");
+    match server_answer(probe).filter(|_| json) {
+        Some(answer) => answer,
+        None => error,
+    }
 }
 
 /// Whether the whole file is a relative path, as when git checks out links where it cannot create
@@ -127,35 +239,4 @@ fn is_html(text: &[u8]) -> bool {
 
 pub(super) fn is_partial(name: &str) -> bool {
     PARTIAL.iter().any(|ending| name.ends_with(ending))
-}
-
-/// The error for a directory without a supported container.
-pub(super) fn directory(probe: &Probe<'_>) -> Error {
-    let names = probe.directory.unwrap_or_default();
-    let any = |ending: &str| names.iter().find(|name| name.ends_with(ending));
-    if names.is_empty() {
-        return Error::new(ErrorKind::UnknownContainer, "the directory is empty");
-    }
-    if let Some(partial) = names.iter().find(|name| is_partial(name)) {
-        return Error::malformed(format!(
-            "the directory contains only an unfinished download: {partial}"
-        ))
-        .advise("wait for the download to finish, or restart it");
-    }
-    if let Some(name) =
-        names.iter().find(|name| name.starts_with("ggml-") && name.ends_with(".bin"))
-    {
-        return Error::mismatch(
-            "the directory contains only whisper.cpp files, which are opened one by one",
-        )
-        .advise(format!("give the path of one of them, such as {name}"));
-    }
-    if let Some(name) = any(".bin").or_else(|| any(".pt")).or_else(|| any(".pth")) {
-        return Error::unsupported(format!(
-            "the directory contains only PyTorch pickles, such as {name}"
-        ))
-        .advise(PICKLE);
-    }
-    Error::new(ErrorKind::UnknownContainer, "no weights here: neither .gguf nor .safetensors files")
-        .advise("give the directory that holds the model, or one of its files")
 }

@@ -7,6 +7,7 @@ pub mod ollama;
 pub mod safetensors;
 pub mod whisper_ggml;
 
+mod folder;
 mod foreign;
 mod groups;
 #[cfg(feature = "npz")]
@@ -151,7 +152,15 @@ impl OpenOptions {
 pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Store> {
     let opened = match look(path, options) {
         Ok((container, opened)) => {
-            (container.open)(opened, options).map_err(|error| error.in_file(path))
+            let others = match &opened {
+                DetectedPath::Directory(_, names) => other_models(container, names),
+                DetectedPath::File(_) => None,
+            };
+            let store = (container.open)(opened, options).map_err(|error| error.in_file(path));
+            store.map(|mut store| {
+                others.into_iter().for_each(|note| store.note(path, note));
+                store
+            })
         }
         // An existing path takes precedence over a name.
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -174,6 +183,25 @@ pub(crate) fn open_memory(
         .and_then(|row| (row.open)(DetectedPath::File(source), options));
     let opened = opened.map_err(|error| error.in_file(&path));
     opened.map(|store| store.with_limits(&options.limits))
+}
+
+/// A note about models in a directory that are not opened, because files of another container are.
+fn other_models(container: &Container, names: &[String]) -> Option<String> {
+    let is_other = |name: &&String| {
+        let lower = name.to_ascii_lowercase();
+        lower.ends_with(".gguf") || lower.starts_with("ggml-") && lower.ends_with(".bin")
+    };
+    let others: Vec<&str> = names.iter().filter(is_other).map(String::as_str).collect();
+    if *container == GGUF || others.is_empty() {
+        return None;
+    }
+    let shown: Vec<&str> = others.iter().copied().take(4).collect();
+    let more = if others.len() > shown.len() { ", ..." } else { "" };
+    Some(format!(
+        "the safetensors files are opened; the directory also holds {}{more}: give the path of such \
+         a file to open it instead",
+        shown.join(", ")
+    ))
 }
 
 /// What detection sees of a path.
@@ -235,10 +263,8 @@ fn choose(probe: &Probe<'_>) -> Result<&'static Container> {
     let found = CONTAINERS.iter().find(|container| (container.detect)(probe));
     found.copied().ok_or_else(|| {
         let error = match probe.directory {
-            Some(_) => foreign::directory(probe),
-            None => {
-                Error::new(ErrorKind::UnknownContainer, "the file is neither GGUF nor safetensors")
-            }
+            Some(_) => folder::error(probe),
+            None => foreign::unknown(probe),
         };
         error.in_file(probe.path)
     })

@@ -242,9 +242,9 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// `Malformed` if the architecture is not stated, or a required value is missing or impossible,
-    /// such as zero heads or a width that is not an integer; otherwise same as
-    /// [`resolution`](Self::resolution).
+    /// `Unsupported` if the architecture is not stated, or the model is not a language model;
+    /// `Malformed` if a required value is missing or impossible, such as zero heads or a width that
+    /// is not an integer; otherwise same as [`resolution`](Self::resolution).
     pub fn config(&self) -> Result<&ModelConfig> {
         let config =
             self.inner.config.get_or_init(|| model_config(&self.inner.store, self.resolution()?));
@@ -305,8 +305,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// `NotFound` if the model has no such tensor; `Mismatch` or `Malformed` if the stored tensor
-    /// contradicts its name or the model's config; otherwise same as
+    /// `NotFound` if the model has no such tensor; `Malformed` if the stored tensor contradicts its
+    /// name or the model's config; otherwise same as
     /// [`resolution`](Self::resolution).
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
         self.tensor_in(name, Convention::default())

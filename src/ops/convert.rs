@@ -31,6 +31,7 @@ pub struct ConvertOptions {
     container: &'static Container,
     precision: Precision,
     shard_bytes: Option<u64>,
+    one_file: bool,
     quantization: Option<QuantizationRules>,
 }
 
@@ -49,7 +50,7 @@ impl ConvertOptions {
     /// repacked with the same values if possible, else requantized to 8 bits.
     pub fn new(container: &'static Container) -> Self {
         let precision = Precision::default();
-        Self { container, precision, shard_bytes: None, quantization: None }
+        Self { container, precision, shard_bytes: None, one_file: false, quantization: None }
     }
 
     /// Writes all matrices in a dtype.
@@ -70,6 +71,13 @@ impl ConvertOptions {
     #[must_use]
     pub fn shard_bytes(mut self, bytes: u64) -> Self {
         self.shard_bytes = Some(bytes);
+        self
+    }
+
+    /// Writes one safetensors file without `config.json` and tokenizer, instead of a directory.
+    #[must_use]
+    pub fn one_file(mut self, one: bool) -> Self {
+        self.one_file = one;
         self
     }
 
@@ -127,6 +135,7 @@ fn planned(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
     }
     match writer.dialect {
         Dialect::Gguf => GgufDraft::of(model, options.precision)?.builder(model).plan(),
+        _ if options.one_file => one_file(model, writer, options),
         _ => directory(model, writer, options)?.plan(),
     }
 }
@@ -246,6 +255,24 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
     }
     why_plain.into_iter().for_each(|note| builder.note(note));
     Ok(builder)
+}
+
+/// Plans a single safetensors file. The documents of a directory are left out, which is noted.
+fn one_file(model: &Model, writer: &'static Writer, options: &ConvertOptions) -> Result<WritePlan> {
+    if writer.dialect != Dialect::HuggingFace || writer.keeps_attachments {
+        let fault =
+            format!("{} needs a directory: its config.json describes the tensors", writer.name);
+        return Err(Error::unsupported(fault).advise("give the path of a directory"));
+    }
+    let mut builder = directory(model, writer, options)?;
+    let names = builder.documents().iter().map(|document| document.name.as_str());
+    let names = names.collect::<Vec<_>>().join(", ");
+    builder.one_file();
+    if !names.is_empty() {
+        builder
+            .note(format!("a single file has no room for {names}: give a directory to write them"));
+    }
+    builder.plan()
 }
 
 /// Names and contents of files.

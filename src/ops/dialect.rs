@@ -26,8 +26,12 @@ pub struct TranslatedTensors {
 /// # Errors
 ///
 /// `Unsupported` if the architecture or a tensor is unknown, or if a tensor cannot be brought into
-/// the dialect's layout; `Mismatch` if tensors contradict the config.
+/// the dialect's layout; `Malformed` if tensors contradict the config.
 pub fn tensors_in(model: &Model, dialect: Dialect) -> Result<TranslatedTensors> {
+    translated(model, dialect).map_err(Error::of_model)
+}
+
+fn translated(model: &Model, dialect: Dialect) -> Result<TranslatedTensors> {
     let (store, resolution) = (model.store(), model.resolution()?);
     if resolution.dialect == dialect {
         let tensors = model.stored_tensors().collect();

@@ -29,8 +29,10 @@ pub use inspect::{
     InspectReport, InspectedPart, InspectedTensor, InspectedTensors, NamesReport, inspect,
 };
 pub use load::{LoadReport, load};
-pub use quantize::quantize;
-pub use rewrite::{EditOutcome, edit_metadata, merge, split};
+pub use quantize::{FileTypeSize, file_type_sizes, quantize};
+pub use rewrite::{
+    EditOutcome, MetadataEdit, check_editable, copy_with_metadata, edit_metadata, merge, split,
+};
 pub use verify::{
     Consistency, HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport,
     check_consistency, verify,

@@ -13,10 +13,10 @@ use crate::error::{Error, Result};
 use crate::metadata::Value;
 use crate::model::{Model, Tensor};
 use crate::quant::Importance;
-use crate::recipe::ImportanceMatrix;
 use crate::recipe::llama_cpp::{
     Hparams, LlamaOptions, LlamaRecipe, Reason, SourceTensor, TensorChoice,
 };
+use crate::recipe::{FILE_TYPES, FileType, FileTypeDescriptor, ImportanceMatrix};
 use crate::shape;
 use crate::write::{Method, OutTensor, Output, Precision, Producer, WritePlan};
 
@@ -82,6 +82,52 @@ pub fn quantize(
     }
     let plan = builder.plan().map_err(here)?;
     Ok(plan.for_whole_model(model.resolution()?))
+}
+
+/// What a model would be in one file type.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FileTypeSize {
+    /// The file type.
+    pub file_type: FileType,
+    /// The bytes of all tensors.
+    pub bytes: u64,
+    /// The bits per weight of all tensors together.
+    pub bits_per_weight: f64,
+    /// Whether any tensor gets a dtype that requires an importance matrix.
+    pub needs_importance: bool,
+}
+
+/// The size that a model would have in each file type, without an importance matrix and with the
+/// default options. A file type that the model's shapes do not fit has no entry.
+///
+/// # Errors
+///
+/// `Unsupported` if the model cannot be translated to GGUF.
+pub fn file_type_sizes(model: &Model) -> Result<Vec<FileTypeSize>> {
+    let draft = GgufDraft::of(model, Precision::default())?;
+    let here = |error: Error| error.in_file(model.path());
+    let mut stored = Vec::new();
+    for OutTensor { name, output: Output { producer, .. }, .. } in &draft.tensors {
+        let dtype = producer.dtype().map_err(here)?;
+        stored.push(SourceTensor { name, shape: producer.shape(), dtype });
+    }
+    let numbers = Hparams::of(&draft.keys, &[]).map_err(here)?;
+    let size = |row: &FileTypeDescriptor| {
+        let recipe = LlamaRecipe::new(&numbers, &stored, &LlamaOptions::new(row.file_type)).ok()?;
+        let (mut bytes, mut elements, mut needs_importance) = (0u64, 0u64, false);
+        for choice in &recipe.choices {
+            let shape = stored.get(choice.source)?.shape;
+            bytes = bytes.saturating_add(choice.to.tensor_bytes(shape)?);
+            elements = elements.saturating_add(shape::elements(shape)?);
+            let quantizer = choice.to.descriptor().quantizer.filter(|_| !choice.is_copy());
+            needs_importance |= choice.needs_importance
+                || quantizer.is_some_and(|found| found.importance() == Importance::Required);
+        }
+        let bits_per_weight = bytes as f64 * 8.0 / elements as f64;
+        Some(FileTypeSize { file_type: row.file_type, bytes, bits_per_weight, needs_importance })
+    };
+    Ok(FILE_TYPES.iter().filter_map(size).collect())
 }
 
 /// Groups tensors by the file that they are read from. The first group may be empty.

@@ -1,7 +1,7 @@
 //! The `split`, `merge`, `align` and `meta` verbs: the same tensors in other files, or with other
 //! metadata.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::bytes::blob_behind;
 use crate::container::gguf::write::SPLIT_KEYS;
@@ -12,7 +12,7 @@ use crate::metadata::KeyValues;
 use crate::model::Model;
 use crate::store::{Encoding, Store};
 use crate::write::{
-    Builder, Method, OutTensor, Output, Producer, WriteOptions, WritePlan, overwrite_within_a_page,
+    Builder, Method, OutTensor, Output, PageChange, Producer, WriteOptions, WritePlan,
 };
 
 /// Plans one file from a model in several files, or a copy of a single file. `alignment` is the
@@ -98,66 +98,166 @@ pub enum EditOutcome {
     NewBlob,
 }
 
-/// Changes the metadata of a model in one GGUF file.
-///
-/// If the tensors keep their positions and all changed bytes lie within one page of the file, which
-/// the system writes as a whole, the file is changed in place. Otherwise the file is rewritten and
-/// replaced. A file whose name is the digest of its content is never changed: a model in Ollama's
-/// store gets a new blob and a new manifest, and a blob of the Hugging Face cache is refused.
+/// Changes the metadata of a model in one GGUF file: [`MetadataEdit::plan`] and
+/// [`MetadataEdit::run`].
 ///
 /// # Errors
 ///
-/// `Unsupported` if the model is not a single GGUF file; `Mismatch` if the file is named by its
-/// digest and belongs to no manifest that can be changed; same as [`WritePlan::run`].
+/// Same as these.
 pub fn edit_metadata(
     path: &Path,
     edit: impl FnOnce(&mut KeyValues) -> Result<()>,
     options: &WriteOptions<'_>,
 ) -> Result<EditOutcome> {
-    let model = Model::open(path)?;
+    MetadataEdit::plan(&Model::open(path)?, edit)?.run(options)
+}
+
+/// A planned change of a model's metadata. Nothing is written until it is [run](Self::run).
+#[derive(Debug)]
+pub struct MetadataEdit {
+    /// The file that is changed, or the manifest that gets a new blob.
+    path: PathBuf,
+    method: EditMethod,
+}
+
+#[derive(Debug)]
+enum EditMethod {
+    InPlace(PageChange),
+    Rewritten(WritePlan),
+    NewBlob(WritePlan),
+}
+
+impl MetadataEdit {
+    /// Plans a change of the metadata of a model in one GGUF file.
+    ///
+    /// If the tensors keep their positions and all changed bytes lie within one page of the file,
+    /// which the system writes as a whole, the file is changed in place. Otherwise the file is
+    /// rewritten and replaced. A file whose name is the digest of its content is never changed: a
+    /// model in Ollama's store gets a new blob and a new manifest, and a blob of the Hugging Face
+    /// cache is refused.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`check_editable`]; any error of `edit`; `Mismatch` if the file is named by its digest
+    /// and belongs to no manifest that can be changed.
+    pub fn plan(model: &Model, edit: impl FnOnce(&mut KeyValues) -> Result<()>) -> Result<Self> {
+        check_editable(model)?;
+        let store = model.store();
+        let mut keys = KeyValues::of(store.metadata());
+        edit(&mut keys)?;
+        if store.container() == ollama::OLLAMA.name {
+            let path = store.path().to_path_buf();
+            let manifest = ollama::replaceable_model(&path, store.limits())?;
+            let plan = with_keys(model, keys, &ollama::write::GGUF_WRITER)?.replacing(manifest);
+            return Ok(Self { path, method: EditMethod::NewBlob(plan) });
+        }
+        let file = store.files().next().map(Path::to_path_buf).unwrap_or_default();
+        if let Some(blob) = blob_behind(&file) {
+            let fault = format!(
+                "the file is {}, whose name is the digest of its content, so it must not be changed",
+                blob.display()
+            );
+            let advice = "write the changed model to another file (`meta set -o FILE`); for a \
+                          model of Ollama's, give the model's name";
+            return Err(Error::mismatch(fault).advise(advice).in_file(store.path()));
+        }
+        // The target of a link is changed, not the link.
+        let path = file.canonicalize().unwrap_or(file);
+        let plan = with_keys(model, keys, &gguf::write::WRITER)?;
+        if !has_other_names(&path)
+            && let Some(bytes) = plan.header_in_place(store)
+            && let Some(change) = PageChange::to_start_with(&path, &bytes)?
+        {
+            return Ok(Self { path, method: EditMethod::InPlace(change) });
+        }
+        Ok(Self { path, method: EditMethod::Rewritten(plan) })
+    }
+
+    /// How the change will be made.
+    pub fn outcome(&self) -> EditOutcome {
+        match self.method {
+            EditMethod::InPlace(_) => EditOutcome::InPlace,
+            EditMethod::Rewritten(_) => EditOutcome::Rewritten,
+            EditMethod::NewBlob(_) => EditOutcome::NewBlob,
+        }
+    }
+
+    /// Makes the change.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`WritePlan::run`].
+    pub fn run(&self, options: &WriteOptions<'_>) -> Result<EditOutcome> {
+        let Self { path, method } = self;
+        match method {
+            EditMethod::InPlace(change) => change.apply(path)?,
+            EditMethod::Rewritten(plan) => plan.replace(path, options)?,
+            EditMethod::NewBlob(plan) => {
+                plan.run(path, &options.overwrite(true))?;
+            }
+        }
+        Ok(self.outcome())
+    }
+}
+
+/// Plans a copy of a GGUF model with other metadata, as one file.
+///
+/// # Errors
+///
+/// `Unsupported` if the model's files are not GGUF; any error of `edit`.
+pub fn copy_with_metadata(
+    model: &Model,
+    edit: impl FnOnce(&mut KeyValues) -> Result<()>,
+) -> Result<WritePlan> {
+    check_gguf(model)?;
+    let mut keys = KeyValues::of(model.store().metadata());
+    for key in SPLIT_KEYS {
+        keys.remove(key);
+    }
+    edit(&mut keys)?;
+    with_keys(model, keys, &gguf::write::WRITER)
+}
+
+fn with_keys(model: &Model, keys: KeyValues, writer: &'static Writer) -> Result<WritePlan> {
+    let mut builder = Builder::with_writer(writer);
+    builder.reads(model.store());
+    *builder.metadata() = keys;
+    copied_tensors(model).into_iter().for_each(|tensor| builder.push(tensor));
+    builder.plan()
+}
+
+/// Checks that [`MetadataEdit`] can change a model: its files are one GGUF file.
+///
+/// # Errors
+///
+/// `Unsupported` for any other model.
+pub fn check_editable(model: &Model) -> Result<()> {
+    check_gguf(model)?;
+    match model.files().len() {
+        1 => Ok(()),
+        files => Err(Error::unsupported(format!("the model is split into {files} files"))
+            .advise("write a changed copy with `-o FILE`, or merge it first: `weighbridge merge`")
+            .in_file(model.path())),
+    }
+}
+
+/// Checks that the metadata are those of GGUF files.
+fn check_gguf(model: &Model) -> Result<()> {
     let store = model.store();
     writer(store)?;
-    if store.encoding() != Encoding::Gguf || store.files().len() != 1 {
-        let fault = "metadata can be changed only in a model that is a single GGUF file";
-        return Err(Error::unsupported(fault).in_file(path));
+    if store.encoding() == Encoding::Gguf {
+        return Ok(());
     }
-    let file = store.files().next().map(Path::to_path_buf).unwrap_or_default();
-    let mut keys = KeyValues::of(store.metadata());
-    edit(&mut keys)?;
-    let rewritten = |writer| {
-        let mut builder = Builder::with_writer(writer);
-        builder.reads(store);
-        *builder.metadata() = keys;
-        copied_tensors(&model).into_iter().for_each(|tensor| builder.push(tensor));
-        builder.plan()
+    let advice = "edit config.json and the files beside it with a text editor";
+    let fault = match (store.container() == ollama::OLLAMA.name, store.path().is_dir()) {
+        (true, _) => "the metadata of a model of tensor blobs cannot be changed",
+        (false, true) => {
+            "the metadata of a directory cannot be changed: they are in config.json, \
+             tokenizer_config.json and the headers of its safetensors files"
+        }
+        (false, false) => "the metadata of a safetensors file cannot be changed",
     };
-    if store.container() == ollama::OLLAMA.name {
-        let path = store.path().to_path_buf();
-        let manifest = ollama::replaceable_model(&path, store.limits())?;
-        let plan = rewritten(&ollama::write::GGUF_WRITER)?.replacing(manifest);
-        plan.run(&path, &options.overwrite(true))?;
-        return Ok(EditOutcome::NewBlob);
-    }
-    if let Some(blob) = blob_behind(&file) {
-        let fault = format!(
-            "the file is {}, whose name is the digest of its content, so it must not be changed",
-            blob.display()
-        );
-        let advice = "copy it to another name and change the copy; for a model of Ollama's, give the \
-                      model's name";
-        return Err(Error::mismatch(fault).advise(advice).in_file(path));
-    }
-    // The target of a link is changed, not the link.
-    let file = file.canonicalize().unwrap_or(file);
-    let plan = rewritten(&gguf::write::WRITER)?;
-    if !has_other_names(&file)
-        && let Some(bytes) = plan.header_in_place(store)
-        && overwrite_within_a_page(&file, &bytes)?
-    {
-        return Ok(EditOutcome::InPlace);
-    }
-    plan.replace(&file, options)?;
-    Ok(EditOutcome::Rewritten)
+    Err(Error::unsupported(fault).advise(advice).in_file(store.path()))
 }
 
 /// Whether the file has other names (hard links), one of which may be a digest.

@@ -146,6 +146,11 @@ impl FileType {
         self.descriptor().name
     }
 
+    /// Whether matrices of most models get a dtype that requires an importance matrix.
+    pub fn needs_importance(self) -> bool {
+        llama_cpp::needs_importance(self)
+    }
+
     /// Finds a file type by name or alias, ignoring case, or by number: `q4_k_m`, `Q4_K`, `15`.
     pub fn from_name(name: &str) -> Option<Self> {
         let named = |row: &&FileTypeDescriptor| row.name.eq_ignore_ascii_case(name);

@@ -20,7 +20,7 @@ use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::metadata::{Array, Value};
 use crate::store::Store;
-pub use special::ChatTemplate;
+pub use special::{ChatTemplate, special_token_key};
 use vocabulary::Vocabulary;
 
 /// The algorithm that turns text into tokens.

@@ -42,6 +42,12 @@ const GGUF: [(&str, &str); 17] = [
     ("fim_prefix", "prefix_token_id"),
 ];
 
+/// The GGUF key of a special token, given by its purpose: `eos` is `tokenizer.ggml.eos_token_id`.
+pub fn special_token_key(purpose: &str) -> Option<String> {
+    let row = GGUF.iter().find(|(name, _)| *name == purpose)?;
+    Some(format!("tokenizer.ggml.{}", row.1))
+}
+
 /// Like [`GGUF`], for `tokenizer_config.json` and `special_tokens_map.json`, where tokens are given
 /// by text; and with the suffix `_id` for `config.json`, where they are given by number.
 const NAMES: [(&str, &str); 7] = [

@@ -195,6 +195,11 @@ impl Builder {
         self.notes.push(note.into());
     }
 
+    /// The documents so far.
+    pub(crate) fn documents(&self) -> &[NewDocument] {
+        &self.documents
+    }
+
     /// The tensors so far.
     pub(crate) fn tensors(&self) -> &[OutTensor] {
         &self.tensors

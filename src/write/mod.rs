@@ -34,8 +34,8 @@ pub use loss::Loss;
 pub(crate) use method::{Precision, choose, encoded, grouped};
 pub use plan::{WritePlan, WriteReport};
 pub(crate) use producer::Producer;
+pub(crate) use target::PageChange;
 use target::WriteTarget;
-pub(crate) use target::overwrite_within_a_page;
 
 /// How an output tensor is produced, what that does to its values, and the reason.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use crate::bytes::is_content_addressed;
+use crate::bytes::{Text, is_content_addressed};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A file or directory that is being written under a temporary name beside its own.
@@ -77,6 +77,7 @@ impl WriteTarget {
                          written under it";
             return Err(Error::mismatch(fault).advise("write to another name").in_file(path));
         }
+        check_folder(path)?;
         let path = path.to_path_buf();
         let mut partial = OsString::from(".");
         partial.push(name);
@@ -199,32 +200,63 @@ pub(super) fn open_or_create(path: &Path) -> std::io::Result<File> {
     File::options().read(true).write(true).create(true).truncate(false).open(path)
 }
 
+/// Checks that the folder that a file or directory will be in exists.
+fn check_folder(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let Some(folder) = folder.filter(|folder| !folder.is_dir()) else { return Ok(()) };
+    let shown = Text::from_path(folder).brief();
+    Err(match folder.exists() {
+        true => Error::mismatch(format!("{shown} is a file, not a folder"))
+            .advise("give a path in a folder"),
+        false => Error::not_found(format!("the folder {shown} does not exist"))
+            .advise("create the folder, or give another path"),
+    }
+    .in_file(path))
+}
+
 pub(super) fn exists(path: &Path) -> Error {
     Error::new(ErrorKind::Mismatch, "already exists")
         .advise("give another name, or replace it with --overwrite once the new one is complete")
         .in_file(path)
 }
 
-/// Overwrites the start of the file with `bytes`, if all changed bytes lie within one page. The
-/// system writes a page as a whole or not at all, even if the program is killed. Otherwise does
-/// nothing and returns `false`.
-pub(crate) fn overwrite_within_a_page(path: &Path, bytes: &[u8]) -> Result<bool> {
-    const PAGE: usize = 4096;
-    let failed = |doing| move |error| Error::io(doing, error).in_file(path);
-    let file = File::options().read(true).write(true).open(path);
-    let mut file = file.map_err(failed("cannot open the file for writing"))?;
-    let mut old = crate::bytes::try_zeroed(bytes.len())?;
-    file.read_exact(&mut old).map_err(failed("cannot read the file"))?;
-    let differs = |(old, new): (&u8, &u8)| old != new;
-    let Some(start) = old.iter().zip(bytes).position(differs) else { return Ok(true) };
-    let end = old.iter().zip(bytes).rposition(differs).map_or(start, |last| last + 1);
-    let Some(change) = bytes.get(start..end).filter(|_| start / PAGE == (end - 1) / PAGE) else {
-        return Ok(false);
-    };
-    file.seek(SeekFrom::Start(start as u64)).map_err(failed("cannot change the file"))?;
-    file.write_all(change).map_err(failed("cannot change the file"))?;
-    file.sync_all().map_err(failed("cannot sync the file to the disk"))?;
-    Ok(true)
+/// A change of a few bytes within one page of a file. The system writes a page as a whole or not at
+/// all, even if the program is killed.
+#[derive(Debug)]
+pub(crate) struct PageChange {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl PageChange {
+    /// The change that makes the file start with `bytes`, unless it extends over several pages.
+    pub(crate) fn to_start_with(path: &Path, bytes: &[u8]) -> Result<Option<Self>> {
+        const PAGE: usize = 4096;
+        let failed = |doing| move |error| Error::io(doing, error).in_file(path);
+        let mut file = File::open(path).map_err(failed("cannot open the file"))?;
+        let mut old = crate::bytes::try_zeroed(bytes.len())?;
+        file.read_exact(&mut old).map_err(failed("cannot read the file"))?;
+        let differs = |(old, new): (&u8, &u8)| old != new;
+        let Some(start) = old.iter().zip(bytes).position(differs) else {
+            return Ok(Some(Self { start: 0, bytes: Vec::new() }));
+        };
+        let end = old.iter().zip(bytes).rposition(differs).map_or(start, |last| last + 1);
+        let change = bytes.get(start..end).filter(|_| start / PAGE == (end - 1) / PAGE);
+        Ok(change.map(|bytes| Self { start: start as u64, bytes: bytes.to_vec() }))
+    }
+
+    /// Changes the file.
+    pub(crate) fn apply(&self, path: &Path) -> Result<()> {
+        let failed = |doing| move |error| Error::io(doing, error).in_file(path);
+        if self.bytes.is_empty() {
+            return Ok(());
+        }
+        let file = File::options().write(true).open(path);
+        let mut file = file.map_err(failed("cannot open the file for writing"))?;
+        file.seek(SeekFrom::Start(self.start)).map_err(failed("cannot change the file"))?;
+        file.write_all(&self.bytes).map_err(failed("cannot change the file"))?;
+        file.sync_all().map_err(failed("cannot sync the file to the disk"))
+    }
 }
 
 /// A directory is replaced as a whole, so it must contain nothing but a model.

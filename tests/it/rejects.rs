@@ -1040,7 +1040,7 @@ fn other_files() {
     help: convert it to safetensors with the library that wrote it
     ");
     assert_snapshot!(file(b"\x1f\x8b\x08............"), @"
-    UnknownContainer: file: compressed with gzip
+    Unsupported: file: compressed with gzip
     help: unpack it first
     ");
     assert_snapshot!(file(b"\x93NUMPY............"), @"
@@ -1364,12 +1364,12 @@ fn tar_archives_and_what_looks_like_one() {
     archive.resize(512, 0);
     archive[257..262].copy_from_slice(b"ustar");
     assert_snapshot!(refused(archive.clone()), @"
-    UnknownContainer: file: a tar archive
+    Unsupported: file: a tar archive
     help: unpack it first
     ");
     archive[..10].copy_from_slice(b"GGUF-model");
     assert_snapshot!(refused(archive), @"
-    UnknownContainer: file: a tar archive
+    Unsupported: file: a tar archive
     help: unpack it first
     ");
     for version in 1..=3 {

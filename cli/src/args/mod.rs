@@ -1,5 +1,6 @@
 //! The command line: subcommands, arguments and help.
 
+mod names;
 pub(crate) mod run;
 pub(crate) mod write;
 
@@ -20,8 +21,14 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
   weighbridge inspect ~/models/Qwen3-0.6B   a directory downloaded from Hugging Face
   weighbridge dump model.gguf output_norm.weight
 
-Exit status: 0 success; 1 a fault or difference was found; 2 wrong usage; 3 malformed or incomplete
-model; 4 unsupported; 5 path or tensor not found, no permission, no space; 130 interrupted."
+Exit status:
+    0  success
+    1  verify, diff or list found a fault or a difference
+    2  wrong usage, or a request that does not fit the model or the destination
+    3  damaged, incomplete, contradictory or too large; or no model at all
+    4  unsupported
+    5  path, tensor or key not found, no permission, no space, output closed
+  130  interrupted with Ctrl-C"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -38,7 +45,7 @@ pub(crate) enum Command {
     Config(Config),
     /// Print the SHA-256 of every tensor
     Hash(Hash),
-    /// Write one tensor's values or bytes to standard output
+    /// Write one tensor's values or bytes
     Dump(Dump),
     /// Compare the tensors of two models by canonical name; their containers may differ
     Diff(Diff),
@@ -64,7 +71,7 @@ pub(crate) enum Command {
     Align(write::Align),
     /// Print metadata, or edit the metadata of a GGUF file
     Meta(write::Meta),
-    /// List the known containers, dtypes or architectures, or the models in Ollama's store
+    /// List containers, dtypes, file types or architectures, or the models in Ollama's store
     List(List),
     /// Print a completion script for a shell
     Completions(Completions),
@@ -91,13 +98,15 @@ pub(crate) struct Open {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weighbridge inspect model.gguf
+  weighbridge inspect a.gguf b.gguf
   weighbridge inspect model-00001-of-00003.gguf --all --filter '*attn*'
   weighbridge inspect llama3.2            a model in Ollama's store
   weighbridge inspect model.gguf --canonical
   weighbridge inspect ./Qwen3-0.6B --json | jq '.tensors[0]'")]
 pub(crate) struct Inspect {
-    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
-    pub(crate) path: PathBuf,
+    /// Models: files, any shard of a split GGUF, directories, or names of Ollama models
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
     /// Show canonical names and how each tensor is derived
     #[arg(long, conflicts_with = "stored")]
     pub(crate) canonical: bool,
@@ -141,8 +150,9 @@ pub(crate) struct Config {
   weighbridge hash model.gguf --values --json > model.hashes.json
   weighbridge hash model.gguf --save model.hashes     for verify --against")]
 pub(crate) struct Hash {
-    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
-    pub(crate) path: PathBuf,
+    /// Models: files, any shard of a split GGUF, directories, or names of Ollama models
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
     /// Also hash the values, as little-endian f32 in row-major order
     #[arg(long)]
     pub(crate) values: bool,
@@ -178,7 +188,7 @@ pub(crate) enum DumpForm {
 #[command(after_help = "Examples:
   weighbridge dump model.gguf output_norm.weight
   weighbridge dump model.gguf blk.0.attn_q.weight --rows 0..4 --all
-  weighbridge dump ./Qwen3-0.6B model.norm.weight --as npy > norm.npy
+  weighbridge dump ./Qwen3-0.6B model.norm.weight --as npy -o norm.npy
   weighbridge dump model.gguf blk.0.ffn_up.weight --as bf16 > ffn_up.bf16
   weighbridge dump model.gguf token_embd.weight --as raw | sha256sum")]
 pub(crate) struct Dump {
@@ -196,6 +206,10 @@ pub(crate) struct Dump {
     /// With --as text: write every row and column
     #[arg(long)]
     pub(crate) all: bool,
+    /// Write to FILE, which must not exist, instead of standard output; - is standard output even if
+    /// that is a terminal
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) open: Open,
 }
@@ -235,8 +249,9 @@ pub(crate) struct Diff {
   weighbridge verify model.gguf --against model.hashes
   weighbridge verify ./Qwen3-0.6B --deep --json | jq '.findings'")]
 pub(crate) struct Verify {
-    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
-    pub(crate) path: PathBuf,
+    /// Models: files, any shard of a split GGUF, directories, or names of Ollama models
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
     /// Also check every value and scale. Faults: NaN and infinity in values or scales, as in
     /// llama.cpp's own check. Remarks: matrices whose values are all 0 or all equal, and NVFP4 scales
     /// below the normal range; constant biases and norms are normal. Faults and remarks give exit
@@ -267,7 +282,8 @@ pub(crate) struct Load {
     #[arg(long, value_name = "GLOB")]
     pub(crate) filter: Option<String>,
     /// Fuse these tensors into one buffer where possible: qkv, gate-up
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_fusion)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::fusion(),
+        hide_possible_values = true)]
     pub(crate) fuse: Vec<&'static weighbridge::load::Fusion>,
     /// Dtype of the loaded tensors
     #[arg(long, value_enum, default_value = "keep", value_name = "DTYPE")]
@@ -302,6 +318,8 @@ pub(crate) enum Listing {
     Containers,
     /// Element types, quantized ones included
     Dtypes,
+    /// File types of `quantize`, such as Q4_K_M; with MODEL, the size that it would have in each
+    Types,
     /// Model families whose tensors have canonical names
     Architectures,
     /// The models in Ollama's store
@@ -311,12 +329,16 @@ pub(crate) enum Listing {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weighbridge list dtypes
+  weighbridge list types ./Qwen3-0.6B     file types, and the model's size in each
   weighbridge list models                 the models in Ollama's store
   weighbridge list architectures --json")]
 pub(crate) struct List {
     /// The table to print
     #[arg(value_enum)]
     pub(crate) what: Listing,
+    /// With `types`: the model whose size in each type is shown
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -330,13 +352,6 @@ pub(crate) struct Completions {
     /// The shell to complete for
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
-}
-
-fn parse_fusion(name: &str) -> Result<&'static weighbridge::load::Fusion, String> {
-    weighbridge::load::Fusion::named(name).ok_or_else(|| {
-        let names = weighbridge::load::FUSIONS.iter().map(|fusion| fusion.name);
-        format!("unknown fusion: expected {}", names.collect::<Vec<_>>().join(" or "))
-    })
 }
 
 fn parse_tolerance(text: &str) -> Result<f64, String> {

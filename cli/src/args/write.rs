@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use weighbridge::DType;
-use weighbridge::container::{CONTAINERS, Container, ollama};
-use weighbridge::recipe::llama_cpp::{MetadataSetting, TensorType, target};
-use weighbridge::recipe::ollama::{QuantType, TYPES};
-use weighbridge::recipe::{FILE_TYPES, FileType, mlx_lm};
+use weighbridge::container::{Container, ollama};
+use weighbridge::recipe::llama_cpp::{MetadataSetting, TensorType};
+use weighbridge::recipe::ollama::QuantType;
+use weighbridge::recipe::{FileType, mlx_lm};
 
 use super::Open;
+use super::names::{dtype, file_type, mix, quant_type, writable};
 
 /// Options that all writing subcommands share.
 #[derive(Args, Debug)]
@@ -87,8 +87,7 @@ pub(crate) struct Align {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weighbridge meta get model.gguf general.name
-  weighbridge meta set model.gguf general.name='My model' llama.context_length=32768
-  weighbridge meta set model.gguf tokenizer.ggml.add_bos_token=bool:true
+  weighbridge meta set model.gguf general.name='My model' --dry-run
   weighbridge meta rm model.gguf general.url")]
 pub(crate) struct Meta {
     #[command(subcommand)]
@@ -98,32 +97,74 @@ pub(crate) struct Meta {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum MetaVerb {
     /// Print the values of the given keys, or of all keys
+    #[command(after_help = "Examples:
+  weighbridge meta get model.gguf
+  weighbridge meta get model.gguf general.name
+  weighbridge meta get llama3.2 tokenizer.chat_template > template.jinja")]
     Get {
         /// A model in any container
         path: PathBuf,
-        /// Keys to print; all if omitted
+        /// Keys to print; all if omitted. A special token's key may be given by name: bos, eos, pad
         keys: Vec<String>,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Set keys of a GGUF file
+    #[command(
+        after_help = "A key keeps its type unless one is given. TYPE is u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, bool
+or str. TYPE[] is an array, given as JSON. A value that begins with @ is the content of a file; @@
+stands for a single @. A special token may be given by name (bos, eos, eot, pad, ...) and by its text.
+The settings of a directory are in config.json and the files beside it, which this command does not
+change.
+
+Examples:
+  weighbridge meta set model.gguf general.name='My model' llama.context_length=32768
+  weighbridge meta set model.gguf tokenizer.ggml.add_bos_token=bool:true --dry-run
+  weighbridge meta set model.gguf tokenizer.chat_template=@template.jinja -o changed.gguf
+  weighbridge meta set model.gguf eos='<|im_end|>'
+  weighbridge meta set model.gguf general.tags='str[]:[\"chat\",\"code\"]'"
+    )]
     Set {
-        /// A GGUF file
+        /// A GGUF file, or the name of an Ollama model
         path: PathBuf,
         /// KEY=VALUE keeps the type of an existing key; KEY=TYPE:VALUE sets the type, which a new key
         /// requires
         #[arg(required = true, value_name = "KEY=VALUE")]
         values: Vec<String>,
+        #[command(flatten)]
+        edit: Edit,
     },
     /// Remove keys from a GGUF file
+    #[command(after_help = "Examples:
+  weighbridge meta rm model.gguf general.url
+  weighbridge meta rm model.gguf tokenizer.chat_template -o bare.gguf")]
     Rm {
-        /// A GGUF file
+        /// A GGUF file, or the name of an Ollama model
         path: PathBuf,
         /// Keys to remove
         #[arg(required = true, value_name = "KEY")]
         keys: Vec<String>,
+        /// Remove keys too that the model needs
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        edit: Edit,
     },
+}
+
+/// How metadata are changed.
+#[derive(Args, Debug)]
+pub(crate) struct Edit {
+    /// Show the changes; write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Write the changed model to this file, which must not exist, and leave the original unchanged
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Parses a number of bytes: `4G` and `4GB` are 4,000,000,000, `4GiB` is 4,294,967,296.
@@ -163,10 +204,10 @@ pub(crate) struct Whole {
     after_help = "Each tensor gets the dtype and the bytes that llama-quantize or mlx-lm would write.
 
 Examples:
-  weighbridge quantize model-F16.gguf model-Q4_K_M.gguf --type Q4_K_M
-  weighbridge quantize model-F16.gguf model-IQ2_XS.gguf --type IQ2_XS --imatrix imatrix.gguf
+  weighbridge quantize model-F16.gguf model-Q4_K_M.gguf Q4_K_M
+  weighbridge quantize model-F16.gguf model-IQ2_XS.gguf IQ2_XS --imatrix imatrix.gguf
   weighbridge quantize ./Qwen3-8B Qwen3-8B-Q8_0.gguf --type Q8_0
-  weighbridge quantize model.gguf x.gguf --type Q8_0 --tensor-type 'attn_v=q6_k' --dry-run
+  weighbridge quantize model.gguf x.gguf Q8_0 --tensor-type 'attn_v=q6_k' --dry-run
   weighbridge quantize ./Qwen3-8B ./Qwen3-8B-4bit --mlx 4"
 )]
 pub(crate) struct Quantize {
@@ -175,15 +216,20 @@ pub(crate) struct Quantize {
     /// The file to write; with --mlx, the directory
     pub(crate) dst: PathBuf,
     /// File type by its llama-quantize name, which sets the dtype of each tensor: Q4_K_M, Q8_0,
-    /// IQ3_XXS, ...
-    #[arg(long = "type", value_name = "FTYPE", value_parser = file_type, required_unless_present = "mlx")]
+    /// IQ3_XXS, ...; `list types` lists them
+    #[arg(value_name = "FTYPE", value_parser = file_type(), hide_possible_values = true,
+        required_unless_present_any = ["file_type", "mlx"],
+        conflicts_with_all = ["file_type", "mlx"])]
+    pub(crate) third: Option<FileType>,
+    /// The file type, given as an option
+    #[arg(long = "type", value_name = "FTYPE", value_parser = file_type(), hide_possible_values = true)]
     pub(crate) file_type: Option<FileType>,
     /// Write an MLX directory instead: bits, group size and mode, as in 4 or 4,64 or 4,32,mxfp4;
     /// values left out are mlx-lm's defaults
     #[arg(long, value_name = "BITS,GROUP,MODE", value_parser = mlx, conflicts_with = "file_type")]
     pub(crate) mlx: Option<mlx_lm::MlxOptions>,
     /// With --mlx: mix of bit widths by its mlx-lm name: mixed_2_6, mixed_3_4, mixed_3_6, mixed_4_6
-    #[arg(long, value_name = "MIX", value_parser = mix, requires = "mlx")]
+    #[arg(long, value_name = "MIX", value_parser = mix(), hide_possible_values = true, requires = "mlx")]
     pub(crate) quant_predicate: Option<&'static mlx_lm::Mix>,
     /// Importance matrix written by llama-imatrix, as GGUF or in the older format
     #[arg(long, value_name = "FILE")]
@@ -204,10 +250,10 @@ pub(crate) struct Quantize {
     #[arg(long)]
     pub(crate) leave_output_tensor: bool,
     /// Dtype of output.weight
-    #[arg(long, value_name = "DTYPE", value_parser = dtype)]
+    #[arg(long, value_name = "DTYPE", value_parser = dtype(), hide_possible_values = true)]
     pub(crate) output_tensor_type: Option<DType>,
     /// Dtype of token_embd.weight
-    #[arg(long, value_name = "DTYPE", value_parser = dtype)]
+    #[arg(long, value_name = "DTYPE", value_parser = dtype(), hide_possible_values = true)]
     pub(crate) token_embedding_type: Option<DType>,
     /// Dtype of tensors whose names match; the first matching rule applies
     #[arg(long, value_name = "REGEX=DTYPE", value_parser = tensor_type)]
@@ -227,15 +273,8 @@ pub(crate) struct Quantize {
     pub(crate) writing: Writing,
 }
 
-fn file_type(text: &str) -> Result<FileType, String> {
-    FileType::from_name(text).ok_or_else(|| {
-        let names: Vec<&str> = FILE_TYPES.iter().map(|row| row.name).collect();
-        format!("not one of {}", names.join(", "))
-    })
-}
-
 /// Adds the library's advice to the message about a wrong value.
-fn with_advice<T>(value: weighbridge::Result<T>) -> Result<T, String> {
+pub(crate) fn with_advice<T>(value: weighbridge::Result<T>) -> Result<T, String> {
     value.map_err(|error| match error.advice() {
         Some(advice) => format!("{error} ({advice})"),
         None => error.to_string(),
@@ -260,17 +299,6 @@ fn mlx(text: &str) -> Result<mlx_lm::MlxOptions, String> {
     Ok(mlx_lm::MlxOptions { mode, group_size, bits, ..mlx_lm::MlxOptions::default() })
 }
 
-fn mix(text: &str) -> Result<&'static mlx_lm::Mix, String> {
-    mlx_lm::Mix::from_name(text).ok_or_else(|| {
-        let names: Vec<&str> = mlx_lm::MIXES.iter().map(|mix| mix.name).collect();
-        format!("not one of {}", names.join(", "))
-    })
-}
-
-fn dtype(text: &str) -> Result<DType, String> {
-    with_advice(target(text))
-}
-
 fn tensor_type(text: &str) -> Result<TensorType, String> {
     with_advice(TensorType::parse(text))
 }
@@ -279,26 +307,20 @@ fn setting(text: &str) -> Result<MetadataSetting, String> {
     with_advice(MetadataSetting::parse(text))
 }
 
-/// Parses the name of a container that can be written.
-fn writable() -> impl TypedValueParser<Value = &'static Container> {
-    let writable = CONTAINERS.iter().filter_map(|row| Some((row.name, row.written_as()?)));
-    let values = writable.map(|(name, summary)| PossibleValue::new(name).help(summary));
-    PossibleValuesParser::new(values).try_map(|name| {
-        let found = CONTAINERS.iter().copied().find(|row| row.name == name);
-        found.ok_or("unknown container")
-    })
-}
-
 #[derive(Args, Debug)]
 #[command(
     after_help = "Quantized tensors keep their codes if the container has a packing with exactly the same values.
 --dry-run shows the tensors for which it has none; --lossless makes them an error.
 
+With --to safetensors, DST is a directory with config and tokenizer; if it ends in .safetensors, it is
+one file with the weights alone.
+
 Examples:
-  weighbridge convert ./Qwen3-8B Qwen3-8B.gguf --to gguf
+  weighbridge convert ./Qwen3-8B Qwen3-8B.gguf
   weighbridge convert model-Q4_K_M.gguf ./model-mlx --to mlx --dry-run
   weighbridge convert model-Q8_0.gguf ./model --to safetensors --dtype BF16
-  weighbridge convert ./model-4bit model.gguf --to gguf --lossless
+  weighbridge convert model-Q8_0.gguf model.safetensors
+  weighbridge convert ./model-4bit model.gguf --lossless
   weighbridge convert ./model-4bit qwen3:4bit --to ollama"
 )]
 pub(crate) struct Convert {
@@ -306,11 +328,11 @@ pub(crate) struct Convert {
     pub(crate) src: PathBuf,
     /// The file or directory to write; for Ollama, the model's name
     pub(crate) dst: PathBuf,
-    /// Container to write
+    /// Container to write; may be omitted if DST ends in .gguf or .safetensors
     #[arg(long, value_name = "TO", value_parser = writable())]
-    pub(crate) to: &'static Container,
+    pub(crate) to: Option<&'static Container>,
     /// Dtype of all matrices: F32, F16, BF16, or for GGUF any type that needs no importance matrix
-    #[arg(long, value_name = "DTYPE", value_parser = dtype)]
+    #[arg(long, value_name = "DTYPE", value_parser = dtype(), hide_possible_values = true)]
     pub(crate) dtype: Option<DType>,
     /// Fail if any value would change
     #[arg(long)]
@@ -360,7 +382,7 @@ pub(crate) struct Create {
     /// A model in any container
     pub(crate) src: PathBuf,
     /// Quantize the matrices to int4, int8, nvfp4, mxfp4 or mxfp8
-    #[arg(long, value_name = "TYPE", value_parser = quant_type)]
+    #[arg(long, value_name = "TYPE", value_parser = quant_type(), hide_possible_values = true)]
     pub(crate) quantize: Option<QuantType>,
     #[command(flatten)]
     pub(crate) whole: Whole,
@@ -368,11 +390,4 @@ pub(crate) struct Create {
     pub(crate) store: Store,
     #[command(flatten)]
     pub(crate) writing: Writing,
-}
-
-fn quant_type(text: &str) -> Result<QuantType, String> {
-    QuantType::from_name(text).ok_or_else(|| {
-        let names: Vec<&str> = TYPES.iter().map(|row| row.name).collect();
-        format!("not one of {}", names.join(", "))
-    })
 }

@@ -14,12 +14,12 @@ use crate::{Status, note, remark};
 
 pub(crate) fn run(args: &Config) -> Done {
     let model = args.open.options().open(&args.path)?;
+    remark(&model);
     let report = ops::config(&model)?;
     if args.json {
         json::write(&Versioned::of(&args.path, &report))?;
         return Ok(Status::Fine);
     }
-    remark(&model);
     for error in [report.tokenizer.as_ref().err(), report.generation.as_ref().err()] {
         error.into_iter().for_each(|error| note(&error.to_string()));
     }

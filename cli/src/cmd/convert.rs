@@ -1,26 +1,72 @@
 //! `convert`: converts a model to another container.
 
-use weighbridge::container::OLLAMA;
+use std::path::Path;
+
+use weighbridge::container::{Container, GGUF, OLLAMA, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions};
 
 use super::Done;
 use crate::args::write::Convert;
-use crate::{remark, writing};
+use crate::print::shown;
+use crate::{Stop, remark, writing};
 
 pub(crate) fn run(args: &Convert) -> Done {
+    let (to, one_file) = target(args)?;
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
-    let mut options = ConvertOptions::new(args.to).lossless(args.lossless);
+    let mut options = ConvertOptions::new(to).lossless(args.lossless).one_file(one_file);
     if let Some(dtype) = args.dtype {
         options = options.dtype(dtype);
     }
     if let Some(bytes) = args.max_shard_size {
         options = options.shard_bytes(bytes);
     }
-    let dst = match *args.to == OLLAMA {
+    let dst = match *to == OLLAMA {
         true => &args.store.place(&args.dst.to_string_lossy())?,
         false => &args.dst,
     };
     let plan = ops::convert(&model, &options)?;
     writing::run_whole(&plan, dst, args.whole, &args.writing)
+}
+
+/// The container of a file, by its ending.
+fn by_ending(path: &Path) -> Option<&'static Container> {
+    let ending = path.extension()?.to_ascii_lowercase();
+    match ending.to_str()? {
+        "gguf" => Some(&GGUF),
+        "safetensors" => Some(&SAFETENSORS),
+        _ => None,
+    }
+}
+
+/// The container to write, and whether the destination is one safetensors file.
+fn target(args: &Convert) -> Result<(&'static Container, bool), Stop> {
+    let dst = shown(&args.dst);
+    let ending = by_ending(&args.dst).filter(|_| !args.dst.is_dir());
+    let to = match (args.to, ending) {
+        (Some(to), None) => to,
+        (None, Some(named)) => named,
+        (Some(to), Some(named)) if to == named || *to == OLLAMA => to,
+        (Some(to), Some(named)) => {
+            let fault = format!(
+                "{dst} is the name of a {} file, but --to {} is given: leave out --to, or give \
+                 another name",
+                named.name, to.name
+            );
+            return Err(Stop::Usage(fault));
+        }
+        (None, None) => {
+            let fault = format!(
+                "the container of {dst} cannot be told from its name: give --to, or a name that \
+                 ends in .gguf or .safetensors"
+            );
+            return Err(Stop::Usage(fault));
+        }
+    };
+    let one_file = *to == SAFETENSORS && ending.is_some();
+    if one_file && args.max_shard_size.is_some() {
+        let fault = format!("--max-shard-size needs a directory, but {dst} is one file");
+        return Err(Stop::Usage(fault));
+    }
+    Ok((to, one_file))
 }

@@ -8,7 +8,7 @@ use weighbridge::ops::{
     DiffOptions, DiffOutcome, DiffReport, ModelDiff, TensorDiff, TensorPairs, ValueDiff,
 };
 
-use super::{Done, Filter};
+use super::{Done, Filter, no_match};
 use crate::args;
 use crate::json::{self, Versioned};
 use crate::layers::Rows;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &args::Diff) -> Done {
     if let Some(glob) = &args.filter
         && pairs.both.len() + pairs.only_a.len() + pairs.only_b.len() == 0
     {
-        return Err(Stop::Usage(format!("no tensor name matches \"{glob}\"")));
+        return Err(no_match(glob, a.path()).into());
     }
     let bar = Bar::new();
     let watch = |progress| bar.show(progress);

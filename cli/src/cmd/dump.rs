@@ -1,7 +1,8 @@
 //! `dump`: writes one tensor's values or bytes.
 
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, IsTerminal, Write};
 use std::ops::Range;
+use std::path::Path;
 
 use half::{bf16, f16};
 use weighbridge::bytes::Text;
@@ -11,8 +12,9 @@ use weighbridge::{Part, Tensor};
 
 use super::Done;
 use crate::args::{Dump, DumpForm};
+use crate::newfile::NewFile;
 use crate::print::{plural, shape};
-use crate::{Status, Stop, note};
+use crate::{Status, Stop, failure, note};
 
 pub(crate) fn run(args: &Dump) -> Done {
     let store = args.open.options().open(&args.path)?;
@@ -38,19 +40,44 @@ fn dump(args: &Dump, tensor: &Tensor, stored: bool) -> Done {
         // Returns the library's error.
         tensor.dequantize_rows(rows.clone(), &mut [0.0; 0], &DecodeOptions::new())?;
     }
-    let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+    let path = args.output.as_deref().filter(|path| *path != Path::new("-"));
+    let Some(path) = path else {
+        if args.form != DumpForm::Text && args.output.is_none() && std::io::stdout().is_terminal() {
+            let fault = "bytes would garble the terminal: give -o FILE, or redirect the output";
+            return Err(Stop::Usage(fault.to_owned()));
+        }
+        let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+        return write(args, tensor, stored, rows, &mut out);
+    };
+    let mut file = NewFile::create(path, |_| Ok(false))?;
+    let done = write(args, tensor, stored, rows, &mut file).map_err(|stop| match stop {
+        Stop::Output(error) => failure::io(path, "cannot write the file", error),
+        stop => stop,
+    })?;
+    file.finish()?;
+    Ok(done)
+}
+
+fn write(
+    args: &Dump,
+    tensor: &Tensor,
+    stored: bool,
+    rows: Range<u64>,
+    out: &mut impl Write,
+) -> Done {
+    let columns = weighbridge::shape::columns(tensor.shape());
     let lost = match args.form {
         DumpForm::Raw => {
-            write_raw(args, tensor, stored, &rows, columns, &mut out)?;
+            write_raw(args, tensor, stored, &rows, columns, out)?;
             Narrowing::default()
         }
         DumpForm::Text => {
-            write_text(args, tensor, rows, columns, &mut out)?;
+            write_text(args, tensor, rows, columns, out)?;
             Narrowing::default()
         }
-        DumpForm::F32 => write_values(tensor, rows, &mut out, f32::to_le_bytes)?,
-        DumpForm::F16 => write_values(tensor, rows, &mut out, f16::to_le_bytes)?,
-        DumpForm::Bf16 => write_values(tensor, rows, &mut out, bf16::to_le_bytes)?,
+        DumpForm::F32 => write_values(tensor, rows, out, f32::to_le_bytes)?,
+        DumpForm::F16 => write_values(tensor, rows, out, f16::to_le_bytes)?,
+        DumpForm::Bf16 => write_values(tensor, rows, out, bf16::to_le_bytes)?,
         DumpForm::Npy => {
             tensor.check_decodable()?;
             let dims = match &args.rows {
@@ -58,7 +85,7 @@ fn dump(args: &Dump, tensor: &Tensor, stored: bool) -> Done {
                 None => tensor.shape().to_vec(),
             };
             out.write_all(&npy_header(&dims))?;
-            write_values(tensor, rows, &mut out, f32::to_le_bytes)?
+            write_values(tensor, rows, out, f32::to_le_bytes)?
         }
     };
     out.flush()?;

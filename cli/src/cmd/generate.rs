@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use weighbridge::Model;
+use weighbridge::{Error, ErrorKind, Model};
 use weighbridge_reference::{Reference, TextTokens, TokenTexts, likeliest, probabilities};
 
 use super::Done;
@@ -58,8 +58,9 @@ pub(crate) fn run(args: &Generate) -> Done {
 
 fn texts(model: &Model) -> Result<TokenTexts, Stop> {
     let tokenizer = model.tokenizer()?.ok_or_else(|| {
-        let fault = "the model has no tokenizer, so its tokens have no text: use --print-ids";
-        Stop::Unsupported(fault.to_owned())
+        let fault = "the model has no tokenizer, so its tokens have no text";
+        let error = Error::new(ErrorKind::Unsupported, fault).advise("give --print-ids");
+        error.in_file(model.path())
     })?;
     Ok(TokenTexts::new(&tokenizer))
 }

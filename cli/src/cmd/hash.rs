@@ -1,25 +1,33 @@
 //! `hash`: prints the digests of every tensor, in constant memory.
 
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use weighbridge::ErrorKind;
 use weighbridge::bytes::Text;
 use weighbridge::ops::{self, HashList, HashOptions, HashReport};
+use weighbridge::{Error, ErrorKind};
 
-use super::Done;
+use super::{Done, each};
 use crate::args::Hash;
-use crate::json::{self, Versioned};
+use crate::failure::Failure;
+use crate::json::{Reports, Versioned};
+use crate::newfile::NewFile;
 use crate::print::{Bar, shown};
-use crate::{Status, Stop, complain, remark};
+use crate::{Status, Stop, complain, failure, remark};
 
 pub(crate) fn run(args: &Hash) -> Done {
-    let model = args.open.options().open(&args.path)?;
+    if args.save.is_some() && args.paths.len() > 1 {
+        let fault = "--save writes the list of one model, but several are given";
+        return Err(Stop::Usage(fault.to_owned()));
+    }
+    each(&args.paths, args.json, |path, reports| one(args, path, reports))
+}
+
+fn one(args: &Hash, path: &Path, reports: &mut Reports) -> Done {
+    let model = args.open.options().open(path)?;
+    remark(&model);
     let list = match &args.save {
-        Some(path) => {
-            remark(&model);
-            Some(Saving::create(path)?)
-        }
+        Some(path) => Some(create(path)?),
         None => None,
     };
     let bar = Bar::new();
@@ -27,25 +35,29 @@ pub(crate) fn run(args: &Hash) -> Done {
     let options = HashOptions::new().values(args.values).parts(list.is_some()).progress(&watch);
     let report = ops::hash(&model, &options)?;
     drop(bar);
-    if let Some(list) = list {
+    if let Some(mut list) = list {
         // The list format has no field for why a hash is missing.
         let errors = report.tensors.iter().filter_map(|tensor| tensor.error.as_ref());
         let mut failed = errors.filter(|error| error.kind() != ErrorKind::Unsupported);
         if let Some(error) = failed.next() {
             return Err(Stop::Library(error.clone()));
         }
-        list.finish(&HashList::new(&report, args.values))?;
+        write!(list, "{}", HashList::new(&report, args.values))?;
+        list.finish()?;
     } else if args.json {
-        json::write(&Versioned::of(model.path(), &report))?;
+        reports.push(&Versioned::of(model.path(), &report))?;
     } else {
-        remark(&model);
-        write_text(&report)?;
+        let heading = (args.paths.len() > 1).then(|| model.path());
+        write_text(&report, heading)?;
     }
     status(&report)
 }
 
-fn write_text(report: &HashReport) -> Result<(), Stop> {
+fn write_text(report: &HashReport, heading: Option<&Path>) -> Result<(), Stop> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    if let Some(path) = heading {
+        writeln!(out, "{}:", shown(path))?;
+    }
     for tensor in &report.tensors {
         let shown = |digest: &Option<String>| digest.clone().unwrap_or_else(|| "-".repeat(64));
         write!(out, "{}", shown(&tensor.raw_sha256))?;
@@ -70,54 +82,21 @@ fn status(report: &HashReport) -> Done {
         0 => String::new(),
         others => format!("; {others} more cannot be read either"),
     };
-    complain(&format!("{first}{more}"), first.advice());
+    complain(Failure::from(*first).and(&more));
     Ok(Status::Unsupported)
 }
 
-/// A hash list that is being written: it appears under its path only when complete.
-struct Saving {
-    path: PathBuf,
-    file: std::io::BufWriter<tempfile::NamedTempFile>,
-}
-
-impl Saving {
-    /// Refuses to replace a file that is not a hash list: it may be the model.
-    fn create(path: &Path) -> Result<Self, Stop> {
-        match std::fs::metadata(path) {
-            Ok(old)
-                if old.is_file()
-                    && begins_as_list(path).map_err(|error| failed(path, &error))? => {}
-            Ok(_) => {
-                let fault = format!(
-                    "{}: already exists and is not a hash list: choose another path",
-                    shown(path)
-                );
-                return Err(Stop::Usage(fault));
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed(path, &error)),
+/// Begins a hash list, which replaces only another hash list: any other file may be the model.
+fn create(path: &Path) -> Result<NewFile, Stop> {
+    NewFile::create(path, |path| {
+        let is_list = begins_as_list(path);
+        if is_list.map_err(|error| failure::io(path, "cannot read the file", error))? {
+            return Ok(true);
         }
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let mut builder = tempfile::Builder::new();
-        // The permissions of any new file, instead of the owner's only.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let file = builder.prefix(".weighbridge-").tempfile_in(folder);
-        let file = file.map_err(|error| failed(path, &error))?;
-        Ok(Self { path: path.to_path_buf(), file: std::io::BufWriter::new(file) })
-    }
-
-    fn finish(self, list: &HashList) -> Result<(), Stop> {
-        let Self { path, mut file } = self;
-        write!(file, "{list}").map_err(|error| failed(&path, &error))?;
-        let file = file.into_inner().map_err(|error| failed(&path, error.error()))?;
-        file.as_file().sync_all().map_err(|error| failed(&path, &error))?;
-        file.persist(&path).map_err(|error| failed(&path, &error.error))?;
-        Ok(())
-    }
+        let fault = "already exists and is not a hash list";
+        let error = Error::new(ErrorKind::Mismatch, fault).advise("choose another path");
+        Err(error.in_file(path).into())
+    })
 }
 
 fn begins_as_list(path: &Path) -> std::io::Result<bool> {
@@ -126,8 +105,4 @@ fn begins_as_list(path: &Path) -> std::io::Result<bool> {
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(false),
         read => read.map(|()| start == *HashList::MAGIC.as_bytes()),
     }
-}
-
-fn failed(path: &Path, error: &std::io::Error) -> Stop {
-    Stop::Path(format!("{}: cannot write the hash list: {error}", shown(path)))
 }

@@ -9,20 +9,26 @@ use weighbridge::OpenOptions;
 use weighbridge::arch::ARCHITECTURES;
 use weighbridge::container::{CONTAINERS, ollama};
 use weighbridge::dtype::DTYPES;
+use weighbridge::ops;
+use weighbridge::recipe::{FILE_TYPES, FileType, FileTypeDescriptor};
 
 use super::Done;
-use crate::Status;
 use crate::args::{Cli, Completions, List, Listing};
 use crate::json::SCHEMA;
-use crate::print::{Align, Table, bytes, plural};
+use crate::print::{self, Align, Table, bytes, plural};
+use crate::{Status, Stop, remark};
 
 /// A column's head and alignment, and a row's cells under their JSON names.
 type Column = (&'static str, Align);
 type Row = Vec<(&'static str, Value)>;
 
 pub(crate) fn run(args: &List) -> Done {
+    if args.model.is_some() && !matches!(args.what, Listing::Types) {
+        return Err(Stop::Usage("a model can be given only with `list types`".to_owned()));
+    }
     let (head, rows): (&[Column], Vec<Row>) = match args.what {
         Listing::Models => return models(args),
+        Listing::Types => return types(args),
         Listing::Containers => (
             &[("NAME", Align::Left), ("DESCRIPTION", Align::Left)],
             CONTAINERS
@@ -95,11 +101,75 @@ pub(crate) fn run(args: &List) -> Done {
     Ok(Status::Fine)
 }
 
+/// Lists the file types of `quantize`; for a model, with its size in each.
+fn types(args: &List) -> Done {
+    let model = args.model.as_ref().map(|path| OpenOptions::new().open(path)).transpose()?;
+    model.iter().for_each(remark);
+    let sizes = model.as_ref().map(ops::file_type_sizes).transpose()?;
+    // Without a model, the bits are those of the dtype that most tensors get.
+    let size = |file_type: FileType| {
+        let found = sizes.as_ref()?.iter().find(|size| size.file_type == file_type)?;
+        Some((found.bits_per_weight, found.bytes, found.needs_importance))
+    };
+    let row = |row: &'static FileTypeDescriptor| {
+        let base = row.base.map(|base| base.descriptor());
+        let per_block =
+            base.map(|base| f64::from(base.block_bytes) * 8.0 / f64::from(base.block_len));
+        let (bits, bytes, needs) = match &sizes {
+            None => (per_block, None, row.file_type.needs_importance()),
+            Some(_) => match size(row.file_type) {
+                Some((bits, bytes, needs)) => (Some(bits), Some(bytes), needs),
+                None => (None, None, row.file_type.needs_importance()),
+            },
+        };
+        (row, bits, bytes, needs)
+    };
+    let rows = FILE_TYPES.iter().map(row);
+    if args.json {
+        let rows: Vec<Value> = rows
+            .map(|(row, bits, bytes, needs)| {
+                json!({"name": row.name, "number": row.number, "bits_per_weight": bits,
+                    "bytes": bytes, "needs_imatrix": needs, "summary": row.summary})
+            })
+            .collect();
+        let path = model.as_ref().map(|model| model.path().to_string_lossy());
+        crate::json::write(&json!({"schema": SCHEMA, "path": path, "rows": rows,
+            "notes": crate::failure::take_notes()}))?;
+        return Ok(Status::Fine);
+    }
+    let mut head = vec![
+        ("NAME", Align::Left),
+        ("BITS", Align::Right),
+        ("IMATRIX", Align::Left),
+        ("DESCRIPTION", Align::Left),
+    ];
+    if sizes.is_some() {
+        head.insert(2, ("SIZE", Align::Right));
+    }
+    let mut table = Table::new(&head);
+    for (row, bits, size, needs) in rows {
+        let needs = if needs { "required" } else { "-" };
+        let size = sizes.is_some().then(|| size.map_or("-".to_owned(), bytes));
+        let cells = [
+            Some(row.name.to_owned()),
+            Some(print::bits(bits)),
+            size,
+            Some(needs.to_owned()),
+            Some(row.summary.replace('`', "")),
+        ];
+        table.row(cells.into_iter().flatten());
+    }
+    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    table.write(&mut out)?;
+    out.flush()?;
+    Ok(Status::Fine)
+}
+
 /// Lists the models in Ollama's store. Manifests that cannot be read are reported on standard error.
 fn models(args: &List) -> Done {
     let (store, models, faults) = ollama::models(None, &OpenOptions::new())?;
     for fault in &faults {
-        crate::complain(&fault.to_string(), fault.advice());
+        crate::complain(fault.into());
     }
     let status = if faults.is_empty() { Status::Fine } else { Status::Found };
     let seconds = |time: Option<SystemTime>| Some(time?.duration_since(UNIX_EPOCH).ok()?.as_secs());

@@ -11,7 +11,7 @@ use weighbridge::device::Cpu;
 use weighbridge::ops::{self, LoadReport};
 use weighbridge::{LoadOptions, OpenOptions, Policy, WeightProvider};
 
-use super::{Done, Filter};
+use super::{Done, Filter, no_match};
 use crate::args::{Load, LoadDtype};
 use crate::json::{self, Versioned};
 use crate::print::{Bar, bytes, count};
@@ -45,6 +45,11 @@ pub(crate) fn run(args: &Load) -> Done {
         .filter_map(|m| Some((m.canonical.as_str(), m.stored.first()?.as_str())))
         .collect();
     let wanted = |name: &str| filter.passes(stored.get(name).copied().unwrap_or(name), Some(name));
+    if let Some(glob) = &args.filter
+        && !provider.model().names()?.any(&wanted)
+    {
+        return Err(no_match(glob, provider.model().path()).into());
+    }
     let bar = Bar::new();
     let watch = |progress| bar.show(progress);
     let options = LoadOptions::new().fuse(&args.fuse).threads(args.threads).progress(&watch);

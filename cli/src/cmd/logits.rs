@@ -5,6 +5,7 @@ use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 
 use serde::Serialize;
+use weighbridge::{Error, ErrorKind};
 use weighbridge_reference::plan::Arrangement;
 use weighbridge_reference::{Reference, Rows};
 
@@ -12,7 +13,8 @@ use super::Done;
 use super::dump::npy_header;
 use crate::args::run::Logits;
 use crate::json::{self, JsonFloat, SCHEMA};
-use crate::{Status, Stop, remark};
+use crate::newfile::NewFile;
+use crate::{Status, Stop, failure, remark};
 
 /// Tokens shown for each position.
 const SHOWN: usize = 5;
@@ -28,6 +30,8 @@ struct Report {
     output: &'static str,
     shape: [usize; 2],
     values: Vec<Vec<JsonFloat>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
 }
 
 pub(crate) fn run(args: &Logits) -> Done {
@@ -49,6 +53,7 @@ pub(crate) fn run(args: &Logits) -> Done {
                 output,
                 shape: [rows.len(), rows.width()],
                 values: values.collect(),
+                notes: failure::take_notes(),
             })?;
         }
         None => show(args, output, &rows)?,
@@ -61,7 +66,7 @@ fn encoded(args: &Logits, reference: &Reference) -> Result<(&'static str, Rows),
     if !args.masked_head {
         return Ok(("hidden_states", given.hidden));
     }
-    let none = || Stop::Unsupported("the model has no head for masked words".to_owned());
+    let none = || Error::new(ErrorKind::Unsupported, "the model has no head for masked words");
     Ok(("logits", given.logits.ok_or_else(none)?))
 }
 
@@ -98,26 +103,25 @@ fn show(args: &Logits, output: &str, rows: &Rows) -> Result<(), Stop> {
 }
 
 fn write_npy(path: &Path, rows: &Rows) -> Result<(), Stop> {
-    let file = File::create_new(path).map_err(|error| stop(path, "cannot create", &error))?;
-    let mut out = BufWriter::new(file);
+    let mut file = NewFile::create(path, |_| Ok(false))?;
     let dims = [rows.len() as u64, rows.width() as u64];
-    out.write_all(&npy_header(&dims))?;
+    file.write_all(&npy_header(&dims))?;
     for value in rows.values() {
-        out.write_all(&value.to_le_bytes())?;
+        file.write_all(&value.to_le_bytes())?;
     }
-    Ok(out.flush()?)
+    file.finish()
 }
 
 /// Reads a NumPy array file of f32 with two dimensions.
 pub(crate) fn read_npy(path: &Path) -> Result<Rows, Stop> {
-    let file = File::open(path).map_err(|error| stop(path, "cannot open", &error))?;
+    let file = File::open(path).map_err(|error| failure::io(path, "cannot open", error))?;
     let mut bytes = Vec::new();
     file.take(LARGEST)
         .read_to_end(&mut bytes)
-        .map_err(|error| stop(path, "cannot read", &error))?;
+        .map_err(|error| failure::io(path, "cannot read", error))?;
     parse_npy(&bytes).ok_or_else(|| {
         let fault = "no NumPy array file of little-endian f32 with two dimensions, row by row";
-        Stop::Malformed(format!("{}: {fault}", crate::print::shown(path)))
+        Error::new(ErrorKind::Malformed, fault).in_file(path).into()
     })
 }
 
@@ -149,10 +153,6 @@ fn parse_npy(bytes: &[u8]) -> Option<Rows> {
     let whole = rows.checked_mul(columns) == Some(values.len()) && odd.is_empty() && columns > 0;
     let values = values.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     whole.then(|| Rows::new(values, columns))
-}
-
-fn stop(path: &Path, doing: &str, error: &std::io::Error) -> Stop {
-    Stop::Path(format!("{}: {doing}: {error}", crate::print::shown(path)))
 }
 
 #[cfg(test)]

@@ -17,8 +17,13 @@ mod quantize;
 mod split;
 mod verify;
 
-use crate::Stop;
+use std::path::{Path, PathBuf};
+
+use weighbridge::{Error, ErrorKind};
+
 use crate::args::Command;
+use crate::json::Reports;
+use crate::{Stop, failure};
 
 /// The result of a subcommand.
 pub(crate) type Done = Result<crate::Status, Stop>;
@@ -47,6 +52,30 @@ pub(crate) fn run(command: Command) -> Done {
     }
 }
 
+/// Runs a command on one model after another. A model that fails does not stop the others; its
+/// status is that of the command.
+pub(crate) fn each(
+    paths: &[PathBuf],
+    json: bool,
+    mut run: impl FnMut(&Path, &mut Reports) -> Done,
+) -> Done {
+    let several = paths.len() > 1;
+    let mut reports = Reports::begin(several && json)?;
+    let (mut status, mut failed) = (crate::Status::Fine, None);
+    for path in paths {
+        match run(path, &mut reports) {
+            Ok(found) => status = status.max(found),
+            Err(stop @ (Stop::Library(_) | Stop::Usage(_))) if several => {
+                let reported = failure::report(&stop);
+                failed.get_or_insert(reported);
+            }
+            Err(stop) => return Err(stop),
+        }
+    }
+    reports.end()?;
+    failed.map_or(Ok(status), |status| Err(Stop::Reported(status)))
+}
+
 /// The names that `--filter` matches.
 pub(crate) struct Filter(Option<wildmatch::WildMatch>);
 
@@ -59,4 +88,11 @@ impl Filter {
         let Some(glob) = &self.0 else { return true };
         glob.matches(stored) || canonical.is_some_and(|name| glob.matches(name))
     }
+}
+
+/// The error of a filter that matches no tensor of a model.
+pub(crate) fn no_match(glob: &str, model: &Path) -> Error {
+    let fault = format!("no tensor name matches \"{glob}\"");
+    let advice = "`inspect` lists the names; * matches any text, ? one character";
+    Error::new(ErrorKind::NotFound, fault).advise(advice).in_file(model)
 }

@@ -20,8 +20,8 @@ pub(crate) fn run(args: &Quantize) -> Done {
         let plan = ops::convert(&model, &options)?;
         return writing::run_whole(&plan, &args.dst, args.whole, &args.writing);
     }
-    let file_type =
-        args.file_type.ok_or_else(|| Stop::Usage("--type or --mlx is required".to_owned()))?;
+    let file_type = args.third.or(args.file_type);
+    let file_type = file_type.ok_or_else(|| Stop::Usage("a file type is required".to_owned()))?;
     let mut options = LlamaOptions {
         pure: args.pure,
         leave_output: args.leave_output_tensor,

@@ -6,25 +6,33 @@ use std::path::Path;
 use weighbridge::bytes::Text;
 use weighbridge::ops::{self, HashDifference, HashList, VerifyOptions, VerifyReport};
 
-use super::Done;
+use super::{Done, each};
 use crate::args::Verify;
-use crate::json::{self, Versioned};
+use crate::json::{Reports, Versioned};
 use crate::print::{Bar, plural, shown};
 use crate::{Status, Stop};
 
 pub(crate) fn run(args: &Verify) -> Done {
+    if args.against.is_some() && args.paths.len() > 1 {
+        let fault = "--against compares one model with its list, but several are given";
+        return Err(Stop::Usage(fault.to_owned()));
+    }
     let list = args.against.as_deref().map(HashList::open).transpose()?;
+    each(&args.paths, args.json, |path, reports| one(args, list.as_ref(), path, reports))
+}
+
+fn one(args: &Verify, list: Option<&HashList>, path: &Path, reports: &mut Reports) -> Done {
     let bar = Bar::new();
     let watch = |progress| bar.show(progress);
     let options = VerifyOptions::new().deep(args.deep).progress(&watch);
-    let options = match &list {
+    let options = match list {
         Some(list) => options.against(list),
         None => options,
     };
-    let report = ops::verify(&args.path, &args.open.options(), &options)?;
+    let report = ops::verify(path, &args.open.options(), &options)?;
     drop(bar);
     if args.json {
-        json::write(&Versioned::of(&args.path, &report))?;
+        reports.push(&Versioned::of(path, &report))?;
     } else {
         write_text(&report, args.against.as_deref())?;
     }

@@ -1,5 +1,10 @@
 //! Runs the program and captures its output.
-#![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
+#![allow(
+    clippy::disallowed_methods,
+    dead_code,
+    unused_imports,
+    reason = "each test file uses a part of it, and reads files of its own"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -89,4 +94,34 @@ pub(crate) fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, String) {
 /// A safetensors file with this header and these data.
 pub(crate) fn safetensors(header: &str, data: &[u8]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header.as_bytes(), data].concat()
+}
+
+/// A GGUF file with these keys and one vector, "x".
+pub(crate) fn gguf(path: &Path, keys: impl FnOnce(&mut weighbridge::metadata::KeyValues)) {
+    use weighbridge::container::GGUF;
+    use weighbridge::{Builder, DType, Tensor, WriteOptions};
+    let mut builder = Builder::new(&GGUF).expect("GGUF can be written");
+    keys(builder.metadata());
+    let vector = Tensor::new("x", DType::F32, &[2], vec![0; 8]).expect("a tensor");
+    builder.add("x", &vector).expect("a tensor");
+    builder.plan().expect("a plan").run(path, &WriteOptions::new()).expect("a file");
+}
+
+/// A copy of the sample in a folder of its own, and the folder.
+pub(crate) fn sample() -> (tempfile::TempDir, String) {
+    let bytes = std::fs::read(root().join("assets/sample/sample-Q8_0.gguf")).expect("the sample");
+    file("model.gguf", &bytes)
+}
+
+/// The one JSON document that a failing run leaves on standard error, with its status.
+pub(crate) fn failure(arguments: &[&str]) -> serde_json::Value {
+    let ran = run(arguments);
+    let document: serde_json::Value = serde_json::from_str(&ran.err)
+        .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {}", ran.err));
+    assert_eq!(document["schema"], 1, "{arguments:?}");
+    assert_eq!(document["status"], ran.status.expect("a status"), "{arguments:?}");
+    for member in ["kind", "message", "path", "tensor", "key", "offset", "advice"] {
+        assert!(document.get(member).is_some(), "{arguments:?}: {member}");
+    }
+    document
 }

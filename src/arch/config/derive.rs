@@ -96,11 +96,11 @@ pub(super) fn config(
     let mut encoder = EncoderConfig::read(&reader)?;
     let mut ssm = SsmConfig::read(&reader)?;
 
-    let dim = needed(&reader, "dim", core.dim.take())?;
-    let n_layers = needed(&reader, "n_layers", core.n_layers.take())?;
+    let dim = needed(&reader, resolution, "dim", core.dim.take())?;
+    let n_layers = needed(&reader, resolution, "n_layers", core.n_layers.take())?;
     check_layers(&reader, resolution, &n_layers)?;
     let (n_heads, each) = split(core.n_heads.take());
-    let n_heads = needed(&reader, "n_heads", n_heads)?;
+    let n_heads = needed(&reader, resolution, "n_heads", n_heads)?;
     attention.n_heads_per_layer = each;
     let (n_kv_heads, each) = kv_heads(&core, &n_heads);
     attention.n_kv_heads_per_layer = each;
@@ -226,16 +226,29 @@ fn too_wide(heads: u32, width: u32) -> String {
     format!("{heads} heads of width {width}, but the product must fit in 32 bits")
 }
 
-/// A required number: an error if it is missing.
-fn needed<T>(reader: &ConfigReader<'_>, name: &str, field: Option<Field<T>>) -> Result<Field<T>> {
+/// A required number: an error if it is missing. A language model without it is incomplete; a
+/// projector, an adapter or a model of an unknown architecture may have no such number.
+fn needed<T>(
+    reader: &ConfigReader<'_>,
+    resolution: &Resolution,
+    name: &str,
+    field: Option<Field<T>>,
+) -> Result<Field<T>> {
     field.ok_or_else(|| {
         let row = key(name);
         let gguf = row.and_then(|key| key.gguf.first()).copied().unwrap_or(name);
         // The names of the encoder's counterpart come first, but most models have no encoder.
         let json = row.and_then(|key| key.json.iter().find(|json| !json.starts_with("decoder")));
         let json = json.copied().unwrap_or(name);
-        Error::malformed(format!("neither {}.{gguf} nor {json} in config.json", reader.prefix))
-            .in_file(reader.store.path())
+        let fault = format!("neither {}.{gguf} nor {json} in config.json", reader.prefix);
+        let kind = reader.store.metadata().str("general.type");
+        let error =
+            match kind.is_some_and(|kind| kind != "model") || resolution.architecture.is_none() {
+                true => Error::unsupported(format!("no config of a language model: {fault}"))
+                    .advise("`inspect --metadata` shows what the file says of itself"),
+                false => Error::malformed(fault),
+            };
+        error.in_file(reader.store.path())
     })
 }
 

@@ -183,8 +183,9 @@ impl ModelConfig {
     ///
     /// # Errors
     ///
-    /// `Malformed` if the model does not state its architecture, lacks a required number, or has an
-    /// invalid one: zero heads, or a width that is not an integer.
+    /// `Unsupported` if the model does not state its architecture, or is not a language model;
+    /// `Malformed` if it lacks a required number, or has an invalid one: zero heads, or a width that
+    /// is not an integer.
     pub(super) fn of(store: &Store, resolution: &Resolution, defaults: &Defaults) -> Result<Self> {
         derive::config(store, resolution, defaults)
     }

@@ -51,9 +51,10 @@ impl<'a> ConfigReader<'a> {
     /// Creates a reader, and returns the architecture's name.
     pub(crate) fn new(store: &'a Store) -> Result<(Self, Field<String>)> {
         let named = architecture_name(store)?.ok_or_else(|| {
-            Error::malformed(
+            Error::unsupported(
                 "no config: neither general.architecture nor a config.json with model_type",
             )
+            .advise("give the directory that holds config.json; `inspect` lists the tensors")
             .in_file(store.path())
         })?;
         let prefix = named.name.clone();

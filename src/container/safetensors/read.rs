@@ -57,6 +57,11 @@ pub(in super::super) fn open_file(
             documents(folder, |name| folder.join(name).exists(), options, |_| false)?;
         builder.documents = documents;
         builder.notes.extend(notes);
+        let named = source.path().file_name().and_then(|name| name.to_str());
+        let is_adapter = named.is_some_and(|name| name.starts_with("adapter_model"));
+        if is_adapter {
+            builder.notes.extend(adapter(folder, options));
+        }
         builder.folder = Some(folder.to_path_buf());
     }
     let mut indexed = build(builder, vec![header::parse(source, options)?])?;
@@ -82,6 +87,9 @@ pub(in super::super) fn open_directory(
     builder.folder = Some(folder.to_path_buf());
     builder.notes.extend(notes);
     builder.notes.extend(choice.notes);
+    if here(ADAPTER) {
+        builder.notes.extend(adapter(folder, options));
+    }
     let paths: Vec<PathBuf> = choice.files.iter().map(|name| folder.join(name)).collect();
     let parsed = in_parallel(&paths, options, |path| {
         let source = Source::open(path, options.access)?;
@@ -124,6 +132,26 @@ fn documents(
         }
     }
     Ok((documents, notes))
+}
+
+/// The config of an adapter of PEFT.
+const ADAPTER: &str = "adapter_config.json";
+
+/// A note that the directory holds an adapter of PEFT, and for which model.
+fn adapter(folder: &Path, options: &OpenOptions) -> Option<Note> {
+    let config = document::read_object(&folder.join(ADAPTER), ADAPTER, &options.limits).ok()?.json;
+    let text = |key: &str| config.get(key).and_then(|value| value.as_str());
+    let kind = text("peft_type").unwrap_or("unknown").to_owned();
+    let base = text("base_model_name_or_path").filter(|base| !base.is_empty());
+    let kind = if kind == "LORA" { "LoRA".to_owned() } else { kind };
+    let base = base
+        .map_or("a base model".to_owned(), |base| crate::bytes::Text::new(base.as_bytes()).brief());
+    Some(Note::new(
+        folder,
+        format!(
+            "an adapter of PEFT (kind {kind}) for {base}, not a whole model: apply it to that model"
+        ),
+    ))
 }
 
 fn build(mut builder: StoreBuilder, files: Vec<SafetensorsHeader>) -> Result<Indexed> {

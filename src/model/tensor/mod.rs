@@ -268,7 +268,7 @@ impl Tensor {
         let each = |stored: &String| {
             let tensor = store.tensor(stored)?.handle(store);
             Self::transformed(tensor, transform, config)
-                .map_err(|error| error.in_file(store.path()).in_tensor(stored))
+                .map_err(|error| error.of_model().in_file(store.path()).in_tensor(stored))
         };
         let mut views = mapping.stored.iter().map(each);
         let mut view = views.next().unwrap_or_else(|| Err(Error::not_found("no stored tensor")))?;

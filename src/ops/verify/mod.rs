@@ -56,7 +56,12 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
     }
     let config = match model.config() {
         Ok(config) => Some(config),
-        Err(error) if resolution.architecture.is_some() && !store.is_empty() => {
+        // An adapter or a projector has no config of its own.
+        Err(error)
+            if resolution.architecture.is_some()
+                && error.kind() != ErrorKind::Unsupported
+                && !store.is_empty() =>
+        {
             found.faults.push(error.to_string());
             None
         }

@@ -20,6 +20,7 @@ use crate::recipe::ImportanceMatrix;
 use crate::store::tensor::StoredTensor;
 pub use keys::{MetadataSetting, SettingValue};
 pub use options::{LlamaOptions, TensorType, target};
+pub(super) use rules::file_type_needs_importance as needs_importance;
 use rules::{FALLBACKS, LOW, LOW_RULES, OUTPUT_RULES, RULES, Role, TensorPosition};
 
 /// The numbers of a model that the dtypes of its tensors depend on.

@@ -269,3 +269,12 @@ pub(super) fn needs_importance(file_type: FileType, role: Role, dtype: DType) ->
     !matches!(role, Role::Output | Role::TokenEmbedding)
         && (NEED_IMPORTANCE.contains(&dtype) || (dtype, file_type) == (D::Q2_K, F::Q2_K_S))
 }
+
+/// Whether a file type's base dtype, or the dtype of one of its rules, requires importance.
+pub(in super::super) fn file_type_needs_importance(file_type: FileType) -> bool {
+    let base = file_type.descriptor().base;
+    let ruled =
+        RULES.iter().filter(|rule| rule.1.contains(&file_type)).map(|rule| (rule.0, rule.3));
+    let mut all = base.map(|base| (Role::Up, base)).into_iter().chain(ruled);
+    all.any(|(role, dtype)| needs_importance(file_type, role, dtype))
+}

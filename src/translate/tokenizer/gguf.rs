@@ -267,7 +267,7 @@ impl<'s> TokenTable<'s> {
             None => {
                 let shown = crate::bytes::Text::new(&text).brief();
                 let fault = format!("token {id} is \"{shown}\", but the embedding has {rows} rows");
-                return Err(Error::mismatch(fault).in_file(self.store.path()));
+                return Err(Error::malformed(fault).in_file(self.store.path()));
             }
         }
         Ok(())

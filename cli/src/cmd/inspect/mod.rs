@@ -5,6 +5,7 @@ mod stored;
 
 use std::fmt::Write as _;
 use std::io::Write;
+use std::path::Path;
 
 use weighbridge::arch::Resolution;
 use weighbridge::bytes::Text;
@@ -12,14 +13,24 @@ use weighbridge::metadata::Value;
 use weighbridge::ops::{self, InspectNames, InspectOptions, InspectReport, InspectedTensors};
 use weighbridge::{Model, ModelConfig};
 
-use super::{Done, Filter};
+use super::{Done, Filter, each, no_match};
 use crate::args::Inspect;
-use crate::json::{self, Versioned};
+use crate::json::{Reports, Versioned};
 use crate::print::{self, Align, Table};
 use crate::{Status, Stop, remark};
 
 pub(crate) fn run(args: &Inspect) -> Done {
-    let model = args.open.options().open(&args.path)?;
+    let mut first = true;
+    each(&args.paths, args.json, |path, reports| {
+        if !std::mem::take(&mut first) && !args.json {
+            writeln!(anstream::stdout())?;
+        }
+        one(args, path, reports)
+    })
+}
+
+fn one(args: &Inspect, path: &Path, reports: &mut Reports) -> Done {
+    let model = args.open.options().open(path)?;
     if !args.json {
         remark(&model);
     }
@@ -30,8 +41,11 @@ pub(crate) fn run(args: &Inspect) -> Done {
     };
     let mut report = ops::inspect(&model, &InspectOptions::new().names(names))?;
     retain(&mut report.tensors, &Filter::new(args.filter.as_deref()));
+    if let Some(glob) = args.filter.as_deref().filter(|_| is_empty(&report.tensors)) {
+        return Err(no_match(glob, model.path()).into());
+    }
     if args.json {
-        json::write(&Versioned::of(model.path(), &report))?;
+        reports.push(&Versioned::of(model.path(), &report))?;
     } else {
         write_text(args, &model, &report)?;
     }
@@ -53,6 +67,16 @@ fn retain(tensors: &mut InspectedTensors<'_>, filter: &Filter) {
             auxiliary.retain(|tensor| filter.passes(tensor.name, None));
         }
         _ => {}
+    }
+}
+
+fn is_empty(tensors: &InspectedTensors<'_>) -> bool {
+    match tensors {
+        InspectedTensors::Stored { tensors, .. } => tensors.is_empty(),
+        InspectedTensors::Canonical { tensors, unknown, auxiliary, .. } => {
+            tensors.is_empty() && unknown.is_empty() && auxiliary.is_empty()
+        }
+        _ => false,
     }
 }
 

@@ -1,0 +1,235 @@
+//! A key and its new value, as `meta set` gets them.
+
+use std::io::Read;
+use std::path::Path;
+
+use serde_json::Value as Json;
+use weighbridge::bytes::Text;
+use weighbridge::metadata::{KeyValues, Value, ValueType};
+use weighbridge::{Error, ErrorKind, Model};
+
+use super::named;
+use crate::{Stop, failure};
+
+/// The most bytes of a file that a value is read from.
+const LARGEST: u64 = 64 << 20;
+
+/// A key and its new value.
+#[derive(Debug)]
+pub(super) struct Setting {
+    pub(super) key: String,
+    value: NewValue,
+}
+
+#[derive(Debug)]
+enum NewValue {
+    Scalar(ValueType, String),
+    Array(ValueType, Vec<Json>),
+}
+
+/// The type that an argument states.
+enum Stated {
+    Scalar(ValueType),
+    Array(ValueType),
+    /// A token, given by its text.
+    Token,
+}
+
+impl Setting {
+    /// Parses `KEY=VALUE`, `KEY=TYPE:VALUE`, `KEY=TYPE[]:JSON` or one of these with `@FILE` as the
+    /// value.
+    pub(super) fn parse(argument: &str, model: &Model) -> Result<Self, Stop> {
+        let usage = |what: String| Stop::Usage(format!("{}: {what}", shortened(argument)));
+        let (key, value) =
+            argument.split_once('=').ok_or_else(|| usage("expected KEY=VALUE".to_owned()))?;
+        let key = named(key, model);
+        let (stated, value) =
+            match value.split_once(':').and_then(|(name, rest)| Some((stated_type(name)?, rest))) {
+                Some((stated, rest)) => (Some(stated), rest),
+                None => (None, value),
+            };
+        let text = match value.strip_prefix('@') {
+            Some(rest) if rest.starts_with('@') => rest.to_owned(),
+            Some(path) => read(Path::new(path))?,
+            None => value.to_owned(),
+        };
+        let is_file = value.starts_with('@') && !value.starts_with("@@");
+        let old = model.metadata().get(&key);
+        let is_token = key.starts_with("tokenizer.") && key.ends_with("_token_id");
+        let value = match (stated, old) {
+            (Some(Stated::Token), old) => token(&text, old.as_ref(), model)?,
+            (None, old) if is_token && text.trim().parse::<i64>().is_err() => {
+                token(&text, old.as_ref(), model)?
+            }
+            (None, None) if is_token => NewValue::Scalar(ValueType::U32, text),
+            (Some(Stated::Scalar(value_type)), _) => NewValue::Scalar(value_type, text),
+            (Some(Stated::Array(element)), _) => {
+                NewValue::Array(element, list(&text).map_err(usage)?)
+            }
+            (None, Some(Value::Array(array))) => {
+                NewValue::Array(array.element_type(), list(&text).map_err(usage)?)
+            }
+            (None, Some(old)) => NewValue::Scalar(old.value_type(), text),
+            (None, None) if is_file => NewValue::Scalar(ValueType::String, text),
+            (None, None) if text.starts_with('[') => {
+                let list = list(&text).map_err(usage)?;
+                let element = element_type(&list).ok_or_else(|| {
+                    usage("give the type of the elements, as in i32[]:[1,2]".to_owned())
+                })?;
+                NewValue::Array(element, list)
+            }
+            (None, None) => {
+                let fault = format!(
+                    "there is no key \"{key}\" yet: give its type, as in {key}=u32:1 or {key}=str:x"
+                );
+                return Err(usage(fault));
+            }
+        };
+        let this = Self { key, value };
+        match this.is_valid() {
+            true => Ok(this),
+            false => Err(usage(match &this.value {
+                NewValue::Scalar(value_type, text) => {
+                    format!("\"{}\" is not a valid {}", shortened(text), value_type.name())
+                }
+                NewValue::Array(element, _) => {
+                    format!("an element is not a valid {}", element.name())
+                }
+            })),
+        }
+    }
+
+    fn is_valid(&self) -> bool {
+        self.set(&mut KeyValues::new()).is_some()
+    }
+
+    /// Sets the key.
+    pub(super) fn put(&self, keys: &mut KeyValues) {
+        // `parse` checked that the value is valid.
+        let _ = self.set(keys);
+    }
+
+    fn set(&self, keys: &mut KeyValues) -> Option<()> {
+        match &self.value {
+            NewValue::Scalar(value_type, text) => keys.set(&self.key, scalar(*value_type, text)?),
+            NewValue::Array(element, list) => array(&self.key, *element, list, keys)?,
+        }
+        Some(())
+    }
+}
+
+fn stated_type(name: &str) -> Option<Stated> {
+    if name == "token" {
+        return Some(Stated::Token);
+    }
+    let scalar = |name: &str| {
+        let name = if name == "str" { "string" } else { name };
+        let known = (0..13).filter_map(ValueType::from_code).find(|known| known.name() == name);
+        known.filter(|known| *known != ValueType::Array)
+    };
+    match name.strip_suffix("[]") {
+        Some(element) => scalar(element).map(Stated::Array),
+        None => scalar(name).map(Stated::Scalar),
+    }
+}
+
+/// A value of one type, from its text.
+fn scalar(value_type: ValueType, text: &str) -> Option<Value<'_>> {
+    Some(match value_type {
+        ValueType::U8 => Value::U8(text.parse().ok()?),
+        ValueType::I8 => Value::I8(text.parse().ok()?),
+        ValueType::U16 => Value::U16(text.parse().ok()?),
+        ValueType::I16 => Value::I16(text.parse().ok()?),
+        ValueType::U32 => Value::U32(text.parse().ok()?),
+        ValueType::I32 => Value::I32(text.parse().ok()?),
+        ValueType::F32 => Value::F32(text.parse().ok()?),
+        ValueType::Bool => Value::Bool(text.parse().ok()?),
+        ValueType::String => Value::String(Text::new(text.as_bytes())),
+        ValueType::U64 => Value::U64(text.parse().ok()?),
+        ValueType::I64 => Value::I64(text.parse().ok()?),
+        ValueType::F64 => Value::F64(text.parse().ok()?),
+        ValueType::Array => return None,
+    })
+}
+
+/// Sets a key to an array of one type.
+fn array(key: &str, element: ValueType, list: &[Json], keys: &mut KeyValues) -> Option<()> {
+    fn numbers<T: std::str::FromStr>(list: &[Json]) -> Option<Vec<T>> {
+        let number = |json: &Json| json.is_number().then(|| json.to_string().parse().ok())?;
+        list.iter().map(number).collect()
+    }
+    match element {
+        ValueType::U8 => keys.set_array(key, numbers::<u8>(list)?),
+        ValueType::I8 => keys.set_array(key, numbers::<i8>(list)?),
+        ValueType::U16 => keys.set_array(key, numbers::<u16>(list)?),
+        ValueType::I16 => keys.set_array(key, numbers::<i16>(list)?),
+        ValueType::U32 => keys.set_array(key, numbers::<u32>(list)?),
+        ValueType::I32 => keys.set_array(key, numbers::<i32>(list)?),
+        ValueType::U64 => keys.set_array(key, numbers::<u64>(list)?),
+        ValueType::I64 => keys.set_array(key, numbers::<i64>(list)?),
+        ValueType::F32 => keys.set_array(key, numbers::<f32>(list)?),
+        ValueType::F64 => keys.set_array(key, numbers::<f64>(list)?),
+        ValueType::Bool => {
+            keys.set_array(key, list.iter().map(Json::as_bool).collect::<Option<Vec<bool>>>()?);
+        }
+        ValueType::String => {
+            keys.set_array(key, list.iter().map(Json::as_str).collect::<Option<Vec<&str>>>()?);
+        }
+        ValueType::Array => return None,
+    }
+    Some(())
+}
+
+/// The type of a new array's elements: as llama.cpp's converter writes lists of each kind.
+fn element_type(list: &[Json]) -> Option<ValueType> {
+    let all = |fits: fn(&Json) -> bool| !list.is_empty() && list.iter().all(fits);
+    let short = |json: &Json| json.as_i64().is_some_and(|n| i32::try_from(n).is_ok());
+    [
+        (ValueType::String, all(Json::is_string)),
+        (ValueType::Bool, all(Json::is_boolean)),
+        (ValueType::I32, all(short)),
+        (ValueType::I64, all(Json::is_i64)),
+        (ValueType::F32, all(Json::is_number)),
+    ]
+    .into_iter()
+    .find_map(|(element, fits)| fits.then_some(element))
+}
+
+fn list(text: &str) -> Result<Vec<Json>, String> {
+    serde_json::from_str(text)
+        .map_err(|error| format!("an array is given as JSON, as in [1,2]: {error}"))
+}
+
+/// The number of the token with this text. An integer keeps its type; llama.cpp writes u32.
+fn token(text: &str, old: Option<&Value<'_>>, model: &Model) -> Result<NewValue, Stop> {
+    let tokenizer = model.tokenizer()?.ok_or_else(|| {
+        let error = Error::new(ErrorKind::NotFound, "the model has no tokenizer");
+        error.in_file(model.path()).advise("give the number of the token")
+    })?;
+    let text = text.trim_end_matches('\n');
+    let found = tokenizer.tokens().find(|token| *token.text == *text.as_bytes());
+    let id = found.map(|token| token.id).ok_or_else(|| {
+        let fault = format!("the vocabulary has no token \"{}\"", shortened(text));
+        Error::new(ErrorKind::NotFound, fault).in_file(model.path())
+    })?;
+    let old = old.filter(|old| old.to_i128().is_some()).map(Value::value_type);
+    Ok(NewValue::Scalar(old.unwrap_or(ValueType::U32), id.to_string()))
+}
+
+fn read(path: &Path) -> Result<String, Stop> {
+    let failed = |error| failure::io(path, "cannot read the file", error);
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let malformed =
+        |fault: &'static str| Stop::Library(Error::new(ErrorKind::Malformed, fault).in_file(path));
+    if bytes.len() as u64 > LARGEST {
+        return Err(malformed("the file has more than 64 MiB, too many for a value"));
+    }
+    String::from_utf8(bytes).map_err(|_| malformed("the file is not text in UTF-8"))
+}
+
+/// A text for messages.
+fn shortened(text: &str) -> String {
+    Text::new(text.as_bytes()).brief()
+}

@@ -1,0 +1,256 @@
+//! Errors and notes on standard error: text, or with `--json` one JSON document at the end.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+use weighbridge::{Error, ErrorKind};
+
+use crate::json::SCHEMA;
+use crate::print;
+
+/// Why a command stopped.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// An error of the library, or of the same kinds.
+    Library(Error),
+    /// Arguments that contradict each other or do not fit the model.
+    Usage(String),
+    /// The report could not be written.
+    Output(std::io::Error),
+    /// Errors that were reported already, and the exit status.
+    Reported(u8),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Library(error)
+    }
+}
+
+impl From<weighbridge_reference::Error> for Stop {
+    fn from(error: weighbridge_reference::Error) -> Self {
+        use weighbridge_reference::Error as Fault;
+        match error {
+            Fault::Model(error) => Self::Library(error),
+            Fault::Input(fault) => Self::Usage(fault),
+            Fault::Mismatch(fault) => Self::Library(Error::new(ErrorKind::Malformed, fault)),
+            other => Self::Library(Error::new(ErrorKind::Unsupported, other.to_string())),
+        }
+    }
+}
+
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// The exit status of an error of the library.
+fn status_of(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Malformed | ErrorKind::UnknownContainer | ErrorKind::LimitExceeded => 3,
+        ErrorKind::Unsupported => 4,
+        ErrorKind::Io | ErrorKind::NotFound => 5,
+        ErrorKind::Cancelled => 130,
+        // `Mismatch`: the request does not fit.
+        _ => 2,
+    }
+}
+
+/// Reports why a command stopped, and returns the exit status.
+pub(crate) fn report(stop: &Stop) -> u8 {
+    let failure = match stop {
+        Stop::Reported(status) => return *status,
+        Stop::Library(error) => Failure::from(error),
+        Stop::Usage(fault) => Failure::new("usage", 2, fault.clone()),
+        Stop::Output(error) => {
+            Failure::new("output", 5, format!("cannot write the output: {error}"))
+        }
+    };
+    let status = failure.status;
+    complain(failure);
+    status
+}
+
+/// An error as it is shown.
+#[derive(Debug, Serialize)]
+pub(crate) struct Failure {
+    /// The kind of a library error, `usage`, or `output` for a report that cannot be written.
+    kind: &'static str,
+    status: u8,
+    message: String,
+    path: Option<String>,
+    tensor: Option<String>,
+    key: Option<String>,
+    offset: Option<u64>,
+    advice: Option<String>,
+}
+
+impl Failure {
+    fn new(kind: &'static str, status: u8, message: String) -> Self {
+        let (path, tensor, key, offset, advice) = (None, None, None, None, None);
+        Self { kind, status, message, path, tensor, key, offset, advice }
+    }
+
+    /// A wrong command line, from the message of the argument parser: its first paragraph says what
+    /// is wrong, a later one gives a tip or the usage.
+    pub(crate) fn usage(said: &str) -> Self {
+        let mut parts = said
+            .trim()
+            .split("\n\n")
+            .map(|part| part.lines().map(str::trim).collect::<Vec<_>>().join(" "));
+        let first = parts.next().unwrap_or_default();
+        let message = first.strip_prefix("error: ").unwrap_or(&first).to_owned();
+        let rest: Vec<String> = parts.collect();
+        let find = |start: &str| rest.iter().find(|part| part.starts_with(start));
+        let advice = match find("tip: ") {
+            Some(tip) => Some(tip.trim_start_matches("tip: ").to_owned()),
+            None => find("Usage: ").cloned(),
+        };
+        Self { advice, ..Self::new("usage", 2, message) }
+    }
+
+    /// Adds text to the message.
+    pub(crate) fn and(mut self, more: &str) -> Self {
+        self.message.push_str(more);
+        self
+    }
+}
+
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Self {
+        let kind = error.kind();
+        Self {
+            path: error.path().map(|path| path.to_string_lossy().into_owned()),
+            tensor: error.tensor().map(str::to_owned),
+            key: error.key().map(str::to_owned),
+            offset: error.offset(),
+            advice: error.advice().map(str::to_owned),
+            ..Self::new(kind.name(), status_of(kind), error.to_string())
+        }
+    }
+}
+
+/// Whether errors and notes are given as JSON.
+static AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Errors and notes that are held back until the end, because they are parts of one document.
+static HELD: Mutex<Held> = Mutex::new(Held { failures: Vec::new(), notes: Vec::new() });
+
+struct Held {
+    failures: Vec<Failure>,
+    notes: Vec<String>,
+}
+
+/// Makes errors and notes JSON.
+pub(crate) fn speak_json() {
+    AS_JSON.store(true, Ordering::Relaxed);
+}
+
+/// Whether errors are given as JSON.
+pub(crate) fn is_json() -> bool {
+    AS_JSON.load(Ordering::Relaxed)
+}
+
+fn held() -> Option<std::sync::MutexGuard<'static, Held>> {
+    let held = || HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    is_json().then(held)
+}
+
+/// Prints an error on standard error, or keeps it for the JSON document.
+pub(crate) fn complain(failure: Failure) {
+    if let Some(mut held) = held() {
+        held.failures.push(failure);
+        return;
+    }
+    let red = anstyle::AnsiColor::Red.on_default().bold();
+    let mut err = anstream::stderr().lock();
+    // If standard error is closed too, the message cannot be shown anywhere.
+    let _ = writeln!(err, "{red}error{red:#}: {}", failure.message);
+    if let Some(advice) = &failure.advice {
+        let bold = anstyle::Style::new().bold();
+        let _ = writeln!(err, " {bold}help{bold:#}: {advice}");
+    }
+}
+
+/// Prints a note on standard error: something worth knowing, not an error. With `--json`, it becomes
+/// part of the next document.
+pub(crate) fn note(message: &str) {
+    match held() {
+        Some(mut held) => held.notes.push(message.to_owned()),
+        None => print_note(message),
+    }
+}
+
+fn print_note(message: &str) {
+    let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
+    let _ = writeln!(anstream::stderr().lock(), "{yellow}note{yellow:#}: {message}");
+}
+
+/// Prints the notes that opening a model produced.
+pub(crate) fn remark(model: &weighbridge::Model) {
+    for seen in model.notes() {
+        note(&format!("{}: {}", print::shown(&seen.path), seen.text));
+    }
+}
+
+/// The notes so far, for a report in JSON.
+pub(crate) fn take_notes() -> Vec<String> {
+    held().map_or_else(Vec::new, |mut held| std::mem::take(&mut held.notes))
+}
+
+/// One document for all errors of a run: the first, then the others.
+#[derive(Serialize)]
+struct Document<'f> {
+    schema: u32,
+    #[serde(flatten)]
+    first: &'f Failure,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    others: &'f [Failure],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    notes: &'f [String],
+}
+
+/// Prints what was held back, once the command has ended.
+pub(crate) fn finish() {
+    let Some(held) = held() else { return };
+    let Held { failures, notes } = &*held;
+    let Some((first, others)) = failures.split_first() else {
+        notes.iter().for_each(|note| print_note(note));
+        return;
+    };
+    let document = Document { schema: SCHEMA, first, others, notes };
+    let mut err = std::io::stderr().lock();
+    let _ = serde_json::to_writer_pretty(&mut err, &document);
+    let _ = writeln!(err);
+}
+
+/// An error of the operating system about a file.
+pub(crate) fn io(path: &Path, doing: &'static str, error: std::io::Error) -> Stop {
+    Stop::Library(Error::io(doing, error).in_file(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parser_s_messages_are_taken_apart() {
+        let said = "error: unexpected argument '--nope' found\n\n  tip: to pass '--nope' as a \
+                    value, use '-- --nope'\n\nUsage: weighbridge inspect [OPTIONS] <PATH>...\n\n\
+                    For more information, try '--help'.\n";
+        let failure = Failure::usage(said);
+        assert_eq!((failure.kind, failure.status), ("usage", 2));
+        assert_eq!(failure.message, "unexpected argument '--nope' found");
+        let advice = "to pass '--nope' as a value, use '-- --nope'";
+        assert_eq!(failure.advice.as_deref(), Some(advice));
+        let said = "error: the following required arguments were not provided:\n  <NAME>\n\n\
+                    Usage: weighbridge dump <PATH> <NAME>\n";
+        let failure = Failure::usage(said);
+        assert_eq!(failure.message, "the following required arguments were not provided: <NAME>");
+        assert_eq!(failure.advice.as_deref(), Some("Usage: weighbridge dump <PATH> <NAME>"));
+    }
+}

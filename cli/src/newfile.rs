@@ -1,0 +1,69 @@
+//! Files that appear under their path only once they are complete.
+
+use std::io::{BufWriter, ErrorKind as IoKind, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+use weighbridge::{Error, ErrorKind};
+
+use crate::{Stop, failure};
+
+/// A file that is being written.
+pub(crate) struct NewFile {
+    path: PathBuf,
+    file: BufWriter<NamedTempFile>,
+}
+
+impl NewFile {
+    /// Begins a file. An existing file is replaced only if `replaceable` says so.
+    pub(crate) fn create(
+        path: &Path,
+        replaceable: impl FnOnce(&Path) -> Result<bool, Stop>,
+    ) -> Result<Self, Stop> {
+        match std::fs::metadata(path) {
+            Ok(old) if old.is_file() && replaceable(path)? => {}
+            Ok(_) => {
+                let error = Error::new(ErrorKind::Mismatch, "already exists");
+                return Err(error.advise("choose another path").in_file(path).into());
+            }
+            Err(error) if error.kind() == IoKind::NotFound => {}
+            Err(error) => return Err(failure::io(path, "cannot look at the file", error)),
+        }
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        if !folder.is_dir() {
+            let fault = format!("the folder {} does not exist", crate::print::shown(folder));
+            let error = Error::new(ErrorKind::NotFound, fault);
+            return Err(error.advise("create it, or choose another path").in_file(path).into());
+        }
+        let mut builder = tempfile::Builder::new();
+        // The permissions of any new file, instead of the owner's only.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let file = builder.prefix(".weighbridge-").tempfile_in(folder);
+        let file = file.map_err(|error| failure::io(path, "cannot create the file", error))?;
+        Ok(Self { path: path.to_path_buf(), file: BufWriter::with_capacity(1 << 16, file) })
+    }
+
+    /// Gives the file its path.
+    pub(crate) fn finish(self) -> Result<(), Stop> {
+        let Self { path, file } = self;
+        let failed = |error| failure::io(&path, "cannot write the file", error);
+        let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
+        file.as_file().sync_all().map_err(failed)?;
+        file.persist(&path).map_err(|error| failed(error.error))?;
+        Ok(())
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}

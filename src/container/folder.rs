@@ -1,0 +1,169 @@
+//! Recognizes directories that hold no model, or a model in an unsupported format, and says what to
+//! do with each.
+
+use std::path::{Path, PathBuf};
+
+use super::Probe;
+use super::foreign::{IMATRIX, ONNX, PICKLE, is_partial};
+use crate::bytes::Text;
+use crate::error::{Error, ErrorKind};
+
+/// A kind of directory, recognized by the endings of its files' names.
+struct Folder {
+    endings: &'static [&'static str],
+    kind: ErrorKind,
+    what: &'static str,
+    advice: &'static str,
+}
+
+const OTHER: &str = "fetch the model's .safetensors or GGUF files";
+
+/// In the order of detection: a pickle may also end in `.bin`.
+#[rustfmt::skip]
+static FOLDERS: &[Folder] = &[
+    Folder { endings: &[".onnx", ".onnx_data"], kind: ErrorKind::Unsupported, what: "only ONNX models", advice: ONNX },
+    Folder { endings: &["openvino_model.xml", "openvino_language_model.xml"], kind: ErrorKind::Unsupported, what: "only an OpenVINO model", advice: OTHER },
+    Folder { endings: &["saved_model.pb", ".h5", ".keras", ".tflite", ".ckpt.index"], kind: ErrorKind::Unsupported, what: "only TensorFlow weights", advice: OTHER },
+    Folder { endings: &[".msgpack"], kind: ErrorKind::Unsupported, what: "only Flax weights", advice: OTHER },
+    Folder { endings: &[".mlmodel", "Manifest.json"], kind: ErrorKind::Unsupported, what: "only a Core ML model", advice: OTHER },
+    Folder { endings: &["imatrix.dat", ".imatrix"], kind: ErrorKind::Unsupported, what: "only an importance matrix", advice: IMATRIX },
+    Folder { endings: &[".bin", ".pt", ".pth", ".ckpt", ".distcp"], kind: ErrorKind::Unsupported, what: "only PyTorch pickles", advice: PICKLE },
+    Folder { endings: &["tokenizer.json", "tokenizer.model", "spiece.model", ".tiktoken", "vocab.json", "vocab.txt", "tokenizer_config.json"], kind: ErrorKind::UnknownContainer, what: "a tokenizer without weights", advice: "fetch the weights too: the .safetensors or GGUF files of the model" },
+    Folder { endings: &["adapter_config.json"], kind: ErrorKind::UnknownContainer, what: "the config of an adapter without its weights", advice: "fetch adapter_model.safetensors too" },
+    Folder { endings: &["config.json", "params.json"], kind: ErrorKind::UnknownContainer, what: "a config without weights", advice: "fetch the weights too: the .safetensors or GGUF files of the model" },
+];
+
+/// The error for a directory without a supported container.
+pub(super) fn error(probe: &Probe<'_>) -> Error {
+    let names = probe.directory.unwrap_or_default();
+    if names.is_empty() {
+        return Error::new(ErrorKind::UnknownContainer, "the directory is empty");
+    }
+    if let Some(error) = hub_cache(probe.path, names) {
+        return error;
+    }
+    if let Some(partial) = names.iter().find(|name| is_partial(name)) {
+        return Error::malformed(format!(
+            "the directory contains only an unfinished download: {partial}"
+        ))
+        .advise("wait for the download to finish, or restart it");
+    }
+    if let Some(name) =
+        names.iter().find(|name| name.starts_with("ggml-") && name.ends_with(".bin"))
+    {
+        return Error::mismatch(
+            "the directory contains only whisper.cpp files, which are opened one by one",
+        )
+        .advise(format!("give the path of one of them, such as {name}"));
+    }
+    let inner = models_inside(probe.path, names);
+    for Folder { endings, kind, what, advice } in FOLDERS {
+        let fits = |name: &&String| endings.iter().any(|ending| name.ends_with(ending));
+        if let Some(name) = names.iter().find(fits) {
+            // A pipeline of several models has configs of its own beside their folders.
+            if *kind == ErrorKind::UnknownContainer && !inner.is_empty() {
+                break;
+            }
+            let fault = format!("the directory contains {what}, such as {name}");
+            return Error::new(*kind, fault).advise(*advice);
+        }
+    }
+    let error = Error::new(
+        ErrorKind::UnknownContainer,
+        "no weights here: neither .gguf nor .safetensors files",
+    );
+    match inner.is_empty() {
+        true => error.advise("give the directory that holds the model, or one of its files"),
+        false => error.advise(format!("give one of its folders: {}", inner.join(", "))),
+    }
+}
+
+/// The most folders that are looked into and named.
+const MOST: usize = 64;
+
+/// The folders of a directory that hold weights.
+fn models_inside(path: &Path, names: &[String]) -> Vec<String> {
+    let is_weights = |entry: std::io::Result<std::fs::DirEntry>| {
+        let name = entry.map(|entry| entry.file_name()).unwrap_or_default();
+        Path::new(&name)
+            .extension()
+            .is_some_and(|ending| ending == "safetensors" || ending == "gguf")
+    };
+    let holds = |name: &&String| {
+        std::fs::read_dir(path.join(name)).is_ok_and(|mut entries| entries.any(is_weights))
+    };
+    let found = names.iter().take(MOST).filter(holds).take(8);
+    found.map(|name| shown(&path.join(name))).collect()
+}
+
+fn shown(path: &Path) -> String {
+    Text::from_path(path).brief()
+}
+
+/// The error for a folder of the Hugging Face cache above a snapshot: `hub`, which holds
+/// `models--ORG--NAME`, which holds `blobs`, `refs` and `snapshots/COMMIT`.
+fn hub_cache(path: &Path, names: &[String]) -> Option<Error> {
+    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+    let absolute = std::path::absolute(path).ok()?;
+    let named = |folder: Option<&Path>| {
+        let name = folder?.file_name()?.to_str()?;
+        ["models--", "datasets--", "spaces--"]
+            .iter()
+            .any(|start| name.starts_with(start))
+            .then_some(())
+    };
+    let (what, repository) = if has("snapshots") && (has("blobs") || has("refs")) {
+        ("a model's folder", path.to_path_buf())
+    } else if named(absolute.parent()).is_some() {
+        match absolute.file_name()?.to_str()? {
+            "snapshots" => ("the snapshots", above(path)),
+            "blobs" => ("the blobs", above(path)),
+            "refs" => ("the references", above(path)),
+            _ => return None,
+        }
+    } else if let Some(name) = names.iter().find(|name| name.starts_with("models--")) {
+        let fault = "the Hugging Face cache, which holds several models";
+        let error = Error::new(ErrorKind::UnknownContainer, fault);
+        let models = names.iter().filter(|name| name.starts_with("models--")).take(MOST);
+        let mut whole = models.filter_map(|name| snapshots(&path.join(name)).into_iter().next());
+        let one = whole.next().unwrap_or_else(|| path.join(name));
+        let advice = format!("give a snapshot of one of them, such as {}", shown(&one));
+        return Some(error.advise(advice));
+    } else {
+        return None;
+    };
+    let fault = format!("{what} in the Hugging Face cache, not a model directory");
+    let error = Error::new(ErrorKind::UnknownContainer, fault);
+    Some(match snapshots(&repository).as_slice() {
+        [] => error.advise("it has no snapshot yet: the download did not finish; restart it"),
+        [one] => error.advise(format!("give its snapshot: {}", shown(one))),
+        [one, ..] => error.advise(format!("give one of its snapshots, such as {}", shown(one))),
+    })
+}
+
+/// The folder that holds a folder.
+fn above(path: &Path) -> PathBuf {
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) if path.file_name().is_some() => parent.to_path_buf(),
+        _ => path.join(".."),
+    }
+}
+
+/// The snapshots of a model in the cache; the one that `refs/main` names comes first.
+fn snapshots(repository: &Path) -> Vec<PathBuf> {
+    let folder = repository.join("snapshots");
+    let entries = std::fs::read_dir(&folder).into_iter().flatten().take(MOST).flatten();
+    let mut found: Vec<_> =
+        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    let refers = |name: &std::ffi::OsStr| {
+        let main = repository.join("refs").join("main");
+        let source = crate::bytes::Source::open(&main, crate::bytes::Access::Read).ok()?;
+        let commit = source.bytes(0..source.len().min(64)).ok()?;
+        Some(commit.trim_ascii() == name.as_encoded_bytes())
+    };
+    found.sort_by_key(|path| {
+        let main = path.file_name().and_then(refers).unwrap_or(false);
+        (!main, path.clone())
+    });
+    found
+}
