@@ -16,6 +16,7 @@ mod models;
 
 mod builder;
 mod check;
+mod choices;
 mod config;
 mod configs;
 mod content_addressed;
