@@ -1,13 +1,15 @@
 //! The `convert` and `create` verbs: convert a model to another container.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::dialect::{TranslatedTensors, tensors_in};
+use super::dialect::{TranslatedTensors, adapted_tensors_in};
 use super::experts;
 use super::gguf::GgufDraft;
 use super::rewrite::{copied_tensors, merged_gguf};
+use crate::adapter::{self, Adapter};
 use crate::arch::Dialect;
 use crate::bytes::{Access, Source};
 use crate::container::ollama::{self, ConfigBlob};
@@ -15,7 +17,7 @@ use crate::container::writer::{DocumentContent, ExpertName, NewDocument, Writer}
 use crate::container::{Container, OLLAMA, Shards};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::model::{Model, Tensor};
+use crate::model::{Adaptation, Model, Tensor};
 use crate::recipe::ollama::{OllamaModel, QuantType};
 use crate::recipe::{FILE_TYPES, mlx_lm};
 use crate::store::{Encoding, Store};
@@ -25,13 +27,15 @@ use crate::write::{
 };
 
 /// Options of a conversion.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConvertOptions {
     container: &'static Container,
     precision: Precision,
     shard_bytes: Option<u64>,
     quantization: Option<QuantizationRules>,
+    /// Adapters to be merged, each with a factor.
+    adapters: Vec<(Adapter, f64)>,
 }
 
 /// The program whose rules decide how each tensor is quantized.
@@ -49,7 +53,7 @@ impl ConvertOptions {
     /// repacked with the same values if possible, else requantized to 8 bits.
     pub fn new(container: &'static Container) -> Self {
         let precision = Precision::default();
-        Self { container, precision, shard_bytes: None, quantization: None }
+        Self { container, precision, shard_bytes: None, quantization: None, adapters: Vec::new() }
     }
 
     /// Writes all matrices in a dtype.
@@ -70,6 +74,18 @@ impl ConvertOptions {
     #[must_use]
     pub fn shard_bytes(mut self, bytes: u64) -> Self {
         self.shard_bytes = Some(bytes);
+        self
+    }
+
+    /// Merges a LoRA adapter, with its changes multiplied by `factor`. Several adapters are added
+    /// up in the order given.
+    ///
+    /// Merged matrices are computed in `f32` and rounded once: to their own dtype if it is plain, to
+    /// F16 if they are quantized, or to the dtype that the conversion requests. All other tensors
+    /// are converted as without an adapter.
+    #[must_use]
+    pub fn adapter(mut self, adapter: Adapter, factor: f64) -> Self {
+        self.adapters.push((adapter, factor));
         self
     }
 
@@ -121,14 +137,41 @@ fn planned(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
         let fault = format!("{} does not support this quantization", writer.name);
         return Err(Error::unsupported(fault).advise("quantize to a GGUF type instead"));
     }
+    if !options.adapters.is_empty() {
+        return merged(model, writer, options);
+    }
     let keeps_dtypes = options.quantization.is_none() && options.precision.dtype.is_none();
     if writer.keeps_attachments && keeps_dtypes && model.encoding() == Encoding::Gguf {
         return gguf_blob(model);
     }
     match writer.dialect {
-        Dialect::Gguf => GgufDraft::of(model, options.precision)?.builder(model).plan(),
-        _ => directory(model, writer, options)?.plan(),
+        Dialect::Gguf => GgufDraft::of(model, None, options.precision)?.builder(model).plan(),
+        _ => directory(model, writer, options, None)?.plan(),
     }
+}
+
+/// Plans a model with adapters merged into it.
+fn merged(model: &Model, writer: &'static Writer, options: &ConvertOptions) -> Result<WritePlan> {
+    if options.precision.lossless {
+        let fault = "merging an adapter changes values, but the result must be lossless";
+        return Err(Error::unsupported(fault));
+    }
+    if writer.keeps_attachments && model.encoding() == Encoding::Gguf {
+        let fault = "an adapter cannot be merged into a GGUF model in Ollama's store";
+        return Err(Error::unsupported(fault)
+            .advise("merge it into a GGUF file, and create the model from that"));
+    }
+    let adaptation = Arc::new(adapter::adaptation(model, &options.adapters)?);
+    let mut builder = match writer.dialect {
+        Dialect::Gguf => GgufDraft::of(model, Some(&adaptation), options.precision)?.builder(model),
+        _ => directory(model, writer, options, Some(&adaptation))?,
+    };
+    for (adapter, factor) in &options.adapters {
+        let factor = if *factor == 1.0 { String::new() } else { format!(", times {factor}") };
+        let path = crate::bytes::Text::new(adapter.path().as_os_str().as_encoded_bytes());
+        builder.note(format!("merged LoRA adapter {path}: {}{factor}", adapter.summary()));
+    }
+    builder.plan()
 }
 
 /// Plans a GGUF model as one blob: a copy of its file, or of its shards merged.
@@ -175,11 +218,17 @@ fn attach(store: &Store, builder: &mut Builder, kept: impl Fn(&str) -> bool) -> 
 }
 
 /// Builds a model of safetensors files and documents.
-fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -> Result<Builder> {
+fn directory(
+    model: &Model,
+    writer: &'static Writer,
+    options: &ConvertOptions,
+    adaptation: Option<&Arc<Adaptation>>,
+) -> Result<Builder> {
     let (store, resolution) = (model.store(), model.resolution()?);
     let mut builder = Builder::with_writer(writer);
     builder.reads(store);
-    let TranslatedTensors { mut tensors, left_out, in_mxfp4 } = tensors_in(model, writer.dialect)?;
+    let TranslatedTensors { mut tensors, left_out, in_mxfp4 } =
+        adapted_tensors_in(model, writer.dialect, adaptation)?;
     super::left_out(&left_out).into_iter().for_each(|note| builder.note(note));
     if store.encoding() == Encoding::Gguf {
         let before = translate::rows_before_positions(store, resolution)?;

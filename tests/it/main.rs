@@ -36,6 +36,7 @@ mod imatrix;
 mod incomplete;
 mod limits;
 mod linear_attention;
+mod lora;
 mod meaning;
 mod mlx;
 mod names;

@@ -1,5 +1,6 @@
 //! `convert`: converts a model to another container.
 
+use weighbridge::adapter::Adapter;
 use weighbridge::container::OLLAMA;
 use weighbridge::ops::{self, ConvertOptions};
 
@@ -16,6 +17,9 @@ pub(crate) fn run(args: &Convert) -> Done {
     }
     if let Some(bytes) = args.max_shard_size {
         options = options.shard_bytes(bytes);
+    }
+    for lora in &args.lora {
+        options = options.adapter(Adapter::open(&lora.path)?, lora.scale);
     }
     let dst = match *args.to == OLLAMA {
         true => &args.store.place(&args.dst.to_string_lossy())?,
