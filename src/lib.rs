@@ -63,6 +63,7 @@
 //! | [`arch`] | the table of model families: canonical names, transforms, the config |
 //! | [`tokenizer`] | the contents of a tokenizer, decoded on request |
 //! | [`model`] | [`Model`] and [`Tensor`], and the types that they return |
+//! | [`adapter`] | [`Adapter`](adapter::Adapter): LoRA adapters, merged by [`ops::convert`] |
 //! | [`translate`] | config, tokenizer and metadata in the form of another container |
 //! | [`device`] | the [`Device`](device::Device) trait and host memory |
 //! | [`load`] | [`WeightProvider`] and its options |
@@ -102,6 +103,7 @@
 //! unknown families have stored names only.
 #![deny(missing_docs)]
 
+pub mod adapter;
 pub mod arch;
 pub mod bytes;
 pub mod container;

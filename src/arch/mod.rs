@@ -519,6 +519,30 @@ fn find<'n>(
     })
 }
 
+/// A canonical tensor under a stored name.
+pub(crate) struct CanonicalMatch {
+    pub(crate) canonical: String,
+    /// The number of the expert, if each expert has a stored tensor of its own.
+    pub(crate) expert: Option<u32>,
+    pub(crate) transform: Transform,
+}
+
+/// The canonical tensors that a dialect stores under a name, whether or not a model has it.
+pub(crate) fn canonical_of(
+    architecture: &'static Architecture,
+    dialect: Dialect,
+    stored: &str,
+) -> Vec<CanonicalMatch> {
+    let names = names_of(architecture, dialect);
+    let Some(found) = find(stored, architecture, dialect, &names) else { return Vec::new() };
+    let each = |row: &DialectRow| CanonicalMatch {
+        canonical: rule::expand(row.canonical, found.layer),
+        expert: found.expert,
+        transform: row.transform,
+    };
+    found.rows.iter().map(each).collect()
+}
+
 /// Required names that a layer lacks if it reuses the keys and values of another layer.
 const KEYS_AND_VALUES: [&str; 2] =
     ["layers.{n}.attention.k.weight", "layers.{n}.attention.v.weight"];

@@ -30,8 +30,10 @@ pub use crate::store::tensor::{DecodeOptions, Finding, FindingKind, Segment};
 pub use crate::store::{
     Attachment, DTypeSummary, Document, Encoding, Note, Part, QuantizationSummary,
 };
+pub(crate) use tensor::{
+    Adaptation, BufferPiece, PIECE, PackedPart, PieceOrigin, ProductUse, plan_packed, plan_values,
+};
 pub use tensor::{Axis, Convention, Derivation, Tensor};
-pub(crate) use tensor::{BufferPiece, PIECE, PackedPart, PieceOrigin, plan_packed, plan_values};
 
 /// An opened model: the parsed headers of its files, and its tensors under stored and canonical
 /// names.

@@ -1,13 +1,15 @@
 //! The `convert` and `create` verbs: convert a model to another container.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::dialect::{TranslatedTensors, tensors_in};
+use super::dialect::{TranslatedTensors, adapted_tensors_in};
 use super::experts;
 use super::gguf::GgufDraft;
 use super::rewrite::{copied_tensors, merged_gguf};
+use crate::adapter::{self, Adapter};
 use crate::arch::Dialect;
 use crate::bytes::{Access, Source};
 use crate::container::ollama::{self, ConfigBlob};
@@ -15,7 +17,7 @@ use crate::container::writer::{DocumentContent, ExpertName, NewDocument, Writer}
 use crate::container::{Container, OLLAMA, Shards};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::model::{Model, Tensor};
+use crate::model::{Adaptation, Model, Tensor};
 use crate::recipe::ollama::{OllamaModel, QuantType};
 use crate::recipe::{FILE_TYPES, mlx_lm};
 use crate::store::{Encoding, Store};
@@ -25,7 +27,7 @@ use crate::write::{
 };
 
 /// Options of a conversion.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConvertOptions {
     container: &'static Container,
@@ -33,6 +35,8 @@ pub struct ConvertOptions {
     shard_bytes: Option<u64>,
     one_file: bool,
     quantization: Option<QuantizationRules>,
+    /// Adapters to be merged, each with a factor.
+    adapters: Vec<(Adapter, f64)>,
 }
 
 /// The program whose rules decide how each tensor is quantized.
@@ -50,7 +54,14 @@ impl ConvertOptions {
     /// repacked with the same values if possible, else requantized to 8 bits.
     pub fn new(container: &'static Container) -> Self {
         let precision = Precision::default();
-        Self { container, precision, shard_bytes: None, one_file: false, quantization: None }
+        Self {
+            container,
+            precision,
+            shard_bytes: None,
+            one_file: false,
+            quantization: None,
+            adapters: Vec::new(),
+        }
     }
 
     /// Writes all matrices in a dtype.
@@ -78,6 +89,18 @@ impl ConvertOptions {
     #[must_use]
     pub fn one_file(mut self, one: bool) -> Self {
         self.one_file = one;
+        self
+    }
+
+    /// Merges a LoRA adapter, with its changes multiplied by `factor`. Several adapters are added
+    /// up in the order given.
+    ///
+    /// Merged matrices are computed in `f32` and rounded once: to their own dtype if it is plain, to
+    /// F16 if they are quantized, or to the dtype that the conversion requests. All other tensors
+    /// are converted as without an adapter.
+    #[must_use]
+    pub fn adapter(mut self, adapter: Adapter, factor: f64) -> Self {
+        self.adapters.push((adapter, factor));
         self
     }
 
@@ -130,14 +153,46 @@ fn planned(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
         return Err(Error::unsupported(fault).advise("quantize to a GGUF type instead"));
     }
     let keeps_dtypes = options.quantization.is_none() && options.precision.dtype.is_none();
-    if writer.keeps_attachments && keeps_dtypes && model.encoding() == Encoding::Gguf {
+    let copies_file =
+        writer.keeps_attachments && keeps_dtypes && model.encoding() == Encoding::Gguf;
+    if copies_file && options.adapters.is_empty() {
         return gguf_blob(model);
     }
-    match writer.dialect {
-        Dialect::Gguf => GgufDraft::of(model, options.precision)?.builder(model).plan(),
-        _ if options.one_file => one_file(model, writer, options),
-        _ => directory(model, writer, options)?.plan(),
+    let adaptation = merged_changes(model, writer, options)?;
+    let mut builder = match writer.dialect {
+        Dialect::Gguf => {
+            GgufDraft::of(model, adaptation.as_ref(), options.precision)?.builder(model)
+        }
+        _ if options.one_file => one_file(model, writer, options, adaptation.as_ref())?,
+        _ => directory(model, writer, options, adaptation.as_ref())?,
+    };
+    for (adapter, factor) in &options.adapters {
+        let factor = if *factor == 1.0 { String::new() } else { format!(", times {factor}") };
+        let path = crate::bytes::Text::new(adapter.path().as_os_str().as_encoded_bytes());
+        builder.note(format!("merged LoRA adapter {path}: {}{factor}", adapter.summary()));
     }
+    Ok(builder)
+}
+
+/// The changes of the adapters that are merged into the model; `None` without adapters.
+fn merged_changes(
+    model: &Model,
+    writer: &Writer,
+    options: &ConvertOptions,
+) -> Result<Option<Arc<Adaptation>>> {
+    if options.adapters.is_empty() {
+        return Ok(None);
+    }
+    if options.precision.lossless {
+        let fault = "merging an adapter changes values, but the result must be lossless";
+        return Err(Error::unsupported(fault));
+    }
+    if writer.keeps_attachments && model.encoding() == Encoding::Gguf {
+        let fault = "an adapter cannot be merged into a GGUF model in Ollama's store";
+        return Err(Error::unsupported(fault)
+            .advise("merge it into a GGUF file, and create the model from that"));
+    }
+    adapter::adaptation(model, &options.adapters).map(Arc::new).map(Some)
 }
 
 /// Plans a GGUF model as one blob: a copy of its file, or of its shards merged.
@@ -184,11 +239,17 @@ fn attach(store: &Store, builder: &mut Builder, kept: impl Fn(&str) -> bool) -> 
 }
 
 /// Builds a model of safetensors files and documents.
-fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -> Result<Builder> {
+fn directory(
+    model: &Model,
+    writer: &'static Writer,
+    options: &ConvertOptions,
+    adaptation: Option<&Arc<Adaptation>>,
+) -> Result<Builder> {
     let (store, resolution) = (model.store(), model.resolution()?);
     let mut builder = Builder::with_writer(writer);
     builder.reads(store);
-    let TranslatedTensors { mut tensors, left_out, in_mxfp4 } = tensors_in(model, writer.dialect)?;
+    let TranslatedTensors { mut tensors, left_out, in_mxfp4 } =
+        adapted_tensors_in(model, writer.dialect, adaptation)?;
     super::left_out(&left_out).into_iter().for_each(|note| builder.note(note));
     if store.encoding() == Encoding::Gguf {
         let before = translate::rows_before_positions(store, resolution)?;
@@ -257,14 +318,19 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
     Ok(builder)
 }
 
-/// Plans a single safetensors file. The documents of a directory are left out, which is noted.
-fn one_file(model: &Model, writer: &'static Writer, options: &ConvertOptions) -> Result<WritePlan> {
+/// Builds a single safetensors file. The documents of a directory are left out, which is noted.
+fn one_file(
+    model: &Model,
+    writer: &'static Writer,
+    options: &ConvertOptions,
+    adaptation: Option<&Arc<Adaptation>>,
+) -> Result<Builder> {
     if writer.dialect != Dialect::HuggingFace || writer.keeps_attachments {
         let fault =
             format!("{} needs a directory: its config.json describes the tensors", writer.name);
         return Err(Error::unsupported(fault).advise("give the path of a directory"));
     }
-    let mut builder = directory(model, writer, options)?;
+    let mut builder = directory(model, writer, options, adaptation)?;
     let names = builder.documents().iter().map(|document| document.name.as_str());
     let names = names.collect::<Vec<_>>().join(", ");
     builder.one_file();

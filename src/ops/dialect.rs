@@ -1,10 +1,12 @@
 //! Translates a model's tensors to the names, shapes and row order of a dialect.
 
+use std::sync::Arc;
+
 use crate::arch::{Axes, Dialect, DialectTensor, Mapping, Transform, dialect_tensors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::Model;
-use crate::model::{Convention, Tensor};
+use crate::model::{Adaptation, Convention, Tensor};
 
 /// A model's tensors in a dialect.
 #[derive(Debug, Default)]
@@ -28,13 +30,30 @@ pub struct TranslatedTensors {
 /// `Unsupported` if the architecture or a tensor is unknown, or if a tensor cannot be brought into
 /// the dialect's layout; `Malformed` if tensors contradict the config.
 pub fn tensors_in(model: &Model, dialect: Dialect) -> Result<TranslatedTensors> {
-    translated(model, dialect).map_err(Error::of_model)
+    adapted_tensors_in(model, dialect, None)
 }
 
-fn translated(model: &Model, dialect: Dialect) -> Result<TranslatedTensors> {
+/// Like [`tensors_in`], with the changes of `adaptation` added to the values.
+pub(super) fn adapted_tensors_in(
+    model: &Model,
+    dialect: Dialect,
+    adaptation: Option<&Arc<Adaptation>>,
+) -> Result<TranslatedTensors> {
+    translated(model, dialect, adaptation).map_err(Error::of_model)
+}
+
+fn translated(
+    model: &Model,
+    dialect: Dialect,
+    adaptation: Option<&Arc<Adaptation>>,
+) -> Result<TranslatedTensors> {
+    let adapted = |view: Tensor| match adaptation {
+        Some(adaptation) => view.adapted(adaptation),
+        None => view,
+    };
     let (store, resolution) = (model.store(), model.resolution()?);
     if resolution.dialect == dialect {
-        let tensors = model.stored_tensors().collect();
+        let tensors = model.stored_tensors().map(adapted).collect();
         return Ok(TranslatedTensors { tensors, ..TranslatedTensors::default() });
     }
     let Some(architecture) = resolution.architecture else {
@@ -70,11 +89,11 @@ fn translated(model: &Model, dialect: Dialect) -> Result<TranslatedTensors> {
         let apart = name.contains("{e}");
         let whole = if apart { None } else { unchanged(model, parts)? };
         if let Some(view) = whole {
-            named.tensors.push(view.named(name));
+            named.tensors.push(adapted(view.named(name)));
             continue;
         }
         // Transforms start from the Hugging Face convention, whichever convention the model serves.
-        let canonical = |part: &String| model.tensor_in(part, Convention::HuggingFace);
+        let canonical = |part: &String| model.tensor_in(part, Convention::HuggingFace).map(adapted);
         let views = parts.iter().map(|(part, transform)| Ok((canonical(part)?, *transform)));
         let mut views = views.collect::<Result<Vec<(Tensor, Transform)>>>()?;
         if views.iter().all(stays_packed) {
@@ -110,7 +129,7 @@ fn translated(model: &Model, dialect: Dialect) -> Result<TranslatedTensors> {
 /// Whether a tensor is written with its stored codes, and therefore in their order.
 fn stays_packed((view, transform): &(Tensor, Transform)) -> bool {
     let mxfp4 = |dtype: DType| dtype.repack_to(DType::HF_MXFP4).is_some();
-    transform.axes == Axes::TransposedIfPlain && view.dtype().is_ok_and(mxfp4)
+    transform.axes == Axes::TransposedIfPlain && view.dtype().is_ok_and(mxfp4) && !view.is_adapted()
 }
 
 /// The stored tensor that holds these canonical tensors with these same transforms, if there is

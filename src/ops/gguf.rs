@@ -1,12 +1,14 @@
 //! Translates a model of any container to GGUF's keys and tensors.
 
-use super::dialect::{TranslatedTensors, tensors_in};
+use std::sync::Arc;
+
+use super::dialect::{TranslatedTensors, adapted_tensors_in};
 use crate::arch::Dialect;
 use crate::container::gguf;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::metadata::{KeyValues, Value};
-use crate::model::{Model, Tensor};
+use crate::model::{Adaptation, Model, Tensor};
 use crate::recipe::FileType;
 use crate::store::Encoding;
 use crate::translate;
@@ -23,10 +25,17 @@ pub(super) struct GgufDraft {
 
 impl GgufDraft {
     /// Translates a model to GGUF's names, row order and values.
-    pub(super) fn of(model: &Model, precision: Precision) -> Result<Self> {
+    ///
+    /// The changes of `adaptation` are added to the values.
+    pub(super) fn of(
+        model: &Model,
+        adaptation: Option<&Arc<Adaptation>>,
+        precision: Precision,
+    ) -> Result<Self> {
         let (store, resolution) = (model.store(), model.resolution()?);
         let (keys, remarks) = translate::gguf_metadata_and_notes(model)?;
-        let TranslatedTensors { tensors: views, left_out, .. } = tensors_in(model, Dialect::Gguf)?;
+        let TranslatedTensors { tensors: views, left_out, .. } =
+            adapted_tensors_in(model, Dialect::Gguf, adaptation)?;
         let own = store.encoding() == Encoding::Gguf;
         let mut tensors = Vec::new();
         for (name, values) in translate::gguf_tensors(model)? {
@@ -50,7 +59,7 @@ impl GgufDraft {
         let mut notes = super::left_out(&left_out);
         notes.extend(remarks.into_iter().map(|note| note.text));
         let mut draft = Self { keys, tensors, notes };
-        if !own || precision.dtype.is_some() {
+        if !own || precision.dtype.is_some() || adaptation.is_some() {
             let number = draft.file_type();
             draft.keys.set("general.file_type", Value::U32(number));
         }

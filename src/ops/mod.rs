@@ -25,8 +25,9 @@ pub use diff::{
 };
 pub use hash::{HashLine, HashList, HashOptions, HashReport, TensorHash, hash};
 pub use inspect::{
-    AttachmentReport, AuxiliaryTensor, CanonicalTensor, InspectNames, InspectOptions,
-    InspectReport, InspectedPart, InspectedTensor, InspectedTensors, NamesReport, inspect,
+    AdapterReport, AttachmentReport, AuxiliaryTensor, CanonicalTensor, InspectNames,
+    InspectOptions, InspectReport, InspectedPart, InspectedTensor, InspectedTensors, NamesReport,
+    inspect,
 };
 pub use load::{LoadReport, load};
 pub use quantize::{FileTypeSize, file_type_sizes, quantize};

@@ -35,7 +35,7 @@ pub fn quantize(
     path: &Path,
 ) -> Result<WritePlan> {
     let store = model.store();
-    let mut draft = GgufDraft::of(model, Precision::default())?;
+    let mut draft = GgufDraft::of(model, None, Precision::default())?;
     let here = |error: Error| error.in_file(store.path());
     let mut stored = Vec::new();
     for OutTensor { name, output: Output { producer, .. }, .. } in &draft.tensors {

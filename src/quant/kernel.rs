@@ -147,14 +147,14 @@ fn portable<B: KernelBody<W>, W: KernelSignature>(given: W::Input<'_>) -> W::Out
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,f16c")]
+#[target_feature(enable = "avx2,f16c,fma")]
 fn avx2<B: KernelBody<W>, W: KernelSignature>(given: W::Input<'_>) -> W::Output {
     // SAFETY: this function is compiled for these features, so its caller must have checked them.
     B::run(unsafe { Avx2::new() }, given)
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx2,f16c")]
+#[target_feature(enable = "avx512f,avx512bw,avx2,f16c,fma")]
 fn avx512<B: KernelBody<W>, W: KernelSignature>(given: W::Input<'_>) -> W::Output {
     // SAFETY: this function is compiled for these features, so its caller must have checked them.
     B::run(unsafe { Avx512::new() }, given)
@@ -284,7 +284,9 @@ impl Isa {
     pub(super) fn available() -> impl Iterator<Item = Self> {
         #[cfg(target_arch = "x86_64")]
         let found = {
-            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c");
+            let avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("f16c")
+                && is_x86_feature_detected!("fma");
             let avx512 =
                 is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
             [

@@ -12,6 +12,7 @@ mod ggml;
 mod integer;
 mod kernel;
 mod mlx;
+mod product;
 mod quantizer;
 pub(crate) mod repack;
 mod scheme;
@@ -41,6 +42,7 @@ pub(crate) use mlx::{
     TO_AFFINE1, TO_AFFINE2, TO_AFFINE3, TO_AFFINE4, TO_AFFINE5, TO_AFFINE6, TO_AFFINE8, TO_MXFP4,
     TO_MXFP8, TO_NVFP4,
 };
+pub(crate) use product::{ProductRow, add_product};
 pub(crate) use quantizer::QuantizerInput;
 pub use quantizer::{Importance, Quantizer};
 pub use repack::NotExact;

@@ -128,6 +128,7 @@ pub(crate) fn encoded(
         true => Method::Exact,
         false if dtype.is_quantized() && !plain(view) => Method::Requantized,
         false if dtype.is_quantized() => Method::Quantized,
+        false if view.is_adapted() => Method::Merged,
         false => Method::Rounded,
     };
     if precision.lossless && !method.is_lossless() {

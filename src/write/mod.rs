@@ -239,11 +239,13 @@ pub enum Method {
     Requantized,
     /// Computed from the config.
     Generated,
+    /// A LoRA adapter was merged in f32, and the result rounded to a plain dtype.
+    Merged,
 }
 
 impl Method {
     /// Every method, in the order of reports.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Copied,
         Self::Repacked,
         Self::Exact,
@@ -251,6 +253,7 @@ impl Method {
         Self::Quantized,
         Self::Requantized,
         Self::Generated,
+        Self::Merged,
     ];
 
     /// The name in reports.
@@ -263,6 +266,7 @@ impl Method {
             Self::Quantized => "quantized",
             Self::Requantized => "requantized",
             Self::Generated => "generated",
+            Self::Merged => "merged",
         }
     }
 

@@ -16,6 +16,7 @@ mod models;
 
 mod builder;
 mod check;
+mod choices;
 mod config;
 mod configs;
 mod content_addressed;
@@ -35,6 +36,7 @@ mod imatrix;
 mod incomplete;
 mod limits;
 mod linear_attention;
+mod lora;
 mod meaning;
 mod mlx;
 mod names;

@@ -353,6 +353,35 @@ fn a_device_out_of_reach_gets_the_same() {
     assert!(far.policy(Policy::F16).load(QKV[0]).is_ok());
 }
 
+#[test]
+fn losses_are_counted_within_reach_and_out_of_it() {
+    let values = [1.0f32, 1e-12, 1e12, -1e-12, 1e-12, 0.0, 2.0, -2.0];
+    let file = Gguf::new().tensor("t", DType::F32, &[2, 4], f32s(&values)).build();
+    let store = || OpenOptions::new().open_memory("file", file.clone()).unwrap();
+    let near = WeightProvider::new(store(), Cpu).unwrap().policy(Policy::F16);
+    let far = WeightProvider::new(store(), Far(Cpu)).unwrap().policy(Policy::F16);
+    let (near, far) = (near.load("t").unwrap(), far.load("t").unwrap());
+    for loaded in [near.lost, far.lost] {
+        assert_eq!((loaded.flushes, loaded.overflows), (3, 1));
+    }
+    assert_eq!(&*near.buffer, &*far.buffer);
+}
+
+#[test]
+fn excluded_tensors_are_in_no_fusion() {
+    let folder = layer(DType::F16, DType::F16, DType::F16);
+    let provider = WeightProvider::open(folder.path()).unwrap();
+    let fusion = Fusion::named("qkv").expect("a fusion");
+    let options = LoadOptions::new().fuse(&[fusion]);
+    let loaded = provider.load_all(|name| name != QKV[1], &options).unwrap();
+    let members: Vec<&str> =
+        loaded.iter().flat_map(|one| &one.members).map(|member| member.name.as_str()).collect();
+    assert!(!members.contains(&QKV[1]), "{members:?}");
+    assert!(members.contains(&QKV[0]) && members.contains(&QKV[2]));
+    let all = provider.load_all(|_| true, &options).unwrap();
+    assert!(all.iter().any(|one| one.members.len() == 3), "nothing is excluded");
+}
+
 /// Long parts are laid to pages as they lie in the file: every device has them aligned all the same.
 #[test]
 fn long_parts_are_aligned_wherever_they_lie() {

@@ -1,5 +1,7 @@
 //! The project's maintenance commands, by name: `cargo xtask ci` runs what CI runs.
 
+mod faults;
+
 use std::process::{Command, ExitCode};
 
 struct Task {
@@ -83,12 +85,20 @@ static TASKS: &[Task] = &[
 ];
 
 fn main() -> ExitCode {
-    let wanted = std::env::args().nth(1).unwrap_or_default();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(("faults", options)) = words.split_first().map(|(name, rest)| (name.as_str(), rest))
+    {
+        return faults::run(options);
+    }
+    let wanted = words.into_iter().next().unwrap_or_default();
     let Some(task) = TASKS.iter().find(|task| task.name == wanted) else {
         eprintln!("usage: cargo xtask TASK\n");
         for task in TASKS {
             eprintln!("    {:<12} {}", task.name, task.help);
         }
+        let help =
+            "plant faults, and count those that the tests catch [--count 60] [--seed 1] [--keep]";
+        eprintln!("    {:<12} {help}", "faults");
         return ExitCode::from(2);
     };
     for step in task.steps {

@@ -307,6 +307,26 @@ fn setting(text: &str) -> Result<MetadataSetting, String> {
     with_advice(MetadataSetting::parse(text))
 }
 
+/// A LoRA adapter and its factor.
+#[derive(Clone, Debug)]
+pub(crate) struct Lora {
+    pub(crate) path: PathBuf,
+    pub(crate) scale: f64,
+}
+
+/// Parses `PATH` or `PATH:SCALE`. A path that exists may contain a colon.
+fn lora(text: &str) -> Result<Lora, String> {
+    let whole = || Lora { path: PathBuf::from(text), scale: 1.0 };
+    let Some((path, scale)) = text.rsplit_once(':').filter(|_| !whole().path.exists()) else {
+        return Ok(whole());
+    };
+    match scale.parse::<f64>() {
+        Ok(scale) if scale.is_finite() => Ok(Lora { path: PathBuf::from(path), scale }),
+        Ok(_) => Err(format!("\"{scale}\" is not a finite number")),
+        Err(_) => Ok(whole()),
+    }
+}
+
 #[derive(Args, Debug)]
 #[command(
     after_help = "Quantized tensors keep their codes if the container has a packing with exactly the same values.
@@ -321,6 +341,7 @@ Examples:
   weighbridge convert model-Q8_0.gguf ./model --to safetensors --dtype BF16
   weighbridge convert model-Q8_0.gguf model.safetensors
   weighbridge convert ./model-4bit model.gguf --lossless
+  weighbridge convert ./Qwen3-8B ./merged --to safetensors --lora ./my-adapter
   weighbridge convert ./model-4bit qwen3:4bit --to ollama"
 )]
 pub(crate) struct Convert {
@@ -334,6 +355,9 @@ pub(crate) struct Convert {
     /// Dtype of all matrices: F32, F16, BF16, or for GGUF any type that needs no importance matrix
     #[arg(long, value_name = "DTYPE", value_parser = dtype(), hide_possible_values = true)]
     pub(crate) dtype: Option<DType>,
+    /// Merge a LoRA adapter, times SCALE if given: a PEFT directory or a LoRA GGUF; repeatable
+    #[arg(long, value_name = "PATH[:SCALE]", value_parser = lora, conflicts_with = "lossless")]
+    pub(crate) lora: Vec<Lora>,
     /// Fail if any value would change
     #[arg(long)]
     pub(crate) lossless: bool,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use weighbridge::adapter::Adapter;
 use weighbridge::container::{Container, GGUF, OLLAMA, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions};
 
@@ -20,6 +21,9 @@ pub(crate) fn run(args: &Convert) -> Done {
     }
     if let Some(bytes) = args.max_shard_size {
         options = options.shard_bytes(bytes);
+    }
+    for lora in &args.lora {
+        options = options.adapter(Adapter::open(&lora.path)?, lora.scale);
     }
     let dst = match *to == OLLAMA {
         true => &args.store.place(&args.dst.to_string_lossy())?,

@@ -164,8 +164,13 @@ pub(crate) fn describe(
     let plain = [(DType::F32, "float32"), (DType::F16, "float16"), (DType::BF16, "bfloat16")];
     let most = plain.iter().max_by_key(|(dtype, _)| weights(*dtype));
     if let Some((_, name)) = most.filter(|(dtype, _)| weights(*dtype) > 0) {
-        let key = if config.contains_key("dtype") { "dtype" } else { "torch_dtype" };
-        config.insert(key.to_owned(), Json::from(*name));
+        // transformers 5 writes `dtype`. Of two keys, none may keep the dtype of the source.
+        if config.contains_key("dtype") {
+            config.insert("dtype".to_owned(), Json::from(*name));
+        }
+        if config.contains_key("torch_dtype") || !config.contains_key("dtype") {
+            config.insert("torch_dtype".to_owned(), Json::from(*name));
+        }
     }
 }
 

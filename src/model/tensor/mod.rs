@@ -10,6 +10,7 @@
 //! of any of these all have this form: a list of runs of rows.
 
 mod arrange;
+mod low_rank;
 mod packed;
 mod stored;
 mod values;
@@ -27,6 +28,7 @@ use crate::shape;
 use crate::store::tensor::{StoredHandle, StoredTensor};
 use crate::store::{Part, Store};
 
+pub(crate) use low_rank::{Adaptation, ProductUse};
 pub use packed::Derivation;
 pub(crate) use packed::PackedPart;
 pub(crate) use work::{BufferPiece, PIECE, PieceOrigin, plan_packed, plan_values};
@@ -66,6 +68,8 @@ pub struct Tensor {
     taken: Range<u64>,
     sources: Vec<RowSource>,
     pieces: Vec<RowRun>,
+    /// Changes that are added to the stored values.
+    adaptation: Option<Arc<Adaptation>>,
 }
 
 /// A stored tensor that contributes rows.
@@ -224,6 +228,7 @@ impl Tensor {
             taken: 0..columns,
             sources: vec![RowSource { tensor: handle, transposed: None, change: Arithmetic::None }],
             pieces: vec![RowRun::of(0, RowLoops::of(0, rows))],
+            adaptation: None,
         }
     }
 
@@ -475,6 +480,7 @@ impl Tensor {
         let rows = source.tensor.get().elements().checked_div(self.columns).unwrap_or(0);
         source.transposed.is_none()
             && source.change == Arithmetic::None
+            && !self.is_adapted()
             && piece.run.is_whole(rows)
             && self.whole_rows()
     }

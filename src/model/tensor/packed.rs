@@ -91,6 +91,9 @@ impl RowCopy<'_> {
 impl Tensor {
     /// Why only values, and not packed bytes, are available; `None` if packed bytes are.
     pub fn why_computed(&self) -> Option<&'static str> {
+        if self.is_adapted() {
+            return Some("a LoRA adapter is merged into it");
+        }
         self.sources.iter().find_map(|source| match source.change {
             Arithmetic::AddOne => Some("1 is added to the stored values"),
             Arithmetic::SubtractOne => Some("1 is subtracted from the stored values"),
@@ -224,7 +227,8 @@ impl Tensor {
     /// that their values are equal.
     pub(crate) fn is_packed_like(&self, other: &Self) -> Result<bool> {
         let form = |view: &Self| (view.columns, view.order, view.taken.clone(), view.sources.len());
-        if form(self) != form(other) || self.pieces != other.pieces {
+        let adapted = self.is_adapted() || other.is_adapted();
+        if adapted || form(self) != form(other) || self.pieces != other.pieces {
             return Ok(false);
         }
         for (own, theirs) in self.sources.iter().zip(&other.sources) {

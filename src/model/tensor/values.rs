@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Arithmetic, RowSource, Tensor, Transposed, spans};
+use super::{Adaptation, Arithmetic, RowSource, Tensor, Transposed, spans};
 use crate::arch::RowSpan;
 use crate::bytes::{AlignedBuffer, CacheState, Scratch, try_vec};
 use crate::dtype::DType;
@@ -37,11 +37,13 @@ impl Tensor {
     }
 
     /// The dtype that holds the values without loss if they are not served packed: the stored dtype
-    /// if it is F32, F16 or BF16 and the values are only reordered, else F32.
+    /// if it is F32, F16 or BF16 and the values are only reordered, else F32. A quantized tensor into
+    /// which an adapter is merged has F16, as in llama-export-lora.
     pub fn values_dtype(&self) -> DType {
         let unchanged = self.sources.iter().all(|source| source.change == Arithmetic::None);
         match self.dtype() {
             Ok(dtype @ (DType::F16 | DType::BF16)) if unchanged => dtype,
+            Ok(dtype) if dtype.is_quantized() && self.is_adapted() => DType::F16,
             _ => DType::F32,
         }
     }
@@ -56,7 +58,7 @@ impl Tensor {
                 dtype == DType::F64 || wide
             })
         };
-        if self.stored_tensors().any(wide) {
+        if self.is_adapted() || self.stored_tensors().any(wide) {
             return Ok(false);
         }
         let changed = self.sources.iter().filter(|source| source.change != Arithmetic::None);
@@ -278,6 +280,7 @@ impl<'v, T: Element> ValueChunks<'v, T> {
 /// State that is reused while a tensor is read from its first row to its last.
 struct ValueReader<'v> {
     view: &'v Tensor,
+    adaptation: Option<&'v Adaptation>,
     /// Plans of the tensors read last: several, because rows of several tensors may alternate.
     plans: Vec<(StoredTensor<'v>, DecodePlan<'v>)>,
     /// One array of a source whose rows are the tensor's columns.
@@ -321,7 +324,8 @@ fn in_steps<T>(
 
 impl<'v> ValueReader<'v> {
     fn new(view: &'v Tensor) -> Self {
-        Self { view, plans: Vec::new(), array: None, scratch: None }
+        let adaptation = view.adaptation();
+        Self { view, adaptation, plans: Vec::new(), array: None, scratch: None }
     }
 
     fn decode<T: Element>(
@@ -368,6 +372,7 @@ impl<'v> ValueReader<'v> {
         let columns = self.view.columns;
         let direct = source.transposed.is_none()
             && source.change == Arithmetic::None
+            && self.adaptation.is_none()
             && self.view.whole_rows();
         if direct && (span.step == 1 || span.count == 1) {
             let start = span.start * columns;
@@ -434,6 +439,16 @@ impl<'v> ValueReader<'v> {
         })
     }
 
+    /// Adds what an adapter changes to decoded elements of a stored tensor.
+    fn adapt(
+        &self,
+        tensor: StoredTensor<'v>,
+        elements: &Range<u64>,
+        out: &mut [f32],
+    ) -> Result<()> {
+        self.adaptation.map_or(Ok(()), |adaptation| adaptation.apply(&tensor, elements, out))
+    }
+
     /// Decodes rows with gaps between them, or some columns of rows.
     fn rows_apart(
         &mut self,
@@ -459,7 +474,8 @@ impl<'v> ValueReader<'v> {
             let mut rows = try_vec(room)?;
             rows.resize(room, 0.0f32);
             let all = first..first + between * columns;
-            let lost = self.elements(tensor, all, &mut rows, decoding)?;
+            let lost = self.elements(tensor, all.clone(), &mut rows, decoding)?;
+            self.adapt(tensor, &all, &mut rows)?;
             let step = usize::try_from(span.step).unwrap_or(usize::MAX).max(1);
             rows.chunks(columns_each).step_by(step).for_each(take);
             return Ok(lost);
@@ -481,7 +497,11 @@ impl<'v> ValueReader<'v> {
         let mut lost = Narrowing::default();
         for turn in 0..span.count {
             let start = first + turn * span.step * columns;
-            lost += plan.decode_from(start..start + columns, &mut row, decoding, window)?;
+            let elements = start..start + columns;
+            lost += plan.decode_from(elements.clone(), &mut row, decoding, window)?;
+            if let Some(adaptation) = self.adaptation {
+                adaptation.apply(&tensor, &elements, &mut row)?;
+            }
             take(&row);
         }
         Ok(lost)
@@ -525,7 +545,9 @@ impl<'v> ValueReader<'v> {
                         span.start * stored_columns..(span.start + span.count) * stored_columns;
                     let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
                     let (now, later) = rest.split_at_mut(len.min(rest.len()));
-                    lost += self.elements(tensor.get(), range, now, &DecodeOptions::new())?;
+                    lost +=
+                        self.elements(tensor.get(), range.clone(), now, &DecodeOptions::new())?;
+                    self.adapt(tensor.get(), &range, now)?;
                     rest = later;
                 }
                 self.scratch = scratch.or(self.scratch.take());

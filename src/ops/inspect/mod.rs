@@ -5,6 +5,7 @@ mod tensors;
 use std::borrow::Cow;
 use std::path::Path;
 
+use crate::adapter::Adapter;
 use crate::arch::Resolution;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
@@ -69,6 +70,9 @@ pub struct InspectReport<'m> {
     /// How the names were resolved; absent unless requested.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub names: Option<NamesReport<'m>>,
+    /// The LoRA adapter, if the files are one.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub adapter: Option<AdapterReport>,
     /// Notes from opening the model, each with its file.
     pub notes: Vec<String>,
     /// The files that belong to the model beside its weights.
@@ -96,6 +100,48 @@ pub struct NamesReport<'m> {
     /// What is wrong with the names.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub error: Option<Error>,
+}
+
+/// A LoRA adapter: see [`Adapter`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct AdapterReport {
+    /// `peft` or `gguf`.
+    pub format: &'static str,
+    /// The model that it was trained on, if stated.
+    pub base_model: Option<String>,
+    /// The distinct ranks, ascending.
+    pub ranks: Vec<u64>,
+    /// What products are scaled by, divided by the rank or its square root.
+    pub alpha: Option<f64>,
+    /// Whether alpha is divided by the square root of the rank.
+    pub rank_stabilized: bool,
+    /// The number of matrices that it changes.
+    pub matrix_count: usize,
+    /// The kinds of these matrices.
+    pub targets: Vec<String>,
+    /// Why the adapter cannot be merged, if it cannot.
+    pub obstacle: Option<String>,
+    /// The same on one line.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub summary: String,
+}
+
+impl AdapterReport {
+    fn new(adapter: &Adapter) -> Self {
+        Self {
+            format: adapter.format(),
+            base_model: adapter.base_model().map(str::to_owned),
+            ranks: adapter.ranks(),
+            alpha: adapter.alpha(),
+            rank_stabilized: adapter.is_rank_stabilized(),
+            matrix_count: adapter.len(),
+            targets: adapter.targets().into_iter().map(str::to_owned).collect(),
+            obstacle: adapter.obstacle().map(ToString::to_string),
+            summary: adapter.summary(),
+        }
+    }
 }
 
 /// A file that belongs to a model beside its weights: see [`Attachment`].
@@ -132,7 +178,8 @@ pub struct AttachmentReport<'m> {
 ///
 /// # Errors
 ///
-/// For [`InspectNames::Canonical`], same as [`Model::resolution`].
+/// For [`InspectNames::Canonical`], same as [`Model::resolution`]; for a LoRA adapter, same as
+/// [`Adapter::of`].
 pub fn inspect<'m>(model: &'m Model, options: &InspectOptions) -> Result<InspectReport<'m>> {
     let resolution = match options.names {
         InspectNames::Stored => None,
@@ -154,6 +201,7 @@ pub fn inspect<'m>(model: &'m Model, options: &InspectOptions) -> Result<Inspect
         weight_count: weights.fold(0, u64::saturating_add),
         stored_bytes: model.stored_bytes(),
         names: resolution.map(NamesReport::new),
+        adapter: Adapter::of(model)?.as_ref().map(AdapterReport::new),
         notes: model.notes().iter().map(note).collect(),
         attachments: model.attachments().iter().map(AttachmentReport::new).collect(),
         metadata: model.metadata(),

@@ -106,7 +106,17 @@ fn write_text(args: &Inspect, store: &Model, report: &InspectReport<'_>) -> Resu
         let _ = write!(line, ", {bits:.2} bits per weight");
     }
     writeln!(out, "{line}")?;
+    if let Some(adapter) = &report.adapter {
+        let base = adapter.base_model.as_deref().map(|base| Text::new(base.as_bytes()));
+        let base = base.map(|base| format!(" for {base}")).unwrap_or_default();
+        writeln!(out, "LoRA adapter{base}: {}", adapter.summary)?;
+        if let Some(obstacle) = &adapter.obstacle {
+            writeln!(out, "cannot be merged: {obstacle}")?;
+        }
+    }
     match report.names.as_ref().map(|names| &names.error) {
+        // The names of an adapter's matrices are not those of a model.
+        _ if report.adapter.is_some() => {}
         None => {}
         Some(Some(error)) => writeln!(out, "no canonical names: {error}")?,
         Some(None) => {

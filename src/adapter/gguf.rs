@@ -1,0 +1,61 @@
+//! llama.cpp's adapters: `NAME.lora_a` and `NAME.lora_b` for each changed tensor `NAME`.
+
+use super::{Adapter, Embedding, LowRankPair, paired, rank_of};
+use crate::arch::Dialect;
+use crate::error::{Error, Result};
+use crate::model::Model;
+
+/// Reads an adapter, or returns `None` for another kind of file.
+pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
+    let metadata = model.metadata();
+    if metadata.str("general.type") != Some("adapter")
+        || metadata.str("adapter.type") != Some("lora")
+    {
+        return Ok(None);
+    }
+    let alpha = metadata.f64("adapter.lora.alpha").filter(|alpha| *alpha != 0.0);
+    let mut obstacle = None;
+    let mut found = Vec::new();
+    for tensor in model.stored_tensors() {
+        let name = tensor.name();
+        match (name.strip_suffix(".lora_a"), name.strip_suffix(".lora_b")) {
+            (Some(target), _) => found.push((target.to_owned(), true, name.to_owned())),
+            (_, Some(target)) => found.push((target.to_owned(), false, name.to_owned())),
+            _ => {
+                let fault = "neither matrix A nor matrix B of a LoRA adapter";
+                obstacle.get_or_insert(Error::unsupported(fault).in_tensor(name));
+            }
+        }
+    }
+    if metadata.get("adapter.alora.invocation_tokens").is_some() {
+        let fault =
+            "an activated LoRA applies only after its invocation tokens, so it cannot be merged";
+        obstacle = Some(Error::unsupported(fault).in_key("adapter.alora.invocation_tokens"));
+    }
+    let mut products = Vec::new();
+    for (target, a, b) in paired(found)? {
+        let embedding = match target.starts_with("token_embd.") {
+            true => Embedding::Gguf,
+            false => Embedding::No,
+        };
+        let rank = rank_of(model, embedding, &a, &b)?;
+        // In f32, as in llama-export-lora.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_precision_loss,
+            reason = "as stated"
+        )]
+        let scale = alpha.map_or(1.0, |alpha| f64::from(alpha as f32 / rank as f32));
+        products.push(LowRankPair { target, a, b, embedding, scale, rank });
+    }
+    let base = metadata.str("general.base_model.0.name").map(str::to_owned);
+    Ok(Some(Adapter {
+        model: model.clone(),
+        dialect: Dialect::Gguf,
+        alpha,
+        rank_stabilized: false,
+        base,
+        products,
+        obstacle: obstacle.map(|error| error.in_file(model.path())),
+    }))
+}

@@ -1,0 +1,201 @@
+//! PEFT's adapters: `adapter_config.json`, and the matrices of each changed module in
+//! `adapter_model.safetensors`.
+
+use serde_json::{Map, Value as Json};
+
+use super::{Adapter, Embedding, LowRankPair, paired, rank_of};
+use crate::arch::Dialect;
+use crate::error::{Error, Result};
+use crate::model::Model;
+
+const CONFIG: &str = "adapter_config.json";
+
+/// Reads an adapter, or returns `None` for another kind of directory.
+pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
+    let Some(config) = model.read_document(CONFIG)? else { return Ok(None) };
+    let Json::Object(config) = &*config else {
+        return Err(Error::malformed(format!("{CONFIG} is not a JSON object")));
+    };
+    let mut obstacle = obstacle(config);
+    let mut found = Vec::new();
+    let mut embeddings = Vec::new();
+    for tensor in model.stored_tensors() {
+        // PEFT saves the base's own embedding beside a changed one.
+        if tensor.name().ends_with(".base_layer.weight") {
+            continue;
+        }
+        match part(tensor.name()) {
+            Ok(MatrixName { module, is_a, embedding }) => {
+                if embedding {
+                    embeddings.push(module.to_owned());
+                }
+                found.push((module.to_owned(), is_a, tensor.name().to_owned()));
+            }
+            Err(fault) => {
+                obstacle.get_or_insert(Error::unsupported(fault).in_tensor(tensor.name()));
+            }
+        }
+    }
+    let stabilized = flag(config, "use_rslora");
+    let alpha = number(config, "lora_alpha")?.unwrap_or(8.0);
+    let default_rank = number(config, "r")?.unwrap_or(8.0);
+    let mut products = Vec::new();
+    for (target, a, b) in paired(found)? {
+        let embedding = match embeddings.contains(&target) {
+            true => Embedding::Peft,
+            false => Embedding::No,
+        };
+        let rank = rank_of(model, embedding, &a, &b)?;
+        let expected = pattern(config, "rank_pattern", &target)?.unwrap_or(default_rank);
+        #[expect(clippy::cast_precision_loss, reason = "ranks are small")]
+        let found = rank as f64;
+        if found != expected {
+            let fault = format!("rank {rank}, but {CONFIG} states {expected} for {target}");
+            return Err(Error::malformed(fault).in_tensor(a));
+        }
+        let alpha = pattern(config, "alpha_pattern", &target)?.unwrap_or(alpha);
+        let scale = alpha / if stabilized { found.sqrt() } else { found };
+        products.push(LowRankPair { target, a, b, embedding, scale, rank });
+    }
+    Ok(Some(Adapter {
+        model: model.clone(),
+        dialect: Dialect::HuggingFace,
+        alpha: Some(alpha),
+        rank_stabilized: stabilized,
+        base: config.get("base_model_name_or_path").and_then(Json::as_str).map(str::to_owned),
+        products,
+        obstacle: obstacle.map(|error| error.in_file(model.path())),
+    }))
+}
+
+/// The name of a matrix, in parts.
+struct MatrixName<'n> {
+    module: &'n str,
+    is_a: bool,
+    embedding: bool,
+}
+
+/// Splits the name of a matrix: `base_model.model.MODULE.lora_A.weight`, with the adapter's name
+/// before `weight` if a training program saved it.
+fn part(name: &str) -> Result<MatrixName<'_>, &'static str> {
+    const KINDS: [(&str, bool, bool); 4] = [
+        (".lora_A", true, false),
+        (".lora_B", false, false),
+        (".lora_embedding_A", true, true),
+        (".lora_embedding_B", false, true),
+    ];
+    if name.contains(".lora_magnitude_vector") {
+        return Err("DoRA adapters cannot be merged: only products of matrices are supported");
+    }
+    for (mark, is_a, embedding) in KINDS {
+        let Some((module, rest)) = name.rsplit_once(mark) else { continue };
+        if rest.ends_with(".bias") {
+            return Err(
+                "adapters with biases cannot be merged: only products of matrices are supported",
+            );
+        }
+        if !(rest.is_empty() || rest.starts_with('.')) {
+            continue;
+        }
+        let module = module.strip_prefix("base_model.model.").unwrap_or(module);
+        return Ok(MatrixName { module, is_a, embedding });
+    }
+    Err("the adapter saves a module as a whole, which cannot be merged")
+}
+
+/// Why an adapter with this config cannot be merged.
+fn obstacle(config: &Map<String, Json>) -> Option<Error> {
+    let refuse = |key: &str, fault: String| Some(Error::unsupported(fault).in_key(key));
+    let kind = config.get("peft_type").and_then(Json::as_str).unwrap_or("LORA");
+    if !kind.eq_ignore_ascii_case("lora") {
+        return refuse("peft_type", format!("{kind}, but only LORA can be merged"));
+    }
+    let bias = config.get("bias").and_then(Json::as_str).unwrap_or("none");
+    if bias != "none" {
+        return refuse("bias", format!("\"{bias}\", but only \"none\" can be merged"));
+    }
+    const REFUSED: [(&str, &str); 6] = [
+        ("use_dora", "DoRA scales rows by their norms"),
+        ("lora_bias", "the adapter has biases"),
+        ("use_qalora", "QALoRA pools the inputs"),
+        ("layer_replication", "the adapter repeats layers"),
+        ("target_parameters", "the adapter changes parameters that are not modules"),
+        ("alora_invocation_tokens", "an activated LoRA applies only after its invocation tokens"),
+    ];
+    for (key, why) in REFUSED {
+        let set = match config.get(key) {
+            None | Some(Json::Null | Json::Bool(false)) => false,
+            Some(Json::Array(list)) => !list.is_empty(),
+            Some(_) => true,
+        };
+        if set {
+            return refuse(key, format!("{why}, so it cannot be merged"));
+        }
+    }
+    // These change the base model when the adapter is created.
+    const CHANGE_THE_BASE: [&str; 5] = ["pissa", "olora", "corda", "loftq", "lora_ga"];
+    let init = config.get("init_lora_weights").and_then(Json::as_str).unwrap_or_default();
+    if CHANGE_THE_BASE.iter().any(|name| init.starts_with(name)) {
+        let fault =
+            format!("\"{init}\" changes the base model, so the adapter does not fit the original");
+        let error = Error::unsupported(fault).in_key("init_lora_weights");
+        return Some(error.advise(
+            "save the adapter with path_initial_model_for_weight_conversion, which makes it a plain LoRA",
+        ));
+    }
+    None
+}
+
+fn flag(config: &Map<String, Json>, key: &str) -> bool {
+    config.get(key).and_then(Json::as_bool).unwrap_or(false)
+}
+
+fn number(config: &Map<String, Json>, key: &str) -> Result<Option<f64>> {
+    match config.get(key) {
+        None | Some(Json::Null) => Ok(None),
+        Some(value) => valid(value).map(Some).map_err(|error| error.in_key(key)),
+    }
+}
+
+fn valid(value: &Json) -> Result<f64> {
+    let number = value.as_f64().filter(|number| number.is_finite());
+    number.ok_or_else(|| Error::malformed(format!("{value}, but a number is required in {CONFIG}")))
+}
+
+/// The number that a pattern of `key` gives a module: that of the first pattern that matches the
+/// end of its name, after a dot.
+fn pattern(config: &Map<String, Json>, key: &str, module: &str) -> Result<Option<f64>> {
+    let Some(Json::Object(patterns)) = config.get(key) else { return Ok(None) };
+    for (pattern, value) in patterns {
+        if matches(pattern, module).map_err(|error| error.in_key(key))? {
+            return valid(value).map(Some).map_err(|error| error.in_key(key));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a pattern, which may be a regular expression, matches a module from a dot to its end.
+fn matches(pattern: &str, module: &str) -> Result<bool> {
+    if !pattern.contains(['\\', '[', ']', '(', ')', '*', '+', '?', '|', '^', '$', '{', '}']) {
+        let before = module.strip_suffix(pattern);
+        return Ok(before.is_some_and(|before| before.is_empty() || before.ends_with('.')));
+    }
+    matches_expression(pattern, module)
+}
+
+#[cfg(feature = "regex")]
+fn matches_expression(pattern: &str, module: &str) -> Result<bool> {
+    // The flags are Python's defaults; `regex` is built without tables of Unicode.
+    let whole = format!(r"^(?:.*\.)?(?:{pattern})$");
+    let built = regex::bytes::RegexBuilder::new(&whole).unicode(false).build();
+    let built = built.map_err(|_| {
+        Error::unsupported(format!("\"{pattern}\" is not a supported regular expression"))
+    })?;
+    Ok(built.is_match(module.as_bytes()))
+}
+
+#[cfg(not(feature = "regex"))]
+fn matches_expression(pattern: &str, _: &str) -> Result<bool> {
+    let fault = format!("\"{pattern}\" is a regular expression, which this build cannot match");
+    Err(Error::unsupported(fault).advise("enable the cargo feature `regex`"))
+}

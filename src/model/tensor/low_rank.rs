@@ -1,0 +1,409 @@
+//! Low-rank changes of a model's values, which LoRA adapters consist of.
+//!
+//! A change is the product of two thin matrices in canonical order. It is kept by stored row and
+//! stored column, so that it is added to stored values before their rows are put in any order.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{Arithmetic, Tensor, spans};
+use crate::arch::{Axes, Change, ModelConfig, RowOrder, RowSpan, Transform};
+use crate::bytes::{AlignedBuffer, try_vec};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::quant::{ProductRow, add_product, bf16, f16};
+use crate::shape;
+use crate::store::tensor::StoredTensor;
+
+/// The most bytes of factors that are kept, besides those used last.
+const KEPT: usize = 64 << 20;
+
+/// The changes of a model's stored tensors.
+#[derive(Debug, Default)]
+pub(crate) struct Adaptation {
+    products: Vec<Product>,
+    /// The changes of each stored tensor, by its name.
+    by_tensor: HashMap<String, Vec<PlacedProduct>>,
+    /// The factors used last, the latest at the end.
+    kept: Mutex<Vec<(FactorsOf, Arc<Factors>)>>,
+}
+
+/// A product that is added to rows of a canonical tensor.
+#[derive(Debug)]
+struct Product {
+    /// `[rows, rank]`
+    left: Tensor,
+    /// `[rank, columns]`
+    right: Tensor,
+    scale: f32,
+    /// Whether it is rounded to the dtype of the stored tensor before it is added.
+    rounded: bool,
+}
+
+/// What is done with a product of matrices.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProductUse {
+    pub(crate) scale: f32,
+    /// Whether it is rounded to the dtype of the stored tensor before it is added, if that is F16 or
+    /// BF16.
+    pub(crate) rounded: bool,
+}
+
+/// A product, and its place in a stored tensor.
+#[derive(Debug)]
+struct PlacedProduct {
+    product: usize,
+    /// The number of each stored row among the rows of the product; if `swapped`, among its
+    /// columns.
+    rows: PlaceMap,
+    /// The same for stored columns.
+    columns: PlaceMap,
+    swapped: bool,
+}
+
+/// Maps stored numbers to numbers in a product.
+#[derive(Debug)]
+enum PlaceMap {
+    /// This range, in order.
+    Range(Range<u64>),
+    /// One number for each stored number; `u32::MAX` for none.
+    Table(Vec<u32>),
+}
+
+/// The number of a product, and the stored tensor that it is placed in.
+type FactorsOf = (usize, String);
+
+/// The factors of a product, as decoding needs them.
+#[derive(Debug)]
+struct Factors {
+    rank: usize,
+    /// `rank` numbers for each row or column that stored rows are mapped to.
+    rows: AlignedBuffer<f32>,
+    /// `rank` rows with one number for each stored column.
+    columns: AlignedBuffer<f32>,
+    scale: f32,
+}
+
+impl PlaceMap {
+    /// Creates a map of `count` stored numbers from runs of them, each with the product's number of
+    /// its first one.
+    fn of(runs: &[(u64, RowSpan)], count: u64) -> Result<Self> {
+        if let [(0, RowSpan { start, step, count })] = *runs
+            && (step == 1 || count == 1)
+        {
+            return Ok(Self::Range(start..start.saturating_add(count)));
+        }
+        let len = usize::try_from(count).unwrap_or(usize::MAX);
+        let mut table = try_vec(len)?;
+        table.resize(len, u32::MAX);
+        for (first, span) in runs {
+            for n in 0..span.count {
+                let stored = usize::try_from(span.start + n * span.step);
+                let place = stored.ok().and_then(|stored| table.get_mut(stored));
+                let outside = || Error::mismatch("a row outside of the stored tensor");
+                *place.ok_or_else(outside)? = u32::try_from(first + n).unwrap_or(u32::MAX);
+            }
+        }
+        Ok(Self::Table(table))
+    }
+
+    fn find(&self, stored: u64) -> Option<usize> {
+        match self {
+            Self::Range(range) if range.contains(&stored) => {
+                usize::try_from(stored - range.start).ok()
+            }
+            Self::Range(_) => None,
+            Self::Table(table) => {
+                let number = *table.get(usize::try_from(stored).ok()?)?;
+                (number != u32::MAX).then_some(number as usize)
+            }
+        }
+    }
+}
+
+impl Adaptation {
+    /// Adds a product to some rows of a canonical tensor, counted over all its matrices. `left` is
+    /// `[rows, rank]` and `right` `[rank, columns]`, in canonical order.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if the shapes do not fit; `Unsupported` if the tensor is not derived from stored
+    /// matrices by their rows and columns alone.
+    pub(crate) fn add(
+        &mut self,
+        target: &Tensor,
+        rows: Range<u64>,
+        (left, right): (Tensor, Tensor),
+        ProductUse { scale, rounded }: ProductUse,
+    ) -> Result<()> {
+        let outputs = rows.end.saturating_sub(rows.start);
+        let (inputs, rank) = (shape::columns(target.shape()), shape::columns(left.shape()));
+        let fits =
+            |view: &Tensor, rows: u64, columns: u64| view.rows() == rows && view.width() == columns;
+        if rows.end > target.rows()
+            || target.width() != inputs
+            || !fits(&left, outputs, rank)
+            || !fits(&right, rank, inputs)
+        {
+            let fault = format!(
+                "a change of shape {:?} times {:?} does not fit {outputs} rows of a tensor of shape {:?}",
+                left.shape(),
+                right.shape(),
+                target.shape()
+            );
+            return Err(Error::mismatch(fault).in_tensor(target.name()));
+        }
+        left.check_decodable()?;
+        right.check_decodable()?;
+        let unsupported =
+            |what: &str| Err(Error::unsupported(what.to_owned()).in_tensor(target.name()));
+        if target.sources.iter().any(|source| source.change != Arithmetic::None) {
+            return unsupported("a change of a tensor whose values are stored in another form");
+        }
+        let product = self.products.len();
+        let columns_of = |tensor: StoredTensor<'_>| shape::columns(tensor.shape());
+        let rows_of = |tensor: StoredTensor<'_>| {
+            tensor.elements().checked_div(columns_of(tensor)).unwrap_or(0)
+        };
+        let outputs: Vec<(u32, u64, RowSpan)> = numbered(target.spans(rows));
+        let own = |source: u32, all: &[(u32, u64, RowSpan)]| {
+            let own = all.iter().filter(|(of, ..)| *of == source);
+            own.map(|(_, first, span)| (*first, *span)).collect::<Vec<_>>()
+        };
+        let inputs = || target.order.spans(target.taken.clone());
+        let mut placed = Vec::new();
+        for (number, source) in (0u32..).zip(&target.sources) {
+            let tensor = source.tensor.get();
+            let runs = own(number, &outputs);
+            let name = tensor.name().spelling().into_owned();
+            if runs.is_empty() {
+                continue;
+            }
+            let Some(stored) = &source.transposed else {
+                if target.columns != columns_of(tensor) {
+                    return unsupported("a change of a tensor that is not stored as a matrix");
+                }
+                let rows = PlaceMap::of(&runs, rows_of(tensor))?;
+                let inputs: Vec<_> = numbered(inputs().map(|span| (0, span)));
+                let columns = PlaceMap::of(&own(0, &inputs), target.columns)?;
+                placed.push((name, PlacedProduct { product, rows, columns, swapped: false }));
+                continue;
+            };
+            let ([_], [_, _], [_, _]) = (&*stored.tensors, target.shape(), tensor.shape()) else {
+                return unsupported("a change of several matrices that are stored as columns");
+            };
+            let inputs = inputs().flat_map(RowSpan::unbroken).flat_map(|span| {
+                let rows = span.start..span.start.saturating_add(span.count);
+                spans(&stored.rows, rows).collect::<Vec<_>>()
+            });
+            let rows = PlaceMap::of(&own(0, &numbered(inputs)), rows_of(tensor))?;
+            let columns = PlaceMap::of(&runs, columns_of(tensor))?;
+            placed.push((name, PlacedProduct { product, rows, columns, swapped: true }));
+        }
+        for (name, placed) in placed {
+            self.by_tensor.entry(name).or_default().push(placed);
+        }
+        self.products.push(Product { left, right, scale, rounded });
+        Ok(())
+    }
+
+    /// Whether a stored tensor is changed.
+    fn changes(&self, tensor: &StoredTensor<'_>) -> bool {
+        self.by_tensor.contains_key(&*tensor.name().spelling())
+    }
+
+    /// Adds the changes to some elements of a stored tensor.
+    pub(super) fn apply(
+        &self,
+        tensor: &StoredTensor<'_>,
+        elements: &Range<u64>,
+        out: &mut [f32],
+    ) -> Result<()> {
+        let name = tensor.name().spelling();
+        let Some(placed) = self.by_tensor.get(&*name) else { return Ok(()) };
+        let columns = shape::columns(tensor.shape()).max(1);
+        let round: Option<fn(f32) -> f32> = match tensor.dtype() {
+            Ok(DType::F16) => Some(|value| f16::from_f32(value).to_f32()),
+            Ok(DType::BF16) => Some(|value| bf16::from_f32(value).to_f32()),
+            _ => None,
+        };
+        for placed in placed {
+            let rounded = self.products.get(placed.product).is_some_and(|product| product.rounded);
+            let round = round.filter(|_| rounded);
+            let factors = self.factors(placed, &name, columns)?;
+            let mut rest = &mut *out;
+            let mut at = elements.start;
+            while at < elements.end && !rest.is_empty() {
+                let (row, first) = (at / columns, at % columns);
+                let count = (columns - first).min(elements.end - at);
+                let len = usize::try_from(count).unwrap_or(usize::MAX).min(rest.len());
+                let (now, later) = rest.split_at_mut(len);
+                if let Some(number) = placed.rows.find(row) {
+                    factors.add_row(number, first, columns, now, round)?;
+                }
+                (rest, at) = (later, at + count);
+            }
+        }
+        Ok(())
+    }
+
+    /// The factors of a product for a stored tensor, read if they are not kept.
+    fn factors(&self, placed: &PlacedProduct, name: &str, columns: u64) -> Result<Arc<Factors>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let is = |((product, of), _): &(FactorsOf, _)| *product == placed.product && of == name;
+        let found = match kept.iter().position(is) {
+            Some(place) => kept.remove(place).1,
+            None => {
+                let product = self.products.get(placed.product);
+                let product = product.ok_or_else(|| Error::mismatch("a change without factors"))?;
+                Arc::new(product.factors(placed, columns)?)
+            }
+        };
+        kept.push(((placed.product, name.to_owned()), Arc::clone(&found)));
+        let bytes = |(_, factors): &(FactorsOf, Arc<Factors>)| factors.bytes();
+        let mut all: usize = kept.iter().map(bytes).fold(0, usize::saturating_add);
+        while all > KEPT && kept.len() > 1 {
+            all = all.saturating_sub(bytes(&kept.remove(0)));
+        }
+        Ok(found)
+    }
+}
+
+impl Product {
+    /// Reads the factors in the order of the stored tensor's columns.
+    fn factors(&self, placed: &PlacedProduct, columns: u64) -> Result<Factors> {
+        let (left, right) = (self.left.dequantize()?, self.right.dequantize()?);
+        let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        let rank = size(shape::columns(self.left.shape()));
+        let across = size(shape::columns(self.right.shape()));
+        let columns = size(columns);
+        let room = rank.saturating_mul(columns);
+        let mut by_column = AlignedBuffer::zeroed(room)?;
+        let by_rank = by_column.chunks_mut(columns.max(1));
+        for (k, row) in by_rank.enumerate() {
+            for (stored, value) in (0u64..).zip(row) {
+                let factor = placed.columns.find(stored).and_then(|number| match placed.swapped {
+                    false => right.get(k.checked_mul(across)?.checked_add(number)?),
+                    true => left.get(number.checked_mul(rank)?.checked_add(k)?),
+                });
+                *value = factor.copied().unwrap_or(0.0);
+            }
+        }
+        let rows = match placed.swapped {
+            false => left,
+            true => {
+                let mut rows = AlignedBuffer::zeroed(right.len())?;
+                for (number, row) in rows.chunks_mut(rank.max(1)).enumerate() {
+                    for (k, value) in row.iter_mut().enumerate() {
+                        let factor = k.checked_mul(across).and_then(|at| right.get(at + number));
+                        *value = factor.copied().unwrap_or(0.0);
+                    }
+                }
+                rows
+            }
+        };
+        Ok(Factors { rank, rows, columns: by_column, scale: self.scale })
+    }
+}
+
+impl Factors {
+    fn bytes(&self) -> usize {
+        size_of::<f32>().saturating_mul(self.rows.len().saturating_add(self.columns.len()))
+    }
+
+    /// Adds the product's row `number` to the values of a stored row, of which `out` holds those
+    /// from column `first` on.
+    fn add_row(
+        &self,
+        number: usize,
+        first: u64,
+        columns: u64,
+        out: &mut [f32],
+        round: Option<fn(f32) -> f32>,
+    ) -> Result<()> {
+        let first = usize::try_from(first).unwrap_or(usize::MAX);
+        let stride = usize::try_from(columns).unwrap_or(usize::MAX);
+        let start = number.saturating_mul(self.rank);
+        let left = self.rows.get(start..start.saturating_add(self.rank));
+        let (Some(left), Some(right)) = (left, self.columns.get(first..)) else { return Ok(()) };
+        let row = ProductRow { left, right, stride, scale: self.scale };
+        let Some(round) = round else {
+            add_product(row, out);
+            return Ok(());
+        };
+        let mut change = try_vec(out.len())?;
+        change.resize(out.len(), 0.0f32);
+        add_product(row, &mut change);
+        out.iter_mut().zip(change).for_each(|(value, change)| *value += round(change));
+        Ok(())
+    }
+}
+
+/// Numbers the rows of spans, each with its source, from 0 on.
+fn numbered(spans: impl Iterator<Item = (u32, RowSpan)>) -> Vec<(u32, u64, RowSpan)> {
+    let mut next = 0u64;
+    let number = |(source, span): (u32, RowSpan)| {
+        let first = next;
+        next = next.saturating_add(span.count);
+        (source, first, span)
+    };
+    spans.map(number).collect()
+}
+
+impl Tensor {
+    /// Serves the values with these changes added.
+    pub(crate) fn adapted(self, adaptation: &Arc<Adaptation>) -> Self {
+        Self { adaptation: Some(Arc::clone(adaptation)), ..self }
+    }
+
+    /// The changes of its values, if any of its stored tensors is changed.
+    pub(super) fn adaptation(&self) -> Option<&Adaptation> {
+        let adaptation = self.adaptation.as_deref()?;
+        self.stored_tensors().any(|tensor| adaptation.changes(&tensor)).then_some(adaptation)
+    }
+
+    /// Whether changes are added to its values.
+    pub(crate) fn is_adapted(&self) -> bool {
+        self.adaptation().is_some()
+    }
+
+    /// The rows of a stored tensor in canonical order, if its form has them in this order.
+    pub(crate) fn in_canonical_rows(
+        self,
+        rows: RowOrder,
+        config: Option<&ModelConfig>,
+    ) -> Result<Self> {
+        self.in_canonical_order(rows, RowOrder::All, config)
+    }
+
+    /// The same for columns.
+    pub(crate) fn in_canonical_columns(
+        self,
+        columns: RowOrder,
+        config: Option<&ModelConfig>,
+    ) -> Result<Self> {
+        self.in_canonical_order(RowOrder::All, columns, config)
+    }
+
+    fn in_canonical_order(
+        self,
+        rows: RowOrder,
+        columns: RowOrder,
+        config: Option<&ModelConfig>,
+    ) -> Result<Self> {
+        let (axes, values) = (Axes::Same, Change::None);
+        match self.sources.as_slice() {
+            _ if (rows, columns) == (RowOrder::All, RowOrder::All) => Ok(self),
+            [source] if self.is_stored() => {
+                let transform = Transform { axes, rows, columns, values };
+                let view = Self::transformed(source.tensor.clone(), transform, config)?;
+                Ok(view.named(&self.name))
+            }
+            _ => {
+                Err(Error::unsupported("rows of an embedding in another order")
+                    .in_tensor(&self.name))
+            }
+        }
+    }
+}

@@ -1,0 +1,735 @@
+//! `cargo xtask faults`: plants faults and counts how many the tests catch.
+//!
+//! The sources of the library and the program are copied. In the copy, each branch of an `if`, and
+//! each guard of a match arm, gets a number and can be switched off by an environment variable: it
+//! is then never taken. The copy is built once. Every test runs alone once, to learn which branches
+//! it takes. Then branches are drawn by lot, and for each of them the tests that take it run, the
+//! fastest first, until one fails.
+#![allow(clippy::disallowed_methods, reason = "the files are the repository's own")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Where the copy is, and its build.
+const TREE: &str = "target/faults";
+
+/// The folders whose branches are numbered, each with the file that gets the module of switches.
+const PLANTED: [(&str, &str); 2] = [("src", "src/lib.rs"), ("cli/src", "cli/src/main.rs")];
+
+/// The module of switches. The first branch that a process takes is recorded once for each number.
+const SWITCHES: &str = r#"//! Switches of planted faults.
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+const UNREAD: u32 = u32::MAX;
+const NONE: u32 = u32::MAX - 1;
+static FAULT: AtomicU32 = AtomicU32::new(UNREAD);
+static RECORDS: AtomicBool = AtomicBool::new(false);
+static TAKEN: [AtomicBool; COUNT] = [const { AtomicBool::new(false) }; COUNT];
+
+/// Whether branch `number` may be taken.
+#[inline]
+pub(crate) fn taken(number: u32) -> bool {
+    let fault = match FAULT.load(Relaxed) {
+        UNREAD => read(),
+        fault => fault,
+    };
+    if RECORDS.load(Relaxed) && !TAKEN[number as usize].swap(true, Relaxed) {
+        record(number);
+    }
+    fault != number
+}
+
+#[cold]
+fn read() -> u32 {
+    let fault = std::env::var("WEIGHBRIDGE_FAULT").ok().and_then(|text| text.parse().ok());
+    RECORDS.store(std::env::var_os("WEIGHBRIDGE_TAKEN").is_some(), Relaxed);
+    FAULT.store(fault.unwrap_or(NONE), Relaxed);
+    fault.unwrap_or(NONE)
+}
+
+#[cold]
+fn record(number: u32) {
+    let Some(path) = std::env::var_os("WEIGHBRIDGE_TAKEN") else { return };
+    let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    if let Ok(mut file) = file {
+        let _ = file.write_all(&number.to_le_bytes());
+    }
+}
+"#;
+
+/// A branch: its file, line and condition.
+#[derive(Clone)]
+struct Branch {
+    file: String,
+    line: usize,
+    condition: String,
+}
+
+/// A test of one executable, and what it does without a fault.
+struct Test {
+    executable: PathBuf,
+    folder: PathBuf,
+    name: String,
+    seconds: f64,
+    takes: Vec<u32>,
+}
+
+struct Options {
+    count: usize,
+    seed: u64,
+    /// Whether the copy and the record of an earlier run are used.
+    keep: bool,
+}
+
+pub(crate) fn run(words: &[String]) -> ExitCode {
+    let result = options(words).and_then(|options| faults(&options));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("faults: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn options(words: &[String]) -> Result<Options, String> {
+    let mut options = Options { count: 60, seed: 1, keep: false };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut number = || {
+            let next = words.next().and_then(|next| next.parse::<u64>().ok());
+            next.ok_or_else(|| format!("{word} needs a number"))
+        };
+        match word.as_str() {
+            "--count" => options.count = usize::try_from(number()?).unwrap_or(60),
+            "--seed" => options.seed = number()?,
+            "--keep" => options.keep = true,
+            other => return Err(format!("unknown option {other}")),
+        }
+    }
+    Ok(options)
+}
+
+fn faults(options: &Options) -> Result<(), String> {
+    let root = std::env::current_dir().map_err(|error| error.to_string())?;
+    let tree = root.join(TREE);
+    let branches = copy(&root, &tree, options.keep)?;
+    eprintln!("{} branches in {}", branches.len(), tree.display());
+    let tests = match options.keep.then(|| load(&tree)).flatten() {
+        Some(tests) => tests,
+        None => {
+            let executables = build(&tree)?;
+            let tests = record(&tree, &executables)?;
+            save(&tree, &tests)?;
+            tests
+        }
+    };
+    let reached = branches.len() - untaken(&branches, &tests).len();
+    eprintln!("{} tests take {reached} of {} branches", tests.len(), branches.len());
+    let drawn = draw(branches.len(), options.count, options.seed);
+    let results = try_all(&drawn, &tests);
+    let mut missed = Vec::new();
+    for (number, catcher) in drawn.iter().zip(&results) {
+        let branch = &branches[*number];
+        let place = format!("{}:{}: {}", branch.file, branch.line, branch.condition);
+        match catcher {
+            Some(test) => println!("caught      {number:5} {place}  by {test}"),
+            None => {
+                let taken = tests.iter().any(|test| test.takes.contains(&index(*number)));
+                let how = if taken { "NOT CAUGHT " } else { "NEVER TAKEN" };
+                println!("{how} {number:5} {place}");
+                missed.push(*number);
+            }
+        }
+    }
+    println!("{} of {} caught (seed {})", drawn.len() - missed.len(), drawn.len(), options.seed);
+    Ok(())
+}
+
+fn index(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn untaken(branches: &[Branch], tests: &[Test]) -> Vec<usize> {
+    let mut taken = vec![false; branches.len()];
+    for number in tests.iter().flat_map(|test| &test.takes) {
+        if let Some(taken) = taken.get_mut(*number as usize) {
+            *taken = true;
+        }
+    }
+    (0..branches.len()).filter(|number| !taken[*number]).collect()
+}
+
+/// Draws distinct numbers below `all` with a generator that any machine repeats (SplitMix64).
+fn draw(all: usize, count: usize, seed: u64) -> Vec<usize> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    };
+    let mut drawn = Vec::new();
+    while drawn.len() < count.min(all) {
+        let number = usize::try_from(next() % all as u64).unwrap_or(0);
+        if !drawn.contains(&number) {
+            drawn.push(number);
+        }
+    }
+    drawn
+}
+
+/// Copies the files of the working tree that git knows or does not ignore, with numbered branches.
+fn copy(root: &Path, tree: &Path, keep: bool) -> Result<Vec<Branch>, String> {
+    let listed = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| format!("git: {error}"))?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let mut branches = Vec::new();
+    let mut written = Vec::new();
+    for name in listed.lines().filter(|name| root.join(name).is_file()) {
+        let bytes = fs::read(root.join(name)).map_err(|error| format!("{name}: {error}"))?;
+        let planted = PLANTED.iter().any(|(folder, _)| {
+            let rest = name.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));
+            rest.is_some_and(|rest| rest.ends_with(".rs") && !rest.ends_with("tests.rs"))
+        });
+        let bytes = match planted {
+            true => plant(name, &String::from_utf8_lossy(&bytes), &mut branches).into_bytes(),
+            false => bytes,
+        };
+        written.push((name.to_owned(), bytes));
+    }
+    let module = SWITCHES.replace("COUNT", &branches.len().to_string());
+    for (folder, main) in PLANTED {
+        written.push((format!("{folder}/planted_faults.rs"), module.clone().into_bytes()));
+        if let Some((_, bytes)) = written.iter_mut().find(|(name, _)| name == main) {
+            bytes.extend_from_slice(b"\nmod planted_faults;\n");
+        }
+    }
+    for (name, bytes) in written.iter().filter(|_| !keep) {
+        let path = tree.join(name);
+        // Unchanged files keep their time, so that cargo does not build them again.
+        if fs::read(&path).is_ok_and(|old| old == *bytes) {
+            continue;
+        }
+        let folder = path.parent().unwrap_or(tree);
+        fs::create_dir_all(folder).map_err(|error| error.to_string())?;
+        fs::write(&path, bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(branches)
+}
+
+/// A token that matters here, with its range of bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Token {
+    Word,
+    Punctuation(u8),
+}
+
+/// Splits source text into words and punctuation. Comments, strings and characters are left out.
+fn tokens(text: &str) -> Vec<(Token, usize, usize)> {
+    let bytes = text.as_bytes();
+    let at = |place: usize| bytes.get(place).copied().unwrap_or(0);
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
+    let mut found = Vec::new();
+    let mut place = 0;
+    while place < bytes.len() {
+        let start = place;
+        match at(place) {
+            b'/' if at(place + 1) == b'/' => {
+                place += text[place..].find('\n').unwrap_or(text.len() - place);
+            }
+            b'/' if at(place + 1) == b'*' => {
+                place += text[place..].find("*/").map_or(text.len() - place, |end| end + 2);
+            }
+            b'"' => place = end_of_string(bytes, place + 1),
+            b'\'' => {
+                let long = at(place + 1) == b'\\';
+                let one = text[place + 1..].chars().next().map_or(1, char::len_utf8);
+                if long {
+                    place += 3 + text[place + 3..].find('\'').unwrap_or(0) + 1;
+                } else if at(place + 1 + one) == b'\'' {
+                    place += one + 2;
+                } else {
+                    // A lifetime.
+                    place += 1;
+                    while is_word(at(place)) {
+                        place += 1;
+                    }
+                }
+            }
+            byte if is_word(byte) => {
+                while is_word(at(place)) {
+                    place += 1;
+                }
+                let word = &text[start..place];
+                let raw = matches!(word, "r" | "br" | "b" | "c" | "cr");
+                if raw && (at(place) == b'"' || (word != "b" && at(place) == b'#')) {
+                    let hashes = bytes[place..].iter().take_while(|byte| **byte == b'#').count();
+                    if at(place + hashes) == b'"' {
+                        place = match word.contains('r') {
+                            false => end_of_string(bytes, place + 1),
+                            true => {
+                                let close = format!("\"{}", "#".repeat(hashes));
+                                let from = place + hashes + 1;
+                                text[from..]
+                                    .find(&close)
+                                    .map_or(text.len(), |end| from + end + close.len())
+                            }
+                        };
+                        continue;
+                    }
+                }
+                found.push((Token::Word, start, place));
+            }
+            byte => {
+                place += 1;
+                if !byte.is_ascii_whitespace() {
+                    found.push((Token::Punctuation(byte), start, place));
+                }
+            }
+        }
+    }
+    found
+}
+
+fn end_of_string(bytes: &[u8], mut place: usize) -> usize {
+    while place < bytes.len() && bytes[place] != b'"' {
+        place += if bytes[place] == b'\\' { 2 } else { 1 };
+    }
+    place + 1
+}
+
+/// Numbers the branches of a file, and returns its text with a switch in each.
+fn plant(name: &str, text: &str, branches: &mut Vec<Branch>) -> String {
+    let tokens = tokens(text);
+    let word = |place: usize| match tokens.get(place) {
+        Some((Token::Word, start, end)) => &text[*start..*end],
+        _ => "",
+    };
+    let is = |place: usize, byte: u8| {
+        tokens.get(place).is_some_and(|(token, ..)| *token == Token::Punctuation(byte))
+    };
+    let mut inserted: Vec<(usize, String)> = Vec::new();
+    let mut place = 0;
+    while place < tokens.len() {
+        let next = match word(place) {
+            // The bodies of constant functions and of macros cannot call switches.
+            "const" if word(place + 1) == "fn" || word(place + 2) == "fn" => {
+                block_end(&tokens, place)
+            }
+            "const" | "static"
+                if !is(place.wrapping_sub(1), b'<')
+                    && !is(place.wrapping_sub(1), b',')
+                    && !is(place + 1, b'{')
+                    && !is(place.wrapping_sub(1), b'*')
+                    && !is(place.wrapping_sub(1), b'\'') =>
+            {
+                statement_end(&tokens, place)
+            }
+            "macro_rules" => block_end(&tokens, place),
+            // The arguments of a macro may be anything.
+            "" if is(place, b'!')
+                && !word(place.wrapping_sub(1)).is_empty()
+                && [b'(', b'[', b'{'].iter().any(|open| is(place + 1, *open)) =>
+            {
+                group_end(&tokens, place + 1)
+            }
+            "" if is(place, b'#') && (is(place + 1, b'[') || is(place + 2, b'[')) => {
+                let open = if is(place + 1, b'[') { place + 1 } else { place + 2 };
+                let end = group_end(&tokens, open);
+                let attribute =
+                    &text[tokens[place].1..tokens.get(end - 1).map_or(text.len(), |t| t.2)];
+                match attribute.contains("cfg(test)") {
+                    true => block_end(&tokens, end),
+                    false => end,
+                }
+            }
+            "if" => {
+                if let Some((end, chained)) = condition_end(text, &tokens, place + 1) {
+                    let (start, until) = (tokens[place].2, tokens[end].1);
+                    let number = branches.len();
+                    let condition =
+                        text[start..until].split_whitespace().collect::<Vec<_>>().join(" ");
+                    let line = text[..start].bytes().filter(|byte| *byte == b'\n').count() + 1;
+                    branches.push(Branch { file: name.to_owned(), line, condition });
+                    let switch = format!("crate::planted_faults::taken({number}) ");
+                    match chained {
+                        true => inserted.push((until, format!("&& {switch}"))),
+                        false => {
+                            inserted.push((start, " (".to_owned()));
+                            inserted.push((until, format!(") && {switch}")));
+                        }
+                    }
+                }
+                place + 1
+            }
+            _ => place + 1,
+        };
+        place = next.max(place + 1);
+    }
+    inserted.sort_by_key(|(at, _)| *at);
+    let mut planted = String::with_capacity(text.len() * 2);
+    let mut from = 0;
+    for (at, insertion) in inserted {
+        planted.push_str(&text[from..at]);
+        planted.push_str(&insertion);
+        from = at;
+    }
+    planted.push_str(&text[from..]);
+    planted
+}
+
+/// The token after the group that opens at `open`.
+fn group_end(tokens: &[(Token, usize, usize)], open: usize) -> usize {
+    let mut depth = 0usize;
+    for (place, (token, ..)) in tokens.iter().enumerate().skip(open) {
+        match token {
+            Token::Punctuation(b'(' | b'[' | b'{') => depth += 1,
+            Token::Punctuation(b')' | b']' | b'}') => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return place + 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    tokens.len()
+}
+
+/// The token after the next block in braces, or after the next `;` before one.
+fn block_end(tokens: &[(Token, usize, usize)], from: usize) -> usize {
+    let mut place = from;
+    while let Some((token, ..)) = tokens.get(place) {
+        match token {
+            Token::Punctuation(b'{') => return group_end(tokens, place),
+            Token::Punctuation(b';') => return place + 1,
+            Token::Punctuation(b'(' | b'[') => place = group_end(tokens, place),
+            _ => place += 1,
+        }
+    }
+    tokens.len()
+}
+
+/// The token after the next `;` outside of groups.
+fn statement_end(tokens: &[(Token, usize, usize)], from: usize) -> usize {
+    let mut place = from;
+    while let Some((token, ..)) = tokens.get(place) {
+        match token {
+            Token::Punctuation(b';') => return place + 1,
+            Token::Punctuation(b'(' | b'[' | b'{') => place = group_end(tokens, place),
+            Token::Punctuation(b')' | b']' | b'}') => return place,
+            _ => place += 1,
+        }
+    }
+    tokens.len()
+}
+
+/// The token that ends the condition which begins at `from`: `{`, or `=>` of a match arm. Also
+/// returns whether the condition has a `let`. `None` for what is no condition.
+fn condition_end(
+    text: &str,
+    tokens: &[(Token, usize, usize)],
+    from: usize,
+) -> Option<(usize, bool)> {
+    let is = |place: usize, byte: u8| {
+        tokens.get(place).is_some_and(|(token, ..)| *token == Token::Punctuation(byte))
+    };
+    let beside = |place: usize| Some(tokens.get(place)?.2 == tokens.get(place + 1)?.1);
+    let (mut place, mut chained) = (from, false);
+    loop {
+        let (token, start, end) = *tokens.get(place)?;
+        match token {
+            Token::Punctuation(b'{') => return (place > from).then_some((place, chained)),
+            Token::Punctuation(b'=') if is(place + 1, b'>') && beside(place)? => {
+                return Some((place, chained));
+            }
+            Token::Punctuation(b'(' | b'[') => place = group_end(tokens, place),
+            Token::Punctuation(b')' | b']' | b'}' | b';' | b',') => return None,
+            Token::Word if &text[start..end] == "let" => {
+                chained = true;
+                // The pattern ends at a single `=`.
+                place += 1;
+                loop {
+                    match tokens.get(place)?.0 {
+                        Token::Punctuation(b'(' | b'[' | b'{') => place = group_end(tokens, place),
+                        Token::Punctuation(b'=') if !is(place.wrapping_sub(1), b'.') => break,
+                        _ => place += 1,
+                    }
+                }
+                place += 1;
+            }
+            // A block of its own inside of the condition.
+            Token::Word if matches!(&text[start..end], "match" | "unsafe" | "if") => return None,
+            _ => place += 1,
+        }
+    }
+}
+
+/// An executable of tests, and the folder that it runs in.
+type Executable = (PathBuf, PathBuf);
+
+/// Builds the tests of the copy.
+fn build(tree: &Path) -> Result<Vec<Executable>, String> {
+    eprintln!("building {}", tree.display());
+    let output = Command::new("cargo")
+        .args(["test", "--workspace", "--exclude", "xtask", "--no-run", "--message-format=json"])
+        .args(["--lib", "--bins", "--tests"])
+        .current_dir(tree)
+        .env("CARGO_TARGET_DIR", tree.join("target"))
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if !output.status.success() {
+        return Err("the copy does not build".to_owned());
+    }
+    let mut found = Vec::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let (Some(path), Some(manifest)) =
+            (field(line, "executable"), field(line, "manifest_path"))
+        else {
+            continue;
+        };
+        let folder = Path::new(&manifest).parent().map(Path::to_path_buf).unwrap_or_default();
+        let profile = line.split_once("\"profile\":{").and_then(|(_, rest)| rest.split_once('}'));
+        if profile.is_some_and(|(profile, _)| profile.contains("\"test\":true")) {
+            found.push((PathBuf::from(path), folder));
+        }
+    }
+    Ok(found)
+}
+
+/// A text field of a line of JSON that cargo wrote.
+fn field(line: &str, name: &str) -> Option<String> {
+    let (_, rest) = line.split_once(&format!("\"{name}\":\""))?;
+    rest.split_once('"').map(|(value, _)| value.to_owned())
+}
+
+/// Runs every test alone, and records the branches that it takes. Tests that fail without a fault
+/// are left out.
+fn record(tree: &Path, executables: &[Executable]) -> Result<Vec<Test>, String> {
+    let mut all = Vec::new();
+    for (executable, folder) in executables {
+        let output = Command::new(executable)
+            .args(["--list", "--format", "terse"])
+            .current_dir(folder)
+            .output()
+            .map_err(|error| format!("{}: {error}", executable.display()))?;
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            if let Some(name) = line.strip_suffix(": test") {
+                let (executable, folder) = (executable.clone(), folder.clone());
+                all.push(Test {
+                    executable,
+                    folder,
+                    name: name.to_owned(),
+                    seconds: 0.0,
+                    takes: Vec::new(),
+                });
+            }
+        }
+    }
+    eprintln!("running {} tests, each alone", all.len());
+    let records = tree.join("records");
+    let _ = fs::remove_dir_all(&records);
+    fs::create_dir_all(&records).map_err(|error| error.to_string())?;
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    let all = &all;
+    std::thread::scope(|scope| {
+        for _ in 0..workers() {
+            scope.spawn(|| {
+                while let Some((number, test)) = {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    all.get(number).map(|test| (number, test))
+                } {
+                    let file = records.join(number.to_string());
+                    let start = Instant::now();
+                    let passed =
+                        passes(test, ("WEIGHBRIDGE_TAKEN", &file.to_string_lossy()), 1200.0);
+                    let seconds = start.elapsed().as_secs_f64();
+                    let bytes = fs::read(&file).unwrap_or_default();
+                    let mut takes: Vec<u32> = bytes
+                        .as_chunks::<4>()
+                        .0
+                        .iter()
+                        .map(|bytes| u32::from_le_bytes(*bytes))
+                        .collect();
+                    takes.sort_unstable();
+                    takes.dedup();
+                    let (executable, folder) = (test.executable.clone(), test.folder.clone());
+                    let test = Test { executable, folder, name: test.name.clone(), seconds, takes };
+                    match passed {
+                        true => done.lock().expect("no panic").push(test),
+                        false => eprintln!("fails without a fault: {}", test.name),
+                    }
+                }
+            });
+        }
+    });
+    let mut tests = done.into_inner().expect("no panic");
+    tests.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    Ok(tests)
+}
+
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Whether a test passes with an environment variable set, within a time.
+fn passes(test: &Test, (key, value): (&str, &str), seconds: f64) -> bool {
+    let child = Command::new(&test.executable)
+        .args(["--exact", &test.name, "--test-threads", "1"])
+        .current_dir(&test.folder)
+        .env("CARGO_MANIFEST_DIR", &test.folder)
+        .env("INSTA_UPDATE", "no")
+        .env(key, value)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut child) = child else { return false };
+    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return false;
+            }
+        }
+    }
+}
+
+/// Tries each drawn branch: the name of the first test that fails, if any.
+fn try_all(drawn: &[usize], tests: &[Test]) -> Vec<Option<String>> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for _ in 0..workers() {
+            scope.spawn(|| {
+                loop {
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(number) = drawn.get(place) else { break };
+                    let taking = tests.iter().filter(|test| test.takes.contains(&index(*number)));
+                    let mut catcher = None;
+                    for test in taking {
+                        let limit = 30.0 + 10.0 * test.seconds;
+                        if !passes(test, ("WEIGHBRIDGE_FAULT", &number.to_string()), limit) {
+                            catcher = Some(test.name.clone());
+                            break;
+                        }
+                    }
+                    eprint!(".");
+                    results.lock().expect("no panic").insert(place, catcher);
+                }
+            });
+        }
+    });
+    eprintln!();
+    results.into_inner().expect("no panic").into_values().collect()
+}
+
+/// Saves what the tests do, one line each.
+fn save(tree: &Path, tests: &[Test]) -> Result<(), String> {
+    let mut text = String::new();
+    for test in tests {
+        let takes: Vec<String> = test.takes.iter().map(u32::to_string).collect();
+        let (executable, folder) = (test.executable.display(), test.folder.display());
+        text += &format!(
+            "{executable}\t{folder}\t{}\t{}\t{}\n",
+            test.name,
+            test.seconds,
+            takes.join(",")
+        );
+    }
+    fs::write(tree.join("tests.tsv"), text).map_err(|error| error.to_string())
+}
+
+fn load(tree: &Path) -> Option<Vec<Test>> {
+    let text = fs::read_to_string(tree.join("tests.tsv")).ok()?;
+    let line = |line: &str| {
+        let [executable, folder, name, seconds, takes] = line.split('\t').collect::<Vec<_>>()[..]
+        else {
+            return None;
+        };
+        Some(Test {
+            executable: executable.into(),
+            folder: folder.into(),
+            name: name.to_owned(),
+            seconds: seconds.parse().ok()?,
+            takes: takes.split(',').filter_map(|number| number.parse().ok()).collect(),
+        })
+    };
+    text.lines().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_get_switches() {
+        let mut branches = Vec::new();
+        let text = r##"
+const fn never(a: bool) -> u8 { if a { 1 } else { 2 } }
+fn f(a: Option<u8>, b: &str) -> char {
+    // if a comment {
+    if b.len() > 1 || b == "if x {" { return 'a' }
+    if let Some(x) = a && x == b'{' { return '\'' }
+    if let S { one: 1..=5, .. } = s { return 'c' } else if matches!(a, Some(1) if true) { }
+    match a {
+        Some(n) if n > 1 => r#"if "quoted" {"#,
+        _ => vec![if a { 1 }],
+        x if x < 2 => { let _: &'static str = if x == 3 { "" }; }
+    }
+}
+#[cfg(test)]
+mod tests { fn g() { if true {} } }
+"##;
+        let planted = plant("x.rs", text, &mut branches);
+        let conditions: Vec<&str> =
+            branches.iter().map(|branch| branch.condition.as_str()).collect();
+        assert_eq!(
+            conditions,
+            [
+                "b.len() > 1 || b == \"if x {\"",
+                "let Some(x) = a && x == b'{'",
+                "let S { one: 1..=5, .. } = s",
+                "matches!(a, Some(1) if true)",
+                "n > 1",
+                "x < 2",
+                "x == 3",
+            ]
+        );
+        assert_eq!(branches[0].line, 5);
+        for line in [
+            "if ( b.len() > 1 || b == \"if x {\" ) && crate::planted_faults::taken(0) {",
+            "if let Some(x) = a && x == b'{' && crate::planted_faults::taken(1) {",
+            "Some(n) if ( n > 1 ) && crate::planted_faults::taken(4) =>",
+            "if a { 1 } else { 2 }",
+        ] {
+            assert!(planted.contains(line), "{line}\n{planted}");
+        }
+    }
+
+    #[test]
+    fn lots_are_repeated_and_distinct() {
+        assert_eq!(draw(1000, 60, 7), draw(1000, 60, 7));
+        assert_ne!(draw(1000, 60, 7), draw(1000, 60, 8));
+        let mut drawn = draw(50, 60, 1);
+        drawn.sort_unstable();
+        assert_eq!(drawn, (0..50).collect::<Vec<_>>());
+    }
+}
