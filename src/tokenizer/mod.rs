@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::metadata::{Array, Value};
 use crate::store::Store;
 pub use special::ChatTemplate;
+pub(crate) use special::has_chat_template;
 use vocabulary::Vocabulary;
 
 /// The algorithm that turns text into tokens.
