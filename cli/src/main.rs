@@ -7,7 +7,6 @@ mod layers;
 mod print;
 mod writing;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -68,6 +67,7 @@ pub(crate) enum Status {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     cli.color.write_global();
+    print::set_wide(cli.wide);
     match cmd::run(cli.command) {
         Ok(status) => ExitCode::from(status as u8),
         // The reader of the output closed the pipe: it needs no more.
@@ -108,19 +108,20 @@ fn status_of(kind: ErrorKind) -> u8 {
 
 pub(crate) fn complain(message: &str, advice: Option<&str>) {
     let red = anstyle::AnsiColor::Red.on_default().bold();
-    let mut err = anstream::stderr().lock();
+    let mut err = print::stderr();
     // If standard error is closed too, the message cannot be shown anywhere.
-    let _ = writeln!(err, "{red}error{red:#}: {message}");
+    let _ = err.paragraph(&format!("{red}error{red:#}: {message}"), "error: ".len());
     if let Some(advice) = advice {
         let bold = anstyle::Style::new().bold();
-        let _ = writeln!(err, " {bold}help{bold:#}: {advice}");
+        let _ = err.paragraph(&format!(" {bold}help{bold:#}: {advice}"), " help: ".len());
     }
 }
 
 /// Prints a note on standard error: something worth knowing, not an error.
 pub(crate) fn note(message: &str) {
     let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
-    let _ = writeln!(anstream::stderr().lock(), "{yellow}note{yellow:#}: {message}");
+    let note = format!("{yellow}note{yellow:#}: {message}");
+    let _ = print::stderr().paragraph(&note, "note: ".len());
 }
 
 /// Prints the notes that opening a model produced.

@@ -10,7 +10,7 @@ use weighbridge::ops::{self, HashList, HashOptions, HashReport};
 use super::Done;
 use crate::args::Hash;
 use crate::json::{self, Versioned};
-use crate::print::{Bar, shown};
+use crate::print::{self, Bar, Table, left, shown};
 use crate::{Status, Stop, complain, remark};
 
 pub(crate) fn run(args: &Hash) -> Done {
@@ -45,15 +45,18 @@ pub(crate) fn run(args: &Hash) -> Done {
 }
 
 fn write_text(report: &HashReport) -> Result<(), Stop> {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = print::stdout();
+    let values = report.tensors.iter().any(|tensor| tensor.f32_sha256.is_some());
+    let digest = left("").end(16);
+    let columns = [digest, digest, left("").middle(24)];
+    let mut table = Table::plain(if values { &columns } else { &columns[1..] });
     for tensor in &report.tensors {
         let shown = |digest: &Option<String>| digest.clone().unwrap_or_else(|| "-".repeat(64));
-        write!(out, "{}", shown(&tensor.raw_sha256))?;
-        if let Some(values) = &tensor.f32_sha256 {
-            write!(out, "  {}", shown(values))?;
-        }
-        writeln!(out, "  {}", Text::new(&tensor.raw_name))?;
+        let values = tensor.f32_sha256.as_ref().map(shown);
+        let name = Text::new(&tensor.raw_name).spelling().into_owned();
+        table.row([shown(&tensor.raw_sha256)].into_iter().chain(values).chain([name]));
     }
+    table.write(&mut out)?;
     out.flush()?;
     Ok(())
 }

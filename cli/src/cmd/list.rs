@@ -14,17 +14,16 @@ use super::Done;
 use crate::Status;
 use crate::args::{Cli, Completions, List, Listing};
 use crate::json::SCHEMA;
-use crate::print::{Align, Table, bytes, plural};
+use crate::print::{self, Column, Table, bytes, left, plural, right};
 
-/// A column's head and alignment, and a row's cells under their JSON names.
-type Column = (&'static str, Align);
+/// A row's cells under their JSON names.
 type Row = Vec<(&'static str, Value)>;
 
 pub(crate) fn run(args: &List) -> Done {
     let (head, rows): (&[Column], Vec<Row>) = match args.what {
         Listing::Models => return models(args),
         Listing::Containers => (
-            &[("NAME", Align::Left), ("DESCRIPTION", Align::Left)],
+            &[left("NAME"), left("DESCRIPTION").end(24)],
             CONTAINERS
                 .iter()
                 .map(|row| vec![("name", json!(row.name)), ("summary", json!(row.summary))])
@@ -32,10 +31,10 @@ pub(crate) fn run(args: &List) -> Done {
         ),
         Listing::Architectures => (
             &[
-                ("NAME", Align::Left),
-                ("GGUF", Align::Left),
-                ("CONFIG.JSON", Align::Left),
-                ("DESCRIPTION", Align::Left),
+                left("NAME"),
+                left("GGUF").end(36).optional(1),
+                left("CONFIG.JSON").end(36).optional(2),
+                left("DESCRIPTION").end(32),
             ],
             ARCHITECTURES
                 .iter()
@@ -51,14 +50,14 @@ pub(crate) fn run(args: &List) -> Done {
         ),
         Listing::Dtypes => (
             &[
-                ("NAME", Align::Left),
-                ("PACKING", Align::Left),
-                ("ELEMENTS", Align::Right),
-                ("BYTES", Align::Right),
-                ("GGML", Align::Right),
-                ("SAFETENSORS", Align::Left),
-                ("VALUES", Align::Left),
-                ("DESCRIPTION", Align::Left),
+                left("NAME"),
+                left("PACKING").optional(4),
+                right("ELEMENTS"),
+                right("BYTES"),
+                right("GGML").optional(2),
+                left("SAFETENSORS").optional(3),
+                left("VALUES"),
+                left("DESCRIPTION").end(30).optional(1),
             ],
             DTYPES
                 .iter()
@@ -85,7 +84,7 @@ pub(crate) fn run(args: &List) -> Done {
         crate::json::write(&json!({"schema": SCHEMA, "rows": rows}))?;
         return Ok(Status::Fine);
     }
-    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    let mut out = print::stdout();
     let mut table = Table::new(head);
     for row in rows {
         table.row(row.into_iter().map(|(_, value)| cell(&value)));
@@ -116,14 +115,14 @@ fn models(args: &List) -> Done {
         crate::json::write(&json!({"schema": SCHEMA, "store": store, "models": rows}))?;
         return Ok(status);
     }
-    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    let mut out = print::stdout();
     writeln!(out, "{}", store.display())?;
     let mut table = Table::new(&[
-        ("NAME", Align::Left),
-        ("ID", Align::Left),
-        ("FORMAT", Align::Left),
-        ("SIZE", Align::Right),
-        ("MODIFIED", Align::Right),
+        left("NAME").middle(24),
+        left("ID").optional(2),
+        left("FORMAT").optional(3),
+        right("SIZE"),
+        right("MODIFIED").optional(1),
     ]);
     for model in &models {
         table.row([

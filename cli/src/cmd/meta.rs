@@ -9,7 +9,7 @@ use weighbridge::{OpenOptions, WriteOptions, ops};
 
 use super::Done;
 use crate::args::write::{Meta, MetaVerb};
-use crate::print::shown;
+use crate::print::{self, shown};
 use crate::{Status, Stop};
 
 pub(crate) fn run(args: &Meta) -> Done {
@@ -58,7 +58,8 @@ fn check_in_file<'k>(
 
 fn get(path: &Path, keys: &[String], json: bool) -> Done {
     let store = OpenOptions::new().open(path)?;
-    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    // A single value may be meant for a script: its lines stay as they are.
+    let mut out = if keys.len() == 1 { print::verbatim() } else { print::stdout() };
     let mut found = Vec::new();
     match keys {
         [] => found.extend(store.metadata().iter()),
@@ -126,8 +127,9 @@ fn edit(path: &Path, change: impl FnOnce(&mut KeyValues)) -> Done {
         ops::EditOutcome::NewBlob => "wrote a new blob, which the model's manifest now names",
         _ => "rewrote the file",
     };
-    let mut out = anstream::stdout().lock();
+    let mut out = print::stdout();
     writeln!(out, "{}: {how}", shown(path))?;
+    out.flush()?;
     Ok(Status::Fine)
 }
 

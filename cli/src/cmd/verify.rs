@@ -9,7 +9,7 @@ use weighbridge::ops::{self, HashDifference, HashList, VerifyOptions, VerifyRepo
 use super::Done;
 use crate::args::Verify;
 use crate::json::{self, Versioned};
-use crate::print::{Bar, plural, shown};
+use crate::print::{self, Bar, plural, shown};
 use crate::{Status, Stop};
 
 pub(crate) fn run(args: &Verify) -> Done {
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Verify) -> Done {
 }
 
 fn write_text(report: &VerifyReport, list: Option<&Path>) -> Result<(), Stop> {
-    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    let mut out = print::stdout();
     let name = |name: &str| Text::new(name.as_bytes()).brief();
     let mut counts = [("fault", report.faults.len()), ("remark", 0), ("difference", 0)];
     for fault in &report.faults {
