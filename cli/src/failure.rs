@@ -167,12 +167,12 @@ pub(crate) fn complain(failure: Failure) {
         return;
     }
     let red = anstyle::AnsiColor::Red.on_default().bold();
-    let mut err = anstream::stderr().lock();
+    let mut err = print::stderr();
     // If standard error is closed too, the message cannot be shown anywhere.
-    let _ = writeln!(err, "{red}error{red:#}: {}", failure.message);
+    let _ = err.paragraph(&format!("{red}error{red:#}: {}", failure.message), "error: ".len());
     if let Some(advice) = &failure.advice {
         let bold = anstyle::Style::new().bold();
-        let _ = writeln!(err, " {bold}help{bold:#}: {advice}");
+        let _ = err.paragraph(&format!(" {bold}help{bold:#}: {advice}"), " help: ".len());
     }
 }
 
@@ -187,7 +187,8 @@ pub(crate) fn note(message: &str) {
 
 fn print_note(message: &str) {
     let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
-    let _ = writeln!(anstream::stderr().lock(), "{yellow}note{yellow:#}: {message}");
+    let note = format!("{yellow}note{yellow:#}: {message}");
+    let _ = print::stderr().paragraph(&note, "note: ".len());
 }
 
 /// Prints the notes that opening a model produced.

@@ -52,6 +52,7 @@ fn parse_and_run() -> cmd::Done {
     match Cli::try_parse() {
         Ok(cli) => {
             cli.color.write_global();
+            print::set_wide(cli.wide);
             cmd::run(cli.command)
         }
         Err(error) => parsed_nothing(&error),

@@ -8,14 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde::Serialize;
+use weighbridge::bytes::Text;
+use weighbridge::ops;
 use weighbridge::write::{Loss, Method, PlannedTensor};
-use weighbridge::{Progress, WriteOptions, WritePlan};
+use weighbridge::{Model, Progress, WriteOptions, WritePlan};
 
 use crate::args::write::{Whole, Writing};
 use crate::cmd::Done;
 use crate::failure;
 use crate::json::{self, SCHEMA};
-use crate::print::{Align, Bar, Table, bits, bytes, count, plural, shape, shown};
+use crate::layers::Rows;
+use crate::print::{
+    self, Amount, Bar, Screen, Table, bits, bytes, count, left, plural, right, shape, shown,
+};
 use crate::{Status, Stop, note};
 
 #[derive(Serialize)]
@@ -25,9 +30,18 @@ struct Report<'p> {
     dry_run: bool,
     bytes: u64,
     seconds: f64,
+    files: Vec<File<'p>>,
     tensors: Vec<Tensor<'p>>,
     /// Those of opening the model, of the plan and of the run.
     notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct File<'p> {
+    /// Empty for the file at the given path, and for a blob without a name in Ollama's manifest.
+    name: &'p str,
+    bytes: u64,
+    tensors: Vec<&'p str>,
 }
 
 #[derive(Serialize)]
@@ -48,12 +62,18 @@ struct Tensor<'p> {
 }
 
 /// Runs a plan, or shows it with `--dry-run`.
-pub(crate) fn run(plan: &WritePlan, dst: &Path, args: &Writing) -> Done {
-    run_whole(plan, dst, Whole::default(), args)
+pub(crate) fn run(model: &Model, plan: &WritePlan, dst: &Path, args: &Writing) -> Done {
+    run_whole(model, plan, dst, Whole::default(), args)
 }
 
 /// Like [`run`], for a model that must be complete unless `whole` allows otherwise.
-pub(crate) fn run_whole(plan: &WritePlan, dst: &Path, whole: Whole, args: &Writing) -> Done {
+pub(crate) fn run_whole(
+    model: &Model,
+    plan: &WritePlan,
+    dst: &Path,
+    whole: Whole,
+    args: &Writing,
+) -> Done {
     let options = WriteOptions::new().allow_incomplete(whole.allow_incomplete);
     plan.check(&options)?;
     if !plan.missing.is_empty() {
@@ -67,6 +87,7 @@ pub(crate) fn run_whole(plan: &WritePlan, dst: &Path, whole: Whole, args: &Writi
         dry_run: args.dry_run,
         bytes: plan.bytes(),
         seconds: 0.0,
+        files: plan.files().zip(plan.tensors_by_file()).map(File::new).collect(),
         tensors: plan.tensors.iter().map(tensor).collect(),
         notes: Vec::new(),
     };
@@ -93,6 +114,7 @@ pub(crate) fn run_whole(plan: &WritePlan, dst: &Path, whole: Whole, args: &Writi
             report.notes = failure::take_notes();
             json::write(&report)?;
         }
+        false if args.dry_run => write_plan(&report, model, plan, dst, args.all)?,
         false => write_text(&report, plan, dst)?,
     }
     Ok(Status::Fine)
@@ -153,6 +175,207 @@ fn tensor(planned: &PlannedTensor) -> Tensor<'_> {
     }
 }
 
+impl Report<'_> {
+    fn elements(&self) -> u64 {
+        self.tensors.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum()
+    }
+
+    fn bits_per_weight(&self) -> Option<f64> {
+        let (elements, bytes) =
+            (self.elements(), self.tensors.iter().map(|t| t.bytes).sum::<u64>());
+        (elements > 0).then(|| bytes as f64 * 8.0 / elements as f64)
+    }
+}
+
+impl<'p> File<'p> {
+    fn new(((name, bytes), tensors): ((&'p str, u64), Vec<&'p str>)) -> Self {
+        Self { name, bytes, tensors }
+    }
+
+    /// Whether it holds one tensor, or the experts of one layer, under their name, as a blob in
+    /// Ollama's store does.
+    fn is_blob(&self) -> bool {
+        let own = |tensor: &&str| !self.name.is_empty() && tensor.starts_with(self.name);
+        !self.tensors.is_empty() && self.tensors.iter().all(own)
+    }
+}
+
+/// `5 copied, 15 quantized`.
+fn methods(plan: &WritePlan) -> String {
+    let counts = Method::ALL.iter().filter_map(|how| {
+        let number = plan.tensors.iter().filter(|tensor| tensor.method == *how).count();
+        (number > 0).then(|| format!("{number} {}", method(*how)))
+    });
+    let lossless = plan.tensors.iter().all(|tensor| tensor.method.is_lossless());
+    let all = if lossless { "; all values unchanged" } else { "" };
+    format!("{}{all}", counts.collect::<Vec<_>>().join(", "))
+}
+
+/// The report of a dry run: the model that would be written, as `inspect` shows models.
+fn write_plan(
+    report: &Report<'_>,
+    model: &Model,
+    plan: &WritePlan,
+    dst: &Path,
+    all: bool,
+) -> Result<(), Stop> {
+    let mut out = print::stdout();
+    let mut summary = ops::summarize(model);
+    summary.file_type = plan.file_type.map(|file_type| file_type.to_string());
+    summary.main_dtype = main_dtype(plan);
+    summary.bits_per_weight = report.bits_per_weight();
+    let files = report.files.len();
+    let format = plan.format.to_lowercase();
+    let format = if files > 1 { format!("{format}, {files} files") } else { format };
+    let (tensors, weights) = (report.tensors.len(), report.elements());
+    let amount = Amount { tensors, weights, bytes: report.bytes };
+    let mut fields = print::header(&summary, format, amount);
+    fields.add("tensors", methods(plan));
+    fields.write(&shown(dst), &mut out)?;
+    let shards = report.files.iter().filter(|file| !file.tensors.is_empty() && !file.is_blob());
+    let shards = shards.count() > 1;
+    if files > 1 {
+        writeln!(out)?;
+        write_files(&report.files, shards, &mut out)?;
+    }
+    if !plan.tensors.is_empty() {
+        writeln!(out)?;
+        write_tensors(report, plan, shards, all, &mut out)?;
+    }
+    write_reasons(plan, &mut out)?;
+    writeln!(out, "\ndry run: nothing was written")?;
+    out.flush()?;
+    Ok(())
+}
+
+/// The quantized dtype of most weights, or the dtype of most if none is quantized.
+fn main_dtype(plan: &WritePlan) -> Option<String> {
+    let mut sums: Vec<(bool, u64, String)> = Vec::new();
+    for tensor in &plan.tensors {
+        let (label, elements) = (label(tensor), tensor.shape.iter().product::<u64>());
+        match sums.iter_mut().find(|(.., other)| *other == label) {
+            Some((_, sum, _)) => *sum = sum.saturating_add(elements),
+            None => sums.push((tensor.dtype.is_quantized(), elements, label)),
+        }
+    }
+    sums.into_iter().max_by_key(|(quantized, sum, _)| (*quantized, *sum)).map(|(.., label)| label)
+}
+
+/// The dtype of an output tensor, with its group size.
+fn label(tensor: &PlannedTensor) -> String {
+    match tensor.group_size {
+        Some(size) => format!("{} g{size}", tensor.dtype),
+        None => tensor.dtype.to_string(),
+    }
+}
+
+/// A row for each file, except blobs of single tensors. With `shards`, files are numbered.
+fn write_files(files: &[File<'_>], shards: bool, out: &mut Screen<impl Write>) -> Result<(), Stop> {
+    let columns = [right("FILE"), left("NAME").middle(24), right("TENSORS"), right("SIZE")];
+    let mut table = Table::new(if shards { &columns } else { &columns[1..] });
+    let mut blobs = (0, 0);
+    for (number, file) in (1..).zip(files) {
+        if file.is_blob() {
+            blobs = (blobs.0 + 1, blobs.1 + file.bytes);
+            continue;
+        }
+        let name = if file.name.is_empty() { "-" } else { file.name };
+        let tensors = match file.tensors.len() {
+            0 => "-".to_owned(),
+            tensors => tensors.to_string(),
+        };
+        let number = shards.then(|| number.to_string());
+        let cells = [name.to_owned(), tensors, bytes(file.bytes)];
+        table.row(number.into_iter().chain(cells));
+    }
+    table.write(out)?;
+    if blobs.0 > 0 {
+        writeln!(out, "and {} of tensors, {}", plural(blobs.0, "blob"), bytes(blobs.1))?;
+    }
+    Ok(())
+}
+
+/// What the rows of a plan's tensors have in common.
+type Alike<'p> = (usize, &'p [u64], &'p str, String, Method);
+
+/// A row for each tensor, by file and name. Tensors that differ only in their layer number share a
+/// row unless `all` is set.
+fn write_tensors(
+    report: &Report<'_>,
+    plan: &WritePlan,
+    shards: bool,
+    all: bool,
+    out: &mut Screen<impl Write>,
+) -> Result<(), Stop> {
+    let files = (1..)
+        .zip(&report.files)
+        .flat_map(|(number, file)| file.tensors.iter().map(move |tensor| (*tensor, number)));
+    let files: HashMap<&str, usize> = files.filter(|_| shards).collect();
+    let file = |tensor: &PlannedTensor| files.get(tensor.name.as_str()).copied().unwrap_or(0);
+    let mut tensors: Vec<&PlannedTensor> = plan.tensors.iter().collect();
+    tensors.sort_by(|a, b| {
+        let [first, second] = [a, b].map(|tensor| Text::new(tensor.name.as_bytes()));
+        file(a).cmp(&file(b)).then_with(|| first.natural_cmp(second))
+    });
+    let mut rows: Rows<Alike<'_>, u64> = Rows::new(!all);
+    for tensor in tensors {
+        let (shape, from, method) = (&*tensor.shape, &*tensor.from, tensor.method);
+        let alike = (file(tensor), shape, from, label(tensor), method);
+        rows.add(&tensor.name, alike, tensor.bytes, |sum, more| *sum = sum.saturating_add(more));
+    }
+    // A split or merged model has the dtypes that it had.
+    let copies = plan.tensors.iter().all(|tensor| tensor.method == Method::Copied);
+    let mut columns = vec![left("NAME").middle(28)];
+    let shape_column = right("SHAPE").optional(1);
+    columns.extend(match copies {
+        true => vec![left("DTYPE"), shape_column],
+        false => vec![shape_column, left("FROM"), left("TO"), left("METHOD")],
+    });
+    columns.push(right("SIZE"));
+    if shards {
+        columns.insert(0, right("FILE"));
+    }
+    let mut table = Table::new(&columns);
+    for row in rows.into_rows() {
+        let (file, dims, from, to, method) = &row.alike;
+        let (dims, from, to) = (shape(dims), (*from).to_owned(), to.clone());
+        let middle = match copies {
+            true => vec![to, dims],
+            false => vec![dims, from, to, method.name().to_owned()],
+        };
+        let number = shards.then(|| file.to_string());
+        let cells = number.into_iter().chain([row.name()]).chain(middle);
+        table.row(cells.chain([bytes(row.value)]));
+    }
+    table.write(out)?;
+    Ok(())
+}
+
+/// Why tensors are produced as they are: a line for each reason.
+fn write_reasons(plan: &WritePlan, out: &mut Screen<impl Write>) -> Result<(), Stop> {
+    let mut reasons: Vec<(Method, &str, Vec<&str>)> = Vec::new();
+    for tensor in &plan.tensors {
+        let Some(reason) = &tensor.reason else { continue };
+        match reasons.iter_mut().find(|(how, why, _)| (*how, *why) == (tensor.method, reason)) {
+            Some((.., names)) => names.push(&tensor.name),
+            None => reasons.push((tensor.method, reason, vec![&tensor.name])),
+        }
+    }
+    if !reasons.is_empty() {
+        writeln!(out)?;
+    }
+    for (how, why, names) in reasons {
+        let first = names.first().copied().unwrap_or_default();
+        let more = match names.len() {
+            1 => String::new(),
+            tensors => format!(" and {} more", tensors - 1),
+        };
+        let (how, why) = (method(how), Text::new(why.as_bytes()).brief());
+        writeln!(out, "{how}: {why} ({}{more})", Text::new(first.as_bytes()).brief())?;
+    }
+    Ok(())
+}
+
 /// The method in text reports.
 fn method(method: Method) -> &'static str {
     match method {
@@ -162,38 +385,9 @@ fn method(method: Method) -> &'static str {
 }
 
 fn write_text(report: &Report<'_>, plan: &WritePlan, dst: &Path) -> Result<(), Stop> {
-    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
-    if report.dry_run {
-        let mut table = Table::new(&[
-            ("TENSOR", Align::Left),
-            ("SHAPE", Align::Left),
-            ("FROM", Align::Left),
-            ("TO", Align::Left),
-            ("METHOD", Align::Left),
-            ("BYTES", Align::Right),
-            ("REASON", Align::Left),
-        ]);
-        for (tensor, planned) in report.tensors.iter().zip(&plan.tensors) {
-            table.row([
-                tensor.name.to_owned(),
-                shape(tensor.shape),
-                tensor.from.to_owned(),
-                match tensor.group_size {
-                    Some(size) => format!("{} g{size}", tensor.dtype),
-                    None => tensor.dtype.to_owned(),
-                },
-                method(planned.method).to_owned(),
-                count(tensor.bytes),
-                tensor.why.unwrap_or_default().to_owned(),
-            ]);
-        }
-        table.write(&mut out)?;
-        writeln!(out)?;
-    }
+    let mut out = print::stdout();
     let bold = anstyle::Style::new().bold();
-    let elements: u64 = report.tensors.iter().map(|t| t.shape.iter().product::<u64>()).sum();
-    let weight: u64 = report.tensors.iter().map(|tensor| tensor.bytes).sum();
-    let each = (elements > 0).then(|| weight as f64 * 8.0 / elements as f64);
+    let elements = report.elements();
     let name = match plan.files().len() {
         1 => shown(dst),
         files => format!("{} ({})", shown(dst), plural(files, "file")),
@@ -204,18 +398,12 @@ fn write_text(report: &Report<'_>, plan: &WritePlan, dst: &Path) -> Result<(), S
         plural(report.tensors.len(), "tensor"),
         count(elements),
         bytes(report.bytes),
-        match each {
+        match report.bits_per_weight() {
             Some(each) => format!(" ({} bits per weight)", bits(Some(each))),
             None => String::new(),
         }
     )?;
-    let counts = Method::ALL.iter().filter_map(|how| {
-        let number = plan.tensors.iter().filter(|tensor| tensor.method == *how).count();
-        (number > 0).then(|| format!("{number} {}", method(*how)))
-    });
-    let lossless = report.tensors.iter().all(|tensor| tensor.lossless);
-    let all = if lossless { "; all values unchanged" } else { "" };
-    writeln!(out, "{}{all}", counts.collect::<Vec<_>>().join(", "))?;
+    writeln!(out, "{}", methods(plan))?;
     let mut requantized: Vec<(f64, &str, &str)> = report
         .tensors
         .iter()
@@ -250,15 +438,12 @@ fn write_text(report: &Report<'_>, plan: &WritePlan, dst: &Path) -> Result<(), S
     if lost.len() > 8 {
         writeln!(out, "rounding did the same in {} more tensors", lost.len() - 8)?;
     }
-    match report.dry_run {
-        true => writeln!(out, "dry run: nothing was written")?,
-        false => writeln!(
-            out,
-            "written in {:.2} s ({:.2} G weights/s)",
-            report.seconds,
-            elements as f64 / 1e9 / report.seconds
-        )?,
-    }
+    writeln!(
+        out,
+        "written in {:.2} s ({:.2} G weights/s)",
+        report.seconds,
+        elements as f64 / 1e9 / report.seconds
+    )?;
     out.flush()?;
     Ok(())
 }

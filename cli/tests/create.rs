@@ -32,30 +32,36 @@ fn reports() {
     let dry = told(store, &["create", "sample:int4", HF, "--quantize", "q4", "--dry-run"]);
     assert_snapshot!(dry.replace("  \n", "\n"), @"
     0
-    TENSOR                                          SHAPE      FROM  TO               METHOD        BYTES  REASON
-    model.embed_tokens.weight                       512 x 256  BF16  BF16             copied     262.14 k
-    model.layers.0.input_layernorm.weight           256        BF16  BF16             copied          512
-    model.layers.0.mlp.down_proj.weight             256 x 512  BF16  MLX_AFFINE8 g64  quantized  139.26 k
-    model.layers.0.mlp.gate_proj.weight             512 x 256  BF16  MLX_AFFINE4 g64  quantized   73.73 k
-    model.layers.0.mlp.up_proj.weight               512 x 256  BF16  MLX_AFFINE4 g64  quantized   73.73 k
-    model.layers.0.post_attention_layernorm.weight  256        BF16  BF16             copied          512
-    model.layers.0.self_attn.k_proj.weight          128 x 256  BF16  MLX_AFFINE8 g64  quantized   34.82 k
-    model.layers.0.self_attn.o_proj.weight          256 x 256  BF16  MLX_AFFINE4 g64  quantized   36.86 k
-    model.layers.0.self_attn.q_proj.weight          256 x 256  BF16  MLX_AFFINE4 g64  quantized   36.86 k
-    model.layers.0.self_attn.v_proj.weight          128 x 256  BF16  MLX_AFFINE8 g64  quantized   34.82 k
-    model.layers.1.input_layernorm.weight           256        BF16  BF16             copied          512
-    model.layers.1.mlp.down_proj.weight             256 x 512  BF16  MLX_AFFINE8 g64  quantized  139.26 k
-    model.layers.1.mlp.gate_proj.weight             512 x 256  BF16  MLX_AFFINE4 g64  quantized   73.73 k
-    model.layers.1.mlp.up_proj.weight               512 x 256  BF16  MLX_AFFINE4 g64  quantized   73.73 k
-    model.layers.1.post_attention_layernorm.weight  256        BF16  BF16             copied          512
-    model.layers.1.self_attn.k_proj.weight          128 x 256  BF16  MLX_AFFINE8 g64  quantized   34.82 k
-    model.layers.1.self_attn.o_proj.weight          256 x 256  BF16  MLX_AFFINE4 g64  quantized   36.86 k
-    model.layers.1.self_attn.q_proj.weight          256 x 256  BF16  MLX_AFFINE4 g64  quantized   36.86 k
-    model.layers.1.self_attn.v_proj.weight          128 x 256  BF16  MLX_AFFINE8 g64  quantized   34.82 k
-    model.norm.weight                               256        BF16  BF16             copied          512
+    STORE/manifests/registry.ollama.ai/library/sample/int4
+      format         ollama, 25 files
+      type           MLX_AFFINE4 g64, 6.86 bits per weight
+      size           1.1 MiB, 1.31 M weights in 20 tensors
+      context        256 tokens
+      license        not stated
+      chat template  no
+      tensors        6 copied, 14 quantized
 
-    STORE/manifests/registry.ollama.ai/library/sample/int4 (25 files): 20 tensors, 1.31 M weights, 1.1 MiB (6.86 bits per weight)
-    6 copied, 14 quantized
+    NAME                    TENSORS      SIZE
+    config.json                   -     771 B
+    generation_config.json        -     195 B
+    tokenizer.json                -  21.1 KiB
+    tokenizer_config.json         -     118 B
+    -                             -     181 B
+    and 20 blobs of tensors, 1.1 MiB
+
+    NAME                                                    SHAPE  FROM  TO               METHOD          SIZE
+    model.embed_tokens.weight                           512 x 256  BF16  BF16             copied     256.0 KiB
+    model.layers.[0-1].input_layernorm.weight                 256  BF16  BF16             copied       1.0 KiB
+    model.layers.[0-1].mlp.down_proj.weight             256 x 512  BF16  MLX_AFFINE8 g64  quantized  272.0 KiB
+    model.layers.[0-1].mlp.gate_proj.weight             512 x 256  BF16  MLX_AFFINE4 g64  quantized  144.0 KiB
+    model.layers.[0-1].mlp.up_proj.weight               512 x 256  BF16  MLX_AFFINE4 g64  quantized  144.0 KiB
+    model.layers.[0-1].post_attention_layernorm.weight        256  BF16  BF16             copied       1.0 KiB
+    model.layers.[0-1].self_attn.k_proj.weight          128 x 256  BF16  MLX_AFFINE8 g64  quantized   68.0 KiB
+    model.layers.[0-1].self_attn.o_proj.weight          256 x 256  BF16  MLX_AFFINE4 g64  quantized   72.0 KiB
+    model.layers.[0-1].self_attn.q_proj.weight          256 x 256  BF16  MLX_AFFINE4 g64  quantized   72.0 KiB
+    model.layers.[0-1].self_attn.v_proj.weight          128 x 256  BF16  MLX_AFFINE8 g64  quantized   68.0 KiB
+    model.norm.weight                                         256  BF16  BF16             copied         512 B
+
     dry run: nothing was written
     ");
     assert!(std::fs::read_dir(store).unwrap().next().is_none());

@@ -57,6 +57,7 @@ fn the_program() {
     Options:
           --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
                           never]
+          --wide          Show tables in full on a terminal, even if they are wider
       -h, --help          Print help
       -V, --version       Print version
 
@@ -97,6 +98,7 @@ fn inspect() {
           --all-files      Include safetensors files that the index does not name
           --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
                            never]
+          --wide           Show tables in full on a terminal, even if they are wider
       -h, --help           Print help
 
     Examples:
@@ -127,6 +129,7 @@ fn config() {
           --all-files     Include safetensors files that the index does not name
           --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
                           never]
+          --wide          Show tables in full on a terminal, even if they are wider
       -h, --help          Print help
 
     Examples:
@@ -157,6 +160,7 @@ fn hash() {
           --all-files     Include safetensors files that the index does not name
           --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
                           never]
+          --wide          Show tables in full on a terminal, even if they are wider
       -h, --help          Print help
 
     Examples:
@@ -220,6 +224,9 @@ fn dump() {
               [default: auto]
               [possible values: auto, always, never]
 
+          --wide
+              Show tables in full on a terminal, even if they are wider
+
       -h, --help
               Print help (see a summary with '-h')
 
@@ -256,6 +263,7 @@ fn diff() {
           --all-files      Include safetensors files that the index does not name
           --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
                            never]
+          --wide           Show tables in full on a terminal, even if they are wider
       -h, --help           Print help
 
     Examples:
@@ -291,6 +299,7 @@ fn verify() {
           --all-files       Include safetensors files that the index does not name
           --color <WHEN>    Controls when to use color [default: auto] [possible values: auto, always,
                             never]
+          --wide            Show tables in full on a terminal, even if they are wider
       -h, --help            Print help
 
     Examples:
@@ -359,6 +368,9 @@ fn load() {
               [default: auto]
               [possible values: auto, always, never]
 
+          --wide
+              Show tables in full on a terminal, even if they are wider
+
       -h, --help
               Print help (see a summary with '-h')
 
@@ -397,6 +409,9 @@ fn list() {
               [default: auto]
               [possible values: auto, always, never]
 
+          --wide
+              Show tables in full on a terminal, even if they are wider
+
       -h, --help
               Print help (see a summary with '-h')
 
@@ -420,6 +435,7 @@ fn completions() {
     Options:
           --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
                           never]
+          --wide          Show tables in full on a terminal, even if they are wider
       -h, --help          Print help
 
     Examples:

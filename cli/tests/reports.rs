@@ -14,10 +14,18 @@ const MLX: &str = "assets/sample/mlx-4bit";
 fn inspect() {
     assert_snapshot!(printed(&["inspect", GGUF]), @r#"
     assets/sample/sample-Q8_0.gguf
-    gguf: 20 tensors, 1.31 M weights, 1.3 MiB, 8.52 bits per weight
-    llama (general.architecture is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    width 256, 2 layers, 4 attention heads of size 64 (2 for k and v)
-    feed-forward 512, vocabulary 512 (tied), context 256, rope layout interleaved
+      name           Weighbridge tales
+      format         gguf version 3
+      type           Q8_0, 8.52 bits per weight
+      size           1.3 MiB, 1.31 M weights in 20 tensors
+      context        256 tokens
+      license        not stated
+      chat template  no
+      family         llama (general.architecture is "llama")
+      layers         2 of width 256, feed-forward 512
+      attention      4 heads of size 64 (2 for k and v), rope layout interleaved
+      vocabulary     512 (tied)
+      names          20 mapped, 0 unknown, 0 missing
 
     NAME                          CANONICAL                             DTYPE      SHAPE   BITS       SIZE
     blk.[0-1].attn_k.weight       layers.[0-1].attention.k.weight       Q8_0   128 x 256   8.50   68.0 KiB
@@ -34,10 +42,17 @@ fn inspect() {
     "#);
     assert_snapshot!(printed(&["inspect", HF]), @r#"
     assets/sample/hf
-    safetensors: 20 tensors, 1.31 M weights, 2.5 MiB, 16.00 bits per weight
-    llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    width 256, 2 layers, 4 attention heads of size 64 (2 for k and v)
-    feed-forward 512, vocabulary 512 (tied), context 256, rope layout half_split
+      format         safetensors
+      type           BF16, 16.00 bits per weight
+      size           2.5 MiB, 1.31 M weights in 20 tensors
+      context        256 tokens
+      license        not stated
+      chat template  no
+      family         llama (config.json model_type is "llama")
+      layers         2 of width 256, feed-forward 512
+      attention      4 heads of size 64 (2 for k and v), rope layout half_split
+      vocabulary     512 (tied)
+      names          20 mapped, 0 unknown, 0 missing
 
     NAME                                                CANONICAL                             DTYPE      SHAPE   BITS       SIZE
     model.embed_tokens.weight                           token_embedding.weight                BF16   512 x 256  16.00  256.0 KiB
@@ -54,10 +69,17 @@ fn inspect() {
     "#);
     assert_snapshot!(printed(&["inspect", MLX]), @r#"
     assets/sample/mlx-4bit
-    mlx: 20 tensors, 1.31 M weights, 722.5 KiB, 4.51 bits per weight
-    llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    width 256, 2 layers, 4 attention heads of size 64 (2 for k and v)
-    feed-forward 512, vocabulary 512 (tied), context 256, rope layout half_split
+      format         mlx
+      type           MLX_AFFINE4 g64, 4.51 bits per weight
+      size           722.5 KiB, 1.31 M weights in 20 tensors
+      context        256 tokens
+      license        not stated
+      chat template  no
+      family         llama (config.json model_type is "llama")
+      layers         2 of width 256, feed-forward 512
+      attention      4 heads of size 64 (2 for k and v), rope layout half_split
+      vocabulary     512 (tied)
+      names          20 mapped, 0 unknown, 0 missing
 
     NAME                                                CANONICAL                             DTYPE            SHAPE   BITS       SIZE
     model.embed_tokens.weight                           token_embedding.weight                MLX_AFFINE4  512 x 256   4.50   72.0 KiB
@@ -78,10 +100,18 @@ fn inspect() {
 fn inspect_some() {
     assert_snapshot!(printed(&["inspect", GGUF, "--filter", "*.ffn.*", "--all"]), @r#"
     assets/sample/sample-Q8_0.gguf
-    gguf: 20 tensors, 1.31 M weights, 1.3 MiB, 8.52 bits per weight
-    llama (general.architecture is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    width 256, 2 layers, 4 attention heads of size 64 (2 for k and v)
-    feed-forward 512, vocabulary 512 (tied), context 256, rope layout interleaved
+      name           Weighbridge tales
+      format         gguf version 3
+      type           Q8_0, 8.52 bits per weight
+      size           1.3 MiB, 1.31 M weights in 20 tensors
+      context        256 tokens
+      license        not stated
+      chat template  no
+      family         llama (general.architecture is "llama")
+      layers         2 of width 256, feed-forward 512
+      attention      4 heads of size 64 (2 for k and v), rope layout interleaved
+      vocabulary     512 (tied)
+      names          20 mapped, 0 unknown, 0 missing
 
     NAME                   CANONICAL                 DTYPE      SHAPE  BITS       SIZE
     blk.0.ffn_down.weight  layers.0.ffn.down.weight  Q8_0   256 x 512  8.50  136.0 KiB
@@ -93,10 +123,17 @@ fn inspect_some() {
     "#);
     assert_snapshot!(printed(&["inspect", HF, "--filter", "model.norm*"]), @r#"
     assets/sample/hf
-    safetensors: 20 tensors, 1.31 M weights, 2.5 MiB, 16.00 bits per weight
-    llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    width 256, 2 layers, 4 attention heads of size 64 (2 for k and v)
-    feed-forward 512, vocabulary 512 (tied), context 256, rope layout half_split
+      format         safetensors
+      type           BF16, 16.00 bits per weight
+      size           2.5 MiB, 1.31 M weights in 20 tensors
+      context        256 tokens
+      license        not stated
+      chat template  no
+      family         llama (config.json model_type is "llama")
+      layers         2 of width 256, feed-forward 512
+      attention      4 heads of size 64 (2 for k and v), rope layout half_split
+      vocabulary     512 (tied)
+      names          20 mapped, 0 unknown, 0 missing
 
     NAME               CANONICAL           DTYPE  SHAPE   BITS   SIZE
     model.norm.weight  output_norm.weight  BF16     256  16.00  512 B
@@ -105,10 +142,18 @@ fn inspect_some() {
     let metadata = printed(&["inspect", GGUF, "--metadata", "--filter", "output_norm.weight"]);
     assert_snapshot!(metadata, @r#"
     assets/sample/sample-Q8_0.gguf
-    gguf: 20 tensors, 1.31 M weights, 1.3 MiB, 8.52 bits per weight
-    llama (general.architecture is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    width 256, 2 layers, 4 attention heads of size 64 (2 for k and v)
-    feed-forward 512, vocabulary 512 (tied), context 256, rope layout interleaved
+      name           Weighbridge tales
+      format         gguf version 3
+      type           Q8_0, 8.52 bits per weight
+      size           1.3 MiB, 1.31 M weights in 20 tensors
+      context        256 tokens
+      license        not stated
+      chat template  no
+      family         llama (general.architecture is "llama")
+      layers         2 of width 256, feed-forward 512
+      attention      4 heads of size 64 (2 for k and v), rope layout interleaved
+      vocabulary     512 (tied)
+      names          20 mapped, 0 unknown, 0 missing
 
     KEY                                     TYPE    VALUE
     general.architecture                    string  "llama"
@@ -141,14 +186,122 @@ fn inspect_some() {
     "#);
 }
 
+/// Name, context, license and template of a directory stand in four of its files.
+#[test]
+fn what_people_look_for_first() {
+    let header = "{\"lm_head.weight\":{\"dtype\":\"BF16\",\"shape\":[1,2],\"data_offsets\":[0,4]}}";
+    let (folder, _) = support::file("model.safetensors", &support::safetensors(header, &[0; 4]));
+    let path = folder.path().to_str().expect("a path in UTF-8");
+    let write =
+        |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect(name);
+    write("config.json", "{\"model_type\":\"none\",\"_name_or_path\":\"me/Tales-1B\"}");
+    write("README.md", "---\nlicense: apache-2.0\n---\n# Tales\n");
+    let head = || {
+        let text = printed(&["inspect", path]).replace(path, "FOLDER");
+        text.split_once("  names").expect("names").0.to_owned()
+    };
+    assert_snapshot!(head(), @"
+    FOLDER
+      name           Tales-1B
+      format         safetensors
+      type           BF16, 16.00 bits per weight
+      size           4 B, 2 weights in 1 tensor
+      license        apache-2.0
+      chat template  no
+    ");
+    write("chat_template.jinja", "{{ messages }}");
+    assert!(head().contains("\n  chat template  yes\n"), "{}", head());
+    let summary = json(&["inspect", path, "--json"])["summary"].clone();
+    assert_eq!(
+        summary,
+        serde_json::json!({
+            "name": "Tales-1B", "version": null, "file_type": null, "main_dtype": "BF16",
+            "bits_per_weight": 16.0, "context_length": null, "license": "apache-2.0",
+            "chat_template": true
+        })
+    );
+    let summary = json(&["inspect", GGUF, "--json"])["summary"].clone();
+    assert_eq!([&summary["name"], &summary["file_type"]], ["Weighbridge tales", "Q8_0"]);
+    assert_eq!([&summary["version"], &summary["context_length"]], [3, 256]);
+}
+
+#[test]
+fn dry_runs_say_which_tensors_go_into_which_file() {
+    let split = ["split", GGUF, "tales", "--max-tensors", "15", "--dry-run"];
+    assert_snapshot!(printed(&split), @"
+    tales
+      name           Weighbridge tales
+      format         gguf, 2 files
+      type           Q8_0, 8.52 bits per weight
+      size           1.3 MiB, 1.31 M weights in 20 tensors
+      context        256 tokens
+      license        not stated
+      chat template  no
+      tensors        20 copied; all values unchanged
+
+    FILE  NAME                       TENSORS       SIZE
+       1  tales-00001-of-00002.gguf       15  934.6 KiB
+       2  tales-00002-of-00002.gguf        5  443.4 KiB
+
+    FILE  NAME                          DTYPE      SHAPE       SIZE
+       1  blk.[0-1].attn_k.weight       Q8_0   128 x 256   68.0 KiB
+       1  blk.[0-1].attn_norm.weight    F32          256    2.0 KiB
+       1  blk.[0-1].attn_output.weight  Q8_0   256 x 256  136.0 KiB
+       1  blk.[0-1].attn_q.weight       Q8_0   256 x 256  136.0 KiB
+       1  blk.0.attn_v.weight           Q8_0   128 x 256   34.0 KiB
+       1  blk.0.ffn_down.weight         Q8_0   256 x 512  136.0 KiB
+       1  blk.0.ffn_gate.weight         Q8_0   512 x 256  136.0 KiB
+       1  blk.0.ffn_norm.weight         F32          256    1.0 KiB
+       1  blk.0.ffn_up.weight           Q8_0   512 x 256  136.0 KiB
+       1  output_norm.weight            F32          256    1.0 KiB
+       1  token_embd.weight             Q8_0   512 x 256  136.0 KiB
+       2  blk.1.attn_v.weight           Q8_0   128 x 256   34.0 KiB
+       2  blk.1.ffn_down.weight         Q8_0   256 x 512  136.0 KiB
+       2  blk.1.ffn_gate.weight         Q8_0   512 x 256  136.0 KiB
+       2  blk.1.ffn_norm.weight         F32          256    1.0 KiB
+       2  blk.1.ffn_up.weight           Q8_0   512 x 256  136.0 KiB
+
+    dry run: nothing was written
+    ");
+    let files = json(&[&split[..], &["--json"]].concat())["files"].clone();
+    let names = |file: usize| files[file]["tensors"].as_array().expect("names").len();
+    assert_eq!((files[0]["name"].as_str(), names(0)), (Some("tales-00001-of-00002.gguf"), 15));
+    assert_eq!((files[1]["name"].as_str(), names(1)), (Some("tales-00002-of-00002.gguf"), 5));
+    // Layers are folded, unless each tensor is to be shown.
+    let rows = |more: &[&str]| {
+        let dry = ["convert", HF, "out.gguf", "--to", "gguf", "--dry-run"];
+        printed(&[&dry[..], more].concat()).lines().filter(|line| line.contains(" BF16 ")).count()
+    };
+    assert_eq!((rows(&[]), rows(&["--all"])), (11, 20));
+}
+
+/// Tensors that lose values, with the reason.
+#[test]
+fn dry_runs_give_reasons() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let quantized = folder.path().join("q.gguf");
+    let quantized = quantized.to_str().expect("a path in UTF-8");
+    printed(&["quantize", GGUF, quantized, "--type", "Q4_K_M", "--allow-requantize"]);
+    let dry = printed(&["convert", quantized, "mlx", "--to", "mlx", "--dry-run"]);
+    assert_snapshot!(dry.split("\n\n").nth(3).expect("reasons"), @"requantized: MLX has no lossless equivalent of Q6_K (model.embed_tokens.weight and 2 more)");
+}
+
 #[test]
 fn inspect_by_one_kind_of_name() {
     assert_snapshot!(printed(&["inspect", GGUF, "--canonical"]), @r#"
     assets/sample/sample-Q8_0.gguf
-    gguf: 20 tensors, 1.31 M weights, 1.3 MiB, 8.52 bits per weight
-    llama (general.architecture is "llama"): 20 tensors mapped, 0 unknown, 0 missing
-    width 256, 2 layers, 4 attention heads of size 64 (2 for k and v)
-    feed-forward 512, vocabulary 512 (tied), context 256, rope layout interleaved
+      name           Weighbridge tales
+      format         gguf version 3
+      type           Q8_0, 8.52 bits per weight
+      size           1.3 MiB, 1.31 M weights in 20 tensors
+      context        256 tokens
+      license        not stated
+      chat template  no
+      family         llama (general.architecture is "llama")
+      layers         2 of width 256, feed-forward 512
+      attention      4 heads of size 64 (2 for k and v), rope layout interleaved
+      vocabulary     512 (tied)
+      names          20 mapped, 0 unknown, 0 missing
 
     NAME                                  DTYPE      SHAPE  DERIVATION      STORED
     layers.[0-1].attention.k.weight       Q8_0   128 x 256  rows reordered  blk.[0-1].attn_k.weight
@@ -165,7 +318,12 @@ fn inspect_by_one_kind_of_name() {
     "#);
     assert_snapshot!(printed(&["inspect", MLX, "--stored", "--filter", "*layers.0.mlp*"]), @"
     assets/sample/mlx-4bit
-    mlx: 20 tensors, 1.31 M weights, 722.5 KiB, 4.51 bits per weight
+      format         mlx
+      type           MLX_AFFINE4 g64, 4.51 bits per weight
+      size           722.5 KiB, 1.31 M weights in 20 tensors
+      context        256 tokens
+      license        not stated
+      chat template  no
 
     NAME                                 DTYPE            SHAPE  BITS      SIZE
     model.layers.0.mlp.down_proj.weight  MLX_AFFINE4  256 x 512  4.50  72.0 KiB
@@ -389,11 +547,11 @@ fn verify() {
 fn list() {
     assert_snapshot!(printed(&["list", "containers"]), @"
     NAME          DESCRIPTION
-    gguf          GGUF files of llama.cpp: versions 1 to 3, both byte orders, split files
-    whisper-ggml  files of whisper.cpp, which are older than GGUF: whisper, parakeet and silero-vad models
-    ollama        models in Ollama's store, by name, manifest or blob: GGUF and tensor blobs
-    mlx           directories quantized by MLX: packed weights with scales and biases beside them
-    safetensors   safetensors files and Hugging Face directories: one file, shards with or without an index
+    gguf          GGUF files of llama.cpp: versions 1 to 3, both byte orders, split
+    whisper-ggml  older files of whisper.cpp: whisper, parakeet, silero-vad models
+    ollama        models in Ollama's store: GGUF and tensor blobs
+    mlx           directories quantized by MLX: packed weights, scales and biases
+    safetensors   safetensors files and Hugging Face directories, whole or in shards
     ");
     assert_snapshot!(printed(&["list", "architectures"]), @"
     NAME        GGUF                                                              CONFIG.JSON                                                                                    DESCRIPTION

@@ -50,7 +50,7 @@ fn logits_are_shown_and_written() {
     let path = file.to_str().expect("a path");
     let words = ["logits", "assets/sample/hf", "--ids", "0,422,419,260,423,13"];
     let shown = printed(&words);
-    assert!(shown.starts_with("logits: 6 x 512\n    0        0   "), "{shown}");
+    assert!(shown.starts_with("logits: 6 x 512\nPOSITION  TOKEN  "), "{shown}");
     // As transformers has them.
     assert!(shown.contains("  222: 6.5657  467: 6.0699  488: 6.0125"), "{shown}");
     assert_eq!(printed(&[&words[..], &["-o", path]].concat()), "");

@@ -171,7 +171,7 @@ fn planned(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
         let path = crate::bytes::Text::new(adapter.path().as_os_str().as_encoded_bytes());
         builder.note(format!("merged LoRA adapter {path}: {}{factor}", adapter.summary()));
     }
-    Ok(builder)
+    builder.plan()
 }
 
 /// The changes of the adapters that are merged into the model; `None` without adapters.
@@ -338,7 +338,7 @@ fn one_file(
         builder
             .note(format!("a single file has no room for {names}: give a directory to write them"));
     }
-    builder.plan()
+    Ok(builder)
 }
 
 /// Names and contents of files.

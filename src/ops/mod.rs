@@ -26,8 +26,8 @@ pub use diff::{
 pub use hash::{HashLine, HashList, HashOptions, HashReport, TensorHash, hash};
 pub use inspect::{
     AdapterReport, AttachmentReport, AuxiliaryTensor, CanonicalTensor, InspectNames,
-    InspectOptions, InspectReport, InspectedPart, InspectedTensor, InspectedTensors, NamesReport,
-    inspect,
+    InspectOptions, InspectReport, InspectedPart, InspectedTensor, InspectedTensors, ModelSummary,
+    NamesReport, inspect, summarize,
 };
 pub use load::{LoadReport, load};
 pub use quantize::{FileTypeSize, file_type_sizes, quantize};

@@ -105,7 +105,7 @@ pub struct FileTypeSize {
 ///
 /// `Unsupported` if the model cannot be translated to GGUF.
 pub fn file_type_sizes(model: &Model) -> Result<Vec<FileTypeSize>> {
-    let draft = GgufDraft::of(model, Precision::default())?;
+    let draft = GgufDraft::of(model, None, Precision::default())?;
     let here = |error: Error| error.in_file(model.path());
     let mut stored = Vec::new();
     for OutTensor { name, output: Output { producer, .. }, .. } in &draft.tensors {

@@ -53,6 +53,8 @@ pub(crate) struct NewGroup<'a> {
 pub(crate) struct StoreBuilder {
     container: &'static str,
     encoding: Encoding,
+    /// The version of the files' format, if it has versions.
+    pub(crate) version: Option<u32>,
     path: PathBuf,
     /// The folder of the files beside the weights, for containers that have one.
     pub(crate) folder: Option<PathBuf>,
@@ -70,6 +72,7 @@ impl StoreBuilder {
         Self {
             container,
             encoding,
+            version: None,
             path: path.to_path_buf(),
             folder: None,
             files: Vec::new(),
@@ -330,6 +333,7 @@ impl Indexed {
         Store {
             container: builder.container,
             encoding: builder.encoding,
+            version: builder.version,
             attachments: Vec::new(),
             folder: builder.folder,
             limits: Limits::default(),

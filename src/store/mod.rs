@@ -33,6 +33,7 @@ pub use summary::{DTypeSummary, QuantizationSummary};
 pub(crate) struct Store {
     container: &'static str,
     encoding: Encoding,
+    version: Option<u32>,
     path: PathBuf,
     files: Vec<StoredFile>,
     listing: ArrayListing,
@@ -131,6 +132,11 @@ impl Store {
     /// The format of the files.
     pub(crate) fn encoding(&self) -> Encoding {
         self.encoding
+    }
+
+    /// The version of the files' format, if it has versions.
+    pub(crate) fn version(&self) -> Option<u32> {
+        self.version
     }
 
     /// The files that belong to the model besides its weights.

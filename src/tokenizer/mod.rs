@@ -20,6 +20,7 @@ use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::metadata::{Array, Value};
 use crate::store::Store;
+pub(crate) use special::has_chat_template;
 pub use special::{ChatTemplate, special_token_key};
 use vocabulary::Vocabulary;
 

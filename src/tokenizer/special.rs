@@ -6,9 +6,10 @@ use serde_json::Value as Json;
 
 use super::{Tokenizer, Tokens};
 use crate::arch::{ConfigValue, Field};
+use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::metadata::Value;
-use crate::store::{Encoding, Store};
+use crate::store::{Attachment, Encoding, Store};
 
 /// A template that formats a conversation as text (Jinja).
 #[derive(Clone, Debug, PartialEq)]
@@ -174,6 +175,17 @@ fn of_documents(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
     tokenizer.add_eos = flag("add_eos_token");
     tokenizer.chat_templates = templates(store, config.as_deref())?;
     Ok(())
+}
+
+/// Whether the model has a chat template. A template that cannot be read counts as none.
+pub(crate) fn has_chat_template(store: &Store) -> bool {
+    let named = |(key, _): (Text<'_>, _)| key.as_bytes().starts_with(b"tokenizer.chat_template");
+    let layer = |attachment: &Attachment| attachment.kind == "template";
+    if store.metadata().iter().any(named) || store.attachments().iter().any(layer) {
+        return true;
+    }
+    let config = store.read_document("tokenizer_config.json").ok().flatten();
+    templates(store, config.as_deref()).is_ok_and(|templates| !templates.is_empty())
 }
 
 /// The chat templates in all files that may contain them, the newest kind of file first.

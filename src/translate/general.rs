@@ -91,13 +91,17 @@ pub(super) fn names(store: &Store, resolution: &Resolution, keys: &mut KeyValues
     }
 }
 
+/// The model's name in its config.
+pub(super) fn name_in_config(store: &Store) -> Option<&str> {
+    let name = store.document("config.json")?.get("_name_or_path")?.as_str()?;
+    let name = Some(name).filter(|name| !name.is_empty() && name.matches('/').count() <= 1)?;
+    name.rsplit('/').next()
+}
+
 /// The model's name: from its config, else its folder's, else its file's.
 fn name(store: &Store) -> Option<String> {
-    let config = store.document("config.json");
-    let found_name = config.and_then(|config| config.get("_name_or_path")?.as_str());
-    let found_name = found_name.filter(|name| !name.is_empty() && name.matches('/').count() <= 1);
-    if let Some(found_name) = found_name.and_then(|name| name.rsplit('/').next()) {
-        return Some(found_name.to_owned());
+    if let Some(name) = name_in_config(store) {
+        return Some(name.to_owned());
     }
     let path = store.path();
     let folder = if path.is_dir() { Some(path) } else { path.parent() };

@@ -21,6 +21,11 @@ use crate::model::Model;
 use crate::store::{Encoding, Note, Store};
 use crate::tokenizer::Tokenizer;
 
+/// The model's name in its `config.json`, without its owner's.
+pub(crate) fn name_in_config(store: &Store) -> Option<&str> {
+    general::name_in_config(store)
+}
+
 /// The metadata of a model in GGUF, as llama.cpp's `convert_hf_to_gguf.py` writes it. For a GGUF
 /// file, this is its own metadata.
 ///

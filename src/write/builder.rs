@@ -15,6 +15,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::KeyValues;
 use crate::model::Tensor;
+use crate::recipe::FileType;
 use crate::store::Store;
 
 /// Gathers tensors, metadata and documents into a model for one container.
@@ -217,6 +218,8 @@ impl Builder {
         let planned = self.tensors.iter().zip(&described);
         let planned: Vec<PlannedTensor> =
             planned.map(|(tensor, described)| tensor.planned(described)).collect();
+        let file_type = self.metadata.get("general.file_type").and_then(|value| value.to_u64());
+        let file_type = file_type.and_then(|number| u32::try_from(number).ok());
         let model = NewModel {
             metadata: self.metadata,
             tensors: &described,
@@ -235,7 +238,10 @@ impl Builder {
         for store in &self.stores {
             sources.extend(store.files_on_disk().map(Path::to_path_buf));
         }
-        Ok(WritePlan::new(self.placement, files, planned, self.notes, sources))
+        let (format, notes) = (self.writer.name, self.notes);
+        let mut plan = WritePlan::new(format, self.placement, files, planned, notes, sources);
+        plan.file_type = file_type.and_then(FileType::from_number);
+        Ok(plan)
     }
 }
 

@@ -222,7 +222,7 @@ pub struct PlannedTensor {
 }
 
 /// How an output tensor is produced.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Method {
     /// Copied byte for byte, possibly with its rows in another order.

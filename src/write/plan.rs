@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 
 use super::blobs::BlobTarget;
-use super::{Loss, OutFile, PlannedTensor, WriteOptions, WriteTarget, pipeline};
+use super::{Loss, OutFile, PlannedTensor, Producer, WriteOptions, WriteTarget, pipeline};
 use crate::arch::Resolution;
 use crate::bytes::Text;
 use crate::container::writer::Placement;
 use crate::error::{Error, Result};
+use crate::recipe::FileType;
 use crate::store::{Part, Store};
 
 /// The files that will be written, and how each tensor is produced. Nothing is written until the
@@ -21,6 +22,10 @@ pub struct WritePlan {
     pub tensors: Vec<PlannedTensor>,
     /// Notes on what is left out or was assumed.
     pub notes: Vec<String>,
+    /// What is written, in the words of `weighbridge list containers`: `GGUF`, `safetensors`, `MLX`.
+    pub format: &'static str,
+    /// The file type that the metadata state, by its llama-quantize name.
+    pub file_type: Option<FileType>,
     /// Canonical names of tensors that the architecture requires and the model lacks. Running a
     /// plan with any is an error unless [`WriteOptions::allow_incomplete`] is set.
     pub missing: Vec<String>,
@@ -48,13 +53,15 @@ pub struct WriteReport {
 
 impl WritePlan {
     pub(crate) fn new(
+        format: &'static str,
         placement: Placement,
         files: Vec<OutFile>,
         tensors: Vec<PlannedTensor>,
         notes: Vec<String>,
         sources: Vec<PathBuf>,
     ) -> Self {
-        Self { tensors, notes, missing: Vec::new(), files, placement, replaces: None, sources }
+        let (missing, replaces, file_type) = (Vec::new(), None, None);
+        Self { tensors, notes, format, file_type, missing, files, placement, replaces, sources }
     }
 
     /// Makes the plan replace the weights of a stored manifest with its only file.
@@ -124,6 +131,15 @@ impl WritePlan {
     /// path, and for a blob without a name in Ollama's manifest.
     pub fn files(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
         self.files.iter().map(|file| (file.name.as_str(), file.len))
+    }
+
+    /// The names of the tensors in each of the [files](Self::files).
+    pub fn tensors_by_file(&self) -> impl ExactSizeIterator<Item = Vec<&str>> {
+        self.files.iter().map(|file| {
+            let tensors = file.tensors.iter().map(|placed| &placed.tensor);
+            let own = tensors.filter(|tensor| !matches!(tensor.output.producer, Producer::File(_)));
+            own.map(|tensor| tensor.name.as_str()).collect()
+        })
     }
 
     /// Writes the model. Whatever exists at `path` stays unchanged until the new model is complete.

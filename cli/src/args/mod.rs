@@ -35,6 +35,9 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
     #[command(flatten)]
     pub(crate) color: colorchoice_clap::Color,
+    /// Show tables in full on a terminal, even if they are wider
+    #[arg(long, global = true)]
+    pub(crate) wide: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -18,6 +18,9 @@ pub(crate) struct Writing {
     /// Show what would be done with each tensor; write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// With --dry-run: show one row per tensor instead of grouping equal layers
+    #[arg(long, requires = "dry_run")]
+    pub(crate) all: bool,
     /// Replace an existing destination once the new one is complete
     #[arg(long)]
     pub(crate) overwrite: bool,

@@ -9,7 +9,7 @@ use weighbridge::ops;
 use super::Done;
 use crate::args::Config;
 use crate::json::{self, Versioned};
-use crate::print::{self, Align, Table};
+use crate::print::{self, Table, left, right};
 use crate::{Status, note, remark};
 
 pub(crate) fn run(args: &Config) -> Done {
@@ -25,9 +25,8 @@ pub(crate) fn run(args: &Config) -> Done {
     }
     let tokenizer = report.tokenizer.iter().flatten().flatten();
     let generation = report.generation.iter().flatten().flat_map(|found| &found.fields);
-    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
-    let mut table =
-        Table::new(&[("FIELD", Align::Left), ("VALUE", Align::Right), ("SOURCE", Align::Left)]);
+    let mut out = print::stdout();
+    let mut table = Table::new(&[left("FIELD"), right("VALUE").end(16), left("SOURCE").end(16)]);
     let mut last = "model";
     for field in report.config.iter().chain(tokenizer).chain(generation) {
         if field.group != last {
@@ -52,12 +51,12 @@ pub(crate) fn run(args: &Config) -> Done {
 /// How the weights are stored: a row for each dtype, and one for the total.
 fn stored(quantization: &QuantizationSummary) -> Table {
     let mut table = Table::new(&[
-        ("STORED AS", Align::Left),
-        ("GROUP", Align::Right),
-        ("TENSORS", Align::Right),
-        ("WEIGHTS", Align::Right),
-        ("BITS", Align::Right),
-        ("SIZE", Align::Right),
+        left("STORED AS").middle(12),
+        right("GROUP").optional(2),
+        right("TENSORS"),
+        right("WEIGHTS").optional(1),
+        right("BITS").optional(3),
+        right("SIZE"),
     ]);
     for line in &quantization.dtypes {
         table.row([

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Convert) -> Done {
         false => &args.dst,
     };
     let plan = ops::convert(&model, &options)?;
-    writing::run_whole(&plan, dst, args.whole, &args.writing)
+    writing::run_whole(&model, &plan, dst, args.whole, &args.writing)
 }
 
 /// The container of a file, by its ending.

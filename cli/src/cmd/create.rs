@@ -11,5 +11,5 @@ pub(crate) fn run(args: &Create) -> Done {
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
     let plan = ops::create(&model, args.quantize)?;
-    writing::run_whole(&plan, &place, args.whole, &args.writing)
+    writing::run_whole(&model, &plan, &place, args.whole, &args.writing)
 }

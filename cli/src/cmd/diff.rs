@@ -12,7 +12,7 @@ use super::{Done, Filter, no_match};
 use crate::args;
 use crate::json::{self, Versioned};
 use crate::layers::Rows;
-use crate::print::{self, Align, Bar, Table, plural, shown};
+use crate::print::{self, Bar, Table, left, plural, right, shown};
 use crate::{Status, Stop, note, remark};
 
 pub(crate) fn run(args: &args::Diff) -> Done {
@@ -61,7 +61,7 @@ fn write_text(
     diff: &ModelDiff,
 ) -> Result<(), Stop> {
     diff.notes.iter().for_each(|text| note(text));
-    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    let mut out = print::stdout();
     let bold = anstyle::Style::new().bold();
     for (letter, model) in [("A", a), ("B", b)] {
         let path = shown(model.path());
@@ -186,15 +186,15 @@ fn table(all: bool, diff: &ModelDiff) -> Option<Table> {
         return None;
     }
     let mut table = Table::new(&[
-        ("NAME", Align::Left),
-        ("A", Align::Left),
-        ("B", Align::Left),
-        ("SHAPE", Align::Right),
-        ("DIFFER", Align::Right),
-        ("MAX", Align::Right),
-        ("RMS", Align::Right),
-        ("RELATIVE", Align::Right),
-        ("COSINE", Align::Right),
+        left("NAME").middle(28),
+        left("A"),
+        left("B"),
+        right("SHAPE").optional(3),
+        right("DIFFER"),
+        right("MAX").optional(1),
+        right("RMS").optional(4),
+        right("RELATIVE"),
+        right("COSINE").optional(2),
     ]);
     for row in rows {
         let (a, b, shape, what) = &row.alike;

@@ -12,7 +12,7 @@ use crate::args::Hash;
 use crate::failure::Failure;
 use crate::json::{Reports, Versioned};
 use crate::newfile::NewFile;
-use crate::print::{Bar, shown};
+use crate::print::{self, Bar, Table, left, shown};
 use crate::{Status, Stop, complain, failure, remark};
 
 pub(crate) fn run(args: &Hash) -> Done {
@@ -54,18 +54,21 @@ fn one(args: &Hash, path: &Path, reports: &mut Reports) -> Done {
 }
 
 fn write_text(report: &HashReport, heading: Option<&Path>) -> Result<(), Stop> {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = print::stdout();
     if let Some(path) = heading {
         writeln!(out, "{}:", shown(path))?;
     }
+    let values = report.tensors.iter().any(|tensor| tensor.f32_sha256.is_some());
+    let digest = left("").end(16);
+    let columns = [digest, digest, left("").middle(24)];
+    let mut table = Table::plain(if values { &columns } else { &columns[1..] });
     for tensor in &report.tensors {
         let shown = |digest: &Option<String>| digest.clone().unwrap_or_else(|| "-".repeat(64));
-        write!(out, "{}", shown(&tensor.raw_sha256))?;
-        if let Some(values) = &tensor.f32_sha256 {
-            write!(out, "  {}", shown(values))?;
-        }
-        writeln!(out, "  {}", Text::new(&tensor.raw_name))?;
+        let values = tensor.f32_sha256.as_ref().map(shown);
+        let name = Text::new(&tensor.raw_name).spelling().into_owned();
+        table.row([shown(&tensor.raw_sha256)].into_iter().chain(values).chain([name]));
     }
+    table.write(&mut out)?;
     out.flush()?;
     Ok(())
 }

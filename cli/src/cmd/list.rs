@@ -15,11 +15,10 @@ use weighbridge::recipe::{FILE_TYPES, FileType, FileTypeDescriptor};
 use super::Done;
 use crate::args::{Cli, Completions, List, Listing};
 use crate::json::SCHEMA;
-use crate::print::{self, Align, Table, bytes, plural};
+use crate::print::{self, Column, Table, bytes, left, plural, right};
 use crate::{Status, Stop, remark};
 
-/// A column's head and alignment, and a row's cells under their JSON names.
-type Column = (&'static str, Align);
+/// A row's cells under their JSON names.
 type Row = Vec<(&'static str, Value)>;
 
 pub(crate) fn run(args: &List) -> Done {
@@ -30,7 +29,7 @@ pub(crate) fn run(args: &List) -> Done {
         Listing::Models => return models(args),
         Listing::Types => return types(args),
         Listing::Containers => (
-            &[("NAME", Align::Left), ("DESCRIPTION", Align::Left)],
+            &[left("NAME"), left("DESCRIPTION").end(24)],
             CONTAINERS
                 .iter()
                 .map(|row| vec![("name", json!(row.name)), ("summary", json!(row.summary))])
@@ -38,10 +37,10 @@ pub(crate) fn run(args: &List) -> Done {
         ),
         Listing::Architectures => (
             &[
-                ("NAME", Align::Left),
-                ("GGUF", Align::Left),
-                ("CONFIG.JSON", Align::Left),
-                ("DESCRIPTION", Align::Left),
+                left("NAME"),
+                left("GGUF").end(36).optional(1),
+                left("CONFIG.JSON").end(36).optional(2),
+                left("DESCRIPTION").end(32),
             ],
             ARCHITECTURES
                 .iter()
@@ -57,14 +56,14 @@ pub(crate) fn run(args: &List) -> Done {
         ),
         Listing::Dtypes => (
             &[
-                ("NAME", Align::Left),
-                ("PACKING", Align::Left),
-                ("ELEMENTS", Align::Right),
-                ("BYTES", Align::Right),
-                ("GGML", Align::Right),
-                ("SAFETENSORS", Align::Left),
-                ("VALUES", Align::Left),
-                ("DESCRIPTION", Align::Left),
+                left("NAME"),
+                left("PACKING").optional(4),
+                right("ELEMENTS"),
+                right("BYTES"),
+                right("GGML").optional(2),
+                left("SAFETENSORS").optional(3),
+                left("VALUES"),
+                left("DESCRIPTION").end(30).optional(1),
             ],
             DTYPES
                 .iter()
@@ -91,7 +90,7 @@ pub(crate) fn run(args: &List) -> Done {
         crate::json::write(&json!({"schema": SCHEMA, "rows": rows}))?;
         return Ok(Status::Fine);
     }
-    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    let mut out = print::stdout();
     let mut table = Table::new(head);
     for row in rows {
         table.row(row.into_iter().map(|(_, value)| cell(&value)));
@@ -137,14 +136,10 @@ fn types(args: &List) -> Done {
             "notes": crate::failure::take_notes()}))?;
         return Ok(Status::Fine);
     }
-    let mut head = vec![
-        ("NAME", Align::Left),
-        ("BITS", Align::Right),
-        ("IMATRIX", Align::Left),
-        ("DESCRIPTION", Align::Left),
-    ];
+    let mut head =
+        vec![left("NAME"), right("BITS"), left("IMATRIX"), left("DESCRIPTION").end(30).optional(1)];
     if sizes.is_some() {
-        head.insert(2, ("SIZE", Align::Right));
+        head.insert(2, right("SIZE"));
     }
     let mut table = Table::new(&head);
     for (row, bits, size, needs) in rows {
@@ -159,7 +154,7 @@ fn types(args: &List) -> Done {
         ];
         table.row(cells.into_iter().flatten());
     }
-    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    let mut out = print::stdout();
     table.write(&mut out)?;
     out.flush()?;
     Ok(Status::Fine)
@@ -186,14 +181,14 @@ fn models(args: &List) -> Done {
         crate::json::write(&json!({"schema": SCHEMA, "store": store, "models": rows}))?;
         return Ok(status);
     }
-    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    let mut out = print::stdout();
     writeln!(out, "{}", store.display())?;
     let mut table = Table::new(&[
-        ("NAME", Align::Left),
-        ("ID", Align::Left),
-        ("FORMAT", Align::Left),
-        ("SIZE", Align::Right),
-        ("MODIFIED", Align::Right),
+        left("NAME").middle(24),
+        left("ID").optional(2),
+        left("FORMAT").optional(3),
+        right("SIZE"),
+        right("MODIFIED").optional(1),
     ]);
     for model in &models {
         table.row([

@@ -14,7 +14,7 @@ use weighbridge::{LoadOptions, OpenOptions, Policy, WeightProvider};
 use super::{Done, Filter, no_match};
 use crate::args::{Load, LoadDtype};
 use crate::json::{self, Versioned};
-use crate::print::{Bar, bytes, count};
+use crate::print::{self, Bar, bytes, count};
 use crate::{Status, Stop, remark};
 
 /// A Llama of 1.3 million weights, trained for this project; see `assets/sample/README.md`.
@@ -70,7 +70,7 @@ fn write_text(
     path: &Path,
     resolution: &Resolution,
 ) -> Result<(), Stop> {
-    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    let mut out = print::stdout();
     let bold = anstyle::Style::new().bold();
     let path = path.to_string_lossy();
     let path = Text::new(path.as_bytes());

@@ -14,6 +14,7 @@ use super::dump::npy_header;
 use crate::args::run::Logits;
 use crate::json::{self, JsonFloat, SCHEMA};
 use crate::newfile::NewFile;
+use crate::print::{self, Table, right};
 use crate::{Status, Stop, failure, remark};
 
 /// Tokens shown for each position.
@@ -82,23 +83,28 @@ fn continued(args: &Logits, reference: &Reference) -> Result<Rows, Stop> {
 
 /// For people: the likeliest tokens behind each position, or the first values of its hidden state.
 fn show(args: &Logits, output: &str, rows: &Rows) -> Result<(), Stop> {
-    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut out = print::stdout();
     writeln!(out, "{output}: {} x {}", rows.len(), rows.width())?;
+    let best = (0..).zip(["1ST", "2ND", "3RD", "4TH", "5TH"]);
+    let value = (0..).zip(["[0]", "[1]", "[2]", "[3]", "[4]"]);
+    let ranked = output == "logits";
+    let values = if ranked { best } else { value };
+    let values = values.map(|(place, head)| right(head).optional(place));
+    let columns = [right("POSITION"), right("TOKEN")].into_iter().chain(values);
+    let mut table = Table::new(&columns.collect::<Vec<_>>());
     for ((place, id), row) in args.ids.iter().enumerate().zip(rows.rows()) {
-        write!(out, "{place:>5} {id:>8} ")?;
-        if output == "logits" {
-            let mut ranked: Vec<(usize, f32)> = row.iter().copied().enumerate().collect();
-            ranked.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-            for (token, logit) in ranked.iter().take(SHOWN) {
-                write!(out, "  {token}: {logit:.4}")?;
-            }
-        } else {
-            for value in row.iter().take(SHOWN) {
-                write!(out, "  {value:.4}")?;
-            }
+        let mut values: Vec<(usize, f32)> = row.iter().copied().enumerate().collect();
+        if ranked {
+            values.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         }
-        writeln!(out)?;
+        let value = |(token, value): &(usize, f32)| match ranked {
+            true => format!("{token}: {value:.4}"),
+            false => format!("{value:.4}"),
+        };
+        let values = values.iter().take(SHOWN).map(value);
+        table.row([place.to_string(), id.to_string()].into_iter().chain(values));
     }
+    table.write(&mut out)?;
     Ok(out.flush()?)
 }
 

@@ -20,5 +20,5 @@ fn one_file(src: &Path, dst: &Path, alignment: Option<u64>, args: &Writing) -> D
     let store = args.open.options().open(src)?;
     remark(&store);
     let plan = ops::merge(&store, alignment)?;
-    writing::run(&plan, dst, args)
+    writing::run(&store, &plan, dst, args)
 }

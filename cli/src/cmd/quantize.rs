@@ -18,7 +18,7 @@ pub(crate) fn run(args: &Quantize) -> Done {
         let options = mlx_lm::MlxOptions { mix: args.quant_predicate, ..options };
         let options = ConvertOptions::new(&MLX).quantize(QuantizationRules::MlxLm(options));
         let plan = ops::convert(&model, &options)?;
-        return writing::run_whole(&plan, &args.dst, args.whole, &args.writing);
+        return writing::run_whole(&model, &plan, &args.dst, args.whole, &args.writing);
     }
     let file_type = args.third.or(args.file_type);
     let file_type = file_type.ok_or_else(|| Stop::Usage("a file type is required".to_owned()))?;
@@ -54,5 +54,5 @@ pub(crate) fn run(args: &Quantize) -> Done {
         None => None,
     };
     let plan = ops::quantize(&model, &options, matrix.as_ref(), &args.dst)?;
-    writing::run_whole(&plan, &args.dst, args.whole, &args.writing)
+    writing::run_whole(&model, &plan, &args.dst, args.whole, &args.writing)
 }

@@ -15,5 +15,5 @@ pub(crate) fn run(args: &Split) -> Done {
         None => Shards::Tensors(args.max_tensors.unwrap_or(128)),
     };
     let plan = ops::split(&store, shards, &args.dst)?;
-    writing::run(&plan, &args.dst, &args.writing)
+    writing::run(&store, &plan, &args.dst, &args.writing)
 }

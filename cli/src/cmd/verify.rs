@@ -9,7 +9,7 @@ use weighbridge::ops::{self, HashDifference, HashList, VerifyOptions, VerifyRepo
 use super::{Done, each};
 use crate::args::Verify;
 use crate::json::{Reports, Versioned};
-use crate::print::{Bar, plural, shown};
+use crate::print::{self, Bar, plural, shown};
 use crate::{Status, Stop};
 
 pub(crate) fn run(args: &Verify) -> Done {
@@ -40,7 +40,7 @@ fn one(args: &Verify, list: Option<&HashList>, path: &Path, reports: &mut Report
 }
 
 fn write_text(report: &VerifyReport, list: Option<&Path>) -> Result<(), Stop> {
-    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    let mut out = print::stdout();
     let name = |name: &str| Text::new(name.as_bytes()).brief();
     let mut counts = [("fault", report.faults.len()), ("remark", 0), ("difference", 0)];
     for fault in &report.faults {

@@ -23,10 +23,17 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The program, without the user's environment and Ollama store.
+/// Weighbridge, without the user's environment and Ollama store.
 pub(crate) fn program(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weighbridge"));
-    command.args(arguments).current_dir(root()).stdin(Stdio::null());
+    let mut command = quiet(env!("CARGO_BIN_EXE_weighbridge"));
+    command.args(arguments);
+    command
+}
+
+/// A program, without the user's environment and Ollama store.
+pub(crate) fn quiet(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root()).stdin(Stdio::null());
     for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS"] {
         command.env_remove(name);
     }

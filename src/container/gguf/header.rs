@@ -26,6 +26,7 @@ const GGML_NAME: usize = 63;
 pub(super) struct GgufHeader {
     pub(super) source: Source,
     pub(super) header: Arc<Vec<u8>>,
+    pub(super) version: u32,
     pub(super) big_endian: bool,
     pub(super) listing: ArrayListing,
     pub(super) metadata: Metadata,
@@ -41,18 +42,20 @@ pub(super) fn parse(source: Source, options: &OpenOptions) -> Result<GgufHeader>
 fn parse_header(source: Source, options: &OpenOptions) -> Result<GgufHeader> {
     let mut header = GgufParser::new(&source, options).run()?;
     check_layout(&mut header, source.len())?;
-    let ParsedHeader { header, encoding, items, listing, rules, .. } = header;
+    let ParsedHeader { header, version, encoding, items, listing, rules, .. } = header;
     let header = Arc::new(header);
     let (metadata, twice) = Metadata::new(Arc::clone(&header), encoding, items)?;
     if let Some((key, at)) = twice.and_then(|twice| metadata.place(twice)) {
         return Err(Error::malformed(format!("duplicate metadata key \"{key}\"")).at(at));
     }
     let notes = rules.into_notes(source.path());
-    Ok(GgufHeader { source, header, big_endian: encoding.swap, listing, metadata, notes })
+    let big_endian = encoding.swap;
+    Ok(GgufHeader { source, header, version, big_endian, listing, metadata, notes })
 }
 
 struct ParsedHeader {
     header: Vec<u8>,
+    version: u32,
     encoding: HeaderEncoding,
     items: Vec<Item>,
     listing: ArrayListing,
@@ -64,6 +67,7 @@ struct ParsedHeader {
 struct GgufParser<'a> {
     cursor: Cursor<'a>,
     limits: &'a Limits,
+    version: u32,
     /// Whether lengths and counts take 8 bytes.
     wide: bool,
     items: Vec<Item>,
@@ -77,6 +81,7 @@ impl<'a> GgufParser<'a> {
         Self {
             cursor: Cursor::new(source, options.limits.header_bytes),
             limits: &options.limits,
+            version: 0,
             wide: true,
             items: Vec::new(),
             listing: ArrayListing::default(),
@@ -116,6 +121,7 @@ impl<'a> GgufParser<'a> {
         let encoding = HeaderEncoding { wide: self.wide, swap: self.cursor.is_big_endian() };
         Ok(ParsedHeader {
             header: self.cursor.into_header(),
+            version: self.version,
             encoding,
             items: self.items,
             listing: self.listing,
@@ -143,6 +149,7 @@ impl<'a> GgufParser<'a> {
             self.cursor.set_big_endian();
             self.refused(4, || "the file is big-endian".into())?;
         }
+        self.version = version;
         match version {
             1 => {
                 self.wide = false;

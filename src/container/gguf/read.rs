@@ -97,6 +97,7 @@ fn build(container: &'static str, path: &Path, shards: Vec<GgufHeader>) -> Resul
         builder.add(file, shard.listing)?;
         if number == 0 {
             builder.metadata = shard.metadata;
+            builder.version = Some(shard.version);
         }
     }
     if let Some(note) = kind_note(&builder.metadata) {

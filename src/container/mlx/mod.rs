@@ -8,7 +8,7 @@ use super::Container;
 /// The MLX container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static MLX: Container = Container {
     name: "mlx",
-    summary: "directories quantized by MLX: packed weights with scales and biases beside them",
+    summary: "directories quantized by MLX: packed weights, scales and biases",
     detect: read::detect,
     open: read::open,
     write: Some(&write::WRITER),

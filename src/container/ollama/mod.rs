@@ -20,7 +20,7 @@ pub(crate) use write::{replaceable_model, store_of_place};
 /// The Ollama container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static OLLAMA: Container = Container {
     name: "ollama",
-    summary: "models in Ollama's store, by name, manifest or blob: GGUF and tensor blobs",
+    summary: "models in Ollama's store: GGUF and tensor blobs",
     detect: read::detect,
     open: read::open,
     write: Some(&write::WRITER),

@@ -13,7 +13,7 @@ pub(super) use read::{open_directory, open_file};
 /// The safetensors container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static SAFETENSORS: Container = Container {
     name: "safetensors",
-    summary: "safetensors files and Hugging Face directories: one file, shards with or without an index",
+    summary: "safetensors files and Hugging Face directories, whole or in shards",
     detect: read::detect,
     open: read::open,
     write: Some(&write::WRITER),

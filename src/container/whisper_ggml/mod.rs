@@ -9,7 +9,7 @@ use super::Container;
 /// The whisper.cpp container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static WHISPER_GGML: Container = Container {
     name: "whisper-ggml",
-    summary: "files of whisper.cpp, which are older than GGUF: whisper, parakeet and silero-vad models",
+    summary: "older files of whisper.cpp: whisper, parakeet, silero-vad models",
     detect: read::detect,
     open: read::open,
     write: None,

@@ -1,5 +1,6 @@
 //! The `inspect` verb: reports a model's container, names, metadata and tensors.
 
+mod summary;
 mod tensors;
 
 use std::borrow::Cow;
@@ -12,6 +13,7 @@ use crate::metadata::Metadata;
 use crate::model::Model;
 use crate::store::Attachment;
 
+pub use summary::{ModelSummary, summarize};
 pub use tensors::{
     AuxiliaryTensor, CanonicalTensor, InspectedPart, InspectedTensor, InspectedTensors,
 };
@@ -58,6 +60,8 @@ impl InspectOptions {
 pub struct InspectReport<'m> {
     /// The name of the container: `gguf`, `safetensors`.
     pub container: &'static str,
+    /// What people look for first: name, file type, context, license.
+    pub summary: ModelSummary,
     /// The files that hold tensors or metadata.
     pub files: Vec<Cow<'m, str>>,
     /// The number of stored tensors.
@@ -196,6 +200,7 @@ pub fn inspect<'m>(model: &'m Model, options: &InspectOptions) -> Result<Inspect
     let note = |note: &crate::model::Note| format!("{}: {}", note.path.display(), note.text);
     Ok(InspectReport {
         container: model.container(),
+        summary: summarize(model),
         files: model.files().map(Path::to_string_lossy).collect(),
         tensor_count: model.len(),
         weight_count: weights.fold(0, u64::saturating_add),

@@ -6,7 +6,7 @@ use weighbridge::ops::{AuxiliaryTensor, CanonicalTensor};
 
 use crate::Stop;
 use crate::layers::{Pattern, Rows};
-use crate::print::{self, Align, Table};
+use crate::print::{self, Table, left, right};
 
 /// How a tensor is derived.
 fn served(tensor: &CanonicalTensor<'_>) -> String {
@@ -54,11 +54,11 @@ pub(super) fn table(
         rows.add(tensor.name, (stored, dtype, shape, served(tensor)), (), |(), ()| {});
     }
     let mut table = Table::new(&[
-        ("NAME", Align::Left),
-        ("DTYPE", Align::Left),
-        ("SHAPE", Align::Right),
-        ("DERIVATION", Align::Left),
-        ("STORED", Align::Left),
+        left("NAME").middle(28),
+        left("DTYPE").optional(2),
+        right("SHAPE").optional(3),
+        left("DERIVATION").end(16),
+        left("STORED").middle(24).optional(1),
     ]);
     for row in rows.into_rows() {
         let (stored, dtype, shape, how) = &row.alike;

@@ -3,20 +3,22 @@
 mod canonical;
 mod stored;
 
-use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
 use weighbridge::arch::Resolution;
 use weighbridge::bytes::Text;
+use weighbridge::container::GGUF;
 use weighbridge::metadata::Value;
-use weighbridge::ops::{self, InspectNames, InspectOptions, InspectReport, InspectedTensors};
+use weighbridge::ops::{
+    self, InspectNames, InspectOptions, InspectReport, InspectedTensors, ModelSummary,
+};
 use weighbridge::{Model, ModelConfig};
 
 use super::{Done, Filter, each, no_match};
 use crate::args::Inspect;
 use crate::json::{Reports, Versioned};
-use crate::print::{self, Align, Table};
+use crate::print::{self, Amount, Fields, Table, left};
 use crate::{Status, Stop, remark};
 
 pub(crate) fn run(args: &Inspect) -> Done {
@@ -88,65 +90,12 @@ fn write_text(args: &Inspect, store: &Model, report: &InspectReport<'_>) -> Resu
         InspectedTensors::Stored { tensors, .. } => stored::table(args.all, tensors, !args.stored),
         _ => Table::new(&[]),
     };
-    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
-    let bold = anstyle::Style::new().bold();
-    let path = Text::new(store.path().as_os_str().as_encoded_bytes());
-    writeln!(out, "{bold}{path}{bold:#}")?;
-    let files = store.files().len();
-    // Tensors of unknown types have no known size, so their elements are not counted.
-    let quantization = store.quantization();
-    let mut line = store.container().to_owned();
-    if files > 1 {
-        let _ = write!(line, ", {}", print::plural(files, "file"));
-    }
-    let _ = write!(line, ": {}", print::plural(store.len(), "tensor"));
-    if let Some(bits) = quantization.bits_per_weight() {
-        let (weights, stored) = (quantization.elements(), quantization.bytes());
-        let _ = write!(line, ", {} weights, {}", print::count(weights), print::bytes(stored));
-        let _ = write!(line, ", {bits:.2} bits per weight");
-    }
-    writeln!(out, "{line}")?;
-    if let Some(adapter) = &report.adapter {
-        let base = adapter.base_model.as_deref().map(|base| Text::new(base.as_bytes()));
-        let base = base.map(|base| format!(" for {base}")).unwrap_or_default();
-        writeln!(out, "LoRA adapter{base}: {}", adapter.summary)?;
-        if let Some(obstacle) = &adapter.obstacle {
-            writeln!(out, "cannot be merged: {obstacle}")?;
-        }
-    }
-    match report.names.as_ref().map(|names| &names.error) {
-        // The names of an adapter's matrices are not those of a model.
-        _ if report.adapter.is_some() => {}
-        None => {}
-        Some(Some(error)) => writeln!(out, "no canonical names: {error}")?,
-        Some(None) => {
-            let resolution = store.resolution()?;
-            writeln!(out, "{resolution}")?;
-            if !resolution.missing.is_empty() {
-                let some: Vec<&str> =
-                    resolution.missing.iter().take(4).map(String::as_str).collect();
-                let more = if resolution.missing.len() > 4 { ", ..." } else { "" };
-                writeln!(out, "missing: {}{more}", some.join(", "))?;
-            }
-            if let Ok(config) = store.config() {
-                writeln!(out, "{}", summary(config, resolution))?;
-            }
-        }
-    }
-    for attachment in store.attachments() {
-        let (name, kind) = (&attachment.name, &attachment.kind);
-        let label = match name.is_empty() {
-            true => kind.clone(),
-            false => Text::new(name.as_bytes()).to_string(),
-        };
-        // The kind of `config.json` is `json`.
-        let kind = if label.ends_with(kind) { String::new() } else { format!("{kind}, ") };
-        writeln!(out, "attached: {label} ({kind}{})", print::bytes(attachment.bytes))?;
-    }
+    let mut out = print::stdout();
+    let path = Text::new(store.path().as_os_str().as_encoded_bytes()).to_string();
+    fields(store, report)?.write(&path, &mut out)?;
     if args.metadata && !store.metadata().is_empty() {
         writeln!(out)?;
-        let mut table =
-            Table::new(&[("KEY", Align::Left), ("TYPE", Align::Left), ("VALUE", Align::Left)]);
+        let mut table = Table::new(&[left("KEY").middle(32), left("TYPE"), left("VALUE").end(24)]);
         for (key, value) in store.metadata().iter() {
             table.row([key.to_string(), value.value_type().name().to_owned(), shown(value)]);
         }
@@ -160,38 +109,102 @@ fn write_text(args: &Inspect, store: &Model, report: &InspectReport<'_>) -> Resu
     Ok(())
 }
 
-/// The main values of the config, on two lines.
-fn summary(config: &ModelConfig, resolution: &Resolution) -> String {
-    let attention = format!(
-        "width {}, {}, {} of size {} ({} for k and v)",
-        config.dim.value,
-        print::plural(config.n_layers.value, "layer"),
-        print::plural(config.n_heads.value, "attention head"),
+/// The header of the report.
+fn fields(store: &Model, report: &InspectReport<'_>) -> Result<Fields, Stop> {
+    // Tensors of unknown types have no known size, so their elements are not counted.
+    let quantization = store.quantization();
+    let (weights, bytes) = (quantization.elements(), quantization.bytes());
+    let amount = Amount { tensors: store.len(), weights, bytes };
+    let mut fields = print::header(&report.summary, format(store, &report.summary), amount);
+    if let Some(adapter) = &report.adapter {
+        if let Some(base) = &adapter.base_model {
+            fields.add("adapter of", Text::new(base.as_bytes()).to_string());
+        }
+        fields.add("adapter", format!("LoRA: {}", adapter.summary));
+        if let Some(obstacle) = &adapter.obstacle {
+            fields.add("not mergeable", obstacle.clone());
+        }
+    }
+    // The names of an adapter's matrices are not those of a model.
+    if let Some(names) = report.names.as_ref().filter(|_| report.adapter.is_none()) {
+        match &names.error {
+            Some(error) => fields.add("names", format!("no canonical names: {error}")),
+            None => add_names(&mut fields, store, store.resolution()?),
+        }
+    }
+    for attachment in store.attachments() {
+        let (name, kind) = (&attachment.name, &attachment.kind);
+        let label = match name.is_empty() {
+            true => kind.clone(),
+            false => Text::new(name.as_bytes()).to_string(),
+        };
+        // The kind of `config.json` is `json`.
+        let kind = if label.ends_with(kind) { String::new() } else { format!("{kind}, ") };
+        fields.add("attached", format!("{label} ({kind}{})", print::bytes(attachment.bytes)));
+    }
+    Ok(fields)
+}
+
+/// `gguf version 3, 3 files`; in Ollama's store, `ollama, gguf version 3`.
+fn format(store: &Model, summary: &ModelSummary) -> String {
+    let mut format = store.container().to_owned();
+    if let Some(version) = summary.version {
+        let gguf = if format == GGUF.name { "" } else { ", gguf" };
+        format += &format!("{gguf} version {version}");
+    }
+    match store.files().len() {
+        0 | 1 => format,
+        files => format!("{format}, {files} files"),
+    }
+}
+
+/// What the names of the tensors and the config say.
+fn add_names(fields: &mut Fields, store: &Model, resolution: &Resolution) {
+    let Some(architecture) = resolution.architecture else {
+        fields.add("names", resolution.to_string());
+        return;
+    };
+    fields.add("family", format!("{} ({})", architecture.name, resolution.reason));
+    if let Ok(config) = store.config() {
+        add_config(fields, config, resolution);
+    }
+    let [known, unknown] = [resolution.mapped.len(), resolution.unknown.len()];
+    let missing = &resolution.missing;
+    fields.add("names", format!("{known} mapped, {unknown} unknown, {} missing", missing.len()));
+    if !missing.is_empty() {
+        let some: Vec<&str> = missing.iter().take(4).map(String::as_str).collect();
+        let more = if missing.len() > 4 { ", ..." } else { "" };
+        fields.add("missing", format!("{}{more}", some.join(", ")));
+    }
+}
+
+/// The main values of the config.
+fn add_config(fields: &mut Fields, config: &ModelConfig, resolution: &Resolution) {
+    let mut layers = format!("{} of width {}", config.n_layers.value, config.dim.value);
+    if let Some(ffn) = &config.ffn_dim {
+        layers += &format!(", feed-forward {}", ffn.value);
+    }
+    if config.n_experts.value > 0 {
+        layers += &format!(", {}", print::plural(config.n_experts.value, "expert"));
+    }
+    fields.add("layers", layers);
+    let mut attention = format!(
+        "{} of size {} ({} for k and v)",
+        print::plural(config.n_heads.value, "head"),
         config.head_dim.value,
         config.n_kv_heads.value,
     );
-    let mut others = Vec::new();
-    if let Some(ffn) = &config.ffn_dim {
-        others.push(format!("feed-forward {}", ffn.value));
+    if let Some(rope) = resolution.stored_rope_layout() {
+        attention += &format!(", rope layout {}", rope.name());
     }
-    if config.n_experts.value > 0 {
-        others.push(print::plural(config.n_experts.value, "expert"));
-    }
+    fields.add("attention", attention);
     let tied = config.tie_embeddings.as_ref().is_some_and(|tied| tied.value);
     match &config.vocab_size {
-        Some(vocab) if tied => others.push(format!("vocabulary {} (tied)", vocab.value)),
-        Some(vocab) => others.push(format!("vocabulary {}", vocab.value)),
-        None if tied => others.push("tied embeddings".to_owned()),
+        Some(vocab) if tied => fields.add("vocabulary", format!("{} (tied)", vocab.value)),
+        Some(vocab) => fields.add("vocabulary", vocab.value.to_string()),
+        None if tied => fields.add("vocabulary", "tied embeddings"),
         None => {}
     }
-    if let Some(context) = &config.max_seq_len {
-        others.push(format!("context {}", context.value));
-    }
-    if let Some(rope) = resolution.stored_rope_layout() {
-        others.push(format!("rope layout {}", rope.name()));
-    }
-    let others = others.join(", ");
-    if others.is_empty() { attention } else { format!("{attention}\n{others}") }
 }
 
 /// A metadata value on one line.

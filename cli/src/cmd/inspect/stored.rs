@@ -3,7 +3,7 @@
 use weighbridge::ops::InspectedTensor;
 
 use crate::layers::{Pattern, Rows};
-use crate::print::{self, Align, Table};
+use crate::print::{self, Table, left, right};
 
 /// The content of a row, taken from its first tensor.
 struct Shown<'r> {
@@ -30,14 +30,14 @@ pub(super) fn table(all: bool, tensors: &[InspectedTensor<'_>], canonical: bool)
         });
     }
     let mut columns = vec![
-        ("NAME", Align::Left),
-        ("DTYPE", Align::Left),
-        ("SHAPE", Align::Right),
-        ("BITS", Align::Right),
-        ("SIZE", Align::Right),
+        left("NAME").middle(32),
+        left("DTYPE"),
+        right("SHAPE"),
+        right("BITS").optional(2),
+        right("SIZE"),
     ];
     if canonical {
-        columns.insert(1, ("CANONICAL", Align::Left));
+        columns.insert(1, left("CANONICAL").middle(32).optional(1));
     }
     let mut table = Table::new(&columns);
     for row in rows.into_rows() {

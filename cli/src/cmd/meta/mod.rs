@@ -15,7 +15,7 @@ use weighbridge::{Error, ErrorKind, Model, OpenOptions, WriteOptions};
 use super::Done;
 use crate::args::write::{Edit, Meta, MetaVerb};
 use crate::json::Versioned;
-use crate::print::shown;
+use crate::print::{self, shown};
 use crate::{Status, Stop};
 use setting::Setting;
 
@@ -116,7 +116,8 @@ fn no_key(path: &Path, key: &str) -> Stop {
 fn get(path: &Path, keys: &[String], json: bool) -> Done {
     let store = OpenOptions::new().open(path)?;
     let keys: Vec<String> = keys.iter().map(|key| named(key, &store)).collect();
-    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    // A single value may be meant for a script: its lines stay as they are.
+    let mut out = if keys.len() == 1 { print::verbatim() } else { print::stdout() };
     let mut found = Vec::new();
     match keys.as_slice() {
         [] => found.extend(store.metadata().iter()),
@@ -254,7 +255,7 @@ fn change(path: &Path, model: &Model, edit: &Edit, set: impl Fn(&mut KeyValues))
 }
 
 fn write_text(path: &Path, edit: &Edit, report: &Report) -> Result<(), Stop> {
-    let mut out = anstream::stdout().lock();
+    let mut out = print::stdout();
     if edit.dry_run {
         let brief = |value: &Option<serde_json::Value>| match value {
             None => "nothing".to_owned(),

@@ -1,78 +1,19 @@
 //! Formats text reports: tables, sizes, counts.
 
+mod fields;
+mod screen;
+mod table;
+
 use std::fmt::Display;
-use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weighbridge::Progress;
 
-/// How a column is aligned.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Align {
-    Left,
-    Right,
-}
-
-/// A table with a bold head and two spaces between columns, as wide as its content.
-#[derive(Debug)]
-pub(crate) struct Table {
-    columns: Vec<(&'static str, Align)>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
-    }
-
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        // Text from a file must not write control characters to the terminal.
-        let shown = |cell: String| weighbridge::bytes::Text::new(cell.as_bytes()).brief();
-        self.rows.push(cells.into_iter().map(shown).collect());
-    }
-
-    pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let widths: Vec<usize> = self
-            .columns
-            .iter()
-            .enumerate()
-            .map(|(place, (head, _))| {
-                let cells = self.rows.iter().filter_map(|row| row.get(place));
-                cells.map(|cell| cell.chars().count()).max().unwrap_or(0).max(head.len())
-            })
-            .collect();
-        let bold = anstyle::Style::new().bold();
-        let heads = self.columns.iter().map(|(head, _)| (*head).to_owned());
-        write!(out, "{bold}")?;
-        self.line(out, &widths, heads)?;
-        write!(out, "{bold:#}")?;
-        for row in &self.rows {
-            self.line(out, &widths, row.iter().cloned())?;
-        }
-        Ok(())
-    }
-
-    fn line(
-        &self,
-        out: &mut impl Write,
-        widths: &[usize],
-        cells: impl Iterator<Item = String>,
-    ) -> io::Result<()> {
-        let mut line = String::new();
-        for ((cell, &width), (_, align)) in cells.zip(widths).zip(&self.columns) {
-            if !line.is_empty() {
-                line.push_str("  ");
-            }
-            line.push_str(&match align {
-                Align::Left => format!("{cell:<width$}"),
-                Align::Right => format!("{cell:>width$}"),
-            });
-        }
-        writeln!(out, "{}", line.trim_end())
-    }
-}
+pub(crate) use fields::{Amount, Fields, header};
+pub(crate) use screen::{Screen, set_wide, stderr, stdout, verbatim};
+pub(crate) use table::{Column, Table, left, right};
 
 /// Bytes in powers of 1024: `1.3 MiB`.
 pub(crate) fn bytes(bytes: u64) -> String {

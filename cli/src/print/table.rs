@@ -1,0 +1,376 @@
+//! Tables that fit the terminal: columns are left out or shortened by importance, rows never wrap.
+
+use std::collections::HashSet;
+use std::io::{self, Write};
+
+use unicode_width::UnicodeWidthChar;
+
+use super::screen::{Screen, width};
+
+/// Spaces between columns.
+const GAP: usize = 2;
+
+/// The least width of a column that is shortened, where even the columns that are always shown do not
+/// fit.
+const LEAST: usize = 4;
+
+const ELLIPSIS: &str = "…";
+
+/// A column of a table. It is always shown in full unless [`optional`](Column::optional),
+/// [`middle`](Column::middle) or [`end`](Column::end) say otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    head: &'static str,
+    align: Align,
+    shorten: Shorten,
+    optional: u8,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Align {
+    Left,
+    Right,
+}
+
+/// How cells are shortened, and the width that they keep.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Shorten {
+    Never,
+    Middle(usize),
+    End(usize),
+}
+
+/// A column of text.
+pub(crate) const fn left(head: &'static str) -> Column {
+    Column { head, align: Align::Left, shorten: Shorten::Never, optional: 0 }
+}
+
+/// A column of numbers.
+pub(crate) const fn right(head: &'static str) -> Column {
+    Column { head, align: Align::Right, shorten: Shorten::Never, optional: 0 }
+}
+
+impl Column {
+    /// Allows cells to be shortened in the middle, as is best for names, to this width or more.
+    pub(crate) const fn middle(self, width: usize) -> Self {
+        Self { shorten: Shorten::Middle(width), ..self }
+    }
+
+    /// Allows cells to be shortened at the end, as is best for prose, to this width or more.
+    pub(crate) const fn end(self, width: usize) -> Self {
+        Self { shorten: Shorten::End(width), ..self }
+    }
+
+    /// Allows the column to be left out. The one with the largest number is the least important.
+    pub(crate) const fn optional(self, importance: u8) -> Self {
+        Self { optional: importance, ..self }
+    }
+}
+
+/// A table with a bold head and two spaces between columns. In a file or a pipe it is as wide as its
+/// content.
+#[derive(Debug)]
+pub(crate) struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+    /// Whether the table is for other programs: it has no head, and names of any length.
+    plain: bool,
+}
+
+impl Table {
+    pub(crate) fn new(columns: &[Column]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new(), plain: false }
+    }
+
+    /// A table without a head, whose cells have their full length in a file or a pipe.
+    pub(crate) fn plain(columns: &[Column]) -> Self {
+        Self { plain: true, ..Self::new(columns) }
+    }
+
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        // Text from a file must not write control characters to the terminal.
+        let shown = |cell: String| match weighbridge::bytes::Text::new(cell.as_bytes()) {
+            text if self.plain => text.to_string(),
+            text => text.brief(),
+        };
+        self.rows.push(cells.into_iter().map(shown).collect());
+    }
+
+    /// Writes the table, and below it the heads of columns that did not fit.
+    pub(crate) fn write(&self, out: &mut Screen<impl Write>) -> io::Result<()> {
+        let bound = out.table_width();
+        let widths = self.layout(bound);
+        let bold = anstyle::Style::new().bold();
+        let mut rows: Vec<Vec<String>> = vec![Vec::new(); self.rows.len() + 1];
+        for (place, width) in widths.iter().enumerate() {
+            let Some(width) = *width else { continue };
+            for (row, cell) in rows.iter_mut().zip(self.fitted(place, width)) {
+                row.push(cell);
+            }
+        }
+        for (place, row) in rows.iter().enumerate() {
+            let line = row.join(&" ".repeat(GAP));
+            let line = clipped(line.trim_end(), bound.unwrap_or(usize::MAX));
+            match place {
+                0 if self.plain => {}
+                0 => out.row(&format!("{bold}{line}{bold:#}"))?,
+                _ => out.row(&line)?,
+            }
+        }
+        let hidden = self.columns.iter().zip(&widths).filter(|(_, width)| width.is_none());
+        let hidden: Vec<&str> = hidden.map(|(column, _)| column.head).collect();
+        if !hidden.is_empty() {
+            writeln!(out, "(--wide shows {} too)", hidden.join(", "))?;
+        }
+        Ok(())
+    }
+
+    /// The width of each column, or `None` for a column that is left out.
+    fn layout(&self, bound: Option<usize>) -> Vec<Option<usize>> {
+        let natural: Vec<usize> = (0..self.columns.len())
+            .map(|place| self.cells(place).map(width).max().unwrap_or(0))
+            .collect();
+        let total = |widths: &[Option<usize>]| {
+            let shown = widths.iter().flatten();
+            shown.clone().sum::<usize>() + GAP * shown.count().saturating_sub(1)
+        };
+        let mut widths: Vec<Option<usize>> = natural.iter().copied().map(Some).collect();
+        let Some(bound) = bound.filter(|bound| total(&widths) > *bound) else { return widths };
+        // The columns that must be shown come first, as narrow as they may be; then the others while
+        // they fit, the most important one first.
+        let least: Vec<usize> = self
+            .columns
+            .iter()
+            .zip(&natural)
+            .map(|(column, natural)| match column.shorten {
+                Shorten::Never => *natural,
+                Shorten::Middle(least) | Shorten::End(least) => least.min(*natural),
+            })
+            .collect();
+        let mut order: Vec<usize> = (0..self.columns.len()).collect();
+        order.sort_by_key(|place| self.columns[*place].optional);
+        widths.fill(None);
+        for place in order {
+            widths[place] = Some(least[place]);
+            if self.columns[place].optional > 0 && total(&widths) > bound {
+                widths[place] = None;
+            }
+        }
+        let elastic = |place: &usize| self.columns[*place].shorten != Shorten::Never;
+        let places: Vec<usize> = (0..widths.len()).filter(elastic).collect();
+        // One column at a time: the widest gets narrower, the narrowest gets wider.
+        while total(&widths) > bound {
+            let narrower = places.iter().filter_map(|place| Some((widths[*place]?, *place)));
+            let Some((width, place)) = narrower.max().filter(|(width, _)| *width > LEAST) else {
+                break;
+            };
+            widths[place] = Some(width - 1);
+        }
+        while total(&widths) < bound {
+            let wider = places.iter().filter_map(|place| Some((widths[*place]?, *place)));
+            let Some((width, place)) =
+                wider.filter(|(width, place)| *width < natural[*place]).min()
+            else {
+                break;
+            };
+            widths[place] = Some(width + 1);
+        }
+        widths
+    }
+
+    /// The head and the cells of a column.
+    fn cells(&self, place: usize) -> impl Iterator<Item = &str> {
+        let cells = self.rows.iter().map(move |row| row.get(place).map_or("", String::as_str));
+        std::iter::once(self.columns[place].head).chain(cells)
+    }
+
+    /// The head and the cells of a column, shortened and filled up to its width.
+    fn fitted(&self, place: usize, columns: usize) -> Vec<String> {
+        let Column { align, shorten, .. } = self.columns[place];
+        let cells: Vec<&str> = self.cells(place).collect();
+        let cells: Vec<String> = match shorten {
+            Shorten::Middle(_) => shortened(&cells, columns),
+            _ => cells.iter().map(|cell| clipped(cell, columns)).collect(),
+        };
+        let fill = |cell: String| {
+            let space = " ".repeat(columns.saturating_sub(width(&cell)));
+            match align {
+                Align::Left => cell + &space,
+                Align::Right => space + &cell,
+            }
+        };
+        cells.into_iter().map(fill).collect()
+    }
+}
+
+/// Cuts the middle out of texts that are too wide. The same number of columns is kept at the start of
+/// each: up to a dot in the middle of the first text if there is one, and so that different texts stay
+/// different.
+fn shortened(cells: &[&str], columns: usize) -> Vec<String> {
+    let long: Vec<&str> = cells.iter().copied().filter(|cell| width(cell) > columns).collect();
+    let different = long.iter().collect::<HashSet<_>>().len();
+    let short = columns.saturating_sub(1);
+    let first = long.first().copied().unwrap_or_default();
+    let dots = first.match_indices('.').map(|(at, _)| width(&first[..=at]));
+    let mut starts: Vec<usize> =
+        dots.filter(|dot| (short / 4..=short * 2 / 3).contains(dot)).collect();
+    starts.reverse();
+    let behind_dots = starts.len();
+    starts.extend(0..=short);
+    starts[behind_dots..].sort_by_key(|start| start.abs_diff(short / 2));
+    let apart = |start: &usize| {
+        let cut: HashSet<String> = long.iter().map(|cell| elided(cell, columns, *start)).collect();
+        cut.len() == different
+    };
+    let start = starts.iter().copied().find(apart).unwrap_or(short / 2);
+    cells.iter().map(|cell| elided(cell, columns, start)).collect()
+}
+
+/// Cuts the middle out of a text that is too wide: `start` columns are kept before it.
+fn elided(text: &str, columns: usize, start: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let start = taken(text, start);
+    let backwards: String = text.chars().rev().collect();
+    let end = taken(&backwards, columns.saturating_sub(width(&start) + 1));
+    format!("{start}{ELLIPSIS}{}", end.chars().rev().collect::<String>())
+}
+
+/// Cuts the end off a text that is too wide.
+fn clipped(text: &str, columns: usize) -> String {
+    match width(text) <= columns {
+        true => text.to_owned(),
+        false => format!("{}{ELLIPSIS}", taken(text, columns.saturating_sub(1)).trim_end()),
+    }
+}
+
+/// The start of a text, as many characters as fit.
+fn taken(text: &str, columns: usize) -> String {
+    let mut room = columns;
+    let fits = |character: &char| {
+        let width = character.width().unwrap_or(0);
+        let fits = width <= room;
+        room = room.saturating_sub(width);
+        fits
+    };
+    text.chars().take_while(fits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{left, right};
+    use super::*;
+
+    /// A table as `inspect` has it.
+    fn tensors() -> Table {
+        let mut table = Table::new(&[
+            left("NAME").middle(20),
+            left("CANONICAL").middle(20).optional(1),
+            left("DTYPE"),
+            right("BITS").optional(2),
+            right("SIZE"),
+        ]);
+        let rows = [
+            (
+                "model.layers.[0-1].self_attn.k_proj.weight",
+                "layers.[0-1].attention.k.weight",
+                "BF16",
+            ),
+            (
+                "model.layers.[0-1].self_attn.q_proj.weight",
+                "layers.[0-1].attention.q.weight",
+                "BF16",
+            ),
+            ("model.norm.weight", "output_norm.weight", "F32"),
+        ];
+        for (name, canonical, dtype) in rows {
+            table.row([name, canonical, dtype, "16.00", "128.0 KiB"].map(str::to_owned));
+        }
+        table
+    }
+
+    fn written(table: &Table, width: Option<usize>) -> Vec<String> {
+        let mut out = Vec::new();
+        let mut screen = Screen::new(&mut out, width, false);
+        table.write(&mut screen).unwrap();
+        screen.flush().unwrap();
+        drop(screen);
+        let text = anstream::adapter::strip_bytes(&out).into_vec();
+        String::from_utf8(text).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn columns_are_left_out_and_shortened_by_importance() {
+        let rows: [(usize, [Option<usize>; 5]); 7] = [
+            (100, [Some(42), Some(31), Some(5), Some(5), Some(9)]),
+            (99, [Some(41), Some(31), Some(5), Some(5), Some(9)]),
+            (80, [Some(27), Some(26), Some(5), Some(5), Some(9)]),
+            (66, [Some(23), Some(23), Some(5), None, Some(9)]),
+            // Where an important column does not fit, a less important one may.
+            (58, [Some(33), None, Some(5), Some(5), Some(9)]),
+            (40, [Some(22), None, Some(5), None, Some(9)]),
+            // Less than what the columns ask for.
+            (26, [Some(8), None, Some(5), None, Some(9)]),
+        ];
+        for (bound, widths) in rows {
+            assert_eq!(tensors().layout(Some(bound)), widths, "{bound} columns");
+        }
+        assert_eq!(tensors().layout(None), tensors().layout(Some(1000)));
+    }
+
+    #[test]
+    fn no_row_is_wider_than_the_terminal() {
+        for bound in 1..120 {
+            for line in written(&tensors(), Some(bound)).iter().take(4) {
+                assert!(width(line) <= bound, "{line:?} in {bound} columns");
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_tells_what_it_leaves_out() {
+        assert_eq!(
+            written(&tensors(), Some(58)),
+            [
+                "NAME                               DTYPE   BITS       SIZE",
+                "model.layers.[0-1].…k_proj.weight  BF16   16.00  128.0 KiB",
+                "model.layers.[0-1].…q_proj.weight  BF16   16.00  128.0 KiB",
+                "model.norm.weight                  F32    16.00  128.0 KiB",
+                "(--wide shows CANONICAL too)",
+            ]
+        );
+        let mut out = Vec::new();
+        tensors().write(&mut Screen::new(&mut out, Some(58), true)).unwrap();
+        assert_eq!(
+            written(&tensors(), None),
+            written(&tensors(), Some(1000)),
+            "a wide one is whole"
+        );
+    }
+
+    #[test]
+    fn shortened_names_stay_different() {
+        let names = |cells: &[&str], columns| shortened(cells, columns).join(" ");
+        let rows: [(&[&str], usize, &str); 6] = [
+            (&["abcdefgh", "abc"], 8, "abcdefgh abc"),
+            (&["abcdefgh", "abc"], 7, "abc…fgh abc"),
+            // The difference is in the middle: more is kept before it, or after it.
+            (&["aaaaa1aaaaaaa", "aaaaa2aaaaaaa"], 9, "aaaaa1…aa aaaaa2…aa"),
+            (&["aaaaaaa1aaaaa", "aaaaaaa2aaaaa"], 9, "aa…1aaaaa aa…2aaaaa"),
+            (&["layers.[0-31].attn_q.weight"], 21, "layers.…attn_q.weight"),
+            (&["模型模型模型"], 7, "模…模型"),
+        ];
+        for (cells, columns, short) in rows {
+            assert_eq!(names(cells, columns), short, "{columns} columns");
+        }
+    }
+
+    #[test]
+    fn prose_is_cut_at_its_end() {
+        assert_eq!(
+            ["abc def", "abcd ef", "ab"].map(|text| clipped(text, 5)),
+            ["abc…", "abcd…", "ab"]
+        );
+    }
+}
