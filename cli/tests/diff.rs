@@ -256,8 +256,9 @@ fn refusals() {
      help: A: no file states the architecture: 4 tensors under stored names; B: llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
     "#);
     assert_snapshot!(refused(&["diff", HF, GGUF, "--filter", "nothing"]), @r#"
-    2
-    error: no tensor name matches "nothing"
+    5
+    error: assets/sample/hf: no tensor name matches "nothing"
+     help: `inspect` lists the names; * matches any text, ? one character
     "#);
     assert_snapshot!(refused(&["diff", HF, GGUF, "--tolerance", "-1"]), @"
     2

@@ -49,7 +49,7 @@ fn wrong_files() {
      help: wait for the download to finish, or restart it
     ");
     assert_snapshot!(said("model.gguf.gz", b"\x1f\x8b\x08.............."), @"
-    3
+    4
     error: ./model.gguf.gz: compressed with gzip
      help: unpack it first
     ");

@@ -38,7 +38,7 @@ fn the_program() {
       inspect      Show a model's container, config and tensors
       config       Show the config values that an engine needs, each with its source
       hash         Print the SHA-256 of every tensor
-      dump         Write one tensor's values or bytes to standard output
+      dump         Write one tensor's values or bytes
       diff         Compare the tensors of two models by canonical name; their containers may differ
       verify       Check a model's files, their agreement with each other and, with --deep, its values
       load         Load every tensor by canonical name and time it
@@ -51,7 +51,7 @@ fn the_program() {
       merge        Merge the files of a model into one file
       align        Copy a file with its tensor data aligned
       meta         Print metadata, or edit the metadata of a GGUF file
-      list         List the known containers, dtypes or architectures, or the models in Ollama's store
+      list         List containers, dtypes, file types or architectures, or the models in Ollama's store
       completions  Print a completion script for a shell
 
     Options:

@@ -138,7 +138,11 @@ fn inspect_some() {
     NAME               CANONICAL           DTYPE  SHAPE   BITS   SIZE
     model.norm.weight  output_norm.weight  BF16     256  16.00  512 B
     "#);
-    assert_snapshot!(refused(&["inspect", HF, "--filter", "nothing"]), @"");
+    assert_snapshot!(refused(&["inspect", HF, "--filter", "nothing"]), @r#"
+    5
+    error: assets/sample/hf: no tensor name matches "nothing"
+     help: `inspect` lists the names; * matches any text, ? one character
+    "#);
     let metadata = printed(&["inspect", GGUF, "--metadata", "--filter", "output_norm.weight"]);
     assert_snapshot!(metadata, @r#"
     assets/sample/sample-Q8_0.gguf
