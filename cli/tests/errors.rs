@@ -38,11 +38,11 @@ fn wrong_files() {
     error: ./model.gguf: a Git LFS pointer, not the file it points to
      help: run `git lfs pull` in the repository, or fetch the file itself
     ");
-    assert_snapshot!(said("ggml-model.bin", b"lmgg.............."), @"
+    assert_snapshot!(said("ggml-model.bin", b"lmgg.............."), @r#"
     3
-    error: ./ggml-model.bin: a whisper.cpp file of 18 bytes that ends within its header
-     help: the file is cut short: fetch it again
-    ");
+    error: ./ggml-model.bin: text, not weights; it begins with "lmgg.............."
+     help: a download saved the server's answer instead of the file: check the address, the name and the access token, and fetch the file again
+    "#);
     assert_snapshot!(said("model.gguf.incomplete", b"GGUF\x03\0\0\0"), @"
     3
     error: ./model.gguf.incomplete: an unfinished download, according to its name
@@ -160,7 +160,19 @@ fn status_4() {
     let (folder, path) = file("model.gguf", &gguf);
     let ran = run(&["hash", &path, "--values", "--json"]);
     assert_eq!(ran.status, Some(4));
-    assert_snapshot!(ran.err.replace(&*folder.path().to_string_lossy(), "."), @r#"error: ./model.gguf: tensor "b": ggml type 43 (unknown) cannot be read"#);
+    assert_snapshot!(ran.err.replace(&*folder.path().to_string_lossy(), "."), @r#"
+    {
+      "schema": 1,
+      "kind": "unsupported",
+      "status": 4,
+      "message": "./model.gguf: tensor \"b\": ggml type 43 (unknown) cannot be read",
+      "path": "./model.gguf",
+      "tensor": "b",
+      "key": null,
+      "offset": null,
+      "advice": null
+    }
+    "#);
     let report: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
     let tensors = &report["tensors"];
     assert_eq!(tensors[0]["f32_sha256"].as_str().map(str::len), Some(64));
@@ -200,7 +212,7 @@ fn a_full_disk() {
         let output = program(arguments).stdout(full()).output().expect("the program starts");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(5), "{arguments:?}: {said}");
-        assert!(said.starts_with("error: cannot write the output: "), "{said}");
+        assert!(said.contains("cannot write the output: "), "{said}");
     }
 }
 

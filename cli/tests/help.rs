@@ -67,8 +67,14 @@ fn the_program() {
       weighbridge inspect ~/models/Qwen3-0.6B   a directory downloaded from Hugging Face
       weighbridge dump model.gguf output_norm.weight
 
-    Exit status: 0 success; 1 a fault or difference was found; 2 wrong usage; 3 malformed or incomplete
-    model; 4 unsupported; 5 path or tensor not found, no permission, no space; 130 interrupted.
+    Exit status:
+        0  success
+        1  verify, diff or list found a fault or a difference
+        2  wrong usage, or a request that does not fit the model or the destination
+        3  damaged, incomplete, contradictory or too large; or no model at all
+        4  unsupported
+        5  path, tensor or key not found, no permission, no space, output closed
+      130  interrupted with Ctrl-C
     ");
     assert_eq!(printed(&["--version"]), format!("weighbridge {}\n", env!("CARGO_PKG_VERSION")));
 }
@@ -78,10 +84,10 @@ fn inspect() {
     assert_snapshot!(printed(&["inspect", "--help"]), @"
     Show a model's container, config and tensors
 
-    Usage: weighbridge inspect [OPTIONS] <PATH>
+    Usage: weighbridge inspect [OPTIONS] <PATH>...
 
     Arguments:
-      <PATH>  A file, any shard of a split GGUF, a directory, or the name of an Ollama model
+      <PATH>...  Models: files, any shard of a split GGUF, directories, or names of Ollama models
 
     Options:
           --canonical      Show canonical names and how each tensor is derived
@@ -103,6 +109,7 @@ fn inspect() {
 
     Examples:
       weighbridge inspect model.gguf
+      weighbridge inspect a.gguf b.gguf
       weighbridge inspect model-00001-of-00003.gguf --all --filter '*attn*'
       weighbridge inspect llama3.2            a model in Ollama's store
       weighbridge inspect model.gguf --canonical
@@ -143,10 +150,10 @@ fn hash() {
     assert_snapshot!(printed(&["hash", "--help"]), @"
     Print the SHA-256 of every tensor
 
-    Usage: weighbridge hash [OPTIONS] <PATH>
+    Usage: weighbridge hash [OPTIONS] <PATH>...
 
     Arguments:
-      <PATH>  A file, any shard of a split GGUF, a directory, or the name of an Ollama model
+      <PATH>...  Models: files, any shard of a split GGUF, directories, or names of Ollama models
 
     Options:
           --values        Also hash the values, as little-endian f32 in row-major order
@@ -173,7 +180,7 @@ fn hash() {
 #[test]
 fn dump() {
     assert_snapshot!(printed(&["dump", "--help"]), @"
-    Write one tensor's values or bytes to standard output
+    Write one tensor's values or bytes
 
     Usage: weighbridge dump [OPTIONS] <PATH> <NAME>
 
@@ -205,6 +212,10 @@ fn dump() {
           --all
               With --as text: write every row and column
 
+      -o, --output <FILE>
+              Write to FILE, which must not exist, instead of standard output; - is standard output even
+              if that is a terminal
+
           --strict
               Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the format's
               specification for safetensors
@@ -233,7 +244,7 @@ fn dump() {
     Examples:
       weighbridge dump model.gguf output_norm.weight
       weighbridge dump model.gguf blk.0.attn_q.weight --rows 0..4 --all
-      weighbridge dump ./Qwen3-0.6B model.norm.weight --as npy > norm.npy
+      weighbridge dump ./Qwen3-0.6B model.norm.weight --as npy -o norm.npy
       weighbridge dump model.gguf blk.0.ffn_up.weight --as bf16 > ffn_up.bf16
       weighbridge dump model.gguf token_embd.weight --as raw | sha256sum
     ");
@@ -279,10 +290,10 @@ fn verify() {
     assert_snapshot!(printed(&["verify", "--help"]), @"
     Check a model's files, their agreement with each other and, with --deep, its values
 
-    Usage: weighbridge verify [OPTIONS] <PATH>
+    Usage: weighbridge verify [OPTIONS] <PATH>...
 
     Arguments:
-      <PATH>  A file, any shard of a split GGUF, a directory, or the name of an Ollama model
+      <PATH>...  Models: files, any shard of a split GGUF, directories, or names of Ollama models
 
     Options:
           --deep            Also check every value and scale. Faults: NaN and infinity in values or
@@ -385,9 +396,9 @@ fn load() {
 #[test]
 fn list() {
     assert_snapshot!(printed(&["list", "--help"]), @"
-    List the known containers, dtypes or architectures, or the models in Ollama's store
+    List containers, dtypes, file types or architectures, or the models in Ollama's store
 
-    Usage: weighbridge list [OPTIONS] <WHAT>
+    Usage: weighbridge list [OPTIONS] <WHAT> [MODEL]
 
     Arguments:
       <WHAT>
@@ -396,8 +407,13 @@ fn list() {
               Possible values:
               - containers:    File formats that can be read
               - dtypes:        Element types, quantized ones included
+              - types:         File types of `quantize`, such as Q4_K_M; with MODEL, the size that it
+                would have in each
               - architectures: Model families whose tensors have canonical names
               - models:        The models in Ollama's store
+
+      [MODEL]
+              With `types`: the model whose size in each type is shown
 
     Options:
           --json
@@ -417,6 +433,7 @@ fn list() {
 
     Examples:
       weighbridge list dtypes
+      weighbridge list types ./Qwen3-0.6B     file types, and the model's size in each
       weighbridge list models                 the models in Ollama's store
       weighbridge list architectures --json
     ");

@@ -186,7 +186,8 @@ fn inspect_some() {
     general.quantization_version            u32     2
     general.file_type                       u32     7
 
-    NAME  CANONICAL  DTYPE  SHAPE  BITS  SIZE
+    NAME                CANONICAL           DTYPE  SHAPE   BITS     SIZE
+    output_norm.weight  output_norm.weight  F32      256  32.00  1.0 KiB
     "#);
 }
 

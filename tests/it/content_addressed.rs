@@ -147,7 +147,7 @@ fn blobs_are_not_changed_in_place() {
             assert_eq!(error.kind(), ErrorKind::Mismatch, "{}", path.display());
             let said = told(&error);
             assert!(said.contains("whose name is the digest of its content"), "{said}");
-            assert!(said.contains("copy it to another name"), "{said}");
+            assert!(said.contains("write the changed model to another file"), "{said}");
         }
     }
     assert_blobs_intact(&store.path().join("blobs"));

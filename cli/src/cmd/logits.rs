@@ -1,7 +1,7 @@
 //! `logits`: what a model says of each position of some tokens.
 
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{Read, Write};
 use std::path::Path;
 
 use serde::Serialize;

@@ -284,5 +284,5 @@ fn write_text(path: &Path, edit: &Edit, report: &Report) -> Result<(), Stop> {
         }
         (true, ..) => writeln!(out, "dry run: {path} would be rewritten")?,
     }
-    Ok(())
+    Ok(out.flush()?)
 }
