@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::super::groups::{GroupArrays, GroupEntries, GroupScheme, contradiction};
 use super::super::safetensors::header::{self, SafetensorsHeader};
-use super::super::{OpenOptions, Probe, in_parallel};
+use super::super::{OpenOptions, Probe};
 use super::OLLAMA;
 use super::manifest::{Layer, Manifest};
 use crate::bytes::{Access, Source};
@@ -58,7 +58,8 @@ pub(super) fn open_tensors(
         return Err(Error::limit("blobs", layers.len() as u64, most as u64, "shards"));
     }
     let keep_open = layers.len() <= KEPT_OPEN;
-    let parsed = in_parallel(&layers, options, |layer| {
+    // Threads that map many small files wait for each other: two take 25 ms for 700 blobs, one 14 ms.
+    let parse = |layer: &&Layer| {
         let mut parsed = header::parse(layer.open(store, options.access)?, options)?;
         // In the first layout, the only tensor of every blob was named `data`.
         if parsed.listing.len() == 1 {
@@ -71,8 +72,8 @@ pub(super) fn open_tensors(
             parsed.source.release();
         }
         Ok(parsed)
-    })?;
-    build(builder, parsed)
+    };
+    build(builder, layers.iter().map(parse).collect::<Result<_>>()?)
 }
 
 fn build(mut builder: StoreBuilder, blobs: Vec<SafetensorsHeader>) -> Result<Store> {
