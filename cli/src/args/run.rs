@@ -32,7 +32,7 @@ pub(crate) struct Logits {
     /// Whisper: the spectrum, a NumPy array file of f32, [bands, frames]
     #[arg(long, value_name = "FILE")]
     pub(crate) features: Option<PathBuf>,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
