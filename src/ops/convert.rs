@@ -32,6 +32,7 @@ pub struct ConvertOptions {
     precision: Precision,
     shard_bytes: Option<u64>,
     quantization: Option<QuantizationRules>,
+    extra_keys: bool,
 }
 
 /// The program whose rules decide how each tensor is quantized.
@@ -49,7 +50,15 @@ impl ConvertOptions {
     /// repacked with the same values if possible, else requantized to 8 bits.
     pub fn new(container: &'static Container) -> Self {
         let precision = Precision::default();
-        Self { container, precision, shard_bytes: None, quantization: None }
+        Self { container, precision, shard_bytes: None, quantization: None, extra_keys: true }
+    }
+
+    /// Whether a GGUF file keeps what `config.json` says and GGUF has no key for, under keys of this
+    /// library's own. Without them, the file has only the keys that llama.cpp's converter writes.
+    #[must_use]
+    pub fn extra_keys(mut self, extra: bool) -> Self {
+        self.extra_keys = extra;
+        self
     }
 
     /// Writes all matrices in a dtype.
@@ -126,7 +135,10 @@ fn planned(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
         return gguf_blob(model);
     }
     match writer.dialect {
-        Dialect::Gguf => GgufDraft::of(model, options.precision)?.builder(model).plan(),
+        Dialect::Gguf => {
+            let draft = GgufDraft::of(model, options.precision)?;
+            draft.finish(model, options.extra_keys, options.precision.lossless)?.plan()
+        }
         _ => directory(model, writer, options)?.plan(),
     }
 }
@@ -199,6 +211,11 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
         None => tensors.into_iter().map(|tensor| (None, tensor)).collect(),
     };
     let (config, others) = documents(model, writer, &mut builder)?;
+    let mut tensors = tensors;
+    if store.encoding() == Encoding::Gguf && is_tied(config.as_ref())? {
+        // llama.cpp requires a copy of the embedding of some architectures.
+        tensors.retain(|(_, tensor)| !tensor.name().ends_with("lm_head.weight"));
+    }
     let mut choices =
         recipe_choices(model, &tensors, config.as_ref(), options, &mut builder)?.into_iter();
     let same = resolution.dialect == writer.dialect;
@@ -246,6 +263,12 @@ fn directory(model: &Model, writer: &'static Writer, options: &ConvertOptions) -
     }
     why_plain.into_iter().for_each(|note| builder.note(note));
     Ok(builder)
+}
+
+/// Whether a `config.json` says that the embedding serves as output matrix.
+fn is_tied(config: Option<&ConfigDocument>) -> Result<bool> {
+    let keys = config.map(ConfigDocument::keys).transpose()?.unwrap_or_default();
+    Ok(keys.get("tie_word_embeddings").and_then(Json::as_bool) == Some(true))
 }
 
 /// Names and contents of files.

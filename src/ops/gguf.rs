@@ -1,19 +1,20 @@
 //! Translates a model of any container to GGUF's keys and tensors.
 
 use super::dialect::{TranslatedTensors, tensors_in};
-use crate::arch::Dialect;
-use crate::container::gguf;
+use crate::arch::{Dialect, graph};
+use crate::bytes::Text;
+use crate::container::{OpenOptions, gguf};
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::model::{Model, Tensor};
 use crate::recipe::FileType;
-use crate::store::Encoding;
-use crate::translate;
+use crate::store::{Encoding, Store};
+use crate::translate::{self, kept::PREFIX};
 use crate::write::{Builder, Method, OutTensor, Output, Precision, Producer, choose, encoded};
 
 /// The keys and tensors of a GGUF model that is being planned.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct GgufDraft {
     pub(super) keys: KeyValues,
     pub(super) tensors: Vec<OutTensor>,
@@ -47,6 +48,19 @@ impl GgufDraft {
             };
             tensors.push(OutTensor::new(view.name(), output(&view, own, precision)?));
         }
+        let graph = keys.get("general.architecture").and_then(|value| value.to_text());
+        let graph = graph.and_then(|name| graph::of(name.to_str()?));
+        let place = |name: &str| tensors.iter().position(|tensor: &OutTensor| tensor.name == name);
+        // llama.cpp does not tie the output matrix of some architectures to the embedding.
+        if let (false, Some(graph), None, Some(embedding)) =
+            (own, graph, place(OUTPUT), place("token_embd.weight"))
+            && graph.requires(OUTPUT)
+            && let Some(embedding) = tensors.get(embedding).cloned()
+        {
+            let reason = Some("a copy of the embedding, which llama.cpp requires".to_owned());
+            let output = embedding.output.with_reason(reason);
+            tensors.push(OutTensor::new(OUTPUT, output));
+        }
         let mut notes = super::left_out(&left_out);
         notes.extend(remarks.into_iter().map(|note| note.text));
         let mut draft = Self { keys, tensors, notes };
@@ -57,8 +71,49 @@ impl GgufDraft {
         Ok(draft)
     }
 
+    /// Adds the keys that GGUF has no place for, or removes them, and notes what llama.cpp will
+    /// compute differently. Starts a builder with the draft's content, as one file.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for what llama.cpp cannot load, or computes differently in a lossless
+    /// conversion.
+    pub(super) fn finish(mut self, model: &Model, extra: bool, lossless: bool) -> Result<Builder> {
+        if !extra {
+            let own =
+                |key: Text<'_>| key.to_str().filter(|k| k.starts_with(PREFIX)).map(str::to_owned);
+            let own: Vec<String> = self.keys.iter().filter_map(|(key, _)| own(key)).collect();
+            for key in own {
+                self.keys.remove(&key);
+            }
+        }
+        if model.encoding() == Encoding::Gguf {
+            return Ok(self.builder(model));
+        }
+        let plan = self.clone().builder(model).plan()?;
+        let Some(preview) = plan.preview(model.path()) else { return Ok(self.builder(model)) };
+        let gguf =
+            OpenOptions::new().limits(model.store().limits().clone()).open_source(preview)?;
+        refused(&gguf)?;
+        let kept = translate::kept(model, &gguf)?.unwrap_or_default();
+        let mut losses = kept.losses.clone();
+        losses.extend(graph::ignored(gguf.metadata(), &kept.stated));
+        if !losses.is_empty() {
+            let said = losses.join("; ");
+            let fault = format!("llama.cpp will compute this model differently: {said}");
+            if lossless {
+                return Err(Error::unsupported(fault));
+            }
+            self.notes.push(fault);
+        }
+        if extra {
+            kept.write(&mut self.keys);
+        }
+        Ok(self.builder(model))
+    }
+
     /// Starts a builder with the draft's content, as one file.
-    pub(super) fn builder(self, model: &Model) -> Builder {
+    fn builder(self, model: &Model) -> Builder {
         let mut builder = Builder::with_writer(&gguf::write::WRITER);
         builder.reads(model.store());
         *builder.metadata() = self.keys;
@@ -91,6 +146,26 @@ impl GgufDraft {
             None => 0,
         }
     }
+}
+
+const OUTPUT: &str = "output.weight";
+
+/// Refuses a model that llama.cpp cannot load.
+fn refused(gguf: &Model) -> Result<()> {
+    let faults = graph_faults(gguf.store());
+    let Some(first) = faults.first() else { return Ok(()) };
+    let more = match faults.len() {
+        1 => String::new(),
+        several => format!(", and {} more faults", several - 1),
+    };
+    Err(Error::unsupported(format!("llama.cpp could not load the file: {first}{more}")))
+}
+
+/// Why llama.cpp does not load a GGUF file, one sentence for each fault.
+pub(super) fn graph_faults(store: &Store) -> Vec<String> {
+    let names: Vec<String> = store.tensors().map(|tensor| tensor.name().to_string()).collect();
+    let stored = |name: &str| Some(store.find(name)?.shape().to_vec());
+    graph::faults(store.metadata(), names.iter().map(String::as_str), &stored)
 }
 
 /// Chooses how a tensor is written in GGUF.

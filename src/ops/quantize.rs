@@ -76,7 +76,7 @@ pub fn quantize(
     }
     drop(recipe);
     draft.tensors = tensors;
-    let mut builder = draft.builder(model);
+    let mut builder = draft.finish(model, options.extra_keys, false).map_err(here)?;
     if let Some(shards) = shards {
         builder.shards(shards, stem(path)?);
     }

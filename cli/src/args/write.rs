@@ -221,6 +221,9 @@ pub(crate) struct Quantize {
     /// Set a metadata key; TYPE is int, float, bool or str
     #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = setting)]
     pub(crate) override_kv: Vec<MetadataSetting>,
+    /// Leave out the weighbridge.* keys, which keep what config.json says and llama.cpp has no key for
+    #[arg(long, conflicts_with = "mlx")]
+    pub(crate) no_extra_keys: bool,
     #[command(flatten)]
     pub(crate) whole: Whole,
     #[command(flatten)]
@@ -315,6 +318,10 @@ pub(crate) struct Convert {
     /// Fail if any value would change
     #[arg(long)]
     pub(crate) lossless: bool,
+    /// For GGUF: leave out the weighbridge.* keys, which keep what config.json says and llama.cpp has no
+    /// key for
+    #[arg(long)]
+    pub(crate) no_extra_keys: bool,
     /// Maximum size of the tensors in one safetensors file
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_shard_size: Option<u64>,

@@ -10,7 +10,8 @@ use crate::{remark, writing};
 pub(crate) fn run(args: &Convert) -> Done {
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
-    let mut options = ConvertOptions::new(args.to).lossless(args.lossless);
+    let mut options =
+        ConvertOptions::new(args.to).lossless(args.lossless).extra_keys(!args.no_extra_keys);
     if let Some(dtype) = args.dtype {
         options = options.dtype(dtype);
     }

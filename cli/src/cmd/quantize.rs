@@ -32,6 +32,7 @@ pub(crate) fn run(args: &Quantize) -> Done {
         allow_requantize: args.allow_requantize,
         keep_split: args.keep_split,
         overrides: args.override_kv.clone(),
+        extra_keys: !args.no_extra_keys,
         ..LlamaOptions::new(file_type)
     };
     let matrix = match &args.imatrix {

@@ -15,6 +15,7 @@ mod gemma;
 mod glm;
 mod gpt2;
 mod gpt_oss;
+pub(crate) mod graphs;
 mod llama;
 mod olmo;
 mod others;

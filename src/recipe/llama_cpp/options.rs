@@ -33,6 +33,9 @@ pub struct LlamaOptions {
     pub importance: bool,
     /// `--override-kv`.
     pub overrides: Vec<MetadataSetting>,
+    /// Whether what `config.json` says and GGUF has no key for is kept under keys of this library's
+    /// own. Without them, the file has only the keys that llama.cpp's programs write.
+    pub extra_keys: bool,
 }
 
 impl LlamaOptions {
@@ -50,6 +53,7 @@ impl LlamaOptions {
             keep_split: false,
             importance: false,
             overrides: Vec::new(),
+            extra_keys: true,
         }
     }
 

@@ -1,0 +1,207 @@
+//! Keys of `config.json` that GGUF has no key for. They are kept in the GGUF file under keys of this
+//! library's own, which llama.cpp ignores, and restored on the way back to `config.json`.
+//!
+//! What is kept is the difference between the model's `config.json` and the one that the GGUF keys
+//! alone would give. The same difference tells what llama.cpp computes differently.
+
+mod meaning;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value as Json};
+
+use crate::error::{Error, Result};
+use crate::metadata::{KeyValues, Metadata, Value};
+use meaning::{defaults, group, is_group, meaning, same};
+
+/// The prefix of this library's own keys in GGUF.
+pub(crate) const PREFIX: &str = "weighbridge.";
+/// Keys of `config.json` and their values, as one JSON object; `null` stands for a key that the
+/// model's `config.json` does not have.
+const CONFIG: &str = "weighbridge.config";
+/// For the same keys, the values that the GGUF keys gave when the file was written. A value that
+/// was changed since then in the GGUF file takes precedence over the kept one.
+const DERIVED: &str = "weighbridge.config.derived";
+/// `true` if [`CONFIG`] is a whole document, which needs no derived one.
+const WHOLE: &str = "weighbridge.config.whole";
+
+/// Keys that describe the files, not the model. They are set anew for each written model.
+const OF_FILES: &[&str] =
+    &["torch_dtype", "dtype", "quantization", "quantization_config", "compression_config"];
+
+/// What `config.json` says and GGUF keys do not.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    config: Map<String, Json>,
+    derived: Map<String, Json>,
+    /// Whether `config` is a whole document, which needs no derived one.
+    pub(crate) whole: bool,
+    /// The document that was compared.
+    pub(crate) stated: Map<String, Json>,
+    /// What llama.cpp computes differently, one statement each.
+    pub(crate) losses: Vec<String>,
+}
+
+impl Kept {
+    /// Compares a model's `config.json` with the one derived from its GGUF keys. `whole` says
+    /// whether the document is the model's own, and not part of a larger model's.
+    pub(crate) fn of(
+        stated: &Map<String, Json>,
+        derived: &Map<String, Json>,
+        layers: u32,
+        whole: bool,
+    ) -> Self {
+        let mut kept = Self::default();
+        let (wanted, given) = (meaning(stated, layers), meaning(derived, layers));
+        let null = Json::Null;
+        let alike =
+            |name: &str| same(wanted.get(name).unwrap_or(&null), given.get(name).unwrap_or(&null));
+        let named = |key: &str| matches!(key, "architectures" | "model_type");
+        let class = stated.get("model_type").and_then(Json::as_str).and_then(defaults);
+        for (key, value) in stated {
+            let skipped = OF_FILES.contains(&key.as_str()) || (named(key) && !whole);
+            let grouped = group(key) != key;
+            let unchanged = match derived.get(key) {
+                Some(given) => same(value, given),
+                // A group whose meaning is the same needs none of its keys.
+                None => grouped && alike(group(key)),
+            };
+            if skipped || unchanged || (grouped && alike(group(key))) {
+                continue;
+            }
+            kept.keep(key, value.clone(), derived.get(key));
+        }
+        for (key, value) in derived.iter().filter(|(key, _)| !stated.contains_key(*key)) {
+            let wrong = match group(key) == key {
+                // The class's default is what the document means.
+                true => class
+                    .and_then(|class| class.get(key))
+                    .is_some_and(|usual| !usual.is_null() && !same(usual, value)),
+                false => !alike(group(key)),
+            };
+            if wrong {
+                kept.keep(key, Json::Null, Some(value));
+            }
+        }
+        kept.losses = losses(stated, &wanted, &given);
+        kept.stated = stated.clone();
+        kept
+    }
+
+    /// Keeps a whole document, for a model whose `config.json` cannot be derived from its GGUF keys.
+    pub(crate) fn whole(stated: &Map<String, Json>) -> Self {
+        let config = stated.iter().filter(|(key, _)| !OF_FILES.contains(&key.as_str()));
+        let config = config.map(|(key, value)| (key.clone(), value.clone())).collect();
+        Self { config, whole: true, stated: stated.clone(), ..Self::default() }
+    }
+
+    fn keep(&mut self, key: &str, value: Json, derived: Option<&Json>) {
+        self.config.insert(key.to_owned(), value);
+        self.derived.extend(derived.map(|derived| (key.to_owned(), derived.clone())));
+    }
+
+    /// Adds this library's keys to a GGUF file's.
+    pub(crate) fn write(&self, keys: &mut KeyValues) {
+        if self.whole {
+            keys.set(WHOLE, Value::Bool(true));
+        }
+        for (key, map) in [(CONFIG, &self.config), (DERIVED, &self.derived)] {
+            if !map.is_empty() {
+                keys.set_text(key, Json::Object(map.clone()).to_string());
+            }
+        }
+    }
+
+    /// Reads what a GGUF file keeps. Empty if it keeps nothing.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` if the value is not a JSON object.
+    pub(crate) fn read(metadata: &Metadata) -> Result<Self> {
+        let object = |key: &'static str| match metadata.str(key) {
+            None => Ok(Map::new()),
+            Some(text) => serde_json::from_str(text)
+                .map_err(|error| Error::malformed(error.to_string()).in_key(key)),
+        };
+        let whole = metadata.get(WHOLE).and_then(|value| value.to_bool()) == Some(true);
+        let (config, derived) = (object(CONFIG)?, object(DERIVED)?);
+        Ok(Self { config, derived, whole, ..Self::default() })
+    }
+
+    /// Restores the kept keys in a derived document. Where a GGUF key was changed since the file was
+    /// written, nothing of its group is restored.
+    pub(crate) fn restore(&self, document: &mut Map<String, Json>) {
+        let changed = |key: &str| match (document.get(key), self.derived.get(key)) {
+            (Some(now), Some(then)) => !same(now, then),
+            (now, then) => now.is_some() != then.is_some(),
+        };
+        let changed: Vec<&str> =
+            self.config.keys().filter(|key| changed(key)).map(|key| group(key)).collect();
+        for (key, value) in &self.config {
+            match value {
+                _ if changed.contains(&group(key)) => {}
+                Json::Null if !self.whole => {
+                    document.remove(key);
+                }
+                value => {
+                    document.insert(key.clone(), value.clone());
+                }
+            }
+        }
+    }
+}
+
+/// Keys that tensors and their shapes determine, whatever a document says.
+const OF_SHAPES: &[&str] = &[
+    "attention_bias",
+    "bias",
+    "ffn_hidden_size",
+    "head_dim",
+    "mlp_bias",
+    "multi_query",
+    "n_inner",
+    "new_decoder_architecture",
+    "num_key_value_heads",
+    "num_kv_heads",
+    "num_ln_in_parallel_attn",
+    "use_bias",
+    "use_qk_norm",
+];
+
+/// What the GGUF keys do not say. Only what the model's class in transformers computes with counts;
+/// other keys of a document have no effect.
+fn losses(
+    stated: &Map<String, Json>,
+    wanted: &BTreeMap<String, Json>,
+    given: &BTreeMap<String, Json>,
+) -> Vec<String> {
+    let class = stated.get("model_type").and_then(Json::as_str).and_then(defaults);
+    let mut losses = Vec::new();
+    for (name, value) in wanted {
+        let of_class = class.is_some_and(|class| class.contains_key(name));
+        let other = given.get(name).unwrap_or(&Json::Null);
+        let counts = (of_class && !OF_SHAPES.contains(&name.as_str())) || is_group(name);
+        if counts && !same(value, other) {
+            losses.push(format!(
+                "{name}: {} in config.json, {} in GGUF",
+                brief(value),
+                brief(other)
+            ));
+        }
+    }
+    losses
+}
+
+/// A value in at most 60 characters.
+fn brief(value: &Json) -> String {
+    const LONGEST: usize = 60;
+    let text = match value {
+        Json::Null => "not stated".to_owned(),
+        Json::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
