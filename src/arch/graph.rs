@@ -1,7 +1,7 @@
 //! What llama.cpp's loader accepts and requires of a GGUF file: the tensors of each architecture,
 //! their shapes, and keys. A file that lacks one of them, or has a tensor too many, is not loaded.
 //!
-//! The table is [`GRAPHS`](super::family::graphs::GRAPHS). The facts are those of llama.cpp as of
+//! The table is `family::graphs`. The facts are those of llama.cpp as of
 //! llama-cpp-python 0.3.36 (`src/models/*.cpp`, `load_arch_hparams` and `load_arch_tensors`).
 //! `cargo xtask oracles` compares them with what llama.cpp does when it loads changed files.
 
@@ -204,15 +204,15 @@ impl Numbers<'_> {
 /// The tensors of a GGUF file: names, and dimensions in the order of rows and columns.
 pub(crate) type Stored<'a> = &'a dyn Fn(&str) -> Option<Vec<u64>>;
 
-/// Why llama.cpp does not load a file, one sentence for each fault; empty if it does. Also empty for
-/// an architecture that the table does not have.
+/// Why llama.cpp does not load a file of this architecture, one sentence for each fault; empty if it
+/// does.
 pub(crate) fn faults<'a>(
+    graph: &Graph,
+    architecture: &str,
     metadata: &Metadata,
     names: impl Iterator<Item = &'a str>,
     stored: Stored<'_>,
 ) -> Vec<String> {
-    let Some(architecture) = metadata.str("general.architecture") else { return Vec::new() };
-    let Some(graph) = of(architecture) else { return Vec::new() };
     let tokens = metadata.array("tokenizer.ggml.tokens").map(|list| list.len() as u64);
     let rows = || stored("token_embd.weight").and_then(|shape| shape.first().copied());
     let stated = metadata.u64(&format!("{architecture}.vocab_size"));
@@ -278,21 +278,18 @@ impl Graph {
     }
 }
 
-/// The row of an architecture.
-pub(crate) fn of(architecture: &str) -> Option<&'static Graph> {
-    let mut graphs = super::family::graphs::GRAPHS.iter();
-    graphs.find(|graph| graph.architectures.contains(&architecture))
-}
-
 /// YaRN's bounds in llama.cpp, unless the loader reads them.
 const BETAS: [(&str, f64); 2] =
     [("rope.scaling.yarn_beta_fast", 32.0), ("rope.scaling.yarn_beta_slow", 1.0)];
 
 /// What a file or its model's `config.json` states and the graph does not compute with, one sentence
 /// each.
-pub(crate) fn ignored(metadata: &Metadata, stated: &Map<String, Json>) -> Vec<String> {
-    let architecture = metadata.str("general.architecture").unwrap_or_default();
-    let Some(graph) = of(architecture) else { return Vec::new() };
+pub(crate) fn ignored(
+    graph: &Graph,
+    architecture: &str,
+    metadata: &Metadata,
+    stated: &Map<String, Json>,
+) -> Vec<String> {
     let mut out = Vec::new();
     for (key, instead) in graph.ignores {
         let key = format!("{architecture}.{key}");

@@ -1,7 +1,7 @@
 //! Translates a model of any container to GGUF's keys and tensors.
 
 use super::dialect::{TranslatedTensors, tensors_in};
-use crate::arch::{Dialect, graph};
+use crate::arch::{Dialect, family, graph};
 use crate::bytes::Text;
 use crate::container::{OpenOptions, gguf};
 use crate::dtype::DType;
@@ -20,6 +20,8 @@ pub(super) struct GgufDraft {
     pub(super) tensors: Vec<OutTensor>,
     /// Notes for the plan.
     pub(super) notes: Vec<String>,
+    /// Stored names of tensors that GGUF has no place for: poolers, heads.
+    lost: Vec<String>,
 }
 
 impl GgufDraft {
@@ -49,7 +51,7 @@ impl GgufDraft {
             tensors.push(OutTensor::new(view.name(), output(&view, own, precision)?));
         }
         let graph = keys.get("general.architecture").and_then(|value| value.to_text());
-        let graph = graph.and_then(|name| graph::of(name.to_str()?));
+        let graph = graph.and_then(|name| family::graph(name.to_str()?));
         let place = |name: &str| tensors.iter().position(|tensor: &OutTensor| tensor.name == name);
         // llama.cpp does not tie the output matrix of some architectures to the embedding.
         if let (false, Some(graph), None, Some(embedding)) =
@@ -63,7 +65,10 @@ impl GgufDraft {
         }
         let mut notes = super::left_out(&left_out);
         notes.extend(remarks.into_iter().map(|note| note.text));
-        let mut draft = Self { keys, tensors, notes };
+        // Tensors of other models, and those that follow from the config, have another reason.
+        let lost = |(name, reason): (String, String)| (reason == NAMELESS).then_some(name);
+        let lost = if own { Vec::new() } else { left_out.into_iter().filter_map(lost).collect() };
+        let mut draft = Self { keys, tensors, notes, lost };
         if !own || precision.dtype.is_some() {
             let number = draft.file_type();
             draft.keys.set("general.file_type", Value::U32(number));
@@ -95,9 +100,21 @@ impl GgufDraft {
         let gguf =
             OpenOptions::new().limits(model.store().limits().clone()).open_source(preview)?;
         refused(&gguf)?;
-        let kept = translate::kept(model, &gguf)?.unwrap_or_default();
-        let mut losses = kept.losses.clone();
-        losses.extend(graph::ignored(gguf.metadata(), &kept.stated));
+        let whole = self.lost.is_empty();
+        let kept = translate::kept(model, &gguf, whole)?.unwrap_or_default();
+        let mut losses = Vec::new();
+        let name = gguf.metadata().str("general.architecture").unwrap_or_default();
+        if let Some(graph) = family::graph(name) {
+            losses.clone_from(&kept.losses);
+            losses.extend(graph::ignored(graph, name, gguf.metadata(), &kept.stated));
+        }
+        if let [first, others @ ..] = self.lost.as_slice() {
+            let more = match others.len() {
+                0 => String::new(),
+                several => format!(" and {several} more"),
+            };
+            losses.push(format!("it has no place for {first}{more}"));
+        }
         if !losses.is_empty() {
             let said = losses.join("; ");
             let fault = format!("llama.cpp will compute this model differently: {said}");
@@ -149,6 +166,8 @@ impl GgufDraft {
 }
 
 const OUTPUT: &str = "output.weight";
+/// The reason of tensors that GGUF has no place for.
+const NAMELESS: &str = "gguf has no name for it";
 
 /// Refuses a model that llama.cpp cannot load.
 fn refused(gguf: &Model) -> Result<()> {
@@ -161,11 +180,14 @@ fn refused(gguf: &Model) -> Result<()> {
     Err(Error::unsupported(format!("llama.cpp could not load the file: {first}{more}")))
 }
 
-/// Why llama.cpp does not load a GGUF file, one sentence for each fault.
+/// Why llama.cpp does not load a GGUF file, one sentence for each fault. Empty for an architecture
+/// of which the table knows nothing.
 pub(super) fn graph_faults(store: &Store) -> Vec<String> {
     let names: Vec<String> = store.tensors().map(|tensor| tensor.name().to_string()).collect();
     let stored = |name: &str| Some(store.find(name)?.shape().to_vec());
-    graph::faults(store.metadata(), names.iter().map(String::as_str), &stored)
+    let architecture = store.metadata().str("general.architecture").unwrap_or_default();
+    let Some(graph) = family::graph(architecture) else { return Vec::new() };
+    graph::faults(graph, architecture, store.metadata(), names.iter().map(String::as_str), &stored)
 }
 
 /// Chooses how a tensor is written in GGUF.

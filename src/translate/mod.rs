@@ -254,12 +254,13 @@ fn derived_config(store: &Store, resolution: &Resolution) -> Result<Map<String, 
 }
 
 /// What a model's `config.json` says and its GGUF keys do not. `gguf` is the same model in GGUF.
-/// `None` for a model without `config.json`.
+/// `None` for a model without `config.json`. `whole` says whether no tensor is left out, so that the
+/// class of the model stays the same.
 ///
 /// # Errors
 ///
 /// `Malformed`, `LimitExceeded` and `Io` if a file cannot be read.
-pub(crate) fn kept(model: &Model, gguf: &Model) -> Result<Option<Kept>> {
+pub(crate) fn kept(model: &Model, gguf: &Model, whole: bool) -> Result<Option<Kept>> {
     let Some(root) = model.store().document(ConfigDocument::NAME).and_then(Json::as_object) else {
         return Ok(None);
     };
@@ -272,7 +273,7 @@ pub(crate) fn kept(model: &Model, gguf: &Model) -> Result<Option<Kept>> {
     }
     let layers = gguf.config().map_or(0, |config| config.n_layers.value);
     match derived_config(gguf.store(), gguf.resolution()?) {
-        Ok(derived) => Ok(Some(Kept::of(&stated, &derived, layers, inner.is_none()))),
+        Ok(derived) => Ok(Some(Kept::of(&stated, &derived, layers, whole && inner.is_none()))),
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(Some(Kept::whole(&stated))),
         Err(error) => Err(error),
     }

@@ -50,6 +50,12 @@ def rows():
         theta = getattr(config, "default_theta", None)
         if isinstance(theta, (int, float)):
             row["rope_theta"] = theta
+        try:
+            rope = config().rope_parameters or {}
+        except Exception:
+            rope = {}
+        if isinstance(rope.get("partial_rotary_factor"), float):
+            row["partial_rotary_factor"] = rope["partial_rotary_factor"]
         yield name, row
 
 

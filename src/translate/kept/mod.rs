@@ -16,11 +16,11 @@ use meaning::{defaults, group, is_group, meaning, same};
 
 /// The prefix of this library's own keys in GGUF.
 pub(crate) const PREFIX: &str = "weighbridge.";
-/// Keys of `config.json` and their values, as one JSON object; `null` stands for a key that the
-/// model's `config.json` does not have.
+/// Keys of `config.json` and their values, as one JSON object.
 const CONFIG: &str = "weighbridge.config";
-/// For the same keys, the values that the GGUF keys gave when the file was written. A value that
-/// was changed since then in the GGUF file takes precedence over the kept one.
+/// For the same keys, the values that the GGUF keys gave when the file was written, and those of
+/// keys that the model's `config.json` does not have. A value that was changed since then in the
+/// GGUF file takes precedence over the kept one.
 const DERIVED: &str = "weighbridge.config.derived";
 /// `true` if [`CONFIG`] is a whole document, which needs no derived one.
 const WHOLE: &str = "weighbridge.config.whole";
@@ -60,13 +60,12 @@ impl Kept {
         let class = stated.get("model_type").and_then(Json::as_str).and_then(defaults);
         for (key, value) in stated {
             let skipped = OF_FILES.contains(&key.as_str()) || (named(key) && !whole);
-            let grouped = group(key) != key;
-            let unchanged = match derived.get(key) {
-                Some(given) => same(value, given),
+            let unchanged = match group(key) == key {
+                true => derived.get(key).is_some_and(|given| same(value, given)),
                 // A group whose meaning is the same needs none of its keys.
-                None => grouped && alike(group(key)),
+                false => alike(group(key)),
             };
-            if skipped || unchanged || (grouped && alike(group(key))) {
+            if skipped || unchanged {
                 continue;
             }
             kept.keep(key, value.clone(), derived.get(key));
@@ -80,7 +79,7 @@ impl Kept {
                 false => !alike(group(key)),
             };
             if wrong {
-                kept.keep(key, Json::Null, Some(value));
+                kept.derived.insert(key.clone(), value.clone());
             }
         }
         kept.losses = losses(stated, &wanted, &given);
@@ -135,18 +134,14 @@ impl Kept {
             (Some(now), Some(then)) => !same(now, then),
             (now, then) => now.is_some() != then.is_some(),
         };
+        let keys = || self.config.keys().chain(self.derived.keys());
         let changed: Vec<&str> =
-            self.config.keys().filter(|key| changed(key)).map(|key| group(key)).collect();
-        for (key, value) in &self.config {
-            match value {
-                _ if changed.contains(&group(key)) => {}
-                Json::Null if !self.whole => {
-                    document.remove(key);
-                }
-                value => {
-                    document.insert(key.clone(), value.clone());
-                }
-            }
+            keys().filter(|key| !self.whole && changed(key)).map(|key| group(key)).collect();
+        for key in keys().filter(|key| !changed.contains(&group(key))) {
+            match self.config.get(key) {
+                Some(value) => document.insert(key.clone(), value.clone()),
+                None => document.remove(key),
+            };
         }
     }
 }
@@ -164,6 +159,7 @@ const OF_SHAPES: &[&str] = &[
     "num_key_value_heads",
     "num_kv_heads",
     "num_ln_in_parallel_attn",
+    "qkv_bias",
     "use_bias",
     "use_qk_norm",
 ];
