@@ -193,7 +193,7 @@ impl Numbers<'_> {
     /// The labels of a classifier; one unless the file names them.
     pub(crate) fn labels(&self) -> u64 {
         let labels = self.metadata.array(&self.key("classifier.output_labels"));
-        labels.map_or(1, |labels| labels.len() as u64)
+        labels.map_or(1, |labels| labels.len())
     }
 
     pub(crate) fn token_types(&self) -> u64 {
@@ -213,7 +213,7 @@ pub(crate) fn faults<'a>(
     names: impl Iterator<Item = &'a str>,
     stored: Stored<'_>,
 ) -> Vec<String> {
-    let tokens = metadata.array("tokenizer.ggml.tokens").map(|list| list.len() as u64);
+    let tokens = metadata.array("tokenizer.ggml.tokens").map(|list| list.len());
     let rows = || stored("token_embd.weight").and_then(|shape| shape.first().copied());
     let stated = metadata.u64(&format!("{architecture}.vocab_size"));
     let vocab = tokens.or(stated).or_else(rows).unwrap_or(0);
@@ -262,7 +262,8 @@ pub(crate) fn faults<'a>(
     for name in names {
         let scale = name.strip_suffix(".scale").or_else(|| name.strip_suffix(".input_scale"));
         let scaled = scale.is_some_and(|base| read.contains(&format!("{base}.weight")));
-        if !read.contains(name) && !scaled && !(graph.nextn && is_next(name, layers)) {
+        let known = read.contains(name) || scaled || (graph.nextn && is_next(name, layers));
+        if !known {
             faults
                 .push(format!("llama.cpp has no place for {name} in its graph of {architecture}"));
         }
@@ -337,7 +338,7 @@ fn keys(graph: &Graph, numbers: &Numbers<'_>) -> Vec<String> {
     let mut faults: Vec<String> = missing
         .map(|key| {
             let key = numbers.key(key);
-            format!("the key {key} is missing, which llama.cpp requires")
+            format!("no {key}: llama.cpp does not load the file")
         })
         .collect();
     let (experts, used) = (numbers.count("expert_count"), numbers.each("expert_used_count", 0));

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::dialect::{TranslatedTensors, tensors_in};
 use super::experts;
-use super::gguf::GgufDraft;
+use super::gguf::{Finish, GgufDraft};
 use super::rewrite::{copied_tensors, merged_gguf};
 use crate::arch::Dialect;
 use crate::bytes::{Access, Source};
@@ -32,7 +32,7 @@ pub struct ConvertOptions {
     precision: Precision,
     shard_bytes: Option<u64>,
     quantization: Option<QuantizationRules>,
-    extra_keys: bool,
+    finish: Finish,
 }
 
 /// The program whose rules decide how each tensor is quantized.
@@ -50,14 +50,22 @@ impl ConvertOptions {
     /// repacked with the same values if possible, else requantized to 8 bits.
     pub fn new(container: &'static Container) -> Self {
         let precision = Precision::default();
-        Self { container, precision, shard_bytes: None, quantization: None, extra_keys: true }
+        let finish = Finish { extra: true, lossless: false, unloadable: false };
+        Self { container, precision, shard_bytes: None, quantization: None, finish }
+    }
+
+    /// Plans a GGUF file even if llama.cpp could not load it: for other readers.
+    #[must_use]
+    pub fn allow_unloadable(mut self, allow: bool) -> Self {
+        self.finish.unloadable = allow;
+        self
     }
 
     /// Whether a GGUF file keeps what `config.json` says and GGUF has no key for, under keys of this
     /// library's own. Without them, the file has only the keys that llama.cpp's converter writes.
     #[must_use]
     pub fn extra_keys(mut self, extra: bool) -> Self {
-        self.extra_keys = extra;
+        self.finish.extra = extra;
         self
     }
 
@@ -72,6 +80,7 @@ impl ConvertOptions {
     #[must_use]
     pub fn lossless(mut self, lossless: bool) -> Self {
         self.precision.lossless = lossless;
+        self.finish.lossless = lossless;
         self
     }
 
@@ -137,7 +146,7 @@ fn planned(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
     match writer.dialect {
         Dialect::Gguf => {
             let draft = GgufDraft::of(model, options.precision)?;
-            draft.finish(model, options.extra_keys, options.precision.lossless)?.plan()
+            draft.finish(model, options.finish)?.plan()
         }
         _ => directory(model, writer, options)?.plan(),
     }

@@ -24,6 +24,17 @@ pub(super) struct GgufDraft {
     lost: Vec<String>,
 }
 
+/// How a draft is finished.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finish {
+    /// Whether this library's own keys are written.
+    pub(super) extra: bool,
+    /// Whether a loss is an error.
+    pub(super) lossless: bool,
+    /// Whether a model that llama.cpp cannot load is written.
+    pub(super) unloadable: bool,
+}
+
 impl GgufDraft {
     /// Translates a model to GGUF's names, row order and values.
     pub(super) fn of(model: &Model, precision: Precision) -> Result<Self> {
@@ -83,7 +94,8 @@ impl GgufDraft {
     ///
     /// `Unsupported` for what llama.cpp cannot load, or computes differently in a lossless
     /// conversion.
-    pub(super) fn finish(mut self, model: &Model, extra: bool, lossless: bool) -> Result<Builder> {
+    pub(super) fn finish(mut self, model: &Model, options: Finish) -> Result<Builder> {
+        let Finish { extra, lossless, unloadable } = options;
         if !extra {
             let own =
                 |key: Text<'_>| key.to_str().filter(|k| k.starts_with(PREFIX)).map(str::to_owned);
@@ -99,7 +111,16 @@ impl GgufDraft {
         let Some(preview) = plan.preview(model.path()) else { return Ok(self.builder(model)) };
         let gguf =
             OpenOptions::new().limits(model.store().limits().clone()).open_source(preview)?;
-        refused(&gguf)?;
+        // An incomplete model is refused when the plan is run, unless it is wanted.
+        if model.resolution()?.missing.is_empty()
+            && let Some(fault) = refused(&gguf)
+        {
+            if !unloadable {
+                let advice = "--allow-incomplete writes it for other readers";
+                return Err(Error::unsupported(fault).advise(advice));
+            }
+            self.notes.push(fault);
+        }
         let whole = self.lost.is_empty();
         let kept = translate::kept(model, &gguf, whole)?.unwrap_or_default();
         let mut losses = Vec::new();
@@ -169,15 +190,16 @@ const OUTPUT: &str = "output.weight";
 /// The reason of tensors that GGUF has no place for.
 const NAMELESS: &str = "gguf has no name for it";
 
-/// Refuses a model that llama.cpp cannot load.
-fn refused(gguf: &Model) -> Result<()> {
+/// Why llama.cpp cannot load a model, if it cannot.
+fn refused(gguf: &Model) -> Option<String> {
     let faults = graph_faults(gguf.store());
-    let Some(first) = faults.first() else { return Ok(()) };
+    let first = faults.first()?;
     let more = match faults.len() {
         1 => String::new(),
-        several => format!(", and {} more faults", several - 1),
+        2 => ", and 1 more fault".to_owned(),
+        several => format!(", and {} more faults", several.saturating_sub(1)),
     };
-    Err(Error::unsupported(format!("llama.cpp could not load the file: {first}{more}")))
+    Some(format!("llama.cpp could not load the file: {first}{more}"))
 }
 
 /// Why llama.cpp does not load a GGUF file, one sentence for each fault. Empty for an architecture

@@ -77,10 +77,21 @@ pub fn gguf_metadata_and_notes(model: &Model) -> Result<(KeyValues, Vec<Note>)> 
 ///
 /// Same as [`Model::config`]; `Unsupported` if the number of rows cannot be determined.
 pub(crate) fn rows_before_positions(store: &Store, resolution: &Resolution) -> Result<u64> {
-    match resolution.architecture.and_then(|row| row.rows_before_positions) {
-        Some(rows) => rows(&SourceModel::of(store, resolution)?),
-        None => Ok(0),
+    let Some(rows) = resolution.architecture.and_then(|row| row.rows_before_positions) else {
+        return Ok(0);
+    };
+    let model = SourceModel::of(store, resolution)?;
+    if store.encoding() == Encoding::Gguf {
+        // The kept config counts all rows, the tensor has those of positions alone.
+        let kept = Kept::read(store.metadata()).map_err(|error| error.in_file(store.path()))?;
+        let stored = model.shape("position_embedding.weight").and_then(|shape| shape.first());
+        if let (Some(all), Some(stored)) = (kept.count("max_position_embeddings"), stored)
+            && let Some(before @ 1..=16) = all.checked_sub(*stored)
+        {
+            return Ok(before);
+        }
     }
+    rows(&model)
 }
 
 /// The version of ggml's block layouts, 2 since June 2023.

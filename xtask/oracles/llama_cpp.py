@@ -129,8 +129,9 @@ def loads(path):
     """Whether llama.cpp loads a file and computes a token, in a process of its own."""
     child = os.fork()
     if child == 0:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1), os.dup2(null, 2)
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(null, stream)
         try:
             model = llama_cpp.Llama(
                 str(path), n_ctx=32, verbose=True, n_threads=1, type_k=0, type_v=0, flash_attn=False

@@ -12,6 +12,7 @@ pub(crate) fn run(args: &Convert) -> Done {
     remark(&model);
     let mut options =
         ConvertOptions::new(args.to).lossless(args.lossless).extra_keys(!args.no_extra_keys);
+    options = options.allow_unloadable(args.whole.allow_incomplete);
     if let Some(dtype) = args.dtype {
         options = options.dtype(dtype);
     }

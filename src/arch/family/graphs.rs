@@ -306,13 +306,26 @@ fn needs_experts(n: &N<'_>) -> Option<String> {
 }
 fn needs_rank(n: &N<'_>) -> Option<String> {
     (!light(n) && !n.has("attention.q_lora_rank")).then(|| {
-        "the key attention.q_lora_rank is missing, which llama.cpp requires unless the model has 26 or 27 layers".to_owned()
+        "no attention.q_lora_rank: llama.cpp requires it unless the model has 26 or 27 layers"
+            .to_owned()
+    })
+}
+/// Latent attention is computed as attention with one key head, the latent and the rotated part.
+fn latent_is_one_head(n: &N<'_>) -> Option<String> {
+    let (heads, wanted) = (n.kv_heads(0), kv_rank_rotated(n, 0));
+    let (key, value) = (n.head("attention.key_length"), n.head("attention.value_length"));
+    let fits = heads == 1 && key == wanted && value == kv_rank(n, 0);
+    (absorbed(n, 0) && !fits).then(|| {
+        format!(
+            "{heads} key heads of width {key} with values of width {value}, but llama.cpp requires \
+             one of {wanted} with values of {}",
+            kv_rank(n, 0)
+        )
     })
 }
 fn needs_token_types(n: &N<'_>) -> Option<String> {
-    (n.token_types() == 0).then(|| {
-        "the key tokenizer.ggml.token_type_count is missing, which llama.cpp requires".to_owned()
-    })
+    (n.token_types() == 0)
+        .then(|| "no tokenizer.ggml.token_type_count: llama.cpp does not load the file".to_owned())
 }
 fn sections_fit(n: &N<'_>) -> Option<String> {
     let width = n.head("attention.key_length");
@@ -623,12 +636,12 @@ pub(crate) static GRAPHS: &[Graph] = &[
         must("blk.{n}.ffn_gate_exps.bias", [stated_expert_ff, experts]), must("blk.{n}.ffn_up_exps.bias", [stated_expert_ff, experts]), must("blk.{n}.ffn_down_exps.bias", [embd, experts]),
     ]], ..Graph::EMPTY },
     Graph { architectures: &["deepseek2"], keys: &[RMS, "attention.kv_lora_rank", "expert_feed_forward_length", "expert_shared_count"],
-        tensors: &[BODY, TIED, NORMS, LATENT, LEADING, MAYBE_FUSED_EXPERTS, SHARED_EXPERTS, &[may(BALANCE, [experts]).when(later)]], rules: &[needs_rank], nextn: true, differs: &[("topk_method", "group_limited_greedy", "a group of experts is scored by its two best experts, not by its best")], ..Graph::EMPTY },
+        tensors: &[BODY, TIED, NORMS, LATENT, LEADING, MAYBE_FUSED_EXPERTS, SHARED_EXPERTS, &[may(BALANCE, [experts]).when(later)]], rules: &[needs_rank, latent_is_one_head], nextn: true, differs: &[("topk_method", "group_limited_greedy", "a group of experts is scored by its two best experts, not by its best")], ..Graph::EMPTY },
     Graph { architectures: &["deepseek32"], keys: &[RMS, "attention.q_lora_rank", "attention.kv_lora_rank", "expert_feed_forward_length", "expert_shared_count", "expert_gating_func",
             "attention.indexer.head_count", "attention.indexer.key_length", "attention.indexer.top_k"],
         tensors: &[BODY, TIED, NORMS, LATENT, LEADING, SPLIT_EXPERTS, SHARED_EXPERTS, &[may(BALANCE, [experts]).when(later),
         must("blk.{n}.indexer.k_norm.weight", [index_head]), must("blk.{n}.indexer.k_norm.bias", [index_head]), must("blk.{n}.indexer.proj.weight", [embd, index_heads]),
-        must("blk.{n}.indexer.attn_k.weight", [embd, index_head]), must("blk.{n}.indexer.attn_q_b.weight", [q_rank, index_q])]], nextn: true, ..Graph::EMPTY },
+        must("blk.{n}.indexer.attn_k.weight", [embd, index_head]), must("blk.{n}.indexer.attn_q_b.weight", [q_rank, index_q])]], nextn: true, rules: &[latent_is_one_head], ..Graph::EMPTY },
     Graph { architectures: &["glm4"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, POST_NORMS, ATTENTION, &[must("blk.{n}.ffn_up.weight", [embd, ff2]), must("blk.{n}.ffn_down.weight", [ff, embd])]], rules: EQUAL_HEADS, nextn: true, ..Graph::EMPTY },
     Graph { architectures: &["glm4moe"], keys: &[RMS, "expert_feed_forward_length", "expert_shared_count"], tensors: &[BODY, TIED, ATTENTION, LEADING, SPLIT_EXPERTS, MAYBE_SHARED_EXPERTS, &[
         must("blk.{n}.attn_norm.weight", [embd]), must("blk.{n}.post_attention_norm.weight", [embd]), may("blk.{n}.attn_q_norm.weight", [head]), may("blk.{n}.attn_k_norm.weight", [head]),

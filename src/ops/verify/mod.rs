@@ -69,7 +69,8 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
         found.faults.extend(numbers(config));
         untied(store, config, &mut found.faults);
     }
-    if store.encoding() == Encoding::Gguf {
+    // Other faults have the same causes.
+    if store.encoding() == Encoding::Gguf && found.faults.is_empty() {
         refused.extend(graph_faults(store));
     }
     vocabulary::check(store, config, &mut found, &mut refused)?;

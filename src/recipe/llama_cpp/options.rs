@@ -36,6 +36,8 @@ pub struct LlamaOptions {
     /// Whether what `config.json` says and GGUF has no key for is kept under keys of this library's
     /// own. Without them, the file has only the keys that llama.cpp's programs write.
     pub extra_keys: bool,
+    /// Whether a model that llama.cpp could not load is written, for other readers.
+    pub allow_unloadable: bool,
 }
 
 impl LlamaOptions {
@@ -54,6 +56,7 @@ impl LlamaOptions {
             importance: false,
             overrides: Vec::new(),
             extra_keys: true,
+            allow_unloadable: false,
         }
     }
 

@@ -127,6 +127,11 @@ impl Kept {
         Ok(Self { config, derived, whole, ..Self::default() })
     }
 
+    /// A kept count.
+    pub(crate) fn count(&self, key: &str) -> Option<u64> {
+        self.config.get(key).and_then(Json::as_u64)
+    }
+
     /// Restores the kept keys in a derived document. Where a GGUF key was changed since the file was
     /// written, nothing of its group is restored.
     pub(crate) fn restore(&self, document: &mut Map<String, Json>) {
@@ -199,5 +204,93 @@ fn brief(value: &Json) -> String {
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
         None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn map(json: Json) -> Map<String, Json> {
+        json.as_object().cloned().unwrap()
+    }
+
+    fn mistral() -> Map<String, Json> {
+        map(json!({
+            "model_type": "mistral", "hidden_size": 64, "sliding_window": 8, "pad_token_id": null,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}, "torch_dtype": "float32",
+        }))
+    }
+
+    fn derived() -> Map<String, Json> {
+        map(json!({
+            "model_type": "llama", "hidden_size": 64, "hidden_act": "gelu", "rope_theta": 1e4,
+        }))
+    }
+
+    #[test]
+    fn only_what_differs_is_kept_and_comes_back() {
+        let kept = Kept::of(&mistral(), &derived(), 2, true);
+        let keys: Vec<&str> = kept.config.keys().map(String::as_str).collect();
+        // The two forms of rotary embeddings mean the same, and the dtype is that of the files.
+        assert_eq!(keys, ["model_type", "sliding_window", "pad_token_id"]);
+        // The class's default is another one.
+        assert_eq!(kept.derived.get("hidden_act"), Some(&json!("gelu")));
+        let mut back = derived();
+        kept.restore(&mut back);
+        let expected = json!({
+            "model_type": "mistral", "hidden_size": 64, "sliding_window": 8, "pad_token_id": null,
+            "rope_theta": 1e4,
+        });
+        assert_eq!(Json::Object(back), expected);
+    }
+
+    #[test]
+    fn losses_name_the_keys_with_the_defaults_of_both_classes() {
+        let kept = Kept::of(&mistral(), &derived(), 2, true);
+        let losses = kept.losses.join("\n");
+        assert!(losses.contains("hidden_act: silu in config.json, gelu in GGUF"), "{losses}");
+        assert!(
+            losses.contains("sliding windows: [8,8] in config.json, not stated in GGUF"),
+            "{losses}"
+        );
+        assert_eq!(kept.losses.len(), 2, "{losses}");
+        // Without a key, Mistral's class has a window of 4096.
+        let mut stated = mistral();
+        stated.remove("sliding_window");
+        let losses = Kept::of(&stated, &derived(), 2, true).losses.join("\n");
+        assert!(losses.contains("[4096,4096]"), "{losses}");
+        stated.insert("sliding_window".to_owned(), Json::Null);
+        stated.insert("hidden_act".to_owned(), "gelu".into());
+        assert!(Kept::of(&stated, &derived(), 2, true).losses.is_empty());
+    }
+
+    #[test]
+    fn a_changed_value_drops_its_group_alone() {
+        let mut stated = mistral();
+        stated.insert("rope_parameters".to_owned(), json!({"rope_type": "dynamic", "factor": 2.0}));
+        let kept = Kept::of(&stated, &derived(), 2, true);
+        let mut back = derived();
+        back.insert("rope_theta".to_owned(), json!(5e5));
+        kept.restore(&mut back);
+        assert_eq!(back.get("rope_theta"), Some(&json!(5e5)));
+        assert!(!back.contains_key("rope_parameters"), "{back:?}");
+        assert_eq!(back.get("sliding_window"), Some(&json!(8)));
+    }
+
+    #[test]
+    fn it_is_written_to_keys_and_read_again() {
+        let kept = Kept::of(&mistral(), &derived(), 2, true);
+        let mut keys = KeyValues::new();
+        kept.write(&mut keys);
+        let names: Vec<String> = keys.iter().map(|(key, _)| key.to_string()).collect();
+        assert_eq!(names, [CONFIG, DERIVED]);
+        assert!(names.iter().all(|name| name.starts_with(PREFIX)));
+        let whole = Kept::whole(&mistral());
+        let mut back = Map::new();
+        whole.restore(&mut back);
+        assert_eq!(back.get("sliding_window"), Some(&json!(8)));
+        assert!(!back.contains_key("torch_dtype"));
     }
 }
