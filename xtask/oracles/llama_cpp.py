@@ -178,7 +178,9 @@ for model in sorted(MODELS.iterdir()):
             file.write(path)
             theirs, (ours, why) = loads(path), says(path)
             checked += 1
-            if theirs != ours:
+            # Loaded, but computed without the gate that the model has.
+            ungated = what.endswith("ffn_gate_exps.weight") and theirs
+            if theirs != ours and not ungated:
                 faults += 1
                 said = "loads it" if theirs else "does not load it"
                 print(f"FAIL {model.name} {what}: llama.cpp {said}; verify --strict: {why[-300:]}")

@@ -323,6 +323,14 @@ fn latent_is_one_head(n: &N<'_>) -> Option<String> {
         )
     })
 }
+fn narrow_heads_rotate(n: &N<'_>) -> Option<String> {
+    let stated = n.count("rope.dimension_count_swa");
+    let rotated = if stated == 0 { n.rotated() } else { stated };
+    let width = n.count("attention.key_length_swa");
+    (rotated > width).then(|| {
+        format!("{rotated} elements of a head of width {width} are rotated in layers with a window")
+    })
+}
 fn needs_token_types(n: &N<'_>) -> Option<String> {
     (n.token_types() == 0)
         .then(|| "no tokenizer.ggml.token_type_count: llama.cpp does not load the file".to_owned())
@@ -368,6 +376,8 @@ const POST_NORMS: &[Row] = &[
 ];
 
 const QKV: &str = "blk.{n}.attn_qkv.weight";
+/// Queries, keys, values and gates of linear attention, fused.
+const SSM_IN: &str = "blk.{n}.ssm_in.weight";
 const QKV_BIAS: &str = "blk.{n}.attn_qkv.bias";
 /// Queries, keys and values, fused or not, with or without biases.
 const ATTENTION: &[Row] = &[
@@ -531,8 +541,8 @@ const HYBRID: &[Row] = &[
     must("blk.{n}.attn_output.weight", [q, embd]).when(attends),
     must("blk.{n}.attn_q_norm.weight", [head]).when(attends),
     must("blk.{n}.attn_k_norm.weight", [head]).when(attends),
-    may(QKV, [embd, keys_values]).when(recurrent),
-    may("blk.{n}.attn_gate.weight", [embd, values]).when(recurrent),
+    must(QKV, [embd, keys_values]).when(recurrent).unless(SSM_IN),
+    must("blk.{n}.attn_gate.weight", [embd, values]).when(recurrent).unless(SSM_IN),
     must("blk.{n}.ssm_conv1d.weight", [conv, keys_values]).when(recurrent),
     must("blk.{n}.ssm_dt.bias", [v_heads]).when(recurrent),
     must("blk.{n}.ssm_a", [v_heads]).when(recurrent),
@@ -540,7 +550,7 @@ const HYBRID: &[Row] = &[
     must("blk.{n}.ssm_out.weight", [values, embd]).when(recurrent),
 ];
 const FUSED_LINEAR: &[Row] = &[
-    may("blk.{n}.ssm_in.weight", [embd, keys_values_gates]).when(recurrent),
+    may(SSM_IN, [embd, keys_values_gates]).when(recurrent),
     must("blk.{n}.ssm_ba.weight", [embd, v_heads2]).when(recurrent),
 ];
 const SPLIT_LINEAR: &[Row] = &[
@@ -616,13 +626,13 @@ pub(crate) static GRAPHS: &[Graph] = &[
         must("blk.{n}.attn_q.weight", [embd, own_q]), must("blk.{n}.attn_k.weight", [embd, own_kv]).when(keeps_kv), may("blk.{n}.attn_k.weight", [embd, own_kv]).when(shares_kv),
         may("blk.{n}.attn_v.weight", [embd, own_kv]), must("blk.{n}.attn_output.weight", [own_q, embd]),
         must("blk.{n}.attn_q_norm.weight", [own_head]), must("blk.{n}.attn_k_norm.weight", [own_head]).when(keeps_kv), may("blk.{n}.attn_k_norm.weight", [own_head]).when(shares_kv),
-        may("blk.{n}.layer_output_scale.weight", []), must("blk.{n}.ffn_gate.weight", [embd, ff_of_layer]), must("blk.{n}.ffn_up.weight", [embd, ff_of_layer]), must("blk.{n}.ffn_down.weight", [ff_of_layer, embd]),
+        may("blk.{n}.ffn_down_exps.scale", [experts]), may("blk.{n}.layer_output_scale.weight", []), must("blk.{n}.ffn_gate.weight", [embd, ff_of_layer]), must("blk.{n}.ffn_up.weight", [embd, ff_of_layer]), must("blk.{n}.ffn_down.weight", [ff_of_layer, embd]),
         may("blk.{n}.ffn_gate_inp.weight", [embd, experts]), must("blk.{n}.ffn_gate_inp.scale", [embd]).with(ROUTER), must("blk.{n}.pre_ffw_norm_2.weight", [embd]).with(ROUTER),
         must("blk.{n}.post_ffw_norm_1.weight", [embd]).with(ROUTER), must("blk.{n}.post_ffw_norm_2.weight", [embd]).with(ROUTER),
         may(FUSED, [embd, expert_ff2, experts]).with(ROUTER), must("blk.{n}.ffn_gate_exps.weight", [embd, stated_expert_ff, experts]).with(ROUTER).unless(FUSED),
         must("blk.{n}.ffn_up_exps.weight", [embd, stated_expert_ff, experts]).with(ROUTER).unless(FUSED), must("blk.{n}.ffn_down_exps.weight", [stated_expert_ff, embd, experts]).with(ROUTER),
         must("blk.{n}.inp_gate.weight", [embd, per_layer]).when(has_per_layer), must("blk.{n}.proj.weight", [per_layer, embd]).when(has_per_layer), must("blk.{n}.post_norm.weight", [embd]).when(has_per_layer),
-    ]], rules: EQUAL_HEADS, ..Graph::EMPTY },
+    ]], rules: &[key_is_value, narrow_heads_rotate], ..Graph::EMPTY },
     Graph { architectures: &["phi3"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, SQUARE_ATTENTION, LONG_FREQS, &[must("blk.{n}.ffn_up.weight", [embd, ff2]), must("blk.{n}.ffn_down.weight", [ff, embd])]],
         rules: EQUAL_HEADS, ignores: &[("attention.sliding_window", "every layer attends to all positions")], ..Graph::EMPTY },
     Graph { architectures: &["gpt-oss"], keys: &[RMS, "expert_feed_forward_length", "attention.sliding_window"], tensors: &[BODY, OUTPUT, &[
@@ -634,7 +644,7 @@ pub(crate) static GRAPHS: &[Graph] = &[
         must("blk.{n}.ffn_gate_inp.weight", [embd, experts]), must("blk.{n}.ffn_gate_inp.bias", [experts]),
         must("blk.{n}.ffn_gate_exps.weight", [embd, stated_expert_ff, experts]), must("blk.{n}.ffn_up_exps.weight", [embd, stated_expert_ff, experts]), must("blk.{n}.ffn_down_exps.weight", [stated_expert_ff, embd, experts]),
         must("blk.{n}.ffn_gate_exps.bias", [stated_expert_ff, experts]), must("blk.{n}.ffn_up_exps.bias", [stated_expert_ff, experts]), must("blk.{n}.ffn_down_exps.bias", [embd, experts]),
-    ]], ..Graph::EMPTY },
+    ]], rules: EQUAL_HEADS, ..Graph::EMPTY },
     Graph { architectures: &["deepseek2"], keys: &[RMS, "attention.kv_lora_rank", "expert_feed_forward_length", "expert_shared_count"],
         tensors: &[BODY, TIED, NORMS, LATENT, LEADING, MAYBE_FUSED_EXPERTS, SHARED_EXPERTS, &[may(BALANCE, [experts]).when(later)]], rules: &[needs_rank, latent_is_one_head], nextn: true, differs: &[("topk_method", "group_limited_greedy", "a group of experts is scored by its two best experts, not by its best")], ..Graph::EMPTY },
     Graph { architectures: &["deepseek32"], keys: &[RMS, "attention.q_lora_rank", "attention.kv_lora_rank", "expert_feed_forward_length", "expert_shared_count", "expert_gating_func",
