@@ -6,6 +6,7 @@ pub(crate) mod config;
 mod dialect_names;
 pub(crate) mod family;
 mod generation;
+pub(crate) mod graph;
 pub(crate) mod habits;
 mod linear;
 pub(crate) mod rotary;

@@ -171,13 +171,8 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Store> {
     opened.map(|store| store.with_limits(&options.limits))
 }
 
-/// Opens a file that is in memory. Messages use `name` as the path.
-pub(crate) fn open_memory(
-    name: PathBuf,
-    bytes: std::borrow::Cow<'static, [u8]>,
-    options: &OpenOptions,
-) -> Result<Store> {
-    let source = Source::memory(name, bytes);
+/// Opens bytes that are no file of their own: in memory, or computed when they are read.
+pub(crate) fn open_source(source: Source, options: &OpenOptions) -> Result<Store> {
     let path = source.path().to_path_buf();
     let opened = choose_file(&source, &options.limits)
         .and_then(|row| (row.open)(DetectedPath::File(source), options));

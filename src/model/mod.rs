@@ -17,7 +17,7 @@ use serde_json::Value as Json;
 use crate::arch::{
     ConfigValue, GenerationConfig, Mapping, ModelConfig, Resolution, model_config, resolve,
 };
-use crate::bytes::Text;
+use crate::bytes::{Source, Text};
 use crate::container::{self, OpenOptions};
 use crate::error::{Error, Result};
 use crate::index::{self, NameIndex};
@@ -101,7 +101,12 @@ impl OpenOptions {
         name: impl Into<PathBuf>,
         bytes: impl Into<Cow<'static, [u8]>>,
     ) -> Result<Model> {
-        container::open_memory(name.into(), bytes.into(), self).map(Model::of_store)
+        self.open_source(Source::memory(name, bytes))
+    }
+
+    /// Opens bytes that are no file of their own.
+    pub(crate) fn open_source(&self, source: Source) -> Result<Model> {
+        container::open_source(source, self).map(Model::of_store)
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::dialect::{TranslatedTensors, adapted_tensors_in};
 use super::experts;
-use super::gguf::GgufDraft;
+use super::gguf::{Finish, GgufDraft};
 use super::rewrite::{copied_tensors, merged_gguf};
 use crate::adapter::{self, Adapter};
 use crate::arch::Dialect;
@@ -37,6 +37,7 @@ pub struct ConvertOptions {
     quantization: Option<QuantizationRules>,
     /// Adapters to be merged, each with a factor.
     adapters: Vec<(Adapter, f64)>,
+    finish: Finish,
 }
 
 /// The program whose rules decide how each tensor is quantized.
@@ -54,6 +55,7 @@ impl ConvertOptions {
     /// repacked with the same values if possible, else requantized to 8 bits.
     pub fn new(container: &'static Container) -> Self {
         let precision = Precision::default();
+        let finish = Finish { extra: true, lossless: false, unloadable: false };
         Self {
             container,
             precision,
@@ -61,7 +63,23 @@ impl ConvertOptions {
             one_file: false,
             quantization: None,
             adapters: Vec::new(),
+            finish,
         }
+    }
+
+    /// Plans a GGUF file even if llama.cpp could not load it: for other readers.
+    #[must_use]
+    pub fn allow_unloadable(mut self, allow: bool) -> Self {
+        self.finish.unloadable = allow;
+        self
+    }
+
+    /// Whether a GGUF file keeps what `config.json` says and GGUF has no key for, under keys of this
+    /// library's own. Without them, the file has only the keys that llama.cpp's converter writes.
+    #[must_use]
+    pub fn extra_keys(mut self, extra: bool) -> Self {
+        self.finish.extra = extra;
+        self
     }
 
     /// Writes all matrices in a dtype.
@@ -75,6 +93,7 @@ impl ConvertOptions {
     #[must_use]
     pub fn lossless(mut self, lossless: bool) -> Self {
         self.precision.lossless = lossless;
+        self.finish.lossless = lossless;
         self
     }
 
@@ -161,7 +180,8 @@ fn planned(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
     let adaptation = merged_changes(model, writer, options)?;
     let mut builder = match writer.dialect {
         Dialect::Gguf => {
-            GgufDraft::of(model, adaptation.as_ref(), options.precision)?.builder(model)
+            let draft = GgufDraft::of(model, adaptation.as_ref(), options.precision)?;
+            draft.finish(model, options.finish)?
         }
         _ if options.one_file => one_file(model, writer, options, adaptation.as_ref())?,
         _ => directory(model, writer, options, adaptation.as_ref())?,
@@ -269,6 +289,11 @@ fn directory(
         None => tensors.into_iter().map(|tensor| (None, tensor)).collect(),
     };
     let (config, others) = documents(model, writer, &mut builder)?;
+    let mut tensors = tensors;
+    if store.encoding() == Encoding::Gguf && is_tied(config.as_ref())? {
+        // llama.cpp requires a copy of the embedding of some architectures.
+        tensors.retain(|(_, tensor)| !tensor.name().ends_with("lm_head.weight"));
+    }
     let mut choices =
         recipe_choices(model, &tensors, config.as_ref(), options, &mut builder)?.into_iter();
     let same = resolution.dialect == writer.dialect;
@@ -339,6 +364,12 @@ fn one_file(
             .note(format!("a single file has no room for {names}: give a directory to write them"));
     }
     Ok(builder)
+}
+
+/// Whether a `config.json` says that the embedding serves as output matrix.
+fn is_tied(config: Option<&ConfigDocument>) -> Result<bool> {
+    let keys = config.map(ConfigDocument::keys).transpose()?.unwrap_or_default();
+    Ok(keys.get("tie_word_embeddings").and_then(Json::as_bool) == Some(true))
 }
 
 /// Names and contents of files.

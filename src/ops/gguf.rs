@@ -3,24 +3,38 @@
 use std::sync::Arc;
 
 use super::dialect::{TranslatedTensors, adapted_tensors_in};
-use crate::arch::Dialect;
-use crate::container::gguf;
+use crate::arch::{Dialect, family, graph};
+use crate::bytes::Text;
+use crate::container::{OpenOptions, gguf};
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::model::{Adaptation, Model, Tensor};
 use crate::recipe::FileType;
-use crate::store::Encoding;
-use crate::translate;
+use crate::store::{Encoding, Store};
+use crate::translate::{self, kept::PREFIX};
 use crate::write::{Builder, Method, OutTensor, Output, Precision, Producer, choose, encoded};
 
 /// The keys and tensors of a GGUF model that is being planned.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct GgufDraft {
     pub(super) keys: KeyValues,
     pub(super) tensors: Vec<OutTensor>,
     /// Notes for the plan.
     pub(super) notes: Vec<String>,
+    /// Stored names of tensors that GGUF has no place for: poolers, heads.
+    lost: Vec<String>,
+}
+
+/// How a draft is finished.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finish {
+    /// Whether this library's own keys are written.
+    pub(super) extra: bool,
+    /// Whether a loss is an error.
+    pub(super) lossless: bool,
+    /// Whether a model that llama.cpp cannot load is written.
+    pub(super) unloadable: bool,
 }
 
 impl GgufDraft {
@@ -56,9 +70,25 @@ impl GgufDraft {
             };
             tensors.push(OutTensor::new(view.name(), output(&view, own, precision)?));
         }
+        let graph = keys.get("general.architecture").and_then(|value| value.to_text());
+        let graph = graph.and_then(|name| family::graph(name.to_str()?));
+        let place = |name: &str| tensors.iter().position(|tensor: &OutTensor| tensor.name == name);
+        // llama.cpp does not tie the output matrix of some architectures to the embedding.
+        if let (false, Some(graph), None, Some(embedding)) =
+            (own, graph, place(OUTPUT), place("token_embd.weight"))
+            && graph.requires(OUTPUT)
+            && let Some(embedding) = tensors.get(embedding).cloned()
+        {
+            let reason = Some("a copy of the embedding, which llama.cpp requires".to_owned());
+            let output = embedding.output.with_reason(reason);
+            tensors.push(OutTensor::new(OUTPUT, output));
+        }
         let mut notes = super::left_out(&left_out);
         notes.extend(remarks.into_iter().map(|note| note.text));
-        let mut draft = Self { keys, tensors, notes };
+        // Tensors of other models, and those that follow from the config, have another reason.
+        let lost = |(name, reason): (String, String)| (reason == NAMELESS).then_some(name);
+        let lost = if own { Vec::new() } else { left_out.into_iter().filter_map(lost).collect() };
+        let mut draft = Self { keys, tensors, notes, lost };
         if !own || precision.dtype.is_some() || adaptation.is_some() {
             let number = draft.file_type();
             draft.keys.set("general.file_type", Value::U32(number));
@@ -66,8 +96,71 @@ impl GgufDraft {
         Ok(draft)
     }
 
+    /// Adds the keys that GGUF has no place for, or removes them, and notes what llama.cpp will
+    /// compute differently. Starts a builder with the draft's content, as one file.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for what llama.cpp cannot load, or computes differently in a lossless
+    /// conversion.
+    pub(super) fn finish(mut self, model: &Model, options: Finish) -> Result<Builder> {
+        let Finish { extra, lossless, unloadable } = options;
+        if !extra {
+            let own =
+                |key: Text<'_>| key.to_str().filter(|k| k.starts_with(PREFIX)).map(str::to_owned);
+            let own: Vec<String> = self.keys.iter().filter_map(|(key, _)| own(key)).collect();
+            for key in own {
+                self.keys.remove(&key);
+            }
+        }
+        if model.encoding() == Encoding::Gguf {
+            return Ok(self.builder(model));
+        }
+        let plan = self.clone().builder(model).plan()?;
+        let Some(preview) = plan.preview(model.path()) else { return Ok(self.builder(model)) };
+        let gguf =
+            OpenOptions::new().limits(model.store().limits().clone()).open_source(preview)?;
+        // An incomplete model is refused when the plan is run, unless it is wanted.
+        if model.resolution()?.missing.is_empty()
+            && let Some(fault) = refused(&gguf)
+        {
+            if !unloadable {
+                let advice = "--allow-incomplete writes it for other readers";
+                return Err(Error::unsupported(fault).advise(advice));
+            }
+            self.notes.push(fault);
+        }
+        let whole = self.lost.is_empty();
+        let kept = translate::kept(model, &gguf, whole)?.unwrap_or_default();
+        let mut losses = Vec::new();
+        let name = gguf.metadata().str("general.architecture").unwrap_or_default();
+        if let Some(graph) = family::graph(name) {
+            losses.clone_from(&kept.losses);
+            losses.extend(graph::ignored(graph, name, gguf.metadata(), &kept.stated));
+        }
+        if let [first, others @ ..] = self.lost.as_slice() {
+            let more = match others.len() {
+                0 => String::new(),
+                several => format!(" and {several} more"),
+            };
+            losses.push(format!("it has no place for {first}{more}"));
+        }
+        if !losses.is_empty() {
+            let said = losses.join("; ");
+            let fault = format!("llama.cpp will compute this model differently: {said}");
+            if lossless {
+                return Err(Error::unsupported(fault));
+            }
+            self.notes.push(fault);
+        }
+        if extra {
+            kept.write(&mut self.keys);
+        }
+        Ok(self.builder(model))
+    }
+
     /// Starts a builder with the draft's content, as one file.
-    pub(super) fn builder(self, model: &Model) -> Builder {
+    fn builder(self, model: &Model) -> Builder {
         let mut builder = Builder::with_writer(&gguf::write::WRITER);
         builder.reads(model.store());
         *builder.metadata() = self.keys;
@@ -100,6 +193,32 @@ impl GgufDraft {
             None => 0,
         }
     }
+}
+
+const OUTPUT: &str = "output.weight";
+/// The reason of tensors that GGUF has no place for.
+const NAMELESS: &str = "gguf has no name for it";
+
+/// Why llama.cpp cannot load a model, if it cannot.
+fn refused(gguf: &Model) -> Option<String> {
+    let faults = graph_faults(gguf.store());
+    let first = faults.first()?;
+    let more = match faults.len() {
+        1 => String::new(),
+        2 => ", and 1 more fault".to_owned(),
+        several => format!(", and {} more faults", several.saturating_sub(1)),
+    };
+    Some(format!("llama.cpp could not load the file: {first}{more}"))
+}
+
+/// Why llama.cpp does not load a GGUF file, one sentence for each fault. Empty for an architecture
+/// of which the table knows nothing.
+pub(super) fn graph_faults(store: &Store) -> Vec<String> {
+    let names: Vec<String> = store.tensors().map(|tensor| tensor.name().to_string()).collect();
+    let stored = |name: &str| Some(store.find(name)?.shape().to_vec());
+    let architecture = store.metadata().str("general.architecture").unwrap_or_default();
+    let Some(graph) = family::graph(architecture) else { return Vec::new() };
+    graph::faults(graph, architecture, store.metadata(), names.iter().map(String::as_str), &stored)
 }
 
 /// Chooses how a tensor is written in GGUF.

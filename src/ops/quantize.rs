@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::gguf::GgufDraft;
+use super::gguf::{Finish, GgufDraft};
 use super::rewrite::stem;
 use crate::container::Shards;
 use crate::container::gguf::write::SPLIT_KEYS;
@@ -76,7 +76,9 @@ pub fn quantize(
     }
     drop(recipe);
     draft.tensors = tensors;
-    let mut builder = draft.builder(model);
+    let finish =
+        Finish { extra: options.extra_keys, lossless: false, unloadable: options.allow_unloadable };
+    let mut builder = draft.finish(model, finish).map_err(here)?;
     if let Some(shards) = shards {
         builder.shards(shards, stem(path)?);
     }

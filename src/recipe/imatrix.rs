@@ -75,7 +75,7 @@ impl ImportanceMatrix {
     pub fn open_memory(name: &str, bytes: Vec<u8>, options: &OpenOptions) -> Result<Self> {
         let read = match bytes.starts_with(b"GGUF") {
             true => {
-                let store = container::open_memory(name.into(), bytes.into(), options)?;
+                let store = container::open_source(Source::memory(name, bytes), options)?;
                 Self::from_store(&store)
             }
             false => Self::from_dat(&Source::memory(name, bytes), &options.limits),

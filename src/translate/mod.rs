@@ -7,6 +7,7 @@
 
 mod config;
 mod general;
+pub(crate) mod kept;
 mod tokenizer;
 
 use std::borrow::Cow;
@@ -14,12 +15,14 @@ use std::borrow::Cow;
 use serde_json::{Map, Value as Json};
 
 use crate::arch::Resolution;
+use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::source::SourceModel;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::model::Model;
 use crate::store::{Encoding, Note, Store};
 use crate::tokenizer::Tokenizer;
+use kept::Kept;
 
 /// The model's name in its `config.json`, without its owner's.
 pub(crate) fn name_in_config(store: &Store) -> Option<&str> {
@@ -79,10 +82,21 @@ pub fn gguf_metadata_and_notes(model: &Model) -> Result<(KeyValues, Vec<Note>)> 
 ///
 /// Same as [`Model::config`]; `Unsupported` if the number of rows cannot be determined.
 pub(crate) fn rows_before_positions(store: &Store, resolution: &Resolution) -> Result<u64> {
-    match resolution.architecture.and_then(|row| row.rows_before_positions) {
-        Some(rows) => rows(&SourceModel::of(store, resolution)?),
-        None => Ok(0),
+    let Some(rows) = resolution.architecture.and_then(|row| row.rows_before_positions) else {
+        return Ok(0);
+    };
+    let model = SourceModel::of(store, resolution)?;
+    if store.encoding() == Encoding::Gguf {
+        // The kept config counts all rows, the tensor has those of positions alone.
+        let kept = Kept::read(store.metadata()).map_err(|error| error.in_file(store.path()))?;
+        let stored = model.shape("position_embedding.weight").and_then(|shape| shape.first());
+        if let (Some(all), Some(stored)) = (kept.count("max_position_embeddings"), stored)
+            && let Some(before @ 1..=16) = all.checked_sub(*stored)
+        {
+            return Ok(before);
+        }
     }
+    rows(&model)
 }
 
 /// The version of ggml's block layouts, 2 since June 2023.
@@ -214,7 +228,12 @@ pub fn hf_documents(model: &Model) -> Result<Documents> {
     {
         return beside(store, config);
     }
-    let mut config = config::hf::hf_config(store, model.resolution()?)?;
+    let kept = Kept::read(store.metadata()).map_err(|error| error.in_file(store.path()))?;
+    let mut config = match (derived_config(store, model.resolution()?), kept.whole) {
+        (Err(error), true) if error.kind() == ErrorKind::Unsupported => Map::new(),
+        (derived, _) => derived?,
+    };
+    kept.restore(&mut config);
     // RoBERTa's `max_position_embeddings` also counts rows that belong to no position.
     let family = store.metadata().str("general.architecture");
     let longest = family.and_then(|name| store.metadata().u64(&format!("{name}.context_length")));
@@ -222,8 +241,7 @@ pub fn hf_documents(model: &Model) -> Result<Documents> {
     let tokenizer = tokenizer::hf::files(store, longest)?;
     let mut generation = general::generation(store);
     for (name, id) in Tokenizer::of(store)?.into_iter().flat_map(|t| t.special) {
-        if ["bos", "eos", "pad"].contains(&name.as_str()) {
-            config.insert(format!("{name}_token_id"), id.value.into());
+        if SPECIAL.contains(&name.as_str()) {
             generation.insert(format!("{name}_token_id"), id.value.into());
         }
     }
@@ -235,6 +253,46 @@ pub fn hf_documents(model: &Model) -> Result<Documents> {
     let generation = [("generation_config.json", Json::Object(generation))];
     let others = generation.into_iter().chain(tokenizer).map(written);
     Ok(Documents { config: ConfigDocument::Made(config), others: others.collect::<Result<_>>()? })
+}
+
+/// Special tokens whose ids `config.json` states.
+const SPECIAL: [&str; 3] = ["bos", "eos", "pad"];
+
+/// The `config.json` that GGUF keys alone give.
+fn derived_config(store: &Store, resolution: &Resolution) -> Result<Map<String, Json>> {
+    let mut config = config::hf::hf_config(store, resolution)?;
+    for (name, id) in Tokenizer::of(store)?.into_iter().flat_map(|t| t.special) {
+        if SPECIAL.contains(&name.as_str()) {
+            config.insert(format!("{name}_token_id"), id.value.into());
+        }
+    }
+    Ok(config)
+}
+
+/// What a model's `config.json` says and its GGUF keys do not. `gguf` is the same model in GGUF.
+/// `None` for a model without `config.json`. `whole` says whether no tensor is left out, so that the
+/// class of the model stays the same.
+///
+/// # Errors
+///
+/// `Malformed`, `LimitExceeded` and `Io` if a file cannot be read.
+pub(crate) fn kept(model: &Model, gguf: &Model, whole: bool) -> Result<Option<Kept>> {
+    let Some(root) = model.store().document(ConfigDocument::NAME).and_then(Json::as_object) else {
+        return Ok(None);
+    };
+    let inner = TEXT_CONFIGS.iter().find_map(|name| root.get(*name)?.as_object());
+    let mut stated = inner.unwrap_or(root).clone();
+    for (key, value) in root.iter().filter(|_| inner.is_some()) {
+        if key.ends_with("_token_id") || key == "tie_word_embeddings" {
+            stated.entry(key).or_insert_with(|| value.clone());
+        }
+    }
+    let layers = gguf.config().map_or(0, |config| config.n_layers.value);
+    match derived_config(gguf.store(), gguf.resolution()?) {
+        Ok(derived) => Ok(Some(Kept::of(&stated, &derived, layers, whole && inner.is_none()))),
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(Some(Kept::whole(&stated))),
+        Err(error) => Err(error),
+    }
 }
 
 /// Like [`hf_documents`], for an MLX directory. mlx-lm supports the text models of Qwen-VL, Qwen

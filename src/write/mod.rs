@@ -58,7 +58,7 @@ impl Output {
 }
 
 /// A tensor to be written.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct OutTensor {
     pub(crate) name: String,
     pub(crate) output: Output,

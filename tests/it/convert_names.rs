@@ -177,15 +177,16 @@ fn converted(
     let mut tell = |what: String| {
         told.entry(what).or_default().insert(at.clone());
     };
-    let plan = match ops::convert(&opened.model, &ConvertOptions::new(format)) {
-        Ok(plan) => plan,
-        Err(error) => {
-            let folder = format!("{}", opened.model.path().display());
-            let text = error.to_string().replace(&format!("{folder}: "), "");
-            tell(format!("convert: {}", text.replace(&folder, ".")));
-            return Vec::new();
-        }
-    };
+    let plan =
+        match ops::convert(&opened.model, &ConvertOptions::new(format).allow_unloadable(true)) {
+            Ok(plan) => plan,
+            Err(error) => {
+                let folder = format!("{}", opened.model.path().display());
+                let text = error.to_string().replace(&format!("{folder}: "), "");
+                tell(format!("convert: {}", text.replace(&folder, ".")));
+                return Vec::new();
+            }
+        };
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("model");
     plan.run(&path, &WriteOptions::new().allow_incomplete(true))

@@ -50,6 +50,7 @@ mod rewrite;
 mod round_trip;
 mod same_weights;
 mod shrink;
+mod through_gguf;
 mod tokenizer;
 mod translate;
 mod truncation;

@@ -139,8 +139,8 @@ fn what_llama_cpp_needs_to_know() {
     strict: no llama.context_length: llama.cpp does not load the file
     ");
     insta::assert_snapshot!(without("llama.attention.layer_norm_rms_epsilon"), @"
-    note: neither llama.attention.layer_norm_rms_epsilon nor llama.attention.layer_norm_epsilon: llama.cpp does not load the file
-    strict: neither llama.attention.layer_norm_rms_epsilon nor llama.attention.layer_norm_epsilon: llama.cpp does not load the file
+    note: no llama.attention.layer_norm_rms_epsilon: llama.cpp does not load the file
+    strict: no llama.attention.layer_norm_rms_epsilon: llama.cpp does not load the file
     ");
     insta::assert_snapshot!(without("llama.embedding_length"), @"fault: .: neither llama.embedding_length nor hidden_size in config.json");
 }

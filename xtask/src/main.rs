@@ -57,10 +57,21 @@ const PACKAGES: Step = step(&[
     "mlx",
     "mlx-cpu",
     "mlx-lm",
+    "torch",
+    "transformers==5.23.*",
+    "llama-cpp-python==0.3.36",
 ]);
 const PROGRAM: Step = step(&["cargo", "build", "--release", "--package", "weighbridge-cli"]);
 const READ: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/oracles.py", "target/release/weighbridge"]);
+/// The table of what llama.cpp accepts, and that of transformers' defaults.
+const LOADED: Step = step(&[
+    "target/oracles/bin/python",
+    "xtask/oracles/llama_cpp.py",
+    "target/release/weighbridge",
+]);
+const DEFAULTS: Step =
+    step(&["target/oracles/bin/python", "xtask/oracles/class_defaults.py", "--check"]);
 
 static TASKS: &[Task] = &[
     Task {
@@ -79,7 +90,7 @@ static TASKS: &[Task] = &[
     Task {
         name: "oracles",
         help: "the field's Python packages read what this program writes",
-        steps: &[VENV, PACKAGES, PROGRAM, READ],
+        steps: &[VENV, PACKAGES, PROGRAM, READ, LOADED, DEFAULTS],
     },
     Task { name: "fuzz-check", help: "whether the fuzz targets compile", steps: &[FUZZ_CHECK] },
 ];

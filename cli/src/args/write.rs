@@ -197,7 +197,8 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 /// Whether a model must be complete.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Whole {
-    /// Write the model even if it lacks tensors that its architecture requires
+    /// Write the model even if it lacks tensors that its architecture requires, or if llama.cpp could
+    /// not load it
     #[arg(long)]
     pub(crate) allow_incomplete: bool,
 }
@@ -270,6 +271,9 @@ pub(crate) struct Quantize {
     /// Set a metadata key; TYPE is int, float, bool or str
     #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = setting)]
     pub(crate) override_kv: Vec<MetadataSetting>,
+    /// Leave out the weighbridge.* keys, which keep what config.json says and llama.cpp has no key for
+    #[arg(long, conflicts_with = "mlx")]
+    pub(crate) no_extra_keys: bool,
     #[command(flatten)]
     pub(crate) whole: Whole,
     #[command(flatten)]
@@ -364,6 +368,10 @@ pub(crate) struct Convert {
     /// Fail if any value would change
     #[arg(long)]
     pub(crate) lossless: bool,
+    /// For GGUF: leave out the weighbridge.* keys, which keep what config.json says and llama.cpp has no
+    /// key for
+    #[arg(long)]
+    pub(crate) no_extra_keys: bool,
     /// Maximum size of the tensors in one safetensors file
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_shard_size: Option<u64>,

@@ -15,7 +15,11 @@ pub(crate) fn run(args: &Convert) -> Done {
     let (to, one_file) = target(args)?;
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
-    let mut options = ConvertOptions::new(to).lossless(args.lossless).one_file(one_file);
+    let mut options = ConvertOptions::new(to)
+        .lossless(args.lossless)
+        .one_file(one_file)
+        .extra_keys(!args.no_extra_keys)
+        .allow_unloadable(args.whole.allow_incomplete);
     if let Some(dtype) = args.dtype {
         options = options.dtype(dtype);
     }

@@ -32,6 +32,8 @@ pub(crate) fn run(args: &Quantize) -> Done {
         allow_requantize: args.allow_requantize,
         keep_split: args.keep_split,
         overrides: args.override_kv.clone(),
+        extra_keys: !args.no_extra_keys,
+        allow_unloadable: args.whole.allow_incomplete,
         ..LlamaOptions::new(file_type)
     };
     let matrix = match &args.imatrix {

@@ -78,7 +78,7 @@ static VARIANTS: &[Variant] = &[
             Class { model_type: "deepseek_v3", class: "DeepseekV3ForCausalLM", when: Some(gated_by_sigmoid),
                 rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::SILU, CONFIG, &[C::Fixed("scoring_func", Word("sigmoid")), C::Fixed("topk_method", Word("noaux_tc"))]], ..Class::EMPTY },
             Class { model_type: "deepseek_v2", class: "DeepseekV2ForCausalLM",
-                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::SILU, CONFIG, &[C::Fixed("scoring_func", Word("softmax"))]], ..Class::EMPTY },
+                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::SILU, CONFIG, &[C::Fixed("scoring_func", Word("softmax")), C::By(choice)]], ..Class::EMPTY },
         ],
         defaults: Defaults::activation("silu"),
         ..Variant::EMPTY
@@ -123,6 +123,13 @@ fn dense_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()>
     if model.config.experts.expert_weights_norm.as_ref().is_some_and(|norm| norm.value) {
         keys.set("expert_weights_norm", &true.into());
     }
+    // llama.cpp's loader requires the rank, unless the model has the size of a published one without.
+    let layers = model.config.n_layers.value;
+    let rows = model.config.vocab_size.as_ref().map(|rows| rows.value);
+    let published = matches!((layers, rows), (26 | 27, _) | (48, Some(128_256)));
+    if model.config.attention.q_lora_rank.is_none() && !published {
+        keys.count("attention.q_lora_rank", 0);
+    }
     Ok(())
 }
 
@@ -163,6 +170,14 @@ fn indexer(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
 fn gated_by_sigmoid(model: &SourceModel<'_>) -> bool {
     let gating = model.config.experts.expert_gating.as_ref();
     gating.is_some_and(|gating| gating.value == Gating::Sigmoid)
+}
+
+/// How DeepSeek 2 chooses experts: among all of them, or among those of the best groups.
+fn choice(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let groups = model.config.experts.n_expert_groups.as_ref().map_or(1, |groups| groups.value);
+    let method = if groups > 1 { "group_limited_greedy" } else { "greedy" };
+    out.insert("topk_method".to_owned(), method.into());
+    Ok(())
 }
 
 /// DeepSeek's latent attention and experts.

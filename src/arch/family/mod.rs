@@ -15,6 +15,7 @@ mod gemma;
 mod glm;
 mod gpt2;
 mod gpt_oss;
+mod graphs;
 mod llama;
 mod olmo;
 mod others;
@@ -26,6 +27,7 @@ mod whisper;
 
 use super::Architecture;
 use super::config::{Defaults, GgufDefaults};
+use super::graph::Graph;
 use super::habits::{LlamaQuantize, MlxModules};
 use super::variant::{Class, Variant};
 
@@ -90,6 +92,12 @@ pub(crate) fn defaults(name: &str) -> Defaults {
     })
 }
 
+/// What llama.cpp's loader accepts and requires of a value of `general.architecture`. `None` for one
+/// that the table does not have.
+pub(crate) fn graph(gguf: &str) -> Option<&'static Graph> {
+    graphs::GRAPHS.iter().find(|graph| graph.architectures.contains(&gguf))
+}
+
 /// Exceptions of llama-quantize for a value of `general.architecture`.
 pub(crate) fn llama_quantize(gguf: &str) -> LlamaQuantize {
     let found = variants().chain(others::VARIANTS).find(|variant| variant.gguf == gguf);
@@ -131,6 +139,20 @@ mod tests {
                 assert!(own, "{}: {field} is not read from {written}", class.model_type);
             }
         }
+    }
+
+    #[test]
+    fn every_variant_but_whisper_has_a_graph() {
+        for variant in variants() {
+            let has = graph(variant.gguf).is_some();
+            assert_eq!(has, variant.gguf != "whisper", "{}", variant.gguf);
+        }
+        let names = graphs::GRAPHS.iter().flat_map(|graph| graph.architectures);
+        let mut sorted: Vec<&&str> = names.collect();
+        sorted.sort();
+        let len = sorted.len();
+        sorted.dedup();
+        assert_eq!(sorted.len(), len, "an architecture has two rows");
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod report;
 mod shapes;
 mod vocabulary;
 
+use super::gguf::graph_faults;
 use crate::arch::{ModelConfig, Resolution};
 use crate::bytes::Text;
 use crate::container::Strictness;
@@ -29,8 +30,9 @@ pub struct Consistency {
 ///
 /// What the container's reference reader is known to refuse becomes a note, and with
 /// [`Strictness::Strict`] a fault. The reference readers are llama.cpp for GGUF, transformers for
-/// Hugging Face directories and mlx-lm for MLX. The check is not complete: tensors and keys that
-/// llama.cpp requires for particular architectures are not checked.
+/// Hugging Face directories and mlx-lm for MLX. For the architectures that this library writes, the
+/// tensors, shapes and keys of a GGUF file are compared with those that llama.cpp accepts and
+/// requires.
 ///
 /// # Errors
 ///
@@ -72,8 +74,9 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
         found.faults.extend(numbers(config));
         untied(store, config, &mut found.faults);
     }
-    if let Some(config) = config.filter(|_| store.encoding() == Encoding::Gguf) {
-        required_numbers(config, &mut refused);
+    // Other faults have the same causes.
+    if store.encoding() == Encoding::Gguf && found.faults.is_empty() {
+        refused.extend(graph_faults(store));
     }
     vocabulary::check(store, config, &mut found, &mut refused)?;
     if strict {
@@ -173,20 +176,6 @@ fn numbers(config: &ModelConfig) -> Vec<String> {
         }
     }
     faults
-}
-
-/// Numbers that llama.cpp's `load_hparams` requires, although they are optional in a config.
-fn required_numbers(config: &ModelConfig, refused: &mut Vec<String>) {
-    let family = &config.architecture.value;
-    if config.max_seq_len.is_none() {
-        refused.push(format!("no {family}.context_length: llama.cpp does not load the file"));
-    }
-    if config.norm_eps.is_none() {
-        refused.push(format!(
-            "neither {family}.attention.layer_norm_rms_epsilon nor \
-             {family}.attention.layer_norm_epsilon: llama.cpp does not load the file"
-        ));
-    }
 }
 
 /// The fault of a model without an output matrix whose config says that one is stored.

@@ -66,7 +66,7 @@ static ROWS: &[ShapeRule] = &[
     row("layers.{n}.ffn_norm.bias",                  &[&[Dim]]),
     row("layers.{n}.post_ffn_norm.weight",           &[&[Dim]]),
     row("layers.{n}.attention.q.weight",             &[&[Queries, Dim], &[GatedQueries, Dim]]),
-    row("layers.{n}.attention.q.bias",               &[&[Queries]]),
+    row("layers.{n}.attention.q.bias",               &[&[Queries], &[GatedQueries]]),
     row("layers.{n}.attention.k.weight",             &[&[Keys, Dim]]),
     row("layers.{n}.attention.k.bias",               &[&[Keys]]),
     row("layers.{n}.attention.v.weight",             &[&[Values, Dim]]),

@@ -33,6 +33,11 @@ pub struct LlamaOptions {
     pub importance: bool,
     /// `--override-kv`.
     pub overrides: Vec<MetadataSetting>,
+    /// Whether what `config.json` says and GGUF has no key for is kept under keys of this library's
+    /// own. Without them, the file has only the keys that llama.cpp's programs write.
+    pub extra_keys: bool,
+    /// Whether a model that llama.cpp could not load is written, for other readers.
+    pub allow_unloadable: bool,
 }
 
 impl LlamaOptions {
@@ -50,6 +55,8 @@ impl LlamaOptions {
             keep_split: false,
             importance: false,
             overrides: Vec::new(),
+            extra_keys: true,
+            allow_unloadable: false,
         }
     }
 

@@ -83,6 +83,13 @@ pub(crate) fn sections_or(
     keys: &mut KeyWriter<'_>,
 ) -> Result<()> {
     let found = model.config.rope.sections.as_ref().map(|sections| sections.value.clone());
+    // llama.cpp aborts where sections are wider than a head. In a model of text alone, all positions
+    // are equal, and any sections give the same result.
+    let pairs = model.config.rope.dimension_count.as_ref().map_or(0, |rotated| rotated.value / 2);
+    let fits = |sections: &[u32; 3]| sections.iter().sum::<u32>() <= model.config.head_dim.value;
+    let third = pairs / 3;
+    let thirds = [pairs.saturating_sub(third.saturating_mul(2)), third, third];
+    let usual = usual.map(|usual| if fits(&usual) { usual } else { thirds });
     if let Some(mut sections) = found.or(usual.map(Vec::from)) {
         sections.resize(4, 0);
         keys.set("rope.dimension_sections", &sections.reported());

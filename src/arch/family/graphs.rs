@@ -1,0 +1,688 @@
+//! What llama.cpp's loader accepts and requires of each architecture: tensors, shapes and keys. One
+//! row serves the architectures that it treats alike.
+
+use crate::arch::graph::{Graph, Numbers, Row, Rule, may, must};
+
+type N<'a> = Numbers<'a>;
+
+const RMS: &str = "attention.layer_norm_rms_epsilon";
+const EPS: &str = "attention.layer_norm_epsilon";
+
+// Lengths of axes.
+fn embd(n: &N<'_>, _: u32) -> u64 {
+    n.count("embedding_length")
+}
+fn vocab(n: &N<'_>, _: u32) -> u64 {
+    n.vocab()
+}
+fn context(n: &N<'_>, _: u32) -> u64 {
+    n.count("context_length")
+}
+fn types(n: &N<'_>, _: u32) -> u64 {
+    n.token_types()
+}
+fn head(n: &N<'_>, _: u32) -> u64 {
+    n.head("attention.key_length")
+}
+fn heads(n: &N<'_>, _: u32) -> u64 {
+    n.heads(0)
+}
+fn kv_heads(n: &N<'_>, _: u32) -> u64 {
+    n.kv_heads(0)
+}
+/// All query heads, by the stated width.
+fn q(n: &N<'_>, layer: u32) -> u64 {
+    head(n, layer).saturating_mul(n.heads(0))
+}
+fn k(n: &N<'_>, layer: u32) -> u64 {
+    head(n, layer).saturating_mul(n.kv_heads(0))
+}
+fn v(n: &N<'_>, _: u32) -> u64 {
+    n.head("attention.value_length").saturating_mul(n.kv_heads(0))
+}
+fn q_k_v(n: &N<'_>, layer: u32) -> u64 {
+    q(n, layer).saturating_add(k(n, layer)).saturating_add(v(n, layer))
+}
+fn q_v_v(n: &N<'_>, layer: u32) -> u64 {
+    q(n, layer).saturating_add(v(n, layer).saturating_mul(2))
+}
+/// Queries as wide as the residual stream.
+fn embd_v_v(n: &N<'_>, layer: u32) -> u64 {
+    embd(n, layer).saturating_add(v(n, layer).saturating_mul(2))
+}
+/// Queries and their gates.
+fn gated_q(n: &N<'_>, layer: u32) -> u64 {
+    q(n, layer).saturating_mul(2)
+}
+fn gated_q_k_v(n: &N<'_>, layer: u32) -> u64 {
+    gated_q(n, layer).saturating_add(k(n, layer)).saturating_add(v(n, layer))
+}
+fn rotated_q(n: &N<'_>, _: u32) -> u64 {
+    n.rotated().saturating_mul(n.heads(0))
+}
+fn rotated_kv(n: &N<'_>, _: u32) -> u64 {
+    n.rotated().saturating_mul(n.kv_heads(0))
+}
+fn rotated_qkv(n: &N<'_>, layer: u32) -> u64 {
+    rotated_q(n, layer).saturating_add(rotated_kv(n, layer).saturating_mul(2))
+}
+fn pairs(n: &N<'_>, _: u32) -> u64 {
+    n.rotated() / 2
+}
+fn ff(n: &N<'_>, _: u32) -> u64 {
+    n.each("feed_forward_length", 0).unwrap_or(0)
+}
+fn ff_of_layer(n: &N<'_>, layer: u32) -> u64 {
+    n.each("feed_forward_length", layer).unwrap_or(0)
+}
+fn ff2(n: &N<'_>, layer: u32) -> u64 {
+    ff(n, layer).saturating_mul(2)
+}
+fn experts(n: &N<'_>, _: u32) -> u64 {
+    n.count("expert_count")
+}
+fn stated_expert_ff(n: &N<'_>, _: u32) -> u64 {
+    n.each("expert_feed_forward_length", 0).unwrap_or(0)
+}
+/// The width of an expert, or what the dense width leaves for each chosen expert.
+fn expert_ff(n: &N<'_>, layer: u32) -> u64 {
+    let used = n.each("expert_used_count", 0).unwrap_or(0);
+    match stated_expert_ff(n, layer) {
+        0 => ff(n, layer).checked_div(used).unwrap_or(0),
+        width => width,
+    }
+}
+fn expert_ff2(n: &N<'_>, layer: u32) -> u64 {
+    stated_expert_ff(n, layer).saturating_mul(2)
+}
+fn shared_ff(n: &N<'_>, layer: u32) -> u64 {
+    match n.count("expert_shared_feed_forward_length") {
+        0 => ff(n, layer),
+        width => width,
+    }
+}
+fn stated_shared_ff(n: &N<'_>, _: u32) -> u64 {
+    n.count("expert_shared_feed_forward_length")
+}
+/// Shared experts as wide as the others.
+fn shared_experts_ff(n: &N<'_>, layer: u32) -> u64 {
+    stated_expert_ff(n, layer).saturating_mul(n.count("expert_shared_count"))
+}
+fn q_rank(n: &N<'_>, _: u32) -> u64 {
+    n.count("attention.q_lora_rank")
+}
+fn kv_rank(n: &N<'_>, _: u32) -> u64 {
+    n.count("attention.kv_lora_rank")
+}
+fn kv_rank_rotated(n: &N<'_>, layer: u32) -> u64 {
+    kv_rank(n, layer).saturating_add(n.rotated())
+}
+fn latent_k(n: &N<'_>, _: u32) -> u64 {
+    match n.count("attention.key_length_mla") {
+        0 => n.head("attention.key_length"),
+        width => width,
+    }
+}
+fn latent_v(n: &N<'_>, _: u32) -> u64 {
+    match n.count("attention.value_length_mla") {
+        0 => n.head("attention.value_length"),
+        width => width,
+    }
+}
+fn latent_q(n: &N<'_>, layer: u32) -> u64 {
+    latent_k(n, layer).saturating_mul(n.heads(0))
+}
+fn unrotated(n: &N<'_>, layer: u32) -> u64 {
+    latent_k(n, layer).saturating_sub(n.rotated())
+}
+fn latent_out(n: &N<'_>, layer: u32) -> u64 {
+    latent_v(n, layer).saturating_mul(n.heads(0))
+}
+fn latent_kv(n: &N<'_>, layer: u32) -> u64 {
+    unrotated(n, layer).saturating_add(latent_v(n, layer)).saturating_mul(n.heads(0))
+}
+fn index_head(n: &N<'_>, _: u32) -> u64 {
+    n.count("attention.indexer.key_length")
+}
+fn index_heads(n: &N<'_>, _: u32) -> u64 {
+    n.count("attention.indexer.head_count")
+}
+fn index_q(n: &N<'_>, layer: u32) -> u64 {
+    index_head(n, layer).saturating_mul(index_heads(n, layer))
+}
+// Linear attention.
+fn conv(n: &N<'_>, _: u32) -> u64 {
+    n.count("ssm.conv_kernel")
+}
+fn state(n: &N<'_>, _: u32) -> u64 {
+    n.count("ssm.state_size")
+}
+fn v_heads(n: &N<'_>, _: u32) -> u64 {
+    n.count("ssm.time_step_rank")
+}
+fn v_heads2(n: &N<'_>, layer: u32) -> u64 {
+    v_heads(n, layer).saturating_mul(2)
+}
+fn values(n: &N<'_>, layer: u32) -> u64 {
+    state(n, layer).saturating_mul(v_heads(n, layer))
+}
+fn keys_values(n: &N<'_>, layer: u32) -> u64 {
+    let keys = state(n, layer).saturating_mul(n.count("ssm.group_count"));
+    keys.saturating_mul(2).saturating_add(values(n, layer))
+}
+fn keys_values_gates(n: &N<'_>, layer: u32) -> u64 {
+    keys_values(n, layer).saturating_add(values(n, layer))
+}
+// Gemma 3n and 4. The numbers of Gemma 3n are constants of llama.cpp.
+fn altup(_: &N<'_>, _: u32) -> u64 {
+    4
+}
+fn altup_others(_: &N<'_>, _: u32) -> u64 {
+    3
+}
+fn altup_squared(_: &N<'_>, _: u32) -> u64 {
+    16
+}
+fn laurel(_: &N<'_>, _: u32) -> u64 {
+    64
+}
+fn altup_width(_: &N<'_>, _: u32) -> u64 {
+    256
+}
+fn altup_all(n: &N<'_>, layer: u32) -> u64 {
+    altup_width(n, layer).saturating_mul(n.count("block_count"))
+}
+fn per_layer(n: &N<'_>, _: u32) -> u64 {
+    n.count("embedding_length_per_layer_input")
+}
+fn per_layer_all(n: &N<'_>, layer: u32) -> u64 {
+    per_layer(n, layer).saturating_mul(n.count("block_count"))
+}
+fn slides(n: &N<'_>, layer: u32) -> bool {
+    n.flag("attention.sliding_window_pattern", layer).unwrap_or(false)
+}
+fn own_head(n: &N<'_>, layer: u32) -> u64 {
+    match slides(n, layer) {
+        true => n.count("attention.key_length_swa"),
+        false => n.head("attention.key_length"),
+    }
+}
+fn own_q(n: &N<'_>, layer: u32) -> u64 {
+    own_head(n, layer).saturating_mul(n.heads(layer))
+}
+fn own_kv(n: &N<'_>, layer: u32) -> u64 {
+    own_head(n, layer).saturating_mul(n.kv_heads(layer))
+}
+fn full_pairs(n: &N<'_>, _: u32) -> u64 {
+    n.head("attention.key_length") / 2
+}
+
+// Conditions.
+fn dense(n: &N<'_>, _: u32) -> bool {
+    n.count("expert_count") == 0
+}
+fn mixture(n: &N<'_>, layer: u32) -> bool {
+    !dense(n, layer)
+}
+fn leading(n: &N<'_>, layer: u32) -> bool {
+    u64::from(layer) < n.count("leading_dense_block_count")
+}
+fn later(n: &N<'_>, layer: u32) -> bool {
+    !leading(n, layer)
+}
+fn later_shared(n: &N<'_>, layer: u32) -> bool {
+    later(n, layer) && n.count("expert_shared_count") > 0
+}
+fn shares(n: &N<'_>, layer: u32) -> bool {
+    mixture(n, layer) && stated_shared_ff(n, layer) > 0
+}
+fn long(n: &N<'_>, _: u32) -> bool {
+    n.text("rope.scaling.type") == Some("longrope")
+}
+fn not_long(n: &N<'_>, layer: u32) -> bool {
+    !long(n, layer)
+}
+fn ranked(n: &N<'_>, layer: u32) -> bool {
+    !light(n) && q_rank(n, layer) > 0
+}
+fn unranked(n: &N<'_>, layer: u32) -> bool {
+    !ranked(n, layer)
+}
+fn absorbed(n: &N<'_>, _: u32) -> bool {
+    n.has("attention.key_length_mla") && n.has("attention.value_length_mla")
+}
+fn expanded(n: &N<'_>, layer: u32) -> bool {
+    !absorbed(n, layer)
+}
+fn many_layers(n: &N<'_>, _: u32) -> bool {
+    n.count("block_count") >= 64
+}
+fn recurrent(n: &N<'_>, layer: u32) -> bool {
+    n.flag("attention.recurrent_layers", layer).unwrap_or_else(|| {
+        let stated = n.count("full_attention_interval");
+        let interval = if stated == 0 { 4 } else { stated };
+        u64::from(layer).saturating_add(1).checked_rem(interval) != Some(0)
+    })
+}
+fn attends(n: &N<'_>, layer: u32) -> bool {
+    !recurrent(n, layer)
+}
+fn has_per_layer(n: &N<'_>, layer: u32) -> bool {
+    per_layer(n, layer) > 0
+}
+fn keeps_kv(n: &N<'_>, layer: u32) -> bool {
+    let own = n.count("block_count").saturating_sub(n.count("attention.shared_kv_layers"));
+    u64::from(layer) < own
+}
+fn shares_kv(n: &N<'_>, layer: u32) -> bool {
+    !keeps_kv(n, layer)
+}
+
+/// DeepSeek's models that llama.cpp takes for the light ones, by the number of layers, and whose
+/// rank of queries it does not read.
+fn light(n: &N<'_>) -> bool {
+    let layers = n.layers();
+    layers == 27 || layers == 26 || (layers == 48 && n.vocab() == 128_256)
+}
+
+// Rules.
+fn key_is_value(n: &N<'_>) -> Option<String> {
+    let (key, value) = (n.head("attention.key_length"), n.head("attention.value_length"));
+    (key != value).then(|| {
+        format!(
+            "heads of width {key} and values of width {value}, which llama.cpp requires to be equal"
+        )
+    })
+}
+fn whole_head(n: &N<'_>) -> Option<String> {
+    let (head, rotated) = (n.head("attention.value_length"), n.rotated());
+    (head != rotated).then(|| {
+        format!("{rotated} elements of a head of width {head} are rotated, but llama.cpp rotates whole heads of this architecture")
+    })
+}
+fn needs_experts(n: &N<'_>) -> Option<String> {
+    (n.count("expert_count") == 0)
+        .then(|| "no experts, which llama.cpp requires of this architecture".to_owned())
+}
+fn needs_rank(n: &N<'_>) -> Option<String> {
+    (!light(n) && !n.has("attention.q_lora_rank")).then(|| {
+        "no attention.q_lora_rank: llama.cpp requires it unless the model has 26 or 27 layers"
+            .to_owned()
+    })
+}
+/// Latent attention is computed as attention with one key head, the latent and the rotated part.
+fn latent_is_one_head(n: &N<'_>) -> Option<String> {
+    let (heads, wanted) = (n.kv_heads(0), kv_rank_rotated(n, 0));
+    let (key, value) = (n.head("attention.key_length"), n.head("attention.value_length"));
+    let fits = heads == 1 && key == wanted && value == kv_rank(n, 0);
+    (absorbed(n, 0) && !fits).then(|| {
+        format!(
+            "{heads} key heads of width {key} with values of width {value}, but llama.cpp requires \
+             one of {wanted} with values of {}",
+            kv_rank(n, 0)
+        )
+    })
+}
+fn narrow_heads_rotate(n: &N<'_>) -> Option<String> {
+    let stated = n.count("rope.dimension_count_swa");
+    let rotated = if stated == 0 { n.rotated() } else { stated };
+    let width = n.count("attention.key_length_swa");
+    (rotated > width).then(|| {
+        format!("{rotated} elements of a head of width {width} are rotated in layers with a window")
+    })
+}
+fn needs_token_types(n: &N<'_>) -> Option<String> {
+    (n.token_types() == 0)
+        .then(|| "no tokenizer.ggml.token_type_count: llama.cpp does not load the file".to_owned())
+}
+fn sections_fit(n: &N<'_>) -> Option<String> {
+    let width = n.head("attention.key_length");
+    let sections = (0..4).filter_map(|place| n.each("rope.dimension_sections", place));
+    let sum = sections.fold(0, u64::saturating_add);
+    (sum > width).then(|| {
+        format!(
+            "rope.dimension_sections have {sum} pairs, but llama.cpp computes with at most {width}, \
+             the width of a head"
+        )
+    })
+}
+fn key_heads_divide(n: &N<'_>) -> Option<String> {
+    let (values, keys) = (v_heads(n, 0), n.count("ssm.group_count"));
+    (values.checked_rem(keys) != Some(0)).then(|| {
+        format!("{values} value heads, but llama.cpp requires a multiple of the key heads, {keys}")
+    })
+}
+
+const WHOLE_HEADS: &[Rule] = &[key_is_value, whole_head];
+const EQUAL_HEADS: &[Rule] = &[key_is_value];
+
+// Groups of tensors.
+const BODY: &[Row] =
+    &[must("token_embd.weight", [embd, vocab]), must("output_norm.weight", [embd])];
+const OUTPUT: &[Row] = &[must("output.weight", [embd, vocab])];
+/// The embedding serves as output matrix unless there is one.
+const TIED: &[Row] = &[may("output.weight", [embd, vocab])];
+const OUTPUT_BIAS: &[Row] = &[may("output.bias", [vocab])];
+const NORMS: &[Row] =
+    &[must("blk.{n}.attn_norm.weight", [embd]), must("blk.{n}.ffn_norm.weight", [embd])];
+const BIASED_NORMS: &[Row] = &[
+    must("output_norm.bias", [embd]),
+    must("blk.{n}.attn_norm.bias", [embd]),
+    must("blk.{n}.ffn_norm.bias", [embd]),
+];
+const POST_NORMS: &[Row] = &[
+    must("blk.{n}.post_attention_norm.weight", [embd]),
+    must("blk.{n}.post_ffw_norm.weight", [embd]),
+];
+
+const QKV: &str = "blk.{n}.attn_qkv.weight";
+/// Queries, keys, values and gates of linear attention, fused.
+const SSM_IN: &str = "blk.{n}.ssm_in.weight";
+const QKV_BIAS: &str = "blk.{n}.attn_qkv.bias";
+/// Queries, keys and values, fused or not, with or without biases.
+const ATTENTION: &[Row] = &[
+    may(QKV, [embd, q_k_v]),
+    may(QKV_BIAS, [q_k_v]).with(QKV),
+    must("blk.{n}.attn_q.weight", [embd, q]).unless(QKV),
+    must("blk.{n}.attn_k.weight", [embd, k]).unless(QKV),
+    must("blk.{n}.attn_v.weight", [embd, v]).unless(QKV),
+    may("blk.{n}.attn_q.bias", [q]).unless(QKV_BIAS),
+    may("blk.{n}.attn_k.bias", [k]).unless(QKV_BIAS),
+    may("blk.{n}.attn_v.bias", [v]).unless(QKV_BIAS),
+    must("blk.{n}.attn_output.weight", [q, embd]),
+];
+/// Keys as wide as values.
+const ATTENTION_VALUES: &[Row] = &[
+    may(QKV, [embd, q_v_v]),
+    may(QKV_BIAS, [q_v_v]).with(QKV),
+    must("blk.{n}.attn_q.weight", [embd, q]).unless(QKV),
+    must("blk.{n}.attn_k.weight", [embd, v]).unless(QKV),
+    must("blk.{n}.attn_v.weight", [embd, v]).unless(QKV),
+    may("blk.{n}.attn_q.bias", [q]).unless(QKV_BIAS),
+    may("blk.{n}.attn_k.bias", [v]).unless(QKV_BIAS),
+    may("blk.{n}.attn_v.bias", [v]).unless(QKV_BIAS),
+    must("blk.{n}.attn_output.weight", [q, embd]),
+];
+/// Heads whose width follows from that of the residual stream.
+const SQUARE_ATTENTION: &[Row] = &[
+    may(QKV, [embd, embd_v_v]),
+    may(QKV_BIAS, [embd_v_v]).with(QKV),
+    must("blk.{n}.attn_q.weight", [embd, embd]).unless(QKV),
+    must("blk.{n}.attn_k.weight", [embd, v]).unless(QKV),
+    must("blk.{n}.attn_v.weight", [embd, v]).unless(QKV),
+    may("blk.{n}.attn_q.bias", [embd]).unless(QKV_BIAS),
+    may("blk.{n}.attn_k.bias", [v]).unless(QKV_BIAS),
+    may("blk.{n}.attn_v.bias", [v]).unless(QKV_BIAS),
+    must("blk.{n}.attn_output.weight", [embd, embd]),
+];
+const ATTENTION_OUTPUT_BIAS: &[Row] = &[may("blk.{n}.attn_output.bias", [embd])];
+const QK_NORM: &[Row] =
+    &[must("blk.{n}.attn_q_norm.weight", [head]), must("blk.{n}.attn_k_norm.weight", [head])];
+
+const GATED: &[Row] = &[
+    must("blk.{n}.ffn_gate.weight", [embd, ff]),
+    must("blk.{n}.ffn_up.weight", [embd, ff]),
+    must("blk.{n}.ffn_down.weight", [ff, embd]),
+];
+const UNGATED: &[Row] =
+    &[must("blk.{n}.ffn_up.weight", [embd, ff]), must("blk.{n}.ffn_down.weight", [ff, embd])];
+const UNGATED_BIASES: &[Row] =
+    &[must("blk.{n}.ffn_up.bias", [ff]), must("blk.{n}.ffn_down.bias", [embd])];
+const FREQS: &[Row] = &[may("rope_freqs.weight", [pairs])];
+const LONG_FREQS: &[Row] =
+    &[may("rope_factors_long.weight", [pairs]), may("rope_factors_short.weight", [pairs])];
+
+/// The networks of Llama and of those that share its loader: dense with biases, or experts.
+const LLAMA_NETWORK: &[Row] = &[
+    must("blk.{n}.ffn_gate.weight", [embd, ff]).when(dense),
+    must("blk.{n}.ffn_up.weight", [embd, ff]).when(dense),
+    must("blk.{n}.ffn_down.weight", [ff, embd]).when(dense),
+    may("blk.{n}.ffn_gate.bias", [ff]).when(dense),
+    may("blk.{n}.ffn_up.bias", [ff]).when(dense),
+    may("blk.{n}.ffn_down.bias", [embd]).when(dense),
+    must("blk.{n}.ffn_gate_inp.weight", [embd, experts]).when(mixture),
+    may("blk.{n}.ffn_gate_exps.weight", [embd, ff, experts]).when(mixture),
+    must("blk.{n}.ffn_up_exps.weight", [embd, ff, experts]).when(mixture),
+    must("blk.{n}.ffn_down_exps.weight", [ff, embd, experts]).when(mixture),
+    must("blk.{n}.ffn_gate_shexp.weight", [embd, stated_shared_ff]).when(shares),
+    must("blk.{n}.ffn_up_shexp.weight", [embd, stated_shared_ff]).when(shares),
+    must("blk.{n}.ffn_down_shexp.weight", [stated_shared_ff, embd]).when(shares),
+];
+const LLAMA_FREQS: &[Row] = &[
+    may("rope_freqs.weight", [pairs]).when(not_long),
+    may("rope_factors_long.weight", [pairs]).when(long),
+    may("rope_factors_short.weight", [pairs]).when(long),
+];
+const LLAMA: &[&[Row]] =
+    &[BODY, TIED, NORMS, ATTENTION, ATTENTION_OUTPUT_BIAS, LLAMA_FREQS, LLAMA_NETWORK];
+
+const EXPERTS: &[Row] = &[
+    must("blk.{n}.ffn_gate_inp.weight", [embd, experts]),
+    must("blk.{n}.ffn_gate_exps.weight", [embd, expert_ff, experts]),
+    must("blk.{n}.ffn_up_exps.weight", [embd, expert_ff, experts]),
+    must("blk.{n}.ffn_down_exps.weight", [expert_ff, embd, experts]),
+];
+const FUSED: &str = "blk.{n}.ffn_gate_up_exps.weight";
+fn fused_expert_ff(n: &N<'_>, layer: u32) -> u64 {
+    expert_ff(n, layer).saturating_mul(2)
+}
+/// Experts whose gate and up matrices may be fused.
+const FUSED_EXPERTS: &[Row] = &[
+    must("blk.{n}.ffn_gate_inp.weight", [embd, experts]),
+    may(FUSED, [embd, fused_expert_ff, experts]),
+    must("blk.{n}.ffn_gate_exps.weight", [embd, expert_ff, experts]).unless(FUSED),
+    must("blk.{n}.ffn_up_exps.weight", [embd, expert_ff, experts]).unless(FUSED),
+    must("blk.{n}.ffn_down_exps.weight", [expert_ff, embd, experts]),
+];
+/// A shared expert with a router of its own.
+const SHARED_EXPERT: &[Row] = &[
+    must("blk.{n}.ffn_gate_inp_shexp.weight", [embd]),
+    must("blk.{n}.ffn_gate_shexp.weight", [embd, shared_ff]),
+    must("blk.{n}.ffn_up_shexp.weight", [embd, shared_ff]),
+    must("blk.{n}.ffn_down_shexp.weight", [shared_ff, embd]),
+];
+/// Dense layers first, then layers with experts and shared experts.
+const LEADING: &[Row] = &[
+    must("blk.{n}.ffn_gate.weight", [embd, ff]).when(leading),
+    must("blk.{n}.ffn_up.weight", [embd, ff]).when(leading),
+    must("blk.{n}.ffn_down.weight", [ff, embd]).when(leading),
+    must("blk.{n}.ffn_gate_inp.weight", [embd, experts]).when(later),
+    must("blk.{n}.ffn_down_exps.weight", [stated_expert_ff, embd, experts]).when(later),
+];
+const SPLIT_EXPERTS: &[Row] = &[
+    must("blk.{n}.ffn_gate_exps.weight", [embd, stated_expert_ff, experts]).when(later),
+    must("blk.{n}.ffn_up_exps.weight", [embd, stated_expert_ff, experts]).when(later),
+];
+const MAYBE_FUSED_EXPERTS: &[Row] = &[
+    may(FUSED, [embd, expert_ff2, experts]).when(later),
+    must("blk.{n}.ffn_gate_exps.weight", [embd, stated_expert_ff, experts])
+        .when(later)
+        .unless(FUSED),
+    must("blk.{n}.ffn_up_exps.weight", [embd, stated_expert_ff, experts]).when(later).unless(FUSED),
+];
+const SHARED_EXPERTS: &[Row] = &[
+    must("blk.{n}.ffn_gate_shexp.weight", [embd, shared_experts_ff]).when(later),
+    must("blk.{n}.ffn_up_shexp.weight", [embd, shared_experts_ff]).when(later),
+    must("blk.{n}.ffn_down_shexp.weight", [shared_experts_ff, embd]).when(later),
+];
+const MAYBE_SHARED_EXPERTS: &[Row] = &[
+    must("blk.{n}.ffn_gate_shexp.weight", [embd, shared_experts_ff]).when(later_shared),
+    must("blk.{n}.ffn_up_shexp.weight", [embd, shared_experts_ff]).when(later_shared),
+    must("blk.{n}.ffn_down_shexp.weight", [shared_experts_ff, embd]).when(later_shared),
+];
+const BALANCE: &str = "blk.{n}.exp_probs_b.bias";
+
+/// Multi-head latent attention.
+const LATENT: &[Row] = &[
+    must("blk.{n}.attn_q_a.weight", [embd, q_rank]).when(ranked),
+    must("blk.{n}.attn_q_a_norm.weight", [q_rank]).when(ranked),
+    must("blk.{n}.attn_q_b.weight", [q_rank, latent_q]).when(ranked),
+    must("blk.{n}.attn_q.weight", [embd, latent_q]).when(unranked),
+    must("blk.{n}.attn_kv_a_mqa.weight", [embd, kv_rank_rotated]),
+    must("blk.{n}.attn_kv_a_norm.weight", [kv_rank]),
+    must("blk.{n}.attn_k_b.weight", [unrotated, kv_rank, heads]).when(absorbed),
+    must("blk.{n}.attn_v_b.weight", [kv_rank, latent_v, heads]).when(absorbed),
+    must("blk.{n}.attn_kv_b.weight", [kv_rank, latent_kv]).when(expanded),
+    must("blk.{n}.attn_output.weight", [latent_out, embd]),
+];
+
+/// Layers with gated attention, and layers with linear attention between them.
+const HYBRID: &[Row] = &[
+    must("blk.{n}.attn_norm.weight", [embd]),
+    must("blk.{n}.post_attention_norm.weight", [embd]),
+    may(QKV, [embd, gated_q_k_v]).when(attends),
+    may(QKV_BIAS, [gated_q_k_v]).when(attends).with(QKV),
+    must("blk.{n}.attn_q.weight", [embd, gated_q]).when(attends).unless(QKV),
+    must("blk.{n}.attn_k.weight", [embd, k]).when(attends).unless(QKV),
+    must("blk.{n}.attn_v.weight", [embd, v]).when(attends).unless(QKV),
+    may("blk.{n}.attn_q.bias", [gated_q]).when(attends).unless(QKV_BIAS),
+    may("blk.{n}.attn_k.bias", [k]).when(attends).unless(QKV_BIAS),
+    may("blk.{n}.attn_v.bias", [v]).when(attends).unless(QKV_BIAS),
+    must("blk.{n}.attn_output.weight", [q, embd]).when(attends),
+    must("blk.{n}.attn_q_norm.weight", [head]).when(attends),
+    must("blk.{n}.attn_k_norm.weight", [head]).when(attends),
+    must(QKV, [embd, keys_values]).when(recurrent).unless(SSM_IN),
+    must("blk.{n}.attn_gate.weight", [embd, values]).when(recurrent).unless(SSM_IN),
+    must("blk.{n}.ssm_conv1d.weight", [conv, keys_values]).when(recurrent),
+    must("blk.{n}.ssm_dt.bias", [v_heads]).when(recurrent),
+    must("blk.{n}.ssm_a", [v_heads]).when(recurrent),
+    must("blk.{n}.ssm_norm.weight", [state]).when(recurrent),
+    must("blk.{n}.ssm_out.weight", [values, embd]).when(recurrent),
+];
+const FUSED_LINEAR: &[Row] = &[
+    may(SSM_IN, [embd, keys_values_gates]).when(recurrent),
+    must("blk.{n}.ssm_ba.weight", [embd, v_heads2]).when(recurrent),
+];
+const SPLIT_LINEAR: &[Row] = &[
+    must("blk.{n}.ssm_beta.weight", [embd, v_heads]).when(recurrent),
+    must("blk.{n}.ssm_alpha.weight", [embd, v_heads]).when(recurrent),
+];
+const HYBRID_KEYS: &[&str] = &[
+    RMS,
+    "ssm.conv_kernel",
+    "ssm.inner_size",
+    "ssm.state_size",
+    "ssm.time_step_rank",
+    "ssm.group_count",
+];
+const SECTIONED_HYBRID_KEYS: &[&str] = &[
+    RMS,
+    "rope.dimension_sections",
+    "ssm.conv_kernel",
+    "ssm.inner_size",
+    "ssm.state_size",
+    "ssm.time_step_rank",
+    "ssm.group_count",
+];
+
+const DENSE_2_3: &[Row] =
+    &[may("dense_2.weight", [embd, dense_2]), may("dense_3.weight", [dense_3, embd])];
+fn dense_2(n: &N<'_>, _: u32) -> u64 {
+    n.count("dense_2_feat_out")
+}
+fn dense_3(n: &N<'_>, _: u32) -> u64 {
+    n.count("dense_3_feat_in")
+}
+
+/// The table, a row for each loader.
+#[rustfmt::skip]
+pub(crate) static GRAPHS: &[Graph] = &[
+    Graph { architectures: &["llama", "llama-embed"], keys: &[RMS], tensors: LLAMA, rules: WHOLE_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["mistral3"], keys: &[RMS], tensors: LLAMA, rules: WHOLE_HEADS, reads_betas: true, ..Graph::EMPTY },
+    Graph { architectures: &["granite", "granitemoe"], keys: &[RMS, "logit_scale"], tensors: LLAMA, rules: WHOLE_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["minicpm"], keys: &[RMS], tensors: LLAMA, ..Graph::EMPTY },
+    Graph { architectures: &["nanbeige"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, ATTENTION, FREQS, GATED], rules: EQUAL_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["smollm3"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, ATTENTION, GATED], rules: WHOLE_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["arcee"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, ATTENTION, FREQS, UNGATED], rules: WHOLE_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["xverse", "baichuan", "internlm2"], keys: &[RMS], tensors: &[BODY, OUTPUT, NORMS, SQUARE_ATTENTION, GATED], rules: WHOLE_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["olmo"], keys: &[EPS], tensors: &[&[must("token_embd.weight", [embd, vocab])], TIED, SQUARE_ATTENTION, GATED], rules: WHOLE_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["deepseek"], keys: &[RMS, "expert_feed_forward_length", "expert_shared_count"],
+        tensors: &[BODY, TIED, NORMS, SQUARE_ATTENTION, LEADING, SPLIT_EXPERTS, SHARED_EXPERTS], rules: &[key_is_value, whole_head, needs_experts], ..Graph::EMPTY },
+    Graph { architectures: &["qwen2"], keys: &[RMS], tensors: &[BODY, TIED, OUTPUT_BIAS, NORMS, SQUARE_ATTENTION, GATED], rules: WHOLE_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["qwen2vl"], keys: &[RMS, "rope.dimension_sections"], tensors: &[BODY, TIED, OUTPUT_BIAS, NORMS, SQUARE_ATTENTION, GATED], rules: &[key_is_value, whole_head, sections_fit], ..Graph::EMPTY },
+    Graph { architectures: &["qwen2moe"], keys: &[RMS], tensors: &[BODY, OUTPUT, NORMS, SQUARE_ATTENTION, EXPERTS, SHARED_EXPERT], rules: &[key_is_value, whole_head, needs_experts], ..Graph::EMPTY },
+    Graph { architectures: &["qwen3"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, ATTENTION_VALUES, QK_NORM, GATED], rules: WHOLE_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["qwen3vl"], keys: &[RMS, "rope.dimension_sections"], tensors: &[BODY, TIED, NORMS, ATTENTION_VALUES, QK_NORM, GATED], rules: &[key_is_value, whole_head, sections_fit], ..Graph::EMPTY },
+    Graph { architectures: &["qwen3moe"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, ATTENTION_VALUES, QK_NORM, EXPERTS], rules: &[key_is_value, whole_head, needs_experts], ..Graph::EMPTY },
+    Graph { architectures: &["qwen3next"], keys: HYBRID_KEYS, tensors: &[BODY, TIED, HYBRID, FUSED_LINEAR, FUSED_EXPERTS, SHARED_EXPERT], rules: &[needs_experts, key_heads_divide], nextn: true, ..Graph::EMPTY },
+    Graph { architectures: &["qwen35"], keys: SECTIONED_HYBRID_KEYS, tensors: &[BODY, TIED, HYBRID, SPLIT_LINEAR, GATED], rules: &[sections_fit, key_heads_divide], nextn: true, ..Graph::EMPTY },
+    Graph { architectures: &["qwen35moe"], keys: SECTIONED_HYBRID_KEYS, tensors: &[BODY, TIED, HYBRID, SPLIT_LINEAR, FUSED_EXPERTS, SHARED_EXPERT], rules: &[sections_fit, key_heads_divide], nextn: true, ..Graph::EMPTY },
+    Graph { architectures: &["gemma"], keys: &[RMS], tensors: &[BODY, NORMS, ATTENTION, GATED], ..Graph::EMPTY },
+    Graph { architectures: &["gemma2"], keys: &[RMS], tensors: &[BODY, NORMS, POST_NORMS, ATTENTION, GATED], ..Graph::EMPTY },
+    Graph { architectures: &["gemma3"], keys: &[RMS], tensors: &[BODY, TIED, DENSE_2_3, NORMS, POST_NORMS, ATTENTION, QK_NORM, GATED], ..Graph::EMPTY },
+    Graph { architectures: &["gemma-embedding"], keys: &[RMS, "attention.sliding_window"], tensors: &[BODY, TIED, DENSE_2_3, NORMS, POST_NORMS, ATTENTION, QK_NORM, GATED], ..Graph::EMPTY },
+    Graph { architectures: &["gemma3n"], keys: &[RMS, "attention.sliding_window"], tensors: &[BODY, TIED, NORMS, POST_NORMS, ATTENTION, QK_NORM, GATED, &[
+        must("altup_proj.weight", [embd, embd, altup_others]), must("altup_unembd_proj.weight", [embd, embd, altup_others]),
+        must("per_layer_token_embd.weight", [altup_all, vocab]), must("per_layer_model_proj.weight", [embd, altup_all]), must("per_layer_proj_norm.weight", [altup_width]),
+        must("blk.{n}.inp_gate.weight", [embd, altup_width]), must("blk.{n}.proj.weight", [altup_width, embd]), must("blk.{n}.post_norm.weight", [embd]),
+        must("blk.{n}.altup_correct_coef.weight", [altup, altup]), must("blk.{n}.altup_correct_scale.weight", [embd]), must("blk.{n}.altup_predict_coef.weight", [altup, altup_squared]),
+        must("blk.{n}.altup_router.weight", [embd, altup]), must("blk.{n}.altup_router_norm.weight", [embd]),
+        must("blk.{n}.laurel_l.weight", [embd, laurel]), must("blk.{n}.laurel_r.weight", [laurel, embd]), must("blk.{n}.laurel_post_norm.weight", [embd]),
+    ]], ..Graph::EMPTY },
+    Graph { architectures: &["gemma4"], keys: &[RMS, "attention.sliding_window", "attention.sliding_window_pattern", "embedding_length_per_layer_input", "attention.key_length_swa", "attention.value_length_swa"],
+        tensors: &[BODY, TIED, NORMS, POST_NORMS, &[
+        must("per_layer_token_embd.weight", [per_layer_all, vocab]).when(has_per_layer), must("per_layer_model_proj.weight", [embd, per_layer_all]).when(has_per_layer),
+        must("per_layer_proj_norm.weight", [per_layer]).when(has_per_layer), must("rope_freqs.weight", [full_pairs]),
+        must("blk.{n}.attn_q.weight", [embd, own_q]), must("blk.{n}.attn_k.weight", [embd, own_kv]).when(keeps_kv), may("blk.{n}.attn_k.weight", [embd, own_kv]).when(shares_kv),
+        may("blk.{n}.attn_v.weight", [embd, own_kv]), must("blk.{n}.attn_output.weight", [own_q, embd]),
+        must("blk.{n}.attn_q_norm.weight", [own_head]), must("blk.{n}.attn_k_norm.weight", [own_head]).when(keeps_kv), may("blk.{n}.attn_k_norm.weight", [own_head]).when(shares_kv),
+        may("blk.{n}.ffn_down_exps.scale", [experts]), may("blk.{n}.layer_output_scale.weight", []), must("blk.{n}.ffn_gate.weight", [embd, ff_of_layer]), must("blk.{n}.ffn_up.weight", [embd, ff_of_layer]), must("blk.{n}.ffn_down.weight", [ff_of_layer, embd]),
+        may("blk.{n}.ffn_gate_inp.weight", [embd, experts]), must("blk.{n}.ffn_gate_inp.scale", [embd]).with(ROUTER), must("blk.{n}.pre_ffw_norm_2.weight", [embd]).with(ROUTER),
+        must("blk.{n}.post_ffw_norm_1.weight", [embd]).with(ROUTER), must("blk.{n}.post_ffw_norm_2.weight", [embd]).with(ROUTER),
+        may(FUSED, [embd, expert_ff2, experts]).with(ROUTER), must("blk.{n}.ffn_gate_exps.weight", [embd, stated_expert_ff, experts]).with(ROUTER).unless(FUSED),
+        must("blk.{n}.ffn_up_exps.weight", [embd, stated_expert_ff, experts]).with(ROUTER).unless(FUSED), must("blk.{n}.ffn_down_exps.weight", [stated_expert_ff, embd, experts]).with(ROUTER),
+        must("blk.{n}.inp_gate.weight", [embd, per_layer]).when(has_per_layer), must("blk.{n}.proj.weight", [per_layer, embd]).when(has_per_layer), must("blk.{n}.post_norm.weight", [embd]).when(has_per_layer),
+    ]], rules: &[key_is_value, narrow_heads_rotate], ..Graph::EMPTY },
+    Graph { architectures: &["phi3"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, SQUARE_ATTENTION, LONG_FREQS, &[must("blk.{n}.ffn_up.weight", [embd, ff2]), must("blk.{n}.ffn_down.weight", [ff, embd])]],
+        rules: EQUAL_HEADS, ignores: &[("attention.sliding_window", "every layer attends to all positions")], ..Graph::EMPTY },
+    Graph { architectures: &["gpt-oss"], keys: &[RMS, "expert_feed_forward_length", "attention.sliding_window"], tensors: &[BODY, OUTPUT, &[
+        must("blk.{n}.attn_norm.weight", [embd]), must("blk.{n}.post_attention_norm.weight", [embd]),
+        may(QKV, [embd, rotated_qkv]), may(QKV_BIAS, [rotated_qkv]).with(QKV),
+        must("blk.{n}.attn_q.weight", [embd, rotated_q]).unless(QKV), must("blk.{n}.attn_k.weight", [embd, rotated_kv]).unless(QKV), must("blk.{n}.attn_v.weight", [embd, rotated_kv]).unless(QKV),
+        may("blk.{n}.attn_q.bias", [rotated_q]).unless(QKV_BIAS), may("blk.{n}.attn_k.bias", [rotated_kv]).unless(QKV_BIAS), may("blk.{n}.attn_v.bias", [rotated_kv]).unless(QKV_BIAS),
+        must("blk.{n}.attn_output.weight", [rotated_q, embd]), must("blk.{n}.attn_output.bias", [embd]), must("blk.{n}.attn_sinks.weight", [heads]),
+        must("blk.{n}.ffn_gate_inp.weight", [embd, experts]), must("blk.{n}.ffn_gate_inp.bias", [experts]),
+        must("blk.{n}.ffn_gate_exps.weight", [embd, stated_expert_ff, experts]), must("blk.{n}.ffn_up_exps.weight", [embd, stated_expert_ff, experts]), must("blk.{n}.ffn_down_exps.weight", [stated_expert_ff, embd, experts]),
+        must("blk.{n}.ffn_gate_exps.bias", [stated_expert_ff, experts]), must("blk.{n}.ffn_up_exps.bias", [stated_expert_ff, experts]), must("blk.{n}.ffn_down_exps.bias", [embd, experts]),
+    ]], rules: EQUAL_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["deepseek2"], keys: &[RMS, "attention.kv_lora_rank", "expert_feed_forward_length", "expert_shared_count"],
+        tensors: &[BODY, TIED, NORMS, LATENT, LEADING, MAYBE_FUSED_EXPERTS, SHARED_EXPERTS, &[may(BALANCE, [experts]).when(later)]], rules: &[needs_rank, latent_is_one_head], nextn: true, differs: &[("topk_method", "group_limited_greedy", "a group of experts is scored by its two best experts, not by its best")], ..Graph::EMPTY },
+    Graph { architectures: &["deepseek32"], keys: &[RMS, "attention.q_lora_rank", "attention.kv_lora_rank", "expert_feed_forward_length", "expert_shared_count", "expert_gating_func",
+            "attention.indexer.head_count", "attention.indexer.key_length", "attention.indexer.top_k"],
+        tensors: &[BODY, TIED, NORMS, LATENT, LEADING, SPLIT_EXPERTS, SHARED_EXPERTS, &[may(BALANCE, [experts]).when(later),
+        must("blk.{n}.indexer.k_norm.weight", [index_head]), must("blk.{n}.indexer.k_norm.bias", [index_head]), must("blk.{n}.indexer.proj.weight", [embd, index_heads]),
+        must("blk.{n}.indexer.attn_k.weight", [embd, index_head]), must("blk.{n}.indexer.attn_q_b.weight", [q_rank, index_q])]], nextn: true, rules: &[latent_is_one_head], ..Graph::EMPTY },
+    Graph { architectures: &["glm4"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, POST_NORMS, ATTENTION, &[must("blk.{n}.ffn_up.weight", [embd, ff2]), must("blk.{n}.ffn_down.weight", [ff, embd])]], rules: EQUAL_HEADS, nextn: true, ..Graph::EMPTY },
+    Graph { architectures: &["glm4moe"], keys: &[RMS, "expert_feed_forward_length", "expert_shared_count"], tensors: &[BODY, TIED, ATTENTION, LEADING, SPLIT_EXPERTS, MAYBE_SHARED_EXPERTS, &[
+        must("blk.{n}.attn_norm.weight", [embd]), must("blk.{n}.post_attention_norm.weight", [embd]), may("blk.{n}.attn_q_norm.weight", [head]), may("blk.{n}.attn_k_norm.weight", [head]),
+        must(BALANCE, [experts]).when(later)]], rules: &[needs_experts], nextn: true, ..Graph::EMPTY },
+    Graph { architectures: &["olmo2"], keys: &[RMS], tensors: &[BODY, OUTPUT, POST_NORMS, SQUARE_ATTENTION, GATED, &[must("blk.{n}.attn_q_norm.weight", [embd]), must("blk.{n}.attn_k_norm.weight", [square_kv])]], rules: WHOLE_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["olmoe"], keys: &[RMS], tensors: &[BODY, OUTPUT, NORMS, SQUARE_ATTENTION, &[must("blk.{n}.attn_q_norm.weight", [embd]), must("blk.{n}.attn_k_norm.weight", [embd]),
+        must("blk.{n}.ffn_gate_inp.weight", [embd, experts]), must("blk.{n}.ffn_gate_exps.weight", [embd, ff, experts]), must("blk.{n}.ffn_up_exps.weight", [embd, ff, experts]), must("blk.{n}.ffn_down_exps.weight", [ff, embd, experts])]],
+        rules: &[key_is_value, whole_head, needs_experts], ..Graph::EMPTY },
+    Graph { architectures: &["command-r"], keys: &[EPS], tensors: &[BODY, SQUARE_ATTENTION, GATED, &[must("blk.{n}.attn_norm.weight", [embd]),
+        must("blk.{n}.attn_q_norm.weight", [head, heads]).when(many_layers), must("blk.{n}.attn_k_norm.weight", [head, kv_heads]).when(many_layers)]], rules: EQUAL_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["cohere2"], keys: &[EPS, "logit_scale", "attention.sliding_window"], tensors: &[BODY, SQUARE_ATTENTION, GATED, &[must("blk.{n}.attn_norm.weight", [embd])]], rules: EQUAL_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["starcoder2"], keys: &[EPS], tensors: &[BODY, TIED, NORMS, BIASED_NORMS, SQUARE_ATTENTION, &[must("blk.{n}.attn_output.bias", [embd])], UNGATED, UNGATED_BIASES], rules: WHOLE_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["falcon"], keys: &[EPS], tensors: &[BODY, TIED, UNGATED, &[must("output_norm.bias", [embd]), must("blk.{n}.attn_norm.weight", [embd]), must("blk.{n}.attn_norm.bias", [embd]),
+        may("blk.{n}.attn_norm_2.weight", [embd]), may("blk.{n}.attn_norm_2.bias", [embd]), must(QKV, [embd, embd_v_v]), must("blk.{n}.attn_output.weight", [embd, embd])]], rules: WHOLE_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["gpt2"], keys: &[EPS], tensors: &[BODY, TIED, NORMS, BIASED_NORMS, UNGATED, UNGATED_BIASES, &[must("position_embd.weight", [embd, context]), must(QKV, [embd, embd_v_v]), must(QKV_BIAS, [embd_v_v]),
+        must("blk.{n}.attn_output.weight", [embd, embd]), must("blk.{n}.attn_output.bias", [embd])]], rules: EQUAL_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["bert"], keys: &[EPS], tensors: &[SQUARE_ATTENTION, ATTENTION_OUTPUT_BIAS, UNGATED, &[must("token_embd.weight", [embd, vocab]), may("token_types.weight", [embd, types]), must("position_embd.weight", [embd, context]),
+        may("cls.weight", [embd, embd]), may("cls.bias", [embd]), may("cls.output.weight", [embd, one_class]), may("cls.output.bias", [one_class]),
+        must("token_embd_norm.weight", [embd]), must("token_embd_norm.bias", [embd]), must("blk.{n}.attn_output_norm.weight", [embd]), must("blk.{n}.attn_output_norm.bias", [embd]),
+        may("blk.{n}.ffn_up.bias", [ff]), may("blk.{n}.ffn_down.bias", [embd]), must("blk.{n}.layer_output_norm.weight", [embd]), must("blk.{n}.layer_output_norm.bias", [embd])]],
+        rules: &[key_is_value, needs_token_types], ..Graph::EMPTY },
+];
+
+const ROUTER: &str = "blk.{n}.ffn_gate_inp.weight";
+
+/// Key heads of the width that follows from the residual stream.
+fn square_kv(n: &N<'_>, layer: u32) -> u64 {
+    embd(n, layer).checked_div(n.heads(0)).unwrap_or(0).saturating_mul(n.kv_heads(0))
+}
+
+/// The labels of a classifier; one unless the file names them.
+fn one_class(n: &N<'_>, _: u32) -> u64 {
+    n.labels()
+}

@@ -1,0 +1,373 @@
+//! What llama.cpp's loader accepts and requires of a GGUF file: the tensors of each architecture,
+//! their shapes, and keys. A file that lacks one of them, or has a tensor too many, is not loaded.
+//!
+//! The table is `family::graphs`. The facts are those of llama.cpp as of
+//! llama-cpp-python 0.3.36 (`src/models/*.cpp`, `load_arch_hparams` and `load_arch_tensors`).
+//! `cargo xtask oracles` compares them with what llama.cpp does when it loads changed files.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value as Json};
+
+use super::rule::expand;
+use crate::metadata::Metadata;
+
+/// What the loader of some architectures accepts and requires.
+pub(crate) struct Graph {
+    /// Values of `general.architecture`.
+    pub(crate) architectures: &'static [&'static str],
+    /// Keys that are required in addition to those of every architecture, after its name.
+    pub(crate) keys: &'static [&'static str],
+    pub(crate) tensors: &'static [&'static [Row]],
+    /// Further conditions.
+    pub(crate) rules: &'static [Rule],
+    /// Whether the loader knows layers at the end that predict further tokens.
+    pub(crate) nextn: bool,
+    /// Whether the loader reads YaRN's `beta_fast` and `beta_slow`.
+    pub(crate) reads_betas: bool,
+    /// Keys that are written, but that the graph does not compute with, each with what it does
+    /// instead.
+    pub(crate) ignores: &'static [(&'static str, &'static str)],
+    /// Values in `config.json` that GGUF has no key for, each with what the graph does instead.
+    pub(crate) differs: &'static [(&'static str, &'static str, &'static str)],
+}
+
+impl Graph {
+    pub(crate) const EMPTY: Self = Self {
+        architectures: &[],
+        keys: &[],
+        tensors: &[],
+        rules: &[],
+        nextn: false,
+        reads_betas: false,
+        ignores: &[],
+        differs: &[],
+    };
+}
+
+/// The length of an axis, for a layer.
+pub(crate) type Size = fn(&Numbers<'_>, u32) -> u64;
+/// Whether a row applies to a layer.
+pub(crate) type When = fn(&Numbers<'_>, u32) -> bool;
+/// A condition that files must meet: the fault of one that does not.
+pub(crate) type Rule = fn(&Numbers<'_>) -> Option<String>;
+
+/// A tensor that the loader requires or accepts.
+#[derive(Clone, Copy)]
+pub(crate) struct Row {
+    /// Its name in GGUF; `{n}` stands for the number of the layer.
+    name: &'static str,
+    /// Its dimensions in GGUF's order, with ones at the end.
+    shape: [Size; 3],
+    required: bool,
+    when: Option<When>,
+    /// A tensor in whose presence this one is not read.
+    unless: &'static str,
+    /// A tensor in whose absence this one is not read.
+    with: &'static str,
+}
+
+fn one(_: &Numbers<'_>, _: u32) -> u64 {
+    1
+}
+
+/// A required tensor.
+pub(crate) const fn must<const N: usize>(name: &'static str, sizes: [Size; N]) -> Row {
+    let mut shape: [Size; 3] = [one; 3];
+    let mut axis = 0;
+    while axis < N && axis < 3 {
+        #[expect(clippy::indexing_slicing, reason = "checked when the constant is computed")]
+        {
+            shape[axis] = sizes[axis];
+        }
+        axis += 1;
+    }
+    Row { name, shape, required: true, when: None, unless: "", with: "" }
+}
+
+/// An optional tensor.
+pub(crate) const fn may<const N: usize>(name: &'static str, sizes: [Size; N]) -> Row {
+    let mut row = must(name, sizes);
+    row.required = false;
+    row
+}
+
+impl Row {
+    /// Limits the row to some layers or models.
+    pub(crate) const fn when(mut self, when: When) -> Self {
+        self.when = Some(when);
+        self
+    }
+
+    /// The tensor is not read if another one is there.
+    pub(crate) const fn unless(mut self, other: &'static str) -> Self {
+        self.unless = other;
+        self
+    }
+
+    /// The tensor is read only if another one is there.
+    pub(crate) const fn with(mut self, other: &'static str) -> Self {
+        self.with = other;
+        self
+    }
+}
+
+/// The most layers and experts that llama.cpp has room for (`LLAMA_MAX_LAYERS`,
+/// `LLAMA_MAX_EXPERTS`).
+const MOST: u64 = 512;
+
+/// The numbers of a GGUF file, as llama.cpp's `load_hparams` derives them.
+pub(crate) struct Numbers<'a> {
+    metadata: &'a Metadata,
+    architecture: &'a str,
+    vocab: u64,
+}
+
+impl Numbers<'_> {
+    fn key(&self, key: &str) -> String {
+        format!("{}.{key}", self.architecture)
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.metadata.get(&self.key(key)).is_some()
+    }
+
+    /// A count; 0 if it is missing.
+    pub(crate) fn count(&self, key: &str) -> u64 {
+        self.metadata.u64(&self.key(key)).unwrap_or(0)
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+        self.metadata.str(&self.key(key))
+    }
+
+    /// A count that may differ by layer; `None` if it is missing.
+    pub(crate) fn each(&self, key: &str, layer: u32) -> Option<u64> {
+        let key = self.key(key);
+        match self.metadata.array(&key) {
+            Some(list) => {
+                let number = list.integers()?.nth(layer as usize)?;
+                u64::try_from(number).ok()
+            }
+            None => self.metadata.u64(&key),
+        }
+    }
+
+    /// A flag of a layer, from a list of flags or of integers.
+    pub(crate) fn flag(&self, key: &str, layer: u32) -> Option<bool> {
+        let list = self.metadata.array(&self.key(key))?;
+        match list.bools() {
+            Some(mut flags) => flags.nth(layer as usize),
+            None => list.integers()?.nth(layer as usize).map(|number| number != 0),
+        }
+    }
+
+    pub(crate) fn layers(&self) -> u32 {
+        u32::try_from(self.count("block_count").saturating_sub(self.count("nextn_predict_layers")))
+            .unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn heads(&self, layer: u32) -> u64 {
+        self.each("attention.head_count", layer).unwrap_or(0)
+    }
+
+    pub(crate) fn kv_heads(&self, layer: u32) -> u64 {
+        self.each("attention.head_count_kv", layer).unwrap_or_else(|| self.heads(layer))
+    }
+
+    /// The width of a head: that of all layers without a sliding window.
+    pub(crate) fn head(&self, key: &str) -> u64 {
+        let derived = || self.count("embedding_length").checked_div(self.heads(0)).unwrap_or(0);
+        self.metadata.u64(&self.key(key)).unwrap_or_else(derived)
+    }
+
+    pub(crate) fn rotated(&self) -> u64 {
+        let rotated = self.metadata.u64(&self.key("rope.dimension_count"));
+        rotated.unwrap_or_else(|| self.head("attention.key_length"))
+    }
+
+    pub(crate) fn vocab(&self) -> u64 {
+        self.vocab
+    }
+
+    /// The labels of a classifier; one unless the file names them.
+    pub(crate) fn labels(&self) -> u64 {
+        let labels = self.metadata.array(&self.key("classifier.output_labels"));
+        labels.map_or(1, |labels| labels.len())
+    }
+
+    pub(crate) fn token_types(&self) -> u64 {
+        self.metadata.u64("tokenizer.ggml.token_type_count").unwrap_or(0)
+    }
+}
+
+/// The tensors of a GGUF file: names, and dimensions in the order of rows and columns.
+pub(crate) type Stored<'a> = &'a dyn Fn(&str) -> Option<Vec<u64>>;
+
+/// Why llama.cpp does not load a file of this architecture, one sentence for each fault; empty if it
+/// does.
+pub(crate) fn faults<'a>(
+    graph: &Graph,
+    architecture: &str,
+    metadata: &Metadata,
+    names: impl Iterator<Item = &'a str>,
+    stored: Stored<'_>,
+) -> Vec<String> {
+    let tokens = metadata.array("tokenizer.ggml.tokens").map(|list| list.len());
+    let rows = || stored("token_embd.weight").and_then(|shape| shape.first().copied());
+    let stated = metadata.u64(&format!("{architecture}.vocab_size"));
+    let vocab = tokens.or(stated).or_else(rows).unwrap_or(0);
+    let numbers = Numbers { metadata, architecture, vocab };
+    let mut faults = keys(graph, &numbers);
+    if !faults.is_empty() {
+        return faults;
+    }
+    faults.extend(graph.rules.iter().filter_map(|rule| rule(&numbers)));
+    let layers = numbers.layers();
+    let mut read = HashSet::new();
+    for row in graph.tensors.iter().copied().flatten() {
+        let places = if row.name.contains("{n}") { 0..layers } else { 0..1 };
+        for layer in places {
+            let named = |pattern: &str| expand(pattern, Some(layer));
+            let other = |pattern: &str| !pattern.is_empty() && stored(&named(pattern)).is_some();
+            let applies = row.when.is_none_or(|when| when(&numbers, layer))
+                && !other(row.unless)
+                && (row.with.is_empty() || other(row.with));
+            if !applies {
+                continue;
+            }
+            let name = named(row.name);
+            let mut wanted = row.shape.map(|size| size(&numbers, layer)).to_vec();
+            let Some(mut shape) = stored(&name) else {
+                if row.required {
+                    faults.push(format!(
+                        "{name} is missing, which llama.cpp requires of {architecture}"
+                    ));
+                }
+                continue;
+            };
+            shape.reverse();
+            trim(&mut wanted);
+            trim(&mut shape);
+            if shape != wanted {
+                wanted.reverse();
+                shape.reverse();
+                faults.push(format!(
+                    "{name} is {shape:?}, but llama.cpp requires {wanted:?} of {architecture}"
+                ));
+            }
+            read.insert(name);
+        }
+    }
+    for name in names {
+        let scale = name.strip_suffix(".scale").or_else(|| name.strip_suffix(".input_scale"));
+        let scaled = scale.is_some_and(|base| read.contains(&format!("{base}.weight")));
+        let known = read.contains(name) || scaled || (graph.nextn && is_next(name, layers));
+        if !known {
+            faults
+                .push(format!("llama.cpp has no place for {name} in its graph of {architecture}"));
+        }
+    }
+    faults
+}
+
+impl Graph {
+    /// Whether the loader requires this tensor of every model.
+    pub(crate) fn requires(&self, name: &str) -> bool {
+        let mut rows = self.tensors.iter().copied().flatten();
+        rows.any(|row| row.required && row.when.is_none() && row.name == name)
+    }
+}
+
+/// YaRN's bounds in llama.cpp, unless the loader reads them.
+const BETAS: [(&str, f64); 2] =
+    [("rope.scaling.yarn_beta_fast", 32.0), ("rope.scaling.yarn_beta_slow", 1.0)];
+
+/// What a file or its model's `config.json` states and the graph does not compute with, one sentence
+/// each.
+pub(crate) fn ignored(
+    graph: &Graph,
+    architecture: &str,
+    metadata: &Metadata,
+    stated: &Map<String, Json>,
+) -> Vec<String> {
+    let mut out = Vec::new();
+    for (key, instead) in graph.ignores {
+        let key = format!("{architecture}.{key}");
+        if metadata.get(&key).is_some() {
+            out.push(format!("{key} has no effect: {instead}"));
+        }
+    }
+    for (key, value, instead) in graph.differs {
+        if stated.get(*key).and_then(Json::as_str) == Some(value) {
+            out.push(format!("{key} is {value}, but {instead}"));
+        }
+    }
+    for (key, usual) in BETAS {
+        let key = format!("{architecture}.{key}");
+        let Some(value) = metadata.f64(&key).filter(|value| (value - usual).abs() > 1e-6) else {
+            continue;
+        };
+        // Programs may set their own: llama-cpp-python does so by default.
+        let why = match graph.reads_betas {
+            true => "which programs that set the bounds of YaRN themselves replace",
+            false => "which is not read for this architecture",
+        };
+        out.push(format!("{key} is {value}, {why}: it is {usual}"));
+    }
+    out
+}
+
+/// Whether a tensor belongs to a layer that predicts further tokens.
+fn is_next(name: &str, layers: u32) -> bool {
+    let number = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next());
+    number.and_then(|number| number.parse::<u32>().ok()).is_some_and(|number| number >= layers)
+}
+
+/// Removes ones at the end.
+fn trim(shape: &mut Vec<u64>) {
+    while shape.len() > 1 && shape.last() == Some(&1) {
+        shape.pop();
+    }
+}
+
+/// Faults of keys: those that every architecture requires, and the architecture's own.
+fn keys(graph: &Graph, numbers: &Numbers<'_>) -> Vec<String> {
+    let required = ["context_length", "embedding_length", "block_count"];
+    let missing = required.iter().chain(graph.keys).filter(|key| !numbers.has(key));
+    let mut faults: Vec<String> = missing
+        .map(|key| {
+            let key = numbers.key(key);
+            format!("no {key}: llama.cpp does not load the file")
+        })
+        .collect();
+    let (experts, used) = (numbers.count("expert_count"), numbers.each("expert_used_count", 0));
+    let used = used.unwrap_or(0);
+    let (groups, chosen) =
+        (numbers.count("expert_group_count"), numbers.count("expert_group_used_count"));
+    let counts = [
+        ("block_count", numbers.count("block_count"), 1, MOST),
+        ("expert_count", experts, 0, MOST),
+        ("expert_used_count", used, u64::from(experts > 0), experts),
+        ("expert_group_count", groups, 0, experts.saturating_sub(1)),
+    ];
+    for (key, found, least, most) in counts {
+        if !faults.is_empty() {
+            break;
+        }
+        if !(least..=most).contains(&found) {
+            let key = numbers.key(key);
+            faults.push(format!("{key} is {found}, but llama.cpp requires {least} to {most}"));
+        }
+    }
+    if groups > 1 && (experts.checked_rem(groups) != Some(0) || chosen == 0 || chosen >= groups) {
+        let key = numbers.key("expert_group_count");
+        faults.push(format!("{key}: llama.cpp requires that groups divide the experts, and uses some of them: {groups} groups, {chosen} used"));
+    }
+    let known = ["none", "linear", "yarn", "longrope"];
+    if let Some(kind) = numbers.text("rope.scaling.type").filter(|kind| !known.contains(kind)) {
+        let key = numbers.key("rope.scaling.type");
+        faults.push(format!("{key} is {kind}, which llama.cpp does not know"));
+    }
+    faults
+}

@@ -1,0 +1,270 @@
+//! What a `config.json` says about computing, with the defaults of transformers' classes filled in:
+//! two documents that say the same in other words are equal here.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::arch::family;
+
+/// What each class of transformers takes for keys that a document leaves out. Made by
+/// `xtask/oracles/class_defaults.py` from the classes of transformers 5.23; null where the class
+/// derives the value from others.
+static CLASSES: &str = include_str!("class_defaults.json");
+
+/// The defaults of a `model_type`, if transformers has a class for it.
+pub(super) fn defaults(model_type: &str) -> Option<&'static Map<String, Json>> {
+    static PARSED: OnceLock<Map<String, Json>> = OnceLock::new();
+    let all = PARSED.get_or_init(|| serde_json::from_str(CLASSES).unwrap_or_default());
+    all.get(model_type)?.as_object()
+}
+
+/// Keys that state rotary embeddings, in older and newer documents.
+const ROPE: &[&str] = &[
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "partial_rotary_factor",
+    "rotary_pct",
+    "rope_local_base_freq",
+    "rope_global_base_freq",
+    "original_max_position_embeddings",
+];
+
+/// Keys that state which layers attend to a window, and its length.
+const WINDOW: &[&str] = &[
+    "sliding_window",
+    "sliding_window_pattern",
+    "_sliding_window_pattern",
+    "layer_types",
+    "use_sliding_window",
+    "max_window_layers",
+];
+
+/// Keys that state which layers have experts.
+const EXPERT_LAYERS: &[&str] = &["decoder_sparse_step", "mlp_only_layers"];
+
+/// Keys that state which layers have rotary embeddings.
+const ROTATED_LAYERS: &[&str] = &["no_rope_layers", "no_rope_layer_interval"];
+
+/// Keys that state one thing together.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("rotary embeddings", ROPE),
+    ("sliding windows", WINDOW),
+    ("layers with experts", EXPERT_LAYERS),
+    ("layers with rotary embeddings", ROTATED_LAYERS),
+];
+
+/// The name of the group of keys that state one thing together.
+pub(super) fn group(key: &str) -> &str {
+    GROUPS.iter().find(|(_, keys)| keys.contains(&key)).map_or(key, |(name, _)| name)
+}
+
+/// Whether this is the name of a group of keys, and not a key.
+pub(super) fn is_group(name: &str) -> bool {
+    GROUPS.iter().any(|(group, _)| *group == name)
+}
+
+/// What a document says, by group of keys. `layers` is the number of layers.
+pub(super) fn meaning(document: &Map<String, Json>, layers: u32) -> BTreeMap<String, Json> {
+    let model_type = document.get("model_type").and_then(Json::as_str).unwrap_or_default();
+    let class = defaults(model_type);
+    let reader = Reader { document, class, model_type };
+    let mut out = BTreeMap::new();
+    for key in document.keys().chain(class.into_iter().flat_map(Map::keys)) {
+        if group(key) == key {
+            let said = reader.get(key).cloned().unwrap_or(Json::Null);
+            out.insert(key.clone(), said);
+        }
+    }
+    out.insert(group("rope_theta").to_owned(), reader.rope());
+    out.insert(group("sliding_window").to_owned(), reader.windows(layers));
+    out.insert(group("mlp_only_layers").to_owned(), reader.expert_layers(layers));
+    out.insert(group("no_rope_layers").to_owned(), reader.rotated_layers(layers));
+    out
+}
+
+/// Whether two values of a key mean the same. A missing value is the same as `false` and as none.
+pub(super) fn same(a: &Json, b: &Json) -> bool {
+    match (a, b) {
+        (Json::Number(a), Json::Number(b)) => match (a.as_f64(), b.as_f64()) {
+            // GGUF stores 32-bit floats.
+            (Some(a), Some(b)) => (a - b).abs() <= 1e-6 * a.abs().max(b.abs()),
+            _ => a == b,
+        },
+        (Json::Array(a), Json::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
+        (Json::Object(a), Json::Object(b)) => a.keys().chain(b.keys()).all(|key| {
+            let of = |map: &Map<String, Json>| map.get(key).cloned().unwrap_or(Json::Null);
+            same(&of(a), &of(b))
+        }),
+        (Json::Null | Json::Bool(false), Json::Null | Json::Bool(false)) => true,
+        (Json::Array(list), Json::Null) | (Json::Null, Json::Array(list)) => list.is_empty(),
+        _ => a == b,
+    }
+}
+
+/// A document and the defaults of its class.
+struct Reader<'a> {
+    document: &'a Map<String, Json>,
+    class: Option<&'a Map<String, Json>>,
+    model_type: &'a str,
+}
+
+impl Reader<'_> {
+    fn get(&self, key: &str) -> Option<&Json> {
+        self.document.get(key).or_else(|| self.class?.get(key)).filter(|value| !value.is_null())
+    }
+
+    fn count(&self, key: &str) -> Option<u64> {
+        self.get(key).and_then(Json::as_u64)
+    }
+
+    fn flag(&self, key: &str) -> bool {
+        self.get(key).and_then(Json::as_bool) == Some(true)
+    }
+
+    /// Rotary embeddings, for each kind of layer if the kinds differ.
+    fn rope(&self) -> Json {
+        let object = |key: &str| self.get(key).and_then(Json::as_object);
+        let stated = object("rope_scaling").or_else(|| object("rope_parameters"));
+        let kinds = ["full_attention", "sliding_attention"];
+        let nested = stated.filter(|stated| kinds.iter().any(|kind| stated.contains_key(*kind)));
+        if let Some(nested) = nested {
+            let each = kinds.into_iter().filter_map(|kind| {
+                let own = nested.get(kind)?.as_object();
+                Some((kind.to_owned(), self.scaling(own, None)))
+            });
+            return Json::Object(each.collect());
+        }
+        let whole = self.scaling(stated, None);
+        let defaults = family::defaults(self.model_type);
+        let local = self.get("rope_local_base_freq").and_then(Json::as_f64);
+        let local = local.or(defaults.local_rope_theta.map(f64::from));
+        match local {
+            Some(local) => json!({
+                "full_attention": whole,
+                "sliding_attention": self.scaling(None, Some(local)),
+            }),
+            None => whole,
+        }
+    }
+
+    /// One set of rotary embeddings: the base, the rotated part, and the numbers of its scaling.
+    fn scaling(&self, stated: Option<&Map<String, Json>>, theta: Option<f64>) -> Json {
+        let of =
+            |key: &str| stated.and_then(|stated| stated.get(key)).filter(|value| !value.is_null());
+        let real = |key: &str| of(key).and_then(Json::as_f64);
+        let theta = theta.or_else(|| real("rope_theta"));
+        let theta = theta.or_else(|| self.get("rope_theta").and_then(Json::as_f64));
+        let part = real("partial_rotary_factor");
+        let part = part.or_else(|| self.get("partial_rotary_factor").and_then(Json::as_f64));
+        let kind = of("rope_type").or_else(|| of("type")).and_then(Json::as_str);
+        let mut out = Map::new();
+        out.insert("rope_theta".to_owned(), theta.unwrap_or(10_000.0).into());
+        out.insert("partial_rotary_factor".to_owned(), part.unwrap_or(1.0).into());
+        let numbers: &[(&str, Option<f64>)] = match kind.unwrap_or("default") {
+            "linear" | "dynamic" => &[("factor", Some(1.0))],
+            "yarn" => &[
+                ("factor", None),
+                ("beta_fast", Some(32.0)),
+                ("beta_slow", Some(1.0)),
+                ("attention_factor", None),
+                ("mscale", None),
+                ("mscale_all_dim", None),
+                ("llama_4_scaling_beta", None),
+                ("extrapolation_factor", Some(1.0)),
+            ],
+            "llama3" => &[("factor", None), ("low_freq_factor", None), ("high_freq_factor", None)],
+            "longrope" | "su" => &[],
+            "default" | "mrope" => return Json::Object(out),
+            _ => &[("factor", None)],
+        };
+        let kind = kind.map_or("default", |kind| if kind == "su" { "longrope" } else { kind });
+        out.insert("rope_type".to_owned(), kind.into());
+        for (key, usual) in numbers {
+            let number = real(key).or(*usual);
+            out.extend(number.map(|number| ((*key).to_owned(), number.into())));
+        }
+        for key in ["long_factor", "short_factor"] {
+            out.extend(of(key).map(|list| (key.to_owned(), list.clone())));
+        }
+        if !matches!(kind, "linear" | "dynamic") {
+            let trained = "original_max_position_embeddings";
+            let length = self.get(trained).or_else(|| of(trained));
+            let length = length.or_else(|| self.get("max_position_embeddings"));
+            out.extend(length.map(|length| (trained.to_owned(), length.clone())));
+        }
+        // Whether the bounds of YaRN's ramp are rounded, unless stated otherwise.
+        if kind == "yarn" {
+            let rounded = of("truncate").and_then(Json::as_bool).unwrap_or(true);
+            out.insert("truncate".to_owned(), rounded.into());
+        }
+        Json::Object(out)
+    }
+
+    /// The length of each layer's window; null if no layer has one.
+    fn windows(&self, layers: u32) -> Json {
+        let kinds = self.get("layer_types").and_then(Json::as_array);
+        let other =
+            |kind: &Json| !matches!(kind.as_str(), Some("full_attention" | "sliding_attention"));
+        // Layers with linear attention are told by their tensors.
+        let mixed = kinds.is_some_and(|kinds| kinds.iter().any(other));
+        let Some(window) = self.count("sliding_window") else {
+            return if mixed { json!(kinds) } else { Json::Null };
+        };
+        let unused = self.document.contains_key("use_sliding_window")
+            || self.class.is_some_and(|class| class.contains_key("use_sliding_window"));
+        if unused && !self.flag("use_sliding_window") {
+            return Json::Null;
+        }
+        let period = ["sliding_window_pattern", "_sliding_window_pattern"];
+        let period = period.iter().find_map(|key| self.count(key));
+        let period = period.or(family::defaults(self.model_type).window_period.map(u64::from));
+        let slides = |layer: u32| {
+            if let Some(kinds) = kinds {
+                let kind = kinds.get(layer as usize).and_then(Json::as_str);
+                return kind == Some("sliding_attention");
+            }
+            if unused {
+                return self.count("max_window_layers").is_none_or(|from| u64::from(layer) >= from);
+            }
+            let next = u64::from(layer).saturating_add(1);
+            period.is_none_or(|period| next.checked_rem(period).is_some_and(|rest| rest != 0))
+        };
+        let each: Vec<u64> =
+            (0..layers).map(|layer| if slides(layer) { window } else { 0 }).collect();
+        if each.iter().all(|window| *window == 0) { Json::Null } else { json!(each) }
+    }
+
+    /// Which layers have experts; null for a document of a class where all layers are alike.
+    fn expert_layers(&self, layers: u32) -> Json {
+        let period = self.count("decoder_sparse_step");
+        let dense = self.get("mlp_only_layers").and_then(Json::as_array);
+        if period.is_none() && dense.is_none() {
+            return Json::Null;
+        }
+        let sparse = |layer: u32| {
+            let listed = dense.is_some_and(|dense| dense.contains(&json!(layer)));
+            let next = u64::from(layer).saturating_add(1);
+            !listed && period.is_none_or(|period| next.checked_rem(period) == Some(0))
+        };
+        let each: Vec<bool> = (0..layers).map(sparse).collect();
+        if each.iter().all(|sparse| *sparse) { Json::Null } else { json!(each) }
+    }
+
+    /// Which layers have rotary embeddings; null if all have.
+    fn rotated_layers(&self, layers: u32) -> Json {
+        if let Some(listed) = self.get("no_rope_layers").and_then(Json::as_array) {
+            let each: Vec<bool> = listed.iter().map(|flag| flag.as_u64() == Some(1)).collect();
+            return if each.iter().all(|flag| *flag) { Json::Null } else { json!(each) };
+        }
+        let Some(period) = self.count("no_rope_layer_interval") else { return Json::Null };
+        let rotated = |layer: u32| {
+            u64::from(layer).saturating_add(1).checked_rem(period).is_none_or(|rest| rest != 0)
+        };
+        json!((0..layers).map(rotated).collect::<Vec<bool>>())
+    }
+}

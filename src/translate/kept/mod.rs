@@ -1,0 +1,296 @@
+//! Keys of `config.json` that GGUF has no key for. They are kept in the GGUF file under keys of this
+//! library's own, which llama.cpp ignores, and restored on the way back to `config.json`.
+//!
+//! What is kept is the difference between the model's `config.json` and the one that the GGUF keys
+//! alone would give. The same difference tells what llama.cpp computes differently.
+
+mod meaning;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value as Json};
+
+use crate::error::{Error, Result};
+use crate::metadata::{KeyValues, Metadata, Value};
+use meaning::{defaults, group, is_group, meaning, same};
+
+/// The prefix of this library's own keys in GGUF.
+pub(crate) const PREFIX: &str = "weighbridge.";
+/// Keys of `config.json` and their values, as one JSON object.
+const CONFIG: &str = "weighbridge.config";
+/// For the same keys, the values that the GGUF keys gave when the file was written, and those of
+/// keys that the model's `config.json` does not have. A value that was changed since then in the
+/// GGUF file takes precedence over the kept one.
+const DERIVED: &str = "weighbridge.config.derived";
+/// `true` if [`CONFIG`] is a whole document, which needs no derived one.
+const WHOLE: &str = "weighbridge.config.whole";
+
+/// Keys that describe the files, not the model. They are set anew for each written model.
+const OF_FILES: &[&str] =
+    &["torch_dtype", "dtype", "quantization", "quantization_config", "compression_config"];
+
+/// What `config.json` says and GGUF keys do not.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    config: Map<String, Json>,
+    derived: Map<String, Json>,
+    /// Whether `config` is a whole document, which needs no derived one.
+    pub(crate) whole: bool,
+    /// The document that was compared.
+    pub(crate) stated: Map<String, Json>,
+    /// What llama.cpp computes differently, one statement each.
+    pub(crate) losses: Vec<String>,
+}
+
+impl Kept {
+    /// Compares a model's `config.json` with the one derived from its GGUF keys. `whole` says
+    /// whether the document is the model's own, and not part of a larger model's.
+    pub(crate) fn of(
+        stated: &Map<String, Json>,
+        derived: &Map<String, Json>,
+        layers: u32,
+        whole: bool,
+    ) -> Self {
+        let mut kept = Self::default();
+        let (wanted, given) = (meaning(stated, layers), meaning(derived, layers));
+        let null = Json::Null;
+        let alike =
+            |name: &str| same(wanted.get(name).unwrap_or(&null), given.get(name).unwrap_or(&null));
+        let named = |key: &str| matches!(key, "architectures" | "model_type");
+        let class = stated.get("model_type").and_then(Json::as_str).and_then(defaults);
+        for (key, value) in stated {
+            let skipped = OF_FILES.contains(&key.as_str()) || (named(key) && !whole);
+            let unchanged = match group(key) == key {
+                true => derived.get(key).is_some_and(|given| same(value, given)),
+                // A group whose meaning is the same needs none of its keys.
+                false => alike(group(key)),
+            };
+            if skipped || unchanged {
+                continue;
+            }
+            kept.keep(key, value.clone(), derived.get(key));
+        }
+        for (key, value) in derived.iter().filter(|(key, _)| !stated.contains_key(*key)) {
+            let wrong = match group(key) == key {
+                // The class's default is what the document means.
+                true => class
+                    .and_then(|class| class.get(key))
+                    .is_some_and(|usual| !usual.is_null() && !same(usual, value)),
+                false => !alike(group(key)),
+            };
+            if wrong {
+                kept.derived.insert(key.clone(), value.clone());
+            }
+        }
+        kept.losses = losses(stated, &wanted, &given);
+        kept.stated = stated.clone();
+        kept
+    }
+
+    /// Keeps a whole document, for a model whose `config.json` cannot be derived from its GGUF keys.
+    pub(crate) fn whole(stated: &Map<String, Json>) -> Self {
+        let config = stated.iter().filter(|(key, _)| !OF_FILES.contains(&key.as_str()));
+        let config = config.map(|(key, value)| (key.clone(), value.clone())).collect();
+        Self { config, whole: true, stated: stated.clone(), ..Self::default() }
+    }
+
+    fn keep(&mut self, key: &str, value: Json, derived: Option<&Json>) {
+        self.config.insert(key.to_owned(), value);
+        self.derived.extend(derived.map(|derived| (key.to_owned(), derived.clone())));
+    }
+
+    /// Adds this library's keys to a GGUF file's.
+    pub(crate) fn write(&self, keys: &mut KeyValues) {
+        if self.whole {
+            keys.set(WHOLE, Value::Bool(true));
+        }
+        for (key, map) in [(CONFIG, &self.config), (DERIVED, &self.derived)] {
+            if !map.is_empty() {
+                keys.set_text(key, Json::Object(map.clone()).to_string());
+            }
+        }
+    }
+
+    /// Reads what a GGUF file keeps. Empty if it keeps nothing.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` if the value is not a JSON object.
+    pub(crate) fn read(metadata: &Metadata) -> Result<Self> {
+        let object = |key: &'static str| match metadata.str(key) {
+            None => Ok(Map::new()),
+            Some(text) => serde_json::from_str(text)
+                .map_err(|error| Error::malformed(error.to_string()).in_key(key)),
+        };
+        let whole = metadata.get(WHOLE).and_then(|value| value.to_bool()) == Some(true);
+        let (config, derived) = (object(CONFIG)?, object(DERIVED)?);
+        Ok(Self { config, derived, whole, ..Self::default() })
+    }
+
+    /// A kept count.
+    pub(crate) fn count(&self, key: &str) -> Option<u64> {
+        self.config.get(key).and_then(Json::as_u64)
+    }
+
+    /// Restores the kept keys in a derived document. Where a GGUF key was changed since the file was
+    /// written, nothing of its group is restored.
+    pub(crate) fn restore(&self, document: &mut Map<String, Json>) {
+        let changed = |key: &str| match (document.get(key), self.derived.get(key)) {
+            (Some(now), Some(then)) => !same(now, then),
+            (now, then) => now.is_some() != then.is_some(),
+        };
+        let keys = || self.config.keys().chain(self.derived.keys());
+        let changed: Vec<&str> =
+            keys().filter(|key| !self.whole && changed(key)).map(|key| group(key)).collect();
+        for key in keys().filter(|key| !changed.contains(&group(key))) {
+            match self.config.get(key) {
+                Some(value) => document.insert(key.clone(), value.clone()),
+                None => document.remove(key),
+            };
+        }
+    }
+}
+
+/// Keys that tensors and their shapes determine, whatever a document says.
+const OF_SHAPES: &[&str] = &[
+    "attention_bias",
+    "bias",
+    "ffn_hidden_size",
+    "head_dim",
+    "mlp_bias",
+    "multi_query",
+    "n_inner",
+    "new_decoder_architecture",
+    "num_key_value_heads",
+    "num_kv_heads",
+    "num_ln_in_parallel_attn",
+    "qkv_bias",
+    "use_bias",
+    "use_qk_norm",
+];
+
+/// What the GGUF keys do not say. Only what the model's class in transformers computes with counts;
+/// other keys of a document have no effect.
+fn losses(
+    stated: &Map<String, Json>,
+    wanted: &BTreeMap<String, Json>,
+    given: &BTreeMap<String, Json>,
+) -> Vec<String> {
+    let class = stated.get("model_type").and_then(Json::as_str).and_then(defaults);
+    let mut losses = Vec::new();
+    for (name, value) in wanted {
+        let of_class = class.is_some_and(|class| class.contains_key(name));
+        let other = given.get(name).unwrap_or(&Json::Null);
+        let counts = (of_class && !OF_SHAPES.contains(&name.as_str())) || is_group(name);
+        if counts && !same(value, other) {
+            losses.push(format!(
+                "{name}: {} in config.json, {} in GGUF",
+                brief(value),
+                brief(other)
+            ));
+        }
+    }
+    losses
+}
+
+/// A value in at most 60 characters.
+fn brief(value: &Json) -> String {
+    const LONGEST: usize = 60;
+    let text = match value {
+        Json::Null => "not stated".to_owned(),
+        Json::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn map(json: Json) -> Map<String, Json> {
+        json.as_object().cloned().unwrap()
+    }
+
+    fn mistral() -> Map<String, Json> {
+        map(json!({
+            "model_type": "mistral", "hidden_size": 64, "sliding_window": 8, "pad_token_id": null,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}, "torch_dtype": "float32",
+        }))
+    }
+
+    fn derived() -> Map<String, Json> {
+        map(json!({
+            "model_type": "llama", "hidden_size": 64, "hidden_act": "gelu", "rope_theta": 1e4,
+        }))
+    }
+
+    #[test]
+    fn only_what_differs_is_kept_and_comes_back() {
+        let kept = Kept::of(&mistral(), &derived(), 2, true);
+        let keys: Vec<&str> = kept.config.keys().map(String::as_str).collect();
+        // The two forms of rotary embeddings mean the same, and the dtype is that of the files.
+        assert_eq!(keys, ["model_type", "sliding_window", "pad_token_id"]);
+        // The class's default is another one.
+        assert_eq!(kept.derived.get("hidden_act"), Some(&json!("gelu")));
+        let mut back = derived();
+        kept.restore(&mut back);
+        let expected = json!({
+            "model_type": "mistral", "hidden_size": 64, "sliding_window": 8, "pad_token_id": null,
+            "rope_theta": 1e4,
+        });
+        assert_eq!(Json::Object(back), expected);
+    }
+
+    #[test]
+    fn losses_name_the_keys_with_the_defaults_of_both_classes() {
+        let kept = Kept::of(&mistral(), &derived(), 2, true);
+        let losses = kept.losses.join("\n");
+        assert!(losses.contains("hidden_act: silu in config.json, gelu in GGUF"), "{losses}");
+        assert!(
+            losses.contains("sliding windows: [8,8] in config.json, not stated in GGUF"),
+            "{losses}"
+        );
+        assert_eq!(kept.losses.len(), 2, "{losses}");
+        // Without a key, Mistral's class has a window of 4096.
+        let mut stated = mistral();
+        stated.remove("sliding_window");
+        let losses = Kept::of(&stated, &derived(), 2, true).losses.join("\n");
+        assert!(losses.contains("[4096,4096]"), "{losses}");
+        stated.insert("sliding_window".to_owned(), Json::Null);
+        stated.insert("hidden_act".to_owned(), "gelu".into());
+        assert!(Kept::of(&stated, &derived(), 2, true).losses.is_empty());
+    }
+
+    #[test]
+    fn a_changed_value_drops_its_group_alone() {
+        let mut stated = mistral();
+        stated.insert("rope_parameters".to_owned(), json!({"rope_type": "dynamic", "factor": 2.0}));
+        let kept = Kept::of(&stated, &derived(), 2, true);
+        let mut back = derived();
+        back.insert("rope_theta".to_owned(), json!(5e5));
+        kept.restore(&mut back);
+        assert_eq!(back.get("rope_theta"), Some(&json!(5e5)));
+        assert!(!back.contains_key("rope_parameters"), "{back:?}");
+        assert_eq!(back.get("sliding_window"), Some(&json!(8)));
+    }
+
+    #[test]
+    fn it_is_written_to_keys_and_read_again() {
+        let kept = Kept::of(&mistral(), &derived(), 2, true);
+        let mut keys = KeyValues::new();
+        kept.write(&mut keys);
+        let names: Vec<String> = keys.iter().map(|(key, _)| key.to_string()).collect();
+        assert_eq!(names, [CONFIG, DERIVED]);
+        assert!(names.iter().all(|name| name.starts_with(PREFIX)));
+        let whole = Kept::whole(&mistral());
+        let mut back = Map::new();
+        whole.restore(&mut back);
+        assert_eq!(back.get("sliding_window"), Some(&json!(8)));
+        assert!(!back.contains_key("torch_dtype"));
+    }
+}

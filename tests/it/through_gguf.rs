@@ -1,0 +1,260 @@
+//! Models that go through GGUF and come back: what `config.json` says is told as lost, kept, and
+//! restored; what llama.cpp cannot load is refused.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::{fixture, outside, sample};
+use serde_json::{Map, Value as Json, json};
+use tempfile::TempDir;
+use weighbridge::container::{GGUF, SAFETENSORS, Strictness};
+use weighbridge::ops::{self, ConvertOptions};
+use weighbridge::{ErrorKind, Model, WriteOptions};
+
+/// Keys that describe the files.
+const OF_FILES: [&str; 3] = ["torch_dtype", "dtype", "transformers_version"];
+
+fn read(path: &Path) -> Map<String, Json> {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn defaults() -> Map<String, Json> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    read(&root.join("src/translate/kept/class_defaults.json"))
+}
+
+/// Numbers that are equal as 32-bit floats are the same.
+fn same(a: &Json, b: &Json) -> bool {
+    match (a, b) {
+        (Json::Number(a), Json::Number(b)) => {
+            let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
+            (a - b).abs() <= 1e-6 * a.abs().max(b.abs())
+        }
+        (Json::Array(a), Json::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
+        (Json::Object(a), Json::Object(b)) => {
+            a.len() == b.len()
+                && a.iter().all(|(key, value)| b.get(key).is_some_and(|other| same(value, other)))
+        }
+        _ => a == b,
+    }
+}
+
+/// Converts a directory to GGUF and back, and returns the `config.json` that comes back.
+fn there_and_back(source: &Path, folder: &Path) -> weighbridge::Result<Map<String, Json>> {
+    let (gguf, back) = (folder.join("model.gguf"), folder.join("back"));
+    let plan = ops::convert(&Model::open(source)?, &ConvertOptions::new(&GGUF))?;
+    plan.run(&gguf, &WriteOptions::new())?;
+    let plan = ops::convert(&Model::open(&gguf)?, &ConvertOptions::new(&SAFETENSORS))?;
+    plan.run(&back, &WriteOptions::new())?;
+    Ok(read(&back.join("config.json")))
+}
+
+/// Groups of keys that say one thing in several forms, older and newer ones. What they mean is
+/// compared by a test of the library, and by running the models.
+const FORMS: [&[&str]; 3] = [
+    &[
+        "rope_theta",
+        "rope_scaling",
+        "rope_parameters",
+        "partial_rotary_factor",
+        "rope_local_base_freq",
+    ],
+    &[
+        "layer_types",
+        "sliding_window",
+        "sliding_window_pattern",
+        "use_sliding_window",
+        "max_window_layers",
+    ],
+    &["mlp_only_layers", "decoder_sparse_step"],
+];
+
+/// Whether two documents have the same keys of the group of `key`, or the group in another form.
+fn in_another_form(key: &str) -> bool {
+    FORMS.iter().any(|form| form.contains(&key))
+}
+
+#[test]
+fn every_key_of_every_config_comes_back() {
+    let Some(models) = outside("logits") else { return };
+    let defaults = defaults();
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(models).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    let (mut compared, mut faults) = (0, Vec::new());
+    for source in entries.iter().filter(|path| path.join("model.safetensors").is_file()) {
+        let folder = TempDir::new().unwrap();
+        let stated = read(&source.join("config.json"));
+        let back = match there_and_back(source, folder.path()) {
+            Ok(back) => back,
+            // Refused before anything is written, for a reason that names it.
+            Err(error) if error.kind() == ErrorKind::Unsupported => continue,
+            Err(error) => panic!("{}: {error}", source.display()),
+        };
+        compared += 1;
+        let class = defaults.get(stated["model_type"].as_str().unwrap()).and_then(Json::as_object);
+        let name = source.file_name().unwrap().to_string_lossy();
+        for (key, value) in stated.iter().filter(|(key, _)| !OF_FILES.contains(&key.as_str())) {
+            let found = back.get(key);
+            let is = found.is_some_and(|found| same(value, found));
+            // An absent key means what the class takes for it.
+            let absent = found.is_none()
+                && (value.is_null() || class.and_then(|class| class.get(key)) == Some(value));
+            // The heads of masked language models have no place in GGUF.
+            let headless = key == "architectures" && back["model_type"] == json!("bert");
+            if !is && !absent && !headless && !in_another_form(key) {
+                faults.push(format!("{name}: {key} is {value}, came back as {found:?}"));
+            }
+        }
+        for (key, value) in back.iter().filter(|(key, _)| !stated.contains_key(*key)) {
+            let usual = class.and_then(|class| class.get(key)).filter(|usual| !usual.is_null());
+            if !in_another_form(key) && usual.is_some_and(|usual| !same(usual, value)) {
+                faults.push(format!("{name}: {key} is {value}, but the class takes {usual:?}"));
+            }
+        }
+    }
+    assert!(compared >= 30, "only {compared} models were compared");
+    assert!(faults.is_empty(), "{} of {compared} models:\n{}", faults.len(), faults.join("\n"));
+}
+
+/// The sample model with other keys in its `config.json`.
+fn with(keys: Json) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    for file in std::fs::read_dir(sample("hf")).unwrap() {
+        let path = file.unwrap().path();
+        std::fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+    }
+    let mut config = read(&folder.path().join("config.json"));
+    config.extend(keys.as_object().unwrap().clone());
+    std::fs::write(folder.path().join("config.json"), json!(config).to_string()).unwrap();
+    folder
+}
+
+const MISTRAL: fn() -> Json = || {
+    json!({
+        "model_type": "mistral",
+        "architectures": ["MistralForCausalLM"],
+        "sliding_window": 32,
+    })
+};
+
+#[test]
+fn a_loss_is_told_and_an_error_if_lossless() {
+    let source = with(MISTRAL());
+    let model = Model::open(source.path()).unwrap();
+    let plan = ops::convert(&model, &ConvertOptions::new(&GGUF)).unwrap();
+    let told = plan.notes.iter().find(|note| note.contains("llama.cpp"));
+    assert!(told.is_some_and(|note| note.contains("sliding windows")), "{:?}", plan.notes);
+    let error = ops::convert(&model, &ConvertOptions::new(&GGUF).lossless(true)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("sliding windows"), "{error}");
+
+    // Without a loss, nothing is told and nothing is an error.
+    let model = Model::open(sample("hf")).unwrap();
+    let plan = ops::convert(&model, &ConvertOptions::new(&GGUF).lossless(true)).unwrap();
+    assert!(!plan.notes.iter().any(|note| note.contains("llama.cpp")), "{:?}", plan.notes);
+}
+
+#[test]
+fn extra_keys_keep_the_config_unless_they_are_turned_off() {
+    let source = with(MISTRAL());
+    let folder = TempDir::new().unwrap();
+    let back = there_and_back(source.path(), folder.path()).unwrap();
+    assert_eq!((&back["model_type"], &back["sliding_window"]), (&json!("mistral"), &json!(32)));
+
+    let path = folder.path().join("bare.gguf");
+    let model = Model::open(source.path()).unwrap();
+    let options = ConvertOptions::new(&GGUF).extra_keys(false);
+    ops::convert(&model, &options).unwrap().run(&path, &WriteOptions::new()).unwrap();
+    let bare = Model::open(&path).unwrap();
+    let own = |model: &Model| {
+        model
+            .metadata()
+            .iter()
+            .filter(|(key, _)| key.as_bytes().starts_with(b"weighbridge."))
+            .count()
+    };
+    assert_eq!(own(&bare), 0);
+    let kept = Model::open(folder.path().join("model.gguf")).unwrap();
+    assert!(own(&kept) > 0);
+    // They can be removed later too.
+    let stripped = folder.path().join("stripped.gguf");
+    ops::convert(&kept, &options).unwrap().run(&stripped, &WriteOptions::new()).unwrap();
+    assert_eq!(own(&Model::open(&stripped).unwrap()), 0);
+}
+
+#[test]
+fn a_changed_gguf_key_takes_precedence_over_the_kept_config() {
+    let source = with(json!({
+        "model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 32,
+        "rope_scaling": {"rope_type": "dynamic", "factor": 2.0},
+    }));
+    let folder = TempDir::new().unwrap();
+    let back = there_and_back(source.path(), folder.path()).unwrap();
+    assert_eq!(back["rope_scaling"]["factor"], json!(2.0));
+
+    let gguf = folder.path().join("model.gguf");
+    let edit = |keys: &mut weighbridge::metadata::KeyValues| {
+        keys.set("llama.rope.freq_base", weighbridge::metadata::Value::F32(5e5));
+        Ok(())
+    };
+    ops::edit_metadata(&gguf, edit, &WriteOptions::new()).unwrap();
+    let changed = folder.path().join("changed");
+    let plan = ops::convert(&Model::open(&gguf).unwrap(), &ConvertOptions::new(&SAFETENSORS));
+    plan.unwrap().run(&changed, &WriteOptions::new()).unwrap();
+    let config = read(&changed.join("config.json"));
+    assert_eq!(config["rope_theta"], json!(5e5));
+    assert!(config.get("rope_scaling").is_none(), "{config:?}");
+    assert_eq!(config["sliding_window"], json!(32));
+}
+
+#[test]
+fn verify_strict_names_what_llama_cpp_refuses() {
+    let Some(path) = fixture("sample/sample-Q8_0.gguf") else { return };
+    let model = Model::open(&path).unwrap();
+    let found = ops::check_consistency(&model, Strictness::Strict).unwrap();
+    assert!(found.faults.is_empty(), "{:?}", found.faults);
+
+    let folder = TempDir::new().unwrap();
+    let written = |change: &dyn Fn(&mut weighbridge::Builder)| {
+        let path = folder.path().join("changed.gguf");
+        let mut builder = weighbridge::Builder::new(&GGUF).unwrap();
+        *builder.metadata() = weighbridge::metadata::KeyValues::of(model.metadata());
+        change(&mut builder);
+        let options = WriteOptions::new().overwrite(true);
+        builder.plan().unwrap().run(&path, &options).unwrap();
+        let changed = Model::open(&path).unwrap();
+        ops::check_consistency(&changed, Strictness::Strict).unwrap().faults.join("\n")
+    };
+    let all = |builder: &mut weighbridge::Builder, except: &str| {
+        for tensor in model.stored_tensors().filter(|tensor| tensor.name() != except) {
+            builder.add(tensor.name(), &tensor).unwrap();
+        }
+    };
+    assert_eq!(written(&|builder| all(builder, "")), "");
+    let family = model.metadata().str("general.architecture").unwrap().to_owned();
+    let without = written(&|builder| all(builder, "blk.1.ffn_norm.weight"));
+    assert!(
+        without.contains("blk.1.ffn_norm.weight is missing, which llama.cpp requires"),
+        "{without}"
+    );
+    let more = written(&|builder| {
+        all(builder, "");
+        let norm = model.stored_tensor("output_norm.weight").unwrap();
+        builder.add("blk.0.post_ffw_norm.weight", &norm).unwrap();
+    });
+    assert!(more.contains("llama.cpp has no place for blk.0.post_ffw_norm.weight"), "{more}");
+    let wider = written(&|builder| {
+        all(builder, "blk.0.attn_norm.weight");
+        let norm = model.stored_tensor("token_embd.weight").unwrap();
+        builder.add("blk.0.attn_norm.weight", &norm).unwrap();
+    });
+    assert!(wider.contains("blk.0.attn_norm.weight is ["), "{wider}");
+    let key = format!("{family}.attention.layer_norm_rms_epsilon");
+    let keyless = written(&|builder| {
+        all(builder, "");
+        assert!(builder.metadata().remove(&key));
+    });
+    assert!(keyless.contains(&format!("no {key}: llama.cpp does not load the file")), "{keyless}");
+}
