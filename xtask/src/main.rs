@@ -55,10 +55,19 @@ const PACKAGES: Step = step(&[
     "mlx",
     "mlx-cpu",
     "mlx-lm",
+    "torch",
+    "transformers==5.23.*",
 ]);
 const PROGRAM: Step = step(&["cargo", "build", "--release", "--package", "weighbridge-cli"]);
 const READ: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/oracles.py", "target/release/weighbridge"]);
+
+/// Transformers and mlx-lm run what this program converts.
+const ENGINES: Step =
+    step(&["target/oracles/bin/python", "xtask/oracles/engines.py", "target/release/weighbridge"]);
+/// Whether the table of their classes' defaults is that of the installed packages.
+const ENGINE_DEFAULTS: Step =
+    step(&["target/oracles/bin/python", "xtask/oracles/engine_defaults.py", "--check"]);
 
 static TASKS: &[Task] = &[
     Task {
@@ -77,7 +86,7 @@ static TASKS: &[Task] = &[
     Task {
         name: "oracles",
         help: "the field's Python packages read what this program writes",
-        steps: &[VENV, PACKAGES, PROGRAM, READ],
+        steps: &[VENV, PACKAGES, PROGRAM, READ, ENGINE_DEFAULTS, ENGINES],
     },
     Task { name: "fuzz-check", help: "whether the fuzz targets compile", steps: &[FUZZ_CHECK] },
 ];
