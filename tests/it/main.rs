@@ -25,6 +25,7 @@ mod convert_names;
 mod corpus;
 mod create;
 mod diff;
+mod engines;
 mod examples;
 mod fixtures;
 mod formulas;
