@@ -7,6 +7,9 @@ const AUDIO: &str = "part of the audio model, not of the language model";
 const PROJECTOR: &str =
     "part of the projector between the vision or audio model and the language model";
 
+/// Reasons of tensors that belong to a vision or audio model in the same files.
+pub(super) const TOWERS: [&str; 3] = [VISION, AUDIO, PROJECTOR];
+
 /// Patterns of stored names, where `*` matches any text, and what such a tensor is.
 #[rustfmt::skip]
 static AUXILIARY: &[(&str, &str)] = &[

@@ -48,7 +48,10 @@ pub(crate) fn dialect_tensors(
     canonical: &[&str],
     one: impl Fn(&str, &str) -> bool,
 ) -> (Vec<DialectTensor>, Vec<String>) {
-    let forms = candidates(architecture, dialect);
+    // mlx-lm's classes of DeepSeek 3 and later store the latent matrices separately, that of DeepSeek
+    // 2 does not. Only the former have this tensor.
+    let split_latent = canonical.iter().any(|name| name.ends_with(".ffn.router.correction_bias"));
+    let forms = candidates(architecture, dialect, split_latent);
     let of_these = |row: &&Rename| {
         row.dialect == dialect && (row.requires.is_empty() || canonical.contains(&row.requires))
     };
@@ -100,6 +103,7 @@ pub(crate) fn dialect_tensors(
 fn candidates(
     architecture: &'static Architecture,
     dialect: Dialect,
+    split_latent: bool,
 ) -> HashMap<&'static str, Vec<NameCandidate>> {
     let (publisher, mlx) = (&[architecture.publisher][..], &[architecture.mlx][..]);
     let tables = match dialect {
@@ -134,28 +138,33 @@ fn candidates(
         }
         used.extend(rules().map(|rule| stored(rule).name));
         for (canonical, mut found) in these {
-            found.sort_by_key(|form| (!form.holds_one, rank(form, dialect)));
+            found.sort_by_key(|form| (!form.holds_one, rank(form, dialect, split_latent)));
             forms.entry(canonical).or_default().extend(found);
         }
     }
     if dialect == Dialect::Mlx {
         // mlx-lm's name for stacked experts is preferred, whatever table it is in.
-        forms.values_mut().for_each(|found| found.sort_by_key(|form| rank(form, dialect)));
+        forms
+            .values_mut()
+            .for_each(|found| found.sort_by_key(|form| rank(form, dialect, split_latent)));
     }
     forms
 }
 
 /// Rank of a form in a dialect, lower is better. mlx-lm stacks experts under a name of its own,
 /// Hugging Face stores them separately, and llama.cpp's converter has split the latent expansion
-/// matrices since April 2025.
-fn rank(form: &NameCandidate, dialect: Dialect) -> u32 {
+/// matrices since April 2025. `split_latent` says whether mlx-lm splits them too.
+fn rank(form: &NameCandidate, dialect: Dialect, split_latent: bool) -> u32 {
     let switch = form.name.contains(".switch_");
     let apart = form.name.contains("{e}");
     let folded =
         |(_, transform): &(&str, Transform)| matches!(transform.rows, RowOrder::Unfolding(_));
     match dialect {
         Dialect::HuggingFace => u32::from(!apart) + u32::from(switch),
-        Dialect::Mlx => u32::from(!switch) + u32::from(apart),
+        Dialect::Mlx => {
+            let folded = split_latent && form.holds.iter().any(folded);
+            u32::from(!switch) + u32::from(apart) + u32::from(folded)
+        }
         Dialect::Gguf => u32::from(form.holds.iter().any(folded)),
         Dialect::Publisher => 0,
     }

@@ -25,12 +25,12 @@ use crate::bytes::Text;
 pub use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::store::{Encoding, Store};
-use config::Defaults;
 pub use config::{
     AttentionConfig, ConfigField, ConfigValue, EncoderConfig, ExpertConfig, Field, Gating,
     LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling, RopeScalingKind,
     ScaleConfig, SsmConfig,
 };
+use config::{ConfigReader, Defaults};
 pub(crate) use dialect_names::{DialectTensor, Rename, dialect_tensors};
 pub use family::ARCHITECTURES;
 pub use generation::GenerationConfig;
@@ -80,6 +80,14 @@ pub struct Architecture {
     pub(crate) variants: &'static [Variant],
     /// mlx-lm's choices for some modules.
     pub(crate) mlx_modules: &'static [MlxModules],
+    /// Whether mlx-lm's class expects the names of vision and audio models as Hugging Face's files
+    /// have them, with `model.` at the start.
+    pub(crate) mlx_keeps_tower_names: bool,
+    /// Substrings of the names of tensors that mlx-lm does not cast to the model's dtype
+    /// (`cast_predicate` of its classes).
+    pub(crate) mlx_uncast: &'static [&'static str],
+    /// Whether the residual stream of published models exceeds the range of `F16`.
+    pub(crate) exceeds_f16: bool,
 }
 
 impl Architecture {
@@ -100,6 +108,9 @@ impl Architecture {
         rows_before_positions: None,
         variants: &[],
         mlx_modules: &[],
+        mlx_keeps_tower_names: false,
+        mlx_uncast: &[],
+        exceeds_f16: false,
     };
 }
 
@@ -175,7 +186,19 @@ pub struct Resolution {
     pub missing: Vec<String>,
 }
 
+impl Auxiliary {
+    /// Whether it belongs to a vision or audio model in the same files.
+    pub(crate) fn is_of_a_tower(&self) -> bool {
+        auxiliary::TOWERS.contains(&self.reason)
+    }
+}
+
 impl Resolution {
+    /// Whether the files also hold a vision or audio model.
+    pub(crate) fn has_towers(&self) -> bool {
+        self.auxiliary.iter().any(Auxiliary::is_of_a_tower)
+    }
+
     /// The order of the rows of q and k as stored, if the architecture is known. Canonical tensors
     /// have Hugging Face's order, [`Architecture::rope`].
     pub fn stored_rope_layout(&self) -> Option<RopeLayout> {
@@ -229,6 +252,20 @@ pub(crate) fn architecture_name(store: &Store) -> Result<Option<ArchitectureName
     Ok(None)
 }
 
+/// A reader of config values, and the architecture's name.
+///
+/// # Errors
+///
+/// `Malformed` if the model does not state its architecture.
+pub(crate) fn config_reader(store: &Store) -> Result<(ConfigReader<'_>, Field<String>)> {
+    ConfigReader::new(store, &defaults(store)?)
+}
+
+/// The defaults of a model's architecture.
+fn defaults(store: &Store) -> Result<Defaults> {
+    Ok(architecture_name(store)?.map_or(Defaults::NONE, |named| family::defaults(&named.name)))
+}
+
 /// The config of a model, see [`Model::config`](crate::Model::config).
 ///
 /// # Errors
@@ -237,9 +274,7 @@ pub(crate) fn architecture_name(store: &Store) -> Result<Option<ArchitectureName
 /// `Malformed` if it lacks a required number, or has an invalid one: zero heads, or a width that is
 /// not an integer.
 pub(crate) fn model_config(store: &Store, resolution: &Resolution) -> Result<ModelConfig> {
-    let defaults =
-        architecture_name(store)?.map_or(Defaults::NONE, |named| family::defaults(&named.name));
-    ModelConfig::of(store, resolution, &defaults)
+    ModelConfig::of(store, resolution, &defaults(store)?)
 }
 
 /// Detects the architecture and maps every stored tensor to its canonical name, if it has one.

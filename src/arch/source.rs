@@ -5,7 +5,9 @@ use std::path::Path;
 use serde_json::Value as Json;
 
 use super::Resolution;
-use super::config::{ConfigReader, Field, LayerKind, ModelConfig, Reported, TEXT_CONFIGS, key};
+use super::config::{
+    ConfigReader, Field, KEYS, LayerKind, ModelConfig, Reported, TEXT_CONFIGS, key,
+};
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Metadata, Value};
 use crate::store::{Encoding, Store};
@@ -24,7 +26,7 @@ impl<'a> SourceModel<'a> {
     ///
     /// See [`Model::config`](crate::Model::config).
     pub(crate) fn of(store: &'a Store, resolution: &'a Resolution) -> Result<Self> {
-        let (reader, _) = ConfigReader::new(store)?;
+        let (reader, _) = super::config_reader(store)?;
         Ok(Self { reader, config: super::model_config(store, resolution)?, resolution })
     }
 
@@ -79,14 +81,29 @@ impl<'a> SourceModel<'a> {
         fields.into_iter().find(|field| field.name == name).map(|field| field.value)
     }
 
+    /// The value of the field that a key of `config.json` names.
+    pub(crate) fn named(&self, json: &str) -> Result<Option<Json>> {
+        for key in KEYS.iter().copied().flatten().filter(|key| key.json.contains(&json)) {
+            let found = match self.derived(key.name) {
+                None => self.row(key.name)?,
+                derived => derived,
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
     /// The value in `config.json` at a path that the table has no row for.
-    pub(crate) fn config_value(&self, path: &str) -> Option<&'a Json> {
+    pub(crate) fn config_value(&self, path: &str) -> Option<&Json> {
         let root = self.reader.store.document("config.json")?;
         let inner = TEXT_CONFIGS.iter().filter_map(|name| root.get(name));
-        inner.chain([root]).find_map(|config| {
+        let found = inner.chain([root]).find_map(|config| {
             let found = path.split('.').try_fold(config, |json, name| json.get(name));
             found.filter(|json| !json.is_null())
-        })
+        });
+        found.or_else(|| self.reader.of_class(&[path]).map(|(_, value)| value))
     }
 
     /// A count in `config.json` at such a path.
@@ -196,6 +213,12 @@ impl<'a> SourceModel<'a> {
     pub(crate) fn missing_in_model(&self, what: &str) -> Error {
         let architecture = self.architecture();
         let fault = format!("config.json for {architecture} requires {what}, which is missing");
+        Error::unsupported(fault).in_file(self.path())
+    }
+
+    /// An error for a property that mlx-lm's class cannot express.
+    pub(crate) fn inexpressible_in_mlx_lm(&self, what: &str) -> Error {
+        let fault = format!("{what}, which mlx-lm cannot express for {}", self.architecture());
         Error::unsupported(fault).in_file(self.path())
     }
 

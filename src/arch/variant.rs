@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::config::{Defaults, Reported};
+pub(crate) use super::config::Constant;
+use super::config::Defaults;
 use super::habits::{LlamaQuantize, TokenizerHabits};
 use super::source::{KeyWriter, SourceModel};
 use crate::error::Result;
@@ -26,6 +27,9 @@ pub(crate) struct Variant {
     pub(crate) rope_freqs: Option<RopeFreqs>,
     /// Its form in `config.json`: the first class whose condition holds.
     pub(crate) classes: &'static [Class],
+    /// Changes a `config.json` to the form that mlx-lm's class reads, beyond what
+    /// [`ClassDefaults`](super::family::ClassDefaults) says.
+    pub(crate) mlx_config: Option<MlxConfig>,
     /// Defaults for numbers that its files leave out.
     pub(crate) defaults: Defaults,
     /// Exceptions of its tokenizer.
@@ -37,6 +41,9 @@ pub(crate) struct Variant {
 /// Derives divisors of rotary frequencies from a model's config.
 pub(crate) type RopeFreqs = fn(&SourceModel<'_>) -> Result<Vec<f32>>;
 
+/// Changes a `config.json` for mlx-lm.
+pub(crate) type MlxConfig = fn(&SourceModel<'_>, &mut Map<String, Json>) -> Result<()>;
+
 impl Variant {
     /// A variant without any facts, to build others from.
     pub(crate) const EMPTY: Self = Self {
@@ -46,6 +53,7 @@ impl Variant {
         keys: &[],
         rope_freqs: None,
         classes: &[],
+        mlx_config: None,
         defaults: Defaults::NONE,
         tokenizer: TokenizerHabits::NONE,
         llama_quantize: LlamaQuantize::NONE,
@@ -107,24 +115,4 @@ pub(crate) enum ConfigRule {
     Fixed(&'static str, Constant),
     /// Keys derived from several fields, or from tensors.
     By(fn(&SourceModel<'_>, &mut Map<String, Json>) -> Result<()>),
-}
-
-/// A constant value of a rule.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Constant {
-    Count(u32),
-    Real(f32),
-    Flag(bool),
-    Word(&'static str),
-}
-
-impl From<Constant> for Json {
-    fn from(constant: Constant) -> Self {
-        match constant {
-            Constant::Count(count) => count.reported(),
-            Constant::Real(real) => real.reported(),
-            Constant::Flag(flag) => flag.into(),
-            Constant::Word(word) => word.into(),
-        }
-    }
 }

@@ -10,7 +10,7 @@ use super::experts;
 use super::gguf::{Finish, GgufDraft};
 use super::rewrite::{copied_tensors, merged_gguf};
 use crate::adapter::{self, Adapter};
-use crate::arch::Dialect;
+use crate::arch::{Dialect, Resolution};
 use crate::bytes::{Access, Source};
 use crate::container::ollama::{self, ConfigBlob};
 use crate::container::writer::{DocumentContent, ExpertName, NewDocument, Writer};
@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::model::{Adaptation, Model, Tensor};
 use crate::recipe::ollama::{OllamaModel, QuantType};
 use crate::recipe::{FILE_TYPES, mlx_lm};
+use crate::repack::{REPACKS, Repack};
 use crate::store::{Encoding, Store};
 use crate::translate::{self, ConfigDocument, Documents};
 use crate::write::{
@@ -297,11 +298,18 @@ fn directory(
     let mut choices =
         recipe_choices(model, &tensors, config.as_ref(), options, &mut builder)?.into_iter();
     let same = resolution.dialect == writer.dialect;
+    let floats = match writer.dialect {
+        Dialect::Mlx => mlx_floats(model, resolution, options.precision, &tensors),
+        _ => None,
+    };
+    let uncast = resolution.architecture.map_or(&[][..], |row| row.mlx_uncast);
     for (experts, tensor) in tensors {
+        let cast = !uncast.iter().any(|piece| tensor.name().contains(piece));
+        let precision = Precision { floats: floats.filter(|_| cast), ..options.precision };
         let output = match (choices.next().flatten(), in_mxfp4.remove(tensor.name())) {
             (_, Some(repacking)) => Output::new(Producer::Repacked(repacking), Method::Repacked),
-            (Some((dtype, group_size)), None) => grouped(&tensor, dtype, group_size)?,
-            (None, None) => copy_or_choose(&tensor, writer, same, options.precision)?,
+            (Some((dtype, group_size)), None) => grouped(&tensor, dtype, group_size, floats)?,
+            (None, None) => copy_or_choose(&tensor, writer, same, precision)?,
         };
         builder.push(OutTensor { experts, ..OutTensor::new(tensor.name(), output) });
     }
@@ -423,7 +431,9 @@ fn recipe_choices(
     match &options.quantization {
         None => Ok(Vec::new()),
         Some(QuantizationRules::MlxLm(options)) => {
-            let recipe = mlx_recipe(model, tensors, options)?;
+            let keys = config.map(ConfigDocument::keys).transpose()?.unwrap_or_default();
+            let model_type = keys.get("model_type").and_then(Json::as_str);
+            let recipe = mlx_recipe(model, model_type, tensors, options)?;
             builder.quantization(recipe.config);
             let chosen = recipe.choices.into_iter();
             Ok(chosen.map(|choice| choice.map(|c| (c.dtype, c.group_size))).collect())
@@ -446,15 +456,14 @@ fn recipe_choices(
     }
 }
 
-/// mlx-lm's choice for each tensor.
+/// mlx-lm's choice for each tensor. `model_type` is that of the config.json to be written.
 fn mlx_recipe(
     model: &Model,
+    model_type: Option<&str>,
     tensors: &[(Option<String>, Tensor)],
     options: &mlx_lm::MlxOptions,
 ) -> Result<mlx_lm::MlxRecipe> {
     let config = model.config()?;
-    let model_type = model.store().document("config.json");
-    let model_type = model_type.and_then(|config| config.get("model_type")?.as_str());
     let numbers = mlx_lm::MlxModel {
         model_type: model_type.unwrap_or(&config.architecture.value).to_owned(),
         layers: u64::from(config.n_layers.value),
@@ -467,6 +476,49 @@ fn mlx_recipe(
         mlx_lm::Module { path: path.unwrap_or(tensor.name()), shape }
     });
     mlx_lm::MlxRecipe::new(&numbers, &modules.collect::<Vec<_>>(), options)
+}
+
+/// The dtype of all floats in an MLX directory, as mlx-lm would have written it: it casts every
+/// parameter to one dtype, so that the model computes in that dtype. `None` if each tensor keeps its
+/// own.
+///
+/// Norms of GGUF files are in F32 whatever the model's dtype was. The matrices tell it: the plain
+/// ones have it, and quantized ones have scales in F16 that stay exact in F16. Other scales are
+/// rounded to BF16, which has the range of F32.
+fn mlx_floats(
+    model: &Model,
+    resolution: &Resolution,
+    precision: Precision,
+    tensors: &[(Option<String>, Tensor)],
+) -> Option<DType> {
+    const FLOATS: [DType; 3] = [DType::BF16, DType::F16, DType::F32];
+    if let Some(dtype) = precision.dtype.filter(|dtype| FLOATS.contains(dtype)) {
+        return Some(dtype);
+    }
+    if precision.lossless || !matches!(model.encoding(), Encoding::Gguf | Encoding::Ggml) {
+        return None;
+    }
+    let matrices = || tensors.iter().map(|(_, t)| t).filter(|t| t.shape().len() > 1);
+    let elements = |dtype: DType| {
+        let of = matrices().filter(|tensor| tensor.dtype().is_ok_and(|own| own == dtype));
+        of.map(Tensor::elements).fold(0, u64::saturating_add)
+    };
+    let is_quantized = |tensor: &Tensor| tensor.dtype().is_ok_and(DType::is_quantized);
+    let quantized = matrices().any(is_quantized);
+    let plain = FLOATS.into_iter().filter(|dtype| !quantized || *dtype != DType::F32);
+    let most = plain.max_by_key(|dtype| elements(*dtype)).filter(|dtype| elements(*dtype) > 0);
+    if most.is_some() || !quantized {
+        return most;
+    }
+    let wide = resolution.architecture.is_some_and(|row| row.exceeds_f16);
+    let exact_in_f16 = |tensor: &Tensor| {
+        let to_mlx = |row: &&Repack| row.to.group_quantizer().is_some();
+        let rows = REPACKS.iter().filter(|row| tensor.dtype().is_ok_and(|own| own == row.from));
+        rows.filter(to_mlx)
+            .any(|row| !row.scales.contains(&DType::F32) || row.scales.contains(&DType::F16))
+    };
+    let all = matrices().filter(|tensor| is_quantized(tensor)).all(exact_in_f16);
+    Some(if all && !wide { DType::F16 } else { DType::BF16 })
 }
 
 /// Chooses how to write a tensor that no rule quantizes. `same` says whether the names of source

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::arch::{Axes, Dialect, DialectTensor, Mapping, Transform, dialect_tensors};
+use crate::arch::{Axes, Dialect, DialectTensor, Mapping, Resolution, Transform, dialect_tensors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::Model;
@@ -73,8 +73,16 @@ fn translated(
         return Err(Error::unsupported(fault).in_tensor(unknown).in_file(store.path()));
     }
     let mut named = TranslatedTensors::default();
+    let whole = is_whole_image_model(model, resolution, dialect);
     for auxiliary in &resolution.auxiliary {
-        named.left_out.push((auxiliary.stored.clone(), auxiliary.reason.to_owned()));
+        if !(whole && auxiliary.is_of_a_tower()) {
+            named.left_out.push((auxiliary.stored.clone(), auxiliary.reason.to_owned()));
+            continue;
+        }
+        let name = auxiliary.stored.as_str();
+        let short = name.strip_prefix("model.").filter(|_| !architecture.mlx_keeps_tower_names);
+        let name = short.filter(|_| dialect == Dialect::Mlx).unwrap_or(name);
+        named.tensors.push(model.stored_tensor(&auxiliary.stored)?.named(name));
     }
     let canonical: Vec<&str> = resolution.mapped.iter().map(|m| m.canonical.as_str()).collect();
     let mapping = |name: &str| model.mapping(name).ok().flatten();
@@ -85,10 +93,14 @@ fn translated(
     named.left_out.extend(without.into_iter().map(|name| (name, nameless.clone())));
     let config = model.config().ok();
     for DialectTensor { name, parts } in &spelled {
+        let name = &if whole { within(name, dialect) } else { name.clone() };
         // Experts that are stored as one tensor are separated.
         let apart = name.contains("{e}");
         let whole = if apart { None } else { unchanged(model, parts)? };
         if let Some(view) = whole {
+            // llama-quantize leaves out axes of length 1.
+            let row = dialect != Dialect::Gguf && parts.iter().any(|(part, _)| part.ends_with(ROW));
+            let view = if row { view.as_row() } else { view };
             named.tensors.push(adapted(view.named(name)));
             continue;
         }
@@ -125,6 +137,35 @@ fn translated(
     }
     Ok(named)
 }
+
+/// Whether the directory is written as that of a model with images, whose language model is a part:
+/// for mlx-lm if `config.json` is that of such a model, and for transformers if the vision or audio
+/// model is there too.
+fn is_whole_image_model(model: &Model, resolution: &Resolution, dialect: Dialect) -> bool {
+    let config = model.store().document("config.json");
+    let nested = config.is_some_and(|config| config.get("text_config").is_some());
+    match dialect {
+        Dialect::Mlx => nested,
+        Dialect::HuggingFace => nested && resolution.has_towers(),
+        Dialect::Gguf | Dialect::Publisher => false,
+    }
+}
+
+/// The name of a language model's tensor in a model with images.
+fn within(name: &str, dialect: Dialect) -> String {
+    let (model, outer) = match dialect {
+        Dialect::Mlx => ("language_model.model.", "language_model."),
+        _ => ("model.language_model.", ""),
+    };
+    match name.strip_prefix("model.") {
+        Some(rest) if rest.starts_with("language_model.") => name.to_owned(),
+        Some(rest) => format!("{model}{rest}"),
+        None => format!("{outer}{name}"),
+    }
+}
+
+/// A canonical tensor that is a matrix of one row.
+const ROW: &str = "ffn.shared_expert.router.weight";
 
 /// Whether a tensor is written with its stored codes, and therefore in their order.
 fn stays_packed((view, transform): &(Tensor, Transform)) -> bool {

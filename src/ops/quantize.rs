@@ -35,7 +35,8 @@ pub fn quantize(
     path: &Path,
 ) -> Result<WritePlan> {
     let store = model.store();
-    let mut draft = GgufDraft::of(model, None, Precision::default())?;
+    let precision = Precision { decodes_fp8: true, ..Precision::default() };
+    let mut draft = GgufDraft::of(model, None, precision)?;
     let here = |error: Error| error.in_file(store.path());
     let mut stored = Vec::new();
     for OutTensor { name, output: Output { producer, .. }, .. } in &draft.tensors {
@@ -53,7 +54,8 @@ pub fn quantize(
             None => output.clone(),
         };
         output.reason = output.reason.or_else(|| reason(choice));
-        tensors.push(OutTensor::new(choice.name.clone(), output));
+        let shape = without_outer_ones(output.producer.shape());
+        tensors.push(OutTensor { shape, ..OutTensor::new(choice.name.clone(), output) });
     }
     for key in recipe.removed {
         draft.keys.remove(key);
@@ -130,6 +132,13 @@ pub fn file_type_sizes(model: &Model) -> Result<Vec<FileTypeSize>> {
         Some(FileTypeSize { file_type: row.file_type, bytes, bits_per_weight, needs_importance })
     };
     Ok(FILE_TYPES.iter().filter_map(size).collect())
+}
+
+/// The dimensions that llama-quantize writes: ggml counts dimensions up to the last one above 1.
+fn without_outer_ones(shape: &[u64]) -> Option<Vec<u64>> {
+    let ones = shape.iter().take_while(|size| **size == 1).count();
+    let kept = shape.get(ones.min(shape.len().saturating_sub(1))..)?;
+    (kept.len() < shape.len()).then(|| kept.to_vec())
 }
 
 /// Groups tensors by the file that they are read from. The first group may be empty.

@@ -14,9 +14,9 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json};
 
-use crate::arch::Resolution;
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::source::SourceModel;
+use crate::arch::{Dialect, Resolution};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::model::Model;
@@ -215,13 +215,27 @@ impl ConfigDocument {
 ///
 /// Documents that exist beside the weights are copied byte for byte. A generated `config.json`
 /// states `torch_dtype` if the embedding's dtype is plain; a caller that writes another dtype must
-/// change it.
+/// change it. The text model of an MLX directory without vision and audio models gets a
+/// `config.json` of its own.
 ///
 /// # Errors
 ///
 /// `Unsupported` if there are no rules for the family or the tokenizer; `Malformed`,
 /// `LimitExceeded` and `Io` if a file cannot be read.
 pub fn hf_documents(model: &Model) -> Result<Documents> {
+    let mut documents = documents(model)?;
+    let resolution = model.resolution()?;
+    if resolution.dialect == Dialect::Mlx && !resolution.has_towers() {
+        let keys = documents.config.keys().map_err(|error| error.in_file(model.path()))?;
+        if let Some(text) = config::hf::text_alone(&keys) {
+            documents.config = ConfigDocument::Made(text);
+        }
+    }
+    Ok(documents)
+}
+
+/// The documents beside the weights, or those that follow from GGUF's metadata.
+fn documents(model: &Model) -> Result<Documents> {
     let store = model.store();
     if store.encoding() != Encoding::Gguf
         && let Some(config) = store.document(ConfigDocument::NAME)
@@ -245,6 +259,7 @@ pub fn hf_documents(model: &Model) -> Result<Documents> {
             generation.insert(format!("{name}_token_id"), id.value.into());
         }
     }
+    config::hf::without_padding(&mut config);
     let written = |(name, json): (&'static str, Json)| {
         let bytes = serde_json::to_vec_pretty(&json);
         let fault = |error| Error::malformed(format!("{name} cannot be serialized: {error}"));
@@ -266,6 +281,7 @@ fn derived_config(store: &Store, resolution: &Resolution) -> Result<Map<String, 
             config.insert(format!("{name}_token_id"), id.value.into());
         }
     }
+    config::hf::without_padding(&mut config);
     Ok(config)
 }
 
@@ -295,18 +311,23 @@ pub(crate) fn kept(model: &Model, gguf: &Model, whole: bool) -> Result<Option<Ke
     }
 }
 
-/// Like [`hf_documents`], for an MLX directory. mlx-lm supports the text models of Qwen-VL, Qwen
-/// 3.5 and Gemma 3n only as parts of models with images, so their `config.json` has a
-/// `text_config`.
+/// Like [`hf_documents`], for an MLX directory. `config.json` also has the keys that mlx-lm requires
+/// or reads under other names. mlx-lm supports the text models of Qwen 3.5 and Gemma 3n only as
+/// parts of models with images, so their `config.json` has a `text_config`.
 ///
 /// # Errors
 ///
 /// Same as [`hf_documents`]; `Malformed` if `config.json` is not a JSON object.
 pub fn mlx_documents(model: &Model) -> Result<Documents> {
-    let mut documents = hf_documents(model)?;
+    let mut documents = documents(model)?;
     let keys = documents.config.keys().map_err(|error| error.in_file(model.path()))?;
-    if let Some(within) = config::hf::within_in_mlx(&keys) {
-        documents.config = ConfigDocument::Made(within);
+    let mut changed = config::hf::within_in_mlx(&keys).unwrap_or_else(|| keys.clone().into_owned());
+    let resolution = model.resolution()?;
+    if resolution.architecture.is_some() {
+        config::mlx::state_for_mlx_lm(model.store(), resolution, &mut changed)?;
+    }
+    if changed != *keys {
+        documents.config = ConfigDocument::Made(changed);
     }
     Ok(documents)
 }

@@ -120,7 +120,7 @@ impl Builder {
     /// fit it.
     pub fn add_as(&mut self, name: impl Into<String>, tensor: &Tensor, dtype: DType) -> Result<()> {
         let output = match dtype.group_quantizer() {
-            Some(_) => grouped(tensor, dtype, default_group_size(dtype))?,
+            Some(_) => grouped(tensor, dtype, default_group_size(dtype), None)?,
             None => {
                 check_encodable(dtype)?;
                 encoded(tensor, dtype, None, Precision::default())?

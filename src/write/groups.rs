@@ -22,8 +22,11 @@ pub(super) type PartSizes = [usize; 3];
 pub(crate) struct TensorRepack {
     view: Tensor,
     repack: &'static Repack,
-    /// The dtype of scales and biases.
+    /// The dtype of scales and biases that keeps all values.
     scales: DType,
+    /// The dtype that scales and biases are rounded to, if the model's other floats have one that
+    /// does not hold them exactly.
+    rounded: Option<DType>,
     /// Elements per group in the source.
     from_group: usize,
     /// Elements per group in the output.
@@ -66,13 +69,29 @@ impl TensorRepack {
                 .flatten();
             let view = view.clone();
             let globals = globals.clone();
-            let this = Self { view, repack, scales, from_group, to_group, globals, global };
+            let rounded = None;
+            let this =
+                Self { view, repack, scales, rounded, from_group, to_group, globals, global };
             match this.first_fault()? {
                 None => return Ok(Ok(this)),
                 Some(fault) => why = fault,
             }
         }
         Ok(Err(why))
+    }
+
+    /// The same codes, with scales and biases in a plain dtype. Infinities are avoided: numbers
+    /// that do not fit `F16` stay in the dtype that holds them.
+    pub(crate) fn with_scales_in(mut self, dtype: DType) -> Self {
+        let plain = matches!(self.scales, DType::F32 | DType::F16 | DType::BF16);
+        let fits = dtype == DType::BF16 || self.scales == DType::F16;
+        self.rounded = Some(dtype).filter(|_| plain && fits && self.scales != dtype);
+        self
+    }
+
+    /// Whether scales and biases are rounded.
+    pub(crate) fn is_rounded(&self) -> bool {
+        self.rounded.is_some()
     }
 
     pub(crate) fn view(&self) -> &Tensor {
@@ -90,7 +109,7 @@ impl TensorRepack {
     /// The output's parts, the weight first.
     pub(crate) fn parts(&self) -> Result<Vec<NewPart>> {
         let mut parts =
-            grouped_parts(self.view.shape(), self.repack.to, self.to_group, self.scales)?;
+            grouped_parts(self.view.shape(), self.repack.to, self.to_group, self.stored_scales())?;
         if let Some(bytes) = self.global_bytes()? {
             let count = self.globals.len() as u64;
             let amax = self.global == Part::GlobalAmax;
@@ -163,7 +182,12 @@ impl TensorRepack {
     pub(crate) fn sizes(&self, rows: Range<u64>) -> Result<[usize; 3]> {
         let from = self.rows(&[], &[], &[], Global::None, (DType::U8, DType::U8));
         let count = usize::try_from(rows.end - rows.start).unwrap_or(usize::MAX);
-        self.repack.sizes(count, &from, self.scales)
+        self.repack.sizes(count, &from, self.stored_scales())
+    }
+
+    /// The dtype in which scales and biases are written.
+    fn stored_scales(&self) -> DType {
+        self.rounded.unwrap_or(self.scales)
     }
 
     fn rows<'r>(
@@ -212,12 +236,48 @@ impl TensorRepack {
                 self.globals.get(number).copied().unwrap_or(Global::None)
             }
         };
-        let sizes = self.sizes(rows)?;
+        let sizes = self.sizes(rows.clone())?;
         let from = self.rows(&weight, &scale, &bias, global, dtypes);
-        match self.repack.run(&from, self.scales, parts_of(out, sizes)?)? {
-            Repacked::Exact => Ok(None),
-            Repacked::NotExact(fault) => Ok(Some(fault)),
+        let to = parts_of(out, sizes)?;
+        let Some(rounded) = self.rounded else {
+            return Ok(match self.repack.run(&from, self.scales, to)? {
+                Repacked::Exact => None,
+                Repacked::NotExact(fault) => Some(fault),
+            });
+        };
+        let count = usize::try_from(rows.end - rows.start).unwrap_or(usize::MAX);
+        let [_, scale, bias] = self.repack.sizes(count, &from, self.scales)?;
+        let (mut scale, mut bias) = (zeroed(scale)?, zeroed(bias)?);
+        let wide = GroupParts { weight: to.weight, scale: &mut scale, bias: &mut bias };
+        if let Repacked::NotExact(fault) = self.repack.run(&from, self.scales, wide)? {
+            return Ok(Some(fault));
         }
+        round(&scale, self.scales, to.scale, rounded);
+        round(&bias, self.scales, to.bias, rounded);
+        Ok(None)
+    }
+
+    /// What rounding the scales and biases of some rows changed; `out` has their parts.
+    pub(crate) fn loss(
+        &self,
+        rows: Range<u64>,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<Loss> {
+        let Some(rounded) = self.rounded else { return Ok(Loss::default()) };
+        let (_, row) = self.view.gathered_shape();
+        let count = usize::try_from((rows.end - rows.start).saturating_mul(row));
+        let count = count.unwrap_or(usize::MAX);
+        let mut values: Vec<f32> = try_vec(count)?;
+        values.resize(count, 0.0);
+        let sizes = self.sizes(rows.clone())?;
+        self.view.decode_bulk(rows, &mut values, &DecodeOptions::new(), scratch)?;
+        let GroupParts { weight, scale, bias } = parts_of(out, sizes)?;
+        let format = if rounded == DType::F16 { Float::F16 } else { Float::BF16 };
+        let (formats, global) = ((format, format), Global::None);
+        let group_size = self.to_group.unwrap_or(1);
+        let packed = Packed { weight, scale, bias, formats, group_size, global };
+        Ok(Loss::measured(&values, self.repack.to, &packed))
     }
 }
 
@@ -319,6 +379,30 @@ impl GroupQuantization {
             loss += Loss::measured(&values, self.dtype, &packed);
         }
         Ok(loss)
+    }
+}
+
+fn zeroed(len: usize) -> Result<Vec<u8>> {
+    let mut bytes = try_vec(len)?;
+    bytes.resize(len, 0);
+    Ok(bytes)
+}
+
+/// Rounds little-endian floats to `F16` or `BF16`.
+fn round(from: &[u8], dtype: DType, to: &mut [u8], rounded: DType) {
+    let bits = |bytes: &[u8]| bytes.try_into().map(u16::from_le_bytes).unwrap_or_default();
+    let width = if dtype == DType::F32 { 4 } else { 2 };
+    for (from, to) in from.chunks_exact(width).zip(to.chunks_exact_mut(2)) {
+        let value = match dtype {
+            DType::F32 => from.try_into().map(f32::from_le_bytes).unwrap_or_default(),
+            DType::F16 => f16::from_bits(bits(from)).to_f32(),
+            _ => bf16::from_bits(bits(from)).to_f32(),
+        };
+        let bits = match rounded {
+            DType::F16 => f16::from_f32(value).to_bits(),
+            _ => bf16::from_f32(value).to_bits(),
+        };
+        to.copy_from_slice(&bits.to_le_bytes());
     }
 }
 

@@ -15,8 +15,14 @@ use crate::store::Part;
 pub(crate) struct Precision {
     /// The dtype to write all matrices in.
     pub(crate) dtype: Option<DType>,
+    /// The dtype of every plain float, and of the scales of quantized tensors, unless the result
+    /// must be lossless.
+    pub(crate) floats: Option<DType>,
     /// Whether any loss is an error.
     pub(crate) lossless: bool,
+    /// Whether FP8 with scales, in which checkpoints are published, is decoded to BF16, as
+    /// llama.cpp's converter and mlx-lm do before they quantize.
+    pub(crate) decodes_fp8: bool,
 }
 
 /// Chooses how a tensor is written: copied as it is stored, repacked with the same values, or with
@@ -28,11 +34,15 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
     let integer = matches!(&stored, Ok(dtype) if dtype.is_integer());
     let other =
         |dtype: &DType| stored.as_ref().ok() != Some(dtype) || view.why_computed().is_some();
-    if let Some(dtype) = precision.dtype.filter(|_| matrix && !integer) {
+    let floats = precision.floats.filter(|_| plain && !integer && !precision.lossless);
+    if let Some(dtype) = precision.dtype.filter(|_| matrix && !integer).or(floats) {
         check_encodable(dtype)?;
         if other(&dtype) {
             return encoded(view, dtype, None, precision);
         }
+    }
+    if precision.decodes_fp8 && is_fp8(view) {
+        return encoded(view, DType::BF16, None, precision);
     }
     if let Some(why) = view.why_computed() {
         return encoded(view, view.values_dtype(), Some(why.to_owned()), precision);
@@ -67,7 +77,7 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
     for repack in candidates.filter(|repack| (writer.repacks_to)(repack.to)) {
         match TensorRepack::exact(view, repack.to, writer.global)? {
             Ok(repacking) => {
-                return Ok(Output::new(Producer::Repacked(repacking), Method::Repacked));
+                return Ok(repacked(repacking, precision));
             }
             Err(fault) => why = fault,
         }
@@ -76,16 +86,44 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
 }
 
 /// Quantizes a tensor in groups, from the values that mlx-lm and Ollama start from.
-pub(crate) fn grouped(view: &Tensor, dtype: DType, group_size: u32) -> Result<Output> {
+/// `floats` is the dtype of the model's other floats, if it is not that of each tensor.
+pub(crate) fn grouped(
+    view: &Tensor,
+    dtype: DType,
+    group_size: u32,
+    floats: Option<DType>,
+) -> Result<Output> {
     let again = view.dtype()?.is_quantized();
-    let quantization = GroupQuantization {
-        view: view.clone(),
-        dtype,
-        group_size,
-        values: if again { DType::F16 } else { view.values_dtype() },
+    let (again, own) = match again {
+        true if is_fp8(view) => (false, DType::BF16),
+        true => (true, DType::F16),
+        false => (false, view.values_dtype()),
     };
+    let quantization =
+        GroupQuantization { view: view.clone(), dtype, group_size, values: floats.unwrap_or(own) };
     let method = if again { Method::Requantized } else { Method::Quantized };
     Ok(Output::new(Producer::Grouped(quantization), method))
+}
+
+/// Whether a tensor is stored as FP8 with scales, which is how some checkpoints are published.
+fn is_fp8(view: &Tensor) -> bool {
+    let fp8 = |dtype: DType| dtype == DType::SCALED_F8_E4M3;
+    view.stored_tensors().any(|tensor| tensor.dtype().is_ok_and(fp8))
+}
+
+/// A repacked tensor, with its scales in the dtype of the model's other floats.
+fn repacked(repacking: TensorRepack, precision: Precision) -> Output {
+    let floats = precision.floats.filter(|dtype| !precision.lossless && *dtype != DType::F32);
+    let repacking = match floats {
+        Some(dtype) => repacking.with_scales_in(dtype),
+        None => repacking,
+    };
+    let why = match (repacking.is_rounded(), floats) {
+        (true, Some(dtype)) => Some(format!("its scales are rounded to {dtype}")),
+        _ => None,
+    };
+    let method = if why.is_some() { Method::Rounded } else { Method::Repacked };
+    Output::new(Producer::Repacked(repacking), method).with_reason(why)
 }
 
 /// Whether all stored tensors that it is derived from are plain. A tensor derived from several
@@ -158,11 +196,14 @@ fn requantized(
     let producer = match writer.fallback.filter(|_| whole) {
         Some((dtype, group_size)) if dtype.group_quantizer().is_some() => {
             let view = view.clone();
-            let values = DType::F16;
+            let values = precision.floats.unwrap_or(DType::F16);
             Producer::Grouped(GroupQuantization { view, dtype, group_size, values })
         }
         Some((dtype, _)) => Producer::Encoded { view: view.clone(), dtype, importance: None },
-        None => return encoded(view, DType::F16, Some(why), precision),
+        None => {
+            let dtype = precision.floats.unwrap_or(DType::F16);
+            return encoded(view, dtype, Some(why), precision);
+        }
     };
     Ok(Output::new(producer, Method::Requantized).with_reason(Some(why)))
 }

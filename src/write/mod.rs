@@ -64,11 +64,13 @@ pub(crate) struct OutTensor {
     pub(crate) output: Output,
     /// The expert group that it belongs to; its tensors may share a file.
     pub(crate) experts: Option<String>,
+    /// The dimensions in the header, if they are not those of the output.
+    pub(crate) shape: Option<Vec<u64>>,
 }
 
 impl OutTensor {
     pub(crate) fn new(name: impl Into<String>, output: Output) -> Self {
-        Self { name: name.into(), output, experts: None }
+        Self { name: name.into(), output, experts: None, shape: None }
     }
 
     /// Describes the tensor to the layout.
@@ -90,7 +92,7 @@ impl OutTensor {
             name: self.name.clone(),
             dtype: producer.dtype().map_err(here)?,
             group_size: producer.group_size(),
-            shape: producer.shape().to_vec(),
+            shape: self.shape.clone().unwrap_or_else(|| producer.shape().to_vec()),
             parts,
             experts: self.experts.clone(),
         })

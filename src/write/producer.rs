@@ -255,7 +255,7 @@ impl Producer {
             }
             (Self::Repacked(repacking), PieceTask::Rows(rows)) => {
                 match repacking.fill(rows.clone(), out)? {
-                    None => Ok(Loss::default()),
+                    None => repacking.loss(rows.clone(), out, &mut bench.scratch),
                     // The plan has checked that the repacking is exact.
                     Some(fault) => Err(Error::mismatch(format!(
                         "the tensor changed since the plan was made: {fault}"

@@ -26,6 +26,7 @@ mod convert_names;
 mod corpus;
 mod create;
 mod diff;
+mod engines;
 mod examples;
 mod fixtures;
 mod formulas;

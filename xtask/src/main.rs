@@ -73,6 +73,13 @@ const LOADED: Step = step(&[
 const DEFAULTS: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/class_defaults.py", "--check"]);
 
+/// Transformers and mlx-lm run what this program converts.
+const ENGINES: Step =
+    step(&["target/oracles/bin/python", "xtask/oracles/engines.py", "target/release/weighbridge"]);
+/// Whether the table of their classes' defaults is that of the installed packages.
+const ENGINE_DEFAULTS: Step =
+    step(&["target/oracles/bin/python", "xtask/oracles/engine_defaults.py", "--check"]);
+
 static TASKS: &[Task] = &[
     Task {
         name: "ci",
@@ -90,7 +97,7 @@ static TASKS: &[Task] = &[
     Task {
         name: "oracles",
         help: "the field's Python packages read what this program writes",
-        steps: &[VENV, PACKAGES, PROGRAM, READ, LOADED, DEFAULTS],
+        steps: &[VENV, PACKAGES, PROGRAM, READ, LOADED, DEFAULTS, ENGINE_DEFAULTS, ENGINES],
     },
     Task { name: "fuzz-check", help: "whether the fuzz targets compile", steps: &[FUZZ_CHECK] },
 ];

@@ -1,5 +1,9 @@
 //! Defaults for numbers that the files of a family leave out.
 
+use serde_json::{Value as Json, json};
+
+use super::values::Reported;
+
 /// Values used where a model's files do not state them: defaults of the family's own code, or of
 /// llama.cpp's loader.
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,6 +17,8 @@ pub(crate) struct Defaults {
     pub(crate) shared_kv_layers: u32,
     /// Whether the embedding is multiplied by the square root of its width.
     pub(crate) scaled_embedding: bool,
+    /// Values that transformers' class takes for keys that `config.json` omits.
+    pub(crate) of_class: &'static [(&'static str, Constant)],
     /// Further defaults, which apply to GGUF's name of the family only.
     pub(crate) of_gguf: GgufDefaults,
 }
@@ -38,6 +44,7 @@ impl Defaults {
         local_rope_theta: None,
         shared_kv_layers: 0,
         scaled_embedding: false,
+        of_class: &[],
         of_gguf: GgufDefaults::NONE,
     };
 
@@ -56,4 +63,27 @@ impl GgufDefaults {
         layer_norm_eps: None,
         scaled_by_dim_layers: None,
     };
+}
+
+/// A constant value in the tables of a family.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Constant {
+    Count(u32),
+    Real(f32),
+    Flag(bool),
+    Word(&'static str),
+    /// An empty list.
+    Empty,
+}
+
+impl From<Constant> for Json {
+    fn from(constant: Constant) -> Self {
+        match constant {
+            Constant::Count(count) => count.reported(),
+            Constant::Real(real) => real.reported(),
+            Constant::Flag(flag) => flag.into(),
+            Constant::Word(word) => word.into(),
+            Constant::Empty => json!([]),
+        }
+    }
 }

@@ -85,7 +85,7 @@ pub(super) fn config(
     resolution: &Resolution,
     defaults: &Defaults,
 ) -> Result<ModelConfig> {
-    let (reader, architecture) = ConfigReader::new(store)?;
+    let (reader, architecture) = ConfigReader::new(store, defaults)?;
     let family = architecture.value.clone();
     let mut core = Core::read(&reader)?;
     let mut attention = AttentionConfig::read(&reader)?;

@@ -19,11 +19,11 @@ use crate::bytes::Text;
 use crate::error::Result;
 use crate::metadata::Value;
 use crate::store::Store;
-pub(crate) use defaults::{Defaults, GgufDefaults};
-pub(crate) use keys::key;
+pub(crate) use defaults::{Constant, Defaults, GgufDefaults};
 pub use keys::{
     AttentionConfig, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig, SsmConfig,
 };
+pub(crate) use keys::{KEYS, key};
 pub(crate) use read::ConfigReader;
 pub(crate) use values::Reported;
 pub use values::{Gating, LayerKind, LayerLayout, NormKind, RopeScalingKind};
@@ -173,7 +173,7 @@ pub(crate) const TEXT_CONFIGS: [&str; 3] = ["text_config", "llm_config", "langua
 /// that stores no keys and values of its own. The number is unchecked: never use it as a loop
 /// bound.
 pub(super) fn layers(store: &Store, defaults: &Defaults) -> Option<(u32, Option<u32>)> {
-    let (reader, _) = ConfigReader::new(store).ok()?;
+    let (reader, _) = ConfigReader::new(store, defaults).ok()?;
     derive::layers(&reader, defaults)
 }
 

@@ -1,17 +1,21 @@
 //! Looks up the fields of the table in the model's files, and checks their values.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use serde_json::Value as Json;
 
 use super::check::Check;
-use super::{ConfigValue, Field, TEXT_CONFIGS};
+use super::{ConfigValue, Defaults, Field, TEXT_CONFIGS};
 use crate::arch::architecture_name;
 use crate::error::{Error, Result};
 use crate::store::{Encoding, Store};
 
 /// The documents that hold config values, in the order of precedence.
-pub(super) const DOCUMENTS: [&str; 2] = ["config.json", "params.json"];
+pub(super) const DOCUMENTS: [&str; 2] = [CONFIG, "params.json"];
+
+/// The document that transformers' classes read.
+const CONFIG: &str = "config.json";
 
 /// Objects that hold numbers of rotary embeddings. Newer configs have one for each layer type.
 const ROPE: [&str; 3] = ["rope_parameters.full_attention", "rope_parameters", "rope_scaling"];
@@ -45,11 +49,14 @@ pub(crate) struct ConfigReader<'a> {
     pub(crate) store: &'a Store,
     /// The prefix of GGUF keys, which is the architecture's name.
     pub(crate) prefix: String,
+    /// Values that transformers' class takes for keys that `config.json` omits.
+    of_class: HashMap<&'static str, Json>,
 }
 
 impl<'a> ConfigReader<'a> {
-    /// Creates a reader, and returns the architecture's name.
-    pub(crate) fn new(store: &'a Store) -> Result<(Self, Field<String>)> {
+    /// Creates a reader, and returns the architecture's name. `defaults` are those of the
+    /// architecture.
+    pub(crate) fn new(store: &'a Store, defaults: &Defaults) -> Result<(Self, Field<String>)> {
         let named = architecture_name(store)?.ok_or_else(|| {
             Error::unsupported(
                 "no config: neither general.architecture nor a config.json with model_type",
@@ -58,10 +65,31 @@ impl<'a> ConfigReader<'a> {
             .in_file(store.path())
         })?;
         let prefix = named.name.clone();
-        Ok((Self { store, prefix }, Field { value: named.name, source: named.source.into() }))
+        let of_class = match store.document(CONFIG) {
+            Some(_) => {
+                defaults.of_class.iter().map(|(key, value)| (*key, (*value).into())).collect()
+            }
+            None => HashMap::new(),
+        };
+        let reader = Self { store, prefix, of_class };
+        Ok((reader, Field { value: named.name, source: named.source.into() }))
     }
 
-    fn find(&self, key: &Key) -> Option<(ConfigValue<'a>, String)> {
+    /// The value that transformers' class takes if `config.json` omits a key. A key that is `null`
+    /// is not omitted.
+    pub(crate) fn of_class(&self, keys: &[&str]) -> Option<(&'static str, &Json)> {
+        let (key, value) = keys.iter().find_map(|key| self.of_class.get_key_value(*key))?;
+        let root = self.store.document(CONFIG)?;
+        let inner = TEXT_CONFIGS.iter().filter_map(|name| root.get(name));
+        let config = inner.chain([root]).next()?;
+        let stated = keys.iter().copied().flat_map(paths).any(|path| {
+            let found = path.split('.').try_fold(config, |json, name| json.get(name));
+            found.is_some()
+        });
+        (!stated).then_some((*key, value))
+    }
+
+    fn find(&self, key: &Key) -> Option<(ConfigValue<'_>, String)> {
         if self.store.encoding() == Encoding::Gguf {
             for gguf in key.gguf {
                 // Some files leave the prefix out.
@@ -85,7 +113,8 @@ impl<'a> ConfigReader<'a> {
                 }
             }
         }
-        None
+        let (name, value) = self.of_class(key.json)?;
+        Some((ConfigValue::Json(value), format!("default of {} for {name}", self.prefix)))
     }
 
     pub(crate) fn invalid(&self, source: &str, fault: impl Into<Cow<'static, str>>) -> Error {

@@ -1,6 +1,6 @@
 //! DeepSeek 2 and 3, and Kimi K2: multi-head latent attention, shared and routed experts.
 
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 use super::decoder::{DECODER, MIXTURE, NEXTN, PREFIXES, SHARED_EXPERTS, json, keys};
 use crate::arch::config::{Defaults, Reported};
@@ -25,6 +25,7 @@ pub(super) static DEEPSEEK2: Architecture = Architecture {
     prefixes: PREFIXES,
     required: REQUIRED,
     variants: VARIANTS,
+    mlx_uncast: &["e_score_correction_bias"],
     mlx_modules: &[MlxModules {
         models: &["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"],
         path: MlxPath::EndsWith("mlp.gate"),
@@ -80,6 +81,7 @@ static VARIANTS: &[Variant] = &[
             Class { model_type: "deepseek_v2", class: "DeepseekV2ForCausalLM",
                 rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::SILU, CONFIG, &[C::Fixed("scoring_func", Word("softmax")), C::By(choice)]], ..Class::EMPTY },
         ],
+        mlx_config: Some(neutral_yarn),
         defaults: Defaults::activation("silu"),
         ..Variant::EMPTY
     },
@@ -163,6 +165,22 @@ fn indexer(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     ];
     for (path, key) in rows {
         keys.count(key, model.count(path)?.ok_or_else(|| model.missing_in_config(path))?);
+    }
+    Ok(())
+}
+
+/// mlx-lm's class of DeepSeek 2 requires YaRN; with a factor of 1 it changes nothing.
+fn neutral_yarn(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let second = out.get("model_type").and_then(Json::as_str) == Some("deepseek_v2");
+    if second && out.get("rope_scaling").is_none_or(Json::is_null) {
+        let yarn = json!({
+            "type": "yarn",
+            "rope_type": "yarn",
+            "factor": 1.0,
+            "original_max_position_embeddings": model.derived("max_seq_len"),
+            "rope_theta": model.config.rope_theta.value.reported(),
+        });
+        out.insert("rope_scaling".to_owned(), yarn);
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use crate::arch::transform::{PLUS_ONE, RowOrder, SAME, rows};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, Dialect, LayerKind, Rename, RopeLayout};
 use crate::error::Result;
+use crate::store::Encoding;
 
 use Constant::{Count, Flag, Real, Word};
 
@@ -39,6 +40,7 @@ pub(super) static GEMMA2: Architecture = Architecture {
     prefixes: PREFIXES,
     required: SANDWICH_REQUIRED,
     variants: GEMMA2S,
+    exceeds_f16: true,
     ..Architecture::EMPTY
 };
 
@@ -53,6 +55,7 @@ pub(super) static GEMMA3: Architecture = Architecture {
     prefixes: PREFIXES,
     required: SANDWICH_REQUIRED,
     variants: GEMMA3S,
+    exceeds_f16: true,
     ..Architecture::EMPTY
 };
 
@@ -73,6 +76,8 @@ pub(super) static GEMMA3N: Architecture = Architecture {
         replacement: "model.language_model.",
     }],
     variants: GEMMA3NS,
+    exceeds_f16: true,
+    mlx_keeps_tower_names: true,
     ..Architecture::EMPTY
 };
 
@@ -87,6 +92,7 @@ pub(super) static GEMMA4: Architecture = Architecture {
     prefixes: PREFIXES,
     required: SHARED_KV_REQUIRED,
     variants: GEMMA4S,
+    exceeds_f16: true,
     mlx_modules: &[MlxModules {
         models: &["gemma4", "gemma4_text"],
         path: MlxPath::EndsWith("router.proj"),
@@ -280,6 +286,7 @@ static GEMMA3S: &[Variant] = &[
                 rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, GELU, &[C::Field("sliding_window", "sliding_window"), C::Field("rope_local_theta", "rope_local_base_freq"),
                     C::Field("sliding_window_pattern", "sliding_window_pattern"), C::By(json::layer_types), C::By(scalar)]], ..Class::EMPTY },
         ],
+        mlx_config: Some(outer_vocabulary),
         defaults: Defaults {
             of_gguf: GgufDefaults { scaled_by_dim_layers: Some(62), ..DEFAULTS.of_gguf },
             ..GEMMA3_DEFAULTS
@@ -339,6 +346,7 @@ static GEMMA4S: &[Variant] = &[
                 rules: &[json::BODY, json::RMS, GELU, PER_LAYER_CONFIG, &[C::By(gemma4_widths), C::By(gemma4_attention), C::By(gemma4_rope)]], ..Class::EMPTY },
         ],
         rope_freqs: Some(gemma4_rope_freqs),
+        mlx_config: Some(gemma4_mlx),
         defaults: Defaults { local_rope_theta: Some(10_000.0), ..DEFAULTS },
         tokenizer: GEMMA4_TOKENIZER,
         ..Variant::EMPTY
@@ -431,7 +439,13 @@ fn of_full_layers(model: &SourceModel<'_>, own: &str, name: &str) -> Result<Opti
     let sliding = model.layers_of(&LayerKind::Sliding)?.unwrap_or_default();
     let Some(first) = sliding.iter().position(|sliding| !sliding) else { return Ok(None) };
     let padded = model.count(&format!("per_layer_config.{first:02}.{name}"))?;
-    Ok(padded.or(model.count(&format!("per_layer_config.{first}.{name}"))?))
+    let stated = padded.or(model.count(&format!("per_layer_config.{first}.{name}"))?);
+    match (stated, name) {
+        (None, "head_dim") if model.config_value("per_layer_config").is_some() => model.count(name),
+        // The class's default if a config states neither key.
+        (None, "head_dim") => Ok(Some(512)),
+        (stated, _) => Ok(stated),
+    }
 }
 
 /// Gemma 4's layers with a sliding window have heads of another width and number.
@@ -570,6 +584,33 @@ fn gemma4_widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result
             let value = model.derived(field).ok_or_else(|| model.missing_in_model(key))?;
             out.insert(key.to_owned(), value);
         }
+    }
+    Ok(())
+}
+
+/// mlx-lm takes the size of the vocabulary from the outer config of a model with images.
+fn outer_vocabulary(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    if out.contains_key("text_config") && !out.contains_key("vocab_size") {
+        out.extend(model.derived("vocab_size").map(|size| ("vocab_size".to_owned(), size)));
+    }
+    Ok(())
+}
+
+/// mlx-lm reads Gemma 4's heads in layers without a sliding window under keys of their own.
+fn gemma4_mlx(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    outer_vocabulary(model, out)?;
+    if model.encoding() == Encoding::Gguf {
+        return Ok(());
+    }
+    let width = of_full_layers(model, "global_head_dim", "head_dim")?;
+    let heads = of_full_layers(model, "num_global_key_value_heads", "num_key_value_heads")?;
+    let text = match out.get_mut("text_config") {
+        Some(Json::Object(text)) => text,
+        _ => out,
+    };
+    let found = [("global_head_dim", width), ("num_global_key_value_heads", heads)];
+    for (key, value) in found.into_iter().filter_map(|(key, value)| Some((key, value?))) {
+        text.entry(key).or_insert_with(|| value.into());
     }
     Ok(())
 }

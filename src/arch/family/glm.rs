@@ -37,6 +37,7 @@ pub(super) static GLM4MOE: Architecture = Architecture {
     prefixes: PREFIXES,
     required: REQUIRED,
     variants: GLM4MOES,
+    mlx_uncast: &["e_score_correction_bias"],
     mlx_modules: &[MlxModules {
         models: &["glm4_moe"],
         path: MlxPath::EndsWith("mlp.gate"),

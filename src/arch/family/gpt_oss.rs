@@ -26,6 +26,7 @@ pub(super) static GPT_OSS: Architecture = Architecture {
     prefixes: PREFIXES,
     required: REQUIRED,
     variants: VARIANTS,
+    exceeds_f16: true,
     mlx_modules: &[MlxModules {
         models: &["gpt_oss"],
         path: MlxPath::EndsWith("router"),

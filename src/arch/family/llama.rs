@@ -266,6 +266,14 @@ static LLAMAS: &[Variant] = &[
         ],
         ..Variant::EMPTY
     },
+    // Mistral Small 3.1 and later, as models with images.
+    Variant {
+        gguf: "mistral3",
+        hf: &["mistral"],
+        class: Some("Mistral3ForConditionalGeneration"),
+        keys: &[keys::BASE, keys::HEADS, LLAMA_KEYS],
+        ..Variant::EMPTY
+    },
     Variant {
         gguf: "smollm3",
         hf: &["smollm3"],

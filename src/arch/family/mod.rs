@@ -7,6 +7,7 @@
 //! that have no canonical names.
 
 mod bert;
+mod class_defaults;
 mod cohere;
 mod decoder;
 mod deepseek;
@@ -30,6 +31,8 @@ use super::config::{Defaults, GgufDefaults};
 use super::graph::Graph;
 use super::habits::{LlamaQuantize, MlxModules};
 use super::variant::{Class, Variant};
+use class_defaults::CLASS_DEFAULTS;
+pub(crate) use class_defaults::ClassDefaults;
 
 /// All supported architectures. A model of another architecture opens under its stored names.
 pub static ARCHITECTURES: &[&Architecture] = &[
@@ -78,12 +81,13 @@ pub(crate) fn classes(gguf: &str) -> impl Iterator<Item = &'static Class> {
 
 /// Defaults for numbers that a model's files leave out, by the architecture's name in those files.
 pub(crate) fn defaults(name: &str) -> Defaults {
+    let of_class = class_defaults(name).map_or(&[][..], |class| class.transformers);
     let all = || variants().chain(others::VARIANTS);
     if let Some(variant) = all().find(|variant| variant.gguf == name) {
-        return variant.defaults;
+        return Defaults { of_class, ..variant.defaults };
     }
     if let Some(variant) = all().find(|variant| variant.hf.contains(&name)) {
-        return Defaults { of_gguf: GgufDefaults::NONE, ..variant.defaults };
+        return Defaults { of_class, of_gguf: GgufDefaults::NONE, ..variant.defaults };
     }
     let kin = others::STARTS.iter().find(|(start, _)| name.starts_with(start));
     kin.map_or(Defaults::NONE, |(_, defaults)| Defaults {
@@ -96,6 +100,11 @@ pub(crate) fn defaults(name: &str) -> Defaults {
 /// that the table does not have.
 pub(crate) fn graph(gguf: &str) -> Option<&'static Graph> {
     graphs::GRAPHS.iter().find(|graph| graph.architectures.contains(&gguf))
+}
+
+/// What transformers' and mlx-lm's classes of a `model_type` take for keys that are omitted.
+pub(crate) fn class_defaults(model_type: &str) -> Option<&'static ClassDefaults> {
+    CLASS_DEFAULTS.iter().find(|class| class.model_type == model_type)
 }
 
 /// Exceptions of llama-quantize for a value of `general.architecture`.

@@ -96,7 +96,9 @@ static QWEN2S: &[Variant] = &[
         hf: &["qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"],
         keys: &[keys::BASE, keys::HEADS],
         classes: &[
-            Class { model_type: "qwen2_vl_text", class: "Qwen2VLTextModel", within: Some("qwen2_vl"),
+            // Without images, the three sections of a position are equal, and the model is Qwen 2.
+            // No class of transformers loads the text model of Qwen2-VL alone.
+            Class { model_type: "qwen2", class: "Qwen2ForCausalLM",
                 rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::SILU, &[C::By(sections)]], ..Class::EMPTY },
         ],
         tokenizer: TOKENIZER,
@@ -139,7 +141,8 @@ static QWEN3S: &[Variant] = &[
         hf: &["qwen3_vl", "qwen3_vl_text"],
         keys: &[keys::BASE, keys::HEADS, &[K::By(keys::pooling), K::By(deepstack)]],
         classes: &[
-            Class { model_type: "qwen3_vl_text", class: "Qwen3VLTextModel", within: Some("qwen3_vl"),
+            // Without images, the model is Qwen 3, as for Qwen2-VL.
+            Class { model_type: "qwen3", class: "Qwen3ForCausalLM",
                 rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, json::SILU, &[C::By(interleaved_sections), C::By(json::biased)]], ..Class::EMPTY },
         ],
         tokenizer: TOKENIZER,

@@ -49,6 +49,8 @@ pub(super) static QWEN3_5: Architecture = Architecture {
     prefixes: PREFIXES,
     required: REQUIRED,
     variants: QWEN3_5S,
+    mlx_uncast: &["A_log"],
+    mlx_keeps_tower_names: true,
     mlx_modules: &[
         eight_bits(&["qwen3_5", "qwen3_5_moe"], "mlp.gate"),
         eight_bits(&["qwen3_5", "qwen3_5_moe"], "shared_expert_gate"),

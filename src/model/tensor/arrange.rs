@@ -84,6 +84,14 @@ impl Tensor {
         Self { name: name.to_owned(), ..self }
     }
 
+    /// A vector as a matrix of one row; any other tensor stays as it is.
+    pub(crate) fn as_row(mut self) -> Self {
+        if self.shape.len() == 1 {
+            self.shape.insert(0, 1);
+        }
+        self
+    }
+
     /// One of the arrays along the first axis, such as one expert.
     pub(crate) fn array(&self, number: u64) -> Result<Self> {
         let fault = || {

@@ -2,12 +2,12 @@
 
 use serde_json::Value as Json;
 
-use crate::arch::config::{ConfigReader, key};
+use crate::arch::config::key;
 use crate::arch::family;
 use crate::arch::rotary::llama3_factors;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::variant::{KeyRule, Variant};
-use crate::arch::{Field, Resolution, RopeScalingKind};
+use crate::arch::{Field, Resolution, RopeScalingKind, config_reader};
 use crate::error::{Error, Result};
 use crate::metadata::KeyValues;
 use crate::store::Store;
@@ -18,7 +18,7 @@ use crate::store::Store;
 ///
 /// `Unsupported` if no variant matches; `Malformed` if the model does not state its architecture.
 pub(crate) fn gguf_variant(store: &Store) -> Result<&'static Variant> {
-    let (_, named) = ConfigReader::new(store)?;
+    let (_, named) = config_reader(store)?;
     let model_type = named.value.as_str();
     let class =
         store.document("config.json").and_then(|config| config.get("architectures")?.get(0));

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::arch::source::SourceModel;
-use crate::arch::variant::ConfigRule;
+use crate::arch::variant::{ConfigRule, Constant};
 use crate::arch::{ModelConfig, Resolution, family};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -50,6 +50,19 @@ pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<St
         }
     }
     follows_from_the_others(&model, &out)?;
+    let defaults = family::class_defaults(class.model_type).map_or(&[][..], |c| c.transformers);
+    for (key, default) in defaults {
+        let tensor = BY_TENSORS.iter().find(|(flag, _)| flag == key);
+        if let Some((_, tensor)) = tensor.filter(|_| !out.contains_key(*key)) {
+            out.insert((*key).to_owned(), model.has_in_layers(tensor).into());
+        }
+        // Transformers refuses a float where its class has an integer.
+        if let (Constant::Count(_), Some(value)) = (default, out.get_mut(*key)) {
+            let whole = value.as_f64().filter(|real| real.fract() == 0.0 && value.is_f64());
+            #[expect(clippy::cast_possible_truncation, reason = "counts fit")]
+            whole.map(|real| real as i64).into_iter().for_each(|whole| *value = whole.into());
+        }
+    }
     let embedding =
         resolution.mapped.iter().find(|mapping| mapping.canonical == "token_embedding.weight");
     let embedding = embedding.and_then(|mapping| store.find(mapping.stored.first()?));
@@ -63,6 +76,53 @@ pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<St
         out.insert("torch_dtype".to_owned(), dtype.into());
     }
     Ok(out)
+}
+
+/// Flags of transformers' classes that say which tensors a layer has.
+const BY_TENSORS: [(&str, &str); 4] = [
+    ("attention_bias", "attention.q.bias"),
+    ("mlp_bias", "ffn.up.bias"),
+    ("use_bias", "attention.q.bias"),
+    ("use_qk_norm", "attention.q_norm.weight"),
+];
+
+/// States that a model has no padding token, where transformers' class has a default, which may lie
+/// beyond the vocabulary.
+pub(crate) fn without_padding(config: &mut Map<String, Json>) {
+    let key = "pad_token_id";
+    let model_type = config.get("model_type").and_then(Json::as_str).unwrap_or_default();
+    let defaults = family::class_defaults(model_type).map_or(&[][..], |c| c.transformers);
+    if !config.contains_key(key) && defaults.iter().any(|(name, _)| *name == key) {
+        config.insert(key.to_owned(), Json::Null);
+    }
+}
+
+/// The config of the language model alone, if `config.json` is that of a model with images whose
+/// text model has a class of its own in transformers.
+pub(crate) fn text_alone(config: &Map<String, Json>) -> Option<Map<String, Json>> {
+    let mut text = config.get("text_config")?.as_object()?.clone();
+    let name = text.get("model_type").and_then(Json::as_str)?;
+    let mut classes = family::variants().flat_map(|variant| variant.classes);
+    let own = classes.find(|class| class.model_type == name);
+    // Text models without a class of their own are written as another family's.
+    let other = || match family::variants().find(|row| row.hf.contains(&name))?.classes {
+        [class] => Some(class),
+        _ => None,
+    };
+    let class = own.or_else(other)?;
+    if own.is_none() || !text.contains_key("architectures") {
+        text.insert("architectures".to_owned(), json!([class.class]));
+    }
+    text.insert("model_type".to_owned(), class.model_type.into());
+    for (key, value) in config {
+        let part = value.is_object() && !["quantization", "quantization_config"].contains(&&**key);
+        if !part && key != "model_type" && !text.contains_key(key) {
+            text.insert(key.clone(), value.clone());
+        } else if key.starts_with("quantization") {
+            text.insert(key.clone(), value.clone());
+        }
+    }
+    Some(text)
 }
 
 /// The config in mlx-lm's form, for families that mlx-lm supports only as part of a model with

@@ -2,3 +2,4 @@
 
 pub(super) mod gguf;
 pub(super) mod hf;
+pub(super) mod mlx;

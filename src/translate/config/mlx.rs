@@ -1,0 +1,118 @@
+//! The config as mlx-lm's classes read it: `config.json` with the keys that they require, and with
+//! the numbers of rotary embeddings under the older names as well.
+
+use serde_json::{Map, Value as Json};
+
+use crate::arch::config::{Constant, TEXT_CONFIGS};
+use crate::arch::source::SourceModel;
+use crate::arch::{LayerKind, LayerLayout, Resolution, family};
+use crate::error::Result;
+use crate::store::Store;
+
+/// Adds to a `config.json` what mlx-lm's class of the model requires, or would take from a default
+/// that differs from that of transformers' class.
+///
+/// # Errors
+///
+/// `Unsupported` if mlx-lm's class cannot express the model; `Malformed` as for
+/// [`Model::config`](crate::Model::config).
+pub(crate) fn state_for_mlx_lm(
+    store: &Store,
+    resolution: &Resolution,
+    config: &mut Map<String, Json>,
+) -> Result<()> {
+    let model = SourceModel::of(store, resolution)?;
+    let inner = TEXT_CONFIGS.iter().find(|name| config.get(**name).is_some_and(Json::is_object));
+    let text = match inner.and_then(|name| config.get_mut(*name)) {
+        Some(Json::Object(text)) => text,
+        _ => &mut *config,
+    };
+    if inner.is_some() {
+        // Transformers takes it from the outer config, mlx-lm from this one. The tensors decide.
+        text.extend(
+            model.derived("tie_embeddings").map(|tied| ("tie_word_embeddings".to_owned(), tied)),
+        );
+    }
+    let model_type = text.get("model_type").and_then(Json::as_str).unwrap_or_default().to_owned();
+    let class = family::class_defaults(&model_type);
+    if !class.is_some_and(|class| class.mlx_lm_reads_rope) {
+        rope_under_both_names(text);
+    }
+    if let Some(class) = class {
+        for key in class.mlx_lm {
+            let of_class = class.transformers.iter().find(|(name, _)| name == key);
+            // `null` is a statement only where the class has a default.
+            let omitted = match text.get(*key) {
+                None => true,
+                Some(Json::Null) => of_class.is_none(),
+                Some(_) => false,
+            };
+            if omitted {
+                let of_class = of_class.map(|(_, value): &(_, Constant)| Json::from(*value));
+                let value = match of_layers(&model, key)? {
+                    None => model.named(key)?.or(of_class),
+                    layers => layers,
+                };
+                text.insert((*key).to_owned(), value.unwrap_or(Json::Null));
+            }
+        }
+    }
+    let outer = config.get("model_type").and_then(Json::as_str);
+    let own = outer.into_iter().chain([model_type.as_str()]);
+    let variant = own.flat_map(|name| family::variants().find(|row| row.hf.contains(&name))).next();
+    match variant.and_then(|variant| variant.mlx_config) {
+        Some(rule) => rule(&model, config),
+        None => Ok(()),
+    }
+}
+
+/// Keys that follow from the kinds of layers.
+fn of_layers(model: &SourceModel<'_>, key: &str) -> Result<Option<Json>> {
+    let layout = model.config.layers.as_ref().map(|layers| &layers.value);
+    match (key, layout) {
+        ("layer_types", Some(_)) => {
+            let kinds = model.kinds().unwrap_or_default();
+            Ok(Some(kinds.into_iter().map(|kind| kind.name()).collect()))
+        }
+        ("sliding_window_pattern", None) => Ok(Some(1.into())),
+        ("sliding_window_pattern", Some(LayerLayout::Period(period, LayerKind::Sliding)))
+        | ("full_attention_interval", Some(LayerLayout::Period(period, LayerKind::Linear))) => {
+            Ok(Some(period.get().into()))
+        }
+        ("sliding_window_pattern" | "full_attention_interval", _) => {
+            Err(model.inexpressible_in_mlx_lm("layers whose kinds do not repeat"))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Transformers 5 saves the numbers of rotary embeddings in `rope_parameters`; mlx-lm's classes read
+/// `rope_theta`, `rope_scaling`, `partial_rotary_factor` and `rope_local_base_freq`.
+fn rope_under_both_names(config: &mut Map<String, Json>) {
+    let rope = config.get("rope_parameters").and_then(Json::as_object).cloned();
+    let object = |rope: &Map<String, Json>, name| rope.get(name).and_then(Json::as_object).cloned();
+    let full = rope.as_ref().and_then(|rope| object(rope, "full_attention"));
+    let sliding = rope.as_ref().and_then(|rope| object(rope, "sliding_attention"));
+    let Some(full) = full.or(rope) else { return };
+    let kind = full.get("rope_type").or(full.get("type")).and_then(Json::as_str);
+    let kind = kind.unwrap_or("default").to_owned();
+    let local = sliding.as_ref().and_then(|sliding| sliding.get("rope_theta"));
+    let scaling = (kind != "default").then(|| {
+        let mut scaling = full.clone();
+        for name in ["rope_type", "type"] {
+            scaling.insert(name.to_owned(), kind.as_str().into());
+        }
+        Json::Object(scaling)
+    });
+    for (key, value) in [
+        ("rope_theta", full.get("rope_theta").cloned()),
+        ("partial_rotary_factor", full.get("partial_rotary_factor").cloned()),
+        ("rope_local_base_freq", local.cloned()),
+        ("rope_scaling", scaling),
+    ] {
+        let absent = config.get(key).is_none_or(Json::is_null);
+        if let Some(value) = value.filter(|_| absent) {
+            config.insert(key.to_owned(), value);
+        }
+    }
+}
