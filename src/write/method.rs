@@ -5,7 +5,7 @@ use crate::container::writer::Writer;
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
 use crate::model::{PackedPart, Tensor};
-use crate::quant::Importance;
+use crate::quant::{Global, Importance};
 use crate::repack::REPACKS;
 use crate::shape;
 use crate::store::Part;
@@ -71,19 +71,41 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
             }
             Err(fault) => why = fault,
         }
+        if !writer.rounds_divisors || precision.lossless || !has_divisor(view)? {
+            continue;
+        }
+        if let Ok(repacking) = TensorRepack::with_factors(view, repack.to, writer.global)? {
+            // Five roundings to f32 differ at most: of both scales, of the factor, of the products.
+            let why = "its codes and scales are unchanged; the divisor of the tensor becomes a \
+                       factor, which moves values by less than 3e-7 of their size"
+                .to_owned();
+            let output = Output::new(Producer::Repacked(repacking), Method::Rounded);
+            return Ok(output.with_reason(Some(why)));
+        }
     }
     requantized(view, writer, precision, why)
 }
 
+/// Whether a divisor of compressed-tensors belongs to the tensor.
+fn has_divisor(view: &Tensor) -> Result<bool> {
+    Ok(view.globals()?.iter().any(|global| matches!(global, Global::Divisor(_))))
+}
+
 /// Quantizes a tensor in groups, from the values that mlx-lm and Ollama start from.
 pub(crate) fn grouped(view: &Tensor, dtype: DType, group_size: u32) -> Result<Output> {
+    let values = if view.dtype()?.is_quantized() { DType::F16 } else { view.values_dtype() };
+    grouped_from(view, values, dtype, group_size)
+}
+
+/// Like [`grouped`], from values that are first rounded to the plain dtype `values`.
+pub(crate) fn grouped_from(
+    view: &Tensor,
+    values: DType,
+    dtype: DType,
+    group_size: u32,
+) -> Result<Output> {
     let again = view.dtype()?.is_quantized();
-    let quantization = GroupQuantization {
-        view: view.clone(),
-        dtype,
-        group_size,
-        values: if again { DType::F16 } else { view.values_dtype() },
-    };
+    let quantization = GroupQuantization { view: view.clone(), dtype, group_size, values };
     let method = if again { Method::Requantized } else { Method::Quantized };
     Ok(Output::new(Producer::Grouped(quantization), method))
 }

@@ -39,6 +39,7 @@ mod meaning;
 mod mlx;
 mod names;
 mod ollama;
+mod ollama_create;
 mod provider;
 mod recipe;
 mod rejects;
