@@ -99,7 +99,14 @@ fn write_text(args: &Inspect, store: &Model, report: &InspectReport<'_>) -> Resu
             }
         }
     }
-    for attachment in store.attachments() {
+    let (drafts, others): (Vec<_>, Vec<_>) =
+        store.attachments().iter().partition(|attachment| attachment.kind == "tensor");
+    if !drafts.is_empty() {
+        let size: u64 = drafts.iter().map(|draft| draft.bytes).sum();
+        let blobs = print::plural(drafts.len(), "blob");
+        writeln!(out, "draft model: {blobs} of tensors, {}, not listed below", print::bytes(size))?;
+    }
+    for attachment in others {
         let (name, kind) = (&attachment.name, &attachment.kind);
         let label = match name.is_empty() {
             true => kind.clone(),
