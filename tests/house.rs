@@ -270,9 +270,29 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
          that had it",
     ),
     (
-        "container/ollama/config.rs",
-        &["cohere", "deepseek", "gemma4", "glm4", "qwen3", "qwen3_5", "qwen3next"],
+        "container/ollama/abilities.rs",
+        &[
+            "cohere",
+            "deepseek",
+            "gemma4",
+            "glm4",
+            "ministral",
+            "olmo3",
+            "qwen3",
+            "qwen3_5",
+            "qwen3next",
+        ],
         "Ollama's renderers and parsers, which it chooses by pieces of the names of classes",
+    ),
+    (
+        "container/ollama/prompt.rs",
+        &["command-r"],
+        "Ollama names formats of prompts by the models that had them first",
+    ),
+    (
+        "container/ollama/served.rs",
+        &["gemma4", "gpt-oss"],
+        "what Ollama's server does for some families and renderers only",
     ),
     (
         "container/whisper_ggml/header.rs",

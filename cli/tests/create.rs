@@ -105,6 +105,82 @@ fn reports() {
     ");
 }
 
+/// A model from a Modelfile and from options, and what `show` tells of it.
+#[test]
+fn modelfiles_and_show() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let file = folder.path().join("Modelfile");
+    let gguf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/sample/sample-Q8_0.gguf");
+    let text = format!(
+        "FROM {}\nSYSTEM You are Mario.\nPARAMETER temperature 1\nPARAMETER stop \"</s>\"\n\
+         TEMPLATE {{{{ .System }}}} {{{{ .Prompt }}}}\nLICENSE \"\"\"MIT\n\nline two\nline three\"\"\"\n",
+        gguf.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    assert_snapshot!(told(&store, &["create", "mario", "-f", file]), @"");
+    assert_snapshot!(told(&store, &["show", "mario"]), @"");
+    assert_snapshot!(told(&store, &["show", "mario", "--parameters"]), @"");
+    assert_snapshot!(told(&store, &["show", "mario", "--system"]), @"");
+    assert_snapshot!(told(&store, &["show", "mario", "--template"]), @"");
+    assert_snapshot!(told(&store, &["show", "mario", "--license"]), @"");
+    // Options go before the Modelfile, and a SRC before its FROM.
+    let license = folder.path().join("license");
+    std::fs::write(&license, "Apache").unwrap();
+    let license = format!("@{}", license.display());
+    let arguments = [
+        "create",
+        "luigi",
+        HF,
+        "-f",
+        file,
+        "--system",
+        "Be Luigi.",
+        "--parameter",
+        "temperature=0.5",
+        "--license",
+        &license,
+        "--message",
+        "user=Hi",
+        "--parser",
+        "qwen3",
+        "--requires",
+        "0.20.0",
+    ];
+    assert_eq!(run(&store, &arguments).status, Some(0));
+    assert_snapshot!(told(&store, &["show", "luigi"]), @"");
+    assert_snapshot!(told(&store, &["show", "luigi", "--modelfile"]), @"");
+    let json = run(&store, &["show", "luigi", "--json"]).out;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["schema"], 1);
+    assert_eq!(json["details"]["format"], "safetensors");
+    assert_eq!(json["messages"][0]["content"], "Hi");
+    assert_eq!(json["model_info"]["general.architecture"], "llama");
+    assert_eq!(json["capabilities"], serde_json::json!(["completion", "tools"]));
+}
+
+#[test]
+fn wrong_modelfiles_and_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let said = |arguments: &[&str]| {
+        told(&store, arguments).replace(&*folder.path().to_string_lossy(), ".")
+    };
+    assert_snapshot!(said(&["create", "m"]), @"");
+    let file = folder.path().join("Modelfile");
+    std::fs::write(&file, "FROM a.gguf\nPARAMETER\n").unwrap();
+    let file = file.to_str().unwrap();
+    assert_snapshot!(said(&["create", "m", "-f", file]), @"");
+    std::fs::write(file, "FROM ./nothing.gguf\n").unwrap();
+    assert_snapshot!(said(&["create", "m", "-f", file]), @"");
+    assert_snapshot!(said(&["create", "m", HF, "--parameter", "top_k=many"]), @"");
+    assert_snapshot!(said(&["create", "m", HF, "--parameter", "top_k"]), @"");
+    assert_snapshot!(said(&["create", "m", HF, "--message", "tool=x"]), @"");
+    assert_snapshot!(said(&["create", "m", HF, "--template", "@no/such/file"]), @"");
+    assert_snapshot!(said(&["show", HF]), @"");
+}
+
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten() {
         let path = entry.expect("an entry").path();

@@ -47,6 +47,7 @@ fn the_program() {
       convert      Convert a model to another container
       quantize     Quantize a model as llama-quantize or mlx-lm does
       create       Create a model in Ollama's store
+      show         Show a model of Ollama's store as `ollama show` does
       split        Split a model into several files
       merge        Merge the files of a model into one file
       align        Copy a file with its tensor data aligned

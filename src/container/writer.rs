@@ -37,6 +37,9 @@ pub(crate) struct Writer {
     pub(crate) repacks_to: fn(DType) -> bool,
     /// The part that stores a global scale: the largest magnitude or a factor.
     pub(crate) global: Part,
+    /// Whether a divisor of compressed-tensors may become the factor `1/divisor` although it is
+    /// rounded, as Ollama's own writer does.
+    pub(crate) rounds_divisors: bool,
     /// The dtype and group size for quantized tensors without a lossless equivalent; `None` for
     /// F16.
     pub(crate) fallback: Option<(DType, u32)>,
@@ -140,6 +143,8 @@ pub(crate) struct NewModel<'m> {
     /// The `quantization` of `config.json`, if the caller sets it instead of deriving it from the
     /// tensors.
     pub(crate) quantization: Option<Json>,
+    /// What Ollama's config blob takes from elsewhere than the weights.
+    pub(crate) settings: ConfigSettings,
     /// Where the files are written.
     pub(crate) placement: Placement,
     /// How tensors are distributed; `None` for one file.
@@ -148,6 +153,29 @@ pub(crate) struct NewModel<'m> {
     pub(crate) stem: &'m str,
     /// Alignment of the tensor data, in bytes.
     pub(crate) alignment: Option<u64>,
+}
+
+/// The draft model in a config blob.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct DraftEntry {
+    pub(crate) format: String,
+    pub(crate) architecture: String,
+    /// What the names of its tensors begin with; empty for a draft in GGUF.
+    pub(crate) tensor_prefix: String,
+    /// The name of its `config.json`.
+    pub(crate) config: String,
+}
+
+/// What Ollama's config blob takes from elsewhere than the weights.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ConfigSettings {
+    pub(crate) renderer: Option<String>,
+    pub(crate) parser: Option<String>,
+    pub(crate) requires: Option<String>,
+    pub(crate) draft: Option<DraftEntry>,
+    /// The config of the stored model that the new one is made from. Its renderer, parser and
+    /// capabilities stay, since its chat template need not be in the store.
+    pub(crate) base: Option<Json>,
 }
 
 /// A tensor to be written.

@@ -8,23 +8,24 @@ use serde_json::Value as Json;
 use super::dialect::{TranslatedTensors, adapted_tensors_in};
 use super::experts;
 use super::gguf::{Finish, GgufDraft};
-use super::rewrite::{copied_tensors, merged_gguf};
+use super::ollama_layers::{self, NewLayers};
 use crate::adapter::{self, Adapter};
 use crate::arch::{Dialect, Resolution};
-use crate::bytes::{Access, Source};
-use crate::container::ollama::{self, ConfigBlob};
-use crate::container::writer::{DocumentContent, ExpertName, NewDocument, Writer};
+use crate::container::ollama::write as ollama;
+use crate::container::writer::{DocumentContent, DraftEntry, ExpertName, NewDocument, Writer};
 use crate::container::{Container, OLLAMA, Shards};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::{Adaptation, Model, Tensor};
+use crate::recipe::mlx_lm;
 use crate::recipe::ollama::{OllamaModel, QuantType};
-use crate::recipe::{FILE_TYPES, mlx_lm};
 use crate::repack::{REPACKS, Repack};
-use crate::store::{Encoding, Store};
+use crate::store::tensor::Segment;
+use crate::store::{Encoding, Part, Store};
 use crate::translate::{self, ConfigDocument, Documents};
 use crate::write::{
-    Builder, Method, OutTensor, Output, Precision, Producer, WritePlan, choose, grouped,
+    Builder, Method, OutTensor, Output, Precision, Producer, WritePlan, choose, encoded, grouped,
+    grouped_from,
 };
 
 /// Options of a conversion.
@@ -144,24 +145,21 @@ impl ConvertOptions {
 /// architecture or tensor, a tokenizer that cannot be translated, or a loss of values in a lossless
 /// conversion.
 pub fn convert(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
-    let plan = planned(model, options).map_err(|error| error.in_file(model.store().path()))?;
+    with_layers(model, options, &NewLayers::default())
+}
+
+/// Like [`convert`], with what is added to a model in Ollama's store.
+pub(super) fn with_layers(
+    model: &Model,
+    options: &ConvertOptions,
+    layers: &NewLayers,
+) -> Result<WritePlan> {
+    let plan = planned(model, options, layers);
+    let plan = plan.map_err(|error| error.in_file(model.store().path()))?;
     Ok(plan.for_whole_model(model.resolution()?))
 }
 
-/// Plans a model in Ollama's store, with each tensor quantized to the type that Ollama would choose
-/// for it. Run the plan with the path that [`place`](crate::container::ollama::place) gives for the
-/// model's name.
-///
-/// # Errors
-///
-/// Same as [`convert`].
-pub fn create(model: &Model, quantization: Option<QuantType>) -> Result<WritePlan> {
-    let mut options = ConvertOptions::new(&OLLAMA);
-    options.quantization = quantization.map(QuantizationRules::Ollama);
-    convert(model, &options)
-}
-
-fn planned(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
+fn planned(model: &Model, options: &ConvertOptions, layers: &NewLayers) -> Result<WritePlan> {
     let writer = options.container.writer()?;
     let fits = match options.quantization {
         None => true,
@@ -176,7 +174,7 @@ fn planned(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
     let copies_file =
         writer.keeps_attachments && keeps_dtypes && model.encoding() == Encoding::Gguf;
     if copies_file && options.adapters.is_empty() {
-        return gguf_blob(model);
+        return ollama_layers::gguf_blob(model, layers);
     }
     let adaptation = merged_changes(model, writer, options)?;
     let mut builder = match writer.dialect {
@@ -184,8 +182,8 @@ fn planned(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
             let draft = GgufDraft::of(model, adaptation.as_ref(), options.precision)?;
             draft.finish(model, options.finish)?
         }
-        _ if options.one_file => one_file(model, writer, options, adaptation.as_ref())?,
-        _ => directory(model, writer, options, adaptation.as_ref())?,
+        _ if options.one_file => one_file(model, writer, options, layers, adaptation.as_ref())?,
+        _ => directory(model, writer, options, layers, adaptation.as_ref())?,
     };
     for (adapter, factor) in &options.adapters {
         let factor = if *factor == 1.0 { String::new() } else { format!(", times {factor}") };
@@ -216,54 +214,12 @@ fn merged_changes(
     adapter::adaptation(model, &options.adapters).map(Arc::new).map(Some)
 }
 
-/// Plans a GGUF model as one blob: a copy of its file, or of its shards merged.
-fn gguf_blob(model: &Model) -> Result<WritePlan> {
-    let store = model.store();
-    let mut builder = Builder::with_writer(&ollama::write::GGUF_WRITER);
-    builder.reads(store);
-    let files: Vec<_> = store.files().collect();
-    let tensors = copied_tensors(model);
-    match files.as_slice() {
-        [one] if one.is_file() => {
-            let content = DocumentContent::Copy(Source::open(one, Access::Read)?);
-            let (name, role) = (String::new(), "model".to_owned());
-            builder.push_document(NewDocument { name, role, content });
-        }
-        _ => merged_gguf(model, &mut builder),
-    }
-    attach(store, &mut builder, |_| true)?;
-    if !store.attachments().iter().any(|attachment| attachment.kind == "config") {
-        let keys = store.metadata();
-        let number = keys.get("general.file_type").and_then(|value| value.to_u64());
-        let named = FILE_TYPES.iter().find(|row| row.number.map(u64::from) == number);
-        let file_type = named.filter(|_| number.is_some()).map_or("unknown", |row| row.name);
-        let family = keys.str("general.architecture").unwrap_or_default();
-        let weights = store.tensors().map(|tensor| tensor.elements()).fold(0, u64::saturating_add);
-        let mut config = ConfigBlob::of_gguf(family, weights, file_type).to_json();
-        config.push('\n');
-        builder.push_document(ollama::write::config_blob(config.into_bytes()));
-    }
-    let mut plan = builder.plan()?;
-    let planned = tensors.iter().map(|tensor| Ok(tensor.planned(&tensor.describe()?)));
-    plan.tensors = planned.collect::<Result<_>>()?;
-    Ok(plan)
-}
-
-/// Copies the attachments of an Ollama model: template, system prompt, parameters, licenses.
-fn attach(store: &Store, builder: &mut Builder, kept: impl Fn(&str) -> bool) -> Result<()> {
-    for attachment in store.attachments().iter().filter(|attachment| kept(&attachment.kind)) {
-        let content = DocumentContent::Copy(Source::open(&attachment.path, Access::Read)?);
-        let (name, role) = (attachment.name.clone(), attachment.kind.clone());
-        builder.push_document(NewDocument { name, role, content });
-    }
-    Ok(())
-}
-
 /// Builds a model of safetensors files and documents.
 fn directory(
     model: &Model,
     writer: &'static Writer,
     options: &ConvertOptions,
+    layers: &NewLayers,
     adaptation: Option<&Arc<Adaptation>>,
 ) -> Result<Builder> {
     let (store, resolution) = (model.store(), model.resolution()?);
@@ -285,10 +241,7 @@ fn directory(
         true => experts::in_mxfp4(&mut tensors, &in_mxfp4, options.precision.dtype.is_some())?,
         false => Default::default(),
     };
-    let tensors = match writer.expert {
-        Some(expert) => stack_experts(tensors, expert)?,
-        None => tensors.into_iter().map(|tensor| (None, tensor)).collect(),
-    };
+    let tensors = stacked(tensors, writer)?;
     let (config, others) = documents(model, writer, &mut builder)?;
     let mut tensors = tensors;
     if store.encoding() == Encoding::Gguf && is_tied(config.as_ref())? {
@@ -303,13 +256,18 @@ fn directory(
         _ => None,
     };
     let uncast = resolution.architecture.map_or(&[][..], |row| row.mlx_uncast);
+    let fp8 = fp8_recipe(writer, config.as_ref(), options, &mut builder)?;
     for (experts, tensor) in tensors {
         let cast = !uncast.iter().any(|piece| tensor.name().contains(piece));
         let precision = Precision { floats: floats.filter(|_| cast), ..options.precision };
+        let fp8 = fp8.as_ref().filter(|_| has_fp8_blocks(&tensor));
         let output = match (choices.next().flatten(), in_mxfp4.remove(tensor.name())) {
             (_, Some(repacking)) => Output::new(Producer::Repacked(repacking), Method::Repacked),
             (Some((dtype, group_size)), None) => grouped(&tensor, dtype, group_size, floats)?,
-            (None, None) => copy_or_choose(&tensor, writer, same, precision)?,
+            (None, None) => match fp8 {
+                Some(recipe) => decoded_fp8(&tensor, recipe, precision)?,
+                None => copy_or_choose(&tensor, writer, same, precision)?,
+            },
         };
         builder.push(OutTensor { experts, ..OutTensor::new(tensor.name(), output) });
     }
@@ -342,7 +300,9 @@ fn directory(
     }
     documents.into_iter().for_each(|document| builder.push_document(document));
     if writer.keeps_attachments {
-        attach(store, &mut builder, |kind| !matches!(kind, "json" | "config"))?;
+        add_layers(model, options, layers, &mut builder)?;
+    } else if store.attachments().iter().any(|attachment| attachment.kind == "tensor") {
+        builder.note("left out: the draft model that Ollama runs ahead of this one");
     }
     if let (Some(bytes), Some(_)) = (options.shard_bytes, writer.shard_bytes) {
         builder.shards(Shards::Bytes(bytes), "model");
@@ -356,6 +316,7 @@ fn one_file(
     model: &Model,
     writer: &'static Writer,
     options: &ConvertOptions,
+    layers: &NewLayers,
     adaptation: Option<&Arc<Adaptation>>,
 ) -> Result<Builder> {
     if writer.dialect != Dialect::HuggingFace || writer.keeps_attachments {
@@ -363,7 +324,7 @@ fn one_file(
             format!("{} needs a directory: its config.json describes the tensors", writer.name);
         return Err(Error::unsupported(fault).advise("give the path of a directory"));
     }
-    let mut builder = directory(model, writer, options, adaptation)?;
+    let mut builder = directory(model, writer, options, layers, adaptation)?;
     let names = builder.documents().iter().map(|document| document.name.as_str());
     let names = names.collect::<Vec<_>>().join(", ");
     builder.one_file();
@@ -378,6 +339,92 @@ fn one_file(
 fn is_tied(config: Option<&ConfigDocument>) -> Result<bool> {
     let keys = config.map(ConfigDocument::keys).transpose()?.unwrap_or_default();
     Ok(keys.get("tie_word_embeddings").and_then(Json::as_bool) == Some(true))
+}
+
+/// Adds the layers of a stored model besides its weights, and the new ones.
+fn add_layers(
+    model: &Model,
+    options: &ConvertOptions,
+    layers: &NewLayers,
+    builder: &mut Builder,
+) -> Result<()> {
+    let store = model.store();
+    if let Some(file) = layers.files.first() {
+        let fault = "Ollama runs adapters and projectors with GGUF models only";
+        return Err(Error::unsupported(fault)
+            .in_file(file.path())
+            .advise("convert the model to GGUF first, without --quantize"));
+    }
+    let mut settings = layers.settings.clone();
+    settings.base =
+        ollama_layers::base_config(store)?.filter(|_| model.encoding() == Encoding::Safetensors);
+    let new_draft = layers.draft.is_some();
+    let kept = |kind: &str, name: &str| match kind {
+        "tensor" => !new_draft,
+        "json" => !new_draft && name.starts_with(ollama::DRAFT_DOCUMENTS),
+        "draft" | "config" => false,
+        _ => true,
+    };
+    let mut documents = Vec::new();
+    if let Some(draft) = &layers.draft {
+        settings.draft = Some(push_draft(draft, options, layers.draft_quantization, builder)?);
+        for (name, bytes) in draft_documents(draft)? {
+            documents.push(NewDocument::new(format!("{}{name}", ollama::DRAFT_DOCUMENTS), bytes));
+        }
+    }
+    documents.extend(ollama_layers::stored_layers(store, kept)?);
+    layers.edit(documents, &[])?.into_iter().for_each(|document| builder.push_document(document));
+    builder.settings(settings);
+    Ok(())
+}
+
+/// The JSON documents of a draft model, by name.
+fn draft_documents(draft: &Model) -> Result<NamedFiles> {
+    let mut documents = draft.store().read_companions()?;
+    documents.retain(|(name, _)| name.ends_with(".json"));
+    documents.sort();
+    Ok(documents)
+}
+
+/// Adds the tensors of a draft model, and returns its entry in the config.
+fn push_draft(
+    draft: &Model,
+    options: &ConvertOptions,
+    quantization: Option<QuantType>,
+    builder: &mut Builder,
+) -> Result<DraftEntry> {
+    let here = |error: Error| error.in_file(draft.path());
+    let config =
+        draft.document("config.json").filter(|_| draft.encoding() == Encoding::Safetensors);
+    let config = config.ok_or_else(|| {
+        let fault = "the draft of a model of tensor blobs is a directory with config.json";
+        here(Error::unsupported(fault))
+    })?;
+    let numbers = OllamaModel { draft: true, ..OllamaModel::of(config) };
+    if numbers.architecture.is_empty() {
+        let fault = "the config.json of the draft model names no architecture";
+        return Err(here(Error::malformed(fault)));
+    }
+    let writer = OLLAMA.writer()?;
+    let translated = tensors_in(draft, writer.dialect).map_err(here)?;
+    builder.reads(draft.store());
+    for (experts, tensor) in stacked(translated.tensors, writer).map_err(here)? {
+        let chosen = quantization.and_then(|to| numbers.choose(tensor.name(), tensor.shape(), to));
+        let output = match chosen.map(QuantType::descriptor) {
+            Some(row) => grouped(&tensor, row.dtype, row.group_size, None),
+            None => copy_or_choose(&tensor, writer, true, options.precision),
+        };
+        let named = |name: &str| format!("{}{name}", ollama::DRAFT_PREFIX);
+        let experts = experts.as_deref().map(named);
+        let tensor = OutTensor::new(named(tensor.name()), output.map_err(here)?);
+        builder.push(OutTensor { experts, ..tensor });
+    }
+    Ok(DraftEntry {
+        format: "safetensors".to_owned(),
+        architecture: numbers.architecture,
+        tensor_prefix: ollama::DRAFT_PREFIX.to_owned(),
+        config: format!("{}config.json", ollama::DRAFT_DOCUMENTS),
+    })
 }
 
 /// Names and contents of files.
@@ -408,6 +455,9 @@ fn documents(
     };
     if writer.keeps_attachments {
         let is_json = |name: &str| name.ends_with(".json");
+        if let Some((name, text)) = others.iter().find(|(name, _)| name == ollama::CHAT_TEMPLATE) {
+            builder.metadata().set_text(name, text);
+        }
         let left = others.iter().filter(|(name, _)| !is_json(name));
         let mut left: Vec<_> = left
             .map(|(name, _)| (name.clone(), "Ollama accepts only JSON documents".to_owned()))
@@ -441,7 +491,7 @@ fn recipe_choices(
         Some(QuantizationRules::Ollama(quantization)) => {
             let keys = config.map(ConfigDocument::keys).transpose()?.unwrap_or_default();
             let numbers = OllamaModel::of(&Json::Object(keys.into_owned()));
-            let key = ollama::write::FILE_TYPE;
+            let key = ollama::FILE_TYPE;
             builder.metadata().set_text(key, quantization.descriptor().name);
             let choice = |(_, tensor): &(Option<String>, Tensor)| {
                 let chosen = numbers.choose(tensor.name(), tensor.shape(), *quantization)?;
@@ -453,6 +503,55 @@ fn recipe_choices(
             };
             Ok(tensors.iter().map(choice).collect())
         }
+    }
+}
+
+/// Ollama's rules for a checkpoint in F8_E4M3 with blocks of 128 x 128, if they apply: if the model
+/// goes to its store, and the caller set no dtype and accepts a loss.
+fn fp8_recipe(
+    writer: &Writer,
+    config: Option<&ConfigDocument>,
+    options: &ConvertOptions,
+    builder: &mut Builder,
+) -> Result<Option<OllamaModel>> {
+    let free = options.quantization.is_none()
+        && options.precision.dtype.is_none()
+        && !options.precision.lossless;
+    let Some(config) = config.filter(|_| writer.keeps_attachments && free) else {
+        return Ok(None);
+    };
+    let keys = Json::Object(config.keys()?.into_owned());
+    if !OllamaModel::has_fp8_blocks(&keys) {
+        return Ok(None);
+    }
+    builder.metadata().set_text(ollama::FILE_TYPE, QuantType::Mxfp8.descriptor().name);
+    Ok(Some(OllamaModel::of(&keys)))
+}
+
+/// Whether a tensor is in F8_E4M3 with a scale for each block of 128 x 128.
+fn has_fp8_blocks(tensor: &Tensor) -> bool {
+    let mut stored = tensor.stored_tensors();
+    stored.all(|stored| {
+        let blocks = |size: &u64| size.div_ceil(128);
+        let shape = stored.shape();
+        let Some((outer, [rows, columns])) = shape.split_last_chunk::<2>() else { return false };
+        let scales = [outer, &[blocks(rows), blocks(columns)]].concat();
+        let has = |part: Segment<'_>| part.part == Part::Scale && part.shape == scales;
+        stored.dtype().is_ok_and(|dtype| dtype == DType::SCALED_F8_E4M3)
+            && stored.segments().any(has)
+    })
+}
+
+/// Decodes 8-bit floats to BF16, and quantizes them to mxfp8 if Ollama's rules do.
+fn decoded_fp8(tensor: &Tensor, recipe: &OllamaModel, precision: Precision) -> Result<Output> {
+    let chosen = recipe.choose(tensor.name(), tensor.shape(), QuantType::Mxfp8);
+    let why = "Ollama decodes 8-bit floats with blocks of 128 x 128".to_owned();
+    match chosen.map(QuantType::descriptor) {
+        Some(row) => {
+            let output = grouped_from(tensor, DType::BF16, row.dtype, row.group_size)?;
+            Ok(output.with_reason(Some(why)))
+        }
+        None => encoded(tensor, DType::BF16, Some(why), precision),
     }
 }
 
@@ -541,6 +640,14 @@ fn copy_or_choose(
         }
     }
     choose(tensor, writer, precision)
+}
+
+/// The tensors with their expert groups, with experts stacked if the container has them so.
+fn stacked(tensors: Vec<Tensor>, writer: &Writer) -> Result<Vec<(Option<String>, Tensor)>> {
+    match writer.expert {
+        Some(expert) => stack_experts(tensors, expert),
+        None => Ok(tensors.into_iter().map(|tensor| (None, tensor)).collect()),
+    }
 }
 
 /// Stacks the experts of each projection along a new first axis, under the projection's name, and

@@ -2,6 +2,7 @@
 
 mod config;
 mod convert;
+mod create;
 mod dialect;
 mod diff;
 mod experts;
@@ -9,14 +10,17 @@ mod gguf;
 mod hash;
 mod inspect;
 mod load;
+mod ollama_layers;
 mod quantize;
 mod rewrite;
 #[cfg(feature = "serde")]
 mod serialize;
+mod show;
 mod verify;
 
 pub use config::{ConfigReport, GenerationReport, ReportedField, config};
-pub use convert::{ConvertOptions, QuantizationRules, convert, create};
+pub use convert::{ConvertOptions, QuantizationRules, convert};
+pub use create::{CreateOptions, create};
 pub use dialect::{TranslatedTensors, tensors_in};
 pub use diff::{
     DiffOptions, DiffOutcome, DiffReport, DiffedModel, DiffedTensor, DifferentTensor,
@@ -34,6 +38,7 @@ pub use quantize::{FileTypeSize, file_type_sizes, quantize};
 pub use rewrite::{
     EditOutcome, MetadataEdit, check_editable, copy_with_metadata, edit_metadata, merge, split,
 };
+pub use show::{ShowDetails, ShowMessage, ShowReport, show};
 pub use verify::{
     Consistency, HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport,
     check_consistency, verify,

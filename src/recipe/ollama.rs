@@ -118,6 +118,36 @@ impl OllamaModel {
         }
     }
 
+    /// Whether the config describes weights in F8_E4M3 with a scale for each block of 128 x 128
+    /// (`HFFP8WeightBlockSize`). Ollama decodes such weights to BF16 and quantizes those that it
+    /// would quantize anyway, to mxfp8.
+    pub fn has_fp8_blocks(config: &Json) -> bool {
+        let keys = ["quantization", "quantization_config", "compression_config"];
+        let within = [config, &config["text_config"]];
+        let all = within.into_iter().flat_map(|map| keys.map(|key| &map[key]));
+        let is = |value: &Json, text: &str| {
+            value.as_str().is_some_and(|value| value.eq_ignore_ascii_case(text))
+        };
+        let size = |quantization: &Json| -> Option<Json> {
+            let block = &quantization["weight_block_size"];
+            if is(&quantization["quant_method"], "fp8") && block.is_array() {
+                return Some(block.clone());
+            }
+            let compressed = is(&quantization["quant_method"], "compressed-tensors")
+                || is(&quantization["format"], "float-quantized");
+            let groups = quantization["config_groups"].as_object().filter(|_| compressed)?;
+            let mut groups = groups.values().filter(|group| {
+                let weights = &group["weights"];
+                is(&group["format"], "float-quantized")
+                    && weights["num_bits"] == 8
+                    && is(&weights["type"], "float")
+                    && weights["block_structure"].is_array()
+            });
+            groups.next()?.pointer("/weights/block_structure").cloned()
+        };
+        all.into_iter().find_map(size).is_some_and(|size| size == serde_json::json!([128, 128]))
+    }
+
     /// The type of a tensor; `None` if it is not quantized.
     pub fn choose(&self, name: &str, shape: &[u64], requested: QuantType) -> Option<QuantType> {
         let weight = Weight { name, shape };

@@ -41,6 +41,30 @@ impl TensorRepack {
     /// Finds a repacking that is exact for every number in the tensor, which requires reading all
     /// of its scales. The inner `Err` says why there is none.
     pub(crate) fn exact(view: &Tensor, to: DType, global: Part) -> Result<Result<Self, String>> {
+        Self::with_globals(view, to, global, view.globals()?)
+    }
+
+    /// Like [`exact`](Self::exact), with each divisor of compressed-tensors rounded to a factor:
+    /// the values differ from the source's by the roundings of f32.
+    pub(crate) fn with_factors(
+        view: &Tensor,
+        to: DType,
+        global: Part,
+    ) -> Result<Result<Self, String>> {
+        let factor = |global| match global {
+            Global::Divisor(divisor) => Global::Factor(1.0 / divisor),
+            other => other,
+        };
+        let globals = view.globals()?.into_iter().map(factor).collect();
+        Self::with_globals(view, to, global, globals)
+    }
+
+    fn with_globals(
+        view: &Tensor,
+        to: DType,
+        global: Part,
+        globals: Vec<Global>,
+    ) -> Result<Result<Self, String>> {
         let from = match view.dtype() {
             Ok(dtype) => dtype,
             Err(error) => return Ok(Err(error.to_string())),
@@ -57,7 +81,6 @@ impl TensorRepack {
         if let Some(part) = parts.iter().map(|part| part.part).find(more) {
             return Ok(Err(format!("{to} has no {}", part.name())));
         }
-        let globals = view.globals()?;
         let from_group = view.group_size().map_or(1, |size| size as usize);
         let mut why = String::new();
         // Wider scales may hold what narrow ones cannot.

@@ -5,7 +5,7 @@ use crate::container::writer::Writer;
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
 use crate::model::{PackedPart, Tensor};
-use crate::quant::Importance;
+use crate::quant::{Global, Importance};
 use crate::repack::REPACKS;
 use crate::shape;
 use crate::store::Part;
@@ -81,8 +81,24 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
             }
             Err(fault) => why = fault,
         }
+        if !writer.rounds_divisors || precision.lossless || !has_divisor(view)? {
+            continue;
+        }
+        if let Ok(repacking) = TensorRepack::with_factors(view, repack.to, writer.global)? {
+            // Five roundings to f32 differ at most: of both scales, of the factor, of the products.
+            let why = "its codes and scales are unchanged; the divisor of the tensor becomes a \
+                       factor, which moves values by less than 3e-7 of their size"
+                .to_owned();
+            let output = Output::new(Producer::Repacked(repacking), Method::Rounded);
+            return Ok(output.with_reason(Some(why)));
+        }
     }
     requantized(view, writer, precision, why)
+}
+
+/// Whether a divisor of compressed-tensors belongs to the tensor.
+fn has_divisor(view: &Tensor) -> Result<bool> {
+    Ok(view.globals()?.iter().any(|global| matches!(global, Global::Divisor(_))))
 }
 
 /// Quantizes a tensor in groups, from the values that mlx-lm and Ollama start from.
@@ -93,14 +109,23 @@ pub(crate) fn grouped(
     group_size: u32,
     floats: Option<DType>,
 ) -> Result<Output> {
-    let again = view.dtype()?.is_quantized();
-    let (again, own) = match again {
-        true if is_fp8(view) => (false, DType::BF16),
-        true => (true, DType::F16),
-        false => (false, view.values_dtype()),
+    let own = match view.dtype()?.is_quantized() {
+        true if is_fp8(view) => DType::BF16,
+        true => DType::F16,
+        false => view.values_dtype(),
     };
-    let quantization =
-        GroupQuantization { view: view.clone(), dtype, group_size, values: floats.unwrap_or(own) };
+    grouped_from(view, floats.unwrap_or(own), dtype, group_size)
+}
+
+/// Like [`grouped`], from values that are first rounded to the plain dtype `values`.
+pub(crate) fn grouped_from(
+    view: &Tensor,
+    values: DType,
+    dtype: DType,
+    group_size: u32,
+) -> Result<Output> {
+    let again = view.dtype()?.is_quantized() && !is_fp8(view);
+    let quantization = GroupQuantization { view: view.clone(), dtype, group_size, values };
     let method = if again { Method::Requantized } else { Method::Quantized };
     Ok(Output::new(Producer::Grouped(quantization), method))
 }

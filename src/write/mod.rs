@@ -31,7 +31,7 @@ use crate::threads::Threads;
 pub use builder::Builder;
 pub(crate) use groups::{GroupQuantization, TensorRepack};
 pub use loss::Loss;
-pub(crate) use method::{Precision, choose, encoded, grouped};
+pub(crate) use method::{Precision, choose, encoded, grouped, grouped_from};
 pub use plan::{WritePlan, WriteReport};
 pub(crate) use producer::Producer;
 pub(crate) use target::PageChange;
@@ -233,7 +233,7 @@ pub enum Method {
     Repacked,
     /// Converted to a dtype that holds every value.
     Exact,
-    /// Rounded to a plain dtype.
+    /// Rounded to a plain dtype, or repacked with a rounded global scale.
     Rounded,
     /// Quantized from plain values.
     Quantized,

@@ -270,7 +270,7 @@ fn damaged_blobs_are_written_again() {
     let create = |name: &str| {
         let place = weighbridge::container::ollama::place(name, Some(folder.path())).unwrap();
         let source = weighbridge::Model::open("assets/sample/hf").unwrap();
-        let plan = ops::create(&source, None).unwrap();
+        let plan = ops::create(&source, ops::CreateOptions::new()).unwrap();
         plan.run(&place, &WriteOptions::new()).unwrap();
         Model::open(place).unwrap()
     };

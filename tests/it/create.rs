@@ -32,7 +32,7 @@ fn model(path: impl AsRef<Path>) -> Model {
 fn create(store: &TempDir, name: &str, source: impl AsRef<Path>, to: Option<QuantType>) -> PathBuf {
     let place = ollama::place(name, Some(store.path())).expect("a place");
     let source = model(source);
-    let plan = ops::create(&source, to).expect("a plan");
+    let plan = ops::create(&source, ops::CreateOptions::new().quantize(to)).expect("a plan");
     // Some of the fixtures are parts of models.
     let options = WriteOptions::new().allow_incomplete(true);
     plan.run(&place, &options).expect("a model is written");
@@ -306,7 +306,8 @@ fn gguf_models() {
     insta::assert_snapshot!(String::from_utf8(read(&found[1].2)).unwrap(), @r#"{"model_format":"gguf","model_family":"llama","model_families":["llama"],"model_type":"1.31M","file_type":"Q8_0","architecture":"amd64","os":"linux"}"#);
     // Of blocks of ggml, those that MLX can say keep their codes; others are made anew.
     let source = model(GGUF);
-    let plan = ops::create(&source, Some(QuantType::Int8)).expect("a plan");
+    let plan =
+        ops::create(&source, ops::CreateOptions::new().quantize(QuantType::Int8)).expect("a plan");
     let how =
         |name: &str| plan.tensors.iter().find(|fate| fate.name == name).unwrap().method.name();
     assert_eq!(how("model.embed_tokens.weight"), "repacked");
@@ -362,7 +363,7 @@ fn what_is_there_stays() {
     let place = create(&store, "m", HF, None);
     let before = read(&place);
     let source = model(HF);
-    let plan = ops::create(&source, Some(QuantType::Int4)).unwrap();
+    let plan = ops::create(&source, ops::CreateOptions::new().quantize(QuantType::Int4)).unwrap();
     let refused = plan.run(&place, &WriteOptions::new()).unwrap_err();
     insta::assert_snapshot!(support::without_path(&told(&refused), store.path()), @"
     Mismatch: ./manifests/registry.ollama.ai/library/m/latest: already exists
@@ -430,7 +431,7 @@ fn names_are_checked() {
     help: [HOST/][NAMESPACE/]MODEL[:TAG], of letters, digits, '_', '-' and '.'
     ");
     let source = model(HF);
-    let plan = ops::create(&source, None).unwrap();
+    let plan = ops::create(&source, ops::CreateOptions::new()).unwrap();
     let elsewhere = store.path().join("model.gguf");
     let refused = plan.run(&elsewhere, &WriteOptions::new()).unwrap_err();
     insta::assert_snapshot!(support::without_path(&told(&refused), store.path()), @"Mismatch: ./model.gguf: not the path of a manifest in an Ollama store");

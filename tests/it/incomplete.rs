@@ -68,7 +68,7 @@ fn incomplete_models_need_permission() {
         (convert(&SAFETENSORS), out.path().join("hf")),
         (convert(&container::MLX), out.path().join("mlx")),
         (convert(&OLLAMA), manifest.clone()),
-        (ops::create(&provider, None).unwrap(), manifest.clone()),
+        (ops::create(&provider, ops::CreateOptions::new()).unwrap(), manifest.clone()),
         (ops::quantize(&provider, &LlamaOptions::new(file_type), None, &gguf).unwrap(), gguf),
     ];
     for (plan, path) in plans {

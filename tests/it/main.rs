@@ -42,6 +42,7 @@ mod meaning;
 mod mlx;
 mod names;
 mod ollama;
+mod ollama_create;
 mod provider;
 mod recipe;
 mod rejects;

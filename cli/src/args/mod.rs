@@ -66,6 +66,8 @@ pub(crate) enum Command {
     Quantize(write::Quantize),
     /// Create a model in Ollama's store
     Create(write::Create),
+    /// Show a model of Ollama's store as `ollama show` does
+    Show(Show),
     /// Split a model into several files
     Split(write::Split),
     /// Merge the files of a model into one file
@@ -344,6 +346,36 @@ pub(crate) struct List {
     pub(crate) model: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Ollama's server need not run.
+
+Examples:
+  weighbridge show llama3.2
+  weighbridge show llama3.2 --modelfile > Modelfile
+  weighbridge show llama3.2 --json | jq .capabilities")]
+pub(crate) struct Show {
+    /// Name of a model in Ollama's store, or the path of its manifest
+    pub(crate) model: PathBuf,
+    /// Print only the Modelfile
+    #[arg(long, group = "part")]
+    pub(crate) modelfile: bool,
+    /// Print only the template
+    #[arg(long, group = "part")]
+    pub(crate) template: bool,
+    /// Print only the system prompt
+    #[arg(long, group = "part")]
+    pub(crate) system: bool,
+    /// Print only the parameters
+    #[arg(long, group = "part")]
+    pub(crate) parameters: bool,
+    /// Print only the licenses
+    #[arg(long, group = "part")]
+    pub(crate) license: bool,
+    /// Print JSON, with the field names of Ollama's API
+    #[arg(long, group = "part")]
     pub(crate) json: bool,
 }
 

@@ -403,26 +403,89 @@ impl Store {
     after_help = "A GGUF model without --quantize becomes one blob: an exact copy of its file, or its shards merged.
 Otherwise each tensor becomes a blob with the type that Ollama would choose, as with `ollama create
 --experimental`. Tensors that are already quantized keep their codes if Ollama has a name for their
-type. Ollama's server need not run.
+type; the divisors of compressed-tensors NVFP4 become factors, which moves values by less than 3e-7
+of their size. 8-bit floats in blocks of 128 x 128 become BF16 and mxfp8, as in Ollama, which is
+less exact than the int8 that other 8-bit floats become. Ollama's server need not run.
+
+Renderer, parser and capabilities come from config.json and the chat template; a GGUF file whose
+chat template Ollama knows gets Ollama's template and stop words. --template, --system, --license
+and --message take a text, or @FILE for the text of a file. Options replace what the Modelfile
+says; --parameter stop, --license, --message, --adapter and --projector add to it.
 
 Examples:
   weighbridge create qwen3:mine ./Qwen3-8B
   weighbridge create qwen3:int4 ./Qwen3-8B --quantize int4
   weighbridge create qwen3:q4 Qwen3-8B-Q4_K_M.gguf
-  weighbridge create me/qwen3:nvfp4 ./Qwen3-8B --quantize nvfp4 --dry-run"
+  weighbridge create me/qwen3:nvfp4 ./Qwen3-8B --quantize nvfp4 --dry-run
+  weighbridge create mario -f Modelfile
+  weighbridge create brief llama3.2 --system 'Be brief.' --parameter temperature=0.2
+  weighbridge create tuned model.gguf --adapter lora.gguf --template @chat.gotmpl"
 )]
 pub(crate) struct Create {
     /// Name of the new model: [HOST/][NAMESPACE/]MODEL[:TAG]
     pub(crate) name: String,
-    /// A model in any container
-    pub(crate) src: PathBuf,
+    /// A model in any container, or the name of a model in the store [default: FROM of the Modelfile]
+    pub(crate) src: Option<PathBuf>,
+    /// Modelfile to read; without SRC, ./Modelfile is read if it exists
+    #[arg(short, long, value_name = "MODELFILE")]
+    pub(crate) file: Option<PathBuf>,
     /// Quantize the matrices to int4, int8, nvfp4, mxfp4 or mxfp8
-    #[arg(long, value_name = "TYPE", value_parser = quant_type(), hide_possible_values = true)]
+    #[arg(short, long, value_name = "TYPE", value_parser = quant_type(), hide_possible_values = true)]
     pub(crate) quantize: Option<QuantType>,
+    /// Quantize the matrices of the draft model
+    #[arg(long, value_name = "TYPE", value_parser = quant_type(), hide_possible_values = true)]
+    pub(crate) draft_quantize: Option<QuantType>,
+    /// Prompt template in Go's template language
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) template: Option<String>,
+    /// System prompt
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system: Option<String>,
+    /// Parameter of runs: temperature=0.2, num_ctx=8192, stop='</s>', ...
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    pub(crate) parameter: Vec<(String, String)>,
+    /// Text of a license
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) license: Vec<String>,
+    /// Message that conversations begin with; ROLE is system, user or assistant
+    #[arg(long, value_name = "ROLE=TEXT", value_parser = role_and_text)]
+    pub(crate) message: Vec<(String, String)>,
+    /// LoRA adapter in a GGUF file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) adapter: Vec<PathBuf>,
+    /// Projector (mmproj) in a GGUF file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) projector: Vec<PathBuf>,
+    /// Draft model: a GGUF file, or a directory for a model of tensor blobs
+    #[arg(long, value_name = "PATH")]
+    pub(crate) draft: Option<PathBuf>,
+    /// Renderer that writes prompts, by its name in Ollama
+    #[arg(long, value_name = "NAME")]
+    pub(crate) renderer: Option<String>,
+    /// Parser that reads answers, by its name in Ollama
+    #[arg(long, value_name = "NAME")]
+    pub(crate) parser: Option<String>,
+    /// Oldest version of Ollama that runs the model
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) requires: Option<String>,
     #[command(flatten)]
     pub(crate) whole: Whole,
     #[command(flatten)]
     pub(crate) store: Store,
     #[command(flatten)]
     pub(crate) writing: Writing,
+}
+
+/// Parses `NAME=VALUE`.
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    Ok((name.trim().to_owned(), value.to_owned()))
+}
+
+fn role_and_text(text: &str) -> Result<(String, String), String> {
+    let (role, text) = assignment(text).map_err(|_| "expected ROLE=TEXT".to_owned())?;
+    match ["system", "user", "assistant"].contains(&role.as_str()) {
+        true => Ok((role, text)),
+        false => Err(format!("\"{role}\" is not one of system, user, assistant")),
+    }
 }

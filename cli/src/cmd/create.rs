@@ -1,15 +1,88 @@
 //! `create`: creates a model in Ollama's store.
 
-use weighbridge::ops;
+use std::path::Path;
+
+use weighbridge::Model;
+use weighbridge::container::ollama::Modelfile;
+use weighbridge::ops::{self, CreateOptions};
 
 use super::Done;
 use crate::args::write::Create;
-use crate::{remark, writing};
+use crate::{Stop, remark, writing};
 
 pub(crate) fn run(args: &Create) -> Done {
     let place = args.store.place(&args.name)?;
-    let model = args.writing.open.options().open(&args.src)?;
+    let (model, options) = source(args)?;
     remark(&model);
-    let plan = ops::create(&model, args.quantize)?;
+    let plan = ops::create(&model, with_arguments(options, args)?)?;
     writing::run_whole(&model, &plan, &place, args.whole, &args.writing)
+}
+
+/// The model to start from, and what the Modelfile sets.
+fn source(args: &Create) -> Result<(Model, CreateOptions), Stop> {
+    let usual = Path::new("Modelfile");
+    let file = match (&args.file, &args.src) {
+        (Some(file), _) => Some(file.as_path()),
+        (None, None) if usual.is_file() => Some(usual),
+        (None, _) => None,
+    };
+    let open = args.writing.open.options();
+    match (file, &args.src) {
+        (None, None) => Err(Stop::Usage(
+            "give a model, or a Modelfile with -f: there is no file ./Modelfile".to_owned(),
+        )),
+        (None, Some(src)) => Ok((open.open(src)?, CreateOptions::new())),
+        (Some(file), src) => {
+            let parsed = Modelfile::read(file)?;
+            let folder = file.parent().unwrap_or(Path::new(""));
+            let from = src.as_deref().map(|src| open.open(src)).transpose()?;
+            Ok(CreateOptions::new().modelfile(&parsed, folder, from)?)
+        }
+    }
+}
+
+/// Adds what the command line sets.
+fn with_arguments(options: CreateOptions, args: &Create) -> Result<CreateOptions, Stop> {
+    let mut options = options.quantize(args.quantize).quantize_draft(args.draft_quantize);
+    if let Some(text) = &args.template {
+        options = options.template(content(text)?)?;
+    }
+    if let Some(text) = &args.system {
+        options = options.system(content(text)?);
+    }
+    for (name, value) in &args.parameter {
+        options = options.parameter(name, value)?;
+    }
+    for text in &args.license {
+        options = options.license(content(text)?);
+    }
+    for (role, text) in &args.message {
+        options = options.message(role, content(text)?);
+    }
+    for file in args.adapter.iter().chain(&args.projector) {
+        options = options.file(file)?;
+    }
+    if let Some(path) = &args.draft {
+        options = options.draft(path)?;
+    }
+    if let Some(name) = &args.renderer {
+        options = options.renderer(name);
+    }
+    if let Some(name) = &args.parser {
+        options = options.parser(name);
+    }
+    if let Some(version) = &args.requires {
+        options = options.requires(version)?;
+    }
+    Ok(options)
+}
+
+/// A text, or with `@` before it, the text of a file.
+fn content(text: &str) -> Result<String, Stop> {
+    match text.strip_prefix('@') {
+        Some(path) => {
+            std::fs::read_to_string(path).map_err(|error| Stop::Path(format!("{path}: {error}")))
+        }
+        None => Ok(text.to_owned()),
+    }
 }

@@ -14,6 +14,7 @@ mod logits;
 mod merge;
 mod meta;
 mod quantize;
+mod show;
 mod split;
 mod verify;
 
@@ -43,6 +44,7 @@ pub(crate) fn run(command: Command) -> Done {
         Command::Convert(args) => convert::run(&args),
         Command::Quantize(args) => quantize::run(&args),
         Command::Create(args) => create::run(&args),
+        Command::Show(args) => show::run(&args),
         Command::Split(args) => split::run(&args),
         Command::Merge(args) => merge::run(&args),
         Command::Align(args) => merge::align(&args),

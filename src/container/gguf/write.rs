@@ -25,6 +25,7 @@ pub(crate) const WRITER: Writer = Writer {
     },
     repacks_to: has_code,
     global: Part::GlobalScale,
+    rounds_divisors: false,
     fallback: Some((DType::Q8_0, 32)),
     widens_plain: false,
     keeps_schemes: false,

@@ -21,6 +21,7 @@ pub(crate) const WRITER: Writer = Writer {
     holds: |dtype, _| is_plain(dtype) || is_mlx(dtype),
     repacks_to: is_mlx,
     global: Part::GlobalAmax,
+    rounds_divisors: false,
     fallback: Some((DType::MLX_AFFINE8, 32)),
     widens_plain: false,
     keeps_schemes: false,

@@ -2,26 +2,39 @@
 
 use serde_json::Value as Json;
 
+use super::super::writer::{ConfigSettings, DraftEntry};
+use super::abilities::{ChatFormat, Sources, gguf_chat_format};
 use super::manifest::quoted;
 
 /// The config blob of a model (`ConfigV2` of types/model/config.go). Empty fields are omitted where
 /// Ollama omits them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct ConfigBlob {
     /// `safetensors` or `gguf`.
-    pub(crate) format: &'static str,
+    pub(crate) format: String,
     pub(crate) family: String,
     /// The number of weights in readable form, such as `8.0B`.
     pub(crate) model_type: String,
     /// The quantization, such as `Q4_K_M`.
     pub(crate) file_type: String,
-    pub(crate) renderer: &'static str,
-    pub(crate) parser: &'static str,
+    pub(crate) renderer: String,
+    pub(crate) parser: String,
     /// The oldest Ollama version that reads the model.
-    pub(crate) requires: &'static str,
-    pub(crate) capabilities: Vec<&'static str>,
-    pub(crate) architecture: &'static str,
-    pub(crate) os: &'static str,
+    pub(crate) requires: String,
+    pub(crate) capabilities: Vec<String>,
+    pub(crate) draft: Option<DraftEntry>,
+    pub(crate) architecture: String,
+    pub(crate) os: String,
+}
+
+/// The oldest Ollama version that reads models of tensor blobs (`MinOllamaVersion` of
+/// x/create/client).
+pub(crate) const MIN_VERSION: &str = "0.19.0";
+
+/// A setting of the Modelfile, else that of the base, else the one that was found.
+fn chosen(set: &Option<String>, base: Option<&String>, found: &str) -> String {
+    let set = set.as_ref().or(base.filter(|text| !text.is_empty()));
+    set.map_or(found, String::as_str).to_owned()
 }
 
 impl ConfigBlob {
@@ -34,88 +47,127 @@ impl ConfigBlob {
         let mut text = format!(
             "{{\"model_format\":{},\"model_family\":{},\"model_families\":{families},\
              \"model_type\":{},\"file_type\":{}",
-            quoted(self.format),
+            quoted(&self.format),
             quoted(&self.family),
             quoted(&self.model_type),
             quoted(&self.file_type)
         );
         let optional =
-            [("renderer", self.renderer), ("parser", self.parser), ("requires", self.requires)];
-        for (key, value) in optional.into_iter().filter(|(_, value)| !value.is_empty()) {
-            text.push_str(&format!(",\"{key}\":{}", quoted(value)));
-        }
+            [("renderer", &self.renderer), ("parser", &self.parser), ("requires", &self.requires)];
+        push_fields(&mut text, &optional);
         if !self.capabilities.is_empty() {
             let all: Vec<String> = self.capabilities.iter().map(|name| quoted(name)).collect();
             text.push_str(&format!(",\"capabilities\":[{}]", all.join(",")));
         }
-        let (architecture, os) = (quoted(self.architecture), quoted(self.os));
+        if let Some(draft) = &self.draft {
+            let mut fields = String::new();
+            let all = [
+                ("model_format", &draft.format),
+                ("architecture", &draft.architecture),
+                ("tensor_prefix", &draft.tensor_prefix),
+                ("config", &draft.config),
+            ];
+            push_fields(&mut fields, &all);
+            text.push_str(&format!(",\"draft\":{{{}}}", fields.trim_start_matches(',')));
+        }
+        let (architecture, os) = (quoted(&self.architecture), quoted(&self.os));
         text.push_str(&format!(",\"architecture\":{architecture},\"os\":{os}}}"));
         text
     }
-}
 
-/// The families for which Ollama has a renderer and a parser (x/create/client): a part of the
-/// lower-case `architectures` or `model_type`, the renderer, the parser, and the capabilities that
-/// the parser adds, as far as observed.
-static RENDERERS: &[(&str, &str, &str, &[&str])] = &[
-    ("museglimmer", "glimmer", "glimmer", &[]),
-    ("muse_glimmer", "glimmer", "glimmer", &[]),
-    ("laguna", "laguna", "laguna", &[]),
-    ("cohere2moe", "cohere", "cohere", &[]),
-    ("cohere2_moe", "cohere", "cohere", &[]),
-    ("gemma4", "gemma4", "gemma4", &[]),
-    ("glm4", "glm-4.7", "glm-4.7", &[]),
-    ("deepseek", "deepseek3", "deepseek3", &[]),
-    ("qwen3_5", "qwen3.5", "qwen3.5", &[]),
-    ("qwen3next", "qwen3.5", "qwen3.5", &[]),
-    ("qwen3", "qwen3-coder", "qwen3", &["tools"]),
-    ("nemotronh", "nemotron-3-nano", "nemotron-3-nano", &[]),
-    ("nemotron_h", "nemotron-3-nano", "nemotron-3-nano", &[]),
-];
-
-impl ConfigBlob {
-    /// The config of a model of tensor blobs, derived from its `config.json`.
-    pub(crate) fn of_tensors(config: &Json, file_type: &str) -> Self {
-        let named = config.get("architectures").and_then(Json::as_array).into_iter().flatten();
-        let named = named.chain(config.get("model_type")).filter_map(Json::as_str);
-        let mut found = None;
-        for name in named.map(str::to_ascii_lowercase) {
-            found = found.or_else(|| RENDERERS.iter().find(|row| name.contains(row.0)));
-        }
-        let (_, renderer, parser, more) = found.copied().unwrap_or_default();
-        let has = |key: &str| config.get(key).is_some_and(|value| !value.is_null());
-        let mut capabilities = vec!["completion"];
-        capabilities.extend(has("vision_config").then_some("vision"));
-        capabilities.extend(has("audio_config").then_some("audio"));
-        capabilities.extend(more);
+    /// Reads a config blob. Fields that are missing or of another type are empty.
+    pub(crate) fn parse(json: &Json) -> Self {
+        let text = |json: &Json, key: &str| {
+            json.get(key).and_then(Json::as_str).unwrap_or_default().to_owned()
+        };
+        let capabilities = json.get("capabilities").and_then(Json::as_array);
+        let capabilities = capabilities.into_iter().flatten().filter_map(Json::as_str);
+        let draft = json.get("draft").filter(|draft| draft.is_object());
         Self {
-            format: "safetensors",
+            format: text(json, "model_format"),
+            family: text(json, "model_family"),
+            model_type: text(json, "model_type"),
+            file_type: text(json, "file_type"),
+            renderer: text(json, "renderer"),
+            parser: text(json, "parser"),
+            requires: text(json, "requires"),
+            capabilities: capabilities.map(str::to_owned).collect(),
+            draft: draft.map(|draft| DraftEntry {
+                format: text(draft, "model_format"),
+                architecture: text(draft, "architecture"),
+                tensor_prefix: text(draft, "tensor_prefix"),
+                config: text(draft, "config"),
+            }),
+            architecture: text(json, "architecture"),
+            os: text(json, "os"),
+        }
+    }
+
+    /// The config of a model of tensor blobs.
+    pub(crate) fn of_tensors(
+        sources: &Sources<'_>,
+        file_type: &str,
+        settings: &ConfigSettings,
+    ) -> Self {
+        let base = settings.base.as_ref().map(Self::parse);
+        let base = base.as_ref();
+        let found = if base.is_some() { ChatFormat::default() } else { sources.chat_format() };
+        let parser = chosen(&settings.parser, base.map(|base| &base.parser), found.parser);
+        let capabilities = match base {
+            Some(base) if settings.parser.is_none() => base.capabilities.clone(),
+            _ => sources.capabilities(&parser).into_iter().map(str::to_owned).collect(),
+        };
+        Self {
+            format: "safetensors".to_owned(),
             file_type: file_type.to_owned(),
-            renderer,
+            renderer: chosen(&settings.renderer, base.map(|base| &base.renderer), found.renderer),
             parser,
-            // `MinOllamaVersion` of x/create/client.
-            requires: "0.19.0",
+            requires: settings.requires.clone().unwrap_or_else(|| MIN_VERSION.to_owned()),
             capabilities,
+            draft: settings.draft.clone().or_else(|| base?.draft.clone()),
             ..Self::default()
         }
     }
 
     /// The config of a model in one GGUF file.
-    pub(crate) fn of_gguf(family: &str, weights: u64, file_type: &str) -> Self {
+    pub(crate) fn of_gguf(
+        family: &str,
+        weights: u64,
+        file_type: &str,
+        settings: &ConfigSettings,
+    ) -> Self {
+        let (found, _) = gguf_chat_format(family);
+        let base = settings.base.as_ref().map(Self::parse);
+        let base = base.as_ref();
         Self {
-            format: "gguf",
+            format: "gguf".to_owned(),
             family: family.to_owned(),
             model_type: human(weights),
             file_type: file_type.to_owned(),
-            architecture: "amd64",
-            os: "linux",
-            ..Self::default()
+            renderer: chosen(&settings.renderer, base.map(|base| &base.renderer), found.renderer),
+            parser: chosen(&settings.parser, base.map(|base| &base.parser), found.parser),
+            requires: chosen(&settings.requires, base.map(|base| &base.requires), ""),
+            capabilities: base.map(|base| base.capabilities.clone()).unwrap_or_default(),
+            draft: settings.draft.clone().or_else(|| base?.draft.clone()),
+            ..Self::of_nothing()
         }
+    }
+
+    /// The config of a manifest without weights: of an adapter or a projector alone.
+    pub(crate) fn of_nothing() -> Self {
+        Self { architecture: "amd64".to_owned(), os: "linux".to_owned(), ..Self::default() }
+    }
+}
+
+/// Appends the fields that are not empty, each after a comma.
+fn push_fields(text: &mut String, fields: &[(&str, &String)]) {
+    for (key, value) in fields.iter().filter(|(_, value)| !value.is_empty()) {
+        text.push_str(&format!(",\"{key}\":{}", quoted(value)));
     }
 }
 
 /// Formats a number of weights as Ollama does (format.HumanNumber).
-fn human(number: u64) -> String {
+pub(crate) fn human(number: u64) -> String {
     let whole = |unit: u64| number.is_multiple_of(unit);
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let of = |unit: u64| number as f64 / unit as f64;
@@ -138,10 +190,33 @@ mod tests {
     /// digest.
     #[test]
     fn the_config_of_a_gguf_model() {
-        let mut text = ConfigBlob::of_gguf("test", 0, "unknown").to_json();
+        let config = ConfigBlob::of_gguf("test", 0, "unknown", &ConfigSettings::default());
+        let mut text = config.to_json();
         text.push('\n');
         let digest = "99759ad5b91e723db0393d698ffbb448b1b7df5ff6377a108c49254583b1bc8c";
         assert_eq!(sha256_of(text.as_bytes()).unwrap(), digest, "{text}");
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let draft = DraftEntry {
+            format: "safetensors".to_owned(),
+            architecture: "Assistant".to_owned(),
+            tensor_prefix: "draft.".to_owned(),
+            config: "draft/config.json".to_owned(),
+        };
+        let base = ConfigBlob { draft: Some(draft), ..ConfigBlob::default() };
+        let settings = ConfigSettings {
+            renderer: Some("r<1>".to_owned()),
+            parser: Some("harmony".to_owned()),
+            requires: Some("0.30.0".to_owned()),
+            draft: None,
+            base: Some(serde_json::from_str(&base.to_json()).unwrap()),
+        };
+        let config = ConfigBlob::of_tensors(&Sources::default(), "int4", &settings);
+        let text = config.to_json();
+        insta::assert_snapshot!(text, @r#"{"model_format":"safetensors","model_family":"","model_families":null,"model_type":"","file_type":"int4","renderer":"r\u003c1\u003e","parser":"harmony","requires":"0.30.0","capabilities":["completion","tools","thinking"],"draft":{"model_format":"safetensors","architecture":"Assistant","tensor_prefix":"draft.","config":"draft/config.json"},"architecture":"","os":""}"#);
+        assert_eq!(ConfigBlob::parse(&serde_json::from_str(&text).unwrap()), config);
     }
 
     #[test]

@@ -70,23 +70,23 @@ fn files_at_depth(folder: &Path, depth: usize) -> Vec<PathBuf> {
     entries.flat_map(|entry| files_at_depth(&entry.path(), depth - 1)).collect()
 }
 
-/// Returns `None` for a file whose path is not a model name.
-fn stored_model(path: &Path, store: &Path, options: &OpenOptions) -> Result<Option<StoredModel>> {
+/// The name of the model with a manifest at `path`, as Ollama shows it; `None` if the path is not
+/// that of a model name.
+pub(crate) fn name_of_manifest(path: &Path) -> Option<String> {
     let mut parts = path.iter().rev().filter_map(|part| part.to_str());
-    let (Some(tag), Some(model), Some(namespace), Some(host)) =
-        (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return Ok(None);
-    };
-    let host = host.replace("%3A", ":");
-    if ModelName::parse(&format!("{host}/{namespace}/{model}:{tag}")).is_none() {
-        return Ok(None);
-    }
-    let name = match (host.as_str(), namespace) {
+    let (tag, model) = (parts.next()?, parts.next()?);
+    let (namespace, host) = (parts.next()?, parts.next()?.replace("%3A", ":"));
+    ModelName::parse(&format!("{host}/{namespace}/{model}:{tag}"))?;
+    Some(match (host.as_str(), namespace) {
         ("registry.ollama.ai" | "ollama.com", "library") => format!("{model}:{tag}"),
         ("registry.ollama.ai" | "ollama.com", namespace) => format!("{namespace}/{model}:{tag}"),
         (host, namespace) => format!("{host}/{namespace}/{model}:{tag}"),
-    };
+    })
+}
+
+/// Returns `None` for a file whose path is not a model name.
+fn stored_model(path: &Path, store: &Path, options: &OpenOptions) -> Result<Option<StoredModel>> {
+    let Some(name) = name_of_manifest(path) else { return Ok(None) };
     let source = Source::open(path, Access::Read)?;
     let limit = options.limits.document_bytes;
     if source.len() > limit {

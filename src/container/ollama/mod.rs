@@ -1,19 +1,32 @@
 #![doc = include_str!("../../../docs/formats/ollama.md")]
 
+mod abilities;
 mod blobs;
 mod config;
+mod go_template;
 mod list;
 mod manifest;
+mod modelfile;
 mod name;
+mod parameters;
+mod prompt;
 mod read;
+mod served;
 pub(crate) mod write;
 
 use super::Container;
 
-pub(crate) use config::ConfigBlob;
+pub(crate) use abilities::gguf_chat_format;
+pub(crate) use config::{ConfigBlob, human};
+pub(crate) use go_template::GoTemplate;
+pub(crate) use list::name_of_manifest;
 pub use list::{StoredModel, models};
 pub(crate) use manifest::{Digest, NewBlob, new_manifest, with_model};
+pub use modelfile::{Instruction, Modelfile};
+pub(crate) use parameters::Parameters;
+pub(crate) use prompt::{PromptFormat, message_layer, stop_words};
 pub(super) use read::open_name;
+pub(crate) use served::{GgufFacts, Template, shown_capabilities};
 pub use write::place;
 pub(crate) use write::{replaceable_model, store_of_place};
 

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
+use super::super::writer::DraftEntry;
 use super::super::{DetectedPath, OpenOptions, Probe, gguf};
+use super::config::ConfigBlob;
 use super::manifest::{self, Digest, Layer, Manifest};
 use super::name::{self, ModelName};
 use super::{OLLAMA, blobs};
@@ -85,7 +87,7 @@ fn open_manifest(path: &Path, store: &Path, options: &OpenOptions) -> Result<Sto
         |path: &Path| document::read(path, "", &options.limits).map(|document| document.json);
     let json = read(path)?;
     check_linked(path)?;
-    let manifest = Manifest::parse(&json, store, &read)?;
+    let mut manifest = Manifest::parse(&json, store, &read)?;
     let config = match &manifest.config {
         Some(layer) if layer.digest.path(store).exists() => read(&layer.digest.path(store)).ok(),
         _ => None,
@@ -98,6 +100,8 @@ fn open_manifest(path: &Path, store: &Path, options: &OpenOptions) -> Result<Sto
     if let Some(remote) = remote {
         return Err(remote.advise("pull a model that runs on this machine"));
     }
+    let draft = config.as_ref().and_then(|config| ConfigBlob::parse(config).draft);
+    let drafts = separate_draft(&mut manifest, draft.as_ref());
     let (weights, tensors): (Vec<&Layer>, Vec<&Layer>) = manifest
         .layers
         .iter()
@@ -122,7 +126,11 @@ fn open_manifest(path: &Path, store: &Path, options: &OpenOptions) -> Result<Sto
         }
     };
     attach(&mut opened, &manifest, store)?;
-    for layer in manifest.layers.iter().chain(&manifest.config) {
+    for layer in &drafts {
+        let (kind, name, bytes) = (layer.kind.clone(), layer.name.clone(), layer.size);
+        opened.attach(Attachment { kind, name, bytes, path: layer.digest.path(store) });
+    }
+    for layer in manifest.layers.iter().chain(&drafts).chain(&manifest.config) {
         let mut blob = layer.digest.path(store);
         match std::fs::read_link(&blob) {
             Ok(target) => opened.note(&blob, format!("a symbolic link to {}", target.display())),
@@ -137,6 +145,19 @@ fn open_manifest(path: &Path, store: &Path, options: &OpenOptions) -> Result<Sto
     }
     opened.set_path(path);
     Ok(opened)
+}
+
+/// Takes the tensors of a draft model out of the manifest. They are tensors of another model, which
+/// guesses ahead of this one.
+fn separate_draft(manifest: &mut Manifest, draft: Option<&DraftEntry>) -> Vec<Layer> {
+    let Some(prefix) = draft.map(|draft| draft.tensor_prefix.as_str()).filter(|p| !p.is_empty())
+    else {
+        return Vec::new();
+    };
+    let is_draft = |layer: &Layer| layer.kind == "tensor" && layer.name.starts_with(prefix);
+    let (drafts, own) = std::mem::take(&mut manifest.layers).into_iter().partition(is_draft);
+    manifest.layers = own;
+    drafts
 }
 
 /// The layer kinds whose text becomes metadata, under `ollama.` and the kind.

@@ -11,6 +11,7 @@ use super::super::writer::{
     DocumentContent, ExpertName, NewDocument, NewFile, NewModel, NewPart, NewTensor, Placement,
     Writer,
 };
+use super::abilities::Sources;
 use super::blobs::TYPES;
 use super::config::ConfigBlob;
 use super::manifest::is_model;
@@ -34,6 +35,7 @@ pub(crate) const WRITER: Writer = Writer {
     },
     repacks_to: has_type,
     global: Part::GlobalScale,
+    rounds_divisors: true,
     fallback: Some((DType::MLX_AFFINE8, 32)),
     widens_plain: true,
     keeps_schemes: false,
@@ -48,6 +50,10 @@ pub(crate) const GGUF_WRITER: Writer =
 
 /// The metadata key that sets the `file_type` of the config blob.
 pub(crate) const FILE_TYPE: &str = "file_type";
+
+/// The metadata key for the content of `chat_template.jinja`, which the store does not hold and the
+/// capabilities depend on.
+pub(crate) const CHAT_TEMPLATE: &str = "chat_template.jinja";
 
 /// Whether Ollama has a quantization type for a dtype.
 fn has_type(dtype: DType) -> bool {
@@ -127,36 +133,66 @@ fn blobs(model: NewModel<'_>) -> Result<Vec<NewFile>> {
             }
         }
     }
-    let mut config = None;
+    let settings = model.settings.draft.as_ref();
+    let prefix = settings.map_or("", |draft| draft.tensor_prefix.as_str());
+    // The layers of a draft model follow those of the model.
+    let is_draft = |name: &str, prefix: &str| !prefix.is_empty() && name.starts_with(prefix);
+    let (own, draft): (Vec<NewFile>, Vec<NewFile>) =
+        files.into_iter().partition(|file| !is_draft(&file.name, prefix));
+    let mut files = own;
+    let (mut config, mut tokenizer) = (None, None);
     let (mut documents, mut has_config) = (Vec::new(), false);
     for document in model.documents {
         has_config |= document.role == "config";
-        if document.name == "config.json" {
-            config = Some(match &document.content {
-                DocumentContent::Json(config) | DocumentContent::Config(config) => {
-                    Json::Object(config.clone())
-                }
-                DocumentContent::Bytes(bytes) => serde_json::from_slice(bytes)
-                    .map_err(|error| Error::malformed(format!("config.json: {error}")))?,
-                DocumentContent::Copy(_) => Json::Null,
-            });
+        match document.name.as_str() {
+            "config.json" => config = Some(json_of(&document)?),
+            // Ollama ignores a tokenizer_config.json that it cannot read, too.
+            "tokenizer_config.json" => tokenizer = json_of(&document).ok(),
+            _ => {}
         }
         documents
             .push(NewFile::document(document, |config| describe(config, None, model.tensors))?);
     }
-    files.extend(documents);
+    let beside = |file: &NewFile| file.role == "json" && !file.name.starts_with(DRAFT_DOCUMENTS);
+    let (own, others): (Vec<NewFile>, Vec<NewFile>) = documents.into_iter().partition(beside);
+    files.extend(own.into_iter().chain(draft).chain(others));
     if !has_config {
         let config = config
             .ok_or_else(|| Error::unsupported("config.json is missing, but Ollama requires it"))?;
-        let file_type = match model.metadata.get(FILE_TYPE).and_then(|value| value.to_text()) {
-            Some(text) => text.spelling().into_owned(),
-            None => common_type(model.tensors).to_owned(),
+        let text = |key: &str| {
+            let text = model.metadata.get(key).and_then(|value| value.to_text());
+            text.map(|text| text.spelling().into_owned())
         };
-        let config = ConfigBlob::of_tensors(&config, &file_type).to_json().into_bytes();
-        files.push(NewFile::document(config_blob(config), |_| {})?);
+        let own = model.tensors.iter().filter(|tensor| !is_draft(&tensor.name, prefix));
+        let file_type = text(FILE_TYPE).unwrap_or_else(|| common_type(own).to_owned());
+        let embedded = tokenizer.as_ref().and_then(|json| json.get("chat_template")?.as_str());
+        let sources = Sources {
+            config: Some(&config),
+            embedded: embedded.unwrap_or_default(),
+            standalone: &text(CHAT_TEMPLATE).unwrap_or_default(),
+        };
+        let blob = ConfigBlob::of_tensors(&sources, &file_type, &model.settings);
+        let blob = config_blob(blob.to_json().into_bytes());
+        files.push(NewFile::document(blob, |_| {})?);
     }
     Ok(files)
 }
+
+/// The content of a JSON document; `null` for a copy of a file, which is not read here.
+fn json_of(document: &NewDocument) -> Result<Json> {
+    Ok(match &document.content {
+        DocumentContent::Json(map) | DocumentContent::Config(map) => Json::Object(map.clone()),
+        DocumentContent::Bytes(bytes) => serde_json::from_slice(bytes)
+            .map_err(|error| Error::malformed(format!("{}: {error}", document.name)))?,
+        DocumentContent::Copy(_) => Json::Null,
+    })
+}
+
+/// What the names of a draft model's tensors begin with.
+pub(crate) const DRAFT_PREFIX: &str = "draft.";
+
+/// What the names of a draft model's documents begin with.
+pub(crate) const DRAFT_DOCUMENTS: &str = "draft/";
 
 /// The config of a model as a document.
 pub(crate) fn config_blob(bytes: Vec<u8>) -> NewDocument {
@@ -167,11 +203,12 @@ pub(crate) fn config_blob(bytes: Vec<u8>) -> NewDocument {
     }
 }
 
-/// Lays out one GGUF file, unless it is among the documents; then the documents.
+/// Lays out one GGUF file of the tensors, if there are any; then the documents, of which a copied
+/// GGUF file is the first.
 fn gguf_blob(mut model: NewModel<'_>) -> Result<Vec<NewFile>> {
     let documents = std::mem::take(&mut model.documents);
     let mut files = Vec::new();
-    if documents.iter().all(|document| document.role != "model") {
+    if !model.tensors.is_empty() {
         let keys = model.metadata.clone();
         files.push(gguf::write::file("", &model, 0..model.tensors.len(), keys)?);
     }
@@ -189,8 +226,8 @@ fn group_type(tensor: &NewTensor) -> Option<(&'static str, u64)> {
 }
 
 /// The quantization type of all quantized tensors; empty if there are none, or several types.
-fn common_type(tensors: &[NewTensor]) -> &'static str {
-    let mut names = tensors.iter().filter_map(group_type).map(|(name, _)| name);
+fn common_type<'t>(tensors: impl Iterator<Item = &'t NewTensor>) -> &'static str {
+    let mut names = tensors.filter_map(group_type).map(|(name, _)| name);
     let first = names.next().unwrap_or_default();
     if names.all(|name| name == first) { first } else { "" }
 }

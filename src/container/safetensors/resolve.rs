@@ -168,7 +168,7 @@ fn best<'s, 'a>(sets: &'s [ShardSet<'a>], stem: &str) -> Option<&'s ShardSet<'a>
 
 /// The index of the model: the one with a standard name, or the only one.
 fn find_index(names: &[String]) -> Option<&str> {
-    let is_index = |name: &&str| name.contains(".safetensors.index") && name.ends_with(".json");
+    let is_index = |name: &&str| is_index(name, names);
     let mut indexes = names.iter().map(String::as_str).filter(is_index);
     let usual = STEMS.iter().map(|stem| format!("{stem}.safetensors.index.json"));
     for usual in usual {
@@ -180,6 +180,22 @@ fn find_index(names: &[String]) -> Option<&str> {
         (Some(only), None) => Some(only),
         _ => None,
     }
+}
+
+/// Whether a file is named like an index: `STEM.safetensors.index.json`, or with the name of a
+/// variant of which there are weights, as in `model.safetensors.index.fp16.json`. Backups and other
+/// copies of an index are named otherwise.
+fn is_index(name: &str, names: &[String]) -> bool {
+    let Some((_, end)) = name.split_once(".safetensors.index") else { return false };
+    let Some(variant) = end.strip_suffix(".json").map(|end| end.strip_prefix('.').unwrap_or(end))
+    else {
+        return false;
+    };
+    let has = |file: &String| {
+        let shards = [format!(".{variant}-"), format!(".{variant}.")];
+        file.ends_with(".safetensors") && shards.iter().any(|piece| file.contains(piece))
+    };
+    variant.is_empty() || end.starts_with('.') && names.iter().any(has)
 }
 
 /// Adds advice to an error about missing files, if the directory shows that a download is

@@ -132,7 +132,14 @@ fn fields(store: &Model, report: &InspectReport<'_>) -> Result<Fields, Stop> {
             None => add_names(&mut fields, store, store.resolution()?),
         }
     }
-    for attachment in store.attachments() {
+    let (drafts, others): (Vec<_>, Vec<_>) =
+        store.attachments().iter().partition(|attachment| attachment.kind == "tensor");
+    if !drafts.is_empty() {
+        let size = print::bytes(drafts.iter().map(|draft| draft.bytes).sum());
+        let blobs = print::plural(drafts.len(), "tensor");
+        fields.add("draft model", format!("{blobs}, {size}, not listed below"));
+    }
+    for attachment in others {
         let (name, kind) = (&attachment.name, &attachment.kind);
         let label = match name.is_empty() {
             true => kind.clone(),

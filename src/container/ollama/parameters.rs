@@ -1,0 +1,196 @@
+//! The parameters that a model sets for its runs (`Options` of api/types.go in Ollama fb307609).
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+
+use super::manifest::quoted;
+use crate::error::{Error, Result};
+
+/// The type of a parameter's value.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum ParameterKind {
+    Integer,
+    /// Stored in 32 bits.
+    Float,
+    Bool,
+    /// A list of texts; each setting adds one.
+    Texts,
+}
+
+use ParameterKind::{Bool, Float, Integer, Texts};
+
+#[rustfmt::skip]
+static PARAMETERS: &[(&str, ParameterKind)] = &[
+    ("num_ctx", Integer), ("num_batch", Integer), ("num_gpu", Integer), ("main_gpu", Integer),
+    ("use_mmap", Bool), ("num_thread", Integer), ("draft_num_predict", Integer),
+    ("num_keep", Integer), ("seed", Integer), ("num_predict", Integer), ("top_k", Integer),
+    ("top_p", Float), ("min_p", Float), ("typical_p", Float), ("repeat_last_n", Integer),
+    ("temperature", Float), ("repeat_penalty", Float), ("presence_penalty", Float),
+    ("frequency_penalty", Float), ("stop", Texts),
+];
+
+/// Parameters of earlier versions, which Ollama ignores.
+const IGNORED: [&str; 9] = [
+    "penalize_newline",
+    "low_vram",
+    "f16_kv",
+    "logits_all",
+    "vocab_only",
+    "use_mlock",
+    "mirostat",
+    "mirostat_tau",
+    "mirostat_eta",
+];
+
+/// Parameters by name, each with its value as JSON.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Parameters(BTreeMap<String, String>);
+
+impl Parameters {
+    /// Sets a parameter, or adds a text to a list of texts. Returns whether Ollama has the
+    /// parameter; those of earlier versions are ignored.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` for an unknown name, and for a value of another type.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool> {
+        if IGNORED.contains(&name) {
+            return Ok(false);
+        }
+        let Some((_, kind)) = PARAMETERS.iter().find(|row| row.0 == name) else {
+            let known: Vec<&str> = PARAMETERS.iter().map(|row| row.0).collect();
+            return Err(Error::mismatch(format!("unknown parameter \"{name}\""))
+                .advise(format!("one of {}", known.join(", "))));
+        };
+        let wrong = |expected: &str| {
+            Error::mismatch(format!("the parameter {name} is {expected}, not \"{value}\""))
+        };
+        let json = match kind {
+            Integer => value.parse::<i64>().map_err(|_| wrong("an integer"))?.to_string(),
+            Float => {
+                let number = value.parse::<f32>().ok().filter(|number| number.is_finite());
+                number_text(f64::from(number.ok_or_else(|| wrong("a number"))?), true)
+            }
+            Bool => match value {
+                "1" | "t" | "T" | "true" | "TRUE" | "True" => "true".to_owned(),
+                "0" | "f" | "F" | "false" | "FALSE" | "False" => "false".to_owned(),
+                _ => return Err(wrong("true or false")),
+            },
+            Texts => match self.0.get(name).and_then(|list| list.strip_suffix(']')) {
+                Some(list) => format!("{list},{}]", quoted(value)),
+                None => format!("[{}]", quoted(value)),
+            },
+        };
+        self.0.insert(name.to_owned(), json);
+        Ok(true)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Adds the parameters of an existing layer that are not set yet.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` if the layer is not a JSON object.
+    pub(crate) fn add_missing(&mut self, layer: &[u8]) -> Result<()> {
+        let fault = |error| Error::malformed(format!("the layer of parameters: {error}"));
+        let existing: serde_json::Map<String, Json> =
+            serde_json::from_slice(layer).map_err(fault)?;
+        for (name, value) in existing {
+            self.0.entry(name).or_insert_with(|| json_text(&value));
+        }
+        Ok(())
+    }
+
+    /// The layer, as Go's encoder writes it: sorted by name.
+    pub(crate) fn to_layer(&self) -> String {
+        let all = self.0.iter().map(|(name, value)| format!("{}:{value}", quoted(name)));
+        format!("{{{}}}\n", all.collect::<Vec<_>>().join(","))
+    }
+}
+
+/// A JSON value as Go's encoder writes it.
+fn json_text(value: &Json) -> String {
+    match value {
+        Json::Null => "null".to_owned(),
+        Json::Bool(value) => value.to_string(),
+        Json::Number(number) => match number.as_f64() {
+            Some(float) if !number.is_i64() && !number.is_u64() => number_text(float, false),
+            _ => number.to_string(),
+        },
+        Json::String(text) => quoted(text),
+        Json::Array(list) => {
+            format!("[{}]", list.iter().map(json_text).collect::<Vec<_>>().join(","))
+        }
+        Json::Object(map) => {
+            let mut sorted: Vec<(&String, &Json)> = map.iter().collect();
+            sorted.sort_by_key(|(name, _)| *name);
+            let all = sorted.into_iter();
+            let all = all.map(|(name, value)| format!("{}:{}", quoted(name), json_text(value)));
+            format!("{{{}}}", all.collect::<Vec<_>>().join(","))
+        }
+    }
+}
+
+/// A number as Go's encoder writes it; `narrow` for a number of 32 bits.
+fn number_text(number: f64, narrow: bool) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "narrow numbers were f32 before")]
+    let single = number as f32;
+    let size = number.abs();
+    let plain = if narrow { single.to_string() } else { number.to_string() };
+    let exponent = if narrow { format!("{single:e}") } else { format!("{number:e}") };
+    match size {
+        0.0 => plain,
+        _ if size >= 1e21 => exponent.replace('e', "e+"),
+        _ if size < 1e-6 => exponent,
+        _ => plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_ollamas() {
+        let mut set = Parameters::default();
+        for (name, value) in [
+            ("temperature", "0.6"),
+            ("top_p", "0.7"),
+            ("top_k", "10"),
+            ("stop", "USER:"),
+            ("stop", "ASSISTANT:"),
+        ] {
+            assert!(set.set(name, value).unwrap());
+        }
+        // Its digest is in Ollama's own test (routes_create_test.go).
+        let digest = crate::digest::sha256_of(set.to_layer().as_bytes()).unwrap();
+        assert_eq!(digest, "e29a7b3c47287a2489c895d21fe413c20f859a85d20e749492f52a838e36e1ba");
+        set.add_missing(b"{\"temperature\":1,\"min_p\":0.05,\"stop\":[\"<x>\"],\"seed\":1e22}")
+            .unwrap();
+        insta::assert_snapshot!(set.to_layer(), @r#"{"min_p":0.05,"seed":1e+22,"stop":["USER:","ASSISTANT:"],"temperature":0.6,"top_k":10,"top_p":0.7}"#);
+        let mut others = Parameters::default();
+        assert!(!others.set("mirostat", "1").unwrap());
+        assert!(others.set("use_mmap", "F").unwrap() && others.set("min_p", "1e-7").unwrap());
+        assert!(others.set("temperature", "1").unwrap() && others.set("stop", "<|end|>").unwrap());
+        insta::assert_snapshot!(others.to_layer(), @r#"{"min_p":1e-7,"stop":["\u003c|end|\u003e"],"temperature":1,"use_mmap":false}"#);
+    }
+
+    #[test]
+    fn wrong_parameters() {
+        let told = |name: &str, value: &str| {
+            Parameters::default().set(name, value).unwrap_err().to_string()
+        };
+        insta::assert_snapshot!(told("topk", "1"), @r#"unknown parameter "topk""#);
+        insta::assert_snapshot!(told("top_k", "0.5"), @r#"the parameter top_k is an integer, not "0.5""#);
+        insta::assert_snapshot!(told("top_p", "nan"), @r#"the parameter top_p is a number, not "nan""#);
+        insta::assert_snapshot!(told("use_mmap", "yes"), @r#"the parameter use_mmap is true or false, not "yes""#);
+    }
+}

@@ -1,0 +1,312 @@
+//! The layers of a model in Ollama's store that are not made of its tensors: whole GGUF files, and
+//! what belongs to them.
+
+use std::path::Path;
+
+use serde_json::Value as Json;
+
+use super::rewrite::{copied_tensors, merged_gguf};
+use crate::bytes::{Access, Source};
+use crate::container::ollama::{
+    ConfigBlob, OLLAMA, Parameters, PromptFormat, gguf_chat_format, message_layer, stop_words,
+    write,
+};
+use crate::container::writer::{ConfigSettings, DocumentContent, DraftEntry, NewDocument};
+use crate::error::{Error, Result};
+use crate::metadata::Metadata;
+use crate::model::Model;
+use crate::recipe::FILE_TYPES;
+use crate::recipe::ollama::QuantType;
+use crate::store::{Encoding, Store, document};
+use crate::write::{Builder, WritePlan};
+
+/// What is added to a model, or replaced in it.
+#[derive(Debug, Default)]
+pub(super) struct NewLayers {
+    pub(super) settings: ConfigSettings,
+    pub(super) template: Option<String>,
+    pub(super) system: Option<String>,
+    pub(super) licenses: Vec<String>,
+    pub(super) parameters: Parameters,
+    /// Roles and texts.
+    pub(super) messages: Vec<(String, String)>,
+    /// Projectors and adapters.
+    pub(super) files: Vec<Model>,
+    pub(super) draft: Option<Model>,
+    pub(super) draft_quantization: Option<QuantType>,
+}
+
+impl NewLayers {
+    fn is_empty(&self) -> bool {
+        let ConfigSettings { renderer, parser, requires, .. } = &self.settings;
+        let texts = [renderer, parser, requires, &self.template, &self.system];
+        texts.iter().all(|text| text.is_none())
+            && self.licenses.is_empty()
+            && self.parameters.is_empty()
+            && self.messages.is_empty()
+            && self.files.is_empty()
+            && self.draft.is_none()
+    }
+
+    /// Adds the layers of texts to those of the model, in Ollama's order. A new text takes the place
+    /// of the old one, licenses are added, and parameters are merged. `stop` has the stop words for
+    /// a model whose user sets none.
+    pub(super) fn edit(
+        &self,
+        mut layers: Vec<NewDocument>,
+        stop: &[&str],
+    ) -> Result<Vec<NewDocument>> {
+        if self.is_empty() && stop.is_empty() {
+            return Ok(layers);
+        }
+        let remove = |layers: &mut Vec<NewDocument>, role: &str| {
+            layers.retain(|layer| layer.role != role);
+        };
+        for (role, text) in [("template", &self.template), ("system", &self.system)] {
+            let Some(text) = text else { continue };
+            remove(&mut layers, role);
+            if !text.is_empty() {
+                layers.push(text_layer(role, text.clone()));
+            }
+        }
+        layers.extend(self.licenses.iter().map(|text| text_layer("license", text.clone())));
+        let mut parameters = self.parameters.clone();
+        if !parameters.has("stop") {
+            for word in stop {
+                parameters.set("stop", word)?;
+            }
+        }
+        for layer in layers.iter().filter(|layer| layer.role == "params") {
+            match &layer.content {
+                DocumentContent::Bytes(bytes) => parameters.add_missing(bytes)?,
+                DocumentContent::Copy(source) => {
+                    let bytes = source.bytes(0..source.len())?;
+                    parameters.add_missing(&bytes).map_err(|error| error.in_file(source.path()))?;
+                }
+                DocumentContent::Json(_) | DocumentContent::Config(_) => {}
+            }
+        }
+        if !parameters.is_empty() {
+            remove(&mut layers, "params");
+            layers.push(text_layer("params", parameters.to_layer()));
+        }
+        if !self.messages.is_empty() {
+            remove(&mut layers, "messages");
+            layers.push(text_layer("messages", message_layer(&self.messages)));
+        }
+        Ok(layers)
+    }
+}
+
+/// Plans a GGUF model as one blob: a copy of its file, or of its shards merged.
+pub(super) fn gguf_blob(model: &Model, new: &NewLayers) -> Result<WritePlan> {
+    check_decodable(model)?;
+    let store = model.store();
+    let role = gguf_role(store.metadata());
+    let mut builder = Builder::with_writer(&write::GGUF_WRITER);
+    builder.reads(store);
+    let tensors = copied_tensors(model);
+    let mut layers = Vec::new();
+    match file_layer(model, role) {
+        Some(layer) => layers.push(layer?),
+        None if role == "model" => merged_gguf(model, &mut builder),
+        None => {
+            let fault = format!("this {role} is in several files; Ollama reads one");
+            return Err(Error::unsupported(fault).advise("merge them: `weighbridge merge`"));
+        }
+    }
+    let base = base_config(store)?;
+    if new.is_empty() && base.is_some() {
+        layers.extend(stored_layers(store, |_, _| true)?);
+    } else {
+        layers.extend(stored_layers(store, |kind, _| kind != "config")?);
+        if role == "model" && model.container() != OLLAMA.name {
+            layers.extend(known_format(store.metadata(), &mut builder));
+        }
+        let draft = add_files(new, &mut layers, &mut builder)?;
+        let settings = ConfigSettings { draft, base, ..new.settings.clone() };
+        layers = new.edit(layers, default_stop(role, store.metadata(), &settings))?;
+        layers.push(gguf_config(role, store, &settings));
+    }
+    layers.into_iter().for_each(|layer| builder.push_document(layer));
+    let mut plan = builder.plan()?;
+    let planned = tensors.iter().map(|tensor| Ok(tensor.planned(&tensor.describe()?)));
+    plan.tensors = planned.collect::<Result<_>>()?;
+    Ok(plan)
+}
+
+/// Ollama's template and stop words for a chat template that it knows.
+fn known_format(keys: &Metadata, builder: &mut Builder) -> Vec<NewDocument> {
+    let format = keys.str("tokenizer.chat_template").and_then(PromptFormat::of);
+    let Some(format) = format else { return Vec::new() };
+    let name = format.name;
+    builder.note(format!("adds Ollama's template {name}, which its chat template resembles"));
+    vec![
+        text_layer("template", format.go_template()),
+        text_layer("params", stop_words(format.stop())),
+    ]
+}
+
+/// The stop words of an architecture. They go with the renderer and the parser that it gets.
+fn default_stop(role: &str, keys: &Metadata, settings: &ConfigSettings) -> &'static [&'static str] {
+    let base = settings.base.as_ref().map(ConfigBlob::parse).unwrap_or_default();
+    let is_set = |set: &Option<String>, base: &str| set.is_some() || !base.is_empty();
+    let complete =
+        is_set(&settings.renderer, &base.renderer) && is_set(&settings.parser, &base.parser);
+    match keys.str("general.architecture") {
+        Some(architecture) if role == "model" && !complete => gguf_chat_format(architecture).1,
+        _ => &[],
+    }
+}
+
+/// Adds the files of adapters, projectors and a draft model, and returns the draft's entry in the
+/// config.
+fn add_files(
+    new: &NewLayers,
+    layers: &mut Vec<NewDocument>,
+    builder: &mut Builder,
+) -> Result<Option<DraftEntry>> {
+    for file in &new.files {
+        check_decodable(file)?;
+        builder.reads(file.store());
+        let role = gguf_role(file.metadata());
+        layers.push(file_layer(file, role).unwrap_or_else(|| Err(one_file(file)))?);
+    }
+    let Some(draft) = &new.draft else { return Ok(None) };
+    check_decodable(draft)?;
+    builder.reads(draft.store());
+    layers.retain(|layer| layer.role != "draft");
+    layers.push(file_layer(draft, "draft").unwrap_or_else(|| Err(one_file(draft)))?);
+    let architecture = draft.metadata().str("general.architecture").unwrap_or_default();
+    let (format, architecture) = ("gguf".to_owned(), architecture.to_owned());
+    Ok(Some(DraftEntry { format, architecture, ..DraftEntry::default() }))
+}
+
+/// The config of a manifest whose main layer is a GGUF file.
+fn gguf_config(role: &str, store: &Store, settings: &ConfigSettings) -> NewDocument {
+    let keys = store.metadata();
+    let config = match role {
+        "model" => {
+            let family = keys.str("general.architecture").unwrap_or_default();
+            let weights = store.tensors().map(|tensor| tensor.elements());
+            let weights = weights.fold(0, u64::saturating_add);
+            ConfigBlob::of_gguf(family, weights, file_type(keys), settings)
+        }
+        _ => ConfigBlob::of_nothing(),
+    };
+    write::config_blob((config.to_json() + "\n").into_bytes())
+}
+
+/// The name of the file type. Ollama takes number 0, F32, for a missing one.
+fn file_type(keys: &Metadata) -> &'static str {
+    let number = keys.u64("general.file_type").filter(|number| *number > 0);
+    let named = FILE_TYPES.iter().find(|row| row.number.map(u64::from) == number);
+    named.filter(|_| number.is_some()).map_or("unknown", |row| row.name)
+}
+
+/// The kind of layer that a GGUF file becomes: `model`, `adapter` or `projector`.
+pub(super) fn gguf_role(keys: &Metadata) -> &'static str {
+    let architecture = keys.str("general.architecture").unwrap_or_default();
+    let own = |key: &str| format!("{architecture}.{key}");
+    let layers = |key: &str| keys.u64(&own(key)).is_some_and(|count| count > 0);
+    let is_true = |key: &str| keys.get(&own(key)).and_then(|value| value.to_bool()) == Some(true);
+    match keys.str("general.type") {
+        Some("adapter") => "adapter",
+        Some("projector" | "mmproj") => "projector",
+        _ if layers("block_count") => "model",
+        _ if layers("vision.block_count") => "projector",
+        _ if architecture == CLIP
+            && (is_true("has_vision_encoder") || is_true("has_audio_encoder")) =>
+        {
+            "projector"
+        }
+        _ => "model",
+    }
+}
+
+/// The architecture of projectors in files that state no type.
+const CLIP: &str = "clip";
+
+/// The ggml types that Ollama knows the size of (fs/ggml): among those of llama.cpp, neither TQ1_0
+/// and TQ2_0 (34 and 35) nor Q2_0 (42).
+const DECODED: [std::ops::RangeInclusive<u32>; 4] = [0..=3, 6..=30, 39..=39, 40..=41];
+
+/// Checks that Ollama, and the llama.cpp within it, can read a GGUF model.
+fn check_decodable(model: &Model) -> Result<()> {
+    let store = model.store();
+    let rewrite = "write a copy that it reads: `weighbridge convert SRC copy.gguf --to gguf`";
+    for tensor in store.tensors() {
+        let refused = |fault: String| {
+            Error::unsupported(fault).in_tensor(tensor.name().spelling()).in_file(store.path())
+        };
+        if tensor.is_big_endian() {
+            let fault = "Ollama does not read big-endian GGUF files".to_owned();
+            return Err(refused(fault).advise(rewrite));
+        }
+        let known = tensor.dtype().ok().and_then(|dtype| dtype.descriptor().ggml);
+        if !known.is_some_and(|code| DECODED.iter().any(|codes| codes.contains(&code))) {
+            let fault = format!("Ollama does not read {}", tensor.dtype_label());
+            return Err(refused(fault).advise(
+                "convert the model to a type that it reads: `weighbridge convert SRC copy.gguf --to \
+                 gguf --dtype Q8_0`, or quantize the original",
+            ));
+        }
+    }
+    for file in store.files().filter(|file| file.is_file()) {
+        let mut head = [0; 8];
+        let source = Source::open(file, Access::Read)?;
+        source.read_at(0, &mut head)?;
+        if let [b'G', b'G', b'U', b'F', 1, 0, 0, 0] = head {
+            let fault = "Ollama does not run GGUF files of version 1";
+            return Err(Error::unsupported(fault).in_file(file).advise(rewrite));
+        }
+    }
+    Ok(())
+}
+
+fn one_file(model: &Model) -> Error {
+    let fault = "not a GGUF file, or several; Ollama takes one for each of these layers";
+    Error::unsupported(fault).in_file(model.path())
+}
+
+/// A GGUF model's file as a layer; `None` if it has several files, or none on a disk.
+fn file_layer(model: &Model, role: &str) -> Option<Result<NewDocument>> {
+    let files: Vec<&Path> = model.files().collect();
+    match files.as_slice() {
+        [one] if one.is_file() && model.encoding() == Encoding::Gguf => {
+            let source = Source::open(one, Access::Read);
+            Some(source.map(|source| layer(role, DocumentContent::Copy(source))))
+        }
+        _ => None,
+    }
+}
+
+/// The config blob of a stored model.
+pub(super) fn base_config(store: &Store) -> Result<Option<Json>> {
+    let config = store.attachments().iter().find(|attachment| attachment.kind == "config");
+    config.map(|config| Ok(document::read(&config.path, "", store.limits())?.json)).transpose()
+}
+
+/// The layers of a stored model besides its own weights, as far as `kept` accepts their kind and
+/// name: template, system prompt, parameters, licenses, a draft model.
+pub(super) fn stored_layers(
+    store: &Store,
+    kept: impl Fn(&str, &str) -> bool,
+) -> Result<Vec<NewDocument>> {
+    let all = store.attachments().iter();
+    let kept = all.filter(|attachment| kept(&attachment.kind, &attachment.name));
+    kept.map(|attachment| {
+        let content = DocumentContent::Copy(Source::open(&attachment.path, Access::Read)?);
+        let (name, role) = (attachment.name.clone(), attachment.kind.clone());
+        Ok(NewDocument { name, role, content })
+    })
+    .collect()
+}
+
+fn layer(role: &str, content: DocumentContent) -> NewDocument {
+    NewDocument { name: String::new(), role: role.to_owned(), content }
+}
+
+fn text_layer(role: &str, text: String) -> NewDocument {
+    layer(role, DocumentContent::Bytes(text.into_bytes()))
+}
