@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::dialect::{TranslatedTensors, adapted_tensors_in};
+use super::dialect::{TranslatedTensors, adapted_tensors_in, tensors_in};
 use super::experts;
 use super::gguf::{Finish, GgufDraft};
 use super::ollama_layers::{self, NewLayers};
@@ -21,7 +21,7 @@ use crate::recipe::mlx_lm;
 use crate::recipe::ollama::{OllamaModel, QuantType};
 use crate::repack::{REPACKS, Repack};
 use crate::store::tensor::Segment;
-use crate::store::{Encoding, Part, Store};
+use crate::store::{Encoding, Part};
 use crate::translate::{self, ConfigDocument, Documents};
 use crate::write::{
     Builder, Method, OutTensor, Output, Precision, Producer, WritePlan, choose, encoded, grouped,

@@ -8,7 +8,7 @@ use weighbridge::ops::{self, CreateOptions};
 
 use super::Done;
 use crate::args::write::Create;
-use crate::{Stop, remark, writing};
+use crate::{Stop, failure, remark, writing};
 
 pub(crate) fn run(args: &Create) -> Done {
     let place = args.store.place(&args.name)?;
@@ -81,7 +81,9 @@ fn with_arguments(options: CreateOptions, args: &Create) -> Result<CreateOptions
 fn content(text: &str) -> Result<String, Stop> {
     match text.strip_prefix('@') {
         Some(path) => {
-            std::fs::read_to_string(path).map_err(|error| Stop::Path(format!("{path}: {error}")))
+            let path = Path::new(path);
+            std::fs::read_to_string(path)
+                .map_err(|error| failure::io(path, "cannot read the file", error))
         }
         None => Ok(text.to_owned()),
     }
