@@ -288,7 +288,11 @@ fn dry_runs_give_reasons() {
     let quantized = quantized.to_str().expect("a path in UTF-8");
     printed(&["quantize", GGUF, quantized, "--type", "Q4_K_M", "--allow-requantize"]);
     let dry = printed(&["convert", quantized, "mlx", "--to", "mlx", "--dry-run"]);
-    assert_snapshot!(dry.split("\n\n").nth(3).expect("reasons"), @"requantized: MLX has no lossless equivalent of Q6_K (model.embed_tokens.weight and 2 more)");
+    assert_snapshot!(dry.split("\n\n").nth(3).expect("reasons"), @"
+    rounded: all floats of an MLX directory have one dtype (model.norm.weight and 4 more)
+    requantized: MLX has no lossless equivalent of Q6_K (model.embed_tokens.weight and 2 more)
+    rounded: its scales are rounded to BF16 (model.layers.0.self_attn.k_proj.weight and 11 more)
+    ");
 }
 
 #[test]

@@ -12,6 +12,9 @@ use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Metadata, Value};
 use crate::store::{Encoding, Store};
 
+/// The key of a GGUF file that keeps what `config.json` says and GGUF has no key for: a JSON object.
+pub(crate) const KEPT_CONFIG: &str = "weighbridge.config";
+
 /// A model and its config.
 pub(crate) struct SourceModel<'a> {
     reader: ConfigReader<'a>,
@@ -40,6 +43,13 @@ impl<'a> SourceModel<'a> {
 
     pub(crate) fn metadata(&self) -> &Metadata {
         self.reader.store.metadata()
+    }
+
+    /// A value of the model's `config.json` that a GGUF file keeps.
+    pub(crate) fn kept(&self, key: &str) -> Option<Json> {
+        let kept = serde_json::from_str(self.metadata().str(KEPT_CONFIG)?).ok()?;
+        let Json::Object(mut kept) = kept else { return None };
+        kept.remove(key)
     }
 
     /// The architecture, as the model's files name it.

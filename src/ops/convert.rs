@@ -373,6 +373,8 @@ fn add_layers(
         }
     }
     documents.extend(ollama_layers::stored_layers(store, kept)?);
+    // Ollama lists the tensors of a draft model before its documents.
+    documents.sort_by_key(|document| document.role != "tensor");
     layers.edit(documents, &[])?.into_iter().for_each(|document| builder.push_document(document));
     builder.settings(settings);
     Ok(())
@@ -582,8 +584,9 @@ fn mlx_recipe(
 /// own.
 ///
 /// Norms of GGUF files are in F32 whatever the model's dtype was. The matrices tell it: the plain
-/// ones have it, and quantized ones have scales in F16 that stay exact in F16. Other scales are
-/// rounded to BF16, which has the range of F32.
+/// ones have it, and the scales of quantized ones are in F16 or, for K-quants, products that need
+/// F32. The latter are rounded to BF16, which has the range of F32. Matrices that MLX has no packing
+/// for are quantized again, and fit either dtype.
 fn mlx_floats(
     model: &Model,
     resolution: &Resolution,
@@ -613,8 +616,9 @@ fn mlx_floats(
     let exact_in_f16 = |tensor: &Tensor| {
         let to_mlx = |row: &&Repack| row.to.group_quantizer().is_some();
         let rows = REPACKS.iter().filter(|row| tensor.dtype().is_ok_and(|own| own == row.from));
-        rows.filter(to_mlx)
-            .any(|row| !row.scales.contains(&DType::F32) || row.scales.contains(&DType::F16))
+        let mut rows = rows.filter(to_mlx).peekable();
+        rows.peek().is_none()
+            || rows.any(|row| !row.scales.contains(&DType::F32) || row.scales.contains(&DType::F16))
     };
     let all = matrices().filter(|tensor| is_quantized(tensor)).all(exact_in_f16);
     Some(if all && !wide { DType::F16 } else { DType::BF16 })

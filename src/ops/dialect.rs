@@ -100,7 +100,7 @@ fn translated(
         if let Some(view) = whole {
             // llama-quantize leaves out axes of length 1.
             let row = dialect != Dialect::Gguf && parts.iter().any(|(part, _)| part.ends_with(ROW));
-            let view = if row { view.as_row() } else { view };
+            let view = if row { view.into_row() } else { view };
             named.tensors.push(adapted(view.named(name)));
             continue;
         }

@@ -305,7 +305,13 @@ pub(crate) fn kept(model: &Model, gguf: &Model, whole: bool) -> Result<Option<Ke
     }
     let layers = gguf.config().map_or(0, |config| config.n_layers.value);
     match derived_config(gguf.store(), gguf.resolution()?) {
-        Ok(derived) => Ok(Some(Kept::of(&stated, &derived, layers, whole && inner.is_none()))),
+        Ok(derived) => {
+            let mut kept = Kept::of(&stated, &derived, layers, whole && inner.is_none());
+            if !whole && inner.is_none() {
+                kept.keep_model_type(&derived);
+            }
+            Ok(Some(kept))
+        }
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(Some(Kept::whole(&stated))),
         Err(error) => Err(error),
     }

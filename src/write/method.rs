@@ -38,7 +38,10 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
     if let Some(dtype) = precision.dtype.filter(|_| matrix && !integer).or(floats) {
         check_encodable(dtype)?;
         if other(&dtype) {
-            return encoded(view, dtype, None, precision);
+            let cast = "all floats of an MLX directory have one dtype";
+            let why =
+                precision.floats.filter(|_| precision.dtype.is_none()).map(|_| cast.to_owned());
+            return encoded(view, dtype, why, precision);
         }
     }
     if precision.decodes_fp8 && is_fp8(view) {

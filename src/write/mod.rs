@@ -88,6 +88,9 @@ impl OutTensor {
                 }
             }
         }
+        if let (Some(shape), [part]) = (&self.shape, parts.as_mut_slice()) {
+            part.shape.clone_from(shape);
+        }
         Ok(NewTensor {
             name: self.name.clone(),
             dtype: producer.dtype().map_err(here)?,

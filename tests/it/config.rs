@@ -225,10 +225,14 @@ fn gemma_4_has_heads_of_two_widths() {
     dim = 64 (config.json hidden_size)
     n_layers = 4 (config.json num_hidden_layers)
     n_heads = 4 (config.json num_attention_heads)
-    n_kv_heads = 4 (as many as n_heads)
+    n_kv_heads = 4 (default of gemma4_text for num_key_value_heads)
     head_dim = 32 (config.json global_head_dim)
     q_dim = 128 (n_heads * head_dim)
     kv_dim = 128 (n_kv_heads * head_dim)
+    max_seq_len = 131072 (default of gemma4_text for max_position_embeddings)
+    norm_kind = "rms" (default of gemma4_text for rms_norm_eps)
+    norm_eps = 1e-6 (default of gemma4_text for rms_norm_eps)
+    activation = "gelu_pytorch_tanh" (default of gemma4_text for hidden_activation)
     rope_theta = 1000000.0 (config.json rope_parameters.full_attention.rope_theta)
     n_experts = 0 (default)
     layers = {"period":2,"last":"full_attention","others":"sliding_attention"} (config.json layer_types)
@@ -365,7 +369,11 @@ fn deepseek_attends_by_a_latent() {
     q_dim = 96 (n_heads * head_dim)
     kv_dim = 96 (n_kv_heads * head_dim)
     ffn_dim = 96 (config.json intermediate_size)
-    rope_theta = 10000.0 (default)
+    max_seq_len = 4096 (default of deepseek_v3 for max_position_embeddings)
+    norm_kind = "rms" (default of deepseek_v3 for rms_norm_eps)
+    norm_eps = 1e-6 (default of deepseek_v3 for rms_norm_eps)
+    activation = "silu" (default of deepseek_v3 for hidden_act)
+    rope_theta = 10000.0 (default of deepseek_v3 for rope_theta)
     n_experts = 4 (config.json n_routed_experts)
     value_head_dim = 12 (config.json v_head_dim)
     q_lora_rank = 48 (config.json q_lora_rank)
@@ -414,6 +422,8 @@ fn phi_3_has_factors_for_short_and_long_contexts() {
     assert_snapshot!(said(&config, &["attention", "rope"]), @r#"
     sliding_window = 2047 (config.json sliding_window)
     value_head_dim = 16 (same as head_dim)
+    rope_partial_factor = 1.0 (default of phi3 for partial_rotary_factor)
+    rope_dimension_count = 16 (head_dim * rope_partial_factor)
     rope_scaling_kind = "longrope" (config.json rope_scaling.type)
     rope_scaling_original_max_seq_len = 4096 (config.json original_max_position_embeddings)
     rope_scaling_short_factors = [1.0,1.25] (config.json rope_scaling.short_factor)
@@ -470,7 +480,12 @@ fn qwen_3_next_is_mostly_linear() {
     rope_partial_factor = 0.25 (config.json rope_parameters.partial_rotary_factor)
     rope_dimension_count = 4 (head_dim * rope_partial_factor)
     rope_scaling_kind = "none" (config.json rope_parameters.rope_type)
+    n_experts_used = 10 (default of qwen3_next for num_experts_per_tok)
+    expert_ffn_dim = 512 (default of qwen3_next for moe_intermediate_size)
     shared_expert_ffn_dim = 32 (config.json shared_expert_intermediate_size)
+    expert_weights_norm = true (default of qwen3_next for norm_topk_prob)
+    expert_layer_step = 1 (default of qwen3_next for decoder_sparse_step)
+    dense_layers = [] (default of qwen3_next for mlp_only_layers)
     ssm_conv_kernel = 4 (config.json linear_conv_kernel_dim)
     ssm_inner_size = 64 (ssm_time_step_rank * ssm_value_head_dim)
     ssm_state_size = 16 (config.json linear_key_head_dim)
@@ -564,7 +579,7 @@ fn whisper_in_three_dialects() {
     max_seq_len = 20 (config.json n_text_ctx)
     norm_kind = "layer" (PyTorch's default)
     norm_eps = 0.00001 (PyTorch's default)
-    activation = "gelu" (default of whisper)
+    activation = "gelu" (default of whisper for activation_function)
     rope_theta = 10000.0 (default)
     n_experts = 0 (default)
     enc_n_layers = 3 (config.json n_audio_layer)
@@ -619,14 +634,16 @@ fn older_names() {
     max_seq_len = 128 (config.json n_positions)
     norm_kind = "layer" (config.json layer_norm_epsilon)
     norm_eps = 0.00001 (config.json layer_norm_epsilon)
-    activation = "gelu_new" (default of gpt2)
+    activation = "gelu_new" (default of gpt2 for activation_function)
     rope_theta = 10000.0 (default)
     n_experts = 0 (default)
     "#);
     let falcon = |more: Json| {
-        let config = from_json(&small(json!({"model_type": "falcon", "num_kv_heads": 2})));
+        let several = json!({"model_type": "falcon", "num_kv_heads": 2, "multi_query": false});
+        let config = from_json(&small(several));
         assert_eq!((config.n_kv_heads.value, config.ffn_dim.map(|f| f.value)), (2, Some(256)));
-        let mut all = json!({"model_type": "falcon", "num_kv_heads": 2, "multi_query": true});
+        // The default of `multi_query` is true.
+        let mut all = json!({"model_type": "falcon", "num_kv_heads": 2});
         all.as_object_mut().expect("an object").extend(more.as_object().expect("one").clone());
         from_json(&small(all)).n_kv_heads.value
     };

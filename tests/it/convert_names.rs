@@ -70,14 +70,22 @@ fn compare(at: &str, source: &Model, found: &Model, left: &BTreeSet<String>) -> 
             Some((tensor, again))
                 if tensor.shape == expected.shape
                     && alike(&tensor.values, &expected.values, *changed || *again) => {}
+            // RoBERTa's positions start after the padding token's number, 1; GGUF drops the rows before.
+            Some((tensor, _))
+                if name == "position_embedding.weight"
+                    && at.contains("to Gguf")
+                    && expected.values.ends_with(&tensor.values)
+                    && expected.shape[0] == tensor.shape[0] + 2 => {}
             Some((tensor, _)) => faults
                 .push(format!("{at}: {name} differs, {:?} {:?}", tensor.shape, expected.shape)),
         }
     }
+    // llama.cpp requires a copy of the embedding of some architectures.
+    let copied = |name: &str| name == "output.weight" && at.contains("to Gguf");
     faults.extend(
         found
             .keys()
-            .filter(|name| !expected.contains_key(*name))
+            .filter(|name| !expected.contains_key(*name) && !copied(name))
             .map(|name| format!("{at}: {name} is new")),
     );
     faults
@@ -266,7 +274,9 @@ fn gemma3n_lies_within_another_in_mlx() {
         let spoken = tensors_in(&opened.model, Dialect::Mlx).expect("names");
         assert!(spoken.tensors.len() > 30);
         for view in &spoken.tensors {
-            assert!(view.name().starts_with("model.language_model."), "{}", view.name());
+            let parts = ["language_model.", "audio_tower.", "vision_tower.", "embed_"];
+            let name = view.name().strip_prefix("model.").unwrap_or_default();
+            assert!(parts.iter().any(|part| name.starts_with(part)), "{}", view.name());
         }
     }
 }

@@ -160,7 +160,11 @@ fn vocabularies_and_special_tokens() {
         let texts: Vec<String> = (0..511).map(|n| format!("t{n}")).collect();
         keys.set_array("tokenizer.ggml.tokens", texts.iter().map(String::as_str));
     });
-    insta::assert_snapshot!(shorter, @r#"fault: .: key "tokenizer.ggml.token_type": 512 elements, but there are 511 tokens"#);
+    insta::assert_snapshot!(shorter, @r#"
+    fault: .: key "tokenizer.ggml.token_type": 512 elements, but there are 511 tokens
+    note: token_embd.weight is [512, 256], but llama.cpp requires [511, 256] of llama
+    strict: token_embd.weight is [512, 256], but llama.cpp requires [511, 256] of llama
+    "#);
     // More rows than tokens are usual outside GGUF; fewer are not.
     let longer = copy_of(HF);
     edit_json(&longer, "tokenizer.json", |tokenizer| {

@@ -183,7 +183,8 @@ fn known_chat_templates_bring_layers() {
         {{ end }}<|im_start|>assistant
         ");
     insta::assert_snapshot!(layers.text("params"), @r#"{"stop":["\u003c|im_start|\u003e","\u003c|im_end|\u003e"]}"#);
-    let llama = "{% for message in messages %}{% set content = '<|start_header_id|>' + \
+    let llama = "{# Written at length, since Ollama compares lengths and characters of templates. #}\
+                 {% for message in messages %}{% set content = '<|start_header_id|>' + \
                  message['role'] + '<|end_header_id|>\n\n' + message['content'] | trim + \
                  '<|eot_id|>' %}{{ content }}{% endfor %}{% if add_generation_prompt %}\
                  {{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}";

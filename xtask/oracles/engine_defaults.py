@@ -1,5 +1,5 @@
-"""Writes src/arch/family/class_defaults.rs and tests/data/mlx_lm_required.json from the installed
-transformers and mlx-lm.
+"""Writes src/arch/family/class_defaults.rs, tests/data/mlx_lm_required.json and
+tests/data/transformers_defaults.json from the installed transformers and mlx-lm.
 
     engine_defaults.py            write the files
     engine_defaults.py --check    exit with status 1 if a file differs from what would be written
@@ -26,14 +26,15 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING  # noqa: 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "src/arch/family/class_defaults.rs"
 REQUIRED = ROOT / "tests/data/mlx_lm_required.json"
+OMITTED_KEYS = ROOT / "tests/data/transformers_defaults.json"
 
 # Values of model_type, in the order of the families' files.
 MODEL_TYPES = """
-    llama mistral mixtral ministral3 smollm3 internlm3 minicpm nanbeige xverse arcee internlm2 olmo granite
+    llama mistral mixtral ministral ministral3 smollm3 internlm3 minicpm nanbeige xverse arcee internlm2 olmo granite
     granitemoe granitemoeshared deepseek qwen2 qwen2_vl_text qwen2_5_vl_text qwen2_moe qwen3 qwen3_vl_text
     qwen3_moe qwen3_next qwen3_5_text qwen3_5_moe_text gemma gemma2 gemma3_text gemma3n_text gemma4_text phi3
     gpt_oss deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 glm4 glm4_moe olmo2 olmo3 olmoe cohere cohere2
-    starcoder2 falcon gpt2 whisper
+    starcoder2 falcon gpt2 bert roberta xlm-roberta camembert whisper
 """.split()
 
 # Models without a class of their own in transformers, and the class that runs them.
@@ -59,6 +60,7 @@ FIXED = {
     "qwen3_next": {"mlp_only_layers": [], "partial_rotary_factor": 0.25},
     "qwen3_5_text": {"partial_rotary_factor": 0.25},
     "qwen3_5_moe_text": {"norm_topk_prob": True, "partial_rotary_factor": 0.25},
+    "phi3": {"partial_rotary_factor": 1.0},
     "glm4": {"partial_rotary_factor": 0.5},
     "glm4_moe": {"partial_rotary_factor": 0.5, "scoring_func": "sigmoid", "topk_method": "noaux_tc"},
 }
@@ -77,7 +79,7 @@ IGNORED = """
     suppress_tokens begin_suppress_tokens apply_spec_augment n_layer n_head n_embd d_model encoder_layers
     decoder_layers encoder_attention_heads decoder_attention_heads decoder_ffn_dim encoder_ffn_dim
     max_source_positions max_target_positions classifier_proj_size median_filter_width use_weighted_layer_sum
-    scale_embedding decoder_start_token_id num_mel_bins scale_attn_weights tie_word_embeddings add_cross_attention
+    scale_embedding decoder_start_token_id num_mel_bins tie_word_embeddings add_cross_attention
     num_mtp_layers
 """.split()
 IGNORED_ENDS = ("dropout", "pdrop", "drop")
@@ -105,7 +107,6 @@ def of_transformers(model_type):
             value = field.default_factory()
         values[field.name] = value
     rotates = "rope_parameters" in values
-    values = {key: value for key, value in values.items() if value not in (None, dataclasses.MISSING)}
     theta = getattr(cls, "default_theta", None)
     if isinstance(theta, dict):
         values["rope_theta"] = float(theta["global"])
@@ -113,7 +114,7 @@ def of_transformers(model_type):
     elif isinstance(theta, (int, float)) and rotates:
         values["rope_theta"] = float(theta)
     values.update(FIXED.get(model_type, {}))
-    return values
+    return {key: None if value is dataclasses.MISSING else value for key, value in values.items()}
 
 
 def of_mlx_lm(model_type):
@@ -144,15 +145,16 @@ def constant(value):
 
 def row(model_type):
     values, mlx = of_transformers(model_type), of_mlx_lm(model_type)
-    known = values or {}
+    known = {key: value for key, value in (values or {}).items() if value is not None}
     stated = [key for key in STATED if key not in OMITTED.get(model_type, [])]
     kept = {
         key: constant(value)
-        for key, value in known.items()
+        for key, value in (values or {}).items()
         if key not in stated and key not in IGNORED and not key.startswith("_")
         and not key.endswith(IGNORED_ENDS) and "mask_" not in key
     }
     omitted = ", ".join(f'("{key}", {value})' for key, value in sorted(kept.items()) if value)
+    derived = ", ".join(f'"{key}"' for key, value in sorted(kept.items()) if not value)
 
     def must_be_stated(key, default):
         if key in STATED or key in READ_ELSEWHERE.get(model_type, []):
@@ -166,6 +168,7 @@ def row(model_type):
     return (
         f'    ClassDefaults {{ model_type: "{model_type}",\n'
         f"        transformers: &[{omitted}],\n"
+        f"        derived: &[{derived}],\n"
         f"        mlx_lm: &[{needed}],\n"
         f"        mlx_lm_reads_rope: {str('rope_parameters' in (mlx or {})).lower()} }},\n"
     )
@@ -184,6 +187,9 @@ pub(crate) struct ClassDefaults {{
     pub(crate) model_type: &'static str,
     /// Keys of `config.json`, and the value that transformers' class takes if they are omitted.
     pub(crate) transformers: &'static [(&'static str, Constant)],
+    /// Further keys that transformers' class reads: those that it takes as unset or derives from others
+    /// if they are omitted.
+    pub(crate) derived: &'static [&'static str],
     /// Keys that `config.json` must state for mlx-lm: it requires them, or assumes another value
     /// than transformers.
     pub(crate) mlx_lm: &'static [&'static str],
@@ -209,8 +215,20 @@ def required():
     return "{\n" + rows + "\n}\n"
 
 
+def defaults():
+    """The values that transformers' classes take for omitted keys, by model_type."""
+    simple = (bool, int, float, str)
+    values = {name: of_transformers(name) or {} for name in MODEL_TYPES}
+    rows = ",\n".join(
+        f'"{name}": {json.dumps({k: v for k, v in sorted(row.items()) if isinstance(v, simple)})}'
+        for name, row in values.items()
+        if row
+    )
+    return "{\n" + rows + "\n}\n"
+
+
 if __name__ == "__main__":
-    for target, content in ((TARGET, text()), (REQUIRED, required())):
+    for target, content in ((TARGET, text()), (REQUIRED, required()), (OMITTED_KEYS, defaults())):
         if "--check" not in sys.argv:
             target.write_text(content)
         elif target.read_text() != content:

@@ -64,14 +64,12 @@ const PACKAGES: Step = step(&[
 const PROGRAM: Step = step(&["cargo", "build", "--release", "--package", "weighbridge-cli"]);
 const READ: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/oracles.py", "target/release/weighbridge"]);
-/// The table of what llama.cpp accepts, and that of transformers' defaults.
+/// Whether the table of what llama.cpp accepts is right.
 const LOADED: Step = step(&[
     "target/oracles/bin/python",
     "xtask/oracles/llama_cpp.py",
     "target/release/weighbridge",
 ]);
-const DEFAULTS: Step =
-    step(&["target/oracles/bin/python", "xtask/oracles/class_defaults.py", "--check"]);
 
 /// Transformers and mlx-lm run what this program converts.
 const ENGINES: Step =
@@ -97,7 +95,7 @@ static TASKS: &[Task] = &[
     Task {
         name: "oracles",
         help: "the field's Python packages read what this program writes",
-        steps: &[VENV, PACKAGES, PROGRAM, READ, LOADED, DEFAULTS, ENGINE_DEFAULTS, ENGINES],
+        steps: &[VENV, PACKAGES, PROGRAM, READ, LOADED, ENGINE_DEFAULTS, ENGINES],
     },
     Task { name: "fuzz-check", help: "whether the fuzz targets compile", steps: &[FUZZ_CHECK] },
 ];

@@ -68,7 +68,8 @@ pub(crate) fn converted(
             (&container::OLLAMA, place)
         }
     };
-    let plan = convert(&model, &ConvertOptions::new(format)).map_err(told)?;
+    let plan =
+        convert(&model, &ConvertOptions::new(format).allow_unloadable(true)).map_err(told)?;
     plan.run(&path, &WriteOptions::new()).map_err(told)?;
     Ok((Model::open(&path).map_err(told)?, Some(folder)))
 }

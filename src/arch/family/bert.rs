@@ -174,12 +174,17 @@ const CONFIG: &[C] = &[
 
 /// RoBERTa: a BERT with GPT-2's tokenizer.
 fn is_roberta(model: &SourceModel<'_>) -> bool {
-    model.metadata().str("tokenizer.ggml.model") == Some("gpt2")
+    model.metadata().str("tokenizer.ggml.model") == Some("gpt2") || is_kept(model, "roberta")
 }
 
 /// XLM-RoBERTa: a BERT with SentencePiece's tokenizer.
 fn is_xlm_roberta(model: &SourceModel<'_>) -> bool {
-    model.metadata().str("tokenizer.ggml.model") == Some("t5")
+    model.metadata().str("tokenizer.ggml.model") == Some("t5") || is_kept(model, "xlm-roberta")
+}
+
+/// Whether the file keeps this `model_type`, which files without a tokenizer depend on.
+fn is_kept(model: &SourceModel<'_>, model_type: &str) -> bool {
+    model.kept("model_type").is_some_and(|kept| kept == model_type)
 }
 
 fn has_classifier(model: &SourceModel<'_>) -> bool {
@@ -207,7 +212,8 @@ fn rows_before_positions(model: &SourceModel<'_>) -> Result<u64> {
 /// The number of the padding token in GGUF.
 fn padding(model: &SourceModel<'_>) -> Result<u32> {
     let key = "tokenizer.ggml.padding_token_id";
-    let pad = model.metadata().u64(key).and_then(|pad| u32::try_from(pad).ok());
+    let kept = || model.kept("pad_token_id").and_then(|pad| pad.as_u64());
+    let pad = model.metadata().u64(key).or_else(kept).and_then(|pad| u32::try_from(pad).ok());
     pad.ok_or_else(|| {
         let fault = format!(
             "positions start after the padding token's number, but the key {key} is missing"

@@ -85,7 +85,7 @@ impl Tensor {
     }
 
     /// A vector as a matrix of one row; any other tensor stays as it is.
-    pub(crate) fn as_row(mut self) -> Self {
+    pub(crate) fn into_row(mut self) -> Self {
         if self.shape.len() == 1 {
             self.shape.insert(0, 1);
         }

@@ -115,10 +115,9 @@ pub(crate) fn text_alone(config: &Map<String, Json>) -> Option<Map<String, Json>
     }
     text.insert("model_type".to_owned(), class.model_type.into());
     for (key, value) in config {
-        let part = value.is_object() && !["quantization", "quantization_config"].contains(&&**key);
-        if !part && key != "model_type" && !text.contains_key(key) {
-            text.insert(key.clone(), value.clone());
-        } else if key.starts_with("quantization") {
+        let quantization = key.starts_with("quantization");
+        let own = !value.is_object() && key != "model_type" && !text.contains_key(key);
+        if quantization || own {
             text.insert(key.clone(), value.clone());
         }
     }

@@ -2,23 +2,29 @@
 //! two documents that say the same in other words are equal here.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 
 use serde_json::{Map, Value as Json, json};
 
 use crate::arch::family;
 
-/// What each class of transformers takes for keys that a document leaves out. Made by
-/// `xtask/oracles/class_defaults.py` from the classes of transformers 5.23; null where the class
-/// derives the value from others.
-static CLASSES: &str = include_str!("class_defaults.json");
-
-/// The defaults of a `model_type`, if transformers has a class for it.
-pub(super) fn defaults(model_type: &str) -> Option<&'static Map<String, Json>> {
-    static PARSED: OnceLock<Map<String, Json>> = OnceLock::new();
-    let all = PARSED.get_or_init(|| serde_json::from_str(CLASSES).unwrap_or_default());
-    all.get(model_type)?.as_object()
+/// What the class of a `model_type` takes for keys that a document leaves out; null where it derives
+/// the value from others. `None` if transformers has no class.
+pub(super) fn defaults(model_type: &str) -> Option<Map<String, Json>> {
+    let class = family::class_defaults(model_type)?;
+    let stated = class.transformers.iter().map(|(key, value)| (*key, Json::from(*value)));
+    let derived = class.derived.iter().map(|key| (*key, Json::Null));
+    let all = stated.chain(derived).filter(|(key, _)| !INERT.contains(key));
+    Some(all.map(|(key, value)| (key.to_owned(), value)).collect())
 }
+
+/// Keys that do not change what a model computes.
+const INERT: &[&str] = &[
+    "max_position_embeddings",
+    "pad_token_id",
+    "n_positions",
+    "rope_parameters",
+    "tie_word_embeddings",
+];
 
 /// Keys that state rotary embeddings, in older and newer documents.
 const ROPE: &[&str] = &[
@@ -70,9 +76,9 @@ pub(super) fn is_group(name: &str) -> bool {
 pub(super) fn meaning(document: &Map<String, Json>, layers: u32) -> BTreeMap<String, Json> {
     let model_type = document.get("model_type").and_then(Json::as_str).unwrap_or_default();
     let class = defaults(model_type);
-    let reader = Reader { document, class, model_type };
+    let reader = Reader { document, class: class.as_ref(), model_type };
     let mut out = BTreeMap::new();
-    for key in document.keys().chain(class.into_iter().flat_map(Map::keys)) {
+    for key in document.keys().chain(class.iter().flat_map(Map::keys)) {
         if group(key) == key {
             let said = reader.get(key).cloned().unwrap_or(Json::Null);
             out.insert(key.clone(), said);

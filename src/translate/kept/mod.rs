@@ -8,16 +8,16 @@ mod meaning;
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
+use crate::arch::family;
+use crate::arch::source::KEPT_CONFIG as CONFIG;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Metadata, Value};
 use meaning::{defaults, group, is_group, meaning, same};
 
 /// The prefix of this library's own keys in GGUF.
 pub(crate) const PREFIX: &str = "weighbridge.";
-/// Keys of `config.json` and their values, as one JSON object.
-const CONFIG: &str = "weighbridge.config";
 /// For the same keys, the values that the GGUF keys gave when the file was written, and those of
 /// keys that the model's `config.json` does not have. A value that was changed since then in the
 /// GGUF file takes precedence over the kept one.
@@ -74,6 +74,7 @@ impl Kept {
             let wrong = match group(key) == key {
                 // The class's default is what the document means.
                 true => class
+                    .as_ref()
                     .and_then(|class| class.get(key))
                     .is_some_and(|usual| !usual.is_null() && !same(usual, value)),
                 false => !alike(group(key)),
@@ -92,6 +93,14 @@ impl Kept {
         let config = stated.iter().filter(|(key, _)| !OF_FILES.contains(&key.as_str()));
         let config = config.map(|(key, value)| (key.clone(), value.clone())).collect();
         Self { config, whole: true, stated: stated.clone(), ..Self::default() }
+    }
+
+    /// Keeps the `model_type` of a model whose class is not kept, because tensors are left out.
+    pub(crate) fn keep_model_type(&mut self, derived: &Map<String, Json>) {
+        let key = "model_type";
+        if let Some(stated) = self.stated.get(key).filter(|own| derived.get(key) != Some(*own)) {
+            self.keep(key, stated.clone(), derived.get(key));
+        }
     }
 
     fn keep(&mut self, key: &str, value: Json, derived: Option<&Json>) {
@@ -148,6 +157,17 @@ impl Kept {
                 None => document.remove(key),
             };
         }
+        // The class of the restored type, if the model's own class is not kept.
+        let model_type = document.get("model_type").and_then(Json::as_str).unwrap_or_default();
+        let mut classes = family::variants().flat_map(|variant| variant.classes);
+        let class = classes.find(|class| class.model_type == model_type).map(|class| class.class);
+        if self.config.contains_key("model_type")
+            && document.contains_key("architectures")
+            && !self.config.contains_key("architectures")
+            && let Some(class) = class
+        {
+            document.insert("architectures".to_owned(), json!([class]));
+        }
     }
 }
 
@@ -179,7 +199,7 @@ fn losses(
     let class = stated.get("model_type").and_then(Json::as_str).and_then(defaults);
     let mut losses = Vec::new();
     for (name, value) in wanted {
-        let of_class = class.is_some_and(|class| class.contains_key(name));
+        let of_class = class.as_ref().is_some_and(|class| class.contains_key(name));
         let other = given.get(name).unwrap_or(&Json::Null);
         let counts = (of_class && !OF_SHAPES.contains(&name.as_str())) || is_group(name);
         if counts && !same(value, other) {
@@ -210,7 +230,6 @@ fn brief(value: &Json) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn map(json: Json) -> Map<String, Json> {
         json.as_object().cloned().unwrap()
