@@ -119,7 +119,10 @@ fn options(words: &[String]) -> Result<Options, String> {
 fn faults(options: &Options) -> Result<(), String> {
     let root = std::env::current_dir().map_err(|error| error.to_string())?;
     let tree = root.join(TREE);
-    let branches = copy(&root, &tree, options.keep)?;
+    let branches = match options.keep.then(|| load_branches(&tree)).flatten() {
+        Some(branches) => branches,
+        None => copy(&root, &tree)?,
+    };
     eprintln!("{} branches in {}", branches.len(), tree.display());
     let tests = match options.keep.then(|| load(&tree)).flatten() {
         Some(tests) => tests,
@@ -187,7 +190,7 @@ fn draw(all: usize, count: usize, seed: u64) -> Vec<usize> {
 }
 
 /// Copies the files of the working tree that git knows or does not ignore, with numbered branches.
-fn copy(root: &Path, tree: &Path, keep: bool) -> Result<Vec<Branch>, String> {
+fn copy(root: &Path, tree: &Path) -> Result<Vec<Branch>, String> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)
@@ -215,7 +218,7 @@ fn copy(root: &Path, tree: &Path, keep: bool) -> Result<Vec<Branch>, String> {
             bytes.extend_from_slice(b"\nmod planted_faults;\n");
         }
     }
-    for (name, bytes) in written.iter().filter(|_| !keep) {
+    for (name, bytes) in &written {
         let path = tree.join(name);
         // Unchanged files keep their time, so that cargo does not build them again.
         if fs::read(&path).is_ok_and(|old| old == *bytes) {
@@ -225,7 +228,22 @@ fn copy(root: &Path, tree: &Path, keep: bool) -> Result<Vec<Branch>, String> {
         fs::create_dir_all(folder).map_err(|error| error.to_string())?;
         fs::write(&path, bytes).map_err(|error| format!("{}: {error}", path.display()))?;
     }
+    let line =
+        |branch: &Branch| format!("{}\t{}\t{}\n", branch.file, branch.line, branch.condition);
+    let list: String = branches.iter().map(line).collect();
+    fs::write(tree.join("branches.tsv"), list).map_err(|error| error.to_string())?;
     Ok(branches)
+}
+
+/// The branches of an earlier copy: the working tree may have others by now.
+fn load_branches(tree: &Path) -> Option<Vec<Branch>> {
+    let text = fs::read_to_string(tree.join("branches.tsv")).ok()?;
+    let line = |line: &str| {
+        let mut parts = line.splitn(3, '\t');
+        let (file, number) = (parts.next()?.to_owned(), parts.next()?.parse().ok()?);
+        Some(Branch { file, line: number, condition: parts.next()?.to_owned() })
+    };
+    text.lines().map(line).collect()
 }
 
 /// A token that matters here, with its range of bytes.
