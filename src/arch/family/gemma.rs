@@ -466,6 +466,10 @@ fn gemma4_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()
         keys.count(&format!("attention.key_length{ending}"), width);
         keys.count(&format!("attention.value_length{ending}"), width);
     }
+    // llama.cpp takes 30 for a missing key; 0 stands for none.
+    if model.derived("final_logit_softcap").is_none() {
+        keys.real("final_logit_softcapping", 0.0);
+    }
     let experts = model.count("expert_intermediate_size")?;
     if let Some(width) = experts.or(model.count("moe_intermediate_size")?) {
         keys.count("expert_feed_forward_length", width);
