@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
+use weighbridge::bytes::Text;
 use weighbridge::{Error, ErrorKind};
 
 use crate::json::SCHEMA;
@@ -124,7 +125,7 @@ impl From<&Error> for Failure {
     fn from(error: &Error) -> Self {
         let kind = error.kind();
         Self {
-            path: error.path().map(|path| path.to_string_lossy().into_owned()),
+            path: error.path().map(|path| Text::from_path(path).spelling().into_owned()),
             tensor: error.tensor().map(str::to_owned),
             key: error.key().map(str::to_owned),
             offset: error.offset(),

@@ -4,6 +4,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use weighbridge::bytes::Text;
 
 use serde::{Serialize, Serializer};
 
@@ -28,7 +29,7 @@ pub(crate) struct Versioned<R: Serialize> {
 impl<R: Serialize> Versioned<R> {
     /// A report on one model.
     pub(crate) fn of(path: &Path, report: R) -> Self {
-        let path = Some(path.to_string_lossy().into_owned());
+        let path = Some(Text::from_path(path).spelling().into_owned());
         Self { path, ..Self::new(report) }
     }
 

@@ -157,3 +157,24 @@ fn several_errors() {
     let report: serde_json::Value = serde_json::from_slice(&run.stdout).expect("one document");
     assert_eq!(report["models"].as_array().map(Vec::len), Some(0));
 }
+
+/// JSON is UTF-8. Bytes of a path that are not are spelled as in texts, so that paths stay apart.
+#[cfg(target_os = "linux")]
+#[test]
+fn paths_that_are_not_utf_8() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9.gguf"));
+    std::fs::copy(support::root().join(GGUF), &path).expect("a copy");
+    for verb in ["inspect", "hash", "verify", "config", "load"] {
+        let ran = std::process::Command::new(env!("CARGO_BIN_EXE_weighbridge"))
+            .args([verb, "--json"])
+            .arg(&path)
+            .output()
+            .expect("the program");
+        assert_eq!(ran.status.code(), Some(0), "{verb}");
+        let report: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("JSON");
+        let found = report["path"].as_str().expect("a path");
+        assert!(found.ends_with("/caf\\xe9.gguf"), "{verb}: {found}");
+    }
+}

@@ -18,7 +18,9 @@ impl<'a> Text<'a> {
         Self(bytes)
     }
 
-    pub(crate) fn from_path(path: &'a Path) -> Self {
+    /// Wraps a path. Its [`spelling`](Self::spelling) is what reports in JSON say: a path that is not
+    /// UTF-8 has no other form there.
+    pub fn from_path(path: &'a Path) -> Self {
         Self(path.as_os_str().as_encoded_bytes())
     }
 

@@ -187,7 +187,7 @@ fn planned(model: &Model, options: &ConvertOptions, layers: &NewLayers) -> Resul
     };
     for (adapter, factor) in &options.adapters {
         let factor = if *factor == 1.0 { String::new() } else { format!(", times {factor}") };
-        let path = crate::bytes::Text::new(adapter.path().as_os_str().as_encoded_bytes());
+        let path = crate::bytes::Text::from_path(adapter.path());
         builder.note(format!("merged LoRA adapter {path}: {}{factor}", adapter.summary()));
     }
     builder.plan()

@@ -7,6 +7,7 @@ use clap::CommandFactory;
 use serde_json::{Value, json};
 use weighbridge::OpenOptions;
 use weighbridge::arch::ARCHITECTURES;
+use weighbridge::bytes::Text;
 use weighbridge::container::{CONTAINERS, ollama};
 use weighbridge::dtype::DTYPES;
 use weighbridge::ops;
@@ -131,7 +132,7 @@ fn types(args: &List) -> Done {
                     "bytes": bytes, "needs_imatrix": needs, "summary": row.summary})
             })
             .collect();
-        let path = model.as_ref().map(|model| model.path().to_string_lossy());
+        let path = model.as_ref().map(|model| Text::from_path(model.path()).spelling());
         crate::json::write(&json!({"schema": SCHEMA, "path": path, "rows": rows,
             "notes": crate::failure::take_notes()}))?;
         return Ok(Status::Fine);
@@ -174,10 +175,10 @@ fn models(args: &List) -> Done {
             .map(|model| {
                 json!({"name": model.name, "id": model.id, "bytes": model.bytes,
                     "format": model.format, "modified": seconds(model.modified),
-                    "path": model.path.to_string_lossy()})
+                    "path": Text::from_path(&model.path).spelling()})
             })
             .collect();
-        let store = store.to_string_lossy();
+        let store = Text::from_path(&store).spelling();
         crate::json::write(&json!({"schema": SCHEMA, "store": store, "models": rows}))?;
         return Ok(status);
     }

@@ -56,7 +56,7 @@ pub(crate) fn plural(number: impl Display, noun: &str) -> String {
 
 /// A path that cannot write to the terminal.
 pub(crate) fn shown(path: &Path) -> String {
-    weighbridge::bytes::Text::new(path.as_os_str().as_encoded_bytes()).to_string()
+    weighbridge::bytes::Text::from_path(path).to_string()
 }
 
 /// Bits per weight: `8.50`.

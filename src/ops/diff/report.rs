@@ -1,6 +1,7 @@
 //! The serializable report of a diff.
 
 use super::{DiffOutcome, ModelDiff, TensorDiff, ValueDiff};
+use crate::bytes::Text;
 use crate::error::Error;
 use crate::model::{Model, Tensor};
 
@@ -157,7 +158,7 @@ impl DiffedModel {
     fn new(model: &Model) -> Self {
         let found = model.resolution().ok().and_then(|found| found.architecture);
         Self {
-            path: model.path().to_string_lossy().into_owned(),
+            path: Text::from_path(model.path()).spelling().into_owned(),
             container: model.container(),
             architecture: found.map(|architecture| architecture.name),
         }

@@ -4,10 +4,10 @@ mod summary;
 mod tensors;
 
 use std::borrow::Cow;
-use std::path::Path;
 
 use crate::adapter::Adapter;
 use crate::arch::Resolution;
+use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
 use crate::model::Model;
@@ -201,7 +201,7 @@ pub fn inspect<'m>(model: &'m Model, options: &InspectOptions) -> Result<Inspect
     Ok(InspectReport {
         container: model.container(),
         summary: summarize(model),
-        files: model.files().map(Path::to_string_lossy).collect(),
+        files: model.files().map(|file| Text::from_path(file).spelling()).collect(),
         tensor_count: model.len(),
         weight_count: weights.fold(0, u64::saturating_add),
         stored_bytes: model.stored_bytes(),
@@ -241,7 +241,7 @@ impl<'m> AttachmentReport<'m> {
             kind: &attachment.kind,
             name: &attachment.name,
             bytes: attachment.bytes,
-            file: attachment.path.to_string_lossy(),
+            file: Text::from_path(&attachment.path).spelling(),
         }
     }
 }

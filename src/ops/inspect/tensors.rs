@@ -178,7 +178,7 @@ impl<'m> InspectedPart<'m> {
             part: segment.part.name(),
             name: segment.name.spelling(),
             dtype: segment.dtype.name(),
-            file: segment.path.to_string_lossy(),
+            file: Text::from_path(segment.path).spelling(),
             offset: segment.range.start,
             bytes: segment.range.end - segment.range.start,
         }

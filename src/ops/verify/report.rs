@@ -150,7 +150,7 @@ impl TensorFinding {
             count: finding.count,
             of: finding.of,
             first: finding.first,
-            file: segment.map(|segment| segment.path.to_string_lossy().into_owned()),
+            file: segment.map(|segment| Text::from_path(segment.path).spelling().into_owned()),
             offset: finding.offset,
             value: finding.value,
             text: finding.to_string(),

@@ -91,7 +91,7 @@ fn write_text(args: &Inspect, store: &Model, report: &InspectReport<'_>) -> Resu
         _ => Table::new(&[]),
     };
     let mut out = print::stdout();
-    let path = Text::new(store.path().as_os_str().as_encoded_bytes()).to_string();
+    let path = Text::from_path(store.path()).to_string();
     fields(store, report)?.write(&path, &mut out)?;
     if args.metadata && !store.metadata().is_empty() {
         writeln!(out)?;
