@@ -206,6 +206,21 @@ fn templates_that_are_no_jinja() {
     insta::assert_snapshot!(found(folder.path()), @"fault: the chat template (chat_template.jinja) is not valid Jinja: unknown statement endfor in line 1");
 }
 
+/// `xtask/oracles/strict.py` asks transformers and mlx-lm about these and others.
+#[test]
+fn what_the_classes_of_transformers_and_mlx_lm_refuse() {
+    let strict = |edit: &dyn Fn(&mut Json)| {
+        let said = config(edit);
+        let strict = said.lines().filter_map(|line| line.strip_prefix("strict: "));
+        strict.map(str::to_owned).collect::<Vec<_>>().join("\n")
+    };
+    insta::assert_snapshot!(strict(&|json| json["hidden_act"] = "no such".into()), @"");
+    insta::assert_snapshot!(strict(&|json| json["rope_scaling"] = json!({"rope_type": "none"})), @"");
+    insta::assert_snapshot!(strict(&|json| json["rope_scaling"] = json!({"type": "linear"})), @"");
+    insta::assert_snapshot!(strict(&|json| json["attention_bias"] = true.into()), @"");
+    insta::assert_snapshot!(strict(&|json| json["num_hidden_layers"] = 1.into()), @"");
+}
+
 #[test]
 fn an_output_matrix_that_is_promised() {
     let said = config(|config| {

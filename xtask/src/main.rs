@@ -71,6 +71,9 @@ const LOADED: Step = step(&[
     "target/release/weighbridge",
 ]);
 
+/// What transformers and mlx-lm refuse, `verify --strict` refuses.
+const STRICT: Step =
+    step(&["target/oracles/bin/python", "xtask/oracles/strict.py", "target/release/weighbridge"]);
 /// Transformers and mlx-lm run what this program converts.
 const ENGINES: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/engines.py", "target/release/weighbridge"]);
@@ -95,7 +98,7 @@ static TASKS: &[Task] = &[
     Task {
         name: "oracles",
         help: "the field's Python packages read what this program writes",
-        steps: &[VENV, PACKAGES, PROGRAM, READ, LOADED, ENGINE_DEFAULTS, ENGINES],
+        steps: &[VENV, PACKAGES, PROGRAM, READ, LOADED, ENGINE_DEFAULTS, STRICT, ENGINES],
     },
     Task { name: "fuzz-check", help: "whether the fuzz targets compile", steps: &[FUZZ_CHECK] },
 ];

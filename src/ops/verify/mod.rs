@@ -1,6 +1,7 @@
 //! The `verify` verb: checks a model's files, and that its config, tensors, tokenizer and chat
 //! templates are consistent.
 
+mod classes;
 mod report;
 mod shapes;
 mod vocabulary;
@@ -73,6 +74,7 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
         found.faults.extend(tensors(model, resolution, config)?);
         found.faults.extend(numbers(config));
         untied(store, config, &mut found.faults);
+        refused.extend(classes::faults(store, resolution, config));
     }
     // Other faults have the same causes.
     if store.encoding() == Encoding::Gguf && found.faults.is_empty() {

@@ -1,0 +1,157 @@
+//! What the classes of transformers and mlx-lm refuse of a directory, and what they ignore although
+//! the model needs it. `xtask/oracles/strict.py` asks both with damaged models.
+
+use serde_json::{Map, Value as Json};
+
+use crate::arch::config::TEXT_CONFIGS;
+use crate::arch::{ModelConfig, Resolution, family};
+use crate::store::{Encoding, Store};
+
+/// Activations that transformers 5.23 knows (`ACT2FN`).
+const ACTIVATIONS: &[&str] = &[
+    "gelu",
+    "gelu_10",
+    "gelu_accurate",
+    "gelu_fast",
+    "gelu_new",
+    "gelu_python",
+    "gelu_python_tanh",
+    "gelu_pytorch_tanh",
+    "hardswish",
+    "laplace",
+    "leaky_relu",
+    "linear",
+    "mish",
+    "prelu",
+    "quick_gelu",
+    "relu",
+    "relu2",
+    "relu6",
+    "sigmoid",
+    "silu",
+    "sqrtsoftplus",
+    "swish",
+    "tanh",
+    "xielu",
+];
+
+/// Kinds of rope scaling that transformers 5.23 knows (`ROPE_INIT_FUNCTIONS`), with the keys that it
+/// requires of each.
+const ROPES: &[(&str, &[&str])] = &[
+    ("default", &[]),
+    ("proportional", &[]),
+    ("linear", &["factor"]),
+    ("dynamic", &["factor"]),
+    ("yarn", &["factor"]),
+    ("longrope", &["short_factor", "long_factor"]),
+    ("llama3", &["factor", "low_freq_factor", "high_freq_factor"]),
+];
+
+/// Names of kinds in older files.
+const OLDER_ROPES: &[&str] = &["su", "mrope"];
+
+/// Flags of `config.json` that say whether layers have a tensor.
+const FLAGS: &[(&str, &str)] = &[
+    ("attention_bias", "attention.q.bias"),
+    ("mlp_bias", "ffn.up.bias"),
+    ("use_bias", "attention.q.bias"),
+    ("use_qk_norm", "attention.q_norm.weight"),
+];
+
+/// Faults of a directory's `config.json` and tensors, one sentence each.
+pub(super) fn faults(store: &Store, resolution: &Resolution, config: &ModelConfig) -> Vec<String> {
+    let Some(root) = store.document("config.json").and_then(Json::as_object) else {
+        return Vec::new();
+    };
+    if store.encoding() != Encoding::Safetensors {
+        return Vec::new();
+    }
+    let inner = TEXT_CONFIGS.iter().find_map(|name| root.get(*name)?.as_object());
+    let text = inner.unwrap_or(root);
+    let mut faults = Vec::new();
+    for key in ["hidden_act", "hidden_activation", "activation_function"] {
+        let word = text.get(key).and_then(Json::as_str);
+        if let Some(word) = word.filter(|word| !ACTIVATIONS.contains(word)) {
+            faults.push(format!("{key} is \"{word}\", which transformers does not know"));
+        }
+    }
+    for key in ["rope_parameters", "rope_scaling"] {
+        let Some(stated) = text.get(key).and_then(Json::as_object) else { continue };
+        let nested = stated.values().filter_map(Json::as_object);
+        for one in nested.chain([stated]) {
+            faults.extend(rope(key, one));
+        }
+    }
+    flags(text, resolution, config, &mut faults);
+    places(resolution, config, &mut faults);
+    faults
+}
+
+fn rope(key: &str, stated: &Map<String, Json>) -> Option<String> {
+    let kind = stated.get("rope_type").or_else(|| stated.get("type"))?.as_str()?;
+    if OLDER_ROPES.contains(&kind) {
+        return None;
+    }
+    let Some((_, required)) = ROPES.iter().find(|(known, _)| *known == kind) else {
+        return Some(format!("the type of {key} is \"{kind}\", which transformers does not know"));
+    };
+    let lacking = required.iter().find(|name| !stated.contains_key(**name))?;
+    Some(format!("{key} of type \"{kind}\" has no {lacking}, which transformers requires"))
+}
+
+/// A class builds no tensor whose flag is false, and ignores a stored one.
+fn flags(
+    text: &Map<String, Json>,
+    resolution: &Resolution,
+    config: &ModelConfig,
+    faults: &mut Vec<String>,
+) {
+    let model_type = text.get("model_type").and_then(Json::as_str).unwrap_or_default();
+    let usual = family::class_defaults(model_type).map_or(&[][..], |class| class.transformers);
+    for (flag, tensor) in FLAGS {
+        let stated = text.get(*flag).and_then(Json::as_bool);
+        let default = usual.iter().find(|(key, _)| key == flag);
+        let default = default.and_then(|(_, value)| Json::from(*value).as_bool());
+        let Some(value) = stated.or(default) else { continue };
+        let ending = format!(".{tensor}");
+        let mut stored = resolution.mapped.iter().map(|mapping| &mapping.canonical);
+        let found = stored.find(|name| name.starts_with("layers.") && name.ends_with(&ending));
+        let source = if stated.is_some() { "" } else { ", by default" };
+        match (value, found) {
+            (false, Some(name)) => {
+                faults.push(format!("{flag} is false{source}, but the model has {name}"));
+            }
+            // Latent attention has its biases elsewhere.
+            (true, None) if config.attention.kv_lora_rank.is_none() && stated.is_some() => {
+                faults.push(format!("{flag} is true, but no layer has {tensor}"));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Tensors that the class has no place for: mlx-lm refuses them, transformers ignores them.
+fn places(resolution: &Resolution, config: &ModelConfig, faults: &mut Vec<String>) {
+    let instead = "mlx-lm does not load the model, transformers ignores the tensor";
+    if let [first, others @ ..] = resolution.unknown.as_slice()
+        && !resolution.has_towers()
+    {
+        let more =
+            if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+        faults.push(format!("{first} is not a known tensor{more}: {instead}"));
+    }
+    let next = config.experts.n_next_token_layers.as_ref().map_or(0, |more| more.value);
+    let layers = config.n_layers.value.saturating_add(next);
+    let number = |name: &str| name.strip_prefix("layers.")?.split('.').next()?.parse::<u32>().ok();
+    let mut beyond = resolution.mapped.iter().filter_map(|mapping| {
+        let number = number(&mapping.canonical)?;
+        (number >= layers).then_some(&mapping.canonical)
+    });
+    if let Some(name) = beyond.next() {
+        let stated = &config.n_layers;
+        faults.push(format!(
+            "{name} exists, but n_layers ({}) is {}: {instead}",
+            stated.source, stated.value
+        ));
+    }
+}
