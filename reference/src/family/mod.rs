@@ -12,6 +12,8 @@ mod glm;
 mod gpt2;
 mod gpt_oss;
 mod llama;
+mod minicpm3;
+mod modernbert;
 mod olmo;
 mod phi;
 mod qwen;
@@ -42,6 +44,8 @@ pub(crate) static FAMILIES: &[&[Family]] = &[
     gpt2::FAMILIES,
     gpt_oss::FAMILIES,
     llama::FAMILIES,
+    minicpm3::FAMILIES,
+    modernbert::FAMILIES,
     olmo::FAMILIES,
     phi::FAMILIES,
     qwen::FAMILIES,

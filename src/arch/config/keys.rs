@@ -75,16 +75,16 @@ parts! {
         max_seq_len: u32 = room,        gguf ["context_length", "decoder.context_length"],                 json ["max_target_positions", "max_position_embeddings", "n_ctx", "n_positions", "max_sequence_length", "max_seq_len", "n_text_ctx", "model_max_length"];
         rms_eps: f32 = positive,        gguf ["attention.layer_norm_rms_epsilon"],                         json ["rms_norm_eps", "norm_eps"];
         layer_eps: f32 = positive,      gguf ["attention.layer_norm_epsilon"],                             json ["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"];
-        rope_theta: f32 = positive,     gguf ["rope.freq_base"],                                           json ["rope_theta", "rope.rope_theta", "rotary_emb_base"];
+        rope_theta: f32 = positive,     gguf ["rope.freq_base"],                                           json ["rope_theta", "rope.rope_theta", "rotary_emb_base", "global_rope_theta"];
         tie_embeddings: bool = flag,    gguf [],                                                           json ["tie_word_embeddings", "tied_embeddings"];
         n_experts: u32 = largest,       gguf ["expert_count"],                                             json ["num_local_experts", "num_experts", "n_routed_experts", "moe.num_experts"];
         layer_types: Vec<LayerKind> = kinds, gguf [],                                                      json ["layer_types"];
-        layer_pattern: LayerPattern = pattern, gguf ["attention.sliding_window_pattern"],                  json ["sliding_window_pattern", "_sliding_window_pattern"];
+        layer_pattern: LayerPattern = pattern, gguf ["attention.sliding_window_pattern"],                  json ["sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"];
         full_interval: u32 = size,      gguf ["full_attention_interval"],                                  json ["full_attention_interval"];
         linear_layers: Vec<bool> = flags, gguf ["attention.recurrent_layers"],                            json [];
         use_window: bool = flag,        gguf [],                                                           json ["use_sliding_window"];
         window_from: u32 = count,       gguf [],                                                           json ["max_window_layers"];
-        activation: String = word,      gguf [],                                                           json ["hidden_act", "hidden_activation", "activation_function"];
+        activation: String = word,      gguf ["hidden_activation"],                                        json ["hidden_act", "hidden_activation", "activation_function"];
     }
 
     /// Rotary position embeddings.
@@ -142,7 +142,7 @@ parts! {
     /// Attention: heads that differ by layer, windows, scales.
     pub AttentionConfig, "attention", "" {
         /// Length of the sliding window in positions, including the current one.
-        sliding_window: u32 = room,       gguf ["attention.sliding_window"],  json ["sliding_window", "sliding_window_size"];
+        sliding_window: u32 = room,       gguf ["attention.sliding_window"],  json ["sliding_window", "sliding_window_size", "local_attention"];
         /// Length of a chunk in positions, for layers that attend within chunks (Llama 4).
         chunk_size: u32 = room,           gguf ["attention.chunk_size"],      json ["attention_chunk_size"];
         /// Period of layers that attend to all positions; the layers between them attend to a

@@ -54,6 +54,9 @@ fn embd_v_v(n: &N<'_>, layer: u32) -> u64 {
 fn gated_q(n: &N<'_>, layer: u32) -> u64 {
     q(n, layer).saturating_mul(2)
 }
+fn embd3(n: &N<'_>, layer: u32) -> u64 {
+    embd(n, layer).saturating_mul(3)
+}
 fn gated_q_k_v(n: &N<'_>, layer: u32) -> u64 {
     gated_q(n, layer).saturating_add(k(n, layer)).saturating_add(v(n, layer))
 }
@@ -223,6 +226,12 @@ fn dense(n: &N<'_>, _: u32) -> bool {
 }
 fn mixture(n: &N<'_>, layer: u32) -> bool {
     !dense(n, layer)
+}
+fn first(_: &N<'_>, layer: u32) -> bool {
+    layer == 0
+}
+fn not_first(n: &N<'_>, layer: u32) -> bool {
+    !first(n, layer)
 }
 fn leading(n: &N<'_>, layer: u32) -> bool {
     u64::from(layer) < n.count("leading_dense_block_count")
@@ -647,6 +656,10 @@ pub(crate) static GRAPHS: &[Graph] = &[
     ]], rules: EQUAL_HEADS, ..Graph::EMPTY },
     Graph { architectures: &["deepseek2"], keys: &[RMS, "attention.kv_lora_rank", "expert_feed_forward_length", "expert_shared_count"],
         tensors: &[BODY, TIED, NORMS, LATENT, LEADING, MAYBE_FUSED_EXPERTS, SHARED_EXPERTS, &[may(BALANCE, [experts]).when(later)]], rules: &[needs_rank, latent_is_one_head], nextn: true, differs: &[("topk_method", "group_limited_greedy", "a group of experts is scored by its two best experts, not by its best")], ..Graph::EMPTY },
+    Graph { architectures: &["minicpm3"], keys: &[RMS, "attention.q_lora_rank", "attention.kv_lora_rank"], tensors: &[BODY, TIED, NORMS, GATED, LONG_FREQS, &[
+        must("blk.{n}.attn_q_a.weight", [embd, q_rank]), must("blk.{n}.attn_q_a_norm.weight", [q_rank]), must("blk.{n}.attn_q_b.weight", [q_rank, latent_q]),
+        must("blk.{n}.attn_kv_a_mqa.weight", [embd, kv_rank_rotated]), must("blk.{n}.attn_kv_a_norm.weight", [kv_rank]), must("blk.{n}.attn_kv_b.weight", [kv_rank, latent_kv]),
+        must("blk.{n}.attn_output.weight", [latent_out, embd])]], ..Graph::EMPTY },
     Graph { architectures: &["deepseek32"], keys: &[RMS, "attention.q_lora_rank", "attention.kv_lora_rank", "expert_feed_forward_length", "expert_shared_count", "expert_gating_func",
             "attention.indexer.head_count", "attention.indexer.key_length", "attention.indexer.top_k"],
         tensors: &[BODY, TIED, NORMS, LATENT, LEADING, SPLIT_EXPERTS, SHARED_EXPERTS, &[may(BALANCE, [experts]).when(later),
@@ -673,6 +686,11 @@ pub(crate) static GRAPHS: &[Graph] = &[
         must("token_embd_norm.weight", [embd]), must("token_embd_norm.bias", [embd]), must("blk.{n}.attn_output_norm.weight", [embd]), must("blk.{n}.attn_output_norm.bias", [embd]),
         may("blk.{n}.ffn_up.bias", [ff]), may("blk.{n}.ffn_down.bias", [embd]), must("blk.{n}.layer_output_norm.weight", [embd]), must("blk.{n}.layer_output_norm.bias", [embd])]],
         rules: &[key_is_value, needs_token_types], ..Graph::EMPTY },
+    Graph { architectures: &["modern-bert"], keys: &[EPS], tensors: &[BODY, &[must("token_embd_norm.weight", [embd]),
+        must("blk.{n}.attn_norm.weight", [embd]).when(not_first), may("blk.{n}.attn_norm.weight", [embd]).when(first), must(QKV, [embd, embd3]), must("blk.{n}.attn_output.weight", [embd, embd]),
+        must("blk.{n}.ffn_up.weight", [embd, ff2]), must("blk.{n}.ffn_down.weight", [ff, embd]), must("blk.{n}.ffn_norm.weight", [embd]),
+        may("cls.output.weight", [embd, one_class]), may("cls.output.bias", [one_class]), may("cls.weight", [embd, embd]), may("cls.norm.weight", [embd])]],
+        rules: EQUAL_HEADS, ..Graph::EMPTY },
 ];
 
 const ROUTER: &str = "blk.{n}.ffn_gate_inp.weight";

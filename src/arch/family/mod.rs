@@ -18,6 +18,8 @@ mod gpt2;
 mod gpt_oss;
 mod graphs;
 mod llama;
+mod minicpm3;
+mod modernbert;
 mod olmo;
 mod others;
 mod phi;
@@ -57,6 +59,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &phi::PHI3,
     &gpt_oss::GPT_OSS,
     &deepseek::DEEPSEEK2,
+    &minicpm3::MINICPM3,
     &glm::GLM4,
     &glm::GLM4MOE,
     &olmo::OLMO2,
@@ -66,6 +69,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &falcon::FALCON,
     &gpt2::GPT2,
     &bert::BERT,
+    &modernbert::MODERNBERT,
     &whisper::WHISPER,
 ];
 
