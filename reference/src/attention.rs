@@ -184,10 +184,12 @@ impl Attention {
 
     /// Norms and turns queries or keys.
     fn finish(&self, x: &mut Rows, norm: Option<&Norm>, pass: &Pass<'_>) {
-        norm.iter().for_each(|norm| norm.apply(x));
+        let (before, behind) = if self.plan.normed_last { (None, norm) } else { (norm, None) };
+        before.iter().for_each(|norm| norm.apply(x));
         if let Some((rope, turns)) = self.plan.rope.and_then(|rope| pass.ropes.get(rope)) {
             rope.apply(turns, x, self.plan.head_dim, 0);
         }
+        behind.iter().for_each(|norm| norm.apply(x));
     }
 
     /// The values of the positions that each query attends to, by the gate and the output matrix.

@@ -114,6 +114,8 @@ pub struct AttentionPlan {
     pub alibi: Option<f32>,
     /// Bound of queries, keys and values.
     pub clip: Option<f32>,
+    /// Whether queries and keys are normed after they are turned.
+    pub normed_last: bool,
     /// Whether norms of q and k have factors for each head.
     pub norms_of_heads: bool,
     /// Whether values are normed, without factors.
@@ -377,6 +379,7 @@ impl AttentionPlan {
             rope: facts.rotates(layer).then_some(usize::from(windowed)),
             alibi: None,
             clip: None,
+            normed_last: false,
             norms_of_heads: false,
             value_norm: false,
             temperature: None,

@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use support::{Container, Expected, compare, converted, outside};
 use weighbridge::Model;
@@ -79,19 +79,24 @@ fn scale(plan: &mut Plan, scalar: f32) {
     plan.attentions().for_each(|attention| attention.scale = scalar.sqrt().recip());
 }
 
-/// Every fixture from one container.
+/// Every fixture from one container, and every model of `xtask/oracles/models.py` where
+/// `WEIGHBRIDGE_MODELS` names the folder that it wrote.
 fn all(container: Container) {
-    let Some(folder) = outside("logits") else { return };
+    let made = std::env::var_os("WEIGHBRIDGE_MODELS").map(PathBuf::from);
+    let folders: Vec<PathBuf> = outside("logits").into_iter().chain(made).collect();
     let mut faults = Vec::new();
     let mut passed = 0;
-    for name in support::fixtures(&folder) {
-        match one(&folder.join(&name), &name, container) {
-            Ok(_) => passed += 1,
-            Err(fault) => faults.push(format!("{name}: {fault}")),
+    for folder in &folders {
+        let before = passed + faults.len();
+        for name in support::fixtures(folder) {
+            match one(&folder.join(&name), &name, container) {
+                Ok(_) => passed += 1,
+                Err(fault) => faults.push(format!("{name}: {fault}")),
+            }
         }
+        assert!(passed + faults.len() > before, "no fixtures in {}", folder.display());
     }
     assert!(faults.is_empty(), "{container:?}: {passed} pass, but\n{}", faults.join("\n"));
-    assert!(passed > 0, "no fixtures in {}", folder.display());
 }
 
 fn one(folder: &Path, name: &str, container: Container) -> Result<f32, String> {

@@ -567,6 +567,28 @@ pub(crate) const LISTS: &[List] = &[
         "],
     },
     List {
+        name: "deepseek with biases",
+        source: "DeepseekV3ForCausalLM of transformers 5.23 with attention_bias as it is saved, and what llama.cpp's conversion/deepseek.py made of it",
+        config: r#"{"model_type": "deepseek_v3", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "num_key_value_heads": 2, "qk_nope_head_dim": 2, "qk_rope_head_dim": 2, "v_head_dim": 3, "kv_lora_rank": 4,
+            "q_lora_rank": 5, "n_routed_experts": 2, "num_experts_per_tok": 1, "n_shared_experts": 1,
+            "moe_intermediate_size": 6, "intermediate_size": 6, "first_k_dense_replace": 0, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "deepseek2",
+        tensors: &[EMBEDDINGS, NORMS, DENSE, "
+            model.layers.0.self_attn.q_a_proj.weight            5,8   blk.0.attn_q_a.weight
+            model.layers.0.self_attn.q_a_proj.bias              5     blk.0.attn_q_a.bias
+            model.layers.0.self_attn.q_a_layernorm.weight       5     blk.0.attn_q_a_norm.weight
+            model.layers.0.self_attn.q_b_proj.weight            8,5   blk.0.attn_q_b.weight
+            model.layers.0.self_attn.kv_a_proj_with_mqa.weight  6,8   blk.0.attn_kv_a_mqa.weight
+            model.layers.0.self_attn.kv_a_proj_with_mqa.bias    6     blk.0.attn_kv_a_mqa.bias
+            model.layers.0.self_attn.kv_a_layernorm.weight      4     blk.0.attn_kv_a_norm.weight
+            model.layers.0.self_attn.kv_b_proj.weight           10,4  blk.0.attn_kv_b.weight
+            model.layers.0.self_attn.o_proj.weight              8,6   blk.0.attn_output.weight
+            model.layers.0.self_attn.o_proj.bias                8     blk.0.attn_output.bias
+        "],
+    },
+    List {
         name: "deepseek of ik_llama.cpp",
         source: "ikawrakow/ik_llama.cpp keeps attn_kv_b beside attn_k_b and attn_v_b; its attn_k_b has other axes, which are not read",
         config: r#"{"model_type": "deepseek_v3", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
@@ -885,6 +907,113 @@ pub(crate) const LISTS: &[List] = &[
             model.layers.0.self_attn.kv_a_layernorm.weight      4     blk.0.attn_kv_a_norm.weight
             model.layers.0.self_attn.kv_b_proj.weight           16,4  blk.0.attn_kv_b.weight
             model.layers.0.self_attn.o_proj.weight              8,8   blk.0.attn_output.weight
+        "],
+    },
+    List {
+        name: "phi",
+        source: "PhiForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/phi.py made of it",
+        config: r#"{"model_type": "phi", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 6, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "phi2",
+        tensors: &["
+            model.embed_tokens.weight              10,8  token_embd.weight
+            model.final_layernorm.weight           8     output_norm.weight
+            model.final_layernorm.bias             8     output_norm.bias
+            lm_head.weight                         10,8  output.weight
+            lm_head.bias                           10    output.bias
+            model.layers.0.input_layernorm.weight  8     blk.0.attn_norm.weight
+            model.layers.0.input_layernorm.bias    8     blk.0.attn_norm.bias
+            model.layers.0.self_attn.q_proj.weight 8,8   blk.0.attn_q.weight
+            model.layers.0.self_attn.q_proj.bias   8     blk.0.attn_q.bias
+            model.layers.0.self_attn.k_proj.weight 8,8   blk.0.attn_k.weight
+            model.layers.0.self_attn.k_proj.bias   8     blk.0.attn_k.bias
+            model.layers.0.self_attn.v_proj.weight 8,8   blk.0.attn_v.weight
+            model.layers.0.self_attn.v_proj.bias   8     blk.0.attn_v.bias
+            model.layers.0.self_attn.dense.weight  8,8   blk.0.attn_output.weight
+            model.layers.0.self_attn.dense.bias    8     blk.0.attn_output.bias
+            model.layers.0.mlp.fc1.weight          6,8   blk.0.ffn_up.weight
+            model.layers.0.mlp.fc1.bias            6     blk.0.ffn_up.bias
+            model.layers.0.mlp.fc2.weight          8,6   blk.0.ffn_down.weight
+            model.layers.0.mlp.fc2.bias            8     blk.0.ffn_down.bias
+        "],
+    },
+    List {
+        name: "stablelm",
+        source: "StableLmForCausalLM of transformers 5.23 as it is saved, with and without norms of heads, and llama.cpp's conversion/stablelm.py",
+        config: r#"{"model_type": "stablelm", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 6, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "stablelm",
+        tensors: &[EMBEDDINGS, NORMS, DENSE, "
+            model.norm.bias                                         8    output_norm.bias
+            model.layers.0.input_layernorm.bias                     8    blk.0.attn_norm.bias
+            model.layers.0.post_attention_layernorm.bias            8    blk.0.ffn_norm.bias
+            model.layers.0.self_attn.q_proj.weight                  8,8  blk.0.attn_q.weight
+            model.layers.0.self_attn.k_proj.weight                  8,8  blk.0.attn_k.weight
+            model.layers.0.self_attn.v_proj.weight                  8,8  blk.0.attn_v.weight
+            model.layers.0.self_attn.o_proj.weight                  8,8  blk.0.attn_output.weight
+            model.layers.0.self_attn.q_layernorm.norms.{e}.weight   4    blk.0.attn_q_norm.weight  stacked[{e}]
+            model.layers.0.self_attn.k_layernorm.norms.{e}.weight   4    blk.0.attn_k_norm.weight  stacked[{e}]
+        "],
+    },
+    List {
+        name: "exaone4",
+        source: "Exaone4ForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/exaone.py made of it",
+        config: config!("exaone4"),
+        form: Form::Gguf,
+        gguf: "exaone4",
+        tensors: &[EMBEDDINGS, ATTENTION, HEAD_NORMS, DENSE, "
+            model.layers.0.post_attention_layernorm.weight    8  blk.0.post_attention_norm.weight
+            model.layers.0.post_feedforward_layernorm.weight  8  blk.0.post_ffw_norm.weight
+        "],
+    },
+    List {
+        name: "hunyuan, dense",
+        source: "HunYuanDenseV1ForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/hunyuan.py made of it",
+        config: config!("hunyuan_v1_dense"),
+        form: Form::Gguf,
+        gguf: "hunyuan-dense",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, DENSE, "
+            model.layers.0.self_attn.query_layernorm.weight  4  blk.0.attn_q_norm.weight
+            model.layers.0.self_attn.key_layernorm.weight    4  blk.0.attn_k_norm.weight
+        "],
+    },
+    List {
+        name: "nemotron",
+        source: "NemotronForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/nemotron.py made of it",
+        config: config!("nemotron"),
+        form: Form::Gguf,
+        gguf: "nemotron",
+        tensors: &[ATTENTION, "
+            model.embed_tokens.weight                       10,8  token_embd.weight
+            model.norm.weight                               8     output_norm.weight      plus_one
+            model.norm.bias                                 8     output_norm.bias
+            model.layers.0.input_layernorm.weight           8     blk.0.attn_norm.weight  plus_one
+            model.layers.0.input_layernorm.bias             8     blk.0.attn_norm.bias
+            model.layers.0.post_attention_layernorm.weight  8     blk.0.ffn_norm.weight   plus_one
+            model.layers.0.post_attention_layernorm.bias    8     blk.0.ffn_norm.bias
+            model.layers.0.mlp.up_proj.weight               6,8   blk.0.ffn_up.weight
+            model.layers.0.mlp.down_proj.weight             8,6   blk.0.ffn_down.weight
+        "],
+    },
+    List {
+        name: "seed_oss",
+        source: "SeedOssForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's converter made of it",
+        config: config!("seed_oss"),
+        form: Form::Gguf,
+        gguf: "seed_oss",
+        tensors: &[EMBEDDINGS, ATTENTION, DENSE, "
+            model.layers.0.input_layernorm.weight           8  blk.0.attn_norm.weight
+            model.layers.0.post_attention_layernorm.weight  8  blk.0.post_attention_norm.weight
+        "],
+    },
+    List {
+        name: "ernie4_5 with experts",
+        source: "Ernie4_5_MoeForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/ernie.py made of it",
+        config: config!("ernie4_5_moe", r#", "num_experts": 2, "moe_k": 1, "moe_intermediate_size": 6"#),
+        form: Form::Gguf,
+        gguf: "ernie4_5-moe",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, EXPERTS, SHARED_EXPERTS, "
+            model.layers.0.mlp.moe_statics.e_score_correction_bias  1,2  blk.0.exp_probs_b.bias
         "],
     },
     List {

@@ -113,7 +113,13 @@ pub(super) fn config(
         Ok::<_, Error>(Field::derived(value, source))
     };
     if attention.value_head_dim.is_none() {
-        attention.value_head_dim = Some(Field::derived(head_dim.value, "same as head_dim"));
+        // llama.cpp derives the width of values by itself, whatever the file says of keys.
+        let apart = head_dim.source.ends_with(".attention.key_length");
+        let derived = dim.value.checked_div(n_heads.value).filter(|_| apart);
+        attention.value_head_dim = Some(match derived {
+            Some(width) => Field::derived(width, "dim / n_heads"),
+            None => Field::derived(head_dim.value, "same as head_dim"),
+        });
     }
 
     let (mut ffn_dim, ffn_dim_per_layer) = split(core.ffn_dim.take());

@@ -242,6 +242,9 @@ fn later(n: &N<'_>, layer: u32) -> bool {
 fn later_shared(n: &N<'_>, layer: u32) -> bool {
     later(n, layer) && n.count("expert_shared_count") > 0
 }
+fn later_with_shared(n: &N<'_>, layer: u32) -> bool {
+    later(n, layer) && stated_shared_ff(n, layer) > 0
+}
 fn shares(n: &N<'_>, layer: u32) -> bool {
     mixture(n, layer) && stated_shared_ff(n, layer) > 0
 }
@@ -362,6 +365,13 @@ fn key_heads_divide(n: &N<'_>) -> Option<String> {
     })
 }
 
+/// llama.cpp tells EXAONE 4's models with windows by their number of layers.
+fn windows_of_64_layers(n: &N<'_>) -> Option<String> {
+    (n.layers() != 64 && n.count("attention.sliding_window") > 0).then(|| {
+        format!("attention.sliding_window has no effect: llama.cpp has windows in models of 64 layers only, and this one has {}", n.layers())
+    })
+}
+
 const WHOLE_HEADS: &[Rule] = &[key_is_value, whole_head];
 const EQUAL_HEADS: &[Rule] = &[key_is_value];
 
@@ -421,6 +431,18 @@ const SQUARE_ATTENTION: &[Row] = &[
     must("blk.{n}.attn_v.weight", [embd, v]).unless(QKV),
     may("blk.{n}.attn_q.bias", [embd]).unless(QKV_BIAS),
     may("blk.{n}.attn_k.bias", [v]).unless(QKV_BIAS),
+    may("blk.{n}.attn_v.bias", [v]).unless(QKV_BIAS),
+    must("blk.{n}.attn_output.weight", [embd, embd]),
+];
+/// All heads together are as wide as the residual stream.
+const EXAONE_ATTENTION: &[Row] = &[
+    may(QKV, [embd, q_k_v]),
+    may(QKV_BIAS, [q_k_v]).with(QKV),
+    must("blk.{n}.attn_q.weight", [embd, q]).unless(QKV),
+    must("blk.{n}.attn_k.weight", [embd, k]).unless(QKV),
+    must("blk.{n}.attn_v.weight", [embd, v]).unless(QKV),
+    may("blk.{n}.attn_q.bias", [q]).unless(QKV_BIAS),
+    may("blk.{n}.attn_k.bias", [k]).unless(QKV_BIAS),
     may("blk.{n}.attn_v.bias", [v]).unless(QKV_BIAS),
     must("blk.{n}.attn_output.weight", [embd, embd]),
 ];
@@ -676,6 +698,19 @@ pub(crate) static GRAPHS: &[Graph] = &[
     Graph { architectures: &["command-r"], keys: &[EPS], tensors: &[BODY, SQUARE_ATTENTION, GATED, &[must("blk.{n}.attn_norm.weight", [embd]),
         must("blk.{n}.attn_q_norm.weight", [head, heads]).when(many_layers), must("blk.{n}.attn_k_norm.weight", [head, kv_heads]).when(many_layers)]], rules: EQUAL_HEADS, ..Graph::EMPTY },
     Graph { architectures: &["cohere2"], keys: &[EPS, "logit_scale", "attention.sliding_window"], tensors: &[BODY, SQUARE_ATTENTION, GATED, &[must("blk.{n}.attn_norm.weight", [embd])]], rules: EQUAL_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["phi2"], keys: &[EPS], tensors: &[BODY, OUTPUT, SQUARE_ATTENTION, UNGATED, UNGATED_BIASES, &[must("output.bias", [vocab]), must("output_norm.bias", [embd]), must("blk.{n}.attn_norm.weight", [embd]), must("blk.{n}.attn_norm.bias", [embd]),
+        must("blk.{n}.attn_output.bias", [embd])]], rules: EQUAL_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["stablelm"], keys: &[EPS], tensors: &[BODY, OUTPUT, SQUARE_ATTENTION, GATED, &[must("output_norm.bias", [embd]), must("blk.{n}.attn_norm.weight", [embd]), must("blk.{n}.attn_norm.bias", [embd]),
+        may("blk.{n}.attn_q_norm.weight", [head, heads]), may("blk.{n}.attn_k_norm.weight", [head, kv_heads]), may("blk.{n}.ffn_norm.weight", [embd]), may("blk.{n}.ffn_norm.bias", [embd])]], rules: EQUAL_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["exaone4"], keys: &[RMS], tensors: &[BODY, TIED, EXAONE_ATTENTION, POST_NORMS, QK_NORM, FREQS, GATED], rules: WHOLE_HEADS, nextn: true, remarks: &[windows_of_64_layers], ..Graph::EMPTY },
+    Graph { architectures: &["hunyuan-dense"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, ATTENTION, QK_NORM, GATED], rules: WHOLE_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["nemotron"], keys: &[EPS], tensors: &[BODY, OUTPUT, NORMS, BIASED_NORMS, SQUARE_ATTENTION, ATTENTION_OUTPUT_BIAS, UNGATED, &[may("blk.{n}.ffn_up.bias", [ff]), may("blk.{n}.ffn_down.bias", [embd])]], rules: EQUAL_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["seed_oss"], keys: &[RMS], tensors: &[BODY, TIED, ATTENTION, GATED, &[must("blk.{n}.attn_norm.weight", [embd]), must("blk.{n}.post_attention_norm.weight", [embd])]], rules: EQUAL_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["ernie4_5"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, ATTENTION, ATTENTION_OUTPUT_BIAS, GATED], rules: WHOLE_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["ernie4_5-moe"], keys: &[RMS, "expert_feed_forward_length", "interleave_moe_layer_step"], tensors: &[BODY, TIED, NORMS, ATTENTION, ATTENTION_OUTPUT_BIAS, LEADING, &[
+        may("blk.{n}.ffn_gate_exps.weight", [embd, stated_expert_ff, experts]).when(later), must("blk.{n}.ffn_up_exps.weight", [embd, stated_expert_ff, experts]).when(later), may(BALANCE, [experts]).when(later),
+        must("blk.{n}.ffn_gate_shexp.weight", [embd, stated_shared_ff]).when(later_with_shared), must("blk.{n}.ffn_up_shexp.weight", [embd, stated_shared_ff]).when(later_with_shared), must("blk.{n}.ffn_down_shexp.weight", [stated_shared_ff, embd]).when(later_with_shared)]],
+        rules: &[key_is_value, whole_head, needs_experts], ..Graph::EMPTY },
     Graph { architectures: &["starcoder2"], keys: &[EPS], tensors: &[BODY, TIED, NORMS, BIASED_NORMS, SQUARE_ATTENTION, &[must("blk.{n}.attn_output.bias", [embd])], UNGATED, UNGATED_BIASES], rules: WHOLE_HEADS, ..Graph::EMPTY },
     Graph { architectures: &["falcon"], keys: &[EPS], tensors: &[BODY, TIED, UNGATED, &[must("output_norm.bias", [embd]), must("blk.{n}.attn_norm.weight", [embd]), must("blk.{n}.attn_norm.bias", [embd]),
         may("blk.{n}.attn_norm_2.weight", [embd]), may("blk.{n}.attn_norm_2.bias", [embd]), must(QKV, [embd, embd_v_v]), must("blk.{n}.attn_output.weight", [embd, embd])]], rules: WHOLE_HEADS, ..Graph::EMPTY },

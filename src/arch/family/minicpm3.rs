@@ -88,17 +88,12 @@ fn widths(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The part of a head that is not rotated, and the width of values where a file states none.
+/// The part of a head that is not rotated.
 fn unrotated(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let config = &model.config;
     let rotated = config.rope.dimension_count.as_ref().map(|rotated| rotated.value);
     let plain = rotated.and_then(|rotated| config.head_dim.value.checked_sub(rotated));
     let plain = plain.ok_or_else(|| model.missing_in_model("rope.dimension_count"))?;
     out.insert("qk_nope_head_dim".to_owned(), plain.into());
-    let stated = model.metadata().u64(&format!("{}.attention.value_length", model.architecture()));
-    if stated.is_none() {
-        let usual = config.dim.value.checked_div(config.n_heads.value);
-        out.extend(usual.map(|width| ("v_head_dim".to_owned(), width.into())));
-    }
     Ok(())
 }

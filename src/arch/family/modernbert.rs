@@ -82,7 +82,7 @@ static VARIANTS: &[Variant] = &[
     Variant {
         gguf: "modern-bert",
         hf: &["modernbert"],
-        keys: &[keys::BASE, &[K::By(epsilon), K::Fixed("attention.causal", Flag(false)), K::By(keys::pooling), K::By(pooling_of_classifier), K::By(labels),
+        keys: &[keys::BASE, &[K::By(keys::layer_norm_epsilon), K::Fixed("attention.causal", Flag(false)), K::By(keys::pooling), K::By(pooling_of_classifier), K::By(labels),
             K::Row("sliding_window"), K::By(pattern), K::Fixed("rope.scaling.type", Word("none")), K::Derived("vocab_size"), K::By(activation)]],
         classes: &[
             Class { model_type: "modernbert", class: "ModernBertForSequenceClassification", when: Some(|model| model.has("classifier.output.weight")),
@@ -101,15 +101,6 @@ const CONFIG: &[C] = &[
     C::Field("norm_eps", "norm_eps"), C::Field("activation", "hidden_activation"), C::Field("sliding_window", "local_attention"),
     C::By(json::layer_types), C::By(ropes), C::By(pooled),
 ];
-
-/// llama.cpp requires the epsilon under this key; the converter writes it if the config states it
-/// under a second name, as the published ones do.
-fn epsilon(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
-    if let Some(eps) = &model.config.norm_eps {
-        keys.real("attention.layer_norm_epsilon", eps.value);
-    }
-    Ok(())
-}
 
 /// How a classifier pools, as numbers of llama.cpp.
 const POOLINGS: [(&str, u32); 2] = [("mean", 1), ("cls", 2)];
