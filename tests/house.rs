@@ -265,7 +265,17 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ),
     (
         "translate/tokenizer/pre.rs",
-        &["command-r", "falcon", "glm4", "olmo", "qwen2", "qwen35"],
+        &[
+            "command-r",
+            "exaone4",
+            "falcon",
+            "glm4",
+            "hunyuan-dense",
+            "modern-bert",
+            "olmo",
+            "qwen2",
+            "qwen35",
+        ],
         "values of tokenizer.ggml.pre: llama.cpp names a way to split text by the first vocabulary \
          that had it",
     ),

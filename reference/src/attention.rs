@@ -184,10 +184,12 @@ impl Attention {
 
     /// Norms and turns queries or keys.
     fn finish(&self, x: &mut Rows, norm: Option<&Norm>, pass: &Pass<'_>) {
-        norm.iter().for_each(|norm| norm.apply(x));
+        let (before, behind) = if self.plan.normed_last { (None, norm) } else { (norm, None) };
+        before.iter().for_each(|norm| norm.apply(x));
         if let Some((rope, turns)) = self.plan.rope.and_then(|rope| pass.ropes.get(rope)) {
             rope.apply(turns, x, self.plan.head_dim, 0);
         }
+        behind.iter().for_each(|norm| norm.apply(x));
     }
 
     /// The values of the positions that each query attends to, by the gate and the output matrix.
@@ -204,15 +206,26 @@ impl Attention {
         let all = cache.keys.len() / (kv_heads * head_dim);
         let of_head = |head: usize, position: usize, q: &[f32], out: &mut [f32]| {
             let kv = head / (heads / kv_heads);
-            let last = if self.plan.causal { (position + 1).min(all) } else { all };
-            let first = match self.plan.window {
-                Some(window) => (position + 1).saturating_sub(window),
-                None => 0,
+            let (first, last) = match (self.plan.window, self.plan.causal) {
+                (None, true) => (0, position + 1),
+                (None, false) => (0, all),
+                (Some(window), true) => ((position + 1).saturating_sub(window), position + 1),
+                // Half of the window to either side.
+                (Some(window), false) => {
+                    (position.saturating_sub(window / 2), position + window / 2 + 1)
+                }
             };
+            let last = last.min(all);
             let keys = cache.keys.chunks_exact(head_dim).skip(kv).step_by(kv_heads);
             let score = |k: &[f32]| dot(q, k) * self.plan.scale;
             let mut scores: Vec<f32> =
                 keys.skip(first).take(last - first.min(last)).map(score).collect();
+            if let Some(factor) = self.plan.alibi {
+                // The position of the key alone: softmax takes no notice of what all scores share.
+                let fall = factor * slope(head, heads);
+                let places = (first..).zip(&mut scores);
+                places.for_each(|(place, score)| *score += fall * place as f32);
+            }
             if let Some(cap) = self.plan.softcap {
                 scores.iter_mut().for_each(|score| *score = (*score / cap).tanh() * cap);
             }
@@ -234,6 +247,18 @@ impl Attention {
         }
         self.output.of(&mixed)
     }
+}
+
+/// The slope of a head, by the rule of ALiBi's authors: powers of 2^(-8 / heads), and where their
+/// number is no power of two, every other one of the next finer powers for the rest.
+#[expect(clippy::cast_precision_loss, reason = "numbers of heads")]
+fn slope(head: usize, heads: usize) -> f32 {
+    let power = 1 << heads.max(1).ilog2();
+    let (step, count) = match head.checked_sub(power) {
+        None => (8.0 / power as f32, head + 1),
+        Some(rest) => (4.0 / power as f32, 2 * rest + 1),
+    };
+    (-step * count as f32).exp2()
 }
 
 impl Latent {

@@ -185,7 +185,7 @@ impl Reference {
     /// `Unsupported` if the model is no encoder of text; `Input` for a token or a position that it
     /// does not have.
     pub fn encode(&self, tokens: &[u32], segments: Option<&[u32]>) -> Result<EncodedText> {
-        if self.plan.arrangement != Arrangement::NormedSum {
+        if !self.plan.encodes() {
             return Err(Error::Unsupported("the model is no encoder of text".to_owned()));
         }
         let mut x = self.embed(tokens, 0)?;
@@ -200,7 +200,8 @@ impl Reference {
         }
         self.embedding_norm.iter().for_each(|norm| norm.apply(&mut x));
         let mut caches = vec![LayerCache::default(); self.layers.len()];
-        let hidden = run(&self.layers, &self.plan.ropes, x, 0, &mut caches)?;
+        let mut hidden = run(&self.layers, &self.plan.ropes, x, 0, &mut caches)?;
+        self.output_norm.iter().for_each(|norm| norm.apply(&mut hidden));
         let pooled = match &self.pooler {
             Some(pooler) => {
                 let mut first = pooler.of(&hidden.first())?;
@@ -232,12 +233,13 @@ impl Reference {
 
     /// The residual stream behind the last norm, for new tokens.
     fn hidden(&self, session: &mut Session<'_>, tokens: &[u32]) -> Result<Rows> {
-        if self.plan.arrangement == Arrangement::NormedSum {
+        if self.plan.encodes() {
             let fault = "the model encodes a text as a whole, and does not continue it";
             return Err(Error::Unsupported(fault.to_owned()));
         }
         let (start, length) = (session.length, session.length + tokens.len());
-        let x = self.embed(tokens, start)?;
+        let mut x = self.embed(tokens, start)?;
+        self.embedding_norm.iter().for_each(|norm| norm.apply(&mut x));
         let own = self.per_layer.as_ref().map(|own| own.of(tokens, &x)).transpose()?;
         let ropes = turned(&self.plan.ropes, start, length);
         let mut context = Context {

@@ -110,8 +110,12 @@ pub struct AttentionPlan {
     pub causal: bool,
     /// Which of [`Plan::ropes`] it has.
     pub rope: Option<usize>,
+    /// Scores fall with the distance, by a slope for each head (ALiBi): a factor of the slopes.
+    pub alibi: Option<f32>,
     /// Bound of queries, keys and values.
     pub clip: Option<f32>,
+    /// Whether queries and keys are normed after they are turned.
+    pub normed_last: bool,
     /// Whether norms of q and k have factors for each head.
     pub norms_of_heads: bool,
     /// Whether values are normed, without factors.
@@ -213,9 +217,8 @@ impl Plan {
         let family = family::find(&facts)?;
         let mut plan = Self::usual(&facts)?;
         (family.adjust)(&facts, &mut plan)?;
-        let whole = plan.arrangement == Arrangement::NormedSum;
-        if !whole && plan.attentions().any(|attention| !attention.causal) {
-            let fault = "a decoder whose positions see those behind them";
+        if !plan.encodes() && plan.attentions().any(|attention| !attention.causal) {
+            let fault = "layers of which some see positions behind their own";
             return Err(Error::Unsupported(fault.to_owned()));
         }
         plan.check_shared_keys()?;
@@ -274,6 +277,14 @@ impl Plan {
             per_layer_dim: scales.per_layer_dim.as_ref().map(|dim| size(dim.value)),
             active_stream: None,
             encoder: None,
+        })
+    }
+
+    /// Whether the model encodes a text as a whole: every position sees all others.
+    pub(crate) fn encodes(&self) -> bool {
+        self.layers.iter().all(|layer| match &layer.mixer {
+            MixerPlan::Attention(attention) | MixerPlan::Latent(attention, _) => !attention.causal,
+            MixerPlan::Linear(_) => false,
         })
     }
 
@@ -366,7 +377,9 @@ impl AttentionPlan {
             window: window.map(|window| size(window.value)),
             causal: attention.causal.as_ref().is_none_or(|causal| causal.value),
             rope: facts.rotates(layer).then_some(usize::from(windowed)),
+            alibi: None,
             clip: None,
+            normed_last: false,
             norms_of_heads: false,
             value_norm: false,
             temperature: None,

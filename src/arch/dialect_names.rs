@@ -30,20 +30,36 @@ pub(crate) struct Rename {
     /// A canonical tensor that a model must have for this rename to apply; empty if it always
     /// applies.
     pub(crate) requires: &'static str,
-    /// The start of the name in the tables.
+    /// The names of models that this rename applies to, as their files state them; empty if it
+    /// applies to all.
+    pub(crate) models: &'static [&'static str],
+    /// The start of the name in the tables; `{n}` stands for the layer number.
     pub(crate) prefix: &'static str,
     /// The start of the name in files of that dialect.
     pub(crate) replacement: &'static str,
+}
+
+impl Rename {
+    /// A rename without any facts, to build others from.
+    pub(crate) const EMPTY: Self = Self {
+        dialect: Dialect::HuggingFace,
+        requires: "",
+        models: &[],
+        prefix: "",
+        replacement: "",
+    };
 }
 
 /// The dialect's tensors that hold these canonical tensors, in order, and the canonical tensors
 /// that the dialect has no name for.
 ///
 /// Of several forms, uses the first one in the tables whose parts are all present. Experts have one
-/// tensor each in Hugging Face's files, and a common one elsewhere. `one` tells whether two
-/// canonical tensors are the same stored tensor, such as a norm that is used twice.
+/// tensor each in Hugging Face's files, and a common one elsewhere. `named` is the model's own name
+/// for its architecture. `one` tells whether two canonical tensors are the same stored tensor, such
+/// as a norm that is used twice.
 pub(crate) fn dialect_tensors(
     architecture: &'static Architecture,
+    named: &str,
     dialect: Dialect,
     canonical: &[&str],
     one: impl Fn(&str, &str) -> bool,
@@ -53,7 +69,9 @@ pub(crate) fn dialect_tensors(
     let split_latent = canonical.iter().any(|name| name.ends_with(".ffn.router.correction_bias"));
     let forms = candidates(architecture, dialect, split_latent);
     let of_these = |row: &&Rename| {
-        row.dialect == dialect && (row.requires.is_empty() || canonical.contains(&row.requires))
+        row.dialect == dialect
+            && (row.requires.is_empty() || canonical.contains(&row.requires))
+            && (row.models.is_empty() || row.models.contains(&named))
     };
     let renames: Vec<&Rename> = architecture.renames.iter().filter(of_these).collect();
     let present: HashSet<&str> = canonical.iter().copied().collect();
@@ -85,12 +103,12 @@ pub(crate) fn dialect_tensors(
                 let mut parts = parts(form);
                 mapped.extend(parts.iter().map(|(part, _)| part.clone()));
                 parts.truncate(if form.holds_one { 1 } else { parts.len() });
-                let name = expand(form.name, layer);
-                used.insert(name.clone());
+                used.insert(expand(form.name, layer));
                 let put = |row: &&Rename| {
-                    Some(row.replacement.to_owned() + name.strip_prefix(row.prefix)?)
+                    Some(row.replacement.to_owned() + form.name.strip_prefix(row.prefix)?)
                 };
-                let name = renames.iter().find_map(put).unwrap_or(name);
+                let renamed = renames.iter().find_map(put);
+                let name = expand(renamed.as_deref().unwrap_or(form.name), layer);
                 tensors.push(DialectTensor { name, parts });
             }
             None => unnamed.push(name.to_owned()),

@@ -30,6 +30,8 @@ pub(crate) struct Graph {
     pub(crate) ignores: &'static [(&'static str, &'static str)],
     /// Values in `config.json` that GGUF has no key for, each with what the graph does instead.
     pub(crate) differs: &'static [(&'static str, &'static str, &'static str)],
+    /// What the graph computes differently for some files, in a sentence.
+    pub(crate) remarks: &'static [Rule],
 }
 
 impl Graph {
@@ -42,6 +44,7 @@ impl Graph {
         reads_betas: false,
         ignores: &[],
         differs: &[],
+        remarks: &[],
     };
 }
 
@@ -298,6 +301,8 @@ pub(crate) fn ignored(
             out.push(format!("{key} has no effect: {instead}"));
         }
     }
+    let numbers = Numbers { metadata, architecture, vocab: 0 };
+    out.extend(graph.remarks.iter().filter_map(|remark| remark(&numbers)));
     for (key, value, instead) in graph.differs {
         if stated.get(*key).and_then(Json::as_str) == Some(value) {
             out.push(format!("{key} is {value}, but {instead}"));

@@ -471,11 +471,14 @@ fn is_mlx(store: &Store) -> bool {
 /// A row of the tables, as one dialect reads it.
 #[derive(Clone, Copy, Debug)]
 struct DialectRow {
-    /// Index among all rows.
+    /// Index among all rows; see also [`SERVES_SEVERAL`].
     rank: u32,
     canonical: &'static str,
     transform: Transform,
 }
+
+/// Marks the rank of a stored tensor that serves several canonical ones as a whole.
+const SERVES_SEVERAL: u32 = 1 << 31;
 
 /// Rows by stored pattern. A stored tensor may hold several canonical ones.
 type DialectRows = HashMap<&'static str, Vec<DialectRow>, RandomState>;
@@ -508,6 +511,12 @@ fn names_of(architecture: &'static Architecture, dialect: Dialect) -> DialectRow
                 let row = DialectRow { rank, canonical: rule.canonical, transform };
                 these.entry(name).or_default().push(row);
             }
+        }
+        // A tensor that serves several canonical ones as a whole serves those that have none of
+        // their own: a norm that a layer uses twice.
+        for rows in these.values_mut().filter(|rows| rows.len() > 1) {
+            let whole = rows.iter_mut().filter(|row| row.transform.rows == RowOrder::All);
+            whole.for_each(|row| row.rank |= SERVES_SEVERAL);
         }
         names.extend(these);
     }

@@ -25,6 +25,9 @@ pub(crate) struct Variant {
     pub(crate) keys: &'static [&'static [KeyRule]],
     /// Derives the values of the tensor `rope_freqs.weight`, if the family has one.
     pub(crate) rope_freqs: Option<RopeFreqs>,
+    /// Whether the converter writes `rope_freqs.weight` for Llama 3's scaling though it states no
+    /// number of rotated elements.
+    pub(crate) llama3_factors: bool,
     /// Its form in `config.json`: the first class whose condition holds.
     pub(crate) classes: &'static [Class],
     /// Changes a `config.json` to the form that mlx-lm's class reads, beyond what
@@ -52,6 +55,7 @@ impl Variant {
         class: None,
         keys: &[],
         rope_freqs: None,
+        llama3_factors: false,
         classes: &[],
         mlx_config: None,
         defaults: Defaults::NONE,

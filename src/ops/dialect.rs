@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::arch::{Axes, Dialect, DialectTensor, Mapping, Resolution, Transform, dialect_tensors};
+use crate::arch::{
+    Axes, Dialect, DialectTensor, Mapping, Resolution, Transform, architecture_name,
+    dialect_tensors,
+};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::Model;
@@ -88,7 +91,8 @@ fn translated(
     let mapping = |name: &str| model.mapping(name).ok().flatten();
     let stored = |name: &str| mapping(name).map(|of| (&of.stored, of.transform));
     let one = |a: &str, b: &str| stored(a).is_some_and(|a| stored(b) == Some(a));
-    let (spelled, without) = dialect_tensors(architecture, dialect, &canonical, one);
+    let of_files = architecture_name(store)?.map_or_else(String::new, |named| named.name);
+    let (spelled, without) = dialect_tensors(architecture, &of_files, dialect, &canonical, one);
     let nameless = format!("{} has no name for it", dialect.name());
     named.left_out.extend(without.into_iter().map(|name| (name, nameless.clone())));
     let config = model.config().ok();

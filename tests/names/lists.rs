@@ -567,6 +567,28 @@ pub(crate) const LISTS: &[List] = &[
         "],
     },
     List {
+        name: "deepseek with biases",
+        source: "DeepseekV3ForCausalLM of transformers 5.23 with attention_bias as it is saved, and what llama.cpp's conversion/deepseek.py made of it",
+        config: r#"{"model_type": "deepseek_v3", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "num_key_value_heads": 2, "qk_nope_head_dim": 2, "qk_rope_head_dim": 2, "v_head_dim": 3, "kv_lora_rank": 4,
+            "q_lora_rank": 5, "n_routed_experts": 2, "num_experts_per_tok": 1, "n_shared_experts": 1,
+            "moe_intermediate_size": 6, "intermediate_size": 6, "first_k_dense_replace": 0, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "deepseek2",
+        tensors: &[EMBEDDINGS, NORMS, DENSE, "
+            model.layers.0.self_attn.q_a_proj.weight            5,8   blk.0.attn_q_a.weight
+            model.layers.0.self_attn.q_a_proj.bias              5     blk.0.attn_q_a.bias
+            model.layers.0.self_attn.q_a_layernorm.weight       5     blk.0.attn_q_a_norm.weight
+            model.layers.0.self_attn.q_b_proj.weight            8,5   blk.0.attn_q_b.weight
+            model.layers.0.self_attn.kv_a_proj_with_mqa.weight  6,8   blk.0.attn_kv_a_mqa.weight
+            model.layers.0.self_attn.kv_a_proj_with_mqa.bias    6     blk.0.attn_kv_a_mqa.bias
+            model.layers.0.self_attn.kv_a_layernorm.weight      4     blk.0.attn_kv_a_norm.weight
+            model.layers.0.self_attn.kv_b_proj.weight           10,4  blk.0.attn_kv_b.weight
+            model.layers.0.self_attn.o_proj.weight              8,6   blk.0.attn_output.weight
+            model.layers.0.self_attn.o_proj.bias                8     blk.0.attn_output.bias
+        "],
+    },
+    List {
         name: "deepseek of ik_llama.cpp",
         source: "ikawrakow/ik_llama.cpp keeps attn_kv_b beside attn_k_b and attn_v_b; its attn_k_b has other axes, which are not read",
         config: r#"{"model_type": "deepseek_v3", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
@@ -847,6 +869,154 @@ pub(crate) const LISTS: &[List] = &[
         "],
     },
     List {
+        name: "falcon rw",
+        source: "FalconForCausalLM of transformers 5.23 as it is saved. llama.cpp's converter has no names for it: those of GGUF are what its other families use",
+        config: r#"{"model_type": "falcon", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4, "layer_norm_epsilon": 1e-5, "vocab_size": 10, "multi_query": false, "new_decoder_architecture": false, "num_kv_heads": 4}"#,
+        form: Form::Gguf,
+        gguf: "falcon",
+        tensors: &["
+            transformer.word_embeddings.weight                     10,16  token_embd.weight
+            transformer.ln_f.weight                                16     output_norm.weight
+            transformer.ln_f.bias                                  16     output_norm.bias
+            transformer.h.0.input_layernorm.weight                 16     blk.0.attn_norm.weight
+            transformer.h.0.input_layernorm.bias                   16     blk.0.attn_norm.bias
+            transformer.h.0.post_attention_layernorm.weight        16     blk.0.ffn_norm.weight
+            transformer.h.0.post_attention_layernorm.bias          16     blk.0.ffn_norm.bias
+            transformer.h.0.self_attention.query_key_value.weight  48,16  blk.0.attn_qkv.weight     rows:0-3,12-15,24-27,36-39,4-7,16-19,28-31,40-43,8-11,20-23,32-35,44-47
+            transformer.h.0.self_attention.query_key_value.bias    48     blk.0.attn_qkv.bias       rows:0-3,12-15,24-27,36-39,4-7,16-19,28-31,40-43,8-11,20-23,32-35,44-47
+            transformer.h.0.self_attention.dense.weight            16,16  blk.0.attn_output.weight
+            transformer.h.0.self_attention.dense.bias              16     blk.0.attn_output.bias
+            transformer.h.0.mlp.dense_h_to_4h.weight               64,16  blk.0.ffn_up.weight
+            transformer.h.0.mlp.dense_h_to_4h.bias                 64     blk.0.ffn_up.bias
+            transformer.h.0.mlp.dense_4h_to_h.weight               16,64  blk.0.ffn_down.weight
+            transformer.h.0.mlp.dense_4h_to_h.bias                 16     blk.0.ffn_down.bias
+        "],
+    },
+    List {
+        name: "minicpm3",
+        source: "MiniCPM3ForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/minicpm.py made of it",
+        config: r#"{"model_type": "minicpm3", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 6,
+            "q_lora_rank": 6, "kv_lora_rank": 4, "qk_nope_head_dim": 4, "qk_rope_head_dim": 2, "v_head_dim": 4, "intermediate_size": 6, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "minicpm3",
+        tensors: &[EMBEDDINGS, NORMS, DENSE, "
+            model.layers.0.self_attn.q_a_proj.weight            6,8   blk.0.attn_q_a.weight
+            model.layers.0.self_attn.q_a_layernorm.weight       6     blk.0.attn_q_a_norm.weight
+            model.layers.0.self_attn.q_b_proj.weight            12,6  blk.0.attn_q_b.weight
+            model.layers.0.self_attn.kv_a_proj_with_mqa.weight  6,8   blk.0.attn_kv_a_mqa.weight
+            model.layers.0.self_attn.kv_a_layernorm.weight      4     blk.0.attn_kv_a_norm.weight
+            model.layers.0.self_attn.kv_b_proj.weight           16,4  blk.0.attn_kv_b.weight
+            model.layers.0.self_attn.o_proj.weight              8,8   blk.0.attn_output.weight
+        "],
+    },
+    List {
+        name: "phi",
+        source: "PhiForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/phi.py made of it",
+        config: r#"{"model_type": "phi", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 6, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "phi2",
+        tensors: &["
+            model.embed_tokens.weight              10,8  token_embd.weight
+            model.final_layernorm.weight           8     output_norm.weight
+            model.final_layernorm.bias             8     output_norm.bias
+            lm_head.weight                         10,8  output.weight
+            lm_head.bias                           10    output.bias
+            model.layers.0.input_layernorm.weight  8     blk.0.attn_norm.weight
+            model.layers.0.input_layernorm.bias    8     blk.0.attn_norm.bias
+            model.layers.0.self_attn.q_proj.weight 8,8   blk.0.attn_q.weight
+            model.layers.0.self_attn.q_proj.bias   8     blk.0.attn_q.bias
+            model.layers.0.self_attn.k_proj.weight 8,8   blk.0.attn_k.weight
+            model.layers.0.self_attn.k_proj.bias   8     blk.0.attn_k.bias
+            model.layers.0.self_attn.v_proj.weight 8,8   blk.0.attn_v.weight
+            model.layers.0.self_attn.v_proj.bias   8     blk.0.attn_v.bias
+            model.layers.0.self_attn.dense.weight  8,8   blk.0.attn_output.weight
+            model.layers.0.self_attn.dense.bias    8     blk.0.attn_output.bias
+            model.layers.0.mlp.fc1.weight          6,8   blk.0.ffn_up.weight
+            model.layers.0.mlp.fc1.bias            6     blk.0.ffn_up.bias
+            model.layers.0.mlp.fc2.weight          8,6   blk.0.ffn_down.weight
+            model.layers.0.mlp.fc2.bias            8     blk.0.ffn_down.bias
+        "],
+    },
+    List {
+        name: "stablelm",
+        source: "StableLmForCausalLM of transformers 5.23 as it is saved, with and without norms of heads, and llama.cpp's conversion/stablelm.py",
+        config: r#"{"model_type": "stablelm", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 6, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "stablelm",
+        tensors: &[EMBEDDINGS, NORMS, DENSE, "
+            model.norm.bias                                         8    output_norm.bias
+            model.layers.0.input_layernorm.bias                     8    blk.0.attn_norm.bias
+            model.layers.0.post_attention_layernorm.bias            8    blk.0.ffn_norm.bias
+            model.layers.0.self_attn.q_proj.weight                  8,8  blk.0.attn_q.weight
+            model.layers.0.self_attn.k_proj.weight                  8,8  blk.0.attn_k.weight
+            model.layers.0.self_attn.v_proj.weight                  8,8  blk.0.attn_v.weight
+            model.layers.0.self_attn.o_proj.weight                  8,8  blk.0.attn_output.weight
+            model.layers.0.self_attn.q_layernorm.norms.{e}.weight   4    blk.0.attn_q_norm.weight  stacked[{e}]
+            model.layers.0.self_attn.k_layernorm.norms.{e}.weight   4    blk.0.attn_k_norm.weight  stacked[{e}]
+        "],
+    },
+    List {
+        name: "exaone4",
+        source: "Exaone4ForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/exaone.py made of it",
+        config: config!("exaone4"),
+        form: Form::Gguf,
+        gguf: "exaone4",
+        tensors: &[EMBEDDINGS, ATTENTION, HEAD_NORMS, DENSE, "
+            model.layers.0.post_attention_layernorm.weight    8  blk.0.post_attention_norm.weight
+            model.layers.0.post_feedforward_layernorm.weight  8  blk.0.post_ffw_norm.weight
+        "],
+    },
+    List {
+        name: "hunyuan, dense",
+        source: "HunYuanDenseV1ForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/hunyuan.py made of it",
+        config: config!("hunyuan_v1_dense"),
+        form: Form::Gguf,
+        gguf: "hunyuan-dense",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, DENSE, "
+            model.layers.0.self_attn.query_layernorm.weight  4  blk.0.attn_q_norm.weight
+            model.layers.0.self_attn.key_layernorm.weight    4  blk.0.attn_k_norm.weight
+        "],
+    },
+    List {
+        name: "nemotron",
+        source: "NemotronForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/nemotron.py made of it",
+        config: config!("nemotron"),
+        form: Form::Gguf,
+        gguf: "nemotron",
+        tensors: &[ATTENTION, "
+            model.embed_tokens.weight                       10,8  token_embd.weight
+            model.norm.weight                               8     output_norm.weight      plus_one
+            model.norm.bias                                 8     output_norm.bias
+            model.layers.0.input_layernorm.weight           8     blk.0.attn_norm.weight  plus_one
+            model.layers.0.input_layernorm.bias             8     blk.0.attn_norm.bias
+            model.layers.0.post_attention_layernorm.weight  8     blk.0.ffn_norm.weight   plus_one
+            model.layers.0.post_attention_layernorm.bias    8     blk.0.ffn_norm.bias
+            model.layers.0.mlp.up_proj.weight               6,8   blk.0.ffn_up.weight
+            model.layers.0.mlp.down_proj.weight             8,6   blk.0.ffn_down.weight
+        "],
+    },
+    List {
+        name: "seed_oss",
+        source: "SeedOssForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's converter made of it",
+        config: config!("seed_oss"),
+        form: Form::Gguf,
+        gguf: "seed_oss",
+        tensors: &[EMBEDDINGS, ATTENTION, DENSE, "
+            model.layers.0.input_layernorm.weight           8  blk.0.attn_norm.weight
+            model.layers.0.post_attention_layernorm.weight  8  blk.0.post_attention_norm.weight
+        "],
+    },
+    List {
+        name: "ernie4_5 with experts",
+        source: "Ernie4_5_MoeForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/ernie.py made of it",
+        config: config!("ernie4_5_moe", r#", "num_experts": 2, "moe_k": 1, "moe_intermediate_size": 6"#),
+        form: Form::Gguf,
+        gguf: "ernie4_5-moe",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, EXPERTS, SHARED_EXPERTS, "
+            model.layers.0.mlp.moe_statics.e_score_correction_bias  1,2  blk.0.exp_probs_b.bias
+        "],
+    },
+    List {
         name: "starcoder2",
         source: "modeling_starcoder2.py of transformers, llama.cpp's gguf-py/gguf/tensor_mapping.py",
         config: r#"{"model_type": "starcoder2", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 4,
@@ -975,6 +1145,71 @@ pub(crate) const LISTS: &[List] = &[
             classifier.dense.bias                                      8     cls.bias
             classifier.out_proj.weight                                 1,8   cls.output.weight
             classifier.out_proj.bias                                   1     cls.output.bias
+        "],
+    },
+    List {
+        name: "roberta with a head for masked words",
+        source: "RobertaForMaskedLM of transformers 5.23 as it is saved; xlm-roberta-base on the hub also stores the decoder. No padding token, as above",
+        config: r#"{"model_type": "roberta", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "bert",
+        tensors: &["
+            roberta.embeddings.word_embeddings.weight                  10,8  token_embd.weight
+            roberta.embeddings.position_embeddings.weight              12,8  position_embd.weight
+            roberta.embeddings.token_type_embeddings.weight            2,8   token_types.weight
+            roberta.embeddings.LayerNorm.weight                        8     token_embd_norm.weight
+            roberta.embeddings.LayerNorm.bias                          8     token_embd_norm.bias
+            roberta.encoder.layer.0.attention.output.LayerNorm.weight  8     blk.0.attn_output_norm.weight
+            roberta.encoder.layer.0.attention.output.LayerNorm.bias    8     blk.0.attn_output_norm.bias
+            roberta.encoder.layer.0.output.LayerNorm.weight            8     blk.0.layer_output_norm.weight
+            roberta.encoder.layer.0.output.LayerNorm.bias              8     blk.0.layer_output_norm.bias
+            roberta.encoder.layer.0.attention.self.query.weight        8,8   blk.0.attn_q.weight
+            roberta.encoder.layer.0.attention.self.query.bias          8     blk.0.attn_q.bias
+            roberta.encoder.layer.0.attention.self.key.weight          8,8   blk.0.attn_k.weight
+            roberta.encoder.layer.0.attention.self.key.bias            8     blk.0.attn_k.bias
+            roberta.encoder.layer.0.attention.self.value.weight        8,8   blk.0.attn_v.weight
+            roberta.encoder.layer.0.attention.self.value.bias          8     blk.0.attn_v.bias
+            roberta.encoder.layer.0.attention.output.dense.weight      8,8   blk.0.attn_output.weight
+            roberta.encoder.layer.0.attention.output.dense.bias        8     blk.0.attn_output.bias
+            roberta.encoder.layer.0.intermediate.dense.weight          32,8  blk.0.ffn_up.weight
+            roberta.encoder.layer.0.intermediate.dense.bias            32    blk.0.ffn_up.bias
+            roberta.encoder.layer.0.output.dense.weight                8,32  blk.0.ffn_down.weight
+            roberta.encoder.layer.0.output.dense.bias                  8     blk.0.ffn_down.bias
+            lm_head.dense.weight                                       8,8   -
+            lm_head.dense.bias                                         8     -
+            lm_head.layer_norm.weight                                  8     -
+            lm_head.layer_norm.bias                                    8     -
+            lm_head.decoder.weight                                     10,8  -
+            lm_head.bias                                               10    -
+        "],
+    },
+    List {
+        name: "modernbert",
+        source: "ModernBertForMaskedLM and ModernBertForSequenceClassification of transformers 5.23 as they are saved, and what llama.cpp's conversion/bert.py made of them",
+        config: r#"{"model_type": "modernbert", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 6, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "modern-bert",
+        tensors: &["
+            model.embeddings.tok_embeddings.weight  10,8  token_embd.weight
+            model.embeddings.norm.weight            8     token_embd_norm.weight
+            model.final_norm.weight                 8     output_norm.weight
+            model.layers.0.attn.Wqkv.weight         24,8  blk.0.attn_qkv.weight
+            model.layers.0.attn.Wo.weight           8,8   blk.0.attn_output.weight
+            model.layers.0.mlp_norm.weight          8     blk.0.ffn_norm.weight
+            model.layers.0.mlp.Wi.weight            12,8  blk.0.ffn_up.weight
+            model.layers.0.mlp.Wo.weight            8,6   blk.0.ffn_down.weight
+            model.layers.1.attn_norm.weight         8     blk.1.attn_norm.weight
+            model.layers.1.attn.Wqkv.weight         24,8  blk.1.attn_qkv.weight
+            model.layers.1.attn.Wo.weight           8,8   blk.1.attn_output.weight
+            model.layers.1.mlp_norm.weight          8     blk.1.ffn_norm.weight
+            model.layers.1.mlp.Wi.weight            12,8  blk.1.ffn_up.weight
+            model.layers.1.mlp.Wo.weight            8,6   blk.1.ffn_down.weight
+            head.dense.weight                       8,8   cls.weight
+            head.norm.weight                        8     cls.norm.weight
+            classifier.weight                       3,8   cls.output.weight
+            classifier.bias                         3     cls.output.bias
+            decoder.weight                          10,8  -
+            decoder.bias                            10    -
         "],
     },
     List {

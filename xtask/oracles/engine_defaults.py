@@ -34,7 +34,8 @@ MODEL_TYPES = """
     granitemoe granitemoeshared deepseek qwen2 qwen2_vl_text qwen2_5_vl_text qwen2_moe qwen3 qwen3_vl_text
     qwen3_moe qwen3_next qwen3_5_text qwen3_5_moe_text gemma gemma2 gemma3_text gemma3n_text gemma4_text phi3
     gpt_oss deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 glm4 glm4_moe olmo2 olmo3 olmoe cohere cohere2
-    starcoder2 falcon gpt2 bert roberta xlm-roberta camembert whisper
+    starcoder2 falcon gpt2 bert roberta xlm-roberta camembert whisper minicpm3 modernbert phi
+    stablelm nemotron seed_oss ernie4_5 ernie4_5_moe exaone4 hunyuan_v1_dense
 """.split()
 
 # Models without a class of their own in transformers, and the class that runs them.
@@ -79,7 +80,8 @@ IGNORED = """
     suppress_tokens begin_suppress_tokens apply_spec_augment n_layer n_head n_embd d_model encoder_layers
     decoder_layers encoder_attention_heads decoder_attention_heads decoder_ffn_dim encoder_ffn_dim
     max_source_positions max_target_positions classifier_proj_size median_filter_width use_weighted_layer_sum
-    scale_embedding decoder_start_token_id num_mel_bins tie_word_embeddings add_cross_attention
+    deterministic_flash_attn sparse_prediction sparse_pred_ignore_index initializer_cutoff_factor cls_token_id
+    sep_token_id scale_embedding decoder_start_token_id num_mel_bins tie_word_embeddings add_cross_attention
     num_mtp_layers
 """.split()
 IGNORED_ENDS = ("dropout", "pdrop", "drop")
@@ -134,6 +136,8 @@ def constant(value):
     if isinstance(value, bool):
         return f"Flag({str(value).lower()})"
     if isinstance(value, int):
+        if value < 0:
+            return None
         return f"Count({value:_})" if value >= 10_000 else f"Count({value})"
     if isinstance(value, float):
         whole, dot, rest = repr(value).partition(".")

@@ -6,16 +6,25 @@
 mod bert;
 mod cohere;
 mod deepseek;
+mod ernie;
+mod exaone4;
 mod falcon;
 mod gemma;
 mod glm;
 mod gpt2;
 mod gpt_oss;
+mod hunyuan;
 mod llama;
+mod minicpm3;
+mod modernbert;
+mod nemotron;
 mod olmo;
 mod phi;
+mod phi2;
 mod qwen;
 mod qwen3_next;
+mod seed_oss;
+mod stablelm;
 mod starcoder2;
 mod whisper;
 
@@ -36,16 +45,25 @@ pub(crate) static FAMILIES: &[&[Family]] = &[
     bert::FAMILIES,
     cohere::FAMILIES,
     deepseek::FAMILIES,
+    ernie::FAMILIES,
+    exaone4::FAMILIES,
     falcon::FAMILIES,
     gemma::FAMILIES,
     glm::FAMILIES,
     gpt2::FAMILIES,
     gpt_oss::FAMILIES,
+    hunyuan::FAMILIES,
     llama::FAMILIES,
+    minicpm3::FAMILIES,
+    modernbert::FAMILIES,
+    nemotron::FAMILIES,
     olmo::FAMILIES,
     phi::FAMILIES,
+    phi2::FAMILIES,
     qwen::FAMILIES,
     qwen3_next::FAMILIES,
+    seed_oss::FAMILIES,
+    stablelm::FAMILIES,
     starcoder2::FAMILIES,
     whisper::FAMILIES,
 ];

@@ -11,6 +11,10 @@ pub(crate) struct Defaults {
     /// The period of attention: the last layer of each period attends to all positions, the others
     /// to a window (`set_swa_pattern` of llama.cpp).
     pub(crate) window_period: Option<u32>,
+    /// Whether it is the first layer of each period that attends to all positions.
+    pub(crate) full_first: bool,
+    /// Whether norms are layer norms, though files state their epsilon under the name of RMS norms.
+    pub(crate) layer_norms: bool,
     /// Base of the rotary embeddings in layers with a sliding window.
     pub(crate) local_rope_theta: Option<f32>,
     /// Number of layers that reuse the keys and values of earlier layers.
@@ -41,6 +45,8 @@ impl Defaults {
     /// No defaults.
     pub(crate) const NONE: Self = Self {
         window_period: None,
+        full_first: false,
+        layer_norms: false,
         local_rope_theta: None,
         shared_kv_layers: 0,
         scaled_embedding: false,

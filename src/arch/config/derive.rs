@@ -113,7 +113,13 @@ pub(super) fn config(
         Ok::<_, Error>(Field::derived(value, source))
     };
     if attention.value_head_dim.is_none() {
-        attention.value_head_dim = Some(Field::derived(head_dim.value, "same as head_dim"));
+        // llama.cpp derives the width of values by itself, whatever the file says of keys.
+        let apart = head_dim.source.ends_with(".attention.key_length");
+        let derived = dim.value.checked_div(n_heads.value).filter(|_| apart);
+        attention.value_head_dim = Some(match derived {
+            Some(width) => Field::derived(width, "dim / n_heads"),
+            None => Field::derived(head_dim.value, "same as head_dim"),
+        });
     }
 
     let (mut ffn_dim, ffn_dim_per_layer) = split(core.ffn_dim.take());
@@ -134,6 +140,9 @@ pub(super) fn config(
     let norm = |eps: Option<Field<f32>>, kind| {
         eps.map(|eps| (Field::derived(kind, eps.source.clone()), eps))
     };
+    if defaults.layer_norms {
+        core.layer_eps = core.layer_eps.take().or(core.rms_eps.take());
+    }
     let norm = norm(core.rms_eps.take(), NormKind::Rms)
         .or_else(|| norm(core.layer_eps.take(), NormKind::Layer))
         .or_else(|| {
@@ -143,7 +152,7 @@ pub(super) fn config(
         });
     let (norm_kind, norm_eps) = norm.unzip();
 
-    let layers = layout(&core, &mut attention, &family, defaults.window_period);
+    let layers = layout(&core, &mut attention, &family, n_layers.value, defaults);
     finish_rope(&reader, &core, &mut rope, &mut rope_scaling, &head_dim)?;
     if rope.local_theta.is_none()
         && attention.sliding_window.is_some()
@@ -318,7 +327,8 @@ fn layout(
     core: &Core,
     attention: &mut AttentionConfig,
     family: &str,
-    usual_period: Option<u32>,
+    n_layers: u32,
+    defaults: &Defaults,
 ) -> Option<Field<LayerLayout>> {
     // Qwen's configs state a window that is not used.
     if core.use_window.as_ref().is_some_and(|flag| !flag.value) {
@@ -326,6 +336,11 @@ fn layout(
     }
     let of_period = |period, kind| match NonZeroU32::new(period) {
         None => LayerLayout::Same(kind),
+        Some(period) if defaults.full_first => {
+            let is_full = |layer: u32| layer.is_multiple_of(period.get());
+            let kind = |layer| if is_full(layer) { LayerKind::Full } else { kind.clone() };
+            LayerLayout::of((0..n_layers).map(kind).collect())
+        }
         Some(NonZeroU32::MIN) => LayerLayout::Same(LayerKind::Full),
         Some(period) => LayerLayout::Period(period, kind),
     };
@@ -366,7 +381,7 @@ fn layout(
     let partly = core.window_from.as_ref().filter(|_| core.use_window.is_some()).map(|from| {
         Field::derived(LayerLayout::From(from.value, LayerKind::Sliding), from.source.clone())
     });
-    let usual = usual_period.map(|period| {
+    let usual = defaults.window_period.map(|period| {
         Field::derived(of_period(period, LayerKind::Sliding), format!("default of {family}"))
     });
     let all = attention

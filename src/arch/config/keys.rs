@@ -75,16 +75,16 @@ parts! {
         max_seq_len: u32 = room,        gguf ["context_length", "decoder.context_length"],                 json ["max_target_positions", "max_position_embeddings", "n_ctx", "n_positions", "max_sequence_length", "max_seq_len", "n_text_ctx", "model_max_length"];
         rms_eps: f32 = positive,        gguf ["attention.layer_norm_rms_epsilon"],                         json ["rms_norm_eps", "norm_eps"];
         layer_eps: f32 = positive,      gguf ["attention.layer_norm_epsilon"],                             json ["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"];
-        rope_theta: f32 = positive,     gguf ["rope.freq_base"],                                           json ["rope_theta", "rope.rope_theta", "rotary_emb_base"];
+        rope_theta: f32 = positive,     gguf ["rope.freq_base"],                                           json ["rope_theta", "rope.rope_theta", "rotary_emb_base", "global_rope_theta"];
         tie_embeddings: bool = flag,    gguf [],                                                           json ["tie_word_embeddings", "tied_embeddings"];
-        n_experts: u32 = largest,       gguf ["expert_count"],                                             json ["num_local_experts", "num_experts", "n_routed_experts", "moe.num_experts"];
+        n_experts: u32 = largest,       gguf ["expert_count"],                                             json ["num_local_experts", "num_experts", "n_routed_experts", "moe.num_experts", "moe_num_experts"];
         layer_types: Vec<LayerKind> = kinds, gguf [],                                                      json ["layer_types"];
-        layer_pattern: LayerPattern = pattern, gguf ["attention.sliding_window_pattern"],                  json ["sliding_window_pattern", "_sliding_window_pattern"];
+        layer_pattern: LayerPattern = pattern, gguf ["attention.sliding_window_pattern"],                  json ["sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"];
         full_interval: u32 = size,      gguf ["full_attention_interval"],                                  json ["full_attention_interval"];
         linear_layers: Vec<bool> = flags, gguf ["attention.recurrent_layers"],                            json [];
         use_window: bool = flag,        gguf [],                                                           json ["use_sliding_window"];
         window_from: u32 = count,       gguf [],                                                           json ["max_window_layers"];
-        activation: String = word,      gguf [],                                                           json ["hidden_act", "hidden_activation", "activation_function"];
+        activation: String = word,      gguf ["hidden_activation"],                                        json ["hidden_act", "hidden_activation", "activation_function"];
     }
 
     /// Rotary position embeddings.
@@ -119,6 +119,8 @@ parts! {
         beta_fast: f32 = positive,       gguf ["rope.scaling.yarn_beta_fast"], json ["rope.beta_fast", "yarn.beta"];
         /// YaRN: dimensions with fewer rotations than this are fully interpolated.
         beta_slow: f32 = positive,       gguf ["rope.scaling.yarn_beta_slow"], json ["rope.beta_slow", "yarn.alpha"];
+        /// Stretches the base once and for all: `base * alpha^(width / (width - 2))` (Hunyuan).
+        alpha: f32 = positive,           gguf [],                            json ["rope.alpha"];
         /// YaRN: weight of extrapolation.
         ext_factor: f32 = real,          gguf ["rope.scaling.yarn_ext_factor"], json ["rope.extrapolation_factor"];
         /// YaRN: factor of the logarithm in the magnitude, in GGUF's form.
@@ -142,7 +144,7 @@ parts! {
     /// Attention: heads that differ by layer, windows, scales.
     pub AttentionConfig, "attention", "" {
         /// Length of the sliding window in positions, including the current one.
-        sliding_window: u32 = room,       gguf ["attention.sliding_window"],  json ["sliding_window", "sliding_window_size"];
+        sliding_window: u32 = room,       gguf ["attention.sliding_window"],  json ["sliding_window", "sliding_window_size", "local_attention"];
         /// Length of a chunk in positions, for layers that attend within chunks (Llama 4).
         chunk_size: u32 = room,           gguf ["attention.chunk_size"],      json ["attention_chunk_size"];
         /// Period of layers that attend to all positions; the layers between them attend to a
@@ -186,13 +188,13 @@ parts! {
     /// Experts.
     pub ExpertConfig, "experts", "" {
         /// Experts that each token is routed to.
-        n_experts_used: u32 = largest,    gguf ["expert_used_count"],         json ["num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe.num_experts_per_tok"];
+        n_experts_used: u32 = largest,    gguf ["expert_used_count"],         json ["num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe.num_experts_per_tok", "moe_k"];
         /// Number of groups of experts.
         n_expert_groups: u32 = room,      gguf ["expert_group_count"],        json ["n_group"];
         /// Groups that the experts of a token are chosen from.
         n_expert_groups_used: u32 = room, gguf ["expert_group_used_count"],   json ["topk_group"];
         /// Experts that every token is routed to.
-        n_shared_experts: u32 = count,    gguf ["expert_shared_count"],       json ["n_shared_experts", "num_shared_experts"];
+        n_shared_experts: u32 = count,    gguf ["expert_shared_count"],       json ["n_shared_experts", "num_shared_experts", "moe_num_shared_experts"];
         /// Inner width of an expert.
         expert_ffn_dim: u32 = room,       gguf ["expert_feed_forward_length"], json ["moe_intermediate_size"];
         /// Inner width of the shared experts in total.
@@ -204,9 +206,9 @@ parts! {
         /// How router scores become expert weights.
         expert_gating: Gating = gating,   gguf ["expert_gating_func"],        json ["scoring_func", "score_function"];
         /// Number of first layers that have no experts.
-        n_leading_dense_layers: u32 = count, gguf ["leading_dense_block_count"], json ["first_k_dense_replace"];
+        n_leading_dense_layers: u32 = count, gguf ["leading_dense_block_count"], json ["first_k_dense_replace", "moe_layer_start_index"];
         /// Period of layers with experts.
-        expert_layer_step: u32 = room,    gguf ["interleave_moe_layer_step", "moe_every_n_layers"], json ["interleave_moe_layer_step", "decoder_sparse_step"];
+        expert_layer_step: u32 = room,    gguf ["interleave_moe_layer_step", "moe_every_n_layers"], json ["interleave_moe_layer_step", "decoder_sparse_step", "moe_layer_interval"];
         /// Numbers of the layers that have no experts.
         dense_layers: Vec<u32> = counts,  gguf [],                            json ["mlp_only_layers"];
         /// Extra layers at the end that predict further tokens.

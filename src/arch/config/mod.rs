@@ -178,6 +178,15 @@ pub(super) fn layers(store: &Store, defaults: &Defaults) -> Option<(u32, Option<
 }
 
 impl ModelConfig {
+    /// The base of rotary embeddings as [`RopeScaling::alpha`] stretches it, if there is one.
+    #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
+    pub fn stretched_rope_theta(&self) -> Option<f32> {
+        let alpha = self.rope_scaling.alpha.as_ref()?;
+        let width = f64::from(self.head_dim.value);
+        let power = f64::from(alpha.value).powf(width / (width - 2.0));
+        Some((f64::from(self.rope_theta.value) * power) as f32)
+    }
+
     /// Reads the config from GGUF metadata, or from the `config.json` or `params.json` beside the
     /// weights. `defaults` apply where the files state nothing.
     ///

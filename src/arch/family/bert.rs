@@ -26,7 +26,10 @@ pub(super) static BERT: Architecture = Architecture {
     prefixes: PREFIXES,
     required: REQUIRED,
     renames: RENAMES,
-    auxiliary: &[("cls.predictions.decoder.bias", "a copy of cls.predictions.bias")],
+    auxiliary: &[
+        ("cls.predictions.decoder.bias", "a copy of cls.predictions.bias"),
+        ("lm_head.decoder.bias", "a copy of lm_head.bias"),
+    ],
     rows_before_positions: Some(rows_before_positions),
     variants: VARIANTS,
     ..Architecture::EMPTY
@@ -83,6 +86,13 @@ static RULES: &[NameRule] = &[
     hf("masked_words.output.bias",                "cls.predictions.bias",                               SAME),
     hf("next_sentence.weight",                    "cls.seq_relationship.weight",                        SAME),
     hf("next_sentence.bias",                      "cls.seq_relationship.bias",                          SAME),
+    // RoBERTa's names of the head for masked words.
+    hf("masked_words.dense.weight",               "lm_head.dense.weight",                               SAME),
+    hf("masked_words.dense.bias",                 "lm_head.dense.bias",                                 SAME),
+    hf("masked_words.norm.weight",                "lm_head.layer_norm.weight",                          SAME),
+    hf("masked_words.norm.bias",                  "lm_head.layer_norm.bias",                            SAME),
+    hf("masked_words.output.weight",              "lm_head.decoder.weight",                             SAME),
+    hf("masked_words.output.bias",                "lm_head.bias",                                       SAME),
     // Classifiers of one layer and of two layers.
     hf("classifier.output.weight",                "classifier.weight",                                  SAME),
     hf("classifier.output.bias",                  "classifier.bias",                                    SAME),
@@ -102,16 +112,27 @@ static RULES: &[NameRule] = &[
 ];
 
 /// Values of `model_type` whose positions start after the padding token's number.
-const ROBERTA: [&str; 3] = ["roberta", "xlm-roberta", "camembert"];
+const ROBERTA: &[&str] = &["roberta", "xlm-roberta", "camembert"];
 
-/// RoBERTa's classifiers in transformers nest the model, and have two layers.
+/// RoBERTa's classifiers in transformers nest the model, and have two layers. Its head for masked
+/// words has other names.
 #[rustfmt::skip]
 static RENAMES: &[Rename] = &[
     of_classifier("embeddings.", "roberta.embeddings."),
     of_classifier("encoder.", "roberta.encoder."),
     of_classifier("classifier.weight", "classifier.out_proj.weight"),
     of_classifier("classifier.bias", "classifier.out_proj.bias"),
+    of_roberta(Dialect::HuggingFace, "cls.predictions.transform.dense.", "lm_head.dense."),
+    of_roberta(Dialect::HuggingFace, "cls.predictions.transform.LayerNorm.", "lm_head.layer_norm."),
+    of_roberta(Dialect::HuggingFace, "cls.predictions.", "lm_head."),
+    of_roberta(Dialect::Mlx, "cls.predictions.transform.dense.", "lm_head.dense."),
+    of_roberta(Dialect::Mlx, "cls.predictions.transform.LayerNorm.", "lm_head.layer_norm."),
+    of_roberta(Dialect::Mlx, "cls.predictions.", "lm_head."),
 ];
+
+const fn of_roberta(dialect: Dialect, prefix: &'static str, replacement: &'static str) -> Rename {
+    Rename { dialect, models: ROBERTA, prefix, replacement, ..Rename::EMPTY }
+}
 
 const fn of_classifier(prefix: &'static str, replacement: &'static str) -> Rename {
     Rename {
@@ -119,6 +140,7 @@ const fn of_classifier(prefix: &'static str, replacement: &'static str) -> Renam
         requires: "classifier.dense.weight",
         prefix,
         replacement,
+        ..Rename::EMPTY
     }
 }
 
@@ -253,7 +275,7 @@ fn segments(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> 
 
 /// Labels of a classifier, as the converter writes them. The two default labels of a config are
 /// omitted.
-fn labels(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+pub(super) fn labels(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let Some(Json::Object(stated)) = model.config_value("id2label") else { return Ok(()) };
     let mut labels = Vec::new();
     for (number, label) in stated {
@@ -272,17 +294,17 @@ fn labels(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
 }
 
 /// The inverse of [`labels`]: a label for each row of the classifier.
-fn labelled(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+pub(super) fn labelled(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let rows = model.shape("classifier.output.weight").and_then(|shape| shape.first().copied());
     let rows = rows.ok_or_else(|| model.inexpressible("a classifier without cls.output.weight"))?;
-    let stated = model.metadata().array("bert.classifier.output_labels");
+    let key = format!("{}.classifier.output_labels", model.architecture());
+    let stated = model.metadata().array(&key);
     let stated = stated.and_then(|labels| labels.texts());
     let stated: Vec<String> =
         stated.into_iter().flatten().map(|label| label.spelling().into_owned()).collect();
     if !stated.is_empty() && stated.len() as u64 != rows {
         let fault = format!("{} labels, but the classifier has {rows} rows", stated.len());
-        let key = "bert.classifier.output_labels";
-        return Err(Error::malformed(fault).in_key(key).in_file(model.path()));
+        return Err(Error::malformed(fault).in_key(&key).in_file(model.path()));
     }
     // Bounded by the number of rows of a stored tensor.
     let usual = (stated.len() as u64..rows).map(|number| format!("LABEL_{number}"));

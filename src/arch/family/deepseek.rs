@@ -53,9 +53,11 @@ static REQUIRED: &[&str] = &[
 #[rustfmt::skip]
 static LATENT: &[NameRule] = &[
     rule("layers.{n}.attention.q_a.weight",             "blk.{n}.attn_q_a.weight",         "model.layers.{n}.self_attn.q_a_proj.weight",             SAME),
+    rule("layers.{n}.attention.q_a.bias",               "blk.{n}.attn_q_a.bias",           "model.layers.{n}.self_attn.q_a_proj.bias",               SAME),
     rule("layers.{n}.attention.q_a_norm.weight",        "blk.{n}.attn_q_a_norm.weight",    "model.layers.{n}.self_attn.q_a_layernorm.weight",        SAME),
     rule("layers.{n}.attention.q_b.weight",             "blk.{n}.attn_q_b.weight",         "model.layers.{n}.self_attn.q_b_proj.weight",             SAME),
     rule("layers.{n}.attention.kv_a.weight",            "blk.{n}.attn_kv_a_mqa.weight",    "model.layers.{n}.self_attn.kv_a_proj_with_mqa.weight",   SAME),
+    rule("layers.{n}.attention.kv_a.bias",              "blk.{n}.attn_kv_a_mqa.bias",      "model.layers.{n}.self_attn.kv_a_proj_with_mqa.bias",     SAME),
     rule("layers.{n}.attention.kv_a_norm.weight",       "blk.{n}.attn_kv_a_norm.weight",   "model.layers.{n}.self_attn.kv_a_layernorm.weight",       SAME),
     both("layers.{n}.attention.k_b.weight", "blk.{n}.attn_kv_b.weight", "model.layers.{n}.self_attn.kv_b_proj.weight", rows(RowOrder::Unfolding(0))),
     both("layers.{n}.attention.v_b.weight", "blk.{n}.attn_kv_b.weight", "model.layers.{n}.self_attn.kv_b_proj.weight", rows(RowOrder::Unfolding(1))),
@@ -227,6 +229,7 @@ fn latent_widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result
     let norm = model.config.experts.expert_weights_norm.as_ref().is_some_and(|norm| norm.value);
     out.insert("norm_topk_prob".to_owned(), norm.into());
     out.insert("moe_layer_freq".to_owned(), 1.into());
+    out.insert("attention_bias".to_owned(), model.has_in_layers("attention.kv_a.bias").into());
     Ok(())
 }
 

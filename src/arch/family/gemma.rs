@@ -71,9 +71,9 @@ pub(super) static GEMMA3N: Architecture = Architecture {
     required: SANDWICH_REQUIRED,
     renames: &[Rename {
         dialect: Dialect::Mlx,
-        requires: "",
         prefix: "model.",
         replacement: "model.language_model.",
+        ..Rename::EMPTY
     }],
     variants: GEMMA3NS,
     exceeds_f16: true,

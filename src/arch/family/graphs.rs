@@ -54,6 +54,9 @@ fn embd_v_v(n: &N<'_>, layer: u32) -> u64 {
 fn gated_q(n: &N<'_>, layer: u32) -> u64 {
     q(n, layer).saturating_mul(2)
 }
+fn embd3(n: &N<'_>, layer: u32) -> u64 {
+    embd(n, layer).saturating_mul(3)
+}
 fn gated_q_k_v(n: &N<'_>, layer: u32) -> u64 {
     gated_q(n, layer).saturating_add(k(n, layer)).saturating_add(v(n, layer))
 }
@@ -224,6 +227,12 @@ fn dense(n: &N<'_>, _: u32) -> bool {
 fn mixture(n: &N<'_>, layer: u32) -> bool {
     !dense(n, layer)
 }
+fn first(_: &N<'_>, layer: u32) -> bool {
+    layer == 0
+}
+fn not_first(n: &N<'_>, layer: u32) -> bool {
+    !first(n, layer)
+}
 fn leading(n: &N<'_>, layer: u32) -> bool {
     u64::from(layer) < n.count("leading_dense_block_count")
 }
@@ -232,6 +241,9 @@ fn later(n: &N<'_>, layer: u32) -> bool {
 }
 fn later_shared(n: &N<'_>, layer: u32) -> bool {
     later(n, layer) && n.count("expert_shared_count") > 0
+}
+fn later_with_shared(n: &N<'_>, layer: u32) -> bool {
+    later(n, layer) && stated_shared_ff(n, layer) > 0
 }
 fn shares(n: &N<'_>, layer: u32) -> bool {
     mixture(n, layer) && stated_shared_ff(n, layer) > 0
@@ -353,6 +365,13 @@ fn key_heads_divide(n: &N<'_>) -> Option<String> {
     })
 }
 
+/// llama.cpp tells EXAONE 4's models with windows by their number of layers.
+fn windows_of_64_layers(n: &N<'_>) -> Option<String> {
+    (n.layers() != 64 && n.count("attention.sliding_window") > 0).then(|| {
+        format!("attention.sliding_window has no effect: llama.cpp has windows in models of 64 layers only, and this one has {}", n.layers())
+    })
+}
+
 const WHOLE_HEADS: &[Rule] = &[key_is_value, whole_head];
 const EQUAL_HEADS: &[Rule] = &[key_is_value];
 
@@ -412,6 +431,18 @@ const SQUARE_ATTENTION: &[Row] = &[
     must("blk.{n}.attn_v.weight", [embd, v]).unless(QKV),
     may("blk.{n}.attn_q.bias", [embd]).unless(QKV_BIAS),
     may("blk.{n}.attn_k.bias", [v]).unless(QKV_BIAS),
+    may("blk.{n}.attn_v.bias", [v]).unless(QKV_BIAS),
+    must("blk.{n}.attn_output.weight", [embd, embd]),
+];
+/// All heads together are as wide as the residual stream.
+const EXAONE_ATTENTION: &[Row] = &[
+    may(QKV, [embd, q_k_v]),
+    may(QKV_BIAS, [q_k_v]).with(QKV),
+    must("blk.{n}.attn_q.weight", [embd, q]).unless(QKV),
+    must("blk.{n}.attn_k.weight", [embd, k]).unless(QKV),
+    must("blk.{n}.attn_v.weight", [embd, v]).unless(QKV),
+    may("blk.{n}.attn_q.bias", [q]).unless(QKV_BIAS),
+    may("blk.{n}.attn_k.bias", [k]).unless(QKV_BIAS),
     may("blk.{n}.attn_v.bias", [v]).unless(QKV_BIAS),
     must("blk.{n}.attn_output.weight", [embd, embd]),
 ];
@@ -647,6 +678,10 @@ pub(crate) static GRAPHS: &[Graph] = &[
     ]], rules: EQUAL_HEADS, ..Graph::EMPTY },
     Graph { architectures: &["deepseek2"], keys: &[RMS, "attention.kv_lora_rank", "expert_feed_forward_length", "expert_shared_count"],
         tensors: &[BODY, TIED, NORMS, LATENT, LEADING, MAYBE_FUSED_EXPERTS, SHARED_EXPERTS, &[may(BALANCE, [experts]).when(later)]], rules: &[needs_rank, latent_is_one_head], nextn: true, differs: &[("topk_method", "group_limited_greedy", "a group of experts is scored by its two best experts, not by its best")], ..Graph::EMPTY },
+    Graph { architectures: &["minicpm3"], keys: &[RMS, "attention.q_lora_rank", "attention.kv_lora_rank"], tensors: &[BODY, TIED, NORMS, GATED, LONG_FREQS, &[
+        must("blk.{n}.attn_q_a.weight", [embd, q_rank]), must("blk.{n}.attn_q_a_norm.weight", [q_rank]), must("blk.{n}.attn_q_b.weight", [q_rank, latent_q]),
+        must("blk.{n}.attn_kv_a_mqa.weight", [embd, kv_rank_rotated]), must("blk.{n}.attn_kv_a_norm.weight", [kv_rank]), must("blk.{n}.attn_kv_b.weight", [kv_rank, latent_kv]),
+        must("blk.{n}.attn_output.weight", [latent_out, embd])]], ..Graph::EMPTY },
     Graph { architectures: &["deepseek32"], keys: &[RMS, "attention.q_lora_rank", "attention.kv_lora_rank", "expert_feed_forward_length", "expert_shared_count", "expert_gating_func",
             "attention.indexer.head_count", "attention.indexer.key_length", "attention.indexer.top_k"],
         tensors: &[BODY, TIED, NORMS, LATENT, LEADING, SPLIT_EXPERTS, SHARED_EXPERTS, &[may(BALANCE, [experts]).when(later),
@@ -663,6 +698,19 @@ pub(crate) static GRAPHS: &[Graph] = &[
     Graph { architectures: &["command-r"], keys: &[EPS], tensors: &[BODY, SQUARE_ATTENTION, GATED, &[must("blk.{n}.attn_norm.weight", [embd]),
         must("blk.{n}.attn_q_norm.weight", [head, heads]).when(many_layers), must("blk.{n}.attn_k_norm.weight", [head, kv_heads]).when(many_layers)]], rules: EQUAL_HEADS, ..Graph::EMPTY },
     Graph { architectures: &["cohere2"], keys: &[EPS, "logit_scale", "attention.sliding_window"], tensors: &[BODY, SQUARE_ATTENTION, GATED, &[must("blk.{n}.attn_norm.weight", [embd])]], rules: EQUAL_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["phi2"], keys: &[EPS], tensors: &[BODY, OUTPUT, SQUARE_ATTENTION, UNGATED, UNGATED_BIASES, &[must("output.bias", [vocab]), must("output_norm.bias", [embd]), must("blk.{n}.attn_norm.weight", [embd]), must("blk.{n}.attn_norm.bias", [embd]),
+        must("blk.{n}.attn_output.bias", [embd])]], rules: EQUAL_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["stablelm"], keys: &[EPS], tensors: &[BODY, OUTPUT, SQUARE_ATTENTION, GATED, &[must("output_norm.bias", [embd]), must("blk.{n}.attn_norm.weight", [embd]), must("blk.{n}.attn_norm.bias", [embd]),
+        may("blk.{n}.attn_q_norm.weight", [head, heads]), may("blk.{n}.attn_k_norm.weight", [head, kv_heads]), may("blk.{n}.ffn_norm.weight", [embd]), may("blk.{n}.ffn_norm.bias", [embd])]], rules: EQUAL_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["exaone4"], keys: &[RMS], tensors: &[BODY, TIED, EXAONE_ATTENTION, POST_NORMS, QK_NORM, FREQS, GATED], rules: WHOLE_HEADS, nextn: true, remarks: &[windows_of_64_layers], ..Graph::EMPTY },
+    Graph { architectures: &["hunyuan-dense"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, ATTENTION, QK_NORM, GATED], rules: WHOLE_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["nemotron"], keys: &[EPS], tensors: &[BODY, OUTPUT, NORMS, BIASED_NORMS, SQUARE_ATTENTION, ATTENTION_OUTPUT_BIAS, UNGATED, &[may("blk.{n}.ffn_up.bias", [ff]), may("blk.{n}.ffn_down.bias", [embd])]], rules: EQUAL_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["seed_oss"], keys: &[RMS], tensors: &[BODY, TIED, ATTENTION, GATED, &[must("blk.{n}.attn_norm.weight", [embd]), must("blk.{n}.post_attention_norm.weight", [embd])]], rules: EQUAL_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["ernie4_5"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, ATTENTION, ATTENTION_OUTPUT_BIAS, GATED], rules: WHOLE_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["ernie4_5-moe"], keys: &[RMS, "expert_feed_forward_length", "interleave_moe_layer_step"], tensors: &[BODY, TIED, NORMS, ATTENTION, ATTENTION_OUTPUT_BIAS, LEADING, &[
+        may("blk.{n}.ffn_gate_exps.weight", [embd, stated_expert_ff, experts]).when(later), must("blk.{n}.ffn_up_exps.weight", [embd, stated_expert_ff, experts]).when(later), may(BALANCE, [experts]).when(later),
+        must("blk.{n}.ffn_gate_shexp.weight", [embd, stated_shared_ff]).when(later_with_shared), must("blk.{n}.ffn_up_shexp.weight", [embd, stated_shared_ff]).when(later_with_shared), must("blk.{n}.ffn_down_shexp.weight", [stated_shared_ff, embd]).when(later_with_shared)]],
+        rules: &[key_is_value, whole_head, needs_experts], ..Graph::EMPTY },
     Graph { architectures: &["starcoder2"], keys: &[EPS], tensors: &[BODY, TIED, NORMS, BIASED_NORMS, SQUARE_ATTENTION, &[must("blk.{n}.attn_output.bias", [embd])], UNGATED, UNGATED_BIASES], rules: WHOLE_HEADS, ..Graph::EMPTY },
     Graph { architectures: &["falcon"], keys: &[EPS], tensors: &[BODY, TIED, UNGATED, &[must("output_norm.bias", [embd]), must("blk.{n}.attn_norm.weight", [embd]), must("blk.{n}.attn_norm.bias", [embd]),
         may("blk.{n}.attn_norm_2.weight", [embd]), may("blk.{n}.attn_norm_2.bias", [embd]), must(QKV, [embd, embd_v_v]), must("blk.{n}.attn_output.weight", [embd, embd])]], rules: WHOLE_HEADS, ..Graph::EMPTY },
@@ -673,6 +721,11 @@ pub(crate) static GRAPHS: &[Graph] = &[
         must("token_embd_norm.weight", [embd]), must("token_embd_norm.bias", [embd]), must("blk.{n}.attn_output_norm.weight", [embd]), must("blk.{n}.attn_output_norm.bias", [embd]),
         may("blk.{n}.ffn_up.bias", [ff]), may("blk.{n}.ffn_down.bias", [embd]), must("blk.{n}.layer_output_norm.weight", [embd]), must("blk.{n}.layer_output_norm.bias", [embd])]],
         rules: &[key_is_value, needs_token_types], ..Graph::EMPTY },
+    Graph { architectures: &["modern-bert"], keys: &[EPS], tensors: &[BODY, &[must("token_embd_norm.weight", [embd]),
+        must("blk.{n}.attn_norm.weight", [embd]).when(not_first), may("blk.{n}.attn_norm.weight", [embd]).when(first), must(QKV, [embd, embd3]), must("blk.{n}.attn_output.weight", [embd, embd]),
+        must("blk.{n}.ffn_up.weight", [embd, ff2]), must("blk.{n}.ffn_down.weight", [ff, embd]), must("blk.{n}.ffn_norm.weight", [embd]),
+        may("cls.output.weight", [embd, one_class]), may("cls.output.bias", [one_class]), may("cls.weight", [embd, embd]), may("cls.norm.weight", [embd])]],
+        rules: EQUAL_HEADS, ..Graph::EMPTY },
 ];
 
 const ROUTER: &str = "blk.{n}.ffn_gate_inp.weight";

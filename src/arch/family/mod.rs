@@ -11,18 +11,27 @@ mod class_defaults;
 mod cohere;
 mod decoder;
 mod deepseek;
+mod ernie;
+mod exaone4;
 mod falcon;
 mod gemma;
 mod glm;
 mod gpt2;
 mod gpt_oss;
 mod graphs;
+mod hunyuan;
 mod llama;
+mod minicpm3;
+mod modernbert;
+mod nemotron;
 mod olmo;
 mod others;
 mod phi;
+mod phi2;
 mod qwen;
 mod qwen3_next;
+mod seed_oss;
+mod stablelm;
 mod starcoder2;
 mod whisper;
 
@@ -54,18 +63,27 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &gemma::GEMMA3,
     &gemma::GEMMA3N,
     &gemma::GEMMA4,
+    &phi2::PHI2,
     &phi::PHI3,
     &gpt_oss::GPT_OSS,
     &deepseek::DEEPSEEK2,
+    &minicpm3::MINICPM3,
     &glm::GLM4,
     &glm::GLM4MOE,
     &olmo::OLMO2,
     &olmo::OLMOE,
     &cohere::COMMAND_R,
+    &ernie::ERNIE4_5,
+    &exaone4::EXAONE4,
+    &hunyuan::HUNYUAN_DENSE,
+    &nemotron::NEMOTRON,
+    &seed_oss::SEED_OSS,
+    &stablelm::STABLELM,
     &starcoder2::STARCODER2,
     &falcon::FALCON,
     &gpt2::GPT2,
     &bert::BERT,
+    &modernbert::MODERNBERT,
     &whisper::WHISPER,
 ];
 

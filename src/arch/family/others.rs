@@ -25,7 +25,6 @@ const fn windows(period: u32) -> Defaults {
 /// Variants by their names in GGUF, and in `config.json` if those are the same.
 #[rustfmt::skip]
 pub(super) static VARIANTS: &[Variant] = &[
-    Variant { gguf: "exaone4", defaults: windows(4), ..Variant::EMPTY },
     Variant { gguf: "plamo3", defaults: windows(8), ..Variant::EMPTY },
     Variant { gguf: "gpt_bigcode", defaults: FOUR_TIMES, ..Variant::EMPTY },
     Variant { gguf: "gptj", defaults: FOUR_TIMES, ..Variant::EMPTY },

@@ -109,7 +109,7 @@ pub(crate) fn gguf_tensors(
         tensors.push(("rope_factors_long.weight", long.value.clone()));
         tensors.push(("rope_factors_short.weight", short.value.clone()));
     } else if kind == Some(&RopeScalingKind::Llama3)
-        && variant.keys.iter().copied().flatten().any(rotates)
+        && (variant.llama3_factors || variant.keys.iter().copied().flatten().any(rotates))
     {
         // Defaults of transformers and the converter for configs that state none.
         let or = |field: &Option<Field<f32>>, usual| field.as_ref().map_or(usual, |f| f.value);

@@ -165,6 +165,12 @@ impl Reader<'_> {
         let real = |key: &str| of(key).and_then(Json::as_f64);
         let theta = theta.or_else(|| real("rope_theta"));
         let theta = theta.or_else(|| self.get("rope_theta").and_then(Json::as_f64));
+        if let Some(alpha) = real("alpha")
+            && let Some(width) = self.head_width()
+        {
+            let stretched = theta.unwrap_or(10_000.0) * alpha.powf(width / (width - 2.0));
+            return json!({ "rope_theta": stretched, "partial_rotary_factor": 1.0 });
+        }
         let part = real("partial_rotary_factor");
         let part = part.or_else(|| self.get("partial_rotary_factor").and_then(Json::as_f64));
         let kind = of("rope_type").or_else(|| of("type")).and_then(Json::as_str);
@@ -209,6 +215,15 @@ impl Reader<'_> {
             out.insert("truncate".to_owned(), rounded.into());
         }
         Json::Object(out)
+    }
+
+    fn head_width(&self) -> Option<f64> {
+        let derived = || Some(self.real("hidden_size")? / self.real("num_attention_heads")?);
+        self.real("head_dim").or_else(derived)
+    }
+
+    fn real(&self, key: &str) -> Option<f64> {
+        self.get(key).and_then(Json::as_f64)
     }
 
     /// The length of each layer's window; null if no layer has one.

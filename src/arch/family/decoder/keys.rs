@@ -135,6 +135,24 @@ pub(crate) fn all_widths_of_heads(model: &SourceModel<'_>, keys: &mut KeyWriter<
     Ok(())
 }
 
+/// The base of rotary embeddings, for families whose converter omits it because it is the usual one.
+pub(crate) fn other_base(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let base = model.config.rope_theta.value;
+    if base != 10_000.0 {
+        keys.real("rope.freq_base", base);
+    }
+    Ok(())
+}
+
+/// The epsilon of layer norms, for families whose config states it under the name of RMS norms:
+/// llama.cpp requires this key.
+pub(crate) fn layer_norm_epsilon(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    if let Some(eps) = &model.config.norm_eps {
+        keys.real("attention.layer_norm_epsilon", eps.value);
+    }
+    Ok(())
+}
+
 /// The pooling of an embedding model, from the files of sentence-transformers beside the model.
 pub(crate) fn pooling(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let Some(modules) = model.document("modules.json")? else { return Ok(()) };

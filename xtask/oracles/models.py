@@ -1,0 +1,151 @@
+"""Makes tiny models with random weights by transformers' classes, each with the logits that the class computes.
+
+    models.py FOLDER [--match REGEX]
+
+Each model is a directory FOLDER/NAME with config.json, model.safetensors (F32, as the class saves it) and logits.safetensors:
+tokens, their logits, and the greedy continuation of 16 tokens. The logits are computed in F64 with eager attention and rounded.
+A seed is kept if F32 gives the same within 1e-4 of the standard deviation, and the best token of each step of the continuation
+leads by at least 1% of it. The weights mean nothing.
+
+The models are those of families that the fixtures in WEIGHBRIDGE_FIXTURES lack. The folder is given to the tests as
+WEIGHBRIDGE_MODELS: `reference/tests/logits.rs` runs them from all containers.
+"""
+
+import json
+import re
+import sys
+import warnings
+from pathlib import Path
+
+warnings.filterwarnings("ignore")
+
+import torch  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+from transformers import AutoConfig, AutoModelForCausalLM, logging  # noqa: E402
+
+logging.set_verbosity_error()
+logging.disable_progress_bar()
+
+SMALL = dict(
+    vocab_size=256, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=96,
+    max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=None,
+)
+LATENT = dict(
+    q_lora_rank=24, kv_lora_rank=32, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=16, n_routed_experts=4,
+    num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=32, first_k_dense_replace=1, n_group=1, topk_group=1,
+)
+
+# The name, the model_type, and numbers that differ from SMALL.
+MODELS = {
+    "deepseek_v2-bias": ("deepseek_v2", dict(num_key_value_heads=4, **LATENT, attention_bias=True, topk_method="greedy")),
+    "deepseek_v3-bias": ("deepseek_v3", dict(num_key_value_heads=4, **LATENT, attention_bias=True)),
+    "minicpm3-usual": ("minicpm3", dict(
+        num_key_value_heads=4, q_lora_rank=24, kv_lora_rank=32, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=16,
+        rope_parameters=dict(
+            rope_type="longrope", rope_theta=10000.0, short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 1.5, 2.0, 2.5],
+            original_max_position_embeddings=128,
+        ),
+    )),
+    "phi": ("phi", dict(num_key_value_heads=4, partial_rotary_factor=0.5)),
+    "stablelm": ("stablelm", dict(partial_rotary_factor=0.25, use_qkv_bias=True)),
+    "stablelm-parallel": ("stablelm", dict(
+        num_key_value_heads=4, partial_rotary_factor=0.25, use_parallel_residual=True, qk_layernorm=True,
+    )),
+    "nemotron": ("nemotron", dict(head_dim=16, partial_rotary_factor=0.5)),
+    "seed_oss": ("seed_oss", dict(head_dim=32)),
+    "hunyuan_v1_dense": ("hunyuan_v1_dense", dict(head_dim=16)),
+    "hunyuan_v1_dense-alpha": ("hunyuan_v1_dense", dict(
+        head_dim=32, max_position_embeddings=32768,
+        rope_parameters=dict(
+            rope_type="dynamic", rope_theta=10000.0, alpha=50.0, factor=1.0, beta_fast=32, beta_slow=1, mscale=1.0,
+            mscale_all_dim=1.0,
+        ),
+    )),
+    "ernie4_5": ("ernie4_5", dict(head_dim=16)),
+    "ernie4_5_moe": ("ernie4_5_moe", dict(
+        num_hidden_layers=3, moe_num_experts=4, moe_k=2, moe_num_shared_experts=1, moe_layer_start_index=1,
+        moe_layer_interval=1, moe_layer_end_index=-1, moe_intermediate_size=32,
+    )),
+    "exaone4-full": ("exaone4", dict(
+        sliding_window=None, sliding_window_pattern=None, layer_types=["full_attention"] * 2,
+        rope_parameters=dict(
+            rope_type="llama3", rope_theta=10000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+            original_max_position_embeddings=64,
+        ),
+    )),
+    "exaone4": ("exaone4", dict(
+        num_hidden_layers=4, sliding_window=8, sliding_window_pattern=4,
+        layer_types=["sliding_attention"] * 3 + ["full_attention"],
+    )),
+}
+
+
+def draw(model, seed):
+    generator = torch.Generator().manual_seed(seed)
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if "inv_freq" in name or "rope" in name or not tensor.is_floating_point():
+            continue
+        noise = torch.randn(tensor.shape, generator=generator)
+        if name.endswith("A_log"):
+            continue
+        if tensor.dim() == 1 and "norm" in name and name.endswith("weight"):
+            noise = 1 + 0.1 * noise
+        elif tensor.dim() == 1:
+            noise = 0.1 * noise
+        elif "embed" in name:
+            noise = 0.5 * noise
+        else:
+            inputs = tensor.shape[-1] if tensor.dim() < 4 else tensor[0].numel()
+            noise = noise / inputs**0.5
+        tensor.data.copy_(noise)
+
+
+def logits_of(model, ids):
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
+
+
+def make(name, folder):
+    model_type, more = MODELS[name]
+    config = AutoConfig.for_model(model_type, **{**SMALL, **more})
+    config._attn_implementation = "eager"
+    for seed in range(100):
+        torch.manual_seed(seed)
+        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", experts_implementation="eager").float().eval()
+        draw(model, seed)
+        model.save_pretrained(folder)
+        load = dict(attn_implementation="eager", experts_implementation="eager")
+        narrow = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **load).eval()
+        wide = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **load).double().eval()
+        tokens = torch.randint(3, SMALL["vocab_size"], (24,), generator=torch.Generator().manual_seed(seed)).tolist()
+        expected = logits_of(wide, tokens)
+        if (expected - logits_of(narrow, tokens)).abs().max() > 1e-4 * expected.std():
+            continue
+        generated, clear = [], True
+        while clear and len(generated) < 16:
+            best = logits_of(wide, tokens + generated)[-1].topk(2)
+            clear = bool(best.values[0] - best.values[1] > 0.01 * expected.std())
+            generated.append(int(best.indices[0]))
+        if not clear:
+            continue
+        save_file(
+            {"tokens": torch.tensor(tokens), "logits": expected.float().contiguous(), "generated": torch.tensor(generated)},
+            folder / "logits.safetensors",
+        )
+        for extra in ("generation_config.json",):
+            (folder / extra).unlink(missing_ok=True)
+        return seed
+    raise RuntimeError("no seed fits")
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1])
+    match = re.compile(sys.argv[sys.argv.index("--match") + 1] if "--match" in sys.argv else "")
+    for name in MODELS:
+        if match.search(name):
+            folder = target / name
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                print(f"{name}: seed {make(name, folder)}", flush=True)
+            except Exception as error:  # noqa: BLE001
+                print(f"{name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
