@@ -1,6 +1,10 @@
 //! Devices: memory that tensors are loaded to.
 
 mod cpu;
+#[cfg(feature = "gpu")]
+pub mod gpu;
+pub mod kernel;
+mod paper;
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -10,6 +14,7 @@ use std::sync::Arc;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 pub use cpu::Cpu;
+pub use paper::Paper;
 
 /// A device that holds weights, such as host memory or the memory of a GPU.
 ///

@@ -4,10 +4,10 @@ use std::sync::{Mutex, PoisonError};
 
 use super::plan::{LoadJob, LoadOptions, PlannedPiece, PlannedRegion};
 use super::policy::convert;
-use super::{LoadedTensor, WeightProvider};
-use crate::bytes::Scratch;
+use super::{LoadedPart, LoadedTensor, WeightProvider};
+use crate::bytes::{AlignedBytes, Scratch};
 use crate::device::Device;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::model::Tensor;
 use crate::progress::{self, Watch};
 use crate::quant::Narrowing;
@@ -22,6 +22,41 @@ impl<D: Device> WeightProvider<D> {
         Ok(job.loaded)
     }
 
+    /// Reads a loaded tensor back from the device, and compares every byte with the model's files.
+    ///
+    /// # Errors
+    ///
+    /// `Device` if a byte differs; `Mismatch` if the tensor was loaded under another policy;
+    /// otherwise same as [`load`](Self::load).
+    pub fn verify(&self, loaded: &LoadedTensor<D>) -> Result<()> {
+        let members = loaded.members.iter().map(|member| self.tensor(&member.name));
+        let placed = self.placed(members.collect::<Result<_>>()?)?;
+        let place = |parts: &[LoadedPart]| {
+            parts.iter().map(|part| (part.part, part.dtype, part.range.clone())).collect::<Vec<_>>()
+        };
+        let in_tensor = |error: Error| error.in_tensor(placed.view.name());
+        if place(&placed.parts) != place(&loaded.parts) {
+            return Err(in_tensor(Error::mismatch("it was loaded with other parts")));
+        }
+        let (mut scratch, mut stored) = (Scratch::default(), Vec::new());
+        for region in placed.plan(self.device.limits().unit)? {
+            for piece in &region.pieces {
+                let len = usize::try_from(piece.to.end - piece.to.start).unwrap_or(usize::MAX);
+                let mut expected = AlignedBytes::zeroed(len as u64)?;
+                piece.fill(&placed.view, &mut expected, &mut scratch, &mut stored)?;
+                let mut found = crate::bytes::try_zeroed(len)?;
+                self.device.read(&loaded.buffer, piece.to.start, &mut found)?;
+                let pairs = expected.iter().zip(&found);
+                if let Some(at) = pairs.clone().position(|(expected, found)| expected != found) {
+                    let at = piece.to.start + at as u64;
+                    let fault = format!("byte {at} on {} differs", self.device.name());
+                    return Err(in_tensor(Error::new(ErrorKind::Device, fault)));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Fills the buffers of jobs.
     pub(super) fn run(&self, jobs: &mut [LoadJob<D>], options: &LoadOptions<'_>) -> Result<()> {
         let total = jobs.iter().map(|job| job.loaded.bytes()).sum();
@@ -30,9 +65,10 @@ impl<D: Device> WeightProvider<D> {
         let unit = self.device.limits().unit;
         let mut work = Vec::new();
         for (number, job) in jobs.iter_mut().enumerate() {
-            let planned = job.plan(unit)?;
+            let planned = job.placed.plan(unit)?;
             let ranges: Vec<_> = planned.iter().map(|region| region.to.clone()).collect();
-            let LoadJob { view, loaded, .. } = job;
+            let LoadJob { placed, loaded } = job;
+            let view = &placed.view;
             let regions = self.device.regions(&mut loaded.buffer, &ranges)?;
             if regions.len() != planned.len() {
                 let (found, wanted) = (regions.len(), planned.len());
@@ -41,7 +77,7 @@ impl<D: Device> WeightProvider<D> {
             }
             for (region, planned) in regions.into_iter().zip(planned) {
                 let place = planned.pieces.first().map(|piece| piece.piece.place);
-                work.push((place, number, &*view, planned, region));
+                work.push((place, number, view, planned, region));
             }
         }
         work.sort_by_key(|(place, ..)| *place);

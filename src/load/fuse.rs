@@ -140,7 +140,7 @@ impl<D: Device> WeightProvider<D> {
             jobs.push(self.job(views)?);
         }
         self.run(&mut jobs, options)?;
-        found.extend(jobs.into_iter().map(|job| self.cache.insert(&job.name, job.loaded)));
+        found.extend(jobs.into_iter().map(|job| self.cache.insert(job.placed.view.name(), job.loaded)));
         Ok(found)
     }
 }

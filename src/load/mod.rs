@@ -7,6 +7,7 @@
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod cache;
+mod dispatch;
 mod fill;
 mod fuse;
 mod loaded;
@@ -23,6 +24,7 @@ use crate::model::{Axis, Convention, Model, Tensor};
 use cache::Cache;
 use policy::Choices;
 
+pub use dispatch::{Dispatch, DispatchCost, DispatchTable};
 pub use fuse::{FUSIONS, Fusion};
 pub use loaded::{LoadedPart, LoadedTensor, Member};
 pub use plan::LoadOptions;

@@ -74,11 +74,28 @@ impl<'w> LoadOptions<'w> {
 
 /// A tensor that is being loaded.
 pub(super) struct LoadJob<D: Device> {
-    /// The name under which it is cached.
-    pub(super) name: String,
+    pub(super) placed: PlacedTensor,
+    pub(super) loaded: LoadedTensor<D>,
+}
+
+/// A tensor, and where its parts will be in its buffer.
+#[derive(Debug)]
+pub(super) struct PlacedTensor {
     pub(super) view: Tensor,
     form: LoadedForm,
-    pub(super) loaded: LoadedTensor<D>,
+    pub(super) dtype: DType,
+    pub(super) group_size: Option<u32>,
+    pub(super) parts: Vec<LoadedPart>,
+    pub(super) layout: BufferLayout,
+    members: Vec<Member>,
+    computed: Option<&'static str>,
+}
+
+/// The layout of a buffer with these parts.
+pub(super) fn layout(parts: &[LoadedPart], bytes: u64) -> BufferLayout {
+    parts.iter().fold(BufferLayout::new(bytes), |layout, part| {
+        layout.part(part.range.clone(), part.row_bytes)
+    })
 }
 
 /// A range of a buffer that one thread fills at once, and the pieces that fill it.
@@ -100,8 +117,8 @@ pub(super) struct PlannedPiece {
 }
 
 impl<D: Device> WeightProvider<D> {
-    /// Computes the buffer layout of one tensor or of several fused ones, and allocates it.
-    pub(super) fn job(&self, views: Vec<Tensor>) -> Result<LoadJob<D>> {
+    /// Computes the buffer layout of one tensor or of several fused ones.
+    pub(super) fn placed(&self, views: Vec<Tensor>) -> Result<PlacedTensor> {
         let mut members = Vec::new();
         let mut row = 0;
         for view in &views {
@@ -114,32 +131,44 @@ impl<D: Device> WeightProvider<D> {
             Err(views) => Tensor::fuse(views)?,
         };
         let (form, computed) = self.choices.form(&view, &self.device)?;
-        let in_tensor = |error: Error| error.in_tensor(view.name());
         let limits = self.device.limits();
-        let too_large = || in_tensor(Error::unsupported("the parts exceed 2^64 bytes"));
+        let too_large =
+            || Error::unsupported("the parts exceed 2^64 bytes").in_tensor(view.name());
         let (parts, end) = self.layout(&view, &form, limits).ok_or_else(too_large)?;
         let bytes = end.checked_next_multiple_of(limits.unit.max(1)).ok_or_else(too_large)?;
-        let mut layout = BufferLayout::new(bytes);
-        for part in &parts {
-            layout = layout.part(part.range.clone(), part.row_bytes);
-        }
-        self.cache.make_room(parts.iter().map(|part| part.range.end - part.range.start).sum());
         let is_packed = matches!(form, LoadedForm::Packed(_));
-        let loaded = LoadedTensor {
+        Ok(PlacedTensor {
             dtype: match &form {
                 LoadedForm::Packed(_) => view.dtype()?,
                 LoadedForm::Values(dtype) => *dtype,
             },
-            shape: view.shape().to_vec(),
             group_size: view.group_size().filter(|_| is_packed),
+            layout: layout(&parts, bytes),
             parts,
-            row_axis: view.row_axis(),
             members,
             computed,
+            form,
+            view,
+        })
+    }
+
+    /// Computes the buffer layout of one tensor or of several fused ones, and allocates it.
+    pub(super) fn job(&self, views: Vec<Tensor>) -> Result<LoadJob<D>> {
+        let placed = self.placed(views)?;
+        self.cache.make_room(placed.bytes());
+        let buffer = self.device.allocate(&placed.layout);
+        let loaded = LoadedTensor {
+            dtype: placed.dtype,
+            shape: placed.view.shape().to_vec(),
+            group_size: placed.group_size,
+            parts: placed.parts.clone(),
+            row_axis: placed.view.row_axis(),
+            members: placed.members.clone(),
+            computed: placed.computed,
             lost: Narrowing::default(),
-            buffer: self.device.allocate(&layout).map_err(in_tensor)?,
+            buffer: buffer.map_err(|error| error.in_tensor(placed.view.name()))?,
         };
-        Ok(LoadJob { name: view.name().to_owned(), view, form, loaded })
+        Ok(LoadJob { placed, loaded })
     }
 
     /// The places of a tensor's parts in its buffer, and where the last one ends. `None` if a number
@@ -167,7 +196,7 @@ impl<D: Device> WeightProvider<D> {
             LoadedForm::Packed(packed) => {
                 for (part, to) in packed {
                     let bytes = converted(part.bytes, part.dtype, *to)?;
-                    let row = match part.per_row() {
+                    let row = match view.part_row_bytes(part) {
                         Some(row) => Some(converted(row, part.dtype, *to)?),
                         None => None,
                     };
@@ -190,7 +219,12 @@ impl<D: Device> WeightProvider<D> {
     }
 }
 
-impl<D: Device> LoadJob<D> {
+impl PlacedTensor {
+    /// The bytes of all parts.
+    pub(super) fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.range.end - part.range.start).sum()
+    }
+
     /// The regions of the buffer, in order. They start and end at multiples of `unit`.
     pub(super) fn plan(&self, unit: u64) -> Result<Vec<PlannedRegion>> {
         let mut regions: Vec<PlannedRegion> = Vec::new();
@@ -209,7 +243,7 @@ impl<D: Device> LoadJob<D> {
         let mut planned = Vec::new();
         match &self.form {
             LoadedForm::Packed(parts) => {
-                for ((part, dtype), loaded) in parts.iter().zip(&self.loaded.parts) {
+                for ((part, dtype), loaded) in parts.iter().zip(&self.parts) {
                     let convert = Some((part.dtype, *dtype)).filter(|(from, to)| from != to);
                     let start = loaded.range.start;
                     plan_packed(&self.view, part, start, PIECE, unit, &mut planned);
@@ -227,7 +261,7 @@ impl<D: Device> LoadJob<D> {
                 }
             }
             LoadedForm::Values(dtype) => {
-                let start = self.loaded.parts.first().map_or(0, |part| part.range.start);
+                let start = self.parts.first().map_or(0, |part| part.range.start);
                 plan_values(&self.view, *dtype, start, PIECE, &mut planned);
                 for piece in planned {
                     add(PlannedPiece { to: piece.to.clone(), piece, convert: None });
