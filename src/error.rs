@@ -58,6 +58,10 @@ pub enum ErrorKind {
     Mismatch,
     /// The caller cancelled the operation.
     Cancelled,
+    /// A device has less memory than requested.
+    OutOfMemory,
+    /// A device failed or was lost.
+    Device,
 }
 
 impl ErrorKind {
@@ -72,6 +76,8 @@ impl ErrorKind {
             Self::LimitExceeded => "limit_exceeded",
             Self::Mismatch => "mismatch",
             Self::Cancelled => "cancelled",
+            Self::OutOfMemory => "out_of_memory",
+            Self::Device => "device",
         }
     }
 }
@@ -112,6 +118,29 @@ impl Error {
     pub(crate) fn limit(what: &str, found: u64, allowed: u64, field: &str) -> Self {
         Self::new(ErrorKind::LimitExceeded, format!("{found} {what}, but the limit is {allowed}"))
             .advise(format!("if you trust the file, raise Limits::{field}"))
+    }
+
+    /// The error of a `Device` that has less memory than requested. `available` is the number of
+    /// bytes that it could have provided, if known.
+    #[cold]
+    pub fn out_of_memory(device: &str, requested: u64, available: Option<u64>) -> Self {
+        let fault = match available {
+            Some(available) => {
+                format!("{device} has no memory for {requested} bytes: {available} are available")
+            }
+            None => format!("{device} has no memory for {requested} bytes"),
+        };
+        Self::new(ErrorKind::OutOfMemory, fault)
+    }
+
+    /// Adds the error that caused this one, unless a deeper call already did.
+    #[must_use]
+    pub fn with_source(
+        mut self,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        self.0.source.get_or_insert_with(|| Arc::from(source.into()));
+        self
     }
 
     /// An error of the operating system. `doing` says what failed: "cannot create the file".

@@ -54,7 +54,7 @@ fn status_of(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Malformed | ErrorKind::UnknownContainer | ErrorKind::LimitExceeded => 3,
         ErrorKind::Unsupported => 4,
-        ErrorKind::Io | ErrorKind::NotFound => 5,
+        ErrorKind::Io | ErrorKind::NotFound | ErrorKind::OutOfMemory | ErrorKind::Device => 5,
         ErrorKind::Cancelled => 130,
         // `Mismatch`: the request does not fit.
         _ => 2,

@@ -1,8 +1,9 @@
 //! Host memory.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
-use super::Device;
+use super::{BufferLayout, Device, DeviceLimits, beyond, split_at};
 use crate::bytes::AlignedBytes;
 use crate::error::{Error, Result};
 
@@ -12,62 +13,88 @@ pub struct Cpu;
 
 impl Device for Cpu {
     type Buffer = AlignedBytes;
+    type Region<'b> = &'b mut [u8];
 
     fn name(&self) -> Cow<'_, str> {
         "cpu".into()
     }
 
-    fn alignment(&self) -> u64 {
-        AlignedBytes::ALIGNMENT
+    fn limits(&self) -> DeviceLimits {
+        DeviceLimits { in_place: true, ..DeviceLimits::new(AlignedBytes::ALIGNMENT) }
     }
 
-    fn allocate(&self, bytes: u64) -> Result<AlignedBytes> {
-        AlignedBytes::zeroed(bytes)
+    fn allocate(&self, layout: &BufferLayout) -> Result<AlignedBytes> {
+        AlignedBytes::zeroed(layout.bytes)
+            .map_err(|_| Error::out_of_memory(&self.name(), layout.bytes, None))
     }
 
-    fn host<'b>(&self, buffer: &'b mut AlignedBytes) -> Option<&'b mut [u8]> {
+    fn regions<'b>(
+        &self,
+        buffer: &'b mut AlignedBytes,
+        ranges: &[Range<u64>],
+    ) -> Result<Vec<&'b mut [u8]>> {
+        split_at(buffer, ranges)
+    }
+
+    fn fill(
+        &self,
+        region: &mut [u8],
+        write: &mut dyn FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        write(region)
+    }
+
+    fn contents<'b>(&self, buffer: &'b AlignedBytes) -> Option<&'b [u8]> {
         Some(buffer)
     }
 
-    fn write(&self, buffer: &mut AlignedBytes, offset: u64, bytes: &[u8]) -> Result<()> {
-        let len = buffer.len();
-        let room = place(offset, bytes.len()).and_then(|range| buffer.get_mut(range));
-        let room = room.ok_or_else(|| beyond(offset, bytes.len(), len))?;
-        room.copy_from_slice(bytes);
-        Ok(())
-    }
-
     fn read(&self, buffer: &AlignedBytes, offset: u64, out: &mut [u8]) -> Result<()> {
-        let from = place(offset, out.len()).and_then(|range| buffer.get(range));
-        let from = from.ok_or_else(|| beyond(offset, out.len(), buffer.len()))?;
-        out.copy_from_slice(from);
+        let range = offset..offset.saturating_add(out.len() as u64);
+        let bytes = usize::try_from(range.start)
+            .ok()
+            .zip(usize::try_from(range.end).ok())
+            .and_then(|(start, end)| buffer.get(start..end));
+        let bytes = bytes.filter(|bytes| bytes.len() == out.len());
+        out.copy_from_slice(bytes.ok_or_else(|| beyond(&range, buffer.len() as u64))?);
         Ok(())
     }
-}
-
-fn place(offset: u64, len: usize) -> Option<std::ops::Range<usize>> {
-    let start = usize::try_from(offset).ok()?;
-    Some(start..start.checked_add(len)?)
-}
-
-fn beyond(offset: u64, len: usize, buffer: usize) -> Error {
-    Error::mismatch(format!("{len} bytes at offset {offset} exceed the buffer of {buffer} bytes"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
-    fn writes_beyond_the_end_are_refused() {
-        let mut buffer = Cpu.allocate(8).unwrap();
-        Cpu.write(&mut buffer, 4, &[1, 2, 3, 4]).unwrap();
-        let error = Cpu.write(&mut buffer, 5, &[1, 2, 3, 4]).unwrap_err();
-        assert_eq!(error.to_string(), "4 bytes at offset 5 exceed the buffer of 8 bytes");
-        assert!(Cpu.write(&mut buffer, u64::MAX, &[1]).is_err());
+    fn ranges_beyond_the_end_are_refused() {
+        let mut buffer = Cpu.allocate(&BufferLayout::new(8)).unwrap();
+        let [first, last] = Cpu.regions(&mut buffer, &[0..2, 4..8]).unwrap().try_into().unwrap();
+        let mut copy = |bytes: &mut [u8]| {
+            bytes.copy_from_slice(&[1, 2, 3, 4][..bytes.len()]);
+            Ok(())
+        };
+        Cpu.fill(last, &mut copy).unwrap();
+        Cpu.fill(first, &mut copy).unwrap();
+        assert_eq!(Cpu.contents(&buffer).unwrap(), [1, 2, 0, 0, 1, 2, 3, 4]);
+        let error = Cpu.regions(&mut buffer, &[0..4, 5..9]).unwrap_err();
+        assert_eq!(error.to_string(), "bytes 5 to 9 exceed the buffer of 8 bytes");
+        for wrong in
+            [[0..0, u64::MAX - 1..u64::MAX], [0..4, 3..5], [0..0, Range { start: 4, end: 2 }]]
+        {
+            assert_eq!(Cpu.regions(&mut buffer, &wrong).unwrap_err().kind(), ErrorKind::Mismatch);
+        }
         let mut out = [0; 4];
         Cpu.read(&buffer, 4, &mut out).unwrap();
         assert_eq!(out, [1, 2, 3, 4]);
-        assert!(Cpu.read(&buffer, 8, &mut out).is_err());
+        for offset in [5, 8, u64::MAX] {
+            assert!(Cpu.read(&buffer, offset, &mut out).is_err());
+        }
+    }
+
+    #[test]
+    fn too_much_memory_is_an_error_with_the_number() {
+        let error = Cpu.allocate(&BufferLayout::new(1 << 62)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+        assert_eq!(error.to_string(), "cpu has no memory for 4611686018427387904 bytes");
     }
 }

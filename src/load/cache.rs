@@ -77,13 +77,16 @@ impl<D: Device> Cache<D> {
         slot.seen = Arc::downgrade(&loaded);
         let before = slot.kept.replace(Arc::clone(&loaded)).map_or(0, |before| bytes(&before));
         entries.bytes = entries.bytes.saturating_sub(before).saturating_add(bytes(&loaded));
-        while entries.bytes > entries.budget {
-            let kept = entries.slots.values_mut().filter(|slot| slot.kept.is_some());
-            let Some(oldest) = kept.min_by_key(|slot| slot.asked) else { break };
-            let dropped = oldest.kept.take().map_or(0, |dropped| bytes(&dropped));
-            entries.bytes = entries.bytes.saturating_sub(dropped);
-        }
+        let dropped = entries.shrink(0);
+        drop(entries);
+        drop(dropped);
         loaded
+    }
+
+    /// Drops tensors until `bytes` more fit the budget, or none is left.
+    pub(super) fn make_room(&self, bytes: u64) {
+        let dropped = self.entries().shrink(bytes);
+        drop(dropped);
     }
 
     pub(super) fn remove(&self, name: &str) -> bool {
@@ -104,8 +107,10 @@ impl<D: Device> Cache<D> {
         self.entries().bytes
     }
 
+    /// Sets the budget, and drops tensors that exceed it.
     pub(super) fn set_budget(&self, budget: u64) {
         self.entries().budget = budget;
+        self.make_room(0);
     }
 
     fn entries(&self) -> MutexGuard<'_, CacheEntries<D>> {
@@ -115,6 +120,20 @@ impl<D: Device> Cache<D> {
 }
 
 impl<D: Device> CacheEntries<D> {
+    /// Takes tensors out until `more` bytes fit the budget, those that were not requested for the
+    /// longest time first. The caller drops them once the lock is free: that may wait for a device.
+    fn shrink(&mut self, more: u64) -> Vec<Arc<LoadedTensor<D>>> {
+        let mut dropped = Vec::new();
+        while self.bytes.saturating_add(more) > self.budget {
+            let kept = self.slots.values_mut().filter(|slot| slot.kept.is_some());
+            let oldest = kept.min_by_key(|slot| slot.asked).and_then(|slot| slot.kept.take());
+            let Some(oldest) = oldest else { break };
+            self.bytes = self.bytes.saturating_sub(oldest.bytes());
+            dropped.push(oldest);
+        }
+        dropped
+    }
+
     fn slot(&mut self, name: &str) -> &mut CacheSlot<D> {
         self.clock += 1;
         let slot = self.slots.entry(name.to_owned()).or_insert_with(|| CacheSlot {

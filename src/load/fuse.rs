@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{LoadedTensor, Policy, WeightProvider};
+use super::{LoadedTensor, WeightProvider};
 use crate::device::Device;
 use crate::error::Result;
 use crate::model::Tensor;
-use crate::threads::Threads;
 
 /// Tensors of a layer that share their input, so that one matrix multiplication can replace
 /// several.
@@ -26,6 +25,18 @@ pub static FUSIONS: &[Fusion] = &[
 ];
 
 impl Fusion {
+    /// A fusion of the caller. In the canonical names of its tensors, one of `members` occurs where
+    /// they differ; the tensors are joined in the order of `members`.
+    ///
+    /// ```
+    /// use weighbridge::load::Fusion;
+    ///
+    /// static KV: Fusion = Fusion::new("kv", &[".attention.k.", ".attention.v."]);
+    /// ```
+    pub const fn new(name: &'static str, members: &'static [&'static str]) -> Self {
+        Self { name, members }
+    }
+
     /// The fusion with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         FUSIONS.iter().find(|fusion| fusion.name == name)
@@ -51,7 +62,7 @@ impl<D: Device> WeightProvider<D> {
             for (names, views) in &mut groups {
                 let mut all = views.clone();
                 all.push(view.clone());
-                if self.check_fused(&all, self.policy).is_ok() {
+                if self.check_fused(&all).is_ok() {
                     (*views, joined) = (all, true);
                     names.push(name);
                     break;
@@ -65,9 +76,9 @@ impl<D: Device> WeightProvider<D> {
     }
 
     /// Checks that tensors can be fused.
-    fn check_fused(&self, views: &[Tensor], policy: Policy) -> Result<()> {
+    fn check_fused(&self, views: &[Tensor]) -> Result<()> {
         let fused = Tensor::fuse(views.to_vec())?;
-        policy.form(&fused).map(drop)
+        self.choices.form(&fused, &self.device).map(drop)
     }
 
     /// Groups the requested names with those that they are fused with.
@@ -88,19 +99,6 @@ impl<D: Device> WeightProvider<D> {
         let alone = names.iter().filter(|name| !taken.contains(**name));
         groups.extend(alone.map(|name| vec![(*name).to_owned()]));
         Ok(groups)
-    }
-
-    /// Loads tensors into one buffer.
-    pub(super) fn load_fused(&self, views: Vec<Tensor>, policy: Policy) -> Result<LoadedTensor<D>> {
-        let mut jobs = vec![self.job(views, policy)?];
-        self.run(&mut jobs, &super::LoadOptions::new().threads(Threads::one()))?;
-        let job = jobs.pop().ok_or_else(|| crate::Error::not_found("no tensor was loaded"))?;
-        Ok(job.loaded)
-    }
-
-    /// Loads one tensor.
-    pub(super) fn load_view(&self, view: &Tensor, policy: Policy) -> Result<LoadedTensor<D>> {
-        self.load_fused(vec![view.clone()], policy)
     }
 
     /// Loads many tensors into the cache. Reads are ordered by position in the files, and several
@@ -139,10 +137,10 @@ impl<D: Device> WeightProvider<D> {
                 continue;
             }
             let views = group.iter().map(|name| self.tensor(name)).collect::<Result<_>>()?;
-            jobs.push(self.job(views, self.policy)?);
+            jobs.push(self.job(views)?);
         }
         self.run(&mut jobs, options)?;
-        found.extend(jobs.into_iter().map(|job| self.cache.insert(&job.name, job.loaded)));
+        found.extend(jobs.into_iter().map(|job| self.cache.insert(job.placed.view.name(), job.loaded)));
         Ok(found)
     }
 }

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use crate::device::Device;
+use crate::device::{BufferLayout, Device};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::model::PIECE;
 use crate::quant::Narrowing;
 use crate::store::Part;
 
@@ -17,7 +18,8 @@ pub struct LoadedPart {
     /// The dtype of the part's elements.
     pub dtype: DType,
     /// The part's bytes in the buffer, little-endian. The range starts at a multiple of the
-    /// device's alignment.
+    /// device's alignment, unless parts are [tightly
+    /// packed](super::WeightProvider::tightly_packed). The first part need not start at 0.
     pub range: Range<u64>,
     /// The part's bytes for each row; `None` if the tensor has the part only once.
     pub row_bytes: Option<u64>,
@@ -64,6 +66,33 @@ impl<D: Device> LoadedTensor<D> {
         self.parts.iter().map(|part| part.range.end - part.range.start).sum()
     }
 
+    /// One part of the tensor, if it has it.
+    pub fn part(&self, part: Part) -> Option<&LoadedPart> {
+        self.parts.iter().find(|found| found.part == part)
+    }
+
+    /// The bytes of one part, if the device's memory is host memory and the tensor has the part.
+    pub fn contents<'s>(&'s self, device: &D, part: Part) -> Option<&'s [u8]> {
+        let range = &self.part(part)?.range;
+        let place = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
+        device.contents(&self.buffer)?.get(place)
+    }
+
+    /// Copies the bytes of one part from the device.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the tensor has no such part; the error of [`Device::read`].
+    pub fn read(&self, device: &D, part: Part) -> Result<Vec<u8>> {
+        let found = self.part(part);
+        let LoadedPart { range, .. } = found
+            .ok_or_else(|| Error::not_found(format!("the tensor has no {} part", part.name())))?;
+        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let mut bytes = crate::bytes::try_zeroed(len)?;
+        device.read(&self.buffer, range.start, &mut bytes)?;
+        Ok(bytes)
+    }
+
     /// The byte ranges of one member in the buffer, part by part: one range, or one for each matrix
     /// of a tensor that has several (experts).
     ///
@@ -89,7 +118,7 @@ impl<D: Device> LoadedTensor<D> {
     ///
     /// # Errors
     ///
-    /// Same as [`member`](Self::member); `Io` if the device is out of memory.
+    /// Same as [`member`](Self::member); the errors of the device.
     pub fn split(&self, device: &D, name: &str) -> Result<Self> {
         let runs = self.member(name)?;
         let member = self.members.iter().find(|member| member.name == name);
@@ -98,27 +127,53 @@ impl<D: Device> LoadedTensor<D> {
         if let (Some(count), true) = (shape.get_mut(self.row_axis), self.members.len() > 1) {
             *count = rows;
         }
+        let limits = device.limits();
+        let (alignment, unit) = (limits.alignment.max(1), limits.unit.max(1));
         let mut parts = Vec::new();
         let mut end = 0u64;
         for (part, (_, runs)) in self.parts.iter().zip(&runs) {
-            let start = end.next_multiple_of(device.alignment());
+            let start = end.next_multiple_of(alignment);
             end = start + runs.iter().map(|run| run.end - run.start).sum::<u64>();
             parts.push(LoadedPart { range: start..end, ..part.clone() });
         }
-        let mut buffer = device.allocate(end)?;
-        for (part, (_, runs)) in parts.iter().zip(&runs) {
-            let mut to = part.range.start;
-            for run in runs {
-                let mut at = run.start;
-                while at < run.end {
-                    let len = (run.end - at).min(1 << 20);
-                    let mut bytes = crate::bytes::try_zeroed(usize::try_from(len).unwrap_or(0))?;
-                    device.read(&self.buffer, at, &mut bytes)?;
-                    device.write(&mut buffer, to, &bytes)?;
-                    (at, to) = (at + len, to + len);
-                }
-            }
+        let mut layout = BufferLayout::new(end.next_multiple_of(unit));
+        for part in &parts {
+            layout = layout.part(part.range.clone(), part.row_bytes);
         }
+        let mut buffer = device.allocate(&layout)?;
+        // A piece is a multiple of every unit.
+        let cuts = |range: &Range<u64>| {
+            let end = range.end.next_multiple_of(unit);
+            let starts = (range.start..end).step_by(usize::try_from(PIECE).unwrap_or(usize::MAX));
+            starts.map(move |start| start..end.min(start + PIECE)).collect::<Vec<_>>()
+        };
+        let ranges: Vec<_> = parts.iter().flat_map(|part| cuts(&part.range)).collect();
+        let places = parts.iter().zip(&runs).flat_map(|(part, (_, runs))| {
+            cuts(&part.range).into_iter().map(move |to| (to, part.range.start, runs))
+        });
+        let regions = device.regions(&mut buffer, &ranges)?;
+        for (region, (to, start, runs)) in regions.into_iter().zip(places) {
+            device.fill(region, &mut |mut out| {
+                // The position of each run in the new part.
+                let mut at = start;
+                for run in runs {
+                    let (begin, end) = (at, at + (run.end - run.start));
+                    at = end;
+                    let (from, until) = (begin.max(to.start), end.min(to.end));
+                    if from >= until {
+                        continue;
+                    }
+                    let len = usize::try_from(until - from).unwrap_or(usize::MAX);
+                    let (now, later) = out
+                        .split_at_mut_checked(len)
+                        .ok_or_else(|| Error::mismatch("the device's memory is too short"))?;
+                    device.read(&self.buffer, run.start + (from - begin), now)?;
+                    out = later;
+                }
+                Ok(())
+            })?;
+        }
+        device.finish()?;
         Ok(Self {
             dtype: self.dtype,
             shape,

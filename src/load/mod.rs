@@ -7,21 +7,28 @@
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod cache;
+mod dispatch;
+mod fill;
 mod fuse;
 mod loaded;
 mod plan;
+mod policy;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::device::{Cpu, Device};
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::model::{Axis, Convention, Model, Tensor};
 use cache::Cache;
+use policy::Choices;
 
+pub use dispatch::{Dispatch, DispatchCost, DispatchTable};
 pub use fuse::{FUSIONS, Fusion};
 pub use loaded::{LoadedPart, LoadedTensor, Member};
-pub use plan::{LoadOptions, Policy};
+pub use plan::LoadOptions;
+pub use policy::{PartToLoad, Policy};
 
 /// The tensors of a [`Model`] on a device, loaded by canonical name, cached and fused.
 ///
@@ -32,7 +39,8 @@ pub use plan::{LoadOptions, Policy};
 pub struct WeightProvider<D: Device = Cpu> {
     model: Model,
     convention: Convention,
-    policy: Policy,
+    choices: Choices,
+    is_tight: bool,
     device: D,
     cache: Cache<D>,
 }
@@ -59,7 +67,8 @@ impl<D: Device> WeightProvider<D> {
         Ok(Self {
             model,
             convention: Convention::default(),
-            policy: Policy::default(),
+            choices: Choices::default(),
+            is_tight: false,
             device,
             cache: Cache::default(),
         })
@@ -77,13 +86,63 @@ impl<D: Device> WeightProvider<D> {
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.unload_all();
-        self.policy = policy;
+        (self.choices.policy, self.choices.of) = (policy, None);
         self
     }
 
-    /// Limits the bytes that the cache holds. The tensors that were not requested for the longest
-    /// time are dropped first. A tensor that a caller still holds is found nevertheless, and is not
-    /// loaded again.
+    /// Chooses a policy for each tensor, and for each part beside its codes.
+    ///
+    /// ```
+    /// use weighbridge::{DType, Part, Policy, WeightProvider};
+    ///
+    /// # fn main() -> weighbridge::Result<()> {
+    /// // Norms as F32; the scales of packed tensors as F16.
+    /// let model = WeightProvider::open("assets/sample/mlx-4bit")?.policy_of(|part| {
+    ///     match part.part {
+    ///         Part::Weight if part.tensor.contains("norm") => Policy::F32,
+    ///         Part::Weight => Policy::Keep,
+    ///         _ => Policy::F16,
+    ///     }
+    /// });
+    /// let q = model.load("layers.0.attention.q.weight")?;
+    /// assert_eq!(q.part(Part::Scale).map(|part| part.dtype), Some(DType::F16));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn policy_of(
+        mut self,
+        policy: impl Fn(PartToLoad<'_>) -> Policy + Send + Sync + 'static,
+    ) -> Self {
+        self.unload_all();
+        self.choices.of = Some(Arc::new(policy));
+        self
+    }
+
+    /// Sets the dtypes that tensors are decoded to if the device does not support their dtype: the
+    /// first of these that it supports. A floating-point part beside the codes, such as the scales,
+    /// is converted instead, and the codes stay packed. By default there are none, and such tensors
+    /// are an error.
+    #[must_use]
+    pub fn fallback(mut self, dtypes: &[DType]) -> Self {
+        self.unload_all();
+        let is_float = |dtype: &DType| matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+        self.choices.fallback = dtypes.iter().copied().filter(is_float).collect();
+        self
+    }
+
+    /// Places each part directly after the one before, whatever the device's alignment: the scales
+    /// start where the codes end.
+    #[must_use]
+    pub fn tightly_packed(mut self) -> Self {
+        self.unload_all();
+        self.is_tight = true;
+        self
+    }
+
+    /// Limits the bytes that the cache holds. Before a tensor is loaded, those that were not
+    /// requested for the longest time are dropped until it fits. A tensor that a caller still holds
+    /// is found nevertheless, and is not loaded again; its memory is freed with the last handle.
     #[must_use]
     pub fn budget(self, bytes: u64) -> Self {
         self.cache.set_budget(bytes);
@@ -92,7 +151,7 @@ impl<D: Device> WeightProvider<D> {
 
     /// The name of the provider's policy.
     pub(crate) fn policy_name(&self) -> &'static str {
-        self.policy.name()
+        self.choices.policy.name()
     }
 
     /// The model whose tensors are loaded.
@@ -130,10 +189,11 @@ impl<D: Device> WeightProvider<D> {
     ///
     /// # Errors
     ///
-    /// `NotFound` if the model has no such tensor; `Unsupported` for an unknown dtype; `Io` if the
-    /// file cannot be read or the device is out of memory.
+    /// `NotFound` if the model has no such tensor; `Unsupported` for an unknown dtype, or one that
+    /// the device does not support; `Io` if the file cannot be read; `OutOfMemory` or `Device` if the
+    /// device has no memory left or fails.
     pub fn load(&self, name: &str) -> Result<Arc<LoadedTensor<D>>> {
-        self.cache.get_or_load(name, || self.load_view(&self.tensor(name)?, self.policy))
+        self.cache.get_or_load(name, || self.load_fused(vec![self.tensor(name)?]))
     }
 
     /// Loads several tensors into one buffer: all weights, then all scales, then all biases, read
@@ -157,7 +217,7 @@ impl<D: Device> WeightProvider<D> {
     pub fn fuse(&self, names: &[&str]) -> Result<Arc<LoadedTensor<D>>> {
         self.cache.get_or_load(&names.join("+"), || {
             let views = names.iter().map(|name| self.tensor(name)).collect::<Result<Vec<_>>>()?;
-            self.load_fused(views, self.policy)
+            self.load_fused(views)
         })
     }
 
@@ -186,7 +246,7 @@ impl<D: Device> WeightProvider<D> {
     ) -> Result<Arc<LoadedTensor<D>>> {
         let what = if axis == Axis::Rows { "rows" } else { "columns" };
         self.cache.get_or_load(&format!("{name}[{what} {rank}/{of}]"), || {
-            self.load_view(&self.tensor(name)?.shard(axis, rank, of)?, self.policy)
+            self.load_fused(vec![self.tensor(name)?.shard(axis, rank, of)?])
         })
     }
 

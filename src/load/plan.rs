@@ -1,84 +1,26 @@
-//! Loading: chooses a tensor's form, lays out its buffer, and schedules the reads.
+//! Lays out the buffer of a tensor, and divides it into regions that threads fill.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::ops::Range;
 
+use super::policy::LoadedForm;
 use super::{Fusion, LoadedPart, LoadedTensor, Member, WeightProvider};
-use crate::bytes::Scratch;
-use crate::device::Device;
+use crate::device::{BufferLayout, Device, DeviceLimits};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::model::{BufferPiece, PIECE, PackedPart, Tensor, plan_packed, plan_values};
-use crate::progress::{self, Watch};
+use crate::model::{BufferPiece, PIECE, Tensor, plan_packed, plan_values};
+use crate::progress::Watch;
 use crate::quant::Narrowing;
 use crate::store::Part;
-use crate::threads::{self, Threads};
-
-/// The dtype that loaded tensors are stored in.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum Policy {
-    /// Packed as stored. Tensors whose values must be computed use [the dtype that holds
-    /// them](Tensor::values_dtype).
-    #[default]
-    Keep,
-    /// All floating-point and quantized tensors as `f32`.
-    F32,
-    /// All floating-point and quantized tensors as `f16`; values that become infinite or 0 are
-    /// counted.
-    F16,
-    /// All floating-point and quantized tensors as `bf16`; values that become infinite or 0 are
-    /// counted.
-    BF16,
-}
-
-impl Policy {
-    /// The name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Keep => "stored",
-            Self::F32 => "F32",
-            Self::F16 => "F16",
-            Self::BF16 => "BF16",
-        }
-    }
-
-    /// The form of a tensor in device memory.
-    pub(super) fn form(self, view: &Tensor) -> Result<LoadedForm> {
-        let wanted = match self {
-            Self::Keep if view.why_computed().is_some() => view.values_dtype(),
-            Self::Keep => return view.packed().map(LoadedForm::Packed),
-            Self::F32 => DType::F32,
-            Self::F16 => DType::F16,
-            Self::BF16 => DType::BF16,
-        };
-        let mut stored = view.stored_tensors().map(|tensor| tensor.dtype());
-        let is_kept = stored.try_fold(true, |kept, dtype| {
-            dtype.map(|dtype| kept && (dtype == wanted || dtype.is_integer()))
-        })?;
-        if is_kept && view.why_computed().is_none() {
-            return view.packed().map(LoadedForm::Packed);
-        }
-        Ok(LoadedForm::Values(wanted))
-    }
-}
-
-/// The form of a tensor in device memory.
-#[derive(Debug)]
-pub(super) enum LoadedForm {
-    /// The packed bytes of these parts.
-    Packed(Vec<PackedPart>),
-    /// Its values.
-    Values(DType),
-}
+use crate::threads::Threads;
 
 /// Options for loading many tensors at once.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct LoadOptions<'w> {
-    pub(super) fusions: Vec<&'static Fusion>,
-    threads: Threads,
-    watch: Option<Watch<'w>>,
+    pub(super) fusions: Vec<&'w Fusion>,
+    pub(super) threads: Threads,
+    pub(super) watch: Option<Watch<'w>>,
 }
 
 impl fmt::Debug for LoadOptions<'_> {
@@ -102,9 +44,10 @@ impl<'w> LoadOptions<'w> {
         Self::default()
     }
 
-    /// Fuses tensors into one buffer where they can be joined.
+    /// Fuses tensors into one buffer where they can be joined: [named](Fusion::named) fusions, or
+    /// [those of the caller](Fusion::new).
     #[must_use]
-    pub fn fuse(mut self, fusions: &[&'static Fusion]) -> Self {
+    pub fn fuse(mut self, fusions: &[&'w Fusion]) -> Self {
         self.fusions = fusions.to_vec();
         self
     }
@@ -117,7 +60,7 @@ impl<'w> LoadOptions<'w> {
     }
 
     /// The requested fusions.
-    pub(crate) fn fusions(&self) -> &[&'static Fusion] {
+    pub(crate) fn fusions(&self) -> &[&'w Fusion] {
         &self.fusions
     }
 
@@ -131,16 +74,51 @@ impl<'w> LoadOptions<'w> {
 
 /// A tensor that is being loaded.
 pub(super) struct LoadJob<D: Device> {
-    /// The name under which it is cached.
-    pub(super) name: String,
-    view: Tensor,
-    form: LoadedForm,
+    pub(super) placed: PlacedTensor,
     pub(super) loaded: LoadedTensor<D>,
+}
+
+/// A tensor, and where its parts will be in its buffer.
+#[derive(Debug)]
+pub(super) struct PlacedTensor {
+    pub(super) view: Tensor,
+    form: LoadedForm,
+    pub(super) dtype: DType,
+    pub(super) group_size: Option<u32>,
+    pub(super) parts: Vec<LoadedPart>,
+    pub(super) layout: BufferLayout,
+    members: Vec<Member>,
+    computed: Option<&'static str>,
+}
+
+/// The layout of a buffer with these parts.
+pub(super) fn layout(parts: &[LoadedPart], bytes: u64) -> BufferLayout {
+    parts.iter().fold(BufferLayout::new(bytes), |layout, part| {
+        layout.part(part.range.clone(), part.row_bytes)
+    })
+}
+
+/// A range of a buffer that one thread fills at once, and the pieces that fill it.
+#[derive(Debug)]
+pub(super) struct PlannedRegion {
+    pub(super) to: Range<u64>,
+    pub(super) pieces: Vec<PlannedPiece>,
+}
+
+/// A piece of a buffer.
+#[derive(Debug)]
+pub(super) struct PlannedPiece {
+    /// Its bytes in the buffer.
+    pub(super) to: Range<u64>,
+    /// Its bytes as they are stored.
+    pub(super) piece: BufferPiece,
+    /// The floating-point dtypes from and to which it is converted on the way.
+    pub(super) convert: Option<(DType, DType)>,
 }
 
 impl<D: Device> WeightProvider<D> {
     /// Computes the buffer layout of one tensor or of several fused ones.
-    pub(super) fn job(&self, views: Vec<Tensor>, policy: Policy) -> Result<LoadJob<D>> {
+    pub(super) fn placed(&self, views: Vec<Tensor>) -> Result<PlacedTensor> {
         let mut members = Vec::new();
         let mut row = 0;
         for view in &views {
@@ -152,155 +130,155 @@ impl<D: Device> WeightProvider<D> {
             Ok([alone]) => alone,
             Err(views) => Tensor::fuse(views)?,
         };
-        let form = policy.form(&view)?;
-        let (dtype, packed) = match &form {
-            LoadedForm::Packed(parts) => {
-                let part = |part: &PackedPart| (part.part, part.dtype, part.bytes, part.per_row());
-                (view.dtype()?, parts.iter().map(part).collect::<Vec<_>>())
+        let (form, computed) = self.choices.form(&view, &self.device)?;
+        let limits = self.device.limits();
+        let too_large =
+            || Error::unsupported("the parts exceed 2^64 bytes").in_tensor(view.name());
+        let (parts, end) = self.layout(&view, &form, limits).ok_or_else(too_large)?;
+        let bytes = end.checked_next_multiple_of(limits.unit.max(1)).ok_or_else(too_large)?;
+        let is_packed = matches!(form, LoadedForm::Packed(_));
+        Ok(PlacedTensor {
+            dtype: match &form {
+                LoadedForm::Packed(_) => view.dtype()?,
+                LoadedForm::Values(dtype) => *dtype,
+            },
+            group_size: view.group_size().filter(|_| is_packed),
+            layout: layout(&parts, bytes),
+            parts,
+            members,
+            computed,
+            form,
+            view,
+        })
+    }
+
+    /// Computes the buffer layout of one tensor or of several fused ones, and allocates it.
+    pub(super) fn job(&self, views: Vec<Tensor>) -> Result<LoadJob<D>> {
+        let placed = self.placed(views)?;
+        self.cache.make_room(placed.bytes());
+        let buffer = self.device.allocate(&placed.layout);
+        let loaded = LoadedTensor {
+            dtype: placed.dtype,
+            shape: placed.view.shape().to_vec(),
+            group_size: placed.group_size,
+            parts: placed.parts.clone(),
+            row_axis: placed.view.row_axis(),
+            members: placed.members.clone(),
+            computed: placed.computed,
+            lost: Narrowing::default(),
+            buffer: buffer.map_err(|error| error.in_tensor(placed.view.name()))?,
+        };
+        Ok(LoadJob { placed, loaded })
+    }
+
+    /// The places of a tensor's parts in its buffer, and where the last one ends. `None` if a number
+    /// overflows.
+    fn layout(
+        &self,
+        view: &Tensor,
+        form: &LoadedForm,
+        limits: DeviceLimits,
+    ) -> Option<(Vec<LoadedPart>, u64)> {
+        let alignment = limits.alignment.max(1);
+        let mut parts = Vec::new();
+        let mut end = 0u64;
+        let mut push = |part, dtype, bytes: u64, row_bytes, lead: &dyn Fn(u64) -> u64| {
+            let start = match self.is_tight {
+                true => end,
+                false => end.checked_next_multiple_of(alignment)?,
+            };
+            let start = start.checked_add(lead(start))?;
+            end = start.checked_add(bytes)?;
+            parts.push(LoadedPart { part, dtype, range: start..end, row_bytes });
+            Some(())
+        };
+        match form {
+            LoadedForm::Packed(packed) => {
+                for (part, to) in packed {
+                    let bytes = converted(part.bytes, part.dtype, *to)?;
+                    let row = match view.part_row_bytes(part) {
+                        Some(row) => Some(converted(row, part.dtype, *to)?),
+                        None => None,
+                    };
+                    let is_direct = limits.in_place && !self.is_tight && part.dtype == *to;
+                    let lead = |start| match is_direct {
+                        true => lead(view, part.part, bytes, start, alignment),
+                        false => 0,
+                    };
+                    push(part.part, *to, bytes, row, &lead)?;
+                }
             }
             LoadedForm::Values(dtype) => {
                 let width = u64::from(dtype.descriptor().block_bytes);
-                let bytes = view.elements().saturating_mul(width);
-                let row = crate::shape::columns(view.shape()).saturating_mul(width);
-                (*dtype, vec![(Part::Weight, *dtype, bytes, Some(row))])
+                let bytes = view.elements().checked_mul(width)?;
+                let row = crate::shape::columns(view.shape()).checked_mul(width)?;
+                push(Part::Weight, *dtype, bytes, Some(row), &|_| 0)?;
+            }
+        }
+        Some((parts, end))
+    }
+}
+
+impl PlacedTensor {
+    /// The bytes of all parts.
+    pub(super) fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.range.end - part.range.start).sum()
+    }
+
+    /// The regions of the buffer, in order. They start and end at multiples of `unit`.
+    pub(super) fn plan(&self, unit: u64) -> Result<Vec<PlannedRegion>> {
+        let mut regions: Vec<PlannedRegion> = Vec::new();
+        let unit = unit.max(1);
+        let mut add = |piece: PlannedPiece| match regions.last_mut() {
+            // The device cannot transfer to the boundary between them.
+            Some(last) if last.to.end > piece.to.start => {
+                last.to.end = piece.to.end.next_multiple_of(unit);
+                last.pieces.push(piece);
+            }
+            _ => {
+                let to = piece.to.start / unit * unit..piece.to.end.next_multiple_of(unit);
+                regions.push(PlannedRegion { to, pieces: vec![piece] });
             }
         };
-        let in_tensor = |error: Error| error.in_tensor(view.name());
-        if !self.device.supports(dtype) {
-            let fault = format!("{} does not support {dtype}", self.device.name());
-            return Err(in_tensor(Error::unsupported(fault)));
-        }
-        let too_large = || in_tensor(Error::unsupported("the parts exceed 2^64 bytes"));
-        let mut parts = Vec::new();
-        let mut end = 0u64;
-        for (part, dtype, bytes, row_bytes) in packed {
-            let start = end.checked_next_multiple_of(self.device.alignment());
-            let start = match (&form, start) {
-                (LoadedForm::Packed(_), Some(start)) => {
-                    let alignment = self.device.alignment();
-                    start.checked_add(lead(&view, part, bytes, start, alignment))
-                }
-                (_, start) => start,
-            };
-            let start = start.ok_or_else(too_large)?;
-            end = start.checked_add(bytes).ok_or_else(too_large)?;
-            parts.push(LoadedPart { part, dtype, range: start..end, row_bytes });
-        }
-        let loaded = LoadedTensor {
-            dtype,
-            shape: view.shape().to_vec(),
-            group_size: if matches!(form, LoadedForm::Packed(_)) {
-                view.group_size()
-            } else {
-                None
-            },
-            parts,
-            row_axis: view.row_axis(),
-            members,
-            computed: view.why_computed(),
-            lost: Narrowing::default(),
-            buffer: self.device.allocate(end).map_err(in_tensor)?,
-        };
-        Ok(LoadJob { name: view.name().to_owned(), view, form, loaded })
-    }
-
-    /// Fills the buffers of jobs.
-    pub(super) fn run(&self, jobs: &mut [LoadJob<D>], options: &LoadOptions<'_>) -> Result<()> {
-        let total = jobs.iter().map(|job| job.loaded.bytes()).sum();
-        let state =
-            LoadState { done: Mutex::new(FilledPieces::default()), total, watch: options.watch };
-        let mut pieces = Vec::new();
-        for (number, job) in jobs.iter_mut().enumerate() {
-            let planned = job.plan()?;
-            let LoadJob { view, loaded, .. } = job;
-            if self.device.host(&mut loaded.buffer).is_none() {
-                // This program cannot write to the device's memory, so the bytes are transferred
-                // piece by piece.
-                let mut scratch = Scratch::default();
-                for BufferPiece { to, work, .. } in planned {
-                    let len = usize::try_from(to.end - to.start).unwrap_or(usize::MAX);
-                    let mut staged = crate::bytes::try_zeroed(len)?;
-                    let lost = work.fill(view, &mut staged, &mut scratch)?;
-                    self.device.write(&mut loaded.buffer, to.start, &staged)?;
-                    state.finished(number, staged.len() as u64, lost)?;
-                }
-                continue;
-            }
-            let mut rest = self.device.host(&mut loaded.buffer).unwrap_or_default();
-            let mut at = 0;
-            for BufferPiece { to, place, work } in planned {
-                let skip = usize::try_from(to.start - at).unwrap_or(usize::MAX);
-                let len = usize::try_from(to.end - to.start).unwrap_or(usize::MAX);
-                let (out, later) = std::mem::take(&mut rest)
-                    .split_at_mut_checked(skip)
-                    .and_then(|(_, rest)| rest.split_at_mut_checked(len))
-                    .ok_or_else(|| {
-                        Error::mismatch("the device's buffer is shorter than requested")
-                    })?;
-                (rest, at) = (later, to.end);
-                pieces.push((place, number, &*view, work, out));
-            }
-        }
-        pieces.sort_by_key(|(place, ..)| *place);
-        let pieces = pieces.into_iter();
-        threads::in_order(options.threads, pieces, Scratch::default, |scratch, piece| {
-            let (_, number, view, work, out) = piece;
-            let lost = work.fill(view, out, scratch)?;
-            state.finished(number, out.len() as u64, lost)
-        })?;
-        let done = state.done.into_inner().unwrap_or_else(PoisonError::into_inner);
-        for (number, lost) in done.lost {
-            if let Some(job) = jobs.get_mut(number) {
-                job.loaded.lost += lost;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// State that the loading threads share.
-struct LoadState<'w> {
-    done: Mutex<FilledPieces>,
-    total: u64,
-    watch: Option<Watch<'w>>,
-}
-
-#[derive(Default)]
-struct FilledPieces {
-    bytes: u64,
-    lost: Vec<(usize, Narrowing)>,
-}
-
-impl LoadState<'_> {
-    fn finished(&self, job: usize, bytes: u64, lost: Narrowing) -> Result<()> {
-        let mut state = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        state.bytes += bytes;
-        if !lost.is_lossless() {
-            state.lost.push((job, lost));
-        }
-        let done = state.bytes;
-        drop(state);
-        progress::report(self.watch, done, self.total)
-    }
-}
-
-impl<D: Device> LoadJob<D> {
-    /// The pieces of the buffer, in order.
-    fn plan(&self) -> Result<Vec<BufferPiece>> {
         let mut planned = Vec::new();
         match &self.form {
             LoadedForm::Packed(parts) => {
-                for (part, loaded) in parts.iter().zip(&self.loaded.parts) {
-                    plan_packed(&self.view, part, loaded.range.start, PIECE, &mut planned);
+                for ((part, dtype), loaded) in parts.iter().zip(&self.parts) {
+                    let convert = Some((part.dtype, *dtype)).filter(|(from, to)| from != to);
+                    let start = loaded.range.start;
+                    plan_packed(&self.view, part, start, PIECE, unit, &mut planned);
+                    for piece in planned.drain(..) {
+                        let at = |stored: u64| match convert {
+                            Some((from, to)) => converted(stored - start, from, to)
+                                .and_then(|bytes| bytes.checked_add(start)),
+                            None => Some(stored),
+                        };
+                        let range = at(piece.to.start).zip(at(piece.to.end));
+                        let (start, end) =
+                            range.ok_or_else(|| Error::mismatch("a part is not whole numbers"))?;
+                        add(PlannedPiece { to: start..end, piece, convert });
+                    }
                 }
             }
             LoadedForm::Values(dtype) => {
-                let start = self.loaded.parts.first().map_or(0, |part| part.range.start);
+                let start = self.parts.first().map_or(0, |part| part.range.start);
                 plan_values(&self.view, *dtype, start, PIECE, &mut planned);
+                for piece in planned {
+                    add(PlannedPiece { to: piece.to.clone(), piece, convert: None });
+                }
             }
         }
-        Ok(planned)
+        Ok(regions)
     }
+}
+
+/// The bytes of numbers after their conversion to another dtype.
+fn converted(bytes: u64, from: DType, to: DType) -> Option<u64> {
+    if from == to {
+        return Some(bytes);
+    }
+    let (from, to) = (from.descriptor().block_bytes, to.descriptor().block_bytes);
+    bytes.checked_div(u64::from(from))?.checked_mul(u64::from(to))
 }
 
 /// The padding, in bytes, before a long part that gives it the same offset within a memory page as

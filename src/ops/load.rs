@@ -28,6 +28,9 @@ pub struct LoadReport {
     pub tensors: usize,
     /// The number of buffers that hold them.
     pub buffers: usize,
+    /// The number of buffers that were read back and are equal, if they were.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub verified: Option<usize>,
     /// The number of their elements.
     pub weights: u64,
     /// The bytes of all their parts.
@@ -99,6 +102,7 @@ pub fn load<D: Device>(
         fused: options.fusions().iter().map(|fusion| fusion.name).collect(),
         tensors: loaded.iter().map(|tensor| tensor.members.len()).sum(),
         buffers: loaded.len(),
+        verified: None,
         weights: loaded.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum(),
         bytes,
         lost_to_infinity: lost.overflows,

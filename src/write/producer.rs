@@ -162,7 +162,7 @@ impl Producer {
         match self {
             Self::Packed(view) => {
                 for (part, &place) in view.packed()?.iter().zip(places) {
-                    plan_packed(view, part, place, memory, &mut planned);
+                    plan_packed(view, part, place, memory, 1, &mut planned);
                 }
             }
             Self::Encoded {

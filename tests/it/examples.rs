@@ -8,6 +8,9 @@ use crate::support::sample;
 #[path = "../../examples/convert.rs"]
 #[allow(dead_code, unreachable_pub, reason = "it is a program of its own")]
 mod convert;
+#[path = "../../examples/device.rs"]
+#[allow(dead_code, unreachable_pub, reason = "it is a program of its own")]
+mod device;
 #[path = "../../examples/fused.rs"]
 #[allow(dead_code, unreachable_pub, reason = "it is a program of its own")]
 mod fused;
@@ -59,6 +62,25 @@ fn fused_tensors_have_their_members() {
         let layers = qkv.filter(|line| line.contains("attention.v.weight")).count();
         let model = Model::open(sample(form)).unwrap();
         assert_eq!(layers as u32, model.config().unwrap().n_layers.value, "{form}");
+    }
+}
+
+#[test]
+fn somebody_elses_device_holds_every_form() {
+    for form in FORMS {
+        let lines = device::load(&sample(form)).expect("it loads");
+        let fused: Vec<_> = lines.iter().filter(|line| line.contains("(3 in it)")).collect();
+        assert_eq!(fused.len(), 2, "{lines:?}");
+        assert!(lines.iter().all(|line| !line.contains("BF16")), "{lines:?}");
+        let starts = lines.iter().flat_map(|line| line.split(" at ").skip(1)).filter_map(|at| {
+            at.split_once("..").map(|(start, _)| start.parse::<u64>().expect("a number"))
+        });
+        let starts: Vec<u64> = starts.collect();
+        assert!(starts.len() > 10 && starts.iter().all(|start| start.is_multiple_of(256)));
+        if form == "mlx-4bit" {
+            assert!(fused[0].contains("scale F16 at ") && fused[0].contains("bias F16 at "));
+        }
+        assert_eq!(lines.last().unwrap(), "0 bytes used at the end");
     }
 }
 

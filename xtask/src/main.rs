@@ -42,6 +42,24 @@ const DOC: Step = Step {
     words: &["cargo", "doc", "--workspace", "--no-deps"],
 };
 const TEST: Step = step(&["cargo", "test"]);
+const CLIPPY_GPU: Step = step(&[
+    "cargo",
+    "clippy",
+    "--package",
+    "weighbridge",
+    "--package",
+    "weighbridge-cli",
+    "--features",
+    "gpu",
+    "--all-targets",
+    "--",
+    "--deny",
+    "warnings",
+]);
+/// On a machine without a GPU, and without a driver that runs on the CPU, the tests are skipped by
+/// name, unless `WEIGHBRIDGE_REQUIRE_GPU` is set.
+const TEST_GPU: Step =
+    step(&["cargo", "test", "--package", "weighbridge", "--features", "gpu", "--test", "gpu"]);
 const BENCH: Step = Step { folder: "bench", variable: None, words: &["cargo", "bench"] };
 /// The targets need the compiler's coverage flags, which stable compilers hide.
 const FUZZ_CHECK: Step =
@@ -84,12 +102,13 @@ const ENGINE_DEFAULTS: Step =
 static TASKS: &[Task] = &[
     Task {
         name: "ci",
-        help: "what CI runs: fmt, clippy, doc, test",
-        steps: &[FMT, CLIPPY, WITHOUT_FEATURES, DOC, TEST],
+        help: "what CI runs: fmt, clippy, doc, test, gpu",
+        steps: &[FMT, CLIPPY, WITHOUT_FEATURES, DOC, TEST, CLIPPY_GPU, TEST_GPU],
     },
     Task { name: "lint", help: "fmt and clippy", steps: &[FMT, CLIPPY, WITHOUT_FEATURES] },
     Task { name: "doc", help: "the documentation, without warnings", steps: &[DOC] },
     Task { name: "test", help: "every test", steps: &[TEST] },
+    Task { name: "gpu", help: "the feature `gpu`", steps: &[CLIPPY_GPU, TEST_GPU] },
     Task {
         name: "bench",
         help: "measure beside the peers; see docs/performance.md",

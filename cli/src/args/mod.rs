@@ -76,7 +76,8 @@ pub(crate) enum Command {
     Align(write::Align),
     /// Print metadata, or edit the metadata of a GGUF file
     Meta(write::Meta),
-    /// List containers, dtypes, file types or architectures, or the models in Ollama's store
+    /// List containers, dtypes, file types, architectures, devices or kernels, or the models in
+    /// Ollama's store
     List(List),
     /// Print a completion script for a shell
     Completions(Completions),
@@ -128,6 +129,9 @@ pub(crate) struct Inspect {
     /// Also show metadata; long strings and arrays are shortened
     #[arg(long)]
     pub(crate) metadata: bool,
+    /// Show instead how a GPU computes with each tensor: kernels, windows of rows, workgroups
+    #[arg(long, conflicts_with_all = ["canonical", "stored", "metadata"])]
+    pub(crate) dispatch: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -278,6 +282,7 @@ pub(crate) struct Verify {
   weighbridge load                            the built-in sample model
   weighbridge load model.gguf
   weighbridge load model.gguf --fuse qkv,gate-up --dtype f16
+  weighbridge load model.gguf --device gpu --verify
   weighbridge load ./Qwen3-0.6B --filter 'layers.0.*' --no-map --json")]
 pub(crate) struct Load {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model; if omitted, the
@@ -293,6 +298,12 @@ pub(crate) struct Load {
     /// Dtype of the loaded tensors
     #[arg(long, value_enum, default_value = "keep", value_name = "DTYPE")]
     pub(crate) dtype: LoadDtype,
+    /// Device to load to: cpu, gpu, gpu:NUMBER or gpu:NAME; see `list devices`
+    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
+    pub(crate) device: DeviceName,
+    /// Read the tensors back from the device, and compare every byte
+    #[arg(long)]
+    pub(crate) verify: bool,
     /// Number of threads that read and convert; 0 means one per processor
     #[arg(long, default_value_t = 4, value_name = "N")]
     pub(crate) threads: usize,
@@ -301,6 +312,27 @@ pub(crate) struct Load {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) open: Open,
+}
+
+/// A device to load to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum DeviceName {
+    Cpu,
+    /// The first GPU, or the one with this number or name.
+    Gpu(Option<String>),
+}
+
+impl std::str::FromStr for DeviceName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "cpu" => Ok(Self::Cpu),
+            None if text == "gpu" => Ok(Self::Gpu(None)),
+            Some(("gpu", which)) if !which.is_empty() => Ok(Self::Gpu(Some(which.to_owned()))),
+            _ => Err("expected cpu, gpu, gpu:NUMBER or gpu:NAME".to_owned()),
+        }
+    }
 }
 
 /// The dtype of tensors that `load` loads.
@@ -314,6 +346,8 @@ pub(crate) enum LoadDtype {
     F16,
     /// Values as bf16
     Bf16,
+    /// f32 and bf16 as f16; packed codes as stored, with f16 scales
+    PackedF16,
 }
 
 /// A table that `list` prints.
@@ -329,6 +363,10 @@ pub(crate) enum Listing {
     Architectures,
     /// The models in Ollama's store
     Models,
+    /// The devices that `load` can load to
+    Devices,
+    /// The kernels with which a GPU computes, for each dtype
+    Kernels,
 }
 
 #[derive(Args, Debug)]

@@ -9,6 +9,8 @@ use weighbridge::OpenOptions;
 use weighbridge::arch::ARCHITECTURES;
 use weighbridge::bytes::Text;
 use weighbridge::container::{CONTAINERS, ollama};
+use weighbridge::device::kernel::{KERNELS, Kernel, Operation, kernel, supports};
+use weighbridge::device::{Cpu, Device};
 use weighbridge::dtype::DTYPES;
 use weighbridge::ops;
 use weighbridge::recipe::{FILE_TYPES, FileType, FileTypeDescriptor};
@@ -82,6 +84,30 @@ pub(crate) fn run(args: &List) -> Done {
                 })
                 .collect(),
         ),
+        Listing::Devices => (
+            &[
+                left("NAME"),
+                left("DEVICE").end(32),
+                left("KIND"),
+                left("BACKEND").optional(2),
+                left("DRIVER").end(24).optional(1),
+                right("ALIGNMENT").optional(4),
+                right("BINDING").optional(3),
+                right("BUFFER").optional(3),
+            ],
+            devices(),
+        ),
+        Listing::Kernels => (
+            &[
+                left("DTYPE"),
+                left("OPERATION"),
+                right("ELEMENTS"),
+                right("BYTES"),
+                right("PER WORKGROUP"),
+                left("VALUES"),
+            ],
+            kernels(),
+        ),
     };
     if args.json {
         let rows: Vec<Value> = rows
@@ -99,6 +125,70 @@ pub(crate) fn run(args: &List) -> Done {
     table.write(&mut out)?;
     out.flush()?;
     Ok(Status::Fine)
+}
+
+/// The devices that `load` can load to.
+fn devices() -> Vec<Row> {
+    let cpu = vec![
+        ("name", json!("cpu")),
+        ("device", json!("host memory")),
+        ("kind", json!("cpu")),
+        ("backend", Value::Null),
+        ("driver", Value::Null),
+        ("alignment", json!(Cpu.limits().alignment)),
+        ("max_binding_bytes", Value::Null),
+        ("max_buffer_bytes", Value::Null),
+    ];
+    #[cfg(feature = "gpu")]
+    let gpus = weighbridge::device::gpu::Gpu::list();
+    #[cfg(feature = "gpu")]
+    let gpus = gpus.iter().enumerate().map(|(number, gpu)| {
+        vec![
+            ("name", json!(format!("gpu:{number}"))),
+            ("device", json!(gpu.name)),
+            ("kind", json!(gpu.kind)),
+            ("backend", json!(gpu.backend)),
+            ("driver", json!(gpu.driver)),
+            ("alignment", json!(gpu.alignment)),
+            ("max_binding_bytes", json!(gpu.max_binding_bytes)),
+            ("max_buffer_bytes", json!(gpu.max_buffer_bytes)),
+        ]
+    });
+    #[cfg(not(feature = "gpu"))]
+    let gpus = {
+        crate::failure::note("this program was built without the feature `gpu`");
+        std::iter::empty()
+    };
+    std::iter::once(cpu).chain(gpus).collect()
+}
+
+/// The kernels with which a GPU computes.
+fn kernels() -> Vec<Row> {
+    let row = |kernel: &'static Kernel, operation: Operation| {
+        let dtype = kernel.dtype.descriptor();
+        let (number, unit) = operation.per_workgroup();
+        vec![
+            ("dtype", json!(dtype.name)),
+            ("operation", json!(operation.name())),
+            ("block_len", json!(dtype.block_len)),
+            ("block_bytes", json!(dtype.block_bytes)),
+            ("per_workgroup", json!(format!("{number} {unit}"))),
+            ("values", json!(kernel.exactness.name())),
+        ]
+    };
+    let without = DTYPES.iter().filter(|row| row.codec.is_some() && kernel(row.dtype).is_none());
+    let without = without.filter(|row| !supports(row.dtype)).map(|row| {
+        vec![
+            ("dtype", json!(row.name)),
+            ("operation", json!("decoded by the CPU while loading")),
+            ("block_len", json!(row.block_len)),
+            ("block_bytes", json!(row.block_bytes)),
+            ("per_workgroup", Value::Null),
+            ("values", json!("F16 or F32")),
+        ]
+    });
+    let all = |kernel| Operation::ALL.into_iter().map(move |operation| row(kernel, operation));
+    KERNELS.iter().flat_map(all).chain(without).collect()
 }
 
 /// Lists the file types of `quantize`; for a model, with its size in each.

@@ -7,12 +7,16 @@ use std::time::Instant;
 
 use weighbridge::arch::Resolution;
 use weighbridge::bytes::Text;
-use weighbridge::device::Cpu;
+#[cfg(feature = "gpu")]
+use weighbridge::DType;
+use weighbridge::device::{Cpu, Device};
 use weighbridge::ops::{self, LoadReport};
+#[cfg(not(feature = "gpu"))]
+use weighbridge::{Error, ErrorKind};
 use weighbridge::{LoadOptions, OpenOptions, Policy, WeightProvider};
 
 use super::{Done, Filter, no_match};
-use crate::args::{Load, LoadDtype};
+use crate::args::{DeviceName, Load, LoadDtype};
 use crate::json::{self, Versioned};
 use crate::print::{self, Bar, bytes, count};
 use crate::{Status, Stop, remark};
@@ -28,13 +32,33 @@ pub(crate) fn run(args: &Load) -> Done {
         None => options.open_memory("sample-Q8_0.gguf (inside the program)", SAMPLE)?,
     };
     remark(&store);
-    let policy = match args.dtype {
+    match &args.device {
+        DeviceName::Cpu => load(args, WeightProvider::new(store, Cpu)?, start),
+        #[cfg(feature = "gpu")]
+        DeviceName::Gpu(which) => {
+            let gpu = weighbridge::device::gpu::Gpu::open(which.as_deref())?;
+            // What no kernel computes with is decoded.
+            let provider = WeightProvider::new(store, gpu)?.fallback(&[DType::F16, DType::F32]);
+            load(args, provider, start)
+        }
+        #[cfg(not(feature = "gpu"))]
+        DeviceName::Gpu(which) => {
+            let name = which.as_ref().map_or("gpu".to_owned(), |which| format!("gpu:{which}"));
+            let fault = format!("device {name}: this program was built without GPUs");
+            let error = Error::new(ErrorKind::Unsupported, fault);
+            Err(error.advise("build it with `--features gpu`").into())
+        }
+    }
+}
+
+fn load<D: Device>(args: &Load, provider: WeightProvider<D>, start: Instant) -> Done {
+    let provider = provider.policy(match args.dtype {
         LoadDtype::Keep => Policy::Keep,
         LoadDtype::F32 => Policy::F32,
         LoadDtype::F16 => Policy::F16,
         LoadDtype::Bf16 => Policy::BF16,
-    };
-    let provider = WeightProvider::new(store, Cpu)?.policy(policy);
+        LoadDtype::PackedF16 => Policy::PackedF16,
+    });
     let open_seconds = start.elapsed().as_secs_f64();
     let resolution = provider.model().resolution()?;
 
@@ -53,7 +77,15 @@ pub(crate) fn run(args: &Load) -> Done {
     let bar = Bar::new();
     let watch = |progress| bar.show(progress);
     let options = LoadOptions::new().fuse(&args.fuse).threads(args.threads).progress(&watch);
-    let mut report = ops::load(&provider, wanted, &options)?;
+    let mut report = ops::load(&provider, &wanted, &options)?;
+    if args.verify {
+        // They are in the cache, and not loaded again.
+        let loaded = provider.load_all(&wanted, &options)?;
+        for tensor in &loaded {
+            provider.verify(tensor)?;
+        }
+        report.verified = Some(loaded.len());
+    }
     drop(bar);
     report.open_seconds = Some(open_seconds);
     if args.json {
@@ -110,6 +142,9 @@ fn write_text(
         report.gigabytes_per_second,
         seconds(open_seconds),
     )?;
+    if let Some(verified) = report.verified {
+        writeln!(out, "read back from {}: {verified} buffers are equal", report.device)?;
+    }
     if report.lost_to_infinity > 0 || report.lost_to_zero > 0 {
         writeln!(
             out,

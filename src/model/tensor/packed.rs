@@ -395,6 +395,16 @@ impl Tensor {
         (row.checked_mul(elements)? == all).then_some(row)
     }
 
+    /// The bytes of a packed part for each gathered row, if the part is stored by rows.
+    pub(crate) fn part_row_bytes(&self, part: &PackedPart) -> Option<u64> {
+        if !matches!(part.per, PartLayout::Tensor) {
+            return part.per_row();
+        }
+        let tensor = self.sources.first()?.tensor.get();
+        let segment = tensor.segments().find(|segment| segment.part == part.part)?;
+        self.row_bytes(tensor, &segment)
+    }
+
     fn all_same(&self, part: Part, bytes: u64) -> Result<bool> {
         let mut first = None;
         for source in &self.sources {
@@ -461,8 +471,8 @@ impl Tensor {
 }
 
 impl PackedPart {
-    /// The bytes of a row, if the part is stored by rows.
-    pub(crate) fn per_row(&self) -> Option<u64> {
+    /// The bytes of a row, if rows are gathered one by one.
+    fn per_row(&self) -> Option<u64> {
         match &self.per {
             PartLayout::Row(_, taken) => Some(taken.iter().map(|run| run.end - run.start).sum()),
             _ => None,

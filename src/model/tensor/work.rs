@@ -69,7 +69,11 @@ pub(crate) fn plan_values(
     let row = columns.saturating_mul(width);
     let step = match view.rows_at_once() {
         Some(together) => together,
-        None => piece.checked_div(row).unwrap_or(0).max(1),
+        // An even number of rows is a multiple of 4 bytes.
+        None => match piece.checked_div(row).unwrap_or(0) {
+            rows @ 2.. => rows / 2 * 2,
+            _ => 1,
+        },
     };
     let mut first = 0;
     while first < rows && row > 0 {
@@ -85,12 +89,14 @@ pub(crate) fn plan_values(
 }
 
 /// Splits the copying of a part into pieces of at most `piece` bytes. Long runs are split; short
-/// runs that lie close together are combined.
+/// runs that lie close together are combined. Long runs are cut at multiples of `unit` if possible,
+/// counted from the start of the buffer.
 pub(crate) fn plan_packed(
     view: &Tensor,
     packed: &PackedPart,
     start: u64,
     piece: u64,
+    unit: u64,
     planned: &mut Vec<BufferPiece>,
 ) {
     let block = u64::from(packed.dtype.descriptor().block_bytes).max(1);
@@ -116,7 +122,14 @@ pub(crate) fn plan_packed(
                 while at < each {
                     // Up to the end of a piece of the buffer, at a block boundary.
                     let end = (at + piece - to % piece) / block * block;
-                    let len = if end > at { end - at } else { step }.min(each - at);
+                    let mut len = if end > at { end - at } else { step };
+                    // Four blocks are a multiple of every unit, up to 4 bytes.
+                    for _ in 0..3 {
+                        if !(to + len).is_multiple_of(unit) && len > block {
+                            len -= block;
+                        }
+                    }
+                    let len = len.min(each - at);
                     let from = from + at;
                     let run = ByteRuns {
                         from,

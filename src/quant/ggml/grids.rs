@@ -51,6 +51,34 @@ pub(super) static IQ3_XXS: [u32; 256] = fours(&PACKED_IQ3_XXS, [4, 12, 20, 28, 3
 /// The points of `IQ3_S`.
 pub(super) static IQ3_S: [u32; 512] = fours(&PACKED_IQ3_S, [1, 3, 5, 7, 9, 11, 13, 15]);
 
+/// A codebook: points of 8 or 4 signed bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Codebook {
+    Iq2Xxs,
+    Iq2Xs,
+    Iq2S,
+    Iq1,
+    Iq3Xxs,
+    Iq3S,
+}
+
+/// The points of a codebook as words of four bytes, the first byte lowest.
+#[expect(clippy::cast_possible_truncation, reason = "the halves of 64 bits")]
+pub(crate) fn codebook_words(codebook: Codebook) -> Vec<u32> {
+    let eights = |points: &[u64]| -> Vec<u32> {
+        let words = points.iter().flat_map(|point| [*point as u32, (point >> 32) as u32]);
+        words.collect()
+    };
+    match codebook {
+        Codebook::Iq2Xxs => eights(&IQ2_XXS),
+        Codebook::Iq2Xs => eights(&IQ2_XS),
+        Codebook::Iq2S => eights(&IQ2_S),
+        Codebook::Iq1 => eights(&IQ1),
+        Codebook::Iq3Xxs => IQ3_XXS.to_vec(),
+        Codebook::Iq3S => IQ3_S.to_vec(),
+    }
+}
+
 #[rustfmt::skip]
 pub(super) const PACKED_IQ2_XXS: [u16; 256] = [
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0014, 0x0020, 0x0022, 0x0028, 0x002a, 0x0041, 0x0044,

@@ -1,6 +1,7 @@
 //! `inspect`: shows a model's container, config and tensors.
 
 mod canonical;
+mod dispatch;
 mod stored;
 
 use std::io::Write;
@@ -35,6 +36,9 @@ fn one(args: &Inspect, path: &Path, reports: &mut Reports) -> Done {
     let model = args.open.options().open(path)?;
     if !args.json {
         remark(&model);
+    }
+    if args.dispatch {
+        return dispatch::run(args, model, reports);
     }
     let names = match (args.canonical, args.stored) {
         (true, _) => InspectNames::Canonical,

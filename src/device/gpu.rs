@@ -1,0 +1,467 @@
+//! The memory of a GPU, by Vulkan, Metal or Direct3D 12.
+
+mod compute;
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::fmt;
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::{BufferLayout, Device, DeviceLimits, beyond};
+use crate::dtype::DType;
+use crate::error::{Error, ErrorKind, Result};
+pub use compute::KernelCall;
+use compute::Pipelines;
+
+/// The most bytes that are staged at a time for one transfer, and that are read back at a time.
+const STAGE: u64 = 8 << 20;
+
+/// Transfers that are under way at a time. Together with the memory that threads fill, they bound
+/// the host memory that loading takes.
+const IN_FLIGHT: usize = 3;
+
+/// What the driver of a GPU says about it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct GpuInfo {
+    /// The name.
+    pub name: String,
+    /// `discrete`, `integrated`, `virtual`, `cpu` (software) or `other`.
+    pub kind: &'static str,
+    /// The interface: `vulkan`, `metal` or `dx12`.
+    pub backend: &'static str,
+    /// The driver and its version.
+    pub driver: String,
+    /// The alignment of tensors' parts in buffers.
+    pub alignment: u64,
+    /// The bytes that a kernel can use at once.
+    pub max_binding_bytes: u64,
+    /// The bytes of the largest buffer.
+    pub max_buffer_bytes: u64,
+}
+
+/// The memory of a GPU as a device.
+pub struct Gpu {
+    info: GpuInfo,
+    limits: DeviceLimits,
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    state: Arc<GpuState>,
+    /// Transfers that are not known to be finished, the oldest first.
+    flight: Mutex<VecDeque<wgpu::SubmissionIndex>>,
+    /// Staging memory that is not in use.
+    staging: Mutex<Vec<Vec<u64>>>,
+    pipelines: Pipelines,
+}
+
+/// What a GPU and its buffers share.
+#[derive(Debug, Default)]
+struct GpuState {
+    /// The first error that no call returned.
+    fault: Mutex<Option<String>>,
+    used: AtomicU64,
+    buffers: AtomicUsize,
+}
+
+/// A buffer in the memory of a GPU: one buffer of the driver, or several for a tensor that exceeds
+/// its limit.
+#[derive(Debug)]
+pub struct GpuBuffer {
+    chunks: Vec<GpuChunk>,
+    bytes: u64,
+    state: Arc<GpuState>,
+}
+
+/// A buffer of the driver, and the bytes of the tensor's buffer in it.
+#[derive(Debug)]
+pub struct GpuChunk {
+    /// The bytes of the tensor's buffer.
+    pub range: Range<u64>,
+    /// The buffer that holds them, from its first byte on.
+    pub buffer: wgpu::Buffer,
+}
+
+impl Drop for GpuBuffer {
+    fn drop(&mut self) {
+        self.state.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.state.buffers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl GpuBuffer {
+    /// The buffers of the driver, in order.
+    pub fn chunks(&self) -> &[GpuChunk] {
+        &self.chunks
+    }
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gpu({:?}, {:?})", self.info.name, self.limits)
+    }
+}
+
+impl Gpu {
+    /// The GPUs of this machine, discrete ones first and software last.
+    pub fn list() -> Vec<GpuInfo> {
+        adapters().iter().map(info).collect()
+    }
+
+    /// Opens the first GPU of [`list`](Self::list), the one with this number in it, or the first
+    /// whose name contains this text, in upper or lower case.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if there is no such GPU; `Device` if the driver fails.
+    pub fn open(which: Option<&str>) -> Result<Self> {
+        let adapters = adapters();
+        let named = |which: &str| match which.parse::<usize>() {
+            Ok(number) => adapters.get(number),
+            Err(_) => {
+                let which = which.to_lowercase();
+                adapters.iter().find(|one| one.get_info().name.to_lowercase().contains(&which))
+            }
+        };
+        let adapter = match which {
+            None => adapters.first(),
+            Some(which) => named(which),
+        };
+        let adapter = adapter.ok_or_else(|| {
+            let found: Vec<String> = adapters.iter().map(|one| one.get_info().name).collect();
+            match (which, found.as_slice()) {
+                (_, []) => Error::unsupported("no GPU was found").advise(
+                    "install a driver for Vulkan; Mesa's (mesa-vulkan-drivers) also runs on the CPU",
+                ),
+                (which, found) => {
+                    let which = which.unwrap_or_default();
+                    let fault = format!("no GPU \"{which}\"; there are: {}", found.join(", "));
+                    Error::unsupported(fault).advise("list them with `weighbridge list devices`")
+                }
+            }
+        })?;
+        let info = info(adapter);
+        let opened = block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+            label: Some("weighbridge"),
+            required_limits: adapter.limits(),
+            memory_hints: wgpu::MemoryHints::MemoryUsage,
+            ..wgpu::DeviceDescriptor::default()
+        }));
+        let (device, queue) = opened.map_err(|error| {
+            Error::new(ErrorKind::Device, format!("cannot open {}", info.name)).with_source(error)
+        })?;
+        let state = Arc::<GpuState>::default();
+        let note = |state: &GpuState, fault: String| {
+            let mut first = state.fault.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert(fault);
+        };
+        // Without these, wgpu would panic.
+        let shared = Arc::clone(&state);
+        device.on_uncaptured_error(Arc::new(move |error| note(&shared, error.to_string())));
+        let shared = Arc::clone(&state);
+        device.set_device_lost_callback(move |reason, why| {
+            note(&shared, format!("the device was lost ({reason:?}): {why}"));
+        });
+        let mut limits = DeviceLimits::new(info.alignment);
+        limits.unit = wgpu::COPY_BUFFER_ALIGNMENT;
+        (limits.binding, limits.buffer) = (info.max_binding_bytes, info.max_buffer_bytes);
+        let (flight, staging) = (Mutex::default(), Mutex::default());
+        let pipelines = Pipelines::new(&device);
+        Ok(Self { info, limits, device, queue, state, flight, staging, pipelines })
+    }
+
+    /// Lowers the limits: the bytes of the device's memory, of a buffer, and of a binding.
+    #[must_use]
+    pub fn limited(mut self, memory: Option<u64>, buffer: u64, binding: u64) -> Self {
+        self.limits.memory = memory.or(self.limits.memory);
+        self.limits.buffer = buffer.min(self.limits.buffer);
+        self.limits.binding = binding.min(self.limits.binding);
+        self
+    }
+
+    /// What the driver says about the GPU.
+    pub fn info(&self) -> &GpuInfo {
+        &self.info
+    }
+
+    /// wgpu's device, for the caller's own kernels.
+    pub fn wgpu_device(&self) -> &wgpu::Device {
+        &self.device
+    }
+
+    /// wgpu's queue.
+    pub fn wgpu_queue(&self) -> &wgpu::Queue {
+        &self.queue
+    }
+
+    /// The number of buffers that exist, and their bytes.
+    pub fn usage(&self) -> (usize, u64) {
+        let GpuState { buffers, used, .. } = &*self.state;
+        (buffers.load(Ordering::Relaxed), used.load(Ordering::Relaxed))
+    }
+
+    /// The error that the driver reported, if it did.
+    ///
+    /// # Errors
+    ///
+    /// `Device`.
+    pub fn check(&self) -> Result<()> {
+        let fault = self.state.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*fault {
+            Some(fault) => Err(self.fault(fault.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn fault(&self, fault: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::new(ErrorKind::Device, format!("{} failed", self.info.name)).with_source(fault)
+    }
+
+    /// Waits for one submission, or for all.
+    fn wait(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<()> {
+        let wait = wgpu::PollType::Wait { submission_index: submission, timeout: None };
+        let waited = self.device.poll(wait).map_err(|error| self.fault(error));
+        self.check()?;
+        waited.map(drop)
+    }
+
+    /// Allocates one buffer of the driver.
+    fn chunk(&self, range: Range<u64>) -> Result<GpuChunk> {
+        let bytes = range.end - range.start;
+        let memory = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let validation = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: bytes,
+            usage: wgpu::BufferUsages::STORAGE
+                | wgpu::BufferUsages::COPY_DST
+                | wgpu::BufferUsages::COPY_SRC,
+            mapped_at_creation: false,
+        });
+        let invalid = block_on(validation.pop());
+        if let Some(error) = block_on(memory.pop()) {
+            let error = Error::out_of_memory(&self.info.name, bytes, None).with_source(error);
+            return Err(error);
+        }
+        match invalid {
+            Some(error) => Err(self.fault(error)),
+            None => Ok(GpuChunk { range, buffer }),
+        }
+    }
+
+    /// Copies bytes of one chunk to host memory, at most [`STAGE`] of them.
+    fn read_chunk(&self, chunk: &GpuChunk, from: u64, out: &mut [u8]) -> Result<()> {
+        let unit = self.limits.unit;
+        let start = from / unit * unit;
+        let size = (from + out.len() as u64).next_multiple_of(unit) - start;
+        let staging = self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size,
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let mut commands = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        commands.copy_buffer_to_buffer(&chunk.buffer, start, &staging, 0, size);
+        self.queue.submit([commands.finish()]);
+        let (send, mapped) = std::sync::mpsc::channel();
+        staging.slice(..).map_async(wgpu::MapMode::Read, move |result| {
+            // The receiver is dropped only after an error.
+            let _ = send.send(result);
+        });
+        self.wait(None)?;
+        match mapped.try_recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(self.fault(error)),
+            Err(error) => return Err(self.fault(error)),
+        }
+        let view = staging.slice(..).get_mapped_range().map_err(|error| self.fault(error))?;
+        let skip = usize::try_from(from - start).unwrap_or(usize::MAX);
+        let bytes = view.get(skip..).and_then(|bytes| bytes.get(..out.len()));
+        out.copy_from_slice(bytes.ok_or_else(|| self.fault("a mapped range is too short"))?);
+        Ok(())
+    }
+}
+
+impl Device for Gpu {
+    type Buffer = GpuBuffer;
+    type Region<'b> = (&'b GpuBuffer, Range<u64>);
+
+    fn name(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.info.name)
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        self.limits
+    }
+
+    fn supports(&self, dtype: DType) -> bool {
+        super::kernel::supports(dtype)
+    }
+
+    fn allocate(&self, layout: &BufferLayout) -> Result<GpuBuffer> {
+        self.check()?;
+        let used = self.state.used.fetch_add(layout.bytes, Ordering::Relaxed);
+        self.state.buffers.fetch_add(1, Ordering::Relaxed);
+        let state = Arc::clone(&self.state);
+        // Dropping it takes the numbers back.
+        let mut buffer = GpuBuffer { chunks: Vec::new(), bytes: layout.bytes, state };
+        let free = self.limits.memory.map_or(u64::MAX, |memory| memory.saturating_sub(used));
+        if layout.bytes > free {
+            return Err(Error::out_of_memory(&self.info.name, layout.bytes, Some(free)));
+        }
+        for range in layout.cuts(self.limits) {
+            buffer.chunks.push(self.chunk(range)?);
+        }
+        Ok(buffer)
+    }
+
+    fn regions<'b>(
+        &self,
+        buffer: &'b mut GpuBuffer,
+        ranges: &[Range<u64>],
+    ) -> Result<Vec<Self::Region<'b>>> {
+        let buffer = &*buffer;
+        let outside = |range: &&Range<u64>| range.end > buffer.bytes || range.start > range.end;
+        if let Some(range) = ranges.iter().find(outside) {
+            return Err(beyond(range, buffer.bytes));
+        }
+        Ok(ranges.iter().map(|range| (buffer, range.clone())).collect())
+    }
+
+    fn fill(
+        &self,
+        (buffer, range): Self::Region<'_>,
+        write: &mut dyn FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.check()?;
+        let mut pool = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut words = pool.pop().unwrap_or_default();
+        drop(pool);
+        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        if words.len() < len.div_ceil(8) {
+            words.try_reserve_exact(len.div_ceil(8) - words.len()).map_err(|_| {
+                Error::out_of_memory("the host", range.end - range.start, None)
+            })?;
+            words.resize(len.div_ceil(8), 0);
+        }
+        let bytes = bytemuck::cast_slice_mut(&mut words).get_mut(..len).unwrap_or_default();
+        // Mapped memory of a GPU cannot be read, and reading from it is slow where it can: the
+        // loader's decoders do both, so they write to this memory.
+        write(bytes)?;
+        for chunk in &buffer.chunks {
+            let mut at = range.start.max(chunk.range.start);
+            let end = range.end.min(chunk.range.end);
+            while at < end {
+                let piece = at..end.min(at + STAGE);
+                let place = |at: u64| usize::try_from(at - range.start).unwrap_or(usize::MAX);
+                let bytes = bytes.get(place(piece.start)..place(piece.end)).unwrap_or_default();
+                let offset = piece.start - chunk.range.start;
+                let mut view = NonZeroU64::new(bytes.len() as u64)
+                    .and_then(|size| self.queue.write_buffer_with(&chunk.buffer, offset, size))
+                    .ok_or_else(|| self.fault("no staging memory"))?;
+                view.copy_from_slice(bytes);
+                drop(view);
+                let submission = self.queue.submit([]);
+                let mut flight = self.flight.lock().unwrap_or_else(PoisonError::into_inner);
+                flight.push_back(submission);
+                let oldest = if flight.len() > IN_FLIGHT { flight.pop_front() } else { None };
+                drop(flight);
+                if let Some(oldest) = oldest {
+                    self.wait(Some(oldest))?;
+                }
+                at = piece.end;
+            }
+        }
+        // A longer piece than usual is not kept.
+        if words.len() as u64 * 8 <= 2 * STAGE {
+            self.staging.lock().unwrap_or_else(PoisonError::into_inner).push(words);
+        }
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<()> {
+        self.flight.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.staging.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.wait(None)
+    }
+
+    fn read(&self, buffer: &GpuBuffer, offset: u64, out: &mut [u8]) -> Result<()> {
+        let end = offset.saturating_add(out.len() as u64);
+        if end > buffer.bytes {
+            return Err(beyond(&(offset..end), buffer.bytes));
+        }
+        let (mut rest, mut at) = (out, offset);
+        while !rest.is_empty() {
+            let chunk = buffer.chunks.iter().find(|chunk| chunk.range.contains(&at));
+            let chunk = chunk.ok_or_else(|| beyond(&(offset..end), buffer.bytes))?;
+            let len = (chunk.range.end - at).min(rest.len() as u64).min(STAGE);
+            let (now, later) = std::mem::take(&mut rest)
+                .split_at_mut_checked(usize::try_from(len).unwrap_or(usize::MAX))
+                .ok_or_else(|| beyond(&(offset..end), buffer.bytes))?;
+            self.read_chunk(chunk, at - chunk.range.start, now)?;
+            (rest, at) = (later, at + len);
+        }
+        Ok(())
+    }
+}
+
+/// The GPUs of this machine, the most suitable first.
+fn adapters() -> Vec<wgpu::Adapter> {
+    let backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+        backends,
+        flags: wgpu::InstanceFlags::empty(),
+        ..wgpu::InstanceDescriptor::new_without_display_handle()
+    });
+    let mut adapters = block_on(instance.enumerate_adapters(backends));
+    adapters.sort_by_key(|adapter| match adapter.get_info().device_type {
+        wgpu::DeviceType::DiscreteGpu => 0,
+        wgpu::DeviceType::IntegratedGpu => 1,
+        wgpu::DeviceType::VirtualGpu => 2,
+        wgpu::DeviceType::Other => 3,
+        wgpu::DeviceType::Cpu => 4,
+    });
+    adapters
+}
+
+fn info(adapter: &wgpu::Adapter) -> GpuInfo {
+    let (info, limits) = (adapter.get_info(), adapter.limits());
+    GpuInfo {
+        kind: match info.device_type {
+            wgpu::DeviceType::DiscreteGpu => "discrete",
+            wgpu::DeviceType::IntegratedGpu => "integrated",
+            wgpu::DeviceType::VirtualGpu => "virtual",
+            wgpu::DeviceType::Cpu => "cpu",
+            wgpu::DeviceType::Other => "other",
+        },
+        backend: info.backend.to_str(),
+        driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
+        name: info.name,
+        alignment: u64::from(limits.min_storage_buffer_offset_alignment).max(4),
+        max_binding_bytes: limits.max_storage_buffer_binding_size,
+        max_buffer_bytes: limits.max_buffer_size,
+    }
+}
+
+/// Waits for a future. Those of wgpu are ready at once, except in a browser.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        std::thread::park();
+    }
+}

@@ -1,0 +1,255 @@
+//! Runs kernels: pipelines, made once for each text, and bindings.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::super::kernel::{Binding, KernelTensor, Operation, Window};
+use super::{Gpu, GpuBuffer, block_on};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+
+/// What distinguishes the texts of shaders: a dtype, and those of scales and biases.
+type Text = (DType, Option<DType>, Option<DType>);
+
+/// The pipelines of a GPU.
+pub(super) struct Pipelines {
+    bindings: wgpu::BindGroupLayout,
+    layout: wgpu::PipelineLayout,
+    modules: Mutex<HashMap<Text, wgpu::ShaderModule>>,
+    pipelines: Mutex<HashMap<(Text, Operation), Arc<wgpu::ComputePipeline>>>,
+    /// The codebooks of dtypes that have one.
+    tables: Mutex<HashMap<DType, wgpu::Buffer>>,
+    /// Bound in place of parts that a tensor does not have.
+    nothing: wgpu::Buffer,
+}
+
+impl fmt::Debug for Pipelines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pipelines")
+    }
+}
+
+/// The number of bindings for arrays; the parameters have the next one.
+const ARRAYS: u32 = 6;
+
+/// The binding that kernels write to.
+const OUTPUT: u32 = 5;
+
+impl Pipelines {
+    pub(super) fn new(device: &wgpu::Device) -> Self {
+        let entry = |binding| wgpu::BindGroupLayoutEntry {
+            binding,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: match binding {
+                    ARRAYS => wgpu::BufferBindingType::Uniform,
+                    _ => wgpu::BufferBindingType::Storage { read_only: binding != OUTPUT },
+                },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        };
+        let entries: Vec<_> = (0..=ARRAYS).map(entry).collect();
+        let bindings = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+            label: None,
+            entries: &entries,
+        });
+        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: None,
+            bind_group_layouts: &[Some(&bindings)],
+            immediate_size: 0,
+        });
+        let nothing = device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: 16,
+            usage: wgpu::BufferUsages::STORAGE,
+            mapped_at_creation: false,
+        });
+        let (modules, pipelines, tables) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { bindings, layout, modules, pipelines, tables, nothing }
+    }
+}
+
+/// A call of a kernel: what it computes, and the buffers of its input and output.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelCall<'a> {
+    /// The operation.
+    pub operation: Operation,
+    /// The number of indices or of vectors; 1 for other operations.
+    pub count: u32,
+    /// `u32` row numbers of `get_rows`, or `f32` vectors one after another; `None` for other
+    /// operations.
+    pub input: Option<&'a wgpu::Buffer>,
+    /// The output, with usage `STORAGE`.
+    pub output: &'a wgpu::Buffer,
+}
+
+impl Gpu {
+    /// Computes with all rows of a tensor: one dispatch for each window. The caller waits, if it
+    /// wants to, with [`Device::finish`](super::super::Device::finish).
+    ///
+    /// # Errors
+    ///
+    /// Same as [`KernelTensor::windows`]; `Device` if the driver fails.
+    pub fn compute(
+        &self,
+        tensor: &KernelTensor,
+        buffer: &GpuBuffer,
+        call: KernelCall<'_>,
+    ) -> Result<()> {
+        self.compute_rows(tensor, buffer, 0..tensor.rows, call)
+    }
+
+    /// Computes with some rows of a tensor, such as those of one expert.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`compute`](Self::compute).
+    pub fn compute_rows(
+        &self,
+        tensor: &KernelTensor,
+        buffer: &GpuBuffer,
+        rows: Range<u64>,
+        call: KernelCall<'_>,
+    ) -> Result<()> {
+        let windows = tensor.windows(call.operation, rows)?;
+        let pipeline = self.pipeline(tensor, call.operation)?;
+        let mut commands =
+            self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        for window in windows {
+            let group = self.bind(tensor, buffer, &window, call)?;
+            let Window { parameters, .. } = window;
+            let [x, y, z] =
+                call.operation.workgroups(parameters.rows, parameters.columns, call.count);
+            let mut pass = commands.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            pass.set_pipeline(&pipeline);
+            pass.set_bind_group(0, &group, &[]);
+            pass.dispatch_workgroups(x, y, z);
+        }
+        self.queue.submit([commands.finish()]);
+        self.check()
+    }
+
+    /// The pipeline of a kernel, made on first use.
+    fn pipeline(
+        &self,
+        tensor: &KernelTensor,
+        operation: Operation,
+    ) -> Result<Arc<wgpu::ComputePipeline>> {
+        let (scale, bias) = tensor.formats;
+        let text = (tensor.kernel.dtype, scale, bias);
+        let held = &self.pipelines;
+        let mut pipelines = held.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = pipelines.get(&(text, operation)) {
+            return Ok(Arc::clone(found));
+        }
+        let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let mut modules = held.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let module = modules.entry(text).or_insert_with(|| {
+            let source = tensor.kernel.source(scale, bias);
+            self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
+                label: Some(tensor.kernel.dtype.name()),
+                source: wgpu::ShaderSource::Wgsl(source.into()),
+            })
+        });
+        let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(operation.name()),
+            layout: Some(&held.layout),
+            module,
+            entry_point: Some(operation.name()),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                zero_initialize_workgroup_memory: false,
+                ..wgpu::PipelineCompilationOptions::default()
+            },
+            cache: None,
+        });
+        if let Some(error) = block_on(scope.pop()) {
+            return Err(self.fault(error));
+        }
+        let pipeline = Arc::new(pipeline);
+        pipelines.insert((text, operation), Arc::clone(&pipeline));
+        Ok(pipeline)
+    }
+
+    /// A buffer with these bytes.
+    fn constant(&self, bytes: &[u8], usage: wgpu::BufferUsages) -> wgpu::Buffer {
+        let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: bytes.len() as u64,
+            usage: usage | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        self.queue.write_buffer(&buffer, 0, bytes);
+        buffer
+    }
+
+    fn bind(
+        &self,
+        tensor: &KernelTensor,
+        buffer: &GpuBuffer,
+        window: &Window,
+        call: KernelCall<'_>,
+    ) -> Result<wgpu::BindGroup> {
+        let mut parameters = window.parameters;
+        parameters.count = call.count;
+        let parameters = self.constant(&parameters.bytes(), wgpu::BufferUsages::UNIFORM);
+        let held = &self.pipelines;
+        let table = {
+            let mut tables = held.tables.lock().unwrap_or_else(PoisonError::into_inner);
+            let words = tensor.kernel.table();
+            match words.is_empty() {
+                true => held.nothing.clone(),
+                false => tables
+                    .entry(tensor.kernel.dtype)
+                    .or_insert_with(|| {
+                        let bytes: Vec<u8> =
+                            words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                        self.constant(&bytes, wgpu::BufferUsages::STORAGE)
+                    })
+                    .clone(),
+            }
+        };
+        let whole = |buffer| wgpu::BufferBinding { buffer, offset: 0, size: None };
+        let part = |binding: &'_ Option<Binding>| -> Result<wgpu::BufferBinding<'_>> {
+            let Some(Binding { buffer: number, offset, bytes }) = binding else {
+                return Ok(whole(&held.nothing));
+            };
+            let chunk = buffer.chunks().get(*number);
+            let chunk = chunk.ok_or_else(|| Error::mismatch("the tensor is in another buffer"))?;
+            let size = std::num::NonZeroU64::new(*bytes);
+            Ok(wgpu::BufferBinding { buffer: &chunk.buffer, offset: *offset, size })
+        };
+        let mut output = whole(call.output);
+        if matches!(call.operation, Operation::DequantizeF32 | Operation::DequantizeF16) {
+            let elements = window.rows.end.saturating_sub(window.rows.start) * tensor.columns;
+            let bytes = (elements * call.operation.output_bytes()).next_multiple_of(4);
+            output.offset = window.output_offset;
+            output.size = std::num::NonZeroU64::new(bytes);
+        }
+        let [weight, scale, bias] = &window.bindings;
+        let arrays = [
+            part(weight)?,
+            part(scale)?,
+            part(bias)?,
+            whole(&table),
+            whole(call.input.unwrap_or(&held.nothing)),
+            output,
+            whole(&parameters),
+        ];
+        let entries: Vec<_> = (0..)
+            .zip(arrays)
+            .map(|(binding, array)| wgpu::BindGroupEntry {
+                binding,
+                resource: wgpu::BindingResource::Buffer(array),
+            })
+            .collect();
+        Ok(self.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout: &held.bindings,
+            entries: &entries,
+        }))
+    }
+}

@@ -1,0 +1,390 @@
+//! The table of kernels: how a GPU computes with tensors of each dtype. No GPU is needed for it.
+//!
+//! A kernel is the text of a shader (WGSL). It is put together from a prelude (bindings, numbers at
+//! any byte), one body for each dtype, which decodes four elements, and the operations, which all
+//! dtypes share. [`docs/devices.md`](https://github.com/weighbridge/weighbridge/blob/main/docs/devices.md)
+//! has the bindings.
+#![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
+
+mod windows;
+
+use crate::dtype::{DType, Packing};
+use crate::quant::{Codebook, codebook_words};
+
+pub use windows::{Binding, KernelTensor, Parameters, Window};
+
+/// What a kernel computes.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Operation {
+    /// All values, as `f32`.
+    DequantizeF32,
+    /// All values, rounded to `f16`.
+    DequantizeF16,
+    /// The values of some rows, as `f32`: an embedding.
+    GetRows,
+    /// The products of all rows with one `f32` vector, summed in `f32`.
+    MatrixVector,
+    /// The products of all rows with several `f32` vectors, summed in `f32`.
+    MatrixMatrix,
+}
+
+impl Operation {
+    /// All operations.
+    pub const ALL: [Self; 5] = [
+        Self::DequantizeF32,
+        Self::DequantizeF16,
+        Self::GetRows,
+        Self::MatrixVector,
+        Self::MatrixMatrix,
+    ];
+
+    /// The name: that of the shader's entry point.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DequantizeF32 => "dequantize_f32",
+            Self::DequantizeF16 => "dequantize_f16",
+            Self::GetRows => "get_rows",
+            Self::MatrixVector => "matrix_vector",
+            Self::MatrixMatrix => "matrix_matrix",
+        }
+    }
+
+    /// The bytes of an output element.
+    pub const fn output_bytes(self) -> u64 {
+        match self {
+            Self::DequantizeF16 => 2,
+            _ => 4,
+        }
+    }
+
+    /// The elements, rows or products that one workgroup of 64 invocations computes.
+    pub const fn per_workgroup(self) -> (u32, &'static str) {
+        match self {
+            Self::DequantizeF32 | Self::DequantizeF16 | Self::GetRows => (256, "elements"),
+            Self::MatrixVector => (1, "row"),
+            Self::MatrixMatrix => (4, "products of a row"),
+        }
+    }
+
+    /// The numbers of workgroups for `rows` rows of `columns` elements, and `count` indices or
+    /// vectors.
+    pub fn workgroups(self, rows: u32, columns: u32, count: u32) -> [u32; 3] {
+        let quads = |rows: u32| u64::from(rows) * u64::from(columns.div_ceil(4));
+        let flat = |groups: u64| {
+            // At most 65,535 in each direction.
+            let side = u64::from(u16::MAX);
+            let across = groups.clamp(1, side);
+            let narrow = |groups: u64| u32::try_from(groups).unwrap_or(u32::MAX);
+            [narrow(across), narrow(groups.div_ceil(across).max(1))]
+        };
+        let ([x, y], z) = match self {
+            Self::DequantizeF32 => (flat(quads(rows).div_ceil(64)), 1),
+            Self::DequantizeF16 => {
+                let elements = u64::from(rows) * u64::from(columns);
+                (flat(elements.div_ceil(256)), 1)
+            }
+            Self::GetRows => (flat(quads(count).div_ceil(64)), 1),
+            Self::MatrixVector => (flat(u64::from(rows)), 1),
+            Self::MatrixMatrix => (flat(u64::from(rows)), count.div_ceil(4).max(1)),
+        };
+        [x, y, z]
+    }
+}
+
+/// Whether the values of a kernel are bit for bit those of the CPU, on every GPU.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Exactness {
+    /// Always: each product has at most 24 bits, so that only the last addition rounds, whether or
+    /// not the GPU fuses it.
+    Always,
+    /// If the scales are `f16` or `bf16`; otherwise as [`Within`](Self::Within).
+    HalfScales,
+    /// Not always: a GPU may fuse a product and a sum, or flush subnormal results. The difference is
+    /// at most 1 unit in the last place of the largest term.
+    Within,
+}
+
+impl Exactness {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Always => "exact",
+            Self::HalfScales => "exact with half scales",
+            Self::Within => "within 1 ULP",
+        }
+    }
+}
+
+/// How a dtype's elements are decoded: a function of the shader's text.
+#[derive(Clone, Copy, Debug)]
+enum Body {
+    /// Consecutive elements. The function takes the bit of an element if elements are shorter than
+    /// a byte, otherwise its byte.
+    Plain(&'static str),
+    /// Blocks. The function takes the byte of a block and the number of an element in it.
+    Block(&'static str),
+    /// Points of a codebook.
+    Codebook(&'static str, Codebook),
+    /// Codes and scales in separate parts, with the format of the scales if it is not their dtype's.
+    Group { function: &'static str, scale: Option<u32> },
+}
+
+/// A row of [`KERNELS`]: how a GPU computes with tensors of one dtype.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Kernel {
+    /// The dtype.
+    pub dtype: DType,
+    body: Body,
+    /// Whether the values are those of the CPU.
+    pub exactness: Exactness,
+}
+
+/// The formats of numbers in `groups.wgsl`.
+const E8M0: u32 = 3;
+const E4M3: u32 = 4;
+
+macro_rules! kernels {
+    ($($dtype:ident: $exactness:ident, $body:expr;)*) => {
+        /// The kernels, one row for each dtype that has one. A tensor of another dtype is decoded
+        /// by the CPU while it is loaded.
+        pub static KERNELS: &[Kernel] = &[$(Kernel {
+            dtype: DType::$dtype,
+            body: $body,
+            exactness: Exactness::$exactness,
+        }),*];
+    };
+}
+
+const fn affine() -> Body {
+    Body::Group { function: "affine", scale: None }
+}
+
+const fn float(function: &'static str, scale: u32) -> Body {
+    Body::Group { function, scale: Some(scale) }
+}
+
+kernels! {
+    F32: Always, Body::Plain("f32s");
+    F16: Always, Body::Plain("f16s");
+    BF16: Always, Body::Plain("bf16s");
+    I8: Always, Body::Plain("i8s");
+    I16: Always, Body::Plain("i16s");
+    I32: Within, Body::Plain("i32s");
+    U8: Always, Body::Plain("u8s");
+    U16: Always, Body::Plain("u16s");
+    U32: Within, Body::Plain("u32s");
+    BOOL: Always, Body::Plain("bools");
+    F8_E4M3: Always, Body::Plain("e4m3s");
+    F8_E5M2: Always, Body::Plain("e5m2s");
+    F8_E8M0: Always, Body::Plain("e8m0s");
+    F8_E4M3FNUZ: Always, Body::Plain("e4m3fnuzs");
+    F8_E5M2FNUZ: Always, Body::Plain("e5m2fnuzs");
+    F6_E2M3: Always, Body::Plain("e2m3s");
+    F6_E3M2: Always, Body::Plain("e3m2s");
+    F4: Always, Body::Plain("fours");
+    Q4_0: Always, Body::Block("q4_0");
+    Q4_1: Always, Body::Block("q4_1");
+    Q5_0: Always, Body::Block("q5_0");
+    Q5_1: Always, Body::Block("q5_1");
+    Q8_0: Always, Body::Block("q8_0");
+    Q8_1: Always, Body::Block("q8_1");
+    Q2_K: Always, Body::Block("q2_k");
+    Q3_K: Always, Body::Block("q3_k");
+    Q4_K: Always, Body::Block("q4_k");
+    Q5_K: Always, Body::Block("q5_k");
+    Q6_K: Always, Body::Block("q6_k");
+    Q8_K: Within, Body::Block("q8_k");
+    IQ2_XXS: Always, Body::Codebook("iq2_xxs", Codebook::Iq2Xxs);
+    IQ2_XS: Always, Body::Codebook("iq2_xs", Codebook::Iq2Xs);
+    IQ3_XXS: Always, Body::Codebook("iq3_xxs", Codebook::Iq3Xxs);
+    IQ1_S: Always, Body::Codebook("iq1_s", Codebook::Iq1);
+    IQ4_NL: Always, Body::Block("iq4_nl");
+    IQ3_S: Always, Body::Codebook("iq3_s", Codebook::Iq3S);
+    IQ2_S: Always, Body::Codebook("iq2_s", Codebook::Iq2S);
+    IQ4_XS: Always, Body::Block("iq4_xs");
+    IQ1_M: Always, Body::Codebook("iq1_m", Codebook::Iq1);
+    TQ1_0: Always, Body::Block("tq1_0");
+    TQ2_0: Always, Body::Block("tq2_0");
+    MXFP4: Within, Body::Block("mxfp4");
+    NVFP4: Always, Body::Block("nvfp4");
+    Q1_0: Always, Body::Block("q1_0");
+    Q2_0: Always, Body::Block("q2_0");
+    Q6_0: Always, Body::Block("q6_0");
+    IQ2_K: Always, Body::Block("iq2_k");
+    IQ3_K: Always, Body::Block("iq3_k");
+    IQ4_K: Always, Body::Block("iq4_k");
+    IQ4_KS: Within, Body::Block("iq4_ks");
+    MLX_AFFINE1: HalfScales, affine();
+    MLX_AFFINE2: HalfScales, affine();
+    MLX_AFFINE3: HalfScales, affine();
+    MLX_AFFINE4: HalfScales, affine();
+    MLX_AFFINE5: HalfScales, affine();
+    MLX_AFFINE6: HalfScales, affine();
+    MLX_AFFINE8: HalfScales, affine();
+    MLX_MXFP4: Within, float("scaled_e2m1", E8M0);
+    MLX_MXFP8: Within, float("scaled_e4m3", E8M0);
+    MLX_NVFP4: Always, float("scaled_e2m1", E4M3);
+    HF_NVFP4: Always, float("scaled_e2m1", E4M3);
+    HF_MXFP4: Within, float("scaled_e2m1", E8M0);
+}
+
+/// The kernel of a dtype, if it has one.
+pub fn kernel(dtype: DType) -> Option<&'static Kernel> {
+    KERNELS.iter().find(|kernel| kernel.dtype == dtype)
+}
+
+/// Whether tensors of a dtype are stored on a GPU as they are: those with a kernel, and those whose
+/// values are no weights or are not known.
+pub fn supports(dtype: DType) -> bool {
+    kernel(dtype).is_some() || dtype.is_integer() || dtype.descriptor().codec.is_none()
+}
+
+impl Kernel {
+    /// The dtypes of scales and biases for which the kernel's text differs; `None` if it does not,
+    /// or if a part is missing.
+    pub fn takes(&self, scale: Option<DType>, bias: Option<DType>) -> bool {
+        let is_float = |dtype| number_format(dtype).is_some();
+        match self.body {
+            Body::Group { scale: None, .. } => {
+                scale.is_some_and(is_float) && bias.is_some_and(is_float)
+            }
+            Body::Group { .. } => scale.is_some_and(|dtype| dtype.bits() == 8),
+            _ => true,
+        }
+    }
+
+    /// The text of the shader, in WGSL. `scale` and `bias` are the dtypes of these parts, for dtypes
+    /// that have them.
+    pub fn source(&self, scale: Option<DType>, bias: Option<DType>) -> String {
+        const PRELUDE: &str = include_str!("prelude.wgsl");
+        const OPERATIONS: &str = include_str!("operations.wgsl");
+        let row = self.dtype.descriptor();
+        let (length, bytes, head) = (row.block_len, row.block_bytes, row.row_head);
+        let of_block = |function: &str| {
+            let row_start = if head > 0 { ", start" } else { "" };
+            format!(
+                "let block = start + {head}u + column / {length}u * {bytes}u;\n    \
+                 return bitcast<vec4<u32>>({function}(block, column % {length}u{row_start}));"
+            )
+        };
+        let (constants, text, body) = match self.body {
+            Body::Plain(function) if length > 1 => {
+                let bits = bytes * 8 / length;
+                let at = format!("p.weight_at * 8u + (row * p.columns + column) * {bits}u");
+                (String::new(), include_str!("plain.wgsl"), format!("return {function}({at});"))
+            }
+            Body::Plain(function) => {
+                let at = format!("start + column * {bytes}u");
+                (String::new(), include_str!("plain.wgsl"), format!("return {function}({at});"))
+            }
+            Body::Block(function) => {
+                (String::new(), include_str!("blocks.wgsl"), of_block(function))
+            }
+            Body::Codebook(function, _) => {
+                (String::new(), include_str!("codebooks.wgsl"), of_block(function))
+            }
+            Body::Group { function, scale: fixed } => {
+                let format = |dtype: Option<DType>| dtype.and_then(number_format).unwrap_or(0);
+                let (scale, bias) = (fixed.unwrap_or(format(scale)), format(bias));
+                let bits = self.dtype.bits();
+                let constants = format!(
+                    "const BITS = {bits}u;\nconst SCALE = {scale}u;\nconst BIAS = {bias}u;\n"
+                );
+                let body = format!("return bitcast<vec4<u32>>({function}(row, column));");
+                (constants, include_str!("groups.wgsl"), body)
+            }
+        };
+        let start = match self.body {
+            Body::Group { .. } => "",
+            Body::Plain(_) if length > 1 => "",
+            _ => "let start = p.weight_at + row * p.row_bytes;\n    ",
+        };
+        format!(
+            "{PRELUDE}\n{constants}\n{text}\nfn bits4(row: u32, column: u32) -> vec4<u32> {{\n    \
+             {start}{body}\n}}\n\n{OPERATIONS}"
+        )
+    }
+
+    /// The words of the codebook that the kernel's `table` binding holds; none for most dtypes.
+    pub fn table(&self) -> Vec<u32> {
+        match self.body {
+            Body::Codebook(_, codebook) => codebook_words(codebook),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether scales and biases are parts of their own.
+    pub fn is_grouped(&self) -> bool {
+        self.dtype.descriptor().packing == Packing::Group
+    }
+}
+
+/// The number format of a part's dtype in `groups.wgsl`.
+fn number_format(dtype: DType) -> Option<u32> {
+    match dtype {
+        DType::F32 => Some(0),
+        DType::F16 => Some(1),
+        DType::BF16 => Some(2),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DTYPES;
+
+    #[test]
+    fn rows_are_in_the_order_of_dtypes_and_once() {
+        assert!(KERNELS.is_sorted_by(|a, b| a.dtype < b.dtype));
+    }
+
+    /// Dtypes with values but without a kernel: the CPU decodes them.
+    #[test]
+    fn dtypes_without_a_kernel_are_known() {
+        let without = DTYPES.iter().filter(|row| row.codec.is_some() && kernel(row.dtype).is_none());
+        let names: Vec<&str> = without.map(|row| row.name).collect();
+        assert_eq!(
+            names,
+            [
+                "F64", "I64", "U64", "GPTQ2", "GPTQ2_V2", "GPTQ3", "GPTQ3_V2", "GPTQ4", "GPTQ4_V2",
+                "GPTQ8", "GPTQ8_V2", "AWQ4", "CT_INT4", "CT_INT8", "SCALED_I8", "SCALED_F8_E4M3",
+                "BNB_NF4", "BNB_FP4", "BNB_INT8",
+            ]
+        );
+    }
+
+    #[test]
+    fn workgroups_reach_every_element() {
+        for (rows, columns, count) in [(1, 1, 1), (3, 7, 5), (128_256, 4096, 9), (70_000, 4, 1)] {
+            for operation in Operation::ALL {
+                let groups = operation.workgroups(rows, columns, count);
+                assert!(groups.iter().all(|&side| (1..=65_535).contains(&side)), "{groups:?}");
+                let all = groups.iter().map(|&side| u64::from(side)).product::<u64>();
+                let (rows, columns) = (u64::from(rows), u64::from(columns));
+                let needed = match operation {
+                    Operation::GetRows => u64::from(count) * columns.div_ceil(4) / 64,
+                    Operation::MatrixVector => rows,
+                    Operation::MatrixMatrix => rows * u64::from(count.div_ceil(4)),
+                    _ => rows * columns / 256,
+                };
+                assert!(all >= needed && all < 2 * needed + 65_535, "{operation:?} {groups:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn texts_have_balanced_brackets_and_every_operation() {
+        for kernel in KERNELS {
+            let text = kernel.source(Some(DType::F16), Some(DType::F16));
+            let count = |c: char| text.chars().filter(|&found| found == c).count();
+            assert_eq!((count('{'), count('(')), (count('}'), count(')')), "{}", kernel.dtype);
+            for operation in Operation::ALL {
+                assert!(text.contains(&format!("fn {}(", operation.name())));
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+// What every kernel has: the bindings, the parameters, and numbers read at any byte.
+//
+// Bytes are read as 32-bit words, so that no feature is needed. f16 is decoded by integer
+// operations: unpack2x16float may flush subnormal numbers. Nothing is divided, and no sum relies on
+// its order beyond the one of the loop.
+
+struct Parameters {
+    rows: u32,
+    columns: u32,
+    row_bytes: u32,
+    // Byte offsets of the first row in the bindings of the weight, the scales and the biases.
+    weight_at: u32,
+    scale_at: u32,
+    bias_at: u32,
+    // Scales of each row, and elements that share one.
+    groups: u32,
+    group_size: u32,
+    // Indices of get_rows; columns of the right matrix.
+    count: u32,
+    // The number of the first row within the tensor, and the tensor's rows.
+    first_row: u32,
+    all_rows: u32,
+    spare: u32,
+}
+
+@group(0) @binding(0) var<storage, read> w: array<u32>;
+@group(0) @binding(1) var<storage, read> scales: array<u32>;
+@group(0) @binding(2) var<storage, read> biases: array<u32>;
+@group(0) @binding(3) var<storage, read> table: array<u32>;
+@group(0) @binding(4) var<storage, read> x: array<u32>;
+@group(0) @binding(5) var<storage, read_write> y: array<u32>;
+@group(0) @binding(6) var<uniform> p: Parameters;
+
+fn byte(at: u32) -> u32 {
+    return (w[at >> 2u] >> ((at & 3u) * 8u)) & 255u;
+}
+
+// 32 bits from any byte on.
+fn word(at: u32) -> u32 {
+    let i = at >> 2u;
+    let shift = (at & 3u) * 8u;
+    if shift == 0u {
+        return w[i];
+    }
+    return (w[i] >> shift) | (w[i + 1u] << (32u - shift));
+}
+
+fn short(at: u32) -> u32 {
+    return word(at) & 0xffffu;
+}
+
+// The bits of the f32 with the value of an f16. NaN becomes quiet, as on the CPU.
+fn half_bits(h: u32) -> u32 {
+    let sign = (h & 0x8000u) << 16u;
+    let exponent = (h >> 10u) & 31u;
+    let fraction = h & 0x3ffu;
+    if exponent == 0u {
+        return bitcast<u32>(f32(fraction) * 0x1p-24f) | sign;
+    }
+    if exponent == 31u {
+        return sign | 0x7f800000u | (fraction << 13u) | select(0u, 0x400000u, fraction != 0u);
+    }
+    return sign | ((exponent + 112u) << 23u) | (fraction << 13u);
+}
+
+fn half(h: u32) -> f32 {
+    return bitcast<f32>(half_bits(h));
+}
+
+// The bits of the nearest f16, ties to even.
+fn narrow(bits: u32) -> u32 {
+    let sign = (bits >> 16u) & 0x8000u;
+    let a = bits & 0x7fffffffu;
+    if a > 0x7f800000u {
+        return sign | 0x7e00u | ((a >> 13u) & 0x3ffu);
+    }
+    if a >= 0x477ff000u {
+        return sign | 0x7c00u;
+    }
+    if a >= 0x38800000u {
+        return sign | ((a + 0xfffu + ((a >> 13u) & 1u) - 0x38000000u) >> 13u);
+    }
+    if a <= 0x33000000u {
+        return sign;
+    }
+    let shift = 126u - (a >> 23u);
+    let fraction = (a & 0x7fffffu) | 0x800000u;
+    let whole = fraction >> shift;
+    let rest = fraction & ((1u << shift) - 1u);
+    let tie = 1u << (shift - 1u);
+    let up = rest > tie || (rest == tie && (whole & 1u) == 1u);
+    return sign | (whole + select(0u, 1u, up));
+}
+
+// Four codes of one bit from the lowest bits.
+fn ones(bits: u32) -> vec4<u32> {
+    return (vec4<u32>(bits) >> vec4<u32>(0u, 1u, 2u, 3u)) & vec4<u32>(1u);
+}
+
+// Four codes of two bits.
+fn twos(bits: u32) -> vec4<u32> {
+    return (vec4<u32>(bits) >> vec4<u32>(0u, 2u, 4u, 6u)) & vec4<u32>(3u);
+}
+
+// Entry `i` of a table of 16 signed bytes.
+fn level(levels: vec4<u32>, i: u32) -> f32 {
+    return f32(extractBits(bitcast<i32>(levels[i >> 2u]), (i & 3u) * 8u, 8u));
+}
+
+fn looked_up(levels: vec4<u32>, i: vec4<u32>) -> vec4<f32> {
+    return vec4<f32>(level(levels, i.x), level(levels, i.y), level(levels, i.z), level(levels, i.w));
+}
+
+// E4M3 with signs and one NaN for each sign.
+fn e4m3(code: u32) -> f32 {
+    let sign = (code & 0x80u) << 24u;
+    let exponent = (code >> 3u) & 15u;
+    let fraction = code & 7u;
+    if (code & 0x7fu) == 0x7fu {
+        return bitcast<f32>(sign | 0x7fc00000u);
+    }
+    if exponent == 0u {
+        return bitcast<f32>(bitcast<u32>(f32(fraction) * 0x1p-9f) | sign);
+    }
+    return bitcast<f32>(sign | ((exponent + 120u) << 23u) | (fraction << 20u));
+}
+
+// E2M1; code 8 is -0.
+fn e2m1(code: u32) -> f32 {
+    let sign = (code & 8u) << 28u;
+    let exponent = (code >> 1u) & 3u;
+    let fraction = code & 1u;
+    if exponent == 0u {
+        return bitcast<f32>(sign | select(0u, 0x3f000000u, fraction == 1u));
+    }
+    return bitcast<f32>(sign | ((exponent + 126u) << 23u) | (fraction << 22u));
+}
+
+fn e2m1s(codes: vec4<u32>) -> vec4<f32> {
+    return vec4<f32>(e2m1(codes.x), e2m1(codes.y), e2m1(codes.z), e2m1(codes.w));
+}

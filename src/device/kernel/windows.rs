@@ -1,0 +1,271 @@
+//! Windows: the rows of a tensor that a kernel can use at once, and what it needs to know.
+
+use std::ops::Range;
+
+use super::{Kernel, Operation, kernel};
+use crate::device::{BufferLayout, DeviceLimits};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::store::Part;
+
+/// What kernels need to know about a tensor on a device.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct KernelTensor {
+    /// The kernel of its dtype.
+    pub kernel: &'static Kernel,
+    /// All rows, of all matrices.
+    pub rows: u64,
+    /// The elements of a row.
+    pub columns: u64,
+    /// The elements that share a scale; 0 for dtypes without groups.
+    pub group_size: u64,
+    /// The dtypes of the scales and of the biases, if they are parts of their own.
+    pub formats: (Option<DType>, Option<DType>),
+    /// The weight, the scales and the biases: where they are in the buffer, and the bytes of a row.
+    parts: [Option<(Range<u64>, Option<u64>)>; 3],
+    /// The buffers that the layout is divided into.
+    cuts: Vec<Range<u64>>,
+    limits: DeviceLimits,
+}
+
+/// A range of one of a tensor's buffers.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Binding {
+    /// The number of the buffer, for tensors that have several.
+    pub buffer: usize,
+    /// The offset in that buffer, a multiple of the alignment.
+    pub offset: u64,
+    /// The bytes, a multiple of 4.
+    pub bytes: u64,
+}
+
+/// Rows that a kernel uses at once.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Window {
+    /// The rows.
+    pub rows: Range<u64>,
+    /// The ranges to bind for the weight, the scales and the biases.
+    pub bindings: [Option<Binding>; 3],
+    /// What the shader's parameters are.
+    pub parameters: Parameters,
+    /// The bytes of the output that precede this window's.
+    pub output_offset: u64,
+}
+
+/// The parameters of a shader: binding 6, in this order, each as `u32`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Parameters {
+    /// The rows of the window.
+    pub rows: u32,
+    /// The elements of a row.
+    pub columns: u32,
+    /// The bytes of a row of the weight.
+    pub row_bytes: u32,
+    /// The bytes in its binding before the first row of the weight.
+    pub weight_at: u32,
+    /// The bytes in its binding before the first scale.
+    pub scale_at: u32,
+    /// The bytes in its binding before the first bias.
+    pub bias_at: u32,
+    /// The scales of a row.
+    pub groups: u32,
+    /// The elements that share a scale.
+    pub group_size: u32,
+    /// The number of indices of `get_rows`, or of vectors of `matrix_matrix`.
+    pub count: u32,
+    /// The number of the window's first row, as far as outputs depend on it.
+    pub first_row: u32,
+    /// All rows of the tensor.
+    pub all_rows: u32,
+}
+
+impl Parameters {
+    /// The bytes of the uniform buffer.
+    pub fn bytes(&self) -> [u8; 48] {
+        let Self { rows, columns, row_bytes, weight_at, scale_at, bias_at, .. } = *self;
+        let Self { groups, group_size, count, first_row, all_rows, .. } = *self;
+        let numbers = [
+            rows, columns, row_bytes, weight_at, scale_at, bias_at, groups, group_size, count,
+            first_row, all_rows, 0,
+        ];
+        let mut bytes = [0; 48];
+        for (to, number) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
+            *to = number.to_le_bytes();
+        }
+        bytes
+    }
+}
+
+/// Outputs of windows of `dequantize` start at multiples of this many rows: whatever the number of
+/// columns, the offset is a multiple of 256.
+const OUTPUT_ROWS: u64 = 128;
+
+impl KernelTensor {
+    /// Describes a tensor for kernels; `None` if its dtype has no kernel, or it has parts that no
+    /// kernel uses.
+    pub fn new(
+        dtype: DType,
+        shape: &[u64],
+        group_size: Option<u32>,
+        parts: impl IntoIterator<Item = (Part, DType, Range<u64>, Option<u64>)>,
+        layout: &BufferLayout,
+        limits: DeviceLimits,
+    ) -> Option<Self> {
+        let kernel = kernel(dtype)?;
+        let columns = crate::shape::columns(shape);
+        let rows = crate::shape::elements(shape)?.checked_div(columns).unwrap_or(0);
+        let mut places = [None, None, None];
+        let mut formats = (None, None);
+        for (part, dtype, range, row_bytes) in parts {
+            let number = match part {
+                Part::Weight => 0,
+                Part::Scale => {
+                    formats.0 = Some(dtype);
+                    1
+                }
+                Part::Bias => {
+                    formats.1 = Some(dtype);
+                    2
+                }
+                // It does not affect the values.
+                Part::ActivationScale | Part::Description => continue,
+                _ => return None,
+            };
+            // The rows of a vector are its elements, as far as fusing is concerned.
+            let bytes = range.end - range.start;
+            let row = row_bytes.and_then(|_| bytes.checked_div(rows));
+            let row = row.filter(|row| row.checked_mul(rows) == Some(bytes));
+            *places.get_mut(number)? = Some((range, row));
+        }
+        let fits = u32::try_from(rows).is_ok() && u32::try_from(columns).is_ok();
+        (fits && kernel.takes(formats.0, formats.1)).then(|| Self {
+            kernel,
+            rows,
+            columns,
+            group_size: group_size.map_or(0, u64::from),
+            formats,
+            parts: places,
+            cuts: layout.cuts(limits),
+            limits,
+        })
+    }
+
+    /// The bytes that a kernel reads of some rows.
+    pub fn bytes(&self, rows: u64) -> u64 {
+        let all = self.parts.iter().flatten();
+        all.map(|(range, row)| match row {
+            Some(row) => row.saturating_mul(rows),
+            None => range.end - range.start,
+        })
+        .sum()
+    }
+
+    /// Divides some rows into windows for an operation.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if the tensor does not have the rows; `Unsupported` if a single row exceeds a
+    /// binding.
+    pub fn windows(&self, operation: Operation, rows: Range<u64>) -> Result<Vec<Window>> {
+        if rows.end > self.rows || rows.start > rows.end {
+            let fault = format!("rows {rows:?} of a tensor with {} rows", self.rows);
+            return Err(Error::mismatch(fault));
+        }
+        let dequantizes = matches!(operation, Operation::DequantizeF32 | Operation::DequantizeF16);
+        let output_row = self.columns.saturating_mul(operation.output_bytes());
+        let mut windows = Vec::new();
+        let mut first = rows.start;
+        while first < rows.end {
+            let mut end = rows.end;
+            for (range, row) in self.parts.iter().flatten() {
+                end = end.min(self.reach(range, *row, first)?);
+            }
+            if dequantizes && output_row > 0 {
+                let most = self.limits.binding / output_row;
+                end = end.min(first.saturating_add(most));
+            }
+            if end < rows.end && dequantizes {
+                end = first + (end - first) / OUTPUT_ROWS * OUTPUT_ROWS;
+            }
+            if end <= first {
+                let fault = format!(
+                    "a row of {} elements exceeds what a kernel can use at once, {} bytes",
+                    self.columns, self.limits.binding
+                );
+                return Err(Error::unsupported(fault));
+            }
+            windows.push(self.window(first..end, dequantizes, (first - rows.start) * output_row)?);
+            first = end;
+        }
+        Ok(windows)
+    }
+
+    /// The end of the rows from `first` on of which a part can be bound.
+    fn reach(&self, range: &Range<u64>, row: Option<u64>, first: u64) -> Result<u64> {
+        let Some(row) = row.filter(|row| *row > 0) else {
+            let bytes = range.end - range.start;
+            if bytes > self.limits.binding || self.cut(range.start)?.1.end < range.end {
+                let fault = format!("a part of {bytes} bytes cannot be divided between rows");
+                return Err(Error::unsupported(fault));
+            }
+            return Ok(self.rows);
+        };
+        let start = range.start + first.saturating_mul(row);
+        let (_, cut) = self.cut(start)?;
+        // The binding starts up to one alignment earlier, and ends at a multiple of 4.
+        let room = self.limits.binding.saturating_sub(self.limits.alignment + 4);
+        Ok(first + room.min(cut.end - start) / row)
+    }
+
+    /// The buffer that has a byte.
+    fn cut(&self, at: u64) -> Result<(usize, &Range<u64>)> {
+        let mut cuts = self.cuts.iter().enumerate();
+        cuts.find(|(_, cut)| cut.contains(&at))
+            .ok_or_else(|| Error::mismatch(format!("byte {at} is in no buffer")))
+    }
+
+    fn window(&self, rows: Range<u64>, dequantizes: bool, output_offset: u64) -> Result<Window> {
+        let mut bindings = [None, None, None];
+        let mut at = [0u32; 3];
+        let mut row_bytes = [0u64; 3];
+        let narrow = |number: u64| {
+            u32::try_from(number).map_err(|_| Error::unsupported(format!("{number} exceeds 32 bits")))
+        };
+        let places = self.parts.iter().zip(&mut bindings).zip(at.iter_mut().zip(&mut row_bytes));
+        for ((part, binding), (at, row_bytes)) in places {
+            let Some((range, row)) = part else { continue };
+            let (start, end) = match row {
+                Some(row) => (range.start + rows.start * row, range.start + rows.end * row),
+                None => (range.start, range.end),
+            };
+            let (buffer, cut) = self.cut(start)?;
+            let within = start - cut.start;
+            let offset = within / self.limits.alignment * self.limits.alignment;
+            let bytes = (end - cut.start - offset).next_multiple_of(4);
+            *binding = Some(Binding { buffer, offset, bytes });
+            *at = narrow(within - offset)?;
+            *row_bytes = row.unwrap_or(0);
+        }
+        let [weight, scale, _] = row_bytes;
+        let scale_bytes = self.formats.0.map_or(1, |dtype| u64::from(dtype.descriptor().block_bytes));
+        let [weight_at, scale_at, bias_at] = at;
+        let parameters = Parameters {
+            rows: narrow(rows.end - rows.start)?,
+            columns: narrow(self.columns)?,
+            row_bytes: narrow(weight)?,
+            weight_at,
+            scale_at,
+            bias_at,
+            groups: narrow(scale / scale_bytes)?,
+            group_size: narrow(self.group_size.max(1))?,
+            count: 1,
+            first_row: if dequantizes { 0 } else { narrow(rows.start)? },
+            all_rows: narrow(self.rows)?,
+        };
+        Ok(Window { rows, bindings, parameters, output_offset })
+    }
+}

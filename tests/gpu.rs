@@ -1,0 +1,503 @@
+//! Weights in the memory of a GPU, and the kernels. Without a GPU the tests are skipped by name;
+//! with `WEIGHBRIDGE_REQUIRE_GPU=1` they fail. Mesa's software driver suffices.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::disallowed_methods,
+    reason = "the sizes are the tests' own"
+)]
+
+#[path = "support/mod.rs"]
+#[allow(dead_code, unused_imports, unreachable_pub, reason = "shared with other tests")]
+mod support;
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use support::{Gguf, Safetensors, f32s, fixture, folder};
+use weighbridge::device::Device as _;
+use weighbridge::device::gpu::{Gpu, KernelCall};
+use weighbridge::device::kernel::{Exactness, KERNELS, Operation};
+use weighbridge::load::{Fusion, LoadedTensor};
+use weighbridge::{
+    DType, ErrorKind, LoadOptions, Model, OpenOptions, Part, Policy, WeightProvider,
+};
+
+/// The GPU, or `None` after a line that names the skipped test.
+fn gpu(test: &str) -> Option<Gpu> {
+    match Gpu::open(None) {
+        Ok(gpu) => Some(gpu),
+        Err(error) if std::env::var_os("WEIGHBRIDGE_REQUIRE_GPU").is_some() => {
+            panic!("{test}: {error}")
+        }
+        Err(error) => {
+            eprintln!("skipped: {test}: {error}");
+            None
+        }
+    }
+}
+
+/// Random bytes; the same for the same seed.
+fn random(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// Random numbers between -1 and 1.
+fn numbers(seed: u64, len: usize) -> Vec<f32> {
+    let bytes = random(seed, 4 * len);
+    let number = |bytes: &[u8; 4]| (u32::from_le_bytes(*bytes) >> 8) as f32 / 8_388_608.0 - 1.0;
+    bytes.as_chunks().0.iter().map(number).collect()
+}
+
+fn buffer(gpu: &Gpu, bytes: u64, contents: &[u8]) -> wgpu::Buffer {
+    let buffer = gpu.wgpu_device().create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: bytes.next_multiple_of(4).max(4),
+        usage: wgpu::BufferUsages::STORAGE
+            | wgpu::BufferUsages::COPY_SRC
+            | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    });
+    if !contents.is_empty() {
+        gpu.wgpu_queue().write_buffer(&buffer, 0, contents);
+    }
+    buffer
+}
+
+fn read(gpu: &Gpu, from: &wgpu::Buffer) -> Vec<u8> {
+    let size = from.size();
+    let staging = gpu.wgpu_device().create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size,
+        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    });
+    let mut commands = gpu.wgpu_device().create_command_encoder(&Default::default());
+    commands.copy_buffer_to_buffer(from, 0, &staging, 0, size);
+    gpu.wgpu_queue().submit([commands.finish()]);
+    staging.slice(..).map_async(wgpu::MapMode::Read, |result| result.unwrap());
+    gpu.finish().unwrap();
+    staging.slice(..).get_mapped_range().unwrap().to_vec()
+}
+
+/// The output of an operation on all rows.
+fn compute(
+    gpu: &Gpu,
+    loaded: &LoadedTensor<Arc<Gpu>>,
+    device: &Arc<Gpu>,
+    operation: Operation,
+    input: &[u8],
+    count: u32,
+) -> Vec<u8> {
+    let tensor = loaded.kernel_tensor(device).expect("a kernel");
+    let (rows, count_of) = (tensor.rows, u64::from(count));
+    let elements = match operation {
+        Operation::GetRows => count_of * tensor.columns,
+        Operation::MatrixVector | Operation::MatrixMatrix => rows * count_of,
+        _ => rows * tensor.columns,
+    };
+    let bytes = elements * operation.output_bytes();
+    let output = buffer(gpu, bytes, &[]);
+    let input = buffer(gpu, input.len() as u64, input);
+    let call = KernelCall { operation, count, input: Some(&input), output: &output };
+    gpu.compute(&tensor, &loaded.buffer, call).expect("it runs");
+    let mut out = read(gpu, &output);
+    out.truncate(bytes as usize);
+    out
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+}
+
+/// Compares values: bit for bit if `exact`, otherwise within 1 unit in the last place. NaN equals
+/// NaN, and zeros equal each other.
+fn same(what: &str, found: &[f32], expected: &[f32], exact: bool) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    for (i, (&found, &expected)) in found.iter().zip(expected).enumerate() {
+        let near = || {
+            let (a, b) = (found.to_bits() as i32, expected.to_bits() as i32);
+            let subnormal = |value: f32| value.abs() < f32::MIN_POSITIVE;
+            a.abs_diff(b) <= 1 || (subnormal(found) && subnormal(expected))
+        };
+        let fine = found.to_bits() == expected.to_bits()
+            || (found.is_nan() && expected.is_nan())
+            || (found == 0.0 && expected == 0.0)
+            || (!exact && near());
+        let (a, b) = (found.to_bits(), expected.to_bits());
+        assert!(fine, "{what}: element {i} is {found:e} ({a:#x}), not {expected:e} ({b:#x})");
+    }
+}
+
+/// Checks every operation on one tensor against the CPU.
+fn check(what: &str, provider: &WeightProvider<Arc<Gpu>>, names: &[&str]) {
+    let device = Arc::clone(provider.device());
+    let gpu = &*device;
+    let loaded = provider.fuse(names).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let view = provider.fused(names).expect("the tensors");
+    let values = view.dequantize().expect("values");
+    let tensor = loaded.kernel_tensor(&device).unwrap_or_else(|| panic!("{what}: no kernel"));
+    let (rows, columns) = (tensor.rows as usize, tensor.columns as usize);
+    let half_scales = loaded.part(Part::Scale).is_none_or(|part| part.dtype != DType::F32);
+    let exact = match tensor.kernel.exactness {
+        Exactness::Always => true,
+        Exactness::HalfScales => half_scales,
+        _ => false,
+    };
+    let found = floats(&compute(gpu, &loaded, &device, Operation::DequantizeF32, &[], 1));
+    same(&format!("{what} f32"), &found, &values, exact);
+
+    let found = compute(gpu, &loaded, &device, Operation::DequantizeF16, &[], 1);
+    let halves = found.as_chunks().0.iter().map(|bits| half::f16::from_le_bytes(*bits).to_f32());
+    let expected: Vec<f32> =
+        values.iter().map(|value| half::f16::from_f32(*value).to_f32()).collect();
+    if exact {
+        same(&format!("{what} f16"), &halves.collect::<Vec<_>>(), &expected, true);
+    }
+
+    let indices: Vec<u32> = [rows - 1, 0, rows / 2, 0].map(|row| row as u32).into();
+    let bytes: Vec<u8> = indices.iter().flat_map(|index| index.to_le_bytes()).collect();
+    let found = floats(&compute(gpu, &loaded, &device, Operation::GetRows, &bytes, 4));
+    let expected: Vec<f32> = indices
+        .iter()
+        .flat_map(|&row| values[row as usize * columns..][..columns].iter().copied())
+        .collect();
+    same(&format!("{what} rows"), &found, &expected, exact);
+
+    for (operation, count) in
+        [(Operation::MatrixVector, 1), (Operation::MatrixMatrix, 1), (Operation::MatrixMatrix, 6)]
+    {
+        let x = numbers(7, columns * count);
+        let found = floats(&compute(gpu, &loaded, &device, operation, &f32s(&x), count as u32));
+        for (n, x) in x.chunks(columns).enumerate() {
+            for row in 0..rows {
+                let terms = || {
+                    let row = &values[row * columns..][..columns];
+                    row.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x))
+                };
+                let (sum, size) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
+                let found = found[n * rows + row];
+                if sum.is_finite() && size < 1e37 {
+                    let error = (f64::from(found) - sum).abs();
+                    assert!(
+                        error <= 1e-6 * size + 1e-37,
+                        "{what} {operation:?} row {row} vector {n}: {found}, not {sum} (of {size})"
+                    );
+                } else {
+                    assert!(!found.is_finite() || size >= 1e37, "{what} row {row}: {found}");
+                }
+            }
+        }
+    }
+}
+
+fn data() -> Model {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden.safetensors");
+    Model::open(path).expect("the golden rows")
+}
+
+/// Rows of ggml's dtypes and of plain ones: golden blocks, and random bytes, which have NaN,
+/// infinities and subnormal numbers as scales.
+#[test]
+fn every_block_and_plain_dtype_computes_as_the_cpu() {
+    let Some(gpu) = gpu("every_block_and_plain_dtype_computes_as_the_cpu") else { return };
+    let gpu = Arc::new(gpu);
+    let golden = data();
+    let mut checked = 0;
+    for (number, kernel) in KERNELS.iter().enumerate().filter(|(_, kernel)| !kernel.is_grouped()) {
+        let dtype = kernel.dtype;
+        let row = dtype.descriptor();
+        let columns = match row.block_len {
+            1 => 7,
+            2 | 4 => 12,
+            block => u64::from(block) * if block < 256 { 5 } else { 2 },
+        };
+        let rows = 5;
+        let bytes = dtype.tensor_bytes(&[rows, columns]).expect("whole blocks") as usize;
+        let mut contents = random(number as u64, bytes);
+        // The golden blocks first.
+        if let Ok(tensor) = golden.stored_tensor(&format!("{}.raw", row.name)) {
+            let blocks = tensor.bytes(Part::Weight).expect("bytes");
+            let each = dtype.row_bytes(columns).expect("a row") as usize;
+            let len = blocks.len().min(each);
+            contents[..len].copy_from_slice(&blocks[..len]);
+            if len == each {
+                contents[each..2 * each].copy_from_slice(&blocks[..len]);
+            }
+            checked += 1;
+        }
+        let file = match row.ggml {
+            Some(_) => Gguf::new().tensor("t", dtype, &[rows, columns], contents.clone()).build(),
+            None => {
+                let label = row.safetensors.expect("a name").to_owned();
+                Safetensors::new().tensor("t", &label, &[rows, columns], contents.clone()).build()
+            }
+        };
+        let model = OpenOptions::new().open_memory("file", file).expect("a file");
+        let provider = WeightProvider::new(model, Arc::clone(&gpu)).expect("a provider");
+        check(row.name, &provider, &["t"]);
+    }
+    assert!(checked >= 30, "{checked}");
+}
+
+/// MLX's golden groups, in all widths and modes, with `f16`, `bf16` and `f32` scales.
+#[test]
+fn every_group_dtype_computes_as_the_cpu() {
+    let Some(gpu) = gpu("every_group_dtype_computes_as_the_cpu") else { return };
+    let gpu = Arc::new(gpu);
+    let hf = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/sample/mlx-4bit");
+    let provider = WeightProvider::new(Model::open(hf).unwrap(), Arc::clone(&gpu)).unwrap();
+    let q = "layers.0.attention.q.weight";
+    check("sample", &provider, &[q]);
+    for policy in [Policy::PackedF16, Policy::Keep] {
+        let model = Model::open(hf).unwrap();
+        let provider = WeightProvider::new(model, Arc::clone(&gpu)).unwrap();
+        let provider = match policy {
+            Policy::Keep => provider.policy_of(|part| match part.part {
+                Part::Weight => Policy::Keep,
+                _ => Policy::F32,
+            }),
+            other => provider.policy(other).tightly_packed(),
+        };
+        let names = ["q", "k", "v"].map(|part| format!("layers.1.attention.{part}.weight"));
+        let loaded = provider.load(q).unwrap();
+        let device = Arc::clone(provider.device());
+        let scales = loaded.part(Part::Scale).unwrap().dtype;
+        assert_eq!(scales, if policy == Policy::Keep { DType::F32 } else { DType::F16 });
+        // Conversion of scales to f32 keeps the values; that to f16 may round them.
+        if policy == Policy::Keep {
+            check("f32 scales", &provider, &names.each_ref().map(String::as_str));
+        } else {
+            let found = floats(&compute(&gpu, &loaded, &device, Operation::DequantizeF32, &[], 1));
+            let values = provider.tensor(q).unwrap().dequantize().unwrap();
+            let near = found.iter().zip(&*values).all(|(a, b)| (a - b).abs() <= 1e-3 * (1.0 + b.abs()));
+            assert!(near);
+        }
+    }
+    let mut checked = std::collections::BTreeSet::new();
+    let golden = data();
+    let names: Vec<String> = golden.stored_tensors().map(|one| one.name().to_owned()).collect();
+    for name in names.iter().filter(|name| name.ends_with("weight") && !name.contains("global")) {
+        let prefix = name.strip_suffix("weight").unwrap();
+        let mut file = Safetensors::new();
+        if golden.stored_tensor(&format!("{prefix}global_scale")).is_ok() {
+            continue;
+        }
+        for part in ["weight", "scales", "biases"] {
+            if let Ok(tensor) = golden.stored_tensor(&format!("{prefix}{part}")) {
+                let bytes = tensor.bytes(Part::Weight).expect("bytes").into_owned();
+                file = file.tensor(&format!("m.{part}"), &tensor.dtype_label(), tensor.shape(), bytes);
+            }
+        }
+        let what = prefix.trim_end_matches(['.', '/']);
+        let mut words = what.split('_');
+        let mode = words.next().expect("a mode");
+        let number = |word: Option<&str>| word.and_then(|word| word[1..].parse::<u32>().ok());
+        let (bits, group) = match mode {
+            "affine" => (number(words.next()), number(words.next())),
+            "mxfp8" => (Some(8), Some(32)),
+            "mxfp4" => (Some(4), Some(32)),
+            "nvfp4" => (Some(4), Some(16)),
+            _ => continue,
+        };
+        let (bits, group) = (bits.expect("bits"), group.expect("a group"));
+        let config = format!(
+            "{{\"model_type\":\"llama\",\"quantization\":{{\"bits\":{bits},\"group_size\":{group},\"mode\":\"{mode}\"}}}}"
+        );
+        let files = [("config.json", config.into_bytes()), ("model.safetensors", file.build())];
+        let folder = folder(&files);
+        let model = Model::open(folder.path()).expect("a directory");
+        let provider = WeightProvider::new(model, Arc::clone(&gpu)).unwrap();
+        check(what, &provider, &["m.weight"]);
+        checked.insert(provider.load("m.weight").unwrap().dtype);
+    }
+    assert!(checked.len() >= 9, "{checked:?}");
+}
+
+/// Tensors beyond a binding are used in windows of whole rows, and tensors beyond a buffer are
+/// divided into several.
+#[test]
+fn windows_and_several_buffers_give_the_same() {
+    let Some(gpu) = gpu("windows_and_several_buffers_give_the_same") else { return };
+    let gpu = Arc::new(gpu.limited(None, 96 << 10, 40 << 10));
+    for (number, dtype) in [DType::Q6_K, DType::Q8_0, DType::F32, DType::MXFP4].into_iter().enumerate() {
+        let shape = [301, 256];
+        let bytes = dtype.tensor_bytes(&shape).unwrap() as usize;
+        let mut contents = random(number as u64, bytes);
+        if dtype == DType::F32 {
+            contents = f32s(&numbers(3, 301 * 256));
+        }
+        let file = Gguf::new().tensor("t", dtype, &shape, contents.clone()).build();
+        let model = OpenOptions::new().open_memory("file", file).unwrap();
+        let provider = WeightProvider::new(model, Arc::clone(&gpu)).unwrap();
+        let loaded = provider.load("t").unwrap();
+        let buffers = loaded.buffer.chunks().len();
+        assert_eq!(buffers > 1, bytes > 96 << 10, "{dtype}");
+        assert_eq!(loaded.read(provider.device(), Part::Weight).unwrap(), contents);
+        let tensor = loaded.kernel_tensor(provider.device()).unwrap();
+        let windows = tensor.windows(Operation::MatrixVector, 0..301).unwrap();
+        assert!(windows.len() > 1, "{dtype} {}", windows.len());
+        // A window of outputs of dequantize has at most 40 rows of f32: fewer than 128.
+        let values = provider.tensor("t").unwrap().dequantize().unwrap();
+        let x = numbers(9, 256);
+        let found = floats(&compute(&gpu, &loaded, provider.device(), Operation::MatrixVector, &f32s(&x), 1));
+        for (row, found) in found.iter().enumerate() {
+            let terms = || values[row * 256..][..256].iter().zip(&x).map(|(w, x)| f64::from(*w) * f64::from(*x));
+            let (sum, size) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
+            if sum.is_finite() && size < 1e37 {
+                assert!((f64::from(*found) - sum).abs() <= 1e-6 * size + 1e-37, "{dtype} row {row}");
+            }
+        }
+        let found = compute(&gpu, &loaded, provider.device(), Operation::DequantizeF16, &[], 1);
+        let first = half::f16::from_le_bytes([found[0], found[1]]).to_f32();
+        let expected = half::f16::from_f32(values[0]).to_f32();
+        assert!(first == expected || first.is_nan() && expected.is_nan(), "{dtype}");
+    }
+}
+
+/// Every form of the sample, and every model among the fixtures: loaded, read back and equal.
+#[test]
+fn every_model_is_loaded_and_read_back() {
+    let Some(gpu) = gpu("every_model_is_loaded_and_read_back") else { return };
+    let gpu = Arc::new(gpu);
+    let mut paths: Vec<_> = ["sample-Q8_0.gguf", "hf", "mlx-4bit"]
+        .map(|form| Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/sample").join(form))
+        .into();
+    for folder in ["gguf", "hf", "hfq", "mlx"] {
+        let Some(folder) = fixture(folder) else { continue };
+        let entries = std::fs::read_dir(folder).unwrap();
+        paths.extend(entries.map(|entry| entry.unwrap().path()));
+    }
+    let fusions: Vec<&Fusion> = ["qkv", "gate-up"].iter().filter_map(|name| Fusion::named(name)).collect();
+    let (mut models, mut tensors) = (0, 0);
+    for path in paths {
+        let Ok(model) = Model::open(&path) else { continue };
+        let near = WeightProvider::new(model.clone(), weighbridge::device::Cpu);
+        let (Ok(near), Ok(far)) = (near, WeightProvider::new(model, Arc::clone(&gpu))) else { continue };
+        let far = far.fallback(&[DType::F16, DType::F32]);
+        for fusions in [&fusions[..], &[]] {
+            let options = LoadOptions::new().fuse(fusions);
+            let loaded = match far.load_all(|_| true, &options) {
+                Ok(loaded) => loaded,
+                Err(error) => {
+                    assert!(near.load_all(|_| true, &options).is_err(), "{}: {error}", path.display());
+                    continue;
+                }
+            };
+            for one in &loaded {
+                let names: Vec<&str> = one.members.iter().map(|member| member.name.as_str()).collect();
+                if one.computed.is_some() {
+                    continue;
+                }
+                let expected = near.fuse(&names).unwrap();
+                for part in &one.parts {
+                    let found = one.read(far.device(), part.part).unwrap();
+                    let expected = expected.contents(near.device(), part.part).unwrap();
+                    assert!(found == expected, "{} {names:?} {:?}", path.display(), part.part);
+                }
+                tensors += 1;
+            }
+            far.unload_all();
+            near.unload_all();
+        }
+        models += 1;
+    }
+    assert!(models >= 3 && tensors > 50, "{models} {tensors}");
+    assert_eq!(gpu.usage(), (0, 0), "nothing is left");
+}
+
+#[test]
+fn faults_are_errors_and_leave_nothing() {
+    let Some(gpu) = gpu("faults_are_errors_and_leave_nothing") else { return };
+    let gpu = Arc::new(gpu.limited(Some(1 << 20), u64::MAX, u64::MAX));
+    let file = |rows: u64| {
+        let contents = random(1, (rows * 1024 * 4) as usize);
+        let file = Gguf::new()
+            .tensor("a", DType::F32, &[rows, 1024], contents.clone())
+            .tensor("b", DType::F32, &[rows, 1024], contents)
+            .build();
+        let model = OpenOptions::new().open_memory("file", file).unwrap();
+        WeightProvider::new(model, Arc::clone(&gpu)).unwrap()
+    };
+    // More than the memory.
+    let error = file(200).load_all(|_| true, &LoadOptions::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    let text = error.to_string();
+    assert!(text.contains("has no memory for 819200 bytes: 229376 are available"), "{text}");
+    assert_eq!(gpu.usage(), (0, 0));
+    // Cancelled.
+    let stop = |_| ControlFlow::Break(());
+    let error = file(100).load_all(|_| true, &LoadOptions::new().progress(&stop)).unwrap_err();
+    assert_eq!((error.kind(), gpu.usage()), (ErrorKind::Cancelled, (0, 0)));
+    // Two threads, two models.
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let provider = file(60);
+                let loaded = provider.load_all(|_| true, &LoadOptions::new()).unwrap();
+                let expected = random(1, 60 * 1024 * 4);
+                for one in loaded {
+                    assert_eq!(one.read(provider.device(), Part::Weight).unwrap(), expected);
+                }
+            });
+        }
+    });
+    assert_eq!(gpu.usage(), (0, 0));
+    // A model without tensors.
+    let model = OpenOptions::new().open_memory("empty", Gguf::new().build()).unwrap();
+    let provider = WeightProvider::new(model, Arc::clone(&gpu)).unwrap();
+    assert!(provider.load_all(|_| true, &LoadOptions::new()).unwrap().is_empty());
+    // A lost device.
+    let provider = file(60);
+    gpu.wgpu_device().destroy();
+    let error = provider.load_all(|_| true, &LoadOptions::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Device, "{error}");
+    assert!(error.to_string().contains("failed"), "{error}");
+    assert_eq!(gpu.usage(), (0, 0));
+}
+
+#[test]
+fn a_gpu_is_chosen_by_number_and_name() {
+    let Some(first) = gpu("a_gpu_is_chosen_by_number_and_name") else { return };
+    let name = first.info().name.clone();
+    assert_eq!(Gpu::list()[0], *first.info());
+    assert_eq!(Gpu::open(Some("0")).unwrap().info().name, name);
+    assert_eq!(Gpu::open(Some(&name.to_uppercase())).unwrap().info().name, name);
+    for wrong in ["99", "no such GPU"] {
+        let error = Gpu::open(Some(wrong)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains(&name), "{error}");
+    }
+}
+
+/// NaN, infinities, subnormal numbers and ties of f16.
+#[test]
+fn special_values_pass_unchanged() {
+    let Some(gpu) = gpu("special_values_pass_unchanged") else { return };
+    let gpu = Arc::new(gpu);
+    let words = [
+        0x7fc0_0001u32, 0xffa0_0002, 0x7f80_0000, 0xff80_0000, 1, 0x8000_0001, 0x007f_ffff, 0,
+        0x8000_0000, 0x3f80_0000, 0x7f7f_ffff, 0x3300_0000, 0x3300_0001, 0x387f_ffff, 0x477f_efff,
+        0x477f_f000,
+    ];
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let file = Gguf::new().tensor("t", DType::F32, &[1, 16], bytes.clone()).build();
+    let model = OpenOptions::new().open_memory("file", file).unwrap();
+    let provider = WeightProvider::new(model, Arc::clone(&gpu)).unwrap();
+    let loaded = provider.load("t").unwrap();
+    let device = provider.device();
+    assert_eq!(compute(&gpu, &loaded, device, Operation::DequantizeF32, &[], 1), bytes);
+    let found = compute(&gpu, &loaded, device, Operation::DequantizeF16, &[], 1);
+    for (bits, word) in found.as_chunks().0.iter().zip(words) {
+        let (found, expected) =
+            (half::f16::from_le_bytes(*bits), half::f16::from_f32(f32::from_bits(word)));
+        assert!(found.to_bits() == expected.to_bits() || expected.is_nan() && found.is_nan(), "{word:#x}");
+    }
+}
