@@ -74,6 +74,18 @@ impl ErrorKind {
             Self::Cancelled => "cancelled",
         }
     }
+
+    /// The exit status of the program `weighbridge` for this kind. The C library returns the same
+    /// numbers.
+    pub const fn exit_status(self) -> u8 {
+        match self {
+            Self::Mismatch => 2,
+            Self::Malformed | Self::UnknownContainer | Self::LimitExceeded => 3,
+            Self::Unsupported => 4,
+            Self::Io | Self::NotFound => 5,
+            Self::Cancelled => 130,
+        }
+    }
 }
 
 impl Error {
