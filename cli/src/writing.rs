@@ -196,7 +196,11 @@ fn label(tensor: &PlannedTensor) -> String {
 }
 
 /// A row for each file, except blobs of single tensors. With `shards`, files are numbered.
-fn write_files(files: &[ReportedFile<'_>], shards: bool, out: &mut Screen<impl Write>) -> Result<(), Stop> {
+fn write_files(
+    files: &[ReportedFile<'_>],
+    shards: bool,
+    out: &mut Screen<impl Write>,
+) -> Result<(), Stop> {
     let columns = [right("FILE"), left("NAME").middle(24), right("TENSORS"), right("SIZE")];
     let mut table = Table::new(if shards { &columns } else { &columns[1..] });
     let mut blobs = (0, 0);
