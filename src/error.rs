@@ -80,6 +80,18 @@ impl ErrorKind {
             Self::Device => "device",
         }
     }
+
+    /// The exit status of the program `weighbridge` for this kind. The C library returns the same
+    /// numbers.
+    pub const fn exit_status(self) -> u8 {
+        match self {
+            Self::Mismatch => 2,
+            Self::Malformed | Self::UnknownContainer | Self::LimitExceeded => 3,
+            Self::Unsupported => 4,
+            Self::Io | Self::NotFound | Self::OutOfMemory | Self::Device => 5,
+            Self::Cancelled => 130,
+        }
+    }
 }
 
 impl Error {

@@ -49,18 +49,6 @@ impl From<std::io::Error> for Stop {
     }
 }
 
-/// The exit status of an error of the library.
-fn status_of(kind: ErrorKind) -> u8 {
-    match kind {
-        ErrorKind::Malformed | ErrorKind::UnknownContainer | ErrorKind::LimitExceeded => 3,
-        ErrorKind::Unsupported => 4,
-        ErrorKind::Io | ErrorKind::NotFound | ErrorKind::OutOfMemory | ErrorKind::Device => 5,
-        ErrorKind::Cancelled => 130,
-        // `Mismatch`: the request does not fit.
-        _ => 2,
-    }
-}
-
 /// Reports why a command stopped, and returns the exit status.
 pub(crate) fn report(stop: &Stop) -> u8 {
     let failure = match stop {
@@ -130,7 +118,7 @@ impl From<&Error> for Failure {
             key: error.key().map(str::to_owned),
             offset: error.offset(),
             advice: error.advice().map(str::to_owned),
-            ..Self::new(kind.name(), status_of(kind), error.to_string())
+            ..Self::new(kind.name(), kind.exit_status(), error.to_string())
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use serde::Serialize;
 use weighbridge::bytes::Text;
 use weighbridge::ops;
-use weighbridge::write::{Loss, Method, PlannedTensor};
+use weighbridge::write::{Method, PlanReport, PlannedTensor, ReportedFile, ReportedTensor};
 use weighbridge::{Model, Progress, WriteOptions, WritePlan};
 
 use crate::args::write::{Whole, Writing};
@@ -23,42 +23,12 @@ use crate::print::{
 };
 use crate::{Status, Stop, note};
 
+/// The report as JSON.
 #[derive(Serialize)]
-struct Report<'p> {
+struct Document<'r, 'p> {
     schema: u32,
-    written: Vec<String>,
-    dry_run: bool,
-    bytes: u64,
-    seconds: f64,
-    files: Vec<File<'p>>,
-    tensors: Vec<Tensor<'p>>,
-    /// Those of opening the model, of the plan and of the run.
-    notes: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct File<'p> {
-    /// Empty for the file at the given path, and for a blob without a name in Ollama's manifest.
-    name: &'p str,
-    bytes: u64,
-    tensors: Vec<&'p str>,
-}
-
-#[derive(Serialize)]
-struct Tensor<'p> {
-    name: &'p str,
-    shape: &'p [u64],
-    from: &'p str,
-    dtype: &'static str,
-    group_size: Option<u32>,
-    bytes: u64,
-    how: &'static str,
-    lossless: bool,
-    why: Option<&'p str>,
-    lost_to_infinity: u64,
-    lost_to_zero: u64,
-    /// The relative RMS difference, for requantized tensors.
-    relative_rms: Option<f64>,
+    #[serde(flatten)]
+    report: &'r PlanReport<'p>,
 }
 
 /// Runs a plan, or shows it with `--dry-run`.
@@ -81,38 +51,20 @@ pub(crate) fn run_whole(
     }
     plan.notes.iter().for_each(|text| note(text));
     let start = Instant::now();
-    let mut report = Report {
-        schema: SCHEMA,
-        written: Vec::new(),
-        dry_run: args.dry_run,
-        bytes: plan.bytes(),
-        seconds: 0.0,
-        files: plan.files().zip(plan.tensors_by_file()).map(File::new).collect(),
-        tensors: plan.tensors.iter().map(tensor).collect(),
-        notes: Vec::new(),
-    };
+    let mut report = plan.report();
     if !args.dry_run {
         let written = execute(plan, dst, options, args)?;
-        report.written = written.paths.iter().map(|path| shown(path)).collect();
-        report.seconds = start.elapsed().as_secs_f64();
+        report.ran(&written, start.elapsed().as_secs_f64());
         for (link, target) in &written.replaced_links {
             let (link, target) = (shown(link), shown(target));
             note(&format!("{link}: replaced the symbolic link; {target} is unchanged"));
         }
-        let lost: HashMap<&str, &Loss> =
-            written.lost.iter().map(|(name, loss)| (name.as_str(), loss)).collect();
-        for tensor in &mut report.tensors {
-            if let Some(loss) = lost.get(tensor.name) {
-                tensor.lost_to_infinity = loss.narrowing.overflows;
-                tensor.lost_to_zero = loss.narrowing.flushes;
-                tensor.relative_rms = loss.relative_rms();
-            }
-        }
     }
     match args.json {
         true => {
+            // Those of opening the model, of the plan and of the run.
             report.notes = failure::take_notes();
-            json::write(&report)?;
+            json::write(&Document { schema: SCHEMA, report: &report })?;
         }
         false if args.dry_run => write_plan(&report, model, plan, dst, args.all)?,
         false => write_text(&report, plan, dst)?,
@@ -158,46 +110,20 @@ fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-fn tensor(planned: &PlannedTensor) -> Tensor<'_> {
-    Tensor {
-        name: &planned.name,
-        shape: &planned.shape,
-        from: &planned.from,
-        dtype: planned.dtype.name(),
-        group_size: planned.group_size,
-        bytes: planned.bytes,
-        how: planned.method.name(),
-        lossless: planned.method.is_lossless(),
-        why: planned.reason.as_deref(),
-        lost_to_infinity: 0,
-        lost_to_zero: 0,
-        relative_rms: None,
-    }
+fn elements(report: &PlanReport<'_>) -> u64 {
+    report.tensors.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum()
 }
 
-impl Report<'_> {
-    fn elements(&self) -> u64 {
-        self.tensors.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum()
-    }
-
-    fn bits_per_weight(&self) -> Option<f64> {
-        let (elements, bytes) =
-            (self.elements(), self.tensors.iter().map(|t| t.bytes).sum::<u64>());
-        (elements > 0).then(|| bytes as f64 * 8.0 / elements as f64)
-    }
+fn bits_per_weight(report: &PlanReport<'_>) -> Option<f64> {
+    let (elements, bytes) = (elements(report), report.tensors.iter().map(|t| t.bytes).sum::<u64>());
+    (elements > 0).then(|| bytes as f64 * 8.0 / elements as f64)
 }
 
-impl<'p> File<'p> {
-    fn new(((name, bytes), tensors): ((&'p str, u64), Vec<&'p str>)) -> Self {
-        Self { name, bytes, tensors }
-    }
-
-    /// Whether it holds one tensor, or the experts of one layer, under their name, as a blob in
-    /// Ollama's store does.
-    fn is_blob(&self) -> bool {
-        let own = |tensor: &&str| !self.name.is_empty() && tensor.starts_with(self.name);
-        !self.tensors.is_empty() && self.tensors.iter().all(own)
-    }
+/// Whether a file holds one tensor, or the experts of one layer, under their name, as a blob in
+/// Ollama's store does.
+fn is_blob(file: &ReportedFile<'_>) -> bool {
+    let own = |tensor: &&str| !file.name.is_empty() && tensor.starts_with(file.name);
+    !file.tensors.is_empty() && file.tensors.iter().all(own)
 }
 
 /// `5 copied, 15 quantized`.
@@ -213,7 +139,7 @@ fn methods(plan: &WritePlan) -> String {
 
 /// The report of a dry run: the model that would be written, as `inspect` shows models.
 fn write_plan(
-    report: &Report<'_>,
+    report: &PlanReport<'_>,
     model: &Model,
     plan: &WritePlan,
     dst: &Path,
@@ -223,16 +149,16 @@ fn write_plan(
     let mut summary = ops::summarize(model);
     summary.file_type = plan.file_type.map(|file_type| file_type.to_string());
     summary.main_dtype = main_dtype(plan);
-    summary.bits_per_weight = report.bits_per_weight();
+    summary.bits_per_weight = bits_per_weight(report);
     let files = report.files.len();
     let format = plan.format.to_lowercase();
     let format = if files > 1 { format!("{format}, {files} files") } else { format };
-    let (tensors, weights) = (report.tensors.len(), report.elements());
+    let (tensors, weights) = (report.tensors.len(), elements(report));
     let amount = Amount { tensors, weights, bytes: report.bytes };
     let mut fields = print::header(&summary, format, amount);
     fields.add("tensors", methods(plan));
     fields.write(&shown(dst), &mut out)?;
-    let shards = report.files.iter().filter(|file| !file.tensors.is_empty() && !file.is_blob());
+    let shards = report.files.iter().filter(|file| !file.tensors.is_empty() && !is_blob(file));
     let shards = shards.count() > 1;
     if files > 1 {
         writeln!(out)?;
@@ -270,12 +196,16 @@ fn label(tensor: &PlannedTensor) -> String {
 }
 
 /// A row for each file, except blobs of single tensors. With `shards`, files are numbered.
-fn write_files(files: &[File<'_>], shards: bool, out: &mut Screen<impl Write>) -> Result<(), Stop> {
+fn write_files(
+    files: &[ReportedFile<'_>],
+    shards: bool,
+    out: &mut Screen<impl Write>,
+) -> Result<(), Stop> {
     let columns = [right("FILE"), left("NAME").middle(24), right("TENSORS"), right("SIZE")];
     let mut table = Table::new(if shards { &columns } else { &columns[1..] });
     let mut blobs = (0, 0);
     for (number, file) in (1..).zip(files) {
-        if file.is_blob() {
+        if is_blob(file) {
             blobs = (blobs.0 + 1, blobs.1 + file.bytes);
             continue;
         }
@@ -301,7 +231,7 @@ type Alike<'p> = (usize, &'p [u64], &'p str, String, Method);
 /// A row for each tensor, by file and name. Tensors that differ only in their layer number share a
 /// row unless `all` is set.
 fn write_tensors(
-    report: &Report<'_>,
+    report: &PlanReport<'_>,
     plan: &WritePlan,
     shards: bool,
     all: bool,
@@ -384,10 +314,10 @@ fn method(method: Method) -> &'static str {
     }
 }
 
-fn write_text(report: &Report<'_>, plan: &WritePlan, dst: &Path) -> Result<(), Stop> {
+fn write_text(report: &PlanReport<'_>, plan: &WritePlan, dst: &Path) -> Result<(), Stop> {
     let mut out = print::stdout();
     let bold = anstyle::Style::new().bold();
-    let elements = report.elements();
+    let elements = elements(report);
     let name = match plan.files().len() {
         1 => shown(dst),
         files => format!("{} ({})", shown(dst), plural(files, "file")),
@@ -398,7 +328,7 @@ fn write_text(report: &Report<'_>, plan: &WritePlan, dst: &Path) -> Result<(), S
         plural(report.tensors.len(), "tensor"),
         count(elements),
         bytes(report.bytes),
-        match report.bits_per_weight() {
+        match bits_per_weight(report) {
             Some(each) => format!(" ({} bits per weight)", bits(Some(each))),
             None => String::new(),
         }
@@ -421,7 +351,7 @@ fn write_text(report: &Report<'_>, plan: &WritePlan, dst: &Path) -> Result<(), S
             "requantization error: {percent:.3} % relative RMS in {name} ({from}){others}"
         )?;
     }
-    let lost: Vec<&Tensor<'_>> = report
+    let lost: Vec<&ReportedTensor<'_>> = report
         .tensors
         .iter()
         .filter(|tensor| tensor.lost_to_infinity > 0 || tensor.lost_to_zero > 0)

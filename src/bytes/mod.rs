@@ -262,6 +262,24 @@ impl Source {
         Ok(map.get_or_init(|| made).bytes())
     }
 
+    /// The open file, which shares its position with this source's own.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the bytes are not in a file; `Io` if the file was replaced or became
+    /// shorter.
+    pub(crate) fn file(&self) -> Result<File> {
+        let (SourceKind::Mapped { file, .. } | SourceKind::Read { file }) = &self.kind else {
+            return Err(Error::unsupported("the bytes are not in a file").in_file(&self.path));
+        };
+        self.with_file(file, |file| {
+            let cannot = |error| Error::io("cannot duplicate the file", error).in_file(&self.path);
+            let copy = file.try_clone().map_err(cannot)?;
+            let now = copy.metadata().map_err(cannot)?;
+            if now.len() < self.len { Err(self.shrunk()) } else { Ok(copy) }
+        })
+    }
+
     /// The modification time of the file when it was opened.
     pub(crate) fn modified(&self) -> Option<std::time::SystemTime> {
         self.identity.as_ref()?.modified

@@ -372,6 +372,13 @@ impl Model {
         store.tensor(name).map(|tensor| Tensor::stored(tensor.handle(store)))
     }
 
+    /// The stored tensor at this position in file order, if there are as many.
+    pub fn stored_tensor_at(&self, position: usize) -> Option<Tensor> {
+        let store = &self.inner.store;
+        let tensor = store.tensors().nth(position)?;
+        Some(Tensor::stored(tensor.handle(store)))
+    }
+
     /// All stored tensors, in file order.
     pub fn stored_tensors(&self) -> impl Iterator<Item = Tensor> {
         let store = &self.inner.store;

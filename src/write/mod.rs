@@ -17,6 +17,7 @@ mod method;
 mod pipeline;
 mod plan;
 mod producer;
+mod report;
 mod target;
 
 use std::fmt;
@@ -34,6 +35,7 @@ pub use loss::Loss;
 pub(crate) use method::{Precision, choose, encoded, grouped, grouped_from};
 pub use plan::{WritePlan, WriteReport};
 pub(crate) use producer::Producer;
+pub use report::{PlanReport, ReportedFile, ReportedTensor};
 pub(crate) use target::PageChange;
 use target::WriteTarget;
 

@@ -1,6 +1,7 @@
 //! The project's maintenance commands, by name: `cargo xtask ci` runs what CI runs.
 
 mod faults;
+mod header;
 
 use std::process::{Command, ExitCode};
 
@@ -60,6 +61,10 @@ const CLIPPY_GPU: Step = step(&[
 /// name, unless `WEIGHBRIDGE_REQUIRE_GPU` is set.
 const TEST_GPU: Step =
     step(&["cargo", "test", "--package", "weighbridge", "--features", "gpu", "--test", "gpu"]);
+const HEADER: Step = step(&["cargo", "xtask", "header", "--check"]);
+/// The C library and its programs, which need a C compiler.
+const TEST_C: Step =
+    step(&["cargo", "test", "--package", "weighbridge-dlpack", "--package", "weighbridge-capi"]);
 const BENCH: Step = Step { folder: "bench", variable: None, words: &["cargo", "bench"] };
 /// The targets need the compiler's coverage flags, which stable compilers hide.
 const FUZZ_CHECK: Step =
@@ -102,8 +107,8 @@ const ENGINE_DEFAULTS: Step =
 static TASKS: &[Task] = &[
     Task {
         name: "ci",
-        help: "what CI runs: fmt, clippy, doc, test, gpu",
-        steps: &[FMT, CLIPPY, WITHOUT_FEATURES, DOC, TEST, CLIPPY_GPU, TEST_GPU],
+        help: "what CI runs: fmt, clippy, doc, header, test, C, gpu",
+        steps: &[FMT, CLIPPY, WITHOUT_FEATURES, DOC, HEADER, TEST, TEST_C, CLIPPY_GPU, TEST_GPU],
     },
     Task { name: "lint", help: "fmt and clippy", steps: &[FMT, CLIPPY, WITHOUT_FEATURES] },
     Task { name: "doc", help: "the documentation, without warnings", steps: &[DOC] },
@@ -128,6 +133,10 @@ fn main() -> ExitCode {
     {
         return faults::run(options);
     }
+    if let Some(("header", options)) = words.split_first().map(|(name, rest)| (name.as_str(), rest))
+    {
+        return header::run(options);
+    }
     let wanted = words.into_iter().next().unwrap_or_default();
     let Some(task) = TASKS.iter().find(|task| task.name == wanted) else {
         eprintln!("usage: cargo xtask TASK\n");
@@ -137,6 +146,8 @@ fn main() -> ExitCode {
         let help =
             "plant faults, and count those that the tests catch [--count 60] [--seed 1] [--keep]";
         eprintln!("    {:<12} {help}", "faults");
+        let help = "write capi/include/weighbridge.h [--check: only compare]";
+        eprintln!("    {:<12} {help}", "header");
         return ExitCode::from(2);
     };
     for step in task.steps {

@@ -198,7 +198,11 @@ impl KernelTensor {
                 );
                 return Err(Error::unsupported(fault));
             }
-            windows.push(self.window(first..end, dequantizes, (first - rows.start) * output_row)?);
+            windows.push(self.window(
+                first..end,
+                dequantizes,
+                (first - rows.start) * output_row,
+            )?);
             first = end;
         }
         Ok(windows)
@@ -233,7 +237,8 @@ impl KernelTensor {
         let mut at = [0u32; 3];
         let mut row_bytes = [0u64; 3];
         let narrow = |number: u64| {
-            u32::try_from(number).map_err(|_| Error::unsupported(format!("{number} exceeds 32 bits")))
+            u32::try_from(number)
+                .map_err(|_| Error::unsupported(format!("{number} exceeds 32 bits")))
         };
         let places = self.parts.iter().zip(&mut bindings).zip(at.iter_mut().zip(&mut row_bytes));
         for ((part, binding), (at, row_bytes)) in places {
@@ -251,7 +256,8 @@ impl KernelTensor {
             *row_bytes = row.unwrap_or(0);
         }
         let [weight, scale, _] = row_bytes;
-        let scale_bytes = self.formats.0.map_or(1, |dtype| u64::from(dtype.descriptor().block_bytes));
+        let scale_bytes =
+            self.formats.0.map_or(1, |dtype| u64::from(dtype.descriptor().block_bytes));
         let [weight_at, scale_at, bias_at] = at;
         let parameters = Parameters {
             rows: narrow(rows.end - rows.start)?,

@@ -88,6 +88,22 @@ impl Tensor {
         self.as_stored()?.bytes(part)
     }
 
+    /// The open file that holds a part, and the range of the part's bytes in it, for callers that
+    /// map or send the file themselves. The tensor must be stored as a whole, and little-endian.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the tensor is not stored as a whole, is not in a file or is big-endian;
+    /// `NotFound` if it has no such part; `Io` if the file was replaced or became shorter.
+    pub fn file(&self, part: Part) -> Result<(std::fs::File, Range<u64>)> {
+        self.as_stored()?.file(part)
+    }
+
+    /// Whether its files store numbers with the least significant byte first, as nearly all do.
+    pub fn is_little_endian(&self) -> bool {
+        !self.stored_tensors().any(|tensor| tensor.is_big_endian())
+    }
+
     /// Like [`raw_bytes`](Self::raw_bytes), but passes the bytes to `sink` in pieces, through one
     /// small buffer and never through a memory map.
     ///

@@ -195,6 +195,19 @@ impl<'a> StoredTensor<'a> {
         }
     }
 
+    /// The open file that holds a part, and the part's bytes in it.
+    pub(crate) fn file(&self, part: Part) -> Result<(std::fs::File, Range<u64>)> {
+        let segment = self.segment(part)?;
+        if self.is_big_endian() {
+            let fault = "the file is big-endian";
+            return Err(Error::unsupported(fault).in_tensor(self.name()));
+        }
+        self.located(|store| match store.entry_file(segment.number) {
+            Some(file) => Ok((file.source.file()?, segment.range.clone())),
+            None => Err(Error::not_found("the tensor's file is missing")),
+        })
+    }
+
     fn check_swappable(&self, dtype: DType) -> Result<()> {
         if !dtype.descriptor().units.is_empty() {
             return Ok(());

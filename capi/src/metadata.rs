@@ -1,0 +1,200 @@
+//! Metadata: the keys and values of a model's files.
+
+use std::ffi::c_char;
+
+use weighbridge_rs::metadata::Value;
+use weighbridge_rs::{Error, ErrorKind, Result};
+
+use crate::fault::checked;
+use crate::model::{WbModel, beyond};
+use crate::{WbStr, give, given, text, usage};
+
+/// A key of the metadata and its value.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct WbValue {
+    /// The key.
+    pub key: WbStr,
+    /// The type, by its GGUF code: 0 u8, 1 i8, 2 u16, 3 i16, 4 u32, 5 i32, 6 f32, 7 bool, 8 string,
+    /// 9 array, 10 u64, 11 i64, 12 f64.
+    pub value_type: u32,
+    /// The type of an array's elements; otherwise that of the value.
+    pub element_type: u32,
+    /// The number of elements of an array; otherwise 1.
+    pub count: u64,
+    /// A number or boolean that fits it; otherwise 0.
+    pub integer: i64,
+    /// A number; otherwise NaN.
+    pub number: f64,
+    /// A string; otherwise empty.
+    pub string: WbStr,
+}
+
+impl WbValue {
+    fn new(key: &[u8], value: &Value<'_>) -> Self {
+        let array = value.to_array();
+        let own = value.value_type().code();
+        let boolean = value.to_bool().map(i64::from);
+        let integer = value.to_i128().and_then(|number| i64::try_from(number).ok()).or(boolean);
+        Self {
+            key: WbStr::new(key),
+            value_type: own,
+            element_type: array.map_or(own, |array| array.element_type().code()),
+            count: array.map_or(1, |array| array.len()),
+            integer: integer.unwrap_or(0),
+            number: value.to_f64().unwrap_or(f64::NAN),
+            string: WbStr::new(value.to_text().map_or(&b""[..], |text| text.as_bytes())),
+        }
+    }
+}
+
+/// The number of metadata keys. 0 for NULL.
+///
+/// # Safety
+///
+/// `model` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_metadata_count(model: *const WbModel) -> usize {
+    // SAFETY: the caller passes NULL or a valid pointer.
+    unsafe { model.as_ref() }.map_or(0, |model| model.model.metadata().len())
+}
+
+/// The key and value at a position in file order, 0 first. Strings are valid as long as the model.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_metadata_at(
+    model: *const WbModel,
+    position: usize,
+    out: *mut WbValue,
+) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let metadata = unsafe { given(model, "model")? }.model.metadata();
+        let found = metadata.iter().nth(position);
+        let (key, value) = found.ok_or_else(|| beyond("keys", position, metadata.len()))?;
+        // SAFETY: as above.
+        unsafe { give(out, WbValue::new(key.as_bytes(), &value), "out") }
+    })
+}
+
+fn find<'m>(model: &'m WbModel, key: &str) -> Result<Value<'m>> {
+    model.model.metadata().get(key).ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, "the key does not exist")
+            .in_key(key)
+            .in_file(model.model.path())
+    })
+}
+
+/// The value under a key. WB_IO if the key does not exist. `key` in the result is empty. Strings are
+/// valid as long as the model.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_metadata_find(
+    model: *const WbModel,
+    key: *const c_char,
+    out: *mut WbValue,
+) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let (model, key) = unsafe { (given(model, "model")?, text(key, "key")?) };
+        let value = WbValue::new(b"", &find(model, key)?);
+        // SAFETY: as above.
+        unsafe { give(out, value, "out") }
+    })
+}
+
+/// Fills `out` with the elements of an array.
+///
+/// # Safety
+///
+/// `out` is null or points to `count` elements.
+unsafe fn fill<T>(
+    model: *const WbModel,
+    key: *const c_char,
+    out: *mut T,
+    count: usize,
+    of: impl Fn(&Value<'_>) -> Option<T>,
+    what: &str,
+) -> Result<()> {
+    // SAFETY: the caller passes NULL or valid pointers.
+    let (model, key) = unsafe { (given(model, "model")?, text(key, "key")?) };
+    let here = |fault: String| usage(fault).in_key(key).in_file(model.model.path());
+    let array = find(model, key)?.to_array();
+    let array = array.ok_or_else(|| here("the value is not an array".to_owned()))?;
+    if array.len() != count as u64 {
+        return Err(here(format!("the array has {} elements, not {count}", array.len())));
+    }
+    if out.is_null() && count > 0 {
+        return Err(usage("the argument out is NULL".to_owned()));
+    }
+    for (position, value) in array.values().take(count).enumerate() {
+        let found = of(&value);
+        let found = found.ok_or_else(|| here(format!("element {position} is not {what}")))?;
+        // SAFETY: `out` has `count` elements, as the caller promises.
+        unsafe { out.add(position).write(found) };
+    }
+    Ok(())
+}
+
+/// Fills `out` with the strings of an array, such as "tokenizer.ggml.tokens". `count` must be the
+/// number of its elements. The strings are valid as long as the model; nothing is copied.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid; `out` points to `count` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_metadata_strings(
+    model: *const WbModel,
+    key: *const c_char,
+    out: *mut WbStr,
+    count: usize,
+) -> i32 {
+    let of = |value: &Value<'_>| value.to_text().map(|text| WbStr::new(text.as_bytes()));
+    // SAFETY: as the caller promises.
+    checked(|| unsafe { fill(model, key, out, count, of, "a string") })
+}
+
+/// Fills `out` with the numbers of an array, such as "tokenizer.ggml.scores". `count` must be the
+/// number of its elements.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid; `out` points to `count` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_metadata_numbers(
+    model: *const WbModel,
+    key: *const c_char,
+    out: *mut f64,
+    count: usize,
+) -> i32 {
+    let of = |value: &Value<'_>| value.to_f64();
+    // SAFETY: as the caller promises.
+    checked(|| unsafe { fill(model, key, out, count, of, "a number") })
+}
+
+/// Fills `out` with the integers or booleans of an array, such as "tokenizer.ggml.token_type".
+/// `count` must be the number of its elements.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid; `out` points to `count` elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_metadata_integers(
+    model: *const WbModel,
+    key: *const c_char,
+    out: *mut i64,
+    count: usize,
+) -> i32 {
+    let of = |value: &Value<'_>| {
+        let integer = value.to_i128().and_then(|number| i64::try_from(number).ok());
+        integer.or(value.to_bool().map(i64::from))
+    };
+    // SAFETY: as the caller promises.
+    checked(|| unsafe { fill(model, key, out, count, of, "an integer of 64 bits") })
+}

@@ -1,0 +1,413 @@
+//! Models: opening, names, tensors, config.
+
+use std::ffi::{c_char, c_void};
+use std::sync::OnceLock;
+
+use serde_json::Value as Json;
+use weighbridge_dlpack::PrivateMaps;
+use weighbridge_rs::ops::{self, ReportedField};
+use weighbridge_rs::{Error, ErrorKind, Model, OpenOptions, Result, Strictness};
+
+use crate::fault::{checked, quietly};
+use crate::tensor::WbTensor;
+use crate::{Options, WbStr, give, given, path, text};
+
+/// An opened model. Any number of threads may use it at the same time; one of them frees it when no
+/// other uses it any more. Tensors and loaded weights keep what they need: they may outlive it.
+#[derive(Debug)]
+pub struct WbModel {
+    pub(crate) model: Model,
+    pub(crate) maps: std::sync::Arc<PrivateMaps>,
+    fields: OnceLock<Result<Vec<(ReportedField, String)>>>,
+}
+
+/// Options of wb_open.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct WbOpenOptions {
+    /// sizeof(wb_open_options).
+    pub size: usize,
+    /// 0: broken rules that leave one safe interpretation become notes. 1: apply the strictest
+    /// reader's rules. 2: also accept what only MLX and whisper.cpp accept.
+    pub strictness: u32,
+    /// Other than 0: read tensor data into memory instead of mapping the files.
+    pub no_map: u32,
+    /// The number of threads; 0 means one for each processor.
+    pub threads: u32,
+    /// Other than 0: open every weight file of a directory, not only those that its index names.
+    pub all_files: u32,
+}
+
+impl Options for WbOpenOptions {
+    const NONE: Self =
+        Self { size: size_of::<Self>(), strictness: 0, no_map: 0, threads: 0, all_files: 0 };
+
+    fn size(&self) -> usize {
+        self.size
+    }
+}
+
+impl WbOpenOptions {
+    pub(crate) fn options(&self) -> Result<OpenOptions> {
+        let strictness = match self.strictness {
+            0 => Strictness::Default,
+            1 => Strictness::Strict,
+            2 => Strictness::Lenient,
+            other => return Err(crate::usage(format!("strictness is {other}, not 0, 1 or 2"))),
+        };
+        let options = OpenOptions::new().strictness(strictness).all_files(self.all_files != 0);
+        let options = match self.threads {
+            0 => options,
+            threads => options.threads(threads as usize),
+        };
+        Ok(if self.no_map != 0 { options.read() } else { options })
+    }
+}
+
+/// Opens a file, a directory, or a model in Ollama's store by its name. The format is detected from
+/// the content. Reads headers only. `options` may be NULL. Free *out with wb_model_free.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_open(
+    path: *const c_char,
+    options: *const WbOpenOptions,
+    out: *mut *mut WbModel,
+) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let (path, options) = unsafe { (crate::path(path, "path")?, crate::options(options)?) };
+        let model = options.options()?.open(path)?;
+        // SAFETY: as above.
+        unsafe { give_model(model, out) }
+    })
+}
+
+/// Opens a GGUF, safetensors or whisper.cpp file that is in memory. The bytes are copied. `name`
+/// stands for the path in messages.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid; `bytes` points to `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_open_memory(
+    name: *const c_char,
+    bytes: *const c_void,
+    len: usize,
+    options: *const WbOpenOptions,
+    out: *mut *mut WbModel,
+) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let (name, options) = unsafe { (path(name, "name")?, crate::options(options)?) };
+        // SAFETY: the caller passes `len` bytes.
+        let bytes = unsafe { crate::tensor::bytes(bytes.cast(), len, "bytes")? };
+        let model = options.options()?.open_memory(name, bytes.to_vec())?;
+        // SAFETY: as above.
+        unsafe { give_model(model, out) }
+    })
+}
+
+/// # Safety
+///
+/// `out` is null or valid.
+unsafe fn give_model(model: Model, out: *mut *mut WbModel) -> Result<()> {
+    let model = WbModel { model, maps: Default::default(), fields: OnceLock::new() };
+    if out.is_null() {
+        return Err(crate::usage("the argument out is NULL".to_owned()));
+    }
+    // SAFETY: as the caller promises.
+    unsafe { give(out, Box::into_raw(Box::new(model)), "out") }
+}
+
+/// Frees a model. NULL is allowed.
+///
+/// # Safety
+///
+/// The model is not used afterwards; its tensors may be.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_model_free(model: *mut WbModel) {
+    if !model.is_null() {
+        // SAFETY: it was made by `wb_open`, and the caller gives it up.
+        quietly(|| drop(unsafe { Box::from_raw(model) }));
+    }
+}
+
+/// The container: "gguf", "safetensors", "mlx", "ollama" or "whisper-ggml". Empty for NULL.
+///
+/// # Safety
+///
+/// `model` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_model_container(model: *const WbModel) -> WbStr {
+    // SAFETY: the caller passes NULL or a valid pointer.
+    let model = unsafe { model.as_ref() };
+    WbStr::new(model.map_or("", |model| model.model.container()).as_bytes())
+}
+
+/// The number of stored tensors. Scales and other parts of a tensor do not count. 0 for NULL.
+///
+/// # Safety
+///
+/// `model` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_model_tensor_count(model: *const WbModel) -> usize {
+    // SAFETY: the caller passes NULL or a valid pointer.
+    unsafe { model.as_ref() }.map_or(0, |model| model.model.len())
+}
+
+/// Bytes of all stored tensors. 0 for NULL.
+///
+/// # Safety
+///
+/// `model` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_model_stored_bytes(model: *const WbModel) -> u64 {
+    // SAFETY: the caller passes NULL or a valid pointer.
+    unsafe { model.as_ref() }.map_or(0, |model| model.model.stored_bytes())
+}
+
+/// The number of names that wb_model_tensor accepts: canonical names, then the stored names of
+/// tensors without a canonical one.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_model_name_count(model: *const WbModel, out: *mut usize) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let names = unsafe { given(model, "model")? }.model.resolution()?;
+        // SAFETY: as above.
+        unsafe { give(out, names.mapped.len() + names.unknown.len(), "out") }
+    })
+}
+
+/// The name at a position, 0 first. Valid as long as the model.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_model_name(
+    model: *const WbModel,
+    position: usize,
+    out: *mut WbStr,
+) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let names = unsafe { given(model, "model")? }.model.resolution()?;
+        let all = names.mapped.len() + names.unknown.len();
+        let unknown = || names.unknown.get(position.checked_sub(names.mapped.len())?);
+        let mapped = names.mapped.get(position).map(|mapping| &mapping.canonical);
+        let name = mapped.or_else(unknown).ok_or_else(|| beyond("names", position, all))?;
+        // SAFETY: as above.
+        unsafe { give(out, WbStr::new(name.as_bytes()), "out") }
+    })
+}
+
+/// The tensor with a canonical name, such as "layers.0.attention.q.weight": its rows and values are
+/// those of the Hugging Face checkpoint. Free *out with wb_tensor_free.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_model_tensor(
+    model: *const WbModel,
+    name: *const c_char,
+    out: *mut *mut WbTensor,
+) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let (model, name) = unsafe { (given(model, "model")?, text(name, "name")?) };
+        let tensor = model.model.tensor(name)?;
+        // SAFETY: as above.
+        unsafe { WbTensor::give(tensor, model, out) }
+    })
+}
+
+/// The tensor with a stored name, the one in the file: with the file's rows and values. Free *out
+/// with wb_tensor_free.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_model_stored_tensor(
+    model: *const WbModel,
+    name: *const c_char,
+    out: *mut *mut WbTensor,
+) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let (model, name) = unsafe { (given(model, "model")?, text(name, "name")?) };
+        let tensor = model.model.stored_tensor(name)?;
+        // SAFETY: as above.
+        unsafe { WbTensor::give(tensor, model, out) }
+    })
+}
+
+/// The stored tensor at a position in file order, 0 first. Free *out with wb_tensor_free.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_model_stored_tensor_at(
+    model: *const WbModel,
+    position: usize,
+    out: *mut *mut WbTensor,
+) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let model = unsafe { given(model, "model")? };
+        let tensor = model.model.stored_tensor_at(position);
+        let tensor = tensor.ok_or_else(|| beyond("tensors", position, model.model.len()))?;
+        // SAFETY: as above.
+        unsafe { WbTensor::give(tensor, model, out) }
+    })
+}
+
+pub(crate) fn beyond(what: &str, position: usize, count: usize) -> Error {
+    let fault = format!("position {position}, but the model has {count} {what}");
+    Error::new(ErrorKind::NotFound, fault)
+}
+
+/// A value of the config.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct WbField {
+    /// The group: "model", "attention", "rope" and others.
+    pub group: WbStr,
+    /// The name: "dim", "layers".
+    pub name: WbStr,
+    /// The value as JSON: 4096, "silu", null.
+    pub json: WbStr,
+    /// The key or file that contains it, or the rule that derived it.
+    pub source: WbStr,
+    /// The value, if it is a number; otherwise NaN.
+    pub number: f64,
+}
+
+impl WbModel {
+    fn fields(&self) -> Result<&[(ReportedField, String)]> {
+        let read = || {
+            let fields = ops::config(&self.model)?.config;
+            Ok(fields
+                .into_iter()
+                .map(|field| (field.value.to_string(), field))
+                .map(|(j, f)| (f, j))
+                .collect())
+        };
+        self.fields.get_or_init(read).as_ref().map(Vec::as_slice).map_err(Error::clone)
+    }
+}
+
+fn field((field, json): &(ReportedField, String)) -> WbField {
+    let number = match &field.value {
+        Json::Number(number) => number.as_f64(),
+        _ => None,
+    };
+    WbField {
+        group: WbStr::new(field.group.as_bytes()),
+        name: WbStr::new(field.name.as_bytes()),
+        json: WbStr::new(json.as_bytes()),
+        source: WbStr::new(field.source.as_bytes()),
+        number: number.unwrap_or(f64::NAN),
+    }
+}
+
+/// The number of values of the config: those that an engine needs, whatever the container calls them.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_config_count(model: *const WbModel, out: *mut usize) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let fields = unsafe { given(model, "model")? }.fields()?;
+        // SAFETY: as above.
+        unsafe { give(out, fields.len(), "out") }
+    })
+}
+
+/// The config value at a position, 0 first. Its strings are valid as long as the model.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_config_at(
+    model: *const WbModel,
+    position: usize,
+    out: *mut WbField,
+) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let fields = unsafe { given(model, "model")? }.fields()?;
+        let found = fields.get(position);
+        let found = found.ok_or_else(|| beyond("config values", position, fields.len()))?;
+        // SAFETY: as above.
+        unsafe { give(out, field(found), "out") }
+    })
+}
+
+/// The config value with a name, such as "dim" or "attention.heads": the group may be left out
+/// where the name alone is unique.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_config_find(
+    model: *const WbModel,
+    name: *const c_char,
+    out: *mut WbField,
+) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let (model, name) = unsafe { (given(model, "model")?, text(name, "name")?) };
+        let fits = |(field, _): &&(ReportedField, String)| {
+            let rest = name.strip_prefix(field.group).and_then(|rest| rest.strip_prefix('.'));
+            field.name == name || rest.is_some_and(|rest| rest == field.name)
+        };
+        let mut found = model.fields()?.iter().filter(fits);
+        let first = found.next().ok_or_else(|| {
+            let fault = format!("the config has no value \"{name}\"");
+            Error::new(ErrorKind::NotFound, fault).in_file(model.model.path())
+        })?;
+        if let Some((other, _)) = found.next() {
+            let fault = format!("\"{name}\" is a value of {} and {}", first.0.group, other.group);
+            return Err(crate::usage(fault));
+        }
+        // SAFETY: as above.
+        unsafe { give(out, field(first), "out") }
+    })
+}
+
+/// The number of remarks about the model: broken rules of its format, files that were ignored.
+///
+/// # Safety
+///
+/// `model` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_model_note_count(model: *const WbModel) -> usize {
+    // SAFETY: the caller passes NULL or a valid pointer.
+    unsafe { model.as_ref() }.map_or(0, |model| model.model.notes().len())
+}
+
+/// The remark at a position, 0 first; empty if there is none. Valid as long as the model.
+///
+/// # Safety
+///
+/// `model` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_model_note(model: *const WbModel, position: usize) -> WbStr {
+    // SAFETY: the caller passes NULL or a valid pointer.
+    let note = unsafe { model.as_ref() }.and_then(|model| model.model.notes().get(position));
+    WbStr::new(note.map_or(&b""[..], |note| note.text.as_bytes()))
+}

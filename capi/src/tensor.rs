@@ -1,0 +1,383 @@
+//! Tensors: names, shapes, bytes, values, DLPack.
+
+use std::borrow::Cow;
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weighbridge_dlpack::{Array, ManagedTensorVersioned, PrivateMaps, decode_rows, rows};
+use weighbridge_rs::{DType, Part, Result, Tensor};
+
+use crate::fault::{checked, quietly};
+use crate::model::{WbModel, beyond};
+use crate::{WbStr, give, given, usage};
+
+/// A tensor. It keeps what it needs of its model. Any number of threads may use it at the same time.
+#[derive(Debug)]
+pub struct WbTensor {
+    tensor: Tensor,
+    dtype: String,
+    maps: Arc<PrivateMaps>,
+    /// Bytes that could not be borrowed from a map: they live as long as the tensor.
+    own: Mutex<Vec<(Part, Arc<[u8]>)>>,
+}
+
+/// The dtype of values.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(i32)]
+#[expect(non_camel_case_types, reason = "C's names")]
+pub enum WbDType {
+    /// As stored: packed if the tensor is quantized.
+    WB_STORED = 0,
+    /// 32-bit floats.
+    WB_F32 = 1,
+    /// 16-bit floats with 5 bits of exponent.
+    WB_F16 = 2,
+    /// 16-bit floats with 8 bits of exponent.
+    WB_BF16 = 3,
+}
+
+/// The dtype of a number; `None` as stored.
+pub(crate) fn dtype(number: i32) -> Result<Option<DType>> {
+    match number {
+        0 => Ok(None),
+        1 => Ok(Some(DType::F32)),
+        2 => Ok(Some(DType::F16)),
+        3 => Ok(Some(DType::BF16)),
+        other => Err(usage(format!("the dtype is {other}, not one of wb_dtype"))),
+    }
+}
+
+/// The bytes of an argument.
+///
+/// # Safety
+///
+/// The pointer is null or points to `len` bytes that are valid while they are used.
+#[expect(clippy::disallowed_methods, reason = "an argument of C: bytes, no structs")]
+pub(crate) unsafe fn bytes<'a>(pointer: *const u8, len: usize, what: &str) -> Result<&'a [u8]> {
+    match (pointer.is_null(), len) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(usage(format!("the argument {what} is NULL"))),
+        // SAFETY: as the caller promises.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(pointer, len) }),
+    }
+}
+
+impl WbTensor {
+    /// Gives a tensor to a caller.
+    ///
+    /// # Safety
+    ///
+    /// `out` is null or valid.
+    pub(crate) unsafe fn give(tensor: Tensor, model: &WbModel, out: *mut *mut Self) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { Self::give_with(tensor, Arc::clone(&model.maps), out) }
+    }
+
+    /// # Safety
+    ///
+    /// `out` is null or valid.
+    unsafe fn give_with(tensor: Tensor, maps: Arc<PrivateMaps>, out: *mut *mut Self) -> Result<()> {
+        if out.is_null() {
+            return Err(usage("the argument out is NULL".to_owned()));
+        }
+        let dtype = tensor.dtype_label();
+        let tensor = Box::new(Self { tensor, dtype, maps, own: Mutex::default() });
+        // SAFETY: as the caller promises.
+        unsafe { give(out, Box::into_raw(tensor), "out") }
+    }
+
+    /// The bytes of a part, valid as long as the tensor.
+    fn data(&self, part: Part) -> Result<(*const u8, usize)> {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, bytes)) = own.iter().find(|(other, _)| *other == part) {
+            return Ok((bytes.as_ptr(), bytes.len()));
+        }
+        match self.tensor.bytes(part)? {
+            // Borrowed from the map or the memory of the model, which the tensor keeps open.
+            Cow::Borrowed(bytes) => Ok((bytes.as_ptr(), bytes.len())),
+            Cow::Owned(bytes) => {
+                let bytes: Arc<[u8]> = bytes.into();
+                let found = (bytes.as_ptr(), bytes.len());
+                own.push((part, bytes));
+                Ok(found)
+            }
+        }
+    }
+}
+
+/// Frees a tensor. NULL is allowed.
+///
+/// # Safety
+///
+/// The tensor and what was borrowed from it are not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_tensor_free(tensor: *mut WbTensor) {
+    if !tensor.is_null() {
+        // SAFETY: it was made by `give`, and the caller gives it up.
+        quietly(|| drop(unsafe { Box::from_raw(tensor) }));
+    }
+}
+
+/// The name by which the tensor was requested. Valid as long as the tensor. Empty for NULL.
+///
+/// # Safety
+///
+/// `tensor` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_tensor_name(tensor: *const WbTensor) -> WbStr {
+    // SAFETY: the caller passes NULL or a valid pointer.
+    let tensor = unsafe { tensor.as_ref() };
+    WbStr::new(tensor.map_or("", |tensor| tensor.tensor.name()).as_bytes())
+}
+
+/// The dtype: "F32", "Q4_K"; "Q4_K+Q6_K" for a tensor that is stored in several. Valid as long as the
+/// tensor. Empty for NULL.
+///
+/// # Safety
+///
+/// `tensor` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_tensor_dtype(tensor: *const WbTensor) -> WbStr {
+    // SAFETY: the caller passes NULL or a valid pointer.
+    let tensor = unsafe { tensor.as_ref() };
+    WbStr::new(tensor.map_or("", |tensor| tensor.dtype.as_str()).as_bytes())
+}
+
+/// The dimensions, outermost first. Returns their number, and in *shape a pointer to them that is
+/// valid as long as the tensor. 0 for NULL.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_tensor_shape(tensor: *const WbTensor, shape: *mut *const u64) -> usize {
+    // SAFETY: the caller passes NULL or a valid pointer.
+    let dims = unsafe { tensor.as_ref() }.map_or(&[][..], |tensor| tensor.tensor.shape());
+    if !shape.is_null() {
+        // SAFETY: as above.
+        unsafe { shape.write(dims.as_ptr()) };
+    }
+    dims.len()
+}
+
+/// The number of elements. 0 for NULL.
+///
+/// # Safety
+///
+/// `tensor` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_tensor_elements(tensor: *const WbTensor) -> u64 {
+    // SAFETY: the caller passes NULL or a valid pointer.
+    unsafe { tensor.as_ref() }.map_or(0, |tensor| tensor.tensor.elements())
+}
+
+/// The number of rows: runs of the last dimension, counted over all others. 0 for NULL.
+///
+/// # Safety
+///
+/// `tensor` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_tensor_rows(tensor: *const WbTensor) -> u64 {
+    // SAFETY: the caller passes NULL or a valid pointer.
+    unsafe { tensor.as_ref() }.map_or(0, |tensor| rows(&tensor.tensor))
+}
+
+/// Why the tensor has values, but no packed bytes: a sentence, or empty if it has packed bytes.
+///
+/// # Safety
+///
+/// `tensor` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_tensor_why_computed(tensor: *const WbTensor) -> WbStr {
+    // SAFETY: the caller passes NULL or a valid pointer.
+    let why = unsafe { tensor.as_ref() }.and_then(|tensor| tensor.tensor.why_computed());
+    WbStr::new(why.unwrap_or("").as_bytes())
+}
+
+/// A stored array of a tensor: its elements, or the scales and other parts of a quantized tensor.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct WbSegment {
+    /// What it is: "weight", "scale", "bias", "zero_point" and others.
+    pub part: WbStr,
+    /// Its own name in the file.
+    pub name: WbStr,
+    /// Its own dtype.
+    pub dtype: WbStr,
+    /// Its own dimensions, outermost first.
+    pub shape: *const u64,
+    /// The number of dimensions.
+    pub rank: usize,
+    /// The file that holds it.
+    pub path: WbStr,
+    /// The position of its first byte in the file.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// The number of stored arrays that the tensor is made of. 0 for NULL, and for an unknown dtype.
+///
+/// # Safety
+///
+/// `tensor` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_tensor_segment_count(tensor: *const WbTensor) -> usize {
+    // SAFETY: the caller passes NULL or a valid pointer.
+    unsafe { tensor.as_ref() }.map_or(0, |tensor| tensor.tensor.segments().count())
+}
+
+/// The stored array at a position, 0 first. Pointers in it are valid as long as the tensor.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_tensor_segment(
+    tensor: *const WbTensor,
+    position: usize,
+    out: *mut WbSegment,
+) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let tensor = &unsafe { given(tensor, "tensor")? }.tensor;
+        let found = tensor.segments().nth(position);
+        let count = || tensor.segments().count();
+        let found = found.ok_or_else(|| beyond("segments", position, count()))?;
+        let segment = WbSegment {
+            part: WbStr::new(found.part.name().as_bytes()),
+            name: WbStr::new(found.name.as_bytes()),
+            dtype: WbStr::new(found.dtype.name().as_bytes()),
+            shape: found.shape.as_ptr(),
+            rank: found.shape.len(),
+            path: WbStr::new(found.path.as_os_str().as_encoded_bytes()),
+            offset: found.range.start,
+            bytes: found.range.end - found.range.start,
+        };
+        // SAFETY: as above.
+        unsafe { give(out, segment, "out") }
+    })
+}
+
+/// The packed bytes of one of the tensor's parts, little-endian; `part` is a name such as "weight"
+/// or "scale", and NULL means "weight". They are borrowed from the memory map where possible, and
+/// valid as long as the tensor. They may be unaligned. Do not write to them.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_tensor_data(
+    tensor: *const WbTensor,
+    part: *const std::ffi::c_char,
+    data: *mut *const c_void,
+    len: *mut usize,
+) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let tensor = unsafe { given(tensor, "tensor")? };
+        let part = match part.is_null() {
+            true => Part::Weight,
+            false => {
+                // SAFETY: as above.
+                let name = unsafe { crate::text(part, "part")? };
+                let found = tensor.tensor.segments().map(|s| s.part).find(|p| p.name() == name);
+                found.ok_or_else(|| {
+                    let fault = format!("the tensor has no {name}");
+                    let error =
+                        weighbridge_rs::Error::new(weighbridge_rs::ErrorKind::NotFound, fault);
+                    error.in_tensor(tensor.tensor.name())
+                })?
+            }
+        };
+        let (bytes, count) = tensor.data(part)?;
+        if len.is_null() {
+            return Err(usage("the argument len is NULL".to_owned()));
+        }
+        // SAFETY: as above.
+        unsafe {
+            give(data, bytes.cast(), "data")?;
+            give(len, count, "len")
+        }
+    })
+}
+
+/// Rows first..end of the tensor as a tensor of their own. Nothing is read. Free *out with
+/// wb_tensor_free.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_tensor_slice(
+    tensor: *const WbTensor,
+    first: u64,
+    end: u64,
+    out: *mut *mut WbTensor,
+) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let tensor = unsafe { given(tensor, "tensor")? };
+        let rows = tensor.tensor.clone().slice_rows(first..end)?;
+        // SAFETY: as above.
+        unsafe { WbTensor::give_with(rows, Arc::clone(&tensor.maps), out) }
+    })
+}
+
+/// Writes the values of rows first..end to `out`, in a dtype of wb_dtype other than WB_STORED. `len`
+/// is the length of `out` in bytes: it must be that of the values. wb_tensor_rows counts the rows.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid; `out` points to `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_tensor_dequantize(
+    tensor: *const WbTensor,
+    first: u64,
+    end: u64,
+    dtype: i32,
+    out: *mut c_void,
+    len: usize,
+) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let tensor = &unsafe { given(tensor, "tensor")? }.tensor;
+        let wanted = self::dtype(dtype)?;
+        let wanted = wanted.ok_or_else(|| usage("values have no dtype WB_STORED".to_owned()))?;
+        let out: &mut [u8] = match (out.is_null(), len) {
+            (_, 0) => &mut [],
+            (true, _) => return Err(usage("the argument out is NULL".to_owned())),
+            // SAFETY: the caller's memory has `len` bytes.
+            (false, _) => unsafe { std::slice::from_raw_parts_mut(out.cast(), len) },
+        };
+        decode_rows(tensor, first..end, wanted, out, &|| true)
+    })
+}
+
+/// The tensor as a DLPack array in host memory, in a dtype of wb_dtype. WB_STORED shares the memory
+/// of the file where possible: a write to it stays in this process and never reaches the file. Call
+/// the deleter of *out when done.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_tensor_dlpack(
+    tensor: *const WbTensor,
+    dtype: i32,
+    out: *mut *mut ManagedTensorVersioned,
+) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let WbTensor { tensor, maps, .. } = unsafe { given(tensor, "tensor")? };
+        if out.is_null() {
+            return Err(usage("the argument out is NULL".to_owned()));
+        }
+        let array = match self::dtype(dtype)? {
+            None if tensor.why_computed().is_none() => Array::packed(tensor, Part::Weight, maps)?,
+            dtype => Array::load(tensor, dtype, maps, &|| true)?,
+        };
+        // SAFETY: as above.
+        unsafe { give(out, array.into_dlpack(), "out") }
+    })
+}

@@ -1,0 +1,363 @@
+//! Verbs on whole models. Each returns its report as JSON, with the members that the program's
+//! `--json` has.
+
+use std::ffi::{CString, c_char, c_void};
+use std::path::Path;
+use std::time::Instant;
+
+use serde::Serialize;
+use weighbridge_rs::container::{CONTAINERS, Container, MLX};
+use weighbridge_rs::ops::{
+    self, ConvertOptions, DiffOptions, HashOptions, InspectOptions, QuantizationRules,
+    VerifyOptions,
+};
+use weighbridge_rs::recipe::llama_cpp::LlamaOptions;
+use weighbridge_rs::recipe::mlx_lm::{MlxMode, MlxOptions};
+use weighbridge_rs::recipe::{FileType, ImportanceMatrix};
+use weighbridge_rs::{Error, ErrorKind, Model, Result, WriteOptions, WritePlan};
+
+use crate::fault::{WbStatus, guard, quietly};
+use crate::model::{WbModel, WbOpenOptions};
+use crate::{Callback, Options, WbProgress, given, text, usage};
+
+/// Options of wb_convert and wb_quantize.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct WbWriteOptions {
+    /// sizeof(wb_write_options).
+    pub size: usize,
+    /// The container to write: "gguf", "safetensors", "mlx" or "ollama". NULL: by the ending of the
+    /// destination, .gguf or .safetensors. wb_quantize ignores it.
+    pub container: *const c_char,
+    /// wb_quantize: the path of an importance matrix, or NULL.
+    pub imatrix: *const c_char,
+    /// Passed to the callback.
+    pub user: *mut c_void,
+    /// Called with the progress, or NULL.
+    pub progress: WbProgress,
+    /// Bytes of memory for buffers; 0 means 256 MiB.
+    pub memory: u64,
+    /// The number of threads; 0 means one for each processor.
+    pub threads: u32,
+    /// Other than 0: replace an existing destination once the new one is complete.
+    pub overwrite: u32,
+    /// Other than 0: write a model although it lacks tensors that its family requires.
+    pub allow_incomplete: u32,
+    /// Other than 0: plan, but write nothing.
+    pub dry_run: u32,
+    /// wb_convert, other than 0: any loss of values is an error.
+    pub lossless: u32,
+    /// wb_quantize, other than 0: quantize tensors that are quantized already.
+    pub allow_requantize: u32,
+}
+
+impl Options for WbWriteOptions {
+    const NONE: Self = Self {
+        size: size_of::<Self>(),
+        container: std::ptr::null(),
+        imatrix: std::ptr::null(),
+        user: std::ptr::null_mut(),
+        progress: None,
+        memory: 0,
+        threads: 0,
+        overwrite: 0,
+        allow_incomplete: 0,
+        dry_run: 0,
+        lossless: 0,
+        allow_requantize: 0,
+    };
+
+    fn size(&self) -> usize {
+        self.size
+    }
+}
+
+/// Gives a report as JSON, unless the caller does not want it.
+///
+/// # Safety
+///
+/// `out` is null or valid.
+unsafe fn report(report: &impl Serialize, out: *mut *mut c_char) -> Result<()> {
+    if out.is_null() {
+        return Ok(());
+    }
+    let json = serde_json::to_string(report).ok().and_then(|json| CString::new(json).ok());
+    let unwritable = || Error::new(ErrorKind::Unsupported, "the report cannot be written as JSON");
+    // SAFETY: as the caller promises.
+    unsafe { out.write(json.ok_or_else(unwritable)?.into_raw()) };
+    Ok(())
+}
+
+/// Frees a string that a function returned through a char ** argument. NULL is allowed.
+///
+/// # Safety
+///
+/// The string is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_string_free(string: *mut c_char) {
+    if !string.is_null() {
+        // SAFETY: it was made by `into_raw`, and the caller gives it up.
+        quietly(|| drop(unsafe { CString::from_raw(string) }));
+    }
+}
+
+/// Describes a model: summary, names, notes, metadata, tensors. As `weighbridge inspect --json`. Free
+/// *json with wb_string_free.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_inspect(model: *const WbModel, json: *mut *mut c_char) -> i32 {
+    guard(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let model = unsafe { given(model, "model")? };
+        let inspected = ops::inspect(&model.model, &InspectOptions::new())?;
+        // SAFETY: as above.
+        unsafe { report(&inspected, json)? };
+        Ok(WbStatus::WB_OK as i32)
+    })
+}
+
+/// Computes the SHA-256 of every tensor's stored bytes and, if `values` is not 0, of its values. As
+/// `weighbridge hash --json`. Free *json with wb_string_free.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid; `progress` is NULL or a function of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_hash(
+    model: *const WbModel,
+    values: u32,
+    progress: WbProgress,
+    user: *mut c_void,
+    json: *mut *mut c_char,
+) -> i32 {
+    let callback = Callback { call: progress, user };
+    guard(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let model = unsafe { given(model, "model")? };
+        let watch = |progress| callback.report(progress);
+        let options = HashOptions::new().values(values != 0).progress(&watch);
+        let hashes = ops::hash(&model.model, &options)?;
+        // SAFETY: as above.
+        unsafe { report(&hashes, json)? };
+        Ok(WbStatus::WB_OK as i32)
+    })
+}
+
+/// Checks a model: its format, its completeness, that its files agree and, if `deep` is not 0, its
+/// values. Returns WB_FOUND if it has a fault, or a remark about a value. As
+/// `weighbridge verify --json`. `options` may be NULL. Free *json with wb_string_free.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid; `progress` is NULL or a function of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_verify(
+    path: *const c_char,
+    options: *const WbOpenOptions,
+    deep: u32,
+    progress: WbProgress,
+    user: *mut c_void,
+    json: *mut *mut c_char,
+) -> i32 {
+    let callback = Callback { call: progress, user };
+    guard(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let (path, options) = unsafe { (crate::path(path, "path")?, crate::options(options)?) };
+        let watch = |progress| callback.report(progress);
+        let verify = VerifyOptions::new().deep(deep != 0).progress(&watch);
+        let found = ops::verify(path, &options.options()?, &verify)?;
+        // SAFETY: as above.
+        unsafe { report(&found, json)? };
+        let status = if found.is_fine() { WbStatus::WB_OK } else { WbStatus::WB_FOUND };
+        Ok(status as i32)
+    })
+}
+
+/// Compares two models by canonical name; values that differ by at most `tolerance` are equal. Returns
+/// WB_FOUND if they differ. As `weighbridge diff --json`. Free *json with wb_string_free.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid; `progress` is NULL or a function of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_diff(
+    a: *const WbModel,
+    b: *const WbModel,
+    tolerance: f64,
+    progress: WbProgress,
+    user: *mut c_void,
+    json: *mut *mut c_char,
+) -> i32 {
+    let callback = Callback { call: progress, user };
+    guard(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let (a, b) = unsafe { (given(a, "a")?, given(b, "b")?) };
+        let watch = |progress| callback.report(progress);
+        let options = DiffOptions::new().tolerance(tolerance).progress(&watch);
+        let diff = ops::diff(&a.model, &b.model, &options)?;
+        let found = diff.report();
+        // SAFETY: as above.
+        unsafe { report(&found, json)? };
+        let status = match (diff.is_equal(), found.unread.is_empty()) {
+            (false, _) => WbStatus::WB_FOUND,
+            (true, true) => WbStatus::WB_OK,
+            (true, false) => WbStatus::WB_UNSUPPORTED,
+        };
+        Ok(status as i32)
+    })
+}
+
+/// Writes a model in another container: a file, a directory, or a model in Ollama's store. As
+/// `weighbridge convert --json`. `options` may be NULL. Free *json with wb_string_free.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid; `progress` in the options is NULL or a function of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_convert(
+    model: *const WbModel,
+    destination: *const c_char,
+    options: *const WbWriteOptions,
+    json: *mut *mut c_char,
+) -> i32 {
+    guard(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let (model, options) = unsafe { (given(model, "model")?, crate::options(options)?) };
+        // SAFETY: as above.
+        let destination = unsafe { crate::path(destination, "destination")? };
+        // SAFETY: as above.
+        let named = unsafe { named(options.container)? };
+        let ending = by_ending(destination);
+        let to = named.or(ending).ok_or_else(|| {
+            usage("the destination does not end in .gguf or .safetensors: name a container".into())
+        })?;
+        let convert = ConvertOptions::new(to)
+            .lossless(options.lossless != 0)
+            .one_file(ending == Some(to))
+            .allow_unloadable(options.allow_incomplete != 0);
+        let plan = ops::convert(&model.model, &convert)?;
+        // SAFETY: as above.
+        unsafe { run(&plan, destination, &options, json) }
+    })
+}
+
+/// Quantizes a model: to a GGUF file as llama-quantize does, with a file type such as "Q4_K_M", or to
+/// an MLX directory as mlx-lm does, with "mlx:affine", "mlx:mxfp4" and the like. As
+/// `weighbridge quantize --json`. `options` may be NULL. Free *json with wb_string_free.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid; `progress` in the options is NULL or a function of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_quantize(
+    model: *const WbModel,
+    destination: *const c_char,
+    file_type: *const c_char,
+    options: *const WbWriteOptions,
+    json: *mut *mut c_char,
+) -> i32 {
+    guard(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let (model, options) = unsafe { (given(model, "model")?, crate::options(options)?) };
+        // SAFETY: as above.
+        let destination = unsafe { crate::path(destination, "destination")? };
+        // SAFETY: as above.
+        let name = unsafe { text(file_type, "file_type")? };
+        let plan = match name.strip_prefix("mlx:") {
+            Some(mode) => mlx(&model.model, mode)?,
+            // SAFETY: as above.
+            None => unsafe { llama(&model.model, name, destination, &options)? },
+        };
+        // SAFETY: as above.
+        unsafe { run(&plan, destination, &options, json) }
+    })
+}
+
+fn mlx(model: &Model, mode: &str) -> Result<WritePlan> {
+    let found = MlxMode::from_name(mode);
+    let mode = found.ok_or_else(|| usage(format!("mlx-lm has no mode \"{mode}\"")))?;
+    let rules = MlxOptions { mode, group_size: None, bits: None, mix: None };
+    ops::convert(model, &ConvertOptions::new(&MLX).quantize(QuantizationRules::MlxLm(rules)))
+}
+
+/// # Safety
+///
+/// `options.imatrix` is null or a string.
+unsafe fn llama(
+    model: &Model,
+    name: &str,
+    destination: &Path,
+    options: &WbWriteOptions,
+) -> Result<WritePlan> {
+    let found = FileType::from_name(name);
+    let file_type = found.ok_or_else(|| usage(format!("\"{name}\" is not a file type")))?;
+    let mut llama = LlamaOptions::new(file_type);
+    llama.allow_requantize = options.allow_requantize != 0;
+    llama.allow_unloadable = options.allow_incomplete != 0;
+    let mut matrix = None;
+    if !options.imatrix.is_null() {
+        // SAFETY: as the caller promises.
+        let path = unsafe { crate::path(options.imatrix, "imatrix")? };
+        let opened = ImportanceMatrix::open(path)?;
+        llama = llama.with_importance(&opened, &path.to_string_lossy());
+        matrix = Some(opened);
+    }
+    ops::quantize(model, &llama, matrix.as_ref(), destination)
+}
+
+/// # Safety
+///
+/// `json` is null or valid.
+unsafe fn run(
+    plan: &WritePlan,
+    destination: &Path,
+    options: &WbWriteOptions,
+    json: *mut *mut c_char,
+) -> Result<i32> {
+    let callback = Callback { call: options.progress, user: options.user };
+    let watch = |progress| callback.report(progress);
+    let mut write = WriteOptions::new()
+        .overwrite(options.overwrite != 0)
+        .allow_incomplete(options.allow_incomplete != 0)
+        .threads(options.threads as usize)
+        .progress(&watch);
+    if options.memory > 0 {
+        write = write.memory(options.memory);
+    }
+    plan.check(&write)?;
+    let mut planned = plan.report();
+    if options.dry_run == 0 {
+        let start = Instant::now();
+        let written = plan.run(destination, &write)?;
+        planned.ran(&written, start.elapsed().as_secs_f64());
+    }
+    // SAFETY: as the caller promises.
+    unsafe { report(&planned, json)? };
+    Ok(WbStatus::WB_OK as i32)
+}
+
+/// A container by name.
+///
+/// # Safety
+///
+/// `name` is null or a string.
+unsafe fn named(name: *const c_char) -> Result<Option<&'static Container>> {
+    if name.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: as the caller promises.
+    let name = unsafe { text(name, "container")? };
+    let found = CONTAINERS.iter().find(|row| row.name == name).copied();
+    found.map(Some).ok_or_else(|| usage(format!("no container is named \"{name}\"")))
+}
+
+/// The container of a file, by its ending.
+fn by_ending(path: &Path) -> Option<&'static Container> {
+    let ending = path.extension()?.to_str()?.to_ascii_lowercase();
+    let file =
+        |row: &&&Container| row.name == ending && ["gguf", "safetensors"].contains(&row.name);
+    CONTAINERS.iter().find(file).copied().filter(|_| !path.is_dir())
+}

@@ -1,0 +1,411 @@
+/* Calls every function: every ASSETS FOLDER */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "weighbridge.h"
+
+#define CHECK(condition)                                                                  \
+    do {                                                                                  \
+        if (!(condition)) {                                                               \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition,            \
+                    wb_error_message() ? wb_error_message() : "no error");                \
+            exit(77);                                                   \
+        }                                                                                 \
+    } while (0)
+#define OK(call) CHECK((call) == WB_OK)
+
+/* The structs of DLPack 1.0, as its specification lays them out. */
+typedef struct {
+    void *data;
+    int32_t device_type, device_id;
+    int32_t ndim;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} dl_tensor;
+struct DLManagedTensorVersioned {
+    uint32_t major, minor;
+    void *context;
+    void (*deleter)(struct DLManagedTensorVersioned *);
+    uint64_t flags;
+    dl_tensor tensor;
+};
+
+static char joined[4096];
+
+static const char *in(const char *folder, const char *name) {
+    snprintf(joined, sizeof joined, "%s/%s", folder, name);
+    return joined;
+}
+
+static int is(wb_str text, const char *expected) {
+    return text.len == strlen(expected) && memcmp(text.data, expected, text.len) == 0;
+}
+
+static int32_t cancel(void *user, uint64_t done, uint64_t total) {
+    CHECK(done <= total);
+    ++*(int *)user;
+    return 1;
+}
+
+static int32_t go_on(void *user, uint64_t done, uint64_t total) {
+    (void)user;
+    return done > total;
+}
+
+static void *allocate(void *user, size_t bytes, size_t alignment) {
+    unsigned char *memory = malloc(bytes + alignment + sizeof(void *));
+    size_t start = (size_t)memory + sizeof(void *);
+    void **place;
+    ++*(int *)user;
+    if (memory == NULL) {
+        return NULL;
+    }
+    start += alignment - start % alignment;
+    place = (void **)start;
+    place[-1] = memory;
+    return place;
+}
+
+static void *refuse(void *user, size_t bytes, size_t alignment) {
+    (void)user;
+    (void)bytes;
+    (void)alignment;
+    return NULL;
+}
+
+static void release(void *user, void *data, size_t bytes) {
+    CHECK(bytes > 0);
+    --*(int *)user;
+    free(((void **)data)[-1]);
+}
+
+static int32_t norms(void *user, wb_str name) {
+    (void)user;
+    return name.len > 11 && memcmp(name.data + name.len - 11, "norm.weight", 11) == 0;
+}
+
+static void errors(const char *assets) {
+    wb_open_options options = {0};
+    wb_model *model = NULL;
+    CHECK(wb_open(in(assets, "absent"), NULL, &model) == WB_IO && model == NULL);
+    CHECK(strcmp(wb_error_kind(), "not_found") == 0 && strstr(wb_error_path(), "absent"));
+    wb_model_free(NULL);
+    wb_tensor_free(NULL);
+    wb_weights_free(NULL);
+    wb_string_free(NULL);
+    CHECK(strstr(wb_error_message(), "absent") && wb_error_offset() == UINT64_MAX);
+    CHECK(wb_error_tensor() == NULL && wb_error_key() == NULL);
+    CHECK(wb_error_advice() == NULL || strlen(wb_error_advice()) > 0);
+    CHECK(wb_open(NULL, NULL, &model) == WB_USAGE && strstr(wb_error_message(), "path is NULL"));
+    CHECK(wb_open(in(assets, "hf"), NULL, NULL) == WB_USAGE);
+    options.size = 1;
+    CHECK(wb_open(in(assets, "hf"), &options, &model) == WB_USAGE);
+    options.size = sizeof options;
+    options.strictness = 9;
+    CHECK(wb_open(in(assets, "hf"), &options, &model) == WB_USAGE);
+    CHECK(wb_open_memory("none", "xx", 2, NULL, &model) == WB_INVALID);
+    CHECK(wb_model_tensor_count(NULL) == 0 && wb_model_stored_bytes(NULL) == 0);
+    CHECK(wb_metadata_count(NULL) == 0 && wb_model_note_count(NULL) == 0);
+    CHECK(is(wb_model_container(NULL), "") && is(wb_model_note(NULL, 0), ""));
+    CHECK(is(wb_tensor_name(NULL), "") && is(wb_tensor_dtype(NULL), ""));
+    CHECK(wb_tensor_shape(NULL, NULL) == 0 && wb_tensor_elements(NULL) == 0);
+    CHECK(wb_tensor_rows(NULL) == 0 && wb_tensor_segment_count(NULL) == 0);
+    CHECK(is(wb_tensor_why_computed(NULL), "") && wb_weights_count(NULL) == 0);
+    CHECK(wb_inspect(NULL, NULL) == WB_USAGE && wb_load(NULL, NULL, NULL) == WB_USAGE);
+}
+
+static void metadata(const wb_model *model) {
+    wb_value value;
+    wb_str *tokens;
+    double *numbers;
+    int64_t *integers;
+    size_t i, count = wb_metadata_count(model);
+    CHECK(count > 10);
+    for (i = 0; i < count; i++) {
+        OK(wb_metadata_at(model, i, &value));
+        CHECK(value.key.len > 0 && value.value_type <= 12);
+    }
+    CHECK(wb_metadata_at(model, count, &value) == WB_IO);
+    OK(wb_metadata_find(model, "general.architecture", &value));
+    CHECK(value.value_type == 8 && is(value.string, "llama") && isnan(value.number));
+    OK(wb_metadata_find(model, "llama.embedding_length", &value));
+    CHECK(value.integer == 256 && value.number == 256.0 && value.count == 1);
+    CHECK(wb_metadata_find(model, "absent", &value) == WB_IO);
+    CHECK(strcmp(wb_error_key(), "absent") == 0);
+
+    OK(wb_metadata_find(model, "tokenizer.ggml.tokens", &value));
+    CHECK(value.value_type == 9 && value.element_type == 8 && value.count == 512);
+    tokens = malloc(512 * sizeof *tokens);
+    numbers = malloc(512 * sizeof *numbers);
+    integers = malloc(512 * sizeof *integers);
+    CHECK(tokens && numbers && integers);
+    OK(wb_metadata_strings(model, "tokenizer.ggml.tokens", tokens, 512));
+    CHECK(wb_metadata_strings(model, "tokenizer.ggml.tokens", tokens, 511) == WB_USAGE);
+    CHECK(wb_metadata_strings(model, "tokenizer.ggml.tokens", NULL, 512) == WB_USAGE);
+    CHECK(wb_metadata_numbers(model, "tokenizer.ggml.tokens", numbers, 512) == WB_USAGE);
+    OK(wb_metadata_integers(model, "tokenizer.ggml.token_type", integers, 512));
+    OK(wb_metadata_numbers(model, "tokenizer.ggml.token_type", numbers, 512));
+    CHECK(numbers[511] == (double)integers[511]);
+    for (i = 0; i < 512; i++) {
+        CHECK(tokens[i].data != NULL);
+    }
+    free(tokens);
+    free(numbers);
+    free(integers);
+}
+
+static void config(const wb_model *model) {
+    wb_field field;
+    size_t i, count = 0;
+    OK(wb_config_count(model, &count));
+    CHECK(count > 10);
+    for (i = 0; i < count; i++) {
+        OK(wb_config_at(model, i, &field));
+        CHECK(field.name.len > 0 && field.json.len > 0);
+    }
+    CHECK(wb_config_at(model, count, &field) == WB_IO);
+    OK(wb_config_find(model, "dim", &field));
+    CHECK(is(field.json, "256") && field.number == 256.0 && field.source.len > 0);
+    CHECK(wb_config_find(model, "absent", &field) == WB_IO);
+}
+
+static void tensors(const char *assets, wb_model *model) {
+    wb_tensor *tensor = NULL, *stored = NULL, *slice = NULL;
+    struct DLManagedTensorVersioned *shared = NULL, *again = NULL;
+    const uint64_t *shape = NULL;
+    const void *data = NULL, *other = NULL;
+    wb_segment segment;
+    float *values, *rows;
+    size_t i, count = 0, len = 0;
+    wb_str name;
+    OK(wb_model_name_count(model, &count));
+    CHECK(count == 20 && wb_model_tensor_count(model) == 20);
+    for (i = 0; i < count; i++) {
+        OK(wb_model_name(model, i, &name));
+        CHECK(name.len > 0);
+    }
+    CHECK(wb_model_name(model, count, &name) == WB_IO);
+    CHECK(wb_model_tensor(model, "absent", &tensor) == WB_IO);
+    CHECK(wb_model_stored_tensor_at(model, 20, &stored) == WB_IO);
+    OK(wb_model_stored_tensor_at(model, 0, &stored));
+    CHECK(wb_tensor_elements(stored) > 0);
+    wb_tensor_free(stored);
+    OK(wb_model_stored_tensor(model, "blk.1.attn_q.weight", &stored));
+    OK(wb_model_tensor(model, "layers.1.attention.q.weight", &tensor));
+    CHECK(is(wb_tensor_name(tensor), "layers.1.attention.q.weight"));
+    CHECK(is(wb_tensor_dtype(tensor), "Q8_0") && wb_tensor_rows(tensor) == 256);
+    CHECK(wb_tensor_shape(tensor, &shape) == 2 && shape[0] == 256 && shape[1] == 256);
+    CHECK(wb_tensor_elements(tensor) == 65536 && is(wb_tensor_why_computed(tensor), ""));
+    CHECK(wb_tensor_segment_count(tensor) == 1);
+    OK(wb_tensor_segment(tensor, 0, &segment));
+    CHECK(is(segment.part, "weight") && is(segment.name, "blk.1.attn_q.weight"));
+    CHECK(is(segment.dtype, "Q8_0") && segment.rank == 2 && segment.shape[1] == 256);
+    CHECK(segment.bytes == 65536 / 32 * 34 && segment.offset > 0 && segment.path.len > 0);
+    CHECK(wb_tensor_segment(tensor, 1, &segment) == WB_IO);
+
+    /* The rows of q are permuted in GGUF: the canonical tensor has them in order. */
+    OK(wb_tensor_data(tensor, NULL, &data, &len));
+    CHECK(len == 65536 / 32 * 34);
+    OK(wb_tensor_data(tensor, "weight", &other, &len));
+    CHECK(other == data);
+    OK(wb_tensor_data(stored, NULL, &other, &len));
+    CHECK(memcmp(data, other, len) != 0);
+    CHECK(wb_tensor_data(tensor, "scale", &other, &len) == WB_IO);
+    CHECK(strcmp(wb_error_tensor(), "layers.1.attention.q.weight") == 0);
+
+    values = malloc(65536 * sizeof *values);
+    rows = malloc(512 * sizeof *rows);
+    CHECK(values && rows);
+    OK(wb_tensor_dequantize(tensor, 0, 256, WB_F32, values, 65536 * sizeof *values));
+    OK(wb_tensor_dequantize(tensor, 7, 9, WB_F32, rows, 512 * sizeof *rows));
+    CHECK(memcmp(values + 7 * 256, rows, 512 * sizeof *rows) == 0);
+    OK(wb_tensor_slice(tensor, 7, 9, &slice));
+    CHECK(wb_tensor_rows(slice) == 2);
+    memset(rows, 0, 512 * sizeof *rows);
+    OK(wb_tensor_dequantize(slice, 0, 2, WB_F32, rows, 512 * sizeof *rows));
+    CHECK(memcmp(values + 7 * 256, rows, 512 * sizeof *rows) == 0);
+    OK(wb_tensor_dequantize(slice, 0, 2, WB_BF16, rows, 512 * 2));
+    CHECK(wb_tensor_dequantize(slice, 0, 2, WB_F16, rows, 5) == WB_USAGE);
+    CHECK(wb_tensor_dequantize(slice, 0, 3, WB_F16, rows, 768 * 2) == WB_USAGE);
+    CHECK(wb_tensor_dequantize(slice, 0, 2, WB_STORED, rows, 1024) == WB_USAGE);
+    CHECK(wb_tensor_dequantize(slice, 0, 2, WB_F32, NULL, 2048) == WB_USAGE);
+    CHECK(wb_tensor_slice(slice, 0, 3, &slice) == WB_USAGE);
+    wb_tensor_free(slice);
+
+    OK(wb_tensor_dlpack(tensor, WB_F32, &shared));
+    CHECK(shared->major == 1 && shared->tensor.ndim == 2 && shared->tensor.shape[0] == 256);
+    CHECK(shared->tensor.code == 2 && shared->tensor.bits == 32 && shared->tensor.strides[0] == 256);
+    CHECK(memcmp(shared->tensor.data, values, 65536 * sizeof *values) == 0);
+    shared->deleter(shared);
+    wb_tensor_free(tensor);
+    wb_tensor_free(stored);
+    free(values);
+    free(rows);
+
+    /* A file's memory is shared, and a write stays in this process. */
+    wb_model_free(model);
+    OK(wb_open(in(assets, "hf"), NULL, &model));
+    OK(wb_model_tensor(model, "output_norm.weight", &tensor));
+    wb_model_free(model);
+    OK(wb_tensor_data(tensor, NULL, &data, &len));
+    OK(wb_tensor_dlpack(tensor, WB_STORED, &shared));
+    OK(wb_tensor_dlpack(tensor, WB_STORED, &again));
+    wb_tensor_free(tensor);
+    CHECK(shared->tensor.data == again->tensor.data && shared->tensor.code == 4);
+    ((unsigned char *)shared->tensor.data)[0] ^= 0xff;
+    shared->deleter(shared);
+    again->deleter(again);
+}
+
+static void weights(const wb_model *model) {
+    wb_load_options options = {0};
+    wb_weights *loaded = NULL;
+    wb_buffer buffer;
+    int live = 0, calls = 0;
+    OK(wb_load(model, NULL, &loaded));
+    CHECK(wb_weights_count(loaded) == 20);
+    OK(wb_weights_at(loaded, 19, &buffer));
+    CHECK(buffer.members == 1 && buffer.rank >= 1 && (size_t)buffer.data % 64 == 0);
+    CHECK(wb_weights_at(loaded, 20, &buffer) == WB_IO);
+    wb_weights_free(loaded);
+
+    options.size = sizeof options;
+    options.dtype = WB_F16;
+    options.fuse = "qkv,gate-up";
+    options.threads = 2;
+    options.user = &live;
+    options.progress = go_on;
+    options.allocate = allocate;
+    options.release = release;
+    OK(wb_load(model, &options, &loaded));
+    CHECK(wb_weights_count(loaded) == 14 && live == 14);
+    OK(wb_weights_at(loaded, 1, &buffer));
+    CHECK(buffer.bytes >= buffer.weight_bytes && is(buffer.dtype, "F16"));
+    wb_weights_free(loaded);
+    CHECK(live == 0);
+
+    options.fuse = "absent";
+    CHECK(wb_load(model, &options, &loaded) == WB_USAGE);
+    options.fuse = NULL;
+    options.wanted = norms;
+    OK(wb_load(model, &options, &loaded));
+    CHECK(wb_weights_count(loaded) == 5);
+    wb_weights_free(loaded);
+    options.wanted = NULL;
+    options.allocate = refuse;
+    CHECK(wb_load(model, &options, &loaded) == WB_IO && live == 0);
+    options.user = &calls;
+    options.allocate = NULL;
+    options.release = NULL;
+    options.progress = cancel;
+    CHECK(wb_load(model, &options, &loaded) == WB_CANCELLED && calls > 0);
+    options.dtype = 9;
+    CHECK(wb_load(model, &options, &loaded) == WB_USAGE);
+    /* Options of an older program, which knows the first members alone. */
+    options.size = offsetof(wb_load_options, fuse);
+    options.dtype = WB_BF16;
+    OK(wb_load(model, &options, &loaded));
+    wb_weights_free(loaded);
+}
+
+static void verbs(const char *assets, const char *folder, const wb_model *model) {
+    wb_write_options options = {0};
+    wb_model *other = NULL;
+    char *json = NULL;
+    int calls = 0;
+    OK(wb_inspect(model, &json));
+    CHECK(strstr(json, "\"container\":\"gguf\""));
+    wb_string_free(json);
+    OK(wb_hash(model, 1, go_on, NULL, &json));
+    CHECK(strstr(json, "sha256"));
+    wb_string_free(json);
+    CHECK(wb_hash(model, 0, cancel, &calls, &json) == WB_CANCELLED && calls > 0);
+    OK(wb_verify(in(assets, "hf"), NULL, 1, go_on, NULL, &json));
+    CHECK(strstr(json, "\"faults\":[]"));
+    wb_string_free(json);
+
+    options.size = sizeof options;
+    options.threads = 1;
+    options.memory = 64 << 20;
+    options.progress = go_on;
+    options.dry_run = 1;
+    OK(wb_convert(model, in(folder, "c.safetensors"), &options, &json));
+    CHECK(strstr(json, "\"dry_run\":true"));
+    wb_string_free(json);
+    CHECK(wb_open(in(folder, "c.safetensors"), NULL, &other) == WB_IO);
+    options.dry_run = 0;
+    OK(wb_convert(model, in(folder, "c.safetensors"), &options, &json));
+    wb_string_free(json);
+    CHECK(wb_convert(model, in(folder, "c.safetensors"), &options, NULL) == WB_USAGE);
+    options.overwrite = 1;
+    OK(wb_convert(model, in(folder, "c.safetensors"), &options, NULL));
+    options.overwrite = 0;
+    options.lossless = 1;
+    options.container = "mlx";
+    OK(wb_convert(model, in(folder, "mlx"), &options, NULL));
+    options.container = "absent";
+    CHECK(wb_convert(model, in(folder, "x"), &options, NULL) == WB_USAGE);
+    options.container = NULL;
+    CHECK(wb_convert(model, in(folder, "x"), &options, NULL) == WB_USAGE);
+    OK(wb_open(in(folder, "mlx"), NULL, &other));
+    OK(wb_diff(model, other, 0.0, go_on, NULL, &json));
+    wb_string_free(json);
+    wb_model_free(other);
+
+    OK(wb_open(in(assets, "hf"), NULL, &other));
+    CHECK(wb_diff(model, other, 0.0, NULL, NULL, &json) == WB_FOUND);
+    wb_string_free(json);
+    OK(wb_quantize(other, in(folder, "q.gguf"), "Q4_K_M", &options, &json));
+    CHECK(strstr(json, "Q4_K"));
+    wb_string_free(json);
+    OK(wb_quantize(other, in(folder, "m"), "mlx:affine", &options, NULL));
+    CHECK(wb_quantize(other, in(folder, "n"), "mlx:absent", &options, NULL) == WB_USAGE);
+    CHECK(wb_quantize(other, in(folder, "n.gguf"), "absent", &options, NULL) == WB_USAGE);
+    options.progress = cancel;
+    options.user = &calls;
+    CHECK(wb_quantize(other, in(folder, "n.gguf"), "Q8_0", &options, NULL) == WB_CANCELLED);
+    wb_model_free(other);
+    CHECK(wb_open(in(folder, "n.gguf"), NULL, &other) == WB_IO);
+}
+
+int main(int argc, char **argv) {
+    wb_model *model = NULL;
+    wb_open_options options = {0};
+    FILE *file;
+    char *bytes;
+    size_t len;
+    CHECK(argc == 3 && wb_abi_version() == WB_ABI_VERSION && strlen(wb_version()) >= 5);
+    errors(argv[1]);
+
+    /* From memory. */
+    file = fopen(in(argv[1], "sample-Q8_0.gguf"), "rb");
+    CHECK(file != NULL);
+    bytes = malloc(4 << 20);
+    CHECK(bytes != NULL);
+    len = fread(bytes, 1, 4 << 20, file);
+    fclose(file);
+    OK(wb_open_memory("memory", bytes, len, NULL, &model));
+    free(bytes);
+    CHECK(is(wb_model_container(model), "gguf"));
+    wb_model_free(model);
+
+    options.size = sizeof options;
+    options.strictness = 1;
+    options.no_map = 1;
+    options.threads = 1;
+    OK(wb_open(in(argv[1], "sample-Q8_0.gguf"), &options, &model));
+    CHECK(wb_error_message() == NULL && wb_error_kind() == NULL);
+    CHECK(is(wb_model_note(model, wb_model_note_count(model)), ""));
+    CHECK(wb_model_stored_bytes(model) > 1000000);
+    metadata(model);
+    config(model);
+    weights(model);
+    verbs(argv[1], argv[2], model);
+    tensors(argv[1], model); /* frees the model */
+    printf("every function was called\n");
+    return 0;
+}

@@ -1,0 +1,86 @@
+//! The program `weighbridge`: parses arguments, calls the library, prints the report.
+//!
+//! It is a library so that the Python package can install the program too.
+
+mod args;
+mod cmd;
+mod failure;
+mod json;
+mod layers;
+mod newfile;
+mod print;
+mod stdout;
+mod writing;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+use weighbridge::{OpenOptions, Strictness};
+
+use args::Cli;
+use failure::Failure;
+pub(crate) use failure::{Stop, complain, note, remark};
+
+/// The exit status of a command that completed.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[repr(u8)]
+pub(crate) enum Status {
+    Fine = 0,
+    Found = 1,
+    Usage = 2,
+    Unsupported = 4,
+}
+
+/// Runs the program with these arguments, the first of which is its name. Returns the exit status.
+pub fn run(arguments: Vec<OsString>) -> u8 {
+    // Nothing else may have this value: clap would take it for the option too.
+    if arguments.iter().skip(1).take_while(|word| *word != "--").any(|word| word == "--json") {
+        failure::speak_json();
+    }
+    let ran = stdout::fail_if_closed().map_err(Stop::Output);
+    let status = match ran.and_then(|()| parse_and_run(arguments)) {
+        Ok(status) => status as u8,
+        Err(Stop::Output(_)) if stdout::was_closed() => {
+            failure::report(&Stop::Output(std::io::Error::other("standard output is closed")))
+        }
+        // The reader of the output closed the pipe: it needs no more.
+        Err(Stop::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => 0,
+        Err(stop) => failure::report(&stop),
+    };
+    failure::finish();
+    status
+}
+
+fn parse_and_run(arguments: Vec<OsString>) -> cmd::Done {
+    match Cli::try_parse_from(arguments) {
+        Ok(cli) => {
+            cli.color.write_global();
+            print::set_wide(cli.wide);
+            cmd::run(cli.command)
+        }
+        Err(error) => parsed_nothing(&error),
+    }
+}
+
+/// Prints the help or the version if they were requested; otherwise the command line is wrong.
+fn parsed_nothing(error: &clap::Error) -> cmd::Done {
+    if error.use_stderr() && failure::is_json() {
+        complain(Failure::usage(&error.to_string()));
+    } else {
+        error.print()?;
+    }
+    Ok(if error.use_stderr() { Status::Usage } else { Status::Fine })
+}
+
+impl args::Open {
+    pub(crate) fn options(&self) -> OpenOptions {
+        let strictness = match (self.strict, self.lenient) {
+            (true, _) => Strictness::Strict,
+            (false, true) => Strictness::Lenient,
+            (false, false) => Strictness::Default,
+        };
+        let options = OpenOptions::new().strictness(strictness);
+        let options = options.all_files(self.all_files);
+        if self.no_map { options.read() } else { options }
+    }
+}

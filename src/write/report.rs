@@ -1,0 +1,125 @@
+//! The report on a plan, before and after it is run.
+
+use super::{PlannedTensor, WritePlan, WriteReport};
+use crate::bytes::Text;
+
+/// What a plan writes, or wrote: its files, and how each tensor is produced.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct PlanReport<'p> {
+    /// The paths that were written; empty before the plan is run.
+    pub written: Vec<String>,
+    /// Whether nothing was written.
+    pub dry_run: bool,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// The time that writing took.
+    pub seconds: f64,
+    /// The files.
+    pub files: Vec<ReportedFile<'p>>,
+    /// The tensors, in the order of writing.
+    pub tensors: Vec<ReportedTensor<'p>>,
+    /// The notes of the plan.
+    pub notes: Vec<String>,
+}
+
+/// A file of a [`PlanReport`].
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct ReportedFile<'p> {
+    /// The name; empty for the file at the given path, and for a blob without a name in Ollama's
+    /// manifest.
+    pub name: &'p str,
+    /// Its length.
+    pub bytes: u64,
+    /// The names of its tensors.
+    pub tensors: Vec<&'p str>,
+}
+
+/// A tensor of a [`PlanReport`].
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct ReportedTensor<'p> {
+    /// Its name in the output.
+    pub name: &'p str,
+    /// Dimensions, outermost first.
+    pub shape: &'p [u64],
+    /// The names of the source dtypes, with their group size where they have one.
+    pub from: &'p str,
+    /// The dtype in the output.
+    pub dtype: &'static str,
+    /// Elements that share a scale, for dtypes that leave the number to the tensor.
+    pub group_size: Option<u32>,
+    /// Bytes of all its parts.
+    pub bytes: u64,
+    /// How it is produced: see [`Method::name`](super::Method::name).
+    pub how: &'static str,
+    /// Whether every value stays unchanged.
+    pub lossless: bool,
+    /// The reason for the method, unless it is obvious.
+    pub why: Option<&'p str>,
+    /// The number of finite values that became infinite.
+    pub lost_to_infinity: u64,
+    /// The number of nonzero values that became 0.
+    pub lost_to_zero: u64,
+    /// The relative RMS difference, for requantized tensors.
+    pub relative_rms: Option<f64>,
+}
+
+impl WritePlan {
+    /// The report on this plan before it is run.
+    pub fn report(&self) -> PlanReport<'_> {
+        let files = self.files().zip(self.tensors_by_file());
+        PlanReport {
+            written: Vec::new(),
+            dry_run: true,
+            bytes: self.bytes(),
+            seconds: 0.0,
+            files: files
+                .map(|((name, bytes), tensors)| ReportedFile { name, bytes, tensors })
+                .collect(),
+            tensors: self.tensors.iter().map(ReportedTensor::from).collect(),
+            notes: self.notes.clone(),
+        }
+    }
+}
+
+impl<'p> From<&'p PlannedTensor> for ReportedTensor<'p> {
+    fn from(planned: &'p PlannedTensor) -> Self {
+        Self {
+            name: &planned.name,
+            shape: &planned.shape,
+            from: &planned.from,
+            dtype: planned.dtype.name(),
+            group_size: planned.group_size,
+            bytes: planned.bytes,
+            how: planned.method.name(),
+            lossless: planned.method.is_lossless(),
+            why: planned.reason.as_deref(),
+            lost_to_infinity: 0,
+            lost_to_zero: 0,
+            relative_rms: None,
+        }
+    }
+}
+
+impl PlanReport<'_> {
+    /// Adds what a run of the plan wrote, how long it took, and what its tensors lost.
+    pub fn ran(&mut self, written: &WriteReport, seconds: f64) {
+        let path = |path: &std::path::PathBuf| Text::from_path(path).to_string();
+        self.written = written.paths.iter().map(path).collect();
+        (self.dry_run, self.seconds) = (false, seconds);
+        let lost: std::collections::HashMap<&str, &super::Loss> =
+            written.lost.iter().map(|(name, loss)| (name.as_str(), loss)).collect();
+        for tensor in &mut self.tensors {
+            if let Some(loss) = lost.get(tensor.name) {
+                tensor.lost_to_infinity = loss.narrowing.overflows;
+                tensor.lost_to_zero = loss.narrowing.flushes;
+                tensor.relative_rms = loss.relative_rms();
+            }
+        }
+    }
+}
