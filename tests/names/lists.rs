@@ -1184,6 +1184,28 @@ pub(crate) const LISTS: &[List] = &[
         "],
     },
     List {
+        name: "nomic-bert",
+        source: "NomicBertModel of transformers 5.23 as it is saved, and llama.cpp's gguf-py/gguf/tensor_mapping.py",
+        config: r#"{"model_type": "nomic_bert", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 6, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "nomic-bert",
+        tensors: &["
+            embeddings.word_embeddings.weight        10,8  token_embd.weight
+            embeddings.token_type_embeddings.weight  2,8   token_types.weight
+            emb_ln.weight                            8     token_embd_norm.weight
+            emb_ln.bias                              8     token_embd_norm.bias
+            encoder.layers.0.attn.Wqkv.weight        24,8  blk.0.attn_qkv.weight
+            encoder.layers.0.attn.out_proj.weight    8,8   blk.0.attn_output.weight
+            encoder.layers.0.norm1.weight            8     blk.0.attn_output_norm.weight
+            encoder.layers.0.norm1.bias              8     blk.0.attn_output_norm.bias
+            encoder.layers.0.mlp.fc11.weight         6,8   blk.0.ffn_up.weight
+            encoder.layers.0.mlp.fc12.weight         6,8   blk.0.ffn_gate.weight
+            encoder.layers.0.mlp.fc2.weight          8,6   blk.0.ffn_down.weight
+            encoder.layers.0.norm2.weight            8     blk.0.layer_output_norm.weight
+            encoder.layers.0.norm2.bias              8     blk.0.layer_output_norm.bias
+        "],
+    },
+    List {
         name: "modernbert",
         source: "ModernBertForMaskedLM and ModernBertForSequenceClassification of transformers 5.23 as they are saved, and what llama.cpp's conversion/bert.py made of them",
         config: r#"{"model_type": "modernbert", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 6, "vocab_size": 10}"#,

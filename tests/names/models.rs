@@ -369,7 +369,7 @@ pub(crate) const KEYS: &[(&str, &[&str])] = &[
     ("attention.layer_norm_epsilon",      &["layer_norm_eps", "layer_norm_epsilon"]),
     ("vocab_size",                        &["vocab_size"]),
     ("expert_count",                      &["num_local_experts", "num_experts", "n_routed_experts"]),
-    ("expert_used_count",                 &["num_experts_per_tok", "top_k_experts"]),
+    ("expert_used_count",                 &["num_experts_per_tok", "top_k_experts", "moe_k"]),
     ("expert_feed_forward_length",        &["moe_intermediate_size"]),
     ("expert_shared_feed_forward_length", &["shared_expert_intermediate_size"]),
     ("expert_shared_count",               &["n_shared_experts"]),

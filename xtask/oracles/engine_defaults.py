@@ -35,7 +35,7 @@ MODEL_TYPES = """
     qwen3_moe qwen3_next qwen3_5_text qwen3_5_moe_text gemma gemma2 gemma3_text gemma3n_text gemma4_text phi3
     gpt_oss deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 glm4 glm4_moe olmo2 olmo3 olmoe cohere cohere2
     starcoder2 falcon gpt2 bert roberta xlm-roberta camembert whisper minicpm3 modernbert phi
-    stablelm nemotron seed_oss ernie4_5 ernie4_5_moe exaone4 hunyuan_v1_dense
+    stablelm nemotron seed_oss ernie4_5 ernie4_5_moe exaone4 hunyuan_v1_dense nomic_bert
 """.split()
 
 # Models without a class of their own in transformers, and the class that runs them.

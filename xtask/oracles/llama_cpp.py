@@ -2,7 +2,8 @@
 
     llama_cpp.py PROGRAM [--match REGEX]
 
-The models are those of the folder logits in WEIGHBRIDGE_FIXTURES; without it nothing is done. Each is converted to GGUF. Of each file, changed copies are made:
+The models are those of the folder logits in WEIGHBRIDGE_FIXTURES, or those of the folder that WEIGHBRIDGE_MODELS names; without
+either nothing is done. Each is converted to GGUF. Of each file, changed copies are made:
 without one of its tensors (one copy for each kind of tensor), with a tensor too many, with another length of an axis, without
 one of its keys. llama.cpp loads each copy in a process of its own, since it may abort, and computes one token. The exit status is
 1 if llama.cpp and the program disagree about any copy: the table in src/arch/family/graphs.rs is wrong then.
@@ -19,10 +20,10 @@ import tempfile
 from pathlib import Path
 
 PROGRAM = sys.argv[1]
-FIXTURES = os.environ.get("WEIGHBRIDGE_FIXTURES")
-if FIXTURES is None:
-    sys.exit(print("skipped: llama_cpp.py needs WEIGHBRIDGE_FIXTURES"))
-MODELS = Path(FIXTURES) / "logits"
+FIXTURES, MADE = os.environ.get("WEIGHBRIDGE_FIXTURES"), os.environ.get("WEIGHBRIDGE_MODELS")
+if FIXTURES is None and MADE is None:
+    sys.exit(print("skipped: llama_cpp.py needs WEIGHBRIDGE_FIXTURES or WEIGHBRIDGE_MODELS"))
+MODELS = Path(MADE) if MADE else Path(FIXTURES) / "logits"
 MATCH = re.compile(sys.argv[sys.argv.index("--match") + 1] if "--match" in sys.argv else "")
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 
@@ -148,6 +149,8 @@ def says(path):
     return done.returncode == 0, (done.stdout + done.stderr).strip()
 
 
+# Not this file, which has the package's name.
+sys.path.pop(0)
 import llama_cpp  # noqa: E402
 
 checked, faults = 0, 0
@@ -166,7 +169,7 @@ for model in sorted(MODELS.iterdir()):
             continue
         file = Gguf(path)
         architecture = file.keys["general.architecture"][12:].decode()
-        if architecture in ("bert", "whisper"):
+        if architecture in ("bert", "modern-bert", "nomic-bert", "whisper"):
             continue
         # These models have no tokenizer, which llama.cpp must be told.
         file.keys["tokenizer.ggml.model"] = struct.pack("<I", 8) + text("no_vocab")

@@ -3,7 +3,7 @@
     models.py FOLDER [--match REGEX]
 
 Each model is a directory FOLDER/NAME with config.json, model.safetensors (F32, as the class saves it) and logits.safetensors:
-tokens, their logits, and the greedy continuation of 16 tokens. The logits are computed in F64 with eager attention and rounded.
+tokens, their logits, and the greedy continuation of 16 tokens; of encoders their last hidden states. The logits are computed in F64 with eager attention and rounded.
 A seed is kept if F32 gives the same within 1e-4 of the standard deviation, and the best token of each step of the continuation
 leads by at least 1% of it. The weights mean nothing.
 
@@ -21,7 +21,7 @@ warnings.filterwarnings("ignore")
 
 import torch  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
-from transformers import AutoConfig, AutoModelForCausalLM, logging  # noqa: E402
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, logging  # noqa: E402
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
@@ -34,6 +34,9 @@ LATENT = dict(
     q_lora_rank=24, kv_lora_rank=32, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=16, n_routed_experts=4,
     num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=32, first_k_dense_replace=1, n_group=1, topk_group=1,
 )
+
+# Encoders of text, of which the hidden states are kept instead.
+ENCODERS = ["nomic_bert"]
 
 # The name, the model_type, and numbers that differ from SMALL.
 MODELS = {
@@ -66,6 +69,7 @@ MODELS = {
         num_hidden_layers=3, moe_num_experts=4, moe_k=2, moe_num_shared_experts=1, moe_layer_start_index=1,
         moe_layer_interval=1, moe_layer_end_index=-1, moe_intermediate_size=32,
     )),
+    "nomic_bert": ("nomic_bert", dict(num_key_value_heads=None, pad_token_id=0, type_vocab_size=2)),
     "exaone4-full": ("exaone4", dict(
         sliding_window=None, sliding_window_pattern=None, layer_types=["full_attention"] * 2,
         rope_parameters=dict(
@@ -102,6 +106,8 @@ def draw(model, seed):
 
 def logits_of(model, ids):
     with torch.no_grad():
+        if model.config.model_type in ENCODERS:
+            return model(input_ids=torch.tensor([ids])).last_hidden_state[0]
         return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
 
 
@@ -109,18 +115,23 @@ def make(name, folder):
     model_type, more = MODELS[name]
     config = AutoConfig.for_model(model_type, **{**SMALL, **more})
     config._attn_implementation = "eager"
+    auto = AutoModel if model_type in ENCODERS else AutoModelForCausalLM
     for seed in range(100):
         torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", experts_implementation="eager").float().eval()
+        model = auto.from_config(config, attn_implementation="eager", experts_implementation="eager").float().eval()
         draw(model, seed)
         model.save_pretrained(folder)
         load = dict(attn_implementation="eager", experts_implementation="eager")
-        narrow = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **load).eval()
-        wide = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **load).double().eval()
+        narrow = auto.from_pretrained(folder, dtype=torch.float32, **load).eval()
+        wide = auto.from_pretrained(folder, dtype=torch.float32, **load).double().eval()
         tokens = torch.randint(3, SMALL["vocab_size"], (24,), generator=torch.Generator().manual_seed(seed)).tolist()
         expected = logits_of(wide, tokens)
         if (expected - logits_of(narrow, tokens)).abs().max() > 1e-4 * expected.std():
             continue
+        if model_type in ENCODERS:
+            hidden = {"tokens": torch.tensor(tokens), "last_hidden_state": expected.float().contiguous()}
+            save_file(hidden, folder / "logits.safetensors")
+            return seed
         generated, clear = [], True
         while clear and len(generated) < 16:
             best = logits_of(wide, tokens + generated)[-1].topk(2)

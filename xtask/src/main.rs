@@ -104,6 +104,21 @@ const ENGINES: Step =
 const ENGINE_DEFAULTS: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/engine_defaults.py", "--check"]);
 
+/// Models of families that the fixtures lack, and what the reference decoder, the engines and
+/// llama.cpp's loader make of them.
+const MODELS: Step =
+    step(&["target/oracles/bin/python", "xtask/oracles/models.py", "target/oracles/models"]);
+const DECODED: Step = Step {
+    folder: "reference",
+    variable: Some(("WEIGHBRIDGE_MODELS", "../target/oracles/models")),
+    words: &["cargo", "test", "--test", "logits"],
+};
+const MODELS_LOADED: Step = Step {
+    folder: ".",
+    variable: Some(("WEIGHBRIDGE_MODELS", "target/oracles/models")),
+    words: LOADED.words,
+};
+
 static TASKS: &[Task] = &[
     Task {
         name: "ci",
@@ -122,7 +137,19 @@ static TASKS: &[Task] = &[
     Task {
         name: "oracles",
         help: "the field's Python packages read what this program writes",
-        steps: &[VENV, PACKAGES, PROGRAM, READ, LOADED, ENGINE_DEFAULTS, STRICT, ENGINES],
+        steps: &[
+            VENV,
+            PACKAGES,
+            PROGRAM,
+            READ,
+            LOADED,
+            ENGINE_DEFAULTS,
+            STRICT,
+            ENGINES,
+            MODELS,
+            DECODED,
+            MODELS_LOADED,
+        ],
     },
     Task { name: "fuzz-check", help: "whether the fuzz targets compile", steps: &[FUZZ_CHECK] },
 ];

@@ -18,6 +18,7 @@ mod llama;
 mod minicpm3;
 mod modernbert;
 mod nemotron;
+mod nomic_bert;
 mod olmo;
 mod phi;
 mod phi2;
@@ -57,6 +58,7 @@ pub(crate) static FAMILIES: &[&[Family]] = &[
     minicpm3::FAMILIES,
     modernbert::FAMILIES,
     nemotron::FAMILIES,
+    nomic_bert::FAMILIES,
     olmo::FAMILIES,
     phi::FAMILIES,
     phi2::FAMILIES,

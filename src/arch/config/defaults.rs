@@ -36,6 +36,8 @@ pub(crate) struct GgufDefaults {
     pub(crate) ffn_four_times: bool,
     /// Epsilon of layer norms, and the source of that value.
     pub(crate) layer_norm_eps: Option<(f32, &'static str)>,
+    /// Whether a value head is as wide as `dim / n_heads`, whatever the file says of keys.
+    pub(crate) usual_value_width: bool,
     /// The number of layers of the model that divides attention scores by the square root of `dim /
     /// n_heads` instead of `head_dim`.
     pub(crate) scaled_by_dim_layers: Option<u32>,
@@ -67,6 +69,7 @@ impl GgufDefaults {
         activation: None,
         ffn_four_times: false,
         layer_norm_eps: None,
+        usual_value_width: false,
         scaled_by_dim_layers: None,
     };
 }

@@ -113,9 +113,8 @@ pub(super) fn config(
         Ok::<_, Error>(Field::derived(value, source))
     };
     if attention.value_head_dim.is_none() {
-        // llama.cpp derives the width of values by itself, whatever the file says of keys.
-        let apart = head_dim.source.ends_with(".attention.key_length");
-        let derived = dim.value.checked_div(n_heads.value).filter(|_| apart);
+        let usual = defaults.of_gguf.usual_value_width;
+        let derived = dim.value.checked_div(n_heads.value).filter(|_| usual);
         attention.value_head_dim = Some(match derived {
             Some(width) => Field::derived(width, "dim / n_heads"),
             None => Field::derived(head_dim.value, "same as head_dim"),

@@ -266,7 +266,7 @@ fn plus_pad(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> 
 }
 
 /// Number of segments, which GGUF keeps as the number of token types.
-fn segments(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+pub(super) fn segments(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let stored = || model.shape("token_type_embedding.weight")?.first().copied();
     let stated = model.metadata().u64("tokenizer.ggml.token_type_count");
     out.extend(stated.or_else(stored).map(|kinds| ("type_vocab_size".to_owned(), kinds.into())));

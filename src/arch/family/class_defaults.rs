@@ -336,4 +336,9 @@ pub(super) static CLASS_DEFAULTS: &[ClassDefaults] = &[
         derived: &["head_dim", "num_key_value_heads", "rope_parameters"],
         mlx_lm: &["head_dim", "max_position_embeddings", "num_key_value_heads", "rms_norm_eps"],
         mlx_lm_reads_rope: false },
+    ClassDefaults { model_type: "nomic_bert",
+        transformers: &[("attention_probs_dropout_prob", Real(0.0)), ("hidden_act", Word("silu")), ("hidden_dropout_prob", Real(0.0)), ("layer_norm_eps", Real(1e-12)), ("max_position_embeddings", Count(2048)), ("pad_token_id", Count(0)), ("rope_theta", Real(1000.0)), ("type_vocab_size", Count(2))],
+        derived: &["head_dim", "rope_parameters"],
+        mlx_lm: &[],
+        mlx_lm_reads_rope: false },
 ];

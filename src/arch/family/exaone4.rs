@@ -1,6 +1,8 @@
 //! EXAONE 4: norms after attention and feed-forward network only. In the larger models most layers
 //! attend to a window, and the others have no rotary embeddings.
 
+use serde_json::{Map, Value as Json};
+
 use super::decoder::{BARE, DECODER, PREFIXES, QK_NORM, json, keys};
 use crate::arch::config::Defaults;
 use crate::arch::rule::{NameRule, rule};
@@ -41,10 +43,25 @@ static VARIANTS: &[Variant] = &[
             Class { model_type: "exaone4", class: "Exaone4ForCausalLM",
                 rules: &[json::BODY, json::DENSE, json::UNEVEN, json::GROUPED, json::RMS, json::SILU, &[C::Field("sliding_window", "sliding_window"), C::Field("sliding_window_pattern", "sliding_window_pattern"), C::By(json::layer_types)]], ..Class::EMPTY },
         ],
+        mlx_config: Some(letters),
         defaults: Defaults { window_period: Some(4), ..Defaults::activation("silu") },
         ..Variant::EMPTY
     },
 ];
+
+/// mlx-lm's class reads a letter for each layer: L if it attends to a window, G if to all positions.
+fn letters(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let key = "sliding_window_pattern";
+    if out.get(key).is_some_and(Json::is_string) {
+        return Ok(());
+    }
+    let letter = |kind: &&LayerKind| if **kind == LayerKind::Sliding { 'L' } else { 'G' };
+    let windows = model.config.attention.sliding_window.is_some();
+    let each = model.kinds().filter(|_| windows);
+    let letters = each.map(|kinds| kinds.iter().map(letter).collect::<String>());
+    out.insert(key.to_owned(), letters.map_or(Json::Null, Json::String));
+    Ok(())
+}
 
 /// Which layers attend to a window, as a list.
 fn windows(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::decoder::{DECODER, PREFIXES, json, keys};
-use crate::arch::config::Defaults;
+use crate::arch::config::{Defaults, GgufDefaults};
 use crate::arch::rule::{NameRule, both, rule};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::transform::{RowOrder, SAME, rows};
@@ -57,6 +57,15 @@ static LATENT: &[NameRule] = &[
     both("layers.{n}.attention.v_b.weight", "blk.{n}.attn_kv_b.weight", "model.layers.{n}.self_attn.kv_b_proj.weight", rows(RowOrder::Unfolding(1))),
 ];
 
+const DEFAULTS: Defaults = Defaults {
+    of_gguf: GgufDefaults {
+        activation: Some("silu"),
+        usual_value_width: true,
+        ..GgufDefaults::NONE
+    },
+    ..Defaults::NONE
+};
+
 #[rustfmt::skip]
 static VARIANTS: &[Variant] = &[
     Variant {
@@ -71,7 +80,7 @@ static VARIANTS: &[Variant] = &[
                     C::Field("rope_dimension_count", "qk_rope_head_dim"), C::Field("value_head_dim", "v_head_dim"), C::By(unrotated), C::By(json::longrope),
                     C::Fixed("scale_emb", Count(12)), C::Fixed("scale_depth", Real(1.4)), C::Fixed("dim_model_base", Count(256))]], ..Class::EMPTY },
         ],
-        defaults: Defaults::activation("silu"),
+        defaults: DEFAULTS,
         ..Variant::EMPTY
     },
 ];

@@ -24,6 +24,7 @@ mod llama;
 mod minicpm3;
 mod modernbert;
 mod nemotron;
+mod nomic_bert;
 mod olmo;
 mod others;
 mod phi;
@@ -84,6 +85,7 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &gpt2::GPT2,
     &bert::BERT,
     &modernbert::MODERNBERT,
+    &nomic_bert::NOMIC_BERT,
     &whisper::WHISPER,
 ];
 
