@@ -277,7 +277,8 @@ fn every_group_dtype_computes_as_the_cpu() {
         } else {
             let found = floats(&compute(&gpu, &loaded, &device, Operation::DequantizeF32, &[], 1));
             let values = provider.tensor(q).unwrap().dequantize().unwrap();
-            let near = found.iter().zip(&*values).all(|(a, b)| (a - b).abs() <= 1e-3 * (1.0 + b.abs()));
+            let near =
+                found.iter().zip(&*values).all(|(a, b)| (a - b).abs() <= 1e-3 * (1.0 + b.abs()));
             assert!(near);
         }
     }
@@ -293,7 +294,8 @@ fn every_group_dtype_computes_as_the_cpu() {
         for part in ["weight", "scales", "biases"] {
             if let Ok(tensor) = golden.stored_tensor(&format!("{prefix}{part}")) {
                 let bytes = tensor.bytes(Part::Weight).expect("bytes").into_owned();
-                file = file.tensor(&format!("m.{part}"), &tensor.dtype_label(), tensor.shape(), bytes);
+                file =
+                    file.tensor(&format!("m.{part}"), &tensor.dtype_label(), tensor.shape(), bytes);
             }
         }
         let what = prefix.trim_end_matches(['.', '/']);
@@ -327,7 +329,9 @@ fn every_group_dtype_computes_as_the_cpu() {
 fn windows_and_several_buffers_give_the_same() {
     let Some(gpu) = gpu("windows_and_several_buffers_give_the_same") else { return };
     let gpu = Arc::new(gpu.limited(None, 96 << 10, 40 << 10));
-    for (number, dtype) in [DType::Q6_K, DType::Q8_0, DType::F32, DType::MXFP4].into_iter().enumerate() {
+    for (number, dtype) in
+        [DType::Q6_K, DType::Q8_0, DType::F32, DType::MXFP4].into_iter().enumerate()
+    {
         let shape = [301, 256];
         let bytes = dtype.tensor_bytes(&shape).unwrap() as usize;
         let mut contents = random(number as u64, bytes);
@@ -347,12 +351,27 @@ fn windows_and_several_buffers_give_the_same() {
         // A window of outputs of dequantize has at most 40 rows of f32: fewer than 128.
         let values = provider.tensor("t").unwrap().dequantize().unwrap();
         let x = numbers(9, 256);
-        let found = floats(&compute(&gpu, &loaded, provider.device(), Operation::MatrixVector, &f32s(&x), 1));
+        let found = floats(&compute(
+            &gpu,
+            &loaded,
+            provider.device(),
+            Operation::MatrixVector,
+            &f32s(&x),
+            1,
+        ));
         for (row, found) in found.iter().enumerate() {
-            let terms = || values[row * 256..][..256].iter().zip(&x).map(|(w, x)| f64::from(*w) * f64::from(*x));
+            let terms = || {
+                values[row * 256..][..256]
+                    .iter()
+                    .zip(&x)
+                    .map(|(w, x)| f64::from(*w) * f64::from(*x))
+            };
             let (sum, size) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
             if sum.is_finite() && size < 1e37 {
-                assert!((f64::from(*found) - sum).abs() <= 1e-6 * size + 1e-37, "{dtype} row {row}");
+                assert!(
+                    (f64::from(*found) - sum).abs() <= 1e-6 * size + 1e-37,
+                    "{dtype} row {row}"
+                );
             }
         }
         let found = compute(&gpu, &loaded, provider.device(), Operation::DequantizeF16, &[], 1);
@@ -375,24 +394,32 @@ fn every_model_is_loaded_and_read_back() {
         let entries = std::fs::read_dir(folder).unwrap();
         paths.extend(entries.map(|entry| entry.unwrap().path()));
     }
-    let fusions: Vec<&Fusion> = ["qkv", "gate-up"].iter().filter_map(|name| Fusion::named(name)).collect();
+    let fusions: Vec<&Fusion> =
+        ["qkv", "gate-up"].iter().filter_map(|name| Fusion::named(name)).collect();
     let (mut models, mut tensors) = (0, 0);
     for path in paths {
         let Ok(model) = Model::open(&path) else { continue };
         let near = WeightProvider::new(model.clone(), weighbridge::device::Cpu);
-        let (Ok(near), Ok(far)) = (near, WeightProvider::new(model, Arc::clone(&gpu))) else { continue };
+        let (Ok(near), Ok(far)) = (near, WeightProvider::new(model, Arc::clone(&gpu))) else {
+            continue;
+        };
         let far = far.fallback(&[DType::F16, DType::F32]);
         for fusions in [&fusions[..], &[]] {
             let options = LoadOptions::new().fuse(fusions);
             let loaded = match far.load_all(|_| true, &options) {
                 Ok(loaded) => loaded,
                 Err(error) => {
-                    assert!(near.load_all(|_| true, &options).is_err(), "{}: {error}", path.display());
+                    assert!(
+                        near.load_all(|_| true, &options).is_err(),
+                        "{}: {error}",
+                        path.display()
+                    );
                     continue;
                 }
             };
             for one in &loaded {
-                let names: Vec<&str> = one.members.iter().map(|member| member.name.as_str()).collect();
+                let names: Vec<&str> =
+                    one.members.iter().map(|member| member.name.as_str()).collect();
                 if one.computed.is_some() {
                     continue;
                 }
@@ -483,8 +510,21 @@ fn special_values_pass_unchanged() {
     let Some(gpu) = gpu("special_values_pass_unchanged") else { return };
     let gpu = Arc::new(gpu);
     let words = [
-        0x7fc0_0001u32, 0xffa0_0002, 0x7f80_0000, 0xff80_0000, 1, 0x8000_0001, 0x007f_ffff, 0,
-        0x8000_0000, 0x3f80_0000, 0x7f7f_ffff, 0x3300_0000, 0x3300_0001, 0x387f_ffff, 0x477f_efff,
+        0x7fc0_0001u32,
+        0xffa0_0002,
+        0x7f80_0000,
+        0xff80_0000,
+        1,
+        0x8000_0001,
+        0x007f_ffff,
+        0,
+        0x8000_0000,
+        0x3f80_0000,
+        0x7f7f_ffff,
+        0x3300_0000,
+        0x3300_0001,
+        0x387f_ffff,
+        0x477f_efff,
         0x477f_f000,
     ];
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -498,6 +538,9 @@ fn special_values_pass_unchanged() {
     for (bits, word) in found.as_chunks().0.iter().zip(words) {
         let (found, expected) =
             (half::f16::from_le_bytes(*bits), half::f16::from_f32(f32::from_bits(word)));
-        assert!(found.to_bits() == expected.to_bits() || expected.is_nan() && found.is_nan(), "{word:#x}");
+        assert!(
+            found.to_bits() == expected.to_bits() || expected.is_nan() && found.is_nan(),
+            "{word:#x}"
+        );
     }
 }

@@ -645,6 +645,42 @@ fn load() {
 }
 
 #[test]
+fn load_to_a_device() {
+    let text = printed(&["load", MLX, "--verify", "--dtype", "packed-f16", "--fuse", "qkv"]);
+    assert!(text.contains("read back from cpu: 16 buffers are equal"), "{text}");
+    assert!(text.contains("as stored codes and F16"), "{text}");
+    assert_eq!(json(&["load", MLX, "--verify", "--json"])["verified"], 20);
+    let out = run(&["load", MLX, "--device", "npu"]);
+    assert_eq!(out.status.code(), Some(2));
+    let devices = json(&["list", "devices", "--json"]);
+    assert_eq!(devices["rows"][0]["name"], "cpu");
+    #[cfg(not(feature = "gpu"))]
+    {
+        let out = run(&["load", MLX, "--device", "gpu:1"]);
+        assert_eq!(out.status.code(), Some(4));
+        let text = String::from_utf8_lossy(&out.stderr);
+        assert!(text.contains("device gpu:1: this program was built without GPUs"), "{text}");
+    }
+}
+
+#[test]
+fn kernels_and_dispatches() {
+    let rows = json(&["list", "kernels", "--json"]);
+    let rows = rows["rows"].as_array().expect("rows");
+    let find = |dtype: &str, operation: &str| {
+        rows.iter().find(|row| row["dtype"] == dtype && row["operation"] == operation)
+    };
+    assert_eq!(find("Q4_K", "matrix_vector").expect("a row")["values"], "exact");
+    assert!(find("GPTQ4", "decoded by the CPU while loading").is_some());
+    assert_snapshot!(printed(&["inspect", MLX, "--dispatch", "--filter", "layers.0.*"]), @"");
+    let report = json(&["inspect", GGUF, "--dispatch", "--json"]);
+    let dispatches = report["dispatches"].as_array().expect("dispatches");
+    let qkv = dispatches.iter().find(|one| one["members"].as_array().is_some_and(|m| m.len() == 3));
+    let cost = &qkv.expect("qkv")["operations"]["matrix_vector"];
+    assert_eq!((&cost["bytes"], &cost["flops"]), (&139_264.into(), &262_144.into()));
+}
+
+#[test]
 fn hash() {
     let hashes = printed(&["hash", GGUF, "--values"]);
     assert_eq!(hashes.lines().count(), 20);

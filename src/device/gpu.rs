@@ -265,7 +265,8 @@ impl Gpu {
             usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
         });
-        let mut commands = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut commands =
+            self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         commands.copy_buffer_to_buffer(&chunk.buffer, start, &staging, 0, size);
         self.queue.submit([commands.finish()]);
         let (send, mapped) = std::sync::mpsc::channel();
@@ -344,9 +345,9 @@ impl Device for Gpu {
         drop(pool);
         let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         if words.len() < len.div_ceil(8) {
-            words.try_reserve_exact(len.div_ceil(8) - words.len()).map_err(|_| {
-                Error::out_of_memory("the host", range.end - range.start, None)
-            })?;
+            words
+                .try_reserve_exact(len.div_ceil(8) - words.len())
+                .map_err(|_| Error::out_of_memory("the host", range.end - range.start, None))?;
             words.resize(len.div_ceil(8), 0);
         }
         let bytes = bytemuck::cast_slice_mut(&mut words).get_mut(..len).unwrap_or_default();

@@ -151,8 +151,7 @@ fn kernel_tensor(
     layout: &BufferLayout,
     limits: DeviceLimits,
 ) -> Option<KernelTensor> {
-    let parts = parts.iter().map(|part| {
-        (part.part, part.dtype, part.range.clone(), part.row_bytes)
-    });
+    let parts =
+        parts.iter().map(|part| (part.part, part.dtype, part.range.clone(), part.row_bytes));
     KernelTensor::new(dtype, shape, group_size, parts, layout, limits)
 }

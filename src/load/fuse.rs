@@ -140,7 +140,9 @@ impl<D: Device> WeightProvider<D> {
             jobs.push(self.job(views)?);
         }
         self.run(&mut jobs, options)?;
-        found.extend(jobs.into_iter().map(|job| self.cache.insert(job.placed.view.name(), job.loaded)));
+        found.extend(
+            jobs.into_iter().map(|job| self.cache.insert(job.placed.view.name(), job.loaded)),
+        );
         Ok(found)
     }
 }

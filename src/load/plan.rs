@@ -132,8 +132,7 @@ impl<D: Device> WeightProvider<D> {
         };
         let (form, computed) = self.choices.form(&view, &self.device)?;
         let limits = self.device.limits();
-        let too_large =
-            || Error::unsupported("the parts exceed 2^64 bytes").in_tensor(view.name());
+        let too_large = || Error::unsupported("the parts exceed 2^64 bytes").in_tensor(view.name());
         let (parts, end) = self.layout(&view, &form, limits).ok_or_else(too_large)?;
         let bytes = end.checked_next_multiple_of(limits.unit.max(1)).ok_or_else(too_large)?;
         let is_packed = matches!(form, LoadedForm::Packed(_));

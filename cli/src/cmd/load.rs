@@ -5,10 +5,10 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use weighbridge::arch::Resolution;
-use weighbridge::bytes::Text;
 #[cfg(feature = "gpu")]
 use weighbridge::DType;
+use weighbridge::arch::Resolution;
+use weighbridge::bytes::Text;
 use weighbridge::device::{Cpu, Device};
 use weighbridge::ops::{self, LoadReport};
 #[cfg(not(feature = "gpu"))]

@@ -345,14 +345,31 @@ mod tests {
     /// Dtypes with values but without a kernel: the CPU decodes them.
     #[test]
     fn dtypes_without_a_kernel_are_known() {
-        let without = DTYPES.iter().filter(|row| row.codec.is_some() && kernel(row.dtype).is_none());
+        let without =
+            DTYPES.iter().filter(|row| row.codec.is_some() && kernel(row.dtype).is_none());
         let names: Vec<&str> = without.map(|row| row.name).collect();
         assert_eq!(
             names,
             [
-                "F64", "I64", "U64", "GPTQ2", "GPTQ2_V2", "GPTQ3", "GPTQ3_V2", "GPTQ4", "GPTQ4_V2",
-                "GPTQ8", "GPTQ8_V2", "AWQ4", "CT_INT4", "CT_INT8", "SCALED_I8", "SCALED_F8_E4M3",
-                "BNB_NF4", "BNB_FP4", "BNB_INT8",
+                "F64",
+                "I64",
+                "U64",
+                "GPTQ2",
+                "GPTQ2_V2",
+                "GPTQ3",
+                "GPTQ3_V2",
+                "GPTQ4",
+                "GPTQ4_V2",
+                "GPTQ8",
+                "GPTQ8_V2",
+                "AWQ4",
+                "CT_INT4",
+                "CT_INT8",
+                "SCALED_I8",
+                "SCALED_F8_E4M3",
+                "BNB_NF4",
+                "BNB_FP4",
+                "BNB_INT8",
             ]
         );
     }
