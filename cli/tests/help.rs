@@ -52,7 +52,8 @@ fn the_program() {
       merge        Merge the files of a model into one file
       align        Copy a file with its tensor data aligned
       meta         Print metadata, or edit the metadata of a GGUF file
-      list         List containers, dtypes, file types or architectures, or the models in Ollama's store
+      list         List containers, dtypes, file types, architectures, devices or kernels, or the models
+                   in Ollama's store
       completions  Print a completion script for a shell
 
     Options:
@@ -97,6 +98,8 @@ fn inspect() {
           --filter <GLOB>  Show only tensors whose stored or canonical name matches; * matches any text,
                            ? one character
           --metadata       Also show metadata; long strings and arrays are shortened
+          --dispatch       Show instead how a GPU computes with each tensor: kernels, windows of rows,
+                           workgroups
           --json           Print JSON
           --strict         Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the
                            format's specification for safetensors
@@ -346,12 +349,21 @@ fn load() {
               Dtype of the loaded tensors
 
               Possible values:
-              - keep: Packed, as stored
-              - f32:  Values as f32
-              - f16:  Values as f16
-              - bf16: Values as bf16
+              - keep:       Packed, as stored
+              - f32:        Values as f32
+              - f16:        Values as f16
+              - bf16:       Values as bf16
+              - packed-f16: f32 and bf16 as f16; packed codes as stored, with f16 scales
               
               [default: keep]
+
+          --device <DEVICE>
+              Device to load to: cpu, gpu, gpu:NUMBER or gpu:NAME; see `list devices`
+              
+              [default: cpu]
+
+          --verify
+              Read the tensors back from the device, and compare every byte
 
           --threads <N>
               Number of threads that read and convert; 0 means one per processor
@@ -390,6 +402,7 @@ fn load() {
       weighbridge load                            the built-in sample model
       weighbridge load model.gguf
       weighbridge load model.gguf --fuse qkv,gate-up --dtype f16
+      weighbridge load model.gguf --device gpu --verify
       weighbridge load ./Qwen3-0.6B --filter 'layers.0.*' --no-map --json
     ");
 }
@@ -397,7 +410,8 @@ fn load() {
 #[test]
 fn list() {
     assert_snapshot!(printed(&["list", "--help"]), @"
-    List containers, dtypes, file types or architectures, or the models in Ollama's store
+    List containers, dtypes, file types, architectures, devices or kernels, or the models in Ollama's
+    store
 
     Usage: weighbridge list [OPTIONS] <WHAT> [MODEL]
 
@@ -412,6 +426,8 @@ fn list() {
                 would have in each
               - architectures: Model families whose tensors have canonical names
               - models:        The models in Ollama's store
+              - devices:       The devices that `load` can load to
+              - kernels:       The kernels with which a GPU computes, for each dtype
 
       [MODEL]
               With `types`: the model whose size in each type is shown

@@ -655,6 +655,51 @@ fn load() {
 }
 
 #[test]
+fn load_to_a_device() {
+    let text = printed(&["load", MLX, "--verify", "--dtype", "packed-f16", "--fuse", "qkv"]);
+    assert!(text.contains("read back from cpu: 16 buffers are equal"), "{text}");
+    assert!(text.contains("as stored codes and F16"), "{text}");
+    assert_eq!(json(&["load", MLX, "--verify", "--json"])["verified"], 20);
+    let out = run(&["load", MLX, "--device", "npu"]);
+    assert_eq!(out.status, Some(2));
+    let devices = json(&["list", "devices", "--json"]);
+    assert_eq!(devices["rows"][0]["name"], "cpu");
+    #[cfg(not(feature = "gpu"))]
+    {
+        let out = run(&["load", MLX, "--device", "gpu:1"]);
+        assert_eq!(out.status, Some(4));
+        let text = out.err;
+        assert!(text.contains("device gpu:1: this program was built without GPUs"), "{text}");
+    }
+}
+
+#[test]
+fn kernels_and_dispatches() {
+    let rows = json(&["list", "kernels", "--json"]);
+    let rows = rows["rows"].as_array().expect("rows");
+    let find = |dtype: &str, operation: &str| {
+        rows.iter().find(|row| row["dtype"] == dtype && row["operation"] == operation)
+    };
+    assert_eq!(find("Q4_K", "matrix_vector").expect("a row")["values"], "exact");
+    assert!(find("GPTQ4", "decoded by the CPU while loading").is_some());
+    assert_snapshot!(printed(&["inspect", MLX, "--dispatch", "--filter", "layers.0.*"]), @"
+    TENSORS                                                                                  KERNEL            SHAPE       SIZE  WINDOWS    WORKGROUPS   FLOPS
+    layers.0.ffn.gate.weight + layers.0.ffn.up.weight                                        MLX_AFFINE4  1024 x 256  144.0 KiB        1  1024 x 1 x 1  524288
+    layers.0.attention.q.weight + layers.0.attention.k.weight + layers.0.attention.v.weight  MLX_AFFINE4   512 x 256   72.0 KiB        1   512 x 1 x 1  262144
+    layers.0.attention_norm.weight                                                           BF16                256      512 B        1     1 x 1 x 1     512
+    layers.0.ffn.down.weight                                                                 MLX_AFFINE4   256 x 512   72.0 KiB        1   256 x 1 x 1  262144
+    layers.0.ffn_norm.weight                                                                 BF16                256      512 B        1     1 x 1 x 1     512
+    layers.0.attention.output.weight                                                         MLX_AFFINE4   256 x 256   36.0 KiB        1   256 x 1 x 1  131072
+    workgroups are those of matrix_vector, in the first window of rows
+    ");
+    let report = json(&["inspect", GGUF, "--dispatch", "--json"]);
+    let dispatches = report["dispatches"].as_array().expect("dispatches");
+    let qkv = dispatches.iter().find(|one| one["members"].as_array().is_some_and(|m| m.len() == 3));
+    let cost = &qkv.expect("qkv")["operations"]["matrix_vector"];
+    assert_eq!((&cost["bytes"], &cost["flops"]), (&139_264.into(), &262_144.into()));
+}
+
+#[test]
 fn hash() {
     let hashes = printed(&["hash", GGUF, "--values"]);
     assert_eq!(hashes.lines().count(), 20);

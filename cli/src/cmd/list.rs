@@ -155,10 +155,7 @@ fn devices() -> Vec<Row> {
         ]
     });
     #[cfg(not(feature = "gpu"))]
-    let gpus = {
-        crate::failure::note("this program was built without the feature `gpu`");
-        std::iter::empty()
-    };
+    let gpus = std::iter::empty();
     std::iter::once(cpu).chain(gpus).collect()
 }
 

@@ -100,9 +100,11 @@ impl Parameters {
     }
 }
 
-/// Outputs of windows of `dequantize` start at multiples of this many rows: whatever the number of
-/// columns, the offset is a multiple of 256.
-const OUTPUT_ROWS: u64 = 128;
+/// The number of rows whose outputs are a multiple of the alignment.
+fn aligned_rows(row_bytes: u64, alignment: u64) -> u64 {
+    // The alignment is a power of two.
+    alignment >> row_bytes.trailing_zeros().min(alignment.trailing_zeros())
+}
 
 impl KernelTensor {
     /// Describes a tensor for kernels; `None` if its dtype has no kernel, or it has parts that no
@@ -189,7 +191,8 @@ impl KernelTensor {
                 end = end.min(first.saturating_add(most));
             }
             if end < rows.end && dequantizes {
-                end = first + (end - first) / OUTPUT_ROWS * OUTPUT_ROWS;
+                let step = aligned_rows(output_row, self.limits.alignment.max(1)).max(1);
+                end = first + (end - first) / step * step;
             }
             if end <= first {
                 let fault = format!(
@@ -249,7 +252,7 @@ impl KernelTensor {
             };
             let (buffer, cut) = self.cut(start)?;
             let within = start - cut.start;
-            let offset = within / self.limits.alignment * self.limits.alignment;
+            let offset = within / self.limits.alignment.max(1) * self.limits.alignment.max(1);
             let bytes = (end - cut.start - offset).next_multiple_of(4);
             *binding = Some(Binding { buffer, offset, bytes });
             *at = narrow(within - offset)?;
@@ -273,5 +276,71 @@ impl KernelTensor {
             all_rows: narrow(self.rows)?,
         };
         Ok(Window { rows, bindings, parameters, output_offset })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every row is in one window, and every binding is aligned and within its limits.
+    #[test]
+    fn windows_cover_all_rows_once() {
+        for (binding, buffer) in
+            [(20_000, u64::MAX), (20_000, 30_000), (4096, 5000), (1 << 27, 1 << 27)]
+        {
+            let mut limits = DeviceLimits::new(256);
+            (limits.unit, limits.binding, limits.buffer) = (4, binding, buffer);
+            for (dtype, columns) in [(DType::Q6_K, 512), (DType::Q8_0, 96), (DType::MXFP4, 32)] {
+                let rows = 301;
+                let row = dtype.row_bytes(columns).unwrap();
+                let start = 512;
+                let range = start..start + row * rows;
+                let bytes = range.end.next_multiple_of(4);
+                let layout = BufferLayout::new(bytes).part(range.clone(), Some(row));
+                let cuts = layout.cuts(limits);
+                assert_eq!((cuts[0].start, cuts[cuts.len() - 1].end), (0, bytes));
+                assert!(cuts.windows(2).all(|two| two[0].end == two[1].start));
+                assert!(cuts.iter().all(|cut| cut.end - cut.start <= buffer));
+                let parts = [(Part::Weight, dtype, range, Some(row))];
+                let tensor =
+                    KernelTensor::new(dtype, &[rows, columns], None, parts, &layout, limits)
+                        .unwrap();
+                for operation in Operation::ALL {
+                    let windows = tensor.windows(operation, 3..rows).unwrap();
+                    assert_eq!(
+                        (windows[0].rows.start, windows[windows.len() - 1].rows.end),
+                        (3, rows)
+                    );
+                    assert!(windows.windows(2).all(|two| two[0].rows.end == two[1].rows.start));
+                    for window in &windows {
+                        let found = window.bindings[0].as_ref().unwrap();
+                        let cut = &cuts[found.buffer];
+                        assert!(found.offset.is_multiple_of(256) && found.bytes <= binding);
+                        let at = cut.start + found.offset + u64::from(window.parameters.weight_at);
+                        assert_eq!(at, start + row * window.rows.start);
+                        assert!(
+                            found.offset + found.bytes <= (cut.end - cut.start).next_multiple_of(4)
+                        );
+                        let dequantizes =
+                            operation.output_bytes() == 2 || operation == Operation::DequantizeF32;
+                        assert!(!dequantizes || window.output_offset.is_multiple_of(256));
+                    }
+                }
+                assert!(tensor.windows(Operation::GetRows, 0..rows + 1).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_beyond_a_binding_is_an_error() {
+        let mut limits = DeviceLimits::new(256);
+        (limits.unit, limits.binding) = (4, 1024);
+        let layout = BufferLayout::new(8192).part(0..8192, Some(4096));
+        let parts = [(Part::Weight, DType::F32, 0..8192, Some(4096))];
+        let tensor =
+            KernelTensor::new(DType::F32, &[2, 1024], None, parts, &layout, limits).unwrap();
+        let error = tensor.windows(Operation::MatrixVector, 0..2).unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::Unsupported);
     }
 }
