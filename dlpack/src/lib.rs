@@ -180,6 +180,14 @@ impl Array {
         Self { _owner: Box::new(own), mapped: false, data, bytes, element, shape }
     }
 
+    /// The same memory, with unsigned integers of the same width as elements: for consumers that do
+    /// not know BF16 and floats of 8 bits.
+    #[must_use]
+    pub fn as_integers(mut self) -> Self {
+        self.element = Element { code: 1, ..self.element };
+        self
+    }
+
     /// The address of the first element.
     pub fn data(&self) -> *mut u8 {
         self.data

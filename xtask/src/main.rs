@@ -119,6 +119,64 @@ const MODELS_LOADED: Step = Step {
     words: LOADED.words,
 };
 
+const PYTHON_VENV: Step = step(&["python3", "-m", "venv", "target/python-venv"]);
+const PYTHON_TOOLS: Step = step(&[
+    "target/python-venv/bin/pip",
+    "install",
+    "--quiet",
+    "maturin>=1.9,<2",
+    "ml_dtypes",
+    "mypy",
+    "numpy",
+    "pytest",
+    "tqdm",
+]);
+/// Not optimized: the tests need no speed.
+const PYTHON_WHEEL: Step = step(&[
+    "target/python-venv/bin/maturin",
+    "build",
+    "--quiet",
+    "--profile",
+    "dev",
+    "--manifest-path",
+    "python/Cargo.toml",
+    "--target-dir",
+    "target/python",
+    "--compatibility",
+    "linux",
+    "--out",
+    "target/wheels",
+]);
+const PYTHON_INSTALL: Step = step(&[
+    "target/python-venv/bin/pip",
+    "install",
+    "--quiet",
+    "--force-reinstall",
+    "--no-deps",
+    "--no-index",
+    "--find-links",
+    "target/wheels",
+    "weighbridge",
+]);
+const PYTHON_TEST: Step =
+    step(&["target/python-venv/bin/python", "-m", "pytest", "--quiet", "python/tests"]);
+/// Whether the stubs are those of the native module, and the package has no type errors.
+const PYTHON_STUBS: Step = Step {
+    folder: "python",
+    variable: None,
+    words: &[
+        "../target/python-venv/bin/stubtest",
+        "weighbridge._native",
+        "--mypy-config-file",
+        "pyproject.toml",
+    ],
+};
+const PYTHON_TYPES: Step = Step {
+    folder: "python",
+    variable: None,
+    words: &["../target/python-venv/bin/mypy", "weighbridge"],
+};
+
 static TASKS: &[Task] = &[
     Task {
         name: "ci",
@@ -149,6 +207,19 @@ static TASKS: &[Task] = &[
             MODELS,
             DECODED,
             MODELS_LOADED,
+        ],
+    },
+    Task {
+        name: "python",
+        help: "the Python package: wheel, tests, stubs; needs Python",
+        steps: &[
+            PYTHON_VENV,
+            PYTHON_TOOLS,
+            PYTHON_WHEEL,
+            PYTHON_INSTALL,
+            PYTHON_TEST,
+            PYTHON_STUBS,
+            PYTHON_TYPES,
         ],
     },
     Task { name: "fuzz-check", help: "whether the fuzz targets compile", steps: &[FUZZ_CHECK] },

@@ -1,0 +1,54 @@
+//! Errors of the library as Python's exceptions.
+
+use pyo3::prelude::*;
+use weighbridge::{Error, ErrorKind};
+
+/// The exception of an error: see `weighbridge/_errors.py`.
+pub(crate) fn exception(error: &Error) -> PyErr {
+    made(error, false)
+}
+
+/// The exception of looking up a name in a model, which need not exist there.
+pub(crate) fn lookup(error: &Error) -> PyErr {
+    made(error, true)
+}
+
+fn made(error: &Error, in_model: bool) -> PyErr {
+    Python::attach(|py| {
+        let made = py.import("weighbridge._errors").and_then(|module| {
+            let path = error.path().map(|path| path.to_path_buf());
+            let fields = (
+                error.kind().name(),
+                error.to_string(),
+                path,
+                error.tensor(),
+                error.key(),
+                error.offset(),
+                error.advice(),
+                in_model,
+            );
+            module.getattr("exception")?.call1(fields)
+        });
+        match made {
+            Ok(exception) => PyErr::from_value(exception),
+            Err(error) => error,
+        }
+    })
+}
+
+/// The error of an argument.
+pub(crate) fn usage(fault: String) -> PyErr {
+    exception(&Error::new(ErrorKind::Mismatch, fault))
+}
+
+/// Results of the library as Python's.
+pub(crate) trait OrRaise<T> {
+    /// The value, or the exception of the error.
+    fn or_raise(self) -> PyResult<T>;
+}
+
+impl<T> OrRaise<T> for weighbridge::Result<T> {
+    fn or_raise(self) -> PyResult<T> {
+        self.map_err(|error| exception(&error))
+    }
+}

@@ -1,0 +1,199 @@
+//! Models.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use weighbridge::arch::Dialect;
+use weighbridge::metadata::{Array, Value};
+use weighbridge::{OpenOptions, Strictness, ops};
+use weighbridge_dlpack::PrivateMaps;
+
+use crate::fault::{OrRaise, lookup, usage};
+use crate::tensor::Tensor;
+
+/// An opened model.
+#[pyclass(frozen, module = "weighbridge._native")]
+pub(crate) struct Model {
+    pub(crate) model: weighbridge::Model,
+    maps: Arc<PrivateMaps>,
+}
+
+/// The options of opening.
+pub(crate) fn options(
+    strictness: &str,
+    no_map: bool,
+    threads: usize,
+    all_files: bool,
+) -> PyResult<OpenOptions> {
+    let strictness = match strictness {
+        "default" => Strictness::Default,
+        "strict" => Strictness::Strict,
+        "lenient" => Strictness::Lenient,
+        other => {
+            let fault = format!("strictness is \"{other}\", not default, strict or lenient");
+            return Err(usage(fault));
+        }
+    };
+    let options = OpenOptions::new().strictness(strictness).all_files(all_files).threads(threads);
+    Ok(if no_map { options.read() } else { options })
+}
+
+impl Model {
+    fn wrap(&self, tensor: weighbridge::Tensor) -> Tensor {
+        Tensor { tensor, maps: Arc::clone(&self.maps) }
+    }
+}
+
+/// A metadata value as Python's. Text that is not UTF-8 becomes bytes.
+fn python<'py>(py: Python<'py>, value: Value<'_>) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        Value::Bool(value) => value.into_bound_py_any(py),
+        Value::String(text) => match text.to_str() {
+            Some(text) => text.into_bound_py_any(py),
+            None => Ok(PyBytes::new(py, text.as_bytes()).into_any()),
+        },
+        Value::F32(value) => value.into_bound_py_any(py),
+        Value::F64(value) => value.into_bound_py_any(py),
+        Value::Array(array) => list(py, &array),
+        other => other.to_i128().into_bound_py_any(py),
+    }
+}
+
+fn list<'py>(py: Python<'py>, array: &Array<'_>) -> PyResult<Bound<'py, PyAny>> {
+    let list = PyList::empty(py);
+    for value in array.values() {
+        list.append(python(py, value)?)?;
+    }
+    Ok(list.into_any())
+}
+
+#[pymethods]
+impl Model {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        strictness: &str,
+        no_map: bool,
+        threads: usize,
+        all_files: bool,
+    ) -> PyResult<Self> {
+        let options = options(strictness, no_map, threads, all_files)?;
+        let model = py.detach(|| options.open(path)).or_raise()?;
+        Ok(Self { model, maps: Arc::default() })
+    }
+
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.model.path().to_path_buf()
+    }
+
+    #[getter]
+    fn container(&self) -> &'static str {
+        self.model.container()
+    }
+
+    #[getter]
+    fn stored_bytes(&self) -> u64 {
+        self.model.stored_bytes()
+    }
+
+    #[getter]
+    fn files(&self) -> Vec<PathBuf> {
+        self.model.files().map(std::path::Path::to_path_buf).collect()
+    }
+
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.model.notes().iter().map(|note| note.text.clone()).collect()
+    }
+
+    /// The name of the architecture, if it is known.
+    #[getter]
+    fn architecture(&self) -> PyResult<Option<&'static str>> {
+        Ok(self.model.resolution().or_raise()?.architecture.map(|architecture| architecture.name))
+    }
+
+    /// The convention of the stored names: `gguf`, `hugging_face`, `mlx`, `publisher`.
+    #[getter]
+    fn dialect(&self) -> PyResult<&'static str> {
+        Ok(self.model.resolution().or_raise()?.dialect.name())
+    }
+
+    /// Required tensors that the model lacks.
+    #[getter]
+    fn missing(&self) -> PyResult<Vec<String>> {
+        Ok(self.model.resolution().or_raise()?.missing.clone())
+    }
+
+    /// Canonical names, then the stored names of tensors without one.
+    fn names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        py.detach(|| Ok(self.model.names()?.map(str::to_owned).collect())).or_raise()
+    }
+
+    fn stored_names(&self) -> Vec<String> {
+        self.model.stored_tensors().map(|tensor| tensor.name().to_owned()).collect()
+    }
+
+    fn tensor(&self, name: &str) -> PyResult<Tensor> {
+        let found = self.model.tensor(name).map_err(|error| lookup(&error));
+        found.map(|tensor| self.wrap(tensor))
+    }
+
+    fn stored_tensor(&self, name: &str) -> PyResult<Tensor> {
+        let found = self.model.stored_tensor(name).map_err(|error| lookup(&error));
+        found.map(|tensor| self.wrap(tensor))
+    }
+
+    /// All tensors in the names, shapes and row order of a dialect.
+    fn tensors_in(&self, py: Python<'_>, dialect: &str) -> PyResult<Vec<Tensor>> {
+        let dialect = match dialect {
+            "huggingface" => Dialect::HuggingFace,
+            "mlx" => Dialect::Mlx,
+            "gguf" => Dialect::Gguf,
+            other => {
+                let fault = format!("names is \"{other}\", not huggingface, mlx or gguf");
+                return Err(usage(fault));
+            }
+        };
+        let translated = py.detach(|| ops::tensors_in(&self.model, dialect)).or_raise()?;
+        Ok(translated.tensors.into_iter().map(|tensor| self.wrap(tensor)).collect())
+    }
+
+    fn metadata_keys(&self) -> Vec<String> {
+        self.model.metadata().iter().map(|(key, _)| key.spelling().into_owned()).collect()
+    }
+
+    /// The value under a key, or None.
+    fn metadata_value<'py>(
+        &self,
+        py: Python<'py>,
+        key: &str,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.model.metadata().get(key).map(|value| python(py, value)).transpose()
+    }
+
+    /// A JSON document that opening the model read, as text, or None.
+    fn document(&self, name: &str) -> Option<String> {
+        self.model.document(name).map(ToString::to_string)
+    }
+
+    /// The texts of all tokens as bytes, in order of their numbers; None without a tokenizer.
+    fn tokens<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
+        let Some(tokenizer) = self.model.tokenizer().or_raise()? else { return Ok(None) };
+        let list = PyList::empty(py);
+        for token in tokenizer.tokens() {
+            list.append(PyBytes::new(py, &token.text))?;
+        }
+        Ok(Some(list))
+    }
+
+    /// The chat template, or None.
+    fn chat_template(&self) -> PyResult<Option<String>> {
+        let tokenizer = self.model.tokenizer().or_raise()?;
+        Ok(tokenizer.and_then(|tokenizer| tokenizer.chat_template().map(str::to_owned)))
+    }
+}

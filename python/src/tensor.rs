@@ -1,0 +1,231 @@
+//! Tensors.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use weighbridge::{DType, Part, Result, Threads};
+use weighbridge_dlpack::{Array as Memory, PrivateMaps, decode_rows, rows};
+
+use crate::array::Array;
+use crate::fault::{OrRaise, usage};
+use crate::watch::{Watch, watched};
+
+/// A tensor of an opened model.
+#[pyclass(frozen, module = "weighbridge._native")]
+pub(crate) struct Tensor {
+    pub(crate) tensor: weighbridge::Tensor,
+    pub(crate) maps: Arc<PrivateMaps>,
+}
+
+/// A stored array of a tensor: part, stored name, dtype, shape, path, offset, bytes.
+type Segment = (&'static str, String, &'static str, Vec<u64>, PathBuf, u64, u64);
+
+/// The dtype of values by its name; `None` as stored.
+pub(crate) fn float(name: Option<&str>) -> PyResult<Option<DType>> {
+    let Some(name) = name else { return Ok(None) };
+    let found = match name.to_ascii_lowercase().as_str() {
+        "float32" | "f32" => DType::F32,
+        "float16" | "f16" => DType::F16,
+        "bfloat16" | "bf16" => DType::BF16,
+        other => {
+            let fault = format!("the dtype is \"{other}\", not float32, float16 or bfloat16");
+            return Err(usage(fault));
+        }
+    };
+    Ok(Some(found))
+}
+
+/// From this many values on, work gets a thread of its own, so that Ctrl-C is seen.
+const LONG: u64 = 1 << 22;
+
+impl Tensor {
+    fn part(&self, name: &str) -> PyResult<Part> {
+        let parts = self.tensor.segments().map(|segment| segment.part);
+        let found = parts.chain([Part::Weight]).find(|part| part.name() == name);
+        found.ok_or_else(|| {
+            let fault = format!("the tensor has no {name}");
+            let error = weighbridge::Error::new(weighbridge::ErrorKind::NotFound, fault);
+            crate::fault::lookup(&error.in_tensor(self.tensor.name()))
+        })
+    }
+}
+
+#[pymethods]
+impl Tensor {
+    #[getter]
+    fn name(&self) -> &str {
+        self.tensor.name()
+    }
+
+    #[getter]
+    fn shape(&self) -> Vec<u64> {
+        self.tensor.shape().to_vec()
+    }
+
+    /// The dtypes of the stored tensors: `Q4_K`, `Q4_K+Q6_K`.
+    #[getter]
+    fn dtype(&self) -> String {
+        self.tensor.dtype_label()
+    }
+
+    /// The name of the dtype that the values have as an array: that of plain numbers, else `F32`.
+    #[getter]
+    fn value_dtype(&self) -> &'static str {
+        let plain = self.tensor.dtype().ok();
+        let plain = plain.filter(|dtype| weighbridge_dlpack::Element::of(*dtype).is_some());
+        match plain.filter(|_| self.tensor.segments().all(|s| s.part == Part::Weight)) {
+            Some(dtype) if self.tensor.why_computed().is_none() => dtype.name(),
+            _ if self.tensor.why_computed().is_some() => self.tensor.values_dtype().name(),
+            _ => DType::F32.name(),
+        }
+    }
+
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.tensor.stored_bytes()
+    }
+
+    #[getter]
+    fn elements(&self) -> u64 {
+        self.tensor.elements()
+    }
+
+    #[getter]
+    fn rows(&self) -> u64 {
+        rows(&self.tensor)
+    }
+
+    #[getter]
+    fn why_computed(&self) -> Option<&'static str> {
+        self.tensor.why_computed()
+    }
+
+    /// The stored arrays that the tensor is made of.
+    fn segments(&self) -> Vec<Segment> {
+        let segments = self.tensor.segments().map(|segment| {
+            let bytes = segment.range.end - segment.range.start;
+            (
+                segment.part.name(),
+                segment.name.spelling().into_owned(),
+                segment.dtype.name(),
+                segment.shape.to_vec(),
+                segment.path.to_path_buf(),
+                segment.range.start,
+                bytes,
+            )
+        });
+        segments.collect()
+    }
+
+    /// Rows of the first matrix dimension, without reading them.
+    fn slice_rows(&self, first: u64, end: u64) -> PyResult<Self> {
+        let tensor = self.tensor.clone().slice_rows(first..end).or_raise()?;
+        Ok(Self { tensor, maps: Arc::clone(&self.maps) })
+    }
+
+    /// The stored bytes of a part.
+    fn packed(&self, py: Python<'_>, part: &str) -> PyResult<Array> {
+        let part = self.part(part)?;
+        py.detach(|| Memory::packed(&self.tensor, part, &self.maps)).or_raise().map(Array::new)
+    }
+
+    /// The values in a dtype, or as they are stored if they are plain numbers.
+    fn load(&self, py: Python<'_>, dtype: Option<&str>) -> PyResult<Array> {
+        let dtype = float(dtype)?;
+        let Self { tensor, maps } = self;
+        let array = match tensor.elements() < LONG {
+            true => py.detach(|| Memory::load(tensor, dtype, maps, &|| true)).or_raise()?,
+            false => {
+                watched(py, None, |watch| Memory::load(tensor, dtype, maps, &|| watch.goes_on()))?
+            }
+        };
+        Ok(Array::new(array))
+    }
+
+    /// Writes the values of some rows to memory of the caller, which keeps it alive.
+    fn decode_into(
+        &self,
+        py: Python<'_>,
+        first: u64,
+        end: u64,
+        dtype: &str,
+        address: usize,
+        nbytes: usize,
+    ) -> PyResult<()> {
+        let dtype = float(Some(dtype))?.unwrap_or(DType::F32);
+        if address == 0 && nbytes > 0 {
+            return Err(PyValueError::new_err("the address is 0"));
+        }
+        let out: &mut [u8] = match nbytes {
+            0 => &mut [],
+            // SAFETY: the Python module passes the address and the length of a writable, contiguous
+            // array that it holds during the call.
+            _ => unsafe { std::slice::from_raw_parts_mut(address as *mut u8, nbytes) },
+        };
+        let tensor = &self.tensor;
+        if tensor.elements() < LONG {
+            return py.detach(|| decode_rows(tensor, first..end, dtype, out, &|| true)).or_raise();
+        }
+        watched(py, None, |watch| decode_rows(tensor, first..end, dtype, out, &|| watch.goes_on()))
+    }
+}
+
+/// Loads several tensors, several at a time: see `Tensor.load`.
+#[pyfunction]
+#[pyo3(signature = (tensors, dtype, threads, progress))]
+pub(crate) fn load(
+    py: Python<'_>,
+    tensors: Vec<Py<Tensor>>,
+    dtype: Option<&str>,
+    threads: usize,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<Array>> {
+    let dtype = float(dtype)?;
+    let tensors: Vec<&Tensor> = tensors.iter().map(|tensor| tensor.get()).collect();
+    let loaded = watched(py, progress, |watch| load_all(&tensors, dtype, threads, watch))?;
+    Ok(loaded.into_iter().map(Array::new).collect())
+}
+
+fn load_all(
+    tensors: &[&Tensor],
+    dtype: Option<DType>,
+    threads: usize,
+    watch: &Watch,
+) -> Result<Vec<Memory>> {
+    watch.of(tensors.iter().map(|tensor| tensor.tensor.elements()).sum());
+    let next = AtomicUsize::new(0);
+    let made = Mutex::new(Vec::with_capacity(tensors.len()));
+    let failed = Mutex::new(None);
+    let share = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(Tensor { tensor, maps }) = tensors.get(number).copied() else { return };
+            match Memory::load(tensor, dtype, maps, &|| watch.goes_on()) {
+                Ok(array) => {
+                    watch.add(tensor.elements());
+                    made.lock().unwrap_or_else(PoisonError::into_inner).push((number, array));
+                }
+                Err(error) => {
+                    next.store(tensors.len(), Ordering::Relaxed);
+                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    return;
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..Threads::new(threads).get().min(tensors.len()) {
+            scope.spawn(share);
+        }
+        share();
+    });
+    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+    made.sort_unstable_by_key(|(number, _)| *number);
+    Ok(made.into_iter().map(|(_, array)| array).collect())
+}

@@ -1,0 +1,40 @@
+"""The examples of docstrings and of docs/python.md run."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import os
+from pathlib import Path
+
+import pytest
+
+import weighbridge
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "assets" / "sample" / "sample-Q8_0.gguf"
+MODULES = ["", "._model", "._verbs", "._writer", ".numpy", ".torch"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings(name: str) -> None:
+    if name == ".torch":
+        pytest.importorskip("torch")
+    module = importlib.import_module("weighbridge" + name)
+    failed, tried = doctest.testmod(module, extraglobs={"SAMPLE": SAMPLE})
+    assert failed == 0 and tried > 0
+
+
+def test_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    os.symlink(ROOT / "assets", tmp_path / "assets")
+    monkeypatch.chdir(tmp_path)
+    guide = str(ROOT / "docs" / "python.md")
+    failed, tried = doctest.testfile(guide, module_relative=False)
+    assert failed == 0 and tried > 5
+
+
+def test_every_public_name_has_documentation() -> None:
+    for name in weighbridge.__all__:
+        if not name.startswith("__"):
+            assert getattr(weighbridge, name).__doc__, name

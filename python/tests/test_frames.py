@@ -1,0 +1,98 @@
+"""State dicts of each library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weighbridge as wb
+
+Q = "model.layers.1.self_attn.q_proj.weight"
+
+
+def test_numpy(sample: Path, tmp_path: Path) -> None:
+    import weighbridge.numpy as wbn
+
+    state = wbn.load_file(sample, dtype="float32")
+    expected = wb.open(sample)["layers.1.attention.q.weight"].dequantize()
+    assert len(state) == 20 and np.array_equal(state[Q], expected)
+    assert set(wbn.load_file(sample, names="canonical")) == set(wb.open(sample))
+    assert set(wbn.load_file(sample, names="stored")) == set(wb.open(sample).stored)
+    wbn.save_file(state, tmp_path / "again.safetensors")
+    assert np.array_equal(wbn.load_file(tmp_path / "again.safetensors")[Q], expected)
+    with pytest.raises(wb.MismatchError):
+        wbn.load_file(sample, names="absent")
+
+
+def test_torch(sample: Path, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    import weighbridge.torch as wbt
+
+    state = wbt.load_file(sample, dtype=torch.float32)
+    expected = wb.open(sample)["layers.1.attention.q.weight"].dequantize()
+    assert np.array_equal(state[Q].numpy(), expected)
+    half = wbt.load_file(sample, dtype=torch.bfloat16)
+    assert torch.equal(half[Q], state[Q].to(torch.bfloat16))
+    out = torch.empty(256, 256, dtype=torch.float16)
+    wb.open(sample)["layers.1.attention.q.weight"].dequantize(out=out)
+    assert torch.equal(out, state[Q].to(torch.float16))
+    wbt.save_file(half, tmp_path / "again.safetensors")
+    assert torch.equal(wbt.load_file(tmp_path / "again.safetensors")[Q], half[Q])
+
+
+def test_torch_shares_the_file_and_never_changes_it(assets: Path) -> None:
+    torch = pytest.importorskip("torch")
+    before = (assets / "hf" / "model.safetensors").read_bytes()
+    model = wb.open(assets / "hf")
+    a, b = (torch.from_dlpack(model[Q.replace(Q, "output_norm.weight")]) for _ in range(2))
+    assert a.dtype == torch.bfloat16 and a.data_ptr() == b.data_ptr()
+    a[:] = 7
+    assert b[0] == 7 and (assets / "hf" / "model.safetensors").read_bytes() == before
+
+
+def test_transformers_has_the_same_logits(sample: Path) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    import weighbridge.torch as wbt
+
+    config = transformers.AutoConfig.from_pretrained(sample.parent / "hf")
+    ids = torch.tensor([[1, 5, 9, 200]])
+
+    def logits(state: dict[str, Any]) -> Any:
+        engine = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        missing, unexpected = engine.load_state_dict(state, strict=False)
+        assert set(missing) <= {"lm_head.weight"} and not unexpected
+        engine.tie_weights()
+        with torch.no_grad():
+            return engine.eval()(ids).logits
+
+    ours = logits(wbt.load_file(sample, dtype=torch.float32))
+    if sample.name == "hf":
+        engine = transformers.AutoModelForCausalLM.from_pretrained(sample, dtype=torch.float32)
+        with torch.no_grad():
+            assert torch.equal(ours, engine.eval()(ids).logits)
+    else:
+        exact = logits(wbt.load_file(sample.parent / "hf", dtype=torch.float32))
+        # Quantized weights: the logits are close, which permuted rows would not be.
+        assert torch.nn.functional.cosine_similarity(ours, exact, dim=-1).min() > 0.95
+
+
+def test_mlx(sample: Path) -> None:
+    mx = pytest.importorskip("mlx.core")
+    import weighbridge.mlx as wbm
+
+    state = wbm.load_file(sample, dtype=mx.float32)
+    expected = wb.open(sample)["layers.1.attention.q.weight"].dequantize()
+    assert np.array_equal(np.asarray(state[Q]), expected)
+
+
+def test_jax(sample: Path) -> None:
+    jnp = pytest.importorskip("jax.numpy")
+    import weighbridge.jax as wbj
+
+    state = wbj.load_file(sample, dtype=jnp.float32)
+    expected = wb.open(sample)["layers.1.attention.q.weight"].dequantize()
+    assert np.array_equal(np.asarray(state[Q]), expected)

@@ -1,0 +1,167 @@
+"""Verbs, progress, Ctrl-C, writing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import weighbridge as wb
+
+
+def test_reports(assets: Path) -> None:
+    gguf, hf = assets / "sample-Q8_0.gguf", assets / "hf"
+    report = wb.inspect(gguf)
+    assert (report.container, report.tensor_count) == ("gguf", 20) and len(report["tensors"]) == 20
+    assert "container" in repr(report)
+    hashes = wb.hash(wb.open(gguf), values=True)
+    assert len(hashes.tensors) == 20 and len(hashes.tensors[0]["raw_sha256"]) == 64
+    assert wb.verify(hf, deep=True) and wb.verify(hf).faults == []
+    assert wb.diff(hf, hf) and not wb.diff(gguf, hf) and wb.diff(gguf, hf, tolerance=1.0)
+    with pytest.raises(AttributeError):
+        report.absent
+
+
+def test_conversion_and_back(assets: Path, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    report = wb.convert(
+        assets / "sample-Q8_0.gguf",
+        tmp_path / "mlx",
+        to="mlx",
+        lossless=True,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert not report.dry_run and report.bytes > 1_000_000 and seen[-1][0] == seen[-1][1]
+    assert wb.diff(assets / "sample-Q8_0.gguf", tmp_path / "mlx")
+    wb.convert(tmp_path / "mlx", tmp_path / "again.gguf")
+    assert wb.diff(tmp_path / "mlx", tmp_path / "again.gguf")
+    with pytest.raises(wb.MismatchError):
+        wb.convert(tmp_path / "mlx", tmp_path / "again.gguf")
+    with pytest.raises(wb.MismatchError):
+        wb.convert(tmp_path / "mlx", tmp_path / "x")
+    with pytest.raises(wb.MismatchError):
+        wb.convert(tmp_path / "mlx", tmp_path / "x.gguf", to="mlx")
+
+
+def test_quantization(assets: Path, tmp_path: Path) -> None:
+    report = wb.quantize(assets / "hf", tmp_path / "q.gguf", "Q4_K_M")
+    assert {tensor["dtype"] for tensor in report.tensors} >= {"Q4_K", "F32"}
+    assert wb.quantize(assets / "hf", tmp_path / "m", mlx="affine", bits=4, group_size=32)
+    assert wb.open(tmp_path / "m").container == "mlx"
+    with pytest.raises(wb.MismatchError):
+        wb.quantize(assets / "hf", tmp_path / "x.gguf", "absent")
+    with pytest.raises(wb.MismatchError):
+        wb.quantize(assets / "hf", tmp_path / "x.gguf")
+
+
+def test_split_and_merge(assets: Path, tmp_path: Path) -> None:
+    source = assets / "sample-Q8_0.gguf"
+    report = wb.split(source, tmp_path / "part", max_tensors=8)
+    assert len(report.written) == 3
+    wb.merge(report.written[0], tmp_path / "one.gguf", align=64)
+    assert wb.diff(source, tmp_path / "one.gguf")
+
+
+def test_create(assets: Path, tmp_path: Path) -> None:
+    wb.create(
+        "tales:int4", assets / "hf", quantize="int4", system="Tell.", store=tmp_path,
+        parameters={"temperature": 0.5},
+    )
+    manifest = next(path for path in (tmp_path / "manifests").rglob("*") if path.is_file())
+    assert wb.open(manifest).container == "ollama"
+
+
+def test_tqdm(assets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tqdm")
+    wb.hash(assets / "hf", progress=True)
+    assert "100%" in capsys.readouterr().err
+
+
+def test_an_exception_of_the_callback_cancels(tmp_path: Path) -> None:
+    big = large(tmp_path)
+
+    def refuse(done: int, total: int) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        wb.quantize(big, tmp_path / "q.gguf", "Q4_K", allow_incomplete=True, progress=refuse)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["big.gguf"]
+
+
+def large(folder: Path) -> Path:
+    """A model whose hashing and quantization take more than a moment."""
+    path = folder / "big.gguf"
+    writer = wb.Writer("gguf")
+    for key, value in {
+        "general.architecture": "llama", "llama.embedding_length": 4096, "llama.block_count": 1,
+        "llama.attention.head_count": 32, "llama.feed_forward_length": 4096,
+        "llama.context_length": 64, "llama.attention.layer_norm_rms_epsilon": 1e-5,
+    }.items():
+        writer.set(key, value)
+    values = np.random.default_rng(1).standard_normal((16384, 4096), np.float32)
+    writer.add("token_embd.weight", values)
+    writer.write(path)
+    return path
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_is_honoured(tmp_path: Path) -> None:
+    script = (
+        "import sys, weighbridge as wb\n"
+        "print('begun', flush=True)\n"
+        "while True: wb.hash(sys.argv[1], values=True, threads=1)\n"
+    )
+    path = large(tmp_path)
+    running = subprocess.Popen(
+        [sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert running.stdout is not None
+    running.stdout.readline()
+    time.sleep(0.2)
+    start = time.monotonic()
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=30)
+    assert b"KeyboardInterrupt" in said, said
+    # Half a second, and what a busy machine takes to end a process.
+    assert time.monotonic() - start < 3
+
+
+def test_a_model_of_ones_own(tmp_path: Path) -> None:
+    values = np.arange(512, dtype=np.float32).reshape(2, 256)
+    for path in (tmp_path / "a.gguf", tmp_path / "a.safetensors"):
+        report = wb.save_file({"x": values, "y": values[0].astype(np.int8)}, path)
+        assert report.written == [str(path)]
+        stored = wb.open(path).stored
+        assert np.array_equal(stored["x"].numpy(), values)
+        assert np.array_equal(stored["y"].numpy(), values[0].astype(np.int8))
+    wb.save_file({"x": values, "b": values[0]}, tmp_path / "q.gguf", dtype="Q8_0")
+    stored = wb.open(tmp_path / "q.gguf").stored
+    assert (stored["x"].dtype, stored["b"].dtype) == ("Q8_0", "F32")
+    assert np.abs(stored["x"].numpy() - values).max() < 2
+
+    writer = wb.Writer("gguf")
+    for key, value in {
+        "a": True, "b": -3, "c": 2**40, "d": 0.5, "e": "text", "f": [1, 2], "g": ["x", "y"],
+        "h": [0.5, 1.5], "i": [True, False],
+    }.items():
+        writer.set(key, value)
+    writer.add("x", wb.open(tmp_path / "q.gguf").stored["x"])
+    writer.write(tmp_path / "m.gguf")
+    metadata = wb.open(tmp_path / "m.gguf").metadata
+    assert [metadata[key] for key in "abcdefghi"] == [
+        True, -3, 2**40, 0.5, "text", [1, 2], ["x", "y"], [0.5, 1.5], [True, False],
+    ]
+    with pytest.raises(RuntimeError):
+        writer.write(tmp_path / "n.gguf")
+    with pytest.raises(wb.UnsupportedError):
+        wb.save_file({"x": np.array(["text"])}, tmp_path / "n.gguf")
+    writer = wb.Writer("safetensors", one_file=False)
+    writer.document("config.json", {"model_type": "mine"})
+    writer.add("x", values)
+    writer.write(tmp_path / "folder")
+    assert (tmp_path / "folder" / "config.json").is_file()

@@ -1,0 +1,439 @@
+"""Models and tensors."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from . import _native
+from ._errors import exception
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Config", "Metadata", "Model", "Part", "StoredTensors", "Tensor", "Tokenizer", "open"]
+
+_ML_DTYPES = {
+    "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+    "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+}
+"""Dtypes that `ml_dtypes` has. Without it, their elements are integers of the same width."""
+
+
+def _numpy(array: _native.Array, dtype: str) -> NDArray[Any]:
+    """An array as NumPy's, without a copy. `dtype` is what its elements are."""
+    if dtype not in _ML_DTYPES:
+        return np.from_dlpack(array)
+    found: NDArray[Any] = np.from_dlpack(array.as_integers())
+    try:
+        import ml_dtypes
+    except ImportError:
+        return found
+    return found.view(getattr(ml_dtypes, _ML_DTYPES[dtype]))
+
+
+class Part(NamedTuple):
+    """A stored array that is part of a tensor."""
+
+    part: str
+    """What it is: `weight`, `scale`, `bias`, `zero_point` and others."""
+    name: str
+    """Its own name in the file."""
+    dtype: str
+    """Its own dtype."""
+    shape: tuple[int, ...]
+    """Its own dimensions."""
+    path: Path
+    """The file that holds it."""
+    offset: int
+    """The position of its first byte in the file."""
+    nbytes: int
+    """Its length in bytes."""
+
+
+class Tensor:
+    """A tensor of an opened model. It reads nothing until it is asked for bytes or values.
+
+    Slicing selects rows without reading the others: `tensor[10:20].numpy()`.
+    """
+
+    __slots__ = ("_native",)
+
+    def __init__(self, native: _native.Tensor) -> None:
+        self._native = native
+
+    @property
+    def name(self) -> str:
+        """The name by which the tensor was requested."""
+        return self._native.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions, outermost first."""
+        return tuple(self._native.shape)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._native.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self._native.elements
+
+    @property
+    def dtype(self) -> str:
+        """How the elements are stored: `F16`, `Q4_K`, `MLX_AFFINE4`."""
+        return self._native.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all its stored parts."""
+        return self._native.nbytes
+
+    @property
+    def parts(self) -> list[Part]:
+        """The stored arrays that the tensor is made of."""
+        segments = self._native.segments()
+        return [Part(p, n, d, tuple(s), Path(f), o, b) for p, n, d, s, f, o, b in segments]
+
+    @property
+    def why_computed(self) -> str | None:
+        """Why only values, and not packed bytes, are available; None if packed bytes are."""
+        return self._native.why_computed
+
+    def numpy(self) -> NDArray[Any]:
+        """The tensor as a NumPy array. Stored numbers share the memory of the file where possible:
+        a write to them stays in this process. Quantized tensors are decoded to float32. BF16 and
+        floats of 8 bits need `ml_dtypes`; without it they are integers of the same width."""
+        return _numpy(self._native.load(None), self._native.value_dtype)
+
+    def raw(self, part: str = "weight") -> NDArray[Any]:
+        """The stored bytes of a part. They are shared with the file where possible.
+
+        A part of plain numbers, such as scales, has its own dtype and shape; other parts are bytes.
+        """
+        array = self._native.packed(part)
+        dtypes = [found.dtype for found in self.parts if found.part == part]
+        return _numpy(array, dtypes[0] if dtypes else "U8")
+
+    def dequantize(self, dtype: str = "float32", *, out: Any = None) -> Any:
+        """The values in `float32`, `float16` or `bfloat16`, as a NumPy array in new memory.
+
+        With `out`, a contiguous NumPy array or torch tensor in host memory, writes the values to it
+        and returns it; its dtype is the one of the values.
+        """
+        native = self._native
+        if out is not None:
+            name, shape, address, nbytes = _writable(out)
+            if shape != self.shape:
+                raise exception("mismatch", f"out has the shape {shape}, not {self.shape}")
+            native.decode_into(0, native.rows, name, address, nbytes)
+            return out
+        if dtype in ("bfloat16", "bf16"):
+            return _numpy(native.load("bfloat16"), "BF16")
+        found = np.empty(self.shape, np.dtype(dtype))
+        name, _, address, nbytes = _writable(found)
+        native.decode_into(0, native.rows, name, address, nbytes)
+        return found
+
+    def __getitem__(self, rows: int | slice) -> Tensor:
+        if not self.shape:
+            raise IndexError("the tensor has no rows")
+        count = self.shape[-2] if self.ndim > 1 else self.shape[0]
+        if isinstance(rows, int):
+            row = rows + count if rows < 0 else rows
+            if not 0 <= row < count:
+                raise IndexError(f"row {rows}, but the tensor has {count} rows")
+            return Tensor(self._native.slice_rows(row, row + 1))
+        first, end, step = rows.indices(count)
+        if step != 1:
+            raise exception("mismatch", f"the rows have the step {step}, not 1")
+        return Tensor(self._native.slice_rows(first, max(first, end)))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("the tensor has no rows")
+        return self.shape[-2] if self.ndim > 1 else self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        found = self.numpy()
+        if dtype is not None and found.dtype != dtype:
+            return found.astype(dtype)
+        return found.copy() if copy else found
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Gives the tensor to NumPy, PyTorch, JAX or MLX: stored numbers without a copy, quantized
+        ones as float32. A write to the array stays in this process."""
+        return self._native.load(None).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.name!r}, {self.dtype}, shape={self.shape})"
+
+
+def _writable(out: Any) -> tuple[str, tuple[int, ...], int, int]:
+    """The dtype, shape, address and length in bytes of an array that can be written to."""
+    if isinstance(out, np.ndarray):
+        if not (out.flags.c_contiguous and out.flags.writeable):
+            raise exception("mismatch", "out is not contiguous or not writeable")
+        return out.dtype.name, out.shape, out.ctypes.data, out.nbytes
+    if hasattr(out, "data_ptr"):
+        if not out.is_contiguous() or out.device.type != "cpu":
+            raise exception("mismatch", "out is not contiguous or not in host memory")
+        nbytes = out.numel() * out.element_size()
+        return str(out.dtype).removeprefix("torch."), tuple(out.shape), out.data_ptr(), nbytes
+    raise exception("mismatch", f"out is a {type(out).__name__}, not a NumPy array or torch tensor")
+
+
+class StoredTensors(Mapping[str, Tensor]):
+    """The tensors of a model under the names of its files, with the files' rows and values."""
+
+    def __init__(self, native: _native.Model) -> None:
+        self._native = native
+        self._names: list[str] | None = None
+
+    def __getitem__(self, name: str) -> Tensor:
+        return Tensor(self._native.stored_tensor(name))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._all()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> list[str]:
+        if self._names is None:
+            self._names = self._native.stored_names()
+        return self._names
+
+    def __repr__(self) -> str:
+        return f"StoredTensors({len(self)} tensors)"
+
+
+class Metadata(Mapping[str, Any]):
+    """The metadata of a model's files. A value is decoded when it is asked for."""
+
+    def __init__(self, native: _native.Model) -> None:
+        self._native = native
+        self._keys = dict.fromkeys(native.metadata_keys())
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._keys:
+            raise KeyError(key)
+        return self._native.metadata_value(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __repr__(self) -> str:
+        return f"Metadata({len(self)} keys)"
+
+
+class Config(Mapping[str, Any]):
+    """The values that an engine needs, whatever the file calls them: `config.dim` or
+    `config["dim"]`; `config["attention.heads"]` where several groups have a name."""
+
+    def __init__(self, report: dict[str, Any]) -> None:
+        self._report = report
+        self._values: dict[str, Any] = {}
+        for group, fields in report["config"].items():
+            if isinstance(fields, dict) and "value" in fields:
+                self._values[group] = fields["value"]
+            elif isinstance(fields, dict):
+                for name, field in fields.items():
+                    self._values[f"{group}.{name}"] = field["value"]
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._values:
+            return self._values[name]
+        found = [key for key in self._values if key.endswith("." + name)]
+        if len(found) != 1:
+            raise KeyError(name)
+        return self._values[found[0]]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the config has no value {name!r}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return "Config({})".format(", ".join(f"{k}={v!r}" for k, v in self._values.items()))
+
+
+class Tokenizer:
+    """What a model's files say of its tokenizer. It does not tokenize text."""
+
+    def __init__(self, tokens: list[bytes], chat_template: str | None) -> None:
+        self.tokens = tokens
+        """The spelling of each token in the file, in order of their numbers."""
+        self.chat_template = chat_template
+        """The chat template, in Jinja."""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({len(self)} tokens)"
+
+
+class Model(Mapping[str, Tensor]):
+    """An opened model: a mapping from canonical names to tensors. `stored` has the files' names."""
+
+    def __init__(self, native: _native.Model) -> None:
+        self._native = native
+        self._names: dict[str, None] | None = None
+
+    @property
+    def path(self) -> Path:
+        """The path that was opened."""
+        return Path(self._native.path)
+
+    @property
+    def container(self) -> str:
+        """`gguf`, `safetensors`, `mlx`, `ollama` or `whisper-ggml`."""
+        return self._native.container
+
+    @property
+    def architecture(self) -> str | None:
+        """The model family, if it is known."""
+        return self._native.architecture
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that hold tensors or metadata."""
+        return [Path(path) for path in self._native.files]
+
+    @property
+    def notes(self) -> list[str]:
+        """Remarks: broken rules of the format, files that were ignored."""
+        return self._native.notes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all stored tensors."""
+        return self._native.stored_bytes
+
+    @property
+    def missing(self) -> list[str]:
+        """Tensors that the family requires and the model lacks."""
+        return self._native.missing
+
+    @property
+    def stored(self) -> StoredTensors:
+        """The tensors under the names of the files."""
+        return StoredTensors(self._native)
+
+    @property
+    def metadata(self) -> Metadata:
+        """The keys and values of GGUF, or the `__metadata__` of safetensors."""
+        return Metadata(self._native)
+
+    @property
+    def config(self) -> Config:
+        """The values that an engine needs."""
+        return Config(json.loads(_native.config(self._native)))
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """The tokenizer, if a file contains one."""
+        tokens = self._native.tokens()
+        return None if tokens is None else Tokenizer(tokens, self._native.chat_template())
+
+    def tensors(self, names: str = "canonical") -> dict[str, Tensor]:
+        """All tensors by name: `canonical`, `stored`, or those of `huggingface`, `mlx` or `gguf`,
+        with the shapes and the row order of that convention."""
+        if names == "canonical":
+            return dict(self.items())
+        if names == "stored":
+            return dict(self.stored.items())
+        return {tensor.name: Tensor(tensor) for tensor in self._native.tensors_in(names)}
+
+    def __getitem__(self, name: str) -> Tensor:
+        return Tensor(self._native.tensor(name))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._all()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> dict[str, None]:
+        if self._names is None:
+            self._names = dict.fromkeys(self._native.names())
+        return self._names
+
+    def _facts(self) -> list[tuple[str, str]]:
+        dtypes: dict[str, int] = {}
+        for tensor in self.stored.values():
+            dtypes[tensor.dtype] = dtypes.get(tensor.dtype, 0) + 1
+        counts = ", ".join(f"{count} {dtype}" for dtype, count in dtypes.items())
+        return [
+            ("container", self.container),
+            ("family", self.architecture or "unknown"),
+            ("tensors", f"{len(self.stored)} ({counts})"),
+            ("size", f"{self.nbytes / 2**20:.1f} MiB"),
+        ]
+
+    def __repr__(self) -> str:
+        facts = "\n".join(f"  {name:<10} {value}" for name, value in self._facts())
+        return f"Model({str(self.path)!r})\n{facts}"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+            for name, value in self._facts()
+        )
+        return f"<b>{html.escape(str(self.path))}</b><table>{rows}</table>"
+
+
+def open(
+    path: str | Path,
+    *,
+    strictness: str = "default",
+    no_map: bool = False,
+    threads: int = 0,
+    all_files: bool = False,
+) -> Model:
+    """Opens a model: a file, a directory, or the name of a model in Ollama's store.
+
+    The format is detected from the content. Only headers are read.
+
+    - `strictness`: `default`, `strict` (apply the strictest reader's rules) or `lenient`.
+    - `no_map`: read tensors into memory instead of mapping the files.
+    - `threads`: 0 means one for each processor.
+    - `all_files`: open every weight file of a directory, not only those that its index names.
+
+    >>> model = open(SAMPLE)
+    >>> model["output_norm.weight"].shape
+    (256,)
+    """
+    return Model(_native.Model(path, strictness, no_map, threads, all_files))

@@ -1,0 +1,202 @@
+from pathlib import Path
+from typing import Any, Callable, final
+
+from ._verbs import Writing
+
+__all__ = [
+    "Array",
+    "Builder",
+    "Model",
+    "Tensor",
+    "__version__",
+    "config",
+    "convert",
+    "create",
+    "diff",
+    "hash",
+    "inspect",
+    "load",
+    "merge",
+    "quantize",
+    "run_program",
+    "split",
+    "verify",
+]
+
+__version__: str
+
+_Progress = Callable[[int, int], object]
+
+@final
+class Array:
+    @property
+    def shape(self) -> list[int]: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def is_mapped(self) -> bool: ...
+    def as_integers(self) -> Array: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@final
+class Tensor:
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> list[int]: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def value_dtype(self) -> str: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def elements(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def why_computed(self) -> str | None: ...
+    def segments(self) -> list[tuple[str, str, str, list[int], Path, int, int]]: ...
+    def slice_rows(self, first: int, end: int) -> Tensor: ...
+    def packed(self, part: str) -> Array: ...
+    def load(self, dtype: str | None) -> Array: ...
+    def decode_into(
+        self, first: int, end: int, dtype: str, address: int, nbytes: int
+    ) -> None: ...
+
+@final
+class Model:
+    def __new__(
+        cls,
+        path: str | Path,
+        strictness: str,
+        no_map: bool,
+        threads: int,
+        all_files: bool,
+    ) -> Model: ...
+    @property
+    def path(self) -> Path: ...
+    @property
+    def container(self) -> str: ...
+    @property
+    def stored_bytes(self) -> int: ...
+    @property
+    def files(self) -> list[Path]: ...
+    @property
+    def notes(self) -> list[str]: ...
+    @property
+    def architecture(self) -> str | None: ...
+    @property
+    def dialect(self) -> str: ...
+    @property
+    def missing(self) -> list[str]: ...
+    def names(self) -> list[str]: ...
+    def stored_names(self) -> list[str]: ...
+    def tensor(self, name: str) -> Tensor: ...
+    def stored_tensor(self, name: str) -> Tensor: ...
+    def tensors_in(self, dialect: str) -> list[Tensor]: ...
+    def metadata_keys(self) -> list[str]: ...
+    def metadata_value(self, key: str) -> Any: ...
+    def document(self, name: str) -> str | None: ...
+    def tokens(self) -> list[bytes] | None: ...
+    def chat_template(self) -> str | None: ...
+
+@final
+class Builder:
+    def __new__(cls, to: str, one_file: bool) -> Builder: ...
+    def set(self, key: str, value: Any) -> None: ...
+    def document(self, name: str, content: bytes) -> None: ...
+    def add(self, name: str, tensor: Tensor, dtype: str | None) -> None: ...
+    def add_array(
+        self,
+        name: str,
+        stored: str,
+        shape: list[int],
+        address: int,
+        nbytes: int,
+        owner: Any,
+        dtype: str | None,
+    ) -> None: ...
+    def write(self, path: str | Path, writing: Writing, progress: _Progress | None) -> str: ...
+
+def run_program(arguments: list[str]) -> int: ...
+def load(
+    tensors: list[Tensor], dtype: str | None, threads: int, progress: _Progress | None
+) -> list[Array]: ...
+def inspect(model: Model) -> str: ...
+def config(model: Model) -> str: ...
+def hash(model: Model, values: bool, threads: int, progress: _Progress | None) -> str: ...
+def verify(
+    path: str | Path,
+    strictness: str,
+    no_map: bool,
+    all_files: bool,
+    deep: bool,
+    threads: int,
+    progress: _Progress | None,
+) -> str: ...
+def diff(
+    a: Model, b: Model, tolerance: float, threads: int, progress: _Progress | None
+) -> tuple[bool, str]: ...
+def convert(
+    model: Model,
+    path: str | Path,
+    to: str,
+    one_file: bool,
+    dtype: str | None,
+    lossless: bool,
+    max_shard_size: int | None,
+    loras: list[tuple[str | Path, float]],
+    extra_keys: bool,
+    store: str | Path | None,
+    writing: Writing,
+    progress: _Progress | None,
+) -> str: ...
+def quantize(
+    model: Model,
+    path: str | Path,
+    file_type: str,
+    imatrix: str | Path | None,
+    pure: bool,
+    allow_requantize: bool,
+    leave_output: bool,
+    output: str | None,
+    token_embedding: str | None,
+    mlx: tuple[str, int | None, int | None] | None,
+    writing: Writing,
+    progress: _Progress | None,
+) -> str: ...
+def split(
+    model: Model,
+    path: str | Path,
+    max_size: int | None,
+    max_tensors: int,
+    writing: Writing,
+    progress: _Progress | None,
+) -> str: ...
+def merge(
+    model: Model,
+    path: str | Path,
+    align: int | None,
+    writing: Writing,
+    progress: _Progress | None,
+) -> str: ...
+def create(
+    model: Model,
+    name: str,
+    quantize: str | None,
+    template: str | None,
+    system: str | None,
+    parameters: list[tuple[str, str]],
+    store: str | Path | None,
+    writing: Writing,
+    progress: _Progress | None,
+) -> str: ...

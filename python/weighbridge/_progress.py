@@ -1,0 +1,35 @@
+"""Progress of long calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Callable, Union
+
+Progress = Union[bool, Callable[[int, int], object], None]
+"""A function that is called with what is done and the total, in bytes or values; True for a bar of
+tqdm, if it is installed; None for nothing. An exception of the function cancels the call."""
+
+
+@contextmanager
+def callback(progress: Progress) -> Iterator[Callable[[int, int], object] | None]:
+    """The function for the native module."""
+    if callable(progress):
+        yield progress
+        return
+    if not progress:
+        yield None
+        return
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        yield None
+        return
+    bar: Any = tqdm(unit="B", unit_scale=True)
+    with bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield show
