@@ -214,11 +214,11 @@ fn what_the_classes_of_transformers_and_mlx_lm_refuse() {
         let strict = said.lines().filter_map(|line| line.strip_prefix("strict: "));
         strict.map(str::to_owned).collect::<Vec<_>>().join("\n")
     };
-    insta::assert_snapshot!(strict(&|json| json["hidden_act"] = "no such".into()), @"");
-    insta::assert_snapshot!(strict(&|json| json["rope_scaling"] = json!({"rope_type": "none"})), @"");
-    insta::assert_snapshot!(strict(&|json| json["rope_scaling"] = json!({"type": "linear"})), @"");
-    insta::assert_snapshot!(strict(&|json| json["attention_bias"] = true.into()), @"");
-    insta::assert_snapshot!(strict(&|json| json["num_hidden_layers"] = 1.into()), @"");
+    insta::assert_snapshot!(strict(&|json| json["hidden_act"] = "no such".into()), @r#"hidden_act is "no such", which transformers does not know"#);
+    insta::assert_snapshot!(strict(&|json| json["rope_scaling"] = json!({"rope_type": "none"})), @r#"the type of rope_scaling is "none", which transformers does not know"#);
+    insta::assert_snapshot!(strict(&|json| json["rope_scaling"] = json!({"type": "linear"})), @r#"rope_scaling of type "linear" has no factor, which transformers requires"#);
+    insta::assert_snapshot!(strict(&|json| json["attention_bias"] = true.into()), @"attention_bias is true, but no layer has attention.q.bias");
+    insta::assert_snapshot!(strict(&|json| json["num_hidden_layers"] = 1.into()), @"layers.1.attention_norm.weight exists, but n_layers (config.json num_hidden_layers) is 1: mlx-lm does not load the model, transformers ignores the tensor");
 }
 
 #[test]

@@ -224,7 +224,8 @@ impl Gpu {
         };
         let mut output = whole(call.output);
         if matches!(call.operation, Operation::DequantizeF32 | Operation::DequantizeF16) {
-            let elements = window.rows.end.saturating_sub(window.rows.start) * tensor.columns;
+            let rows = window.rows.end.saturating_sub(window.rows.start);
+            let elements = (rows + u64::from(window.parameters.first_row)) * tensor.columns;
             let bytes = (elements * call.operation.output_bytes()).next_multiple_of(4);
             output.offset = window.output_offset;
             output.size = std::num::NonZeroU64::new(bytes);

@@ -77,7 +77,7 @@ pub struct Parameters {
     pub group_size: u32,
     /// The number of indices of `get_rows`, or of vectors of `matrix_matrix`.
     pub count: u32,
-    /// The number of the window's first row, as far as outputs depend on it.
+    /// The number of rows of the output before the window's first.
     pub first_row: u32,
     /// All rows of the tensor.
     pub all_rows: u32,
@@ -179,6 +179,10 @@ impl KernelTensor {
         }
         let dequantizes = matches!(operation, Operation::DequantizeF32 | Operation::DequantizeF16);
         let output_row = self.columns.saturating_mul(operation.output_bytes());
+        // Bindings of outputs begin at multiples of the alignment: at the last such row before the
+        // window's first, of which the shader is told. Rows that share a word have one window.
+        let aligned = aligned_rows(output_row.max(1), self.limits.alignment.max(1));
+        let whole = aligned_rows(output_row.max(1), 4);
         let mut windows = Vec::new();
         let mut first = rows.start;
         while first < rows.end {
@@ -186,13 +190,13 @@ impl KernelTensor {
             for (range, row) in self.parts.iter().flatten() {
                 end = end.min(self.reach(range, *row, first)?);
             }
+            let lead = if dequantizes { (first - rows.start) % aligned } else { 0 };
             if dequantizes && output_row > 0 {
-                let most = self.limits.binding / output_row;
+                let most = (self.limits.binding / output_row).saturating_sub(lead);
                 end = end.min(first.saturating_add(most));
             }
             if end < rows.end && dequantizes {
-                let step = aligned_rows(output_row, self.limits.alignment.max(1)).max(1);
-                end = first + (end - first) / step * step;
+                end = first + (end - first) / whole * whole;
             }
             if end <= first {
                 let fault = format!(
@@ -201,11 +205,9 @@ impl KernelTensor {
                 );
                 return Err(Error::unsupported(fault));
             }
-            windows.push(self.window(
-                first..end,
-                dequantizes,
-                (first - rows.start) * output_row,
-            )?);
+            let before = if dequantizes { lead } else { first };
+            let output_offset = (first - rows.start - lead) * output_row;
+            windows.push(self.window(first..end, before, output_offset)?);
             first = end;
         }
         Ok(windows)
@@ -235,7 +237,8 @@ impl KernelTensor {
             .ok_or_else(|| Error::mismatch(format!("byte {at} is in no buffer")))
     }
 
-    fn window(&self, rows: Range<u64>, dequantizes: bool, output_offset: u64) -> Result<Window> {
+    /// `before` is the number of rows of the output before the window's.
+    fn window(&self, rows: Range<u64>, before: u64, output_offset: u64) -> Result<Window> {
         let mut bindings = [None, None, None];
         let mut at = [0u32; 3];
         let mut row_bytes = [0u64; 3];
@@ -272,7 +275,7 @@ impl KernelTensor {
             groups: narrow(scale / scale_bytes)?,
             group_size: narrow(self.group_size.max(1))?,
             count: 1,
-            first_row: if dequantizes { 0 } else { narrow(rows.start)? },
+            first_row: narrow(before)?,
             all_rows: narrow(self.rows)?,
         };
         Ok(Window { rows, bindings, parameters, output_offset })
