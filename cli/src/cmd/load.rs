@@ -77,10 +77,10 @@ fn load<D: Device>(args: &Load, provider: WeightProvider<D>, start: Instant) -> 
     let bar = Bar::new();
     let watch = |progress| bar.show(progress);
     let options = LoadOptions::new().fuse(&args.fuse).threads(args.threads).progress(&watch);
-    let mut report = ops::load(&provider, &wanted, &options)?;
+    let mut report = ops::load(&provider, wanted, &options)?;
     if args.verify {
         // They are in the cache, and not loaded again.
-        let loaded = provider.load_all(&wanted, &options)?;
+        let loaded = provider.load_all(wanted, &options)?;
         for tensor in &loaded {
             provider.verify(tensor)?;
         }
