@@ -7,7 +7,7 @@
 )]
 
 #[path = "support/mod.rs"]
-#[allow(dead_code, unused_imports, unreachable_pub, reason = "shared with other tests")]
+#[allow(unreachable_pub, reason = "shared with other tests")]
 mod support;
 
 use std::ops::ControlFlow;
