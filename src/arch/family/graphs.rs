@@ -1,7 +1,7 @@
 //! What llama.cpp's loader accepts and requires of each architecture: tensors, shapes and keys. One
 //! row serves the architectures that it treats alike.
 
-use crate::arch::graph::{Graph, Numbers, Row, Rule, may, must};
+use crate::arch::graph::{Graph, Numbers, Row, Rule, Size, may, must};
 
 type N<'a> = Numbers<'a>;
 
@@ -398,54 +398,28 @@ const QKV: &str = "blk.{n}.attn_qkv.weight";
 /// Queries, keys, values and gates of linear attention, fused.
 const SSM_IN: &str = "blk.{n}.ssm_in.weight";
 const QKV_BIAS: &str = "blk.{n}.attn_qkv.bias";
-/// Queries, keys and values, fused or not, with or without biases.
-const ATTENTION: &[Row] = &[
-    may(QKV, [embd, q_k_v]),
-    may(QKV_BIAS, [q_k_v]).with(QKV),
-    must("blk.{n}.attn_q.weight", [embd, q]).unless(QKV),
-    must("blk.{n}.attn_k.weight", [embd, k]).unless(QKV),
-    must("blk.{n}.attn_v.weight", [embd, v]).unless(QKV),
-    may("blk.{n}.attn_q.bias", [q]).unless(QKV_BIAS),
-    may("blk.{n}.attn_k.bias", [k]).unless(QKV_BIAS),
-    may("blk.{n}.attn_v.bias", [v]).unless(QKV_BIAS),
-    must("blk.{n}.attn_output.weight", [q, embd]),
-];
+/// Queries, keys and values, fused or not, with or without biases, by their widths; and the output
+/// matrix, by the width of what it takes.
+const fn attention(all: Size, q: Size, k: Size, v: Size, output: Size) -> [Row; 9] {
+    [
+        may(QKV, [embd, all]),
+        may(QKV_BIAS, [all]).with(QKV),
+        must("blk.{n}.attn_q.weight", [embd, q]).unless(QKV),
+        must("blk.{n}.attn_k.weight", [embd, k]).unless(QKV),
+        must("blk.{n}.attn_v.weight", [embd, v]).unless(QKV),
+        may("blk.{n}.attn_q.bias", [q]).unless(QKV_BIAS),
+        may("blk.{n}.attn_k.bias", [k]).unless(QKV_BIAS),
+        may("blk.{n}.attn_v.bias", [v]).unless(QKV_BIAS),
+        must("blk.{n}.attn_output.weight", [output, embd]),
+    ]
+}
+const ATTENTION: &[Row] = &attention(q_k_v, q, k, v, q);
 /// Keys as wide as values.
-const ATTENTION_VALUES: &[Row] = &[
-    may(QKV, [embd, q_v_v]),
-    may(QKV_BIAS, [q_v_v]).with(QKV),
-    must("blk.{n}.attn_q.weight", [embd, q]).unless(QKV),
-    must("blk.{n}.attn_k.weight", [embd, v]).unless(QKV),
-    must("blk.{n}.attn_v.weight", [embd, v]).unless(QKV),
-    may("blk.{n}.attn_q.bias", [q]).unless(QKV_BIAS),
-    may("blk.{n}.attn_k.bias", [v]).unless(QKV_BIAS),
-    may("blk.{n}.attn_v.bias", [v]).unless(QKV_BIAS),
-    must("blk.{n}.attn_output.weight", [q, embd]),
-];
+const ATTENTION_VALUES: &[Row] = &attention(q_v_v, q, v, v, q);
 /// Heads whose width follows from that of the residual stream.
-const SQUARE_ATTENTION: &[Row] = &[
-    may(QKV, [embd, embd_v_v]),
-    may(QKV_BIAS, [embd_v_v]).with(QKV),
-    must("blk.{n}.attn_q.weight", [embd, embd]).unless(QKV),
-    must("blk.{n}.attn_k.weight", [embd, v]).unless(QKV),
-    must("blk.{n}.attn_v.weight", [embd, v]).unless(QKV),
-    may("blk.{n}.attn_q.bias", [embd]).unless(QKV_BIAS),
-    may("blk.{n}.attn_k.bias", [v]).unless(QKV_BIAS),
-    may("blk.{n}.attn_v.bias", [v]).unless(QKV_BIAS),
-    must("blk.{n}.attn_output.weight", [embd, embd]),
-];
+const SQUARE_ATTENTION: &[Row] = &attention(embd_v_v, embd, v, v, embd);
 /// All heads together are as wide as the residual stream.
-const EXAONE_ATTENTION: &[Row] = &[
-    may(QKV, [embd, q_k_v]),
-    may(QKV_BIAS, [q_k_v]).with(QKV),
-    must("blk.{n}.attn_q.weight", [embd, q]).unless(QKV),
-    must("blk.{n}.attn_k.weight", [embd, k]).unless(QKV),
-    must("blk.{n}.attn_v.weight", [embd, v]).unless(QKV),
-    may("blk.{n}.attn_q.bias", [q]).unless(QKV_BIAS),
-    may("blk.{n}.attn_k.bias", [k]).unless(QKV_BIAS),
-    may("blk.{n}.attn_v.bias", [v]).unless(QKV_BIAS),
-    must("blk.{n}.attn_output.weight", [embd, embd]),
-];
+const EXAONE_ATTENTION: &[Row] = &attention(q_k_v, q, k, v, embd);
 const ATTENTION_OUTPUT_BIAS: &[Row] = &[may("blk.{n}.attn_output.bias", [embd])];
 const QK_NORM: &[Row] =
     &[must("blk.{n}.attn_q_norm.weight", [head]), must("blk.{n}.attn_k_norm.weight", [head])];
