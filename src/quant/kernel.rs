@@ -15,17 +15,18 @@ use super::{Packed, QuantizerInput, Runs};
 /// Computes a dtype's values.
 pub(super) trait Decode {
     /// Fills `out` with values, from the first of `packed` on.
-    fn decode<S: Simd, T: Element, const PAST: bool>(packed: &Packed<'_>, out: Out<'_, S, T, PAST>);
+    fn decode<S: Simd, T: Element>(packed: &Packed<'_>, out: Out<'_, S, T>);
 }
 
 /// The output of a decoder, written 16 values at a time.
-pub(super) struct Out<'a, S: Simd, T, const PAST: bool> {
+pub(super) struct Out<'a, S: Simd, T> {
     pub(super) simd: S,
+    past: bool,
     pub(super) values: &'a mut [T],
     seen: &'a mut S::Magnitudes,
 }
 
-impl<'a, S: Simd, T: Element, const PAST: bool> Out<'a, S, T, PAST> {
+impl<'a, S: Simd, T: Element> Out<'a, S, T> {
     #[inline(always)]
     pub(super) fn len(&self) -> usize {
         self.values.len()
@@ -35,18 +36,18 @@ impl<'a, S: Simd, T: Element, const PAST: bool> Out<'a, S, T, PAST> {
     #[inline(always)]
     pub(super) fn runs<const UNITS: usize>(
         self,
-    ) -> (&'a mut [UnitRun<T, UNITS>], Units<'a, S, T, PAST>, Self) {
-        let Self { simd, values, seen } = self;
+    ) -> (&'a mut [UnitRun<T, UNITS>], Units<'a, S, T>, Self) {
+        let Self { simd, past, values, seen } = self;
         let (values, rest) = values.split_at_mut(values.len() / (16 * UNITS) * (16 * UNITS));
         let (runs, _) = values.as_chunks_mut::<16>().0.as_chunks_mut::<UNITS>();
         // A copy, so that it stays in registers while values are written.
-        let units = Units { simd, seen: *seen, close: true, out: &mut [] };
-        (runs, units, Self { simd, values: rest, seen })
+        let units = Units { simd, past, seen: *seen, close: true, out: &mut [] };
+        (runs, units, Self { simd, past, values: rest, seen })
     }
 
     /// Merges what the writer saw of its values.
     #[inline(always)]
-    pub(super) fn saw(self, units: &Units<'_, S, T, PAST>) -> Self {
+    pub(super) fn saw(self, units: &Units<'_, S, T>) -> Self {
         *self.seen = units.seen;
         self
     }
@@ -71,8 +72,11 @@ impl<'a, S: Simd, T: Element, const PAST: bool> Out<'a, S, T, PAST> {
 type UnitRun<T, const UNITS: usize> = [[T; 16]; UNITS];
 
 /// Writes the values of one block.
-pub(super) struct Units<'a, S: Simd, T, const PAST: bool> {
+pub(super) struct Units<'a, S: Simd, T> {
     simd: S,
+    /// Whether streaming stores are used. A branch at each store, which is always predicted, is
+    /// cheaper than a second copy of every decoder.
+    past: bool,
     seen: S::Magnitudes,
     /// Whether the next values may be so small or so large that they do not survive rounding, so
     /// that they must be checked.
@@ -98,7 +102,7 @@ pub(super) trait Put<S: Simd> {
     }
 }
 
-impl<S: Simd, T: Element, const PAST: bool> Put<S> for Units<'_, S, T, PAST> {
+impl<S: Simd, T: Element> Put<S> for Units<'_, S, T> {
     #[inline(always)]
     fn half(&mut self, bytes: [u8; 2]) -> f32 {
         const EIGHT: u16 = 0x4800;
@@ -112,7 +116,11 @@ impl<S: Simd, T: Element, const PAST: bool> Put<S> for Units<'_, S, T, PAST> {
         if T::BOUNDS.is_some() && self.close {
             self.simd.look(&mut self.seen, floats);
         }
-        T::put::<S, PAST>(self.simd, floats, &mut self.out[number]);
+        let out = &mut self.out[number];
+        match S::STREAMS && self.past {
+            true => T::put::<S, true>(self.simd, floats, out),
+            false => T::put::<S, false>(self.simd, floats, out),
+        }
     }
 }
 
@@ -203,11 +211,9 @@ impl<D: Decode, T: Element> KernelBody<ValueDecoding<T>> for D {
     #[inline(always)]
     fn run<S: Simd>(simd: S, (packed, values, past): (&Packed<'_>, &mut [T], bool)) -> bool {
         let mut seen = simd.blank();
+        D::decode(packed, Out { simd, past, values, seen: &mut seen });
         if past && S::STREAMS {
-            D::decode(packed, Out::<S, T, true> { simd, values, seen: &mut seen });
             simd.fence();
-        } else {
-            D::decode(packed, Out::<S, T, false> { simd, values, seen: &mut seen });
         }
         T::BOUNDS.is_some_and(|bounds| simd.doubtful(seen, bounds.over(), bounds.under()))
     }

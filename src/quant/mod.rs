@@ -42,6 +42,7 @@ pub(crate) use mlx::{
     TO_AFFINE1, TO_AFFINE2, TO_AFFINE3, TO_AFFINE4, TO_AFFINE5, TO_AFFINE6, TO_AFFINE8, TO_MXFP4,
     TO_MXFP8, TO_NVFP4,
 };
+pub use product::multiply_rows;
 pub(crate) use product::{ProductRow, add_product};
 pub(crate) use quantizer::QuantizerInput;
 pub use quantizer::{Importance, Quantizer};
@@ -226,10 +227,7 @@ impl<B: Block<BYTES>, const BYTES: usize, const UNITS: usize> Decode
     for BlockDecoder<B, BYTES, UNITS>
 {
     #[inline(always)]
-    fn decode<S: Simd, T: Element, const PAST: bool>(
-        packed: &Packed<'_>,
-        out: Out<'_, S, T, PAST>,
-    ) {
+    fn decode<S: Simd, T: Element>(packed: &Packed<'_>, out: Out<'_, S, T>) {
         let simd = out.simd;
         let (blocks, _) = packed.weight.as_chunks::<BYTES>();
         let (runs, mut units, rest) = out.runs::<UNITS>();
@@ -286,10 +284,7 @@ struct Elements<P, const WIDE: usize>(PhantomData<P>);
 
 impl<P: Plain<WIDE>, const WIDE: usize> Decode for Elements<P, WIDE> {
     #[inline(always)]
-    fn decode<S: Simd, T: Element, const PAST: bool>(
-        packed: &Packed<'_>,
-        out: Out<'_, S, T, PAST>,
-    ) {
+    fn decode<S: Simd, T: Element>(packed: &Packed<'_>, out: Out<'_, S, T>) {
         let simd = out.simd;
         let (sixteens, last) = packed.weight.as_chunks::<WIDE>();
         let (runs, mut units, rest) = out.runs::<1>();

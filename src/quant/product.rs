@@ -1,4 +1,4 @@
-//! Adds low-rank products to rows of values.
+//! Products of rows: of weights with inputs, and those of low rank that adapters add to weights.
 
 use super::kernel::{KernelBody, KernelSignature, Kernels};
 use super::simd::Simd;
@@ -64,6 +64,100 @@ pub(crate) fn add_product(row: ProductRow<'_>, out: &mut [f32]) {
     KERNELS.run((row, out));
 }
 
+/// Multiplies rows of weights with rows of inputs.
+struct RowProducts;
+
+impl KernelSignature for RowProducts {
+    type Input<'a> = (&'a [f32], &'a [f32], usize, &'a mut [f32]);
+    type Output = ();
+}
+
+/// Rows of weights, and rows of inputs, whose products are summed side by side: as many sums as
+/// registers hold.
+const WEIGHTS: usize = 2;
+const INPUTS: usize = 2;
+
+/// Rows of inputs that are multiplied with all weights before the next ones: they stay in the cache.
+const NEAR: usize = 16;
+
+impl KernelBody<Self> for RowProducts {
+    #[inline(always)]
+    fn run<S: Simd>(simd: S, (weights, inputs, width, out): (&[f32], &[f32], usize, &mut [f32])) {
+        let count = inputs.len() / width;
+        for (near, first) in inputs.chunks(NEAR * width).zip((0..).step_by(NEAR)) {
+            let rows = weights.chunks(WEIGHTS * width).zip(out.chunks_mut(WEIGHTS * count));
+            for (weights, out) in rows {
+                for (inputs, at) in near.chunks(INPUTS * width).zip((first..).step_by(INPUTS)) {
+                    let found = block(simd, weights, inputs, width);
+                    for (out, found) in out.chunks_mut(count).zip(&found) {
+                        let here = out.iter_mut().skip(at).take(inputs.len() / width);
+                        here.zip(found).for_each(|(out, found)| *out = *found);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The products of at most [`WEIGHTS`] rows with at most [`INPUTS`] rows.
+#[inline(always)]
+fn block<S: Simd>(
+    simd: S,
+    weights: &[f32],
+    inputs: &[f32],
+    width: usize,
+) -> [[f32; INPUTS]; WEIGHTS] {
+    // Rows that are not there are read as the first one.
+    fn row(rows: &[f32], width: usize, number: usize) -> &[f32] {
+        rows.get(number * width..(number + 1) * width).unwrap_or(&rows[..width])
+    }
+    let weights: [&[f32]; WEIGHTS] = std::array::from_fn(|number| row(weights, width, number));
+    let inputs: [&[f32]; INPUTS] = std::array::from_fn(|number| row(inputs, width, number));
+    let mut sums = [[simd.splat(0.0); INPUTS]; WEIGHTS];
+    let whole = width / 16;
+    let weights = weights.map(|row| (&row.as_chunks::<16>().0[..whole], &row[whole * 16..]));
+    let inputs = inputs.map(|row| (&row.as_chunks::<16>().0[..whole], &row[whole * 16..]));
+    for at in 0..whole {
+        let weights = weights.map(|(row, _)| simd.load(&row[at]));
+        for (number, (row, _)) in inputs.iter().enumerate() {
+            let input = simd.load(&row[at]);
+            for (sums, weight) in sums.iter_mut().zip(weights) {
+                sums[number] = simd.add(sums[number], simd.mul(weight, input));
+            }
+        }
+    }
+    let mut found = [[0.0; INPUTS]; WEIGHTS];
+    for ((found, sums), (_, weights)) in found.iter_mut().zip(sums).zip(weights) {
+        for ((found, sum), (_, inputs)) in found.iter_mut().zip(sums).zip(inputs) {
+            let mut lanes = [0.0; 16];
+            simd.put_f32::<false>(sum, &mut lanes);
+            let rest: f32 = weights.iter().zip(inputs).map(|(a, b)| a * b).sum();
+            *found = lanes.iter().sum::<f32>() + rest;
+        }
+    }
+    found
+}
+
+/// Multiplies rows of weights with rows of inputs, both `width` values long: of `n` rows of inputs,
+/// `out[w * n + i]` is the product of row `w` of the weights with row `i` of the inputs. Sums are
+/// `f32`, and their order is the same on every processor. Rows for which `out` has no room are left
+/// out.
+///
+/// ```
+/// let (weights, inputs) = ([1.0, 2.0, 3.0, 4.0], [1.0, 10.0]);
+/// let mut out = [0.0; 2];
+/// weighbridge::quant::multiply_rows(&weights, &inputs, 2, &mut out);
+/// assert_eq!(out, [21.0, 43.0]);
+/// ```
+pub fn multiply_rows(weights: &[f32], inputs: &[f32], width: usize, out: &mut [f32]) {
+    static KERNELS: Kernels<RowProducts> = Kernels::of::<RowProducts>();
+    let whole = |values: &[f32]| values.len().checked_div(width).unwrap_or(0) * width;
+    let (weights, inputs) = (&weights[..whole(weights)], &inputs[..whole(inputs)]);
+    if !weights.is_empty() && !inputs.is_empty() {
+        KERNELS.run((weights, inputs, width, out));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,5 +182,33 @@ mod tests {
             Kernels::<ProductAdding>::of::<ProductAdding>().run_on(isa, (row, &mut out));
             assert_eq!(out, expected, "{isa:?}");
         }
+    }
+
+    #[test]
+    fn rows_are_multiplied_in_the_same_order_everywhere() {
+        let number = |n: usize| ((n * 2_654_435_761) % 1009) as f32 / 1009.0 - 0.5;
+        for (rows, count, width) in [(1, 1, 1), (3, 1, 40), (2, 5, 16), (5, 35, 33), (7, 2, 100)] {
+            let weights: Vec<f32> = (0..rows * width).map(number).collect();
+            let inputs: Vec<f32> = (0..count * width).map(|n| number(n + 77)).collect();
+            let product = |weights: &[f32], inputs: &[f32]| -> f64 {
+                weights.iter().zip(inputs).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+            };
+            let mut all = Isa::available().map(|isa| {
+                let mut out = vec![f32::NAN; rows * count];
+                let given = (&*weights, &*inputs, width, &mut *out);
+                Kernels::<RowProducts>::of::<RowProducts>().run_on(isa, given);
+                out
+            });
+            let first = all.next().unwrap();
+            assert!(all.all(|out| out == first), "{rows} x {count} x {width}");
+            let expected = weights
+                .chunks(width)
+                .flat_map(|weights| inputs.chunks(width).map(|inputs| product(weights, inputs)));
+            for (found, expected) in first.iter().zip(expected) {
+                assert!((f64::from(*found) - expected).abs() < 1e-5, "{found} for {expected}");
+            }
+        }
+        multiply_rows(&[1.0; 3], &[], 2, &mut []);
+        multiply_rows(&[1.0], &[1.0], 0, &mut [0.0]);
     }
 }

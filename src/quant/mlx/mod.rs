@@ -171,10 +171,7 @@ struct GroupDecoder<M>(PhantomData<M>);
 
 impl<M: DecodeMode> Decode for GroupDecoder<M> {
     #[inline(always)]
-    fn decode<S: Simd, T: Element, const PAST: bool>(
-        packed: &Packed<'_>,
-        out: Out<'_, S, T, PAST>,
-    ) {
+    fn decode<S: Simd, T: Element>(packed: &Packed<'_>, out: Out<'_, S, T>) {
         let simd = out.simd;
         let stream = CodeReader::new(packed.weight);
         let mut at = 0;
