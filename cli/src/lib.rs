@@ -10,6 +10,7 @@ mod layers;
 mod newfile;
 mod print;
 mod stdout;
+mod trial;
 mod writing;
 
 use std::ffi::OsString;

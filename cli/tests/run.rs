@@ -3,16 +3,22 @@
 
 mod support;
 
-use support::{printed, refused};
+use support::{printed, refused, run};
 
 const FORMS: [&str; 2] = ["assets/sample/hf", "assets/sample/sample-Q8_0.gguf"];
 
 #[test]
 fn the_sample_tells_a_tale_from_each_container() {
     for form in FORMS {
-        let tale = printed(&["generate", form, "--ids", "0,422,419,260,423,13"]);
-        let prompt = ["generate", form, "--prompt", "<s>Once upon a time,"];
-        assert_eq!(printed(&prompt), tale, "{form}");
+        let text = |words: &[&str]| {
+            let ran = run(&[&["generate", form], words].concat());
+            assert_eq!(ran.status, Some(0), "{}", ran.err);
+            assert!(ran.err.starts_with("note: 6 prompt tokens, the first token after "));
+            assert!(ran.err.contains(" a second"), "{}", ran.err);
+            ran.out
+        };
+        let tale = text(&["--ids", "0,422,419,260,423,13"]);
+        assert_eq!(text(&["--prompt", "<s>Once upon a time,"]), tale, "{form}");
         assert!(tale.starts_with(" Milo had a tall truck full of bells."), "{form}: {tale}");
         assert!(tale.ends_with("Milo was calm and nodded. The end.\n"), "{form}: {tale}");
     }
@@ -31,6 +37,26 @@ fn ids_are_printed_alone() {
         assert!(count(&end) < 120 && count(&on) == 200, "{end}\n{on}");
         assert!(on.starts_with(end.trim_end()), "{end}\n{on}");
     }
+}
+
+#[test]
+fn a_chat_needs_a_template_and_uses_it() {
+    let refuse = refused(&["generate", FORMS[0], "--chat", "--prompt", "Once upon a time,"]);
+    assert!(refuse.starts_with("4\n") && refuse.contains("has no chat template"), "{refuse}");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = folder.path().join("model");
+    std::fs::create_dir(&model).expect("a folder");
+    for entry in std::fs::read_dir(support::root().join(FORMS[0])).expect("the sample") {
+        let entry = entry.expect("an entry");
+        std::fs::copy(entry.path(), model.join(entry.file_name())).expect("a copy");
+    }
+    let template = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}";
+    std::fs::write(model.join("chat_template.jinja"), template).expect("written");
+    let model = model.to_str().expect("a path");
+    let ids = ["--print-ids", "--max-tokens", "4"];
+    let chat = ["generate", model, "--chat", "--system", "Once upon ", "--prompt", "a time,"];
+    let plain = ["generate", model, "--prompt", "<s>Once upon a time,"];
+    assert_eq!(printed(&[&chat[..], &ids].concat()), printed(&[&plain[..], &ids].concat()));
 }
 
 #[test]

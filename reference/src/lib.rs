@@ -4,6 +4,8 @@
 
 mod attention;
 mod cache;
+mod chat;
+mod divergence;
 mod error;
 mod facts;
 mod family;
@@ -22,6 +24,8 @@ mod text;
 mod tokens;
 mod weight;
 
+pub use chat::{ChatTemplate, Message};
+pub use divergence::{Divergence, Likelihood, Prediction};
 pub use error::{Error, Result};
 pub use math::Activation;
 pub use model::{EncodedText, Reference, Session, likeliest, probabilities};

@@ -149,6 +149,11 @@ impl Reference {
         &self.plan
     }
 
+    /// The number of tokens that the model has embeddings of.
+    pub fn vocabulary(&self) -> usize {
+        self.embedding.outputs()
+    }
+
     /// A sequence without positions.
     pub fn session(&self) -> Session<'_> {
         let caches = vec![LayerCache::default(); self.layers.len()];
@@ -269,8 +274,12 @@ impl Reference {
         Ok(x)
     }
 
-    /// Scores of all tokens.
-    fn scores(&self, hidden: &Rows) -> Result<Rows> {
+    /// The scores of all tokens, for some rows of [`Session::hidden`].
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if the rows have another width; `Model` if weights cannot be read.
+    pub fn scores(&self, hidden: &Rows) -> Result<Rows> {
         let mut logits = self.output.as_ref().unwrap_or(&self.embedding).of(hidden)?;
         if self.plan.logit_scale != 1.0 {
             logits.scale(self.plan.logit_scale);
@@ -358,6 +367,16 @@ impl Session<'_> {
     pub fn logits(&mut self, tokens: &[u32]) -> Result<Rows> {
         let hidden = self.reference.hidden(self, tokens)?;
         self.reference.scores(&hidden)
+    }
+
+    /// Appends tokens, and gives the residual stream behind the last norm for each. A row of it takes
+    /// less memory than the scores of all tokens; [`Reference::scores`] computes these.
+    ///
+    /// # Errors
+    ///
+    /// As [`logits`](Self::logits).
+    pub fn hidden(&mut self, tokens: &[u32]) -> Result<Rows> {
+        self.reference.hidden(self, tokens)
     }
 
     /// As [`logits`](Self::logits), for the last token alone.

@@ -281,7 +281,7 @@ impl Plan {
     }
 
     /// Whether the model encodes a text as a whole: every position sees all others.
-    pub(crate) fn encodes(&self) -> bool {
+    pub fn encodes(&self) -> bool {
         self.layers.iter().all(|layer| match &layer.mixer {
             MixerPlan::Attention(attention) | MixerPlan::Latent(attention, _) => !attention.causal,
             MixerPlan::Linear(_) => false,

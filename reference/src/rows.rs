@@ -59,6 +59,13 @@ impl Rows {
         self.values.get(start..start.checked_add(self.width)?)
     }
 
+    /// Some rows.
+    pub fn part(&self, rows: std::ops::Range<usize>) -> Self {
+        let [start, end] = [rows.start, rows.end].map(|row| row.saturating_mul(self.width));
+        let values = self.values.get(start..end.min(self.values.len())).unwrap_or_default();
+        Self { values: values.to_vec(), width: self.width }
+    }
+
     /// The last row alone.
     pub(crate) fn last(&self) -> Self {
         let start = self.values.len().saturating_sub(self.width);

@@ -5,10 +5,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 use weighbridge::arch::NormKind;
 use weighbridge::model::DecodeOptions;
+use weighbridge::quant::multiply_rows;
 use weighbridge::{Model, Tensor};
 
 use crate::error::{Error, Result};
-use crate::math::dot;
 use crate::plan::NormPlan;
 use crate::rows::Rows;
 
@@ -181,10 +181,7 @@ impl Weight {
                 let start = first + piece * at_once;
                 scratch.resize(rows * self.inputs, 0.0);
                 self.decode(start..start + rows, scratch)?;
-                for (row, out) in scratch.chunks_exact(self.inputs).zip(out.chunks_exact_mut(count))
-                {
-                    x.rows().zip(out).for_each(|(x, out)| *out = dot(row, x));
-                }
+                multiply_rows(scratch, x.values(), self.inputs, out);
                 Ok(())
             },
         )?;

@@ -118,8 +118,9 @@ pub fn load<D: Device>(
     })
 }
 
-/// The peak memory that Linux reports for the process; see proc(5).
-fn peak_memory() -> Option<u64> {
+/// The peak memory of the process in bytes, as Linux reports it; see proc(5). Mapped pages of files
+/// count. `None` on other systems.
+pub fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib.saturating_mul(1024))

@@ -33,7 +33,7 @@ pub use inspect::{
     InspectOptions, InspectReport, InspectedPart, InspectedTensor, InspectedTensors, ModelSummary,
     NamesReport, inspect, summarize,
 };
-pub use load::{LoadReport, load};
+pub use load::{LoadReport, load, peak_memory};
 pub use quantize::{FileTypeSize, file_type_sizes, quantize};
 pub use rewrite::{
     EditOutcome, MetadataEdit, check_editable, copy_with_metadata, edit_metadata, merge, split,

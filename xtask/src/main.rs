@@ -97,6 +97,13 @@ const LOADED: Step = step(&[
 /// What transformers and mlx-lm refuse, `verify --strict` refuses.
 const STRICT: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/strict.py", "target/release/weighbridge"]);
+/// The figures of `compare` are those of transformers' logits.
+const COMPARED: Step = step(&[
+    "target/oracles/bin/python",
+    "xtask/oracles/compare.py",
+    "target/release/weighbridge",
+    "assets/sample",
+]);
 /// Transformers and mlx-lm run what this program converts.
 const ENGINES: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/engines.py", "target/release/weighbridge"]);
@@ -203,6 +210,7 @@ static TASKS: &[Task] = &[
             LOADED,
             ENGINE_DEFAULTS,
             STRICT,
+            COMPARED,
             ENGINES,
             MODELS,
             DECODED,

@@ -23,7 +23,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 Exit status:
     0  success
-    1  verify, diff or list found a fault or a difference
+    1  verify, diff, list or compare found a fault or a difference
     2  wrong usage, or a request that does not fit the model or the destination
     3  damaged, incomplete, contradictory or too large; or no model at all
     4  unsupported
@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Logits(run::Logits),
     /// Run a model, and print the text that continues a prompt
     Generate(run::Generate),
+    /// Measure what a conversion or a quantization costs in quality
+    Compare(run::Compare),
     /// Convert a model to another container
     Convert(write::Convert),
     /// Quantize a model as llama-quantize or mlx-lm does
@@ -255,6 +257,7 @@ pub(crate) struct Diff {
   weighbridge verify model.gguf
   weighbridge verify model.gguf --strict      apply llama.cpp's rules too
   weighbridge verify model.gguf --deep        check every value too
+  weighbridge verify model.gguf --run         run it on a few tokens too
   weighbridge verify model.gguf --against model.hashes
   weighbridge verify ./Qwen3-0.6B --deep --json | jq '.findings'")]
 pub(crate) struct Verify {
@@ -267,6 +270,11 @@ pub(crate) struct Verify {
     /// status 1
     #[arg(long)]
     pub(crate) deep: bool,
+    /// Also run the model on 64 tokens of a text, and show its perplexity. Faults: results that are
+    /// infinite, NaN, all equal or the same for every token. `compare` with the original shows what a
+    /// model has lost
+    #[arg(long)]
+    pub(crate) run: bool,
     /// Compare with a list from `hash --save`; report missing, extra and changed tensors
     #[arg(long, value_name = "FILE")]
     pub(crate) against: Option<PathBuf>,

@@ -43,7 +43,8 @@ pub(crate) struct Logits {
 #[command(after_help = "Examples:
   weighbridge generate model.gguf --prompt 'Once upon a time'
   weighbridge generate ./Qwen3-0.6B --ids 9707,11 --max-tokens 16 --ignore-eos --print-ids
-  weighbridge generate llama3.2 --prompt 'Once upon a time' --temp 0.8 --seed 7
+  weighbridge generate llama3.2 --chat --prompt 'Why is the sky dark at night?'
+  weighbridge generate llama3.2 --prompt 'Once upon a time' --temp 0.8 --top-p 0.9 --seed 7
   weighbridge generate ./whisper-tiny --features mel.npy --ids 50258,50259,50359,50363")]
 pub(crate) struct Generate {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
@@ -54,12 +55,21 @@ pub(crate) struct Generate {
     /// The tokens to continue, as numbers
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) ids: Vec<u32>,
+    /// Answer the prompt as a message of a conversation, formatted by the model's own chat template
+    #[arg(long, conflicts_with = "ids")]
+    pub(crate) chat: bool,
+    /// With --chat: the system message, which says how to answer
+    #[arg(long, value_name = "TEXT", requires = "chat")]
+    pub(crate) system: Option<String>,
     /// Stop after this many tokens
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub(crate) max_tokens: usize,
     /// 0 takes the likeliest token; above, tokens are drawn, the more evenly the higher it is
     #[arg(long, value_name = "T", default_value = "0", value_parser = parse_temperature)]
     pub(crate) temp: f32,
+    /// Draw from the fewest tokens whose probabilities add up to P
+    #[arg(long, value_name = "P", default_value = "1", value_parser = parse_share)]
+    pub(crate) top_p: f32,
     /// What tokens are drawn by: the same number draws the same tokens
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
@@ -74,6 +84,49 @@ pub(crate) struct Generate {
     pub(crate) features: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) open: Open,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Perplexity and KL divergence are defined as in llama.cpp's llama-perplexity: each window of
+tokens is run from its start, and positions in its second half count.
+
+Examples:
+  weighbridge compare ./Qwen3-0.6B Qwen3-0.6B-Q4_K_M.gguf
+  weighbridge compare ./Qwen3-0.6B Q8_0.gguf Q4_K_M.gguf ./Qwen3-0.6B-4bit     one row for each
+  weighbridge compare a.gguf b.gguf --text wiki.test.raw --tokens 20000 --max-kl 0.01"
+)]
+pub(crate) struct Compare {
+    /// Two or more models with one vocabulary; their containers may differ. The first is what the
+    /// others are compared with
+    #[arg(required = true, num_args = 2.., value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// The text that the models predict; without it, a text of about 2,000 tokens that is part of the
+    /// program
+    #[arg(long, value_name = "FILE", conflicts_with = "ids")]
+    pub(crate) text: Option<PathBuf>,
+    /// The tokens that the models predict, as numbers: for models without a tokenizer
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) ids: Vec<u32>,
+    /// Use only this many tokens of the text
+    #[arg(long, value_name = "N")]
+    pub(crate) tokens: Option<usize>,
+    /// Tokens in a window; without it 512, or the context of the first model if that is shorter
+    #[arg(long, value_name = "N")]
+    pub(crate) context: Option<usize>,
+    /// End with status 1 if the mean KL divergence of a model is above this many nats
+    #[arg(long, value_name = "NATS", value_parser = parse_temperature)]
+    pub(crate) max_kl: Option<f32>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) open: Open,
+}
+
+fn parse_share(text: &str) -> Result<f32, String> {
+    let share = text.parse().ok().filter(|share: &f32| *share > 0.0 && *share <= 1.0);
+    share.ok_or_else(|| "write a number above 0 and at most 1, as in 0.9".to_owned())
 }
 
 fn parse_temperature(text: &str) -> Result<f32, String> {

@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+mod compare;
 mod config;
 mod convert;
 mod create;
@@ -41,6 +42,7 @@ pub(crate) fn run(command: Command) -> Done {
         Command::Load(args) => load::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::Generate(args) => generate::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Quantize(args) => quantize::run(&args),
         Command::Create(args) => create::run(&args),

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
+use serde::Serialize;
 use weighbridge::bytes::Text;
 use weighbridge::ops::{self, HashDifference, HashList, VerifyOptions, VerifyReport};
 
@@ -10,6 +11,7 @@ use super::{Done, each};
 use crate::args::Verify;
 use crate::json::{Reports, Versioned};
 use crate::print::{self, Bar, plural, shown};
+use crate::trial::{self, Trial};
 use crate::{Status, Stop};
 
 pub(crate) fn run(args: &Verify) -> Done {
@@ -31,19 +33,40 @@ fn one(args: &Verify, list: Option<&HashList>, path: &Path, reports: &mut Report
     };
     let report = ops::verify(path, &args.open.options(), &options)?;
     drop(bar);
+    // A model with faults may not run, and the faults say why.
+    let trial = match args.run && report.is_fine() {
+        true => Some(trial::run(&args.open.options().open(path)?)?),
+        false => None,
+    };
+    let runs = trial.as_ref().is_none_or(|trial| trial.faults.is_empty());
+    let fine = report.is_fine() && runs;
     if args.json {
-        reports.push(&Versioned::of(path, &report))?;
+        reports.push(&Versioned::of(path, Report { report: &report, run: trial.as_ref() }))?;
     } else {
-        write_text(&report, args.against.as_deref())?;
+        write_text(&report, trial.as_ref(), args.against.as_deref())?;
     }
-    Ok(if report.is_fine() { Status::Fine } else { Status::Found })
+    Ok(if fine { Status::Fine } else { Status::Found })
 }
 
-fn write_text(report: &VerifyReport, list: Option<&Path>) -> Result<(), Stop> {
+#[derive(Serialize)]
+struct Report<'r> {
+    #[serde(flatten)]
+    report: &'r VerifyReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<&'r Trial>,
+}
+
+fn write_text(
+    report: &VerifyReport,
+    trial: Option<&Trial>,
+    list: Option<&Path>,
+) -> Result<(), Stop> {
     let mut out = print::stdout();
+    let ran = trial.map_or(&[][..], |trial| &trial.faults);
     let name = |name: &str| Text::new(name.as_bytes()).brief();
-    let mut counts = [("fault", report.faults.len()), ("remark", 0), ("difference", 0)];
-    for fault in &report.faults {
+    let faults = report.faults.len() + ran.len();
+    let mut counts = [("fault", faults), ("remark", 0), ("difference", 0)];
+    for fault in report.faults.iter().chain(ran) {
         writeln!(out, "fault: {fault}")?;
     }
     for finding in report.findings.iter().flatten() {
@@ -69,10 +92,17 @@ fn write_text(report: &VerifyReport, list: Option<&Path>) -> Result<(), Stop> {
             n => format!(", {}", plural(n, "digest")),
         };
         let values = if report.findings.is_some() { ", values" } else { "" };
+        let ran = match trial.map(|trial| (trial.tokens, trial.perplexity)) {
+            None => String::new(),
+            Some((tokens, None)) => format!("; ran {tokens} tokens"),
+            Some((tokens, Some(found))) => {
+                format!("; ran {tokens} tokens of a text, perplexity {found:.1}")
+            }
+        };
         let list = list.map_or(String::new(), |list| format!("; all hashes match {}", shown(list)));
         writeln!(
             out,
-            "{path}: ok: {files}, {tensors}; checked headers, names, shapes, byte ranges{digests}{values}{list}"
+            "{path}: ok: {files}, {tensors}; checked headers, names, shapes, byte ranges{digests}{values}{ran}{list}"
         )?;
     } else {
         writeln!(out, "{path}: {} in {files}, {tensors}", counts.join(", "))?;

@@ -85,6 +85,33 @@ impl Bar {
     }
 }
 
+/// A progress bar that counts, as [`Bar`] shows bytes.
+#[derive(Debug)]
+pub(crate) struct Steps(ProgressBar);
+
+impl Steps {
+    /// A bar for this many of something, whose name is plural.
+    pub(crate) fn new(of: &'static str, total: u64) -> Self {
+        let bar =
+            ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
+        let style = "{bar:30} {pos} of {len} {msg}, {eta} left";
+        bar.set_style(ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar()));
+        bar.set_message(of);
+        bar.tick();
+        Self(bar)
+    }
+
+    pub(crate) fn advance(&self, by: u64) {
+        self.0.inc(by);
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
 impl Drop for Bar {
     fn drop(&mut self) {
         self.0.finish_and_clear();

@@ -2,10 +2,11 @@
 //!
 //! The library gives that document of every container, so that the same text has the same tokens
 //! whichever file the model lies in. Tokenizers that merge pairs (BPE) are here, those of nearly all
-//! language models; others are `Unsupported`.
+//! language models, and those of BERT (WordPiece); others are `Unsupported`.
 
 mod bpe;
 mod split;
+mod word_piece;
 
 use serde_json::Value as Json;
 use unicode_normalization::UnicodeNormalization;
@@ -14,6 +15,7 @@ use weighbridge::{Model, translate};
 use crate::error::{Error, Result};
 use bpe::Bpe;
 use split::Splitter;
+use word_piece::WordPiece;
 
 /// Turns text into the tokens of a model.
 #[derive(Debug)]
@@ -21,9 +23,16 @@ pub struct TextTokens {
     added: Vec<Added>,
     normalizers: Vec<Normalizer>,
     splitters: Vec<Splitter>,
-    bpe: Bpe,
+    vocabulary: Vocabulary,
     /// Tokens before and behind a text.
     around: [Vec<u32>; 2],
+}
+
+/// How a piece of text becomes tokens.
+#[derive(Debug)]
+enum Vocabulary {
+    Bpe(Bpe),
+    WordPiece(WordPiece),
 }
 
 /// A token that is found before all else.
@@ -45,6 +54,13 @@ enum Normalizer {
     Decomposed,
     CompatiblyComposed,
     CompatiblyDecomposed,
+    /// BERT's: which of its four steps are made.
+    Bert {
+        cleans: bool,
+        spaces_ideographs: bool,
+        strips_accents: bool,
+        lowers: bool,
+    },
 }
 
 pub(crate) fn unsupported(what: &str, json: &Json) -> Error {
@@ -122,7 +138,10 @@ impl TextTokens {
             added,
             normalizers: normalizers.into_iter().map(Normalizer::of).collect::<Result<_>>()?,
             splitters: splitters.into_iter().map(Splitter::of).collect::<Result<_>>()?,
-            bpe: Bpe::of(model)?,
+            vocabulary: match model.get("type").and_then(Json::as_str) {
+                Some("WordPiece") => Vocabulary::WordPiece(WordPiece::of(model)?),
+                _ => Vocabulary::Bpe(Bpe::of(model)?),
+            },
             around,
         })
     }
@@ -135,6 +154,19 @@ impl TextTokens {
     pub fn of(&self, text: &str) -> Result<Vec<u32>> {
         let [before, behind] = &self.around;
         let mut out = before.clone();
+        out.extend(self.of_rendered(text)?);
+        out.extend(behind);
+        Ok(out)
+    }
+
+    /// The tokens of a text that already contains all special tokens, as a rendered chat template
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// `Input` for text that no token stands for.
+    pub fn of_rendered(&self, text: &str) -> Result<Vec<u32>> {
+        let mut out = Vec::new();
         let mut rest = text;
         let mut first = true;
         while let Some((place, found)) = self.next_added(rest) {
@@ -147,7 +179,6 @@ impl TextTokens {
             first = false;
         }
         self.plain(rest, first, &mut out)?;
-        out.extend(behind);
         Ok(out)
     }
 
@@ -166,7 +197,13 @@ impl TextTokens {
         for splitter in &self.splitters {
             pieces = splitter.of_pieces(pieces, first)?;
         }
-        pieces.iter().try_for_each(|piece| self.bpe.tokens(piece, out))
+        for piece in &pieces {
+            match &self.vocabulary {
+                Vocabulary::Bpe(bpe) => bpe.tokens(piece, out)?,
+                Vocabulary::WordPiece(words) => words.tokens(piece, out),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -179,6 +216,16 @@ impl Normalizer {
                 let pattern = pattern.filter(|pattern| !pattern.is_empty());
                 let pattern = pattern.ok_or_else(|| unsupported("normalizer", json))?;
                 Self::Replace(pattern, text(json, "content").unwrap_or_default())
+            }
+            Some("BertNormalizer") => {
+                let flag = |key: &str| json.get(key).and_then(Json::as_bool);
+                let lowers = flag("lowercase").unwrap_or(true);
+                Self::Bert {
+                    cleans: flag("clean_text").unwrap_or(true),
+                    spaces_ideographs: flag("handle_chinese_chars").unwrap_or(true),
+                    strips_accents: flag("strip_accents").unwrap_or(lowers),
+                    lowers,
+                }
             }
             Some("Lowercase") => Self::Lowercase,
             Some("NFC") => Self::Composed,
@@ -198,8 +245,54 @@ impl Normalizer {
             Self::Decomposed => text.nfd().collect(),
             Self::CompatiblyComposed => text.nfkc().collect(),
             Self::CompatiblyDecomposed => text.nfkd().collect(),
+            Self::Bert { cleans, spaces_ideographs, strips_accents, lowers } => {
+                let mut text = text.to_owned();
+                if *cleans {
+                    text.retain(|letter| !is_dropped(letter));
+                    text = text.replace(char::is_whitespace, " ");
+                }
+                if *spaces_ideographs {
+                    text = spaced_ideographs(&text);
+                }
+                if *strips_accents {
+                    text = text.nfd().filter(|letter| !is_accent(*letter)).collect();
+                }
+                if *lowers { text.to_lowercase() } else { text }
+            }
         }
     }
+}
+
+/// Control characters, which BERT's normalizer drops.
+fn is_dropped(letter: char) -> bool {
+    let kept = matches!(letter, '\t' | '\n' | '\r');
+    letter == '\u{fffd}' || letter.is_control() && !kept || is_format(letter)
+}
+
+/// Invisible characters of the Unicode category Cf that occur in texts.
+fn is_format(letter: char) -> bool {
+    matches!(letter, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{2064}' | '\u{2066}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Whether the character is a mark above or below another (Unicode category Mn).
+fn is_accent(letter: char) -> bool {
+    unicode_normalization::char::is_combining_mark(letter)
+}
+
+/// Puts spaces around ideographs, by the blocks that BERT's own tokenizer names.
+fn spaced_ideographs(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        let ideograph = matches!(u32::from(letter), 0x4e00..=0x9fff | 0x3400..=0x4dbf
+            | 0x20000..=0x2a6df | 0x2a700..=0x2b73f | 0x2b740..=0x2b81f | 0x2b920..=0x2ceaf
+            | 0xf900..=0xfaff | 0x2f800..=0x2fa1f);
+        match ideograph {
+            true => out.extend([' ', letter, ' ']),
+            false => out.push(letter),
+        }
+    }
+    out
 }
 
 /// Reads what a step puts before and behind a text.
@@ -279,6 +372,29 @@ mod tests {
         assert_eq!(of("two</s> mill"), [1, 268, 2, 259, 272]);
         assert_eq!(of(" two"), [1, 259, 268]);
         assert_eq!(of(""), [1]);
+    }
+
+    /// The numbers are those of Hugging Face's tokenizers 0.23.
+    #[test]
+    fn words_of_bert_are_cut_from_the_front() {
+        let words = "[PAD] [UNK] [CLS] [SEP] the un ##aff ##able mill ##s . , 山 cafe ! ##! a";
+        let vocabulary: serde_json::Map<String, Json> =
+            words.split(' ').zip(0u32..).map(|(word, id)| (word.to_owned(), id.into())).collect();
+        let json = serde_json::json!({
+            "added_tokens": [{"id": 2, "content": "[CLS]"}, {"id": 3, "content": "[SEP]"}],
+            "normalizer": {"type": "BertNormalizer", "clean_text": true,
+                "handle_chinese_chars": true, "strip_accents": null, "lowercase": true},
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]},
+            "model": {"type": "WordPiece", "unk_token": "[UNK]",
+                "continuing_subword_prefix": "##", "max_input_chars_per_word": 9,
+                "vocab": vocabulary},
+        });
+        let tokens = TextTokens::of_document(&json).expect("a tokenizer");
+        let of = |text: &str| tokens.of(text).expect("tokens");
+        assert_eq!(of("The unaffable Mills."), [2, 4, 5, 6, 7, 8, 9, 10, 3]);
+        assert_eq!(of("a\tcafé,山!! x\u{200b}"), [2, 16, 13, 11, 12, 14, 14, 1, 3]);
+        assert_eq!(of("millsmills mill[SEP]mill"), [2, 1, 8, 3, 8, 3]);
     }
 
     #[test]

@@ -10,6 +10,9 @@ use crate::text::letters;
 /// GPT-2's pattern: endings, words, numbers and other characters, each with the space before it.
 const WORDS: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
+/// Punctuation of Unicode, and ASCII's other symbols.
+const PUNCTUATION: &str = r"[\p{P}\x21-\x2f\x3a-\x40\x5b-\x60\x7b-\x7e]";
+
 /// A step.
 #[derive(Debug)]
 pub(super) enum Splitter {
@@ -86,7 +89,11 @@ impl Splitter {
             }
             Some("Digits") if flag("individual_digits", false) => isolated(r"\p{N}"),
             Some("Digits") => isolated(r"\p{N}+"),
-            Some("Punctuation") => isolated(r"[\p{P}\x21-\x2f\x3a-\x40\x5b-\x60\x7b-\x7e]"),
+            Some("Punctuation") => isolated(PUNCTUATION),
+            Some("BertPreTokenizer") => Ok(Self::Pattern {
+                pattern: regex(&format!(r"[^\s{PUNCTUATION}]+|{PUNCTUATION}"))?,
+                matches: Matches::Kept,
+            }),
             Some("Metaspace") => Ok(Self::Spaces {
                 letter: text(json, "replacement").unwrap_or_else(|| "\u{2581}".to_owned()),
                 prefix: match json.get("prepend_scheme").and_then(Json::as_str) {
