@@ -81,12 +81,13 @@ pub(super) fn generation(store: &Store) -> Map<String, Json> {
     SAMPLING.iter().filter_map(setting).collect()
 }
 
-/// The model's name and its size label.
-pub(super) fn names(store: &Store, resolution: &Resolution, keys: &mut KeyValues) {
+/// The model's name and its size label. `generated` is the number of weights that the converter
+/// derives from the config.
+pub(super) fn names(store: &Store, resolution: &Resolution, generated: u64, keys: &mut KeyValues) {
     if let Some(name) = name(store) {
         keys.set_text("general.name", title(&name));
     }
-    if let Some(label) = size_label(store, resolution) {
+    if let Some(label) = size_label(store, resolution, generated) {
         keys.set_text("general.size_label", label);
     }
 }
@@ -144,8 +145,8 @@ fn title(name: &str) -> String {
 }
 
 /// The size label: `8B`, or `8x7B` for a model with experts.
-fn size_label(store: &Store, resolution: &Resolution) -> Option<String> {
-    let (mut total, mut each_expert) = (0u64, 0u64);
+fn size_label(store: &Store, resolution: &Resolution, generated: u64) -> Option<String> {
+    let (mut total, mut each_expert) = (generated, 0u64);
     let (mut experts, mut stacks) = (0u64, 0u64);
     let mut counted = BTreeSet::new();
     for mapping in resolution.mapped.iter().filter(|mapping| in_gguf(resolution, mapping)) {
@@ -163,7 +164,7 @@ fn size_label(store: &Store, resolution: &Resolution) -> Option<String> {
         experts = experts.saturating_add(number);
         stacks = stacks.saturating_add(1);
     }
-    if total == 0 {
+    if total == generated {
         return None;
     }
     let Some(experts @ 1..) = experts.checked_div(stacks) else { return Some(rounded(total)) };

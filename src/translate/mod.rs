@@ -32,8 +32,8 @@ pub(crate) fn name_in_config(store: &Store) -> Option<&str> {
 /// The metadata of a model in GGUF, as llama.cpp's `convert_hf_to_gguf.py` writes it. For a GGUF
 /// file, this is its own metadata.
 ///
-/// The caller must set `general.file_type`, since it depends on the dtypes that are written. Some
-/// keys are omitted because the converter guesses them from names and from the model card:
+/// The caller must set `general.file_type`, since it depends on the dtypes that are written; until
+/// then it is that of `F32`. Some keys are omitted because the converter guesses them from names and from the model card:
 /// `general.basename` and related keys, the license, tags, base models.
 ///
 /// # Errors
@@ -60,7 +60,8 @@ pub fn gguf_metadata_and_notes(model: &Model) -> Result<(KeyValues, Vec<Note>)> 
     keys.set_text("general.architecture", variant.gguf);
     keys.set_text("general.type", "model");
     general::sampling(store, &mut keys)?;
-    general::names(store, resolution, &mut keys);
+    let generated = gguf_tensors(model)?.iter().map(|(_, values)| values.len() as u64).sum();
+    general::names(store, resolution, generated, &mut keys);
     config::gguf::gguf_keys(store, resolution, &mut keys)?;
     keys.set("general.quantization_version", Value::U32(BLOCKS));
     let config = model.config()?;
