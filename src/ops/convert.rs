@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 use super::dialect::{TranslatedTensors, adapted_tensors_in, tensors_in};
 use super::experts;
 use super::gguf::{Finish, GgufDraft};
+use super::mmproj;
 use super::ollama_layers::{self, NewLayers};
 use crate::adapter::{self, Adapter};
 use crate::arch::{Dialect, Resolution};
@@ -39,6 +40,8 @@ pub struct ConvertOptions {
     quantization: Option<QuantizationRules>,
     /// Adapters to be merged, each with a factor.
     adapters: Vec<(Adapter, f64)>,
+    /// Whether the vision model is written instead of the language model.
+    projector: bool,
     finish: Finish,
 }
 
@@ -65,6 +68,7 @@ impl ConvertOptions {
             one_file: false,
             quantization: None,
             adapters: Vec::new(),
+            projector: false,
             finish,
         }
     }
@@ -73,6 +77,14 @@ impl ConvertOptions {
     #[must_use]
     pub fn allow_unloadable(mut self, allow: bool) -> Self {
         self.finish.unloadable = allow;
+        self
+    }
+
+    /// Writes the vision model of a model with images instead of its language model: a GGUF file
+    /// that llama.cpp reads beside that of the language model (mmproj).
+    #[must_use]
+    pub fn projector(mut self, projector: bool) -> Self {
+        self.projector = projector;
         self
     }
 
@@ -154,9 +166,23 @@ pub(super) fn with_layers(
     options: &ConvertOptions,
     layers: &NewLayers,
 ) -> Result<WritePlan> {
+    if options.projector {
+        let plan = projector(model, options);
+        return plan.map_err(|error| error.in_file(model.store().path()));
+    }
     let plan = planned(model, options, layers);
     let plan = plan.map_err(|error| error.in_file(model.store().path()))?;
     Ok(plan.for_whole_model(model.resolution()?))
+}
+
+/// Plans a file with the vision model alone.
+fn projector(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
+    let others = options.quantization.is_some() || !options.adapters.is_empty();
+    if options.container.writer()?.dialect != Dialect::Gguf || others {
+        let fault = "an mmproj file is a GGUF file without adapters and without quantization rules";
+        return Err(Error::unsupported(fault));
+    }
+    mmproj::projector(model, options.precision)?.plan()
 }
 
 fn planned(model: &Model, options: &ConvertOptions, layers: &NewLayers) -> Result<WritePlan> {

@@ -92,6 +92,16 @@ pub(super) fn names(store: &Store, resolution: &Resolution, generated: u64, keys
     }
 }
 
+/// The name of a model's vision model and its size label.
+pub(super) fn projector_names(store: &Store, weights: u64, keys: &mut KeyValues) {
+    if let Some(name) = name(store) {
+        keys.set_text("general.name", title(&name));
+    }
+    if weights > 0 {
+        keys.set_text("general.size_label", rounded(weights));
+    }
+}
+
 /// The model's name in its config.
 pub(super) fn name_in_config(store: &Store) -> Option<&str> {
     let name = store.document("config.json")?.get("_name_or_path")?.as_str()?;

@@ -34,15 +34,17 @@ mod qwen3_next;
 mod seed_oss;
 mod stablelm;
 mod starcoder2;
+mod towers;
 mod whisper;
 
 use super::Architecture;
 use super::config::{Defaults, GgufDefaults};
 use super::graph::Graph;
 use super::habits::{LlamaQuantize, MlxModules};
+use super::tower::{Tower, TowerConfig};
 use super::variant::{Class, Variant};
-use class_defaults::CLASS_DEFAULTS;
 pub(crate) use class_defaults::ClassDefaults;
+use class_defaults::CLASS_DEFAULTS;
 
 /// All supported architectures. A model of another architecture opens under its stored names.
 pub static ARCHITECTURES: &[&Architecture] = &[
@@ -120,6 +122,11 @@ pub(crate) fn defaults(name: &str) -> Defaults {
 /// that the table does not have.
 pub(crate) fn graph(gguf: &str) -> Option<&'static Graph> {
     graphs::GRAPHS.iter().find(|graph| graph.architectures.contains(&gguf))
+}
+
+/// The kind of a model's vision model, if its form in GGUF is known.
+pub(crate) fn tower(config: &TowerConfig<'_>) -> Option<&'static Tower> {
+    towers::TOWERS.iter().find(|tower| config.is(tower))
 }
 
 /// What transformers' and mlx-lm's classes of a `model_type` take for keys that are omitted.
