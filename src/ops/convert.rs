@@ -11,7 +11,7 @@ use super::gguf::{Finish, GgufDraft};
 use super::mmproj;
 use super::ollama_layers::{self, NewLayers};
 use crate::adapter::{self, Adapter};
-use crate::arch::{Dialect, Resolution};
+use crate::arch::{Dialect, Resolution, family};
 use crate::container::ollama::write as ollama;
 use crate::container::writer::{DocumentContent, DraftEntry, ExpertName, NewDocument, Writer};
 use crate::container::{Container, OLLAMA, Shards};
@@ -270,9 +270,18 @@ fn directory(
     let tensors = stacked(tensors, writer)?;
     let (config, others) = documents(model, writer, &mut builder)?;
     let mut tensors = tensors;
-    if store.encoding() == Encoding::Gguf && is_tied(config.as_ref())? {
-        // llama.cpp requires a copy of the embedding of some architectures.
+    let from_engine = matches!(resolution.dialect, Dialect::Gguf | Dialect::Mlx);
+    if from_engine && resolution.dialect != writer.dialect && is_tied(config.as_ref())? {
+        // llama.cpp and mlx-lm require a copy of the embedding of some architectures.
         tensors.retain(|(_, tensor)| !tensor.name().ends_with("lm_head.weight"));
+    }
+    if writer.dialect == Dialect::Mlx && resolution.dialect != Dialect::Mlx {
+        let added = untied(&tensors, config.as_ref())?;
+        if let Some(tensor) = &added {
+            let what = "a copy of the embedding, which mlx-lm's class requires";
+            builder.note(format!("{}: {what}", tensor.name()));
+        }
+        tensors.extend(added.map(|tensor| (None, tensor)));
     }
     let mut choices =
         recipe_choices(model, &tensors, config.as_ref(), options, &mut builder)?.into_iter();
@@ -335,6 +344,25 @@ fn directory(
     }
     why_plain.into_iter().for_each(|note| builder.note(note));
     Ok(builder)
+}
+
+/// The output matrix of a model that ties it to the embedding, if mlx-lm's class does not.
+fn untied(
+    tensors: &[(Option<String>, Tensor)],
+    config: Option<&ConfigDocument>,
+) -> Result<Option<Tensor>> {
+    const EMBEDDING: &str = "model.embed_tokens.weight";
+    let keys = config.map(ConfigDocument::keys).transpose()?.unwrap_or_default();
+    let model_type = keys.get("model_type").and_then(Json::as_str).unwrap_or_default();
+    let has = |end: &str| tensors.iter().find(|(_, tensor)| tensor.name().ends_with(end));
+    if !family::is_untied_in_mlx_lm(model_type) || has("lm_head.weight").is_some() {
+        return Ok(None);
+    }
+    let embedding = has(EMBEDDING).map(|(_, tensor)| tensor);
+    Ok(embedding.map(|tensor| {
+        let name = tensor.name().replace(EMBEDDING, "lm_head.weight");
+        tensor.clone().named(&name)
+    }))
 }
 
 /// Builds a single safetensors file. The documents of a directory are left out, which is noted.
