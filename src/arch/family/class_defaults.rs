@@ -359,3 +359,16 @@ pub(super) static MLX_LM_UNTIED: &[&str] = &[
     "phi",
     "stablelm",
 ];
+
+/// Values of `model_type` whose class in transformers computes the width of a head from the others if
+/// `config.json` omits it.
+#[rustfmt::skip]
+pub(super) static COMPUTED_WIDTHS: &[&str] = &[
+    "llama",
+    "mistral",
+    "arcee",
+    "cohere2",
+    "falcon",
+    "nemotron",
+    "nomic_bert",
+];

@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 
+use super::super::class_defaults::COMPUTED_WIDTHS;
 use crate::arch::RopeScalingKind;
 use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
@@ -112,9 +113,6 @@ fn gating(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Classes of transformers that compute the width of a head if `config.json` omits it.
-const COMPUTING: &[&str] = &["llama", "mistral", "arcee", "cohere2", "nemotron"];
-
 /// The converter writes the width of a head only where the config states it. It reads the config
 /// through transformers' classes, some of which state it always.
 fn widths_of_heads(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
@@ -123,7 +121,7 @@ fn widths_of_heads(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<
         keys.set("attention.value_length", &width);
         return Ok(());
     }
-    match COMPUTING.contains(&model.architecture()) {
+    match COMPUTED_WIDTHS.contains(&model.architecture()) {
         true => all_widths_of_heads(model, keys),
         false => Ok(()),
     }
