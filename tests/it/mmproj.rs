@@ -77,7 +77,8 @@ fn contents(model: &Model) -> String {
         writeln!(out, "{} {} {:?} {first:?}", tensor.name(), tensor.dtype_label(), tensor.shape())
             .expect("a text");
     }
-    for (key, value) in model.metadata().iter() {
+    // The name is that of the temporary folder.
+    for (key, value) in model.metadata().iter().filter(|(key, _)| *key != "general.name") {
         writeln!(out, "{key} = {value:?}").expect("a text");
     }
     out
@@ -116,7 +117,41 @@ fn qwen2_vl_splits_queries_keys_and_frames() {
     let source = model(&config, &vision);
     let options = ConvertOptions::new(&GGUF).dtype(DType::F16);
     let (_folder, written, _) = projector(source.path(), options).expect("a projector");
-    insta::assert_snapshot!(contents(&written), @"");
+    insta::assert_snapshot!(contents(&written), @r#"
+    v.patch_embd.weight F16 [4, 3, 2, 2] [0.0, 1.0, 2.0, 3.0, 8.0, 9.0, 10.0, 11.0]
+    v.patch_embd.weight.1 F16 [4, 3, 2, 2] [4.0, 5.0, 6.0, 7.0, 12.0, 13.0, 14.0, 15.0]
+    v.blk.0.ln1.weight F32 [4] [0.0, 1.0, 2.0, 3.0]
+    v.blk.0.ln1.bias F32 [4] [0.0, 1.0, 2.0, 3.0]
+    v.blk.0.attn_q.weight F16 [4, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.blk.0.attn_k.weight F16 [4, 4] [16.0, 17.0, 18.0, 19.0, 20.0, 21.0, 22.0, 23.0]
+    v.blk.0.attn_v.weight F16 [4, 4] [32.0, 33.0, 34.0, 35.0, 36.0, 37.0, 38.0, 39.0]
+    v.blk.0.attn_q.bias F32 [4] [0.0, 1.0, 2.0, 3.0]
+    v.blk.0.attn_k.bias F32 [4] [4.0, 5.0, 6.0, 7.0]
+    v.blk.0.attn_v.bias F32 [4] [8.0, 9.0, 10.0, 11.0]
+    v.blk.0.attn_out.weight F16 [4, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.blk.0.ffn_up.weight F16 [16, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.blk.0.ffn_down.weight F16 [4, 16] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.post_ln.weight F32 [4] [0.0, 1.0, 2.0, 3.0]
+    mm.0.weight F16 [16, 16] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    mm.2.weight F16 [8, 16] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    general.architecture = String("clip")
+    general.type = String("mmproj")
+    general.size_label = String("0.7K")
+    general.file_type = U32(1)
+    clip.has_vision_encoder = Bool(true)
+    clip.vision.projection_dim = U32(8)
+    clip.vision.image_size = U32(560)
+    clip.vision.patch_size = U32(2)
+    clip.vision.embedding_length = U32(4)
+    clip.vision.feed_forward_length = U32(8)
+    clip.vision.block_count = U32(1)
+    clip.vision.attention.head_count = U32(1)
+    clip.vision.image_mean = Array([f32; 3])
+    clip.vision.image_std = Array([f32; 3])
+    clip.projector_type = String("qwen2vl_merger")
+    clip.vision.attention.layer_norm_epsilon = F32(1e-6)
+    general.quantization_version = U32(2)
+    "#);
 }
 
 #[test]
@@ -137,8 +172,32 @@ fn gemma3_adds_one_to_the_norm_of_the_projector() {
     let source = model(&config, vision);
     let (_folder, written, notes) =
         projector(source.path(), ConvertOptions::new(&GGUF)).expect("a projector");
-    insta::assert_snapshot!(contents(&written), @"");
-    insta::assert_snapshot!(notes.join("\n"), @"");
+    insta::assert_snapshot!(contents(&written), @r#"
+    v.patch_embd.weight F32 [4, 3, 2, 2] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.position_embd.weight F32 [16, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.blk.0.attn_q.weight F32 [4, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    mm.input_projection.weight F16 [4, 8] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    mm.soft_emb_norm.weight F32 [4] [1.0, 2.0, 3.0, 4.0]
+    general.architecture = String("clip")
+    general.type = String("mmproj")
+    general.size_label = String("0.16K")
+    general.file_type = U32(0)
+    clip.has_vision_encoder = Bool(true)
+    clip.vision.projection_dim = U32(8)
+    clip.vision.image_size = U32(8)
+    clip.vision.patch_size = U32(2)
+    clip.vision.embedding_length = U32(4)
+    clip.vision.feed_forward_length = U32(8)
+    clip.vision.block_count = U32(1)
+    clip.vision.attention.head_count = U32(1)
+    clip.vision.image_mean = Array([f32; 3])
+    clip.vision.image_std = Array([f32; 3])
+    clip.projector_type = String("gemma3")
+    clip.vision.attention.layer_norm_epsilon = F32(1e-6)
+    clip.use_gelu = Bool(true)
+    general.quantization_version = U32(2)
+    "#);
+    insta::assert_snapshot!(notes.join("\n"), @"left out: vision_tower.vision_model.head.probe: llama.cpp has no use for it");
 }
 
 #[test]
@@ -159,11 +218,39 @@ fn pixtral_permutes_heads_and_takes_a_row_of_the_embedding() {
     ];
     let source = model(&config, vision);
     let options = || ConvertOptions::new(&GGUF).dtype(DType::BF16);
-    insta::assert_snapshot!(refused(&source, options()), @"");
+    insta::assert_snapshot!(refused(&source, options()), @"Unsupported: .: an mmproj file requires the token [IMG_BREAK], which no tokenizer file has");
     let known = json!({"added_tokens_decoder": {"2": {"content": "[IMG_BREAK]"}}});
     put(source.path(), "tokenizer_config.json", known.to_string());
     let (_folder, written, _) = projector(source.path(), options()).expect("a projector");
-    insta::assert_snapshot!(contents(&written), @"");
+    insta::assert_snapshot!(contents(&written), @r#"
+    v.token_embd.img_break F32 [8] [16.0, 17.0, 18.0, 19.0, 20.0, 21.0, 22.0, 23.0]
+    v.patch_embd.weight F32 [4, 3, 2, 2] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.pre_ln.weight F32 [4] [0.0, 1.0, 2.0, 3.0]
+    v.blk.0.attn_q.weight BF16 [4, 4] [0.0, 1.0, 2.0, 3.0, 8.0, 9.0, 10.0, 11.0]
+    v.blk.0.attn_v.weight BF16 [4, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    mm.input_norm.weight F32 [4] [0.0, 1.0, 2.0, 3.0]
+    mm.patch_merger.weight F32 [4, 16] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    mm.1.weight BF16 [8, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    general.architecture = String("clip")
+    general.type = String("mmproj")
+    general.size_label = String("0.19K")
+    general.file_type = U32(32)
+    clip.has_vision_encoder = Bool(true)
+    clip.vision.projection_dim = U32(8)
+    clip.vision.image_size = U32(8)
+    clip.vision.patch_size = U32(2)
+    clip.vision.embedding_length = U32(4)
+    clip.vision.feed_forward_length = U32(8)
+    clip.vision.block_count = U32(1)
+    clip.vision.attention.head_count = U32(1)
+    clip.vision.image_mean = Array([f32; 3])
+    clip.vision.image_std = Array([f32; 3])
+    clip.projector_type = String("pixtral")
+    clip.vision.attention.layer_norm_epsilon = F32(1e-5)
+    clip.use_silu = Bool(true)
+    clip.vision.spatial_merge_size = U32(2)
+    general.quantization_version = U32(2)
+    "#);
 }
 
 #[test]
@@ -185,7 +272,36 @@ fn qwen3_vl_numbers_its_mergers_by_layers() {
     let source = model(&config, vision);
     let (_folder, written, _) =
         projector(source.path(), ConvertOptions::new(&GGUF)).expect("a projector");
-    insta::assert_snapshot!(contents(&written), @"");
+    insta::assert_snapshot!(contents(&written), @r#"
+    v.patch_embd.weight F32 [4, 3, 2, 2] [0.0, 1.0, 2.0, 3.0, 8.0, 9.0, 10.0, 11.0]
+    v.patch_embd.weight.1 F32 [4, 3, 2, 2] [4.0, 5.0, 6.0, 7.0, 12.0, 13.0, 14.0, 15.0]
+    v.patch_embd.bias F32 [4] [0.0, 1.0, 2.0, 3.0]
+    v.position_embd.weight F32 [16, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.blk.0.attn_qkv.weight F32 [12, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.blk.1.attn_qkv.weight F32 [12, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    mm.2.weight F32 [8, 16] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.deepstack.1.fc1.weight F32 [16, 16] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    general.architecture = String("clip")
+    general.type = String("mmproj")
+    general.size_label = String("0.6K")
+    general.file_type = U32(0)
+    clip.has_vision_encoder = Bool(true)
+    clip.vision.projection_dim = U32(8)
+    clip.vision.image_size = U32(8)
+    clip.vision.patch_size = U32(2)
+    clip.vision.embedding_length = U32(4)
+    clip.vision.feed_forward_length = U32(8)
+    clip.vision.block_count = U32(2)
+    clip.vision.attention.head_count = U32(1)
+    clip.vision.image_mean = Array([f32; 3])
+    clip.vision.image_std = Array([f32; 3])
+    clip.projector_type = String("qwen3vl_merger")
+    clip.use_gelu = Bool(true)
+    clip.vision.spatial_merge_size = U32(2)
+    clip.vision.attention.layer_norm_epsilon = F32(1e-6)
+    clip.vision.is_deepstack_layers = Array([bool; 2])
+    general.quantization_version = U32(2)
+    "#);
 }
 
 #[test]
@@ -202,6 +318,7 @@ fn what_cannot_be_written_is_refused_with_the_word_mmproj() {
     let mut other = config.clone();
     other["vision_config"] = json!({"model_type": "clip_vision_model"});
     other["model_type"] = "llava".into();
+    other["text_config"] = language("llama");
     tell("an unknown kind", refused(&model(&other, &vision), gguf()));
     let mut more = config.clone();
     more["vision_config"]["depth"] = 2.into();
@@ -218,7 +335,31 @@ fn what_cannot_be_written_is_refused_with_the_word_mmproj() {
     tell("three frames", refused(&model(&config, &last), gguf()));
     std::fs::remove_file(whole.path().join("preprocessor_config.json")).expect("removed");
     tell("no preprocessor", refused(&whole, gguf()));
-    insta::assert_snapshot!(told, @"");
+    insta::assert_snapshot!(told, @r#"
+    another container: Unsupported: .: an mmproj file is a GGUF file without adapters and without quantization rules
+
+    another dtype: Unsupported: .: Q4_K, but matrices of an mmproj file are written as F32, F16, BF16, Q8_0
+
+    a loss: Unsupported: .: tensor "v.patch_embd.weight": F16 does not hold every value of F32, but the result must be lossless
+
+    no vision model: Unsupported: .: the model has no vision model, so that there is no mmproj file to write
+
+    an unknown kind: Unsupported: .: no mmproj file can be written for a vision model "clip_vision_model" of a model "llava"
+    help: llama.cpp's convert_hf_to_gguf.py --mmproj may be able to write the file
+
+    a layer too few: Malformed: .: key "config.json vision_config": 2 layers, but the vision model has 1
+
+    a number too few: Unsupported: .: an mmproj file requires vision_config.num_heads, which config.json lacks
+
+    an unknown tensor: Unsupported: .: tensor "visual.unheard_of.weight": not a known tensor of this vision model (mmproj)
+    help: llama.cpp's convert_hf_to_gguf.py --mmproj may be able to write the file
+
+    channels last: Mismatch: .: tensor "visual.patch_embed.proj.weight": shape [4, 2, 2, 2, 3], but [outputs, 3, ..] is needed
+
+    three frames: Mismatch: .: tensor "v.patch_embd.weight": shape [4, 3, 3, 2, 2], but [outputs, channels, 2, height, width] is needed
+
+    no preprocessor: Unsupported: .: an mmproj file requires image_mean, which preprocessor_config.json lacks
+    "#);
 }
 
 #[test]
@@ -228,7 +369,11 @@ fn a_language_model_alone_names_the_second_file() {
     let plan = Model::open(source.path())
         .and_then(|model| ops::convert(&model, &ConvertOptions::new(&GGUF)))
         .expect("a plan");
-    insta::assert_snapshot!(plan.notes.join("\n"), @"");
+    insta::assert_snapshot!(plan.notes.join("\n"), @"
+    left out: visual.patch_embed.proj.weight and 10 more: part of the vision model, not of the language model
+    llama.cpp reads the vision or audio model from a file of its own (mmproj): --mmproj writes that file
+    no tokenizer file beside the weights
+    ");
 }
 
 #[test]
