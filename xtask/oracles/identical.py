@@ -51,6 +51,13 @@ EXPLAINED = [
     (r"deepseek_v2-lite", "converter", r"keys added: deepseek2.attention.q_lora_rank",
         "llama.cpp requires it unless the model has 26, 27 or 48 layers"),
     (r"falcon-new", "converter", r"keys changed: falcon.feed_forward_length.*", "llama.cpp does not load a model with the converter's 4 x width"),
+    (r"deepseek_v3-bias", "converter", r"keys added: deepseek2.expert_gating_func",
+        "without it, llama.cpp takes softmax for the sigmoid that transformers' class has"),
+    (r"ernie4_5_moe", "converter", r"keys changed: ernie4_5-moe.expert_shared_feed_forward_length is 32, the peer has 48; tensors in another order.*",
+        "the converter divides the width by the number of key heads; it stacks gates before downs"),
+    (r"glm4_moe", "converter", r"keys in another order from glm4moe.expert_gating_func on.*", "all keys have the converter's values"),
+    (r"phi", "converter", r"keys missing: tokenizer.ggml.add_bos_token; keys changed: phi2.feed_forward_length is 96, the peer has 256",
+        "the key belongs to the vocabulary, which is absent; the converter takes 4 x the width of the model for every file"),
     (r"phi3-longrope", "converter", r"keys in another order from general.type on, where the peer has phi3.rope.scaling.attn_factor",
         "the converter writes this key before all others"),
     (r"qwen3_5(_moe)?_text", "converter", r"keys changed: qwen35(moe)?.rope.dimension_sections is 2, 1, 1, 0, the peer has 11, 11, 10, 0",
@@ -58,6 +65,9 @@ EXPLAINED = [
     (r"qwen3_next", "converter", r"keys changed: qwen3next.full_attention_interval is 2, the peer has 4",
         "transformers' class, through which the converter reads config.json, drops the key"),
     (r"llava-pixtral|mistral3", "mmproj", r"tensors added: v.token_embd.img_break", "llama.cpp does not load the file without it"),
+    (r"qwen3_5", "mlx-lm", r"arrays added: model\.visual\.[^;]*; config changed: text_config.*",
+        "mlx-lm drops the vision model, and renames rope_type in its config while it loads the model"),
+    (r".*", "mlx-lm", r"arrays added: (model\.)?(visual|vision_tower|multi_modal_projector)\.[^;]*", "mlx-lm drops the vision model"),
     (r"minicpm3.*", "converter", r"keys added: minicpm3.attention.value_length", "llama.cpp takes another width if it is missing"),
 ]
 
@@ -404,6 +414,13 @@ def by_mlx_lm(model, folder):
         yield name, compare
 
 
+def restricted(mine, theirs):
+    """A document without the keys that the other one lacks."""
+    if not isinstance(mine, dict) or not isinstance(theirs, dict):
+        return mine
+    return {key: restricted(mine[key], value) for key, value in theirs.items() if key in mine}
+
+
 def compare_mlx(mx, mine, theirs):
     def arrays(folder):
         found = {}
@@ -416,7 +433,7 @@ def compare_mlx(mx, mine, theirs):
 
     found = unlike("arrays", arrays(mine), arrays(theirs), array)
     a, b = (json.loads((folder / "config.json").read_text()) for folder in (mine, theirs))
-    known = {key: a[key] for key in b if key in a}
+    known = restricted(a, b)
     same = lambda name, x, y: f"{name} is {json.dumps(x)[:60]}, the peer has {json.dumps(y)[:60]}"  # noqa: E731
     found += unlike("config", dict(sorted(known.items())), dict(sorted(b.items())), same)
     return "; ".join(found) or "identical"
