@@ -13,7 +13,8 @@ pub(crate) mod rotary;
 mod rule;
 mod runs;
 pub(crate) mod source;
-mod transform;
+pub(crate) mod tower;
+pub(crate) mod transform;
 pub(crate) mod variant;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

@@ -286,6 +286,12 @@ impl<'k> KeyWriter<'k> {
         }
     }
 
+    /// Writes `general.file_type` with the number of `F32`, to be replaced by the number of the
+    /// dtypes.
+    pub(crate) fn file_type(&mut self) {
+        self.out.set("general.file_type", Value::U32(0));
+    }
+
     pub(crate) fn real(&mut self, key: &str, value: f32) {
         self.out.set(&format!("{}.{key}", self.prefix), Value::F32(value));
     }

@@ -101,7 +101,7 @@ pub(super) const SAME: Transform = Transform {
 pub(super) const PERMUTE_Q: Transform = rows(RowOrder::PairsQ);
 pub(super) const PERMUTE_K: Transform = rows(RowOrder::PairsK);
 
-pub(super) const PLUS_ONE: Transform = Transform { values: Change::PlusOne, ..SAME };
+pub(crate) const PLUS_ONE: Transform = Transform { values: Change::PlusOne, ..SAME };
 
 /// A transform of rows only.
 pub(super) const fn rows(rows: RowOrder) -> Transform {

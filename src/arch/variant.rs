@@ -80,6 +80,8 @@ pub(crate) enum KeyRule {
     /// The number of rotated elements of a head; this fraction of them if the files do not state
     /// it.
     Rotated(f32),
+    /// The place of `general.file_type` among the keys. The value is set when the dtypes are known.
+    FileType,
     /// Keys derived from several numbers, or from one that the table has no row for.
     By(fn(&SourceModel<'_>, &mut KeyWriter<'_>) -> Result<()>),
 }

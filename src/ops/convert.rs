@@ -8,9 +8,10 @@ use serde_json::Value as Json;
 use super::dialect::{TranslatedTensors, adapted_tensors_in, tensors_in};
 use super::experts;
 use super::gguf::{Finish, GgufDraft};
+use super::mmproj;
 use super::ollama_layers::{self, NewLayers};
 use crate::adapter::{self, Adapter};
-use crate::arch::{Dialect, Resolution};
+use crate::arch::{Dialect, Resolution, family};
 use crate::container::ollama::write as ollama;
 use crate::container::writer::{DocumentContent, DraftEntry, ExpertName, NewDocument, Writer};
 use crate::container::{Container, OLLAMA, Shards};
@@ -39,6 +40,8 @@ pub struct ConvertOptions {
     quantization: Option<QuantizationRules>,
     /// Adapters to be merged, each with a factor.
     adapters: Vec<(Adapter, f64)>,
+    /// Whether the vision model is written instead of the language model.
+    projector: bool,
     finish: Finish,
 }
 
@@ -65,6 +68,7 @@ impl ConvertOptions {
             one_file: false,
             quantization: None,
             adapters: Vec::new(),
+            projector: false,
             finish,
         }
     }
@@ -73,6 +77,14 @@ impl ConvertOptions {
     #[must_use]
     pub fn allow_unloadable(mut self, allow: bool) -> Self {
         self.finish.unloadable = allow;
+        self
+    }
+
+    /// Writes the vision model of a model with images instead of its language model: a GGUF file
+    /// that llama.cpp reads beside that of the language model (mmproj).
+    #[must_use]
+    pub fn projector(mut self, projector: bool) -> Self {
+        self.projector = projector;
         self
     }
 
@@ -154,9 +166,23 @@ pub(super) fn with_layers(
     options: &ConvertOptions,
     layers: &NewLayers,
 ) -> Result<WritePlan> {
+    if options.projector {
+        let plan = projector(model, options);
+        return plan.map_err(|error| error.in_file(model.store().path()));
+    }
     let plan = planned(model, options, layers);
     let plan = plan.map_err(|error| error.in_file(model.store().path()))?;
     Ok(plan.for_whole_model(model.resolution()?))
+}
+
+/// Plans a file with the vision model alone.
+fn projector(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
+    let others = options.quantization.is_some() || !options.adapters.is_empty();
+    if options.container.writer()?.dialect != Dialect::Gguf || others {
+        let fault = "an mmproj file is a GGUF file without adapters and without quantization rules";
+        return Err(Error::unsupported(fault));
+    }
+    mmproj::projector(model, options.precision)?.plan()
 }
 
 fn planned(model: &Model, options: &ConvertOptions, layers: &NewLayers) -> Result<WritePlan> {
@@ -244,9 +270,18 @@ fn directory(
     let tensors = stacked(tensors, writer)?;
     let (config, others) = documents(model, writer, &mut builder)?;
     let mut tensors = tensors;
-    if store.encoding() == Encoding::Gguf && is_tied(config.as_ref())? {
-        // llama.cpp requires a copy of the embedding of some architectures.
+    let from_engine = matches!(resolution.dialect, Dialect::Gguf | Dialect::Mlx);
+    if from_engine && resolution.dialect != writer.dialect && is_tied(config.as_ref())? {
+        // llama.cpp and mlx-lm require a copy of the embedding of some architectures.
         tensors.retain(|(_, tensor)| !tensor.name().ends_with("lm_head.weight"));
+    }
+    if writer.dialect == Dialect::Mlx && resolution.dialect != Dialect::Mlx {
+        let added = untied(&tensors, config.as_ref())?;
+        if let Some(tensor) = &added {
+            let what = "a copy of the embedding, which mlx-lm's class requires";
+            builder.note(format!("{}: {what}", tensor.name()));
+        }
+        tensors.extend(added.map(|tensor| (None, tensor)));
     }
     let mut choices =
         recipe_choices(model, &tensors, config.as_ref(), options, &mut builder)?.into_iter();
@@ -309,6 +344,25 @@ fn directory(
     }
     why_plain.into_iter().for_each(|note| builder.note(note));
     Ok(builder)
+}
+
+/// The output matrix of a model that ties it to the embedding, if mlx-lm's class does not.
+fn untied(
+    tensors: &[(Option<String>, Tensor)],
+    config: Option<&ConfigDocument>,
+) -> Result<Option<Tensor>> {
+    const EMBEDDING: &str = "model.embed_tokens.weight";
+    let keys = config.map(ConfigDocument::keys).transpose()?.unwrap_or_default();
+    let model_type = keys.get("model_type").and_then(Json::as_str).unwrap_or_default();
+    let has = |end: &str| tensors.iter().find(|(_, tensor)| tensor.name().ends_with(end));
+    if !family::is_untied_in_mlx_lm(model_type) || has("lm_head.weight").is_some() {
+        return Ok(None);
+    }
+    let embedding = has(EMBEDDING).map(|(_, tensor)| tensor);
+    Ok(embedding.map(|tensor| {
+        let name = tensor.name().replace(EMBEDDING, "lm_head.weight");
+        tensor.clone().named(&name)
+    }))
 }
 
 /// Builds a single safetensors file. The documents of a directory are left out, which is noted.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::dialect::{TranslatedTensors, adapted_tensors_in};
+use super::mmproj;
 use crate::arch::{Dialect, family, graph};
 use crate::bytes::Text;
 use crate::container::{OpenOptions, gguf};
@@ -84,6 +85,7 @@ impl GgufDraft {
             tensors.push(OutTensor::new(OUTPUT, output));
         }
         let mut notes = super::left_out(&left_out);
+        notes.extend(mmproj::note(model)?);
         notes.extend(remarks.into_iter().map(|note| note.text));
         // Tensors of other models, and those that follow from the config, have another reason.
         let lost = |(name, reason): (String, String)| (reason == NAMELESS).then_some(name);
@@ -183,15 +185,7 @@ impl GgufDraft {
             }
         }
         let most = counts.iter().max_by_key(|(_, weights)| *weights).map(|(dtype, _)| *dtype);
-        match most {
-            // File types that are read, but that no name selects.
-            Some(DType::NVFP4) => 39,
-            Some(DType::MXFP4) => 38,
-            Some(dtype) => FileType::from_name(dtype.name())
-                .and_then(|found| found.descriptor().number)
-                .unwrap_or(0),
-            None => 0,
-        }
+        most.map_or(0, FileType::number_of)
     }
 }
 

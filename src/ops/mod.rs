@@ -10,6 +10,7 @@ mod gguf;
 mod hash;
 mod inspect;
 mod load;
+mod mmproj;
 mod ollama_layers;
 mod quantize;
 mod rewrite;

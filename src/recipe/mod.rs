@@ -135,6 +135,20 @@ pub static ALIASES: &[(&str, FileType)] =
     &[("Q3_K", FileType::Q3_K_M), ("Q4_K", FileType::Q4_K_M), ("Q5_K", FileType::Q5_K_M)];
 
 impl FileType {
+    /// llama.cpp's number for a model whose matrices have this dtype: that of the file type with the
+    /// dtype's name.
+    pub(crate) fn number_of(dtype: DType) -> u32 {
+        match dtype {
+            // File types that are read, but that no name selects.
+            DType::NVFP4 => 39,
+            DType::MXFP4 => 38,
+            dtype => {
+                let named = Self::from_name(dtype.name());
+                named.and_then(|found| found.descriptor().number).unwrap_or(0)
+            }
+        }
+    }
+
     /// The row of the table.
     pub fn descriptor(self) -> &'static FileTypeDescriptor {
         #[expect(clippy::indexing_slicing, reason = "one row for each variant, in order")]

@@ -81,13 +81,24 @@ pub(super) fn generation(store: &Store) -> Map<String, Json> {
     SAMPLING.iter().filter_map(setting).collect()
 }
 
-/// The model's name and its size label.
-pub(super) fn names(store: &Store, resolution: &Resolution, keys: &mut KeyValues) {
+/// The model's name and its size label. `generated` is the number of weights that the converter
+/// derives from the config.
+pub(super) fn names(store: &Store, resolution: &Resolution, generated: u64, keys: &mut KeyValues) {
     if let Some(name) = name(store) {
         keys.set_text("general.name", title(&name));
     }
-    if let Some(label) = size_label(store, resolution) {
+    if let Some(label) = size_label(store, resolution, generated) {
         keys.set_text("general.size_label", label);
+    }
+}
+
+/// The name of a model's vision model and its size label.
+pub(super) fn projector_names(store: &Store, weights: u64, keys: &mut KeyValues) {
+    if let Some(name) = name(store) {
+        keys.set_text("general.name", title(&name));
+    }
+    if weights > 0 {
+        keys.set_text("general.size_label", rounded(weights));
     }
 }
 
@@ -144,8 +155,8 @@ fn title(name: &str) -> String {
 }
 
 /// The size label: `8B`, or `8x7B` for a model with experts.
-fn size_label(store: &Store, resolution: &Resolution) -> Option<String> {
-    let (mut total, mut each_expert) = (0u64, 0u64);
+fn size_label(store: &Store, resolution: &Resolution, generated: u64) -> Option<String> {
+    let (mut total, mut each_expert) = (generated, 0u64);
     let (mut experts, mut stacks) = (0u64, 0u64);
     let mut counted = BTreeSet::new();
     for mapping in resolution.mapped.iter().filter(|mapping| in_gguf(resolution, mapping)) {
@@ -163,7 +174,7 @@ fn size_label(store: &Store, resolution: &Resolution) -> Option<String> {
         experts = experts.saturating_add(number);
         stacks = stacks.saturating_add(1);
     }
-    if total == 0 {
+    if total == generated {
         return None;
     }
     let Some(experts @ 1..) = experts.checked_div(stacks) else { return Some(rounded(total)) };

@@ -15,7 +15,8 @@ use std::borrow::Cow;
 use serde_json::{Map, Value as Json};
 
 use crate::arch::config::TEXT_CONFIGS;
-use crate::arch::source::SourceModel;
+use crate::arch::source::{KeyWriter, SourceModel};
+use crate::arch::tower::{Tower, TowerConfig};
 use crate::arch::{Dialect, Resolution};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::{KeyValues, Value};
@@ -32,8 +33,8 @@ pub(crate) fn name_in_config(store: &Store) -> Option<&str> {
 /// The metadata of a model in GGUF, as llama.cpp's `convert_hf_to_gguf.py` writes it. For a GGUF
 /// file, this is its own metadata.
 ///
-/// The caller must set `general.file_type`, since it depends on the dtypes that are written. Some
-/// keys are omitted because the converter guesses them from names and from the model card:
+/// The caller must set `general.file_type`, since it depends on the dtypes that are written; until
+/// then it is that of `F32`. Some keys are omitted because the converter guesses them from names and from the model card:
 /// `general.basename` and related keys, the license, tags, base models.
 ///
 /// # Errors
@@ -60,7 +61,8 @@ pub fn gguf_metadata_and_notes(model: &Model) -> Result<(KeyValues, Vec<Note>)> 
     keys.set_text("general.architecture", variant.gguf);
     keys.set_text("general.type", "model");
     general::sampling(store, &mut keys)?;
-    general::names(store, resolution, &mut keys);
+    let generated = gguf_tensors(model)?.iter().map(|(_, values)| values.len() as u64).sum();
+    general::names(store, resolution, generated, &mut keys);
     config::gguf::gguf_keys(store, resolution, &mut keys)?;
     keys.set("general.quantization_version", Value::U32(BLOCKS));
     let config = model.config()?;
@@ -73,6 +75,30 @@ pub fn gguf_metadata_and_notes(model: &Model) -> Result<(KeyValues, Vec<Note>)> 
     }
     let notes = note.into_iter().map(|text| Note::new(store.path(), text)).collect();
     Ok((keys, notes))
+}
+
+/// The metadata of a model's vision model in GGUF, as llama.cpp's converter writes it with
+/// `--mmproj`. `weights` is the number of its weights.
+///
+/// # Errors
+///
+/// See [`TowerConfig::keys`]; `Malformed`, `LimitExceeded` and `Io` if a file cannot be read.
+pub(crate) fn projector_metadata(
+    model: &Model,
+    tower: &Tower,
+    config: &TowerConfig<'_>,
+    weights: u64,
+    file_type: u32,
+) -> Result<KeyValues> {
+    let mut keys = KeyValues::new();
+    keys.set_text("general.architecture", "clip");
+    keys.set_text("general.type", "mmproj");
+    general::sampling(model.store(), &mut keys)?;
+    general::projector_names(model.store(), weights, &mut keys);
+    keys.set("general.file_type", Value::U32(file_type));
+    config.keys(tower, model.config()?.dim.value, &mut KeyWriter::new("clip", &mut keys))?;
+    keys.set("general.quantization_version", Value::U32(BLOCKS));
+    Ok(keys)
 }
 
 /// The number of rows of the position embedding before that of the first position. A directory has
@@ -117,7 +143,7 @@ pub fn gguf_tensors(model: &Model) -> Result<Vec<(&'static str, Vec<f32>)>> {
 
 /// The documents that a Hugging Face or MLX directory may contain beside its weights and its
 /// `config.json`.
-const DOCUMENTS: [&str; 11] = [
+const DOCUMENTS: [&str; 14] = [
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
@@ -129,6 +155,9 @@ const DOCUMENTS: [&str; 11] = [
     "vocab.json",
     "merges.txt",
     "vocab.txt",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "video_preprocessor_config.json",
 ];
 
 /// The documents of a Hugging Face or MLX directory: `config.json` and the others.

@@ -80,8 +80,9 @@ fn compare(at: &str, source: &Model, found: &Model, left: &BTreeSet<String>) -> 
                 .push(format!("{at}: {name} differs, {:?} {:?}", tensor.shape, expected.shape)),
         }
     }
-    // llama.cpp requires a copy of the embedding of some architectures.
-    let copied = |name: &str| name == "output.weight" && at.contains("to Gguf");
+    // llama.cpp and mlx-lm require a copy of the embedding of some architectures.
+    let required = at.contains("to Gguf") || at.contains("to Mlx");
+    let copied = |name: &str| name == "output.weight" && required;
     faults.extend(
         found
             .keys()

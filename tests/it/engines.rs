@@ -401,3 +401,21 @@ fn mistral_with_images_has_the_name_that_llama_cpp_gives_it() {
     let name = keys.get("general.architecture").and_then(|name| name.to_text()?.to_str());
     assert_eq!(name, Some("mistral3"));
 }
+
+/// mlx-lm's classes of these models have an output matrix of their own; the way back drops the copy.
+#[test]
+fn tied_models_get_an_output_matrix_where_mlx_lm_requires_one() {
+    for (name, copied) in [("glm4", true), ("deepseek_v3", true), ("qwen3", false)] {
+        let Some(model) = converted(name, &MLX) else { return };
+        let has = |model: &Written| model.names().iter().any(|name| name == "lm_head.weight");
+        assert_eq!(has(&model), copied, "{name}");
+        assert!(!has(&model.to(&SAFETENSORS)), "{name}");
+        if copied {
+            let model = model.model();
+            let values = |name: &str| {
+                model.stored_tensor(name).and_then(|t| t.dequantize()).expect("values").to_vec()
+            };
+            assert_eq!(values("lm_head.weight"), values("model.embed_tokens.weight"), "{name}");
+        }
+    }
+}

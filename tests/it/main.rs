@@ -40,6 +40,7 @@ mod linear_attention;
 mod lora;
 mod meaning;
 mod mlx;
+mod mmproj;
 mod names;
 mod ollama;
 mod ollama_create;

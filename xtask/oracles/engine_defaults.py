@@ -13,6 +13,7 @@ import dataclasses
 import importlib
 import inspect
 import json
+import re
 import sys
 import warnings
 from importlib.metadata import version
@@ -131,6 +132,27 @@ def of_mlx_lm(model_type):
     return {p.name: p.default for p in parameters if p.name not in ("model_type", "rope_traditional")}
 
 
+def unties(model_type):
+    """Whether mlx-lm's class has an output matrix of its own even if the model ties it to the embedding."""
+    module, _ = MLX_MODULES.get(model_type, (MODEL_REMAPPING.get(model_type, model_type), ""))
+    try:
+        source = inspect.getsource(importlib.import_module(f"mlx_lm.models.{module}"))
+    except (Exception, SystemExit):
+        return False
+    return "self.lm_head = " in source and not re.search(r"\bif\b.*tie_word_embeddings", source)
+
+
+def computes_width(model_type):
+    """Whether transformers' class computes the width of a head from the others if config.json omits it."""
+    name = SAME_CLASS.get(model_type, model_type)
+    if name not in CONFIG_MAPPING:
+        return False
+    try:
+        return getattr(CONFIG_MAPPING[name](hidden_size=96, num_attention_heads=4), "head_dim", None) == 24
+    except Exception:
+        return False
+
+
 def constant(value):
     """A `Constant` of src/arch/variant.rs, or None for a value that it cannot hold."""
     if isinstance(value, bool):
@@ -180,6 +202,8 @@ def row(model_type):
 
 def text():
     rows = "".join(row(model_type) for model_type in MODEL_TYPES)
+    computed = "".join(f'    "{model_type}",\n' for model_type in MODEL_TYPES if computes_width(model_type))
+    untied = "".join(f'    "{model_type}",\n' for model_type in MODEL_TYPES if unties(model_type))
     return f"""//! What the classes of transformers {version("transformers")} take for keys that `config.json` omits, and the keys that
 //! mlx-lm {version("mlx-lm")} requires. Written by `xtask/oracles/engine_defaults.py`; do not edit.
 
@@ -204,6 +228,18 @@ pub(crate) struct ClassDefaults {{
 #[rustfmt::skip]
 pub(super) static CLASS_DEFAULTS: &[ClassDefaults] = &[
 {rows}];
+
+/// Values of `model_type` whose class in mlx-lm has an output matrix of its own, even if the model ties
+/// it to the embedding.
+#[rustfmt::skip]
+pub(super) static MLX_LM_UNTIED: &[&str] = &[
+{untied}];
+
+/// Values of `model_type` whose class in transformers computes the width of a head from the others if
+/// `config.json` omits it.
+#[rustfmt::skip]
+pub(super) static COMPUTED_WIDTHS: &[&str] = &[
+{computed}];
 """
 
 

@@ -42,11 +42,12 @@ ENCODERS = ["nomic_bert"]
 MODELS = {
     "deepseek_v2-bias": ("deepseek_v2", dict(num_key_value_heads=4, **LATENT, attention_bias=True, topk_method="greedy")),
     "deepseek_v3-bias": ("deepseek_v3", dict(num_key_value_heads=4, **LATENT, attention_bias=True)),
+    # llama.cpp chooses the factors by the length of its context, which is a multiple of 256, and not by that of the text.
     "minicpm3-usual": ("minicpm3", dict(
-        num_key_value_heads=4, q_lora_rank=24, kv_lora_rank=32, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=16,
+        num_key_value_heads=4, max_position_embeddings=512, q_lora_rank=24, kv_lora_rank=32, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=16,
         rope_parameters=dict(
             rope_type="longrope", rope_theta=10000.0, short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 1.5, 2.0, 2.5],
-            original_max_position_embeddings=128,
+            original_max_position_embeddings=512,
         ),
     )),
     "phi": ("phi", dict(num_key_value_heads=4, partial_rotary_factor=0.5)),

@@ -82,6 +82,7 @@ const PACKAGES: Step = step(&[
     "mlx-lm",
     "torch",
     "transformers==5.23.*",
+    "sentencepiece",
     "llama-cpp-python==0.3.36",
 ]);
 const PROGRAM: Step = step(&["cargo", "build", "--release", "--package", "weighbridge-cli"]);
@@ -125,6 +126,36 @@ const MODELS_LOADED: Step = Step {
     variable: Some(("WEIGHBRIDGE_MODELS", "target/oracles/models")),
     words: LOADED.words,
 };
+
+/// llama.cpp's converter, which is in the source archive only.
+const SOURCE: Step = step(&[
+    "target/oracles/bin/pip",
+    "download",
+    "--quiet",
+    "--no-deps",
+    "--no-binary",
+    ":all:",
+    "--dest",
+    "target/oracles/source",
+    "llama-cpp-python==0.3.36",
+]);
+/// Models with images, and what llama.cpp and transformers make of them.
+const IMAGES: Step = step(&[
+    "target/oracles/bin/python",
+    "xtask/oracles/images.py",
+    "target/oracles/images",
+    "target/release/weighbridge",
+]);
+/// Whether files are those of llama.cpp's converter, of llama-quantize and of mlx_lm.convert.
+const IDENTICAL: Step = step(&[
+    "target/oracles/bin/python",
+    "xtask/oracles/identical.py",
+    "target/release/weighbridge",
+    "--models",
+    "target/oracles/models",
+    "--models",
+    "target/oracles/images",
+]);
 
 const PYTHON_VENV: Step = step(&["python3", "-m", "venv", "target/python-venv"]);
 const PYTHON_TOOLS: Step = step(&[
@@ -215,6 +246,9 @@ static TASKS: &[Task] = &[
             MODELS,
             DECODED,
             MODELS_LOADED,
+            IMAGES,
+            SOURCE,
+            IDENTICAL,
         ],
     },
     Task {

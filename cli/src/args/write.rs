@@ -349,6 +349,7 @@ Examples:
   weighbridge convert model-Q8_0.gguf model.safetensors
   weighbridge convert ./model-4bit model.gguf --lossless
   weighbridge convert ./Qwen3-8B ./merged --to safetensors --lora ./my-adapter
+  weighbridge convert ./gemma-3-4b-it mmproj-gemma-3-4b-it.gguf --mmproj
   weighbridge convert ./model-4bit qwen3:4bit --to ollama"
 )]
 pub(crate) struct Convert {
@@ -372,6 +373,10 @@ pub(crate) struct Convert {
     /// key for
     #[arg(long)]
     pub(crate) no_extra_keys: bool,
+    /// For GGUF: write the vision model, which llama.cpp reads from a file of its own (mmproj), instead of
+    /// the language model
+    #[arg(long, conflicts_with = "lora")]
+    pub(crate) mmproj: bool,
     /// Maximum size of the tensors in one safetensors file
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_shard_size: Option<u64>,

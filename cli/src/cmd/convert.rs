@@ -19,6 +19,7 @@ pub(crate) fn run(args: &Convert) -> Done {
         .lossless(args.lossless)
         .one_file(one_file)
         .extra_keys(!args.no_extra_keys)
+        .projector(args.mmproj)
         .allow_unloadable(args.whole.allow_incomplete);
     if let Some(dtype) = args.dtype {
         options = options.dtype(dtype);

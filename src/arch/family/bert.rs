@@ -156,7 +156,7 @@ static VARIANTS: &[Variant] = &[
     Variant {
         gguf: "bert",
         hf: &["bert"],
-        keys: &[keys::BASE, KEYS],
+        keys: &[keys::BASE, keys::FILE_TYPE, KEYS],
         classes: &[
             Class { model_type: "bert", class: "BertModel", when: Some(|model| !is_roberta(model) && !is_xlm_roberta(model) && !has_classifier(model)),
                 rules: &[json::BODY, json::DENSE, CONFIG], ..Class::EMPTY },
@@ -178,7 +178,7 @@ static VARIANTS: &[Variant] = &[
     Variant {
         gguf: "bert",
         hf: &["roberta", "xlm-roberta", "camembert"],
-        keys: &[keys::BASE, &[K::By(minus_pad)], KEYS],
+        keys: &[keys::BASE, keys::FILE_TYPE, &[K::By(minus_pad)], KEYS],
         defaults: Defaults::activation("gelu"),
         tokenizer: TOKENIZER,
         ..Variant::EMPTY

@@ -342,3 +342,33 @@ pub(super) static CLASS_DEFAULTS: &[ClassDefaults] = &[
         mlx_lm: &[],
         mlx_lm_reads_rope: false },
 ];
+
+/// Values of `model_type` whose class in mlx-lm has an output matrix of its own, even if the model ties
+/// it to the embedding.
+#[rustfmt::skip]
+pub(super) static MLX_LM_UNTIED: &[&str] = &[
+    "deepseek",
+    "qwen2_moe",
+    "gpt_oss",
+    "deepseek_v2",
+    "deepseek_v3",
+    "deepseek_v32",
+    "kimi_k2",
+    "glm4",
+    "glm4_moe",
+    "phi",
+    "stablelm",
+];
+
+/// Values of `model_type` whose class in transformers computes the width of a head from the others if
+/// `config.json` omits it.
+#[rustfmt::skip]
+pub(super) static COMPUTED_WIDTHS: &[&str] = &[
+    "llama",
+    "mistral",
+    "arcee",
+    "cohere2",
+    "falcon",
+    "nemotron",
+    "nomic_bert",
+];

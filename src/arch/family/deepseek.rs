@@ -76,7 +76,7 @@ static VARIANTS: &[Variant] = &[
     Variant {
         gguf: "deepseek2",
         hf: &["deepseek_v2", "deepseek_v3", "kimi_k2"],
-        keys: &[keys::BASE, KEYS],
+        keys: &[keys::BASE, &[K::By(widths_of_heads), K::FileType], KEYS],
         classes: &[
             Class { model_type: "deepseek_v3", class: "DeepseekV3ForCausalLM", when: Some(gated_by_sigmoid),
                 rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::SILU, CONFIG, &[C::Fixed("scoring_func", Word("sigmoid")), C::Fixed("topk_method", Word("noaux_tc"))]], ..Class::EMPTY },
@@ -90,7 +90,7 @@ static VARIANTS: &[Variant] = &[
     Variant {
         gguf: "deepseek32",
         hf: &["deepseek_v32"],
-        keys: &[keys::BASE, KEYS, &[K::By(indexer)]],
+        keys: &[keys::BASE, &[K::By(widths_of_heads), K::FileType], KEYS, &[K::By(indexer)]],
         classes: &[
             Class { model_type: "deepseek_v32", class: "DeepseekV32ForCausalLM",
                 rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::SILU, CONFIG, &[C::Fixed("scoring_func", Word("sigmoid")), C::Fixed("topk_method", Word("noaux_tc")),
@@ -104,7 +104,7 @@ static VARIANTS: &[Variant] = &[
 const KEYS: &[K] = &[
     K::Or("rms_eps", Real(1e-6)), K::By(dense_layers), K::Derived("vocab_size"), K::Row("q_lora_rank"),
     K::By(latent), K::Derived("expert_ffn_dim"), K::Row("n_experts"), K::Or("n_shared_experts", Count(0)),
-    K::Row("expert_weights_scale"), K::Row("rope_dimension_count"),
+    K::Row("expert_weights_scale"), K::By(weights_norm), K::Row("rope_dimension_count"), K::By(log_multiplier),
 ];
 
 #[rustfmt::skip]
@@ -124,9 +124,6 @@ fn dense_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()>
     {
         keys.count("expert_feed_forward_length", width.value);
     }
-    if model.config.experts.expert_weights_norm.as_ref().is_some_and(|norm| norm.value) {
-        keys.set("expert_weights_norm", &true.into());
-    }
     // llama.cpp's loader requires the rank, unless the model has the size of a published one without.
     let layers = model.config.n_layers.value;
     let rows = model.config.vocab_size.as_ref().map(|rows| rows.value);
@@ -137,23 +134,53 @@ fn dense_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()>
     Ok(())
 }
 
-/// Latent attention in GGUF: one key head that all queries share.
-fn latent(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
-    let need = |name: &str| {
-        let value = model.derived(name).and_then(|value| value.as_u64());
-        value
-            .and_then(|value| u32::try_from(value).ok())
-            .ok_or_else(|| model.missing_in_config(name))
-    };
-    let (rank, rotated) = (need("kv_lora_rank")?, need("rope_dimension_count")?);
-    keys.count("attention.head_count_kv", 1);
-    keys.count("attention.kv_lora_rank", rank);
+fn weights_norm(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    if model.config.experts.expert_weights_norm.as_ref().is_some_and(|norm| norm.value) {
+        keys.set("expert_weights_norm", &true.into());
+    }
+    Ok(())
+}
+
+/// A number that latent attention requires.
+fn need(model: &SourceModel<'_>, name: &str) -> Result<u32> {
+    let value = model.derived(name).and_then(|value| value.as_u64());
+    let value = value.and_then(|value| u32::try_from(value).ok());
+    value.ok_or_else(|| model.missing_in_config(name))
+}
+
+/// The place of the width of a head. The converter reads it from the config through transformers'
+/// class, which always states one, and replaces the value. Kimi K2 has no class there.
+fn widths_of_heads(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    if model.architecture() == "kimi_k2" {
+        return Ok(());
+    }
+    shared_head(model, keys)
+}
+
+/// The head of keys and values that all queries share.
+fn shared_head(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let (rank, rotated) = (need(model, "kv_lora_rank")?, need(model, "rope_dimension_count")?);
     keys.count("attention.key_length", rank.saturating_add(rotated));
     keys.count("attention.value_length", rank);
+    Ok(())
+}
+
+/// Latent attention in GGUF: one key head that all queries share.
+fn latent(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    keys.count("attention.head_count_kv", 1);
+    keys.count("attention.kv_lora_rank", need(model, "kv_lora_rank")?);
+    shared_head(model, keys)?;
     keys.count("attention.key_length_mla", model.config.head_dim.value);
-    keys.count("attention.value_length_mla", need("value_head_dim")?);
+    keys.count("attention.value_length_mla", need(model, "value_head_dim")?);
+    Ok(())
+}
+
+fn log_multiplier(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     if let Some(all) = &model.config.rope_scaling.mscale_all_dim {
-        keys.real("rope.scaling.yarn_log_multiplier", 0.1 * all.value);
+        // The tenth of the number in `config.json`, rounded once.
+        let all = all.value.reported().as_f64().unwrap_or_default();
+        #[expect(clippy::cast_possible_truncation, reason = "GGUF has an f32")]
+        keys.real("rope.scaling.yarn_log_multiplier", (0.1 * all) as f32);
     }
     Ok(())
 }

@@ -114,7 +114,7 @@ static VARIANTS: &[Variant] = &[
         hf: &["falcon", "RefinedWeb", "RefinedWebModel"],
         keys: &[&[K::Fixed("context_length", Count(2048)), K::Fixed("tensor_data_layout", Word("jploski")),
             K::Row("dim"), K::Derived("ffn_dim"), K::By(keys::block_count), K::Row("n_heads"), K::Derived("n_kv_heads"),
-            K::Row("layer_eps"), K::By(alibi)]],
+            K::Row("layer_eps"), K::FileType, K::By(alibi)]],
         classes: &[
             Class { model_type: "falcon", class: "FalconForCausalLM",
                 rules: &[json::BODY, json::DENSE, &[C::Field("norm_eps", "layer_norm_epsilon"), C::Field("ffn_dim", "ffn_hidden_size"), C::By(falcon_flags), C::By(json::rope)]], ..Class::EMPTY },

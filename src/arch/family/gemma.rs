@@ -280,7 +280,7 @@ static GEMMA3S: &[Variant] = &[
     Variant {
         gguf: "gemma3",
         hf: &["gemma3", "gemma3_text"],
-        keys: &[keys::BASE, GEMMA3_KEYS],
+        keys: &[keys::BASE, keys::HEADS, GEMMA3_KEYS],
         classes: &[
             Class { model_type: "gemma3_text", class: "Gemma3ForCausalLM",
                 rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, GELU, &[C::Field("sliding_window", "sliding_window"), C::Field("rope_local_theta", "rope_local_base_freq"),
@@ -298,7 +298,7 @@ static GEMMA3S: &[Variant] = &[
         gguf: "gemma-embedding",
         hf: &["gemma3_text"],
         class: Some("Gemma3TextModel"),
-        keys: &[keys::BASE, GEMMA3_KEYS, &[K::By(keys::pooling)]],
+        keys: &[keys::BASE, keys::HEADS, GEMMA3_KEYS, &[K::By(keys::pooling)]],
         classes: &[
             Class { model_type: "gemma3_text", class: "Gemma3TextModel",
                 rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, GELU, &[C::Field("sliding_window", "sliding_window"), C::Field("rope_local_theta", "rope_local_base_freq"),
@@ -315,7 +315,7 @@ static GEMMA3NS: &[Variant] = &[
     Variant {
         gguf: "gemma3n",
         hf: &["gemma3n", "gemma3n_text"],
-        keys: &[keys::BASE, GEMMA3_KEYS, &[K::By(altup_keys)]],
+        keys: &[keys::BASE, keys::HEADS, GEMMA3_KEYS, &[K::By(altup_keys)]],
         classes: &[
             Class { model_type: "gemma3n_text", class: "Gemma3nForCausalLM", within: Some("gemma3n"),
                 rules: &[json::BODY, json::GROUPED, json::RMS, json::HEADS, GELU, PER_LAYER_CONFIG, &[C::By(widths), C::By(altup_config), C::Stated("altup.active_idx", "altup_active_idx"),
@@ -340,7 +340,7 @@ static GEMMA4S: &[Variant] = &[
     Variant {
         gguf: "gemma4",
         hf: &["gemma4", "gemma4_text"],
-        keys: &[keys::BASE, GEMMA3_KEYS, &[K::By(gemma4_layers)]],
+        keys: &[keys::BASE, keys::HEADS, GEMMA3_KEYS, &[K::By(gemma4_layers)]],
         classes: &[
             Class { model_type: "gemma4_text", class: "Gemma4ForCausalLM",
                 rules: &[json::BODY, json::RMS, GELU, PER_LAYER_CONFIG, &[C::By(gemma4_widths), C::By(gemma4_attention), C::By(gemma4_rope)]], ..Class::EMPTY },
@@ -357,7 +357,7 @@ static GEMMA4S: &[Variant] = &[
 /// Keys of converter classes that inherit none.
 const GEMMA_KEYS: &[K] = &[
     K::Row("max_seq_len"), K::Row("dim"), K::By(keys::block_count), K::Row("ffn_dim"), K::Row("n_heads"),
-    K::Derived("n_kv_heads"), K::Row("rms_eps"), K::By(keys::all_widths_of_heads),
+    K::Derived("n_kv_heads"), K::Row("rms_eps"), K::By(keys::all_widths_of_heads), K::FileType,
 ];
 
 #[rustfmt::skip]

@@ -89,7 +89,7 @@ static GLM4MOES: &[Variant] = &[
         keys: &[keys::BASE, keys::HEADS, &[K::Rotated(0.5), K::Row("n_experts"), K::Row("expert_ffn_dim"),
             K::Row("n_shared_experts"), K::Row("n_leading_dense_layers"),
             K::Fixed("expert_gating_func", Count(2)), K::Row("expert_weights_scale"),
-            K::Row("expert_weights_norm")]],
+            K::Row("expert_weights_norm"), K::By(keys::no_next_layers)]],
         classes: &[
             Class { model_type: "glm4_moe", class: "Glm4MoeForCausalLM",
                 rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, json::SILU, &[C::By(json::rotary_part), C::By(json::biased), C::Field("n_experts", "n_routed_experts"), C::Needed("n_experts_used", "num_experts_per_tok"),

@@ -107,7 +107,7 @@ static VARIANTS: &[Variant] = &[
         gguf: "gpt2",
         hf: &["gpt2"],
         keys: &[&[K::By(keys::block_count), K::Row("max_seq_len"), K::Row("dim"), K::Derived("ffn_dim"),
-            K::Row("n_heads"), K::Row("layer_eps")]],
+            K::Row("n_heads"), K::Row("layer_eps"), K::FileType]],
         classes: &[
             Class { model_type: "gpt2", class: "GPT2LMHeadModel",
                 rules: &[&[C::Field("dim", "n_embd"), C::Field("n_layers", "n_layer"), C::Field("n_heads", "n_head"), C::Field("max_seq_len", "n_ctx"), C::Field("max_seq_len", "n_positions"),

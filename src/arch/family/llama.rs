@@ -393,7 +393,7 @@ static GRANITES: &[Variant] = &[
     Variant {
         gguf: "granite",
         hf: &["granite"],
-        keys: &[keys::BASE, GRANITE_KEYS],
+        keys: &[keys::BASE, keys::FILE_TYPE, GRANITE_KEYS],
         classes: &[
             Class { model_type: "granite", class: "GraniteForCausalLM",
                 rules: &[json::BODY, json::DENSE, json::UNEVEN, json::GROUPED, json::RMS, json::SILU, GRANITE_CONFIG], ..Class::EMPTY },
@@ -405,7 +405,7 @@ static GRANITES: &[Variant] = &[
     Variant {
         gguf: "granitemoe",
         hf: &["granitemoe", "granitemoeshared"],
-        keys: &[keys::BASE, GRANITE_KEYS, &[K::By(shared_width)]],
+        keys: &[keys::BASE, keys::FILE_TYPE, GRANITE_KEYS, &[K::By(shared_width)]],
         classes: &[
             Class { model_type: "granitemoe", class: "GraniteMoeForCausalLM", when: Some(|model| !has_shared_experts(model)),
                 rules: &[json::BODY, json::DENSE, json::UNEVEN, json::GROUPED, json::RMS, json::SILU, GRANITE_CONFIG, &[C::Field("n_experts", "num_local_experts"), C::Needed("n_experts_used", "num_experts_per_tok")]], ..Class::EMPTY },

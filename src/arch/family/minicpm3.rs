@@ -71,7 +71,7 @@ static VARIANTS: &[Variant] = &[
     Variant {
         gguf: "minicpm3",
         hf: &["minicpm3"],
-        keys: &[&[K::Row("max_seq_len"), K::Row("dim"), K::By(keys::block_count), K::Row("ffn_dim"), K::Row("n_heads"), K::Row("n_kv_heads"),
+        keys: &[&[K::FileType, K::Row("max_seq_len"), K::Row("dim"), K::By(keys::block_count), K::Row("ffn_dim"), K::Row("n_heads"), K::Row("n_kv_heads"),
             K::Row("rms_eps"), K::Derived("vocab_size"), K::Row("q_lora_rank"), K::Row("kv_lora_rank"), K::By(widths), K::Row("rope_dimension_count")]],
         classes: &[
             // The scales are constants of llama.cpp (src/models/minicpm3.cpp), which GGUF has no keys for.

@@ -34,15 +34,17 @@ mod qwen3_next;
 mod seed_oss;
 mod stablelm;
 mod starcoder2;
+mod towers;
 mod whisper;
 
 use super::Architecture;
 use super::config::{Defaults, GgufDefaults};
 use super::graph::Graph;
 use super::habits::{LlamaQuantize, MlxModules};
+use super::tower::{Tower, TowerConfig};
 use super::variant::{Class, Variant};
-use class_defaults::CLASS_DEFAULTS;
 pub(crate) use class_defaults::ClassDefaults;
+use class_defaults::{CLASS_DEFAULTS, MLX_LM_UNTIED};
 
 /// All supported architectures. A model of another architecture opens under its stored names.
 pub static ARCHITECTURES: &[&Architecture] = &[
@@ -122,9 +124,20 @@ pub(crate) fn graph(gguf: &str) -> Option<&'static Graph> {
     graphs::GRAPHS.iter().find(|graph| graph.architectures.contains(&gguf))
 }
 
+/// The kind of a model's vision model, if its form in GGUF is known.
+pub(crate) fn tower(config: &TowerConfig<'_>) -> Option<&'static Tower> {
+    towers::TOWERS.iter().find(|tower| config.is(tower))
+}
+
 /// What transformers' and mlx-lm's classes of a `model_type` take for keys that are omitted.
 pub(crate) fn class_defaults(model_type: &str) -> Option<&'static ClassDefaults> {
     CLASS_DEFAULTS.iter().find(|class| class.model_type == model_type)
+}
+
+/// Whether mlx-lm's class of a `model_type` has an output matrix of its own, even if the model ties it
+/// to the embedding.
+pub(crate) fn is_untied_in_mlx_lm(model_type: &str) -> bool {
+    MLX_LM_UNTIED.contains(&model_type)
 }
 
 /// Exceptions of llama-quantize for a value of `general.architecture`.

@@ -82,7 +82,7 @@ static VARIANTS: &[Variant] = &[
     Variant {
         gguf: "modern-bert",
         hf: &["modernbert"],
-        keys: &[keys::BASE, &[K::By(keys::layer_norm_epsilon), K::Fixed("attention.causal", Flag(false)), K::By(keys::pooling), K::By(pooling_of_classifier), K::By(labels),
+        keys: &[keys::BASE, keys::FILE_TYPE, &[K::By(keys::layer_norm_epsilon), K::Fixed("attention.causal", Flag(false)), K::By(keys::pooling), K::By(pooling_of_classifier), K::By(labels),
             K::Row("sliding_window"), K::By(pattern), K::Fixed("rope.scaling.type", Word("none")), K::Derived("vocab_size"), K::By(activation)]],
         classes: &[
             Class { model_type: "modernbert", class: "ModernBertForSequenceClassification", when: Some(|model| model.has("classifier.output.weight")),

@@ -64,7 +64,7 @@ static VARIANTS: &[Variant] = &[
     Variant {
         gguf: "nomic-bert",
         hf: &["nomic_bert"],
-        keys: &[keys::BASE, &[K::By(trained_length), K::Fixed("attention.causal", Flag(false)), K::By(keys::pooling)]],
+        keys: &[keys::BASE, keys::FILE_TYPE, &[K::By(trained_length), K::Fixed("attention.causal", Flag(false)), K::By(keys::pooling)]],
         classes: &[
             Class { model_type: "nomic_bert", class: "NomicBertModel",
                 rules: &[json::BODY, json::DENSE, json::UNEVEN, json::SILU, &[C::Field("norm_eps", "layer_norm_eps"), C::By(json::rope), C::By(segments)]], ..Class::EMPTY },

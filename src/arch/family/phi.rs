@@ -38,7 +38,7 @@ static VARIANTS: &[Variant] = &[
         gguf: "phi3",
         hf: &["phi3"],
         keys: &[&[K::Row("max_seq_len"), K::By(longrope), K::Row("dim"), K::Row("ffn_dim"), K::By(keys::block_count),
-            K::Row("n_heads"), K::Derived("n_kv_heads"), K::Row("rms_eps"), K::Rotated(1.0), K::Row("rope_theta"),
+            K::Row("n_heads"), K::Derived("n_kv_heads"), K::Row("rms_eps"), K::Rotated(1.0), K::Row("rope_theta"), K::FileType,
             K::Or("sliding_window", Count(0)), K::By(keys::uneven_heads)]],
         classes: &[
             Class { model_type: "phi3", class: "Phi3ForCausalLM",

@@ -55,7 +55,7 @@ static VARIANTS: &[Variant] = &[
         gguf: "phi2",
         hf: &["phi"],
         keys: &[&[K::Row("max_seq_len"), K::Row("dim"), K::Derived("ffn_dim"), K::By(keys::block_count), K::Row("n_heads"), K::Derived("n_kv_heads"),
-            K::Row("layer_eps"), K::Rotated(0.5), K::By(keys::other_base)]],
+            K::Row("layer_eps"), K::Rotated(0.5), K::FileType, K::By(keys::other_base)]],
         classes: &[
             Class { model_type: "phi", class: "PhiForCausalLM",
                 rules: &[json::BODY, json::DENSE, json::GROUPED, &[C::Field("norm_eps", "layer_norm_eps"), C::By(json::rotary_part), C::Fixed("hidden_act", Word("gelu_new"))]], ..Class::EMPTY },

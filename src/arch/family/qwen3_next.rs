@@ -170,7 +170,7 @@ static QWEN3_5S: &[Variant] = &[
     Variant {
         gguf: "qwen35",
         hf: &["qwen3_5", "qwen3_5_text"],
-        keys: &[BASE, keys::HEADS, keys::MIXTURE, LINEAR_KEYS],
+        keys: &[keys::BASE, keys::HEADS, keys::MIXTURE, LINEAR_KEYS, SECTIONS],
         classes: &[
             Class { model_type: "qwen3_5_text", class: "Qwen3_5ForCausalLM", within: Some("qwen3_5"),
                 rules: &[json::BODY, json::DENSE, json::KEY_HEADS, json::RMS, json::HEADS, json::SILU, LINEAR_CONFIG, &[C::By(rope_sections), C::By(json::biased), C::Fixed("attn_output_gate", Flag(true))]], ..Class::EMPTY },
@@ -180,7 +180,7 @@ static QWEN3_5S: &[Variant] = &[
     Variant {
         gguf: "qwen35moe",
         hf: &["qwen3_5_moe", "qwen3_5_moe_text"],
-        keys: &[BASE, keys::HEADS, keys::MIXTURE, LINEAR_KEYS],
+        keys: &[keys::BASE, keys::HEADS, keys::MIXTURE, LINEAR_KEYS, SECTIONS],
         classes: &[
             Class { model_type: "qwen3_5_moe_text", class: "Qwen3_5MoeForCausalLM", within: Some("qwen3_5_moe"),
                 rules: &[json::BODY, json::DENSE, json::KEY_HEADS, json::RMS, json::HEADS, json::SILU, json::EXPERTS, json::SHARED, LINEAR_CONFIG, &[C::By(rope_sections), C::By(json::biased), C::Fixed("attn_output_gate", Flag(true))]], ..Class::EMPTY },
@@ -190,7 +190,7 @@ static QWEN3_5S: &[Variant] = &[
 ];
 
 /// Qwen 3.5 has default sections, for configs that state none.
-const BASE: &[K] = &keys::base(K::By(sections));
+const SECTIONS: &[K] = &[K::By(sections)];
 
 #[rustfmt::skip]
 const LINEAR_KEYS: &[K] = &[
@@ -211,7 +211,12 @@ fn sections(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
 
 /// The linear layers, by number. The layers that predict further tokens use attention.
 fn recurrent(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
-    if let Some(mut layers) = model.layers_of(&LayerKind::Linear)? {
+    let stated = model.layers_of(&LayerKind::Linear)?;
+    let derived = || {
+        let kinds = model.kinds()?.into_iter();
+        Some(kinds.map(|kind| *kind == LayerKind::Linear).collect::<Vec<bool>>())
+    };
+    if let Some(mut layers) = stated.or_else(derived) {
         layers.extend((0..model.next_layers()).map(|_| false));
         keys.flags("attention.recurrent_layers", &layers);
     }

@@ -55,7 +55,7 @@ static VARIANTS: &[Variant] = &[
         gguf: "stablelm",
         hf: &["stablelm"],
         keys: &[&[K::Row("max_seq_len"), K::Row("dim"), K::By(keys::block_count), K::Row("ffn_dim"), K::Rotated(0.25), K::Row("n_heads"), K::Derived("n_kv_heads"),
-            K::By(parallel), K::Row("layer_eps"), K::By(keys::other_base)]],
+            K::By(parallel), K::Row("layer_eps"), K::FileType, K::By(keys::other_base)]],
         classes: &[
             Class { model_type: "stablelm", class: "StableLmForCausalLM",
                 rules: &[json::BODY, json::DENSE, json::GROUPED, json::SILU, &[C::Field("norm_eps", "layer_norm_eps"), C::By(json::rotary_part), C::By(flags)]], ..Class::EMPTY },

@@ -92,6 +92,22 @@ impl Tensor {
         self
     }
 
+    /// The rows of a whole stored tensor that `run` selects, in this shape.
+    pub(crate) fn selected(self, run: RowLoops, shape: Vec<u64>) -> Result<Self> {
+        let whole = self.is_stored();
+        let view = self.by_rows();
+        let reach = run.loops.iter().try_fold(run.start, |sum, (count, stride)| {
+            sum.checked_add(count.checked_sub(1)?.checked_mul(*stride)?)
+        });
+        let fits = reach.is_some_and(|last| last < view.rows())
+            && shape::elements(&shape) == run.len().checked_mul(view.columns);
+        if !whole || !fits {
+            let fault = format!("shape {:?}, of which {shape:?} cannot be selected", view.shape);
+            return Err(Error::mismatch(fault).in_tensor(&view.name));
+        }
+        Ok(Self { shape, pieces: vec![RowRun::of(0, run)], ..view })
+    }
+
     /// One of the arrays along the first axis, such as one expert.
     pub(crate) fn array(&self, number: u64) -> Result<Self> {
         let fault = || {

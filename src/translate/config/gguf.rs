@@ -69,6 +69,10 @@ pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyVal
                 keys.count("rope.dimension_count", rotated);
                 continue;
             }
+            KeyRule::FileType => {
+                keys.file_type();
+                continue;
+            }
             KeyRule::By(rule) => {
                 rule(&model, &mut keys)?;
                 continue;

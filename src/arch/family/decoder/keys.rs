@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 
+use super::super::class_defaults::COMPUTED_WIDTHS;
 use crate::arch::RopeScalingKind;
 use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
@@ -22,8 +23,11 @@ pub(crate) const fn base(sections: K) -> [K; 17] {
     ]
 }
 
-/// Width of a head, which some converter classes omit.
-pub(crate) const HEADS: &[K] = &[K::By(widths_of_heads)];
+/// Width of a head, which some converter classes omit, and the place of the file type after it.
+pub(crate) const HEADS: &[K] = &[K::By(widths_of_heads), K::FileType];
+
+/// The place of the file type in a file without the width of a head.
+pub(crate) const FILE_TYPE: &[K] = &[K::FileType];
 
 /// Widths of experts.
 pub(crate) const MIXTURE: &[K] = &[K::Row("expert_ffn_dim"), K::Row("shared_expert_ffn_dim")];
@@ -109,11 +113,25 @@ fn gating(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The converter writes the width of a head only where the config states it.
+/// The converter writes the width of a head only where the config states it. It reads the config
+/// through transformers' classes, some of which state it always.
 fn widths_of_heads(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     if let Some(width) = model.row("head_dim")? {
         keys.set("attention.key_length", &width);
         keys.set("attention.value_length", &width);
+        return Ok(());
+    }
+    match COMPUTED_WIDTHS.contains(&model.architecture()) {
+        true => all_widths_of_heads(model, keys),
+        false => Ok(()),
+    }
+}
+
+/// The converter writes that a model has no layers that predict further tokens, if the config says
+/// so.
+pub(crate) fn no_next_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    if model.count("num_nextn_predict_layers")? == Some(0) && model.next_layers() == 0 {
+        keys.count("nextn_predict_layers", 0);
     }
     Ok(())
 }

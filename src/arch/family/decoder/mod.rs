@@ -9,8 +9,12 @@ use crate::arch::transform::{RowOrder, SAME, rows};
 
 /// Multimodal wrappers prefix the language model's names; a model saved without its head has no
 /// prefix.
-pub(crate) static PREFIXES: &[(&str, &str)] =
-    &[("language_model.", ""), ("model.language_model.", "model."), ("", "model.")];
+pub(crate) static PREFIXES: &[(&str, &str)] = &[
+    ("language_model.", ""),
+    ("model.language_model.", "model."),
+    ("model.text_model.", "model."),
+    ("", "model."),
+];
 
 #[rustfmt::skip]
 pub(crate) static DECODER: &[NameRule] = &[

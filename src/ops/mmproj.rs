@@ -1,0 +1,208 @@
+//! Plans a GGUF file with the vision model of a model with images. llama.cpp reads it beside the
+//! file of the language model, and calls it a multimodal projector (mmproj).
+
+use std::collections::{BTreeSet, HashSet};
+
+use serde_json::Value as Json;
+
+use crate::arch::tower::{Tower, TowerConfig, TowerForm, TowerTensor};
+use crate::arch::transform::PLUS_ONE;
+use crate::arch::{Auxiliary, Resolution, family};
+use crate::container::gguf;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::model::{Model, Tensor};
+use crate::recipe::FileType;
+use crate::store::Encoding;
+use crate::tokenizer::Tokenizer;
+use crate::translate;
+use crate::write::{Builder, Method, OutTensor, Output, Precision, Producer, encoded};
+
+/// Dtypes of the matrices of a vision model that llama.cpp's converter offers.
+const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::Q8_0];
+
+/// The end of an advice.
+const CONVERTER: &str = "llama.cpp's convert_hf_to_gguf.py --mmproj may be able to write the file";
+
+/// The vision model of a model, and what its files say about it.
+fn tower(model: &Model) -> Result<(&'static Tower, TowerConfig<'_>)> {
+    let store = model.store();
+    if store.encoding() == Encoding::Gguf {
+        let fault = "a GGUF file with a language model contains no vision model";
+        return Err(Error::unsupported(fault).advise("convert the original directory (mmproj)"));
+    }
+    let config = TowerConfig::of(store)?.filter(|_| towers(model).is_ok_and(|found| found > 0));
+    let Some(config) = config else {
+        let fault = "the model has no vision model, so that there is no mmproj file to write";
+        return Err(Error::unsupported(fault));
+    };
+    let tower = family::tower(&config).ok_or_else(|| {
+        let name = config.text("model_type").unwrap_or("?");
+        let fault = format!(
+            "no mmproj file can be written for a vision model \"{name}\" of a model \"{}\"",
+            config.model_type()
+        );
+        Error::unsupported(fault).advise(CONVERTER)
+    })?;
+    Ok((tower, config))
+}
+
+/// The number of tensors of vision and audio models.
+fn towers(model: &Model) -> Result<usize> {
+    Ok(of_towers(model.resolution()?).count())
+}
+
+fn of_towers(resolution: &Resolution) -> impl Iterator<Item = &Auxiliary> {
+    resolution.auxiliary.iter().filter(|tensor| tensor.is_of_a_tower())
+}
+
+/// A note for a plan that writes a language model to GGUF: where its vision model goes.
+pub(super) fn note(model: &Model) -> Result<Option<String>> {
+    if model.encoding() == Encoding::Gguf || !model.resolution()?.has_towers() {
+        return Ok(None);
+    }
+    let how = match tower(model) {
+        Ok(_) => "--mmproj writes that file",
+        Err(_) => CONVERTER,
+    };
+    let what = "llama.cpp reads the vision or audio model from a file of its own (mmproj)";
+    Ok(Some(format!("{what}: {how}")))
+}
+
+/// Starts a builder with the vision model.
+///
+/// # Errors
+///
+/// `Unsupported` for a model without a vision model, one whose form in GGUF is not known, and a
+/// required value that the documents lack; `Malformed` and `Mismatch` if they contradict the
+/// tensors.
+pub(super) fn projector(model: &Model, precision: Precision) -> Result<Builder> {
+    let (tower, config) = tower(model)?;
+    let resolution = model.resolution()?;
+    let mut builder = Builder::with_writer(&gguf::write::WRITER);
+    builder.reads(model.store());
+    let sizes = (tower.sizes)(&config)?;
+    let most = matrices(model, precision)?;
+    let ours: HashSet<&str> = of_towers(resolution).map(|tensor| tensor.stored.as_str()).collect();
+    let embedding = model.mapping("token_embedding.weight")?;
+    let embedding = embedding.and_then(|mapping| mapping.stored.first()).map(String::as_str);
+    let (mut left, mut layers) = (Vec::new(), BTreeSet::new());
+    for view in model.stored_tensors() {
+        let stored = view.name().to_owned();
+        if Some(stored.as_str()) == embedding {
+            for (token, name) in tower.tokens {
+                let row = row_of(&view, token_number(model, token)?)?;
+                let tensor = TowerTensor::vector(name);
+                builder.push(OutTensor::new(*name, output(row, &tensor, most, precision)?));
+            }
+        }
+        if !ours.contains(stored.as_str()) {
+            continue;
+        }
+        let here = |error: Error| error.in_tensor(&stored).in_file(model.path());
+        let tensors = tower.tensors(&stored, &config)?.ok_or_else(|| {
+            let fault = "not a known tensor of this vision model (mmproj)";
+            here(Error::unsupported(fault).advise(CONVERTER))
+        })?;
+        for tensor in tensors {
+            if tensor.form == TowerForm::LeftOut {
+                left.push((stored.clone(), "llama.cpp has no use for it".to_owned()));
+                continue;
+            }
+            let layer = tensor.name.strip_prefix("v.blk.").and_then(|rest| rest.split('.').next());
+            layers.extend(layer.and_then(|layer| layer.parse::<u32>().ok()));
+            let formed = formed(view.clone(), &tensor, sizes.heads).map_err(here)?;
+            let output = output(formed, &tensor, most, precision).map_err(here)?;
+            builder.push(OutTensor::new(tensor.name, output));
+        }
+    }
+    let (stated, found) = (sizes.layers as usize, layers.len());
+    if stated != found || layers.last().is_some_and(|last| *last >= sizes.layers) {
+        let fault = format!("{stated} layers, but the vision model has {found}");
+        return Err(Error::malformed(fault)
+            .in_file(model.path())
+            .in_key("config.json vision_config"));
+    }
+    let weights = builder.tensors().iter().map(|tensor| elements(&tensor.output));
+    let weights = weights.fold(0, u64::saturating_add);
+    *builder.metadata() =
+        translate::projector_metadata(model, tower, &config, weights, FileType::number_of(most))?;
+    super::left_out(&left).into_iter().for_each(|note| builder.note(note));
+    Ok(builder)
+}
+
+fn elements(output: &Output) -> u64 {
+    crate::shape::elements(output.producer.shape()).unwrap_or(0)
+}
+
+/// The dtype of the matrices: the requested one, or that of the first matrix.
+fn matrices(model: &Model, precision: Precision) -> Result<DType> {
+    if let Some(dtype) = precision.dtype {
+        if DTYPES.contains(&dtype) {
+            return Ok(dtype);
+        }
+        let names = DTYPES.map(DType::name).join(", ");
+        let fault = format!("{dtype}, but matrices of an mmproj file are written as {names}");
+        return Err(Error::unsupported(fault));
+    }
+    for tensor in of_towers(model.resolution()?) {
+        let tensor = model.stored_tensor(&tensor.stored)?;
+        if tensor.shape().len() > 1 {
+            let own = tensor.dtype()?;
+            return Ok(if DTYPES.contains(&own) { own } else { DType::F16 });
+        }
+    }
+    Ok(DType::F16)
+}
+
+/// The tensor of the projector that is made of a stored one.
+fn formed(view: Tensor, tensor: &TowerTensor, heads: u32) -> Result<Tensor> {
+    let channels = view.shape().get(1).copied();
+    if view.shape().len() > 3 && tensor.name.starts_with("v.patch_embd.") && channels != Some(3) {
+        let fault = format!("shape {:?}, but [outputs, 3, ..] is needed", view.shape());
+        return Err(Error::mismatch(fault));
+    }
+    if let Some((run, shape)) = tensor.rows(view.shape(), heads)? {
+        return Ok(view.selected(run, shape)?.named(&tensor.name));
+    }
+    match tensor.form {
+        TowerForm::PlusOne => Tensor::stored_as(&tensor.name, vec![(view, PLUS_ONE)], None),
+        _ => Ok(view.named(&tensor.name)),
+    }
+}
+
+fn output(view: Tensor, tensor: &TowerTensor, most: DType, precision: Precision) -> Result<Output> {
+    let dtype = tensor.dtype(view.shape(), most);
+    let is_own = view.dtype().is_ok_and(|own| own == dtype) && view.why_computed().is_none();
+    if is_own && view.packed().is_ok() {
+        return Ok(Output::new(Producer::Packed(view), Method::Copied));
+    }
+    encoded(&view, dtype, None, precision)
+}
+
+/// A row of the embedding, as a vector.
+fn row_of(embedding: &Tensor, number: u32) -> Result<Tensor> {
+    let row =
+        embedding.clone().slice_rows(u64::from(number)..u64::from(number).saturating_add(1))?;
+    row.array(0)
+}
+
+/// The number of a token with this text.
+fn token_number(model: &Model, text: &str) -> Result<u32> {
+    let known = model.read_document("tokenizer_config.json")?;
+    let known = known.as_ref().and_then(|json| json.get("added_tokens_decoder")?.as_object());
+    let is = |json: &Json| json.get("content").and_then(Json::as_str) == Some(text);
+    let stated = known.into_iter().flatten().find(|(_, json)| is(json));
+    if let Some(number) = stated.and_then(|(number, _)| number.parse().ok()) {
+        return Ok(number);
+    }
+    let tokenizer = Tokenizer::of(model.store())?;
+    let found = tokenizer.as_ref().and_then(|tokenizer| {
+        tokenizer.tokens().find(|token| *token.text == *text.as_bytes()).map(|token| token.id)
+    });
+    found.ok_or_else(|| {
+        let fault =
+            format!("an mmproj file requires the token {text}, which no tokenizer file has");
+        Error::unsupported(fault).in_file(model.path())
+    })
+}

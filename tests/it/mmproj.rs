@@ -1,0 +1,390 @@
+//! Vision models as GGUF files of their own (mmproj): names, values, dtypes and keys, and what is
+//! refused. `xtask/oracles/identical.py` compares such files with those of llama.cpp's converter,
+//! byte by byte, and `xtask/oracles/images.py` loads them with llama.cpp.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+use weighbridge::container::{GGUF, SAFETENSORS};
+use weighbridge::ops::{self, ConvertOptions};
+use weighbridge::{DType, Model, Result, WriteOptions};
+
+use crate::support::{Safetensors, f32s, folder, put, told, without_path};
+
+const PROCESSOR: &str = r#"{"image_mean": [0.5, 0.25, 0.125], "image_std": [1.0, 0.5, 0.75]}"#;
+
+/// Tensors in F32 whose values count up from 0: in the order of the names.
+fn counted(tensors: &[(&str, &[u64])]) -> Vec<u8> {
+    let mut file = Safetensors::new().metadata("format", "pt");
+    for (name, shape) in tensors {
+        let values: Vec<f32> = (0..shape.iter().product::<u64>()).map(|n| n as f32).collect();
+        file = file.tensor(name, "F32", shape, f32s(&values));
+    }
+    file.build()
+}
+
+/// The tensors of a language model of one layer of width 8.
+const LANGUAGE: &[(&str, &[u64])] = &[
+    ("model.embed_tokens.weight", &[4, 8]),
+    ("model.norm.weight", &[8]),
+    ("model.layers.0.input_layernorm.weight", &[8]),
+    ("model.layers.0.self_attn.q_proj.weight", &[8, 8]),
+    ("model.layers.0.self_attn.k_proj.weight", &[8, 8]),
+    ("model.layers.0.self_attn.v_proj.weight", &[8, 8]),
+    ("model.layers.0.self_attn.o_proj.weight", &[8, 8]),
+    ("model.layers.0.post_attention_layernorm.weight", &[8]),
+    ("model.layers.0.mlp.gate_proj.weight", &[8, 8]),
+    ("model.layers.0.mlp.up_proj.weight", &[8, 8]),
+    ("model.layers.0.mlp.down_proj.weight", &[8, 8]),
+];
+
+fn language(model_type: &str) -> Json {
+    json!({
+        "model_type": model_type, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+        "num_key_value_heads": 2, "intermediate_size": 8, "vocab_size": 4, "head_dim": 4,
+        "max_position_embeddings": 32, "rms_norm_eps": 1e-6, "tie_word_embeddings": true,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 0]}
+    })
+}
+
+/// A model with images: its config, and the tensors of its vision model.
+fn model(config: &Json, vision: &[(&str, &[u64])]) -> TempDir {
+    let tensors = [LANGUAGE, vision].concat();
+    let folder = folder(&[("model.safetensors", counted(&tensors))]);
+    put(folder.path(), "config.json", config.to_string());
+    put(folder.path(), "preprocessor_config.json", PROCESSOR);
+    folder
+}
+
+fn projector(source: &Path, options: ConvertOptions) -> Result<(TempDir, Model, Vec<String>)> {
+    let target = tempfile::tempdir().expect("a temporary folder");
+    let path = target.path().join("mmproj.gguf");
+    let plan = ops::convert(&Model::open(source)?, &options.projector(true))?;
+    let notes = plan.notes.clone();
+    plan.run(&path, &WriteOptions::new())?;
+    let model = Model::open(&path)?;
+    Ok((target, model, notes))
+}
+
+/// The tensors of a file: names, dtypes, shapes and the first values; then its keys.
+fn contents(model: &Model) -> String {
+    let mut out = String::new();
+    for tensor in model.stored_tensors() {
+        let values = tensor.dequantize().expect("values");
+        let first: Vec<f32> = values.iter().copied().take(8).collect();
+        writeln!(out, "{} {} {:?} {first:?}", tensor.name(), tensor.dtype_label(), tensor.shape())
+            .expect("a text");
+    }
+    // The name is that of the temporary folder.
+    for (key, value) in model.metadata().iter().filter(|(key, _)| *key != "general.name") {
+        writeln!(out, "{key} = {value:?}").expect("a text");
+    }
+    out
+}
+
+fn refused(source: &TempDir, options: ConvertOptions) -> String {
+    match projector(source.path(), options) {
+        Ok((_, model, _)) => format!("written, with {} tensors", model.len()),
+        Err(error) => without_path(&told(&error), source.path()),
+    }
+}
+
+fn qwen2_vl() -> (Json, Vec<(&'static str, &'static [u64])>) {
+    let mut config = language("qwen2_vl");
+    config["vision_config"] =
+        json!({"depth": 1, "embed_dim": 4, "hidden_size": 8, "num_heads": 1, "patch_size": 2});
+    let vision: Vec<(&str, &[u64])> = vec![
+        ("visual.patch_embed.proj.weight", &[4, 3, 2, 2, 2]),
+        ("visual.blocks.0.norm1.weight", &[4]),
+        ("visual.blocks.0.norm1.bias", &[4]),
+        ("visual.blocks.0.attn.qkv.weight", &[12, 4]),
+        ("visual.blocks.0.attn.qkv.bias", &[12]),
+        ("visual.blocks.0.attn.proj.weight", &[4, 4]),
+        ("visual.blocks.0.mlp.fc1.weight", &[16, 4]),
+        ("visual.blocks.0.mlp.fc2.weight", &[4, 16]),
+        ("visual.merger.ln_q.weight", &[4]),
+        ("visual.merger.mlp.0.weight", &[16, 16]),
+        ("visual.merger.mlp.2.weight", &[8, 16]),
+    ];
+    (config, vision)
+}
+
+#[test]
+fn qwen2_vl_splits_queries_keys_and_frames() {
+    let (config, vision) = qwen2_vl();
+    let source = model(&config, &vision);
+    let options = ConvertOptions::new(&GGUF).dtype(DType::F16);
+    let (_folder, written, _) = projector(source.path(), options).expect("a projector");
+    insta::assert_snapshot!(contents(&written), @r#"
+    v.patch_embd.weight F16 [4, 3, 2, 2] [0.0, 1.0, 2.0, 3.0, 8.0, 9.0, 10.0, 11.0]
+    v.patch_embd.weight.1 F16 [4, 3, 2, 2] [4.0, 5.0, 6.0, 7.0, 12.0, 13.0, 14.0, 15.0]
+    v.blk.0.ln1.weight F32 [4] [0.0, 1.0, 2.0, 3.0]
+    v.blk.0.ln1.bias F32 [4] [0.0, 1.0, 2.0, 3.0]
+    v.blk.0.attn_q.weight F16 [4, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.blk.0.attn_k.weight F16 [4, 4] [16.0, 17.0, 18.0, 19.0, 20.0, 21.0, 22.0, 23.0]
+    v.blk.0.attn_v.weight F16 [4, 4] [32.0, 33.0, 34.0, 35.0, 36.0, 37.0, 38.0, 39.0]
+    v.blk.0.attn_q.bias F32 [4] [0.0, 1.0, 2.0, 3.0]
+    v.blk.0.attn_k.bias F32 [4] [4.0, 5.0, 6.0, 7.0]
+    v.blk.0.attn_v.bias F32 [4] [8.0, 9.0, 10.0, 11.0]
+    v.blk.0.attn_out.weight F16 [4, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.blk.0.ffn_up.weight F16 [16, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.blk.0.ffn_down.weight F16 [4, 16] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.post_ln.weight F32 [4] [0.0, 1.0, 2.0, 3.0]
+    mm.0.weight F16 [16, 16] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    mm.2.weight F16 [8, 16] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    general.architecture = String("clip")
+    general.type = String("mmproj")
+    general.size_label = String("0.7K")
+    general.file_type = U32(1)
+    clip.has_vision_encoder = Bool(true)
+    clip.vision.projection_dim = U32(8)
+    clip.vision.image_size = U32(560)
+    clip.vision.patch_size = U32(2)
+    clip.vision.embedding_length = U32(4)
+    clip.vision.feed_forward_length = U32(8)
+    clip.vision.block_count = U32(1)
+    clip.vision.attention.head_count = U32(1)
+    clip.vision.image_mean = Array([f32; 3])
+    clip.vision.image_std = Array([f32; 3])
+    clip.projector_type = String("qwen2vl_merger")
+    clip.vision.attention.layer_norm_epsilon = F32(1e-6)
+    general.quantization_version = U32(2)
+    "#);
+}
+
+#[test]
+fn gemma3_adds_one_to_the_norm_of_the_projector() {
+    let mut config = json!({"model_type": "gemma3", "text_config": language("gemma3_text")});
+    config["vision_config"] = json!({
+        "model_type": "siglip_vision_model", "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 1,
+        "num_attention_heads": 1, "image_size": 8, "patch_size": 2
+    });
+    let vision: &[(&str, &[u64])] = &[
+        ("vision_tower.vision_model.embeddings.patch_embedding.weight", &[4, 3, 2, 2]),
+        ("vision_tower.vision_model.embeddings.position_embedding.weight", &[16, 4]),
+        ("vision_tower.vision_model.encoder.layers.0.self_attn.q_proj.weight", &[4, 4]),
+        ("vision_tower.vision_model.head.probe", &[1, 1, 4]),
+        ("multi_modal_projector.mm_input_projection_weight", &[4, 8]),
+        ("multi_modal_projector.mm_soft_emb_norm.weight", &[4]),
+    ];
+    let source = model(&config, vision);
+    let (_folder, written, notes) =
+        projector(source.path(), ConvertOptions::new(&GGUF)).expect("a projector");
+    insta::assert_snapshot!(contents(&written), @r#"
+    v.patch_embd.weight F32 [4, 3, 2, 2] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.position_embd.weight F32 [16, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.blk.0.attn_q.weight F32 [4, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    mm.input_projection.weight F16 [4, 8] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    mm.soft_emb_norm.weight F32 [4] [1.0, 2.0, 3.0, 4.0]
+    general.architecture = String("clip")
+    general.type = String("mmproj")
+    general.size_label = String("0.16K")
+    general.file_type = U32(0)
+    clip.has_vision_encoder = Bool(true)
+    clip.vision.projection_dim = U32(8)
+    clip.vision.image_size = U32(8)
+    clip.vision.patch_size = U32(2)
+    clip.vision.embedding_length = U32(4)
+    clip.vision.feed_forward_length = U32(8)
+    clip.vision.block_count = U32(1)
+    clip.vision.attention.head_count = U32(1)
+    clip.vision.image_mean = Array([f32; 3])
+    clip.vision.image_std = Array([f32; 3])
+    clip.projector_type = String("gemma3")
+    clip.vision.attention.layer_norm_epsilon = F32(1e-6)
+    clip.use_gelu = Bool(true)
+    general.quantization_version = U32(2)
+    "#);
+    insta::assert_snapshot!(notes.join("\n"), @"left out: vision_tower.vision_model.head.probe: llama.cpp has no use for it");
+}
+
+#[test]
+fn pixtral_permutes_heads_and_takes_a_row_of_the_embedding() {
+    let mut config = json!({"model_type": "mistral3", "spatial_merge_size": 2, "text_config": language("mistral")});
+    config["vision_config"] = json!({
+        "model_type": "pixtral", "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 1,
+        "num_attention_heads": 1, "image_size": 8, "patch_size": 2, "hidden_act": "silu"
+    });
+    let vision: &[(&str, &[u64])] = &[
+        ("vision_tower.patch_conv.weight", &[4, 3, 2, 2]),
+        ("vision_tower.ln_pre.weight", &[4]),
+        ("vision_tower.transformer.layers.0.attention.q_proj.weight", &[4, 4]),
+        ("vision_tower.transformer.layers.0.attention.v_proj.weight", &[4, 4]),
+        ("multi_modal_projector.norm.weight", &[4]),
+        ("multi_modal_projector.patch_merger.merging_layer.weight", &[4, 16]),
+        ("multi_modal_projector.linear_1.weight", &[8, 4]),
+    ];
+    let source = model(&config, vision);
+    let options = || ConvertOptions::new(&GGUF).dtype(DType::BF16);
+    insta::assert_snapshot!(refused(&source, options()), @"Unsupported: .: an mmproj file requires the token [IMG_BREAK], which no tokenizer file has");
+    let known = json!({"added_tokens_decoder": {"2": {"content": "[IMG_BREAK]"}}});
+    put(source.path(), "tokenizer_config.json", known.to_string());
+    let (_folder, written, _) = projector(source.path(), options()).expect("a projector");
+    insta::assert_snapshot!(contents(&written), @r#"
+    v.token_embd.img_break F32 [8] [16.0, 17.0, 18.0, 19.0, 20.0, 21.0, 22.0, 23.0]
+    v.patch_embd.weight F32 [4, 3, 2, 2] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.pre_ln.weight F32 [4] [0.0, 1.0, 2.0, 3.0]
+    v.blk.0.attn_q.weight BF16 [4, 4] [0.0, 1.0, 2.0, 3.0, 8.0, 9.0, 10.0, 11.0]
+    v.blk.0.attn_v.weight BF16 [4, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    mm.input_norm.weight F32 [4] [0.0, 1.0, 2.0, 3.0]
+    mm.patch_merger.weight F32 [4, 16] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    mm.1.weight BF16 [8, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    general.architecture = String("clip")
+    general.type = String("mmproj")
+    general.size_label = String("0.19K")
+    general.file_type = U32(32)
+    clip.has_vision_encoder = Bool(true)
+    clip.vision.projection_dim = U32(8)
+    clip.vision.image_size = U32(8)
+    clip.vision.patch_size = U32(2)
+    clip.vision.embedding_length = U32(4)
+    clip.vision.feed_forward_length = U32(8)
+    clip.vision.block_count = U32(1)
+    clip.vision.attention.head_count = U32(1)
+    clip.vision.image_mean = Array([f32; 3])
+    clip.vision.image_std = Array([f32; 3])
+    clip.projector_type = String("pixtral")
+    clip.vision.attention.layer_norm_epsilon = F32(1e-5)
+    clip.use_silu = Bool(true)
+    clip.vision.spatial_merge_size = U32(2)
+    general.quantization_version = U32(2)
+    "#);
+}
+
+#[test]
+fn qwen3_vl_numbers_its_mergers_by_layers() {
+    let mut config = json!({"model_type": "qwen3_vl", "text_config": language("qwen3_vl_text")});
+    config["vision_config"] = json!({
+        "depth": 2, "hidden_size": 4, "intermediate_size": 8, "num_heads": 1, "patch_size": 2,
+        "num_position_embeddings": 16, "spatial_merge_size": 2, "deepstack_visual_indexes": [1]
+    });
+    let vision: &[(&str, &[u64])] = &[
+        ("model.visual.patch_embed.proj.weight", &[4, 3, 2, 2, 2]),
+        ("model.visual.patch_embed.proj.bias", &[4]),
+        ("model.visual.pos_embed.weight", &[16, 4]),
+        ("model.visual.blocks.0.attn.qkv.weight", &[12, 4]),
+        ("model.visual.blocks.1.attn.qkv.weight", &[12, 4]),
+        ("model.visual.merger.linear_fc2.weight", &[8, 16]),
+        ("model.visual.deepstack_merger_list.0.linear_fc1.weight", &[16, 16]),
+    ];
+    let source = model(&config, vision);
+    let (_folder, written, _) =
+        projector(source.path(), ConvertOptions::new(&GGUF)).expect("a projector");
+    insta::assert_snapshot!(contents(&written), @r#"
+    v.patch_embd.weight F32 [4, 3, 2, 2] [0.0, 1.0, 2.0, 3.0, 8.0, 9.0, 10.0, 11.0]
+    v.patch_embd.weight.1 F32 [4, 3, 2, 2] [4.0, 5.0, 6.0, 7.0, 12.0, 13.0, 14.0, 15.0]
+    v.patch_embd.bias F32 [4] [0.0, 1.0, 2.0, 3.0]
+    v.position_embd.weight F32 [16, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.blk.0.attn_qkv.weight F32 [12, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.blk.1.attn_qkv.weight F32 [12, 4] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    mm.2.weight F32 [8, 16] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    v.deepstack.1.fc1.weight F32 [16, 16] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    general.architecture = String("clip")
+    general.type = String("mmproj")
+    general.size_label = String("0.6K")
+    general.file_type = U32(0)
+    clip.has_vision_encoder = Bool(true)
+    clip.vision.projection_dim = U32(8)
+    clip.vision.image_size = U32(8)
+    clip.vision.patch_size = U32(2)
+    clip.vision.embedding_length = U32(4)
+    clip.vision.feed_forward_length = U32(8)
+    clip.vision.block_count = U32(2)
+    clip.vision.attention.head_count = U32(1)
+    clip.vision.image_mean = Array([f32; 3])
+    clip.vision.image_std = Array([f32; 3])
+    clip.projector_type = String("qwen3vl_merger")
+    clip.use_gelu = Bool(true)
+    clip.vision.spatial_merge_size = U32(2)
+    clip.vision.attention.layer_norm_epsilon = F32(1e-6)
+    clip.vision.is_deepstack_layers = Array([bool; 2])
+    general.quantization_version = U32(2)
+    "#);
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_with_the_word_mmproj() {
+    let (config, vision) = qwen2_vl();
+    let gguf = || ConvertOptions::new(&GGUF);
+    let mut told = String::new();
+    let mut tell = |what: &str, text: String| writeln!(told, "{what}: {text}\n").expect("a text");
+    let whole = model(&config, &vision);
+    tell("another container", refused(&whole, ConvertOptions::new(&SAFETENSORS)));
+    tell("another dtype", refused(&whole, gguf().dtype(DType::Q4_K)));
+    tell("a loss", refused(&whole, gguf().dtype(DType::F16).lossless(true)));
+    tell("no vision model", refused(&model(&language("qwen2"), &[]), gguf()));
+    let mut other = config.clone();
+    other["vision_config"] = json!({"model_type": "clip_vision_model"});
+    other["model_type"] = "llava".into();
+    other["text_config"] = language("llama");
+    tell("an unknown kind", refused(&model(&other, &vision), gguf()));
+    let mut more = config.clone();
+    more["vision_config"]["depth"] = 2.into();
+    tell("a layer too few", refused(&model(&more, &vision), gguf()));
+    let mut less = config.clone();
+    less["vision_config"].as_object_mut().expect("an object").remove("num_heads");
+    tell("a number too few", refused(&model(&less, &vision), gguf()));
+    let unknown = [&vision[..], &[("visual.unheard_of.weight", &[4])]].concat();
+    tell("an unknown tensor", refused(&model(&config, &unknown), gguf()));
+    let mut last: Vec<(&str, &[u64])> = vision.clone();
+    last[0].1 = &[4, 2, 2, 2, 3];
+    tell("channels last", refused(&model(&config, &last), gguf()));
+    last[0].1 = &[4, 3, 3, 2, 2];
+    tell("three frames", refused(&model(&config, &last), gguf()));
+    std::fs::remove_file(whole.path().join("preprocessor_config.json")).expect("removed");
+    tell("no preprocessor", refused(&whole, gguf()));
+    insta::assert_snapshot!(told, @r#"
+    another container: Unsupported: .: an mmproj file is a GGUF file without adapters and without quantization rules
+
+    another dtype: Unsupported: .: Q4_K, but matrices of an mmproj file are written as F32, F16, BF16, Q8_0
+
+    a loss: Unsupported: .: tensor "v.patch_embd.weight": F16 does not hold every value of F32, but the result must be lossless
+
+    no vision model: Unsupported: .: the model has no vision model, so that there is no mmproj file to write
+
+    an unknown kind: Unsupported: .: no mmproj file can be written for a vision model "clip_vision_model" of a model "llava"
+    help: llama.cpp's convert_hf_to_gguf.py --mmproj may be able to write the file
+
+    a layer too few: Malformed: .: key "config.json vision_config": 2 layers, but the vision model has 1
+
+    a number too few: Unsupported: .: an mmproj file requires vision_config.num_heads, which config.json lacks
+
+    an unknown tensor: Unsupported: .: tensor "visual.unheard_of.weight": not a known tensor of this vision model (mmproj)
+    help: llama.cpp's convert_hf_to_gguf.py --mmproj may be able to write the file
+
+    channels last: Mismatch: .: tensor "visual.patch_embed.proj.weight": shape [4, 2, 2, 2, 3], but [outputs, 3, ..] is needed
+
+    three frames: Mismatch: .: tensor "v.patch_embd.weight": shape [4, 3, 3, 2, 2], but [outputs, channels, 2, height, width] is needed
+
+    no preprocessor: Unsupported: .: an mmproj file requires image_mean, which preprocessor_config.json lacks
+    "#);
+}
+
+#[test]
+fn a_language_model_alone_names_the_second_file() {
+    let (config, vision) = qwen2_vl();
+    let source = model(&config, &vision);
+    let plan = Model::open(source.path())
+        .and_then(|model| ops::convert(&model, &ConvertOptions::new(&GGUF)))
+        .expect("a plan");
+    insta::assert_snapshot!(plan.notes.join("\n"), @"
+    left out: visual.patch_embed.proj.weight and 10 more: part of the vision model, not of the language model
+    llama.cpp reads the vision or audio model from a file of its own (mmproj): --mmproj writes that file
+    no tokenizer file beside the weights
+    ");
+}
+
+#[test]
+fn documents_of_images_stay_with_the_model() {
+    let (config, vision) = qwen2_vl();
+    let source = model(&config, &vision);
+    let target = tempfile::tempdir().expect("a temporary folder");
+    let path = target.path().join("copy");
+    let model = Model::open(source.path()).expect("a model");
+    let plan = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS)).expect("a plan");
+    plan.run(&path, &WriteOptions::new()).expect("written");
+    let copied = std::fs::read_to_string(path.join("preprocessor_config.json")).expect("a file");
+    assert_eq!(copied, PROCESSOR);
+}
