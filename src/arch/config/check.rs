@@ -97,6 +97,14 @@ pub(crate) fn room(found: ConfigValue<'_>) -> Checked<u32> {
     Ok(Some(natural(found)?).filter(|&number| number > 0))
 }
 
+/// A length, or "auto" for one that is derived.
+pub(crate) fn automatic(found: ConfigValue<'_>) -> Checked<u32> {
+    match word(found) {
+        Ok(Some(word)) if word == "auto" => Ok(None),
+        _ => room(found),
+    }
+}
+
 pub(crate) fn count(found: ConfigValue<'_>) -> Checked<u32> {
     natural(found).map(Some)
 }
@@ -139,6 +147,11 @@ pub(crate) fn largest(found: ConfigValue<'_>) -> Checked<u32> {
         Some(each) => Ok(each?.and_then(|each| each.into_iter().max())),
         None => count(found),
     }
+}
+
+/// A length, or the largest one where each layer has its own; 0 means that there is none.
+pub(crate) fn widest(found: ConfigValue<'_>) -> Checked<u32> {
+    Ok(largest(found)?.filter(|&number| number > 0))
 }
 
 pub(crate) fn real(found: ConfigValue<'_>) -> Checked<f32> {

@@ -127,6 +127,9 @@ pub(super) fn config(
         wide.map(|value| Field::derived(value, source))
     };
     ffn_dim = ffn_dim.or_else(|| four_times(&dim, "4 * dim"));
+    if core.ffn_adjusted.as_ref().is_some_and(|flag| flag.value) {
+        ffn_dim = ffn_dim.map(|stated| adjusted(&core, &stated));
+    }
 
     // Whisper's encoder is as wide as its decoder; configs of transformers state the width once.
     if encoder.enc_n_layers.is_some() {
@@ -139,8 +142,10 @@ pub(super) fn config(
     let norm = |eps: Option<Field<f32>>, kind| {
         eps.map(|eps| (Field::derived(kind, eps.source.clone()), eps))
     };
-    if defaults.layer_norms {
-        core.layer_eps = core.layer_eps.take().or(core.rms_eps.take());
+    match defaults.norms {
+        Some(NormKind::Layer) => core.layer_eps = core.layer_eps.take().or(core.rms_eps.take()),
+        Some(NormKind::Rms) => core.rms_eps = core.rms_eps.take().or(core.layer_eps.take()),
+        None => {}
     }
     let norm = norm(core.rms_eps.take(), NormKind::Rms)
         .or_else(|| norm(core.layer_eps.take(), NormKind::Layer))
@@ -151,7 +156,12 @@ pub(super) fn config(
         });
     let (norm_kind, norm_eps) = norm.unzip();
 
-    let layers = layout(&core, &mut attention, &family, n_layers.value, defaults);
+    if attention.chunk_size.is_none() {
+        let usual = |size| Field::derived(size, format!("default of {family}"));
+        attention.chunk_size = defaults.of_gguf.chunk_size.map(usual);
+    }
+    let layers = layout(&core, &mut attention, &rope, &family, n_layers.value, defaults);
+    let layers = layers.or_else(|| headless(&attention, defaults));
     finish_rope(&reader, &core, &mut rope, &mut rope_scaling, &head_dim)?;
     if rope.local_theta.is_none()
         && attention.sliding_window.is_some()
@@ -179,8 +189,11 @@ pub(super) fn config(
     }
     let n_experts = core.n_experts.take().unwrap_or(Field::derived(0, "default"));
     if n_experts.value > 0 && experts.expert_ffn_dim.is_none() {
-        experts.expert_ffn_dim =
-            ffn_dim.as_ref().map(|ffn| Field::derived(ffn.value, "same as ffn_dim"));
+        // Beside a width of the dense layers, `intermediate_size` is that of experts.
+        let dense = ffn_dim.as_ref().map(|ffn| &ffn.source);
+        let narrow = core.narrow_ffn_dim.take().filter(|narrow| Some(&narrow.source) != dense);
+        let same = || ffn_dim.as_ref().map(|ffn| Field::derived(ffn.value, "same as ffn_dim"));
+        experts.expert_ffn_dim = narrow.or_else(same);
     }
     if ssm.inner_size.is_none()
         && let (Some(width), Some(heads)) = (&ssm.value_head_dim, &ssm.time_step_rank)
@@ -190,6 +203,17 @@ pub(super) fn config(
             .checked_mul(heads.value)
             .ok_or_else(|| reader.invalid(&heads.source, too_wide(heads.value, width.value)))?;
         ssm.inner_size = Some(Field::derived(inner, "ssm_time_step_rank * ssm_value_head_dim"));
+    }
+
+    if let Some(expansion) = &core.state_expansion {
+        let product = dim.value.checked_mul(expansion.value);
+        let product = product.ok_or_else(|| {
+            reader.invalid(&expansion.source, too_wide(expansion.value, dim.value))
+        })?;
+        let inner = || Field::derived(product, format!("dim * {}", expansion.source));
+        ssm.inner_size.get_or_insert_with(inner);
+        let rank = || Field::derived(dim.value.div_ceil(16), "dim / 16, rounded up");
+        ssm.time_step_rank.get_or_insert_with(rank);
     }
 
     let usual_activation = defaults.of_gguf.activation;
@@ -227,6 +251,18 @@ pub(super) fn config(
         ssm,
         encoder,
     })
+}
+
+/// LFM2's width of the network: two thirds of the stated one, times a factor, rounded up to a multiple.
+fn adjusted(core: &Core, stated: &Field<u32>) -> Field<u32> {
+    let factor = core.ffn_multiplier.as_ref().map_or(1.0, |factor| f64::from(factor.value));
+    let multiple = core.ffn_multiple.as_ref().map_or(1, |multiple| multiple.value);
+    // The class rounds down after each step.
+    let narrow = 2.0 * f64::from(stated.value) / 3.0;
+    let scaled = (narrow.floor() * factor).floor();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let width = (scaled as u32).checked_next_multiple_of(multiple).unwrap_or(u32::MAX);
+    Field::derived(width, format!("{}, adjusted", stated.source))
 }
 
 /// The fault of heads whose total width does not fit.
@@ -321,10 +357,24 @@ fn head_dim(
     Ok(Field::derived(value, "dim / n_heads"))
 }
 
+/// The kind of each layer, where those of one kind have no key heads.
+fn headless(attention: &AttentionConfig, defaults: &Defaults) -> Option<Field<LayerLayout>> {
+    let kind = LayerKind::named(defaults.of_gguf.headless_layers?);
+    let Field { value, source } = attention.n_kv_heads_per_layer.as_ref()?;
+    let of = |heads: &u32| if *heads == 0 { kind.clone() } else { LayerKind::Full };
+    Some(Field::derived(LayerLayout::of(value.iter().map(of).collect()), source.clone()))
+}
+
+/// The kind of a layer of a model that attends within chunks.
+fn chunked(rotates: &bool) -> LayerKind {
+    if *rotates { LayerKind::Chunked } else { LayerKind::Full }
+}
+
 /// The kind of each layer. Also determines the sliding window and its period.
 fn layout(
     core: &Core,
     attention: &mut AttentionConfig,
+    rope: &RopeConfig,
     family: &str,
     n_layers: u32,
     defaults: &Defaults,
@@ -364,6 +414,21 @@ fn layout(
         let of_list = || Field::derived(LayerLayout::of(value.clone()), source.clone());
         pattern.as_ref().filter(agrees).cloned().unwrap_or_else(of_list)
     });
+    let attends = core.attention_layers.as_ref().map(|Field { value, source }| {
+        let of = |layer: u32| match value.contains(&layer) {
+            true => LayerKind::Full,
+            false => LayerKind::named("conv"),
+        };
+        Field::derived(LayerLayout::of((0..n_layers).map(of).collect()), source.clone())
+    });
+    let periodic = core.attention_period.as_ref().map(|Field { value: period, source }| {
+        let offset = core.attention_offset.as_ref().map_or(0, |offset| offset.value);
+        let of = |layer: u32| match layer.checked_rem(*period) == Some(offset) {
+            true => LayerKind::Full,
+            false => LayerKind::named("mamba"),
+        };
+        Field::derived(LayerLayout::of((0..n_layers).map(of).collect()), source.clone())
+    });
     let interval = core.full_interval.as_ref().map(|interval| {
         Field::derived(of_period(interval.value, LayerKind::Linear), interval.source.clone())
     });
@@ -387,14 +452,27 @@ fn layout(
         .sliding_window
         .as_ref()
         .map(|window| Field::derived(LayerLayout::Same(LayerKind::Sliding), window.source.clone()));
+    let chunks = attention.chunk_size.as_ref().map(|size| {
+        // Layers without rotary embeddings attend to all positions.
+        let layout = match &rope.layers {
+            Some(rotated) => LayerLayout::of(rotated.value.iter().map(chunked).collect()),
+            None => of_period(rope.skip_interval.as_ref().map_or(4, |period| period.value), LayerKind::Chunked),
+        };
+        Field::derived(layout, size.source.clone())
+    });
+    // A GGUF file states a window of 0 if no layer attends within chunks.
+    let chunks = chunks.filter(|_| !core.stated_window.as_ref().is_some_and(|window| window.value == 0));
     // Layouts of windows apply only if layers have a window.
     let of_windows = |field: Option<Field<LayerLayout>>| field.filter(|_| window);
     let layout = listed
+        .or(attends)
+        .or(periodic)
         .or(linear)
         .or(interval)
         .or_else(|| of_windows(pattern))
         .or_else(|| of_windows(partly))
         .or_else(|| of_windows(usual))
+        .or(chunks)
         .or(all);
     attention.sliding_window_pattern = layout.as_ref().and_then(|layout| match &layout.value {
         LayerLayout::Period(period, LayerKind::Sliding) => {
@@ -450,12 +528,12 @@ fn finish_rope(
                 rotates.then(|| Field::derived(RopeScalingKind::None, "default"))
             });
     }
-    // The method divides by the difference of the two.
+    // The method divides by the difference of the two, unless there is none: then it has no ramp.
     if let (Some(low), Some(high)) = (&scaling.low_freq_factor, &scaling.high_freq_factor)
-        && low.value >= high.value
+        && low.value > high.value
     {
         let fault =
-            format!("{}, but a value above low_freq_factor, {}, is needed", high.value, low.value);
+            format!("{}, but at least low_freq_factor, {}, is needed", high.value, low.value);
         return Err(reader.invalid(&high.source, fault));
     }
     Ok(())

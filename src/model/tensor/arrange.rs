@@ -92,6 +92,11 @@ impl Tensor {
         self
     }
 
+    /// A tensor of one value with another number of axes.
+    pub(crate) fn with_shape(self, shape: &[u64]) -> Self {
+        Self { shape: shape.to_vec(), ..self }
+    }
+
     /// One of the arrays along the first axis, such as one expert.
     pub(crate) fn array(&self, number: u64) -> Result<Self> {
         let fault = || {
