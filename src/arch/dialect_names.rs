@@ -163,9 +163,7 @@ fn candidates(
     }
     if dialect == Dialect::Mlx {
         // mlx-lm's name for stacked experts is preferred, whatever table it is in.
-        forms
-            .values_mut()
-            .for_each(|found| found.sort_by_key(|form| habits.rank(form)));
+        forms.values_mut().for_each(|found| found.sort_by_key(|form| habits.rank(form)));
     }
     forms
 }

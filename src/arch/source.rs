@@ -4,10 +4,10 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::{KeyedTensor, Resolution};
 use super::config::{
     ConfigReader, Field, KEYS, LayerKind, ModelConfig, Reported, TEXT_CONFIGS, key,
 };
+use super::{KeyedTensor, Resolution};
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Metadata, Value};
 use crate::store::{Encoding, Store};

@@ -189,7 +189,8 @@ fn from_keys(model: &Model, architecture: &Architecture) -> Result<Vec<Tensor>> 
         let Some(list) = model.metadata().array(key) else { continue };
         let misfit = || Error::malformed("a list of numbers is needed").in_key(key);
         let rules = architecture.rules.iter().copied().flatten();
-        let rule = rules.clone().find(|rule| rule.canonical == *canonical && !rule.hf.name.is_empty());
+        let rule =
+            rules.clone().find(|rule| rule.canonical == *canonical && !rule.hf.name.is_empty());
         let Some(rule) = rule else { continue };
         for (layer, value) in list.values().enumerate() {
             let value = value.to_f64().ok_or_else(misfit)?;

@@ -1491,6 +1491,101 @@ pub(crate) const LISTS: &[List] = &[
         "],
     },
     List {
+        name: "mamba",
+        source: "MambaForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/mamba.py makes of it",
+        config: r#"{"model_type": "mamba", "hidden_size": 8, "num_hidden_layers": 1, "state_size": 2, "conv_kernel": 3, "time_step_rank": 2, "expand": 2, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "mamba",
+        tensors: &["
+            backbone.embeddings.weight               10,8    token_embd.weight
+            backbone.norm_f.weight                   8       output_norm.weight
+            lm_head.weight                           10,8    output.weight
+            backbone.layers.0.norm.weight            8       blk.0.attn_norm.weight
+            backbone.layers.0.mixer.in_proj.weight   32,8    blk.0.ssm_in.weight
+            backbone.layers.0.mixer.in_proj.bias     32      blk.0.ssm_in.bias
+            backbone.layers.0.mixer.conv1d.weight    16,1,3  blk.0.ssm_conv1d.weight  reshape
+            backbone.layers.0.mixer.conv1d.bias      16      blk.0.ssm_conv1d.bias
+            backbone.layers.0.mixer.x_proj.weight    6,16    blk.0.ssm_x.weight
+            backbone.layers.0.mixer.dt_proj.weight   16,2    blk.0.ssm_dt.weight
+            backbone.layers.0.mixer.dt_proj.bias     16      blk.0.ssm_dt.bias
+            backbone.layers.0.mixer.A_log            16,2    blk.0.ssm_a              neg_exp
+            backbone.layers.0.mixer.D                16      blk.0.ssm_d
+            backbone.layers.0.mixer.out_proj.weight  8,16    blk.0.ssm_out.weight
+            backbone.layers.0.mixer.out_proj.bias    8       blk.0.ssm_out.bias
+        "],
+    },
+    List {
+        name: "mamba2",
+        source: "Mamba2ForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/mamba.py makes of it",
+        config: r#"{"model_type": "mamba2", "hidden_size": 8, "num_hidden_layers": 1, "state_size": 3, "conv_kernel": 3, "num_heads": 4, "head_dim": 4, "n_groups": 2, "expand": 2, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "mamba2",
+        tensors: &["
+            backbone.embeddings.weight               10,8    token_embd.weight
+            backbone.norm_f.weight                   8       output_norm.weight
+            lm_head.weight                           10,8    output.weight
+            backbone.layers.0.norm.weight            8       blk.0.attn_norm.weight
+            backbone.layers.0.mixer.in_proj.weight   48,8    blk.0.ssm_in.weight
+            backbone.layers.0.mixer.in_proj.bias     48      blk.0.ssm_in.bias
+            backbone.layers.0.mixer.conv1d.weight    28,1,3  blk.0.ssm_conv1d.weight  reshape
+            backbone.layers.0.mixer.conv1d.bias      28      blk.0.ssm_conv1d.bias
+            backbone.layers.0.mixer.dt_bias          4       blk.0.ssm_dt.bias
+            backbone.layers.0.mixer.A_log            4       blk.0.ssm_a              neg_exp
+            backbone.layers.0.mixer.D                4       blk.0.ssm_d
+            backbone.layers.0.mixer.norm.weight      16      blk.0.ssm_norm.weight  reshape
+            -                                       2,8     blk.0.ssm_norm.weight
+            backbone.layers.0.mixer.out_proj.weight  8,16    blk.0.ssm_out.weight
+            backbone.layers.0.mixer.out_proj.bias    8       blk.0.ssm_out.bias
+        "],
+    },
+    List {
+        name: "mamba in mlx",
+        source: "mlx-lm, mamba.py, sanitize",
+        config: r#"{"model_type": "mamba", "hidden_size": 8, "num_hidden_layers": 1, "state_size": 2, "conv_kernel": 3, "time_step_rank": 2, "expand": 2, "vocab_size": 10}"#,
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &["
+            backbone.embeddings.weight               10,8    =
+            backbone.norm_f.weight                   8       =
+            lm_head.weight                           10,8    =
+            backbone.layers.0.norm.weight            8       =
+            backbone.layers.0.mixer.in_proj.weight   32,8    =
+            backbone.layers.0.mixer.in_proj.bias     32      =
+            backbone.layers.0.mixer.conv1d.weight    16,1,3  =  transpose_last_two
+            backbone.layers.0.mixer.conv1d.bias      16      =
+            backbone.layers.0.mixer.x_proj.weight    6,16    =
+            backbone.layers.0.mixer.dt_proj.weight   16,2    =
+            backbone.layers.0.mixer.dt_proj.bias     16      =
+            backbone.layers.0.mixer.A_log            16,2    =
+            backbone.layers.0.mixer.D                16      =
+            backbone.layers.0.mixer.out_proj.weight  8,16    =
+            backbone.layers.0.mixer.out_proj.bias    8       =
+        "],
+    },
+    List {
+        name: "mamba2 in mlx",
+        source: "mlx-lm, mamba2.py, sanitize",
+        config: r#"{"model_type": "mamba2", "hidden_size": 8, "num_hidden_layers": 1, "state_size": 3, "conv_kernel": 3, "num_heads": 4, "head_dim": 4, "n_groups": 2, "expand": 2, "vocab_size": 10}"#,
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &["
+            backbone.embeddings.weight               10,8    =
+            backbone.norm_f.weight                   8       =
+            lm_head.weight                           10,8    =
+            backbone.layers.0.norm.weight            8       =
+            backbone.layers.0.mixer.in_proj.weight   48,8    =
+            backbone.layers.0.mixer.in_proj.bias     48      =
+            backbone.layers.0.mixer.conv1d.weight    28,1,3  =  transpose_last_two
+            backbone.layers.0.mixer.conv1d.bias      28      =
+            backbone.layers.0.mixer.dt_bias          4       =
+            backbone.layers.0.mixer.A_log            4       =
+            backbone.layers.0.mixer.D                4       =
+            backbone.layers.0.mixer.norm.weight      16      =
+            backbone.layers.0.mixer.out_proj.weight  8,16    =
+            backbone.layers.0.mixer.out_proj.bias    8       =
+        "],
+    },
+    List {
         name: "nomic-bert",
         source: "NomicBertModel of transformers 5.23 as it is saved, and llama.cpp's gguf-py/gguf/tensor_mapping.py",
         config: r#"{"model_type": "nomic_bert", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 6, "vocab_size": 10}"#,

@@ -381,10 +381,10 @@ pub(crate) const KEYS: &[(&str, &[&str])] = &[
     ("attention.indexer.head_count",      &["index_n_heads"]),
     ("attention.indexer.key_length",      &["index_head_dim"]),
     ("attention.indexer.top_k",           &["index_topk"]),
-    ("ssm.conv_kernel",                   &["linear_conv_kernel_dim", "mamba_d_conv"]),
-    ("ssm.state_size",                    &["linear_key_head_dim", "mamba_d_state"]),
-    ("ssm.group_count",                   &["linear_num_key_heads"]),
-    ("ssm.time_step_rank",                &["linear_num_value_heads", "mamba_dt_rank"]),
+    ("ssm.conv_kernel",                   &["linear_conv_kernel_dim", "mamba_d_conv", "conv_kernel"]),
+    ("ssm.state_size",                    &["linear_key_head_dim", "mamba_d_state", "state_size"]),
+    ("ssm.group_count",                   &["linear_num_key_heads", "n_groups"]),
+    ("ssm.time_step_rank",                &["linear_num_value_heads", "mamba_dt_rank", "num_heads", "time_step_rank"]),
     ("shortconv.l_cache",                 &["conv_L_cache"]),
     ("interleave_moe_layer_step",         &["interleave_moe_layer_step"]),
     // The converter has no Whisper; these are as ggml's docs/gguf.md has them.
@@ -428,7 +428,9 @@ pub(crate) fn metadata(architecture: &str, config: &Json) -> Vec<(String, Kv)> {
     {
         found.insert("ssm.inner_size", (heads * width).into());
     }
-    if let (Some(width), Some(times)) = (count("hidden_size"), count("mamba_expand")) {
+    if let (Some(width), Some(times)) =
+        (count("hidden_size"), count("mamba_expand").or(count("expand")))
+    {
         found.insert("ssm.inner_size", (width * times).into());
     }
     // Layers without attention have no key heads.

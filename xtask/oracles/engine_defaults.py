@@ -36,7 +36,7 @@ MODEL_TYPES = """
     gpt_oss deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 glm4 glm4_moe olmo2 olmo3 olmoe cohere cohere2
     starcoder2 falcon gpt2 bert roberta xlm-roberta camembert whisper minicpm3 modernbert phi
     stablelm nemotron seed_oss ernie4_5 ernie4_5_moe exaone4 hunyuan_v1_dense nomic_bert
-    exaone llama4_text qwen3_vl_moe_text phimoe hunyuan_v1_moe lfm2 lfm2_moe apertus jamba
+    exaone llama4_text qwen3_vl_moe_text phimoe hunyuan_v1_moe lfm2 lfm2_moe apertus jamba mamba mamba2
 """.split()
 
 # Models without a class of their own in transformers, and the class that runs them.

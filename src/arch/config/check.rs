@@ -133,12 +133,10 @@ pub(crate) fn lengths(found: ConfigValue<'_>) -> Checked<PerLayer> {
     Ok(lengths.filter(|lengths| lengths.largest() > 0))
 }
 
-/// One number of heads for all layers, or one for each. Single layers may have 0 heads.
+/// One number of heads for all layers, or one for each. Single layers may have 0 heads, and all layers
+/// of a model without attention.
 pub(crate) fn heads(found: ConfigValue<'_>) -> Checked<PerLayer> {
-    match lengths(found)? {
-        None => Err("0, but a value above 0 is needed".into()),
-        heads => Ok(heads),
-    }
+    Ok(Some(lengths(found)?.unwrap_or(PerLayer::Same(0))))
 }
 
 /// A count; the largest one where each layer has its own.

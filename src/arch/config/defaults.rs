@@ -15,6 +15,10 @@ pub(crate) struct Defaults {
     pub(crate) full_first: bool,
     /// The kind of norms, where files state their epsilon under the name of the other kind.
     pub(crate) norms: Option<NormKind>,
+    /// The kind of layers without attention, in models where only some layers have it.
+    pub(crate) without_attention: Option<&'static str>,
+    /// Whether no layer has attention.
+    pub(crate) attention_free: bool,
     /// Base of the rotary embeddings in layers with a sliding window.
     pub(crate) local_rope_theta: Option<f32>,
     /// Number of layers that reuse the keys and values of earlier layers.
@@ -38,8 +42,6 @@ pub(crate) struct GgufDefaults {
     pub(crate) layer_norm_eps: Option<(f32, &'static str)>,
     /// Whether a value head is as wide as `dim / n_heads`, whatever the file says of keys.
     pub(crate) usual_value_width: bool,
-    /// The kind of layers without key heads.
-    pub(crate) headless_layers: Option<&'static str>,
     /// The length of a chunk, of a model whose layers attend within chunks, but for every fourth one.
     pub(crate) chunk_size: Option<u32>,
     /// The number of layers of the model that divides attention scores by the square root of `dim /
@@ -53,6 +55,8 @@ impl Defaults {
         window_period: None,
         full_first: false,
         norms: None,
+        without_attention: None,
+        attention_free: false,
         local_rope_theta: None,
         shared_kv_layers: 0,
         scaled_embedding: false,
@@ -74,7 +78,6 @@ impl GgufDefaults {
         ffn_four_times: false,
         layer_norm_eps: None,
         usual_value_width: false,
-        headless_layers: None,
         chunk_size: None,
         scaled_by_dim_layers: None,
     };

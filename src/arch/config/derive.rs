@@ -1,6 +1,7 @@
 //! Derives the config: numbers that follow from other numbers, from stored tensors, or from a rule
 //! of the family.
 
+use std::borrow::Cow;
 use std::num::NonZeroU32;
 
 use super::check;
@@ -100,10 +101,22 @@ pub(super) fn config(
     let n_layers = needed(&reader, resolution, "n_layers", core.n_layers.take())?;
     check_layers(&reader, resolution, &n_layers)?;
     let (n_heads, each) = split(core.n_heads.take());
+    let n_heads = match defaults.attention_free {
+        true => Some(Field::derived(1, "no layer has attention")),
+        false => n_heads,
+    };
     let n_heads = needed(&reader, resolution, "n_heads", n_heads)?;
     attention.n_heads_per_layer = each;
-    let (n_kv_heads, each) = kv_heads(&core, &n_heads);
+    let (n_kv_heads, each) = match defaults.attention_free {
+        true => (n_heads.clone(), None),
+        false => kv_heads(&core, &n_heads),
+    };
     attention.n_kv_heads_per_layer = each;
+    for heads in [&n_heads, &n_kv_heads] {
+        if heads.value == 0 {
+            return Err(reader.invalid(&heads.source, "0, but a value above 0 is needed"));
+        }
+    }
     let head_dim = head_dim(&reader, &mut core, &mut attention, &rope, [&dim, &n_heads])?;
     let product = |heads: &Field<u32>, source: &'static str| {
         let value = heads
@@ -212,6 +225,9 @@ pub(super) fn config(
         })?;
         let inner = || Field::derived(product, format!("dim * {}", expansion.source));
         ssm.inner_size.get_or_insert_with(inner);
+        // In Mamba 2, what GGUF calls the rank is the number of heads.
+        let heads = core.state_heads.take().filter(|_| ssm.group_count.is_some());
+        ssm.time_step_rank = heads.or(ssm.time_step_rank.take());
         let rank = || Field::derived(dim.value.div_ceil(16), "dim / 16, rounded up");
         ssm.time_step_rank.get_or_insert_with(rank);
     }
@@ -359,7 +375,7 @@ fn head_dim(
 
 /// The kind of each layer, where those of one kind have no key heads.
 fn headless(attention: &AttentionConfig, defaults: &Defaults) -> Option<Field<LayerLayout>> {
-    let kind = LayerKind::named(defaults.of_gguf.headless_layers?);
+    let kind = LayerKind::named(defaults.without_attention?);
     let Field { value, source } = attention.n_kv_heads_per_layer.as_ref()?;
     let of = |heads: &u32| if *heads == 0 { kind.clone() } else { LayerKind::Full };
     Some(Field::derived(LayerLayout::of(value.iter().map(of).collect()), source.clone()))
@@ -414,20 +430,20 @@ fn layout(
         let of_list = || Field::derived(LayerLayout::of(value.clone()), source.clone());
         pattern.as_ref().filter(agrees).cloned().unwrap_or_else(of_list)
     });
-    let attends = core.attention_layers.as_ref().map(|Field { value, source }| {
-        let of = |layer: u32| match value.contains(&layer) {
-            true => LayerKind::Full,
-            false => LayerKind::named("conv"),
-        };
-        Field::derived(LayerLayout::of((0..n_layers).map(of).collect()), source.clone())
-    });
-    let periodic = core.attention_period.as_ref().map(|Field { value: period, source }| {
+    // Layers with attention between others, by number or by period.
+    let between = |attends: &dyn Fn(u32) -> bool, source: &Cow<'static, str>| {
+        let other = LayerKind::named(defaults.without_attention?);
+        let of = |layer| if attends(layer) { LayerKind::Full } else { other.clone() };
+        let kinds = (0..n_layers).map(of).collect();
+        Some(Field::derived(LayerLayout::of(kinds), source.clone()))
+    };
+    let numbered = core
+        .attention_layers
+        .as_ref()
+        .and_then(|Field { value, source }| between(&|layer| value.contains(&layer), source));
+    let periodic = core.attention_period.as_ref().and_then(|Field { value: period, source }| {
         let offset = core.attention_offset.as_ref().map_or(0, |offset| offset.value);
-        let of = |layer: u32| match layer.checked_rem(*period) == Some(offset) {
-            true => LayerKind::Full,
-            false => LayerKind::named("mamba"),
-        };
-        Field::derived(LayerLayout::of((0..n_layers).map(of).collect()), source.clone())
+        between(&|layer| layer.checked_rem(*period) == Some(offset), source)
     });
     let interval = core.full_interval.as_ref().map(|interval| {
         Field::derived(of_period(interval.value, LayerKind::Linear), interval.source.clone())
@@ -456,16 +472,20 @@ fn layout(
         // Layers without rotary embeddings attend to all positions.
         let layout = match &rope.layers {
             Some(rotated) => LayerLayout::of(rotated.value.iter().map(chunked).collect()),
-            None => of_period(rope.skip_interval.as_ref().map_or(4, |period| period.value), LayerKind::Chunked),
+            None => of_period(
+                rope.skip_interval.as_ref().map_or(4, |period| period.value),
+                LayerKind::Chunked,
+            ),
         };
         Field::derived(layout, size.source.clone())
     });
     // A GGUF file states a window of 0 if no layer attends within chunks.
-    let chunks = chunks.filter(|_| !core.stated_window.as_ref().is_some_and(|window| window.value == 0));
+    let chunks =
+        chunks.filter(|_| !core.stated_window.as_ref().is_some_and(|window| window.value == 0));
     // Layouts of windows apply only if layers have a window.
     let of_windows = |field: Option<Field<LayerLayout>>| field.filter(|_| window);
     let layout = listed
-        .or(attends)
+        .or(numbered)
         .or(periodic)
         .or(linear)
         .or(interval)

@@ -86,7 +86,8 @@ parts! {
         attention_layers: Vec<u32> = counts, gguf [],                                                      json ["full_attn_idxs"];
         attention_period: u32 = size,   gguf [],                                                           json ["attn_layer_period"];
         attention_offset: u32 = count,  gguf [],                                                           json ["attn_layer_offset"];
-        state_expansion: u32 = size,    gguf [],                                                           json ["mamba_expand"];
+        state_expansion: u32 = size,    gguf [],                                                           json ["mamba_expand", "expand"];
+        state_heads: u32 = room,        gguf [],                                                           json ["num_heads"];
         layer_pattern: LayerPattern = pattern, gguf ["attention.sliding_window_pattern"],                  json ["sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"];
         full_interval: u32 = size,      gguf ["full_attention_interval"],                                  json ["full_attention_interval"];
         linear_layers: Vec<bool> = flags, gguf ["attention.recurrent_layers"],                            json [];

@@ -22,8 +22,16 @@ pub(super) static APERTUS: Architecture = Architecture {
     prefixes: PREFIXES,
     required: UNGATED_REQUIRED,
     keyed: &[
-        KeyedTensor { canonical: "layers.{n}.ffn.activation.alpha_n", key: "xielu.alpha_n", shape: &[1] },
-        KeyedTensor { canonical: "layers.{n}.ffn.activation.alpha_p", key: "xielu.alpha_p", shape: &[1] },
+        KeyedTensor {
+            canonical: "layers.{n}.ffn.activation.alpha_n",
+            key: "xielu.alpha_n",
+            shape: &[1],
+        },
+        KeyedTensor {
+            canonical: "layers.{n}.ffn.activation.alpha_p",
+            key: "xielu.alpha_p",
+            shape: &[1],
+        },
         KeyedTensor { canonical: "layers.{n}.ffn.activation.beta", key: "xielu.beta", shape: &[] },
         KeyedTensor { canonical: "layers.{n}.ffn.activation.eps", key: "xielu.eps", shape: &[] },
     ],

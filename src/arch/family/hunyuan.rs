@@ -98,8 +98,14 @@ fn experts(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let width = model.config.ffn_dim.as_ref().map(|width| width.value);
     let width = width.ok_or_else(|| model.missing_in_config("intermediate_size"))?;
     keys.count("expert_shared_feed_forward_length", width);
-    keys.count("expert_feed_forward_length", experts.expert_ffn_dim.as_ref().map_or(width, |own| own.value));
-    keys.count("expert_shared_count", experts.n_shared_experts.as_ref().map_or(1, |shared| shared.value));
+    keys.count(
+        "expert_feed_forward_length",
+        experts.expert_ffn_dim.as_ref().map_or(width, |own| own.value),
+    );
+    keys.count(
+        "expert_shared_count",
+        experts.n_shared_experts.as_ref().map_or(1, |shared| shared.value),
+    );
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::decoder::{DECODER, MIXTURE, PREFIXES, json, keys};
-use crate::arch::config::{Defaults, GgufDefaults, Reported};
+use crate::arch::config::{Defaults, Reported};
 use crate::arch::habits::{MlxChoice, MlxModules, MlxPath};
 use crate::arch::rule::{NameRule, hf, rule};
 use crate::arch::source::{KeyWriter, SourceModel};
@@ -86,8 +86,6 @@ static NETWORK: &[NameRule] = &[
     hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.feed_forward.switch_mlp.down_proj.weight",  SAME),
 ];
 
-const MAMBA: &str = "mamba";
-
 #[rustfmt::skip]
 static VARIANTS: &[Variant] = &[
     Variant {
@@ -100,10 +98,7 @@ static VARIANTS: &[Variant] = &[
                 rules: &[json::BODY, json::DENSE, json::RMS, json::SILU, &[C::Field("n_experts", "num_experts"), C::Needed("n_experts_used", "num_experts_per_tok"), C::Needed("ssm_conv_kernel", "mamba_d_conv"),
                     C::Needed("ssm_state_size", "mamba_d_state"), C::Needed("ssm_time_step_rank", "mamba_dt_rank"), C::By(mixers), C::By(experts)]], ..Class::EMPTY },
         ],
-        defaults: Defaults {
-            of_gguf: GgufDefaults { headless_layers: Some(MAMBA), ..Defaults::activation("silu").of_gguf },
-            ..Defaults::NONE
-        },
+        defaults: Defaults { without_attention: Some("mamba"), ..Defaults::activation("silu") },
         ..Variant::EMPTY
     },
 ];

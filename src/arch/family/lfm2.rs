@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::decoder::{DECODER, MIXTURE, PREFIXES, json, keys};
-use crate::arch::config::{Defaults, GgufDefaults, Reported};
+use crate::arch::config::{Defaults, Reported};
 use crate::arch::habits::{MlxChoice, MlxModules, MlxPath};
 use crate::arch::rule::{NameRule, hf, rule};
 use crate::arch::source::{KeyWriter, SourceModel};
@@ -42,7 +42,13 @@ pub(super) static LFM2: Architecture = Architecture {
 
 /// mlx-lm's class with experts gives the dense layers names of their own.
 const fn of_moe(prefix: &'static str, replacement: &'static str) -> Rename {
-    Rename { dialect: Dialect::Mlx, models: &["lfm2_moe", "lfm2moe"], prefix, replacement, ..Rename::EMPTY }
+    Rename {
+        dialect: Dialect::Mlx,
+        models: &["lfm2_moe", "lfm2moe"],
+        prefix,
+        replacement,
+        ..Rename::EMPTY
+    }
 }
 
 /// Layers have attention or a convolution, and a network or experts.
@@ -104,10 +110,8 @@ static EXPERTS: &[NameRule] = &[
 
 const CONVOLUTION: &str = "conv";
 
-const DEFAULTS: Defaults = Defaults {
-    of_gguf: GgufDefaults { headless_layers: Some(CONVOLUTION), ..Defaults::activation("silu").of_gguf },
-    ..Defaults::NONE
-};
+const DEFAULTS: Defaults =
+    Defaults { without_attention: Some(CONVOLUTION), ..Defaults::activation("silu") };
 
 #[rustfmt::skip]
 static VARIANTS: &[Variant] = &[
@@ -166,7 +170,8 @@ fn convolutions(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<
         return Err(model.inexpressible("a number of key heads for each layer"));
     }
     out.insert("num_key_value_heads".to_owned(), heads.into());
-    let kinds = model.kinds().unwrap_or_else(|| vec![&LayerKind::Full; model.own_layers() as usize]);
+    let kinds =
+        model.kinds().unwrap_or_else(|| vec![&LayerKind::Full; model.own_layers() as usize]);
     out.insert("layer_types".to_owned(), kinds.into_iter().map(Reported::reported).collect());
     out.insert("conv_bias".to_owned(), model.has_in_layers("short_conv.in.bias").into());
     Ok(())

@@ -26,7 +26,10 @@ pub(super) static LLAMA4: Architecture = Architecture {
     mlx: MLX,
     prefixes: PREFIXES,
     required: REQUIRED,
-    renames: &[in_mlx("model.", "language_model.model."), in_mlx("lm_head.", "language_model.lm_head.")],
+    renames: &[
+        in_mlx("model.", "language_model.model."),
+        in_mlx("lm_head.", "language_model.lm_head."),
+    ],
     variants: VARIANTS,
     outer_head: true,
     ..Architecture::EMPTY

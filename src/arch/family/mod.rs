@@ -26,6 +26,7 @@ mod jamba;
 mod lfm2;
 mod llama;
 mod llama4;
+mod mamba;
 mod minicpm3;
 mod modernbert;
 mod nemotron;
@@ -90,6 +91,8 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &hunyuan::HUNYUAN_MOE,
     &jamba::JAMBA,
     &lfm2::LFM2,
+    &mamba::MAMBA,
+    &mamba::MAMBA2,
     &nemotron::NEMOTRON,
     &seed_oss::SEED_OSS,
     &stablelm::STABLELM,

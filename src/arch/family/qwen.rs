@@ -7,7 +7,7 @@ use crate::arch::config::Defaults;
 use crate::arch::habits::{LlamaQuantize, MlxChoice, MlxModules, MlxPath, TokenizerHabits};
 use crate::arch::rule::{NameRule, hf};
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::transform::{RowOrder, transposed};
+use crate::arch::transform::{Axes, RowOrder, SAME, Transform};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, RopeLayout};
 use crate::error::Result;
@@ -95,12 +95,15 @@ pub(super) static QWEN3MOE: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// All experts of a layer in one tensor, as `[inputs, outputs]`.
+const INPUTS: Transform = Transform { axes: Axes::WidthLast, ..SAME };
+
+/// All experts of a layer in one tensor: `[inputs, outputs]` in published files, `[outputs, inputs]` in
+/// those that transformers 5 saves.
 #[rustfmt::skip]
 static TRANSPOSED_EXPERTS: &[NameRule] = &[
-    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.mlp.experts.gate_up_proj", transposed(RowOrder::Half(0))),
-    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.mlp.experts.gate_up_proj", transposed(RowOrder::Half(1))),
-    hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.mlp.experts.down_proj",    transposed(RowOrder::All)),
+    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.mlp.experts.gate_up_proj", Transform { rows: RowOrder::Half(0), ..INPUTS }),
+    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.mlp.experts.gate_up_proj", Transform { rows: RowOrder::Half(1), ..INPUTS }),
+    hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.mlp.experts.down_proj",    Transform { axes: Axes::WidthFirst, ..SAME }),
 ];
 
 const TOKENIZER: TokenizerHabits =

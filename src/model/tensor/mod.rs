@@ -316,6 +316,20 @@ impl Tensor {
                 let plain = tensor.dtype()?.descriptor().packing == Packing::Plain;
                 if plain { Axes::Transposed } else { Axes::Same }
             }
+            Axes::WidthLast | Axes::WidthFirst => {
+                let width = config.map(|config| u64::from(config.dim.value));
+                let [.., first, last] = tensor.shape() else {
+                    return Err(Error::mismatch("a matrix is required"));
+                };
+                let (wide, other) =
+                    if axes == Axes::WidthLast { (last, first) } else { (first, last) };
+                // Where both are as long, it is the form of published files.
+                if width == Some(*wide) && width != Some(*other) {
+                    Axes::Same
+                } else {
+                    Axes::Transposed
+                }
+            }
             axes => axes,
         };
         if let Some(source) = view.sources.first_mut() {
@@ -324,10 +338,16 @@ impl Tensor {
         let stored = tensor.shape();
         let misfit = |what: &str| Error::mismatch(format!("the shape is {stored:?}, but {what}"));
         match (axes, view.shape.as_mut_slice()) {
-            (Axes::Same | Axes::TransposedIfPlain, _) => {}
+            (Axes::Same | Axes::TransposedIfPlain | Axes::WidthLast | Axes::WidthFirst, _) => {}
             (Axes::Vectors, _) => {
                 view.pieces = vec![RowRun::of(0, RowLoops::of(0, tensor.elements()))];
                 (view.columns, view.order, view.taken) = (1, RowLoops::of(0, 1), 0..1);
+            }
+            (Axes::Folded, _) => {
+                let elements = tensor.elements();
+                view.pieces = vec![RowRun::of(0, RowLoops::of(0, elements))];
+                (view.columns, view.order, view.taken) = (1, RowLoops::of(0, 1), 0..1);
+                view.shape = vec![elements];
             }
             (Axes::Transposed, [.., _, _]) => view = view.transpose()?,
             (Axes::Transposed, _) => return Err(misfit("a matrix is required")),

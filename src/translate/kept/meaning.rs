@@ -279,9 +279,10 @@ impl Reader<'_> {
     /// The kind of each layer, of a model that lists those with attention by number.
     fn attention_layers(&self, layers: u32) -> Option<Vec<Json>> {
         let listed = self.get("full_attn_idxs")?.as_array()?;
+        let other = family::defaults(self.model_type).without_attention?;
         let kind = |layer: u32| match listed.contains(&json!(layer)) {
             true => LayerKind::Full.name(),
-            false => "conv",
+            false => other,
         };
         Some((0..layers).map(|layer| kind(layer).into()).collect())
     }
@@ -299,7 +300,9 @@ impl Reader<'_> {
     /// The width of the feed-forward network, as LFM2 derives it if it is to be adjusted.
     fn ffn(&self) -> Json {
         let stated = self.get("block_ff_dim").or_else(|| self.get("intermediate_size"));
-        let Some(width) = stated.and_then(Json::as_u64).filter(|_| self.flag("block_auto_adjust_ff_dim")) else {
+        let Some(width) =
+            stated.and_then(Json::as_u64).filter(|_| self.flag("block_auto_adjust_ff_dim"))
+        else {
             return stated.cloned().unwrap_or(Json::Null);
         };
         let factor = self.real("block_ffn_dim_multiplier").unwrap_or(1.0);

@@ -179,6 +179,24 @@ pub(super) fn inner(n: &N<'_>, _: u32) -> u64 {
 pub(super) fn inner2(n: &N<'_>, layer: u32) -> u64 {
     inner(n, layer).saturating_mul(2)
 }
+pub(super) fn groups(n: &N<'_>, _: u32) -> u64 {
+    n.count("ssm.group_count")
+}
+pub(super) fn inner_of_group(n: &N<'_>, layer: u32) -> u64 {
+    inner(n, layer).checked_div(groups(n, layer)).unwrap_or(0)
+}
+/// What Mamba 2 convolves: values, and an input and an output matrix for each group.
+pub(super) fn inner_states(n: &N<'_>, layer: u32) -> u64 {
+    let states = groups(n, layer).saturating_mul(state(n, layer));
+    inner(n, layer).saturating_add(states.saturating_mul(2))
+}
+pub(super) fn inner_states_heads(n: &N<'_>, layer: u32) -> u64 {
+    let gates = inner(n, layer).saturating_add(v_heads(n, layer));
+    inner_states(n, layer).saturating_add(gates)
+}
+pub(super) fn one_value(_: &N<'_>, _: u32) -> u64 {
+    1
+}
 /// What time steps, input and output matrices of Mamba are computed from.
 pub(super) fn rank_states(n: &N<'_>, layer: u32) -> u64 {
     v_heads(n, layer).saturating_add(state(n, layer).saturating_mul(2))
