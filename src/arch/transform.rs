@@ -120,6 +120,34 @@ pub(super) const fn transposed(rows: RowOrder) -> Transform {
     Transform { axes: Axes::Transposed, rows, ..SAME }
 }
 
+impl Axes {
+    /// For axes that depend on the tensor: what they are for one of this shape.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if the shape is not that of a matrix; those of `plain`.
+    pub(crate) fn resolved(
+        self,
+        shape: &[u64],
+        plain: impl FnOnce() -> Result<bool>,
+        config: Option<&ModelConfig>,
+    ) -> Result<Self> {
+        let in_place = match (self, shape) {
+            (Self::TransposedIfPlain, _) => !plain()?,
+            // Where both are as long, it is the form of published files.
+            (Self::WidthLast, [.., other, wide]) | (Self::WidthFirst, [.., wide, other]) => {
+                let width = config.map(|config| u64::from(config.dim.value));
+                width == Some(*wide) && width != Some(*other)
+            }
+            (Self::WidthLast | Self::WidthFirst, _) => {
+                return Err(Error::mismatch("a matrix is required"));
+            }
+            (axes, _) => return Ok(axes),
+        };
+        Ok(if in_place { Self::Same } else { Self::Transposed })
+    }
+}
+
 impl Transform {
     /// Whether the stored tensor equals the canonical one, byte for byte.
     pub fn is_same(self) -> bool {

@@ -113,7 +113,7 @@ fn translated(
             let view = if row { view.into_row() } else { view };
             // mlx-lm drops axes of length 1.
             let view = match keyed {
-                Some(tensor) if view.elements() == 1 => view.with_shape(tensor.shape),
+                Some(tensor) if view.shape().is_empty() => view.with_shape(tensor.shape),
                 _ => view,
             };
             named.tensors.push(adapted(view.named(name)));

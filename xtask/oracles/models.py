@@ -90,7 +90,7 @@ MODELS = {
         num_experts_per_tok=1,
     )),
     "qwen3_vl_moe": ("qwen3_vl_moe", dict(
-        head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
+        head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
         rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[4, 2, 2], mrope_interleaved=True),
     )),
     "llama4_text": ("llama4_text", dict(
@@ -126,7 +126,7 @@ MODELS = {
         num_hidden_layers=4, num_experts=4, num_experts_per_tok=2, expert_layer_period=2, expert_layer_offset=1,
         attn_layer_period=4, attn_layer_offset=2, mamba_d_state=8, mamba_dt_rank=6,
     )),
-    "mamba": ("mamba", dict(state_size=8, time_step_rank=6)),
+    "mamba": ("mamba", dict(intermediate_size=128, state_size=8, time_step_rank=6)),
     "mamba2": ("mamba2", dict(num_heads=8, head_dim=16, n_groups=2, state_size=8, tie_word_embeddings=False)),
     "exaone4-full": ("exaone4", dict(
         sliding_window=None, sliding_window_pattern=None, layer_types=["full_attention"] * 2,

@@ -186,7 +186,7 @@ fn limits(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let key = "time_step_limit";
     let stated = out.get(key).and_then(Json::as_array);
     if !stated.is_some_and(|bounds| bounds.iter().all(Json::is_number)) {
-        out.insert(key.to_owned(), json!([0.0, f32::MAX]));
+        out.insert(key.to_owned(), json!([0.0, 3.0e38]));
     }
     widths(model, out)
 }

@@ -311,27 +311,8 @@ impl Tensor {
         let mut view = Self::stored(handle.clone());
         let tensor = handle.get();
         let Transform { axes, rows, columns, values } = transform;
-        let axes = match axes {
-            Axes::TransposedIfPlain => {
-                let plain = tensor.dtype()?.descriptor().packing == Packing::Plain;
-                if plain { Axes::Transposed } else { Axes::Same }
-            }
-            Axes::WidthLast | Axes::WidthFirst => {
-                let width = config.map(|config| u64::from(config.dim.value));
-                let [.., first, last] = tensor.shape() else {
-                    return Err(Error::mismatch("a matrix is required"));
-                };
-                let (wide, other) =
-                    if axes == Axes::WidthLast { (last, first) } else { (first, last) };
-                // Where both are as long, it is the form of published files.
-                if width == Some(*wide) && width != Some(*other) {
-                    Axes::Same
-                } else {
-                    Axes::Transposed
-                }
-            }
-            axes => axes,
-        };
+        let plain = || Ok(tensor.dtype()?.descriptor().packing == Packing::Plain);
+        let axes = axes.resolved(tensor.shape(), plain, config)?;
         if let Some(source) = view.sources.first_mut() {
             source.change = Arithmetic::from_stored(values);
         }
@@ -339,15 +320,13 @@ impl Tensor {
         let misfit = |what: &str| Error::mismatch(format!("the shape is {stored:?}, but {what}"));
         match (axes, view.shape.as_mut_slice()) {
             (Axes::Same | Axes::TransposedIfPlain | Axes::WidthLast | Axes::WidthFirst, _) => {}
-            (Axes::Vectors, _) => {
-                view.pieces = vec![RowRun::of(0, RowLoops::of(0, tensor.elements()))];
-                (view.columns, view.order, view.taken) = (1, RowLoops::of(0, 1), 0..1);
-            }
-            (Axes::Folded, _) => {
+            (Axes::Vectors | Axes::Folded, _) => {
                 let elements = tensor.elements();
                 view.pieces = vec![RowRun::of(0, RowLoops::of(0, elements))];
                 (view.columns, view.order, view.taken) = (1, RowLoops::of(0, 1), 0..1);
-                view.shape = vec![elements];
+                if axes == Axes::Folded {
+                    view.shape = vec![elements];
+                }
             }
             (Axes::Transposed, [.., _, _]) => view = view.transpose()?,
             (Axes::Transposed, _) => return Err(misfit("a matrix is required")),
