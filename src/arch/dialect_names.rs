@@ -161,8 +161,9 @@ fn candidates(
             forms.entry(canonical).or_default().extend(found);
         }
     }
-    if dialect == Dialect::Mlx {
-        // mlx-lm's name for stacked experts is preferred, whatever table it is in.
+    let either = dialect == Dialect::HuggingFace && !architecture.joined_experts.is_empty();
+    if dialect == Dialect::Mlx || either {
+        // The preferred form of experts may be in any table.
         forms.values_mut().for_each(|found| found.sort_by_key(|form| habits.rank(form)));
     }
     forms

@@ -481,7 +481,7 @@ fn layout(
     });
     // A GGUF file states a window of 0 if no layer attends within chunks.
     let chunks =
-        chunks.filter(|_| !core.stated_window.as_ref().is_some_and(|window| window.value == 0));
+        chunks.filter(|_| core.stated_window.as_ref().is_none_or(|window| window.value != 0));
     // Layouts of windows apply only if layers have a window.
     let of_windows = |field: Option<Field<LayerLayout>>| field.filter(|_| window);
     let layout = listed

@@ -74,7 +74,7 @@ parts! {
         ffn_adjusted: bool = flag,      gguf [],                                                           json ["block_auto_adjust_ff_dim"];
         ffn_multiplier: f32 = positive, gguf [],                                                           json ["block_ffn_dim_multiplier"];
         ffn_multiple: u32 = size,       gguf [],                                                           json ["block_multiple_of"];
-        narrow_ffn_dim: u32 = room,     gguf [],                                                           json ["intermediate_size"];
+        narrow_ffn_dim: u32 = widest,   gguf [],                                                           json ["intermediate_size"];
         vocab_size: u32 = room,         gguf ["vocab_size"],                                               json ["vocab_size", "n_vocab"];
         max_seq_len: u32 = room,        gguf ["context_length", "decoder.context_length"],                 json ["max_target_positions", "max_position_embeddings", "n_ctx", "n_positions", "max_sequence_length", "max_seq_len", "n_text_ctx", "model_max_length"];
         rms_eps: f32 = positive,        gguf ["attention.layer_norm_rms_epsilon"],                         json ["rms_norm_eps", "norm_eps"];

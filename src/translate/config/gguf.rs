@@ -81,7 +81,7 @@ pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyVal
     for tensor in resolution.architecture.map_or(&[][..], |row| row.keyed) {
         let values = model.keyed(tensor)?;
         if !values.is_empty() {
-            out.set_array(tensor.key, values.into_iter());
+            out.set_array(tensor.key, values);
         }
     }
     Ok(())
