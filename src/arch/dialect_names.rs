@@ -67,7 +67,8 @@ pub(crate) fn dialect_tensors(
     // mlx-lm's classes of DeepSeek 3 and later store the latent matrices separately, that of DeepSeek
     // 2 does not. Only the former have this tensor.
     let split_latent = canonical.iter().any(|name| name.ends_with(".ffn.router.correction_bias"));
-    let forms = candidates(architecture, dialect, split_latent);
+    let joined = architecture.joined_experts.contains(&named);
+    let forms = candidates(architecture, Habits { dialect, split_latent, joined });
     let of_these = |row: &&Rename| {
         row.dialect == dialect
             && (row.requires.is_empty() || canonical.contains(&row.requires))
@@ -120,9 +121,9 @@ pub(crate) fn dialect_tensors(
 /// The forms of each canonical pattern, the best one first.
 fn candidates(
     architecture: &'static Architecture,
-    dialect: Dialect,
-    split_latent: bool,
+    habits: Habits,
 ) -> HashMap<&'static str, Vec<NameCandidate>> {
+    let dialect = habits.dialect;
     let (publisher, mlx) = (&[architecture.publisher][..], &[architecture.mlx][..]);
     let tables = match dialect {
         Dialect::Publisher => [publisher, &[]],
@@ -156,34 +157,45 @@ fn candidates(
         }
         used.extend(rules().map(|rule| stored(rule).name));
         for (canonical, mut found) in these {
-            found.sort_by_key(|form| (!form.holds_one, rank(form, dialect, split_latent)));
+            found.sort_by_key(|form| (!form.holds_one, habits.rank(form)));
             forms.entry(canonical).or_default().extend(found);
         }
     }
-    if dialect == Dialect::Mlx {
-        // mlx-lm's name for stacked experts is preferred, whatever table it is in.
-        forms
-            .values_mut()
-            .for_each(|found| found.sort_by_key(|form| rank(form, dialect, split_latent)));
+    let either = dialect == Dialect::HuggingFace && !architecture.joined_experts.is_empty();
+    if dialect == Dialect::Mlx || either {
+        // The preferred form of experts may be in any table.
+        forms.values_mut().for_each(|found| found.sort_by_key(|form| habits.rank(form)));
     }
     forms
 }
 
-/// Rank of a form in a dialect, lower is better. mlx-lm stacks experts under a name of its own,
-/// Hugging Face stores them separately, and llama.cpp's converter has split the latent expansion
-/// matrices since April 2025. `split_latent` says whether mlx-lm splits them too.
-fn rank(form: &NameCandidate, dialect: Dialect, split_latent: bool) -> u32 {
-    let switch = form.name.contains(".switch_");
-    let apart = form.name.contains("{e}");
-    let folded =
-        |(_, transform): &(&str, Transform)| matches!(transform.rows, RowOrder::Unfolding(_));
-    match dialect {
-        Dialect::HuggingFace => u32::from(!apart) + u32::from(switch),
-        Dialect::Mlx => {
-            let folded = split_latent && form.holds.iter().any(folded);
-            u32::from(!switch) + u32::from(apart) + u32::from(folded)
+/// Which forms a dialect prefers.
+#[derive(Clone, Copy)]
+struct Habits {
+    dialect: Dialect,
+    /// Whether mlx-lm splits the latent matrices of this model.
+    split_latent: bool,
+    /// Whether transformers' class stores all experts of a layer in one tensor.
+    joined: bool,
+}
+
+impl Habits {
+    /// Rank of a form, lower is better. mlx-lm stacks experts under a name of its own, Hugging Face
+    /// stores most families' experts separately, and llama.cpp's converter has split the latent
+    /// expansion matrices since April 2025.
+    fn rank(self, form: &NameCandidate) -> u32 {
+        let switch = form.name.contains(".switch_");
+        let apart = form.name.contains("{e}");
+        let folded =
+            |(_, transform): &(&str, Transform)| matches!(transform.rows, RowOrder::Unfolding(_));
+        match self.dialect {
+            Dialect::HuggingFace => u32::from(apart == self.joined) + u32::from(switch),
+            Dialect::Mlx => {
+                let folded = self.split_latent && form.holds.iter().any(folded);
+                u32::from(!switch) + u32::from(apart) + u32::from(folded)
+            }
+            Dialect::Gguf => u32::from(form.holds.iter().any(folded)),
+            Dialect::Publisher => 0,
         }
-        Dialect::Gguf => u32::from(form.holds.iter().any(folded)),
-        Dialect::Publisher => 0,
     }
 }

@@ -135,6 +135,11 @@ impl Numbers<'_> {
         self.metadata.get(&self.key(key)).is_some()
     }
 
+    /// Whether a key is there that does not follow the architecture's name.
+    pub(crate) fn has_whole(&self, key: &str) -> bool {
+        self.metadata.get(key).is_some()
+    }
+
     /// A count; 0 if it is missing.
     pub(crate) fn count(&self, key: &str) -> u64 {
         self.metadata.u64(&self.key(key)).unwrap_or(0)

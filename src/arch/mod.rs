@@ -79,11 +79,19 @@ pub struct Architecture {
     pub(crate) rows_before_positions: Option<fn(&SourceModel<'_>) -> Result<u64>>,
     /// The values of `general.architecture`, and what is known of each.
     pub(crate) variants: &'static [Variant],
+    /// Small tensors of each layer that GGUF states as keys.
+    pub(crate) keyed: &'static [KeyedTensor],
+    /// Values of `model_type` whose classes in transformers store all experts of a layer in one
+    /// tensor, where others of the family store a tensor for each.
+    pub(crate) joined_experts: &'static [&'static str],
     /// mlx-lm's choices for some modules.
     pub(crate) mlx_modules: &'static [MlxModules],
     /// Whether mlx-lm's class expects the names of vision and audio models as Hugging Face's files
     /// have them, with `model.` at the start.
     pub(crate) mlx_keeps_tower_names: bool,
+    /// Whether transformers' class of the model with images holds the language model with its output
+    /// matrix, as `language_model.model` and `language_model.lm_head`.
+    pub(crate) outer_head: bool,
     /// Substrings of the names of tensors that mlx-lm does not cast to the model's dtype
     /// (`cast_predicate` of its classes).
     pub(crate) mlx_uncast: &'static [&'static str],
@@ -108,11 +116,32 @@ impl Architecture {
         auxiliary: &[],
         rows_before_positions: None,
         variants: &[],
+        keyed: &[],
+        joined_experts: &[],
         mlx_modules: &[],
         mlx_keeps_tower_names: false,
+        outer_head: false,
         mlx_uncast: &[],
         exceeds_f16: false,
     };
+}
+
+/// A tensor of one value in each layer, which GGUF states as a key with a value for each layer.
+#[derive(Debug)]
+pub(crate) struct KeyedTensor {
+    /// The canonical name.
+    pub(crate) canonical: &'static str,
+    /// The key, which does not follow the architecture's name.
+    pub(crate) key: &'static str,
+    /// The tensor's shape in Hugging Face's files and mlx-lm's.
+    pub(crate) shape: &'static [u64],
+}
+
+impl KeyedTensor {
+    /// Whether this is the canonical name of such a tensor.
+    pub(crate) fn is(&self, canonical: &str) -> bool {
+        rule::pattern(canonical).layers == self.canonical
+    }
 }
 
 /// The order of the rows of q and k within a head, which determines how rotary embeddings apply.

@@ -14,7 +14,7 @@ pub(crate) fn llama3_factors(config: &ModelConfig, numbers: [f32; 3], trained: u
             std::f64::consts::TAU * f64::from(base).powf(f64::from(pair) / f64::from(dim));
         let divisor = if wavelength < trained / high {
             1.0
-        } else if wavelength > trained / low {
+        } else if wavelength > trained / low || low == high {
             factor
         } else {
             let smooth = (trained / wavelength - low) / (high - low);

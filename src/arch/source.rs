@@ -4,10 +4,10 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::Resolution;
 use super::config::{
     ConfigReader, Field, KEYS, LayerKind, ModelConfig, Reported, TEXT_CONFIGS, key,
 };
+use super::{KeyedTensor, Resolution};
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Metadata, Value};
 use crate::store::{Encoding, Store};
@@ -70,6 +70,29 @@ impl<'a> SourceModel<'a> {
     /// The values of a stored tensor that was derived from the config.
     pub(crate) fn values(&self, stored: &str) -> Result<Vec<f32>> {
         Ok(self.reader.store.tensor(stored)?.dequantize()?.to_vec())
+    }
+
+    /// The values of the tensors that a key of GGUF states, one for each layer; empty if the model has
+    /// none.
+    pub(crate) fn keyed(&self, tensor: &KeyedTensor) -> Result<Vec<f32>> {
+        let mut mapped = self.resolution.mapped.iter().filter(|m| tensor.is(&m.canonical));
+        if mapped.next().is_none() {
+            return Ok(Vec::new());
+        }
+        let of_layer = |layer: u32| {
+            let canonical = tensor.canonical.replace("{n}", &layer.to_string());
+            let mut mapped = self.resolution.mapped.iter();
+            let found = mapped.find(|mapping| mapping.canonical == canonical);
+            let stored = found.and_then(|mapping| mapping.stored.first());
+            let stored = stored.ok_or_else(|| self.missing_in_config(&canonical))?;
+            let values = self.values(stored)?;
+            let [value] = values.as_slice() else {
+                let fault = format!("{} values, but one is needed", values.len());
+                return Err(Error::mismatch(fault).in_tensor(stored).in_file(self.path()));
+            };
+            Ok(*value)
+        };
+        (0..self.own_layers()).map(of_layer).collect()
     }
 
     /// The shape of the stored tensor that holds this canonical one.
@@ -223,6 +246,12 @@ impl<'a> SourceModel<'a> {
     pub(crate) fn missing_in_model(&self, what: &str) -> Error {
         let architecture = self.architecture();
         let fault = format!("config.json for {architecture} requires {what}, which is missing");
+        Error::unsupported(fault).in_file(self.path())
+    }
+
+    /// An error for a property that GGUF has no key for.
+    pub(crate) fn inexpressible_in_gguf(&self, what: &str) -> Error {
+        let fault = format!("{what}, which GGUF cannot express for {}", self.architecture());
         Error::unsupported(fault).in_file(self.path())
     }
 

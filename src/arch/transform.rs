@@ -37,11 +37,18 @@ pub enum Axes {
     Transposed,
     /// The last two axes are swapped if elements are plain; packed ones are in canonical order.
     TransposedIfPlain,
+    /// The last two axes are swapped, unless the last one is as long as the model is wide, as it is in
+    /// the canonical tensor.
+    WidthLast,
+    /// The same for the last but one.
+    WidthFirst,
     /// The canonical tensor has an axis of length 1 before the last one, which is not stored: a
     /// depthwise convolution.
     Squeezed,
     /// The stored tensor has an additional last axis of length 1.
     Trailing,
+    /// The canonical tensor is a vector, stored as a matrix with a row for each group of the state space.
+    Folded,
     /// No difference, and the last axis counts as rows: a vector for each expert.
     Vectors,
 }
@@ -113,6 +120,34 @@ pub(super) const fn transposed(rows: RowOrder) -> Transform {
     Transform { axes: Axes::Transposed, rows, ..SAME }
 }
 
+impl Axes {
+    /// For axes that depend on the tensor: what they are for one of this shape.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if the shape is not that of a matrix; those of `plain`.
+    pub(crate) fn resolved(
+        self,
+        shape: &[u64],
+        plain: impl FnOnce() -> Result<bool>,
+        config: Option<&ModelConfig>,
+    ) -> Result<Self> {
+        let in_place = match (self, shape) {
+            (Self::TransposedIfPlain, _) => !plain()?,
+            // Where both are as long, it is the form of published files.
+            (Self::WidthLast, [.., other, wide]) | (Self::WidthFirst, [.., wide, other]) => {
+                let width = config.map(|config| u64::from(config.dim.value));
+                width == Some(*wide) && width != Some(*other)
+            }
+            (Self::WidthLast | Self::WidthFirst, _) => {
+                return Err(Error::mismatch("a matrix is required"));
+            }
+            (axes, _) => return Ok(axes),
+        };
+        Ok(if in_place { Self::Same } else { Self::Transposed })
+    }
+}
+
 impl Transform {
     /// Whether the stored tensor equals the canonical one, byte for byte.
     pub fn is_same(self) -> bool {
@@ -123,7 +158,8 @@ impl Transform {
     pub(crate) fn needs_config(self) -> bool {
         let alone =
             |rows| matches!(rows, RowOrder::All | RowOrder::Half(_) | RowOrder::Alternate(_));
-        !alone(self.rows) || !alone(self.columns)
+        let by_width = matches!(self.axes, Axes::WidthLast | Axes::WidthFirst | Axes::Folded);
+        by_width || !alone(self.rows) || !alone(self.columns)
     }
 
     /// Whether rows of heads were reordered from halves to pairs.
@@ -174,8 +210,10 @@ impl fmt::Display for Transform {
             Axes::Same | Axes::Vectors => None,
             Axes::Transposed => Some("transposed".to_owned()),
             Axes::TransposedIfPlain => Some("transposed if plain".to_owned()),
+            Axes::WidthLast | Axes::WidthFirst => Some("transposed in published files".to_owned()),
             Axes::Squeezed => Some("an axis of 1 left out".to_owned()),
             Axes::Trailing => Some("an axis of 1 added".to_owned()),
+            Axes::Folded => Some("a row for each group".to_owned()),
         };
         let columns = (self.columns != RowOrder::All).then(|| format!("columns {}", self.columns));
         let rows = (self.rows != RowOrder::All).then(|| self.rows.to_string());

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::arch::{
-    Axes, Dialect, DialectTensor, Mapping, Resolution, Transform, architecture_name,
-    dialect_tensors,
+    Architecture, Axes, Dialect, DialectTensor, KeyedTensor, Mapping, Resolution, Transform,
+    architecture_name, dialect_tensors,
 };
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -93,18 +93,29 @@ fn translated(
     let one = |a: &str, b: &str| stored(a).is_some_and(|a| stored(b) == Some(a));
     let of_files = architecture_name(store)?.map_or_else(String::new, |named| named.name);
     let (spelled, without) = dialect_tensors(architecture, &of_files, dialect, &canonical, one);
+    let keyed = |name: &String| architecture.keyed.iter().find(|tensor| tensor.is(name));
     let nameless = format!("{} has no name for it", dialect.name());
-    named.left_out.extend(without.into_iter().map(|name| (name, nameless.clone())));
+    named.left_out.extend(without.into_iter().map(|name| {
+        let reason = keyed(&name).map(|tensor| format!("stated by the key {}", tensor.key));
+        (name, reason.unwrap_or_else(|| nameless.clone()))
+    }));
+    named.tensors.extend(from_keys(model, architecture)?);
     let config = model.config().ok();
     for DialectTensor { name, parts } in &spelled {
-        let name = &if whole { within(name, dialect) } else { name.clone() };
+        let name = &if whole { within(name, architecture, dialect) } else { name.clone() };
         // Experts that are stored as one tensor are separated.
         let apart = name.contains("{e}");
+        let keyed = parts.first().and_then(|(part, _)| keyed(part));
         let whole = if apart { None } else { unchanged(model, parts)? };
         if let Some(view) = whole {
             // llama-quantize leaves out axes of length 1.
             let row = dialect != Dialect::Gguf && parts.iter().any(|(part, _)| part.ends_with(ROW));
             let view = if row { view.into_row() } else { view };
+            // mlx-lm drops axes of length 1.
+            let view = match keyed {
+                Some(tensor) if view.shape().is_empty() => view.with_shape(tensor.shape),
+                _ => view,
+            };
             named.tensors.push(adapted(view.named(name)));
             continue;
         }
@@ -156,16 +167,40 @@ fn is_whole_image_model(model: &Model, resolution: &Resolution, dialect: Dialect
 }
 
 /// The name of a language model's tensor in a model with images.
-fn within(name: &str, dialect: Dialect) -> String {
-    let (model, outer) = match dialect {
-        Dialect::Mlx => ("language_model.model.", "language_model."),
-        _ => ("model.language_model.", ""),
+fn within(name: &str, architecture: &Architecture, dialect: Dialect) -> String {
+    let (model, outer) = match dialect == Dialect::Mlx || architecture.outer_head {
+        true => ("language_model.model.", "language_model."),
+        false => ("model.language_model.", ""),
     };
+    if name.starts_with("language_model.") {
+        return name.to_owned();
+    }
     match name.strip_prefix("model.") {
         Some(rest) if rest.starts_with("language_model.") => name.to_owned(),
         Some(rest) => format!("{model}{rest}"),
         None => format!("{outer}{name}"),
     }
+}
+
+/// The tensors that a GGUF file states as keys, for another dialect.
+fn from_keys(model: &Model, architecture: &Architecture) -> Result<Vec<Tensor>> {
+    let mut tensors = Vec::new();
+    for KeyedTensor { canonical, key, shape } in architecture.keyed {
+        let Some(list) = model.metadata().array(key) else { continue };
+        let misfit = || Error::malformed("a list of numbers is needed").in_key(key);
+        let rules = architecture.rules.iter().copied().flatten();
+        let rule =
+            rules.clone().find(|rule| rule.canonical == *canonical && !rule.hf.name.is_empty());
+        let Some(rule) = rule else { continue };
+        for (layer, value) in list.values().enumerate() {
+            let value = value.to_f64().ok_or_else(misfit)?;
+            #[expect(clippy::cast_possible_truncation, reason = "stored as f32")]
+            let bytes = (value as f32).to_le_bytes().to_vec();
+            let name = rule.hf.name.replace("{n}", &layer.to_string());
+            tensors.push(Tensor::new(&name, DType::F32, shape, bytes)?);
+        }
+    }
+    Ok(tensors)
 }
 
 /// A canonical tensor that is a matrix of one row.

@@ -28,6 +28,7 @@ mod create;
 mod diff;
 mod engines;
 mod examples;
+mod families;
 mod fixtures;
 mod formulas;
 mod golden;

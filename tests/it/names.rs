@@ -66,6 +66,10 @@ const LACKING: &[(&str, Form, &str, &str)] = &[
         "masked_words.output.bias",
         "llama.cpp's converter drops it",
     ),
+    ("apertus", Form::Gguf, "layers.{n}.ffn.activation.alpha_n", KEYED),
+    ("apertus", Form::Gguf, "layers.{n}.ffn.activation.alpha_p", KEYED),
+    ("apertus", Form::Gguf, "layers.{n}.ffn.activation.beta", KEYED),
+    ("apertus", Form::Gguf, "layers.{n}.ffn.activation.eps", KEYED),
     ("modernbert", Form::Gguf, "masked_words.output.weight", "llama.cpp has no place for it"),
     ("modernbert", Form::Gguf, "masked_words.output.bias", "llama.cpp has no place for it"),
     ("qwen3.5, dense", Form::HuggingFace, "layers.{n}.attention_norm.weight", BEHIND),
@@ -84,6 +88,7 @@ const LACKING: &[(&str, Form, &str, &str)] = &[
 ];
 
 const BEHIND: &str = "of the layer behind the others, which Hugging Face keeps apart";
+const KEYED: &str = "GGUF states it as a key";
 const NO_DENSE: &str = "the converter stops at dense layers, which no published model has";
 
 fn open_all(model: &NamedModel) -> Vec<Opened> {

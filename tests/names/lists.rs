@@ -87,6 +87,32 @@ const SHARED_EXPERTS: &str = "
     model.layers.0.mlp.shared_experts.down_proj.weight  8,6  blk.0.ffn_down_shexp.weight
 ";
 
+/// Experts are `[inputs, outputs]` in Hugging Face's files.
+const LLAMA4_EXPERTS: &str = "
+    model.layers.0.feed_forward.router.weight                   2,8     blk.0.ffn_gate_inp.weight
+    model.layers.0.feed_forward.experts.gate_up_proj            2,8,12  blk.0.ffn_gate_exps.weight   slice(axis=2,start=0,len=6)+transpose_last_two
+    model.layers.0.feed_forward.experts.gate_up_proj            2,8,12  blk.0.ffn_up_exps.weight     slice(axis=2,start=6,len=6)+transpose_last_two
+    model.layers.0.feed_forward.experts.down_proj               2,6,8   blk.0.ffn_down_exps.weight   transpose_last_two
+    model.layers.0.feed_forward.shared_expert.gate_proj.weight  6,8     blk.0.ffn_gate_shexp.weight
+    model.layers.0.feed_forward.shared_expert.up_proj.weight    6,8     blk.0.ffn_up_shexp.weight
+    model.layers.0.feed_forward.shared_expert.down_proj.weight  8,6     blk.0.ffn_down_shexp.weight
+";
+
+const LFM2: &str = r#"{"model_type": "lfm2_moe", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 6, "moe_intermediate_size": 6, "num_experts": 2, "num_experts_per_tok": 1, "num_dense_layers": 1, "conv_L_cache": 3,
+    "layer_types": ["conv", "full_attention"], "vocab_size": 10}"#;
+
+const LFM2_ATTENTION: &str = "
+    model.layers.1.operator_norm.weight          16     blk.1.attn_norm.weight
+    model.layers.1.ffn_norm.weight               16     blk.1.ffn_norm.weight
+    model.layers.1.self_attn.q_proj.weight       16,16  blk.1.attn_q.weight
+    model.layers.1.self_attn.k_proj.weight       8,16   blk.1.attn_k.weight
+    model.layers.1.self_attn.v_proj.weight       8,16   blk.1.attn_v.weight
+    model.layers.1.self_attn.out_proj.weight     16,16  blk.1.attn_output.weight
+    model.layers.1.self_attn.q_layernorm.weight  4      blk.1.attn_q_norm.weight
+    model.layers.1.self_attn.k_layernorm.weight  4      blk.1.attn_k_norm.weight
+";
+
 /// The same names in both forms.
 const SAME_REST: &str = "
     model.embed_tokens.weight                       10,8  =
@@ -1181,6 +1207,382 @@ pub(crate) const LISTS: &[List] = &[
             lm_head.layer_norm.bias                                    8     -
             lm_head.decoder.weight                                     10,8  -
             lm_head.bias                                               10    -
+        "],
+    },
+    List {
+        name: "llama4",
+        source: "Llama4ForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/llama.py makes of it",
+        config: config!("llama4_text", r#", "intermediate_size_mlp": 6, "num_local_experts": 2, "num_experts_per_tok": 1, "interleave_moe_layer_step": 1"#),
+        form: Form::Gguf,
+        gguf: "llama4",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, LLAMA4_EXPERTS],
+    },
+    List {
+        name: "llama4, dense layers",
+        source: "Llama4ForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/llama.py makes of it",
+        config: config!("llama4_text", r#", "intermediate_size_mlp": 6, "num_local_experts": 2, "num_experts_per_tok": 1, "interleave_moe_layer_step": 2"#),
+        form: Form::Gguf,
+        gguf: "llama4",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, "
+            model.layers.0.feed_forward.gate_proj.weight  6,8  blk.0.ffn_gate.weight
+            model.layers.0.feed_forward.up_proj.weight    6,8  blk.0.ffn_up.weight
+            model.layers.0.feed_forward.down_proj.weight  8,6  blk.0.ffn_down.weight
+        "],
+    },
+    List {
+        name: "llama4 in mlx",
+        source: "mlx-lm, llama4.py, sanitize",
+        config: config!("llama4_text", r#", "intermediate_size_mlp": 6, "num_local_experts": 2, "num_experts_per_tok": 1, "interleave_moe_layer_step": 1"#),
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &["
+            model.embed_tokens.weight                                   10,8    language_model.model.embed_tokens.weight
+            lm_head.weight                                              10,8    language_model.lm_head.weight
+            model.norm.weight                                           8       language_model.model.norm.weight
+            model.layers.0.input_layernorm.weight                       8       language_model.model.layers.0.input_layernorm.weight
+            model.layers.0.post_attention_layernorm.weight              8       language_model.model.layers.0.post_attention_layernorm.weight
+            model.layers.0.self_attn.q_proj.weight                      16,8    language_model.model.layers.0.self_attn.q_proj.weight
+            model.layers.0.self_attn.k_proj.weight                      8,8     language_model.model.layers.0.self_attn.k_proj.weight
+            model.layers.0.self_attn.v_proj.weight                      8,8     language_model.model.layers.0.self_attn.v_proj.weight
+            model.layers.0.self_attn.o_proj.weight                      8,16    language_model.model.layers.0.self_attn.o_proj.weight
+            model.layers.0.feed_forward.router.weight                   2,8     language_model.model.layers.0.feed_forward.router.weight
+            model.layers.0.feed_forward.experts.gate_up_proj            2,8,12  language_model.model.layers.0.feed_forward.experts.gate_proj.weight  slice(axis=2,start=0,len=6)+transpose_last_two
+            model.layers.0.feed_forward.experts.gate_up_proj            2,8,12  language_model.model.layers.0.feed_forward.experts.up_proj.weight    slice(axis=2,start=6,len=6)+transpose_last_two
+            model.layers.0.feed_forward.experts.down_proj               2,6,8   language_model.model.layers.0.feed_forward.experts.down_proj.weight  transpose_last_two
+            model.layers.0.feed_forward.shared_expert.gate_proj.weight  6,8     language_model.model.layers.0.feed_forward.shared_expert.gate_proj.weight
+            model.layers.0.feed_forward.shared_expert.up_proj.weight    6,8     language_model.model.layers.0.feed_forward.shared_expert.up_proj.weight
+            model.layers.0.feed_forward.shared_expert.down_proj.weight  8,6     language_model.model.layers.0.feed_forward.shared_expert.down_proj.weight
+        "],
+    },
+    List {
+        name: "qwen3vlmoe",
+        source: "Qwen3VLMoeForConditionalGeneration of transformers 5.23 as it is saved, and what llama.cpp's conversion/qwen3vl.py makes of it",
+        config: config!("qwen3_vl_moe_text", r#", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6, "rope_scaling": {"rope_type": "default", "mrope_section": [1, 1, 0]}"#),
+        form: Form::Gguf,
+        gguf: "qwen3vlmoe",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, HEAD_NORMS, "
+            model.layers.0.mlp.gate.weight           2,8     blk.0.ffn_gate_inp.weight
+            model.layers.0.mlp.experts.gate_up_proj  2,8,12  blk.0.ffn_gate_exps.weight  slice(axis=2,start=0,len=6)+transpose_last_two
+            model.layers.0.mlp.experts.gate_up_proj  2,8,12  blk.0.ffn_up_exps.weight    slice(axis=2,start=6,len=6)+transpose_last_two
+            model.layers.0.mlp.experts.down_proj     2,6,8   blk.0.ffn_down_exps.weight  transpose_last_two
+        "],
+    },
+    List {
+        name: "phimoe",
+        source: "PhimoeForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/phi.py makes of it",
+        config: r#"{"model_type": "phimoe", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "intermediate_size": 6, "vocab_size": 10, "num_local_experts": 2, "num_experts_per_tok": 1, "max_position_embeddings": 128}"#,
+        form: Form::Gguf,
+        gguf: "phimoe",
+        tensors: &["
+            model.embed_tokens.weight                               10,16  token_embd.weight
+            model.norm.weight                                       16     output_norm.weight
+            model.norm.bias                                         16     output_norm.bias
+            lm_head.weight                                          10,16  output.weight
+            lm_head.bias                                            10     output.bias
+            model.layers.0.input_layernorm.weight                   16     blk.0.attn_norm.weight
+            model.layers.0.input_layernorm.bias                     16     blk.0.attn_norm.bias
+            model.layers.0.post_attention_layernorm.weight          16     blk.0.ffn_norm.weight
+            model.layers.0.post_attention_layernorm.bias            16     blk.0.ffn_norm.bias
+            model.layers.0.self_attn.q_proj.weight                  16,16  blk.0.attn_q.weight
+            model.layers.0.self_attn.k_proj.weight                  8,16   blk.0.attn_k.weight
+            model.layers.0.self_attn.v_proj.weight                  8,16   blk.0.attn_v.weight
+            model.layers.0.self_attn.o_proj.weight                  16,16  blk.0.attn_output.weight
+            model.layers.0.self_attn.q_proj.bias                    16     blk.0.attn_q.bias
+            model.layers.0.self_attn.k_proj.bias                    8      blk.0.attn_k.bias
+            model.layers.0.self_attn.v_proj.bias                    8      blk.0.attn_v.bias
+            model.layers.0.self_attn.o_proj.bias                    16     blk.0.attn_output.bias
+            model.layers.0.block_sparse_moe.gate.weight             2,16   blk.0.ffn_gate_inp.weight
+            model.layers.0.block_sparse_moe.experts.{e}.w1.weight   6,16   blk.0.ffn_gate_exps.weight  stacked[{e}]
+            model.layers.0.block_sparse_moe.experts.{e}.w3.weight   6,16   blk.0.ffn_up_exps.weight    stacked[{e}]
+            model.layers.0.block_sparse_moe.experts.{e}.w2.weight   16,6   blk.0.ffn_down_exps.weight  stacked[{e}]
+        "],
+    },
+    List {
+        name: "hunyuan, with experts",
+        source: "HunYuanMoEV1ForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/hunyuan.py makes of it",
+        config: config!("hunyuan_v1_moe", r#", "num_experts": 2, "moe_topk": 1"#),
+        form: Form::Gguf,
+        gguf: "hunyuan-moe",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, "
+            model.layers.0.self_attn.query_layernorm.weight  4    blk.0.attn_q_norm.weight
+            model.layers.0.self_attn.key_layernorm.weight    4    blk.0.attn_k_norm.weight
+            model.layers.0.mlp.gate.wg.weight                2,8  blk.0.ffn_gate_inp.weight
+            model.layers.0.mlp.experts.{e}.gate_proj.weight  6,8  blk.0.ffn_gate_exps.weight  stacked[{e}]
+            model.layers.0.mlp.experts.{e}.up_proj.weight    6,8  blk.0.ffn_up_exps.weight    stacked[{e}]
+            model.layers.0.mlp.experts.{e}.down_proj.weight  8,6  blk.0.ffn_down_exps.weight  stacked[{e}]
+            model.layers.0.mlp.shared_mlp.gate_proj.weight   6,8  blk.0.ffn_gate_shexp.weight
+            model.layers.0.mlp.shared_mlp.up_proj.weight     6,8  blk.0.ffn_up_shexp.weight
+            model.layers.0.mlp.shared_mlp.down_proj.weight   8,6  blk.0.ffn_down_shexp.weight
+        "],
+    },
+    List {
+        name: "exaone",
+        source: "llama.cpp, gguf-py/gguf/tensor_mapping.py, and mlx-lm, exaone.py",
+        config: r#"{"model_type": "exaone", "hidden_size": 8, "num_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "head_dim": 4, "intermediate_size": 6, "vocab_size": 10, "layer_norm_epsilon": 1e-5}"#,
+        form: Form::Gguf,
+        gguf: "exaone",
+        tensors: &["
+            transformer.wte.weight                           10,8  token_embd.weight
+            transformer.ln_f.weight                          8     output_norm.weight
+            transformer.h.0.ln_1.weight                      8     blk.0.attn_norm.weight
+            transformer.h.0.ln_2.weight                      8     blk.0.ffn_norm.weight
+            transformer.h.0.attn.attention.q_proj.weight     16,8  blk.0.attn_q.weight
+            transformer.h.0.attn.attention.k_proj.weight     8,8   blk.0.attn_k.weight
+            transformer.h.0.attn.attention.v_proj.weight     8,8   blk.0.attn_v.weight
+            transformer.h.0.attn.attention.out_proj.weight   8,16  blk.0.attn_output.weight
+            transformer.h.0.mlp.c_fc_0.weight                6,8   blk.0.ffn_gate.weight
+            transformer.h.0.mlp.c_fc_1.weight                6,8   blk.0.ffn_up.weight
+            transformer.h.0.mlp.c_proj.weight                8,6   blk.0.ffn_down.weight
+        "],
+    },
+    List {
+        name: "lfm2",
+        source: "Lfm2MoeForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/lfm2.py makes of it",
+        config: LFM2,
+        form: Form::Gguf,
+        gguf: "lfm2moe",
+        tensors: &[LFM2_ATTENTION, "
+            model.embed_tokens.weight                           10,16   token_embd.weight
+            model.embedding_norm.weight                         16      token_embd_norm.weight
+            model.layers.0.operator_norm.weight                 16      blk.0.attn_norm.weight
+            model.layers.0.ffn_norm.weight                      16      blk.0.ffn_norm.weight
+            model.layers.0.conv.conv.weight                     16,1,3  blk.0.shortconv.conv.weight      reshape
+            model.layers.0.conv.conv.bias                       16      blk.0.shortconv.conv.bias
+            model.layers.0.conv.in_proj.weight                  48,16   blk.0.shortconv.in_proj.weight
+            model.layers.0.conv.in_proj.bias                    48      blk.0.shortconv.in_proj.bias
+            model.layers.0.conv.out_proj.weight                 16,16   blk.0.shortconv.out_proj.weight
+            model.layers.0.conv.out_proj.bias                   16      blk.0.shortconv.out_proj.bias
+            model.layers.0.feed_forward.w1.weight               6,16    blk.0.ffn_gate.weight
+            model.layers.0.feed_forward.w3.weight               6,16    blk.0.ffn_up.weight
+            model.layers.0.feed_forward.w2.weight               16,6    blk.0.ffn_down.weight
+            model.layers.1.feed_forward.gate.weight             2,16    blk.1.ffn_gate_inp.weight
+            model.layers.1.feed_forward.expert_bias             2       blk.1.exp_probs_b.bias
+            model.layers.1.feed_forward.experts.{e}.w1.weight   6,16    blk.1.ffn_gate_exps.weight       stacked[{e}]
+            model.layers.1.feed_forward.experts.{e}.w3.weight   6,16    blk.1.ffn_up_exps.weight         stacked[{e}]
+            model.layers.1.feed_forward.experts.{e}.w2.weight   16,6    blk.1.ffn_down_exps.weight       stacked[{e}]
+        "],
+    },
+    List {
+        name: "lfm2 in mlx",
+        source: "mlx-lm, lfm2_moe.py, sanitize",
+        config: LFM2,
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &["
+            model.embed_tokens.weight                           10,16   =
+            model.embedding_norm.weight                         16      =
+            model.layers.0.operator_norm.weight                 16      =
+            model.layers.0.ffn_norm.weight                      16      =
+            model.layers.0.conv.conv.weight                     16,1,3  =                                                            transpose_last_two
+            model.layers.0.conv.in_proj.weight                  48,16   =
+            model.layers.0.conv.out_proj.weight                 16,16   =
+            model.layers.0.feed_forward.w1.weight               6,16    model.layers.0.feed_forward.gate_proj.weight
+            model.layers.0.feed_forward.w3.weight               6,16    model.layers.0.feed_forward.up_proj.weight
+            model.layers.0.feed_forward.w2.weight               16,6    model.layers.0.feed_forward.down_proj.weight
+            model.layers.1.operator_norm.weight                 16      =
+            model.layers.1.ffn_norm.weight                      16      =
+            model.layers.1.self_attn.q_proj.weight              16,16   =
+            model.layers.1.self_attn.k_proj.weight              8,16    =
+            model.layers.1.self_attn.v_proj.weight              8,16    =
+            model.layers.1.self_attn.out_proj.weight            16,16   =
+            model.layers.1.self_attn.q_layernorm.weight         4       =
+            model.layers.1.self_attn.k_layernorm.weight         4       =
+            model.layers.1.feed_forward.gate.weight             2,16    =
+            model.layers.1.feed_forward.expert_bias             2       =
+            model.layers.1.feed_forward.experts.{e}.w1.weight   6,16    model.layers.1.feed_forward.switch_mlp.gate_proj.weight      stacked[{e}]
+            model.layers.1.feed_forward.experts.{e}.w3.weight   6,16    model.layers.1.feed_forward.switch_mlp.up_proj.weight        stacked[{e}]
+            model.layers.1.feed_forward.experts.{e}.w2.weight   16,6    model.layers.1.feed_forward.switch_mlp.down_proj.weight      stacked[{e}]
+        "],
+    },
+    List {
+        name: "apertus",
+        source: "ApertusForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/llama.py makes of it",
+        config: config!("apertus"),
+        form: Form::Gguf,
+        gguf: "apertus",
+        tensors: &[EMBEDDINGS, ATTENTION, HEAD_NORMS, "
+            model.layers.0.attention_layernorm.weight    8    blk.0.attn_norm.weight
+            model.layers.0.feedforward_layernorm.weight  8    blk.0.ffn_norm.weight
+            model.layers.0.mlp.up_proj.weight            6,8  blk.0.ffn_up.weight
+            model.layers.0.mlp.down_proj.weight          8,6  blk.0.ffn_down.weight
+            model.layers.0.mlp.act_fn.alpha_n            1    -
+            model.layers.0.mlp.act_fn.alpha_p            1    -
+            model.layers.0.mlp.act_fn.beta               1    -
+            model.layers.0.mlp.act_fn.eps                1    -
+        "],
+    },
+    List {
+        name: "jamba",
+        source: "JambaForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/jamba.py makes of it",
+        config: r#"{"model_type": "jamba", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 6,
+            "vocab_size": 10, "num_experts": 2, "num_experts_per_tok": 1, "expert_layer_period": 2, "expert_layer_offset": 1, "attn_layer_period": 2,
+            "attn_layer_offset": 1, "mamba_d_state": 2, "mamba_d_conv": 3, "mamba_dt_rank": 2, "mamba_expand": 2}"#,
+        form: Form::Gguf,
+        gguf: "jamba",
+        tensors: &["
+            model.embed_tokens.weight                              10,8    token_embd.weight
+            model.final_layernorm.weight                           8       output_norm.weight
+            model.layers.0.input_layernorm.weight                  8       blk.0.attn_norm.weight
+            model.layers.0.pre_ff_layernorm.weight                 8       blk.0.ffn_norm.weight
+            model.layers.0.mamba.in_proj.weight                    32,8    blk.0.ssm_in.weight
+            model.layers.0.mamba.in_proj.bias                      32      blk.0.ssm_in.bias
+            model.layers.0.mamba.conv1d.weight                     16,1,3  blk.0.ssm_conv1d.weight  reshape
+            model.layers.0.mamba.conv1d.bias                       16      blk.0.ssm_conv1d.bias
+            model.layers.0.mamba.x_proj.weight                     6,16    blk.0.ssm_x.weight
+            model.layers.0.mamba.dt_proj.weight                    16,2    blk.0.ssm_dt.weight
+            model.layers.0.mamba.dt_proj.bias                      16      blk.0.ssm_dt.bias
+            model.layers.0.mamba.dt_layernorm.weight               2       blk.0.ssm_dt_norm.weight
+            model.layers.0.mamba.b_layernorm.weight                2       blk.0.ssm_b_norm.weight
+            model.layers.0.mamba.c_layernorm.weight                2       blk.0.ssm_c_norm.weight
+            model.layers.0.mamba.A_log                             16,2    blk.0.ssm_a              neg_exp
+            model.layers.0.mamba.D                                 16      blk.0.ssm_d
+            model.layers.0.mamba.out_proj.weight                   8,16    blk.0.ssm_out.weight
+            model.layers.0.mamba.out_proj.bias                     8       blk.0.ssm_out.bias
+            model.layers.0.feed_forward.gate_proj.weight           6,8     blk.0.ffn_gate.weight
+            model.layers.0.feed_forward.up_proj.weight             6,8     blk.0.ffn_up.weight
+            model.layers.0.feed_forward.down_proj.weight           8,6     blk.0.ffn_down.weight
+            model.layers.1.input_layernorm.weight                  8       blk.1.attn_norm.weight
+            model.layers.1.pre_ff_layernorm.weight                 8       blk.1.ffn_norm.weight
+            model.layers.1.self_attn.q_proj.weight                 8,8     blk.1.attn_q.weight
+            model.layers.1.self_attn.k_proj.weight                 4,8     blk.1.attn_k.weight
+            model.layers.1.self_attn.v_proj.weight                 4,8     blk.1.attn_v.weight
+            model.layers.1.self_attn.o_proj.weight                 8,8     blk.1.attn_output.weight
+            model.layers.1.feed_forward.router.weight              2,8     blk.1.ffn_gate_inp.weight
+            model.layers.1.feed_forward.experts.{e}.gate_proj.weight  6,8  blk.1.ffn_gate_exps.weight  stacked[{e}]
+            model.layers.1.feed_forward.experts.{e}.up_proj.weight    6,8  blk.1.ffn_up_exps.weight    stacked[{e}]
+            model.layers.1.feed_forward.experts.{e}.down_proj.weight  8,6  blk.1.ffn_down_exps.weight  stacked[{e}]
+        "],
+    },
+    List {
+        name: "jamba in mlx",
+        source: "mlx-lm, jamba.py, sanitize",
+        config: r#"{"model_type": "jamba", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 6,
+            "vocab_size": 10, "num_experts": 2, "num_experts_per_tok": 1, "expert_layer_period": 2, "expert_layer_offset": 1, "attn_layer_period": 2,
+            "attn_layer_offset": 1, "mamba_d_state": 2, "mamba_d_conv": 3, "mamba_dt_rank": 2, "mamba_expand": 2}"#,
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &["
+            model.embed_tokens.weight                                 10,8    =
+            model.final_layernorm.weight                              8       =
+            model.layers.0.input_layernorm.weight                     8       =
+            model.layers.0.pre_ff_layernorm.weight                    8       =
+            model.layers.0.mamba.in_proj.weight                       32,8    =
+            model.layers.0.mamba.conv1d.weight                        16,1,3  =                                                            transpose_last_two
+            model.layers.0.mamba.x_proj.weight                        6,16    =
+            model.layers.0.mamba.dt_proj.weight                       16,2    =
+            model.layers.0.mamba.A_log                                16,2    =
+            model.layers.0.mamba.D                                    16      =
+            model.layers.0.mamba.out_proj.weight                      8,16    =
+            model.layers.0.feed_forward.gate_proj.weight              6,8     =
+            model.layers.0.feed_forward.up_proj.weight                6,8     =
+            model.layers.0.feed_forward.down_proj.weight              8,6     =
+            model.layers.1.input_layernorm.weight                     8       =
+            model.layers.1.pre_ff_layernorm.weight                    8       =
+            model.layers.1.self_attn.q_proj.weight                    8,8     =
+            model.layers.1.self_attn.k_proj.weight                    4,8     =
+            model.layers.1.self_attn.v_proj.weight                    4,8     =
+            model.layers.1.self_attn.o_proj.weight                    8,8     =
+            model.layers.1.feed_forward.router.weight                 2,8     =
+            model.layers.1.feed_forward.experts.{e}.gate_proj.weight  6,8     model.layers.1.feed_forward.switch_mlp.gate_proj.weight      stacked[{e}]
+            model.layers.1.feed_forward.experts.{e}.up_proj.weight    6,8     model.layers.1.feed_forward.switch_mlp.up_proj.weight        stacked[{e}]
+            model.layers.1.feed_forward.experts.{e}.down_proj.weight  8,6     model.layers.1.feed_forward.switch_mlp.down_proj.weight      stacked[{e}]
+        "],
+    },
+    List {
+        name: "mamba",
+        source: "MambaForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/mamba.py makes of it",
+        config: r#"{"model_type": "mamba", "hidden_size": 8, "num_hidden_layers": 1, "state_size": 2, "conv_kernel": 3, "time_step_rank": 2, "expand": 2, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "mamba",
+        tensors: &["
+            backbone.embeddings.weight               10,8    token_embd.weight
+            backbone.norm_f.weight                   8       output_norm.weight
+            lm_head.weight                           10,8    output.weight
+            backbone.layers.0.norm.weight            8       blk.0.attn_norm.weight
+            backbone.layers.0.mixer.in_proj.weight   32,8    blk.0.ssm_in.weight
+            backbone.layers.0.mixer.in_proj.bias     32      blk.0.ssm_in.bias
+            backbone.layers.0.mixer.conv1d.weight    16,1,3  blk.0.ssm_conv1d.weight  reshape
+            backbone.layers.0.mixer.conv1d.bias      16      blk.0.ssm_conv1d.bias
+            backbone.layers.0.mixer.x_proj.weight    6,16    blk.0.ssm_x.weight
+            backbone.layers.0.mixer.dt_proj.weight   16,2    blk.0.ssm_dt.weight
+            backbone.layers.0.mixer.dt_proj.bias     16      blk.0.ssm_dt.bias
+            backbone.layers.0.mixer.A_log            16,2    blk.0.ssm_a              neg_exp
+            backbone.layers.0.mixer.D                16      blk.0.ssm_d
+            backbone.layers.0.mixer.out_proj.weight  8,16    blk.0.ssm_out.weight
+            backbone.layers.0.mixer.out_proj.bias    8       blk.0.ssm_out.bias
+        "],
+    },
+    List {
+        name: "mamba2",
+        source: "Mamba2ForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/mamba.py makes of it",
+        config: r#"{"model_type": "mamba2", "hidden_size": 8, "num_hidden_layers": 1, "state_size": 3, "conv_kernel": 3, "num_heads": 4, "head_dim": 4, "n_groups": 2, "expand": 2, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "mamba2",
+        tensors: &["
+            backbone.embeddings.weight               10,8    token_embd.weight
+            backbone.norm_f.weight                   8       output_norm.weight
+            lm_head.weight                           10,8    output.weight
+            backbone.layers.0.norm.weight            8       blk.0.attn_norm.weight
+            backbone.layers.0.mixer.in_proj.weight   48,8    blk.0.ssm_in.weight
+            backbone.layers.0.mixer.in_proj.bias     48      blk.0.ssm_in.bias
+            backbone.layers.0.mixer.conv1d.weight    28,1,3  blk.0.ssm_conv1d.weight  reshape
+            backbone.layers.0.mixer.conv1d.bias      28      blk.0.ssm_conv1d.bias
+            backbone.layers.0.mixer.dt_bias          4       blk.0.ssm_dt.bias
+            backbone.layers.0.mixer.A_log            4       blk.0.ssm_a              neg_exp
+            backbone.layers.0.mixer.D                4       blk.0.ssm_d
+            backbone.layers.0.mixer.norm.weight      16      blk.0.ssm_norm.weight  reshape
+            -                                       2,8     blk.0.ssm_norm.weight
+            backbone.layers.0.mixer.out_proj.weight  8,16    blk.0.ssm_out.weight
+            backbone.layers.0.mixer.out_proj.bias    8       blk.0.ssm_out.bias
+        "],
+    },
+    List {
+        name: "mamba in mlx",
+        source: "mlx-lm, mamba.py, sanitize",
+        config: r#"{"model_type": "mamba", "hidden_size": 8, "num_hidden_layers": 1, "state_size": 2, "conv_kernel": 3, "time_step_rank": 2, "expand": 2, "vocab_size": 10}"#,
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &["
+            backbone.embeddings.weight               10,8    =
+            backbone.norm_f.weight                   8       =
+            lm_head.weight                           10,8    =
+            backbone.layers.0.norm.weight            8       =
+            backbone.layers.0.mixer.in_proj.weight   32,8    =
+            backbone.layers.0.mixer.in_proj.bias     32      =
+            backbone.layers.0.mixer.conv1d.weight    16,1,3  =  transpose_last_two
+            backbone.layers.0.mixer.conv1d.bias      16      =
+            backbone.layers.0.mixer.x_proj.weight    6,16    =
+            backbone.layers.0.mixer.dt_proj.weight   16,2    =
+            backbone.layers.0.mixer.dt_proj.bias     16      =
+            backbone.layers.0.mixer.A_log            16,2    =
+            backbone.layers.0.mixer.D                16      =
+            backbone.layers.0.mixer.out_proj.weight  8,16    =
+            backbone.layers.0.mixer.out_proj.bias    8       =
+        "],
+    },
+    List {
+        name: "mamba2 in mlx",
+        source: "mlx-lm, mamba2.py, sanitize",
+        config: r#"{"model_type": "mamba2", "hidden_size": 8, "num_hidden_layers": 1, "state_size": 3, "conv_kernel": 3, "num_heads": 4, "head_dim": 4, "n_groups": 2, "expand": 2, "vocab_size": 10}"#,
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &["
+            backbone.embeddings.weight               10,8    =
+            backbone.norm_f.weight                   8       =
+            lm_head.weight                           10,8    =
+            backbone.layers.0.norm.weight            8       =
+            backbone.layers.0.mixer.in_proj.weight   48,8    =
+            backbone.layers.0.mixer.in_proj.bias     48      =
+            backbone.layers.0.mixer.conv1d.weight    28,1,3  =  transpose_last_two
+            backbone.layers.0.mixer.conv1d.bias      28      =
+            backbone.layers.0.mixer.dt_bias          4       =
+            backbone.layers.0.mixer.A_log            4       =
+            backbone.layers.0.mixer.D                4       =
+            backbone.layers.0.mixer.norm.weight      16      =
+            backbone.layers.0.mixer.out_proj.weight  8,16    =
+            backbone.layers.0.mixer.out_proj.bias    8       =
         "],
     },
     List {

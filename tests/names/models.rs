@@ -353,9 +353,9 @@ pub(crate) fn models() -> Vec<NamedModel> {
 #[rustfmt::skip]
 pub(crate) const KEYS: &[(&str, &[&str])] = &[
     ("embedding_length",                  &["hidden_size", "n_embd", "d_model"]),
-    ("block_count",                       &["num_hidden_layers", "n_layer"]),
+    ("block_count",                       &["num_hidden_layers", "n_layer", "num_layers"]),
     ("context_length",                    &["max_position_embeddings", "n_positions"]),
-    ("feed_forward_length",               &["intermediate_size", "n_inner"]),
+    ("feed_forward_length",               &["intermediate_size_mlp", "intermediate_size", "n_inner"]),
     ("attention.head_count",              &["num_attention_heads", "n_head"]),
     ("attention.head_count_kv",           &["num_key_value_heads", "num_kv_heads"]),
     ("attention.key_length",              &["global_head_dim", "head_dim"]),
@@ -369,11 +369,11 @@ pub(crate) const KEYS: &[(&str, &[&str])] = &[
     ("attention.layer_norm_epsilon",      &["layer_norm_eps", "layer_norm_epsilon"]),
     ("vocab_size",                        &["vocab_size"]),
     ("expert_count",                      &["num_local_experts", "num_experts", "n_routed_experts"]),
-    ("expert_used_count",                 &["num_experts_per_tok", "top_k_experts", "moe_k"]),
+    ("expert_used_count",                 &["num_experts_per_tok", "top_k_experts", "moe_k", "moe_topk"]),
     ("expert_feed_forward_length",        &["moe_intermediate_size"]),
     ("expert_shared_feed_forward_length", &["shared_expert_intermediate_size"]),
     ("expert_shared_count",               &["n_shared_experts"]),
-    ("leading_dense_block_count",         &["first_k_dense_replace"]),
+    ("leading_dense_block_count",         &["first_k_dense_replace", "num_dense_layers"]),
     ("attention.q_lora_rank",             &["q_lora_rank"]),
     ("attention.kv_lora_rank",            &["kv_lora_rank"]),
     ("rope.dimension_count",              &["qk_rope_head_dim"]),
@@ -381,10 +381,12 @@ pub(crate) const KEYS: &[(&str, &[&str])] = &[
     ("attention.indexer.head_count",      &["index_n_heads"]),
     ("attention.indexer.key_length",      &["index_head_dim"]),
     ("attention.indexer.top_k",           &["index_topk"]),
-    ("ssm.conv_kernel",                   &["linear_conv_kernel_dim"]),
-    ("ssm.state_size",                    &["linear_key_head_dim"]),
-    ("ssm.group_count",                   &["linear_num_key_heads"]),
-    ("ssm.time_step_rank",                &["linear_num_value_heads"]),
+    ("ssm.conv_kernel",                   &["linear_conv_kernel_dim", "mamba_d_conv", "conv_kernel"]),
+    ("ssm.state_size",                    &["linear_key_head_dim", "mamba_d_state", "state_size"]),
+    ("ssm.group_count",                   &["linear_num_key_heads", "n_groups"]),
+    ("ssm.time_step_rank",                &["linear_num_value_heads", "mamba_dt_rank", "num_heads", "time_step_rank"]),
+    ("shortconv.l_cache",                 &["conv_L_cache"]),
+    ("interleave_moe_layer_step",         &["interleave_moe_layer_step"]),
     // The converter has no Whisper; these are as ggml's docs/gguf.md has them.
     ("encoder.block_count",               &["encoder_layers"]),
     ("encoder.attention.head_count",      &["encoder_attention_heads"]),
@@ -425,6 +427,24 @@ pub(crate) fn metadata(architecture: &str, config: &Json) -> Vec<(String, Kv)> {
         (count("linear_num_value_heads"), count("linear_value_head_dim"))
     {
         found.insert("ssm.inner_size", (heads * width).into());
+    }
+    if let (Some(width), Some(times)) =
+        (count("hidden_size"), count("mamba_expand").or(count("expand")))
+    {
+        found.insert("ssm.inner_size", (width * times).into());
+    }
+    // Layers without attention have no key heads.
+    let heads = count("num_key_value_heads");
+    if let Some(kinds) = config.get("layer_types").and_then(Json::as_array)
+        && kinds.iter().any(|kind| kind == "conv")
+    {
+        let of = |kind: &Json| heads.filter(|_| kind != "conv").unwrap_or(0);
+        found.insert("attention.head_count_kv", kinds.iter().map(of).collect());
+    }
+    if let (Some(period), Some(offset)) = (count("attn_layer_period"), count("attn_layer_offset")) {
+        let layers = 0..count("num_hidden_layers").unwrap_or(0);
+        let of = |layer: u64| heads.filter(|_| layer % period == offset).unwrap_or(0);
+        found.insert("attention.head_count_kv", layers.map(of).collect());
     }
     if let (Some(narrow), Some(_)) = (count("head_dim"), count("global_head_dim")) {
         found.insert("attention.key_length_swa", narrow.into());

@@ -37,6 +37,7 @@ MODEL_TYPES = """
     gpt_oss deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 glm4 glm4_moe olmo2 olmo3 olmoe cohere cohere2
     starcoder2 falcon gpt2 bert roberta xlm-roberta camembert whisper minicpm3 modernbert phi
     stablelm nemotron seed_oss ernie4_5 ernie4_5_moe exaone4 hunyuan_v1_dense nomic_bert
+    exaone llama4_text qwen3_vl_moe_text phimoe hunyuan_v1_moe lfm2 lfm2_moe apertus jamba mamba mamba2
 """.split()
 
 # Models without a class of their own in transformers, and the class that runs them.
@@ -50,6 +51,8 @@ MLX_MODULES = {
     "qwen2_vl_text": ("qwen2", "ModelArgs"),
     "qwen2_5_vl_text": ("qwen2", "ModelArgs"),
     "qwen3_vl_text": ("qwen3", "ModelArgs"),
+    "qwen3_vl_moe_text": ("qwen3_moe", "ModelArgs"),
+    "llama4_text": ("llama4", "TextArgs"),
 }
 
 # What the code of a class does without asking its config (modeling_*.py of transformers).
@@ -59,6 +62,7 @@ FIXED = {
     "kimi_k2": {"scoring_func": "sigmoid", "topk_method": "noaux_tc"},
     "qwen2_moe": {"mlp_only_layers": []},
     "qwen3_moe": {"mlp_only_layers": []},
+    "qwen3_vl_moe_text": {"norm_topk_prob": True, "mlp_only_layers": []},
     "qwen3_next": {"mlp_only_layers": [], "partial_rotary_factor": 0.25},
     "qwen3_5_text": {"partial_rotary_factor": 0.25},
     "qwen3_5_moe_text": {"norm_topk_prob": True, "partial_rotary_factor": 0.25},

@@ -21,7 +21,7 @@ warnings.filterwarnings("ignore")
 
 import torch  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, logging  # noqa: E402
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText, logging  # noqa: E402
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
@@ -37,6 +37,18 @@ LATENT = dict(
 
 # Encoders of text, of which the hidden states are kept instead.
 ENCODERS = ["nomic_bert"]
+
+# Models with images, of which the numbers below are those of the language model, and those of the rest.
+IMAGES = {
+    "qwen3_vl_moe": dict(vision_config=dict(
+        depth=1, hidden_size=32, intermediate_size=32, num_heads=2, patch_size=4, out_hidden_size=64,
+        num_position_embeddings=16, deepstack_visual_indexes=[0],
+    )),
+    "llama4": dict(vision_config=dict(
+        hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=128, vision_output_dim=32, image_size=16,
+        patch_size=4, projector_input_dim=32, projector_output_dim=32,
+    )),
+}
 
 # The name, the model_type, and numbers that differ from SMALL.
 MODELS = {
@@ -71,6 +83,52 @@ MODELS = {
         moe_layer_interval=1, moe_layer_end_index=-1, moe_intermediate_size=32,
     )),
     "nomic_bert": ("nomic_bert", dict(num_key_value_heads=None, pad_token_id=0, type_vocab_size=2)),
+    "ministral": ("ministral", dict(
+        num_hidden_layers=4, head_dim=16, sliding_window=8, layer_types=["sliding_attention"] * 3 + ["full_attention"],
+    )),
+    "llama4": ("llama4", dict(
+        num_hidden_layers=4, head_dim=16, intermediate_size=32, intermediate_size_mlp=96, num_local_experts=4,
+        num_experts_per_tok=1,
+    )),
+    "qwen3_vl_moe": ("qwen3_vl_moe", dict(
+        head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+        rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[4, 2, 2], mrope_interleaved=True),
+    )),
+    "llama4_text": ("llama4_text", dict(
+        num_hidden_layers=4, head_dim=16, intermediate_size=32, intermediate_size_mlp=96, num_local_experts=4,
+        num_experts_per_tok=1, interleave_moe_layer_step=2,
+        rope_parameters=dict(
+            rope_type="llama3", rope_theta=500000.0, factor=16.0, low_freq_factor=1.0, high_freq_factor=1.0,
+            original_max_position_embeddings=8192,
+        ),
+    )),
+    "llama4_text-chunks": ("llama4_text", dict(
+        num_hidden_layers=5, head_dim=16, intermediate_size=32, intermediate_size_mlp=96, num_local_experts=4,
+        num_experts_per_tok=1, attention_chunk_size=8, floor_scale=4,
+    )),
+    "phimoe": ("phimoe", dict(num_local_experts=4, num_experts_per_tok=2, attention_bias=True, lm_head_bias=True)),
+    "hunyuan_v1_moe": ("hunyuan_v1_moe", dict(head_dim=16, num_experts=4, moe_topk=2)),
+    "lfm2": ("lfm2", dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], block_multiple_of=32)),
+    "lfm2-whole": ("lfm2", dict(
+        num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], block_auto_adjust_ff_dim=False,
+    )),
+    "lfm2_moe": ("lfm2_moe", dict(
+        num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], num_experts=4, num_experts_per_tok=2,
+        moe_intermediate_size=32, num_dense_layers=1,
+    )),
+    "apertus": ("apertus", dict(
+        hidden_act="xielu",
+        rope_parameters=dict(
+            rope_type="llama3", rope_theta=12000000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+            original_max_position_embeddings=8192,
+        ),
+    )),
+    "jamba": ("jamba", dict(
+        num_hidden_layers=4, num_experts=4, num_experts_per_tok=2, expert_layer_period=2, expert_layer_offset=1,
+        attn_layer_period=4, attn_layer_offset=2, mamba_d_state=8, mamba_dt_rank=6,
+    )),
+    "mamba": ("mamba", dict(intermediate_size=128, state_size=8, time_step_rank=6)),
+    "mamba2": ("mamba2", dict(num_heads=8, head_dim=16, n_groups=2, state_size=8, tie_word_embeddings=False)),
     "exaone4-full": ("exaone4", dict(
         sliding_window=None, sliding_window_pattern=None, layer_types=["full_attention"] * 2,
         rope_parameters=dict(
@@ -91,7 +149,7 @@ def draw(model, seed):
         if "inv_freq" in name or "rope" in name or not tensor.is_floating_point():
             continue
         noise = torch.randn(tensor.shape, generator=generator)
-        if name.endswith("A_log"):
+        if name.endswith("A_log") or tensor.dim() == 0:
             continue
         if tensor.dim() == 1 and "norm" in name and name.endswith("weight"):
             noise = 1 + 0.1 * noise
@@ -114,9 +172,12 @@ def logits_of(model, ids):
 
 def make(name, folder):
     model_type, more = MODELS[name]
-    config = AutoConfig.for_model(model_type, **{**SMALL, **more})
+    numbers = {**SMALL, **more}
+    if model_type in IMAGES:
+        numbers = dict(text_config=numbers, **IMAGES[model_type])
+    config = AutoConfig.for_model(model_type, **numbers)
     config._attn_implementation = "eager"
-    auto = AutoModel if model_type in ENCODERS else AutoModelForCausalLM
+    auto = AutoModel if model_type in ENCODERS else AutoModelForImageTextToText if model_type in IMAGES else AutoModelForCausalLM
     for seed in range(100):
         torch.manual_seed(seed)
         model = auto.from_config(config, attn_implementation="eager", experts_implementation="eager").float().eval()

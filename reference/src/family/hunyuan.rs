@@ -6,7 +6,8 @@ use crate::facts::Facts;
 use crate::plan::Plan;
 use crate::rope::Rope;
 
-pub(super) static FAMILIES: &[Family] = &[Family { name: "hunyuan-dense", adjust }];
+pub(super) static FAMILIES: &[Family] =
+    &[Family { name: "hunyuan-dense", adjust }, Family { name: "hunyuan-moe", adjust }];
 
 fn adjust(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     plan.attentions().for_each(|attention| attention.normed_last = true);

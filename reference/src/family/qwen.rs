@@ -10,6 +10,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family { name: "qwen2moe", adjust: qwen2moe },
     Family { name: "qwen3", adjust: as_configured },
     Family { name: "qwen3moe", adjust: as_configured },
+    Family { name: "qwen3vlmoe", adjust: as_configured },
 ];
 
 /// The weights of the chosen experts keep their sum unless the config says otherwise.

@@ -97,6 +97,14 @@ pub(crate) fn room(found: ConfigValue<'_>) -> Checked<u32> {
     Ok(Some(natural(found)?).filter(|&number| number > 0))
 }
 
+/// A length, or "auto" for one that is derived.
+pub(crate) fn automatic(found: ConfigValue<'_>) -> Checked<u32> {
+    match word(found) {
+        Ok(Some(word)) if word == "auto" => Ok(None),
+        _ => room(found),
+    }
+}
+
 pub(crate) fn count(found: ConfigValue<'_>) -> Checked<u32> {
     natural(found).map(Some)
 }
@@ -125,12 +133,10 @@ pub(crate) fn lengths(found: ConfigValue<'_>) -> Checked<PerLayer> {
     Ok(lengths.filter(|lengths| lengths.largest() > 0))
 }
 
-/// One number of heads for all layers, or one for each. Single layers may have 0 heads.
+/// One number of heads for all layers, or one for each. Single layers may have 0 heads, and all layers
+/// of a model without attention.
 pub(crate) fn heads(found: ConfigValue<'_>) -> Checked<PerLayer> {
-    match lengths(found)? {
-        None => Err("0, but a value above 0 is needed".into()),
-        heads => Ok(heads),
-    }
+    Ok(Some(lengths(found)?.unwrap_or(PerLayer::Same(0))))
 }
 
 /// A count; the largest one where each layer has its own.
@@ -139,6 +145,11 @@ pub(crate) fn largest(found: ConfigValue<'_>) -> Checked<u32> {
         Some(each) => Ok(each?.and_then(|each| each.into_iter().max())),
         None => count(found),
     }
+}
+
+/// A length, or the largest one where each layer has its own; 0 means that there is none.
+pub(crate) fn widest(found: ConfigValue<'_>) -> Checked<u32> {
+    Ok(largest(found)?.filter(|&number| number > 0))
 }
 
 pub(crate) fn real(found: ConfigValue<'_>) -> Checked<f32> {

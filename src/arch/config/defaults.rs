@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::values::Reported;
+use super::values::{NormKind, Reported};
 
 /// Values used where a model's files do not state them: defaults of the family's own code, or of
 /// llama.cpp's loader.
@@ -13,8 +13,12 @@ pub(crate) struct Defaults {
     pub(crate) window_period: Option<u32>,
     /// Whether it is the first layer of each period that attends to all positions.
     pub(crate) full_first: bool,
-    /// Whether norms are layer norms, though files state their epsilon under the name of RMS norms.
-    pub(crate) layer_norms: bool,
+    /// The kind of norms, where files state their epsilon under the name of the other kind.
+    pub(crate) norms: Option<NormKind>,
+    /// The kind of layers without attention, in models where only some layers have it.
+    pub(crate) without_attention: Option<&'static str>,
+    /// Whether no layer has attention.
+    pub(crate) attention_free: bool,
     /// Base of the rotary embeddings in layers with a sliding window.
     pub(crate) local_rope_theta: Option<f32>,
     /// Number of layers that reuse the keys and values of earlier layers.
@@ -38,6 +42,8 @@ pub(crate) struct GgufDefaults {
     pub(crate) layer_norm_eps: Option<(f32, &'static str)>,
     /// Whether a value head is as wide as `dim / n_heads`, whatever the file says of keys.
     pub(crate) usual_value_width: bool,
+    /// The length of a chunk, of a model whose layers attend within chunks, but for every fourth one.
+    pub(crate) chunk_size: Option<u32>,
     /// The number of layers of the model that divides attention scores by the square root of `dim /
     /// n_heads` instead of `head_dim`.
     pub(crate) scaled_by_dim_layers: Option<u32>,
@@ -48,7 +54,9 @@ impl Defaults {
     pub(crate) const NONE: Self = Self {
         window_period: None,
         full_first: false,
-        layer_norms: false,
+        norms: None,
+        without_attention: None,
+        attention_free: false,
         local_rope_theta: None,
         shared_kv_layers: 0,
         scaled_embedding: false,
@@ -70,6 +78,7 @@ impl GgufDefaults {
         ffn_four_times: false,
         layer_norm_eps: None,
         usual_value_width: false,
+        chunk_size: None,
         scaled_by_dim_layers: None,
     };
 }

@@ -1,6 +1,7 @@
 //! Derives the config: numbers that follow from other numbers, from stored tensors, or from a rule
 //! of the family.
 
+use std::borrow::Cow;
 use std::num::NonZeroU32;
 
 use super::check;
@@ -100,10 +101,22 @@ pub(super) fn config(
     let n_layers = needed(&reader, resolution, "n_layers", core.n_layers.take())?;
     check_layers(&reader, resolution, &n_layers)?;
     let (n_heads, each) = split(core.n_heads.take());
+    let n_heads = match defaults.attention_free {
+        true => Some(Field::derived(1, "no layer has attention")),
+        false => n_heads,
+    };
     let n_heads = needed(&reader, resolution, "n_heads", n_heads)?;
     attention.n_heads_per_layer = each;
-    let (n_kv_heads, each) = kv_heads(&core, &n_heads);
+    let (n_kv_heads, each) = match defaults.attention_free {
+        true => (n_heads.clone(), None),
+        false => kv_heads(&core, &n_heads),
+    };
     attention.n_kv_heads_per_layer = each;
+    for heads in [&n_heads, &n_kv_heads] {
+        if heads.value == 0 {
+            return Err(reader.invalid(&heads.source, "0, but a value above 0 is needed"));
+        }
+    }
     let head_dim = head_dim(&reader, &mut core, &mut attention, &rope, [&dim, &n_heads])?;
     let product = |heads: &Field<u32>, source: &'static str| {
         let value = heads
@@ -127,6 +140,9 @@ pub(super) fn config(
         wide.map(|value| Field::derived(value, source))
     };
     ffn_dim = ffn_dim.or_else(|| four_times(&dim, "4 * dim"));
+    if core.ffn_adjusted.as_ref().is_some_and(|flag| flag.value) {
+        ffn_dim = ffn_dim.map(|stated| adjusted(&core, &stated));
+    }
 
     // Whisper's encoder is as wide as its decoder; configs of transformers state the width once.
     if encoder.enc_n_layers.is_some() {
@@ -139,8 +155,10 @@ pub(super) fn config(
     let norm = |eps: Option<Field<f32>>, kind| {
         eps.map(|eps| (Field::derived(kind, eps.source.clone()), eps))
     };
-    if defaults.layer_norms {
-        core.layer_eps = core.layer_eps.take().or(core.rms_eps.take());
+    match defaults.norms {
+        Some(NormKind::Layer) => core.layer_eps = core.layer_eps.take().or(core.rms_eps.take()),
+        Some(NormKind::Rms) => core.rms_eps = core.rms_eps.take().or(core.layer_eps.take()),
+        None => {}
     }
     let norm = norm(core.rms_eps.take(), NormKind::Rms)
         .or_else(|| norm(core.layer_eps.take(), NormKind::Layer))
@@ -151,7 +169,12 @@ pub(super) fn config(
         });
     let (norm_kind, norm_eps) = norm.unzip();
 
-    let layers = layout(&core, &mut attention, &family, n_layers.value, defaults);
+    if attention.chunk_size.is_none() {
+        let usual = |size| Field::derived(size, format!("default of {family}"));
+        attention.chunk_size = defaults.of_gguf.chunk_size.map(usual);
+    }
+    let layers = layout(&core, &mut attention, &rope, &family, n_layers.value, defaults);
+    let layers = layers.or_else(|| headless(&attention, defaults));
     finish_rope(&reader, &core, &mut rope, &mut rope_scaling, &head_dim)?;
     if rope.local_theta.is_none()
         && attention.sliding_window.is_some()
@@ -179,8 +202,11 @@ pub(super) fn config(
     }
     let n_experts = core.n_experts.take().unwrap_or(Field::derived(0, "default"));
     if n_experts.value > 0 && experts.expert_ffn_dim.is_none() {
-        experts.expert_ffn_dim =
-            ffn_dim.as_ref().map(|ffn| Field::derived(ffn.value, "same as ffn_dim"));
+        // Beside a width of the dense layers, `intermediate_size` is that of experts.
+        let dense = ffn_dim.as_ref().map(|ffn| &ffn.source);
+        let narrow = core.narrow_ffn_dim.take().filter(|narrow| Some(&narrow.source) != dense);
+        let same = || ffn_dim.as_ref().map(|ffn| Field::derived(ffn.value, "same as ffn_dim"));
+        experts.expert_ffn_dim = narrow.or_else(same);
     }
     if ssm.inner_size.is_none()
         && let (Some(width), Some(heads)) = (&ssm.value_head_dim, &ssm.time_step_rank)
@@ -190,6 +216,20 @@ pub(super) fn config(
             .checked_mul(heads.value)
             .ok_or_else(|| reader.invalid(&heads.source, too_wide(heads.value, width.value)))?;
         ssm.inner_size = Some(Field::derived(inner, "ssm_time_step_rank * ssm_value_head_dim"));
+    }
+
+    if let Some(expansion) = &core.state_expansion {
+        let product = dim.value.checked_mul(expansion.value);
+        let product = product.ok_or_else(|| {
+            reader.invalid(&expansion.source, too_wide(expansion.value, dim.value))
+        })?;
+        let inner = || Field::derived(product, format!("dim * {}", expansion.source));
+        ssm.inner_size.get_or_insert_with(inner);
+        // In Mamba 2, what GGUF calls the rank is the number of heads.
+        let heads = core.state_heads.take().filter(|_| ssm.group_count.is_some());
+        ssm.time_step_rank = heads.or(ssm.time_step_rank.take());
+        let rank = || Field::derived(dim.value.div_ceil(16), "dim / 16, rounded up");
+        ssm.time_step_rank.get_or_insert_with(rank);
     }
 
     let usual_activation = defaults.of_gguf.activation;
@@ -227,6 +267,18 @@ pub(super) fn config(
         ssm,
         encoder,
     })
+}
+
+/// LFM2's width of the network: two thirds of the stated one, times a factor, rounded up to a multiple.
+fn adjusted(core: &Core, stated: &Field<u32>) -> Field<u32> {
+    let factor = core.ffn_multiplier.as_ref().map_or(1.0, |factor| f64::from(factor.value));
+    let multiple = core.ffn_multiple.as_ref().map_or(1, |multiple| multiple.value);
+    // The class rounds down after each step.
+    let narrow = 2.0 * f64::from(stated.value) / 3.0;
+    let scaled = (narrow.floor() * factor).floor();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let width = (scaled as u32).checked_next_multiple_of(multiple).unwrap_or(u32::MAX);
+    Field::derived(width, format!("{}, adjusted", stated.source))
 }
 
 /// The fault of heads whose total width does not fit.
@@ -321,10 +373,24 @@ fn head_dim(
     Ok(Field::derived(value, "dim / n_heads"))
 }
 
+/// The kind of each layer, where those of one kind have no key heads.
+fn headless(attention: &AttentionConfig, defaults: &Defaults) -> Option<Field<LayerLayout>> {
+    let kind = LayerKind::named(defaults.without_attention?);
+    let Field { value, source } = attention.n_kv_heads_per_layer.as_ref()?;
+    let of = |heads: &u32| if *heads == 0 { kind.clone() } else { LayerKind::Full };
+    Some(Field::derived(LayerLayout::of(value.iter().map(of).collect()), source.clone()))
+}
+
+/// The kind of a layer of a model that attends within chunks.
+fn chunked(rotates: &bool) -> LayerKind {
+    if *rotates { LayerKind::Chunked } else { LayerKind::Full }
+}
+
 /// The kind of each layer. Also determines the sliding window and its period.
 fn layout(
     core: &Core,
     attention: &mut AttentionConfig,
+    rope: &RopeConfig,
     family: &str,
     n_layers: u32,
     defaults: &Defaults,
@@ -364,6 +430,21 @@ fn layout(
         let of_list = || Field::derived(LayerLayout::of(value.clone()), source.clone());
         pattern.as_ref().filter(agrees).cloned().unwrap_or_else(of_list)
     });
+    // Layers with attention between others, by number or by period.
+    let between = |attends: &dyn Fn(u32) -> bool, source: &Cow<'static, str>| {
+        let other = LayerKind::named(defaults.without_attention?);
+        let of = |layer| if attends(layer) { LayerKind::Full } else { other.clone() };
+        let kinds = (0..n_layers).map(of).collect();
+        Some(Field::derived(LayerLayout::of(kinds), source.clone()))
+    };
+    let numbered = core
+        .attention_layers
+        .as_ref()
+        .and_then(|Field { value, source }| between(&|layer| value.contains(&layer), source));
+    let periodic = core.attention_period.as_ref().and_then(|Field { value: period, source }| {
+        let offset = core.attention_offset.as_ref().map_or(0, |offset| offset.value);
+        between(&|layer| layer.checked_rem(*period) == Some(offset), source)
+    });
     let interval = core.full_interval.as_ref().map(|interval| {
         Field::derived(of_period(interval.value, LayerKind::Linear), interval.source.clone())
     });
@@ -387,14 +468,31 @@ fn layout(
         .sliding_window
         .as_ref()
         .map(|window| Field::derived(LayerLayout::Same(LayerKind::Sliding), window.source.clone()));
+    let chunks = attention.chunk_size.as_ref().map(|size| {
+        // Layers without rotary embeddings attend to all positions.
+        let layout = match &rope.layers {
+            Some(rotated) => LayerLayout::of(rotated.value.iter().map(chunked).collect()),
+            None => of_period(
+                rope.skip_interval.as_ref().map_or(4, |period| period.value),
+                LayerKind::Chunked,
+            ),
+        };
+        Field::derived(layout, size.source.clone())
+    });
+    // A GGUF file states a window of 0 if no layer attends within chunks.
+    let chunks =
+        chunks.filter(|_| core.stated_window.as_ref().is_none_or(|window| window.value != 0));
     // Layouts of windows apply only if layers have a window.
     let of_windows = |field: Option<Field<LayerLayout>>| field.filter(|_| window);
     let layout = listed
+        .or(numbered)
+        .or(periodic)
         .or(linear)
         .or(interval)
         .or_else(|| of_windows(pattern))
         .or_else(|| of_windows(partly))
         .or_else(|| of_windows(usual))
+        .or(chunks)
         .or(all);
     attention.sliding_window_pattern = layout.as_ref().and_then(|layout| match &layout.value {
         LayerLayout::Period(period, LayerKind::Sliding) => {
@@ -450,12 +548,12 @@ fn finish_rope(
                 rotates.then(|| Field::derived(RopeScalingKind::None, "default"))
             });
     }
-    // The method divides by the difference of the two.
+    // The method divides by the difference of the two, unless there is none: then it has no ramp.
     if let (Some(low), Some(high)) = (&scaling.low_freq_factor, &scaling.high_freq_factor)
-        && low.value >= high.value
+        && low.value > high.value
     {
         let fault =
-            format!("{}, but a value above low_freq_factor, {}, is needed", high.value, low.value);
+            format!("{}, but at least low_freq_factor, {}, is needed", high.value, low.value);
         return Err(reader.invalid(&high.source, fault));
     }
     Ok(())

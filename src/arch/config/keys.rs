@@ -70,7 +70,11 @@ parts! {
         latent_head_dim: u32 = size,    gguf ["attention.key_length_mla"],                                 json [];
         head_dim: u32 = size,           gguf ["attention.key_length"],                                     json ["global_head_dim", "head_dim"];
         narrow_head_dim: u32 = size,    gguf ["attention.key_length_swa"],                                 json ["head_dim"];
-        ffn_dim: PerLayer = lengths,    gguf ["feed_forward_length", "decoder.feed_forward_length"],       json ["decoder_ffn_dim", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "ffn_dim"];
+        ffn_dim: PerLayer = lengths,    gguf ["feed_forward_length", "decoder.feed_forward_length"],       json ["decoder_ffn_dim", "intermediate_size_mlp", "block_ff_dim", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "ffn_dim"];
+        ffn_adjusted: bool = flag,      gguf [],                                                           json ["block_auto_adjust_ff_dim"];
+        ffn_multiplier: f32 = positive, gguf [],                                                           json ["block_ffn_dim_multiplier"];
+        ffn_multiple: u32 = size,       gguf [],                                                           json ["block_multiple_of"];
+        narrow_ffn_dim: u32 = widest,   gguf [],                                                           json ["intermediate_size"];
         vocab_size: u32 = room,         gguf ["vocab_size"],                                               json ["vocab_size", "n_vocab"];
         max_seq_len: u32 = room,        gguf ["context_length", "decoder.context_length"],                 json ["max_target_positions", "max_position_embeddings", "n_ctx", "n_positions", "max_sequence_length", "max_seq_len", "n_text_ctx", "model_max_length"];
         rms_eps: f32 = positive,        gguf ["attention.layer_norm_rms_epsilon"],                         json ["rms_norm_eps", "norm_eps"];
@@ -79,9 +83,15 @@ parts! {
         tie_embeddings: bool = flag,    gguf [],                                                           json ["tie_word_embeddings", "tied_embeddings"];
         n_experts: u32 = largest,       gguf ["expert_count"],                                             json ["num_local_experts", "num_experts", "n_routed_experts", "moe.num_experts", "moe_num_experts"];
         layer_types: Vec<LayerKind> = kinds, gguf [],                                                      json ["layer_types"];
+        attention_layers: Vec<u32> = counts, gguf [],                                                      json ["full_attn_idxs"];
+        attention_period: u32 = size,   gguf [],                                                           json ["attn_layer_period"];
+        attention_offset: u32 = count,  gguf [],                                                           json ["attn_layer_offset"];
+        state_expansion: u32 = size,    gguf [],                                                           json ["mamba_expand", "expand"];
+        state_heads: u32 = room,        gguf [],                                                           json ["num_heads"];
         layer_pattern: LayerPattern = pattern, gguf ["attention.sliding_window_pattern"],                  json ["sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"];
         full_interval: u32 = size,      gguf ["full_attention_interval"],                                  json ["full_attention_interval"];
         linear_layers: Vec<bool> = flags, gguf ["attention.recurrent_layers"],                            json [];
+        stated_window: u32 = count,     gguf ["attention.sliding_window"],                                 json [];
         use_window: bool = flag,        gguf [],                                                           json ["use_sliding_window"];
         window_from: u32 = count,       gguf [],                                                           json ["max_window_layers"];
         activation: String = word,      gguf ["hidden_activation"],                                        json ["hidden_act", "hidden_activation", "activation_function"];
@@ -188,15 +198,15 @@ parts! {
     /// Experts.
     pub ExpertConfig, "experts", "" {
         /// Experts that each token is routed to.
-        n_experts_used: u32 = largest,    gguf ["expert_used_count"],         json ["num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe.num_experts_per_tok", "moe_k"];
+        n_experts_used: u32 = largest,    gguf ["expert_used_count"],         json ["num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe.num_experts_per_tok", "moe_k", "moe_topk"];
         /// Number of groups of experts.
         n_expert_groups: u32 = room,      gguf ["expert_group_count"],        json ["n_group"];
         /// Groups that the experts of a token are chosen from.
         n_expert_groups_used: u32 = room, gguf ["expert_group_used_count"],   json ["topk_group"];
         /// Experts that every token is routed to.
-        n_shared_experts: u32 = count,    gguf ["expert_shared_count"],       json ["n_shared_experts", "num_shared_experts", "moe_num_shared_experts"];
+        n_shared_experts: u32 = largest,  gguf ["expert_shared_count"],       json ["n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"];
         /// Inner width of an expert.
-        expert_ffn_dim: u32 = room,       gguf ["expert_feed_forward_length"], json ["moe_intermediate_size"];
+        expert_ffn_dim: u32 = widest,     gguf ["expert_feed_forward_length"], json ["moe_intermediate_size"];
         /// Inner width of the shared experts in total.
         shared_expert_ffn_dim: u32 = room, gguf ["expert_shared_feed_forward_length"], json ["shared_expert_intermediate_size"];
         /// Factor applied to the expert weights.
@@ -206,7 +216,7 @@ parts! {
         /// How router scores become expert weights.
         expert_gating: Gating = gating,   gguf ["expert_gating_func"],        json ["scoring_func", "score_function"];
         /// Number of first layers that have no experts.
-        n_leading_dense_layers: u32 = count, gguf ["leading_dense_block_count"], json ["first_k_dense_replace", "moe_layer_start_index"];
+        n_leading_dense_layers: u32 = count, gguf ["leading_dense_block_count"], json ["first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"];
         /// Period of layers with experts.
         expert_layer_step: u32 = room,    gguf ["interleave_moe_layer_step", "moe_every_n_layers"], json ["interleave_moe_layer_step", "decoder_sparse_step", "moe_layer_interval"];
         /// Numbers of the layers that have no experts.
@@ -232,13 +242,13 @@ parts! {
     /// State-space layers and linear attention.
     pub SsmConfig, "ssm", "ssm_" {
         /// Width of the convolution.
-        conv_kernel: u32 = room,          gguf ["ssm.conv_kernel"],           json ["linear_conv_kernel_dim", "mamba_d_conv", "d_conv", "conv_kernel", "conv_L_cache"];
+        conv_kernel: u32 = room,          gguf ["ssm.conv_kernel", "shortconv.l_cache"], json ["linear_conv_kernel_dim", "mamba_d_conv", "d_conv", "conv_kernel", "conv_L_cache"];
         /// Inner width.
         inner_size: u32 = room,           gguf ["ssm.inner_size"],            json ["d_inner", "mamba_d_ssm"];
         /// Width of the state, or of a key head of linear attention.
         state_size: u32 = room,           gguf ["ssm.state_size"],            json ["linear_key_head_dim", "mamba_d_state", "d_state", "state_size", "ssm_state_size"];
         /// Rank of the time step; in newer models the number of heads, or of value heads.
-        time_step_rank: u32 = room,       gguf ["ssm.time_step_rank"],        json ["linear_num_value_heads", "time_step_rank", "mamba_n_heads", "mamba_num_heads"];
+        time_step_rank: u32 = automatic,  gguf ["ssm.time_step_rank"],        json ["linear_num_value_heads", "time_step_rank", "mamba_dt_rank", "mamba_n_heads", "mamba_num_heads"];
         /// Number of groups, or of key heads.
         group_count: u32 = room,          gguf ["ssm.group_count"],           json ["linear_num_key_heads", "mamba_n_groups", "n_groups"];
         /// Width of a value head of linear attention.

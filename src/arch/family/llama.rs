@@ -4,7 +4,8 @@
 use serde_json::{Map, Value as Json};
 
 use super::decoder::{
-    BARE, DECODER, MIXTURE, PREFIXES, REQUIRED, SHARED_EXPERT, SHARED_EXPERTS, json, keys,
+    BARE, BLOCK_SPARSE, DECODER, MIXTURE, PREFIXES, REQUIRED, SHARED_EXPERT, SHARED_EXPERTS, json,
+    keys,
 };
 use crate::arch::config::{Defaults, Field, Reported};
 use crate::arch::habits::{LlamaQuantize, MlxChoice, MlxModules, MlxPath, TokenizerHabits};
@@ -35,7 +36,7 @@ pub(super) static LLAMA: Architecture = Architecture {
         "xverse",
     ],
     rope: RopeLayout::HalfSplit,
-    rules: &[PERMUTED, MIXTRAL, MIXTURE, DECODER],
+    rules: &[PERMUTED, BLOCK_SPARSE, MIXTURE, DECODER],
     publisher: MISTRAL,
     prefixes: PREFIXES,
     required: REQUIRED,
@@ -147,18 +148,6 @@ static PERMUTED: &[NameRule] = &[
     gguf("layers.{n}.attention.v.bias",   "blk.{n}.attn_qkv.bias",   rows(RowOrder::PairsQkv(2))),
 ];
 
-/// Mixtral's experts in Hugging Face's files, and in mlx-lm's.
-#[rustfmt::skip]
-static MIXTRAL: &[NameRule] = &[
-    hf("layers.{n}.ffn.router.weight",       "model.layers.{n}.block_sparse_moe.gate.weight",                 SAME),
-    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.block_sparse_moe.experts.{e}.w1.weight",       SAME),
-    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.block_sparse_moe.experts.{e}.w3.weight",       SAME),
-    hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.block_sparse_moe.experts.{e}.w2.weight",       SAME),
-    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.block_sparse_moe.switch_mlp.gate_proj.weight", SAME),
-    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.block_sparse_moe.switch_mlp.up_proj.weight",   SAME),
-    hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.block_sparse_moe.switch_mlp.down_proj.weight", SAME),
-];
-
 /// Granite's experts in Hugging Face's files, and in mlx-lm's.
 #[rustfmt::skip]
 static PARALLEL_EXPERTS: &[NameRule] = &[
@@ -226,7 +215,7 @@ const SEVENTY: LlamaQuantize =
 static LLAMAS: &[Variant] = &[
     Variant {
         gguf: "llama",
-        hf: &["llama", "mistral", "mixtral", "internlm3"],
+        hf: &["llama", "mistral", "mixtral", "internlm3", "ministral"],
         keys: &[keys::BASE, keys::HEADS, LLAMA_KEYS],
         classes: &[
             Class { model_type: "mixtral", class: "MixtralForCausalLM", when: Some(has_experts),

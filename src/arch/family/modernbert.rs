@@ -11,7 +11,7 @@ use crate::arch::rule::{NameRule, both, hf, rule};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::transform::{RowOrder, SAME, rows};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
-use crate::arch::{Architecture, LayerKind, RopeLayout};
+use crate::arch::{Architecture, LayerKind, NormKind, RopeLayout};
 use crate::error::Result;
 
 use Constant::{Flag, Word};
@@ -72,7 +72,7 @@ static RULES: &[NameRule] = &[
 const DEFAULTS: Defaults = Defaults {
     window_period: Some(3),
     full_first: true,
-    layer_norms: true,
+    norms: Some(NormKind::Layer),
     of_gguf: GgufDefaults { activation: Some("gelu"), ..GgufDefaults::NONE },
     ..Defaults::NONE
 };

@@ -1,14 +1,14 @@
 //! Nemotron 3 and 4, and Minitron: layer norms that multiply by `1 + w`, and a feed-forward network
 //! without a gate.
 
-use super::decoder::{DECODER, PREFIXES, UNGATED_REQUIRED, json, keys};
+use super::decoder::{DECODER, NORM_BIASES, PREFIXES, UNGATED_REQUIRED, json, keys};
 use crate::arch::RopeScalingKind;
 use crate::arch::config::Defaults;
 use crate::arch::rule::{NameRule, rule};
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::transform::{PLUS_ONE, SAME};
+use crate::arch::transform::PLUS_ONE;
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
-use crate::arch::{Architecture, RopeLayout};
+use crate::arch::{Architecture, NormKind, RopeLayout};
 use crate::error::Result;
 
 use Constant::Word;
@@ -20,7 +20,7 @@ pub(super) static NEMOTRON: Architecture = Architecture {
     gguf: &["nemotron"],
     hf: &["nemotron"],
     rope: RopeLayout::HalfSplit,
-    rules: &[NORMS, DECODER],
+    rules: &[NORMS, NORM_BIASES, DECODER],
     prefixes: PREFIXES,
     required: UNGATED_REQUIRED,
     variants: VARIANTS,
@@ -30,11 +30,8 @@ pub(super) static NEMOTRON: Architecture = Architecture {
 #[rustfmt::skip]
 static NORMS: &[NameRule] = &[
     rule("output_norm.weight",               "output_norm.weight",       "model.norm.weight",                                PLUS_ONE),
-    rule("output_norm.bias",                 "output_norm.bias",         "model.norm.bias",                                  SAME),
     rule("layers.{n}.attention_norm.weight", "blk.{n}.attn_norm.weight", "model.layers.{n}.input_layernorm.weight",          PLUS_ONE),
-    rule("layers.{n}.attention_norm.bias",   "blk.{n}.attn_norm.bias",   "model.layers.{n}.input_layernorm.bias",            SAME),
     rule("layers.{n}.ffn_norm.weight",       "blk.{n}.ffn_norm.weight",  "model.layers.{n}.post_attention_layernorm.weight", PLUS_ONE),
-    rule("layers.{n}.ffn_norm.bias",         "blk.{n}.ffn_norm.bias",    "model.layers.{n}.post_attention_layernorm.bias",   SAME),
 ];
 
 #[rustfmt::skip]
@@ -47,7 +44,7 @@ static VARIANTS: &[Variant] = &[
             Class { model_type: "nemotron", class: "NemotronForCausalLM",
                 rules: &[json::BODY, json::DENSE, json::HEADS, json::GROUPED, &[C::Field("norm_eps", "norm_eps"), C::By(json::rotary_part), C::Fixed("hidden_act", Word("relu2"))]], ..Class::EMPTY },
         ],
-        defaults: Defaults { layer_norms: true, ..Defaults::activation("relu2") },
+        defaults: Defaults { norms: Some(NormKind::Layer), ..Defaults::activation("relu2") },
         ..Variant::EMPTY
     },
 ];

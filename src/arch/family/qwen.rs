@@ -5,7 +5,9 @@ use serde_json::{Map, Value as Json, json};
 use super::decoder::{DECODER, MIXTURE, PREFIXES, QK_NORM, REQUIRED, SHARED_EXPERT, json, keys};
 use crate::arch::config::Defaults;
 use crate::arch::habits::{LlamaQuantize, MlxChoice, MlxModules, MlxPath, TokenizerHabits};
+use crate::arch::rule::{NameRule, hf};
 use crate::arch::source::{KeyWriter, SourceModel};
+use crate::arch::transform::{Axes, RowOrder, SAME, Transform};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, RopeLayout};
 use crate::error::Result;
@@ -54,6 +56,26 @@ pub(super) static QWEN3: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
+/// The language model of Qwen3-VL with experts.
+pub(super) static QWEN3VLMOE: Architecture = Architecture {
+    name: "qwen3vlmoe",
+    summary: "Qwen3-VL with experts",
+    gguf: &["qwen3vlmoe"],
+    hf: &["qwen3_vl_moe", "qwen3_vl_moe_text"],
+    rope: RopeLayout::HalfSplit,
+    rules: &[QK_NORM, TRANSPOSED_EXPERTS, MIXTURE, DECODER],
+    prefixes: PREFIXES,
+    required: REQUIRED,
+    variants: QWEN3VLMOES,
+    joined_experts: &["qwen3_vl_moe", "qwen3_vl_moe_text"],
+    mlx_modules: &[MlxModules {
+        models: &["qwen3_vl_moe"],
+        path: MlxPath::EndsWith("mlp.gate"),
+        choice: MlxChoice::EightBits,
+    }],
+    ..Architecture::EMPTY
+};
+
 /// Qwen 3 with experts: norms on q and k.
 pub(super) static QWEN3MOE: Architecture = Architecture {
     name: "qwen3moe",
@@ -72,6 +94,17 @@ pub(super) static QWEN3MOE: Architecture = Architecture {
     }],
     ..Architecture::EMPTY
 };
+
+const INPUTS: Transform = Transform { axes: Axes::WidthLast, ..SAME };
+
+/// All experts of a layer in one tensor: `[inputs, outputs]` in published files, `[outputs, inputs]` in
+/// those that transformers 5 saves.
+#[rustfmt::skip]
+static TRANSPOSED_EXPERTS: &[NameRule] = &[
+    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.mlp.experts.gate_up_proj", Transform { rows: RowOrder::Half(0), ..INPUTS }),
+    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.mlp.experts.gate_up_proj", Transform { rows: RowOrder::Half(1), ..INPUTS }),
+    hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.mlp.experts.down_proj",    Transform { axes: Axes::WidthFirst, ..SAME }),
+];
 
 const TOKENIZER: TokenizerHabits =
     TokenizerHabits { default_pre: Some("qwen2"), ..TokenizerHabits::NONE };
@@ -161,6 +194,22 @@ static QWEN3MOES: &[Variant] = &[
                 rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, json::SILU, json::EXPERTS, &[C::Fixed("norm_topk_prob", Flag(true)), C::By(json::biased)]], ..Class::EMPTY },
         ],
         defaults: Defaults::activation("silu"),
+        tokenizer: TOKENIZER,
+        ..Variant::EMPTY
+    },
+];
+
+#[rustfmt::skip]
+static QWEN3VLMOES: &[Variant] = &[
+    Variant {
+        gguf: "qwen3vlmoe",
+        hf: &["qwen3_vl_moe", "qwen3_vl_moe_text"],
+        keys: &[keys::BASE, keys::HEADS, keys::MIXTURE, &[K::By(deepstack)]],
+        classes: &[
+            // Without images, the model is Qwen 3 with experts, as for Qwen3-VL.
+            Class { model_type: "qwen3_moe", class: "Qwen3MoeForCausalLM",
+                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::HEADS, json::SILU, json::EXPERTS, &[C::Fixed("norm_topk_prob", Flag(true)), C::By(interleaved_sections), C::By(json::biased)]], ..Class::EMPTY },
+        ],
         tokenizer: TOKENIZER,
         ..Variant::EMPTY
     },

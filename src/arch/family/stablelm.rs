@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::decoder::{DECODER, PREFIXES, json, keys};
+use super::decoder::{DECODER, NORM_BIASES, PREFIXES, json, keys};
 use crate::arch::config::Defaults;
 use crate::arch::rule::{NameRule, rule};
 use crate::arch::source::{KeyWriter, SourceModel};
@@ -19,7 +19,7 @@ pub(super) static STABLELM: Architecture = Architecture {
     gguf: &["stablelm"],
     hf: &["stablelm"],
     rope: RopeLayout::HalfSplit,
-    rules: &[RULES, DECODER],
+    rules: &[HEAD_NORMS, NORM_BIASES, DECODER],
     prefixes: PREFIXES,
     required: REQUIRED,
     variants: VARIANTS,
@@ -39,12 +39,9 @@ static REQUIRED: &[&str] = &[
     "layers.{n}.ffn.down.weight",
 ];
 
+/// A tensor for each head.
 #[rustfmt::skip]
-static RULES: &[NameRule] = &[
-    rule("output_norm.bias",                   "output_norm.bias",           "model.norm.bias",                                        SAME),
-    rule("layers.{n}.attention_norm.bias",     "blk.{n}.attn_norm.bias",     "model.layers.{n}.input_layernorm.bias",                  SAME),
-    rule("layers.{n}.ffn_norm.bias",           "blk.{n}.ffn_norm.bias",      "model.layers.{n}.post_attention_layernorm.bias",         SAME),
-    // A tensor for each head.
+static HEAD_NORMS: &[NameRule] = &[
     rule("layers.{n}.attention.q_norm.weight", "blk.{n}.attn_q_norm.weight", "model.layers.{n}.self_attn.q_layernorm.norms.{e}.weight", SAME),
     rule("layers.{n}.attention.k_norm.weight", "blk.{n}.attn_k_norm.weight", "model.layers.{n}.self_attn.k_layernorm.norms.{e}.weight", SAME),
 ];

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::decoder::{DECODER, PREFIXES, UNGATED_REQUIRED, json, keys};
+use super::decoder::{DECODER, NORM_BIASES, PREFIXES, UNGATED_REQUIRED, json, keys};
 use crate::arch::habits::TokenizerHabits;
 use crate::arch::rule::{NameRule, rule};
 use crate::arch::source::SourceModel;
@@ -20,7 +20,7 @@ pub(super) static STARCODER2: Architecture = Architecture {
     gguf: &["starcoder2"],
     hf: &["starcoder2"],
     rope: RopeLayout::HalfSplit,
-    rules: &[BIASED, DECODER],
+    rules: &[NETWORK, NORM_BIASES, DECODER],
     prefixes: PREFIXES,
     required: UNGATED_REQUIRED,
     variants: VARIANTS,
@@ -28,14 +28,11 @@ pub(super) static STARCODER2: Architecture = Architecture {
 };
 
 #[rustfmt::skip]
-static BIASED: &[NameRule] = &[
-    rule("output_norm.bias",               "output_norm.bias",        "model.norm.bias",                                SAME),
-    rule("layers.{n}.attention_norm.bias", "blk.{n}.attn_norm.bias",  "model.layers.{n}.input_layernorm.bias",          SAME),
-    rule("layers.{n}.ffn_norm.bias",       "blk.{n}.ffn_norm.bias",   "model.layers.{n}.post_attention_layernorm.bias", SAME),
-    rule("layers.{n}.ffn.up.weight",       "blk.{n}.ffn_up.weight",   "model.layers.{n}.mlp.c_fc.weight",               SAME),
-    rule("layers.{n}.ffn.up.bias",         "blk.{n}.ffn_up.bias",     "model.layers.{n}.mlp.c_fc.bias",                 SAME),
-    rule("layers.{n}.ffn.down.weight",     "blk.{n}.ffn_down.weight", "model.layers.{n}.mlp.c_proj.weight",             SAME),
-    rule("layers.{n}.ffn.down.bias",       "blk.{n}.ffn_down.bias",   "model.layers.{n}.mlp.c_proj.bias",               SAME),
+static NETWORK: &[NameRule] = &[
+    rule("layers.{n}.ffn.up.weight",   "blk.{n}.ffn_up.weight",   "model.layers.{n}.mlp.c_fc.weight",               SAME),
+    rule("layers.{n}.ffn.up.bias",     "blk.{n}.ffn_up.bias",     "model.layers.{n}.mlp.c_fc.bias",                 SAME),
+    rule("layers.{n}.ffn.down.weight", "blk.{n}.ffn_down.weight", "model.layers.{n}.mlp.c_proj.weight",             SAME),
+    rule("layers.{n}.ffn.down.bias",   "blk.{n}.ffn_down.bias",   "model.layers.{n}.mlp.c_proj.bias",               SAME),
 ];
 
 #[rustfmt::skip]

@@ -44,7 +44,7 @@ impl Tensor {
                 }
             }
         }
-        if axes == Axes::Vectors {
+        if matches!(axes, Axes::Vectors | Axes::Folded) {
             views = views.into_iter().map(Self::by_single_elements).collect::<Result<_>>()?;
         }
         let mut view = match (<[Self; 1]>::try_from(views), rows.as_slice()) {
@@ -61,10 +61,19 @@ impl Tensor {
         match axes {
             // Tensors written here are plain; quantized tensors of this kind are copied or not
             // written at all.
-            Axes::Transposed | Axes::TransposedIfPlain => view = view.transpose()?,
+            Axes::Transposed | Axes::TransposedIfPlain | Axes::WidthLast | Axes::WidthFirst => {
+                view = view.transpose()?;
+            }
             Axes::Trailing => {
                 view = view.by_rows();
                 view.shape.push(1);
+            }
+            Axes::Folded => {
+                let groups = config.and_then(|config| config.ssm.group_count.as_ref());
+                let groups = groups.map_or(1, |groups| u64::from(groups.value));
+                let each = view.elements().checked_div(groups);
+                let each = each.filter(|each| each.checked_mul(groups) == Some(view.elements()));
+                view.shape = vec![groups, each.ok_or_else(|| misfit("groups of one length"))?];
             }
             Axes::Same | Axes::Squeezed | Axes::Vectors => {}
         }
@@ -106,6 +115,11 @@ impl Tensor {
             return Err(Error::mismatch(fault).in_tensor(&view.name));
         }
         Ok(Self { shape, pieces: vec![RowRun::of(0, run)], ..view })
+    }
+
+    /// A tensor of one value with another number of axes.
+    pub(crate) fn with_shape(self, shape: &[u64]) -> Self {
+        Self { shape: shape.to_vec(), ..self }
     }
 
     /// One of the arrays along the first axis, such as one expert.

@@ -311,23 +311,22 @@ impl Tensor {
         let mut view = Self::stored(handle.clone());
         let tensor = handle.get();
         let Transform { axes, rows, columns, values } = transform;
-        let axes = match axes {
-            Axes::TransposedIfPlain => {
-                let plain = tensor.dtype()?.descriptor().packing == Packing::Plain;
-                if plain { Axes::Transposed } else { Axes::Same }
-            }
-            axes => axes,
-        };
+        let plain = || Ok(tensor.dtype()?.descriptor().packing == Packing::Plain);
+        let axes = axes.resolved(tensor.shape(), plain, config)?;
         if let Some(source) = view.sources.first_mut() {
             source.change = Arithmetic::from_stored(values);
         }
         let stored = tensor.shape();
         let misfit = |what: &str| Error::mismatch(format!("the shape is {stored:?}, but {what}"));
         match (axes, view.shape.as_mut_slice()) {
-            (Axes::Same | Axes::TransposedIfPlain, _) => {}
-            (Axes::Vectors, _) => {
-                view.pieces = vec![RowRun::of(0, RowLoops::of(0, tensor.elements()))];
+            (Axes::Same | Axes::TransposedIfPlain | Axes::WidthLast | Axes::WidthFirst, _) => {}
+            (Axes::Vectors | Axes::Folded, _) => {
+                let elements = tensor.elements();
+                view.pieces = vec![RowRun::of(0, RowLoops::of(0, elements))];
                 (view.columns, view.order, view.taken) = (1, RowLoops::of(0, 1), 0..1);
+                if axes == Axes::Folded {
+                    view.shape = vec![elements];
+                }
             }
             (Axes::Transposed, [.., _, _]) => view = view.transpose()?,
             (Axes::Transposed, _) => return Err(misfit("a matrix is required")),

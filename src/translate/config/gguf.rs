@@ -82,6 +82,12 @@ pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyVal
             keys.set(under, &value);
         }
     }
+    for tensor in resolution.architecture.map_or(&[][..], |row| row.keyed) {
+        let values = model.keyed(tensor)?;
+        if !values.is_empty() {
+            out.set_array(tensor.key, values);
+        }
+    }
     Ok(())
 }
 

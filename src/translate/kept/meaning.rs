@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::arch::family;
+use crate::arch::{LayerKind, family};
 
 /// What the class of a `model_type` takes for keys that a document leaves out; null where it derives
 /// the value from others. `None` if transformers has no class.
@@ -46,6 +46,7 @@ const WINDOW: &[&str] = &[
     "layer_types",
     "use_sliding_window",
     "max_window_layers",
+    "full_attn_idxs",
 ];
 
 /// Keys that state which layers have experts.
@@ -54,10 +55,20 @@ const EXPERT_LAYERS: &[&str] = &["decoder_sparse_step", "mlp_only_layers"];
 /// Keys that state which layers have rotary embeddings.
 const ROTATED_LAYERS: &[&str] = &["no_rope_layers", "no_rope_layer_interval"];
 
+/// Keys that state the width of the feed-forward network.
+const FFN: &[&str] = &[
+    "intermediate_size",
+    "block_ff_dim",
+    "block_auto_adjust_ff_dim",
+    "block_ffn_dim_multiplier",
+    "block_multiple_of",
+];
+
 /// Keys that state one thing together.
 const GROUPS: &[(&str, &[&str])] = &[
     ("rotary embeddings", ROPE),
     ("sliding windows", WINDOW),
+    ("width of the network", FFN),
     ("layers with experts", EXPERT_LAYERS),
     ("layers with rotary embeddings", ROTATED_LAYERS),
 ];
@@ -87,6 +98,7 @@ pub(super) fn meaning(document: &Map<String, Json>, layers: u32) -> BTreeMap<Str
     out.insert(group("rope_theta").to_owned(), reader.rope());
     out.insert(group("sliding_window").to_owned(), reader.windows(layers));
     out.insert(group("mlp_only_layers").to_owned(), reader.expert_layers(layers));
+    out.insert(group("intermediate_size").to_owned(), reader.ffn());
     out.insert(group("no_rope_layers").to_owned(), reader.rotated_layers(layers));
     out
 }
@@ -190,7 +202,7 @@ impl Reader<'_> {
                 ("extrapolation_factor", Some(1.0)),
             ],
             "llama3" => &[("factor", None), ("low_freq_factor", None), ("high_freq_factor", None)],
-            "longrope" | "su" => &[],
+            "longrope" | "su" => &[("short_mscale", None), ("long_mscale", None)],
             "default" | "mrope" => return Json::Object(out),
             _ => &[("factor", None)],
         };
@@ -228,11 +240,15 @@ impl Reader<'_> {
 
     /// The length of each layer's window; null if no layer has one.
     fn windows(&self, layers: u32) -> Json {
-        let kinds = self.get("layer_types").and_then(Json::as_array);
+        let listed = self.attention_layers(layers);
+        let kinds = self.get("layer_types").and_then(Json::as_array).or(listed.as_ref());
         let other =
             |kind: &Json| !matches!(kind.as_str(), Some("full_attention" | "sliding_attention"));
         // Layers with linear attention are told by their tensors.
         let mixed = kinds.is_some_and(|kinds| kinds.iter().any(other));
+        if kinds.is_none() && self.count("attention_chunk_size").is_some() {
+            return self.chunks(layers);
+        }
         let Some(window) = self.count("sliding_window") else {
             return if mixed { json!(kinds) } else { Json::Null };
         };
@@ -258,6 +274,41 @@ impl Reader<'_> {
         let each: Vec<u64> =
             (0..layers).map(|layer| if slides(layer) { window } else { 0 }).collect();
         if each.iter().all(|window| *window == 0) { Json::Null } else { json!(each) }
+    }
+
+    /// The kind of each layer, of a model that lists those with attention by number.
+    fn attention_layers(&self, layers: u32) -> Option<Vec<Json>> {
+        let listed = self.get("full_attn_idxs")?.as_array()?;
+        let other = family::defaults(self.model_type).without_attention?;
+        let kind = |layer: u32| match listed.contains(&json!(layer)) {
+            true => LayerKind::Full.name(),
+            false => other,
+        };
+        Some((0..layers).map(|layer| kind(layer).into()).collect())
+    }
+
+    /// The kind of each layer of a model that attends within chunks where it rotates.
+    fn chunks(&self, layers: u32) -> Json {
+        let rotates = self.rotated_layers(layers);
+        let kind = |layer: u32| match rotates.get(layer as usize).and_then(Json::as_bool) {
+            Some(false) => LayerKind::Full.name(),
+            _ => LayerKind::Chunked.name(),
+        };
+        json!((0..layers).map(kind).collect::<Vec<&str>>())
+    }
+
+    /// The width of the feed-forward network, as LFM2 derives it if it is to be adjusted.
+    fn ffn(&self) -> Json {
+        let stated = self.get("block_ff_dim").or_else(|| self.get("intermediate_size"));
+        let Some(width) =
+            stated.and_then(Json::as_u64).filter(|_| self.flag("block_auto_adjust_ff_dim"))
+        else {
+            return stated.cloned().unwrap_or(Json::Null);
+        };
+        let factor = self.real("block_ffn_dim_multiplier").unwrap_or(1.0);
+        let scaled = ((2.0 * width as f64 / 3.0).floor() * factor).floor();
+        let multiple = self.real("block_multiple_of").filter(|of| *of > 0.0).unwrap_or(1.0);
+        json!((scaled / multiple).ceil() * multiple)
     }
 
     /// Which layers have experts; null for a document of a class where all layers are alike.

@@ -54,6 +54,14 @@ pub(crate) static QK_NORM: &[NameRule] = &[
     rule("layers.{n}.attention.k_norm.weight", "blk.{n}.attn_k_norm.weight", "model.layers.{n}.self_attn.k_norm.weight", SAME),
 ];
 
+/// Biases of layer norms.
+#[rustfmt::skip]
+pub(crate) static NORM_BIASES: &[NameRule] = &[
+    rule("output_norm.bias",               "output_norm.bias",       "model.norm.bias",                                SAME),
+    rule("layers.{n}.attention_norm.bias", "blk.{n}.attn_norm.bias", "model.layers.{n}.input_layernorm.bias",          SAME),
+    rule("layers.{n}.ffn_norm.bias",       "blk.{n}.ffn_norm.bias",  "model.layers.{n}.post_attention_layernorm.bias", SAME),
+];
+
 /// Gate and up fused in one matrix, the gate first. GGUF names the matrix up.
 #[rustfmt::skip]
 pub(crate) static GATE_UP: &[NameRule] = &[
@@ -83,6 +91,18 @@ pub(crate) static MIXTURE: &[NameRule] = &[
     both("layers.{n}.ffn.experts.gate.weight",    "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.mlp.experts.gate_up_proj",         rows(RowOrder::Half(0))),
     both("layers.{n}.ffn.experts.up.weight",      "blk.{n}.ffn_gate_up_exps.weight", "model.layers.{n}.mlp.experts.gate_up_proj",         rows(RowOrder::Half(1))),
     hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.mlp.experts.down_proj", SAME),
+];
+
+/// Experts in Hugging Face's files of Mixtral and its like, and in mlx-lm's.
+#[rustfmt::skip]
+pub(crate) static BLOCK_SPARSE: &[NameRule] = &[
+    hf("layers.{n}.ffn.router.weight",       "model.layers.{n}.block_sparse_moe.gate.weight",                 SAME),
+    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.block_sparse_moe.experts.{e}.w1.weight",       SAME),
+    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.block_sparse_moe.experts.{e}.w3.weight",       SAME),
+    hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.block_sparse_moe.experts.{e}.w2.weight",       SAME),
+    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.block_sparse_moe.switch_mlp.gate_proj.weight", SAME),
+    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.block_sparse_moe.switch_mlp.up_proj.weight",   SAME),
+    hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.block_sparse_moe.switch_mlp.down_proj.weight", SAME),
 ];
 
 /// An expert that every token passes through.

@@ -1,376 +1,13 @@
 //! What llama.cpp's loader accepts and requires of each architecture: tensors, shapes and keys. One
 //! row serves the architectures that it treats alike.
 
-use crate::arch::graph::{Graph, Numbers, Row, Rule, Size, may, must};
+mod sizes;
 
-type N<'a> = Numbers<'a>;
+use crate::arch::graph::{Graph, Row, Rule, Size, may, must};
+use sizes::*;
 
 const RMS: &str = "attention.layer_norm_rms_epsilon";
 const EPS: &str = "attention.layer_norm_epsilon";
-
-// Lengths of axes.
-fn embd(n: &N<'_>, _: u32) -> u64 {
-    n.count("embedding_length")
-}
-fn vocab(n: &N<'_>, _: u32) -> u64 {
-    n.vocab()
-}
-fn context(n: &N<'_>, _: u32) -> u64 {
-    n.count("context_length")
-}
-fn types(n: &N<'_>, _: u32) -> u64 {
-    n.token_types()
-}
-fn head(n: &N<'_>, _: u32) -> u64 {
-    n.head("attention.key_length")
-}
-fn heads(n: &N<'_>, _: u32) -> u64 {
-    n.heads(0)
-}
-fn kv_heads(n: &N<'_>, _: u32) -> u64 {
-    n.kv_heads(0)
-}
-/// All query heads, by the stated width.
-fn q(n: &N<'_>, layer: u32) -> u64 {
-    head(n, layer).saturating_mul(n.heads(0))
-}
-fn k(n: &N<'_>, layer: u32) -> u64 {
-    head(n, layer).saturating_mul(n.kv_heads(0))
-}
-fn v(n: &N<'_>, _: u32) -> u64 {
-    n.head("attention.value_length").saturating_mul(n.kv_heads(0))
-}
-fn q_k_v(n: &N<'_>, layer: u32) -> u64 {
-    q(n, layer).saturating_add(k(n, layer)).saturating_add(v(n, layer))
-}
-fn q_v_v(n: &N<'_>, layer: u32) -> u64 {
-    q(n, layer).saturating_add(v(n, layer).saturating_mul(2))
-}
-/// Queries as wide as the residual stream.
-fn embd_v_v(n: &N<'_>, layer: u32) -> u64 {
-    embd(n, layer).saturating_add(v(n, layer).saturating_mul(2))
-}
-/// Queries and their gates.
-fn gated_q(n: &N<'_>, layer: u32) -> u64 {
-    q(n, layer).saturating_mul(2)
-}
-fn embd3(n: &N<'_>, layer: u32) -> u64 {
-    embd(n, layer).saturating_mul(3)
-}
-fn gated_q_k_v(n: &N<'_>, layer: u32) -> u64 {
-    gated_q(n, layer).saturating_add(k(n, layer)).saturating_add(v(n, layer))
-}
-fn rotated_q(n: &N<'_>, _: u32) -> u64 {
-    n.rotated().saturating_mul(n.heads(0))
-}
-fn rotated_kv(n: &N<'_>, _: u32) -> u64 {
-    n.rotated().saturating_mul(n.kv_heads(0))
-}
-fn rotated_qkv(n: &N<'_>, layer: u32) -> u64 {
-    rotated_q(n, layer).saturating_add(rotated_kv(n, layer).saturating_mul(2))
-}
-fn pairs(n: &N<'_>, _: u32) -> u64 {
-    n.rotated() / 2
-}
-fn ff(n: &N<'_>, _: u32) -> u64 {
-    n.each("feed_forward_length", 0).unwrap_or(0)
-}
-fn ff_of_layer(n: &N<'_>, layer: u32) -> u64 {
-    n.each("feed_forward_length", layer).unwrap_or(0)
-}
-fn ff2(n: &N<'_>, layer: u32) -> u64 {
-    ff(n, layer).saturating_mul(2)
-}
-fn experts(n: &N<'_>, _: u32) -> u64 {
-    n.count("expert_count")
-}
-fn stated_expert_ff(n: &N<'_>, _: u32) -> u64 {
-    n.each("expert_feed_forward_length", 0).unwrap_or(0)
-}
-/// The width of an expert, or what the dense width leaves for each chosen expert.
-fn expert_ff(n: &N<'_>, layer: u32) -> u64 {
-    let used = n.each("expert_used_count", 0).unwrap_or(0);
-    match stated_expert_ff(n, layer) {
-        0 => ff(n, layer).checked_div(used).unwrap_or(0),
-        width => width,
-    }
-}
-fn expert_ff2(n: &N<'_>, layer: u32) -> u64 {
-    stated_expert_ff(n, layer).saturating_mul(2)
-}
-fn shared_ff(n: &N<'_>, layer: u32) -> u64 {
-    match n.count("expert_shared_feed_forward_length") {
-        0 => ff(n, layer),
-        width => width,
-    }
-}
-fn stated_shared_ff(n: &N<'_>, _: u32) -> u64 {
-    n.count("expert_shared_feed_forward_length")
-}
-/// Shared experts as wide as the others.
-fn shared_experts_ff(n: &N<'_>, layer: u32) -> u64 {
-    stated_expert_ff(n, layer).saturating_mul(n.count("expert_shared_count"))
-}
-fn q_rank(n: &N<'_>, _: u32) -> u64 {
-    n.count("attention.q_lora_rank")
-}
-fn kv_rank(n: &N<'_>, _: u32) -> u64 {
-    n.count("attention.kv_lora_rank")
-}
-fn kv_rank_rotated(n: &N<'_>, layer: u32) -> u64 {
-    kv_rank(n, layer).saturating_add(n.rotated())
-}
-fn latent_k(n: &N<'_>, _: u32) -> u64 {
-    match n.count("attention.key_length_mla") {
-        0 => n.head("attention.key_length"),
-        width => width,
-    }
-}
-fn latent_v(n: &N<'_>, _: u32) -> u64 {
-    match n.count("attention.value_length_mla") {
-        0 => n.head("attention.value_length"),
-        width => width,
-    }
-}
-fn latent_q(n: &N<'_>, layer: u32) -> u64 {
-    latent_k(n, layer).saturating_mul(n.heads(0))
-}
-fn unrotated(n: &N<'_>, layer: u32) -> u64 {
-    latent_k(n, layer).saturating_sub(n.rotated())
-}
-fn latent_out(n: &N<'_>, layer: u32) -> u64 {
-    latent_v(n, layer).saturating_mul(n.heads(0))
-}
-fn latent_kv(n: &N<'_>, layer: u32) -> u64 {
-    unrotated(n, layer).saturating_add(latent_v(n, layer)).saturating_mul(n.heads(0))
-}
-fn index_head(n: &N<'_>, _: u32) -> u64 {
-    n.count("attention.indexer.key_length")
-}
-fn index_heads(n: &N<'_>, _: u32) -> u64 {
-    n.count("attention.indexer.head_count")
-}
-fn index_q(n: &N<'_>, layer: u32) -> u64 {
-    index_head(n, layer).saturating_mul(index_heads(n, layer))
-}
-// Linear attention.
-fn conv(n: &N<'_>, _: u32) -> u64 {
-    n.count("ssm.conv_kernel")
-}
-fn state(n: &N<'_>, _: u32) -> u64 {
-    n.count("ssm.state_size")
-}
-fn v_heads(n: &N<'_>, _: u32) -> u64 {
-    n.count("ssm.time_step_rank")
-}
-fn v_heads2(n: &N<'_>, layer: u32) -> u64 {
-    v_heads(n, layer).saturating_mul(2)
-}
-fn values(n: &N<'_>, layer: u32) -> u64 {
-    state(n, layer).saturating_mul(v_heads(n, layer))
-}
-fn keys_values(n: &N<'_>, layer: u32) -> u64 {
-    let keys = state(n, layer).saturating_mul(n.count("ssm.group_count"));
-    keys.saturating_mul(2).saturating_add(values(n, layer))
-}
-fn keys_values_gates(n: &N<'_>, layer: u32) -> u64 {
-    keys_values(n, layer).saturating_add(values(n, layer))
-}
-// Gemma 3n and 4. The numbers of Gemma 3n are constants of llama.cpp.
-fn altup(_: &N<'_>, _: u32) -> u64 {
-    4
-}
-fn altup_others(_: &N<'_>, _: u32) -> u64 {
-    3
-}
-fn altup_squared(_: &N<'_>, _: u32) -> u64 {
-    16
-}
-fn laurel(_: &N<'_>, _: u32) -> u64 {
-    64
-}
-fn altup_width(_: &N<'_>, _: u32) -> u64 {
-    256
-}
-fn altup_all(n: &N<'_>, layer: u32) -> u64 {
-    altup_width(n, layer).saturating_mul(n.count("block_count"))
-}
-fn per_layer(n: &N<'_>, _: u32) -> u64 {
-    n.count("embedding_length_per_layer_input")
-}
-fn per_layer_all(n: &N<'_>, layer: u32) -> u64 {
-    per_layer(n, layer).saturating_mul(n.count("block_count"))
-}
-fn slides(n: &N<'_>, layer: u32) -> bool {
-    n.flag("attention.sliding_window_pattern", layer).unwrap_or(false)
-}
-fn own_head(n: &N<'_>, layer: u32) -> u64 {
-    match slides(n, layer) {
-        true => n.count("attention.key_length_swa"),
-        false => n.head("attention.key_length"),
-    }
-}
-fn own_q(n: &N<'_>, layer: u32) -> u64 {
-    own_head(n, layer).saturating_mul(n.heads(layer))
-}
-fn own_kv(n: &N<'_>, layer: u32) -> u64 {
-    own_head(n, layer).saturating_mul(n.kv_heads(layer))
-}
-fn full_pairs(n: &N<'_>, _: u32) -> u64 {
-    n.head("attention.key_length") / 2
-}
-
-// Conditions.
-fn dense(n: &N<'_>, _: u32) -> bool {
-    n.count("expert_count") == 0
-}
-fn mixture(n: &N<'_>, layer: u32) -> bool {
-    !dense(n, layer)
-}
-fn first(_: &N<'_>, layer: u32) -> bool {
-    layer == 0
-}
-fn not_first(n: &N<'_>, layer: u32) -> bool {
-    !first(n, layer)
-}
-fn leading(n: &N<'_>, layer: u32) -> bool {
-    u64::from(layer) < n.count("leading_dense_block_count")
-}
-fn later(n: &N<'_>, layer: u32) -> bool {
-    !leading(n, layer)
-}
-fn later_shared(n: &N<'_>, layer: u32) -> bool {
-    later(n, layer) && n.count("expert_shared_count") > 0
-}
-fn later_with_shared(n: &N<'_>, layer: u32) -> bool {
-    later(n, layer) && stated_shared_ff(n, layer) > 0
-}
-fn shares(n: &N<'_>, layer: u32) -> bool {
-    mixture(n, layer) && stated_shared_ff(n, layer) > 0
-}
-fn long(n: &N<'_>, _: u32) -> bool {
-    n.text("rope.scaling.type") == Some("longrope")
-}
-fn not_long(n: &N<'_>, layer: u32) -> bool {
-    !long(n, layer)
-}
-fn ranked(n: &N<'_>, layer: u32) -> bool {
-    !light(n) && q_rank(n, layer) > 0
-}
-fn unranked(n: &N<'_>, layer: u32) -> bool {
-    !ranked(n, layer)
-}
-fn absorbed(n: &N<'_>, _: u32) -> bool {
-    n.has("attention.key_length_mla") && n.has("attention.value_length_mla")
-}
-fn expanded(n: &N<'_>, layer: u32) -> bool {
-    !absorbed(n, layer)
-}
-fn many_layers(n: &N<'_>, _: u32) -> bool {
-    n.count("block_count") >= 64
-}
-fn recurrent(n: &N<'_>, layer: u32) -> bool {
-    n.flag("attention.recurrent_layers", layer).unwrap_or_else(|| {
-        let stated = n.count("full_attention_interval");
-        let interval = if stated == 0 { 4 } else { stated };
-        u64::from(layer).saturating_add(1).checked_rem(interval) != Some(0)
-    })
-}
-fn attends(n: &N<'_>, layer: u32) -> bool {
-    !recurrent(n, layer)
-}
-fn has_per_layer(n: &N<'_>, layer: u32) -> bool {
-    per_layer(n, layer) > 0
-}
-fn keeps_kv(n: &N<'_>, layer: u32) -> bool {
-    let own = n.count("block_count").saturating_sub(n.count("attention.shared_kv_layers"));
-    u64::from(layer) < own
-}
-fn shares_kv(n: &N<'_>, layer: u32) -> bool {
-    !keeps_kv(n, layer)
-}
-
-/// DeepSeek's models that llama.cpp takes for the light ones, by the number of layers, and whose
-/// rank of queries it does not read.
-fn light(n: &N<'_>) -> bool {
-    let layers = n.layers();
-    layers == 27 || layers == 26 || (layers == 48 && n.vocab() == 128_256)
-}
-
-// Rules.
-fn key_is_value(n: &N<'_>) -> Option<String> {
-    let (key, value) = (n.head("attention.key_length"), n.head("attention.value_length"));
-    (key != value).then(|| {
-        format!(
-            "heads of width {key} and values of width {value}, which llama.cpp requires to be equal"
-        )
-    })
-}
-fn whole_head(n: &N<'_>) -> Option<String> {
-    let (head, rotated) = (n.head("attention.value_length"), n.rotated());
-    (head != rotated).then(|| {
-        format!("{rotated} elements of a head of width {head} are rotated, but llama.cpp rotates whole heads of this architecture")
-    })
-}
-fn needs_experts(n: &N<'_>) -> Option<String> {
-    (n.count("expert_count") == 0)
-        .then(|| "no experts, which llama.cpp requires of this architecture".to_owned())
-}
-fn needs_rank(n: &N<'_>) -> Option<String> {
-    (!light(n) && !n.has("attention.q_lora_rank")).then(|| {
-        "no attention.q_lora_rank: llama.cpp requires it unless the model has 26 or 27 layers"
-            .to_owned()
-    })
-}
-/// Latent attention is computed as attention with one key head, the latent and the rotated part.
-fn latent_is_one_head(n: &N<'_>) -> Option<String> {
-    let (heads, wanted) = (n.kv_heads(0), kv_rank_rotated(n, 0));
-    let (key, value) = (n.head("attention.key_length"), n.head("attention.value_length"));
-    let fits = heads == 1 && key == wanted && value == kv_rank(n, 0);
-    (absorbed(n, 0) && !fits).then(|| {
-        format!(
-            "{heads} key heads of width {key} with values of width {value}, but llama.cpp requires \
-             one of {wanted} with values of {}",
-            kv_rank(n, 0)
-        )
-    })
-}
-fn narrow_heads_rotate(n: &N<'_>) -> Option<String> {
-    let stated = n.count("rope.dimension_count_swa");
-    let rotated = if stated == 0 { n.rotated() } else { stated };
-    let width = n.count("attention.key_length_swa");
-    (rotated > width).then(|| {
-        format!("{rotated} elements of a head of width {width} are rotated in layers with a window")
-    })
-}
-fn needs_token_types(n: &N<'_>) -> Option<String> {
-    (n.token_types() == 0)
-        .then(|| "no tokenizer.ggml.token_type_count: llama.cpp does not load the file".to_owned())
-}
-fn sections_fit(n: &N<'_>) -> Option<String> {
-    let width = n.head("attention.key_length");
-    let sections = (0..4).filter_map(|place| n.each("rope.dimension_sections", place));
-    let sum = sections.fold(0, u64::saturating_add);
-    (sum > width).then(|| {
-        format!(
-            "rope.dimension_sections have {sum} pairs, but llama.cpp computes with at most {width}, \
-             the width of a head"
-        )
-    })
-}
-fn key_heads_divide(n: &N<'_>) -> Option<String> {
-    let (values, keys) = (v_heads(n, 0), n.count("ssm.group_count"));
-    (values.checked_rem(keys) != Some(0)).then(|| {
-        format!("{values} value heads, but llama.cpp requires a multiple of the key heads, {keys}")
-    })
-}
-
-/// llama.cpp tells EXAONE 4's models with windows by their number of layers.
-fn windows_of_64_layers(n: &N<'_>) -> Option<String> {
-    (n.layers() != 64 && n.count("attention.sliding_window") > 0).then(|| {
-        format!("attention.sliding_window has no effect: llama.cpp has windows in models of 64 layers only, and this one has {}", n.layers())
-    })
-}
 
 const WHOLE_HEADS: &[Rule] = &[key_is_value, whole_head];
 const EQUAL_HEADS: &[Rule] = &[key_is_value];
@@ -467,10 +104,8 @@ const EXPERTS: &[Row] = &[
     must("blk.{n}.ffn_up_exps.weight", [embd, expert_ff, experts]),
     must("blk.{n}.ffn_down_exps.weight", [expert_ff, embd, experts]),
 ];
+const ROUTER: &str = "blk.{n}.ffn_gate_inp.weight";
 const FUSED: &str = "blk.{n}.ffn_gate_up_exps.weight";
-fn fused_expert_ff(n: &N<'_>, layer: u32) -> u64 {
-    expert_ff(n, layer).saturating_mul(2)
-}
 /// Experts whose gate and up matrices may be fused.
 const FUSED_EXPERTS: &[Row] = &[
     must("blk.{n}.ffn_gate_inp.weight", [embd, experts]),
@@ -478,6 +113,13 @@ const FUSED_EXPERTS: &[Row] = &[
     must("blk.{n}.ffn_gate_exps.weight", [embd, expert_ff, experts]).unless(FUSED),
     must("blk.{n}.ffn_up_exps.weight", [embd, expert_ff, experts]).unless(FUSED),
     must("blk.{n}.ffn_down_exps.weight", [expert_ff, embd, experts]),
+];
+/// Experts as wide as the dense network would be.
+const DENSE_WIDE_EXPERTS: &[Row] = &[
+    must(ROUTER, [embd, experts]),
+    must("blk.{n}.ffn_gate_exps.weight", [embd, ff, experts]),
+    must("blk.{n}.ffn_up_exps.weight", [embd, ff, experts]),
+    must("blk.{n}.ffn_down_exps.weight", [ff, embd, experts]),
 ];
 /// A shared expert with a router of its own.
 const SHARED_EXPERT: &[Row] = &[
@@ -562,6 +204,28 @@ const SPLIT_LINEAR: &[Row] = &[
     must("blk.{n}.ssm_beta.weight", [embd, v_heads]).when(recurrent),
     must("blk.{n}.ssm_alpha.weight", [embd, v_heads]).when(recurrent),
 ];
+/// Attention in layers with key heads.
+const KEYED_ATTENTION: &[Row] = &[
+    may(QKV, [embd, embd_kv_kv]).when(has_keys),
+    may(QKV_BIAS, [embd_kv_kv]).when(has_keys).with(QKV),
+    must("blk.{n}.attn_q.weight", [embd, embd]).when(has_keys).unless(QKV),
+    must("blk.{n}.attn_k.weight", [embd, kv_of_layer]).when(has_keys).unless(QKV),
+    must("blk.{n}.attn_v.weight", [embd, kv_of_layer]).when(has_keys).unless(QKV),
+    may("blk.{n}.attn_q.bias", [embd]).when(has_keys).unless(QKV_BIAS),
+    may("blk.{n}.attn_k.bias", [kv_of_layer]).when(has_keys).unless(QKV_BIAS),
+    may("blk.{n}.attn_v.bias", [kv_of_layer]).when(has_keys).unless(QKV_BIAS),
+    must("blk.{n}.attn_output.weight", [embd, embd]).when(has_keys),
+];
+/// Layers with a short convolution where they have no key heads.
+const SHORT_CONVOLUTIONS: &[Row] = &[
+    must("token_embd.weight", [embd, vocab]),
+    must("token_embd_norm.weight", [embd]),
+    must("blk.{n}.attn_q_norm.weight", [head]).when(has_keys),
+    must("blk.{n}.attn_k_norm.weight", [head]).when(has_keys),
+    must("blk.{n}.shortconv.conv.weight", [short_kernel, embd]).when(keyless),
+    must("blk.{n}.shortconv.in_proj.weight", [embd, embd3]).when(keyless),
+    must("blk.{n}.shortconv.out_proj.weight", [embd, embd]).when(keyless),
+];
 const HYBRID_KEYS: &[&str] = &[
     RMS,
     "ssm.conv_kernel",
@@ -582,12 +246,6 @@ const SECTIONED_HYBRID_KEYS: &[&str] = &[
 
 const DENSE_2_3: &[Row] =
     &[may("dense_2.weight", [embd, dense_2]), may("dense_3.weight", [dense_3, embd])];
-fn dense_2(n: &N<'_>, _: u32) -> u64 {
-    n.count("dense_2_feat_out")
-}
-fn dense_3(n: &N<'_>, _: u32) -> u64 {
-    n.count("dense_3_feat_in")
-}
 
 /// The table, a row for each loader.
 #[rustfmt::skip]
@@ -609,6 +267,38 @@ pub(crate) static GRAPHS: &[Graph] = &[
     Graph { architectures: &["qwen3"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, ATTENTION_VALUES, QK_NORM, GATED], rules: WHOLE_HEADS, ..Graph::EMPTY },
     Graph { architectures: &["qwen3vl"], keys: &[RMS, "rope.dimension_sections"], tensors: &[BODY, TIED, NORMS, ATTENTION_VALUES, QK_NORM, GATED], rules: &[key_is_value, whole_head, sections_fit], ..Graph::EMPTY },
     Graph { architectures: &["qwen3moe"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, ATTENTION_VALUES, QK_NORM, EXPERTS], rules: &[key_is_value, whole_head, needs_experts], ..Graph::EMPTY },
+    Graph { architectures: &["llama4"], keys: &[RMS, "expert_feed_forward_length", "interleave_moe_layer_step"], tensors: &[BODY, TIED, NORMS, ATTENTION, FREQS, &[
+        must("blk.{n}.ffn_gate.weight", [embd, ff]).when(between), must("blk.{n}.ffn_up.weight", [embd, ff]).when(between), must("blk.{n}.ffn_down.weight", [ff, embd]).when(between),
+        must(ROUTER, [embd, experts]).when(stepped), must("blk.{n}.ffn_gate_exps.weight", [embd, stated_expert_ff, experts]).when(stepped),
+        must("blk.{n}.ffn_up_exps.weight", [embd, stated_expert_ff, experts]).when(stepped), must("blk.{n}.ffn_down_exps.weight", [stated_expert_ff, embd, experts]).when(stepped),
+        must("blk.{n}.ffn_gate_shexp.weight", [embd, stated_expert_ff]).when(stepped), must("blk.{n}.ffn_up_shexp.weight", [embd, stated_expert_ff]).when(stepped), must("blk.{n}.ffn_down_shexp.weight", [stated_expert_ff, embd]).when(stepped)]],
+        rules: &[key_is_value, whole_head, needs_experts], ..Graph::EMPTY },
+    Graph { architectures: &["lfm2"], keys: &[RMS, "shortconv.l_cache"], tensors: &[TIED, NORMS, KEYED_ATTENTION, SHORT_CONVOLUTIONS, GATED], ..Graph::EMPTY },
+    Graph { architectures: &["lfm2moe"], keys: &[RMS, "shortconv.l_cache", "expert_feed_forward_length", "expert_gating_func"], tensors: &[TIED, NORMS, KEYED_ATTENTION, SHORT_CONVOLUTIONS, LEADING, SPLIT_EXPERTS, &[must(BALANCE, [experts]).when(later)]], ..Graph::EMPTY },
+    Graph { architectures: &["apertus"], keys: &[RMS], tensors: &[BODY, OUTPUT, NORMS, ATTENTION_VALUES, ATTENTION_OUTPUT_BIAS, QK_NORM, LLAMA_FREQS, UNGATED, &[may("blk.{n}.attn_q_norm.bias", [head]), may("blk.{n}.attn_k_norm.bias", [head])]],
+        rules: &[key_is_value, whole_head, needs_xielu], ..Graph::EMPTY },
+    Graph { architectures: &["jamba"], keys: &[RMS, "ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank"], tensors: &[BODY, TIED, NORMS, KEYED_ATTENTION, &[
+        must(SSM_IN, [embd, inner2]).when(keyless), must("blk.{n}.ssm_conv1d.weight", [conv, inner]).when(keyless), must("blk.{n}.ssm_conv1d.bias", [inner]).when(keyless),
+        must("blk.{n}.ssm_x.weight", [inner, rank_states]).when(keyless), must("blk.{n}.ssm_dt.weight", [v_heads, inner]).when(keyless), must("blk.{n}.ssm_dt.bias", [inner]).when(keyless),
+        must("blk.{n}.ssm_dt_norm.weight", [v_heads]).when(keyless), must("blk.{n}.ssm_b_norm.weight", [state]).when(keyless), must("blk.{n}.ssm_c_norm.weight", [state]).when(keyless),
+        must("blk.{n}.ssm_a", [state, inner]).when(keyless), must("blk.{n}.ssm_d", [inner]).when(keyless), must("blk.{n}.ssm_out.weight", [inner, embd]).when(keyless),
+        may(ROUTER, [embd, experts]), must("blk.{n}.ffn_gate_exps.weight", [embd, ff, experts]).with(ROUTER), must("blk.{n}.ffn_up_exps.weight", [embd, ff, experts]).with(ROUTER), must("blk.{n}.ffn_down_exps.weight", [ff, embd, experts]).with(ROUTER),
+        must("blk.{n}.ffn_gate.weight", [embd, ff]).unless(ROUTER), must("blk.{n}.ffn_up.weight", [embd, ff]).unless(ROUTER), must("blk.{n}.ffn_down.weight", [ff, embd]).unless(ROUTER)]],
+        rules: &[key_is_value, twice_as_wide], ..Graph::EMPTY },
+    Graph { architectures: &["mamba"], keys: &[RMS, "ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank"], tensors: &[BODY, TIED, &[must("blk.{n}.attn_norm.weight", [embd]),
+        must(SSM_IN, [embd, inner2]), must("blk.{n}.ssm_conv1d.weight", [conv, inner]), must("blk.{n}.ssm_conv1d.bias", [inner]), must("blk.{n}.ssm_x.weight", [inner, rank_states]),
+        must("blk.{n}.ssm_dt.weight", [v_heads, inner]), must("blk.{n}.ssm_dt.bias", [inner]), must("blk.{n}.ssm_a", [state, inner]), must("blk.{n}.ssm_d", [inner]), must("blk.{n}.ssm_out.weight", [inner, embd])]],
+        rules: &[twice_as_wide], ..Graph::EMPTY },
+    Graph { architectures: &["mamba2"], keys: &[RMS, "ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank", "ssm.group_count"], tensors: &[BODY, TIED, &[must("blk.{n}.attn_norm.weight", [embd]),
+        must(SSM_IN, [embd, inner_states_heads]), must("blk.{n}.ssm_conv1d.weight", [conv, inner_states]), must("blk.{n}.ssm_conv1d.bias", [inner_states]), must("blk.{n}.ssm_dt.bias", [v_heads]),
+        must("blk.{n}.ssm_a", [one_value, v_heads]), must("blk.{n}.ssm_d", [one_value, v_heads]), must("blk.{n}.ssm_norm.weight", [inner_of_group, groups]), must("blk.{n}.ssm_out.weight", [inner, embd])]], ..Graph::EMPTY },
+    Graph { architectures: &["exaone"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, ATTENTION, FREQS, GATED], rules: WHOLE_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["phimoe"], keys: &[RMS], tensors: &[BODY, OUTPUT, NORMS, BIASED_NORMS, SQUARE_ATTENTION, LONG_FREQS, DENSE_WIDE_EXPERTS, &[must("output.bias", [vocab]), must("blk.{n}.attn_output.bias", [embd])]],
+        rules: EQUAL_HEADS, ignores: &[("attention.sliding_window", "every layer attends to all positions")], remarks: &[rms_for_layer_norms, softmax_for_sparse_mixer], ..Graph::EMPTY },
+    Graph { architectures: &["hunyuan-moe"], keys: &[RMS, "expert_feed_forward_length"], tensors: &[BODY, TIED, NORMS, ATTENTION, QK_NORM, DENSE_WIDE_EXPERTS, &[
+        must("blk.{n}.ffn_gate_shexp.weight", [embd, shared_ff]), must("blk.{n}.ffn_up_shexp.weight", [embd, shared_ff]), must("blk.{n}.ffn_down_shexp.weight", [shared_ff, embd])]],
+        rules: &[key_is_value, whole_head, needs_experts], ..Graph::EMPTY },
+    Graph { architectures: &["qwen3vlmoe"], keys: &[RMS, "rope.dimension_sections"], tensors: &[BODY, TIED, NORMS, ATTENTION_VALUES, QK_NORM, EXPERTS], rules: &[key_is_value, whole_head, needs_experts, sections_fit], ..Graph::EMPTY },
     Graph { architectures: &["qwen3next"], keys: HYBRID_KEYS, tensors: &[BODY, TIED, HYBRID, FUSED_LINEAR, FUSED_EXPERTS, SHARED_EXPERT], rules: &[needs_experts, key_heads_divide], nextn: true, ..Graph::EMPTY },
     Graph { architectures: &["qwen35"], keys: SECTIONED_HYBRID_KEYS, tensors: &[BODY, TIED, HYBRID, SPLIT_LINEAR, GATED], rules: &[sections_fit, key_heads_divide], nextn: true, ..Graph::EMPTY },
     Graph { architectures: &["qwen35moe"], keys: SECTIONED_HYBRID_KEYS, tensors: &[BODY, TIED, HYBRID, SPLIT_LINEAR, FUSED_EXPERTS, SHARED_EXPERT], rules: &[sections_fit, key_heads_divide], nextn: true, ..Graph::EMPTY },
@@ -666,8 +356,7 @@ pub(crate) static GRAPHS: &[Graph] = &[
         must("blk.{n}.attn_norm.weight", [embd]), must("blk.{n}.post_attention_norm.weight", [embd]), may("blk.{n}.attn_q_norm.weight", [head]), may("blk.{n}.attn_k_norm.weight", [head]),
         must(BALANCE, [experts]).when(later)]], rules: &[needs_experts], nextn: true, ..Graph::EMPTY },
     Graph { architectures: &["olmo2"], keys: &[RMS], tensors: &[BODY, OUTPUT, POST_NORMS, SQUARE_ATTENTION, GATED, &[must("blk.{n}.attn_q_norm.weight", [embd]), must("blk.{n}.attn_k_norm.weight", [square_kv])]], rules: WHOLE_HEADS, ..Graph::EMPTY },
-    Graph { architectures: &["olmoe"], keys: &[RMS], tensors: &[BODY, OUTPUT, NORMS, SQUARE_ATTENTION, &[must("blk.{n}.attn_q_norm.weight", [embd]), must("blk.{n}.attn_k_norm.weight", [embd]),
-        must("blk.{n}.ffn_gate_inp.weight", [embd, experts]), must("blk.{n}.ffn_gate_exps.weight", [embd, ff, experts]), must("blk.{n}.ffn_up_exps.weight", [embd, ff, experts]), must("blk.{n}.ffn_down_exps.weight", [ff, embd, experts])]],
+    Graph { architectures: &["olmoe"], keys: &[RMS], tensors: &[BODY, OUTPUT, NORMS, SQUARE_ATTENTION, &[must("blk.{n}.attn_q_norm.weight", [embd]), must("blk.{n}.attn_k_norm.weight", [embd])], DENSE_WIDE_EXPERTS],
         rules: &[key_is_value, whole_head, needs_experts], ..Graph::EMPTY },
     Graph { architectures: &["command-r"], keys: &[EPS], tensors: &[BODY, SQUARE_ATTENTION, GATED, &[must("blk.{n}.attn_norm.weight", [embd]),
         must("blk.{n}.attn_q_norm.weight", [head, heads]).when(many_layers), must("blk.{n}.attn_k_norm.weight", [head, kv_heads]).when(many_layers)]], rules: EQUAL_HEADS, ..Graph::EMPTY },
@@ -705,15 +394,3 @@ pub(crate) static GRAPHS: &[Graph] = &[
         may("cls.output.weight", [embd, one_class]), may("cls.output.bias", [one_class]), may("cls.weight", [embd, embd]), may("cls.norm.weight", [embd])]],
         rules: EQUAL_HEADS, ..Graph::EMPTY },
 ];
-
-const ROUTER: &str = "blk.{n}.ffn_gate_inp.weight";
-
-/// Key heads of the width that follows from the residual stream.
-fn square_kv(n: &N<'_>, layer: u32) -> u64 {
-    embd(n, layer).checked_div(n.heads(0)).unwrap_or(0).saturating_mul(n.kv_heads(0))
-}
-
-/// The labels of a classifier; one unless the file names them.
-fn one_class(n: &N<'_>, _: u32) -> u64 {
-    n.labels()
-}
