@@ -54,5 +54,6 @@ mod same_weights;
 mod shrink;
 mod through_gguf;
 mod tokenizer;
+mod torchao;
 mod translate;
 mod truncation;
