@@ -117,7 +117,7 @@ pub fn gguf_tensors(model: &Model) -> Result<Vec<(&'static str, Vec<f32>)>> {
 
 /// The documents that a Hugging Face or MLX directory may contain beside its weights and its
 /// `config.json`.
-const DOCUMENTS: [&str; 11] = [
+const DOCUMENTS: [&str; 12] = [
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
@@ -126,6 +126,7 @@ const DOCUMENTS: [&str; 11] = [
     "chat_template.jinja",
     "chat_template.json",
     "tokenizer.model",
+    "sentencepiece.bpe.model",
     "vocab.json",
     "merges.txt",
     "vocab.txt",
