@@ -35,6 +35,7 @@ mod golden_quantize;
 mod golden_quantize_mlx;
 mod imatrix;
 mod incomplete;
+mod keys;
 mod limits;
 mod linear_attention;
 mod lora;

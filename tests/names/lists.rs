@@ -1236,7 +1236,7 @@ pub(crate) const LISTS: &[List] = &[
     },
     List {
         name: "bert classifier",
-        source: "llama.cpp's conversion/bert.py: a classifier of one layer becomes cls.output; the pooler before it, which the converter drops, is cls of llama.cpp's graph",
+        source: "llama.cpp's conversion/bert.py: a classifier of one layer becomes cls.output",
         config: r#"{"model_type": "bert", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 10}"#,
         form: Form::Gguf,
         gguf: "bert",
@@ -1262,8 +1262,6 @@ pub(crate) const LISTS: &[List] = &[
             bert.encoder.layer.0.intermediate.dense.bias            32    blk.0.ffn_up.bias
             bert.encoder.layer.0.output.dense.weight                8,32  blk.0.ffn_down.weight
             bert.encoder.layer.0.output.dense.bias                  8     blk.0.ffn_down.bias
-            bert.pooler.dense.weight                                8,8   cls.weight
-            bert.pooler.dense.bias                                  8     cls.bias
             classifier.weight                                       3,8   cls.output.weight
             classifier.bias                                         3     cls.output.bias
         "],
