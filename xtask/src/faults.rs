@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const TREE: &str = "target/faults";
 
 /// The folders whose branches are numbered, each with the file that gets the module of switches.
-const PLANTED: [(&str, &str); 2] = [("src", "src/lib.rs"), ("cli/src", "cli/src/main.rs")];
+const PLANTED: [(&str, &str); 2] = [("src", "src/lib.rs"), ("cli/src", "cli/src/lib.rs")];
 
 /// Files that the tests do not build: those of the feature `gpu`, which `cargo xtask gpu` tests.
 const NOT_BUILT: [&str; 2] = ["src/device/gpu.rs", "src/device/gpu/"];
