@@ -313,11 +313,22 @@ fn two_labels_by_default() {
     let labels = Kv::texts(&["LABEL_0", "LABEL_1"]);
     let file = file.key("bert.classifier.output_labels", labels).build();
     let folder = folder(&[("a.gguf", file), ("b.gguf", bert("bert").build())]);
-    for (from, count) in [("a", Some(2)), ("b", None)] {
+    for (from, stated, count) in [
+        ("a", true, Some(2)),
+        // transformers omits them.
+        ("a", false, Some(2)),
+        ("b", true, None),
+        ("b", false, None),
+    ] {
+        let _ = std::fs::remove_dir_all(folder.path().join(from));
+        let _ = std::fs::remove_file(folder.path().join(format!("{from}-back.gguf")));
         written(&folder, &format!("{from}.gguf"), from, &SAFETENSORS);
         let path = folder.path().join(from).join("config.json");
         let mut said = config(&folder, from);
-        said["id2label"] = serde_json::json!({"0": "LABEL_0", "1": "LABEL_1"});
+        said.as_object_mut().expect("an object").remove("id2label");
+        if stated {
+            said["id2label"] = serde_json::json!({"0": "LABEL_0", "1": "LABEL_1"});
+        }
         std::fs::write(path, said.to_string()).expect("a config");
         let back = format!("{from}-back.gguf");
         written(&folder, from, &back, &GGUF);

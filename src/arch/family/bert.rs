@@ -299,7 +299,14 @@ pub(super) fn segments(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> 
 /// Labels of a classifier, as the converter writes them. The two default labels of a config are
 /// omitted, unless there is a classifier of two rows: llama.cpp takes their number from the labels.
 pub(super) fn labels(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
-    let Some(Json::Object(stated)) = model.config_value("id2label") else { return Ok(()) };
+    let rows = model.shape("classifier.output.weight").and_then(|shape| shape.first().copied());
+    let Some(Json::Object(stated)) = model.config_value("id2label") else {
+        // transformers omits the two default labels.
+        if rows == Some(2) {
+            keys.texts("classifier.output_labels", ["LABEL_0", "LABEL_1"].into_iter());
+        }
+        return Ok(());
+    };
     let mut labels = Vec::new();
     for (number, label) in stated {
         let label = number.parse::<u32>().ok().zip(label.as_str());
@@ -309,7 +316,6 @@ pub(super) fn labels(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Resul
         })?);
     }
     labels.sort_unstable();
-    let rows = model.shape("classifier.output.weight").and_then(|shape| shape.first().copied());
     let usual = labels.len() == 2 && labels.contains(&(0, "LABEL_0"));
     if labels.is_empty() || usual && rows != Some(2) {
         return Ok(());
