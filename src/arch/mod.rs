@@ -71,6 +71,8 @@ pub struct Architecture {
     pub required: &'static [&'static str],
     /// Names that a class of a dialect uses instead of those in the tables.
     pub(crate) renames: &'static [Rename],
+    /// Canonical names that depend on the other tensors of the model.
+    pub(crate) conditional_names: &'static [ConditionalName],
     /// Patterns of stored names that no model code asks for, in addition to [`auxiliary`], and what
     /// such a tensor is.
     pub(crate) auxiliary: &'static [(&'static str, &'static str)],
@@ -113,6 +115,7 @@ impl Architecture {
         prefixes: &[],
         required: &[],
         renames: &[],
+        conditional_names: &[],
         auxiliary: &[],
         rows_before_positions: None,
         variants: &[],
@@ -141,6 +144,32 @@ impl KeyedTensor {
     /// Whether this is the canonical name of such a tensor.
     pub(crate) fn is(&self, canonical: &str) -> bool {
         rule::pattern(canonical).layers == self.canonical
+    }
+}
+
+/// Canonical names that tensors have instead of others, in a model that has a third tensor.
+#[derive(Debug)]
+pub(crate) struct ConditionalName {
+    /// The canonical tensor that the model must have.
+    pub(crate) beside: &'static str,
+    /// The start of the names in the tables.
+    pub(crate) usual: &'static str,
+    /// The start of the names in such a model, unless it stores a tensor under one of them.
+    pub(crate) name: &'static str,
+}
+
+impl ConditionalName {
+    fn apply(&self, mapped: &mut [Mapping]) {
+        let has = |found: fn(&str, &str) -> bool, name: &str| {
+            mapped.iter().any(|mapping| found(&mapping.canonical, name))
+        };
+        if has(|a, b| a == b, self.beside) && !has(|a, b| a.starts_with(b), self.name) {
+            for mapping in mapped {
+                if let Some(rest) = mapping.canonical.strip_prefix(self.usual) {
+                    mapping.canonical = format!("{}{rest}", self.name);
+                }
+            }
+        }
     }
 }
 
@@ -413,6 +442,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         keep_first_rows(&mut resolution, &ranks);
         check_once(&resolution).map_err(|error| error.in_file(store.path()))?;
     }
+    architecture.conditional_names.iter().for_each(|row| row.apply(&mut resolution.mapped));
     let promised = named.and_then(|named| {
         let defaults = family::defaults(&named.name);
         config::layers(store, &defaults)

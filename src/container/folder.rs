@@ -28,7 +28,7 @@ static FOLDERS: &[Folder] = &[
     Folder { endings: &[".mlmodel", "Manifest.json"], kind: ErrorKind::Unsupported, what: "only a Core ML model", advice: OTHER },
     Folder { endings: &["imatrix.dat", ".imatrix"], kind: ErrorKind::Unsupported, what: "only an importance matrix", advice: IMATRIX },
     Folder { endings: &[".bin", ".pt", ".pth", ".ckpt", ".distcp"], kind: ErrorKind::Unsupported, what: "only PyTorch pickles", advice: PICKLE },
-    Folder { endings: &["tokenizer.json", "tokenizer.model", "spiece.model", ".tiktoken", "vocab.json", "vocab.txt", "tokenizer_config.json"], kind: ErrorKind::UnknownContainer, what: "a tokenizer without weights", advice: "fetch the weights too: the .safetensors or GGUF files of the model" },
+    Folder { endings: &["tokenizer.json", "tokenizer.model", "sentencepiece.bpe.model", "spiece.model", ".tiktoken", "vocab.json", "vocab.txt", "tokenizer_config.json"], kind: ErrorKind::UnknownContainer, what: "a tokenizer without weights", advice: "fetch the weights too: the .safetensors or GGUF files of the model" },
     Folder { endings: &["adapter_config.json"], kind: ErrorKind::UnknownContainer, what: "the config of an adapter without its weights", advice: "fetch adapter_model.safetensors too" },
     Folder { endings: &["config.json", "params.json"], kind: ErrorKind::UnknownContainer, what: "a config without weights", advice: "fetch the weights too: the .safetensors or GGUF files of the model" },
 ];

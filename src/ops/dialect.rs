@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use crate::arch::source::SourceModel;
 use crate::arch::{
     Architecture, Axes, Dialect, DialectTensor, KeyedTensor, Mapping, Resolution, Transform,
-    architecture_name, dialect_tensors,
+    architecture_name, dialect_tensors, family,
 };
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::model::{Adaptation, Convention, Tensor};
+use crate::store::{Encoding, Store};
 
 /// A model's tensors in a dialect.
 #[derive(Debug, Default)]
@@ -91,7 +93,7 @@ fn translated(
     let mapping = |name: &str| model.mapping(name).ok().flatten();
     let stored = |name: &str| mapping(name).map(|of| (&of.stored, of.transform));
     let one = |a: &str, b: &str| stored(a).is_some_and(|a| stored(b) == Some(a));
-    let of_files = architecture_name(store)?.map_or_else(String::new, |named| named.name);
+    let of_files = model_type(store, resolution)?;
     let (spelled, without) = dialect_tensors(architecture, &of_files, dialect, &canonical, one);
     let keyed = |name: &String| architecture.keyed.iter().find(|tensor| tensor.is(name));
     let nameless = format!("{} has no name for it", dialect.name());
@@ -151,6 +153,17 @@ fn translated(
         }
     }
     Ok(named)
+}
+
+/// The `model_type` that the model has or would get in `config.json`; empty if it has none.
+fn model_type(store: &Store, resolution: &Resolution) -> Result<String> {
+    if store.encoding() == Encoding::Gguf
+        && let Ok(model) = SourceModel::of(store, resolution)
+        && let Some(class) = family::class_of(&model)
+    {
+        return Ok(class.model_type.to_owned());
+    }
+    Ok(architecture_name(store)?.map_or_else(String::new, |named| named.name))
 }
 
 /// Whether the directory is written as that of a model with images, whose language model is a part:

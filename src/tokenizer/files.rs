@@ -4,17 +4,21 @@ use std::borrow::Cow;
 
 use super::vocabulary::Vocabulary;
 use super::{json, lines, sentencepiece};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::store::Store;
 
 /// Parses a vocabulary from the content of its file.
 type Parse = fn(Cow<'static, [u8]>, &Limits) -> Result<Vocabulary<'static>>;
 
+/// The name of a SentencePiece model whose pieces the model numbers in fairseq's order.
+const FAIRSEQ: &str = "sentencepiece.bpe.model";
+
 /// The files that may hold a vocabulary, the most complete first.
-const FILES: [(&str, Parse); 4] = [
+const FILES: [(&str, Parse); 5] = [
     ("tokenizer.json", json::tokenizer),
     ("tokenizer.model", sentencepiece::tokenizer),
+    (FAIRSEQ, sentencepiece::tokenizer),
     ("vocab.json", json::vocabulary),
     ("vocab.txt", lines::vocabulary),
 ];
@@ -33,6 +37,19 @@ pub(crate) fn beside(store: &Store) -> Result<Option<(Vocabulary<'static>, &'sta
             let merges = lines::merges(&file.bytes, limits);
             let merges = merges.map_err(|error| error.in_file(&file.path))?;
             vocabulary = vocabulary.with_merges(merges, file.bytes);
+        }
+        if name == FAIRSEQ {
+            let config = store.read_document("config.json")?;
+            let number = |key: &str| config.as_ref()?.get(key)?.as_u64();
+            if let Some(bos) = number("bos_token_id").filter(|&bos| bos != 0) {
+                let fault = format!(
+                    "config.json numbers the first token {bos}, but in fairseq's order it is 0"
+                );
+                return Err(Error::unsupported(fault)
+                    .in_file(&file.path)
+                    .advise("save the tokenizer as tokenizer.json with transformers"));
+            }
+            vocabulary = vocabulary.in_order_of_fairseq(number("vocab_size"))?;
         }
         return Ok(Some((vocabulary, name)));
     }

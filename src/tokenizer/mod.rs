@@ -2,8 +2,8 @@
 //!
 //! This library does not tokenize text. A [`Tokenizer`] has what a program needs to do so: the
 //! tokens with their scores and kinds, the merges, the special tokens and the chat templates. They
-//! are read from GGUF's metadata, or from `tokenizer.json`, `tokenizer.model`, `vocab.json` with
-//! `merges.txt`, or `vocab.txt` beside the weights.
+//! are read from GGUF's metadata, or from `tokenizer.json`, `tokenizer.model`,
+//! `sentencepiece.bpe.model`, `vocab.json` with `merges.txt`, or `vocab.txt` beside the weights.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod files;
@@ -22,7 +22,7 @@ use crate::metadata::{Array, Value};
 use crate::store::Store;
 pub(crate) use special::has_chat_template;
 pub use special::{ChatTemplate, special_token_key};
-use vocabulary::Vocabulary;
+use vocabulary::{Normalizer, Vocabulary};
 
 /// The algorithm that turns text into tokens.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -212,6 +212,14 @@ impl<'a> Tokenizer<'a> {
                 }))
             }
             Tokens::File(vocabulary) => Box::new(vocabulary.merges()),
+        }
+    }
+
+    /// How SentencePiece prepares a text, if the file is a model of SentencePiece.
+    pub(crate) fn normalizer(&self) -> Option<&Normalizer> {
+        match &self.tokens {
+            Tokens::Arrays { .. } => None,
+            Tokens::File(vocabulary) => vocabulary.normalizer.as_ref(),
         }
     }
 

@@ -1,10 +1,12 @@
-//! `tokenizer.model`: a protocol buffer of SentencePiece, of which only a few fields are read.
+//! `tokenizer.model` and `sentencepiece.bpe.model`: a protocol buffer of SentencePiece, of which only a few fields are read.
 //!
 //! ```text
-//! ModelProto:    1 pieces (message, repeated), 2 trainer (message), others skipped
+//! ModelProto:    1 pieces (message, repeated), 2 trainer, 3 normalizer (messages), others skipped
 //! SentencePiece: 1 piece (bytes), 2 score (32-bit float), 3 type (varint, 1 where it is missing)
 //! TrainerSpec:   3 model type (varint: 1 unigram, 2 BPE, 3 words, 4 characters),
 //!                40 unk, 41 bos, 42 eos, 43 pad (varints; -1 for none)
+//! NormalizerSpec: 2 table of characters (bytes), 3 space before a text,
+//!                4 extra spaces removed (varints, 1 where they are missing)
 //! ```
 //!
 //! The field numbers are those of `sentencepiece_model.proto` in google/sentencepiece.
@@ -12,7 +14,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::vocabulary::{TextRange, Vocabulary, VocabularyEntry, push};
+use super::vocabulary::{Normalizer, TextRange, Vocabulary, VocabularyEntry, push};
 use super::{TokenKind, TokenizerKind};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -114,6 +116,8 @@ pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Voc
     let mut model = Message { file: &bytes, at: 0, end: bytes.len() };
     let mut pieces = Vec::new();
     // The trainer's defaults for missing fields.
+    let mut normalizer =
+        Normalizer { adds_space: true, removes_spaces: true, charsmap: Vec::new() };
     let (mut method, mut special) = (1, [("unk", 0), ("bos", 1), ("eos", 2), ("pad", -1)]);
     while let Some((field, value)) = model.next()? {
         match (field, value) {
@@ -132,6 +136,19 @@ pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Voc
                             // Negative numbers are stored as 64-bit numbers.
                             slot.into_iter().for_each(|slot| slot.1 = number.cast_signed());
                         }
+                        _ => {}
+                    }
+                }
+            }
+            (3, WireValue::Bytes(range)) => {
+                let mut spec = model.inner(range);
+                while let Some((field, value)) = spec.next()? {
+                    match (field, value) {
+                        (2, WireValue::Bytes(range)) => {
+                            normalizer.charsmap = bytes.get(range).unwrap_or_default().to_vec();
+                        }
+                        (3, WireValue::Varint(flag)) => normalizer.adds_space = flag != 0,
+                        (4, WireValue::Varint(flag)) => normalizer.removes_spaces = flag != 0,
                         _ => {}
                     }
                 }
@@ -155,6 +172,7 @@ pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Voc
         let id = u32::try_from(id).ok().filter(|&id| (id as usize) < count)?;
         Some((name, id))
     };
+    vocabulary.normalizer = Some(normalizer);
     vocabulary.special.extend(special.into_iter().filter_map(there));
     Ok(vocabulary)
 }

@@ -77,6 +77,19 @@ pub(crate) struct Vocabulary<'a> {
     merges: Vec<MergeEntry>,
     /// Special tokens that the file itself names.
     pub(crate) special: Vec<(&'static str, u32)>,
+    /// How SentencePiece prepares a text.
+    pub(crate) normalizer: Option<Normalizer>,
+}
+
+/// How SentencePiece prepares a text.
+#[derive(Clone, Debug)]
+pub(crate) struct Normalizer {
+    /// Whether a space is put before a text.
+    pub(crate) adds_space: bool,
+    /// Whether spaces around a text are dropped, and several in a row become one.
+    pub(crate) removes_spaces: bool,
+    /// The compiled table of characters to replace; empty if there is none.
+    pub(crate) charsmap: Vec<u8>,
 }
 
 impl<'a> Vocabulary<'a> {
@@ -99,13 +112,46 @@ impl<'a> Vocabulary<'a> {
                 first.id
             )));
         }
-        Ok(Self { kind, bytes, merge_bytes: None, pieces, merges, special: Vec::new() })
+        let special = Vec::new();
+        Ok(Self { kind, bytes, merge_bytes: None, pieces, merges, special, normalizer: None })
     }
 
     /// Adds merges that are stored in a separate file.
     pub(crate) fn with_merges(mut self, merges: Vec<MergeEntry>, bytes: Vec<u8>) -> Self {
         (self.merges, self.merge_bytes) = (merges, Some(bytes));
         self
+    }
+
+    /// Renumbers SentencePiece's pieces in fairseq's order, which XLM-RoBERTa, mBART and NLLB use:
+    /// `<s>`, `<pad>`, `</s>`, `<unk>`, and then the pieces from the fourth on. `rows` is the number
+    /// of rows of the embedding, if the config states it: a mask token takes the row after the last
+    /// piece if there is exactly one more.
+    pub(crate) fn in_order_of_fairseq(mut self, rows: Option<u64>) -> Result<Self> {
+        let bytes = self.bytes.to_mut();
+        let mut added = |text: &str| {
+            let start = bytes.len();
+            bytes.extend_from_slice(text.as_bytes());
+            TextRange::new(start..bytes.len(), false)
+        };
+        let mask = u32::try_from(self.pieces.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let control = Some(TokenKind::Control);
+        let mut first = vec![
+            (0, added("<s>")?, control),
+            (1, added("<pad>")?, control),
+            (2, added("</s>")?, control),
+            (3, added("<unk>")?, Some(TokenKind::Unknown)),
+        ];
+        self.special = vec![("bos", 0), ("eos", 2), ("unk", 3), ("sep", 2), ("pad", 1), ("cls", 0)];
+        if rows == Some(u64::from(mask).saturating_add(1)) {
+            first.push((mask, added("<mask>")?, control));
+            self.special.push(("mask", mask));
+        }
+        self.pieces.drain(..self.pieces.len().min(3));
+        self.pieces.iter_mut().for_each(|piece| piece.id = piece.id.saturating_add(1));
+        let entry = |(id, place, kind)| VocabularyEntry { id, place, score: 0.0, kind };
+        self.pieces.extend(first.into_iter().map(entry));
+        self.pieces.sort_by_key(|piece| piece.id);
+        Ok(self)
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -143,7 +143,7 @@ pub fn gguf_tensors(model: &Model) -> Result<Vec<(&'static str, Vec<f32>)>> {
 
 /// The documents that a Hugging Face or MLX directory may contain beside its weights and its
 /// `config.json`.
-const DOCUMENTS: [&str; 14] = [
+const DOCUMENTS: [&str; 15] = [
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
@@ -152,6 +152,7 @@ const DOCUMENTS: [&str; 14] = [
     "chat_template.jinja",
     "chat_template.json",
     "tokenizer.model",
+    "sentencepiece.bpe.model",
     "vocab.json",
     "merges.txt",
     "vocab.txt",

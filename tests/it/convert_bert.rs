@@ -232,6 +232,112 @@ fn the_likeliest_pieces() {
     }
 }
 
+/// As llama.cpp's converter writes it, but with the tokens around a text, which no file states.
+#[test]
+fn a_sentencepiece_model_alone() {
+    let folder = folder(&[("x.gguf", bert("t5").build())]);
+    written(&folder, "x.gguf", "x", &SAFETENSORS);
+    // A charsmap, no space before a text, and spaces as they are.
+    let normalizer = [crate::tokenizer::field(2, &[7, 0, 9]), vec![3 << 3, 0, 4 << 3, 0]].concat();
+    for (name, bytes, flag, charsmap) in
+        [("stated", normalizer, false, Some(vec![7, 0, 9])), ("silent", Vec::new(), true, None)]
+    {
+        let file = crate::tokenizer::fairseq(&bytes);
+        put(&folder.path().join("x"), "sentencepiece.bpe.model", file);
+        let to = format!("{name}.gguf");
+        written(&folder, "x", &to, &GGUF);
+        let gguf = open(&folder.path().join(to));
+        let key = |name: &str| gguf.metadata().get(&format!("tokenizer.ggml.{name}"));
+        let text = |name: &str| key(name).and_then(|value| value.to_text()?.to_str());
+        assert_eq!((text("model"), text("pre")), (Some("t5"), Some("default")));
+        for (name, flag) in [
+            ("add_space_prefix", flag),
+            ("remove_extra_whitespaces", flag),
+            ("add_bos_token", true),
+            ("add_eos_token", true),
+            ("add_sep_token", true),
+        ] {
+            assert_eq!(key(name).and_then(|value| value.to_bool()), Some(flag), "{name}");
+        }
+        for (name, id) in [("bos", 0), ("eos", 2), ("unknown", 3), ("seperator", 2), ("padding", 1)]
+        {
+            let key = key(&format!("{name}_token_id"));
+            assert_eq!(key.and_then(|value| value.to_i128()), Some(id), "{name}");
+        }
+        let list = |name: &str| match key(name) {
+            Some(Value::Array(array)) => array,
+            other => panic!("{name}: {other:?}"),
+        };
+        let texts: Vec<String> =
+            list("tokens").texts().expect("texts").map(|text| text.to_string()).collect();
+        assert_eq!(texts[..6], ["<s>", "<pad>", "</s>", "<unk>", ",", "▁the"]);
+        assert!(list("token_type").integers().expect("kinds").eq([3, 3, 3, 2, 1, 1, 5, 5, 5, 5]));
+        let scores: Vec<f64> = list("scores").floats().expect("scores").take(6).collect();
+        assert_eq!(scores, [0.0, 0.0, 0.0, 0.0, -3.5, -4.25]);
+        let found = key("precompiled_charsmap")
+            .map(|_| list("precompiled_charsmap").integers().expect("bytes").collect::<Vec<_>>());
+        assert_eq!(found, charsmap);
+    }
+}
+
+/// The pooler of BERT's classifier is llama.cpp's first layer of a classifier.
+#[test]
+fn a_classifier_that_reads_the_pooler() {
+    let folder = folder(&[("a.gguf", with_classifier(bert("bert")).build())]);
+    let notes = written(&folder, "a.gguf", "a", &SAFETENSORS);
+    assert_eq!(notes, [""; 0]);
+    let said = config(&folder, "a");
+    assert_eq!(said["architectures"][0], "BertForSequenceClassification");
+    assert_eq!((&said["model_type"], &said["id2label"]["2"]), (&"bert".into(), &"LABEL_2".into()));
+    let model = open(&folder.path().join("a"));
+    for (name, canonical) in [
+        ("bert.embeddings.word_embeddings.weight", "token_embedding.weight"),
+        ("bert.encoder.layer.0.output.dense.weight", "layers.0.ffn.down.weight"),
+        ("bert.pooler.dense.weight", "classifier.dense.weight"),
+        ("bert.pooler.dense.bias", "classifier.dense.bias"),
+        ("classifier.weight", "classifier.output.weight"),
+        ("classifier.bias", "classifier.output.bias"),
+    ] {
+        assert!(model.stored_tensor(name).is_ok(), "{name}");
+        assert!(model.tensor(canonical).is_ok(), "{canonical}");
+    }
+    written(&folder, "a", "back.gguf", &GGUF);
+    assert_same(&folder.path().join("back.gguf"), &folder.path().join("a.gguf"));
+}
+
+/// llama.cpp takes the number of rows from the labels, so two default labels are written too.
+#[test]
+fn two_labels_by_default() {
+    let layers = [("cls.weight", &[8, 8][..]), ("cls.output.weight", &[2, 8])];
+    let file = layers.into_iter().fold(bert("bert"), |f, (name, shape)| tensor(f, name, shape));
+    let labels = Kv::texts(&["LABEL_0", "LABEL_1"]);
+    let file = file.key("bert.classifier.output_labels", labels).build();
+    let folder = folder(&[("a.gguf", file), ("b.gguf", bert("bert").build())]);
+    for (from, stated, count) in [
+        ("a", true, Some(2)),
+        // transformers omits them.
+        ("a", false, Some(2)),
+        ("b", true, None),
+        ("b", false, None),
+    ] {
+        let _ = std::fs::remove_dir_all(folder.path().join(from));
+        let _ = std::fs::remove_file(folder.path().join(format!("{from}-back.gguf")));
+        written(&folder, &format!("{from}.gguf"), from, &SAFETENSORS);
+        let path = folder.path().join(from).join("config.json");
+        let mut said = config(&folder, from);
+        said.as_object_mut().expect("an object").remove("id2label");
+        if stated {
+            said["id2label"] = serde_json::json!({"0": "LABEL_0", "1": "LABEL_1"});
+        }
+        std::fs::write(path, said.to_string()).expect("a config");
+        let back = format!("{from}-back.gguf");
+        written(&folder, from, &back, &GGUF);
+        let back = open(&folder.path().join(back));
+        let labels = back.metadata().array("bert.classifier.output_labels");
+        assert_eq!(labels.map(|labels| labels.len()), count, "{from}");
+    }
+}
+
 #[test]
 fn a_classifier_of_two_layers() {
     let labels = Kv::texts(&["no", "perhaps", "yes"]);
@@ -274,11 +380,11 @@ fn a_classifier_of_two_layers() {
 /// What GGUF does not say is named, and nothing is made up.
 #[test]
 fn what_gguf_does_not_keep() {
-    let one_layer = tensor(bert("gpt2"), "cls.output.weight", &[3, 8]);
+    let one_layer = |tokenizer| tensor(bert(tokenizer), "cls.output.weight", &[3, 8]);
     let mut told = Vec::new();
     let labels = Kv::texts(&["no", "yes"]);
     let other = with_classifier(bert("gpt2")).key("bert.classifier.output_labels", labels);
-    for file in [with_classifier(bert("bert")), one_layer, other] {
+    for file in [one_layer("bert"), one_layer("gpt2"), other] {
         let store = OpenOptions::new().open_memory("file", file.build()).expect("a file");
         let model = support::resolved(store).expect("a model");
         let error = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS));

@@ -158,12 +158,12 @@ fn older_files() {
 }
 
 /// A field of a protocol buffer that has a length.
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let len = u8::try_from(bytes.len()).expect("a short field");
     [&[number << 3 | 2, len], bytes].concat()
 }
 
-fn piece(text: &str, score: f32, kind: Option<u8>) -> Vec<u8> {
+pub(crate) fn piece(text: &str, score: f32, kind: Option<u8>) -> Vec<u8> {
     let kind = kind.map(|kind| vec![3 << 3, kind]).unwrap_or_default();
     let score = [&[2 << 3 | 5], &score.to_le_bytes()[..]].concat();
     field(1, &[field(1, text.as_bytes()), score, kind].concat())
@@ -180,7 +180,7 @@ fn sentencepiece() -> Vec<u8> {
         field(2, &trainer),
         piece("<0x0A>", 0.0, Some(6)),
         piece("\u{2581}the", -3.5, None),
-        field(3, b"normalizer"),
+        field(3, &field(1, b"nmt_nfkc")),
     ]
     .concat()
 }
@@ -199,6 +199,62 @@ fn tokenizer_model() {
     bos = 1 (tokenizer.model)
     eos = 2 (tokenizer.model)
     ");
+}
+
+/// The pieces of an XLM-RoBERTa, a trainer that states Unigram, and a normalizer with flags.
+pub(crate) fn fairseq(normalizer: &[u8]) -> Vec<u8> {
+    [
+        piece("<unk>", 0.0, Some(2)),
+        piece("<s>", 0.0, Some(3)),
+        piece("</s>", 0.0, Some(3)),
+        piece(",", -3.5, None),
+        piece("\u{2581}the", -4.25, None),
+        field(2, &[3 << 3, 1]),
+        field(3, normalizer),
+    ]
+    .concat()
+}
+
+/// transformers' XLMRobertaTokenizer numbers `<s>`, `<pad>`, `</s>` and `<unk>` first, all other
+/// pieces one higher than SentencePiece, and `<mask>` after the last.
+#[test]
+fn pieces_in_the_order_of_fairseq() {
+    let file = fairseq(&[]);
+    let config = |text: &'static str| ("config.json", text.as_bytes().to_vec());
+    let name = "sentencepiece.bpe.model";
+    let (_folder, store) = beside(&[(name, file.clone()), config(r#"{"vocab_size": 7}"#)]);
+    assert_snapshot!(said(&store), @"
+    unigram (sentencepiece.bpe.model)
+    0: <s> 0 Control
+    1: <pad> 0 Control
+    2: </s> 0 Control
+    3: <unk> 0 Unknown
+    4: , -3.5 Normal
+    5: ▁the -4.25 Normal
+    6: <mask> 0 Control
+    bos = 0 (sentencepiece.bpe.model)
+    eos = 2 (sentencepiece.bpe.model)
+    unk = 3 (sentencepiece.bpe.model)
+    sep = 2 (sentencepiece.bpe.model)
+    pad = 1 (sentencepiece.bpe.model)
+    cls = 0 (sentencepiece.bpe.model)
+    mask = 6 (sentencepiece.bpe.model)
+    ");
+    // mBART's rows after the pieces are languages, which its file does not name.
+    for text in [r#"{"vocab_size": 8, "bos_token_id": 0}"#, "{}"] {
+        let (_folder, store) = beside(&[(name, file.clone()), config(text)]);
+        let tokenizer = store.tokenizer().expect("a sound tokenizer").expect("a tokenizer");
+        assert_eq!((tokenizer.len(), tokenizer.special("mask")), (6, None), "{text}");
+    }
+    // CamemBERT's order has four more numbers before the pieces.
+    let (folder, store) = beside(&[(name, file.clone()), config(r#"{"bos_token_id": 5}"#)]);
+    assert_snapshot!(refused(&store, folder.path()), @"
+    Unsupported: ./sentencepiece.bpe.model: config.json numbers the first token 5, but in fairseq's order it is 0
+    help: save the tokenizer as tokenizer.json with transformers
+    ");
+    // A tokenizer.json beside it is the more complete one.
+    let (_folder, store) = beside(&[(name, file), ("vocab.txt", b"a\nb\n".to_vec())]);
+    assert_eq!(store.tokenizer().expect("sound").expect("a tokenizer").len(), 6);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::arch::rule::{NameRule, hf, rule};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::transform::SAME;
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
-use crate::arch::{Architecture, Dialect, ModelConfig, Rename, RopeLayout};
+use crate::arch::{Architecture, ConditionalName, Dialect, ModelConfig, Rename, RopeLayout};
 use crate::error::{Error, Result};
 use crate::store::Encoding;
 
@@ -26,6 +26,11 @@ pub(super) static BERT: Architecture = Architecture {
     prefixes: PREFIXES,
     required: REQUIRED,
     renames: RENAMES,
+    conditional_names: &[ConditionalName {
+        beside: "classifier.output.weight",
+        usual: "pooler.",
+        name: "classifier.dense.",
+    }],
     auxiliary: &[
         ("cls.predictions.decoder.bias", "a copy of cls.predictions.bias"),
         ("lm_head.decoder.bias", "a copy of lm_head.bias"),
@@ -53,6 +58,10 @@ static REQUIRED: &[&str] = &[
 
 /// llama.cpp's converter drops the pooler and the heads for masked words and next sentences. Of
 /// RoBERTa's position embeddings it drops the rows up to that of the padding token.
+///
+/// The pooler of BERT's classifier is what the first layer of RoBERTa's is: a matrix and tanh, of the
+/// first token. Without it the scores are others, so it gets llama.cpp's name for that layer, which
+/// llama.cpp applies in the same way (`llm_graph_context::build_pooling`).
 #[rustfmt::skip]
 static RULES: &[NameRule] = &[
     rule("token_embedding.weight",                  "token_embd.weight",                "embeddings.word_embeddings.weight",                   SAME),
@@ -114,14 +123,17 @@ static RULES: &[NameRule] = &[
 /// Values of `model_type` whose positions start after the padding token's number.
 const ROBERTA: &[&str] = &["roberta", "xlm-roberta", "camembert"];
 
-/// RoBERTa's classifiers in transformers nest the model, and have two layers. Its head for masked
-/// words has other names.
+/// Classifiers in transformers nest the model, and have two layers; the first one of BERT's is a part
+/// of the model. RoBERTa's head for masked words has other names.
 #[rustfmt::skip]
 static RENAMES: &[Rename] = &[
-    of_classifier("embeddings.", "roberta.embeddings."),
-    of_classifier("encoder.", "roberta.encoder."),
-    of_classifier("classifier.weight", "classifier.out_proj.weight"),
-    of_classifier("classifier.bias", "classifier.out_proj.bias"),
+    of_classifier(&["bert"], "embeddings.", "bert.embeddings."),
+    of_classifier(&["bert"], "encoder.", "bert.encoder."),
+    of_classifier(&["bert"], "classifier.dense.", "bert.pooler.dense."),
+    of_classifier(ROBERTA, "embeddings.", "roberta.embeddings."),
+    of_classifier(ROBERTA, "encoder.", "roberta.encoder."),
+    of_classifier(ROBERTA, "classifier.weight", "classifier.out_proj.weight"),
+    of_classifier(ROBERTA, "classifier.bias", "classifier.out_proj.bias"),
     of_roberta(Dialect::HuggingFace, "cls.predictions.transform.dense.", "lm_head.dense."),
     of_roberta(Dialect::HuggingFace, "cls.predictions.transform.LayerNorm.", "lm_head.layer_norm."),
     of_roberta(Dialect::HuggingFace, "cls.predictions.", "lm_head."),
@@ -134,13 +146,17 @@ const fn of_roberta(dialect: Dialect, prefix: &'static str, replacement: &'stati
     Rename { dialect, models: ROBERTA, prefix, replacement, ..Rename::EMPTY }
 }
 
-const fn of_classifier(prefix: &'static str, replacement: &'static str) -> Rename {
+const fn of_classifier(
+    models: &'static [&'static str],
+    prefix: &'static str,
+    replacement: &'static str,
+) -> Rename {
     Rename {
         dialect: Dialect::HuggingFace,
         requires: "classifier.dense.weight",
+        models,
         prefix,
         replacement,
-        ..Rename::EMPTY
     }
 }
 
@@ -168,8 +184,10 @@ static VARIANTS: &[Variant] = &[
                 rules: &[json::BODY, json::DENSE, CONFIG, &[C::By(plus_pad)]], ..Class::EMPTY },
             Class { model_type: "xlm-roberta", class: "XLMRobertaForSequenceClassification", when: Some(is_xlm_roberta),
                 rules: &[json::BODY, json::DENSE, CONFIG, &[C::By(plus_pad), C::By(two_layers)]], ..Class::EMPTY },
-            Class { model_type: "bert", class: "BertForSequenceClassification",
-                rules: &[&[C::By(no_pooler)]], ..Class::EMPTY },
+            Class { model_type: "bert", class: "BertForSequenceClassification", when: Some(|model| is_bert(model) || !model.has("classifier.dense.weight")),
+                rules: &[json::BODY, json::DENSE, CONFIG, &[C::By(with_pooler)]], ..Class::EMPTY },
+            Class { model_type: "roberta", class: "RobertaForSequenceClassification",
+                rules: &[&[C::By(without_tokenizer)]], ..Class::EMPTY },
         ],
         defaults: Defaults::activation("gelu"),
         tokenizer: TOKENIZER,
@@ -193,6 +211,11 @@ const CONFIG: &[C] = &[
     C::Field("norm_eps", "layer_norm_eps"), C::Fixed("hidden_act", Word("gelu")), C::Fixed("tie_word_embeddings", Flag(true)),
     C::Fixed("position_embedding_type", Word("absolute")), C::By(segments),
 ];
+
+/// BERT itself, with a tokenizer of words.
+fn is_bert(model: &SourceModel<'_>) -> bool {
+    model.metadata().str("tokenizer.ggml.model") == Some("bert") || is_kept(model, "bert")
+}
 
 /// RoBERTa: a BERT with GPT-2's tokenizer.
 fn is_roberta(model: &SourceModel<'_>) -> bool {
@@ -274,9 +297,16 @@ pub(super) fn segments(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> 
 }
 
 /// Labels of a classifier, as the converter writes them. The two default labels of a config are
-/// omitted.
+/// omitted, unless there is a classifier of two rows: llama.cpp takes their number from the labels.
 pub(super) fn labels(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
-    let Some(Json::Object(stated)) = model.config_value("id2label") else { return Ok(()) };
+    let rows = model.shape("classifier.output.weight").and_then(|shape| shape.first().copied());
+    let Some(Json::Object(stated)) = model.config_value("id2label") else {
+        // transformers omits the two default labels.
+        if rows == Some(2) {
+            keys.texts("classifier.output_labels", ["LABEL_0", "LABEL_1"].into_iter());
+        }
+        return Ok(());
+    };
     let mut labels = Vec::new();
     for (number, label) in stated {
         let label = number.parse::<u32>().ok().zip(label.as_str());
@@ -286,7 +316,8 @@ pub(super) fn labels(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Resul
         })?);
     }
     labels.sort_unstable();
-    if labels.is_empty() || labels.len() == 2 && labels.contains(&(0, "LABEL_0")) {
+    let usual = labels.len() == 2 && labels.contains(&(0, "LABEL_0"));
+    if labels.is_empty() || usual && rows != Some(2) {
         return Ok(());
     }
     keys.texts("classifier.output_labels", labels.into_iter().map(|(_, label)| label));
@@ -326,12 +357,17 @@ fn two_layers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()
     }
 }
 
-/// Rejects BERT's classifier: it reads a pooler, which GGUF has no tensors for.
-fn no_pooler(model: &SourceModel<'_>, _: &mut Map<String, Json>) -> Result<()> {
+/// transformers' class for BERT's classifier requires a pooler, which files of llama.cpp's converter
+/// do not have.
+fn with_pooler(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     if model.has("classifier.dense.weight") && model.has("classifier.output.weight") {
-        return Err(model.inexpressible("a classifier of two layers without RoBERTa's tokenizer"));
+        return labelled(model, out);
     }
-    let fault =
-        "transformers' class for this classifier reads a pooler, whose weights GGUF does not store";
+    let fault = "transformers' class for this classifier reads a pooler, which the file lacks";
     Err(Error::unsupported(fault).in_file(model.path()))
+}
+
+/// Rejects a classifier of two layers that may be BERT's or RoBERTa's: only the tokenizer tells.
+fn without_tokenizer(model: &SourceModel<'_>, _: &mut Map<String, Json>) -> Result<()> {
+    Err(model.inexpressible("a classifier of two layers without a tokenizer"))
 }

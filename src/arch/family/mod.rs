@@ -47,6 +47,7 @@ use super::Architecture;
 use super::config::{Defaults, GgufDefaults};
 use super::graph::Graph;
 use super::habits::{LlamaQuantize, MlxModules};
+use super::source::SourceModel;
 use super::tower::{Tower, TowerConfig};
 use super::variant::{Class, Variant};
 pub(crate) use class_defaults::ClassDefaults;
@@ -115,6 +116,12 @@ pub(crate) fn variants() -> impl Iterator<Item = &'static Variant> {
 /// All classes that a value of `general.architecture` may map to in `config.json`.
 pub(crate) fn classes(gguf: &str) -> impl Iterator<Item = &'static Class> {
     variants().filter(move |variant| variant.gguf == gguf).flat_map(|variant| variant.classes)
+}
+
+/// The class in `config.json` that a GGUF model maps to.
+pub(crate) fn class_of(model: &SourceModel<'_>) -> Option<&'static Class> {
+    let mut classes = classes(model.architecture());
+    classes.find(|class| class.when.is_none_or(|fits| fits(model)))
 }
 
 /// Defaults for numbers that a model's files leave out, by the architecture's name in those files.

@@ -1,5 +1,5 @@
 //! Checkpoints of quantization schemes other than ggml's and MLX's: GPTQ, AWQ, compressed-tensors,
-//! ModelOpt, bitsandbytes, FP8, gpt-oss. Each stores a weight in several arrays. They are joined
+//! ModelOpt, bitsandbytes, torchao, FP8, gpt-oss. Each stores a weight in several arrays. They are joined
 //! into one tensor with the name it has in the unquantized checkpoint.
 
 use serde_json::Value as Json;
@@ -33,6 +33,9 @@ struct Scheme {
 static SCHEMES: &[Scheme] = &[
     Scheme { head: ".qweight", tensor: ".weight", companions: &[(".scales", Part::Scale), (".qzeros", Part::ZeroPoint), (".g_idx", Part::GroupIndex)], needed: &[Part::Scale, Part::ZeroPoint], unmistakable: true, settle: gptq_or_awq },
     Scheme { head: ".weight_packed", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_zero_point", Part::ZeroPoint), (".weight_g_idx", Part::GroupIndex), (".weight_shape", Part::Description), (".weight_global_scale", Part::GlobalDivisor), (".input_global_scale", Part::ActivationScale), (".input_scale", Part::ActivationScale)], needed: &[Part::Scale], unmistakable: true, settle: compressed },
+    Scheme { head: "._weight_qdata", tensor: ".weight", companions: &[("._weight_scale", Part::Scale), ("._weight_zero_point", Part::ZeroPoint), ("._weight_act_quant_scale", Part::ActivationScale), ("._weight_act_pre_scale", Part::ActivationScale)], needed: &[], unmistakable: true, settle: torchao },
+    Scheme { head: "._gate_up_proj_qdata", tensor: ".gate_up_proj", companions: &[("._gate_up_proj_scale", Part::Scale), ("._gate_up_proj_zero_point", Part::ZeroPoint), ("._gate_up_proj_act_quant_scale", Part::ActivationScale), ("._gate_up_proj_act_pre_scale", Part::ActivationScale)], needed: &[], unmistakable: true, settle: torchao },
+    Scheme { head: "._down_proj_qdata", tensor: ".down_proj", companions: &[("._down_proj_scale", Part::Scale), ("._down_proj_zero_point", Part::ZeroPoint), ("._down_proj_act_quant_scale", Part::ActivationScale), ("._down_proj_act_pre_scale", Part::ActivationScale)], needed: &[], unmistakable: true, settle: torchao },
     Scheme { head: "_blocks", tensor: "", companions: &[("_scales", Part::Scale)], needed: &[Part::Scale], unmistakable: true, settle: gpt_oss },
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight.absmax", Part::Absmax), (".weight.quant_map", Part::CodeValues), (".weight.nested_absmax", Part::NestedAbsmax), (".weight.nested_quant_map", Part::NestedCodeValues), (".weight.quant_state.bitsandbytes__nf4", Part::Description)], needed: &[Part::Absmax, Part::CodeValues, Part::Description], unmistakable: false, settle: bitsandbytes_nf4 },
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight.absmax", Part::Absmax), (".weight.quant_map", Part::CodeValues), (".weight.nested_absmax", Part::NestedAbsmax), (".weight.nested_quant_map", Part::NestedCodeValues), (".weight.quant_state.bitsandbytes__fp4", Part::Description)], needed: &[Part::Absmax, Part::CodeValues, Part::Description], unmistakable: false, settle: bitsandbytes_fp4 },
@@ -372,6 +375,51 @@ fn model_opt(found: &CheckpointArrays<'_>) -> Interpretation {
         return Err(contradiction(format!("weight {weight:?} and weight_scale {scale:?}")));
     }
     Ok(Some((DType::HF_NVFP4, [outer, &[columns]].concat())))
+}
+
+/// torchao: integers or floats of 8 bits, one for each element, with scales along rows, groups or
+/// the tensor. Its other classes pack codes for the kernels of one kind of device.
+fn torchao(found: &CheckpointArrays<'_>) -> Interpretation {
+    let unsupported = |fault: String| {
+        Err(Error::unsupported(fault)
+            .advise("open the checkpoint that torchao quantized, before its quantization"))
+    };
+    let scales_inputs = |(part, number): &(Part, u32)| {
+        let name = found.indexed.get(*number).map(|listed| listed.name.as_bytes());
+        *part == Part::ActivationScale && name.is_some_and(|name| name.ends_with(b"_pre_scale"))
+    };
+    if found.companions.iter().any(scales_inputs) {
+        return unsupported("torchao scales the inputs of this tensor (act_pre_scale)".to_owned());
+    }
+    let is = |part: Part, known: &[DType]| {
+        found.part(part).is_none_or(|listed| listed.dtype.is_ok_and(|d| known.contains(&d)))
+    };
+    let one = found.part(Part::Scale).is_some();
+    if !(one && is(Part::Scale, FLOATS) && is(Part::ZeroPoint, &[DType::I8])) {
+        return unsupported(torchao_arrays(found));
+    }
+    match scaled(found)? {
+        Some(found) => Ok(Some(found)),
+        None => unsupported(torchao_arrays(found)),
+    }
+}
+
+/// The arrays of a torchao tensor that is not supported.
+fn torchao_arrays(found: &CheckpointArrays<'_>) -> String {
+    let text = |listed: ListedArray<'_>| match listed.dtype {
+        Ok(dtype) => format!("{dtype} {:?}", listed.shape),
+        Err(_) => format!("{:?} of an unknown dtype", listed.shape),
+    };
+    let mut arrays = format!("qdata {}", text(found.head));
+    for (part, name) in [(Part::Scale, "scale"), (Part::ZeroPoint, "zero_point")] {
+        if let Some(listed) = found.part(part) {
+            arrays += &format!(", {name} {}", text(listed));
+        }
+    }
+    format!(
+        "torchao stores this tensor in a layout that is not supported ({arrays}); supported are \
+         its Int8Tensor, IntxUnpackedToInt8Tensor, and Float8Tensor of F8_E4M3"
+    )
 }
 
 /// 8-bit elements; the shape of the scale gives the range of each factor.

@@ -19,9 +19,7 @@ use crate::store::Store;
 /// `Malformed` as for [`Model::config`](crate::Model::config).
 pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<String, Json>> {
     let model = SourceModel::of(store, resolution)?;
-    let fits = |when: fn(&SourceModel<'_>) -> bool| when(&model);
-    let mut classes = family::classes(model.architecture());
-    let class = classes.find(|class| class.when.is_none_or(fits)).ok_or_else(|| {
+    let class = family::class_of(&model).ok_or_else(|| {
         let fault = format!("no rules for the config.json of \"{}\"", model.architecture());
         Error::unsupported(fault).in_file(store.path())
     })?;

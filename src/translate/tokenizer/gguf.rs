@@ -13,6 +13,7 @@ use crate::arch::variant::Variant;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
+use crate::tokenizer::vocabulary::Normalizer;
 use crate::tokenizer::{TokenKind, Tokenizer, TokenizerKind, json, sentencepiece};
 
 /// Scores of tokens that are matched before all others, and of rows without a token.
@@ -222,7 +223,7 @@ pub(crate) fn gguf_keys(
                 let score = token.score.unwrap_or(0.0);
                 table.put(token.id, token.text.into_owned(), score, kind)?;
             }
-            note = unigram_keys(table, &files, out)
+            note = unigram_keys(table, &tokenizer, &files, out)
                 .map_err(|error| error.in_file(store.path()).in_key(&tokenizer.kind.source))?;
         }
         (other, _) => {
@@ -233,6 +234,9 @@ pub(crate) fn gguf_keys(
         }
     }
     special_keys(store, &files, habits, rows, out)?;
+    if tokenizer.normalizer().is_some() {
+        surrounding_keys(&tokenizer, out);
+    }
     if habits.merges.is_some() {
         out.set("tokenizer.ggml.add_bos_token", Value::Bool(true));
     }
@@ -378,12 +382,22 @@ fn sentencepiece_keys(
 /// GGUF cannot express a step of the normalizer.
 fn unigram_keys(
     table: TokenTable<'_>,
+    tokenizer: &Tokenizer<'_>,
     files: &TokenizerFiles,
     out: &mut KeyValues,
 ) -> Result<Option<String>> {
     out.set_text("tokenizer.ggml.model", "t5");
     out.set_text("tokenizer.ggml.pre", "default");
     table.write(out);
+    if let Some(normalizer) = tokenizer.normalizer() {
+        let Normalizer { adds_space, removes_spaces, charsmap } = normalizer;
+        out.set("tokenizer.ggml.add_space_prefix", Value::Bool(*adds_space));
+        out.set("tokenizer.ggml.remove_extra_whitespaces", Value::Bool(*removes_spaces));
+        if !charsmap.is_empty() {
+            out.set_array("tokenizer.ggml.precompiled_charsmap", charsmap.iter().copied());
+        }
+        return Ok(None);
+    }
     let (mut prefix, mut single_spaces) = (None, None);
     for step in files.steps("pre_tokenizer", "pretokenizers") {
         match step_kind(step) {
@@ -551,6 +565,21 @@ fn special_keys(
         }
     }
     Ok(())
+}
+
+/// The special tokens of a `sentencepiece.bpe.model`, and those around a text: no file states them,
+/// since transformers' classes for such tokenizers always write `<s> text </s>`, and a second text
+/// as `</s> text </s>`.
+fn surrounding_keys(tokenizer: &Tokenizer<'_>, out: &mut KeyValues) {
+    for (name, key) in SPECIAL {
+        let key = format!("tokenizer.ggml.{key}");
+        if let (None, Some(id)) = (out.get(&key), tokenizer.special(name)) {
+            out.set(&key, Value::U32(id));
+        }
+    }
+    for key in ["add_bos_token", "add_eos_token", "add_sep_token"] {
+        out.set(&format!("tokenizer.ggml.{key}"), Value::Bool(true));
+    }
 }
 
 /// Which tokens the last step of a `tokenizer.json` adds around a text.
