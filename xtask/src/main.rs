@@ -66,7 +66,6 @@ const HEADER: Step = step(&["cargo", "xtask", "header", "--check"]);
 /// The C library and its programs, which need a C compiler.
 const TEST_C: Step =
     step(&["cargo", "test", "--package", "weighbridge-dlpack", "--package", "weighbridge-capi"]);
-const ADAPTERS: Step = Step { folder: "adapters", variable: None, words: &["cargo", "test"] };
 /// Whether the packages that a registry would get are complete.
 const PUBLISH: Step = step(&["cargo", "publish", "--workspace", "--dry-run", "--locked"]);
 const BENCH: Step = Step { folder: "bench", variable: None, words: &["cargo", "bench"] };
@@ -225,11 +224,6 @@ static TASKS: &[Task] = &[
             PYTHON_STUBS,
             PYTHON_TYPES,
         ],
-    },
-    Task {
-        name: "adapters",
-        help: "candle's and burn's models with weights from this library",
-        steps: &[ADAPTERS],
     },
     Task {
         name: "publish",
