@@ -75,6 +75,10 @@ typedef struct wb_model wb_model;
 // A tensor. It keeps what it needs of its model. Any number of threads may use it at the same time.
 typedef struct wb_tensor wb_tensor;
 
+// The tokenizer of a model. It keeps nothing of its model. Any number of threads may use it at the same
+// time.
+typedef struct wb_tokenizer wb_tokenizer;
+
 // Loaded tensors. Any number of threads may read them at the same time.
 typedef struct wb_weights wb_weights;
 
@@ -212,12 +216,25 @@ typedef struct {
   uint64_t bytes;
 } wb_segment;
 
-// Options of wb_convert and wb_quantize.
+// A token of a vocabulary.
+typedef struct {
+  // The spelling in the file: byte-level BPE has a letter for each byte, SentencePiece a lower block
+  // for a space. Any bytes.
+  wb_str text;
+  // The token's number.
+  uint32_t id;
+  // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte; 0 if the file does not state it.
+  uint32_t kind;
+  // The score, or NaN if the file has none.
+  float score;
+} wb_token;
+
+// Options of the functions that write models.
 typedef struct {
   // sizeof(wb_write_options).
   size_t size;
-  // The container to write: "gguf", "safetensors", "mlx" or "ollama". NULL: by the ending of the
-  // destination, .gguf or .safetensors. wb_quantize ignores it.
+  // wb_convert: the container to write: "gguf", "safetensors", "mlx" or "ollama". NULL: by the ending
+  // of the destination, .gguf or .safetensors.
   const char *container;
   // wb_quantize: the path of an importance matrix, or NULL.
   const char *imatrix;
@@ -240,6 +257,18 @@ typedef struct {
   // wb_quantize, other than 0: quantize tensors that are quantized already.
   uint32_t allow_requantize;
 } wb_write_options;
+
+// What wb_create makes of a model.
+typedef struct {
+  // sizeof(wb_create_options).
+  size_t size;
+  // Ollama's store, or NULL: the folder in the environment variable OLLAMA_MODELS, or Ollama's usual one.
+  const char *store;
+  // The path of a Modelfile, which sets template, system prompt, parameters and the like, or NULL.
+  const char *modelfile;
+  // The type of quantized matrices: "int4", "int8", "nvfp4", "mxfp4" or "mxfp8". NULL: as they are.
+  const char *quantize;
+} wb_create_options;
 
 #ifdef __cplusplus
 extern "C" {
@@ -412,6 +441,37 @@ int32_t wb_tensor_dequantize(const wb_tensor *tensor, uint64_t first, uint64_t e
 // the deleter of *out when done.
 int32_t wb_tensor_dlpack(const wb_tensor *tensor, int32_t dtype, struct DLManagedTensorVersioned **out);
 
+// Reads the tokenizer of a model, from its metadata or from a file beside the weights. WB_IO if no file
+// contains one. Free it with wb_tokenizer_free.
+int32_t wb_model_tokenizer(const wb_model *model, wb_tokenizer **out);
+
+// Frees a tokenizer. NULL is allowed.
+void wb_tokenizer_free(wb_tokenizer *tokenizer);
+
+// The algorithm that turns text into tokens: "bpe", "sentencepiece", "unigram", "wordpiece", or another
+// name that the file states. Empty for NULL.
+wb_str wb_tokenizer_kind(const wb_tokenizer *tokenizer);
+
+// The chat template, in Jinja. Empty if there is none, and for NULL.
+wb_str wb_tokenizer_chat_template(const wb_tokenizer *tokenizer);
+
+// The number of tokens. 0 for NULL.
+size_t wb_tokenizer_token_count(const wb_tokenizer *tokenizer);
+
+// The token with a number. Its spelling is valid as long as the tokenizer.
+int32_t wb_tokenizer_token(const wb_tokenizer *tokenizer, uint32_t id, wb_token *out);
+
+// The number of the special token for a purpose: "bos", "eos", "unk", "pad", "eot", "mask" and the like.
+// WB_IO if the model states none.
+int32_t wb_tokenizer_special(const wb_tokenizer *tokenizer, const char *purpose, uint32_t *out);
+
+// The number of merges. 0 for tokenizers that merge by scores, and for NULL.
+size_t wb_tokenizer_merge_count(const wb_tokenizer *tokenizer);
+
+// The two spellings that are merged into one, 0 first: the highest priority. The second is empty if the
+// file names only one. They are valid as long as the tokenizer.
+int32_t wb_tokenizer_merge(const wb_tokenizer *tokenizer, size_t position, wb_str *first, wb_str *second);
+
 // Frees a string that a function returned through a char ** argument. NULL is allowed.
 void wb_string_free(char *string);
 
@@ -440,6 +500,21 @@ int32_t wb_convert(const wb_model *model, const char *destination, const wb_writ
 // an MLX directory as mlx-lm does, with "mlx:affine", "mlx:mxfp4" and the like. As
 // `weighbridge quantize --json`. `options` may be NULL. Free *json with wb_string_free.
 int32_t wb_quantize(const wb_model *model, const char *destination, const char *file_type, const wb_write_options *options, char **json);
+
+// Writes the tensors of a model unchanged to several files, each with at most `max_bytes` bytes of
+// tensors or, if that is 0, at most `max_tensors` tensors. A GGUF model becomes shards whose names begin
+// with `destination`, a safetensors model a directory. As `weighbridge split --json`. `options` may be
+// NULL. Free *json with wb_string_free.
+int32_t wb_split(const wb_model *model, const char *destination, uint64_t max_bytes, uint64_t max_tensors, const wb_write_options *options, char **json);
+
+// Writes the tensors of a model unchanged to one file, with the tensor data aligned to `alignment` bytes,
+// or as the format requires if that is 0. As `weighbridge merge --json`. `options` may be NULL. Free
+// *json with wb_string_free.
+int32_t wb_merge(const wb_model *model, const char *destination, uint64_t alignment, const wb_write_options *options, char **json);
+
+// Creates a model in Ollama's store. `model` may be NULL if the Modelfile names one. `create` and
+// `options` may be NULL. As `weighbridge create --json`. Free *json with wb_string_free.
+int32_t wb_create(const wb_model *model, const char *name, const wb_create_options *create, const wb_write_options *options, char **json);
 
 #ifdef __cplusplus
 }  // extern "C"

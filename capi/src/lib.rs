@@ -14,6 +14,7 @@ pub mod load;
 pub mod metadata;
 pub mod model;
 pub mod tensor;
+pub mod tokenizer;
 pub mod verbs;
 
 use std::ffi::{CStr, c_char, c_void};

@@ -6,13 +6,15 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde::Serialize;
-use weighbridge_rs::container::{CONTAINERS, Container, MLX};
+use weighbridge_rs::container::ollama::{self, Modelfile};
+use weighbridge_rs::container::{CONTAINERS, Container, MLX, Shards};
 use weighbridge_rs::ops::{
-    self, ConvertOptions, DiffOptions, HashOptions, InspectOptions, QuantizationRules,
-    VerifyOptions,
+    self, ConvertOptions, CreateOptions, DiffOptions, HashOptions, InspectOptions,
+    QuantizationRules, VerifyOptions,
 };
 use weighbridge_rs::recipe::llama_cpp::LlamaOptions;
 use weighbridge_rs::recipe::mlx_lm::{MlxMode, MlxOptions};
+use weighbridge_rs::recipe::ollama::QuantType;
 use weighbridge_rs::recipe::{FileType, ImportanceMatrix};
 use weighbridge_rs::{Error, ErrorKind, Model, Result, WriteOptions, WritePlan};
 
@@ -20,14 +22,14 @@ use crate::fault::{WbStatus, guard, quietly};
 use crate::model::{WbModel, WbOpenOptions};
 use crate::{Callback, Options, WbProgress, given, text, usage};
 
-/// Options of wb_convert and wb_quantize.
+/// Options of the functions that write models.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct WbWriteOptions {
     /// sizeof(wb_write_options).
     pub size: usize,
-    /// The container to write: "gguf", "safetensors", "mlx" or "ollama". NULL: by the ending of the
-    /// destination, .gguf or .safetensors. wb_quantize ignores it.
+    /// wb_convert: the container to write: "gguf", "safetensors", "mlx" or "ollama". NULL: by the ending
+    /// of the destination, .gguf or .safetensors.
     pub container: *const c_char,
     /// wb_quantize: the path of an importance matrix, or NULL.
     pub imatrix: *const c_char,
@@ -276,6 +278,152 @@ pub unsafe extern "C" fn wb_quantize(
     })
 }
 
+/// Writes the tensors of a model unchanged to several files, each with at most `max_bytes` bytes of
+/// tensors or, if that is 0, at most `max_tensors` tensors. A GGUF model becomes shards whose names begin
+/// with `destination`, a safetensors model a directory. As `weighbridge split --json`. `options` may be
+/// NULL. Free *json with wb_string_free.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid; `progress` in the options is NULL or a function of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_split(
+    model: *const WbModel,
+    destination: *const c_char,
+    max_bytes: u64,
+    max_tensors: u64,
+    options: *const WbWriteOptions,
+    json: *mut *mut c_char,
+) -> i32 {
+    guard(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let (model, options) = unsafe { (given(model, "model")?, crate::options(options)?) };
+        // SAFETY: as above.
+        let destination = unsafe { crate::path(destination, "destination")? };
+        let shards = match (max_bytes, max_tensors) {
+            (0, 0) => return Err(usage("max_bytes and max_tensors are both 0".to_owned())),
+            (0, tensors) => Shards::Tensors(tensors),
+            (bytes, _) => Shards::Bytes(bytes),
+        };
+        let plan = ops::split(&model.model, shards, destination)?;
+        // SAFETY: as above.
+        unsafe { run(&plan, destination, &options, json) }
+    })
+}
+
+/// Writes the tensors of a model unchanged to one file, with the tensor data aligned to `alignment` bytes,
+/// or as the format requires if that is 0. As `weighbridge merge --json`. `options` may be NULL. Free
+/// *json with wb_string_free.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid; `progress` in the options is NULL or a function of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_merge(
+    model: *const WbModel,
+    destination: *const c_char,
+    alignment: u64,
+    options: *const WbWriteOptions,
+    json: *mut *mut c_char,
+) -> i32 {
+    guard(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let (model, options) = unsafe { (given(model, "model")?, crate::options(options)?) };
+        // SAFETY: as above.
+        let destination = unsafe { crate::path(destination, "destination")? };
+        let plan = ops::merge(&model.model, Some(alignment).filter(|bytes| *bytes > 0))?;
+        // SAFETY: as above.
+        unsafe { run(&plan, destination, &options, json) }
+    })
+}
+
+/// What wb_create makes of a model.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct WbCreateOptions {
+    /// sizeof(wb_create_options).
+    pub size: usize,
+    /// Ollama's store, or NULL: the folder in the environment variable OLLAMA_MODELS, or Ollama's usual one.
+    pub store: *const c_char,
+    /// The path of a Modelfile, which sets template, system prompt, parameters and the like, or NULL.
+    pub modelfile: *const c_char,
+    /// The type of quantized matrices: "int4", "int8", "nvfp4", "mxfp4" or "mxfp8". NULL: as they are.
+    pub quantize: *const c_char,
+}
+
+impl Options for WbCreateOptions {
+    const NONE: Self = Self {
+        size: size_of::<Self>(),
+        store: std::ptr::null(),
+        modelfile: std::ptr::null(),
+        quantize: std::ptr::null(),
+    };
+
+    fn size(&self) -> usize {
+        self.size
+    }
+}
+
+/// Creates a model in Ollama's store. `model` may be NULL if the Modelfile names one. `create` and
+/// `options` may be NULL. As `weighbridge create --json`. Free *json with wb_string_free.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid; `progress` in the options is NULL or a function of its type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_create(
+    model: *const WbModel,
+    name: *const c_char,
+    create: *const WbCreateOptions,
+    options: *const WbWriteOptions,
+    json: *mut *mut c_char,
+) -> i32 {
+    guard(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let (name, options) = unsafe { (text(name, "name")?, crate::options(options)?) };
+        // SAFETY: as above.
+        let create = unsafe { crate::options(create)? };
+        // SAFETY: as above.
+        let model = unsafe { model.as_ref() }.map(|model| model.model.clone());
+        // SAFETY: as above.
+        let store = unsafe { path_or_none(create.store)? };
+        // SAFETY: as above.
+        let (model, mut settings) = match unsafe { path_or_none(create.modelfile)? } {
+            Some(file) => {
+                let folder = file.parent().unwrap_or(Path::new(""));
+                CreateOptions::new().modelfile(&Modelfile::read(file)?, folder, model)?
+            }
+            None => {
+                let absent = || usage("the argument model is NULL, without a Modelfile".to_owned());
+                (model.ok_or_else(absent)?, CreateOptions::new())
+            }
+        };
+        if !create.quantize.is_null() {
+            // SAFETY: as above.
+            let name = unsafe { text(create.quantize, "quantize")? };
+            let found = QuantType::from_name(name);
+            let unknown = || usage(format!("Ollama has no quantization \"{name}\""));
+            settings = settings.quantize(found.ok_or_else(unknown)?);
+        }
+        let plan = ops::create(&model, settings)?;
+        // SAFETY: as above.
+        unsafe { run(&plan, &ollama::place(name, store)?, &options, json) }
+    })
+}
+
+/// A path, or `None` for NULL.
+///
+/// # Safety
+///
+/// `pointer` is null or a string.
+unsafe fn path_or_none<'a>(pointer: *const c_char) -> Result<Option<&'a Path>> {
+    if pointer.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: as the caller promises.
+    unsafe { crate::path(pointer, "path") }.map(Some)
+}
+
 fn mlx(model: &Model, mode: &str) -> Result<WritePlan> {
     let found = MlxMode::from_name(mode);
     let mode = found.ok_or_else(|| usage(format!("mlx-lm has no mode \"{mode}\"")))?;
@@ -298,9 +446,8 @@ unsafe fn llama(
     llama.allow_requantize = options.allow_requantize != 0;
     llama.allow_unloadable = options.allow_incomplete != 0;
     let mut matrix = None;
-    if !options.imatrix.is_null() {
-        // SAFETY: as the caller promises.
-        let path = unsafe { crate::path(options.imatrix, "imatrix")? };
+    // SAFETY: as the caller promises.
+    if let Some(path) = unsafe { path_or_none(options.imatrix)? } {
         let opened = ImportanceMatrix::open(path)?;
         llama = llama.with_importance(&opened, &path.to_string_lossy());
         matrix = Some(opened);

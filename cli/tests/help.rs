@@ -55,6 +55,7 @@ fn the_program() {
       list         List containers, dtypes, file types, architectures, devices or kernels, or the models
                    in Ollama's store
       completions  Print a completion script for a shell
+      man          Write the manual pages
 
     Options:
           --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
@@ -78,7 +79,18 @@ fn the_program() {
         5  path, tensor or key not found, no permission, no space, output closed
       130  interrupted with Ctrl-C
     ");
-    assert_eq!(printed(&["--version"]), format!("weighbridge {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn the_version() {
+    let version = printed(&["-V"]);
+    // An optimized build also names its commit.
+    assert!(
+        version.starts_with(&format!("weighbridge {}", env!("CARGO_PKG_VERSION"))),
+        "{version}"
+    );
+    let features = if cfg!(feature = "gpu") { "gpu" } else { "none" };
+    assert_eq!(printed(&["--version"]), format!("{version}features: {features}\n"));
 }
 
 #[test]
@@ -481,6 +493,65 @@ fn completions() {
         for verb in verbs() {
             assert!(script.contains(&verb), "{shell}: {verb}");
         }
+    }
+}
+
+#[test]
+fn man() {
+    assert_snapshot!(printed(&["man", "--help"]), @"
+    Write the manual pages
+
+    Usage: weighbridge man [OPTIONS] <FOLDER>
+
+    Arguments:
+      <FOLDER>  The folder for the pages, which is created if it does not exist
+
+    Options:
+          --overwrite     Replace the pages of an earlier version
+          --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
+                          never]
+          --wide          Show tables in full on a terminal, even if they are wider
+      -h, --help          Print help
+
+    Examples:
+      weighbridge man ~/.local/share/man/man1      then: man weighbridge, man weighbridge-convert
+      weighbridge man /usr/local/share/man/man1 --overwrite
+    ");
+    let folder = tempfile::tempdir().expect("a folder");
+    let pages = folder.path().join("share/man1");
+    let arguments = ["man", pages.to_str().expect("a path")];
+    let said = printed(&arguments);
+    let names: Vec<_> = std::fs::read_dir(&pages).expect("the folder").collect();
+    assert!(said.starts_with(&format!("{} manual pages in ", names.len())), "{said}");
+    for verb in verbs() {
+        let page = pages.join(format!("weighbridge-{verb}.1"));
+        let text = std::fs::read_to_string(&page).expect(&verb);
+        let sections: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix(".SH ")).collect();
+        let (first, last) = (["NAME", "SYNOPSIS", "DESCRIPTION"], ["EXAMPLES", "\"SEE ALSO\""]);
+        assert!(sections.starts_with(&first) && sections.ends_with(&last), "{verb}: {sections:?}");
+        check_page(&page);
+    }
+    let program = pages.join("weighbridge.1");
+    check_page(&program);
+    let text = std::fs::read_to_string(&program).expect("the page of the program");
+    assert!(text.contains(".SH \"EXIT STATUS\"") && text.contains("weighbridge\\-quantize(1)"));
+
+    let again = run(&arguments);
+    assert_eq!(again.status, Some(2));
+    assert!(again.err.contains("already exists"), "{}", again.err);
+    assert_eq!(printed(&[arguments[0], arguments[1], "--overwrite"]), said);
+}
+
+/// Lets `man` lay out a page, where it is installed; it must have nothing to remark.
+fn check_page(page: &std::path::Path) {
+    let mut man = std::process::Command::new("man");
+    man.args(["--warnings", "--local-file", "--encoding=UTF-8"]).arg(page);
+    match man.env("LC_ALL", "C.UTF-8").env("MANWIDTH", "80").output() {
+        Ok(output) if output.status.success() => {
+            assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{}", page.display());
+        }
+        _ => println!("skipped: there is no man that shows {}", page.display()),
     }
 }
 

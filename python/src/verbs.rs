@@ -6,13 +6,14 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use serde::Serialize;
 use weighbridge::adapter::Adapter;
-use weighbridge::container::{CONTAINERS, Container, MLX, OLLAMA, SAFETENSORS, Shards, ollama};
+use weighbridge::container::ollama::{self, Modelfile};
+use weighbridge::container::{CONTAINERS, Container, MLX, OLLAMA, SAFETENSORS, Shards};
 use weighbridge::ops::{
     self, ConvertOptions, CreateOptions, DiffOptions, HashOptions, InspectOptions,
     QuantizationRules, VerifyOptions,
 };
-use weighbridge::recipe::llama_cpp::LlamaOptions;
-use weighbridge::recipe::mlx_lm::{MlxMode, MlxOptions};
+use weighbridge::recipe::llama_cpp::{LlamaOptions, MetadataSetting, TensorType};
+use weighbridge::recipe::mlx_lm::{Mix, MlxMode, MlxOptions};
 use weighbridge::recipe::ollama::QuantType;
 use weighbridge::recipe::{FileType, ImportanceMatrix};
 use weighbridge::{DType, Error, ErrorKind, Result, WriteOptions, WritePlan};
@@ -175,50 +176,105 @@ pub(crate) fn convert(
     })
 }
 
+/// What a GGUF file is quantized to: keyword arguments of `quantize`.
+#[derive(FromPyObject)]
+pub(crate) struct Quantization {
+    file_type: String,
+    imatrix: Option<PathBuf>,
+    include_weights: Vec<String>,
+    exclude_weights: Vec<String>,
+    pure: bool,
+    allow_requantize: bool,
+    leave_output_tensor: bool,
+    output_tensor_type: Option<String>,
+    token_embedding_type: Option<String>,
+    tensor_type: Vec<String>,
+    prune_layers: Vec<u64>,
+    keep_split: bool,
+    override_kv: Vec<String>,
+    extra_keys: bool,
+}
+
+impl Quantization {
+    fn options(&self) -> PyResult<LlamaOptions> {
+        let name = &self.file_type;
+        let found = FileType::from_name(name);
+        let found = found.ok_or_else(|| usage(format!("\"{name}\" is not a file type")))?;
+        let types = self.tensor_type.iter().map(|text| TensorType::parse(text));
+        let settings = self.override_kv.iter().map(|text| MetadataSetting::parse(text));
+        let mut options = LlamaOptions::new(found);
+        options.pure = self.pure;
+        options.allow_requantize = self.allow_requantize;
+        options.leave_output = self.leave_output_tensor;
+        options.output = self.output_tensor_type.as_deref().map(dtype).transpose()?;
+        options.token_embedding = self.token_embedding_type.as_deref().map(dtype).transpose()?;
+        options.tensor_types = types.collect::<Result<_>>().or_raise()?;
+        options.pruned = self.prune_layers.iter().copied().collect();
+        options.keep_split = self.keep_split;
+        options.overrides = settings.collect::<Result<_>>().or_raise()?;
+        options.extra_keys = self.extra_keys;
+        Ok(options)
+    }
+
+    /// The entries of the importance matrix that are used.
+    fn importance(&self) -> Result<Option<ImportanceMatrix>> {
+        let Some(path) = &self.imatrix else { return Ok(None) };
+        let mut matrix = ImportanceMatrix::open(path)?;
+        let named = |names: &[String], name: &str| names.iter().any(|part| name.contains(part));
+        if !self.include_weights.is_empty() {
+            matrix.retain(|name| named(&self.include_weights, name));
+        }
+        matrix.retain(|name| !named(&self.exclude_weights, name));
+        Ok(Some(matrix))
+    }
+}
+
 #[pyfunction]
-#[pyo3(signature = (model, path, file_type, imatrix, pure, allow_requantize, leave_output, output, token_embedding, mlx, writing, progress))]
-#[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
+#[pyo3(signature = (model, path, quantization, writing, progress))]
 pub(crate) fn quantize(
     py: Python<'_>,
     model: &Model,
     path: PathBuf,
-    file_type: &str,
-    imatrix: Option<PathBuf>,
-    pure: bool,
-    allow_requantize: bool,
-    leave_output: bool,
-    output: Option<&str>,
-    token_embedding: Option<&str>,
-    mlx: Option<(String, Option<u32>, Option<u32>)>,
+    quantization: Quantization,
     writing: Writing,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    if let Some((mode, group_size, bits)) = mlx {
-        let found = MlxMode::from_name(&mode);
-        let mode = found.ok_or_else(|| usage(format!("mlx-lm has no mode \"{mode}\"")))?;
-        let rules = MlxOptions { mode, group_size, bits, mix: None };
-        let options = ConvertOptions::new(&MLX).quantize(QuantizationRules::MlxLm(rules));
-        return watched(py, progress, |watch| {
-            run(&ops::convert(&model.model, &options)?, &path, &writing, watch)
-        });
-    }
-    let found = FileType::from_name(file_type);
-    let found = found.ok_or_else(|| usage(format!("\"{file_type}\" is not a file type")))?;
-    let mut options = LlamaOptions::new(found);
-    options.pure = pure;
-    options.allow_requantize = allow_requantize;
-    options.leave_output = leave_output;
-    options.output = output.map(dtype).transpose()?;
-    options.token_embedding = token_embedding.map(dtype).transpose()?;
+    let mut options = quantization.options()?;
     options.allow_unloadable = writing.allow_incomplete;
     watched(py, progress, |watch| {
-        let matrix = imatrix.as_ref().map(ImportanceMatrix::open).transpose()?;
-        let options = match (&matrix, &imatrix) {
+        let matrix = quantization.importance()?;
+        let options = match (&matrix, &quantization.imatrix) {
             (Some(matrix), Some(path)) => options.with_importance(matrix, &path.to_string_lossy()),
             _ => options,
         };
         let plan = ops::quantize(&model.model, &options, matrix.as_ref(), &path)?;
         run(&plan, &path, &writing, watch)
+    })
+}
+
+#[pyfunction]
+#[pyo3(signature = (model, path, mode, group_size, bits, mix, writing, progress))]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
+pub(crate) fn quantize_mlx(
+    py: Python<'_>,
+    model: &Model,
+    path: PathBuf,
+    mode: &str,
+    group_size: Option<u32>,
+    bits: Option<u32>,
+    mix: Option<&str>,
+    writing: Writing,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let found = MlxMode::from_name(mode);
+    let mode = found.ok_or_else(|| usage(format!("mlx-lm has no mode \"{mode}\"")))?;
+    let known =
+        |name| Mix::from_name(name).ok_or_else(|| usage(format!("mlx-lm has no mix \"{name}\"")));
+    let mix = mix.map(known).transpose()?;
+    let rules = MlxOptions { mode, group_size, bits, mix };
+    let options = ConvertOptions::new(&MLX).quantize(QuantizationRules::MlxLm(rules));
+    watched(py, progress, |watch| {
+        run(&ops::convert(&model.model, &options)?, &path, &writing, watch)
     })
 }
 
@@ -252,38 +308,99 @@ pub(crate) fn merge(
     watched(py, progress, |watch| run(&ops::merge(&model.model, align)?, &path, &writing, watch))
 }
 
-#[pyfunction]
-#[pyo3(signature = (model, name, quantize, template, system, parameters, store, writing, progress))]
-#[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
-pub(crate) fn create(
-    py: Python<'_>,
-    model: &Model,
-    name: &str,
-    quantize: Option<&str>,
+/// What a model in Ollama's store says besides its weights: keyword arguments of `create`.
+#[derive(FromPyObject)]
+pub(crate) struct Creation {
+    modelfile: Option<PathBuf>,
+    quantize: Option<String>,
     template: Option<String>,
     system: Option<String>,
     parameters: Vec<(String, String)>,
+    licenses: Vec<String>,
+    messages: Vec<(String, String)>,
+    files: Vec<PathBuf>,
+    draft: Option<PathBuf>,
+    draft_quantize: Option<String>,
+    renderer: Option<String>,
+    parser: Option<String>,
+    requires: Option<String>,
     store: Option<PathBuf>,
+}
+
+fn quant_type(name: Option<&str>) -> Result<Option<QuantType>> {
+    let Some(name) = name else { return Ok(None) };
+    let fault =
+        || Error::new(ErrorKind::Mismatch, format!("Ollama has no quantization \"{name}\""));
+    QuantType::from_name(name).map(Some).ok_or_else(fault)
+}
+
+impl Creation {
+    /// The model to start from, and what is changed.
+    fn options(
+        self,
+        from: Option<weighbridge::Model>,
+    ) -> Result<(weighbridge::Model, CreateOptions)> {
+        let (model, mut options) = match &self.modelfile {
+            Some(file) => {
+                let folder = file.parent().unwrap_or(Path::new(""));
+                CreateOptions::new().modelfile(&Modelfile::read(file)?, folder, from)?
+            }
+            None => {
+                let fault = "give a model, or a Modelfile that names one";
+                let absent = || Error::new(ErrorKind::Mismatch, fault);
+                (from.ok_or_else(absent)?, CreateOptions::new())
+            }
+        };
+        options = options.quantize(quant_type(self.quantize.as_deref())?);
+        options = options.quantize_draft(quant_type(self.draft_quantize.as_deref())?);
+        if let Some(text) = self.template {
+            options = options.template(text)?;
+        }
+        if let Some(text) = self.system {
+            options = options.system(text);
+        }
+        for (name, value) in self.parameters {
+            options = options.parameter(&name, &value)?;
+        }
+        for text in self.licenses {
+            options = options.license(text);
+        }
+        for (role, text) in self.messages {
+            options = options.message(role, text);
+        }
+        for file in self.files {
+            options = options.file(file)?;
+        }
+        if let Some(path) = self.draft {
+            options = options.draft(path)?;
+        }
+        if let Some(name) = self.renderer {
+            options = options.renderer(name);
+        }
+        if let Some(name) = self.parser {
+            options = options.parser(name);
+        }
+        if let Some(version) = self.requires {
+            options = options.requires(&version)?;
+        }
+        Ok((model, options))
+    }
+}
+
+#[pyfunction]
+#[pyo3(signature = (model, name, creation, writing, progress))]
+pub(crate) fn create(
+    py: Python<'_>,
+    model: Option<&Model>,
+    name: &str,
+    creation: Creation,
     writing: Writing,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let mut options = CreateOptions::new();
-    if let Some(name) = quantize {
-        let found = QuantType::from_name(name);
-        let unknown = || usage(format!("Ollama has no quantization \"{name}\""));
-        options = options.quantize(found.ok_or_else(unknown)?);
-    }
-    if let Some(text) = template {
-        options = options.template(text).or_raise()?;
-    }
-    if let Some(text) = system {
-        options = options.system(text);
-    }
-    for (name, value) in parameters {
-        options = options.parameter(&name, &value).or_raise()?;
-    }
-    let place = ollama::place(name, store.as_deref()).or_raise()?;
+    let place = ollama::place(name, creation.store.as_deref()).or_raise()?;
+    let from = model.map(|model| model.model.clone());
     watched(py, progress, |watch| {
-        run(&ops::create(&model.model, options)?, &place, &writing, watch)
+        let (model, options) = creation.options(from)?;
+        run(&ops::create(&model, options)?, &place, &writing, watch)
     })
 }

@@ -89,6 +89,52 @@ def test_mlx(sample: Path) -> None:
     assert np.array_equal(np.asarray(state[Q]), expected)
 
 
+def test_mlx_keeps_packed_tensors(assets: Path, tmp_path: Path) -> None:
+    mx = pytest.importorskip("mlx.core")
+    import weighbridge.mlx as wbm
+
+    wb.convert(assets / "mlx-4bit", tmp_path / "again.gguf")
+    for mode in ("affine", "mxfp4", "nvfp4"):
+        folder = tmp_path / mode
+        wb.quantize(assets / "hf", folder, mlx=mode)
+        expected = mx.load(str(folder / "model.safetensors"))
+        found = wbm.load_file(folder, packed=True)
+        assert set(found) == set(expected)
+        for name, array in expected.items():
+            assert found[name].dtype == array.dtype and found[name].shape == array.shape
+            assert mx.array_equal(found[name].view(mx.uint8), array.view(mx.uint8)), name
+    # Another container has no such tensors: all are decoded.
+    decoded = wbm.load_file(assets / "sample-Q8_0.gguf", packed=True)
+    assert not any(name.endswith(".scales") for name in decoded)
+
+
+def test_mlx_lm_runs_packed_tensors(assets: Path) -> None:
+    mx = pytest.importorskip("mlx.core")
+    pytest.importorskip("mlx_lm")
+    import mlx.nn as nn
+    from mlx_lm.utils import _get_classes, load_config, load_model
+    import weighbridge.mlx as wbm
+
+    folder = assets / "mlx-4bit"
+    config = load_config(folder)
+    weights = wbm.load_file(folder, packed=True)
+    model_class, arguments = _get_classes(config)
+    engine = model_class(arguments.from_dict(config))
+    nn.quantize(
+        engine,
+        group_size=config["quantization"]["group_size"],
+        bits=config["quantization"]["bits"],
+        class_predicate=lambda path, module: (
+            hasattr(module, "to_quantized") and f"{path}.scales" in weights
+        ),
+    )
+    engine.load_weights(list(engine.sanitize(weights).items()))
+    engine.eval()
+    theirs, _ = load_model(folder)
+    ids = mx.array([[1, 5, 9, 200]])
+    assert mx.array_equal(engine(ids), theirs(ids))
+
+
 def test_jax(sample: Path) -> None:
     jnp = pytest.importorskip("jax.numpy")
     import weighbridge.jax as wbj

@@ -51,7 +51,19 @@ def test_conversion_and_back(assets: Path, tmp_path: Path) -> None:
 def test_quantization(assets: Path, tmp_path: Path) -> None:
     report = wb.quantize(assets / "hf", tmp_path / "q.gguf", "Q4_K_M")
     assert {tensor["dtype"] for tensor in report.tensors} >= {"Q4_K", "F32"}
+    report = wb.quantize(
+        assets / "hf", tmp_path / "r.gguf", "Q8_0", tensor_type=["attn_v=q6_k"], prune_layers=[1],
+        override_kv=["general.name=str:Mine"], extra_keys=False, token_embedding_type="F16",
+    )
+    dtypes = {tensor["name"]: tensor["dtype"] for tensor in report.tensors}
+    assert dtypes["blk.0.attn_v.weight"] == "Q6_K" and dtypes["token_embd.weight"] == "F16"
+    quantized = wb.open(tmp_path / "r.gguf")
+    assert quantized.config.n_layers == 1 and quantized.metadata["general.name"] == "Mine"
     assert wb.quantize(assets / "hf", tmp_path / "m", mlx="affine", bits=4, group_size=32)
+    mixed = wb.quantize(
+        assets / "hf", tmp_path / "n", mlx="affine", group_size=32, quant_predicate="mixed_3_6"
+    )
+    assert len({tensor["dtype"] for tensor in mixed.tensors}) > 2
     assert wb.open(tmp_path / "m").container == "mlx"
     with pytest.raises(wb.MismatchError):
         wb.quantize(assets / "hf", tmp_path / "x.gguf", "absent")
@@ -74,6 +86,39 @@ def test_create(assets: Path, tmp_path: Path) -> None:
     )
     manifest = next(path for path in (tmp_path / "manifests").rglob("*") if path.is_file())
     assert wb.open(manifest).container == "ollama"
+
+
+def test_create_from_a_modelfile(assets: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    (tmp_path / "Modelfile").write_text(
+        f"FROM {assets / 'sample-Q8_0.gguf'}\nSYSTEM Tell.\nPARAMETER temperature 0.5\n"
+    )
+    wb.create("told", modelfile=tmp_path / "Modelfile", store=store)
+    wb.create(
+        "all", assets / "hf", modelfile=tmp_path / "Modelfile", template="{{ .Prompt }}",
+        parameters={"stop": ["a", "b"], "seed": 7}, license="Free.", message=[("user", "Hi")],
+        renderer="qwen3-coder", parser="qwen3-coder", requires="0.14.0", store=store,
+    )
+    with pytest.raises(wb.MismatchError):
+        wb.create("all", assets / "hf", store=store)
+    with pytest.raises(wb.MismatchError):
+        wb.create("none", store=store)
+    with pytest.raises(wb.MismatchError):
+        wb.create("none", assets / "hf", quantize="absent", store=store)
+    with pytest.raises(wb.MismatchError):
+        wb.create("none", assets / "hf", adapter=assets / "sample-Q8_0.gguf", store=store)
+
+    def shown(name: str, part: str) -> str:
+        manifest = store / "manifests" / "registry.ollama.ai" / "library" / name / "latest"
+        command = [sys.executable, "-m", "weighbridge._program", "show", str(manifest)]
+        ran = subprocess.run([*command, part], capture_output=True, text=True, check=True)
+        return ran.stdout.strip()
+
+    assert shown("told", "--system") == shown("all", "--system") == "Tell."
+    assert "temperature" in shown("told", "--parameters")
+    assert shown("all", "--template") == "{{ .Prompt }}" and shown("all", "--license") == "Free."
+    assert shown("all", "--parameters").count("stop") == 2
+    assert "MESSAGE user Hi" in shown("all", "--modelfile")
 
 
 def test_tqdm(assets: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,23 +10,23 @@ from ._model import open as _open
 from ._progress import Progress, callback
 
 
-def load(
-    source: str | Path | Model,
-    dtype: str | None,
-    names: str,
-    threads: int,
-    progress: Progress,
-) -> dict[str, tuple[Tensor, _native.Array]]:
-    """All tensors under the names of a convention, each with its array: in `dtype`, or stored."""
+def named(source: str | Path | Model, names: str) -> dict[str, Tensor]:
+    """All tensors of a model under the names of a convention."""
     model = source if isinstance(source, Model) else _open(source)
     if names == "huggingface" and model._native.architecture is None:
         # The names of an unknown family are its own.
         names = "stored"
-    found = model.tensors(names)
+    return model.tensors(names)
+
+
+def load(
+    tensors: dict[str, Tensor], dtype: str | None, threads: int, progress: Progress
+) -> dict[str, tuple[Tensor, _native.Array]]:
+    """The tensors, each with its array: in `dtype`, or as stored."""
     with callback(progress) as shown:
-        tensors = [tensor._native for tensor in found.values()]
-        arrays = _native.load(tensors, dtype, threads, shown)
+        natives = [tensor._native for tensor in tensors.values()]
+        arrays = _native.load(natives, dtype, threads, shown)
     return {
         name: (tensor, array)
-        for (name, tensor), array in zip(found.items(), arrays, strict=True)
+        for (name, tensor), array in zip(tensors.items(), arrays, strict=True)
     }

@@ -1,7 +1,7 @@
 from pathlib import Path
 from typing import Any, Callable, final
 
-from ._verbs import Writing
+from ._verbs import Creation, Quantization, Writing
 
 __all__ = [
     "Array",
@@ -18,6 +18,7 @@ __all__ = [
     "load",
     "merge",
     "quantize",
+    "quantize_mlx",
     "run_program",
     "split",
     "verify",
@@ -163,14 +164,17 @@ def convert(
 def quantize(
     model: Model,
     path: str | Path,
-    file_type: str,
-    imatrix: str | Path | None,
-    pure: bool,
-    allow_requantize: bool,
-    leave_output: bool,
-    output: str | None,
-    token_embedding: str | None,
-    mlx: tuple[str, int | None, int | None] | None,
+    quantization: Quantization,
+    writing: Writing,
+    progress: _Progress | None,
+) -> str: ...
+def quantize_mlx(
+    model: Model,
+    path: str | Path,
+    mode: str,
+    group_size: int | None,
+    bits: int | None,
+    mix: str | None,
     writing: Writing,
     progress: _Progress | None,
 ) -> str: ...
@@ -190,13 +194,9 @@ def merge(
     progress: _Progress | None,
 ) -> str: ...
 def create(
-    model: Model,
+    model: Model | None,
     name: str,
-    quantize: str | None,
-    template: str | None,
-    system: str | None,
-    parameters: list[tuple[str, str]],
-    store: str | Path | None,
+    creation: Creation,
     writing: Writing,
     progress: _Progress | None,
 ) -> str: ...

@@ -34,6 +34,46 @@ class Writing:
     max_memory: int | None
 
 
+@dataclass(frozen=True)
+class Quantization:
+    """What a GGUF file is quantized to."""
+
+    file_type: str
+    imatrix: str | Path | None
+    include_weights: list[str]
+    exclude_weights: list[str]
+    pure: bool
+    allow_requantize: bool
+    leave_output_tensor: bool
+    output_tensor_type: str | None
+    token_embedding_type: str | None
+    tensor_type: list[str]
+    prune_layers: list[int]
+    keep_split: bool
+    override_kv: list[str]
+    extra_keys: bool
+
+
+@dataclass(frozen=True)
+class Creation:
+    """What a model in Ollama's store says besides its weights."""
+
+    modelfile: str | Path | None
+    quantize: str | None
+    template: str | None
+    system: str | None
+    parameters: list[tuple[str, str]]
+    licenses: list[str]
+    messages: list[tuple[str, str]]
+    files: list[str | Path]
+    draft: str | Path | None
+    draft_quantize: str | None
+    renderer: str | None
+    parser: str | None
+    requires: str | None
+    store: str | Path | None
+
+
 class Report(Mapping[str, Any]):
     """A report: its members are attributes and keys, as in the program's JSON."""
 
@@ -227,14 +267,22 @@ def quantize(
     file_type: str | None = None,
     *,
     imatrix: str | Path | None = None,
+    include_weights: Iterable[str] = (),
+    exclude_weights: Iterable[str] = (),
     pure: bool = False,
     allow_requantize: bool = False,
     leave_output_tensor: bool = False,
     output_tensor_type: str | None = None,
     token_embedding_type: str | None = None,
+    tensor_type: Iterable[str] = (),
+    prune_layers: Iterable[int] = (),
+    keep_split: bool = False,
+    override_kv: Iterable[str] = (),
+    extra_keys: bool = True,
     mlx: str | None = None,
     group_size: int | None = None,
     bits: int | None = None,
+    quant_predicate: str | None = None,
     overwrite: bool = False,
     allow_incomplete: bool = False,
     dry_run: bool = False,
@@ -243,21 +291,31 @@ def quantize(
     progress: Progress = None,
 ) -> WriteReport:
     """Quantizes a model to a GGUF file as llama-quantize does, by a file type such as `Q4_K_M`, or to
-    an MLX directory as mlx-lm does: `mlx` is the mode (`affine`, `mxfp4`), with `group_size` and
-    `bits`.
+    an MLX directory as mlx-lm does: `mlx` is the mode (`affine`, `mxfp4`), with `group_size`, `bits`
+    and `quant_predicate`, a mix such as `mixed_3_6`.
+
+    The other options are those of llama-quantize: `tensor_type` has rules such as `attn_v=q6_k`,
+    `override_kv` has settings such as `general.name=str:Mine`.
 
     >>> quantize(SAMPLE, "x.gguf", "Q4_K_M", allow_requantize=True, dry_run=True).written
     []
     """
-    if (file_type is None) == (mlx is None):
-        raise exception("mismatch", "give either a file type or mlx")
     writing = Writing(overwrite, allow_incomplete, dry_run, threads, max_memory)
+    if file_type is None and mlx is not None:
+        with callback(progress) as shown:
+            report = _native.quantize_mlx(
+                _model(source), path, mlx, group_size, bits, quant_predicate, writing, shown
+            )
+        return WriteReport(json.loads(report))
+    if file_type is None or mlx is not None:
+        raise exception("mismatch", "give either a file type or mlx")
+    quantization = Quantization(
+        file_type, imatrix, list(include_weights), list(exclude_weights), pure, allow_requantize,
+        leave_output_tensor, output_tensor_type, token_embedding_type, list(tensor_type),
+        list(prune_layers), keep_split, list(override_kv), extra_keys,
+    )
     with callback(progress) as shown:
-        report = _native.quantize(
-            _model(source), path, file_type or "", imatrix, pure, allow_requantize,
-            leave_output_tensor, output_tensor_type, token_embedding_type,
-            None if mlx is None else (mlx, group_size, bits), writing, shown,
-        )
+        report = _native.quantize(_model(source), path, quantization, writing, shown)
     return WriteReport(json.loads(report))
 
 
@@ -300,12 +358,22 @@ def merge(
 
 def create(
     name: str,
-    source: Source,
+    source: Source | None = None,
     *,
+    modelfile: str | Path | None = None,
     quantize: str | None = None,
     template: str | None = None,
     system: str | None = None,
     parameters: Mapping[str, object] | None = None,
+    license: str | Iterable[str] = (),
+    message: Iterable[tuple[str, str]] = (),
+    adapter: str | Path | Iterable[str | Path] = (),
+    projector: str | Path | Iterable[str | Path] = (),
+    draft: str | Path | None = None,
+    draft_quantize: str | None = None,
+    renderer: str | None = None,
+    parser: str | None = None,
+    requires: str | None = None,
     store: str | Path | None = None,
     overwrite: bool = False,
     allow_incomplete: bool = False,
@@ -315,11 +383,27 @@ def create(
     progress: Progress = None,
 ) -> WriteReport:
     """Creates a model in Ollama's store, which `store` or the variable OLLAMA_MODELS names.
-    `quantize` is `int4`, `int8`, `nvfp4`, `mxfp4` or `mxfp8`."""
+
+    The model is `source`, or the one that the Modelfile names. The other options replace what the
+    Modelfile says, or add to it: `quantize` is `int4`, `int8`, `nvfp4`, `mxfp4` or `mxfp8`; a value
+    of `parameters` may be a list, as for `stop`; a message is a pair of a role and a text.
+
+    >>> create("tales", SAMPLE, system="Tell.", store="/nowhere", dry_run=True).dry_run
+    True
+    """
     writing = Writing(overwrite, allow_incomplete, dry_run, threads, max_memory)
-    given = [(key, str(value)) for key, value in (parameters or {}).items()]
+    creation = Creation(
+        modelfile, quantize, template, system,
+        [(key, str(one)) for key, value in (parameters or {}).items() for one in _several(value)],
+        list(_several(license)), list(message), [*_several(adapter), *_several(projector)],
+        draft, draft_quantize, renderer, parser, requires, store,
+    )
+    model = None if source is None else _model(source)
     with callback(progress) as shown:
-        report = _native.create(
-            _model(source), name, quantize, template, system, given, store, writing, shown
-        )
+        report = _native.create(model, name, creation, writing, shown)
     return WriteReport(json.loads(report))
+
+
+def _several(given: Any) -> Iterable[Any]:
+    """The members of a list or another collection; anything else is one member."""
+    return given if isinstance(given, Iterable) and not isinstance(given, str) else (given,)

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as _jnp
 
-from ._frames import load
+from ._frames import load, named
 from ._model import Model
 from ._progress import Progress
 from ._writer import save_file
@@ -25,5 +25,5 @@ def load_file(
 ) -> dict[str, Any]:
     """Loads all tensors of a model in any container: see `weighbridge.torch.load_file`."""
     wanted = None if dtype is None else _jnp.dtype(dtype).name
-    found = load(source, wanted, names, threads, progress)
+    found = load(named(source, names), wanted, threads, progress)
     return {name: _jnp.from_dlpack(array) for name, (_, array) in found.items()}

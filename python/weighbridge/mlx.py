@@ -7,8 +7,9 @@ from typing import Any
 
 import mlx.core as _mx
 
-from ._frames import load
-from ._model import Model
+from ._errors import exception
+from ._frames import load, named
+from ._model import Model, Tensor
 from ._progress import Progress
 from ._writer import save_file
 
@@ -20,11 +21,45 @@ def load_file(
     *,
     dtype: Any = None,
     names: str = "mlx",
+    packed: bool = False,
     threads: int = 0,
     progress: Progress = None,
 ) -> dict[str, Any]:
     """Loads all tensors of a model in any container, under the names of mlx-lm: see
-    `weighbridge.torch.load_file`. Quantized tensors are decoded."""
+    `weighbridge.torch.load_file`. Quantized tensors are decoded.
+
+    With `packed`, tensors in MLX's own packing stay packed, as mlx-lm's quantized modules take them:
+    `x.weight`, `x.scales` and, unless the mode has none, `x.biases`. They are read as they are stored;
+    `dtype` applies to the other tensors. Convert a model of another container with
+    `weighbridge.convert(..., to="mlx")` first: it keeps the codes where MLX has them.
+    """
     wanted = None if dtype is None else str(dtype).removeprefix("mlx.core.")
-    found = load(source, wanted, names, threads, progress)
-    return {name: _mx.array(array) for name, (_, array) in found.items()}
+    tensors = named(source, names)
+    kept = {name: t for name, t in tensors.items() if packed and t.dtype.startswith("MLX_")}
+    found = load(
+        {name: t for name, t in tensors.items() if name not in kept}, wanted, threads, progress
+    )
+    state = {name: _mx.array(array) for name, (_, array) in found.items()}
+    for name, tensor in kept.items():
+        state.update(_packed(name, tensor))
+    return {name: state[name] for name in sorted(state)} if kept else state
+
+
+_PARTS = {"weight": "weight", "scale": "scales", "bias": "biases"}
+
+
+def _packed(name: str, tensor: Tensor) -> dict[str, Any]:
+    """The arrays of a packed tensor, under the names of mlx-lm's modules."""
+    stem = name.removesuffix(".weight")
+    arrays: dict[str, Any] = {}
+    for part in tensor.parts:
+        if part.part not in _PARTS:
+            fault = f"mlx-lm's modules have no {part.part} for {name}"
+            raise exception("unsupported", fault, tensor=name)
+        array = _mx.array(tensor._native.packed(part.part))
+        if part.part == "weight":
+            # Codes are packed in integers of 32 bits.
+            array = array.view(_mx.uint8).reshape(-1).view(_mx.uint32)
+            array = array.reshape(*tensor.shape[:-1], -1)
+        arrays[f"{stem}.{_PARTS[part.part]}"] = array
+    return arrays

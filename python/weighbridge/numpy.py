@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._frames import load
+from ._frames import load, named
 from ._model import Model, _numpy
 from ._progress import Progress
 from ._writer import save_file
@@ -32,7 +32,7 @@ def load_file(
     (256,)
     """
     stored = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}.get(dtype or "")
-    found = load(source, dtype, names, threads, progress)
+    found = load(named(source, names), dtype, threads, progress)
     return {
         name: _numpy(array, _element(tensor._native.value_dtype, stored))
         for name, (tensor, array) in found.items()

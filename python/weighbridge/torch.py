@@ -7,7 +7,7 @@ from typing import Any
 
 import torch as _torch
 
-from ._frames import load
+from ._frames import load, named
 from ._model import Model
 from ._progress import Progress
 from ._writer import save_file
@@ -34,7 +34,7 @@ def load_file(
     torch.Size([256])
     """
     wanted = None if dtype is None else str(dtype).removeprefix("torch.")
-    found = load(source, wanted, names, threads, progress)
+    found = load(named(source, names), wanted, threads, progress)
     tensors = {name: _torch.from_dlpack(array) for name, (_, array) in found.items()}
     if str(device) == "cpu":
         return tensors

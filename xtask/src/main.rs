@@ -1,5 +1,6 @@
 //! The project's maintenance commands, by name: `cargo xtask ci` runs what CI runs.
 
+mod dist;
 mod faults;
 mod header;
 
@@ -65,6 +66,8 @@ const HEADER: Step = step(&["cargo", "xtask", "header", "--check"]);
 /// The C library and its programs, which need a C compiler.
 const TEST_C: Step =
     step(&["cargo", "test", "--package", "weighbridge-dlpack", "--package", "weighbridge-capi"]);
+/// Whether the packages that a registry would get are complete.
+const PUBLISH: Step = step(&["cargo", "publish", "--workspace", "--dry-run", "--locked"]);
 const BENCH: Step = Step { folder: "bench", variable: None, words: &["cargo", "bench"] };
 /// The targets need the compiler's coverage flags, which stable compilers hide.
 const FUZZ_CHECK: Step =
@@ -264,18 +267,23 @@ static TASKS: &[Task] = &[
             PYTHON_TYPES,
         ],
     },
+    Task {
+        name: "publish",
+        help: "whether the packages for the registry are complete; nothing is published",
+        steps: &[PUBLISH],
+    },
     Task { name: "fuzz-check", help: "whether the fuzz targets compile", steps: &[FUZZ_CHECK] },
 ];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(("faults", options)) = words.split_first().map(|(name, rest)| (name.as_str(), rest))
-    {
-        return faults::run(options);
-    }
-    if let Some(("header", options)) = words.split_first().map(|(name, rest)| (name.as_str(), rest))
-    {
-        return header::run(options);
+    if let Some((name, options)) = words.split_first() {
+        match name.as_str() {
+            "dist" => return dist::run(options),
+            "faults" => return faults::run(options),
+            "header" => return header::run(options),
+            _ => {}
+        }
     }
     let wanted = words.into_iter().next().unwrap_or_default();
     let Some(task) = TASKS.iter().find(|task| task.name == wanted) else {
@@ -283,6 +291,8 @@ fn main() -> ExitCode {
         for task in TASKS {
             eprintln!("    {:<12} {}", task.name, task.help);
         }
+        let help = "make and check the archives and the wheel of a release";
+        eprintln!("    {:<12} {help}", "dist");
         let help =
             "plant faults, and count those that the tests catch [--count 60] [--seed 1] [--keep]";
         eprintln!("    {:<12} {help}", "faults");

@@ -115,6 +115,9 @@ static void errors(const char *assets) {
     CHECK(wb_tensor_shape(NULL, NULL) == 0 && wb_tensor_elements(NULL) == 0);
     CHECK(wb_tensor_rows(NULL) == 0 && wb_tensor_segment_count(NULL) == 0);
     CHECK(is(wb_tensor_why_computed(NULL), "") && wb_weights_count(NULL) == 0);
+    wb_tokenizer_free(NULL);
+    CHECK(wb_tokenizer_token_count(NULL) == 0 && wb_tokenizer_merge_count(NULL) == 0);
+    CHECK(is(wb_tokenizer_kind(NULL), "") && is(wb_tokenizer_chat_template(NULL), ""));
     CHECK(wb_inspect(NULL, NULL) == WB_USAGE && wb_load(NULL, NULL, NULL) == WB_USAGE);
 }
 
@@ -312,6 +315,108 @@ static void weights(const wb_model *model) {
     wb_weights_free(loaded);
 }
 
+static void split_and_merge(const char *folder, const wb_model *model) {
+    wb_model *other = NULL;
+    char *json = NULL;
+    OK(wb_split(model, in(folder, "part"), 0, 8, NULL, &json));
+    CHECK(strstr(json, "part-00003-of-00003.gguf"));
+    wb_string_free(json);
+    OK(wb_split(model, in(folder, "large"), 1000000, 0, NULL, NULL));
+    CHECK(wb_split(model, in(folder, "none"), 0, 0, NULL, NULL) == WB_USAGE);
+    OK(wb_open(in(folder, "part-00001-of-00003.gguf"), NULL, &other));
+    CHECK(wb_model_tensor_count(other) == 20);
+    OK(wb_merge(other, in(folder, "one.gguf"), 4096, NULL, &json));
+    wb_string_free(json);
+    OK(wb_merge(other, in(folder, "another.gguf"), 0, NULL, NULL));
+    CHECK(wb_merge(other, in(folder, "one.gguf"), 0, NULL, NULL) == WB_USAGE);
+    CHECK(wb_merge(other, in(folder, "two.gguf"), 3, NULL, NULL) == WB_USAGE);
+    wb_model_free(other);
+    OK(wb_open(in(folder, "one.gguf"), NULL, &other));
+    OK(wb_diff(model, other, 0.0, NULL, NULL, NULL));
+    wb_model_free(other);
+}
+
+static void create(const char *folder, const wb_model *model, const wb_write_options *options) {
+    wb_create_options settings = {0};
+    wb_model *other = NULL;
+    char *json = NULL, store[4096], modelfile[4096];
+    FILE *file;
+    snprintf(store, sizeof store, "%s", in(folder, "store"));
+    snprintf(modelfile, sizeof modelfile, "%s", in(folder, "Modelfile"));
+    settings.size = sizeof settings;
+    settings.store = store;
+    settings.quantize = "int8";
+    OK(wb_create(model, "tales:int8", &settings, options, &json));
+    CHECK(strstr(json, "tales/int8"));
+    wb_string_free(json);
+    OK(wb_open(in(folder, "store/manifests/registry.ollama.ai/library/tales/int8"), NULL, &other));
+    CHECK(is(wb_model_container(other), "ollama"));
+    wb_model_free(other);
+    CHECK(wb_create(model, "tales:int8", &settings, options, NULL) == WB_USAGE);
+    settings.quantize = "absent";
+    CHECK(wb_create(model, "x", &settings, options, NULL) == WB_USAGE);
+    settings.quantize = NULL;
+    CHECK(wb_create(NULL, "x", &settings, options, NULL) == WB_USAGE);
+    file = fopen(modelfile, "w");
+    CHECK(file != NULL);
+    fprintf(file, "FROM %s\nSYSTEM Tell.\nPARAMETER temperature 0.5\n", in(folder, "one.gguf"));
+    fclose(file);
+    settings.modelfile = modelfile;
+    OK(wb_create(NULL, "told", &settings, options, &json));
+    CHECK(strstr(json, "told/latest"));
+    wb_string_free(json);
+}
+
+static void tokenizer(const char *assets, const wb_model *model) {
+    wb_tokenizer *found = NULL, *other = NULL;
+    wb_model *alone = NULL;
+    wb_token token;
+    wb_str first, second;
+    wb_value value;
+    uint32_t id = 0;
+    size_t i, count;
+    OK(wb_model_tokenizer(model, &found));
+    count = wb_tokenizer_token_count(found);
+    CHECK(count == 512 && wb_tokenizer_kind(found).len > 0);
+    for (i = 0; i < count; i++) {
+        OK(wb_tokenizer_token(found, (uint32_t)i, &token));
+        CHECK(token.id == i && token.text.len > 0 && token.kind >= 1 && token.kind <= 6);
+        CHECK(isnan(token.score) || isfinite(token.score));
+    }
+    CHECK(wb_tokenizer_token(found, 512, &token) == WB_IO);
+    for (i = 0; i < wb_tokenizer_merge_count(found); i++) {
+        OK(wb_tokenizer_merge(found, i, &first, &second));
+        CHECK(first.len > 0 && second.len > 0);
+    }
+    CHECK(i > 0 && wb_tokenizer_merge(found, i, &first, &second) == WB_IO);
+    CHECK(wb_tokenizer_merge(found, 0, &first, NULL) == WB_USAGE);
+    OK(wb_metadata_find(model, "tokenizer.ggml.eos_token_id", &value));
+    OK(wb_tokenizer_special(found, "eos", &id));
+    CHECK(id == value.integer);
+    CHECK(wb_tokenizer_special(found, "absent", &id) == WB_IO);
+    CHECK(is(wb_tokenizer_chat_template(found), ""));
+    CHECK(wb_model_tokenizer(model, NULL) == WB_USAGE);
+
+    /* The same vocabulary beside the weights, whose spellings outlive the model. */
+    OK(wb_open(in(assets, "hf"), NULL, &alone));
+    OK(wb_model_tokenizer(alone, &other));
+    wb_model_free(alone);
+    CHECK(wb_tokenizer_token_count(other) == count);
+    OK(wb_tokenizer_token(found, 300, &token));
+    first = token.text;
+    OK(wb_tokenizer_token(other, 300, &token));
+    CHECK(first.len == token.text.len && memcmp(first.data, token.text.data, first.len) == 0);
+    wb_tokenizer_free(other);
+    wb_tokenizer_free(found);
+    OK(wb_open(in(assets, "hf/model.safetensors"), NULL, &alone));
+    i = wb_model_tokenizer(alone, &found);
+    CHECK(i == WB_OK || i == WB_IO);
+    if (i == WB_OK) {
+        wb_tokenizer_free(found);
+    }
+    wb_model_free(alone);
+}
+
 static void verbs(const char *assets, const char *folder, const wb_model *model) {
     wb_write_options options = {0};
     wb_model *other = NULL;
@@ -368,6 +473,8 @@ static void verbs(const char *assets, const char *folder, const wb_model *model)
     options.progress = cancel;
     options.user = &calls;
     CHECK(wb_quantize(other, in(folder, "n.gguf"), "Q8_0", &options, NULL) == WB_CANCELLED);
+    options.progress = go_on;
+    create(folder, other, &options);
     wb_model_free(other);
     CHECK(wb_open(in(folder, "n.gguf"), NULL, &other) == WB_IO);
 }
@@ -404,6 +511,8 @@ int main(int argc, char **argv) {
     metadata(model);
     config(model);
     weights(model);
+    tokenizer(argv[1], model);
+    split_and_merge(argv[2], model);
     verbs(argv[1], argv[2], model);
     tensors(argv[1], model); /* frees the model */
     printf("every function was called\n");

@@ -8,11 +8,19 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+/// The version of the program, with the commit that it was built from, if that is known.
+pub(crate) const VERSION: &str = env!("WEIGHBRIDGE_VERSION");
+
+/// What `--version` prints: the version and the Cargo features.
+const LONG_VERSION: &str =
+    concat!(env!("WEIGHBRIDGE_VERSION"), "\nfeatures: ", env!("WEIGHBRIDGE_FEATURES"));
+
 /// Inspects, checks, compares, loads, converts and quantizes language models in any file format.
 #[derive(Debug, Parser)]
 #[command(
     name = "weighbridge",
-    version,
+    version = VERSION,
+    long_version = LONG_VERSION,
     max_term_width = 100,
     disable_help_subcommand = true,
     after_help = "Examples:
@@ -83,6 +91,8 @@ pub(crate) enum Command {
     List(List),
     /// Print a completion script for a shell
     Completions(Completions),
+    /// Write the manual pages
+    Man(Man),
 }
 
 /// How a model is opened.
@@ -433,6 +443,19 @@ pub(crate) struct Completions {
     /// The shell to complete for
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge man ~/.local/share/man/man1      then: man weighbridge, man weighbridge-convert
+  weighbridge man /usr/local/share/man/man1 --overwrite")]
+pub(crate) struct Man {
+    /// The folder for the pages, which is created if it does not exist
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: PathBuf,
+    /// Replace the pages of an earlier version
+    #[arg(long)]
+    pub(crate) overwrite: bool,
 }
 
 fn parse_tolerance(text: &str) -> Result<f64, String> {

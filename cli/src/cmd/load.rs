@@ -22,7 +22,13 @@ use crate::print::{self, Bar, bytes, count};
 use crate::{Status, Stop, remark};
 
 /// A Llama of 1.3 million weights, trained for this project; see `assets/sample/README.md`.
-static SAMPLE: &[u8] = include_bytes!("../../../assets/sample/sample-Q8_0.gguf");
+/// The link in this package makes it part of the published crate.
+const SAMPLE: &[u8] = include_bytes!("../../sample.gguf");
+
+const _: () = assert!(
+    matches!(SAMPLE.first_chunk(), Some(b"GGUF")),
+    "cli/sample.gguf is no link to the sample: set git's core.symlinks, and check it out again"
+);
 
 pub(crate) fn run(args: &Load) -> Done {
     let options: OpenOptions = args.open.options();

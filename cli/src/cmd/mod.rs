@@ -12,6 +12,7 @@ mod inspect;
 mod list;
 mod load;
 mod logits;
+mod man;
 mod merge;
 mod meta;
 mod quantize;
@@ -53,6 +54,7 @@ pub(crate) fn run(command: Command) -> Done {
         Command::Meta(args) => meta::run(&args),
         Command::List(args) => list::run(&args),
         Command::Completions(args) => list::completions(&args),
+        Command::Man(args) => man::run(&args),
     }
 }
 

@@ -1,0 +1,324 @@
+//! `cargo xtask dist`: makes what a release offers, and checks it by installing it.
+//!
+//! - `weighbridge-VERSION-TARGET.tar.gz`: the program, its manual pages and completions,
+//! - `weighbridge-c-VERSION-HOST.tar.gz`: the library for C, its header and pkg-config file,
+//! - `weighbridge-VERSION-...whl`: the Python package,
+//! - `SHA256SUMS`: the digests of these files.
+//!
+//! On Linux, the program is linked with musl if that target is installed, and so needs no library of
+//! the system; otherwise with the system's libraries. The wheel is made with zig's libraries if pip
+//! can install zig, and so runs on older systems; otherwise it runs on systems like this one.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const OUT: &str = "target/dist";
+const VENV: &str = "target/dist-venv";
+const COMPLETIONS: &[(&str, &str)] = &[
+    ("bash", "weighbridge.bash"),
+    ("elvish", "weighbridge.elv"),
+    ("fish", "weighbridge.fish"),
+    ("powershell", "_weighbridge.ps1"),
+    ("zsh", "_weighbridge"),
+];
+const DOCUMENTS: &[&str] = &["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
+
+type Done<T = ()> = Result<T, String>;
+
+pub(crate) fn run(options: &[String]) -> ExitCode {
+    if !options.is_empty() {
+        eprintln!("usage: cargo xtask dist");
+        return ExitCode::from(2);
+    }
+    match make() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("{fault}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn make() -> Done {
+    let out = Path::new(OUT);
+    if out.exists() {
+        std::fs::remove_dir_all(out).map_err(|error| format!("{OUT}: {error}"))?;
+    }
+    create_folder(out)?;
+    let version = env!("CARGO_PKG_VERSION");
+    let host = host()?;
+    let program = program(&host, version)?;
+    let library = library(&host, version)?;
+    let wheel = wheel()?;
+    let files = [&program, &library, &wheel].map(|path| name(path));
+    let sums = said(digests(out).args(&files))?;
+    write(&out.join("SHA256SUMS"), &sums)?;
+    check_program(&program)?;
+    check_library(&library)?;
+    check_wheel(&wheel)?;
+    eprintln!("\nin {OUT}:");
+    eprint!("{sums}");
+    Ok(())
+}
+
+/// The target triple of this machine.
+fn host() -> Done<String> {
+    let about = said(Command::new("rustc").arg("-vV"))?;
+    let host = about.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or_else(|| "rustc does not say its host".to_owned())
+}
+
+/// Builds the program, and packs it with manual pages and completions.
+fn program(host: &str, version: &str) -> Done<PathBuf> {
+    let static_target = host.replace("-gnu", "-musl");
+    let libraries = said(
+        Command::new("rustc").args(["--print", "target-libdir", "--target"]).arg(&static_target),
+    )?;
+    let is_installed = Path::new(libraries.trim()).is_dir();
+    if !is_installed {
+        eprintln!("note: the target {static_target} is not installed: the program is not static");
+    }
+    let target = if is_installed { &static_target } else { host };
+    let mut cargo = cargo("weighbridge-cli");
+    run_command(cargo.args(["--target", target]))?;
+    let built = Path::new("target").join(target).join("release/weighbridge");
+
+    let folder = format!("weighbridge-{version}-{target}");
+    let root = Path::new(OUT).join(&folder);
+    let completions = root.join("completions");
+    create_folder(&completions)?;
+    copy(&built, &root.join("weighbridge"))?;
+    run_command(Command::new(&built).arg("man").arg(root.join("man/man1")))?;
+    for (shell, file) in COMPLETIONS {
+        let script = said(Command::new(&built).args(["completions", shell]))?;
+        write(&completions.join(file), &script)?;
+    }
+    documents(&root)?;
+    archive(&folder)
+}
+
+/// Builds the library for C, and packs it with its header.
+fn library(host: &str, version: &str) -> Done<PathBuf> {
+    run_command(&mut cargo("weighbridge-capi"))?;
+    let folder = format!("weighbridge-c-{version}-{host}");
+    let root = Path::new(OUT).join(&folder);
+    let lib = root.join("lib");
+    create_folder(&lib.join("pkgconfig"))?;
+    create_folder(&root.join("include"))?;
+    copy(Path::new("capi/include/weighbridge.h"), &root.join("include/weighbridge.h"))?;
+    copy(Path::new("docs/c.md"), &root.join("c.md"))?;
+    let ending = if cfg!(target_os = "macos") { "dylib" } else { "so" };
+    for file in ["libweighbridge.a".to_owned(), format!("libweighbridge.{ending}")] {
+        copy(&Path::new("target/release").join(&file), &lib.join(&file))?;
+    }
+    let template = "capi/weighbridge.pc.in";
+    let template =
+        std::fs::read_to_string(template).map_err(|error| format!("{template}: {error}"))?;
+    // The folder may be unpacked anywhere.
+    let config = template.replace("@prefix@", "${pcfiledir}/../..").replace("@version@", version);
+    write(&lib.join("pkgconfig/weighbridge.pc"), &config)?;
+    documents(&root)?;
+    archive(&folder)
+}
+
+/// Builds the Python package.
+fn wheel() -> Done<PathBuf> {
+    run_command(Command::new("python3").args(["-m", "venv", VENV]))?;
+    let pip = |package: &str| {
+        let mut pip = Command::new(format!("{VENV}/bin/pip"));
+        pip.args(["install", "--quiet", package]);
+        pip
+    };
+    run_command(&mut pip("maturin>=1.9,<2"))?;
+    let has_zig = cfg!(target_os = "linux") && run_command(&mut pip("ziglang")).is_ok();
+    let mut maturin = Command::new(format!("{VENV}/bin/maturin"));
+    maturin.args(["build", "--quiet", "--release", "--locked"]);
+    maturin.args(["--manifest-path", "python/Cargo.toml"]);
+    maturin.args(["--target-dir", "target/python", "--out", OUT]);
+    match (has_zig, cfg!(target_os = "linux")) {
+        (true, _) => {
+            maturin.args(["--zig", "--compatibility", "manylinux2014"]);
+        }
+        (false, true) => {
+            eprintln!("note: pip cannot install zig: the wheel is for systems like this one");
+            maturin.args(["--compatibility", "linux"]);
+        }
+        (false, false) => {}
+    }
+    // maturin calls `python -m ziglang` by the name on the path.
+    let path = std::env::var("PATH").unwrap_or_default();
+    let bin = std::env::current_dir().map_err(|error| error.to_string())?.join(VENV).join("bin");
+    run_command(maturin.env("PATH", format!("{}:{path}", bin.display())))?;
+    let entries = std::fs::read_dir(OUT).map_err(|error| format!("{OUT}: {error}"))?;
+    let mut paths = entries.flatten().map(|entry| entry.path());
+    let wheel = paths.find(|path| path.extension().is_some_and(|ending| ending == "whl"));
+    wheel.ok_or_else(|| format!("maturin made no wheel in {OUT}"))
+}
+
+/// Unpacks the program into an empty root, where there is nothing else, and runs it there.
+fn check_program(archive: &Path) -> Done {
+    let root = unpacked(archive)?;
+    let page = root.join("man/man1/weighbridge.1");
+    if !page.is_file() || !root.join("completions/_weighbridge").is_file() {
+        return Err(format!("{} lacks manual pages or completions", archive.display()));
+    }
+    let is_static = archive.to_string_lossy().contains("-musl");
+    let works = |words: &[&str]| said(inside(words, &root).arg("--version")).is_ok();
+    let outside = ROOTS.iter().find(|words| is_static && works(words));
+    if is_static && outside.is_none() {
+        eprintln!("note: this user may not change the root: the program runs in the usual one");
+    }
+    for arguments in [&["--version"][..], &["load"], &["list", "dtypes"]] {
+        let mut command = match outside {
+            Some(words) => inside(words, &root),
+            None => Command::new(root.join("weighbridge")),
+        };
+        let printed = said(command.args(arguments))?;
+        eprintln!("{}", printed.lines().next().unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// How to run a program in another root: as root of a namespace of one's own, which some systems
+/// forbid, or as the system's.
+const ROOTS: &[&[&str]] = &[
+    &["unshare", "--user", "--map-root-user", "chroot"],
+    &["sudo", "--non-interactive", "chroot"],
+];
+
+/// The program of a root, without any variable of the environment but the path.
+fn inside(words: &[&str], root: &Path) -> Command {
+    let mut command = Command::new("env");
+    command.args(["-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"]);
+    command.args(words).arg(root).arg("/weighbridge");
+    command
+}
+
+/// Compiles an example with the unpacked library, as its pkg-config file says, and runs it.
+fn check_library(archive: &Path) -> Done {
+    let root = unpacked(archive)?;
+    let example = root.join("list");
+    let config = root.join("lib/pkgconfig");
+    let flags = said(
+        Command::new("pkg-config")
+            .args(["--cflags", "--libs", "weighbridge"])
+            .env("PKG_CONFIG_PATH", &config),
+    );
+    let flags = flags.unwrap_or_else(|_| {
+        eprintln!("note: there is no pkg-config: the flags are written out");
+        let lib = root.join("lib");
+        format!("-I{} -L{} -lweighbridge", root.join("include").display(), lib.display())
+    });
+    let mut cc = Command::new("cc");
+    cc.arg("examples/c/list.c").args(flags.split_whitespace()).arg("-o").arg(&example);
+    run_command(&mut cc)?;
+    let variable = if cfg!(target_os = "macos") { "DYLD_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" };
+    let mut list = Command::new(&example);
+    let printed = said(list.arg("assets/sample/hf").env(variable, root.join("lib")))?;
+    eprintln!("{}", printed.lines().next().unwrap_or_default());
+    Ok(())
+}
+
+/// Installs the wheel into a new venv, and runs the package and the program with nothing else on the
+/// path.
+fn check_wheel(wheel: &Path) -> Done {
+    let venv = Path::new("target/dist-check/venv");
+    run_command(Command::new("python3").args(["-m", "venv", "--clear"]).arg(venv))?;
+    let bin = venv.join("bin");
+    run_command(Command::new(bin.join("pip")).args(["install", "--quiet"]).arg(wheel))?;
+    let code = "import weighbridge; print(weighbridge.open('assets/sample/mlx-4bit'))";
+    let mut python = Command::new(bin.join("python"));
+    eprintln!("{}", said(python.args(["-c", code]).env_clear())?.trim_end());
+    let mut program = Command::new(bin.join("weighbridge"));
+    eprintln!("{}", said(program.arg("--version").env_clear())?.trim_end());
+    Ok(())
+}
+
+/// Unpacks an archive into a folder of its own, and returns the path of its content.
+fn unpacked(archive: &Path) -> Done<PathBuf> {
+    let folder = Path::new("target/dist-check");
+    create_folder(folder)?;
+    run_command(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(folder))?;
+    let path = folder.join(name(archive).trim_end_matches(".tar.gz"));
+    path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Packs a folder of the output folder, and deletes it. Builds of one commit give the same bytes.
+fn archive(folder: &str) -> Done<PathBuf> {
+    let tar = format!("{folder}.tar");
+    let mut command = Command::new("tar");
+    command.current_dir(OUT);
+    if cfg!(target_os = "linux") {
+        let time = said(Command::new("git").args(["log", "-1", "--format=@%ct"]));
+        let time = time.unwrap_or_else(|_| "@0".to_owned());
+        command.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
+        command.arg(format!("--mtime={}", time.trim()));
+    }
+    run_command(command.args(["-cf", &tar, folder]))?;
+    run_command(Command::new("gzip").current_dir(OUT).args(["-9", "-n", &tar]))?;
+    let path = Path::new(OUT).join(folder);
+    std::fs::remove_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(Path::new(OUT).join(format!("{tar}.gz")))
+}
+
+/// An optimized build of a package.
+fn cargo(package: &str) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--release", "--locked", "--package", package]);
+    cargo
+}
+
+/// The program that prints SHA-256 digests.
+fn digests(folder: &Path) -> Command {
+    let mut command = match cfg!(target_os = "macos") {
+        true => Command::new("shasum"),
+        false => Command::new("sha256sum"),
+    };
+    if cfg!(target_os = "macos") {
+        command.args(["-a", "256"]);
+    }
+    command.current_dir(folder);
+    command
+}
+
+fn documents(folder: &Path) -> Done {
+    DOCUMENTS.iter().try_for_each(|file| copy(Path::new(file), &folder.join(file)))
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn create_folder(path: &Path) -> Done {
+    std::fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn copy(from: &Path, to: &Path) -> Done {
+    std::fs::copy(from, to).map_err(|error| format!("{}: {error}", from.display()))?;
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Done {
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+fn run_command(command: &mut Command) -> Done {
+    eprintln!("$ {}", shown(command));
+    let status = command.status().map_err(|error| format!("{}: {error}", shown(command)))?;
+    if status.success() { Ok(()) } else { Err(format!("{}: {status}", shown(command))) }
+}
+
+/// What a command prints.
+fn said(command: &mut Command) -> Done<String> {
+    let output = command.output().map_err(|error| format!("{}: {error}", shown(command)))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(format!("{}: {}: {errors}", shown(command), output.status));
+    }
+    String::from_utf8(output.stdout).map_err(|error| format!("{}: {error}", shown(command)))
+}
