@@ -44,6 +44,7 @@ fn the_program() {
       load         Load every tensor by canonical name and time it
       logits       Run a model on some tokens, and show or write its logits
       generate     Run a model, and print the text that continues a prompt
+      compare      Measure what a conversion or a quantization costs in quality
       convert      Convert a model to another container
       quantize     Quantize a model as llama-quantize or mlx-lm does
       create       Create a model in Ollama's store
@@ -72,7 +73,7 @@ fn the_program() {
 
     Exit status:
         0  success
-        1  verify, diff or list found a fault or a difference
+        1  verify, diff, list or compare found a fault or a difference
         2  wrong usage, or a request that does not fit the model or the destination
         3  damaged, incomplete, contradictory or too large; or no model at all
         4  unsupported
@@ -316,6 +317,9 @@ fn verify() {
                             scales, as in llama.cpp's own check. Remarks: matrices whose values are all
                             0 or all equal, and NVFP4 scales below the normal range; constant biases and
                             norms are normal. Faults and remarks give exit status 1
+          --run             Also run the model on 64 tokens of a text, and show its perplexity. Faults:
+                            results that are infinite, NaN, all equal or the same for every token.
+                            `compare` with the original shows what a model has lost
           --against <FILE>  Compare with a list from `hash --save`; report missing, extra and changed
                             tensors
           --json            Print JSON
@@ -333,6 +337,7 @@ fn verify() {
       weighbridge verify model.gguf
       weighbridge verify model.gguf --strict      apply llama.cpp's rules too
       weighbridge verify model.gguf --deep        check every value too
+      weighbridge verify model.gguf --run         run it on a few tokens too
       weighbridge verify model.gguf --against model.hashes
       weighbridge verify ./Qwen3-0.6B --deep --json | jq '.findings'
     ");

@@ -2,7 +2,7 @@
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde};
-use minijinja::{Environment, ErrorKind, Value, context};
+use minijinja::{Environment, ErrorKind, Value};
 use serde::Serialize;
 use serde_json::json;
 use weighbridge::Model;
@@ -84,14 +84,14 @@ impl ChatTemplate {
         let messages = messages
             .iter()
             .map(|Message { role, content }| json!({ "role": role, "content": content }));
-        let tokens =
-            self.tokens.iter().map(|(name, text)| (name.clone(), Value::from(text.as_str())));
-        let values = context! {
-            messages => Value::from(Serde(messages.collect::<Vec<_>>())),
-            add_generation_prompt => true,
-            ..Value::from_iter(tokens)
-        };
-        template.render(values).map_err(|error| invalid(&error))
+        let tokens = self.tokens.iter().map(|(name, text)| (name.clone(), json!(text)));
+        let values: serde_json::Map<_, _> = tokens
+            .chain([
+                ("messages".to_owned(), messages.collect()),
+                ("add_generation_prompt".to_owned(), true.into()),
+            ])
+            .collect();
+        template.render(Serde(values)).map_err(|error| invalid(&error))
     }
 }
 

@@ -24,8 +24,9 @@ impl<'s> Prediction<'s> {
     ///
     /// `Mismatch` if they are not finite, or fewer than five.
     pub fn new(logits: &'s [f32]) -> Result<Self> {
-        if let Some(place) = logits.iter().position(|logit| !logit.is_finite()) {
-            let fault = format!("the score of token {place} is {}", logits[place..][0]);
+        let unusual = logits.iter().enumerate().find(|(_, logit)| !logit.is_finite());
+        if let Some((token, logit)) = unusual {
+            let fault = format!("the score of token {token} is {logit}");
             return Err(Error::Mismatch(fault));
         }
         let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -61,9 +62,11 @@ impl<'s> Prediction<'s> {
 fn likeliest(logits: &[f32]) -> Result<[u32; TOP]> {
     let mut best = [(u32::MAX, f32::NEG_INFINITY); TOP];
     for (token, logit) in (0..).zip(logits) {
-        if let Some(place) = best.iter().position(|(_, least)| logit > least) {
-            best[place..].rotate_right(1);
-            best[place] = (token, *logit);
+        let place = best.partition_point(|(_, score)| score >= logit);
+        let worse = best.get_mut(place..).unwrap_or_default();
+        if let [.., last] = worse {
+            *last = (token, *logit);
+            worse.rotate_right(1);
         }
     }
     match best.iter().all(|(token, _)| *token != u32::MAX) {
@@ -253,7 +256,7 @@ mod tests {
     #[test]
     fn scores_that_are_no_numbers_are_an_error() {
         let error = Prediction::new(&[0.0, f32::NAN, 0.0, 0.0, 0.0]).unwrap_err();
-        assert_eq!(error.to_string(), "the score of token 1 is NaN");
+        assert_eq!(error.to_string(), "mismatch: the score of token 1 is NaN");
         assert!(Prediction::new(&[0.0; 4]).is_err());
     }
 }

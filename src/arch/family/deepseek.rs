@@ -264,7 +264,10 @@ fn latent_widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result
 fn deepseek_yarn(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let Some(multiplier) = &model.config.rope_scaling.log_multiplier else { return Ok(()) };
     if let Some(Json::Object(rope)) = out.get_mut("rope_scaling") {
-        let all = (multiplier.value * 10.0).reported();
+        // Ten times the digits of the `f32`, rounded once: 0.0707 is that of 0.707.
+        let tenth = multiplier.value.reported().as_f64().unwrap_or_default();
+        #[expect(clippy::cast_possible_truncation, reason = "the number that was written")]
+        let all = ((10.0 * tenth) as f32).reported();
         rope.insert("mscale".to_owned(), all.clone());
         rope.insert("mscale_all_dim".to_owned(), all);
     }

@@ -92,7 +92,7 @@ static VARIANTS: &[Variant] = &[
         gguf: "jamba",
         hf: &["jamba"],
         keys: &[&[K::By(keys::block_count), K::Row("max_seq_len"), K::Row("dim"), K::Row("ffn_dim"), K::Row("n_heads"), K::By(key_heads),
-            K::Row("ssm_conv_kernel"), K::Derived("ssm_inner_size"), K::Row("ssm_state_size"), K::Derived("ssm_time_step_rank"), K::Row("rms_eps"), K::Row("n_experts"), K::Row("n_experts_used")]],
+            K::Row("ssm_conv_kernel"), K::Derived("ssm_inner_size"), K::Row("ssm_state_size"), K::Derived("ssm_time_step_rank"), K::Row("rms_eps"), K::Row("n_experts"), K::Row("n_experts_used"), K::FileType]],
         classes: &[
             Class { model_type: "jamba", class: "JambaForCausalLM",
                 rules: &[json::BODY, json::DENSE, json::RMS, json::SILU, &[C::Field("n_experts", "num_experts"), C::Needed("n_experts_used", "num_experts_per_tok"), C::Needed("ssm_conv_kernel", "mamba_d_conv"),

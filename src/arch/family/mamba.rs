@@ -102,7 +102,7 @@ static MAMBAS: &[Variant] = &[
     Variant {
         gguf: "mamba",
         hf: &["mamba"],
-        keys: &[KEYS, &[K::Derived("ssm_time_step_rank"), K::Fixed("ssm.dt_b_c_rms", Flag(false))]],
+        keys: &[KEYS, &[K::Derived("ssm_time_step_rank"), K::Fixed("ssm.dt_b_c_rms", Flag(false)), K::FileType]],
         classes: &[
             Class { model_type: "mamba", class: "MambaForCausalLM",
                 rules: &[json::BODY, json::SILU, CONFIG, &[C::Needed("ssm_time_step_rank", "time_step_rank")]], ..Class::EMPTY },
@@ -117,7 +117,7 @@ static MAMBA2S: &[Variant] = &[
     Variant {
         gguf: "mamba2",
         hf: &["mamba2"],
-        keys: &[KEYS, &[K::Derived("ssm_time_step_rank"), K::Row("ssm_group_count")]],
+        keys: &[KEYS, &[K::Derived("ssm_time_step_rank"), K::Row("ssm_group_count"), K::FileType]],
         classes: &[
             Class { model_type: "mamba2", class: "Mamba2ForCausalLM",
                 rules: &[json::BODY, json::SILU, CONFIG, &[C::Needed("ssm_group_count", "n_groups"), C::By(heads)]], ..Class::EMPTY },
