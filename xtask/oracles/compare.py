@@ -4,7 +4,8 @@
 
 PROGRAM is the program; SAMPLE a folder with `hf`, a directory of Hugging Face, and other forms of
 the same model. Each form is converted to an F32 directory, which transformers runs over the same
-windows of tokens. The perplexities, divergences and shares must agree to 1e-4.
+windows of tokens. Perplexities, means and shares must agree to 1e-4; the divergence of a single
+position, which rounding of the logits moves, to 1e-3.
 """
 
 import json
@@ -84,7 +85,8 @@ def main(program, sample):
                 if key not in found:
                     continue
                 value = value.item()
-                if abs(found[key] - value) > 1e-4 * abs(value) + 1e-9:
+                single = key in ("median", "max") or key.startswith("p9")
+                if abs(found[key] - value) > (1e-3 if single else 1e-4) * abs(value) + 1e-9:
                     faults += 1
                     print(f"{form.name}: {key} is {found[key]}, but {value} by transformers")
             print(f"{form.name}: perplexity {found['perplexity']:.4f}, mean KL {found.get('mean', 0):.3e}")
