@@ -65,7 +65,7 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub(crate) max_tokens: usize,
     /// 0 takes the likeliest token; above, tokens are drawn, the more evenly the higher it is
-    #[arg(long, value_name = "T", default_value = "0", value_parser = parse_temperature)]
+    #[arg(long, value_name = "T", default_value = "0", value_parser = parse_not_negative)]
     pub(crate) temp: f32,
     /// Draw from the fewest tokens whose probabilities add up to P
     #[arg(long, value_name = "P", default_value = "1", value_parser = parse_share)]
@@ -115,7 +115,7 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "N")]
     pub(crate) context: Option<usize>,
     /// End with status 1 if the mean KL divergence of a model is above this many nats
-    #[arg(long, value_name = "NATS", value_parser = parse_temperature)]
+    #[arg(long, value_name = "NATS", value_parser = parse_not_negative)]
     pub(crate) max_kl: Option<f32>,
     /// Print JSON
     #[arg(long)]
@@ -129,7 +129,7 @@ fn parse_share(text: &str) -> Result<f32, String> {
     share.ok_or_else(|| "write a number above 0 and at most 1, as in 0.9".to_owned())
 }
 
-fn parse_temperature(text: &str) -> Result<f32, String> {
-    let temperature = text.parse().ok().filter(|t: &f32| t.is_finite() && *t >= 0.0);
-    temperature.ok_or_else(|| "write a number that is not negative, as in 0.8".to_owned())
+fn parse_not_negative(text: &str) -> Result<f32, String> {
+    let number = text.parse().ok().filter(|n: &f32| n.is_finite() && *n >= 0.0);
+    number.ok_or_else(|| "write a number that is not negative, as in 0.8".to_owned())
 }
