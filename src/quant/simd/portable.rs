@@ -1,4 +1,7 @@
 //! Plain Rust for every processor. It defines the meaning of each operation.
+//!
+//! Operations that take many instructions are calls: inside of every kernel, they would take a tenth
+//! of the time that the library takes to compile.
 
 use std::array::from_fn;
 
@@ -149,7 +152,7 @@ impl Simd for Portable {
         from_fn(|i| f32::from_le_bytes(from_fn(|j| from[4 * i + j])))
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn f16s(self, from: &[u8; 32]) -> [f32; 16] {
         from_fn(|i| f16::from_le_bytes([from[2 * i], from[2 * i + 1]]).to_f32())
     }
@@ -194,7 +197,7 @@ impl Simd for Portable {
         *out = a;
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn put_f16<const PAST: bool>(self, a: [f32; 16], out: &mut [f16; 16]) {
         *out = a.map(f16::from_f32);
     }
@@ -302,14 +305,14 @@ impl Simd for Portable {
         a.map(|a| (a + 12_582_912.0) - 12_582_912.0)
     }
 
-    #[inline(always)]
+    #[inline(never)]
     #[expect(clippy::cast_possible_truncation, reason = "what does not fit is told apart")]
     fn whole(self, a: [f32; 16]) -> [u32; 16] {
         let fits = |a: f32| (-2_147_483_648.0..2_147_483_648.0).contains(&a);
         a.map(|a| if fits(a) { a as i32 } else { i32::MIN }.cast_unsigned())
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn rounded(self, a: [f32; 16]) -> [u32; 16] {
         self.whole(a.map(f32::round))
     }
@@ -320,7 +323,7 @@ impl Simd for Portable {
         a.map(|a| a.cast_signed() as f32)
     }
 
-    #[inline(always)]
+    #[inline(never)]
     #[expect(clippy::cast_possible_truncation, reason = "-128 to 127")]
     fn to_signed(self, [a, b]: [[u32; 16]; 2]) -> [u8; 32] {
         from_fn(|i| {
@@ -354,12 +357,12 @@ impl Simd for Portable {
         index.map(|index| table[index as usize & 15])
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn transposed(self, rows: [[f32; 16]; 16]) -> [[f32; 16]; 16] {
         from_fn(|column| from_fn(|row| rows[row][column]))
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn transposed_words(self, rows: [[u32; 16]; 16]) -> [[u32; 16]; 16] {
         from_fn(|column| from_fn(|row| rows[row][column]))
     }
@@ -369,7 +372,7 @@ impl Simd for Portable {
         *out = a;
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn load_f16(self, from: &[f16; 16]) -> [f32; 16] {
         from.map(f16::to_f32)
     }
@@ -399,32 +402,32 @@ impl Simd for Portable {
         f32::from_bits(a.into_iter().fold(0, |most, value| most.max(value.abs().to_bits())))
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn largest_of_each(self, rows: [[f32; 16]; 16]) -> [f32; 16] {
         rows.map(|row| self.largest(row))
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn smallest_of_each(self, rows: [[f32; 16]; 16]) -> [f32; 16] {
         rows.map(|row| self.smallest(row))
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn highest_of_each(self, rows: [[f32; 16]; 16]) -> [f32; 16] {
         rows.map(|row| self.highest(row))
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn as_f16(self, a: [f32; 16]) -> [f32; 16] {
         a.map(|value| f16::from_f32(value).to_f32())
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn as_bf16(self, a: [f32; 16]) -> [f32; 16] {
         a.map(|value| bf16::from_f32(value).to_f32())
     }
 
-    #[inline(always)]
+    #[inline(never)]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 255")]
     fn to_unsigned(self, [a, b]: [[f32; 16]; 2]) -> [u8; 32] {
         from_fn(|i| {
@@ -437,12 +440,12 @@ impl Simd for Portable {
         })
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn to_e2m1(self, [a, b]: [[f32; 16]; 2]) -> [u8; 32] {
         from_fn(|i| float::to_e2m1(if i < 16 { a[i] } else { b[i - 16] }))
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn to_e4m3(self, [a, b]: [[f32; 16]; 2]) -> [u8; 32] {
         from_fn(|i| float::to_e4m3(if i < 16 { a[i] } else { b[i - 16] }))
     }
@@ -457,7 +460,7 @@ impl Simd for Portable {
         a.map(|byte| byte.cast_signed().min(most).cast_unsigned())
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn stream<const BITS: usize>(self, codes: [u8; 32], out: &mut [u8; 32]) {
         for (eight, codes) in codes.as_chunks::<8>().0.iter().enumerate() {
             let bits = codes.iter().rev().fold(0, |bits, code| bits << BITS | u64::from(*code));
