@@ -95,11 +95,7 @@ pub(super) trait Put<S: Simd> {
     fn put(&mut self, number: usize, floats: S::Floats);
 
     /// Accepts 32 values at position `number` of their block, in units of 32.
-    #[inline(always)]
-    fn pair(&mut self, number: usize, [first, second]: [S::Floats; 2]) {
-        self.put(2 * number, first);
-        self.put(2 * number + 1, second);
-    }
+    fn pair(&mut self, number: usize, floats: [S::Floats; 2]);
 }
 
 impl<S: Simd, T: Element> Put<S> for Units<'_, S, T> {
@@ -113,13 +109,28 @@ impl<S: Simd, T: Element> Put<S> for Units<'_, S, T> {
 
     #[inline(always)]
     fn put(&mut self, number: usize, floats: S::Floats) {
+        self.store(number, [floats]);
+    }
+
+    #[inline(always)]
+    fn pair(&mut self, number: usize, floats: [S::Floats; 2]) {
+        self.store(2 * number, floats);
+    }
+}
+
+impl<S: Simd, T: Element> Units<'_, S, T> {
+    /// Stores `N` times 16 values, from unit `first` on, and decides once for all of them.
+    #[inline(always)]
+    fn store<const N: usize>(&mut self, first: usize, floats: [S::Floats; N]) {
         if T::BOUNDS.is_some() && self.close {
-            self.simd.look(&mut self.seen, floats);
+            for floats in floats {
+                self.simd.look(&mut self.seen, floats);
+            }
         }
-        let out = &mut self.out[number];
+        let out = self.out[first..first + N].iter_mut().zip(floats);
         match S::STREAMS && self.past {
-            true => T::put::<S, true>(self.simd, floats, out),
-            false => T::put::<S, false>(self.simd, floats, out),
+            true => out.for_each(|(out, floats)| T::put::<S, true>(self.simd, floats, out)),
+            false => out.for_each(|(out, floats)| T::put::<S, false>(self.simd, floats, out)),
         }
     }
 }

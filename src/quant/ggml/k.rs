@@ -20,8 +20,7 @@ blocks! {
                 let value = |q, sub: usize| {
                     simd.sub(simd.mul(q, simd.splat(d[sub])), simd.splat(m[sub]))
                 };
-                out.put(2 * at, value(first, 2 * at));
-                out.put(2 * at + 1, value(second, 2 * at + 1));
+                out.pair(at, [value(first, 2 * at), value(second, 2 * at + 1)]);
             }
         }
     }
@@ -108,8 +107,8 @@ blocks! {
             for (plane, (codes, high)) in planes.into_iter().enumerate() {
                 let at = 4 * half + plane;
                 let [a, b] = simd.unsigned(simd.or(codes, simd.and(high, two)));
-                out.put(2 * at, simd.mul(simd.sub(a, zero), simd.splat(d[2 * at])));
-                out.put(2 * at + 1, simd.mul(simd.sub(b, zero), simd.splat(d[2 * at + 1])));
+                let value = |q, sub: usize| simd.mul(simd.sub(q, zero), simd.splat(d[sub]));
+                out.pair(at, [value(a, 2 * at), value(b, 2 * at + 1)]);
             }
         }
     }

@@ -185,8 +185,9 @@ impl<M: DecodeMode> Decode for GroupDecoder<M> {
                 for (slot, number) in runs.iter_mut().zip(0..TILE / 2) {
                     units.out = slot;
                     let [a, b] = M::elements(simd, &stream, at);
-                    units.put(0, scaling.value(simd, a, 2 * number));
-                    units.put(1, scaling.value(simd, b, 2 * number + 1));
+                    let a = scaling.value(simd, a, 2 * number);
+                    let b = scaling.value(simd, b, 2 * number + 1);
+                    units.pair(0, [a, b]);
                     at += 4 * M::BITS;
                 }
             }
@@ -209,8 +210,9 @@ impl<M: DecodeMode> Decode for GroupDecoder<M> {
                 for slot in group {
                     units.out = slot;
                     let [a, b] = M::elements(simd, &stream, at);
-                    units.put(0, scaling.value(simd, a, number));
-                    units.put(1, scaling.value(simd, b, number));
+                    let a = scaling.value(simd, a, number);
+                    let b = scaling.value(simd, b, number);
+                    units.pair(0, [a, b]);
                     at += 4 * M::BITS;
                 }
             }
