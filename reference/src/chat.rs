@@ -6,6 +6,7 @@ use minijinja::{Environment, ErrorKind, Value};
 use serde::Serialize;
 use serde_json::json;
 use weighbridge::Model;
+use weighbridge::tokenizer::ChatTemplate as StoredTemplate;
 
 use crate::error::{Error, Result};
 
@@ -69,7 +70,7 @@ impl ChatTemplate {
         );
         environment.add_filter("tojson", to_json);
         environment
-            .add_template_owned(NAME, without_marks(template))
+            .add_template_owned(NAME, StoredTemplate::without_training_tags(template))
             .map_err(|error| invalid(&error))?;
         Ok(Self { environment, tokens })
     }
@@ -93,22 +94,6 @@ impl ChatTemplate {
             .collect();
         template.render(Serde(values)).map_err(|error| invalid(&error))
     }
-}
-
-/// Removes the tags that mark an assistant's text for training, which only transformers knows.
-fn without_marks(template: &str) -> String {
-    let mut text = String::new();
-    let mut rest = template;
-    while let Some((before, tag)) = rest.split_once("{%") {
-        let (tag, after) = tag.split_once("%}").unwrap_or((tag, ""));
-        text.push_str(before);
-        if !matches!(tag.trim_matches(['-', '+', ' ', '\n', '\t']), "generation" | "endgeneration")
-        {
-            text.extend(["{%", tag, "%}"]);
-        }
-        rest = after;
-    }
-    text + rest
 }
 
 /// JSON as Python's `json.dumps` writes it, with the options that templates use.

@@ -7,6 +7,8 @@ use super::{Consistency, is_io};
 use crate::arch::ModelConfig;
 use crate::error::Result;
 use crate::store::{Encoding, Store};
+#[cfg(feature = "chat-template")]
+use crate::tokenizer::ChatTemplate;
 use crate::tokenizer::Tokenizer;
 
 /// Keys of `config.json` and `generation_config.json` that hold token ids or lists of token ids.
@@ -148,21 +150,7 @@ fn templates(tokenizer: &Tokenizer<'_>, found: &mut Consistency) {
 /// Parses a template.
 #[cfg(feature = "chat-template")]
 fn syntax(template: &str) -> std::result::Result<(), String> {
-    // A tag of transformers that marks the assistant's text and has no other effect.
-    let mut text = String::new();
-    let mut rest = template;
-    while let Some(start) = rest.find("{%") {
-        let (before, tag) = rest.split_at(start);
-        text.push_str(before);
-        let end = tag.find("%}").map_or(tag.len(), |end| end + 2);
-        let (tag, after) = tag.split_at(end);
-        let word = tag.trim_matches(['{', '%', '}', '-', '+', ' ', '\n', '\t', '\r']);
-        if !matches!(word, "generation" | "endgeneration") {
-            text.push_str(tag);
-        }
-        rest = after;
-    }
-    text.push_str(rest);
+    let text = ChatTemplate::without_training_tags(template);
     let mut environment = minijinja::Environment::empty();
     environment.set_recursion_limit(64);
     environment.template_from_str(&text).map(drop).map_err(|error| {
