@@ -44,6 +44,7 @@ fn the_program() {
       load         Load every tensor by canonical name and time it
       logits       Run a model on some tokens, and show or write its logits
       generate     Run a model, and print the text that continues a prompt
+      embed        Print a vector for each text
       compare      Measure what a conversion or a quantization costs in quality
       convert      Convert a model to another container
       quantize     Quantize a model as llama-quantize or mlx-lm does

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value as Json;
 
 use super::config::{
-    ConfigReader, Field, KEYS, LayerKind, ModelConfig, Reported, TEXT_CONFIGS, key,
+    ConfigReader, Field, KEYS, LayerKind, ModelConfig, Reported, TEXT_CONFIGS, key, pooling,
 };
 use super::{KeyedTensor, Resolution};
 use crate::error::{Error, Result};
@@ -181,12 +181,9 @@ impl<'a> SourceModel<'a> {
         })
     }
 
-    /// A JSON document beside the weights.
-    pub(crate) fn document(
-        &self,
-        name: &'static str,
-    ) -> Result<Option<std::borrow::Cow<'a, Json>>> {
-        self.reader.store.read_document(name)
+    /// How the outputs of an embedding model are pooled, as GGUF numbers it.
+    pub(crate) fn pooling(&self) -> Result<Option<u32>> {
+        pooling::stated(self.reader.store)
     }
 
     /// Which layers are of this kind, if `config.json` lists the kinds.

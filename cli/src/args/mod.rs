@@ -68,6 +68,8 @@ pub(crate) enum Command {
     Logits(run::Logits),
     /// Run a model, and print the text that continues a prompt
     Generate(run::Generate),
+    /// Print a vector for each text
+    Embed(run::Embed),
     /// Measure what a conversion or a quantization costs in quality
     Compare(run::Compare),
     /// Convert a model to another container

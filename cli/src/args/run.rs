@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::Open;
 
@@ -84,6 +84,52 @@ pub(crate) struct Generate {
     pub(crate) features: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) open: Open,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "With several texts the table has the cosine similarity of each to the first. Models that expect
+a task in front of a text (\"query: \", \"search_document: \") get it as part of --text.
+
+Examples:
+  weighbridge embed ./bge-small-en --text 'a weighbridge' --text 'scales for lorries'
+  weighbridge embed Qwen3-Embedding-0.6B-Q8_0.gguf --text 'a weighbridge' -o vectors.npy
+  weighbridge embed ./bert-base-uncased --ids 101,7592,102 --pooling first --json"
+)]
+pub(crate) struct Embed {
+    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
+    pub(crate) path: PathBuf,
+    /// A text to embed; give the option again for another text
+    #[arg(long, value_name = "TEXT", required_unless_present = "ids")]
+    pub(crate) text: Vec<String>,
+    /// A text as token numbers, for models without a tokenizer
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "text")]
+    pub(crate) ids: Vec<u32>,
+    /// How hidden states become one vector. The default is what the model states; without that, mean
+    /// for models whose tokens see the whole text, and last for others
+    #[arg(long, value_name = "POOLING")]
+    pub(crate) pooling: Option<PoolingName>,
+    /// Keep the length of vectors; without this they have length 1
+    #[arg(long)]
+    pub(crate) no_normalize: bool,
+    /// Write the vectors as a NumPy array file of f32, [texts, dimensions]. FILE must not exist
+    #[arg(short, long, value_name = "FILE", conflicts_with = "json")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) open: Open,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PoolingName {
+    /// The mean over all tokens
+    Mean,
+    /// The state of the first token
+    First,
+    /// The state of the last token
+    Last,
 }
 
 #[derive(Args, Debug)]

@@ -108,7 +108,7 @@ fn show(args: &Logits, output: &str, rows: &Rows) -> Result<(), Stop> {
     Ok(out.flush()?)
 }
 
-fn write_npy(path: &Path, rows: &Rows) -> Result<(), Stop> {
+pub(super) fn write_npy(path: &Path, rows: &Rows) -> Result<(), Stop> {
     let mut file = NewFile::create(path, |_| Ok(false))?;
     let dims = [rows.len() as u64, rows.width() as u64];
     file.write_all(&npy_header(&dims))?;

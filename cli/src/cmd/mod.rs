@@ -6,6 +6,7 @@ mod convert;
 mod create;
 mod diff;
 mod dump;
+mod embed;
 mod generate;
 mod hash;
 mod inspect;
@@ -43,6 +44,7 @@ pub(crate) fn run(command: Command) -> Done {
         Command::Load(args) => load::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::Generate(args) => generate::run(&args),
+        Command::Embed(args) => embed::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Quantize(args) => quantize::run(&args),

@@ -12,7 +12,7 @@ use super::keys::{
 };
 use super::read::ConfigReader;
 use super::values::{LayerKind, LayerLayout, LayerPattern, NormKind, PerLayer, RopeScalingKind};
-use super::{Field, ModelConfig};
+use super::{Field, ModelConfig, pooling};
 use crate::arch::{Mapping, Resolution};
 use crate::error::{Error, Result};
 use crate::store::Store;
@@ -116,6 +116,11 @@ pub(super) fn config(
         if heads.value == 0 {
             return Err(reader.invalid(&heads.source, "0, but a value above 0 is needed"));
         }
+    }
+    if attention.pooling_type.is_none() {
+        // What cannot be read is an error for those who convert the model, not for those who open it.
+        let stated = pooling::stated(store).ok().flatten();
+        attention.pooling_type = stated.map(|number| Field::derived(number, pooling::FILE));
     }
     let head_dim = head_dim(&reader, &mut core, &mut attention, &rope, [&dim, &n_heads])?;
     let product = |heads: &Field<u32>, source: &'static str| {

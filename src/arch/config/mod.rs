@@ -5,6 +5,7 @@ mod check;
 mod defaults;
 mod derive;
 mod keys;
+pub(crate) mod pooling;
 mod read;
 mod unused;
 mod values;

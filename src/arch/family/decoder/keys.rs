@@ -1,7 +1,5 @@
 //! Keys in GGUF that decoders share, as most classes of llama.cpp's converter write them.
 
-use serde_json::Value as Json;
-
 use super::super::class_defaults::COMPUTED_WIDTHS;
 use crate::arch::RopeScalingKind;
 use crate::arch::config::Reported;
@@ -171,33 +169,10 @@ pub(crate) fn layer_norm_epsilon(model: &SourceModel<'_>, keys: &mut KeyWriter<'
     Ok(())
 }
 
-/// The pooling of an embedding model, from the files of sentence-transformers beside the model.
+/// The pooling of an embedding model.
 pub(crate) fn pooling(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
-    let Some(modules) = model.document("modules.json")? else { return Ok(()) };
-    let ends = |module: &&Json| {
-        module.get("type").and_then(Json::as_str).is_some_and(|name| name.ends_with("Pooling"))
-    };
-    let module = modules.as_array().and_then(|list| list.iter().find(ends));
-    let Some(path) = module.and_then(|module| module.get("path")?.as_str()) else { return Ok(()) };
-    let file = "1_Pooling/config.json";
-    let found =
-        if path.trim_end_matches('/') == "1_Pooling" { model.document(file)? } else { None };
-    let Some(config) = found else {
-        let fault = "modules.json names a pooling module outside of 1_Pooling";
-        return Err(Error::unsupported(fault).in_file(model.path()));
-    };
-    let is = |name: &str| {
-        config.get(format!("pooling_mode_{name}")).and_then(Json::as_bool) == Some(true)
-    };
-    let named = config.get("pooling_mode").and_then(Json::as_str).unwrap_or_default();
-    let modes =
-        [("mean_tokens", "mean", 1), ("cls_token", "cls", 2), ("lasttoken", "lasttoken", 3)];
-    let mode = modes.iter().find(|(flag, ..)| is(flag));
-    let mode = mode.or_else(|| modes.iter().find(|(_, name, _)| *name == named));
-    let Some((.., number)) = mode else {
-        let fault = "unsupported pooling: mean, cls and lasttoken are supported";
-        return Err(Error::unsupported(fault).in_file(model.path()).in_key(file));
-    };
-    keys.count("pooling_type", *number);
+    if let Some(pooling) = model.pooling()? {
+        keys.count("pooling_type", pooling);
+    }
     Ok(())
 }

@@ -1,0 +1,126 @@
+//! `embed`: a vector for each text.
+
+use std::io::Write;
+
+use serde::Serialize;
+use weighbridge::bytes::Text;
+use weighbridge_reference::{Pooling, Reference, Rows, TextTokens, normalize};
+
+use super::Done;
+use super::logits::write_npy;
+use crate::args::run::{Embed, PoolingName};
+use crate::json::{self, JsonFloat, SCHEMA};
+use crate::print::{self, Table, left, right};
+use crate::{Status, Stop, failure, remark};
+
+/// Values shown for each text.
+const SHOWN: usize = 3;
+
+#[derive(Serialize)]
+struct Report {
+    schema: u32,
+    path: String,
+    /// `mean`, `first` or `last`.
+    pooling: &'static str,
+    normalized: bool,
+    embeddings: Vec<TextReport>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct TextReport {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    tokens: usize,
+    embedding: Vec<JsonFloat>,
+}
+
+pub(crate) fn run(args: &Embed) -> Done {
+    let model = args.open.options().open(&args.path)?;
+    remark(&model);
+    let reference = Reference::new(&model)?;
+    let (pooling, name) = match args.pooling {
+        Some(PoolingName::Mean) => (Pooling::Mean, "mean"),
+        Some(PoolingName::First) => (Pooling::First, "first"),
+        Some(PoolingName::Last) => (Pooling::Last, "last"),
+        None => named(Pooling::of(&model, &reference)?),
+    };
+    let mut inputs = Vec::new();
+    if !args.text.is_empty() {
+        let tokens = TextTokens::new(&model)?;
+        for text in &args.text {
+            inputs.push((Some(text.clone()), tokens.of(text)?));
+        }
+    }
+    if !args.ids.is_empty() {
+        inputs.push((None, args.ids.clone()));
+    }
+    let mut values = Vec::new();
+    for (_, tokens) in &inputs {
+        let mut vector = reference.embedding(tokens, pooling)?;
+        if !args.no_normalize {
+            normalize(&mut vector);
+        }
+        values.extend(vector);
+    }
+    let rows = Rows::new(values, reference.plan().dim);
+    match &args.output {
+        Some(path) => write_npy(path, &rows)?,
+        None if args.json => {
+            let float = |value: &f32| JsonFloat((*value).into());
+            let report = |((text, tokens), row): ((Option<String>, Vec<u32>), &[f32])| TextReport {
+                text,
+                tokens: tokens.len(),
+                embedding: row.iter().map(float).collect(),
+            };
+            json::write(&Report {
+                schema: SCHEMA,
+                path: args.path.display().to_string(),
+                pooling: name,
+                normalized: !args.no_normalize,
+                embeddings: inputs.into_iter().zip(rows.rows()).map(report).collect(),
+                notes: failure::take_notes(),
+            })?;
+        }
+        None => show(&inputs, &rows, name)?,
+    }
+    Ok(Status::Fine)
+}
+
+fn named(pooling: Pooling) -> (Pooling, &'static str) {
+    let name = match pooling {
+        Pooling::First => "first",
+        Pooling::Last => "last",
+        _ => "mean",
+    };
+    (pooling, name)
+}
+
+/// For people: the first values of each vector, and how near it is to the first text's.
+fn show(inputs: &[(Option<String>, Vec<u32>)], rows: &Rows, pooling: &str) -> Result<(), Stop> {
+    let mut out = print::stdout();
+    writeln!(out, "embeddings: {} x {}, pooling: {pooling}", rows.len(), rows.width())?;
+    let several = rows.len() > 1;
+    let columns = [right("TOKENS"), right("[0]"), right("[1]"), right("[2]")].into_iter();
+    let columns = columns.chain(several.then(|| right("SIMILARITY"))).chain([left("TEXT")]);
+    let mut table = Table::new(&columns.collect::<Vec<_>>());
+    let first = rows.row(0).unwrap_or_default();
+    for ((text, tokens), row) in inputs.iter().zip(rows.rows()) {
+        let values = row.iter().take(SHOWN).map(|value| format!("{value:.4}"));
+        let similarity = several.then(|| format!("{:.4}", cosine(first, row)));
+        let text = Text::new(text.as_deref().unwrap_or("-").as_bytes()).brief();
+        let cells = [tokens.len().to_string()].into_iter().chain(values).chain(similarity);
+        table.row(cells.chain([text]));
+    }
+    table.write(&mut out)?;
+    Ok(out.flush()?)
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let product = |a: &[f32], b: &[f32]| -> f64 {
+        a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+    };
+    let lengths = (product(a, a) * product(b, b)).sqrt();
+    if lengths > 0.0 { product(a, b) / lengths } else { 0.0 }
+}
