@@ -91,6 +91,7 @@ impl Reference {
 }
 
 /// Scales a vector to length 1. A vector of zeros stays as it is.
+#[expect(clippy::cast_possible_truncation, reason = "values are f32")]
 pub fn normalize(vector: &mut [f32]) {
     let length = vector.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
     if length > 0.0 {
