@@ -51,6 +51,7 @@ mod ollama;
 mod ollama_create;
 mod provider;
 mod recipe;
+mod refused;
 mod rejects;
 mod repack;
 mod reports;
