@@ -54,6 +54,8 @@ mod recipe;
 mod refused;
 mod rejects;
 mod repack;
+mod replaced;
+mod replaced_files;
 mod reports;
 mod rewrite;
 mod round_trip;
