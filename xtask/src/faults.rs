@@ -113,6 +113,8 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/model/tensor/arrange.rs", "joined.pieces.len() > PIECES", "the check after the loop refuses it"),
     ("src/model/tensor/mod.rs", "pieces.len() > PIECES", "the check after the loop refuses it"),
     ("src/model/tensor/arrange.rs", "used.iter().all(|used| *used)", "every source is kept"),
+    ("src/arch/mod.rs", "keep.iter().all(|keep| *keep)", "every mapping is kept, and none is left over"),
+    ("src/write/pipeline.rs", "loss == Loss::default()", "zeros are added to the sums"),
 ];
 
 /// A branch: its file, line and condition.
