@@ -17,13 +17,18 @@ pub(super) fn defaults(model_type: &str) -> Option<Map<String, Json>> {
     Some(all.map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// Keys that do not change what a model computes.
+/// Keys that do not change what a model computes: of lengths, of padding, of training alone, and
+/// those that are compared elsewhere.
 const INERT: &[&str] = &[
+    "attention_probs_dropout_prob",
+    "hidden_dropout_prob",
+    "input_jitter_noise",
     "max_position_embeddings",
-    "pad_token_id",
     "n_positions",
+    "pad_token_id",
     "rope_parameters",
     "tie_word_embeddings",
+    "time_step_init_scheme",
 ];
 
 /// Keys that state rotary embeddings, in older and newer documents.

@@ -289,6 +289,17 @@ mod tests {
     }
 
     #[test]
+    fn settings_of_training_are_kept_and_no_loss() {
+        let stated = map(json!({ "model_type": "bert", "hidden_dropout_prob": 0.2 }));
+        let derived = map(json!({ "model_type": "bert" }));
+        let kept = Kept::of(&stated, &derived, 2, true);
+        assert!(kept.losses.is_empty(), "{:?}", kept.losses);
+        let mut back = derived;
+        kept.restore(&mut back);
+        assert_eq!(back, stated);
+    }
+
+    #[test]
     fn a_changed_value_drops_its_group_alone() {
         let mut stated = mistral();
         stated.insert("rope_parameters".to_owned(), json!({"rope_type": "dynamic", "factor": 2.0}));
