@@ -159,8 +159,24 @@ fn what_lies_there_is_not_replaced_unasked() {
     assert!(said.starts_with("2\n") && said.contains("already exists"), "{said}");
     assert_eq!(std::fs::read(&path).expect("a file"), b"mine");
     let folder = tempfile::tempdir().expect("a temporary folder");
-    std::fs::create_dir(folder.path().join("photos")).expect("a folder");
     let path = folder.path().to_str().expect("a path in UTF-8");
-    let said = refused(&["convert", SOURCE, path, "--to", "mlx", "--overwrite"]);
-    assert!(said.starts_with("2\n") && said.contains("not part of a model"), "{said}");
+    let over = ["convert", SOURCE, path, "--to", "mlx", "--overwrite"];
+    for name in ["photo.png", "notes.txt", "diary.md", "LICENSE"] {
+        let mine = folder.path().join(name);
+        std::fs::write(&mine, "mine").expect("a file");
+        let said = refused(&over);
+        let named = said.contains(&format!("\"{name}\", which is not part of a model"));
+        assert!(said.starts_with("2\n") && named, "{said}");
+        assert!(mine.exists());
+        std::fs::remove_file(&mine).expect("a file");
+    }
+    std::fs::create_dir(folder.path().join("photos")).expect("a folder");
+    assert!(refused(&over).contains("\"photos\", which is not part of a model"));
+    std::fs::remove_dir(folder.path().join("photos")).expect("a folder");
+    // What the program wrote, and what models come with, is replaced.
+    for name in ["README.md", "vocab.txt", "model.safetensors"] {
+        std::fs::write(folder.path().join(name), "old").expect("a file");
+    }
+    assert_eq!(support::run(&over).status, Some(0));
+    assert!(!folder.path().join("README.md").exists());
 }

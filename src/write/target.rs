@@ -265,13 +265,8 @@ fn check_replaceable(path: &Path) -> Result<()> {
     for entry in std::fs::read_dir(path).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
-        let ending = Path::new(&name).extension().and_then(|ending| ending.to_str());
-        let known = matches!(
-            ending,
-            Some("json" | "safetensors" | "npz" | "model" | "txt" | "jinja" | "md" | "gguf")
-        );
         let file = entry.file_type().is_ok_and(|kind| !kind.is_dir());
-        if !(known && file) {
+        if !(file && name.to_str().is_some_and(is_of_model)) {
             let fault = format!(
                 "a directory that holds \"{}\", which is not part of a model",
                 name.to_string_lossy()
@@ -280,6 +275,15 @@ fn check_replaceable(path: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a file with this name belongs to a model. Texts may be anyone's, so they are known by name.
+fn is_of_model(name: &str) -> bool {
+    const TEXTS: [&str; 6] =
+        ["LICENSE.md", "LICENSE.txt", "README.md", "USE_POLICY.md", "merges.txt", "vocab.txt"];
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+    let known = ["gguf", "jinja", "json", "model", "npz", "py", "safetensors", "tiktoken"];
+    TEXTS.contains(&name) || ending.is_some_and(|ending| known.contains(&ending))
 }
 
 pub(super) fn folder(path: &Path) -> std::io::Result<File> {
