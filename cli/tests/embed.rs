@@ -108,8 +108,10 @@ fn layers_behind_the_pooling_are_refused() {
     let model = stating(folder.path(), &json!({ "pooling_mode": "mean" }));
     let dense = json!([{ "path": "2_Dense", "type": "sentence_transformers.models.Dense" }]);
     fs::write(folder.path().join("modules.json"), dense.to_string()).expect("a file");
-    let refusal = refused(&["embed", &model, "--ids", IDS]);
-    assert!(refusal.starts_with("4\n") && refusal.contains("dense layers"), "{refusal}");
+    for words in [&[][..], &["--pooling", "mean"]] {
+        let refusal = refused(&[&["embed", &model, "--ids", IDS], words].concat());
+        assert!(refusal.starts_with("4\n") && refusal.contains("dense layers"), "{refusal}");
+    }
     let nothing = refused(&["embed", BERT]);
     assert!(nothing.starts_with("2\n") && nothing.contains("--text"), "{nothing}");
 }

@@ -20,17 +20,21 @@ pub enum Pooling {
 }
 
 impl Pooling {
-    /// The pooling that a model states. A model that states none takes the mean if its tokens see the
-    /// whole text, and the last token if they see what came before.
+    /// The pooling that was chosen or, without a choice, the one that the model states. A model that
+    /// states none takes the mean if its tokens see the whole text, and the last token if they see what
+    /// came before.
     ///
     /// # Errors
     ///
-    /// `Model` if the config cannot be read; `Unsupported` if the model is a classifier, has dense
-    /// layers behind the pooling, or states a number that GGUF does not define.
-    pub fn of(model: &Model, reference: &Reference) -> Result<Self> {
+    /// `Model` if the config cannot be read; `Unsupported` if the model has dense layers behind the
+    /// pooling, or states a pooling that does not give one vector.
+    pub fn of(model: &Model, reference: &Reference, chosen: Option<Self>) -> Result<Self> {
         if has_dense_layers(model)? {
             let fault = "the model has dense layers behind its pooling (EmbeddingGemma)";
             return Err(Error::Unsupported(fault.to_owned()));
+        }
+        if let Some(chosen) = chosen {
+            return Ok(chosen);
         }
         let Some(stated) = &model.config()?.attention.pooling_type else {
             return Ok(if reference.plan().encodes() { Self::Mean } else { Self::Last });

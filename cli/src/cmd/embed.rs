@@ -40,12 +40,13 @@ pub(crate) fn run(args: &Embed) -> Done {
     let model = args.open.options().open(&args.path)?;
     remark(&model);
     let reference = Reference::new(&model)?;
-    let (pooling, name) = match args.pooling {
-        Some(PoolingName::Mean) => (Pooling::Mean, "mean"),
-        Some(PoolingName::First) => (Pooling::First, "first"),
-        Some(PoolingName::Last) => (Pooling::Last, "last"),
-        None => named(Pooling::of(&model, &reference)?),
-    };
+    let chosen = args.pooling.map(|pooling| match pooling {
+        PoolingName::Mean => Pooling::Mean,
+        PoolingName::First => Pooling::First,
+        PoolingName::Last => Pooling::Last,
+    });
+    let pooling = Pooling::of(&model, &reference, chosen)?;
+    let name = name(pooling);
     let mut inputs = Vec::new();
     if !args.text.is_empty() {
         let tokens = TextTokens::new(&model)?;
@@ -88,13 +89,12 @@ pub(crate) fn run(args: &Embed) -> Done {
     Ok(Status::Fine)
 }
 
-fn named(pooling: Pooling) -> (Pooling, &'static str) {
-    let name = match pooling {
+fn name(pooling: Pooling) -> &'static str {
+    match pooling {
         Pooling::First => "first",
         Pooling::Last => "last",
         _ => "mean",
-    };
-    (pooling, name)
+    }
 }
 
 /// For people: the first values of each vector, and how near it is to the first text's.
