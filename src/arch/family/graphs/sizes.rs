@@ -382,17 +382,13 @@ pub(super) fn needs_rank(n: &N<'_>) -> Option<String> {
             .to_owned()
     })
 }
-/// Latent attention is computed as attention with one key head, the latent and the rotated part.
+/// Latent attention is computed as attention with one key head, the latent and the rotated part. Its
+/// values are part of the keys: llama.cpp does not read `attention.value_length` here.
 pub(super) fn latent_is_one_head(n: &N<'_>) -> Option<String> {
-    let (heads, wanted) = (n.kv_heads(0), kv_rank_rotated(n, 0));
-    let (key, value) = (n.head("attention.key_length"), n.head("attention.value_length"));
-    let fits = heads == 1 && key == wanted && value == kv_rank(n, 0);
-    (absorbed(n, 0) && !fits).then(|| {
-        format!(
-            "{heads} key heads of width {key} with values of width {value}, but llama.cpp requires \
-             one of {wanted} with values of {}",
-            kv_rank(n, 0)
-        )
+    let (heads, width, wanted) =
+        (n.kv_heads(0), n.head("attention.key_length"), kv_rank_rotated(n, 0));
+    (absorbed(n, 0) && (heads != 1 || width != wanted)).then(|| {
+        format!("{heads} key heads of width {width}, but llama.cpp requires one of {wanted}")
     })
 }
 pub(super) fn narrow_heads_rotate(n: &N<'_>) -> Option<String> {
