@@ -413,6 +413,8 @@ pub(super) static MLX_LM_UNTIED: &[&str] = &[
     "glm4_moe",
     "phi",
     "stablelm",
+    "llama4_text",
+    "phimoe",
 ];
 
 /// Values of `model_type` whose class in transformers computes the width of a head from the others if
@@ -426,4 +428,5 @@ pub(super) static COMPUTED_WIDTHS: &[&str] = &[
     "falcon",
     "nemotron",
     "nomic_bert",
+    "qwen3_vl_moe_text",
 ];
