@@ -25,6 +25,9 @@ const COMPUTED_WITH: &[(&str, Said)] = &[
 const UNSAID: &[(&str, Said)] = &[
     // llama.cpp has one attention for each layer of these families.
     ("mistral", |plan| plan.attentions().for_each(|attention| attention.window = Some(7))),
+    ("ministral", |plan| {
+        attentions(plan, &[0, 1, 2]).for_each(|attention| attention.window = Some(8));
+    }),
     ("qwen2", |plan| attentions(plan, &[1, 2]).for_each(|attention| attention.window = Some(6))),
     // Periods of layers without a window or without rotary embeddings are llama.cpp's own numbers.
     ("cohere2", |plan| attentions(plan, &[1]).for_each(full_without_rope)),

@@ -129,7 +129,8 @@ def check_llama(path, cases, exact):
         return said("llama.cpp", False, str(path), error)
     said("llama.cpp", True, str(path))
     for case in cases if exact else []:
-        prompt = model.tokenize(case["prompt"].encode(), add_bos=True, special=False)
+        # The prompts begin with <s>, which the sample's tokenizer does not add by itself.
+        prompt = [model.token_bos(), *model.tokenize(case["prompt"].encode(), add_bos=False, special=False)]
         said("llama.cpp", prompt == case["prompt_ids"], f"{path} {case['prompt']}", prompt)
         ids = list(case["prompt_ids"])
         for token in model.generate(list(ids), temp=0.0, top_k=1, repeat_penalty=1.0):

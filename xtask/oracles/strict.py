@@ -6,7 +6,7 @@ Each case changes a key of config.json or a tensor. A case that an engine refuse
 another shape) must not pass `verify --strict`, and the undamaged model must. An engine that refuses the undamaged model,
 as transformers saves it, is not asked. Cases that
 `verify --strict` refuses and both engines take are printed: each contradicts something that the engines do not look at.
-What llama.cpp refuses is tested by llama_cpp.py. The exit status is 1 if a case is not refused that must be.
+What llama.cpp refuses is tested by loaded.py. The exit status is 1 if a case is not refused that must be.
 """
 
 import json

@@ -94,7 +94,7 @@ const READ: Step =
 /// Whether the table of what llama.cpp accepts is right.
 const LOADED: Step = step(&[
     "target/oracles/bin/python",
-    "xtask/oracles/llama_cpp.py",
+    "xtask/oracles/loaded.py",
     "target/release/weighbridge",
 ]);
 
@@ -137,7 +137,7 @@ const SOURCE: Step = step(&[
     "--quiet",
     "--no-deps",
     "--no-binary",
-    ":all:",
+    "llama-cpp-python",
     "--dest",
     "target/oracles/source",
     "llama-cpp-python==0.3.36",

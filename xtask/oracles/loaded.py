@@ -1,6 +1,6 @@
 """Compares `weighbridge verify --strict` with what llama.cpp does when it loads the same file.
 
-    llama_cpp.py PROGRAM [--match REGEX]
+    loaded.py PROGRAM [--match REGEX]
 
 The models are those of the folder logits in WEIGHBRIDGE_FIXTURES, or those of the folder that WEIGHBRIDGE_MODELS names; without
 either nothing is done. Each is converted to GGUF. Of each file, changed copies are made:
@@ -19,10 +19,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+import llama_cpp
+
 PROGRAM = sys.argv[1]
 FIXTURES, MADE = os.environ.get("WEIGHBRIDGE_FIXTURES"), os.environ.get("WEIGHBRIDGE_MODELS")
 if FIXTURES is None and MADE is None:
-    sys.exit(print("skipped: llama_cpp.py needs WEIGHBRIDGE_FIXTURES or WEIGHBRIDGE_MODELS"))
+    sys.exit(print("skipped: loaded.py needs WEIGHBRIDGE_FIXTURES or WEIGHBRIDGE_MODELS"))
 MODELS = Path(MADE) if MADE else Path(FIXTURES) / "logits"
 MATCH = re.compile(sys.argv[sys.argv.index("--match") + 1] if "--match" in sys.argv else "")
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
@@ -127,31 +129,32 @@ def changes(file):
 
 
 def loads(path):
-    """Whether llama.cpp loads a file and computes a token, in a process of its own."""
-    child = os.fork()
-    if child == 0:
-        null = os.open(os.devnull, os.O_RDWR)
-        for stream in range(3):
-            os.dup2(null, stream)
-        try:
-            model = llama_cpp.Llama(
-                str(path), n_ctx=32, verbose=True, n_threads=1, type_k=0, type_v=0, flash_attn=False
-            )
-            model.eval([1, 2, 3])
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return os.waitpid(child, 0)[1] == 0
+    """Whether llama.cpp loads a file and computes a token, in a process of its own; and its last words."""
+    with tempfile.TemporaryFile() as log:
+        child = os.fork()
+        if child == 0:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            for stream in (1, 2):
+                os.dup2(log.fileno(), stream)
+            try:
+                model = llama_cpp.Llama(
+                    str(path), n_ctx=32, verbose=True, n_threads=1, type_k=0, type_v=0, flash_attn=False
+                )
+                model.eval([1, 2, 3])
+            except BaseException as error:
+                print(repr(error), flush=True)
+                os._exit(1)
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        log.seek(0)
+        words = log.read().decode(errors="replace").strip().splitlines()[-3:]
+    return status == 0, f"status {status}: {' | '.join(words)[-400:]}"
 
 
 def says(path):
     done = subprocess.run([PROGRAM, "verify", "--strict", path], capture_output=True, text=True)
     return done.returncode == 0, (done.stdout + done.stderr).strip()
 
-
-# Not this file, which has the package's name.
-sys.path.pop(0)
-import llama_cpp  # noqa: E402
 
 checked, faults = 0, 0
 for model in sorted(MODELS.iterdir()):
@@ -179,7 +182,9 @@ for model in sorted(MODELS.iterdir()):
         for what, keys, tensors in changes(file):
             file.keys, file.tensors = keys, tensors
             file.write(path)
-            theirs, (ours, why) = loads(path), says(path)
+            (theirs, words), (ours, why) = loads(path), says(path)
+            if what == "unchanged" and not theirs and ours:
+                print(f"llama.cpp: {words}")
             checked += 1
             # Loaded, but computed without the gate that the model has.
             ungated = what.endswith("ffn_gate_exps.weight") and theirs
