@@ -92,11 +92,8 @@ const PROGRAM: Step = step(&["cargo", "build", "--release", "--package", "weighb
 const READ: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/oracles.py", "target/release/weighbridge"]);
 /// Whether the table of what llama.cpp accepts is right.
-const LOADED: Step = step(&[
-    "target/oracles/bin/python",
-    "xtask/oracles/loaded.py",
-    "target/release/weighbridge",
-]);
+const LOADED: Step =
+    step(&["target/oracles/bin/python", "xtask/oracles/loaded.py", "target/release/weighbridge"]);
 
 /// What transformers and mlx-lm refuse, `verify --strict` refuses.
 const STRICT: Step =
