@@ -16,6 +16,7 @@ mod quantize;
 mod rewrite;
 #[cfg(feature = "serde")]
 mod serialize;
+mod shares;
 mod show;
 mod verify;
 
@@ -39,6 +40,7 @@ pub use quantize::{FileTypeSize, file_type_sizes, quantize};
 pub use rewrite::{
     EditOutcome, MetadataEdit, check_editable, copy_with_metadata, edit_metadata, merge, split,
 };
+pub use shares::{RankShare, SharedRange, SharedTensor, SharesReport, TensorShare, shares};
 pub use show::{ShowDetails, ShowMessage, ShowReport, show};
 pub use verify::{
     Consistency, HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport,

@@ -380,7 +380,7 @@ impl Tensor {
 
     /// Merges adjacent runs and drops unused sources, so that a complete stored tensor is
     /// recognized as one.
-    fn tidy(mut self) -> Self {
+    pub(super) fn tidy(mut self) -> Self {
         if self.is_interleaved() {
             // Sources that alternate must stay adjacent.
             return self;
