@@ -2,6 +2,7 @@
 
 mod names;
 pub(crate) mod run;
+pub(crate) mod slices;
 pub(crate) mod write;
 
 use std::path::PathBuf;
@@ -85,6 +86,14 @@ pub(crate) enum Command {
     Split(write::Split),
     /// Merge the files of a model into one file
     Merge(write::Merge),
+    /// Plan a conversion that many processes run in slices
+    Plan(slices::Plan),
+    /// Run one slice of a plan
+    Slice(slices::Slice),
+    /// Check the slices of a plan, and move the model to its place
+    Finish(slices::Finish),
+    /// Show which slices of a plan are done
+    Status(slices::SlicesStatus),
     /// Copy a file with its tensor data aligned
     Align(write::Align),
     /// Print metadata, or edit the metadata of a GGUF file
