@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Value as Json, json};
 
 use super::pipeline::OpenFile;
-use super::producer::{OutputPiece, ProducerBuffers, room};
+use super::producer::{OutputPiece, ProducerBuffers, one, room};
 use super::target::{self, claimed, open_or_create, reserve};
 use super::{Method, OutFile, PlacedTensor, WriteOptions, WritePlan};
 use crate::bytes::{Access, AlignedBytes, Source, Text};
@@ -238,6 +238,7 @@ fn described(placed: &PlacedTensor, pieces: usize) -> Json {
         "name": placed.tensor.name,
         "method": output.method.name(),
         "bytes": placed.bytes,
+        "work": work_of(placed),
         "offsets": placed.offsets,
         "pieces": pieces,
         "from": from,
@@ -279,10 +280,11 @@ pub fn check_sources(description: &Json) -> Result<()> {
         let path = Path::new(planned["path"].as_str().unwrap_or_default());
         let found = identity(path)?;
         for field in ["bytes", "modified", "ends_sha256"] {
-            if found[field] != planned[field] {
+            let value = |json: &Json| json.get(field).cloned().unwrap_or_default();
+            if value(&found) != value(planned) {
+                let (now, then) = (value(&found), value(planned));
                 let fault = format!(
-                    "the file has changed since the plan was made: {field} is {}, but was {}",
-                    found[field], planned[field]
+                    "the file has changed since the plan was made: {field} is {now}, but was {then}"
                 );
                 return Err(Error::mismatch(fault).advise("make a new plan").in_file(path));
             }
@@ -414,7 +416,8 @@ impl<'p> Slices<'p> {
         }
         check_sources(description)?;
         let fields = ["format", "destination", "bytes", "pieces", "piece_bytes", "files"];
-        let field = fields.iter().find(|name| self.description[**name] != description[**name]);
+        let field =
+            fields.iter().find(|name| self.description.get(*name) != description.get(*name));
         let field = field.copied().unwrap_or("sources");
         let fault = format!("the plan would be another one now: its {field} differ");
         Err(Error::mismatch(fault).advise("make a new plan").in_file(&self.path))
@@ -573,7 +576,7 @@ impl<'p> Slices<'p> {
             let Some(file) = self.plan.files.get(item.file) else { continue };
             let tensor = item.tensor.and_then(|tensor| file.tensors.get(tensor));
             let pieces = match tensor {
-                None => vec![(vec![0..item.bytes], PieceSource::Header(&file.header))],
+                None => vec![(one(0..item.bytes), PieceSource::Header(&file.header))],
                 Some(placed) => {
                     let pieces = pieces_of(placed)?.into_iter();
                     let with =

@@ -21,7 +21,7 @@ fn models(at: &Path, found: &mut Vec<PathBuf>) {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         if path.is_dir() {
             models(&path, found);
-        } else if ending == "gguf" && !path.to_string_lossy().contains("-00002-of") {
+        } else if ending == "gguf" || path.to_string_lossy().contains("/manifests/") {
             found.push(path);
         } else if ending == "json" && path.file_name() == Some("config.json".as_ref()) {
             found.push(at.to_path_buf());
@@ -32,7 +32,7 @@ fn models(at: &Path, found: &mut Vec<PathBuf>) {
 /// Every model with a config: the samples, and the larger set where it is.
 fn every() -> Vec<Model> {
     let mut paths = vec![sample("sample-Q8_0.gguf"), sample("hf"), sample("mlx-4bit")];
-    for set in ["hf", "hfq", "mlx", "gguf", "logits"] {
+    for set in ["hf", "hfq", "mlx", "gguf", "ollama/store", "logits"] {
         if let Some(at) = outside(set) {
             models(&at, &mut paths);
         }
