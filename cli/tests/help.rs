@@ -52,6 +52,10 @@ fn the_program() {
       show         Show a model of Ollama's store as `ollama show` does
       split        Split a model into several files
       merge        Merge the files of a model into one file
+      plan         Plan a conversion that many processes run in slices
+      slice        Run one slice of a plan
+      finish       Check the slices of a plan, and move the model to its place
+      status       Show which slices of a plan are done
       align        Copy a file with its tensor data aligned
       meta         Print metadata, or edit the metadata of a GGUF file
       list         List containers, dtypes, file types, architectures, devices or kernels, or the models

@@ -244,6 +244,34 @@ impl Architecture {
     }
 }
 
+impl ModelConfig {
+    /// The config of one of `of` ranks of tensor parallelism: as many heads as the rank has.
+    pub(crate) fn of_rank(&self, of: u64) -> Self {
+        let mut own = self.clone();
+        if of == 1 {
+            return own;
+        }
+        let of = u32::try_from(of).unwrap_or(u32::MAX);
+        let each = |number: &mut u32| *number = (*number / of).max(1);
+        each(&mut own.n_heads.value);
+        each(&mut own.n_kv_heads.value);
+        own.q_dim.value = own.n_heads.value.saturating_mul(own.head_dim.value);
+        own.kv_dim.value = own.n_kv_heads.value.saturating_mul(own.head_dim.value);
+        let (attention, ssm) = (&mut own.attention, &mut own.ssm);
+        let numbers = [
+            &mut attention.n_global_kv_heads,
+            &mut ssm.group_count,
+            &mut ssm.time_step_rank,
+            &mut ssm.inner_size,
+            &mut own.encoder.enc_n_heads,
+        ];
+        numbers.into_iter().flatten().for_each(|number| each(&mut number.value));
+        let lists = [&mut attention.n_heads_per_layer, &mut attention.n_kv_heads_per_layer];
+        lists.into_iter().flatten().flat_map(|list| &mut list.value).for_each(each);
+        own
+    }
+}
+
 /// The number of layers that a pipeline is divided into, those of the encoder included.
 pub(crate) fn pipeline_layers(config: &ModelConfig) -> u64 {
     let encoder = config.encoder.enc_n_layers.as_ref().map_or(0, |n| u64::from(n.value));

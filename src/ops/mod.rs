@@ -23,7 +23,7 @@ mod verify;
 pub use config::{ConfigReport, GenerationReport, ReportedField, config};
 pub use convert::{ConvertOptions, QuantizationRules, convert};
 pub use create::{CreateOptions, create};
-pub use dialect::{TranslatedTensors, tensors_in};
+pub use dialect::{TranslatedTensors, tensors_in, tensors_of_rank};
 pub use diff::{
     DiffOptions, DiffOutcome, DiffReport, DiffedModel, DiffedTensor, DifferentTensor,
     DifferentValues, ElementDiff, ModelDiff, TensorDiff, TensorPair, TensorPairs, UnreadTensor,

@@ -185,7 +185,7 @@ impl WritePlan {
             "sources": sources,
             "files": files,
         });
-        let digest = sha256_of(description.to_string().as_bytes())?;
+        let digest = digest_of(&description)?;
         Ok(Slices {
             plan: self,
             path: path.to_path_buf(),
@@ -297,6 +297,32 @@ fn array<'j>(json: &'j Json, name: &str) -> &'j [Json] {
     json.get(name).and_then(Json::as_array).map_or(&[], Vec::as_slice)
 }
 
+/// The SHA-256 of a description. Members of objects count in the order of their names, since programs
+/// may keep them in different orders.
+fn digest_of(description: &Json) -> Result<String> {
+    fn add(json: &Json, hasher: &mut Hasher) {
+        match json {
+            Json::Object(members) => {
+                let mut members: Vec<(&String, &Json)> = members.iter().collect();
+                members.sort_by_key(|(name, _)| *name);
+                for (name, value) in members {
+                    hasher.update(Json::from(name.as_str()).to_string().as_bytes());
+                    add(value, hasher);
+                }
+                hasher.update(b"}");
+            }
+            Json::Array(values) => {
+                values.iter().for_each(|value| add(value, hasher));
+                hasher.update(b"]");
+            }
+            plain => hasher.update(format!("{plain},").as_bytes()),
+        }
+    }
+    let mut hasher = Hasher::new()?;
+    add(description, &mut hasher);
+    Ok(hasher.finish())
+}
+
 /// The folder for the unfinished files of a plan, beside its destination.
 fn folder(path: &Path, digest: &str) -> Result<PathBuf> {
     let Some(name) = path.file_name() else {
@@ -314,7 +340,7 @@ fn folder(path: &Path, digest: &str) -> Result<PathBuf> {
 ///
 /// `Io` if the records cannot be read; `Malformed` if one of them, or the description, is none.
 pub fn slices_status(description: &Json, path: &Path) -> Result<SlicesStatus> {
-    let digest = sha256_of(description.to_string().as_bytes())?;
+    let digest = digest_of(description)?;
     let pieces = description["pieces"].as_u64();
     let pieces = pieces.ok_or_else(|| Error::malformed("the plan states no number of pieces"))?;
     let records = records(&folder(path, &digest)?)?;

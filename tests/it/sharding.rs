@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::support::{Gguf, Kv, folder, outside, sample, told};
+use weighbridge::arch::Dialect;
+use weighbridge::container::SAFETENSORS;
 use weighbridge::device::Cpu;
 use weighbridge::load::{Fusion, LoadedTensor};
 use weighbridge::model::{Convention, Mesh, Sharding};
 use weighbridge::ops::{self, SharedRange};
 use weighbridge::{
-    DType, ErrorKind, LoadOptions, Model, OpenOptions, Policy, Tensor, Threads, WeightProvider,
+    Builder, DType, ErrorKind, LoadOptions, Model, OpenOptions, Policy, Tensor, Threads,
+    WeightProvider, WriteOptions,
 };
 
 /// The models of a folder of fixtures: files, and folders with weights.
@@ -223,6 +226,73 @@ fn fused_tensors_are_divided_before_they_are_joined() {
             }
         }
     }
+}
+
+/// A rank's tensors in Hugging Face's names, written as a model of its own: with the rank's numbers of
+/// heads, its canonical tensors are the rank's parts of those of the whole.
+fn check_names(model: &Model, rank: u64, of: u64) -> bool {
+    let at = model.path().display();
+    let sharding = Sharding::new().tensor(rank, of);
+    let Ok(translated) = ops::tensors_of_rank(model, Dialect::HuggingFace, &sharding) else {
+        return false;
+    };
+    let Some(config) = model.document("config.json") else { return false };
+    let (Ok(whole), 0) = (model.config(), rank) else { return false };
+    let heads = whole.n_heads.value;
+    let mut config = config.clone();
+    let each = |config: &mut serde_json::Value, key: &str| {
+        if let Some(number) = config.get(key).and_then(serde_json::Value::as_u64) {
+            config[key] = serde_json::json!((number / of).max(1));
+        }
+    };
+    let keys = [
+        "num_attention_heads",
+        "num_key_value_heads",
+        "num_global_key_value_heads",
+        "linear_num_key_heads",
+        "linear_num_value_heads",
+        "n_head",
+        "num_kv_heads",
+    ];
+    let text =
+        if config.get("text_config").is_some() { &mut config["text_config"] } else { &mut config };
+    keys.iter().for_each(|key| each(text, key));
+    if text.get("head_dim").is_none() && text.get("qk_nope_head_dim").is_none() {
+        text["head_dim"] = serde_json::json!(whole.dim.value / heads);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut file = Builder::new(&SAFETENSORS).unwrap();
+    for tensor in &translated.tensors {
+        file.add(tensor.name(), tensor).unwrap();
+    }
+    file.one_file();
+    let path = folder.path().join("model.safetensors");
+    file.plan().unwrap().run(&path, &WriteOptions::new()).unwrap();
+    std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    let own = Model::open(folder.path()).unwrap();
+    for name in model.names_of_rank(&sharding).unwrap() {
+        let expected = model.tensor_of_rank(name, &sharding, Convention::HuggingFace).unwrap();
+        let found = own.tensor(name).unwrap_or_else(|error| panic!("{at}: {name}: {error}"));
+        assert_eq!(found.shape(), expected.shape(), "{at}: {name}");
+        assert_eq!(values(&found), values(&expected), "{at}: {name}");
+    }
+    true
+}
+
+#[test]
+fn shares_in_the_names_of_hugging_face_are_smaller_models() {
+    let mut checked = 0;
+    for model in every() {
+        let plain = model
+            .stored_tensors()
+            .all(|tensor| tensor.dtype().is_ok_and(|dtype| !dtype.is_quantized()));
+        let divided = ops::shares(&model, &"tp=2".parse().unwrap()).is_ok();
+        if plain && divided && check_names(&model, 0, 2) {
+            checked += 1;
+        }
+    }
+    assert!(checked >= 1, "{checked}");
+    println!("{checked} models");
 }
 
 /// Bytes that this thread has read, as Linux counts them; see proc(5).

@@ -46,7 +46,9 @@ impl Tensor {
             return view.slice_columns(columns.clone());
         }
         let (arrays, all) = shape::arrays(&view.shape, axis);
-        let exceeds = |range: &&Range<u64>| range.start > range.end || range.end > all;
+        let exceeds = |range: &&Range<u64>| {
+            view.shape.is_empty() || range.start > range.end || range.end > all
+        };
         if let Some(Range { start, end }) = ranges.iter().find(exceeds) {
             let what = if axis == row_axis { "rows" } else { "arrays" };
             let fault = format!("{what} {start}..{end} exceed the {all} {what}");
@@ -55,7 +57,7 @@ impl Tensor {
         // The rows of one step along the axis.
         let inner = view.shape.get(axis + 1..=row_axis);
         let each = inner.map_or(Some(1), shape::elements).unwrap_or(0);
-        if axis > row_axis || view.shape.is_empty() {
+        if axis > row_axis {
             let fault = format!("axis {axis} of shape {:?} cannot be divided so", view.shape);
             return Err(Error::mismatch(fault).in_tensor(&view.name));
         }
