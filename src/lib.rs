@@ -139,6 +139,8 @@ pub mod _documentation {
     pub mod vocabulary {}
     #[doc = include_str!("../docs/performance.md")]
     pub mod performance {}
+    #[doc = include_str!("../docs/many-machines.md")]
+    pub mod many_machines {}
     #[doc = include_str!("../docs/formats/ggml-blocks.md")]
     pub mod ggml_blocks {}
     #[cfg(doctest)]

@@ -53,11 +53,11 @@ pub fn run(arguments: Vec<OsString>) -> u8 {
 }
 
 fn parse_and_run(arguments: Vec<OsString>) -> cmd::Done {
-    match Cli::try_parse_from(arguments) {
+    match Cli::try_parse_from(&arguments) {
         Ok(cli) => {
             cli.color.write_global();
             print::set_wide(cli.wide);
-            cmd::run(cli.command)
+            cmd::run(cli.command, &arguments)
         }
         Err(error) => parsed_nothing(&error),
     }

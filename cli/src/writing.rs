@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -29,6 +29,17 @@ struct Document<'r, 'p> {
     schema: u32,
     #[serde(flatten)]
     report: &'r PlanReport<'p>,
+}
+
+/// A plan, before it is run.
+pub(crate) struct Prepared {
+    /// The model that is read.
+    pub(crate) model: Model,
+    pub(crate) plan: WritePlan,
+    /// The file or directory to write.
+    pub(crate) dst: PathBuf,
+    /// Files beside the model that the plan was made from: an importance matrix, adapters.
+    pub(crate) others: Vec<PathBuf>,
 }
 
 /// Runs a plan, or shows it with `--dry-run`.
@@ -97,7 +108,7 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the user pressed Ctrl-C: the program then removes its partial output. A second Ctrl-C ends
 /// it at once.
-fn interrupted() -> bool {
+pub(crate) fn interrupted() -> bool {
     static LISTENING: std::sync::Once = std::sync::Once::new();
     LISTENING.call_once(|| {
         // Without a handler the system ends the program, and the next run removes the partial output.

@@ -52,6 +52,10 @@ fn the_program() {
       show         Show a model of Ollama's store as `ollama show` does
       split        Split a model into several files
       merge        Merge the files of a model into one file
+      plan         Plan a conversion that many processes run in slices
+      slice        Run one slice of a plan
+      finish       Check the slices of a plan, and move the model to its place
+      status       Show which slices of a plan are done
       align        Copy a file with its tensor data aligned
       meta         Print metadata, or edit the metadata of a GGUF file
       list         List containers, dtypes, file types, architectures, devices or kernels, or the models
@@ -106,24 +110,26 @@ fn inspect() {
       <PATH>...  Models: files, any shard of a split GGUF, directories, or names of Ollama models
 
     Options:
-          --canonical      Show canonical names and how each tensor is derived
-          --stored         Show stored names only, without resolving canonical names
-          --all            Show one row per tensor instead of grouping equal layers
-          --filter <GLOB>  Show only tensors whose stored or canonical name matches; * matches any text,
-                           ? one character
-          --metadata       Also show metadata; long strings and arrays are shortened
-          --dispatch       Show instead how a GPU computes with each tensor: kernels, windows of rows,
-                           workgroups
-          --json           Print JSON
-          --strict         Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the
-                           format's specification for safetensors
-          --lenient        Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
-          --no-map         Read tensor data from the file instead of memory-mapping it
-          --all-files      Include safetensors files that the index does not name
-          --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
-                           never]
-          --wide           Show tables in full on a terminal, even if they are wider
-      -h, --help           Print help
+          --canonical       Show canonical names and how each tensor is derived
+          --stored          Show stored names only, without resolving canonical names
+          --all             Show one row per tensor instead of grouping equal layers
+          --filter <GLOB>   Show only tensors whose stored or canonical name matches; * matches any
+                            text, ? one character
+          --metadata        Also show metadata; long strings and arrays are shortened
+          --dispatch        Show instead how a GPU computes with each tensor: kernels, windows of rows,
+                            workgroups
+          --shard <COUNTS>  Show instead what each of several ranks loads. COUNTS: tp=N ranks divide the
+                            matrices, pp=N the layers, ep=N the experts
+          --json            Print JSON
+          --strict          Apply the strictest reader's rules: those of llama.cpp for GGUF, those of
+                            the format's specification for safetensors
+          --lenient         Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
+          --no-map          Read tensor data from the file instead of memory-mapping it
+          --all-files       Include safetensors files that the index does not name
+          --color <WHEN>    Controls when to use color [default: auto] [possible values: auto, always,
+                            never]
+          --wide            Show tables in full on a terminal, even if they are wider
+      -h, --help            Print help
 
     Examples:
       weighbridge inspect model.gguf
@@ -131,6 +137,7 @@ fn inspect() {
       weighbridge inspect model-00001-of-00003.gguf --all --filter '*attn*'
       weighbridge inspect llama3.2            a model in Ollama's store
       weighbridge inspect model.gguf --canonical
+      weighbridge inspect ./Qwen3-0.6B --shard tp=4,pp=2
       weighbridge inspect ./Qwen3-0.6B --json | jq '.tensors[0]'
     ");
 }
@@ -363,6 +370,13 @@ fn load() {
           --fuse <LIST>
               Fuse these tensors into one buffer where possible: qkv, gate-up
 
+          --shard <COUNTS>
+              Load one rank's part of each tensor. COUNTS: tp=N ranks divide the matrices, pp=N the
+              layers, ep=N the experts; see `inspect --shard`
+
+          --rank <N>
+              With --shard: the number of the rank, from 0
+
           --dtype <DTYPE>
               Dtype of the loaded tensors
 
@@ -421,6 +435,7 @@ fn load() {
       weighbridge load model.gguf
       weighbridge load model.gguf --fuse qkv,gate-up --dtype f16
       weighbridge load model.gguf --device gpu --verify
+      weighbridge load model.gguf --shard tp=4 --rank 1
       weighbridge load ./Qwen3-0.6B --filter 'layers.0.*' --no-map --json
     ");
 }

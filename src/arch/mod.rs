@@ -3,6 +3,7 @@
 
 mod auxiliary;
 pub(crate) mod config;
+mod cut;
 mod dialect_names;
 pub(crate) mod family;
 mod generation;
@@ -32,6 +33,8 @@ pub use config::{
     ScaleConfig, SsmConfig,
 };
 use config::{ConfigReader, Defaults};
+use cut::CutRule;
+pub(crate) use cut::{Cut, Stage, TensorCut, Unit, pipeline_layers};
 pub(crate) use dialect_names::{DialectTensor, Rename, dialect_tensors};
 pub use family::ARCHITECTURES;
 pub use generation::GenerationConfig;
@@ -99,6 +102,8 @@ pub struct Architecture {
     pub(crate) mlx_uncast: &'static [&'static str],
     /// Whether the residual stream of published models exceeds the range of `F16`.
     pub(crate) exceeds_f16: bool,
+    /// How ranks divide modules that they divide otherwise than in other families.
+    pub(crate) cuts: &'static [CutRule],
 }
 
 impl Architecture {
@@ -126,6 +131,7 @@ impl Architecture {
         outer_head: false,
         mlx_uncast: &[],
         exceeds_f16: false,
+        cuts: &[],
     };
 }
 

@@ -359,12 +359,16 @@ fn open_without_waiting(path: &Path) -> std::io::Result<File> {
 }
 
 #[cfg(unix)]
-fn read_exact_at(file: &File, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+pub(crate) fn read_exact_at(file: &File, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
 }
 
 #[cfg(windows)]
-fn read_exact_at(file: &File, mut offset: u64, mut out: &mut [u8]) -> std::io::Result<()> {
+pub(crate) fn read_exact_at(
+    file: &File,
+    mut offset: u64,
+    mut out: &mut [u8],
+) -> std::io::Result<()> {
     use std::os::windows::fs::FileExt;
     while !out.is_empty() {
         match file.seek_read(out, offset) {

@@ -76,7 +76,7 @@ impl DispatchTable {
         wanted: impl Fn(&str) -> bool,
         fusions: &[&Fusion],
     ) -> Result<Self> {
-        let names: Vec<&str> = provider.model().names()?.filter(|name| wanted(name)).collect();
+        let names: Vec<&str> = provider.names()?.into_iter().filter(|name| wanted(name)).collect();
         let mut entries = Vec::new();
         for group in provider.groups(&names, fusions)? {
             let views = group.iter().map(|name| provider.tensor(name)).collect::<Result<_>>()?;

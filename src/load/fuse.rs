@@ -128,7 +128,7 @@ impl<D: Device> WeightProvider<D> {
         filter: impl Fn(&str) -> bool,
         options: &super::LoadOptions<'_>,
     ) -> Result<Vec<Arc<LoadedTensor<D>>>> {
-        let names: Vec<&str> = self.model.names()?.filter(|name| filter(name)).collect();
+        let names: Vec<&str> = self.names()?.into_iter().filter(|name| filter(name)).collect();
         let mut found = Vec::new();
         let mut jobs = Vec::new();
         for group in self.groups(&names, &options.fusions)? {

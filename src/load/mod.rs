@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::device::{Cpu, Device};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::model::{Axis, Convention, Model, Tensor};
+use crate::model::{Axis, Convention, Model, Sharding, Tensor};
 use cache::Cache;
 use policy::Choices;
 
@@ -39,6 +39,7 @@ pub use policy::{PartToLoad, Policy};
 pub struct WeightProvider<D: Device = Cpu> {
     model: Model,
     convention: Convention,
+    sharding: Sharding,
     choices: Choices,
     is_tight: bool,
     device: D,
@@ -67,6 +68,7 @@ impl<D: Device> WeightProvider<D> {
         Ok(Self {
             model,
             convention: Convention::default(),
+            sharding: Sharding::new(),
             choices: Choices::default(),
             is_tight: false,
             device,
@@ -80,6 +82,33 @@ impl<D: Device> WeightProvider<D> {
         self.unload_all();
         self.convention = convention;
         self
+    }
+
+    /// Serves one rank's part of each tensor, for engines that run a model on several devices or
+    /// machines. Tensors are divided before they are fused, and only the bytes of the part are read.
+    ///
+    /// ```
+    /// use weighbridge::WeightProvider;
+    /// use weighbridge::model::Sharding;
+    ///
+    /// # fn main() -> weighbridge::Result<()> {
+    /// let rank = WeightProvider::open("assets/sample/sample-Q8_0.gguf")?
+    ///     .sharding(Sharding::new().tensor(1, 2))?;
+    /// let whole = rank.model().tensor("layers.0.ffn.gate.weight")?;
+    /// let loaded = rank.load("layers.0.ffn.gate.weight")?;
+    /// assert_eq!(2 * loaded.shape[0], whole.shape()[0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Model::names_of_rank`].
+    pub fn sharding(mut self, sharding: Sharding) -> Result<Self> {
+        self.model.names_of_rank(&sharding)?;
+        self.unload_all();
+        self.sharding = sharding;
+        Ok(self)
     }
 
     /// Sets the dtype that loaded tensors are stored in; by default they stay packed as stored.
@@ -154,6 +183,11 @@ impl<D: Device> WeightProvider<D> {
         self.choices.policy.name()
     }
 
+    /// The rank whose parts are loaded; see [`sharding`](Self::sharding).
+    pub fn rank(&self) -> Sharding {
+        self.sharding
+    }
+
     /// The model whose tensors are loaded.
     pub fn model(&self) -> &Model {
         &self.model
@@ -164,14 +198,24 @@ impl<D: Device> WeightProvider<D> {
         &self.device
     }
 
-    /// The tensor with this canonical name, with the rows and values of the provider's
-    /// [convention](Self::convention): see [`Model::tensor`].
+    /// The names of the tensors that [`load`](Self::load) accepts: those of which the provider's
+    /// [rank](Self::sharding) has a part.
     ///
     /// # Errors
     ///
-    /// Same as [`Model::tensor`].
+    /// Same as [`Model::names_of_rank`].
+    pub fn names(&self) -> Result<Vec<&str>> {
+        self.model.names_of_rank(&self.sharding)
+    }
+
+    /// The tensor with this canonical name, or the part of the provider's [rank](Self::sharding), with
+    /// the rows and values of its [convention](Self::convention): see [`Model::tensor`].
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Model::tensor_of_rank`].
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
-        self.model.tensor_in(name, self.convention)
+        self.model.tensor_of_rank(name, &self.sharding, self.convention)
     }
 
     /// Fuses several tensors without loading them: see [`Tensor::fuse`].

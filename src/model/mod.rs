@@ -6,6 +6,7 @@
 //! ```
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod sharding;
 mod tensor;
 
 use std::borrow::Cow;
@@ -30,6 +31,8 @@ pub use crate::store::tensor::{DecodeOptions, Finding, FindingKind, Segment};
 pub use crate::store::{
     Attachment, DTypeSummary, Document, Encoding, Note, Part, QuantizationSummary,
 };
+pub(crate) use sharding::AxisRanges;
+pub use sharding::{Mesh, Sharding};
 pub(crate) use tensor::{
     Adaptation, BufferPiece, PIECE, PackedPart, PieceOrigin, ProductUse, plan_packed, plan_values,
 };

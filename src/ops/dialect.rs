@@ -10,7 +10,7 @@ use crate::arch::{
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::Model;
-use crate::model::{Adaptation, Convention, Tensor};
+use crate::model::{Adaptation, Convention, Sharding, Tensor};
 use crate::store::{Encoding, Store};
 
 /// A model's tensors in a dialect.
@@ -38,26 +38,57 @@ pub fn tensors_in(model: &Model, dialect: Dialect) -> Result<TranslatedTensors> 
     adapted_tensors_in(model, dialect, None)
 }
 
+/// A rank's parts of a model's tensors in a dialect. They are the tensors of a smaller model of the same
+/// architecture, with the rank's number of heads and its inner width; experts keep their numbers.
+///
+/// ```
+/// use weighbridge::arch::Dialect;
+/// use weighbridge::model::Sharding;
+/// use weighbridge::{Model, ops};
+///
+/// # fn main() -> weighbridge::Result<()> {
+/// let model = Model::open("assets/sample/sample-Q8_0.gguf")?;
+/// let rank = Sharding::new().tensor(1, 2);
+/// let tensors = ops::tensors_of_rank(&model, Dialect::HuggingFace, &rank)?.tensors;
+/// let q = tensors.iter().find(|t| t.name() == "model.layers.0.self_attn.q_proj.weight");
+/// assert_eq!(q.map(|q| q.shape()), Some(&[128, 256][..]));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// Same as [`tensors_in`] and [`Model::tensor_of_rank`].
+pub fn tensors_of_rank(
+    model: &Model,
+    dialect: Dialect,
+    sharding: &Sharding,
+) -> Result<TranslatedTensors> {
+    translated(model, dialect, None, sharding).map_err(Error::of_model)
+}
+
 /// Like [`tensors_in`], with the changes of `adaptation` added to the values.
 pub(super) fn adapted_tensors_in(
     model: &Model,
     dialect: Dialect,
     adaptation: Option<&Arc<Adaptation>>,
 ) -> Result<TranslatedTensors> {
-    translated(model, dialect, adaptation).map_err(Error::of_model)
+    translated(model, dialect, adaptation, &Sharding::new()).map_err(Error::of_model)
 }
 
 fn translated(
     model: &Model,
     dialect: Dialect,
     adaptation: Option<&Arc<Adaptation>>,
+    sharding: &Sharding,
 ) -> Result<TranslatedTensors> {
     let adapted = |view: Tensor| match adaptation {
         Some(adaptation) => view.adapted(adaptation),
         None => view,
     };
     let (store, resolution) = (model.store(), model.resolution()?);
-    if resolution.dialect == dialect {
+    let is_whole = sharding.is_whole();
+    if resolution.dialect == dialect && is_whole {
         let tensors = model.stored_tensors().map(adapted).collect();
         return Ok(TranslatedTensors { tensors, ..TranslatedTensors::default() });
     }
@@ -89,7 +120,7 @@ fn translated(
         let name = short.filter(|_| dialect == Dialect::Mlx).unwrap_or(name);
         named.tensors.push(model.stored_tensor(&auxiliary.stored)?.named(name));
     }
-    let canonical: Vec<&str> = resolution.mapped.iter().map(|m| m.canonical.as_str()).collect();
+    let canonical = model.names_of_rank(sharding)?;
     let mapping = |name: &str| model.mapping(name).ok().flatten();
     let stored = |name: &str| mapping(name).map(|of| (&of.stored, of.transform));
     let one = |a: &str, b: &str| stored(a).is_some_and(|a| stored(b) == Some(a));
@@ -102,13 +133,14 @@ fn translated(
         (name, reason.unwrap_or_else(|| nameless.clone()))
     }));
     named.tensors.extend(from_keys(model, architecture)?);
-    let config = model.config().ok();
+    let config = model.config().ok().map(|config| config.of_rank(sharding.tensor.1));
+    let config = config.as_ref();
     for DialectTensor { name, parts } in &spelled {
         let name = &if whole { within(name, architecture, dialect) } else { name.clone() };
         // Experts that are stored as one tensor are separated.
         let apart = name.contains("{e}");
         let keyed = parts.first().and_then(|(part, _)| keyed(part));
-        let whole = if apart { None } else { unchanged(model, parts)? };
+        let whole = if apart || !is_whole { None } else { unchanged(model, parts)? };
         if let Some(view) = whole {
             // llama-quantize leaves out axes of length 1.
             let row = dialect != Dialect::Gguf && parts.iter().any(|(part, _)| part.ends_with(ROW));
@@ -122,7 +154,9 @@ fn translated(
             continue;
         }
         // Transforms start from the Hugging Face convention, whichever convention the model serves.
-        let canonical = |part: &String| model.tensor_in(part, Convention::HuggingFace).map(adapted);
+        let canonical = |part: &String| {
+            model.tensor_of_rank(part, sharding, Convention::HuggingFace).map(adapted)
+        };
         let views = parts.iter().map(|(part, transform)| Ok((canonical(part)?, *transform)));
         let mut views = views.collect::<Result<Vec<(Tensor, Transform)>>>()?;
         if views.iter().all(stays_packed) {
@@ -146,7 +180,8 @@ fn translated(
             return Err(Error::mismatch(fault).in_tensor(name).in_file(store.path()));
         }
         for expert in 0..experts {
-            let name = name.replace("{e}", &expert.to_string());
+            let number = sharding.expert.0.saturating_mul(experts).saturating_add(expert);
+            let name = name.replace("{e}", &number.to_string());
             let parts = views.iter().map(|(view, transform)| Ok((view.array(expert)?, *transform)));
             let parts = parts.collect::<Result<_>>()?;
             named.tensors.push(Tensor::stored_as(&name, parts, config)?);

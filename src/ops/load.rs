@@ -5,6 +5,7 @@ use std::time::Instant;
 use crate::device::Device;
 use crate::error::Result;
 use crate::load::{LoadOptions, Member, WeightProvider};
+use crate::model::Sharding;
 use crate::quant::Narrowing;
 
 /// The report of [`load`].
@@ -22,6 +23,9 @@ pub struct LoadReport {
     pub device: String,
     /// The dtype of the loaded tensors: `stored`, or the one that the provider's policy requests.
     pub kept_as: &'static str,
+    /// The rank whose parts were loaded, if there are several.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub sharding: Option<Sharding>,
     /// The names of the requested fusions.
     pub fused: Vec<&'static str>,
     /// The number of loaded tensors.
@@ -99,6 +103,7 @@ pub fn load<D: Device>(
         rope_layout: resolution.stored_rope_layout().map(|rope| rope.name()),
         device: provider.device().name().into_owned(),
         kept_as: provider.policy_name(),
+        sharding: Some(provider.rank()).filter(|sharding| !sharding.is_whole()),
         fused: options.fusions().iter().map(|fusion| fusion.name).collect(),
         tensors: loaded.iter().map(|tensor| tensor.members.len()).sum(),
         buffers: loaded.len(),

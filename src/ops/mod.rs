@@ -16,13 +16,14 @@ mod quantize;
 mod rewrite;
 #[cfg(feature = "serde")]
 mod serialize;
+mod shares;
 mod show;
 mod verify;
 
 pub use config::{ConfigReport, GenerationReport, ReportedField, config};
 pub use convert::{ConvertOptions, QuantizationRules, convert};
 pub use create::{CreateOptions, create};
-pub use dialect::{TranslatedTensors, tensors_in};
+pub use dialect::{TranslatedTensors, tensors_in, tensors_of_rank};
 pub use diff::{
     DiffOptions, DiffOutcome, DiffReport, DiffedModel, DiffedTensor, DifferentTensor,
     DifferentValues, ElementDiff, ModelDiff, TensorDiff, TensorPair, TensorPairs, UnreadTensor,
@@ -39,6 +40,7 @@ pub use quantize::{FileTypeSize, file_type_sizes, quantize};
 pub use rewrite::{
     EditOutcome, MetadataEdit, check_editable, copy_with_metadata, edit_metadata, merge, split,
 };
+pub use shares::{RankShare, SharedRange, SharedTensor, SharesReport, TensorShare, shares};
 pub use show::{ShowDetails, ShowMessage, ShowReport, show};
 pub use verify::{
     Consistency, HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport,

@@ -18,6 +18,7 @@ mod pipeline;
 mod plan;
 mod producer;
 mod report;
+mod slices;
 mod target;
 
 use std::fmt;
@@ -36,6 +37,7 @@ pub(crate) use method::{Precision, choose, encoded, grouped, grouped_from};
 pub use plan::{WritePlan, WriteReport};
 pub(crate) use producer::Producer;
 pub use report::{PlanReport, ReportedFile, ReportedTensor};
+pub use slices::{SliceReport, Slices, SlicesStatus, check_sources, slices_status};
 pub(crate) use target::PageChange;
 use target::WriteTarget;
 

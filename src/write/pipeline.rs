@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::producer::{OutputPiece, Producer, ProducerBuffers, room};
 use super::{Loss, OutFile, PlacedTensor, WriteOptions, WriteTarget};
-use crate::bytes::AlignedBytes;
+use crate::bytes::{AlignedBytes, read_exact_at};
 use crate::error::{Error, Result};
 use crate::progress;
 
@@ -282,10 +282,16 @@ impl OpenFile {
         self.file.sync_all().map_err(failed).map_err(|error| error.in_file(&self.path))
     }
 
-    fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
+    pub(super) fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
         let failed =
             |error| Error::io("cannot write to the file", error).in_file(&self.path).at(at);
         write_all_at(&self.file, bytes, at).map_err(failed)
+    }
+
+    /// Reads bytes back.
+    pub(super) fn read(&self, out: &mut [u8], at: u64) -> Result<()> {
+        let failed = |error| Error::io("cannot read the file", error).in_file(&self.path).at(at);
+        read_exact_at(&self.file, at, out).map_err(failed)
     }
 }
 

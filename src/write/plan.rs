@@ -30,12 +30,12 @@ pub struct WritePlan {
     /// Canonical names of tensors that the architecture requires and the model lacks. Running a
     /// plan with any is an error unless [`WriteOptions::allow_incomplete`] is set.
     pub missing: Vec<String>,
-    files: Vec<OutFile>,
-    placement: Placement,
+    pub(super) files: Vec<OutFile>,
+    pub(super) placement: Placement,
     /// A stored Ollama manifest in which the plan's only file replaces the weights.
     replaces: Option<Json>,
     /// The models that are read; their files are never written to.
-    sources: Vec<PathBuf>,
+    pub(super) sources: Vec<PathBuf>,
 }
 
 /// What a run of a plan wrote.
@@ -203,7 +203,7 @@ impl WritePlan {
     }
 
     /// The paths of the files, for a plan that writes no directory.
-    fn file_paths(&self, path: &Path) -> Vec<PathBuf> {
+    pub(super) fn file_paths(&self, path: &Path) -> Vec<PathBuf> {
         let folder = path.parent().unwrap_or(Path::new(""));
         let place = |file: &OutFile| match file.name.as_str() {
             "" => path.to_path_buf(),
@@ -221,7 +221,7 @@ impl WritePlan {
     }
 
     /// Refuses a target that belongs to the source, which is read while the target is written.
-    fn check_target(&self, path: &Path) -> Result<()> {
+    pub(super) fn check_target(&self, path: &Path) -> Result<()> {
         let Ok(target) = path.canonicalize() else { return Ok(()) };
         // A snapshot of the Hugging Face cache consists of links to files elsewhere; the snapshot
         // is source as well.

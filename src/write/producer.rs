@@ -309,7 +309,7 @@ fn bytes(dtype: DType, shape: &[u64]) -> Result<u64> {
 }
 
 /// A single byte range for the whole piece.
-fn one(range: Range<u64>) -> Vec<Range<u64>> {
+pub(super) fn one(range: Range<u64>) -> Vec<Range<u64>> {
     std::iter::once(range).collect()
 }
 

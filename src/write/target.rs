@@ -34,38 +34,14 @@ enum TargetKind {
 impl WriteTarget {
     /// Begins a file.
     pub(crate) fn file(path: &Path, overwrite: bool) -> Result<Self> {
-        match path.symlink_metadata() {
-            Ok(found) if found.is_dir() => {
-                Err(Error::mismatch("a directory exists here, but a file is to be written")
-                    .in_file(path))
-            }
-            // A link counts as existing, whether or not its target exists.
-            Ok(_) if !overwrite => Err(exists(path)),
-            _ => Self::begin(path, TargetKind::File, overwrite),
-        }
+        check_file(path, overwrite)?;
+        Self::begin(path, TargetKind::File, overwrite)
     }
 
     /// Begins a directory.
     pub(crate) fn directory(path: &Path, overwrite: bool) -> Result<Self> {
-        match path.metadata() {
-            Ok(found) if !found.is_dir() => {
-                Err(Error::mismatch("a file exists here, but a directory is to be written")
-                    .in_file(path))
-            }
-            Ok(_) => {
-                let entries = std::fs::read_dir(path);
-                let entries = entries
-                    .map_err(|error| Error::io("cannot list the directory", error).in_file(path))?;
-                if !overwrite && entries.count() > 0 {
-                    return Err(exists(path));
-                }
-                check_replaceable(path)?;
-                Self::begin(path, TargetKind::Directory, overwrite)
-            }
-            // A link whose target does not exist.
-            Err(_) if path.is_symlink() && !overwrite => Err(exists(path)),
-            Err(_) => Self::begin(path, TargetKind::Directory, overwrite),
-        }
+        check_directory(path, overwrite)?;
+        Self::begin(path, TargetKind::Directory, overwrite)
     }
 
     fn begin(path: &Path, kind: TargetKind, overwrite: bool) -> Result<Self> {
@@ -171,6 +147,41 @@ impl Drop for WriteTarget {
                 TargetKind::Directory => std::fs::remove_dir_all(&self.partial),
             };
         }
+    }
+}
+
+/// Checks that a file may be written here.
+pub(super) fn check_file(path: &Path, overwrite: bool) -> Result<()> {
+    match path.symlink_metadata() {
+        Ok(found) if found.is_dir() => {
+            Err(Error::mismatch("a directory exists here, but a file is to be written")
+                .in_file(path))
+        }
+        // A link counts as existing, whether or not its target exists.
+        Ok(_) if !overwrite => Err(exists(path)),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that a directory may be written here.
+pub(super) fn check_directory(path: &Path, overwrite: bool) -> Result<()> {
+    match path.metadata() {
+        Ok(found) if !found.is_dir() => {
+            Err(Error::mismatch("a file exists here, but a directory is to be written")
+                .in_file(path))
+        }
+        Ok(_) => {
+            let entries = std::fs::read_dir(path);
+            let entries = entries
+                .map_err(|error| Error::io("cannot list the directory", error).in_file(path))?;
+            if !overwrite && entries.count() > 0 {
+                return Err(exists(path));
+            }
+            check_replaceable(path)
+        }
+        // A link whose target does not exist.
+        Err(_) if path.is_symlink() && !overwrite => Err(exists(path)),
+        Err(_) => Ok(()),
     }
 }
 
@@ -331,7 +342,7 @@ fn rename_if_new(from: &Path, to: &Path) -> std::io::Result<()> {
 
 /// Swaps a directory with the one at `path` in one step, and deletes the old one.
 #[cfg(target_os = "linux")]
-fn exchange(new: &Path, path: &Path) -> std::io::Result<()> {
+pub(super) fn exchange(new: &Path, path: &Path) -> std::io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     if path.symlink_metadata().is_err() {
         return std::fs::rename(new, path);
@@ -344,7 +355,7 @@ fn exchange(new: &Path, path: &Path) -> std::io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn exchange(new: &Path, path: &Path) -> std::io::Result<()> {
+pub(super) fn exchange(new: &Path, path: &Path) -> std::io::Result<()> {
     if path.symlink_metadata().is_err() {
         return std::fs::rename(new, path);
     }

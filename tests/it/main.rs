@@ -61,6 +61,7 @@ mod rewrite;
 mod round_trip;
 mod same_weights;
 mod schemes;
+mod sharding;
 mod shrink;
 mod through_gguf;
 mod tokenizer;

@@ -2,11 +2,13 @@
 
 mod names;
 pub(crate) mod run;
+pub(crate) mod slices;
 pub(crate) mod write;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use weighbridge::model::Mesh;
 
 /// The version of the program, with the commit that it was built from, if that is known.
 pub(crate) const VERSION: &str = env!("WEIGHBRIDGE_VERSION");
@@ -84,6 +86,14 @@ pub(crate) enum Command {
     Split(write::Split),
     /// Merge the files of a model into one file
     Merge(write::Merge),
+    /// Plan a conversion that many processes run in slices
+    Plan(slices::Plan),
+    /// Run one slice of a plan
+    Slice(slices::Slice),
+    /// Check the slices of a plan, and move the model to its place
+    Finish(slices::Finish),
+    /// Show which slices of a plan are done
+    Status(slices::SlicesStatus),
     /// Copy a file with its tensor data aligned
     Align(write::Align),
     /// Print metadata, or edit the metadata of a GGUF file
@@ -122,6 +132,7 @@ pub(crate) struct Open {
   weighbridge inspect model-00001-of-00003.gguf --all --filter '*attn*'
   weighbridge inspect llama3.2            a model in Ollama's store
   weighbridge inspect model.gguf --canonical
+  weighbridge inspect ./Qwen3-0.6B --shard tp=4,pp=2
   weighbridge inspect ./Qwen3-0.6B --json | jq '.tensors[0]'")]
 pub(crate) struct Inspect {
     /// Models: files, any shard of a split GGUF, directories, or names of Ollama models
@@ -146,6 +157,11 @@ pub(crate) struct Inspect {
     /// Show instead how a GPU computes with each tensor: kernels, windows of rows, workgroups
     #[arg(long, conflicts_with_all = ["canonical", "stored", "metadata"])]
     pub(crate) dispatch: bool,
+    /// Show instead what each of several ranks loads. COUNTS: tp=N ranks divide the matrices, pp=N
+    /// the layers, ep=N the experts
+    #[arg(long, value_name = "COUNTS",
+        conflicts_with_all = ["canonical", "stored", "metadata", "dispatch"])]
+    pub(crate) shard: Option<Mesh>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -303,6 +319,7 @@ pub(crate) struct Verify {
   weighbridge load model.gguf
   weighbridge load model.gguf --fuse qkv,gate-up --dtype f16
   weighbridge load model.gguf --device gpu --verify
+  weighbridge load model.gguf --shard tp=4 --rank 1
   weighbridge load ./Qwen3-0.6B --filter 'layers.0.*' --no-map --json")]
 pub(crate) struct Load {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model; if omitted, the
@@ -315,6 +332,13 @@ pub(crate) struct Load {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names::fusion(),
         hide_possible_values = true)]
     pub(crate) fuse: Vec<&'static weighbridge::load::Fusion>,
+    /// Load one rank's part of each tensor. COUNTS: tp=N ranks divide the matrices, pp=N the layers,
+    /// ep=N the experts; see `inspect --shard`
+    #[arg(long, value_name = "COUNTS", requires = "rank")]
+    pub(crate) shard: Option<Mesh>,
+    /// With --shard: the number of the rank, from 0
+    #[arg(long, value_name = "N", requires = "shard")]
+    pub(crate) rank: Option<u64>,
     /// Dtype of the loaded tensors
     #[arg(long, value_enum, default_value = "keep", value_name = "DTYPE")]
     pub(crate) dtype: LoadDtype,

@@ -9,9 +9,16 @@ use weighbridge::ops::{self, ConvertOptions};
 use super::Done;
 use crate::args::write::Convert;
 use crate::print::shown;
-use crate::{Stop, remark, writing};
+use crate::writing::{self, Prepared};
+use crate::{Stop, remark};
 
 pub(crate) fn run(args: &Convert) -> Done {
+    let Prepared { model, plan, dst, .. } = prepare(args)?;
+    writing::run_whole(&model, &plan, &dst, args.whole, &args.writing)
+}
+
+/// Plans the conversion.
+pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
     let (to, one_file) = target(args)?;
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
@@ -31,11 +38,12 @@ pub(crate) fn run(args: &Convert) -> Done {
         options = options.adapter(Adapter::open(&lora.path)?, lora.scale);
     }
     let dst = match *to == OLLAMA {
-        true => &args.store.place(&args.dst.to_string_lossy())?,
-        false => &args.dst,
+        true => args.store.place(&args.dst.to_string_lossy())?,
+        false => args.dst.clone(),
     };
     let plan = ops::convert(&model, &options)?;
-    writing::run_whole(&model, &plan, dst, args.whole, &args.writing)
+    let others = args.lora.iter().map(|lora| lora.path.clone()).collect();
+    Ok(Prepared { model, plan, dst, others })
 }
 
 /// The container of a file, by its ending.

@@ -57,7 +57,10 @@ pub(crate) fn run(args: &Load) -> Done {
     }
 }
 
-fn load<D: Device>(args: &Load, provider: WeightProvider<D>, start: Instant) -> Done {
+fn load<D: Device>(args: &Load, mut provider: WeightProvider<D>, start: Instant) -> Done {
+    if let (Some(mesh), Some(rank)) = (args.shard, args.rank) {
+        provider = provider.sharding(mesh.rank(rank)?)?;
+    }
     let provider = provider.policy(match args.dtype {
         LoadDtype::Keep => Policy::Keep,
         LoadDtype::F32 => Policy::F32,
@@ -76,7 +79,7 @@ fn load<D: Device>(args: &Load, provider: WeightProvider<D>, start: Instant) -> 
         .collect();
     let wanted = |name: &str| filter.passes(stored.get(name).copied().unwrap_or(name), Some(name));
     if let Some(glob) = &args.filter
-        && !provider.model().names()?.any(&wanted)
+        && !provider.names()?.into_iter().any(&wanted)
     {
         return Err(no_match(glob, provider.model().path()).into());
     }
@@ -97,12 +100,13 @@ fn load<D: Device>(args: &Load, provider: WeightProvider<D>, start: Instant) -> 
     if args.json {
         json::write(&Versioned::of(provider.model().path(), &report))?;
     } else {
-        write_text(&report, open_seconds, provider.model().path(), resolution)?;
+        write_text(args, &report, open_seconds, provider.model().path(), resolution)?;
     }
     Ok(Status::Fine)
 }
 
 fn write_text(
+    args: &Load,
     report: &LoadReport,
     open_seconds: f64,
     path: &Path,
@@ -131,6 +135,9 @@ fn write_text(
     }
     if let Some(rope) = report.rope_layout {
         writeln!(out, "stored rope layout: {rope}")?;
+    }
+    if let (Some(mesh), Some(rank)) = (args.shard, args.rank) {
+        writeln!(out, "rank {rank} of {} ({mesh})", mesh.ranks())?;
     }
     let buffers = match report.fused.as_slice() {
         [] => String::new(),

@@ -16,11 +16,14 @@ mod logits;
 mod man;
 mod merge;
 mod meta;
+mod plan;
 mod quantize;
 mod show;
+mod slice;
 mod split;
 mod verify;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use weighbridge::{Error, ErrorKind};
@@ -32,8 +35,8 @@ use crate::{Stop, failure};
 /// The result of a subcommand.
 pub(crate) type Done = Result<crate::Status, Stop>;
 
-/// Runs a command.
-pub(crate) fn run(command: Command) -> Done {
+/// Runs a command, which was given in these words.
+pub(crate) fn run(command: Command, words: &[OsString]) -> Done {
     match command {
         Command::Inspect(args) => inspect::run(&args),
         Command::Config(args) => config::run(&args),
@@ -52,6 +55,10 @@ pub(crate) fn run(command: Command) -> Done {
         Command::Show(args) => show::run(&args),
         Command::Split(args) => split::run(&args),
         Command::Merge(args) => merge::run(&args),
+        Command::Plan(args) => plan::run(&args, words),
+        Command::Slice(args) => slice::run(&args),
+        Command::Finish(args) => slice::finish(&args),
+        Command::Status(args) => slice::status(&args),
         Command::Align(args) => merge::align(&args),
         Command::Meta(args) => meta::run(&args),
         Command::List(args) => list::run(&args),

@@ -9,16 +9,24 @@ use weighbridge::recipe::mlx_lm;
 
 use super::Done;
 use crate::args::write::Quantize;
-use crate::{Stop, note, remark, writing};
+use crate::writing::{self, Prepared};
+use crate::{Stop, note, remark};
 
 pub(crate) fn run(args: &Quantize) -> Done {
+    let Prepared { model, plan, dst, .. } = prepare(args)?;
+    writing::run_whole(&model, &plan, &dst, args.whole, &args.writing)
+}
+
+/// Plans the quantization.
+pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
+    let (dst, others) = (args.dst.clone(), args.imatrix.iter().cloned().collect());
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
     if let Some(options) = args.mlx {
         let options = mlx_lm::MlxOptions { mix: args.quant_predicate, ..options };
         let options = ConvertOptions::new(&MLX).quantize(QuantizationRules::MlxLm(options));
         let plan = ops::convert(&model, &options)?;
-        return writing::run_whole(&model, &plan, &args.dst, args.whole, &args.writing);
+        return Ok(Prepared { model, plan, dst, others });
     }
     let file_type = args.third.or(args.file_type);
     let file_type = file_type.ok_or_else(|| Stop::Usage("a file type is required".to_owned()))?;
@@ -56,5 +64,5 @@ pub(crate) fn run(args: &Quantize) -> Done {
         None => None,
     };
     let plan = ops::quantize(&model, &options, matrix.as_ref(), &args.dst)?;
-    writing::run_whole(&model, &plan, &args.dst, args.whole, &args.writing)
+    Ok(Prepared { model, plan, dst, others })
 }

@@ -5,15 +5,22 @@ use weighbridge::ops;
 
 use super::Done;
 use crate::args::write::Split;
-use crate::{remark, writing};
+use crate::writing::{self, Prepared};
+use crate::{Stop, remark};
 
 pub(crate) fn run(args: &Split) -> Done {
-    let store = args.writing.open.options().open(&args.src)?;
-    remark(&store);
+    let Prepared { model, plan, dst, .. } = prepare(args)?;
+    writing::run(&model, &plan, &dst, &args.writing)
+}
+
+/// Plans the split.
+pub(super) fn prepare(args: &Split) -> Result<Prepared, Stop> {
+    let model = args.writing.open.options().open(&args.src)?;
+    remark(&model);
     let shards = match args.max_size {
         Some(bytes) => Shards::Bytes(bytes),
         None => Shards::Tensors(args.max_tensors.unwrap_or(128)),
     };
-    let plan = ops::split(&store, shards, &args.dst)?;
-    writing::run(&store, &plan, &args.dst, &args.writing)
+    let plan = ops::split(&model, shards, &args.dst)?;
+    Ok(Prepared { model, plan, dst: args.dst.clone(), others: Vec::new() })
 }

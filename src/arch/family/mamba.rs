@@ -4,6 +4,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::decoder::{json, keys};
 use crate::arch::config::Defaults;
+use crate::arch::cut::{Cut, CutRule, Unit, own};
 use crate::arch::rule::{NameRule, hf, rule};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::transform::{Axes, Change, SAME, Transform};
@@ -37,8 +38,21 @@ pub(super) static MAMBA2: Architecture = Architecture {
     prefixes: &[("model.", "")],
     required: REQUIRED,
     variants: MAMBA2S,
+    cuts: HEADS,
     ..Architecture::EMPTY
 };
+
+/// Gates and channels by heads, the states' inputs and outputs by groups, and a time step for each head.
+#[rustfmt::skip]
+static HEADS: &[CutRule] = &[
+    own("layers.{n}.ssm.in",     Cut::Sections(&[Unit::Channel, Unit::Channel, Unit::Group, Unit::Group, Unit::State])),
+    own("layers.{n}.ssm.conv",   Cut::Sections(&[Unit::Channel, Unit::Group, Unit::Group])),
+    own("layers.{n}.ssm.dt",     Cut::Outputs(Unit::State)),
+    own("layers.{n}.ssm.a_log",  Cut::Outputs(Unit::State)),
+    own("layers.{n}.ssm.d",      Cut::Outputs(Unit::State)),
+    own("layers.{n}.ssm.norm",   Cut::Outputs(Unit::State)),
+    own("layers.{n}.ssm.output", Cut::Inputs(Unit::State)),
+];
 
 static REQUIRED: &[&str] = &[
     "token_embedding.weight",

@@ -3,6 +3,8 @@
 //! A transform says where each row of a canonical tensor lies in a stored one. Its inverse is not
 //! written down a second time. It is computed from the transform, row by row.
 
+use std::collections::HashMap;
+
 use super::{Arithmetic, PIECES, RowRun, RowSource, Tensor, Transposed};
 use crate::arch::{Axes, ModelConfig, RowLoops, RowOrder, RowSpan, Transform};
 use crate::bytes::try_vec;
@@ -380,7 +382,7 @@ impl Tensor {
 
     /// Merges adjacent runs and drops unused sources, so that a complete stored tensor is
     /// recognized as one.
-    fn tidy(mut self) -> Self {
+    pub(super) fn tidy(mut self) -> Self {
         if self.is_interleaved() {
             // Sources that alternate must stay adjacent.
             return self;
@@ -388,12 +390,19 @@ impl Tensor {
         // One stored tensor may be the source of several parts.
         let mut sources: Vec<RowSource> = Vec::new();
         let mut place = Vec::new();
+        // The sources with the same first stored tensor: there may be thousands of sources.
+        let mut alike: HashMap<(usize, u32), Vec<usize>> = HashMap::new();
         for source in &self.sources {
-            let same = |other: &RowSource| {
-                let mut tensors = other.tensors().iter().zip(source.tensors());
-                other.is_made_like(source) && tensors.all(|(one, other)| one.get().is(&other.get()))
+            let same = |number: &&usize| {
+                sources.get(**number).is_some_and(|other| {
+                    let mut tensors = other.tensors().iter().zip(source.tensors());
+                    other.is_made_like(source)
+                        && tensors.all(|(one, other)| one.get().is(&other.get()))
+                })
             };
-            place.push(sources.iter().position(same).unwrap_or_else(|| {
+            let alike = alike.entry(source.tensor.get().identity()).or_default();
+            place.push(alike.iter().find(same).copied().unwrap_or_else(|| {
+                alike.push(sources.len());
                 sources.push(source.clone());
                 sources.len() - 1
             }));

@@ -12,6 +12,7 @@
 mod arrange;
 mod low_rank;
 mod packed;
+mod slice;
 mod stored;
 mod values;
 mod work;
@@ -31,6 +32,7 @@ use crate::store::{Part, Store};
 pub(crate) use low_rank::{Adaptation, ProductUse};
 pub use packed::Derivation;
 pub(crate) use packed::PackedPart;
+pub use slice::Axis;
 pub(crate) use work::{BufferPiece, PIECE, PieceOrigin, plan_packed, plan_values};
 
 /// The row order and the values that canonical tensors have.
@@ -44,15 +46,6 @@ pub enum Convention {
     /// converter added, and matrices stay transposed. Tensors that are stored fused are still
     /// split, and experts are still stacked.
     Stored,
-}
-
-/// The axis along which [`Tensor::shard`] splits a tensor.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Axis {
-    /// By outputs: the rows of each matrix.
-    Rows,
-    /// By inputs: the columns of each row.
-    Columns,
 }
 
 /// A tensor of a model, under its canonical or its stored name.
@@ -70,6 +63,8 @@ pub struct Tensor {
     pieces: Vec<RowRun>,
     /// Changes that are added to the stored values.
     adaptation: Option<Arc<Adaptation>>,
+    /// Whether it is a rank's part: other ranks read the bytes between those of its rows.
+    is_share: bool,
 }
 
 /// A stored tensor that contributes rows.
@@ -229,6 +224,7 @@ impl Tensor {
             sources: vec![RowSource { tensor: handle, transposed: None, change: Arithmetic::None }],
             pieces: vec![RowRun::of(0, RowLoops::of(0, rows))],
             adaptation: None,
+            is_share: false,
         }
     }
 
@@ -644,102 +640,6 @@ impl Tensor {
             *rows = all.iter().fold(0, |sum, rows| sum.saturating_add(*rows));
         }
         Ok(fused)
-    }
-
-    /// Selects rows of each matrix, or elements of a vector.
-    ///
-    /// # Errors
-    ///
-    /// `Mismatch` if the range exceeds the rows.
-    pub fn slice_rows(self, rows: Range<u64>) -> Result<Self> {
-        let mut view = self.by_rows();
-        let (arrays, all) = view.arrays();
-        if rows.start > rows.end || rows.end > all || view.shape.is_empty() {
-            let fault = format!("rows {}..{} exceed the {all} rows", rows.start, rows.end);
-            return Err(Error::mismatch(fault).in_tensor(&view.name));
-        }
-        let mut pieces = Vec::new();
-        for array in 0..arrays {
-            let spans = view.spans(array * all + rows.start..array * all + rows.end);
-            pieces.extend(spans.map(|(source, span)| RowRun::of(source, span.into())));
-            if pieces.len() > PIECES {
-                break;
-            }
-        }
-        view.pieces = pieces;
-        view.check_pieces()?;
-        let axis = view.row_axis();
-        if let Some(count) = view.shape.get_mut(axis) {
-            *count = rows.end - rows.start;
-        }
-        Ok(view)
-    }
-
-    /// Selects columns of each row.
-    ///
-    /// # Errors
-    ///
-    /// `Mismatch` if the range exceeds the columns or does not start and end at block boundaries.
-    pub fn slice_columns(mut self, columns: Range<u64>) -> Result<Self> {
-        let unit = self.column_unit()?;
-        let whole = |column: u64| column.is_multiple_of(unit) || column == self.width();
-        let (start, end) = (columns.start, columns.end);
-        if self.shape.len() < 2 || start > end || end > self.width() || !whole(start) || !whole(end)
-        {
-            let fault = format!(
-                "columns {start}..{end} of {}, which can be split only at multiples of {unit}",
-                self.width()
-            );
-            return Err(Error::mismatch(fault).in_tensor(&self.name));
-        }
-        self.taken = self.taken.start + start..self.taken.start + end;
-        if let Some(last) = self.shape.last_mut() {
-            *last = end - start;
-        }
-        Ok(self)
-    }
-
-    /// The number of columns in the smallest unit into which a row can be split: a block or a
-    /// group.
-    fn column_unit(&self) -> Result<u64> {
-        let mut unit = 1;
-        for source in &self.sources {
-            let row = source.tensor.get().dtype()?.descriptor();
-            let blocks = u64::from(row.block_len);
-            let group = u64::from(source.tensor.get().group_size().unwrap_or(1));
-            let each = match row.packing {
-                _ if source.transposed.is_some() => 1,
-                Packing::Plain => blocks,
-                // A group fills a whole number of words at any bit width.
-                _ if row.row_head == 0 => blocks.max(group),
-                _ => self.columns,
-            };
-            unit = unit.max(each);
-        }
-        Ok(unit.max(1))
-    }
-
-    /// Returns part `rank` of `of` equal parts, for engines that split a tensor between devices by
-    /// rows (outputs) or columns (inputs).
-    ///
-    /// # Errors
-    ///
-    /// `Mismatch` if the tensor cannot be divided evenly, or only inside a block.
-    pub fn shard(self, axis: Axis, rank: u64, of: u64) -> Result<Self> {
-        let all = match axis {
-            Axis::Rows => self.arrays().1,
-            Axis::Columns => self.width(),
-        };
-        let each = all.checked_div(of).filter(|_| all.is_multiple_of(of) && rank < of);
-        let Some(each) = each else {
-            let what = if axis == Axis::Rows { "rows" } else { "columns" };
-            let fault = format!("cannot take part {rank} of {of} equal parts of {all} {what}");
-            return Err(Error::mismatch(fault).in_tensor(&self.name));
-        };
-        match axis {
-            Axis::Rows => self.slice_rows(rank * each..(rank + 1) * each),
-            Axis::Columns => self.slice_columns(rank * each..(rank + 1) * each),
-        }
     }
 
     /// The dtype, if all its stored tensors have the same one.

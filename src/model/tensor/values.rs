@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
+use super::work::reads_all;
 use super::{Adaptation, Arithmetic, RowSource, Tensor, Transposed, spans};
 use crate::arch::RowSpan;
 use crate::bytes::{AlignedBuffer, CacheState, Scratch, try_vec};
-use crate::dtype::DType;
+use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
 use crate::quant::{Element, Narrowing, narrow};
 use crate::shape;
@@ -285,6 +286,8 @@ struct ValueReader<'v> {
     plans: Vec<(StoredTensor<'v>, DecodePlan<'v>)>,
     /// One array of a source whose rows are the tensor's columns.
     array: Option<(u32, u64, AlignedBuffer<f32>)>,
+    /// The stored columns that are used of such a source.
+    used: Option<(u32, Range<u64>)>,
     /// Set for bulk reading.
     scratch: Option<&'v mut Scratch>,
 }
@@ -300,6 +303,35 @@ impl Tensor {
             runs.push(at(start)..at(start.saturating_add(count)));
         }
         Ok(runs)
+    }
+}
+
+impl Tensor {
+    /// The stored columns that a transposed source is read for: all of them if an adapter changes
+    /// its rows, or they are elements of a unit.
+    fn used_columns(&self, number: u32, stored_columns: u64) -> Range<u64> {
+        let mut used: Option<Range<u64>> = None;
+        let plain = self.stored_tensors().all(|tensor| {
+            tensor.dtype().is_ok_and(|dtype| dtype.descriptor().packing == Packing::Plain)
+        });
+        let own = self.pieces.iter().filter(|piece| piece.source == number || piece.turns > 1);
+        for span in own.flat_map(|piece| piece.run.spans(0..piece.run.len())) {
+            let last = span.start + span.step * span.count.saturating_sub(1);
+            let array = span.start.checked_div(stored_columns).unwrap_or(0);
+            if !plain
+                || !self.is_share
+                || self.is_adapted()
+                || last.checked_div(stored_columns) != Some(array)
+            {
+                return 0..stored_columns;
+            }
+            let (start, end) = (span.start % stored_columns, last % stored_columns + 1);
+            used = Some(match used {
+                Some(used) => used.start.min(start)..used.end.max(end),
+                None => start..end,
+            });
+        }
+        used.unwrap_or(0..stored_columns)
     }
 }
 
@@ -325,7 +357,7 @@ fn in_steps<T>(
 impl<'v> ValueReader<'v> {
     fn new(view: &'v Tensor) -> Self {
         let adaptation = view.adaptation();
-        Self { view, adaptation, plans: Vec::new(), array: None, scratch: None }
+        Self { view, adaptation, plans: Vec::new(), array: None, used: None, scratch: None }
     }
 
     fn decode<T: Element>(
@@ -468,6 +500,21 @@ impl<'v> ValueReader<'v> {
                 out.extend_from_slice(row.get(taken.clone()).unwrap_or_default());
             }
         };
+        let plan = self.plan(tensor)?;
+        let Some((_, plan)) = self.plans.get(plan) else { return Ok(Narrowing::default()) };
+        // Ranges of a row that are decoded: the columns that are taken, in whole units.
+        let unit = plan.unit();
+        let parts = taken.iter().map(|run| {
+            let end = (run.end as u64).checked_next_multiple_of(unit).unwrap_or(columns);
+            run.start as u64 / unit * unit..end.min(columns)
+        });
+        let parts: Vec<Range<u64>> = parts.collect();
+        let used: u64 = parts.iter().map(|part| part.end - part.start).sum();
+        // A merged adapter changes whole rows.
+        let is_part = columns.is_multiple_of(unit) && self.adaptation.is_none();
+        if is_part && self.view.is_share && !reads_all(used, columns) {
+            return self.parts_of_rows(tensor, span, (&parts, &taken), out, decoding);
+        }
         // For short rows or elements of a vector, also decode what lies between.
         if columns < 64 || span.step == 1 {
             let room = usize::try_from(between.saturating_mul(columns)).unwrap_or(usize::MAX);
@@ -484,6 +531,7 @@ impl<'v> ValueReader<'v> {
         let plan = self.plan(tensor)?;
         let Some((_, plan)) = self.plans.get(plan) else { return Ok(Narrowing::default()) };
         let hull = plan.weight_range(&(first..first + between * columns));
+        let hull = hull.filter(|_| !self.view.is_share || reads_all(span.count, between));
         let scratch = self.scratch.as_deref_mut().filter(|_| plan.takes_windows());
         let window = match scratch.zip(hull) {
             Some((scratch, range)) => {
@@ -507,6 +555,37 @@ impl<'v> ValueReader<'v> {
         Ok(lost)
     }
 
+    /// Decodes parts of rows: of each row these ranges, in whole units, of which `taken` is used.
+    fn parts_of_rows(
+        &mut self,
+        tensor: StoredTensor<'v>,
+        span: RowSpan,
+        (parts, taken): (&[Range<u64>], &[Range<usize>]),
+        out: &mut Vec<f32>,
+        decoding: &DecodeOptions,
+    ) -> Result<Narrowing> {
+        let columns = self.view.columns;
+        let longest = parts.iter().map(|part| part.end - part.start).max().unwrap_or(0);
+        let room = usize::try_from(longest).unwrap_or(usize::MAX);
+        let mut values = try_vec(room)?;
+        let plan = self.plan(tensor)?;
+        let Some((_, plan)) = self.plans.get(plan) else { return Ok(Narrowing::default()) };
+        let mut lost = Narrowing::default();
+        for turn in 0..span.count {
+            let first = (span.start + turn * span.step) * columns;
+            for (part, taken) in parts.iter().zip(taken) {
+                let start = usize::try_from(part.start).unwrap_or(usize::MAX);
+                values.clear();
+                values.resize(usize::try_from(part.end - part.start).unwrap_or(room), 0.0f32);
+                let elements = first + part.start..first + part.end;
+                lost += plan.decode_from(elements, &mut values, decoding, None)?;
+                let own = taken.start.saturating_sub(start)..taken.end.saturating_sub(start);
+                out.extend_from_slice(values.get(own).unwrap_or_default());
+            }
+        }
+        Ok(lost)
+    }
+
     /// Decodes rows that are columns of a stored matrix.
     fn columns_as_rows(
         &mut self,
@@ -519,44 +598,60 @@ impl<'v> ValueReader<'v> {
         let stored_rows = self.view.columns;
         let stored_columns =
             tensors.first().map_or(0, |tensor| shape::columns(tensor.get().shape()));
-        let each = stored_rows.saturating_mul(stored_columns);
-        let stored = usize::try_from(stored_columns).unwrap_or(usize::MAX);
         let taken = self.view.stored_columns()?;
+        // What is used of each array: these stored rows, and a range of each.
+        let used = self.used.take().filter(|(of, _)| *of == number);
+        let (_, width) =
+            used.unwrap_or_else(|| (number, self.view.used_columns(number, stored_columns)));
+        self.used = Some((number, width.clone()));
+        let each = (width.end - width.start)
+            .saturating_mul(taken.iter().map(|run| (run.end - run.start) as u64).sum());
+        let row = usize::try_from(width.end - width.start).unwrap_or(usize::MAX);
         let mut lost = Narrowing::default();
-        for row in 0..span.count {
-            let row = span.start + row * span.step;
-            let (array, column) = (row / stored_columns, row % stored_columns);
-            let within = usize::try_from(column).unwrap_or(usize::MAX);
+        for turn in 0..span.count {
+            let at = span.start + turn * span.step;
+            let (array, column) = (at / stored_columns, at % stored_columns);
             let held = self.array.as_ref().is_some_and(|(n, a, _)| (*n, *a) == (number, array));
             if !held {
                 let room = usize::try_from(each).unwrap_or(usize::MAX);
                 let mut values = AlignedBuffer::zeroed(room)?;
                 let mut rest = &mut values[..];
-                let all = array * stored_rows..(array + 1) * stored_rows;
                 // When single rows alternate, the neighbouring bytes are needed next, so they are
                 // left to the page cache.
                 let in_turn = rows.iter().any(|piece| piece.turns > 1);
                 let scratch = if in_turn { self.scratch.take() } else { None };
-                let spans = spans(rows, all)
-                    .flat_map(|(tensor, span)| span.unbroken().map(move |span| (tensor, span)));
-                for (tensor, span) in spans {
-                    let Some(tensor) = tensors.get(tensor as usize) else { break };
-                    let range =
-                        span.start * stored_columns..(span.start + span.count) * stored_columns;
-                    let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-                    let (now, later) = rest.split_at_mut(len.min(rest.len()));
-                    lost +=
-                        self.elements(tensor.get(), range.clone(), now, &DecodeOptions::new())?;
-                    self.adapt(tensor.get(), &range, now)?;
-                    rest = later;
+                for run in &taken {
+                    let first = array * stored_rows;
+                    let all = first + run.start as u64..first + run.end as u64;
+                    let spans = spans(rows, all)
+                        .flat_map(|(tensor, span)| span.unbroken().map(move |span| (tensor, span)));
+                    for (tensor, span) in spans {
+                        let Some(tensor) = tensors.get(tensor as usize) else { break };
+                        // Whole rows at once, or a range of each.
+                        let whole = width == (0..stored_columns);
+                        let (times, count) = if whole { (1, span.count) } else { (span.count, 1) };
+                        for row in (0..times).map(|turn| span.start + turn) {
+                            let first = row * stored_columns;
+                            let range = match whole {
+                                true => first..first + count * stored_columns,
+                                false => first + width.start..first + width.end,
+                            };
+                            let len =
+                                usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+                            let (now, later) = rest.split_at_mut(len.min(rest.len()));
+                            let decoding = DecodeOptions::new();
+                            lost += self.elements(tensor.get(), range.clone(), now, &decoding)?;
+                            self.adapt(tensor.get(), &range, now)?;
+                            rest = later;
+                        }
+                    }
                 }
                 self.scratch = scratch.or(self.scratch.take());
                 self.array = Some((number, array, values));
             }
             let Some((.., values)) = &self.array else { break };
-            let place = |row: usize| row.checked_mul(stored)?.checked_add(within);
-            let rows = taken.iter().cloned().flatten();
-            out.extend(rows.filter_map(|row| values.get(place(row)?).copied()));
+            let within = usize::try_from(column - width.start).unwrap_or(usize::MAX);
+            out.extend(values.iter().skip(within).step_by(row.max(1)));
         }
         Ok(lost)
     }

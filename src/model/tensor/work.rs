@@ -32,6 +32,39 @@ pub(crate) struct ByteRuns {
     count: u64,
 }
 
+impl ByteRuns {
+    /// The bytes that are taken.
+    fn len(&self) -> u64 {
+        self.taken.iter().map(|run| run.end - run.start).sum::<u64>().saturating_mul(self.count)
+    }
+
+    /// Their ranges in the part, those that touch joined.
+    fn each(&self) -> impl Iterator<Item = Range<u64>> {
+        let mut ranges = (0..self.count).flat_map(|turn| {
+            let row = self.from + turn * self.stride;
+            self.taken.iter().map(move |run| row + run.start..row + run.end)
+        });
+        let mut held = ranges.next();
+        std::iter::from_fn(move || {
+            let mut now = held.take()?;
+            for next in ranges.by_ref() {
+                if next.start != now.end {
+                    held = Some(next);
+                    break;
+                }
+                now.end = next.end;
+            }
+            Some(now)
+        })
+    }
+}
+
+/// Whether a rank reads a range at once although it does not use all of it: if that is at most 1 %.
+/// All ranks together then read little more than the file.
+pub(super) fn reads_all(used: u64, range: u64) -> bool {
+    range.saturating_sub(used) <= used / 100
+}
+
 /// A piece of a buffer: its destination range and its origin.
 #[derive(Clone, Debug)]
 pub(crate) struct BufferPiece {
@@ -198,9 +231,20 @@ impl PieceOrigin {
                     return Ok(Narrowing::default());
                 }
                 let tensor = tensor.get();
-                let bytes = tensor.read_range(*part, within.clone(), scratch)?;
                 let place = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX);
                 let mut rest = out;
+                let used: u64 = runs.iter().map(ByteRuns::len).sum();
+                if view.is_share && !reads_all(used, within.end - within.start) {
+                    for run in runs.iter().flat_map(ByteRuns::each) {
+                        let (now, later) = std::mem::take(&mut rest)
+                            .split_at_mut_checked(place(run.end - run.start))
+                            .ok_or_else(|| Error::mismatch("rows exceed their buffer"))?;
+                        tensor.fill(*part, run.start, now, scratch)?;
+                        rest = later;
+                    }
+                    return Ok(Narrowing::default());
+                }
+                let bytes = tensor.read_range(*part, within.clone(), scratch)?;
                 for ByteRuns { from, taken, stride, count } in runs {
                     for turn in 0..*count {
                         let row = from + turn * stride - within.start;

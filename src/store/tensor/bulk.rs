@@ -16,7 +16,12 @@ impl<'a> StoredTensor<'a> {
 
     /// Whether both are the same tensor of the same store.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        std::ptr::eq(self.store, other.store) && self.number == other.number
+        self.identity() == other.identity()
+    }
+
+    /// What only the same tensor of the same open store has.
+    pub(crate) fn identity(&self) -> (usize, u32) {
+        (std::ptr::from_ref(self.store).addr(), self.number)
     }
 
     /// Reads bytes of a part, little-endian. In a big-endian file they must be whole blocks.

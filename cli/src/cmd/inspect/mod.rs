@@ -2,6 +2,7 @@
 
 mod canonical;
 mod dispatch;
+mod shares;
 mod stored;
 
 use std::io::Write;
@@ -39,6 +40,9 @@ fn one(args: &Inspect, path: &Path, reports: &mut Reports) -> Done {
     }
     if args.dispatch {
         return dispatch::run(args, model, reports);
+    }
+    if let Some(mesh) = &args.shard {
+        return shares::run(args, &model, mesh, reports);
     }
     let names = match (args.canonical, args.stored) {
         (true, _) => InspectNames::Canonical,

@@ -1,0 +1,145 @@
+//! Arguments of the subcommands that run a plan in slices.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::write;
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "The plan says which bytes go where, and from what. Any number of processes on any number of machines
+that share the files then run its slices with `slice`, in any order; `finish` checks them and moves the
+model to its place. A slice that failed is run again. The model is the same as without slices, byte for
+byte.
+
+Examples:
+  weighbridge plan convert ./Qwen3-235B Qwen3-235B.gguf -o plan.json
+  weighbridge plan quantize model-F16.gguf model-Q4_K_M.gguf Q4_K_M -o plan.json --slurm job.sh
+  weighbridge plan split model.gguf parts/model --max-size 4G -o plan.json"
+)]
+pub(crate) struct Plan {
+    #[command(subcommand)]
+    pub(crate) verb: PlannedVerb,
+}
+
+/// What is planned.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PlannedVerb {
+    /// Plan to convert a model to another container
+    Convert(Planned<write::Convert>),
+    /// Plan to quantize a model as llama-quantize or mlx-lm does
+    Quantize(Planned<write::Quantize>),
+    /// Plan to split a model into several files
+    Split(Planned<write::Split>),
+    /// Plan to merge the files of a model into one file
+    Merge(Planned<write::Merge>),
+}
+
+impl PlannedVerb {
+    /// Where the plan is written.
+    pub(crate) fn file(&self) -> &PlanFile {
+        match self {
+            Self::Convert(planned) => &planned.file,
+            Self::Quantize(planned) => &planned.file,
+            Self::Split(planned) => &planned.file,
+            Self::Merge(planned) => &planned.file,
+        }
+    }
+}
+
+/// The arguments of a subcommand that writes a model, and those of its plan.
+#[derive(Args, Debug)]
+pub(crate) struct Planned<V: Args> {
+    #[command(flatten)]
+    pub(crate) verb: V,
+    #[command(flatten)]
+    pub(crate) file: PlanFile,
+}
+
+/// Where a plan is written, and how its slices will be run.
+#[derive(Args, Debug)]
+pub(crate) struct PlanFile {
+    /// The file to write the plan to, which must not exist
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Number of slices in the commands that are shown, and in the script
+    #[arg(long, value_name = "N", default_value_t = 16,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) slices: u64,
+    /// Also write a script for Slurm that runs the slices as an array of jobs
+    #[arg(long, value_name = "FILE")]
+    pub(crate) slurm: Option<PathBuf>,
+}
+
+/// The number of a slice, from 1, and the number of slices.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SliceNumber {
+    pub(crate) number: u64,
+    pub(crate) of: u64,
+}
+
+impl std::str::FromStr for SliceNumber {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('/').and_then(|(number, of)| {
+            Some(Self { number: number.parse().ok()?, of: of.parse().ok()? })
+        });
+        parts.filter(|slice| 1 <= slice.number && slice.number <= slice.of).ok_or_else(|| {
+            "expected the number of a slice, from 1, and of slices, as in 3/8".into()
+        })
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "A slice that is already there is not written again.
+
+Examples:
+  weighbridge slice plan.json 1/16
+  weighbridge slice plan.json $SLURM_ARRAY_TASK_ID/64 --threads 8
+  weighbridge slice plan.json 3/16 --json | jq .bytes")]
+pub(crate) struct Slice {
+    /// A plan that `plan` wrote
+    pub(crate) plan: PathBuf,
+    /// The number of the slice, from 1, and the number of slices
+    #[arg(value_name = "I/N")]
+    pub(crate) slice: SliceNumber,
+    /// Number of threads; 0 means one per processor
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) threads: usize,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Every byte is read back and compared with the digests of the slices.
+
+Examples:
+  weighbridge finish plan.json
+  weighbridge finish plan.json --threads 8 --json")]
+pub(crate) struct Finish {
+    /// A plan whose slices are all there
+    pub(crate) plan: PathBuf,
+    /// Number of threads; 0 means one per processor
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) threads: usize,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Exit status 1 means that slices are missing.
+
+Examples:
+  weighbridge status plan.json
+  weighbridge status plan.json --json | jq .missing")]
+pub(crate) struct SlicesStatus {
+    /// A plan that `plan` wrote
+    pub(crate) plan: PathBuf,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,105 @@
+//! `slice`, `finish` and `status`: run a plan in slices.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use weighbridge::Progress;
+use weighbridge::write::slices_status;
+
+use super::Done;
+use super::plan::{self, ReadPlan};
+use crate::args::slices::{Finish, Slice, SlicesStatus};
+use crate::json::{self, Versioned};
+use crate::print::{self, Bar, bytes, shown};
+use crate::writing::interrupted;
+use crate::{Status, remark};
+
+pub(crate) fn run(args: &Slice) -> Done {
+    let read = ReadPlan::again(plan::read(&args.plan)?)?;
+    remark(&read.prepared.model);
+    let slices = read.slices()?;
+    let bar = Bar::new();
+    let watch = |progress: Progress| match interrupted() {
+        true => ControlFlow::Break(()),
+        false => bar.show(progress),
+    };
+    let options = read.options().threads(args.threads).progress(&watch);
+    let report = slices.run(args.slice.number, args.slice.of, &options)?;
+    drop(bar);
+    if args.json {
+        json::write(&Versioned::new(&report))?;
+        return Ok(Status::Fine);
+    }
+    let done = if report.was_done { "already there" } else { "done" };
+    let mut out = print::stdout();
+    let (slice, of) = (report.slice, report.of);
+    let amount = format!("{} pieces, {}", report.pieces, bytes(report.bytes));
+    writeln!(out, "slice {slice}/{of}: {amount}: {done}")?;
+    out.flush()?;
+    Ok(Status::Fine)
+}
+
+/// What `finish` has written.
+#[derive(Serialize)]
+struct FinishReport {
+    written: Vec<PathBuf>,
+    bytes: u64,
+}
+
+pub(crate) fn finish(args: &Finish) -> Done {
+    let read = ReadPlan::again(plan::read(&args.plan)?)?;
+    let slices = read.slices()?;
+    let bar = Bar::new();
+    let watch = |progress: Progress| match interrupted() {
+        true => ControlFlow::Break(()),
+        false => bar.show(progress),
+    };
+    let options = read.options().threads(args.threads).progress(&watch);
+    let report =
+        FinishReport { written: slices.finish(&options)?, bytes: read.prepared.plan.bytes() };
+    drop(bar);
+    if args.json {
+        json::write(&Versioned::new(&report))?;
+        return Ok(Status::Fine);
+    }
+    let mut out = print::stdout();
+    for path in &report.written {
+        writeln!(out, "{}", shown(path))?;
+    }
+    writeln!(out, "{} checked and moved to their place", bytes(report.bytes))?;
+    out.flush()?;
+    Ok(Status::Fine)
+}
+
+pub(crate) fn status(args: &SlicesStatus) -> Done {
+    let document = plan::read(&args.plan)?;
+    let report = slices_status(&document.description, &document.destination)?;
+    let complete = report.finished || report.missing.is_empty();
+    let status = if complete { Status::Fine } else { Status::Found };
+    if args.json {
+        json::write(&Versioned::new(&report))?;
+        return Ok(status);
+    }
+    let mut out = print::stdout();
+    let destination = shown(&document.destination);
+    if report.finished {
+        writeln!(out, "{destination} is finished")?;
+    } else {
+        writeln!(out, "{} of {} pieces are done", report.done, report.pieces)?;
+        if !report.slices.is_empty() {
+            writeln!(out, "slices: {}", report.slices.join(", "))?;
+        }
+        match report.missing.as_slice() {
+            [] => writeln!(out, "all slices are there: `weighbridge finish` checks them")?,
+            missing => {
+                let ranges: Vec<String> =
+                    missing.iter().map(|range| format!("{}..{}", range.start, range.end)).collect();
+                writeln!(out, "missing pieces: {}", ranges.join(", "))?;
+            }
+        }
+    }
+    out.flush()?;
+    Ok(status)
+}

@@ -1,0 +1,784 @@
+//! Slices: a plan that many processes run, on one machine or on many.
+//!
+//! ```text
+//!  plan ──describe──▶ description ──▶ slice 1 of N ─┐   pieces at their offsets
+//!                                     slice 2 of N ─┼──▶ .NAME.slices-DIGEST/ ──finish──▶ NAME
+//!                                     …             ┘   and a record of each slice
+//! ```
+//!
+//! Every process derives the same plan from the same model, and compares it with the description. A
+//! slice is a run of consecutive pieces. It writes them to their final offsets in unfinished files
+//! that all processes share, and then a record with their digest. Writing a slice twice, or by two
+//! processes at once, writes the same bytes to the same places.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value as Json, json};
+
+use super::pipeline::OpenFile;
+use super::producer::{OutputPiece, ProducerBuffers, one, room};
+use super::target::{self, claimed, open_or_create, reserve};
+use super::{Method, OutFile, PlacedTensor, WriteOptions, WritePlan};
+use crate::bytes::{Access, AlignedBytes, Source, Text};
+use crate::container::writer::Placement;
+use crate::digest::{Hasher, sha256_of};
+use crate::error::{Error, Result};
+use crate::progress;
+use crate::threads;
+
+/// Bytes of the largest piece, unless one row is longer. It is fixed, since every process must cut
+/// the same pieces.
+const PIECE: u64 = 4 << 20;
+
+/// The bytes at the start and at the end of a source that its identity includes.
+const SAMPLE: u64 = 64 << 10;
+
+/// The folder with the unfinished files, in that of a plan.
+const FILES: &str = "files";
+
+/// The folder with the records of slices.
+const RECORDS: &str = "records";
+
+/// The file that says that all slices were checked.
+const CHECKED: &str = "checked";
+
+/// A plan that is cut into slices.
+#[derive(Debug)]
+pub struct Slices<'p> {
+    plan: &'p WritePlan,
+    path: PathBuf,
+    description: Json,
+    digest: String,
+    items: Vec<SlicedItem>,
+    /// The work of all items.
+    work: u64,
+    /// The number of pieces.
+    pieces: u64,
+}
+
+/// The header of a file, or a tensor.
+#[derive(Debug)]
+struct SlicedItem {
+    file: usize,
+    /// Its position in the file; `None` for the header.
+    tensor: Option<usize>,
+    bytes: u64,
+    /// How long it takes, in bytes copied.
+    work: u64,
+    /// The work of all items before it.
+    before: u64,
+    /// The number of its first piece.
+    first: u64,
+    /// The number of its pieces.
+    pieces: u64,
+}
+
+/// A piece of a slice.
+struct SlicePiece<'p> {
+    file: usize,
+    origin: PieceSource<'p>,
+    to: Vec<Range<u64>>,
+}
+
+enum PieceSource<'p> {
+    Header(&'p [u8]),
+    Tensor(&'p PlacedTensor, OutputPiece),
+}
+
+/// What running one slice did.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct SliceReport {
+    /// The number of the slice, from 1.
+    pub slice: u64,
+    /// The number of slices.
+    pub of: u64,
+    /// The number of its pieces.
+    pub pieces: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Whether the slice was already there, so that nothing was written.
+    pub was_done: bool,
+}
+
+/// How much of a plan is done.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct SlicesStatus {
+    /// The number of pieces of the plan.
+    pub pieces: u64,
+    /// The number of pieces that are done.
+    pub done: u64,
+    /// The pieces that are missing, as ranges of their numbers.
+    pub missing: Vec<Range<u64>>,
+    /// The slices that are done, as `NUMBER/OF`.
+    pub slices: Vec<String>,
+    /// Whether the model is already complete and in its place.
+    pub finished: bool,
+}
+
+/// The record of a slice that is done.
+struct SliceRecord {
+    name: String,
+    pieces: Range<u64>,
+    sha256: String,
+}
+
+impl WritePlan {
+    /// Prepares the plan to be run in slices that write to `path`. `others` are files beside the models
+    /// that the plan was made from, such as an importance matrix: they belong to its identity.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for a plan that writes to Ollama's store; `Io` if a source cannot be read; same
+    /// as [`check`](Self::check).
+    pub fn slices(
+        &self,
+        path: &Path,
+        others: &[PathBuf],
+        options: &WriteOptions<'_>,
+    ) -> Result<Slices<'_>> {
+        self.check(options)?;
+        if self.placement == Placement::Store {
+            let fault = "a model in Ollama's store cannot be written in slices";
+            return Err(Error::unsupported(fault).advise("write a GGUF file, and create from it"));
+        }
+        let mut items = Vec::new();
+        let (mut before, mut first) = (0u64, 0u64);
+        let mut add = |file, tensor, bytes: u64, work: u64, pieces: u64| {
+            items.push(SlicedItem { file, tensor, bytes, work, before, first, pieces });
+            (before, first) = (before.saturating_add(work), first.saturating_add(pieces));
+        };
+        let mut files = Vec::new();
+        for (number, file) in self.files.iter().enumerate() {
+            let header = file.header.len() as u64;
+            add(number, None, header, header, u64::from(header > 0));
+            let mut tensors = Vec::new();
+            for (place, placed) in file.tensors.iter().enumerate() {
+                let pieces = pieces_of(placed)?;
+                add(number, Some(place), placed.bytes, work_of(placed), pieces.len() as u64);
+                tensors.push(described(placed, pieces.len()));
+            }
+            files.push(json!({
+                "name": file.name,
+                "bytes": file.len,
+                "header_bytes": header,
+                "header_sha256": sha256_of(&file.header)?,
+                "tensors": tensors,
+            }));
+        }
+        let sources: Vec<Json> =
+            self.sources.iter().chain(others).map(|path| identity(path)).collect::<Result<_>>()?;
+        let description = json!({
+            "format": self.format,
+            "destination": Text::from_path(path).spelling(),
+            "bytes": self.bytes(),
+            "pieces": first,
+            "piece_bytes": PIECE,
+            "sources": sources,
+            "files": files,
+        });
+        let digest = digest_of(&description)?;
+        Ok(Slices {
+            plan: self,
+            path: path.to_path_buf(),
+            description,
+            digest,
+            items,
+            work: before,
+            pieces: first,
+        })
+    }
+}
+
+/// The pieces of a tensor.
+fn pieces_of(placed: &PlacedTensor) -> Result<Vec<OutputPiece>> {
+    let PlacedTensor { tensor, bytes, offsets } = placed;
+    let pieces = tensor.output.producer.pieces(offsets, PIECE);
+    let pieces = pieces.map_err(|error| error.in_tensor(&tensor.name))?;
+    let planned = pieces.iter().map(OutputPiece::len).sum::<u64>();
+    if planned != *bytes {
+        let fault = format!("the pieces have {planned} bytes, but the tensor has {bytes}");
+        return Err(Error::mismatch(fault).in_tensor(&tensor.name));
+    }
+    Ok(pieces)
+}
+
+/// How long a tensor takes, in bytes copied. Quantizing a value takes as long as copying about 16
+/// bytes, converting it as long as copying about 4.
+fn work_of(placed: &PlacedTensor) -> u64 {
+    let output = &placed.tensor.output;
+    let elements = output.producer.view().map_or(0, crate::model::Tensor::elements);
+    let each = match output.method {
+        Method::Copied | Method::Generated => 0,
+        Method::Quantized | Method::Requantized => 16,
+        Method::Repacked | Method::Exact | Method::Rounded | Method::Merged => 4,
+    };
+    placed.bytes.saturating_add(elements.saturating_mul(each))
+}
+
+/// The description of a tensor: what it is produced from, and where it goes.
+fn described(placed: &PlacedTensor, pieces: usize) -> Json {
+    let output = &placed.tensor.output;
+    let from = output.producer.view().into_iter().flat_map(crate::model::Tensor::stored_tensors);
+    let from: Vec<Json> = from
+        .map(|tensor| {
+            let place = tensor.place(crate::store::Part::Weight).map(|(_, offset)| offset);
+            json!([tensor.name().spelling(), place])
+        })
+        .collect();
+    json!({
+        "name": placed.tensor.name,
+        "method": output.method.name(),
+        "bytes": placed.bytes,
+        "work": work_of(placed),
+        "offsets": placed.offsets,
+        "pieces": pieces,
+        "from": from,
+    })
+}
+
+/// What identifies a file that a plan was made from: its path, length and time of change, and a digest
+/// of its start and its end.
+fn identity(path: &Path) -> Result<Json> {
+    let failed = |error| Error::io("cannot read the file", error).in_file(path);
+    let path = path.canonicalize().map_err(failed)?;
+    let metadata = path.metadata().map_err(failed)?;
+    let modified = metadata.modified().ok();
+    let since = modified.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+    let modified = since.map(|since| format!("{}.{:09}", since.as_secs(), since.subsec_nanos()));
+    let mut hasher = Hasher::new()?;
+    if metadata.is_file() {
+        let source = Source::open(&path, Access::Read)?;
+        let len = source.len();
+        for range in [0..len.min(SAMPLE), len.saturating_sub(SAMPLE)..len] {
+            hasher.update(&source.bytes(range)?);
+        }
+    }
+    Ok(json!({
+        "path": Text::from_path(&path).spelling(),
+        "bytes": metadata.len(),
+        "modified": modified,
+        "ends_sha256": hasher.finish(),
+    }))
+}
+
+/// Checks that the files that a description names did not change since.
+///
+/// # Errors
+///
+/// `Mismatch`, naming the file, if one has changed; `Io` or `NotFound` if one cannot be read.
+pub fn check_sources(description: &Json) -> Result<()> {
+    for planned in array(description, "sources") {
+        let path = Path::new(planned["path"].as_str().unwrap_or_default());
+        let found = identity(path)?;
+        for field in ["bytes", "modified", "ends_sha256"] {
+            let value = |json: &Json| json.get(field).cloned().unwrap_or_default();
+            if value(&found) != value(planned) {
+                let (now, then) = (value(&found), value(planned));
+                let fault = format!(
+                    "the file has changed since the plan was made: {field} is {now}, but was {then}"
+                );
+                return Err(Error::mismatch(fault).advise("make a new plan").in_file(path));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn array<'j>(json: &'j Json, name: &str) -> &'j [Json] {
+    json.get(name).and_then(Json::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The SHA-256 of a description. Members of objects count in the order of their names, since programs
+/// may keep them in different orders.
+fn digest_of(description: &Json) -> Result<String> {
+    fn add(json: &Json, hasher: &mut Hasher) {
+        match json {
+            Json::Object(members) => {
+                let mut members: Vec<(&String, &Json)> = members.iter().collect();
+                members.sort_by_key(|(name, _)| *name);
+                for (name, value) in members {
+                    hasher.update(Json::from(name.as_str()).to_string().as_bytes());
+                    add(value, hasher);
+                }
+                hasher.update(b"}");
+            }
+            Json::Array(values) => {
+                values.iter().for_each(|value| add(value, hasher));
+                hasher.update(b"]");
+            }
+            plain => hasher.update(format!("{plain},").as_bytes()),
+        }
+    }
+    let mut hasher = Hasher::new()?;
+    add(description, &mut hasher);
+    Ok(hasher.finish())
+}
+
+/// The folder for the unfinished files of a plan, beside its destination.
+fn folder(path: &Path, digest: &str) -> Result<PathBuf> {
+    let Some(name) = path.file_name() else {
+        return Err(Error::mismatch("the path does not end in a file name").in_file(path));
+    };
+    let mut folder = std::ffi::OsString::from(".");
+    folder.push(name);
+    folder.push(format!(".slices-{}", digest.get(..16).unwrap_or(digest)));
+    Ok(path.with_file_name(folder))
+}
+
+/// How much of a plan with this description is done, without opening its model.
+///
+/// # Errors
+///
+/// `Io` if the records cannot be read; `Malformed` if one of them, or the description, is none.
+pub fn slices_status(description: &Json, path: &Path) -> Result<SlicesStatus> {
+    let digest = digest_of(description)?;
+    let pieces = description["pieces"].as_u64();
+    let pieces = pieces.ok_or_else(|| Error::malformed("the plan states no number of pieces"))?;
+    let records = records(&folder(path, &digest)?)?;
+    let missing = missing(&records, pieces);
+    let left: u64 = missing.iter().map(|range| range.end - range.start).sum();
+    Ok(SlicesStatus {
+        pieces,
+        done: pieces - left,
+        missing,
+        slices: records.into_iter().map(|record| record.name).collect(),
+        finished: !folder(path, &digest)?.exists() && is_there(description, path),
+    })
+}
+
+/// Whether all files of a plan are in their places, with their lengths.
+fn is_there(description: &Json, path: &Path) -> bool {
+    let files = array(description, "files");
+    let place = |name: &str| match (name, path.is_dir()) {
+        ("", _) => path.to_path_buf(),
+        (name, true) => path.join(name),
+        (name, false) => path.with_file_name(name),
+    };
+    !files.is_empty()
+        && files.iter().all(|file| {
+            let found = place(file["name"].as_str().unwrap_or_default()).metadata();
+            found.is_ok_and(|found| Some(found.len()) == file["bytes"].as_u64())
+        })
+}
+
+/// The records in a folder, in the order of their pieces.
+fn records(folder: &Path) -> Result<Vec<SliceRecord>> {
+    let folder = folder.join(RECORDS);
+    let failed = |error| Error::io("cannot read the records of slices", error).in_file(&folder);
+    let mut records = Vec::new();
+    let entries = match std::fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(records),
+        Err(error) => return Err(failed(error)),
+    };
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_none_or(|ending| ending != "json") {
+            continue;
+        }
+        let text = Source::open(&path, Access::Read)?;
+        let text = text.bytes(0..text.len())?;
+        let json: Option<Json> = serde_json::from_slice(&text).ok();
+        let record = json.as_ref().and_then(|json| {
+            Some(SliceRecord {
+                name: json["slice"].as_str()?.to_owned(),
+                pieces: json["first"].as_u64()?..json["end"].as_u64()?,
+                sha256: json["sha256"].as_str()?.to_owned(),
+            })
+        });
+        records.push(record.ok_or_else(|| {
+            Error::malformed("no record of a slice").advise("delete it").in_file(&path)
+        })?);
+    }
+    records.sort_by_key(|record| (record.pieces.start, record.pieces.end));
+    Ok(records)
+}
+
+/// The pieces that no record has.
+fn missing(records: &[SliceRecord], pieces: u64) -> Vec<Range<u64>> {
+    let mut missing = Vec::new();
+    let mut end = 0;
+    for record in records {
+        if record.pieces.start > end {
+            missing.push(end..record.pieces.start);
+        }
+        end = end.max(record.pieces.end);
+    }
+    if end < pieces {
+        missing.push(end..pieces);
+    }
+    missing
+}
+
+impl<'p> Slices<'p> {
+    /// What is written, from what, in which pieces, as JSON. It is the same whenever it is made from
+    /// the same files.
+    pub fn description(&self) -> &Json {
+        &self.description
+    }
+
+    /// The SHA-256 of the description.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Checks that the plan is still the one that was described.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if a source has changed, or the outputs would be others.
+    pub fn check(&self, description: &Json) -> Result<()> {
+        if self.description == *description {
+            return Ok(());
+        }
+        check_sources(description)?;
+        let fields = ["format", "destination", "bytes", "pieces", "piece_bytes", "files"];
+        let field =
+            fields.iter().find(|name| self.description.get(*name) != description.get(*name));
+        let field = field.copied().unwrap_or("sources");
+        let fault = format!("the plan would be another one now: its {field} differ");
+        Err(Error::mismatch(fault).advise("make a new plan").in_file(&self.path))
+    }
+
+    /// Writes one of `of` slices, counted from 1, unless it is already there. The slices take about
+    /// the same time.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if there is no such slice, the destination exists and
+    /// [`WriteOptions::overwrite`] is not set, or a source changes meanwhile; `Io` if a file cannot be
+    /// read or written, or the disk is full; `Cancelled`. After an error the slice can be run again.
+    pub fn run(&self, slice: u64, of: u64, options: &WriteOptions<'_>) -> Result<SliceReport> {
+        if slice == 0 || slice > of {
+            let fault = format!("slice {slice} of {of}: slices count from 1");
+            return Err(Error::mismatch(fault));
+        }
+        self.check_place(options)?;
+        // Of all pieces those whose work starts in this part of all work.
+        let place = |number: u64| {
+            let all = u128::from(self.work) * u128::from(number);
+            u64::try_from(all.div_ceil(u128::from(of))).unwrap_or(u64::MAX)
+        };
+        let (numbers, pieces) = self.select(place(slice - 1)..place(slice), 0..self.pieces)?;
+        let bytes = pieces.iter().flat_map(|piece| &piece.to).map(|to| to.end - to.start).sum();
+        let mut report =
+            SliceReport { slice, of, pieces: numbers.end - numbers.start, bytes, was_done: false };
+        let folder = folder(&self.path, &self.digest)?;
+        let record = folder.join(RECORDS).join(format!("{}-{}.json", numbers.start, numbers.end));
+        if numbers.is_empty() || record.exists() {
+            report.was_done = true;
+            return Ok(report);
+        }
+        for folder in [folder.join(FILES), folder.join(RECORDS)] {
+            let failed = |error| Error::io("cannot create the folder", error).in_file(&folder);
+            std::fs::create_dir_all(&folder).map_err(failed)?;
+        }
+        let open = self.open(&folder, &pieces)?;
+        let done = AtomicU64::new(0);
+        let digests = threads::in_order(
+            options.threads,
+            pieces.into_iter(),
+            SliceBench::default,
+            |bench, piece| {
+                let (digest, written) = piece.write(&open, bench)?;
+                let done = done.fetch_add(written, Ordering::Relaxed) + written;
+                progress::report(options.watch, done, bytes)?;
+                Ok(digest)
+            },
+        )?;
+        open.values().try_for_each(OpenFile::sync)?;
+        // What was read may have changed meanwhile.
+        check_sources(&self.description)?;
+        let text = json!({
+            "slice": format!("{slice}/{of}"),
+            "first": numbers.start,
+            "end": numbers.end,
+            "sha256": sha256_of(digests.concat().as_bytes())?,
+        });
+        put(&record, text.to_string().as_bytes())?;
+        Ok(report)
+    }
+
+    /// Checks that all slices are there and have the bytes that were written, and moves the files to
+    /// their places.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if slices are missing, or bytes differ from those of their slice, which must then be
+    /// run again; otherwise same as [`run`](Self::run).
+    pub fn finish(&self, options: &WriteOptions<'_>) -> Result<Vec<PathBuf>> {
+        self.check_place(options)?;
+        let folder = folder(&self.path, &self.digest)?;
+        if !folder.exists() {
+            let fault = "no slice of the plan is there";
+            return Err(Error::not_found(fault).advise("run its slices first").in_file(&self.path));
+        }
+        let lock = folder.join("lock");
+        let _alone = claimed(&lock, || open_or_create(&lock))?;
+        let checked = folder.join(CHECKED);
+        // A run that was ended while it moved files goes on.
+        if !checked.exists() {
+            self.verify(&folder, options)?;
+            put(&checked, b"")?;
+        }
+        let files = folder.join(FILES);
+        let paths = match self.plan.placement {
+            Placement::Directory => {
+                let failed = |error| Error::io("cannot rename the directory", error);
+                if files.exists() {
+                    target::exchange(&files, &self.path)
+                        .map_err(failed)
+                        .map_err(|error| error.in_file(&self.path))?;
+                }
+                vec![self.path.clone()]
+            }
+            Placement::Files | Placement::Store => {
+                let paths = self.plan.file_paths(&self.path);
+                // The first file of a split model is the last to appear.
+                for (number, path) in paths.iter().enumerate().rev() {
+                    let from = files.join(number.to_string());
+                    let moved = match (from.exists(), options.overwrite) {
+                        (false, _) => Ok(()),
+                        (true, true) => std::fs::rename(&from, path),
+                        (true, false) => target::rename_to_new(&from, path),
+                    };
+                    let failed = |error| Error::io("cannot rename the temporary file", error);
+                    moved.map_err(failed).map_err(|error| error.in_file(path))?;
+                }
+                paths
+            }
+        };
+        // Files that cannot be deleted now do no harm.
+        let _ = std::fs::remove_dir_all(&folder);
+        if let Some(Ok(folder)) = self.path.parent().map(target::folder) {
+            let _ = folder.sync_all();
+        }
+        Ok(paths)
+    }
+
+    /// Refuses a destination that exists or belongs to the source.
+    fn check_place(&self, options: &WriteOptions<'_>) -> Result<()> {
+        match self.plan.placement {
+            Placement::Directory => {
+                self.plan.check_target(&self.path)?;
+                target::check_directory(&self.path, options.overwrite)
+            }
+            Placement::Files | Placement::Store => {
+                // Some may be in their places, if a run was ended while it moved them.
+                let begun = folder(&self.path, &self.digest)?.join(CHECKED).exists();
+                self.plan.file_paths(&self.path).iter().try_for_each(|path| {
+                    self.plan.check_target(path)?;
+                    target::check_file(path, options.overwrite || begun)
+                })
+            }
+        }
+    }
+
+    /// The pieces with these numbers whose work starts in this range, and their numbers, which are
+    /// consecutive.
+    fn select(
+        &self,
+        work: Range<u64>,
+        numbers: Range<u64>,
+    ) -> Result<(Range<u64>, Vec<SlicePiece<'p>>)> {
+        let mut found = Vec::new();
+        let mut selected: Option<Range<u64>> = None;
+        for item in &self.items {
+            // Most items lie before or behind the range as a whole.
+            let (end, last) = (item.before.saturating_add(item.work), item.first + item.pieces);
+            let outside = end <= work.start || item.before >= work.end;
+            if outside || last <= numbers.start || item.first >= numbers.end {
+                continue;
+            }
+            let Some(file) = self.plan.files.get(item.file) else { continue };
+            let tensor = item.tensor.and_then(|tensor| file.tensors.get(tensor));
+            let pieces = match tensor {
+                None => vec![(one(0..item.bytes), PieceSource::Header(&file.header))],
+                Some(placed) => {
+                    let pieces = pieces_of(placed)?.into_iter();
+                    let with =
+                        |piece: OutputPiece| (piece.to.clone(), PieceSource::Tensor(placed, piece));
+                    pieces.map(with).collect()
+                }
+            };
+            let mut done = 0u64;
+            for (number, (to, origin)) in (item.first..).zip(pieces) {
+                let share = u128::from(item.work) * u128::from(done);
+                let share = share.checked_div(u128::from(item.bytes)).unwrap_or(0);
+                let start = item.before.saturating_add(u64::try_from(share).unwrap_or(u64::MAX));
+                done += to.iter().map(|range| range.end - range.start).sum::<u64>();
+                if work.contains(&start) && numbers.contains(&number) {
+                    let first = selected.as_ref().map_or(number, |range| range.start);
+                    selected = Some(first..number + 1);
+                    found.push(SlicePiece { file: item.file, origin, to });
+                }
+            }
+        }
+        Ok((selected.unwrap_or(0..0), found))
+    }
+
+    /// The path of an unfinished file. Those of a plan that writes no directory have numbers.
+    fn unfinished(&self, folder: &Path, number: usize, file: &OutFile) -> PathBuf {
+        let files = folder.join(FILES);
+        match self.plan.placement {
+            Placement::Directory => files.join(&file.name),
+            Placement::Files | Placement::Store => files.join(number.to_string()),
+        }
+    }
+
+    /// Opens the unfinished files of some pieces, and reserves their space.
+    fn open(&self, folder: &Path, pieces: &[SlicePiece<'_>]) -> Result<OpenFiles> {
+        let mut open = OpenFiles::new();
+        for piece in pieces {
+            let Some(file) = self.plan.files.get(piece.file) else { continue };
+            if open.contains_key(&piece.file) {
+                continue;
+            }
+            let path = self.unfinished(folder, piece.file, file);
+            let failed = |error| Error::io("cannot create the file", error).in_file(&path);
+            let handle = open_or_create(&path).map_err(failed)?;
+            reserve(&handle, file.len).map_err(|error| error.in_file(&path))?;
+            open.insert(piece.file, OpenFile { file: handle, path });
+        }
+        Ok(open)
+    }
+
+    /// Reads every piece back, and compares it with the record of its slice.
+    fn verify(&self, folder: &Path, options: &WriteOptions<'_>) -> Result<()> {
+        let records = records(folder)?;
+        if let [first, ..] = missing(&records, self.pieces).as_slice() {
+            let done = records.iter().map(|record| record.name.as_str()).collect::<Vec<_>>();
+            let done = if done.is_empty() { "none".to_owned() } else { done.join(", ") };
+            let fault = format!(
+                "pieces {}..{} of {} are missing; slices that are done: {done}",
+                first.start, first.end, self.pieces
+            );
+            let error = Error::mismatch(fault).advise("run the missing slices");
+            return Err(error.in_file(&self.path));
+        }
+        let done = AtomicU64::new(0);
+        let total = self.plan.bytes();
+        for record in records {
+            let (_, pieces) = self.select(0..u64::MAX, record.pieces.clone())?;
+            let open = self.open(folder, &pieces)?;
+            let digests = threads::in_order(
+                options.threads,
+                pieces.into_iter(),
+                || None,
+                |buffer, piece| {
+                    let (digest, read) = piece.read(&open, buffer)?;
+                    let done = done.fetch_add(read, Ordering::Relaxed) + read;
+                    progress::report(options.watch, done, total)?;
+                    Ok(digest)
+                },
+            )?;
+            if sha256_of(digests.concat().as_bytes())? != record.sha256 {
+                let name = format!("{}-{}.json", record.pieces.start, record.pieces.end);
+                let failed = |error| Error::io("cannot delete the record", error);
+                std::fs::remove_file(folder.join(RECORDS).join(name)).map_err(failed)?;
+                let fault = format!("slice {} has other bytes than were written", record.name);
+                let error = Error::mismatch(fault).advise("run the slice again");
+                return Err(error.in_file(&self.path));
+            }
+        }
+        // Files without pieces: nobody has created them.
+        for (number, file) in self.plan.files.iter().enumerate().filter(|(_, file)| file.len == 0) {
+            let path = self.unfinished(folder, number, file);
+            let failed = |error| Error::io("cannot create the file", error).in_file(&path);
+            open_or_create(&path).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+/// The open files of a slice, by their numbers.
+type OpenFiles = BTreeMap<usize, OpenFile>;
+
+impl SlicePiece<'_> {
+    fn len(&self) -> u64 {
+        self.to.iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// The file that the piece is in.
+    fn file<'o>(&self, open: &'o OpenFiles) -> Result<&'o OpenFile> {
+        open.get(&self.file).ok_or_else(|| Error::mismatch("a piece that belongs to no file"))
+    }
+
+    /// Produces the piece and writes it to its place. Gives its digest and its length.
+    fn write(&self, open: &OpenFiles, bench: &mut SliceBench) -> Result<(String, u64)> {
+        let file = self.file(open)?;
+        let bytes = match &self.origin {
+            PieceSource::Header(header) => *header,
+            PieceSource::Tensor(placed, piece) => {
+                let out = sized(&mut bench.buffer, self.len())?;
+                let tensor = &placed.tensor;
+                tensor
+                    .output
+                    .producer
+                    .make(piece, out, &mut bench.producing)
+                    .map_err(|error| error.in_tensor(&tensor.name))?;
+                out
+            }
+        };
+        let mut rest = bytes;
+        for range in &self.to {
+            let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+            let torn = || Error::mismatch("a piece that belongs to no file");
+            let (now, later) = rest.split_at_checked(len).ok_or_else(torn)?;
+            file.write(now, range.start)?;
+            rest = later;
+        }
+        Ok((sha256_of(bytes)?, bytes.len() as u64))
+    }
+
+    /// Reads the piece back. Gives its digest and its length.
+    fn read(&self, open: &OpenFiles, buffer: &mut Option<AlignedBytes>) -> Result<(String, u64)> {
+        let file = self.file(open)?;
+        let mut hasher = Hasher::new()?;
+        for range in &self.to {
+            let out = sized(buffer, range.end - range.start)?;
+            file.read(out, range.start)?;
+            hasher.update(out);
+        }
+        Ok((hasher.finish(), self.len()))
+    }
+}
+
+/// What a thread reuses from piece to piece.
+#[derive(Default)]
+struct SliceBench {
+    producing: ProducerBuffers,
+    buffer: Option<AlignedBytes>,
+}
+
+/// A buffer of `len` bytes.
+fn sized(buffer: &mut Option<AlignedBytes>, len: u64) -> Result<&mut [u8]> {
+    let len = usize::try_from(len).unwrap_or(usize::MAX);
+    if buffer.as_ref().is_none_or(|buffer| buffer.len() < len) {
+        *buffer = Some(room(len as u64)?);
+    }
+    let found = buffer.as_deref_mut().and_then(|buffer| buffer.get_mut(..len));
+    found.ok_or_else(|| Error::mismatch("a buffer that is too short"))
+}
+
+/// Writes a small file that appears complete or not at all.
+fn put(path: &Path, bytes: &[u8]) -> Result<()> {
+    let failed = |error| Error::io("cannot write the file", error).in_file(path);
+    // Two programs may write the same record.
+    let partial = path.with_extension(format!("{}.partial", std::process::id()));
+    let written = File::create(&partial).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&partial, path)
+    });
+    written.map_err(failed)
+}
