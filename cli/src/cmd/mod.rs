@@ -14,6 +14,7 @@ mod list;
 mod load;
 mod logits;
 mod man;
+mod memory;
 mod merge;
 mod meta;
 mod quantize;
@@ -45,6 +46,7 @@ pub(crate) fn run(command: Command) -> Done {
         Command::Logits(args) => logits::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Embed(args) => embed::run(&args),
+        Command::Memory(args) => memory::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Quantize(args) => quantize::run(&args),
