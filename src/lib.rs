@@ -92,6 +92,7 @@
 //!
 //! - `serde` (2 crates): the reports of [`ops`] implement `serde::Serialize`, in the form of the program's
 //!   JSON.
+//! - `http` (26 crates, ureq with rustls): opens models on servers by their names; see [`remote`].
 //! - `chat-template` (1 crate, minijinja): [`ops::check_consistency`] and [`ops::verify`] also parse chat
 //!   templates.
 //!
@@ -115,6 +116,7 @@ pub mod model;
 pub mod ops;
 pub mod quant;
 pub mod recipe;
+pub mod remote;
 pub mod repack;
 pub mod shape;
 pub mod tokenizer;

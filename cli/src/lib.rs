@@ -16,6 +16,7 @@ mod writing;
 use std::ffi::OsString;
 
 use clap::Parser;
+use weighbridge::remote::Network;
 use weighbridge::{OpenOptions, Strictness};
 
 use args::Cli;
@@ -80,8 +81,12 @@ impl args::Open {
             (false, true) => Strictness::Lenient,
             (false, false) => Strictness::Default,
         };
-        let options = OpenOptions::new().strictness(strictness);
-        let options = options.all_files(self.all_files);
+        let mut options = OpenOptions::new().strictness(strictness).all_files(self.all_files);
+        if self.offline {
+            let mut network = Network::from_env();
+            network.offline = true;
+            options = options.network(network);
+        }
         if self.no_map { options.read() } else { options }
     }
 }

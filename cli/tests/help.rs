@@ -45,6 +45,7 @@ fn the_program() {
       logits       Run a model on some tokens, and show or write its logits
       generate     Run a model, and print the text that continues a prompt
       embed        Print a vector for each text
+      memory       Show how much memory a model takes to run
       compare      Measure what a conversion or a quantization costs in quality
       convert      Convert a model to another container
       quantize     Quantize a model as llama-quantize or mlx-lm does

@@ -4,6 +4,7 @@
 mod bulk;
 mod content_addressed;
 mod cursor;
+mod files;
 mod hub_link;
 mod json;
 mod mmap;
@@ -20,6 +21,8 @@ use std::sync::OnceLock;
 pub(crate) use bulk::{CacheState, Scratch};
 pub(crate) use content_addressed::{blob_behind, is_content_addressed};
 pub(crate) use cursor::Cursor;
+pub use files::FileSystem;
+pub(crate) use files::Files;
 pub(crate) use json::{JsonSpan, Scanner};
 pub use pages::{AlignedBuffer, AlignedBytes};
 pub use text::Text;
@@ -57,6 +60,10 @@ pub trait ReadAt: fmt::Debug + Send + Sync {
     ///
     /// Any error ends the reading, and is returned with the source's name and the offset.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()>;
+
+    /// The header has been read: what is read from now on is tensor data. A reader that fetches
+    /// ahead may stop.
+    fn opened(&self) {}
 }
 
 /// The bytes of one file, or of memory. All reads and all range checks happen here.
@@ -283,6 +290,13 @@ impl Source {
     /// The modification time of the file when it was opened.
     pub(crate) fn modified(&self) -> Option<std::time::SystemTime> {
         self.identity.as_ref()?.modified
+    }
+
+    /// Says that the header has been read.
+    pub(crate) fn opened(&self) {
+        if let SourceKind::Custom { reader } = &self.kind {
+            reader.opened();
+        }
     }
 
     /// Closes the file. The next access reopens it and checks that it is the same file.

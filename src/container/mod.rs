@@ -16,10 +16,12 @@ mod rules;
 pub(crate) mod writer;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::bytes::{Access, Source};
+use crate::bytes::{Access, FileSystem, Files, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
+use crate::remote::{self, Network};
 use crate::store::Store;
 use crate::threads::{self, Threads};
 
@@ -108,6 +110,8 @@ pub struct OpenOptions {
     pub(crate) strictness: Strictness,
     pub(crate) threads: Threads,
     pub(crate) all_files: bool,
+    pub(crate) files: Files,
+    pub(crate) network: Option<Network>,
 }
 
 impl OpenOptions {
@@ -141,6 +145,18 @@ impl OpenOptions {
         self
     }
 
+    /// Opens the model among `files` instead of those of this machine.
+    pub fn files(mut self, files: impl FileSystem + 'static) -> Self {
+        self.files = Files::Custom(Arc::new(files));
+        self
+    }
+
+    /// Sets how servers are reached; without it, as the environment says.
+    pub fn network(mut self, network: Network) -> Self {
+        self.network = Some(network);
+        self
+    }
+
     /// Also opens safetensors files that the index does not name.
     pub fn all_files(mut self, all: bool) -> Self {
         self.all_files = all;
@@ -150,6 +166,13 @@ impl OpenOptions {
 
 /// Opens `path`, or the model with this name in Ollama's store.
 pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Store> {
+    if matches!(options.files, Files::Disk)
+        && let Some(found) = remote::locate(path, options.network.as_ref())
+    {
+        let found = found?;
+        let options = OpenOptions { files: Files::Custom(found.files), ..options.clone() };
+        return open(&found.path, &options);
+    }
     let opened = match look(path, options) {
         Ok((container, opened)) => {
             let others = match &opened {
@@ -163,21 +186,24 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Store> {
             })
         }
         // An existing path takes precedence over a name.
-        Err(error) if error.kind() == ErrorKind::NotFound => {
+        Err(error)
+            if error.kind() == ErrorKind::NotFound && matches!(options.files, Files::Disk) =>
+        {
             ollama::open_name(path, options).unwrap_or(Err(error))
         }
         Err(error) => Err(error),
     };
-    opened.map(|store| store.with_limits(&options.limits))
+    opened.map(|store| store.among(&options.files, &options.limits))
 }
 
 /// Opens bytes that are no file of their own: in memory, or computed when they are read.
 pub(crate) fn open_source(source: Source, options: &OpenOptions) -> Result<Store> {
+    let options = &OpenOptions { files: Files::Absent, ..options.clone() };
     let path = source.path().to_path_buf();
-    let opened = choose_file(&source, &options.limits)
+    let opened = choose_file(&source, options)
         .and_then(|row| (row.open)(DetectedPath::File(source), options));
     let opened = opened.map_err(|error| error.in_file(&path));
-    opened.map(|store| store.with_limits(&options.limits))
+    opened.map(|store| store.among(&options.files, &options.limits))
 }
 
 /// A note about models in a directory that are not opened, because files of another container are.
@@ -209,8 +235,8 @@ pub(crate) struct Probe<'a> {
     pub(crate) len: u64,
     /// The sorted file names, if the path is a directory.
     pub(crate) directory: Option<&'a [String]>,
-    /// The limits for files that detection reads.
-    pub(crate) limits: &'a Limits,
+    /// How files that detection reads are opened, and their limits.
+    pub(crate) options: &'a OpenOptions,
 }
 
 impl Probe<'_> {
@@ -228,24 +254,25 @@ pub fn detect(path: impl AsRef<Path>) -> Result<&'static Container> {
 }
 
 fn look(path: &Path, options: &OpenOptions) -> Result<(&'static Container, DetectedPath)> {
-    match Source::open(path, options.access) {
-        Ok(source) => Ok((choose_file(&source, &options.limits)?, DetectedPath::File(source))),
-        Err(_) if path.is_dir() => {
-            let names = file_names(path, options)?;
-            let limits = &options.limits;
-            let probe = Probe { path, head: &[], len: 0, directory: Some(&names), limits };
+    match options.files.open(path, options.access) {
+        Ok(source) => Ok((choose_file(&source, options)?, DetectedPath::File(source))),
+        Err(_) if options.files.is_folder(path) => {
+            // As many as a model may have shards, plus some thousand.
+            let most = options.limits.shards as usize + 4096;
+            let names = options.files.names(path, most)?;
+            let probe = Probe { path, head: &[], len: 0, directory: Some(&names), options };
             Ok((choose(&probe)?, DetectedPath::Directory(path.to_path_buf(), names)))
         }
         Err(error) => Err(error),
     }
 }
 
-fn choose_file(source: &Source, limits: &Limits) -> Result<&'static Container> {
+fn choose_file(source: &Source, options: &OpenOptions) -> Result<&'static Container> {
     let mut head = [0; Probe::HEAD];
     let len = usize::try_from(source.len()).unwrap_or(usize::MAX).min(head.len());
     let head = head.get_mut(..len).unwrap_or_default();
     source.read_at(0, head)?;
-    choose(&Probe { path: source.path(), head, len: source.len(), directory: None, limits })
+    choose(&Probe { path: source.path(), head, len: source.len(), directory: None, options })
 }
 
 fn choose(probe: &Probe<'_>) -> Result<&'static Container> {
@@ -265,25 +292,8 @@ fn choose(probe: &Probe<'_>) -> Result<&'static Container> {
     })
 }
 
-/// The sorted UTF-8 names in a directory; at most as many as a model may have shards, plus some
-/// thousand.
-fn file_names(path: &Path, options: &OpenOptions) -> Result<Vec<String>> {
-    let cannot = |error| Error::io("cannot list", error).in_file(path);
-    let most = options.limits.shards as usize + 4096;
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(cannot)? {
-        let Ok(name) = entry.map_err(cannot)?.file_name().into_string() else { continue };
-        if names.len() == most {
-            let found = names.len() as u64 + 1;
-            return Err(
-                Error::limit("files in one directory", found, most as u64, "shards").in_file(path)
-            );
-        }
-        names.push(name);
-    }
-    names.sort_unstable();
-    Ok(names)
-}
+/// The number of files that are asked for at the same time, if they are not on this machine.
+const REQUESTS: usize = 16;
 
 /// Runs `parse` over `items` with the threads that the options allow. Results keep their order.
 fn in_parallel<I: Sync, T: Send>(
@@ -291,5 +301,10 @@ fn in_parallel<I: Sync, T: Send>(
     options: &OpenOptions,
     parse: impl Fn(&I) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    threads::in_order(options.threads, items.iter(), || (), |(), item| parse(item))
+    // Requests wait for servers, not for processors.
+    let threads = match options.files {
+        Files::Custom(_) => Threads::new(options.threads.get().max(REQUESTS)),
+        _ => options.threads,
+    };
+    threads::in_order(threads, items.iter(), || (), |(), item| parse(item))
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value as Json;
 
 use super::rewrite::{copied_tensors, merged_gguf};
-use crate::bytes::{Access, Source};
+use crate::bytes::Access;
 use crate::container::ollama::{
     ConfigBlob, OLLAMA, Parameters, PromptFormat, gguf_chat_format, message_layer, stop_words,
     write,
@@ -252,9 +252,9 @@ fn check_decodable(model: &Model) -> Result<()> {
             ));
         }
     }
-    for file in store.files().filter(|file| file.is_file()) {
+    for file in store.files().filter(|file| store.place().exists(file)) {
         let mut head = [0; 8];
-        let source = Source::open(file, Access::Read)?;
+        let source = store.place().open(file, Access::Read)?;
         source.read_at(0, &mut head)?;
         if let [b'G', b'G', b'U', b'F', 1, 0, 0, 0] = head {
             let fault = "Ollama does not run GGUF files of version 1";
@@ -271,10 +271,10 @@ fn one_file(model: &Model) -> Error {
 
 /// A GGUF model's file as a layer; `None` if it has several files, or none on a disk.
 fn file_layer(model: &Model, role: &str) -> Option<Result<NewDocument>> {
-    let files: Vec<&Path> = model.files().collect();
+    let (files, place): (Vec<&Path>, _) = (model.files().collect(), model.store().place());
     match files.as_slice() {
-        [one] if one.is_file() && model.encoding() == Encoding::Gguf => {
-            let source = Source::open(one, Access::Read);
+        [one] if place.exists(one) && model.encoding() == Encoding::Gguf => {
+            let source = place.open(one, Access::Read);
             Some(source.map(|source| layer(role, DocumentContent::Copy(source))))
         }
         _ => None,
@@ -284,7 +284,9 @@ fn file_layer(model: &Model, role: &str) -> Option<Result<NewDocument>> {
 /// The config blob of a stored model.
 pub(super) fn base_config(store: &Store) -> Result<Option<Json>> {
     let config = store.attachments().iter().find(|attachment| attachment.kind == "config");
-    config.map(|config| Ok(document::read(&config.path, "", store.limits())?.json)).transpose()
+    config
+        .map(|config| Ok(document::read(store.place(), &config.path, "", store.limits())?.json))
+        .transpose()
 }
 
 /// The layers of a stored model besides its own weights, as far as `kept` accepts their kind and
@@ -296,7 +298,7 @@ pub(super) fn stored_layers(
     let all = store.attachments().iter();
     let kept = all.filter(|attachment| kept(&attachment.kind, &attachment.name));
     kept.map(|attachment| {
-        let content = DocumentContent::Copy(Source::open(&attachment.path, Access::Read)?);
+        let content = DocumentContent::Copy(store.place().open(&attachment.path, Access::Read)?);
         let (name, role) = (attachment.name.clone(), attachment.kind.clone());
         Ok(NewDocument { name, role, content })
     })

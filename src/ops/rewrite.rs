@@ -249,7 +249,7 @@ fn check_gguf(model: &Model) -> Result<()> {
         return Ok(());
     }
     let advice = "edit config.json and the files beside it with a text editor";
-    let fault = match (store.container() == ollama::OLLAMA.name, store.path().is_dir()) {
+    let fault = match (store.container() == ollama::OLLAMA.name, store.is_directory()) {
         (true, _) => "the metadata of a model of tensor blobs cannot be changed",
         (false, true) => {
             "the metadata of a directory cannot be changed: they are in config.json, \

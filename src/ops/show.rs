@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 
 use super::ollama_layers::base_config;
-use crate::bytes::{Access, Source, Text};
+use crate::bytes::{Access, Text};
 use crate::container::ollama::{
     ConfigBlob, GgufFacts, Instruction, Modelfile, OLLAMA, Template, human, name_of_manifest,
     shown_capabilities,
@@ -182,7 +182,7 @@ impl<'s> Layers<'s> {
     }
 
     fn text(&self, layer: &Attachment) -> Result<String> {
-        let source = Source::open(&layer.path, Access::Read)?;
+        let source = self.store.place().open(&layer.path, Access::Read)?;
         let limit = self.store.limits().document_bytes;
         if source.len() > limit {
             let error = Error::limit("bytes of text", source.len(), limit, "document_bytes");

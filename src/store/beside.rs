@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 
 use super::{Store, document};
-use crate::bytes::{Access, Source};
+use crate::bytes::{Access, Files};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 
@@ -16,10 +16,21 @@ pub(crate) struct CompanionFiles {
 }
 
 impl Store {
-    /// Sets the limits for files that are read later.
-    pub(crate) fn with_limits(mut self, limits: &Limits) -> Self {
+    /// Sets where the files lie that are read later, and their limits.
+    pub(crate) fn among(mut self, files: &Files, limits: &Limits) -> Self {
+        self.place = files.clone();
         self.limits = limits.clone();
         self
+    }
+
+    /// Whether the model was opened as a directory.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.place.is_folder(&self.path)
+    }
+
+    /// Where the files of the model are.
+    pub(crate) fn place(&self) -> &Files {
+        &self.place
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -34,7 +45,7 @@ impl Store {
             Some(attachment) => attachment.path.clone(),
             None => self.folder.as_ref()?.join(name),
         };
-        path.is_file().then_some(path)
+        self.place.is_file(&path).then_some(path)
     }
 
     /// Reads a file beside the weights. `field` names the limit that bounds its size.
@@ -44,7 +55,7 @@ impl Store {
         (most, field): (u64, &str),
     ) -> Result<Option<CompanionFiles>> {
         let Some(path) = self.companion_path(name) else { return Ok(None) };
-        let source = Source::open(&path, Access::Read)?;
+        let source = self.place.open(&path, Access::Read)?;
         if source.len() > most {
             return Err(Error::limit("bytes", source.len(), most, field).in_file(&path));
         }
@@ -65,20 +76,17 @@ impl Store {
             found.push((attachment.name.clone(), attachment.path.clone()));
         }
         if let Some(folder) = &self.folder {
-            let failed = |error| Error::io("cannot list the directory", error).in_file(folder);
-            for entry in std::fs::read_dir(folder).map_err(failed)? {
-                let entry = entry.map_err(failed)?;
-                found
-                    .extend(Some((entry.file_name().to_string_lossy().into_owned(), entry.path())));
+            for name in self.place.names(folder, usize::MAX)? {
+                found.push((name.clone(), folder.join(name)));
             }
         }
-        found.retain(|(name, path)| is_companion(name) && path.is_file());
+        found.retain(|(name, path)| is_companion(name) && self.place.is_file(path));
         found.sort();
         found.dedup_by(|a, b| a.0 == b.0);
         let mut companions = Vec::new();
         let mut left = self.limits.vocabulary_bytes;
         for (name, path) in found {
-            let source = Source::open(&path, Access::Read)?;
+            let source = self.place.open(&path, Access::Read)?;
             left = left.checked_sub(source.len()).ok_or_else(|| {
                 Error::limit("bytes", source.len(), left, "vocabulary_bytes").in_file(&path)
             })?;
@@ -101,7 +109,7 @@ impl Store {
             return Ok(Some(Cow::Borrowed(json)));
         }
         let Some(path) = self.companion_path(name) else { return Ok(None) };
-        let read = document::read(&path, name, &self.limits)?;
+        let read = document::read(&self.place, &path, name, &self.limits)?;
         Ok(Some(Cow::Owned(read.json)))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::listing::{ArrayListing, ListedArray, NO_GROUP};
 use super::{Document, Encoding, Note, Store, StoredFile, name};
-use crate::bytes::{Source, Text};
+use crate::bytes::{Files, Source, Text};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::index::{NameIndex, hash};
@@ -107,6 +107,7 @@ impl StoreBuilder {
     pub(crate) fn add(&mut self, file: StoredFile, listing: ArrayListing) -> Result<()> {
         let number = u32::try_from(self.files.len())
             .map_err(|_| Error::unsupported("more than 2^32 files in one model"))?;
+        file.source.opened();
         self.files.push(file);
         if self.listing.entries.capacity() == 0 {
             self.listing = listing;
@@ -223,8 +224,8 @@ impl Indexed {
     }
 
     /// Whether a file with this name lies beside the weights.
-    pub(crate) fn root_has(&self, name: &'static str) -> bool {
-        self.builder.folder.as_ref().is_some_and(|folder| folder.join(name).exists())
+    pub(crate) fn root_has(&self, files: &Files, name: &'static str) -> bool {
+        self.builder.folder.as_ref().is_some_and(|folder| files.exists(&folder.join(name)))
     }
 
     /// The model's JSON documents that have been read.
@@ -337,6 +338,7 @@ impl Indexed {
             attachments: Vec::new(),
             folder: builder.folder,
             limits: Limits::default(),
+            place: Files::default(),
             digests: Vec::new(),
             path: builder.path,
             tensors: builder.listing.len().saturating_sub(companions),

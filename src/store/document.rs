@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use super::Document;
-use crate::bytes::{Access, Source};
+use crate::bytes::{Access, Files};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 
 /// Reads and parses a JSON document.
-pub(crate) fn read(path: &Path, name: &str, limits: &Limits) -> Result<Document> {
-    let source = Source::open(path, Access::Read)?;
+pub(crate) fn read(files: &Files, path: &Path, name: &str, limits: &Limits) -> Result<Document> {
+    let source = files.open(path, Access::Read)?;
     if source.len() > limits.document_bytes {
         let limit = limits.document_bytes;
         return Err(
@@ -22,8 +22,13 @@ pub(crate) fn read(path: &Path, name: &str, limits: &Limits) -> Result<Document>
 }
 
 /// Reads a JSON document whose top level must be an object, as in every document of a model.
-pub(crate) fn read_object(path: &Path, name: &str, limits: &Limits) -> Result<Document> {
-    let document = read(path, name, limits)?;
+pub(crate) fn read_object(
+    files: &Files,
+    path: &Path,
+    name: &str,
+    limits: &Limits,
+) -> Result<Document> {
+    let document = read(files, path, name, limits)?;
     let found = match &document.json {
         serde_json::Value::Object(_) => return Ok(document),
         serde_json::Value::Array(_) => "an array",

@@ -12,7 +12,7 @@ pub(crate) mod tensor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::bytes::{Source, Text};
+use crate::bytes::{Files, Source, Text};
 use crate::dtype::DType;
 use crate::error::{ErrorKind, Result};
 use crate::index::NameIndex;
@@ -48,6 +48,8 @@ pub(crate) struct Store {
     folder: Option<PathBuf>,
     /// The limits for those files.
     limits: Limits,
+    /// Where the files beside the weights are.
+    place: Files,
     /// Files and their expected digests.
     digests: Vec<(PathBuf, String)>,
     notes: Vec<Note>,
@@ -179,7 +181,7 @@ impl Store {
         progress: impl Fn(u64) -> Result<()> + Sync,
     ) -> Result<Vec<(PathBuf, Option<String>)>> {
         let check = |(): &mut (), (path, expected): &(PathBuf, String)| {
-            let source = match Source::open(path, crate::bytes::Access::Read) {
+            let source = match self.place.open(path, crate::bytes::Access::Read) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     return Ok(Some((path.clone(), None)));
                 }
@@ -194,7 +196,7 @@ impl Store {
 
     /// The bytes of the files for which the container states a SHA-256.
     pub(crate) fn digest_bytes(&self) -> u64 {
-        let bytes = |(path, _): &(PathBuf, String)| path.metadata().map_or(0, |found| found.len());
+        let bytes = |(path, _): &(PathBuf, String)| self.place.len(path);
         self.digests.iter().map(bytes).fold(0, u64::saturating_add)
     }
 

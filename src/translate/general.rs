@@ -115,7 +115,7 @@ fn name(store: &Store) -> Option<String> {
         return Some(name.to_owned());
     }
     let path = store.path();
-    let folder = if path.is_dir() { Some(path) } else { path.parent() };
+    let folder = if store.is_directory() { Some(path) } else { path.parent() };
     let parts = folder.into_iter().flat_map(|folder| folder.iter().rev());
     let parts: Vec<&str> = parts.filter_map(|part| part.to_str()).take(3).collect();
     match parts.as_slice() {

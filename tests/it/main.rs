@@ -11,6 +11,10 @@ mod support;
 #[path = "../support/ollama.rs"]
 mod ollama_store;
 
+#[cfg(feature = "http")]
+#[path = "../support/server.rs"]
+mod server;
+
 #[path = "../names/models.rs"]
 mod models;
 
@@ -53,6 +57,8 @@ mod provider;
 mod recipe;
 mod refused;
 mod rejects;
+#[cfg(feature = "http")]
+mod remote;
 mod repack;
 mod replaced;
 mod replaced_files;

@@ -72,6 +72,8 @@ pub(crate) enum Command {
     Generate(run::Generate),
     /// Print a vector for each text
     Embed(run::Embed),
+    /// Show how much memory a model takes to run
+    Memory(run::Memory),
     /// Measure what a conversion or a quantization costs in quality
     Compare(run::Compare),
     /// Convert a model to another container
@@ -123,6 +125,9 @@ pub(crate) struct Open {
     /// Include safetensors files that the index does not name
     #[arg(long)]
     pub(crate) all_files: bool,
+    /// Contact no server: use the headers that earlier runs kept
+    #[arg(long)]
+    pub(crate) offline: bool,
 }
 
 #[derive(Args, Debug)]

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use weighbridge::DType;
 
 use super::Open;
+use super::names::dtype;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -130,6 +132,42 @@ pub(crate) enum PoolingName {
     First,
     /// The state of the last token
     Last,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Weights are counted as they are stored. The cache is that of llama.cpp: full rows for layers that
+attend to everything, a window's for sliding windows, the latent for latent attention, nothing for
+layers that share keys and values, a state of fixed size for linear attention. The buffers are an
+estimate; programs differ in what they compute at a time.
+
+Examples:
+  weighbridge memory Qwen3-8B-Q4_K_M.gguf
+  weighbridge memory llama3.2 --context 32768 --kv Q8_0
+  weighbridge memory hf://Qwen/Qwen3-8B --room 8GiB --room 16GiB"
+)]
+pub(crate) struct Memory {
+    /// A file, any shard of a split GGUF, a directory, the name of an Ollama model, or a model on a
+    /// server
+    pub(crate) path: PathBuf,
+    /// Tokens that the cache holds. The default is what the model was trained for
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) context: Option<u64>,
+    /// Tokens that are computed at a time
+    #[arg(long, value_name = "TOKENS", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) batch: u64,
+    /// The dtype of keys and values in the cache
+    #[arg(long, value_name = "DTYPE", default_value = "F16", value_parser = dtype(), hide_possible_values = true)]
+    pub(crate) kv: DType,
+    /// Say what fits into this much memory, such as 24GiB; give the option again for another
+    /// device
+    #[arg(long, value_name = "SIZE", value_parser = super::write::size)]
+    pub(crate) room: Vec<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) open: Open,
 }
 
 #[derive(Args, Debug)]

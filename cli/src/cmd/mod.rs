@@ -14,6 +14,7 @@ mod list;
 mod load;
 mod logits;
 mod man;
+mod memory;
 mod merge;
 mod meta;
 mod plan;
@@ -48,6 +49,7 @@ pub(crate) fn run(command: Command, words: &[OsString]) -> Done {
         Command::Logits(args) => logits::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Embed(args) => embed::run(&args),
+        Command::Memory(args) => memory::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Quantize(args) => quantize::run(&args),

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::{DetectedPath, OpenOptions, Probe};
 use super::header::GgufHeader;
 use super::{GGUF, header, split};
-use crate::bytes::Source;
+use crate::bytes::{Files, Source};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
@@ -30,10 +30,10 @@ pub(super) fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store>
         DetectedPath::File(source) => source,
         DetectedPath::Directory(path, names) => {
             let file = only_model(&path, &names).map_err(|error| error.in_file(&path))?;
-            Source::open(&file, options.access)?
+            options.files.open(&file, options.access)?
         }
     };
-    if !source.is_file() {
+    if matches!(options.files, Files::Absent) {
         return open_source_as(GGUF.name, source, options);
     }
     let path = source.path().to_path_buf();

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use super::super::{OpenOptions, in_parallel};
 use super::header::{self, GgufHeader};
-use crate::bytes::Source;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
 
@@ -112,7 +111,7 @@ pub(super) fn open(
         (1..=place.count).map(|number| folder.join(name.of_shard(number))).collect();
     let missing: Vec<String> = (1..=place.count)
         .zip(&paths)
-        .filter(|(_, path)| !path.exists())
+        .filter(|(_, path)| !options.files.exists(path))
         .map(|(number, _)| name.of_shard(number))
         .collect();
     if let Some(first) = missing.first() {
@@ -124,7 +123,7 @@ pub(super) fn open(
     }
     let others: Vec<PathBuf> = paths.iter().filter(|other| *other != path).cloned().collect();
     let mut shards = in_parallel(&others, options, |path| {
-        header::parse(Source::open(path, options.access)?, options)
+        header::parse(options.files.open(path, options.access)?, options)
     })?;
     let at = usize::try_from(place.number).unwrap_or(usize::MAX).min(shards.len());
     shards.insert(at, given);

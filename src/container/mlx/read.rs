@@ -24,12 +24,14 @@ pub(super) fn detect(probe: &Probe<'_>) -> bool {
         None if safetensors::header::looks_right(probe.head, probe.len) => probe.path.parent(),
         None => None,
     };
-    let Some(path) = folder.map(|folder| folder.join("config.json")).filter(|path| path.exists())
+    let Some(path) = folder
+        .map(|folder| folder.join("config.json"))
+        .filter(|path| probe.options.files.exists(path))
     else {
         return false;
     };
     // Opening the directory reports a config that cannot be read.
-    let config = document::read(&path, "config.json", probe.limits);
+    let config = document::read(&probe.options.files, &path, "config.json", &probe.options.limits);
     config.is_ok_and(|config| settings(&config.json).is_some())
 }
 

@@ -43,8 +43,13 @@ pub(super) fn open_tensors(
     // Other documents, such as tokenizers, are read on request.
     let is_config = |layer: &&Layer| layer.kind == "json" && layer.name == "config.json";
     for layer in manifest.layers.iter().filter(is_config) {
-        let source = layer.open(store, Access::Read)?;
-        builder.documents.push(document::read(source.path(), &layer.name, &options.limits)?);
+        let source = layer.open(store, &options.files, Access::Read)?;
+        builder.documents.push(document::read(
+            &options.files,
+            source.path(),
+            &layer.name,
+            &options.limits,
+        )?);
     }
     // Several layers may name the same blob; its tensors are added only once.
     let mut seen = HashSet::new();
@@ -61,7 +66,8 @@ pub(super) fn open_tensors(
     // Threads that map many small files wait for each other: two take 19 to 30 ms for 700 blobs, one
     // takes 15 ms.
     let parse = |layer: &&Layer| {
-        let mut parsed = header::parse(layer.open(store, options.access)?, options)?;
+        let mut parsed =
+            header::parse(layer.open(store, &options.files, options.access)?, options)?;
         // In the first layout, the only tensor of every blob was named `data`.
         if parsed.listing.len() == 1 {
             let named = parsed.listing.get(0, &parsed.header).map(|entry| entry.name);

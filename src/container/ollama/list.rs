@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::super::{OpenOptions, in_parallel};
 use super::manifest::Manifest;
 use super::name::{self, ModelName};
-use crate::bytes::{Access, Source, Text};
+use crate::bytes::{Access, Files, Source, Text};
 use crate::error::{Error, Result};
 use crate::store::document;
 
@@ -93,9 +93,11 @@ fn stored_model(path: &Path, store: &Path, options: &OpenOptions) -> Result<Opti
         return Err(Error::limit("bytes of JSON", source.len(), limit, "document_bytes"));
     }
     let bytes = source.bytes(0..source.len())?;
-    let read =
-        |path: &Path| document::read(path, "", &options.limits).map(|document| document.json);
-    let manifest = Manifest::parse(&document::parse(&bytes, &options.limits)?, store, &read)?;
+    let read = |path: &Path| {
+        document::read(&Files::Disk, path, "", &options.limits).map(|document| document.json)
+    };
+    let manifest =
+        Manifest::parse(&document::parse(&bytes, &options.limits)?, store, &Files::Disk, &read)?;
     let has = |kind: &str| manifest.layers.iter().any(|layer| layer.kind == kind);
     let digest = crate::digest::sha256_of(&bytes)?;
     Ok(Some(StoredModel {

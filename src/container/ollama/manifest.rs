@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
-use crate::bytes::{Access, Source, Text};
+use crate::bytes::{Access, Files, Source, Text};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The blobs of one model.
@@ -74,6 +74,7 @@ impl Manifest {
     pub(super) fn parse(
         json: &Json,
         store: &Path,
+        files: &Files,
         read: &dyn Fn(&Path) -> Result<Json>,
     ) -> Result<Self> {
         let Some(children) = json.get("manifests").and_then(Json::as_array) else {
@@ -95,7 +96,7 @@ impl Manifest {
                 }
                 let digest = child.get("digest").and_then(Json::as_str).unwrap_or_default();
                 let path = Digest::parse(digest)?.path(store);
-                if path.exists() {
+                if files.exists(&path) {
                     return Self::single(&read(&path)?);
                 }
             }
@@ -201,15 +202,15 @@ impl Manifest {
 
 impl Layer {
     /// Opens a blob and checks its length against the manifest.
-    pub(super) fn open(&self, store: &Path, access: Access) -> Result<Source> {
+    pub(super) fn open(&self, store: &Path, files: &Files, access: Access) -> Result<Source> {
         let path = self.digest.path(store);
         let what = match self.name.as_str() {
             "" => format!("the {} layer", self.kind),
             name => format!("the layer \"{}\"", Text::new(name.as_bytes())),
         };
-        let source = match Source::open(&path, access) {
+        let source = match files.open(&path, access) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                Source::open(&self.digest.old_path(store), access).map_err(|_| {
+                files.open(&self.digest.old_path(store), access).map_err(|_| {
                     Error::malformed(format!("the blob of {what} is missing"))
                         .in_file(&path)
                         .advise("pull the model again")

@@ -10,7 +10,7 @@ use super::config::ConfigBlob;
 use super::manifest::{self, Digest, Layer, Manifest};
 use super::name::{self, ModelName};
 use super::{OLLAMA, blobs};
-use crate::bytes::{Access, Source, Text};
+use crate::bytes::{Access, Files, Text};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Attachment, Store, document};
 
@@ -25,7 +25,7 @@ pub(super) fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store>
     let source = match opened {
         DetectedPath::File(source) => source,
         // Directories are never detected as Ollama.
-        DetectedPath::Directory(path, _) => Source::open(&path, options.access)?,
+        DetectedPath::Directory(path, _) => options.files.open(&path, options.access)?,
     };
     let mut head = [0; 1];
     source.read_at(0, &mut head)?;
@@ -83,13 +83,16 @@ pub(in super::super) fn open_name(name: &Path, options: &OpenOptions) -> Option<
 }
 
 fn open_manifest(path: &Path, store: &Path, options: &OpenOptions) -> Result<Store> {
-    let read =
-        |path: &Path| document::read(path, "", &options.limits).map(|document| document.json);
+    let read = |path: &Path| {
+        document::read(&options.files, path, "", &options.limits).map(|document| document.json)
+    };
     let json = read(path)?;
-    check_linked(path)?;
-    let mut manifest = Manifest::parse(&json, store, &read)?;
+    check_linked(path, &options.files)?;
+    let mut manifest = Manifest::parse(&json, store, &options.files, &read)?;
     let config = match &manifest.config {
-        Some(layer) if layer.digest.path(store).exists() => read(&layer.digest.path(store)).ok(),
+        Some(layer) if options.files.exists(&layer.digest.path(store)) => {
+            read(&layer.digest.path(store)).ok()
+        }
         _ => None,
     };
     let remote = config.as_ref().and_then(|config| {
@@ -109,7 +112,7 @@ fn open_manifest(path: &Path, store: &Path, options: &OpenOptions) -> Result<Sto
         .partition(|layer| layer.kind == "model");
     let mut opened = match (weights.last(), tensors.is_empty()) {
         (Some(model), true) => {
-            let source = model.open(store, options.access)?;
+            let source = model.open(store, &options.files, options.access)?;
             gguf::open_source_as(OLLAMA.name, source, options)?
         }
         (None, false) => blobs::open_tensors(path, store, &manifest, options)?,
@@ -125,21 +128,22 @@ fn open_manifest(path: &Path, store: &Path, options: &OpenOptions) -> Result<Sto
             )));
         }
     };
-    attach(&mut opened, &manifest, store)?;
+    attach(&mut opened, &manifest, store, options)?;
     for layer in &drafts {
         let (kind, name, bytes) = (layer.kind.clone(), layer.name.clone(), layer.size);
         opened.attach(Attachment { kind, name, bytes, path: layer.digest.path(store) });
     }
     for layer in manifest.layers.iter().chain(&drafts).chain(&manifest.config) {
         let mut blob = layer.digest.path(store);
-        match std::fs::read_link(&blob) {
-            Ok(target) => opened.note(&blob, format!("a symbolic link to {}", target.display())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let old = layer.digest.old_path(store);
-                blob = if old.exists() { old } else { blob };
+        match options.files.link_target(&blob) {
+            Ok(Some(target)) => {
+                opened.note(&blob, format!("a symbolic link to {}", target.display()));
             }
-            // The blob exists and is not a link.
-            Err(_) => {}
+            Ok(None) => {}
+            Err(_) => {
+                let old = layer.digest.old_path(store);
+                blob = if options.files.exists(&old) { old } else { blob };
+            }
         }
         opened.expect_digest(blob, layer.digest.hex());
     }
@@ -168,7 +172,12 @@ const TEXTS: [&str; 7] =
 const TEXT_BYTES: u64 = 1 << 20;
 
 /// Lists the attachments of the model, and adds short texts to its metadata.
-fn attach(opened: &mut Store, manifest: &Manifest, store: &Path) -> Result<()> {
+fn attach(
+    opened: &mut Store,
+    manifest: &Manifest,
+    store: &Path,
+    options: &OpenOptions,
+) -> Result<()> {
     // Thousands of layers may name the same text.
     let (mut seen, mut room) = (std::collections::HashSet::new(), TEXT_BYTES);
     for layer in manifest.layers.iter().chain(&manifest.config) {
@@ -177,8 +186,8 @@ fn attach(opened: &mut Store, manifest: &Manifest, store: &Path) -> Result<()> {
         }
         let path = layer.digest.path(store);
         let wanted = TEXTS.contains(&layer.kind.as_str()) && seen.insert(layer.digest.hex());
-        if wanted && layer.size <= room && path.exists() {
-            let source = Source::open(&path, Access::Read)?;
+        if wanted && layer.size <= room && options.files.exists(&path) {
+            let source = options.files.open(&path, Access::Read)?;
             let len = source.len().min(room);
             room = room.saturating_sub(len);
             opened.add_text(format!("ollama.{}", layer.kind), source.bytes(0..len)?.into_owned());
@@ -191,11 +200,11 @@ fn attach(opened: &mut Store, manifest: &Manifest, store: &Path) -> Result<()> {
 
 /// Checks a tag of the second tree, which is a link to a manifest stored as a blob: the content
 /// must have the digest that names the blob.
-fn check_linked(path: &Path) -> Result<()> {
-    let Ok(target) = std::fs::read_link(path) else { return Ok(()) };
+fn check_linked(path: &Path, files: &Files) -> Result<()> {
+    let Ok(Some(target)) = files.link_target(path) else { return Ok(()) };
     let name = target.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let digest = Digest::parse(name).map_err(|error| error.in_file(path))?;
-    let source = Source::open(path, Access::Read)?;
+    let source = files.open(path, Access::Read)?;
     if crate::digest::sha256(&source)? != digest.hex().to_ascii_lowercase() {
         return Err(Error::malformed(
             "the manifest's content does not match the digest in its name",

@@ -16,6 +16,7 @@ use super::blobs::TYPES;
 use super::config::ConfigBlob;
 use super::manifest::is_model;
 use super::name::{self, ModelName};
+use crate::bytes::Files;
 use crate::dialect::Dialect;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -275,7 +276,7 @@ pub(crate) fn replaceable_model(path: &Path, limits: &Limits) -> Result<Json> {
             "this manifest is in the second tree of manifests (manifests-v2), which this program only reads",
         );
     }
-    let manifest = document::read(path, "", limits)?.json;
+    let manifest = document::read(&Files::Disk, path, "", limits)?.json;
     let layers = manifest.get("layers").and_then(Json::as_array);
     match layers.is_some_and(|layers| layers.iter().any(is_model)) {
         true => Ok(manifest),

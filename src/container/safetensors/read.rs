@@ -9,7 +9,7 @@ use super::super::{DetectedPath, OpenOptions, Probe, Strictness, groups, in_para
 use super::header::SafetensorsHeader;
 use super::weight_map::WeightMap;
 use super::{SAFETENSORS, header, resolve, scheme};
-use crate::bytes::Source;
+use crate::bytes::{Files, Source};
 use crate::error::{Error, Result};
 use crate::store::{Document, Encoding, Indexed, Note, Store, StoreBuilder, StoredFile, document};
 
@@ -52,9 +52,10 @@ pub(in super::super) fn open_file(
     gather: impl FnOnce(&mut Indexed) -> Result<()>,
 ) -> Result<Store> {
     let mut builder = StoreBuilder::new(container, Encoding::Safetensors, source.path());
-    if let Some(folder) = source.path().parent().filter(|_| source.is_file()) {
-        let (documents, notes) =
-            documents(folder, |name| folder.join(name).exists(), options, |_| false)?;
+    let alone = matches!(options.files, Files::Absent);
+    if let Some(folder) = source.path().parent().filter(|_| !alone) {
+        let here = |name: &str| options.files.exists(&folder.join(name));
+        let (documents, notes) = documents(folder, here, options, |_| false)?;
         builder.documents = documents;
         builder.notes.extend(notes);
         let named = source.path().file_name().and_then(|name| name.to_str());
@@ -92,7 +93,7 @@ pub(in super::super) fn open_directory(
     }
     let paths: Vec<PathBuf> = choice.files.iter().map(|name| folder.join(name)).collect();
     let parsed = in_parallel(&paths, options, |path| {
-        let source = Source::open(path, options.access)?;
+        let source = options.files.open(path, options.access)?;
         match path.extension().is_some_and(|ending| ending == "npz") {
             #[cfg(feature = "npz")]
             true => npz::parse(source, options),
@@ -125,7 +126,7 @@ fn documents(
             continue;
         }
         let path = folder.join(name);
-        match document::read_object(&path, name, &options.limits) {
+        match document::read_object(&options.files, &path, name, &options.limits) {
             Ok(document) => documents.push(document),
             Err(error) if needed(name) => return Err(error),
             Err(error) => notes.push(Note::new(&path, format!("not used: {error}"))),
@@ -139,7 +140,10 @@ const ADAPTER: &str = "adapter_config.json";
 
 /// A note that the directory holds an adapter of PEFT, and for which model.
 fn adapter(folder: &Path, options: &OpenOptions) -> Option<Note> {
-    let config = document::read_object(&folder.join(ADAPTER), ADAPTER, &options.limits).ok()?.json;
+    let config =
+        document::read_object(&options.files, &folder.join(ADAPTER), ADAPTER, &options.limits)
+            .ok()?
+            .json;
     let text = |key: &str| config.get(key).and_then(|value| value.as_str());
     let kind = text("peft_type").unwrap_or("unknown").to_owned();
     let base = text("base_model_name_or_path").filter(|base| !base.is_empty());
@@ -186,7 +190,7 @@ fn gather(indexed: &mut Indexed, options: &OpenOptions) -> Result<()> {
             Ok(())
         }
         // Without a config.json this is a single file, and nothing in it is contradictory.
-        Some((path, note)) if !indexed.root_has("config.json") => {
+        Some((path, note)) if !indexed.root_has(&options.files, "config.json") => {
             indexed.note(&path, note.to_string());
             Ok(())
         }

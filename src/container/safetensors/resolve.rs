@@ -37,8 +37,9 @@ pub(super) fn choose(
     let weights: Vec<&str> =
         names.iter().map(String::as_str).filter(|name| name.ends_with(".safetensors")).collect();
     if let Some(index) = find_index(names) {
-        let map = WeightMap::read(&folder.join(index), &options.limits)?;
-        let absent = map.files.iter().filter(|file| !folder.join(file).exists()).count();
+        let map = WeightMap::read(&folder.join(index), options)?;
+        let absent =
+            map.files.iter().filter(|file| !options.files.exists(&folder.join(file))).count();
         if absent == 0 && !map.files.is_empty() {
             let mut files = map.files.clone();
             let named: HashSet<&str> = map.files.iter().map(String::as_str).collect();

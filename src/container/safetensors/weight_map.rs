@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::{Component, Path};
 
-use crate::bytes::Scanner;
-use crate::bytes::{Access, Source, Text};
+use super::super::OpenOptions;
+use crate::bytes::{Access, Scanner, Source, Text};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 
@@ -32,9 +32,9 @@ struct MapEntry {
 const UNESCAPED: u32 = 1 << 31;
 
 impl WeightMap {
-    pub(super) fn read(path: &Path, limits: &Limits) -> Result<Self> {
-        let source = Source::open(path, Access::Read)?;
-        let parsed = Self::parse(&source, limits);
+    pub(super) fn read(path: &Path, options: &OpenOptions) -> Result<Self> {
+        let source = options.files.open(path, Access::Read)?;
+        let parsed = Self::parse(&source, &options.limits);
         parsed.map_err(|error| error.in_file(path))
     }
 

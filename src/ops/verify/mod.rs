@@ -99,7 +99,7 @@ fn architecture(store: &Store, resolution: &Resolution, refused: &mut Vec<String
     if !named && store.encoding() == Encoding::Gguf {
         refused.push("no general.architecture: llama.cpp does not load the file".to_owned());
     }
-    let directory = store.container() != "safetensors" || store.path().is_dir();
+    let directory = store.container() != "safetensors" || store.is_directory();
     if !named && store.encoding() == Encoding::Safetensors && directory {
         refused.push("no model_type in config.json: transformers does not load the model".into());
     }

@@ -1,0 +1,297 @@
+//! Requests: ranges, redirects, repetitions. A token goes to its own host alone.
+
+use std::io::Read;
+use std::ops::Range;
+use std::time::Duration;
+
+use super::Network;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The most redirects from a name to its bytes.
+const REDIRECTS: usize = 10;
+
+/// The longest time for which a server may ask to wait before the next request.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Makes requests. Connections are kept and shared by all files of a model.
+#[derive(Debug)]
+pub(super) struct Client {
+    agent: ureq::Agent,
+    pub(super) network: Network,
+}
+
+/// What a server answered.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    /// The address that answered, after redirects.
+    pub(super) address: String,
+    headers: Vec<ureq::http::HeaderMap>,
+    body: ureq::Body,
+}
+
+impl Answer {
+    /// A header of the answer.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.last()?.get(name)?.to_str().ok()
+    }
+
+    /// A header of the answer, or of a redirect that led to it.
+    pub(super) fn any_header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find_map(|headers| headers.get(name)?.to_str().ok())
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        self.header(name)?.trim().parse().ok()
+    }
+
+    pub(super) fn reader(&mut self) -> impl Read + '_ {
+        self.body.as_reader()
+    }
+}
+
+impl Client {
+    pub(super) fn new(network: Network) -> Self {
+        let timeout = Some(network.timeout);
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            // Followed here: a redirect's headers are needed, and decide where the token goes.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_connect(timeout)
+            .timeout_recv_response(timeout)
+            .timeout_per_read(timeout)
+            .user_agent(concat!("weighbridge/", env!("CARGO_PKG_VERSION")))
+            .accept_encoding("identity")
+            .max_idle_connections_per_host(32);
+        Self { agent: config.build().new_agent(), network }
+    }
+
+    /// Requests an address, or a range of it. Redirects are followed; what may pass is repeated.
+    ///
+    /// # Errors
+    ///
+    /// `Io` if no answer came. An answer of any status is returned.
+    pub(super) fn get(&self, address: &str, range: Option<&Range<u64>>) -> Result<Answer> {
+        self.get_as(address, range, None)
+    }
+
+    /// [`get`](Self::get) with an `Accept` header.
+    pub(super) fn get_as(
+        &self,
+        address: &str,
+        range: Option<&Range<u64>>,
+        accept: Option<&str>,
+    ) -> Result<Answer> {
+        if self.network.offline {
+            let error = Error::new(ErrorKind::Io, "not fetched, since this run is offline");
+            return Err(error.advise("leave out --offline, or unset HF_HUB_OFFLINE"));
+        }
+        let mut wait = self.network.backoff;
+        for attempt in 1.. {
+            let last = attempt >= self.network.attempts.max(1);
+            let mut asked = None;
+            match self.follow(address, range, accept) {
+                Ok(answer) if !matches!(answer.status, 429 | 500 | 502 | 503 | 504) || last => {
+                    return Ok(answer);
+                }
+                Ok(answer) => {
+                    asked = answer.number("retry-after").map(Duration::from_secs);
+                    if let Some(asked) = asked.filter(|asked| *asked > PATIENCE) {
+                        let seconds = asked.as_secs();
+                        return Err(Error::new(
+                            ErrorKind::Io,
+                            format!(
+                                "the server answered {}, and asks to wait {seconds} seconds",
+                                answer.status
+                            ),
+                        ));
+                    }
+                }
+                Err(Failure::Final(error)) => return Err(error),
+                Err(Failure::Passing(error)) if last => {
+                    return Err(
+                        error.advise(format!("{attempt} attempts were made; check the connection"))
+                    );
+                }
+                Err(Failure::Passing(_)) => {}
+            }
+            std::thread::sleep(asked.unwrap_or_else(|| varied(wait)));
+            wait = wait.saturating_mul(2).min(PATIENCE);
+        }
+        Err(Error::new(ErrorKind::Io, "no attempts are allowed"))
+    }
+
+    /// One request, and those to which it is redirected.
+    fn follow(
+        &self,
+        address: &str,
+        range: Option<&Range<u64>>,
+        accept: Option<&str>,
+    ) -> Result<Answer, Failure> {
+        let mut address = address.to_owned();
+        let mut headers = Vec::new();
+        for _ in 0..=REDIRECTS {
+            let mut request = self.agent.get(&address);
+            if let Some(range) = range {
+                let last = range.end.saturating_sub(1);
+                request = request.header("Range", format!("bytes={}-{last}", range.start));
+            }
+            if let Some(accept) = accept {
+                request = request.header("Accept", accept);
+            }
+            if let Some(token) = &self.network.token
+                && origin(&address) == origin(&self.network.hub)
+            {
+                request = request.header("Authorization", format!("Bearer {token}"));
+            }
+            let answer = request.call().map_err(Failure::of)?;
+            let (parts, body) = answer.into_parts();
+            let status = parts.status.as_u16();
+            headers.push(parts.headers);
+            let found = Answer { status, address, headers, body };
+            if !matches!(status, 301 | 302 | 303 | 307 | 308) {
+                return Ok(found);
+            }
+            let next = found.header("location").map(|to| joined(&found.address, to));
+            let Some(next) = next else {
+                let fault = format!("the server answered {status} without a new address");
+                return Err(Failure::Final(Error::new(ErrorKind::Io, fault)));
+            };
+            let allowed = next.starts_with("https://")
+                || next.starts_with("http://") && found.address.starts_with("http://");
+            if !allowed {
+                let fault = "the server redirects to an address that is not https";
+                return Err(Failure::Final(Error::new(ErrorKind::Io, fault)));
+            }
+            (address, headers) = (next, found.headers);
+        }
+        let fault = format!("the server redirects more than {REDIRECTS} times");
+        Err(Failure::Final(Error::new(ErrorKind::Io, fault)))
+    }
+}
+
+/// Why a request got no answer.
+enum Failure {
+    /// It may get one when it is repeated.
+    Passing(Error),
+    Final(Error),
+}
+
+impl Failure {
+    fn of(error: ureq::Error) -> Self {
+        // The text of these names no address: it could contain a signature.
+        let fault = format!("no answer from the server: {error}");
+        let error_of = || Error::new(ErrorKind::Io, fault.clone());
+        match error {
+            ureq::Error::Io(_)
+            | ureq::Error::Timeout(_)
+            | ureq::Error::ConnectionFailed
+            | ureq::Error::Protocol(_) => Self::Passing(error_of()),
+            ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
+                Self::Final(Error::mismatch("not an address that can be fetched"))
+            }
+            _ => Self::Final(error_of()),
+        }
+    }
+}
+
+/// The error for an answer that is none of those expected.
+pub(super) fn refused(status: u16) -> Error {
+    match status {
+        401 | 403 => Error::new(ErrorKind::Io, format!("the server refuses access ({status})"))
+            .advise("check that the address is public, or that its signature has not expired"),
+        404 | 410 => Error::not_found(format!("the server has no such file ({status})")),
+        429 => Error::new(ErrorKind::Io, "the server refuses further requests for now (429)")
+            .advise("wait some minutes, then try again"),
+        500..=599 => Error::new(ErrorKind::Io, format!("the server failed ({status})"))
+            .advise("try again later"),
+        _ => Error::new(ErrorKind::Io, format!("the server answered {status}")),
+    }
+}
+
+/// A time between half and one and a half of `wait`, so that many clients do not return at once.
+fn varied(wait: Duration) -> Duration {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let part = now.map_or(0, |now| now.subsec_nanos()) % 1000;
+    wait / 2 + wait * part / 1000
+}
+
+/// Scheme, host and port of an address.
+pub(super) fn origin(address: &str) -> &str {
+    let host = address.find("://").map_or(0, |at| at + 3);
+    let end = address.get(host..).and_then(|rest| rest.find(['/', '?', '#']));
+    address.get(..end.map_or(address.len(), |end| host + end)).unwrap_or(address)
+}
+
+/// The address to which `to` leads from `from` (RFC 3986, 5.2, without dot segments).
+fn joined(from: &str, to: &str) -> String {
+    if to.contains("://") {
+        return to.to_owned();
+    }
+    let scheme = from.split("//").next().unwrap_or_default();
+    if let Some(rest) = to.strip_prefix("//") {
+        return format!("{scheme}//{rest}");
+    }
+    let origin = origin(from);
+    if to.starts_with('/') {
+        return format!("{origin}{to}");
+    }
+    let path = from.split(['?', '#']).next().unwrap_or(from);
+    let folder = path.rfind('/').filter(|at| *at >= origin.len());
+    format!("{}/{to}", folder.and_then(|at| path.get(..at)).unwrap_or(origin))
+}
+
+/// A path with what has a meaning in addresses escaped; slashes stay.
+pub(super) fn escaped(path: &str) -> String {
+    let mut out = String::new();
+    for byte in path.bytes() {
+        match byte {
+            b'A'..=b'Z'
+            | b'a'..=b'z'
+            | b'0'..=b'9'
+            | b'-'
+            | b'.'
+            | b'_'
+            | b'~'
+            | b'/'
+            | b':'
+            | b'@' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirects_lead_where_the_standard_says() {
+        let from = "https://host:8/a/b.gguf?x=/y";
+        let cases = [
+            ("https://cdn/c", "https://cdn/c"),
+            ("//cdn/c", "https://cdn/c"),
+            ("/c?d", "https://host:8/c?d"),
+            ("c", "https://host:8/a/c"),
+        ];
+        for (to, expected) in cases {
+            assert_eq!(joined(from, to), expected);
+        }
+        assert_eq!(joined("https://host", "c"), "https://host/c");
+    }
+
+    #[test]
+    fn the_origin_ends_before_the_path() {
+        for address in ["https://host", "https://host/", "https://host?x", "https://host/a//b"] {
+            assert_eq!(origin(address), "https://host");
+        }
+        assert_ne!(origin("https://host.evil/"), origin("https://host"));
+        assert_ne!(origin("https://host@evil/"), origin("https://host"));
+    }
+
+    #[test]
+    fn names_are_escaped() {
+        assert_eq!(escaped("a b/ü#?.gguf"), "a%20b/%C3%BC%23%3F.gguf");
+    }
+}

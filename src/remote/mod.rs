@@ -1,0 +1,170 @@
+//! Models on servers: files behind `https://`, repositories of the Hugging Face hub, models of
+//! Ollama's registry. Only the parts of a file that are asked for are fetched.
+//!
+//! The feature `http` turns it on. Without it, such a name is an `Unsupported` error.
+#![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
+
+#[cfg(feature = "http")]
+mod cache;
+#[cfg(feature = "http")]
+mod client;
+#[cfg(feature = "http")]
+mod file;
+#[cfg(feature = "http")]
+mod hub;
+#[cfg(feature = "http")]
+mod registry;
+#[cfg(feature = "http")]
+mod site;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::bytes::FileSystem;
+#[cfg(not(feature = "http"))]
+use crate::error::Error;
+use crate::error::Result;
+
+/// How servers are reached, and by which names they are known.
+///
+/// [`Network::from_env`] reads the same variables as the hub's own client.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Network {
+    /// Nothing is fetched: only headers and documents that were kept are used.
+    pub offline: bool,
+    /// How often a request is made before its failure is an error. A request is repeated if the
+    /// connection fails, or the server answers 429, 500, 502, 503 or 504.
+    pub attempts: u32,
+    /// The time before the first repetition. It doubles each time, and varies by a half.
+    pub backoff: Duration,
+    /// The longest wait for a connection, an answer, or the next bytes of one.
+    pub timeout: Duration,
+    /// The folder in which headers and documents are kept; `None` keeps none.
+    pub cache: Option<PathBuf>,
+    /// The hub: `https://huggingface.co`, or a mirror.
+    pub hub: String,
+    /// The token for the hub. It is sent to the hub alone, and never shown.
+    pub token: Option<String>,
+    /// The registry of Ollama's models whose names have no host.
+    pub registry: String,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self {
+            offline: false,
+            attempts: 5,
+            backoff: Duration::from_millis(500),
+            timeout: Duration::from_secs(30),
+            cache: None,
+            hub: "https://huggingface.co".to_owned(),
+            token: None,
+            registry: "https://registry.ollama.ai".to_owned(),
+        }
+    }
+}
+
+/// The token is left out.
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network")
+            .field("offline", &self.offline)
+            .field("attempts", &self.attempts)
+            .field("cache", &self.cache)
+            .field("hub", &self.hub)
+            .field("token", &self.token.as_ref().map(|_| "set"))
+            .field("registry", &self.registry)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Network {
+    /// The settings of the environment: `HF_ENDPOINT`, `HF_TOKEN` or the file in which the hub's
+    /// client keeps the token, `HF_HUB_OFFLINE`, and `WEIGHBRIDGE_CACHE` for the folder of kept
+    /// headers.
+    pub fn from_env() -> Self {
+        let text = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
+        let is_set = |name: &str| {
+            text(name).is_some_and(|text| {
+                matches!(text.to_ascii_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE")
+            })
+        };
+        let defaults = Self::default();
+        let hub = text("HF_ENDPOINT").map(|hub| hub.trim_end_matches('/').to_owned());
+        Self {
+            offline: is_set("HF_HUB_OFFLINE"),
+            cache: own_cache(),
+            hub: hub.unwrap_or(defaults.hub),
+            token: if is_set("HF_HUB_DISABLE_IMPLICIT_TOKEN") { None } else { token(&text) },
+            ..defaults
+        }
+    }
+}
+
+/// The hub's token, in the order of its client: the variable, its old name, the file.
+fn token(text: &impl Fn(&str) -> Option<String>) -> Option<String> {
+    let file = || {
+        let path = text("HF_TOKEN_PATH").map(PathBuf::from);
+        let path = path.or_else(|| Some(hub_home()?.join("token")))?;
+        std::fs::read_to_string(path).ok()
+    };
+    let found = text("HF_TOKEN").or_else(|| text("HUGGING_FACE_HUB_TOKEN")).or_else(file)?;
+    let found = found.trim().to_owned();
+    // A token with a line break would add a header of its own.
+    let printable = found.bytes().all(|byte| byte.is_ascii_graphic());
+    (!found.is_empty() && printable).then_some(found)
+}
+
+/// The folder of the hub's client: `HF_HOME`, else `huggingface` in the user's cache.
+fn hub_home() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|set| !set.is_empty()).map(PathBuf::from);
+    set("HF_HOME")
+        .or_else(|| Some(set("XDG_CACHE_HOME")?.join("huggingface")))
+        .or_else(|| Some(std::env::home_dir()?.join(".cache/huggingface")))
+}
+
+/// The folder in which this library keeps headers.
+fn own_cache() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|set| !set.is_empty()).map(PathBuf::from);
+    set("WEIGHBRIDGE_CACHE")
+        .or_else(|| Some(set("XDG_CACHE_HOME")?.join("weighbridge")))
+        .or_else(|| Some(std::env::home_dir()?.join(".cache/weighbridge")))
+}
+
+/// A model on a server: its files, and the path of the model among them.
+pub(crate) struct RemoteModel {
+    pub(crate) files: Arc<dyn FileSystem>,
+    pub(crate) path: PathBuf,
+}
+
+/// The scheme of a name such as `https://host/model.gguf`.
+pub(crate) fn scheme(path: &Path) -> Option<&str> {
+    let (scheme, _) = path.to_str()?.split_once("://")?;
+    matches!(scheme, "http" | "https" | "hf" | "ollama").then_some(scheme)
+}
+
+/// Finds the model that a name with a scheme means; `None` for any other path.
+#[cfg(feature = "http")]
+pub(crate) fn locate(path: &Path, network: Option<&Network>) -> Option<Result<RemoteModel>> {
+    let scheme = scheme(path)?;
+    let name = path.to_str()?;
+    let network = network.cloned().unwrap_or_else(Network::from_env);
+    let client = Arc::new(client::Client::new(network));
+    let found = match scheme {
+        "hf" => hub::locate(name, &client),
+        "ollama" => registry::locate(name, &client),
+        _ => hub::locate_page(name, &client).unwrap_or_else(|| site::locate(name, &client)),
+    };
+    Some(found.map_err(|error| error.in_file(path)))
+}
+
+/// Without the feature: an error for a name with a scheme, `None` for any other path.
+#[cfg(not(feature = "http"))]
+pub(crate) fn locate(path: &Path, _: Option<&Network>) -> Option<Result<RemoteModel>> {
+    scheme(path)?;
+    let error = Error::unsupported("this build of weighbridge does not read from servers");
+    Some(Err(error.advise("enable the cargo feature `http`").in_file(path)))
+}

@@ -1,0 +1,100 @@
+//! Files behind plain addresses: a file, an index, or a folder.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::RemoteModel;
+use super::client::{Client, escaped};
+use super::file::RemoteFiles;
+use crate::bytes::{FileSystem, Source};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The files of a folder on a server that cannot list them. Those that a model may have are tried.
+#[derive(Debug)]
+struct Site {
+    files: RemoteFiles,
+    /// The address of the folder, without a slash at its end.
+    folder: String,
+    /// What follows the names of files in addresses: a signature.
+    query: String,
+}
+
+/// The files by which a model's folder is recognized, in the order in which they are tried.
+const MAIN: [&str; 3] =
+    ["model.safetensors.index.json", "model.safetensors", "consolidated.safetensors"];
+
+/// Files beside the weights that are listed if they are there.
+const BESIDE: [&str; 12] = [
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "chat_template.jinja",
+    "preprocessor_config.json",
+];
+
+/// Finds the model that an address means. An address of an index means its folder.
+pub(super) fn locate(name: &str, client: &Arc<Client>) -> Result<RemoteModel> {
+    let (address, query) = match name.split_once('?') {
+        Some((address, query)) => (address, format!("?{query}")),
+        None => (name, String::new()),
+    };
+    let address = address.trim_end_matches('/');
+    let last = address.rsplit('/').next().unwrap_or_default();
+    let is_index = last.ends_with(".safetensors.index.json");
+    let is_file = [".gguf", ".safetensors", ".npz", ".bin"].iter().any(|end| last.ends_with(end));
+    let folder = match address.rsplit_once('/') {
+        Some((folder, _)) if is_index || is_file => folder,
+        _ => address,
+    };
+    let path = PathBuf::from(if is_file { address } else { folder });
+    let site = Site { files: RemoteFiles::new(client), folder: folder.to_owned(), query };
+    Ok(RemoteModel { files: Arc::new(site), path })
+}
+
+impl Site {
+    fn address(&self, path: &Path) -> Result<String> {
+        let name = path.to_str().and_then(|path| path.strip_prefix(self.folder.as_str()));
+        let name = name.and_then(|name| name.strip_prefix('/')).filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| Error::not_found("not in the folder that was opened"))?;
+        // The address that was given is escaped already; names from an index are not.
+        let name = if name.contains('%') { name.to_owned() } else { escaped(name) };
+        Ok(format!("{}/{name}{}", self.folder, self.query))
+    }
+}
+
+impl FileSystem for Site {
+    fn open(&self, path: &Path) -> Result<Source> {
+        let address = self.address(path).map_err(|error| error.in_file(path))?;
+        self.files.open(&address, path, None)
+    }
+
+    fn names(&self, folder: &Path) -> Result<Vec<String>> {
+        if folder != Path::new(&self.folder) {
+            return Err(Error::not_found("no such folder").in_file(folder));
+        }
+        let here = |name: &&str| self.exists(&folder.join(name));
+        let Some(main) = MAIN.into_iter().find(|name| here(&name)) else {
+            let fault = "no model at this address: neither model.safetensors nor its index";
+            return Err(Error::new(ErrorKind::NotFound, fault)
+                .advise("give the address of a .gguf or .safetensors file")
+                .in_file(folder));
+        };
+        let mut names: Vec<String> = BESIDE.into_iter().filter(here).map(str::to_owned).collect();
+        names.push(main.to_owned());
+        Ok(names)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        // Asking for each of many shards would take as long as opening it, which says the same.
+        let is_shard = name.contains("-of-") && !name.ends_with(".json");
+        is_shard || self.open(path).is_ok()
+    }
+}

@@ -1,0 +1,438 @@
+//! Models on servers: right bytes or a typed error, few requests, and a token that stays where it
+//! belongs.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use weighbridge::model::Part;
+use weighbridge::remote::Network;
+use weighbridge::{Error, ErrorKind, Model, OpenOptions};
+
+use crate::ollama_store::{Store, manifest};
+use crate::server::{Answer, Request, Server};
+use crate::support::{sample, told};
+
+/// Settings for a server of the tests: nothing of this machine's environment, short waits.
+fn network(cache: Option<&TempDir>) -> Network {
+    let mut network = Network::default();
+    network.backoff = Duration::from_millis(1);
+    network.timeout = Duration::from_millis(500);
+    network.cache = cache.map(|folder| folder.path().to_path_buf());
+    network
+}
+
+fn open(address: &str, network: Network) -> weighbridge::Result<Model> {
+    OpenOptions::new().network(network).open(address)
+}
+
+const PARTS: [Part; 3] = [Part::Weight, Part::Scale, Part::Bias];
+
+/// A digest of all names, shapes, dtypes and bytes.
+fn digest(model: &Model) -> String {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    for tensor in model.stored_tensors() {
+        (tensor.name(), tensor.shape(), tensor.dtype_label()).hash(&mut hasher);
+        for part in PARTS {
+            tensor.raw_bytes(part).map_err(|error| error.kind().name()).hash(&mut hasher);
+        }
+    }
+    format!("{:016x}", hasher.finish())
+}
+
+/// Serves the files of a folder.
+fn serve(folder: &Path) -> impl Fn(&Request) -> Answer + Send + Sync + use<> {
+    let folder = folder.to_path_buf();
+    move |request| {
+        let name = request.path.trim_start_matches('/').split('?').next().unwrap_or_default();
+        match std::fs::read(folder.join(name)) {
+            Ok(bytes) => Answer::file(request, &bytes).header("ETag", "\"one\""),
+            Err(_) => Answer::status(404),
+        }
+    }
+}
+
+fn gguf() -> Vec<u8> {
+    std::fs::read(sample("sample-Q8_0.gguf")).expect("the sample")
+}
+
+#[test]
+fn every_container_is_the_same_from_a_server() {
+    for (name, path) in [
+        ("hf", "hf/"),
+        ("hf", "hf/model.safetensors"),
+        ("mlx-4bit", "mlx-4bit"),
+        ("sample-Q8_0.gguf", "sample-Q8_0.gguf?signature=a/b"),
+    ] {
+        let local = Model::open(sample(name)).expect("a model of the repository");
+        let server = Server::start(serve(sample(name).parent().expect("a folder")));
+        let remote = open(&format!("{}/{path}", server.address), network(None)).expect(path);
+        assert_eq!(digest(&remote), digest(&local), "{path}");
+        assert_eq!(
+            format!("{:?}", remote.config().expect("a config").n_layers),
+            format!("{:?}", local.config().expect("a config").n_layers),
+            "{path}"
+        );
+        assert!(server.requests().iter().all(|request| !request.path.contains("..")));
+    }
+}
+
+/// What a server may do instead of sending the file, and what comes of it.
+#[test]
+fn servers_that_fail() {
+    let bytes = gguf();
+    let file = |request: &Request| Answer::file(request, &gguf());
+    let said = |answer: Box<dyn Fn(&Request) -> Answer + Send + Sync>| {
+        let server = Server::start(move |request| answer(request));
+        let found = open(&format!("{}/model.gguf", server.address), network(None));
+        let found = found.map(|model| digest(&model));
+        match found {
+            Ok(digest) => digest,
+            Err(error) => format!("{:?}: {}", error.kind(), error).replace(&server.address, "HOST"),
+        }
+    };
+    let right = digest(&Model::open(sample("sample-Q8_0.gguf")).expect("the sample"));
+
+    // These get the right bytes.
+    assert_eq!(said(Box::new(move |request| file(request))), right, "ranges");
+    let whole = bytes.clone();
+    assert_eq!(said(Box::new(move |_| Answer::whole(&whole))), right, "a small file, no ranges");
+    assert_eq!(
+        said(Box::new(move |request| match request.number % 3 {
+            0 => Answer::status(500),
+            1 => Answer::status(429).header("Retry-After", "0"),
+            _ => Answer::file(request, &gguf()),
+        })),
+        right,
+        "failures that pass"
+    );
+    assert_eq!(
+        said(Box::new(move |request| Answer {
+            cut: (request.number % 2 == 0).then_some(1000),
+            ..Answer::file(request, &gguf())
+        })),
+        right,
+        "cut connections"
+    );
+    assert_eq!(
+        said(Box::new(move |request| {
+            if request.path == "/there" {
+                Answer::file(request, &gguf())
+            } else {
+                Answer::redirect("/there")
+            }
+        })),
+        right,
+        "a redirect"
+    );
+
+    // These do not.
+    let kinds = [401, 403, 404, 410, 416, 418, 429, 503].map(|status| {
+        let text = said(Box::new(move |_| Answer::status(status)));
+        format!("{status} {text}")
+    });
+    insta::assert_snapshot!(kinds.join("\n"), @"");
+    let kinds = [
+        (
+            "another range",
+            said(Box::new(|request| {
+                Answer::file(request, &gguf()).header("Content-Range", "bytes 5-9/100000")
+            })),
+        ),
+        (
+            "no range at all",
+            said(Box::new(|request| Answer {
+                headers: Vec::new(),
+                ..Answer::file(request, &gguf())
+            })),
+        ),
+        (
+            "a range beyond the end",
+            said(Box::new(|request| {
+                Answer::file(request, &gguf())
+                    .header("Content-Range", "bytes 0-99/18446744073709551615")
+            })),
+        ),
+        (
+            "compressed",
+            said(Box::new(|request| {
+                Answer::file(request, &gguf()).header("Content-Encoding", "gzip")
+            })),
+        ),
+        (
+            "a large file, no ranges",
+            said(Box::new(|_| {
+                Answer { cut: Some(100), ..Answer::whole(&gguf()) }
+                    .header("Content-Length", "99999999999")
+            })),
+        ),
+        ("redirects in a circle", said(Box::new(|_| Answer::redirect("/again")))),
+        ("a redirect to nowhere", said(Box::new(|_| Answer::status(302)))),
+        ("a redirect to a file", said(Box::new(|_| Answer::redirect("file:///etc/passwd")))),
+        (
+            "a wait of an hour",
+            said(Box::new(|_| Answer::status(429).header("Retry-After", "3600"))),
+        ),
+        (
+            "never a byte",
+            said(Box::new(|request| Answer { cut: Some(0), ..Answer::file(request, &gguf()) })),
+        ),
+        ("an error page", said(Box::new(|_| Answer::whole(b"<!DOCTYPE html><html>no</html>")))),
+        ("an empty file", said(Box::new(|request| Answer::file(request, b"")))),
+    ]
+    .map(|(what, text)| format!("{what}: {text}"));
+    insta::assert_snapshot!(kinds.join("\n"), @"");
+}
+
+#[test]
+fn a_slow_server_is_an_error_after_the_timeout() {
+    let server = Server::start(|request| Answer {
+        drip: Some(Duration::from_secs(3)),
+        ..Answer::file(request, &gguf())
+    });
+    let mut network = network(None);
+    network.attempts = 2;
+    network.timeout = Duration::from_millis(100);
+    let error = open(&format!("{}/model.gguf", server.address), network).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+}
+
+fn read_last(model: &Model) -> weighbridge::Result<()> {
+    let tensor = model.stored_tensors().last().expect("a tensor");
+    tensor.raw_bytes(Part::Weight).map(drop)
+}
+
+#[test]
+fn a_file_that_changes_is_an_error() {
+    for header in ["ETag", "Last-Modified"] {
+        let server = Server::start(move |request| {
+            let version = if request.number < 1 { "\"one\"" } else { "\"two\"" };
+            Answer::file(request, &gguf()).header(header, version)
+        });
+        let model = open(&format!("{}/model.gguf", server.address), network(None));
+        let read = model.and_then(|model| read_last(&model));
+        let error = read.expect_err(header);
+        assert!(error.to_string().contains("changed after it was opened"), "{error}");
+    }
+    // A new length is a change too, whatever the marks say.
+    let server = Server::start(|request| {
+        let mut bytes = gguf();
+        bytes.extend(vec![0; request.number]);
+        Answer::file(request, &bytes)
+    });
+    let model = open(&format!("{}/model.gguf", server.address), network(None));
+    let read = model.and_then(|model| read_last(&model));
+    let error = read.expect_err("a longer file");
+    assert!(error.to_string().contains("changed after it was opened"), "{error}");
+}
+
+/// The hub of a test: one repository, whose large files lie on another host.
+fn hub(token: Option<&'static str>) -> (Server, Server) {
+    let store = Server::start(serve(&sample("hf")));
+    let elsewhere = store.address.clone();
+    let hub = Server::start(move |request| {
+        if token.is_some_and(|token| request.authorization != Some(format!("Bearer {token}"))) {
+            return Answer::status(401).header("X-Error-Code", "RepoNotFound");
+        }
+        if let Some(revision) = request.path.strip_prefix("/api/models/org/tale/revision/") {
+            return match revision {
+                "main?blobs=true" => Answer::whole(listing().as_bytes()),
+                _ => Answer::status(404).header("X-Error-Code", "RevisionNotFound"),
+            };
+        }
+        if request.path.starts_with("/api/models/org/gated/") {
+            return Answer::status(403)
+                .header("X-Error-Code", "GatedRepo")
+                .header("X-Error-Message", "Access to model org/gated is restricted");
+        }
+        match request.path.strip_prefix("/org/tale/resolve/c0ffee/") {
+            Some(name) if name.ends_with(".safetensors") => {
+                Answer::redirect(format!("{elsewhere}/{name}?signature=secret"))
+            }
+            Some(name) => {
+                serve(&sample("hf"))(&Request { path: format!("/{name}"), ..request.clone() })
+            }
+            None => Answer::status(404).header("X-Error-Code", "RepoNotFound"),
+        }
+    });
+    (hub, store)
+}
+
+fn listing() -> String {
+    let entries = std::fs::read_dir(sample("hf")).expect("a folder").flatten();
+    let files: Vec<String> = entries
+        .map(|entry| format!("{{\"rfilename\":\"{}\"}}", entry.file_name().to_string_lossy()))
+        .collect();
+    format!("{{\"sha\":\"c0ffee\",\"siblings\":[{}]}}", files.join(","))
+}
+
+#[test]
+fn a_token_goes_to_the_hub_alone_and_is_never_shown() {
+    let (hub, store) = hub(Some("hf_secret"));
+    let mut network = network(None);
+    network.hub = hub.address.clone();
+    let error = open("hf://org/tale", network.clone()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    network.token = Some("hf_secret".to_owned());
+    let model = open("hf://org/tale", network.clone()).expect("with the token");
+    let local = Model::open(sample("hf")).expect("the sample");
+    assert_eq!(digest(&model), digest(&local));
+    assert!(store.requests().len() > 1);
+    assert!(store.requests().iter().all(|request| request.authorization.is_none()));
+    assert!(!format!("{network:?}{model:?}").contains("hf_secret"));
+
+    // A redirect that fails names neither its address nor its signature.
+    drop(store);
+    let broken = Server::start(|_| Answer::status(403));
+    let to = broken.address.clone();
+    let hub = Server::start(move |request| match request.path.starts_with("/api") {
+        true => Answer::whole(listing().as_bytes()),
+        false => Answer::redirect(format!("{to}/x?signature=secret")),
+    });
+    network.hub = hub.address.clone();
+    let error = open("hf://org/tale", network).unwrap_err();
+    assert!(!told(&error).contains("secret"), "{error}");
+    assert!(broken.requests().iter().all(|request| request.authorization.is_none()));
+}
+
+#[test]
+fn what_the_hub_refuses_is_said_in_words() {
+    let (hub, _store) = hub(None);
+    let mut network = network(None);
+    network.hub = hub.address.clone();
+    let said = |name: &str| {
+        let error: Error = open(name, network.clone()).unwrap_err();
+        told(&error).replace(&hub.address, "HUB")
+    };
+    let names = [
+        "hf://org/gated",
+        "hf://org/tale@v9",
+        "hf://org/none",
+        "hf://tale",
+        "hf://org/tale:Q4_K_M",
+        "hf://org/tale/none.gguf",
+    ];
+    insta::assert_snapshot!(names.map(said).join("\n"), @"");
+    // The address of a page of the hub is the repository's name.
+    let page = format!("{}/org/tale/tree/main", hub.address);
+    assert_eq!(
+        open(&page, network.clone()).expect("a page").path(),
+        Path::new("hf://org/tale@main")
+    );
+}
+
+/// 160 shards and their index.
+fn many_shards() -> (TempDir, u64) {
+    use crate::support::{Safetensors, index, put};
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut map, mut headers) = (Vec::new(), 0);
+    for number in 1..=160 {
+        let file = format!("model-{number:05}-of-00160.safetensors");
+        let mut shard = Safetensors::new();
+        for tensor in 0..40 {
+            let name = format!("model.layers.{number}.block.{tensor}.weight");
+            shard = shard.tensor(&name, "F32", &[4, 8], [0; 128]);
+            map.push((name, file.clone()));
+        }
+        let bytes = shard.build();
+        headers += u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")) + 8;
+        put(folder.path(), &file, bytes);
+    }
+    let map: Vec<(&str, &str)> = map.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+    let index = index(&map);
+    headers += index.len() as u64;
+    put(folder.path(), "model.safetensors.index.json", index);
+    (folder, headers)
+}
+
+#[test]
+fn many_shards_take_two_requests_each() {
+    let (folder, headers) = many_shards();
+    let server = Server::start(serve(folder.path()));
+    let cache = tempfile::tempdir().expect("a folder");
+    let address = format!("{}/model.safetensors.index.json", server.address);
+    let model = open(&address, network(Some(&cache))).expect("shards");
+    assert_eq!(model.len(), 160 * 40);
+    let weights = |server: &Server| {
+        server.requests().iter().filter(|request| request.path.ends_with(".safetensors")).count()
+    };
+    assert!(weights(&server) <= 2 * 160 + 1, "{}", weights(&server));
+    let sent = server.sent();
+    assert!(sent * 10 <= headers * 12, "{sent} bytes for {headers}");
+
+    // What was kept saves the second request, and all of them when offline.
+    server.reset();
+    let again = open(&address, network(Some(&cache))).expect("shards");
+    assert_eq!(again.len(), model.len());
+    assert!(weights(&server) <= 161, "{}", weights(&server));
+    server.reset();
+    let mut offline = network(Some(&cache));
+    offline.offline = true;
+    let kept = open(&address, offline.clone()).expect("kept headers");
+    assert_eq!(kept.len(), model.len());
+    let error = read_last(&kept).unwrap_err();
+    assert!(error.to_string().contains("offline"), "{error}");
+    assert_eq!(server.requests().len(), 0);
+}
+
+#[test]
+fn one_tensor_costs_its_bytes() {
+    // The middle of a large file is never asked for, so it need not exist.
+    let header = br#"{"a":{"dtype":"U8","shape":[1000000],"data_offsets":[0,1000000]},"b":{"dtype":"U8","shape":[2147483648],"data_offsets":[1000000,2148483648]}}"#;
+    let mut start = (header.len() as u64).to_le_bytes().to_vec();
+    start.extend_from_slice(header);
+    let head = start.len() as u64;
+    let size = head + 2_148_483_648;
+    let server = Server::start(move |request| {
+        if !request.path.ends_with("model.safetensors") {
+            return Answer::status(404);
+        }
+        let (from, to) = request.range.expect("a range");
+        let to = to.min(size);
+        let mut body = vec![7; (to - from) as usize];
+        for (at, byte) in (from..).zip(&mut body) {
+            if at < head {
+                *byte = start[at as usize];
+            }
+        }
+        Answer { body, ..Answer::status(206) }
+            .header("Content-Range", format!("bytes {from}-{}/{size}", to - 1))
+    });
+    let model =
+        open(&format!("{}/model.safetensors", server.address), network(None)).expect("a file");
+    let tensor = model.stored_tensor("a").expect("a tensor");
+    let bytes = tensor.raw_bytes(Part::Weight).expect("bytes");
+    assert!(bytes.iter().all(|byte| *byte == 7));
+    assert!(server.sent() <= 1_000_000 + (64 << 10), "{}", server.sent());
+}
+
+#[test]
+fn a_model_of_the_registry() {
+    let store = Store::new();
+    let layers = [store.layer("model", "", &gguf()), store.layer("template", "", b"{{ .Prompt }}")];
+    let manifest = manifest(&layers);
+    let folder = store.path().to_path_buf();
+    let server = Server::start(move |request| {
+        if request.path == "/v2/library/tale/manifests/latest" {
+            return Answer::whole(manifest.as_bytes());
+        }
+        match request.path.strip_prefix("/v2/library/tale/blobs/") {
+            Some(blob) => match std::fs::read(folder.join("blobs").join(blob.replace(':', "-"))) {
+                Ok(bytes) => Answer::file(request, &bytes),
+                Err(_) => Answer::status(404),
+            },
+            None => Answer::status(404),
+        }
+    });
+    let mut network = network(None);
+    network.registry = server.address.clone();
+    let model = open("ollama://tale", network.clone()).expect("a model");
+    assert_eq!(
+        digest(&model),
+        digest(&Model::open(sample("sample-Q8_0.gguf")).expect("the sample"))
+    );
+    assert_eq!(model.metadata().str("ollama.template"), Some("{{ .Prompt }}"));
+    let error = open("ollama://other", network).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+}
