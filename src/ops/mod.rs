@@ -17,6 +17,7 @@ mod rewrite;
 #[cfg(feature = "serde")]
 mod serialize;
 mod show;
+mod statistics;
 mod verify;
 
 pub use config::{ConfigReport, GenerationReport, ReportedField, config};
@@ -40,6 +41,10 @@ pub use rewrite::{
     EditOutcome, MetadataEdit, check_editable, copy_with_metadata, edit_metadata, merge, split,
 };
 pub use show::{ShowDetails, ShowMessage, ShowReport, show};
+pub use statistics::{
+    Extreme, Grid, GridOptions, Histogram, Quantile, ScaleStatistics, StatisticsOptions,
+    StatisticsReport, TensorStatistics, ValueStatistics, grid, statistics,
+};
 pub use verify::{
     Consistency, HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport,
     check_consistency, verify,

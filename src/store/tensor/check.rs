@@ -265,6 +265,40 @@ impl StoredTensor<'_> {
         Ok(findings)
     }
 
+    /// Passes the scales of a quantized tensor to `sink`: the first number of each block, every scale
+    /// of `NVFP4`, or the values of the scale part.
+    pub(crate) fn for_each_scale(&self, mut sink: impl FnMut(f32)) -> Result<()> {
+        for segment in self.segments() {
+            if !matches!(segment.part, Part::Weight | Part::Scale) {
+                continue;
+            }
+            let Some(scales) = self.scales(&segment) else { continue };
+            if segment.part == Part::Weight && !self.dtype()?.is_quantized() {
+                continue;
+            }
+            let ScaleLayout { number, places, run, .. } = scales;
+            // The second number of a block is its minimum.
+            let places = match number {
+                ScaleFormat::Ue4m3 => places,
+                _ => places.get(..1).unwrap_or_default(),
+            };
+            let end = segment.range.end.saturating_sub(segment.range.start);
+            let step = (CHUNK / run.max(1)).max(1).saturating_mul(run);
+            let mut at = 0;
+            while at < end {
+                let next = at.saturating_add(step).min(end);
+                let bytes = self.native_within(segment.part, at..next)?;
+                for run in bytes.chunks_exact(usize::try_from(run).unwrap_or(usize::MAX)) {
+                    for &place in places {
+                        sink(number.value(run.get(place..).unwrap_or_default()));
+                    }
+                }
+                at = next;
+            }
+        }
+        Ok(())
+    }
+
     fn scales(&self, segment: &Segment<'_>) -> Option<ScaleLayout> {
         let row = segment.dtype.descriptor();
         if segment.part == Part::Weight {
