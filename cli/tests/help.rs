@@ -103,7 +103,9 @@ fn inspect() {
     Usage: weighbridge inspect [OPTIONS] <PATH>...
 
     Arguments:
-      <PATH>...  Models: files, any shard of a split GGUF, directories, or names of Ollama models
+      <PATH>...  Models: files, any shard of a split GGUF, directories, or names of Ollama models; or
+                 one model and the stored or canonical name of one of its tensors, whose values are then
+                 summarized
 
     Options:
           --canonical      Show canonical names and how each tensor is derived
@@ -112,6 +114,8 @@ fn inspect() {
           --filter <GLOB>  Show only tensors whose stored or canonical name matches; * matches any text,
                            ? one character
           --metadata       Also show metadata; long strings and arrays are shortened
+          --stats          Show instead a summary of the values of each tensor: range, mean, deviation,
+                           zeros, outliers
           --dispatch       Show instead how a GPU computes with each tensor: kernels, windows of rows,
                            workgroups
           --json           Print JSON
@@ -131,6 +135,8 @@ fn inspect() {
       weighbridge inspect model-00001-of-00003.gguf --all --filter '*attn*'
       weighbridge inspect llama3.2            a model in Ollama's store
       weighbridge inspect model.gguf --canonical
+      weighbridge inspect model.gguf blk.0.attn_q.weight     one tensor's values: histogram, quantiles
+      weighbridge inspect model.gguf --stats
       weighbridge inspect ./Qwen3-0.6B --json | jq '.tensors[0]'
     ");
 }

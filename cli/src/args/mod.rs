@@ -122,9 +122,12 @@ pub(crate) struct Open {
   weighbridge inspect model-00001-of-00003.gguf --all --filter '*attn*'
   weighbridge inspect llama3.2            a model in Ollama's store
   weighbridge inspect model.gguf --canonical
+  weighbridge inspect model.gguf blk.0.attn_q.weight     one tensor's values: histogram, quantiles
+  weighbridge inspect model.gguf --stats
   weighbridge inspect ./Qwen3-0.6B --json | jq '.tensors[0]'")]
 pub(crate) struct Inspect {
-    /// Models: files, any shard of a split GGUF, directories, or names of Ollama models
+    /// Models: files, any shard of a split GGUF, directories, or names of Ollama models; or one model and
+    /// the stored or canonical name of one of its tensors, whose values are then summarized
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// Show canonical names and how each tensor is derived
@@ -143,6 +146,9 @@ pub(crate) struct Inspect {
     /// Also show metadata; long strings and arrays are shortened
     #[arg(long)]
     pub(crate) metadata: bool,
+    /// Show instead a summary of the values of each tensor: range, mean, deviation, zeros, outliers
+    #[arg(long, conflicts_with_all = ["canonical", "stored", "metadata", "dispatch"])]
+    pub(crate) stats: bool,
     /// Show instead how a GPU computes with each tensor: kernels, windows of rows, workgroups
     #[arg(long, conflicts_with_all = ["canonical", "stored", "metadata"])]
     pub(crate) dispatch: bool,
