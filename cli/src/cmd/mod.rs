@@ -17,9 +17,11 @@ mod man;
 mod merge;
 mod meta;
 mod quantize;
+mod report;
 mod show;
 mod split;
 mod verify;
+mod view;
 
 use std::path::{Path, PathBuf};
 
@@ -41,6 +43,8 @@ pub(crate) fn run(command: Command) -> Done {
         Command::Dump(args) => dump::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::View(args) => view::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::Generate(args) => generate::run(&args),
