@@ -59,7 +59,7 @@ export async function show({ a, b, list, query, signal }) {
     ],
     sorted: 4, descending: true,
     open: (row) => { location.hash = link('compare', a, b, row.name); },
-    decorate: (node, row) => { node.title = found(row)?.reason ? shown(found(row).reason, 300) : shown(row.name, 300); },
+    hint: (row) => (found(row)?.reason ? shown(found(row).reason, 300) : shown(row.name, 300)),
   });
   const search = h('input', { type: 'search', placeholder: 'Filter: name, kind', 'aria-label': 'Filter tensors', value: query.filter ?? '', spellcheck: 'false',
     oninput: () => { keep({ filter: search.value.trim() }); fill(); } });

@@ -31,7 +31,7 @@ export async function show({ model, list, query, signal }) {
   const shownKinds = [...kinds.values()].filter((kind) => kind.rows.length > 1).slice(0, 64);
   const place = h('div', { class: 'multiples' });
   const status = h('p', { class: 'num', role: 'status' }, '');
-  const meter = h('progress', { max: 1, value: 0, 'aria-label': 'Statistics' });
+  const meter = h('progress', { max: 1, value: 0, hidden: shownKinds.length === 0, 'aria-label': 'Statistics' });
   const odd = h('div', {});
   let chosen = STATISTICS.find(([key]) => key === query.statistic) ?? STATISTICS[0];
   const values = statisticsOf(model, rows.length);
@@ -51,7 +51,7 @@ export async function show({ model, list, query, signal }) {
       }).sort((a, b) => a.layer - b.layer);
       for (const at of outliers(points.map((point) => point.value))) strange.push({ ...points[at], kind: kind.rest });
       const known = points.some((point) => Number.isFinite(point.value));
-      return h('figure', {}, h('h3', { title: shown(kind.rest, 200) }, name(kinds.size > 1 && kind.stack !== 'layers' ? `${kind.stack} · ${kind.rest}` : kind.rest, 60)),
+      return h('figure', {}, h('h2', { title: shown(kind.rest, 200) }, name(kinds.size > 1 && kind.stack !== 'layers' ? `${kind.stack} · ${kind.rest}` : kind.rest, 60)),
         known ? depth(points, { format, label: `${label} of ${shown(kind.rest, 80)} by layer` }) : h('p', { class: 'muted small' }, 'not read yet'));
     });
     place.replaceChildren(...charts);

@@ -83,7 +83,7 @@ function metadata(found) {
       { label: 'Type', width: '80px', hide: 'hide-s', cell: (row) => shown(row.type, 20) },
       { label: 'Value', cell: (row) => name(value(row.value), 400) },
     ],
-    decorate: (node, row) => node.setAttribute('title', shown(value(row.value), 800)),
+    hint: (row) => shown(value(row.value), 800),
   });
   return section('Metadata', plural(found.length, 'key'), take.button('JSON', () => take.json('metadata', found)), table.node);
 }

@@ -5,16 +5,21 @@ import { h, say } from './dom.js';
 const ROW = 34;
 const HEAD = 38;
 /** Rows kept above and below those in view. */
-const SPARE = 12;
+const SPARE = 6;
 
 /**
  * A table. `columns` have a label, `cell(row)` which returns a text or a node, and may have `width`, `right`,
  * `hide` (a class for narrow windows) and `sort(row)`, which returns what to sort by. `rows` are any values.
  */
 export class Table {
-  constructor({ label, columns, rows, height = '68vh', sorted = null, descending = false, open = null, decorate = null, onsort = null, empty = 'Nothing here.' }) {
-    Object.assign(this, { columns, all: rows, rows, sorted, descending, open, decorate, onsort, emptyText: empty, active: -1, pool: [], from: 0 });
+  constructor({ label, columns, rows, height = '68vh', sorted = null, descending = false, open = null, decorate = null, hint = null, empty = 'Nothing here.' }) {
+    Object.assign(this, { columns, all: rows, rows, sorted, descending, open, decorate, emptyText: empty, active: -1, nodes: new Map() });
     this.body = h('div', { class: 't-body', role: 'rowgroup' });
+    // What a cell has no room for.
+    this.body.addEventListener('pointerover', (event) => {
+      const node = event.target.closest('.t-row');
+      if (hint && node && !node.title) node.title = hint(this.rows[node.getAttribute('aria-rowindex') - 2]);
+    });
     this.headers = columns.map((column, place) => h('div', {
       role: 'columnheader', class: [column.right && 'right', column.hide].filter(Boolean).join(' '),
     }, column.sort ? h('button', { type: 'button', onclick: () => this.sortBy(place) }, column.label) : h('span', { class: 'plain' }, column.label)));
@@ -67,7 +72,6 @@ export class Table {
     this.mark();
     this.order();
     say(this.sorted === null ? 'not sorted' : `sorted by ${this.columns[place].label}, ${this.descending ? 'descending' : 'ascending'}`);
-    this.onsort?.(this.sorted, this.descending);
   }
 
   mark() {
@@ -105,9 +109,8 @@ export class Table {
   }
 
   forget() {
-    for (const node of this.pool) node.remove();
-    this.pool = [];
-    this.nodes = new Map();
+    for (const node of this.nodes.values()) node.remove();
+    this.nodes.clear();
   }
 
   later() {
@@ -140,14 +143,24 @@ export class Table {
       fresh.push(node);
     }
     if (fresh.length > 0) this.body.append(...fresh);
-    this.pool = [...this.nodes.values()];
+  }
+
+  /** A row without content, which is copied for each row. */
+  get blank() {
+    this.empty ??= h('div', { class: 't-row', role: 'row' }, this.columns.map((column) => h('div', { role: 'cell', class: [column.right && 'right', column.hide].filter(Boolean).join(' ') || null })));
+    return this.empty;
   }
 
   row(place) {
     const row = this.rows[place];
-    const node = h('div', { class: 't-row', role: 'row', 'aria-rowindex': place + 2 },
-      this.columns.map((column) => h('div', { role: 'cell', class: [column.right && 'right', column.hide].filter(Boolean).join(' ') || null }, column.cell(row))));
-    node.style.top = `${place * ROW}px`;
+    const node = this.blank.cloneNode(true);
+    node.setAttribute('aria-rowindex', place + 2);
+    node.style.transform = `translateY(${place * ROW}px)`;
+    let cell = node.firstChild;
+    for (const column of this.columns) {
+      cell.append(column.cell(row));
+      cell = cell.nextSibling;
+    }
     if (place === this.active) node.classList.add('active');
     this.decorate?.(node, row);
     return node;

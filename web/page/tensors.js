@@ -58,7 +58,7 @@ export async function show({ model, list, query, signal }) {
     statistic('Outliers', (entry) => entry.outliers, whole),
     statistic('NaN, ∞', (entry) => entry.nan + entry.infinite, whole),
   ];
-  const bar = { label: '', width: '72px', hide: 'hide-m', cell: (row) => (row.group ? '' : h('span', { class: 'bar', vars: { '--w': `${(row.bytes / most) * 100}%` }, 'aria-hidden': 'true' })) };
+  const bar = { label: 'Share', width: '72px', hide: 'hide-m', cell: (row) => (row.group ? '' : h('span', { class: 'bar', vars: { '--w': `${(row.bytes / most) * 100}%` }, 'aria-hidden': 'true' })) };
   const place = h('div', {});
   const status = h('p', { class: 'muted small num', role: 'status' });
   const progress = h('div', { class: 'busy', hidden: true }, h('progress', { max: 1, value: 0, 'aria-label': 'Statistics' }), h('span', {}));
@@ -73,8 +73,9 @@ export async function show({ model, list, query, signal }) {
       open: (row) => { if (row.group) toggle(row); else location.hash = link(model, 'tensor', row.stored); },
       decorate: (node, row) => {
         if (row.group) node.classList.add('group');
-        else { node.title = shown(row.stored, 400); if (grouped) node.classList.add('child'); }
+        else if (grouped) node.classList.add('child');
       },
+      hint: (row) => (row.group ? '' : shown(row.stored, 400)),
       empty: rows.length === 0 ? 'The model has no tensors.' : 'No name, dtype or kind matches.',
     });
     place.replaceChildren(table.node);

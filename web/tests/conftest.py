@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import struct
 import subprocess
+import time
 
 import pytest
 from playwright.sync_api import sync_playwright
@@ -81,6 +82,14 @@ def sample():
         yield address
 
 
+def until(page, condition, timeout=30):
+    """Waits until an expression is true. The page's own policy forbids Playwright's `wait_for_function`."""
+    end = time.monotonic() + timeout
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, f"never: {condition}"
+        page.wait_for_timeout(20)
+
+
 class Watched:
     """A page, and everything that it should not have done."""
 
@@ -108,18 +117,24 @@ class Watched:
         """Opens a view, and waits until it is there."""
         self.host = address
         ready = "Number(document.documentElement.dataset.ready ?? 0)"
-        # The same document with another route shows the view without being loaded again.
-        before = self.page.evaluate(ready) if self.page.url.startswith(address) else 0
-        self.page.goto(f"{address}#{route}")
-        self.page.wait_for_function(f"{ready} > {before}")
+        target = f"{address}#{route}"
+        if self.page.url == target:
+            self.page.reload()
+            before = 0
+        else:
+            # The same document with another route shows the view without being loaded again.
+            before = self.page.evaluate(ready) if self.page.url.startswith(address) else 0
+            self.page.goto(target)
+        until(self.page, f"{ready} > {before}")
         return self.page
 
     def settled(self):
         """Waits until nothing is being read any more."""
-        self.page.wait_for_function(
+        until(
+            self.page,
             "!document.querySelector('main .busy:not([hidden]), main [aria-busy]')"
             " && [...document.querySelectorAll('main progress')].every((meter) => meter.hidden || meter.closest('[hidden]'))",
-            timeout=60_000,
+            timeout=60,
         )
         self.page.wait_for_timeout(120)
 

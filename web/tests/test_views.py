@@ -9,7 +9,7 @@ import urllib.parse
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from conftest import GGUF, HF, MLX, SHOTS, Watched, dump, program, report, serving
+from conftest import GGUF, HF, MLX, SHOTS, Watched, dump, program, report, serving, until
 
 FIXTURES = pathlib.Path(os.environ.get("WEIGHBRIDGE_FIXTURES", "no-fixtures"))
 MODELS = [
@@ -96,11 +96,12 @@ def test_single_numbers_are_those_of_dump(watched, sample):
     page = watched.open(sample, "/1/tensor/blk.1.ffn_down.weight?rows=7-9&columns=30-36")
     watched.settled()
     values = dump(GGUF, "blk.1.ffn_down.weight")
+    page.locator(".heat canvas").scroll_into_view_if_needed()
     box = page.locator(".heat canvas").bounding_box()
     for i in range(2):
         for j in range(6):
             page.mouse.move(box["x"] + box["width"] * (j + 0.5) / 6, box["y"] + box["height"] * (i + 0.5) / 2)
-            text = page.locator(".readout").nth(1).inner_text()
+            text = page.locator(".heat + .readout").inner_text()
             place, number = re.match(r"row (\d+), column (\d+), block \d+: (.+)", text).group(0, 3)
             assert f"row {7 + i}, column {30 + j}," in place
             expected = values[(7 + i) * 512 + 30 + j]
@@ -120,7 +121,7 @@ def test_differences_are_those_of_diff(watched, sample):
     first = page.locator(".t-row").first
     assert first.locator("a").inner_text() == worst["name"]
     first.locator("a").click()
-    page.wait_for_selector(f"h1:text-is('{worst['name']}')")
+    page.wait_for_selector(f"h1:has-text('{worst['name']}')")
     watched.settled()
     assert abs(fact(page, "Cosine") - worst["cosine"]) < 1e-6
     assert abs(fact(page, "Largest difference") - worst["max_difference"]) <= worst["max_difference"] * 6e-4
@@ -150,20 +151,20 @@ def test_keyboard(watched, sample):
     page = watched.open(sample, "/1/tensors")
     page.keyboard.press("/")
     page.keyboard.type("attn_v q8")
-    page.wait_for_function("document.querySelector('.table').getAttribute('aria-rowcount') === '3'")
-    assert "filter=attn_v+q8" in page.url
+    until(page, "document.querySelector('.table').getAttribute('aria-rowcount') === '3'")
+    until(page, "location.hash.includes('filter=attn_v+q8')")
     page.locator(".table").focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    page.wait_for_selector("h1:text-is('blk.1.attn_v.weight')")
+    page.wait_for_selector("h1:has-text('blk.1.attn_v.weight')")
     assert page.evaluate("document.activeElement.tagName") == "H1"
     watched.settled()
     page.locator(".heat canvas").focus()
     page.keyboard.press("+")
-    page.wait_for_function("location.hash.includes('rows=')")
+    until(page, "location.hash.includes('rows=')")
     page.keyboard.press("0")
-    page.wait_for_function("!location.hash.includes('rows=')")
+    until(page, "!location.hash.includes('rows=')")
     page.go_back()
     page.wait_for_selector("h1:text-is('Tensors')")
     assert page.locator("input[type=search]").input_value() == "attn_v q8"
@@ -199,7 +200,7 @@ def test_a_program_that_has_ended(browser):
         page = watched.open(address, "/0/overview")
         child.terminate()
         child.wait(10)
-        page.evaluate("location.hash = '#/0/tensors'")
+        page.evaluate("location.hash = '#/0/tensor/output_norm.weight'")
         page.wait_for_selector("text=the program does not answer")
     watched.close()
 
