@@ -48,7 +48,7 @@ export async function show({ a, b, list, query, signal }) {
   const view = new Table({
     label: 'Tensors of both models', rows, height: '64vh', empty: 'No name matches.',
     columns: [
-      { label: 'Tensor', width: 'minmax(190px, 1.3fr)', sort: (row) => row.name, cell: (row) => h('a', { href: link('compare', a, b, row.name) }, name(row.name, 160)) },
+      { label: 'Tensor', width: 'minmax(124px, 1.3fr)', sort: (row) => row.name, cell: (row) => h('a', { href: link('compare', a, b, row.name) }, name(row.name, 160)) },
       { label: 'A', width: '92px', hide: 'hide-m', sort: (row) => row.a, cell: (row) => shown(row.a, 24) },
       { label: 'B', width: '92px', hide: 'hide-s', sort: (row) => row.b, cell: (row) => shown(row.b, 24) },
       { label: 'Shape', width: '116px', right: true, hide: 'hide-m', most: true, sort: (row) => row.elements, cell: (row) => shape(row.shape) },

@@ -57,9 +57,9 @@ export function percent(share) {
   const value = parsed(share);
   if (value === null || value === undefined) return '–';
   if (!Number.isFinite(value)) return number(value);
-  if (value === 0) return '0 %';
+  if (value === 0) return '0\u00a0%';
   const parts = value * 100;
-  return `${parts >= 99.995 ? '100' : parts >= 0.001 ? Number(parts.toPrecision(3)) : parts.toExponential(1)} %`;
+  return `${parts >= 99.995 ? '100' : parts >= 0.001 ? Number(parts.toPrecision(3)) : parts.toExponential(1)}\u00a0%`;
 }
 
 export const bits = (value) => (value === null || value === undefined ? '–' : value.toFixed(2));

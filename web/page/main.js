@@ -49,6 +49,7 @@ function frame(list, at) {
   document.getElementById('nav').replaceChildren(
     ...NAMES.map(([kind, text]) => entry(kind, text, link(at.model, kind))),
     ...(list.length > 1 ? [entry('compare', 'Compare', link('compare', 0, at.kind === 'compare' ? at.b : Math.max(1, at.model)))] : []));
+  document.querySelector('#nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
 }
 
 async function show() {

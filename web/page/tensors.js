@@ -43,7 +43,7 @@ export async function show({ model, list, query, signal }) {
   };
   const leaf = (get) => (row) => (row.group ? '' : get(row));
   const places = [
-    { label: 'Stored name', width: 'minmax(190px, 1.4fr)', sort: (row) => row.stored ?? '', cell: first },
+    { label: 'Stored name', width: 'minmax(124px, 1.4fr)', sort: (row) => row.stored ?? '', cell: first },
     { label: 'Canonical name', width: 'minmax(150px, 1.2fr)', hide: 'hide-m', sort: (row) => row.canonical ?? null, cell: leaf((row) => h('span', { class: 'canon' }, row.canonical ? name(row.canonical, 160) : '–')) },
     { label: 'Dtype', width: '104px', sort: (row) => row.dtype ?? '', cell: leaf((row) => shown(row.dtype, 30)) },
     { label: 'Shape', width: '124px', right: true, hide: 'hide-s', most: true, sort: (row) => row.elements, cell: leaf((row) => shape(row.shape)) },

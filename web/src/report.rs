@@ -32,7 +32,10 @@ pub fn report(a: &Model, b: Option<&Model>, watch: Watch<'_>) -> Result<String> 
     let tensors: Vec<Tensor> = a.stored_tensors().take(LISTED).collect();
     let statistics =
         ops::statistics(&tensors, &StatisticsOptions::new().bins(BINS).progress(watch))?;
-    let mut page = Page::new(&title(a));
+    let mut page = Page::new(&match b {
+        Some(b) => format!("{} and {}", title(a), title(b)),
+        None => title(a),
+    });
     page.model("A", a, b.is_some());
     if let (Some(b), Some(diff)) = (b, &diff) {
         page.model("B", b, true);
@@ -68,14 +71,8 @@ fn escaped(text: &str) -> String {
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            // Marks that change the direction of the text around them.
-            '\u{61c}'
-            | '\u{200e}'
-            | '\u{200f}'
-            | '\u{202a}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}' => {
-                safe.push_str(&character.escape_unicode().to_string());
-            }
+            // Marks of direction that `Text` leaves, because they change only what is next to them.
+            '\u{61c}' | '\u{200e}' | '\u{200f}' => safe.extend(character.escape_unicode()),
             other => safe.push(other),
         }
     }
