@@ -181,6 +181,13 @@ export function heatmap({ rows, columns, get, signal, block = null, view = null,
     return [now[0] + y * (now[1] - now[0]), now[2] + x * (now[3] - now[2]), x * frame.width, y * frame.height];
   };
 
+  /** The scale of a single number, if it is known. */
+  function scaleAt(i, column) {
+    if (!grid.scales) return '';
+    const scale = grid.scales[i * (columns / grid.scale_width) + Math.floor(column / grid.scale_width)];
+    return scale === undefined ? '' : ` with scale ${number(scale)}`;
+  }
+
   function point(event) {
     if (!grid) return;
     const [row, column] = at(event);
@@ -193,7 +200,7 @@ export function heatmap({ rows, columns, get, signal, block = null, view = null,
     };
     const cellAt = i * grid.width + j;
     const position = `row ${range(grid.rows, grid.height, i)}, column ${range(grid.columns, grid.width, j)}`;
-    const inBlock = block && single() ? `, block ${Math.floor((grid.columns[0] + j) / block)}` : '';
+    const inBlock = block && single() ? `, block ${Math.floor((grid.columns[0] + j) / block)}${scaleAt(i, grid.columns[0] + j)}` : '';
     readout.textContent = single()
       ? `${position}${inBlock}: ${Number.isFinite(grid.max[cellAt]) ? exact(grid.mean[cellAt]) : number(grid.max[cellAt])}`
       : `${position}: ${words[1]} ${number(grid.mean[cellAt])}, RMS ${number(grid.rms[cellAt])}, largest ${number(grid.max[cellAt])}`;

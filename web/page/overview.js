@@ -145,9 +145,9 @@ export async function show({ model, list }) {
     templates(tokenizer),
     metadata(report.metadata),
     section('Files', null, null, h('table', { class: 'plain' },
-      h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'File'), h('th', { scope: 'col' }, 'Kind'), h('th', { scope: 'col', class: 'right' }, 'Size'))),
-      h('tbody', {}, report.files.slice(0, 200).map((file) => h('tr', {}, h('td', {}, name(file)), h('td', {}, 'weights'), h('td', { class: 'right' }, '–'))),
-        report.attachments.map((file) => h('tr', {}, h('td', {}, name(file.name || file.file)), h('td', {}, name(file.kind)), h('td', { class: 'right' }, bytes(file.bytes))))))),
+      h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'File'), h('th', { scope: 'col', class: 'hide-s' }, 'Kind'), h('th', { scope: 'col', class: 'right' }, 'Size'))),
+      h('tbody', {}, report.files.slice(0, 200).map((file) => h('tr', {}, h('td', {}, name(file)), h('td', { class: 'hide-s' }, 'weights'), h('td', { class: 'right' }, '–'))),
+        report.attachments.map((file) => h('tr', {}, h('td', {}, name(file.name || file.file)), h('td', { class: 'hide-s' }, name(file.kind)), h('td', { class: 'right' }, bytes(file.bytes))))))),
     take.command(`weighbridge inspect ${quoted(path)} --metadata`),
   ];
   return { title: list.length > 0 ? shown(title, 60) : 'Overview', nodes: nodes.filter(Boolean) };

@@ -264,7 +264,35 @@ fn grid(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Result<Ve
         let pairs = viewer.pairs(parameters)?;
         return json(pair(&pairs, parameters)?.grid(&options)?);
     }
-    viewer.with_tensor(parameters, |tensor| json(ops::grid(tensor, &options)?))
+    viewer.with_tensor(parameters, |tensor| {
+        let grid = ops::grid(tensor, &options)?;
+        // With so few rows the cells are single numbers, to which scales can be told.
+        let [first, end] = grid.rows;
+        let few = end.saturating_sub(first) <= SCALED_ROWS && grid.height as u64 == end - first;
+        let scales = if few { tensor.row_scales(first..end)? } else { None };
+        let (scale_width, scales) = scales.map(|scales| (scales.width, scales.values)).unzip();
+        let scales = scales.map(|scales| scales.into_iter().map(f64::from).map(finite).collect());
+        json(GridAnswer { grid, scale_width, scales })
+    })
+}
+
+/// The number of rows for which a grid is accompanied by scales.
+const SCALED_ROWS: u64 = 64;
+
+#[derive(Serialize)]
+struct GridAnswer {
+    #[serde(flatten)]
+    grid: ops::Grid,
+    /// The number of values that share a scale.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scale_width: Option<u64>,
+    /// The scales of the rows, from the first column on; `None` for one that is not finite.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scales: Option<Vec<Option<f64>>>,
+}
+
+fn finite(number: f64) -> Option<f64> {
+    Some(number).filter(|number| number.is_finite())
 }
 
 /// The number of tokens in one answer.

@@ -102,7 +102,7 @@ def test_single_numbers_are_those_of_dump(watched, sample):
         for j in range(6):
             page.mouse.move(box["x"] + box["width"] * (j + 0.5) / 6, box["y"] + box["height"] * (i + 0.5) / 2)
             text = page.locator(".heat + .readout").inner_text()
-            place, number = re.match(r"row (\d+), column (\d+), block \d+: (.+)", text).group(0, 3)
+            place, number = re.match(r"row (\d+), column (\d+), block \d+ with scale 0.00\d+: (.+)", text).group(0, 3)
             assert f"row {7 + i}, column {30 + j}," in place
             expected = values[(7 + i) * 512 + 30 + j]
             assert abs(float(number) - expected) <= abs(expected) * 1e-6, text
