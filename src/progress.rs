@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The progress of loading, writing, hashing or comparing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Progress {
     /// Bytes processed so far.

@@ -15,6 +15,18 @@ pub fn columns(shape: &[u64]) -> u64 {
     shape.last().copied().unwrap_or(1)
 }
 
+/// The indices, outermost first, of the element at this position in row-major order.
+pub fn indices(position: u64, shape: &[u64]) -> Vec<u64> {
+    let mut rest = position;
+    let mut indices: Vec<u64> = Vec::new();
+    for &dim in shape.iter().rev() {
+        indices.push(rest % dim.max(1));
+        rest /= dim.max(1);
+    }
+    indices.reverse();
+    indices
+}
+
 /// The product of the dimensions before `axis`, and the dimension at `axis`. A tensor without
 /// elements counts as one array, whatever its dimensions claim.
 pub fn arrays(shape: &[u64], axis: usize) -> (u64, u64) {

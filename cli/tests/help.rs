@@ -41,6 +41,8 @@ fn the_program() {
       dump         Write one tensor's values or bytes
       diff         Compare the tensors of two models by canonical name; their containers may differ
       verify       Check a model's files, their agreement with each other and, with --deep, its values
+      view         Show models in the browser: tensors, values, layers, differences
+      report       Write a report on a model, or on what two differ, as one HTML file
       load         Load every tensor by canonical name and time it
       logits       Run a model on some tokens, and show or write its logits
       generate     Run a model, and print the text that continues a prompt
@@ -108,7 +110,9 @@ fn inspect() {
     Usage: weighbridge inspect [OPTIONS] <PATH>...
 
     Arguments:
-      <PATH>...  Models: files, any shard of a split GGUF, directories, or names of Ollama models
+      <PATH>...  Models: files, any shard of a split GGUF, directories, or names of Ollama models; or
+                 one model and the stored or canonical name of one of its tensors, whose values are then
+                 summarized
 
     Options:
           --canonical       Show canonical names and how each tensor is derived
@@ -139,6 +143,8 @@ fn inspect() {
       weighbridge inspect llama3.2            a model in Ollama's store
       weighbridge inspect model.gguf --canonical
       weighbridge inspect ./Qwen3-0.6B --shard tp=4,pp=2
+      weighbridge inspect model.gguf blk.0.attn_q.weight     one tensor's values: histogram, quantiles
+      weighbridge inspect model.gguf --stats
       weighbridge inspect ./Qwen3-0.6B --json | jq '.tensors[0]'
     ");
 }
@@ -349,6 +355,70 @@ fn verify() {
       weighbridge verify model.gguf --run         run it on a few tokens too
       weighbridge verify model.gguf --against model.hashes
       weighbridge verify ./Qwen3-0.6B --deep --json | jq '.findings'
+    ");
+}
+
+#[test]
+fn view() {
+    assert_snapshot!(printed(&["view", "--help"]), @"
+    Show models in the browser: tensors, values, layers, differences
+
+    Usage: weighbridge view [OPTIONS] <PATH>...
+
+    Arguments:
+      <PATH>...  Models: files, any shard of a split GGUF, directories, or names of Ollama models. With
+                 several, the others are compared with the first
+
+    Options:
+          --no-open       Print the address only, without starting a browser
+          --port <N>      Port to listen on; 0 means any free port [default: 0]
+          --strict        Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the
+                          format's specification for safetensors
+          --lenient       Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
+          --no-map        Read tensor data from the file instead of memory-mapping it
+          --all-files     Include safetensors files that the index does not name
+          --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
+                          never]
+          --wide          Show tables in full on a terminal, even if they are wider
+      -h, --help          Print help
+
+    The server listens on the loopback interface, and serves only the models named.
+
+    Examples:
+      weighbridge view model.gguf
+      weighbridge view ./Qwen3-0.6B Qwen3-0.6B-Q8_0.gguf Qwen3-0.6B-Q4_K_M.gguf      and what differs
+      weighbridge view model.gguf --no-open --port 8080
+    ");
+}
+
+#[test]
+fn report() {
+    assert_snapshot!(printed(&["report", "--help"]), @"
+    Write a report on a model, or on what two differ, as one HTML file
+
+    Usage: weighbridge report [OPTIONS] --output <FILE> <A> [B]
+
+    Arguments:
+      <A>  A file, any shard of a split GGUF, a directory, or the name of an Ollama model
+      [B]  A model to compare with it, given in the same ways
+
+    Options:
+      -o, --output <FILE>  Write to FILE, which must not exist; - is standard output
+          --strict         Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the
+                           format's specification for safetensors
+          --lenient        Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
+          --no-map         Read tensor data from the file instead of memory-mapping it
+          --all-files      Include safetensors files that the index does not name
+          --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
+                           never]
+          --wide           Show tables in full on a terminal, even if they are wider
+      -h, --help           Print help
+
+    The file needs no other file, and has no scripts: it can be attached to an issue.
+
+    Examples:
+      weighbridge report model.gguf -o report.html
+      weighbridge report ./Qwen3-0.6B Qwen3-0.6B-Q4_K_M.gguf -o report.html     and what differs
     ");
 }
 

@@ -40,6 +40,9 @@ fn tensors_larger_than_memory() {
         (&["dump", model, "m", "--as", "raw", "--rows", "1..12288"], 0),
         (&["diff", model, model, "--json"], 0),
         (&["diff", model, half, "--json"], 0),
+        (&["inspect", model, "m"], 0),
+        (&["inspect", model, "--stats", "--json"], 0),
+        (&["report", model, half, "-o", "-"], 0),
     ] {
         let output = Command::new("sh")
             .args(["-c", "ulimit -v 131072 && exec \"$0\" \"$@\" --no-map >/dev/null"])

@@ -10,6 +10,115 @@ const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
 const HF: &str = "assets/sample/hf";
 const MLX: &str = "assets/sample/mlx-4bit";
 
+/// One tensor, by its stored or its canonical name; two paths are two models.
+#[test]
+fn inspect_a_tensor() {
+    assert_snapshot!(printed(&["inspect", GGUF, "blk.0.attn_q.weight"]), @"
+    blk.0.attn_q.weight
+      dtype      Q8_0, 8.50 bits per weight
+      shape      256 x 256
+      values     65536
+      zeros      454 (0.6927 %)
+      least      -0.2413 at [153, 121]
+      largest    0.2382 at [11, 194]
+      mean       -1.818e-4
+      deviation  0.05471, RMS 0.05471
+      outliers   0 values more than 6 deviations from the mean
+      scales     2048, 0 zeros, magnitudes 4.632e-4 to 0.0019
+
+    QUANTILE     VALUE
+       0.1 %   -0.1709
+         1 %   -0.1279
+        25 %  -0.03678
+        50 %         0
+        75 %   0.03658
+        99 %    0.1284
+      99.9 %    0.1711
+
+           -0.2413  ▏                                             4
+           -0.2173  ▏                                             13
+           -0.1933  ▏                                             60
+           -0.1693  ▊                                             212
+           -0.1454  ██▍                                           622
+           -0.1214  ██████▏                                       1555
+          -0.09741  █████████████▋                                3470
+          -0.07344  ███████████████████████▊                      6051
+          -0.04946  ███████████████████████████████████▋          9042
+          -0.02549  ████████████████████████████████████████████  11158
+         -0.001514  ███████████████████████████████████████████▊  11123
+           0.02246  █████████████████████████████████████▏        9434
+           0.04644  █████████████████████████▎                    6425
+           0.07041  ██████████████▏                               3612
+           0.09439  ██████▊                                       1716
+            0.1184  ██▊                                           716
+            0.1423  ▉                                             228
+            0.1663  ▎                                             71
+            0.1903  ▏                                             21
+            0.2143  ▏                                             3
+    ");
+    let norm = printed(&["inspect", MLX, "layers.1.ffn_norm.weight"]);
+    assert!(norm.starts_with("layers.1.ffn_norm.weight\n  stored "), "{norm}");
+    let json = json(&["inspect", GGUF, "blk.0.attn_q.weight", "--json"]);
+    assert_eq!((&json["name"], &json["elements"]), (&"blk.0.attn_q.weight".into(), &65536.into()));
+    assert_eq!(json["path"], GGUF);
+    let two = printed(&["inspect", HF, GGUF]);
+    assert!(
+        two.contains("format         safetensors") && two.contains("format         gguf"),
+        "{two}"
+    );
+    let none = run(&["inspect", GGUF, "blk.9.attn_q.weight"]);
+    assert_eq!(none.status, Some(5));
+    assert!(none.out.starts_with(GGUF), "{}", none.out);
+    let other = run(&["inspect", GGUF, "blk.0.attn_q.weight", "--all"]);
+    assert_eq!(other.status, Some(5), "{}", other.err);
+}
+
+#[test]
+fn inspect_the_values_of_all_tensors() {
+    assert_snapshot!(printed(&["inspect", GGUF, "--stats", "--filter", "blk.1.*"]), @"
+    assets/sample/sample-Q8_0.gguf
+
+    NAME                      DTYPE      SHAPE      MIN     MAX       MEAN  DEVIATION     ZEROS  OUTLIERS  NAN, INF
+    blk.1.attn_k.weight       Q8_0   128 x 256  -0.2129  0.2373  -2.785e-5     0.0519  0.7202 %         0         0
+    blk.1.attn_norm.weight    F32          256    0.543   0.918     0.7539    0.05294       0 %         0         0
+    blk.1.attn_output.weight  Q8_0   256 x 256  -0.2461  0.2471  -7.938e-5    0.05506  0.7126 %         0         0
+    blk.1.attn_q.weight       Q8_0   256 x 256  -0.2793   0.287   1.860e-4    0.05584  0.7721 %         0         0
+    blk.1.attn_v.weight       Q8_0   128 x 256  -0.2442  0.2207  -2.080e-4    0.05343   0.769 %         0         0
+    blk.1.ffn_down.weight     Q8_0   256 x 512  -0.4825  0.4687  -9.429e-6    0.06416  0.9117 %        26         0
+    blk.1.ffn_gate.weight     Q8_0   512 x 256  -0.3241  0.3437   3.323e-4    0.06784  0.7004 %         0         0
+    blk.1.ffn_norm.weight     F32          256   0.7539   1.133     0.9749    0.06688       0 %         0         0
+    blk.1.ffn_up.weight       Q8_0   512 x 256  -0.3457   0.336  -1.939e-4     0.0662  0.7339 %         0         0
+
+    outliers are more than 6 deviations away from the mean
+    ");
+    let json = json(&["inspect", GGUF, "--stats", "--json"]);
+    let tensors = json["tensors"].as_array().expect("tensors");
+    assert_eq!(tensors.len(), 20);
+    for tensor in tensors {
+        let name = tensor["name"].as_str().expect("a name");
+        let alone = support::json(&["inspect", GGUF, name, "--json"]);
+        for member in
+            ["elements", "zeros", "outliers", "min", "max", "mean", "deviation", "quantiles"]
+        {
+            assert_eq!(tensor[member], alone[member], "{name}: {member}");
+        }
+    }
+    let none = refused(&["inspect", GGUF, "--stats", "--filter", "nothing"]);
+    assert!(none.starts_with("5\n"), "{none}");
+}
+
+/// Tensors that cannot be decoded do not hide the others.
+#[test]
+fn inspect_values_that_cannot_be_read() {
+    let header = r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"c":{"dtype":"C64","shape":[1],"data_offsets":[8,16]}}"#;
+    let (_folder, path) = support::file("odd.safetensors", &support::safetensors(header, &[0; 16]));
+    let all = run(&["inspect", &path, "--stats"]);
+    assert_eq!(all.status, Some(4), "{}", all.err);
+    assert!(all.out.contains("a     F32") && all.out.contains("c     C64"), "{}", all.out);
+    let one = refused(&["inspect", &path, "c"]);
+    assert!(one.starts_with("4\nerror: "), "{one}");
+}
+
 #[test]
 fn inspect() {
     assert_snapshot!(printed(&["inspect", GGUF]), @r#"

@@ -27,7 +27,7 @@ use crate::store::Store;
 use crate::threads::Threads;
 use crate::tokenizer::Tokenizer;
 
-pub use crate::store::tensor::{DecodeOptions, Finding, FindingKind, Segment};
+pub use crate::store::tensor::{DecodeOptions, Finding, FindingKind, RowScales, Segment};
 pub use crate::store::{
     Attachment, DTypeSummary, Document, Encoding, Note, Part, QuantizationSummary,
 };

@@ -5,6 +5,7 @@ mod report;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use super::statistics::{Grid, GridOptions, grid_of_difference};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, Tensor};
 use crate::progress::{Meter, Watch};
@@ -321,29 +322,21 @@ impl TensorPair {
     }
 
     fn values(&self, tolerance: f64) -> Result<ValueDiff> {
-        self.a.check_decodable()?;
-        self.b.check_decodable()?;
-        let (a, b) = (self.a.clone().by_elements(), self.b.clone().by_elements());
-        let (mut a, mut b) = (a.pieces(), b.pieces());
-        let (mut rest_a, mut rest_b) = (&[][..], &[][..]);
         let mut values = ValueDiff::default();
-        loop {
-            // The pieces of the two tensors may have different lengths.
-            if rest_a.is_empty() {
-                let Some(piece) = a.next()? else { break };
-                rest_a = piece;
-            }
-            if rest_b.is_empty() {
-                let Some(piece) = b.next()? else { break };
-                rest_b = piece;
-            }
-            let len = rest_a.len().min(rest_b.len());
-            let (now_a, later_a) = rest_a.split_at(len);
-            let (now_b, later_b) = rest_b.split_at(len);
-            values.extend(now_a, now_b, tolerance);
-            (rest_a, rest_b) = (later_a, later_b);
-        }
+        self.a.for_each_values_with(&self.b, None, |a, b| {
+            values.extend(a, b, tolerance);
+            Ok(())
+        })?;
         Ok(values)
+    }
+
+    /// Computes a grid over the differences of the values, B minus A: see [`grid`](super::grid).
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if the shapes differ; otherwise same as [`grid`](super::grid).
+    pub fn grid(&self, options: &GridOptions<'_>) -> Result<Grid> {
+        grid_of_difference(&self.a, &self.b, options)
     }
 }
 
@@ -384,14 +377,7 @@ pub struct ElementDiff {
 impl ElementDiff {
     /// Its indices in a tensor with this shape, outermost first.
     pub fn indices(&self, shape: &[u64]) -> Vec<u64> {
-        let mut rest = self.at;
-        let mut indices: Vec<u64> = Vec::new();
-        for &dim in shape.iter().rev() {
-            indices.push(rest % dim.max(1));
-            rest /= dim.max(1);
-        }
-        indices.reverse();
-        indices
+        crate::shape::indices(self.at, shape)
     }
 }
 
@@ -431,6 +417,11 @@ impl ValueDiff {
     /// infinite if those are all 0.
     pub fn relative_rms(&self) -> f64 {
         if self.squares == 0.0 { 0.0 } else { (self.squares / self.squares_a).sqrt() }
+    }
+
+    /// The norm of the first model's values: the root of the sum of their squares.
+    pub fn norm_a(&self) -> f64 {
+        self.squares_a.sqrt()
     }
 
     /// The cosine similarity of the two tensors; `None` if one of them is all 0.

@@ -18,6 +18,7 @@ mod rewrite;
 mod serialize;
 mod shares;
 mod show;
+mod statistics;
 mod verify;
 
 pub use config::{ConfigReport, GenerationReport, ReportedField, config};
@@ -42,6 +43,10 @@ pub use rewrite::{
 };
 pub use shares::{RankShare, SharedRange, SharedTensor, SharesReport, TensorShare, shares};
 pub use show::{ShowDetails, ShowMessage, ShowReport, show};
+pub use statistics::{
+    Extreme, Grid, GridOptions, Histogram, Quantile, ScaleStatistics, StatisticsOptions,
+    StatisticsReport, TensorStatistics, ValueStatistics, grid, statistics,
+};
 pub use verify::{
     Consistency, HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport,
     check_consistency, verify,

@@ -102,6 +102,61 @@ fn inspect_shows_what_cannot_be_read() {
     assert_eq!(unknown.bits_per_weight, None);
 }
 
+/// Scales of rows are those in the blocks; statistics count them all.
+#[test]
+fn scales_of_rows() {
+    for (path, name, width) in [
+        (sample("sample-Q8_0.gguf"), "blk.0.attn_q.weight", 32),
+        (sample("mlx-4bit"), "model.layers.0.self_attn.q_proj.weight", 64),
+    ] {
+        let model = Model::open(path).expect("a model");
+        let tensor = model.stored_tensor(name).expect("a tensor");
+        let all = tensor.row_scales(0..256).expect("read").expect("scales");
+        assert_eq!((all.width, all.values.len() as u64), (width, 256 * 256 / width));
+        let some = tensor.row_scales(7..9).expect("read").expect("scales");
+        let per_row = usize::try_from(256 / width).expect("a number");
+        assert_eq!(some.values, all.values[7 * per_row..9 * per_row]);
+        let report = ops::statistics(&[tensor], &ops::StatisticsOptions::new()).expect("a report");
+        let scales =
+            report.tensors[0].values.as_ref().and_then(|values| values.scales).expect("scales");
+        assert_eq!(scales.count, all.values.len() as u64);
+        let most = all.values.iter().map(|scale| f64::from(scale.abs())).fold(0.0, f64::max);
+        assert_eq!(scales.max, Some(most));
+    }
+    let model = Model::open(sample("hf")).expect("a model");
+    assert_eq!(
+        model.stored_tensor("model.norm.weight").expect("a tensor").row_scales(0..1).expect("none"),
+        None
+    );
+}
+
+/// The values of a tensor that cannot be decoded are an entry with the reason; a callback cancels.
+#[test]
+fn statistics_of_odd_tensors() {
+    let model = odd_model();
+    let tensors: Vec<_> = model.stored_tensors().collect();
+    for threads in [1, 3] {
+        let options = ops::StatisticsOptions::new().threads(threads);
+        let report = ops::statistics(&tensors, &options).expect("a report");
+        let [sound, sick, odd, unknown] = &*report.tensors else { panic!("four tensors") };
+        let of = |tensor: &ops::TensorStatistics| tensor.values.clone().expect("values");
+        assert_eq!((of(sound).mean, of(sound).elements), (Some(2.5), 4));
+        assert_eq!((of(sick).nan, of(sick).mean), (1, Some(1.5)));
+        assert_eq!(odd.name_hex.as_deref(), Some("ff6e616d65"));
+        assert!(unknown.values.is_none() && unknown.error.is_some());
+    }
+    let error =
+        ops::statistics(&tensors, &ops::StatisticsOptions::new().progress(&stop)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    let error = ops::grid(&tensors[0], &ops::GridOptions::new(2, 2).progress(&stop)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    let far = AtomicU64::new(0);
+    let watch = farthest(&far);
+    ops::statistics(&tensors[..2], &ops::StatisticsOptions::new().progress(&watch))
+        .expect("a report");
+    assert_eq!(far.load(Ordering::Relaxed), 28);
+}
+
 #[test]
 fn inspect_by_canonical_names() {
     let model = open(GGUF);

@@ -215,6 +215,19 @@ const PYTHON_TYPES: Step = Step {
     words: &["../target/python-venv/bin/mypy", "weighbridge"],
 };
 
+const WEB_VENV: Step = step(&["python3", "-m", "venv", "target/web-venv"]);
+const WEB_PACKAGES: Step = step(&[
+    "target/web-venv/bin/pip",
+    "install",
+    "--quiet",
+    "axe-playwright-python",
+    "playwright",
+    "pytest",
+]);
+/// The browser is Debian's: the package `chromium`.
+const WEB_TEST: Step =
+    step(&["target/web-venv/bin/python", "-m", "pytest", "--quiet", "web/tests"]);
+
 static TASKS: &[Task] = &[
     Task {
         name: "ci",
@@ -263,6 +276,11 @@ static TASKS: &[Task] = &[
             PYTHON_STUBS,
             PYTHON_TYPES,
         ],
+    },
+    Task {
+        name: "web",
+        help: "the page of `view` in a browser; needs Python and Chromium",
+        steps: &[WEB_VENV, WEB_PACKAGES, PROGRAM, WEB_TEST],
     },
     Task {
         name: "publish",

@@ -64,6 +64,10 @@ pub(crate) enum Command {
     Diff(Diff),
     /// Check a model's files, their agreement with each other and, with --deep, its values
     Verify(Verify),
+    /// Show models in the browser: tensors, values, layers, differences
+    View(View),
+    /// Write a report on a model, or on what two differ, as one HTML file
+    Report(Report),
     /// Load every tensor by canonical name and time it
     Load(Load),
     /// Run a model on some tokens, and show or write its logits
@@ -138,9 +142,12 @@ pub(crate) struct Open {
   weighbridge inspect llama3.2            a model in Ollama's store
   weighbridge inspect model.gguf --canonical
   weighbridge inspect ./Qwen3-0.6B --shard tp=4,pp=2
+  weighbridge inspect model.gguf blk.0.attn_q.weight     one tensor's values: histogram, quantiles
+  weighbridge inspect model.gguf --stats
   weighbridge inspect ./Qwen3-0.6B --json | jq '.tensors[0]'")]
 pub(crate) struct Inspect {
-    /// Models: files, any shard of a split GGUF, directories, or names of Ollama models
+    /// Models: files, any shard of a split GGUF, directories, or names of Ollama models; or one model and
+    /// the stored or canonical name of one of its tensors, whose values are then summarized
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// Show canonical names and how each tensor is derived
@@ -159,6 +166,9 @@ pub(crate) struct Inspect {
     /// Also show metadata; long strings and arrays are shortened
     #[arg(long)]
     pub(crate) metadata: bool,
+    /// Show instead a summary of the values of each tensor: range, mean, deviation, zeros, outliers
+    #[arg(long, conflicts_with_all = ["canonical", "stored", "metadata", "dispatch"])]
+    pub(crate) stats: bool,
     /// Show instead how a GPU computes with each tensor: kernels, windows of rows, workgroups
     #[arg(long, conflicts_with_all = ["canonical", "stored", "metadata"])]
     pub(crate) dispatch: bool,
@@ -314,6 +324,50 @@ pub(crate) struct Verify {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) open: Open,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "The server listens on the loopback interface, and serves only the models named.
+
+Examples:
+  weighbridge view model.gguf
+  weighbridge view ./Qwen3-0.6B Qwen3-0.6B-Q8_0.gguf Qwen3-0.6B-Q4_K_M.gguf      and what differs
+  weighbridge view model.gguf --no-open --port 8080"
+)]
+pub(crate) struct View {
+    /// Models: files, any shard of a split GGUF, directories, or names of Ollama models. With several, the
+    /// others are compared with the first
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Print the address only, without starting a browser
+    #[arg(long)]
+    pub(crate) no_open: bool,
+    /// Port to listen on; 0 means any free port
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) port: u16,
+    #[command(flatten)]
+    pub(crate) open: Open,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "The file needs no other file, and has no scripts: it can be attached to an issue.
+
+Examples:
+  weighbridge report model.gguf -o report.html
+  weighbridge report ./Qwen3-0.6B Qwen3-0.6B-Q4_K_M.gguf -o report.html     and what differs"
+)]
+pub(crate) struct Report {
+    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
+    pub(crate) a: PathBuf,
+    /// A model to compare with it, given in the same ways
+    pub(crate) b: Option<PathBuf>,
+    /// Write to FILE, which must not exist; - is standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
     #[command(flatten)]
     pub(crate) open: Open,
 }

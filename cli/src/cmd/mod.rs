@@ -19,10 +19,12 @@ mod merge;
 mod meta;
 mod plan;
 mod quantize;
+mod report;
 mod show;
 mod slice;
 mod split;
 mod verify;
+mod view;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -45,6 +47,8 @@ pub(crate) fn run(command: Command, words: &[OsString]) -> Done {
         Command::Dump(args) => dump::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::View(args) => view::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::Generate(args) => generate::run(&args),

@@ -39,6 +39,25 @@ pub(crate) fn count(count: u64) -> String {
     if unit == 0 { count.to_string() } else { format!("{value:.2}{}", UNITS[unit]) }
 }
 
+/// A number with four significant digits: `0.01234`, `1.234e-7`.
+pub(crate) fn number(number: f64) -> String {
+    match number.abs() {
+        0.0 => "0".to_owned(),
+        size if (0.001..1e6).contains(&size) => {
+            // A whole number has no decimals.
+            let digits = (0..4).find(|digit| size < 10f64.powi(*digit)).unwrap_or(4);
+            let small = (1..=2).take_while(|zeros| size < 0.1f64.powi(*zeros)).count();
+            let decimals = 4usize.saturating_sub(digits.unsigned_abs() as usize) + small;
+            let text = format!("{number:.decimals$}");
+            match text.contains('.') {
+                true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+                false => text,
+            }
+        }
+        _ => format!("{number:.3e}"),
+    }
+}
+
 /// Dimensions, outermost first: `512 x 256`.
 pub(crate) fn shape(shape: &[u64]) -> String {
     if shape.is_empty() {
@@ -115,5 +134,30 @@ impl Drop for Steps {
 impl Drop for Bar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn numbers_have_four_significant_digits() {
+        let rows = [
+            (0.0, "0"),
+            (1.0, "1"),
+            (-0.123_456, "-0.1235"),
+            (0.012_345_6, "0.01235"),
+            (0.001_234_56, "0.001235"),
+            (0.000_123_456, "1.235e-4"),
+            (12.345_6, "12.35"),
+            (1234.56, "1235"),
+            (123_456.0, "123456"),
+            (1.5e7, "1.500e7"),
+            (0.25, "0.25"),
+        ];
+        for (value, text) in rows {
+            assert_eq!(number(value), text);
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::Tensor;
 use crate::bytes::Text;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Part;
-use crate::store::tensor::{Finding, Segment, StoredTensor};
+use crate::store::tensor::{Finding, RowScales, Segment, StoredTensor};
 
 impl Tensor {
     /// The stored tensor behind this one, if it is complete and unchanged.
@@ -132,6 +132,29 @@ impl Tensor {
         sink: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         self.as_stored()?.for_each_piece_in(part, within, sink)
+    }
+
+    /// The scales of some rows of a quantized tensor: the first number of each block, every scale of
+    /// `NVFP4`, or the numbers of MLX's scales. Rows are counted over all dimensions but the last. `None` if
+    /// the tensor is not stored as a whole, has no scales, or has them in another order.
+    ///
+    /// ```
+    /// # fn main() -> weighbridge::Result<()> {
+    /// let model = weighbridge::Model::open("assets/sample/sample-Q8_0.gguf")?;
+    /// let scales = model.stored_tensor("blk.0.attn_q.weight")?.row_scales(0..2)?.expect("scales");
+    /// assert_eq!((scales.width, scales.values.len()), (32, 16));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Same as [`raw_bytes`](Self::raw_bytes).
+    pub fn row_scales(&self, rows: Range<u64>) -> Result<Option<RowScales>> {
+        match self.as_stored() {
+            Ok(stored) => stored.row_scales(&rows),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Scans the values and scales of its stored tensors for NaN, infinity and other oddities.

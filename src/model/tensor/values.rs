@@ -193,6 +193,46 @@ impl Tensor {
         ValueChunks::new(self, 0..self.rows())
     }
 
+    /// Like [`pieces`](Self::pieces), for some rows.
+    pub(crate) fn pieces_in<T: Element>(&self, rows: &Range<u64>) -> Result<ValueChunks<'_, T>> {
+        Ok(ValueChunks::new(self, self.gathered(rows)?))
+    }
+
+    /// Passes the values of some rows of this tensor and of another of the same shape, or of all rows, to
+    /// `sink`, in chunks of equal length.
+    pub(crate) fn for_each_values_with(
+        &self,
+        other: &Self,
+        rows: Option<Range<u64>>,
+        mut sink: impl FnMut(&[f32], &[f32]) -> Result<()>,
+    ) -> Result<()> {
+        self.check_decodable()?;
+        other.check_decodable()?;
+        let (a, b) = (self.clone().by_elements(), other.clone().by_elements());
+        let (mut a, mut b) = match rows {
+            Some(rows) => (a.pieces_in(&rows)?, b.pieces_in(&rows)?),
+            None => (a.pieces(), b.pieces()),
+        };
+        let (mut rest_a, mut rest_b) = (&[][..], &[][..]);
+        loop {
+            // The pieces of the two tensors may have different lengths.
+            if rest_a.is_empty() {
+                let Some(piece) = a.next()? else { break };
+                rest_a = piece;
+            }
+            if rest_b.is_empty() {
+                let Some(piece) = b.next()? else { break };
+                rest_b = piece;
+            }
+            let len = rest_a.len().min(rest_b.len());
+            let (now_a, later_a) = rest_a.split_at(len);
+            let (now_b, later_b) = rest_b.split_at(len);
+            sink(now_a, now_b)?;
+            (rest_a, rest_b) = (later_a, later_b);
+        }
+        Ok(())
+    }
+
     fn each<T: Element, E: From<Error>>(
         &self,
         rows: Range<u64>,

@@ -173,25 +173,24 @@ impl<'d> DifferentTensor<'d> {
             shape: tensor.shape(),
         };
         let values = match &tensor.outcome {
-            DiffOutcome::Values(values) => {
-                Some(DifferentValues::new(values, tensor.pair.a.shape()))
-            }
+            DiffOutcome::Values(values) => Some(values.report(tensor.pair.a.shape())),
             _ => None,
         };
         Self { name: &tensor.pair.name, a: side(&tensor.pair.a), b: side(&tensor.pair.b), values }
     }
 }
 
-impl DifferentValues {
-    fn new(values: &ValueDiff, shape: &[u64]) -> Self {
-        Self {
-            elements: values.elements,
-            differing: values.differing,
-            max_difference: values.max(),
-            rms_difference: values.rms(),
-            relative_rms: values.relative_rms(),
-            cosine: values.cosine(),
-            worst: values.worst.map(|worst| WorstElement {
+impl ValueDiff {
+    /// Returns a report that serializes, of tensors with this shape.
+    pub fn report(&self, shape: &[u64]) -> DifferentValues {
+        DifferentValues {
+            elements: self.elements,
+            differing: self.differing,
+            max_difference: self.max(),
+            rms_difference: self.rms(),
+            relative_rms: self.relative_rms(),
+            cosine: self.cosine(),
+            worst: self.worst.map(|worst| WorstElement {
                 at: worst.indices(shape),
                 a: worst.a.into(),
                 b: worst.b.into(),

@@ -1,6 +1,7 @@
 //! Checks a tensor's values: numbers that no weight should have, and weights without information.
 
 use std::fmt;
+use std::ops::Range;
 
 use super::{Segment, StoredTensor};
 use crate::dtype::{DType, Packing};
@@ -190,6 +191,26 @@ struct ScaleLayout {
     head: u64,
 }
 
+impl ScaleLayout {
+    /// Where the scales are. The second number of a block is its minimum.
+    fn chosen(&self) -> &'static [usize] {
+        match self.number {
+            ScaleFormat::Ue4m3 => self.places,
+            _ => self.places.get(..1).unwrap_or_default(),
+        }
+    }
+}
+
+/// The scales of some rows of a tensor, row after row.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RowScales {
+    /// The number of values that share a scale.
+    pub width: u64,
+    /// The scales.
+    pub values: Vec<f32>,
+}
+
 /// The number of occurrences, and the first of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Occurrences {
@@ -263,6 +284,71 @@ impl StoredTensor<'_> {
         }
         self.findings_of_values(&self.values()?, &mut findings);
         Ok(findings)
+    }
+
+    /// The scales of some rows, in order; `None` if they do not lie row after row.
+    pub(crate) fn row_scales(&self, rows: &Range<u64>) -> Result<Option<RowScales>> {
+        let columns = crate::shape::columns(self.shape());
+        let count = self.elements().checked_div(columns).unwrap_or(0);
+        // Parts of other packings than these have their own order.
+        let grouped = self.group_size().is_some();
+        for segment in self.segments() {
+            let own = segment.part == Part::Weight && self.dtype()?.is_quantized();
+            let Some(scales) = self.scales(&segment) else { continue };
+            if !own && !(grouped && segment.part == Part::Scale) || scales.head != 0 {
+                continue;
+            }
+            let (places, run) = (scales.chosen(), scales.run);
+            let runs = (segment.range.end - segment.range.start).checked_div(run).unwrap_or(0);
+            let each_row = runs.checked_div(count).filter(|_| runs.is_multiple_of(count.max(1)));
+            let per_row = each_row.unwrap_or(0).saturating_mul(places.len() as u64);
+            let Some(width) =
+                columns.checked_div(per_row).filter(|_| columns.is_multiple_of(per_row))
+            else {
+                continue;
+            };
+            let place = |row: u64| row.checked_mul(each_row?)?.checked_mul(run);
+            let within = place(rows.start).zip(place(rows.end.min(count)));
+            let Some((start, end)) = within.filter(|(start, end)| start <= end) else { continue };
+            let bytes = self.native_within(segment.part, start..end)?;
+            let mut values = Vec::new();
+            for run in bytes.chunks_exact(usize::try_from(run).unwrap_or(usize::MAX)) {
+                let value =
+                    |place: &usize| scales.number.value(run.get(*place..).unwrap_or_default());
+                values.extend(places.iter().map(value));
+            }
+            return Ok(Some(RowScales { width, values }));
+        }
+        Ok(None)
+    }
+
+    /// Passes the scales of a quantized tensor to `sink`: the first number of each block, every scale
+    /// of `NVFP4`, or the values of the scale part.
+    pub(crate) fn for_each_scale(&self, mut sink: impl FnMut(f32)) -> Result<()> {
+        for segment in self.segments() {
+            if !matches!(segment.part, Part::Weight | Part::Scale) {
+                continue;
+            }
+            let Some(scales) = self.scales(&segment) else { continue };
+            if segment.part == Part::Weight && !self.dtype()?.is_quantized() {
+                continue;
+            }
+            let (ScaleLayout { number, run, .. }, places) = (scales, scales.chosen());
+            let end = segment.range.end.saturating_sub(segment.range.start);
+            let step = (CHUNK / run.max(1)).max(1).saturating_mul(run);
+            let mut at = 0;
+            while at < end {
+                let next = at.saturating_add(step).min(end);
+                let bytes = self.native_within(segment.part, at..next)?;
+                for run in bytes.chunks_exact(usize::try_from(run).unwrap_or(usize::MAX)) {
+                    for &place in places {
+                        sink(number.value(run.get(place..).unwrap_or_default()));
+                    }
+                }
+                at = next;
+            }
+        }
+        Ok(())
     }
 
     fn scales(&self, segment: &Segment<'_>) -> Option<ScaleLayout> {

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::shape;
 use crate::store::{Part, Store};
 
-pub use check::{Finding, FindingKind};
+pub use check::{Finding, FindingKind, RowScales};
 pub use decode::DecodeOptions;
 pub(crate) use decode::{ByteWindow, DecodePlan};
 

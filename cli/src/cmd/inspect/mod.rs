@@ -4,6 +4,7 @@ mod canonical;
 mod dispatch;
 mod shares;
 mod stored;
+mod values;
 
 use std::io::Write;
 use std::path::Path;
@@ -24,6 +25,9 @@ use crate::print::{self, Amount, Fields, Table, left};
 use crate::{Status, Stop, remark};
 
 pub(crate) fn run(args: &Inspect) -> Done {
+    if let Some((model, tensor)) = values::named(args) {
+        return values::one(args, &model, &tensor);
+    }
     let mut first = true;
     each(&args.paths, args.json, |path, reports| {
         if !std::mem::take(&mut first) && !args.json {
@@ -43,6 +47,9 @@ fn one(args: &Inspect, path: &Path, reports: &mut Reports) -> Done {
     }
     if let Some(mesh) = &args.shard {
         return shares::run(args, &model, mesh, reports);
+    }
+    if args.stats {
+        return values::all(args, &model, reports);
     }
     let names = match (args.canonical, args.stored) {
         (true, _) => InspectNames::Canonical,

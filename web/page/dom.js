@@ -1,0 +1,108 @@
+// Elements. Text from models becomes text nodes, and never HTML.
+
+const SVG = 'http://www.w3.org/2000/svg';
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
+    else if (name === 'vars') for (const [key, text] of Object.entries(value)) node.style.setProperty(key, text);
+    else node.setAttribute(name, value === true ? '' : String(value));
+  }
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+/** An HTML element with attributes (`on…` are listeners, `vars` custom properties) and children. */
+export function h(tag, attributes, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+/** An SVG element. */
+export function s(tag, attributes, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+// Controls, and marks that change the direction of text or are invisible.
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;
+const PLAIN = /^[\x20-\x7e]*$/;
+const escape = (mark) => `\\u{${mark.codePointAt(0).toString(16)}}`;
+
+/** A text from a model on one line: marks that cannot be seen are escaped, and what is very long is cut. */
+export function shown(text, most = 300) {
+  const all = String(text);
+  if (all.length <= most && PLAIN.test(all)) return all;
+  const cut = all.length > most ? `${all.slice(0, most)}… (${all.length.toLocaleString('en')} characters)` : all;
+  return cut.replace(HIDDEN, escape).replace(/[\n\t]/g, (mark) => (mark === '\n' ? '\\n' : '\\t'));
+}
+
+/** A text of several lines from a model. */
+export function shownText(text) {
+  return String(text).replace(HIDDEN, escape);
+}
+
+/** A name from a model. */
+export function name(text, most) {
+  return h('span', { class: 'name', dir: 'auto' }, shown(text, most));
+}
+
+export function section(title, note, tools, ...content) {
+  return h('section', {}, h('div', { class: 'section-head' }, h('h2', {}, title), note && h('p', {}, note), tools && h('div', { class: 'tools' }, tools)), content);
+}
+
+export function head(title, { crumb, sub, tools } = {}) {
+  return h('div', { class: 'head' },
+    h('div', {}, crumb && h('p', { class: 'crumb' }, crumb), h('h1', { tabindex: -1 }, title), sub && h('div', { class: 'sub' }, sub)),
+    tools && h('div', { class: 'tools' }, tools));
+}
+
+/** A choice between a few values, as buttons. */
+export function segments(label, choices, chosen, choose) {
+  const buttons = choices.map(([value, text]) => h('button', {
+    type: 'button', 'aria-pressed': String(value === chosen),
+    onclick: (event) => {
+      for (const other of buttons) other.setAttribute('aria-pressed', String(other === event.currentTarget));
+      choose(value);
+    },
+  }, text));
+  return h('div', { class: 'segments', role: 'group', 'aria-label': label }, buttons);
+}
+
+export function facts(rows) {
+  return h('dl', { class: 'facts' }, rows.filter((row) => row[1] !== null && row[1] !== undefined)
+    .map(([label, value, note]) => h('div', {}, h('dt', {}, label), h('dd', {}, value, note && h('small', {}, ` ${note}`)))));
+}
+
+export function pairs(rows) {
+  return h('dl', { class: 'pairs' }, rows.filter((row) => row[1] !== null && row[1] !== undefined).map(([label, value]) => [h('dt', {}, label), h('dd', {}, value)]));
+}
+
+export function busy(text) {
+  return h('div', { class: 'busy' }, h('span', { class: 'spin', 'aria-hidden': 'true' }), text);
+}
+
+export function notice(kind, text, advice) {
+  return h('div', { class: kind === 'Fault' || kind === 'Error' ? 'notice bad' : 'notice' }, h('strong', {}, kind), shown(text, 2000), advice && h('div', {}, shown(advice, 2000)));
+}
+
+/** Shows an error in place of what it prevented. */
+export function trouble(error) {
+  if (error.name === 'AbortError') return null;
+  return notice('Error', error.message, error.advice);
+}
+
+/** Says something to screen readers. */
+export function say(text) {
+  document.getElementById('live').textContent = text;
+}
+
+/** Shows a short message for a moment. */
+let fading = 0;
+export function toast(text) {
+  const place = document.getElementById('toast');
+  place.textContent = text;
+  place.classList.add('on');
+  say(text);
+  clearTimeout(fading);
+  fading = setTimeout(() => place.classList.remove('on'), 1800);
+}

@@ -1,0 +1,79 @@
+// One tensor in two models: overlaid histograms, and a heat map of the difference.
+
+import { busy, facts, h, head, name, notice, shown, trouble } from './dom.js';
+import { base, number, percent, quoted, shape, whole } from './format.js';
+import { ask } from './source.js';
+import { link, pairsOf } from './state.js';
+import * as take from './take.js';
+import { distribution, matrix } from './tensor.js';
+
+const WORDS = {
+  identical: 'The packed bytes are identical, so the values are too.',
+  shapes: 'The shapes differ, so the values cannot be compared.',
+};
+
+export async function show({ a, b, list, name: wanted, query, signal }) {
+  const table = await pairsOf(a, b);
+  const pair = table.name.indexOf(wanted);
+  if (pair < 0) throw new Error(`the two models have no tensor ${shown(wanted, 200)} in common`);
+  const labels = [list[a], list[b]].map((model) => base(model.path));
+  const dtypes = [table.dtypes[table.dtype_a[pair]], table.dtypes[table.dtype_b[pair]]];
+  const dims = table.shape[pair];
+  const both = { a, b, pair };
+  const place = h('div', {}, busy('Comparing the values…'));
+  const numbers = ask('differences', { a, b, pair }, signal).then(({ differences: [found] }) => {
+    if (found.outcome !== 'values') {
+      place.replaceChildren(h('div', { class: 'notices' }, notice('Note', found.reason ?? WORDS[found.outcome])));
+      return found;
+    }
+    const { worst } = found;
+    place.replaceChildren(facts([
+      ['Relative RMS', percent(found.relative_rms)],
+      ['Cosine', found.cosine === null ? '–' : found.cosine.toFixed(7)],
+      ['RMS', number(found.rms_difference)],
+      ['Largest difference', number(found.max_difference), worst && `at ${worst.at.join(', ')}`],
+      ['There, in A', worst ? number(worst.a) : '–'],
+      ['There, in B', worst ? number(worst.b) : '–'],
+      ['Values that differ', percent(found.differing / Math.max(1, found.elements)), whole(found.differing)],
+    ]));
+    return found;
+  });
+  numbers.catch((error) => place.replaceChildren(trouble(error) ?? ''));
+  const side = async (which, range, until) => {
+    const [found] = (await ask('statistics', { ...both, side: which, bins: 160, low: range?.[0], high: range?.[1] }, until)).tensors;
+    if (found.reason) throw new Error(found.reason);
+    return found;
+  };
+  const nodes = [
+    head(name(wanted, 200), {
+      crumb: [h('a', { href: link('compare', a, b) }, 'Compare'), ` · ${shown(labels[0], 50)} and ${shown(labels[1], 50)}`],
+      sub: [h('span', {}, `A ${shown(dtypes[0], 30)}, B ${shown(dtypes[1], 30)}`), h('span', { class: 'num' }, shape(dims))],
+      tools: take.button('Copy name', () => take.copy(wanted, 'Name copied')),
+    }),
+    place,
+  ];
+  if (dims.reduce((product, dim) => product * dim, 1) > 0) {
+    const spread = await distribution({
+      signal, label: `${wanted} histograms`,
+      load: async (range, until) => {
+        const first = await side('a', range, until);
+        // The second has the bins of the first.
+        const { low, high } = first.histogram ?? {};
+        const second = await side('b', range ?? (low === undefined ? null : [low, high]), until);
+        return [{ found: first, label: 'A', css: 'fill-a' }, { found: second, label: 'B', css: 'fill-b' }];
+      },
+    });
+    nodes.push(spread.node, h('ul', { class: 'legend' },
+      h('li', { vars: { '--c': 'var(--a)' } }, h('i', { 'aria-hidden': 'true' }), `A ${shown(labels[0], 60)}`),
+      h('li', { vars: { '--c': 'var(--b)' } }, h('i', { 'aria-hidden': 'true' }), `B ${shown(labels[1], 60)}`)));
+    const error = h('div', {});
+    nodes.push(error);
+    numbers.then((found) => {
+      if (found.outcome !== 'values') return;
+      error.append(...matrix({ dims, signal, block: null, query, title: `${wanted} difference`, heading: 'Difference, B minus A', words: ['Mean', 'mean difference'],
+        get: (parameters, until) => ask('grid', { ...both, side: 'difference', ...parameters }, until) }));
+    }, () => { /* shown above */ });
+  }
+  nodes.push(take.command(`weighbridge diff ${quoted(list[a].path)} ${quoted(list[b].path)} --filter ${quoted(wanted)} --all`));
+  return { title: shown(wanted, 60), nodes };
+}

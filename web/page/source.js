@@ -1,0 +1,40 @@
+// Where answers come from. Everything that the page shows is asked for here, as a question with parameters,
+// and answered with JSON. The program answers over HTTP; another source, such as a worker, may take its place.
+
+/** An answer that says why there is none. */
+export class Problem extends Error {
+  constructor(answer, status) {
+    super(answer.message ?? `the program answered with status ${status}`);
+    this.kind = answer.kind ?? 'io';
+    this.advice = answer.advice ?? null;
+  }
+}
+
+async function overHttp(question, parameters, signal) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== undefined && value !== null) query.set(name, value);
+  }
+  let response;
+  try {
+    response = await fetch(`api/${question}?${query}`, { signal, cache: 'no-store', referrerPolicy: 'no-referrer' });
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new Problem({ message: 'the program does not answer: it may have ended' }, 0);
+  }
+  if (response.ok) return response.json();
+  const text = await response.text();
+  let answer = { message: text.trim() };
+  try { answer = JSON.parse(text); } catch { /* a refusal is plain text */ }
+  throw new Problem(answer, response.status);
+}
+
+let source = overHttp;
+
+/** Replaces the source: a function of a question, its parameters and an AbortSignal. */
+export function use(other) { source = other; }
+
+/** Asks a question. Aborting the signal ends the work on the answer. */
+export function ask(question, parameters = {}, signal = undefined) {
+  return source(question, parameters, signal);
+}

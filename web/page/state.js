@@ -1,0 +1,117 @@
+// What the page knows: models, and answers that do not change while it is open.
+
+import { ask } from './source.js';
+
+const answers = new Map();
+
+/** Asks once; later callers get the same answer. */
+export function once(question, parameters = {}) {
+  const key = `${question} ${JSON.stringify(parameters)}`;
+  if (!answers.has(key)) {
+    const answer = ask(question, parameters);
+    answers.set(key, answer);
+    answer.catch(() => answers.delete(key));
+  }
+  return answers.get(key);
+}
+
+export const models = async () => (await once('models')).models;
+export const overview = (model) => once('overview', { model });
+export const tensors = (model) => once('tensors', { model });
+export const pairsOf = (a, b) => once('pairs', { a, b });
+
+/** The layer of a name and what remains of the name, or null if it has no number between dots. */
+export function layerOf(name) {
+  const found = /^(?:(.*?)\.)??(\d+)\.(.+)$/s.exec(name);
+  return found && { stack: found[1] ?? '', layer: Number(found[2]), rest: found[3] };
+}
+
+export const KINDS = ['attention', 'feed-forward', 'embedding and output', 'norms', 'other'];
+
+/** What a tensor is for, by its name. */
+export function kindOf(name) {
+  const low = name.toLowerCase();
+  if (/norm|(^|\.)ln_?\d|layernorm/.test(low)) return 3;
+  if (/attn|attention|(^|[._])(q|k|v|o|qkv)(_proj)?\.|ssm|mamba|linear_attn/.test(low)) return 0;
+  if (/ffn|mlp|expert|router|gate|feed_forward|fc\d|up_proj|down_proj/.test(low)) return 1;
+  if (/embd|embed|token|output|lm_head|wte|wpe|position/.test(low)) return 2;
+  return 4;
+}
+
+/** Answers to a question about many tensors, which come in batches. Views listen while they are shown. */
+class Batches {
+  constructor(question, parameters, list, total) {
+    Object.assign(this, { question, parameters, list, total, found: [], next: 0, error: null, running: false, listeners: new Set() });
+  }
+
+  get done() { return this.next === null; }
+
+  /** Calls `listener` after every batch until the signal is aborted; with nobody listening, the work pauses. */
+  listen(listener, signal) {
+    this.listeners.add(listener);
+    signal.addEventListener('abort', () => {
+      this.listeners.delete(listener);
+      if (this.listeners.size === 0) this.stop?.abort();
+    });
+    listener(this);
+    this.run();
+  }
+
+  async run() {
+    if (this.running || this.done) return;
+    this.running = true;
+    this.error = null;
+    this.stop = new AbortController();
+    const { signal } = this.stop;
+    try {
+      while (!this.done && this.listeners.size > 0) {
+        const answer = await ask(this.question, { ...this.parameters, from: this.next }, signal);
+        this.found.push(...answer[this.list]);
+        this.next = answer.next;
+        for (const listener of this.listeners) listener(this);
+      }
+    } catch (error) {
+      if (error.name !== 'AbortError') {
+        this.error = error;
+        for (const listener of this.listeners) listener(this);
+      }
+    }
+    this.running = false;
+    if (!this.error && !this.done && this.listeners.size > 0) this.run();
+  }
+}
+
+const batches = new Map();
+
+function batch(question, parameters, list, total) {
+  const key = `${question} ${JSON.stringify(parameters)}`;
+  if (!batches.has(key)) batches.set(key, new Batches(question, parameters, list, total));
+  return batches.get(key);
+}
+
+/** The statistics of every tensor of a model. */
+export const statisticsOf = (model, total) => batch('statistics', { model, bins: 16 }, 'tensors', total);
+
+/** How every pair of two models differs. */
+export const differencesOf = (a, b, total) => batch('differences', { a, b }, 'differences', total);
+
+/** The address of a view. */
+export function link(...steps) {
+  const last = steps.at(-1);
+  const query = typeof last === 'object' ? steps.pop() : null;
+  const path = steps.map((step) => encodeURIComponent(step)).join('/');
+  const entries = Object.entries(query ?? {}).filter(([, value]) => value !== null && value !== undefined && value !== '');
+  return `#/${path}${entries.length > 0 ? `?${new URLSearchParams(entries)}` : ''}`;
+}
+
+/** Changes the parameters of the address without another entry in the history. */
+export function keep(query) {
+  const [path, old] = location.hash.split('?');
+  const all = new URLSearchParams(old);
+  for (const [name, value] of Object.entries(query)) {
+    if (value === null || value === undefined || value === '') all.delete(name);
+    else all.set(name, value);
+  }
+  const text = all.toString();
+  history.replaceState(null, '', text ? `${path}?${text}` : path);
+}

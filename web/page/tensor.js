@@ -1,0 +1,171 @@
+// One tensor: where its bytes lie, how its values are distributed, and the values themselves.
+
+import { busy, facts, h, head, name, notice, pairs, section, segments, shown, trouble } from './dom.js';
+import { base, bits, bytes, number, percent, plural, quoted, shape, whole } from './format.js';
+import { histogram, profile } from './charts.js';
+import { heatmap } from './heatmap.js';
+import { ask } from './source.js';
+import { keep, link, tensors } from './state.js';
+import * as take from './take.js';
+
+/** The facts about values. */
+export function figures(found) {
+  const extreme = (end) => (end ? [number(end.value), `at ${end.at.join(', ')}`] : ['–']);
+  return facts([
+    ['Mean', number(found.mean)],
+    ['Deviation', number(found.deviation)],
+    ['Least', ...extreme(found.min)],
+    ['Largest', ...extreme(found.max)],
+    ['Zeros', percent(found.zeros / Math.max(1, found.elements)), found.zeros > 0 && whole(found.zeros)],
+    ['Outliers', whole(found.outliers), 'beyond 6 deviations'],
+    ['NaN', found.nan > 0 ? whole(found.nan) : null],
+    ['Infinite', found.infinite > 0 ? whole(found.infinite) : null],
+  ]);
+}
+
+/**
+ * The section of a histogram. `load(range, signal)` asks for the statistics that it shows, as a list of
+ * `{found, label, css}`.
+ */
+export async function distribution({ load, signal, label, title = 'Distribution' }) {
+  const place = h('div', {});
+  let logarithmic = false;
+  let series = null;
+  let chart = null;
+  const draw = () => {
+    const drawn = histogram(series.map(({ found, label: text, css }) => ({ histogram: found.histogram, total: Math.max(1, found.elements), label: text, css })), { logarithmic, label });
+    chart = drawn.chart;
+    const { below, above } = series[0].found.histogram;
+    const beyond = below + above > 0 && h('p', { class: 'muted small num' }, `${whole(below)} values are left of what is shown, ${whole(above)} right of it.`);
+    place.replaceChildren(drawn.node, ...(beyond ? [beyond] : []));
+  };
+  const get = async (range) => {
+    try {
+      const found = await load(range, signal);
+      if (signal.aborted) return false;
+      series = found.filter(({ found: { histogram: known } }) => known);
+      if (series.length === 0) { place.replaceChildren(h('p', { class: 'muted' }, 'No value is finite.')); return false; }
+      draw();
+      return found;
+    } catch (error) {
+      if (!signal.aborted) place.replaceChildren(trouble(error) ?? '');
+      return false;
+    }
+  };
+  place.replaceChildren(busy('Reading the values…'));
+  const first = get(null);
+  const tools = [
+    segments('Range', [['usual', 'Usual range'], ['all', 'All values']], 'usual', (value) => {
+      if (!series?.length) return;
+      const ends = series.map(({ found }) => [found.min.value, found.max.value]);
+      get(value === 'all' ? [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))] : null);
+    }),
+    segments('Scale of heights', [[false, 'Linear'], [true, 'Logarithmic']], false, (value) => { logarithmic = value; if (series?.length) draw(); }),
+    take.button('PNG', () => chart && take.picture(label, chart), 'Save the picture'),
+    take.button('JSON', () => series && take.json(label, series.map(({ found }) => found)), 'Save the numbers'),
+  ];
+  return { node: section(title, null, tools, place), first };
+}
+
+/** The norms of rows and columns, from the cells of a grid of a whole matrix. */
+function norms(grid) {
+  const rows = Array.from({ length: grid.height }, (_, i) => {
+    let sum = 0;
+    for (let j = 0; j < grid.width; j += 1) sum += grid.rms[i * grid.width + j] ** 2 || 0;
+    return Math.sqrt(sum / grid.width);
+  });
+  const columns = Array.from({ length: grid.width }, (_, j) => {
+    let sum = 0;
+    for (let i = 0; i < grid.height; i += 1) sum += grid.rms[i * grid.width + j] ** 2 || 0;
+    return Math.sqrt(sum / grid.height);
+  });
+  return { rows, columns };
+}
+
+/** The sections of a matrix: heat map, and norms by row and column. */
+export function matrix({ dims, get, signal, block, query, title, words, heading = 'Values' }) {
+  const columns = dims.at(-1) ?? 1;
+  const rows = columns === 0 ? 0 : dims.slice(0, -1).reduce((product, dim) => product * dim, 1);
+  if (rows * columns === 0) return [section(heading, null, null, h('p', { class: 'muted' }, 'The tensor has no values.'))];
+  if (rows === 1) {
+    const place = h('div', {}, busy('Reading the values…'));
+    get({ height: 1, width: 720 }, signal).then((grid) => {
+      const values = grid.mean.map(Number);
+      place.replaceChildren(profile(values, { height: 220, label: `${title}: values by position`, start: 0, end: columns }));
+    }, (error) => place.replaceChildren(trouble(error) ?? ''));
+    return [section(heading, columns > 720 ? `means of ${plural(Math.ceil(columns / 720), 'value')}` : 'by position', null, place)];
+  }
+  const range = (text) => /^(\d+)-(\d+)$/.exec(text ?? '')?.slice(1).map(Number);
+  const [r, c] = [range(query.rows), range(query.columns)];
+  const inside = r && c && r[0] < r[1] && r[1] <= rows && c[0] < c[1] && c[1] <= columns;
+  const map = heatmap({ rows, columns, signal, block, title, words, get,
+    view: inside ? [...r, ...c] : null,
+    onview: (view) => keep({ rows: view && `${view[0]}-${view[1]}`, columns: view && `${view[2]}-${view[3]}` }) });
+  const place = h('div', { class: 'two' }, busy('Reading the values…'));
+  get({ height: 256, width: 256 }, signal).then((grid) => {
+    for (const key of ['rms']) grid[key] = grid[key].map(Number);
+    const found = norms(grid);
+    const part = (text, values, count) => h('figure', {}, h('h3', {}, count > values.length ? `${text}, each of ${whole(Math.round(count / values.length))}` : text),
+      profile(values, { part: 0.5, label: `${title}: ${text}`, end: count }));
+    place.replaceChildren(part('RMS by row', found.rows, rows), part('RMS by column', found.columns, columns));
+  }, (error) => place.replaceChildren(trouble(error) ?? ''));
+  const note = dims.length > 2 ? `${shape(dims)} as ${whole(rows)} rows of ${whole(columns)}` : null;
+  return [section(heading, note, map.tools, map.node), section('Norms', 'The root mean square of each row and column', null, place)];
+}
+
+export async function show({ model, list, name: wanted, query, signal }) {
+  const table = await tensors(model);
+  let at = table.name.indexOf(wanted);
+  if (at < 0) at = table.canonical.indexOf(wanted);
+  if (at < 0) throw new Error(`no tensor is named ${shown(wanted, 200)}`);
+  const path = list[model].path;
+  const stored = table.name[at];
+  const detail = await ask('tensor', { model, at }, signal);
+  const canonical = table.canonical[at];
+  const near = (step) => table.name[at + step] !== undefined && h('a', { class: 'button', href: link(model, 'tensor', table.name[at + step]), 'aria-label': step < 0 ? 'Previous tensor' : 'Next tensor', title: shown(table.name[at + step], 120) }, step < 0 ? '←' : '→');
+  const block = detail.group_size ?? detail.block_len ?? null;
+  const title = name(stored, 200);
+  const nodes = [
+    head(title, {
+      crumb: [h('a', { href: link(model, 'tensors') }, 'Tensors'), ' · ', name(base(path), 60)],
+      sub: [canonical && canonical !== stored && h('span', {}, name(canonical, 200)), h('span', {}, shown(detail.dtype, 40)), h('span', { class: 'num' }, shape(detail.shape)), h('span', { class: 'num' }, `${bytes(detail.bytes)}, ${bits(detail.bits_per_weight)} bits per weight`)],
+      tools: [take.button('Copy name', () => take.copy(stored, 'Name copied')), near(-1), near(1)],
+    }),
+  ];
+  if (detail.unreadable) {
+    nodes.push(h('div', { class: 'notices' }, notice('Note', detail.unreadable, 'Its bytes can be converted and hashed, but not its values shown.')));
+  } else if (detail.elements > 0) {
+    const place = h('div', {}, busy('Reading the values…'));
+    const spread = await distribution({
+      signal, label: `${stored} histogram`,
+      load: async (range, until) => {
+        const [found] = (await ask('statistics', { model, at, bins: 160, low: range?.[0], high: range?.[1] }, until)).tensors;
+        if (found.reason) throw new Error(found.reason);
+        return [{ found, label: '', css: 'fill-a' }];
+      },
+    });
+    const details = h('div', {});
+    spread.first.then((found) => {
+      if (!found) { place.replaceChildren(); return; }
+      const [{ found: values }] = found;
+      place.replaceChildren(figures(values));
+      const { scales } = values;
+      details.replaceChildren(h('div', { class: 'two' },
+        section('Quantiles', null, null, h('table', { class: 'plain' },
+          h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Share of values below'), h('th', { scope: 'col', class: 'right' }, 'Value'))),
+          h('tbody', {}, values.quantiles.map(({ share, value }) => h('tr', {}, h('td', {}, `${Math.round(share * 1000) / 10} %`), h('td', { class: 'right' }, number(value))))))),
+        section('Storage', null, null, pairs([
+          ['Packing', detail.summary ? shown(detail.summary, 200) : null],
+          ['Scale shared by', block ? plural(block, 'value') : null],
+          ['Scales', scales ? `${whole(scales.count)}, ${scales.zeros} of them 0` : null],
+          ['Their magnitude', scales && scales.min !== null ? `${number(scales.min)} to ${number(scales.max)}, mean ${number(scales.mean)}` : null],
+          ...detail.parts.slice(0, 12).map((part) => [shown(part.part, 40), [name(base(part.file), 80), h('div', { class: 'muted small num' }, `${part.dtype}, bytes ${whole(part.offset)} to ${whole(part.offset + part.bytes)} (${bytes(part.bytes)})`)]]),
+        ]))));
+      });
+    nodes.push(place, spread.node);
+    nodes.push(...matrix({ dims: detail.shape, signal, block, query, title: stored, get: (parameters, until) => ask('grid', { model, at, ...parameters }, until) }));
+    nodes.push(h('section', {}, details));
+  }
+  nodes.push(take.command(`weighbridge inspect ${quoted(path)} ${quoted(stored)}`));
+  return { title: shown(stored, 60), nodes };
+}
