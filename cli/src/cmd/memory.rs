@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Done {
     };
     json::write(&Report {
         schema: SCHEMA,
-        path: weighbridge::bytes::Text::from_path(model.path()).spelling(),
+        path: weighbridge::bytes::Text::from_path(model.path()).spelling().into_owned(),
         context,
         batch: args.batch,
         cache_type: args.kv.name().to_owned(),
