@@ -98,7 +98,12 @@ fn the_version() {
         version.starts_with(&format!("weighbridge {}", env!("CARGO_PKG_VERSION"))),
         "{version}"
     );
-    let features = if cfg!(feature = "gpu") { "gpu" } else { "none" };
+    let features = match (cfg!(feature = "gpu"), cfg!(feature = "http")) {
+        (true, true) => "gpu, http",
+        (true, false) => "gpu",
+        (false, true) => "http",
+        (false, false) => "none",
+    };
     assert_eq!(printed(&["--version"]), format!("{version}features: {features}\n"));
 }
 
@@ -121,6 +126,8 @@ fn inspect() {
           --filter <GLOB>   Show only tensors whose stored or canonical name matches; * matches any
                             text, ? one character
           --metadata        Also show metadata; long strings and arrays are shortened
+          --stats           Show instead a summary of the values of each tensor: range, mean, deviation,
+                            zeros, outliers
           --dispatch        Show instead how a GPU computes with each tensor: kernels, windows of rows,
                             workgroups
           --shard <COUNTS>  Show instead what each of several ranks loads. COUNTS: tp=N ranks divide the
@@ -131,6 +138,7 @@ fn inspect() {
           --lenient         Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
           --no-map          Read tensor data from the file instead of memory-mapping it
           --all-files       Include safetensors files that the index does not name
+          --offline         Contact no server: use the headers that earlier runs kept
           --color <WHEN>    Controls when to use color [default: auto] [possible values: auto, always,
                             never]
           --wide            Show tables in full on a terminal, even if they are wider
@@ -166,6 +174,7 @@ fn config() {
           --lenient       Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
           --no-map        Read tensor data from the file instead of memory-mapping it
           --all-files     Include safetensors files that the index does not name
+          --offline       Contact no server: use the headers that earlier runs kept
           --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
                           never]
           --wide          Show tables in full on a terminal, even if they are wider
@@ -197,6 +206,7 @@ fn hash() {
           --lenient       Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
           --no-map        Read tensor data from the file instead of memory-mapping it
           --all-files     Include safetensors files that the index does not name
+          --offline       Contact no server: use the headers that earlier runs kept
           --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
                           never]
           --wide          Show tables in full on a terminal, even if they are wider
@@ -261,6 +271,9 @@ fn dump() {
           --all-files
               Include safetensors files that the index does not name
 
+          --offline
+              Contact no server: use the headers that earlier runs kept
+
           --color <WHEN>
               Controls when to use color
               
@@ -304,6 +317,7 @@ fn diff() {
           --lenient        Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
           --no-map         Read tensor data from the file instead of memory-mapping it
           --all-files      Include safetensors files that the index does not name
+          --offline        Contact no server: use the headers that earlier runs kept
           --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
                            never]
           --wide           Show tables in full on a terminal, even if they are wider
@@ -343,6 +357,7 @@ fn verify() {
           --lenient         Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
           --no-map          Read tensor data from the file instead of memory-mapping it
           --all-files       Include safetensors files that the index does not name
+          --offline         Contact no server: use the headers that earlier runs kept
           --color <WHEN>    Controls when to use color [default: auto] [possible values: auto, always,
                             never]
           --wide            Show tables in full on a terminal, even if they are wider
@@ -377,6 +392,7 @@ fn view() {
           --lenient       Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
           --no-map        Read tensor data from the file instead of memory-mapping it
           --all-files     Include safetensors files that the index does not name
+          --offline       Contact no server: use the headers that earlier runs kept
           --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
                           never]
           --wide          Show tables in full on a terminal, even if they are wider
@@ -409,6 +425,7 @@ fn report() {
           --lenient        Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
           --no-map         Read tensor data from the file instead of memory-mapping it
           --all-files      Include safetensors files that the index does not name
+          --offline        Contact no server: use the headers that earlier runs kept
           --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
                            never]
           --wide           Show tables in full on a terminal, even if they are wider
@@ -488,6 +505,9 @@ fn load() {
 
           --all-files
               Include safetensors files that the index does not name
+
+          --offline
+              Contact no server: use the headers that earlier runs kept
 
           --color <WHEN>
               Controls when to use color

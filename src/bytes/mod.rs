@@ -292,6 +292,11 @@ impl Source {
         self.identity.as_ref()?.modified
     }
 
+    /// Whether the bytes are on this machine, so that reading more than is needed costs nothing.
+    pub(crate) fn is_in_reach(&self) -> bool {
+        !matches!(self.kind, SourceKind::Custom { .. })
+    }
+
     /// Says that the header has been read.
     pub(crate) fn opened(&self) {
         if let SourceKind::Custom { reader } = &self.kind {

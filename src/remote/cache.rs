@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use serde_json::{Value as Json, json};
 
 use super::Network;
-use super::file::Version;
+use crate::bytes::{Access, Source};
 use crate::digest;
 use crate::error::{Error, Result};
 
@@ -20,6 +20,28 @@ const MOST: u64 = 1 << 30;
 
 /// Larger starts are not kept.
 const LARGEST: usize = 64 << 20;
+
+/// By what a file is known to be the same.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Version {
+    pub(super) size: u64,
+    /// The server's strong `ETag`.
+    pub(super) tag: Option<String>,
+    pub(super) modified: Option<String>,
+}
+
+impl Version {
+    /// Whether two answers are about the same file. Different servers of a network may leave out
+    /// either mark.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let differs = |a: &Option<String>, b: &Option<String>| {
+            a.as_ref().zip(b.as_ref()).map(|(a, b)| a != b)
+        };
+        let tags = differs(&self.tag, &other.tag);
+        self.size == other.size
+            && !tags.or_else(|| differs(&self.modified, &other.modified)).unwrap_or(false)
+    }
+}
 
 /// The start of a file, as an earlier run fetched it.
 #[derive(Debug)]
@@ -39,8 +61,13 @@ fn place(network: &Network, address: &str) -> Result<Option<PathBuf>> {
 /// The entry of an address. One that cannot be read counts as none.
 pub(super) fn read(network: &Network, address: &str) -> Result<Option<Kept>> {
     let Some(path) = place(network, address)? else { return Ok(None) };
-    let small = path.metadata().is_ok_and(|found| found.len() <= (LARGEST + (64 << 10)) as u64);
-    Ok(small.then(|| std::fs::read(&path).ok()).flatten().and_then(|entry| parse(&entry, address)))
+    let kept = || {
+        let source = Source::open(&path, Access::Read).ok()?;
+        let small = source.len() <= (LARGEST + (64 << 10)) as u64;
+        let entry = small.then(|| source.bytes(0..source.len()).ok()).flatten()?;
+        parse(&entry, address)
+    };
+    Ok(kept())
 }
 
 fn parse(entry: &[u8], address: &str) -> Option<Kept> {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use super::cache;
+use super::cache::{self, Version};
 use super::client::{Answer, Client, refused};
 use crate::bytes::{ReadAt, Source, try_vec, try_zeroed};
 use crate::digest;
@@ -15,6 +15,9 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The most bytes that are kept of the start of a file: more than any header.
 const MOST_KEPT: u64 = 128 << 20;
+
+/// An answer that breaks off before it has sent so many bytes is a failure.
+const LEAST: usize = 64 << 10;
 
 /// A file of at most this length may come whole, from a server that does not send ranges.
 const WHOLE: u64 = 32 << 20;
@@ -91,33 +94,12 @@ impl ReadAt for Shared {
     }
 }
 
-/// By what a file is known to be the same.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Version {
-    pub(super) size: u64,
-    /// The server's strong `ETag`.
-    pub(super) tag: Option<String>,
-    pub(super) modified: Option<String>,
-}
-
-impl Version {
-    fn of(answer: &Answer, size: u64) -> Self {
-        // A weak tag says that the content means the same, not that its bytes are.
-        let tag = answer.header("etag").filter(|tag| !tag.starts_with("W/"));
-        let modified = answer.header("last-modified");
-        Self { size, tag: tag.map(str::to_owned), modified: modified.map(str::to_owned) }
-    }
-
-    /// Whether an answer is about the same file. Different servers of a network may leave out
-    /// either mark.
-    fn is_same(&self, other: &Self) -> bool {
-        let differs = |a: &Option<String>, b: &Option<String>| {
-            a.as_ref().zip(b.as_ref()).map(|(a, b)| a != b)
-        };
-        let tags = differs(&self.tag, &other.tag);
-        self.size == other.size
-            && !tags.or_else(|| differs(&self.modified, &other.modified)).unwrap_or(false)
-    }
+/// The version of the file that an answer is about.
+fn version(answer: &Answer, size: u64) -> Version {
+    // A weak tag says that the content means the same, not that its bytes are.
+    let tag = answer.header("etag").filter(|tag| !tag.starts_with("W/"));
+    let modified = answer.header("last-modified");
+    Version { size, tag: tag.map(str::to_owned), modified: modified.map(str::to_owned) }
 }
 
 /// How much of a file's start is fetched in the first, second, third request. Later ones double.
@@ -190,12 +172,12 @@ impl RemoteFile {
             status => return Err(refused(status)),
         };
         plain(&answer)?;
-        let version = Version::of(&answer, size);
+        let found = version(&answer, size);
         let mut start = try_zeroed(usize::try_from(len).unwrap_or(usize::MAX))?;
         let got = fill(&mut answer, &mut start);
         start.truncate(got);
         drop(answer);
-        let file = made(version, start, direct);
+        let file = made(found, start, direct);
         if let Some(kept) = cache::read(&client.network, address)?
             && kept.version == file.version
             && (kept.start.len() as u64) > len
@@ -264,13 +246,14 @@ impl RemoteFile {
                 416 => return Err(changed()),
                 status => return Err(refused(status)),
             };
-            if !self.version.is_same(&Version::of(&answer, size)) {
+            if !self.version.is_same(&version(&answer, size)) {
                 return Err(changed());
             }
             let got = fill(&mut answer, rest);
             filled += got;
-            failures = if got == 0 { failures + 1 } else { 0 };
-            if failures >= self.client.network.attempts.max(1) {
+            // A server that sends a few bytes at a time would be followed for hours.
+            failures = if got < LEAST { failures + 1 } else { 0 };
+            if filled < out.len() && failures >= self.client.network.attempts.max(1) {
                 let fault = "the server breaks off the connection before it sends the bytes";
                 return Err(Error::new(ErrorKind::Io, fault).advise("try again later"));
             }
@@ -303,6 +286,12 @@ impl RemoteFile {
         if continues && self.opening.load(Ordering::Relaxed) {
             let next = self.growth.next(have, end).min(self.version.size);
             self.grow(&mut start, next)?;
+            // A document is whole now; a header is kept when it has been read.
+            if next == self.version.size {
+                drop(start);
+                self.keep();
+                start = self.held();
+            }
         }
         let range = usize::try_from(offset).ok().zip(usize::try_from(end).ok());
         if let Some(held) = range.and_then(|(from, to)| start.get(from..to)) {

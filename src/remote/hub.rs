@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+use super::RemoteModel;
+use super::cache::{self, Version};
 use super::client::{Answer, Client, escaped, origin, refused};
-use super::file::{RemoteFiles, Version};
-use super::{RemoteModel, cache};
+use super::file::RemoteFiles;
 use crate::bytes::{FileSystem, Source, Text};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
@@ -211,7 +212,7 @@ fn quantization(file: &str) -> Option<String> {
             })
         })
     };
-    stem.split(['-', '.', ' ']).filter(is_one).next_back().map(str::to_owned)
+    stem.split(['-', '.', ' ']).rfind(is_one).map(str::to_owned)
 }
 
 fn listed(sibling: &Json) -> Option<(String, ListedFile)> {

@@ -1,5 +1,6 @@
 //! Files behind plain addresses: a file, an index, or a folder.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use super::client::{Client, escaped};
 use super::file::RemoteFiles;
 use crate::bytes::{FileSystem, Source};
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::Limits;
 
 /// The files of a folder on a server that cannot list them. Those that a model may have are tried.
 #[derive(Debug)]
@@ -69,6 +71,22 @@ impl Site {
     }
 }
 
+impl Site {
+    /// The weight files that an index lists. Opening the model reads the index properly.
+    fn indexed(&self, index: &Path) -> Result<BTreeSet<String>> {
+        let source = self.open(index)?;
+        let most = Limits::default().index_bytes;
+        if source.len() > most {
+            let error = Error::limit("bytes of index", source.len(), most, "index_bytes");
+            return Err(error.in_file(index));
+        }
+        let text = source.bytes(0..source.len())?;
+        let words = text.split(|&byte| byte == b'"').filter_map(|word| str::from_utf8(word).ok());
+        let is_file = |word: &&str| word.ends_with(".safetensors") && !word.contains(['/', '\\']);
+        Ok(words.filter(is_file).map(str::to_owned).collect())
+    }
+}
+
 impl FileSystem for Site {
     fn open(&self, path: &Path) -> Result<Source> {
         let address = self.address(path).map_err(|error| error.in_file(path))?;
@@ -80,13 +98,16 @@ impl FileSystem for Site {
             return Err(Error::not_found("no such folder").in_file(folder));
         }
         let here = |name: &&str| self.exists(&folder.join(name));
-        let Some(main) = MAIN.into_iter().find(|name| here(&name)) else {
+        let Some(main) = MAIN.into_iter().find(here) else {
             let fault = "no model at this address: neither model.safetensors nor its index";
             return Err(Error::new(ErrorKind::NotFound, fault)
                 .advise("give the address of a .gguf or .safetensors file")
                 .in_file(folder));
         };
         let mut names: Vec<String> = BESIDE.into_iter().filter(here).map(str::to_owned).collect();
+        if main.ends_with(".json") {
+            names.extend(self.indexed(&folder.join(main))?);
+        }
         names.push(main.to_owned());
         Ok(names)
     }

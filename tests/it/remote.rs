@@ -132,7 +132,16 @@ fn servers_that_fail() {
         let text = said(Box::new(move |_| Answer::status(status)));
         format!("{status} {text}")
     });
-    insta::assert_snapshot!(kinds.join("\n"), @"");
+    insta::assert_snapshot!(kinds.join("\n"), @"
+    401 Io: HOST/model.gguf: the server refuses access (401)
+    403 Io: HOST/model.gguf: the server refuses access (403)
+    404 NotFound: HOST/model.gguf: the server has no such file (404)
+    410 NotFound: HOST/model.gguf: the server has no such file (410)
+    416 Io: HOST/model.gguf: the server answered 416
+    418 Io: HOST/model.gguf: the server answered 418
+    429 Io: HOST/model.gguf: the server refuses further requests for now (429)
+    503 Io: HOST/model.gguf: the server failed (503)
+    ");
     let kinds = [
         (
             "another range",
@@ -182,7 +191,20 @@ fn servers_that_fail() {
         ("an empty file", said(Box::new(|request| Answer::file(request, b"")))),
     ]
     .map(|(what, text)| format!("{what}: {text}"));
-    insta::assert_snapshot!(kinds.join("\n"), @"");
+    insta::assert_snapshot!(kinds.join("\n"), @r#"
+    another range: Io: HOST/model.gguf: the server sent bytes 5..10, but 0..32768 were requested
+    no range at all: Io: HOST/model.gguf: the server sent part of the file, but not which: ""
+    a range beyond the end: Io: HOST/model.gguf: the server sent bytes 0..100, but 0..32768 were requested
+    compressed: Unsupported: HOST/model.gguf: the server sends the file compressed
+    a large file, no ranges: Unsupported: HOST/model.gguf: the server does not send parts of files
+    redirects in a circle: Io: HOST/model.gguf: the server redirects more than 10 times
+    a redirect to nowhere: Io: HOST/model.gguf: the server answered 302 without a new address
+    a redirect to a file: Io: HOST/model.gguf: the server redirects to an address that is not https
+    a wait of an hour: Io: HOST/model.gguf: the server answered 429, and asks to wait 3600 seconds
+    never a byte: Io: HOST/model.gguf: the server breaks off the connection before it sends the bytes
+    an error page: UnknownContainer: HOST/model.gguf: an HTML page, not a model
+    an empty file: Malformed: HOST/model.gguf: the file is empty
+    "#);
 }
 
 #[test]
@@ -313,7 +335,18 @@ fn what_the_hub_refuses_is_said_in_words() {
         "hf://org/tale:Q4_K_M",
         "hf://org/tale/none.gguf",
     ];
-    insta::assert_snapshot!(names.map(said).join("\n"), @"");
+    insta::assert_snapshot!(names.map(said).join("\n"), @"
+    Io: hf://org/gated: org/gated is gated (Access to model org/gated is restricted)
+    help: accept its conditions on HUB with your account, and set HF_TOKEN
+    NotFound: hf://org/tale@v9: org/tale has no revision v9
+    NotFound: hf://org/none: the hub shows no repository org/none
+    help: check the spelling; if it is private, set HF_TOKEN to a token that may read it
+    Mismatch: hf://tale: not a name of the hub
+    help: write hf://ORG/NAME, with @REVISION, :QUANTIZATION or /FILE behind it
+    NotFound: hf://org/tale:Q4_K_M: no GGUF file of the repository is Q4_K_M
+    help: it has no GGUF files
+    NotFound: hf://org/tale@main/none.gguf: no such file in the repository
+    ");
     // The address of a page of the hub is the repository's name.
     let page = format!("{}/org/tale/tree/main", hub.address);
     assert_eq!(

@@ -81,8 +81,9 @@ fn read(source: &Source, limits: &Limits) -> Result<Vec<u8>> {
         let fault = format!("a file of {file_len} bytes, but the header's length alone takes 8");
         return Err(Error::malformed(fault).advise("the file is cut short: fetch it again"));
     }
-    // The first read contains most headers completely.
-    let first = usize::try_from(file_len.min(FIRST)).unwrap_or(0);
+    // The first read contains most headers completely; where a read is a request, only the length.
+    let most = if source.is_in_reach() { FIRST } else { LENGTH as u64 };
+    let first = usize::try_from(file_len.min(most)).unwrap_or(0);
     let mut header = try_zeroed(first)?;
     source.read_at(0, &mut header)?;
     let length = header.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));

@@ -295,7 +295,8 @@ impl StoredTensor<'_> {
         for segment in self.segments() {
             let own = segment.part == Part::Weight && self.dtype()?.is_quantized();
             let Some(scales) = self.scales(&segment) else { continue };
-            if !own && !(grouped && segment.part == Part::Scale) || scales.head != 0 {
+            let known = own || grouped && segment.part == Part::Scale;
+            if !known || scales.head != 0 {
                 continue;
             }
             let (places, run) = (scales.chosen(), scales.run);
